@@ -35,7 +35,13 @@ class Lexer {
   }
 
  private:
+  char at(size_t i) const { return i < source_.size() ? source_[i] : '\0'; }
   void push(Token::Kind kind, std::string text) { tokens_.push_back({kind, std::move(text), line_}); }
+  // What stands up to `end`, as a token.
+  void take(Token::Kind kind, size_t end) {
+    push(kind, source_.substr(at_, end - at_));
+    advance(end);
+  }
 
   void advance(size_t to) {
     line_ += static_cast<int>(std::count(source_.begin() + static_cast<std::ptrdiff_t>(at_),
@@ -44,35 +50,29 @@ class Lexer {
   }
 
   size_t next_mark() const {
-    for (size_t i = source_.find('{', at_); i != source_.npos; i = source_.find('{', i + 1))
-      if (i + 1 < source_.size() && (source_[i + 1] == '{' || source_[i + 1] == '%' || source_[i + 1] == '#')) return i;
-    return source_.npos;
+    size_t i = source_.find('{', at_);
+    while (i != source_.npos && at(i + 1) != '{' && at(i + 1) != '%' && at(i + 1) != '#') i = source_.find('{', i + 1);
+    return i;
   }
 
   // The text before a mark, which may take the white space at the text's end away.
   void read_text(size_t mark) {
-    std::string text = source_.substr(at_, mark == source_.npos ? mark : mark - at_);
-    if (mark != source_.npos) {
-      const char sign = mark + 2 < source_.size() ? source_[mark + 2] : ' ';
-      if (sign == '-') {
-        text.resize(text.find_last_not_of(kTemplateSpace) + 1);
-      } else if (source_[mark + 1] != '{' && sign != '+') {
-        const size_t line = text.rfind('\n') + 1;
-        if ((line > 0 || line_starts_) && text.find_first_not_of(kTemplateSpace, line) == text.npos) text.resize(line);
-      }
+    const size_t end = std::min(mark, source_.size());
+    std::string text = source_.substr(at_, end - at_);
+    if (const char sign = at(mark + 2); mark != source_.npos && sign == '-') {
+      text.resize(text.find_last_not_of(kTemplateSpace) + 1);
+    } else if (mark != source_.npos && source_[mark + 1] != '{' && sign != '+') {
+      const size_t line = text.rfind('\n') + 1;
+      if ((line > 0 || line_starts_) && text.find_first_not_of(kTemplateSpace, line) == text.npos) text.resize(line);
     }
     if (!text.empty()) push(Token::kText, std::move(text));
-    advance(mark == source_.npos ? source_.size() : mark);
+    advance(end);
   }
 
   // Behind a tag that ends at `end`, before which `sign` stands.
   void finish_tag(size_t end, char sign, bool trims) {
-    if (sign == '-') {
-      const size_t next = source_.find_first_not_of(kTemplateSpace, end);
-      end = next == source_.npos ? source_.size() : next;
-    } else if (trims && sign != '+' && end < source_.size() && source_[end] == '\n') {
-      ++end;
-    }
+    if (sign == '-') end = std::min(source_.find_first_not_of(kTemplateSpace, end), source_.size());
+    else if (trims && sign != '+' && at(end) == '\n') ++end;
     advance(end);
     line_starts_ = source_[end - 1] == '\n';
   }
@@ -88,7 +88,7 @@ class Lexer {
     const std::string close = block ? "%}" : "}}";
     const size_t first = tokens_.size();
     at_ += 2;
-    if (at_ < source_.size() && (source_[at_] == '-' || (block && source_[at_] == '+'))) ++at_;
+    if (at(at_) == '-' || (block && at(at_) == '+')) ++at_;
     for (int depth = 0;;) {
       advance(std::min(source_.find_first_not_of(kTemplateSpace, at_), source_.size()));
       if (at_ >= source_.size()) fail(std::string("a ") + (block ? "{%" : "{{") + " has no end");
@@ -111,9 +111,8 @@ class Lexer {
   void read_raw(size_t tag) {
     tokens_.resize(tag);
     for (size_t begin = source_.find("{%", at_); begin != source_.npos; begin = source_.find("{%", begin + 2)) {
-      size_t name = begin + 2;
-      if (name < source_.size() && (source_[name] == '-' || source_[name] == '+')) ++name;
-      name = source_.find_first_not_of(kTemplateSpace, name);
+      const size_t sign = at(begin + 2) == '-' || at(begin + 2) == '+';
+      const size_t name = source_.find_first_not_of(kTemplateSpace, begin + 2 + sign);
       if (name == source_.npos || source_.compare(name, 6, "endraw") != 0) continue;
       const size_t end = source_.find("%}", name);
       if (end == source_.npos) break;
@@ -129,34 +128,27 @@ class Lexer {
     if (is_digit(c)) return read_number();
     if (is_name(c)) {
       size_t end = at_;
-      while (end < source_.size() && is_name(source_[end])) ++end;
-      push(Token::kName, source_.substr(at_, end - at_));
-      return advance(end);
+      while (is_name(at(end))) ++end;
+      return take(Token::kName, end);
     }
     if (c == '"' || c == '\'') return read_string();
     for (const char* op : {"//", "**", "==", "!=", "<=", ">="})
-      if (source_.compare(at_, 2, op) == 0) {
-        push(Token::kOperator, op);
-        return advance(at_ + 2);
-      }
+      if (source_.compare(at_, 2, op) == 0) return take(Token::kOperator, at_ + 2);
     if (std::string_view("+-*/%~|.,:()[]{}<>=").find(c) == std::string_view::npos)
       fail(std::string("an unexpected character '") + c + "'");
-    push(Token::kOperator, std::string(1, c));
-    advance(at_ + 1);
+    take(Token::kOperator, at_ + 1);
   }
 
   void read_number() {
     size_t end = at_;
     bool is_float = false;
     const auto digits = [&] {
-      while (end < source_.size() && (is_digit(source_[end]) || source_[end] == '_')) ++end;
+      while (is_digit(at(end)) || at(end) == '_') ++end;
     };
     digits();
-    if (end + 1 < source_.size() && source_[end] == '.' && is_digit(source_[end + 1])) is_float = true, ++end, digits();
-    if (end + 1 < source_.size() && (source_[end] == 'e' || source_[end] == 'E') &&
-        (is_digit(source_[end + 1]) || ((source_[end + 1] == '+' || source_[end + 1] == '-') &&
-                                        end + 2 < source_.size() && is_digit(source_[end + 2]))))
-      is_float = true, end += 2, digits();
+    if (at(end) == '.' && is_digit(at(end + 1))) is_float = true, ++end, digits();
+    const size_t power = end + (at(end + 1) == '+' || at(end + 1) == '-' ? 2 : 1);
+    if ((at(end) == 'e' || at(end) == 'E') && is_digit(at(power))) is_float = true, end = power + 1, digits();
     std::string text = source_.substr(at_, end - at_);
     std::erase(text, '_');
     if (!is_float && text.size() > 18) fail("the number " + text + " is too large");

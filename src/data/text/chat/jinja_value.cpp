@@ -52,9 +52,62 @@ class Writer {
     budget_.append(spaces + 1);
     (text_ += '\n').append(spaces, ' ');
   }
-  void add(const Value& value, int depth);
-  void add_quoted(const std::string& text);
-  std::string name_of(const Value& value) const;
+  void add(const Value& value, int depth) {
+    check_depth(depth);
+    budget_.step();
+    if (const std::string* text = value.text()) return add_quoted(*text);
+    const List* list = value.list();
+    const Dict* dict = value.dict();
+    if (!list && !dict) return append(name_of(value));
+    const char* comma = "";
+    const auto begin_item = [&] {
+      append(std::exchange(comma, indent_ < 0 ? ", " : ","));
+      add_line(depth + 1);
+    };
+    append(list ? "[" : "{");
+    if (list) {
+      for (const Value& item : *list) begin_item(), add(item, depth + 1);
+    } else {
+      std::vector<const std::pair<std::string, Value>*> items;
+      budget_.make_list(dict->items.size());
+      for (const auto& item : dict->items) items.push_back(&item);
+      if (sort_keys_)
+        std::ranges::stable_sort(items, {}, [](const auto* item) -> const std::string& { return item->first; });
+      for (const auto* item : items) begin_item(), add_quoted(item->first), append(": "), add(item->second, depth + 1);
+    }
+    if (*comma != '\0') add_line(depth);
+    append(list ? "]" : "}");
+  }
+
+  void add_quoted(const std::string& text) {
+    budget_.append(2 * text.size() + 2);
+    const bool has_apostrophe = text.find('\'') != text.npos && text.find('"') == text.npos;
+    const char quote = json_ || has_apostrophe ? '"' : '\'';
+    constexpr std::string_view kShort = "\\\n\r\t\b\f", kLetters = "\\nrtbf";
+    text_ += quote;
+    for (const char c : text) {
+      if (c == quote) {
+        (text_ += '\\') += c;
+      } else if (const size_t at = kShort.substr(0, json_ ? 6 : 4).find(c); at != kShort.npos) {
+        (text_ += '\\') += kLetters[at];
+      } else if (!json_ || static_cast<unsigned char>(c) >= 0x20) {
+        text_ += c;
+      } else {
+        budget_.append(4);
+        const char* digits = "0123456789abcdef";
+        ((text_ += "\\u00") += digits[c >> 4]) += digits[c & 15];
+      }
+    }
+    text_ += quote;
+  }
+
+  // Of what is no text, list or dictionary.
+  std::string name_of(const Value& value) const {
+    if (!json_ || (value.is_number() && !value.as<bool>())) return to_text(value, budget_);
+    if (value.is_none()) return "null";
+    if (const bool* flag = value.as<bool>()) return *flag ? "true" : "false";
+    fail("a value of the type " + value.type_name() + " has no JSON");
+  }
 
   Budget& budget_;
   const bool json_;
@@ -62,63 +115,6 @@ class Writer {
   const bool sort_keys_;
   std::string text_;
 };
-
-void Writer::add_quoted(const std::string& text) {
-  budget_.append(2 * text.size() + 2);
-  const bool has_apostrophe = text.find('\'') != text.npos && text.find('"') == text.npos;
-  const char quote = json_ || has_apostrophe ? '"' : '\'';
-  constexpr std::string_view kShort = "\\\n\r\t\b\f", kLetters = "\\nrtbf";
-  text_ += quote;
-  for (const char c : text) {
-    if (c == quote) {
-      (text_ += '\\') += c;
-    } else if (const size_t at = kShort.substr(0, json_ ? 6 : 4).find(c); at != kShort.npos) {
-      (text_ += '\\') += kLetters[at];
-    } else if (!json_ || static_cast<unsigned char>(c) >= 0x20) {
-      text_ += c;
-    } else {
-      budget_.append(4);
-      const char* digits = "0123456789abcdef";
-      ((text_ += "\\u00") += digits[c >> 4]) += digits[c & 15];
-    }
-  }
-  text_ += quote;
-}
-
-// Of what is no text, list or dictionary.
-std::string Writer::name_of(const Value& value) const {
-  if (!json_ || (value.is_number() && !value.as<bool>())) return to_text(value, budget_);
-  if (value.is_none()) return "null";
-  if (const bool* flag = value.as<bool>()) return *flag ? "true" : "false";
-  fail("a value of the type " + value.type_name() + " has no JSON");
-}
-
-void Writer::add(const Value& value, int depth) {
-  check_depth(depth);
-  budget_.step();
-  if (const std::string* text = value.text()) return add_quoted(*text);
-  const List* list = value.list();
-  const Dict* dict = value.dict();
-  if (!list && !dict) return append(name_of(value));
-  const char* comma = "";
-  const auto begin_item = [&] {
-    append(std::exchange(comma, indent_ < 0 ? ", " : ","));
-    add_line(depth + 1);
-  };
-  append(list ? "[" : "{");
-  if (list) {
-    for (const Value& item : *list) begin_item(), add(item, depth + 1);
-  } else {
-    std::vector<const std::pair<std::string, Value>*> items;
-    budget_.make_list(dict->items.size());
-    for (const auto& item : dict->items) items.push_back(&item);
-    if (sort_keys_)
-      std::ranges::stable_sort(items, {}, [](const auto* item) -> const std::string& { return item->first; });
-    for (const auto* item : items) begin_item(), add_quoted(item->first), append(": "), add(item->second, depth + 1);
-  }
-  if (*comma != '\0') add_line(depth);
-  append(list ? "]" : "}");
-}
 
 }  // namespace
 

@@ -11,21 +11,25 @@ namespace {
 
 using Pieces = std::vector<SentencePieceModelFile::Piece>;
 
+// How a class cuts texts, and what it does to them before that.
+enum Cut { kAtSpaces, kWords, kLlama, kGemma };
+enum Change { kPlain, kMap, kMapAndSpaces, kAlbert, kDeberta };
+
 // What a class of transformers 5 makes of a SentencePiece model: the steps around it, which are not all those that the
 // model itself describes.
 struct Rules {
   std::string_view kind;
+  Cut cut;
+  Change change;
   // The special tokens that the class has where the folder names no others, in the order of kRoles, "-" for none.
   std::string_view tokens;
   // $A and $B are the texts, $L is the source language; "" where add_bos_token (true) and add_eos_token
   // (false) decide.
-  std::string_view single, pair;
+  std::string_view single = {}, pair = {};
   // The vocabulary: what is before the pieces from `first` on, and what is behind them.
-  std::string_view before;
+  std::string_view before = {};
   size_t first = 0;
-  std::string_view after;
-  enum Cut { kAtSpaces, kWords, kLlama, kGemma } cut = kWords;
-  enum Text { kPlain, kMap, kMapAndSpaces, kAlbert, kDeberta } text = kMap;
+  std::string_view after = {};
   bool mask_takes_space = false;  // the one before it
 };
 
@@ -39,73 +43,27 @@ constexpr std::string_view kMBart50Languages =
     "mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI";
 constexpr std::string_view kMBartLanguages = kMBart50Languages.substr(0, kMBart50Languages.find(" af_ZA"));
 
+constexpr std::string_view kT5Tokens = "- </s> <unk> - <pad> - -", kBartTokens = "<s> </s> <unk> </s> <pad> <s> <mask>";
+
 // A class is the first whose name begins with `kind`.
 constexpr Rules kRules[] = {
-    {.kind = "T5", .tokens = "- </s> <unk> - <pad> - -", .single = "$A </s>", .pair = "$A </s> $B </s>"},
-    {.kind = "MT5", .tokens = "- </s> <unk> - <pad> - -", .single = "$A </s>", .pair = "$A </s> $B </s>"},
-    {.kind = "Albert",
-     .tokens = "[CLS] [SEP] <unk> [SEP] <pad> [CLS] [MASK]",
-     .single = "[CLS] $A [SEP]",
-     .pair = "[CLS] $A [SEP] $B:1 [SEP]:1",
-     .text = Rules::kAlbert},
-    {.kind = "XLMRoberta",
-     .tokens = "<s> </s> <unk> </s> <pad> <s> <mask>",
-     .single = "<s> $A </s>",
-     .pair = "<s> $A </s> </s> $B </s>",
-     .before = kFairseq,
-     .first = 3,
-     .after = "<mask>"},
-    {.kind = "Camembert",
-     .tokens = "<s> </s> <unk> </s> <pad> <s> <mask>",
-     .single = "<s> $A </s>",
-     .pair = "<s> $A </s> </s> $B </s>",
-     .before = "<s>NOTUSED <pad> </s>NOTUSED <unk> <unk>NOTUSED",
-     .first = 1,
-     .mask_takes_space = true},
-    {.kind = "MBart50",
-     .tokens = "- </s> <unk> </s> <pad> <s> <mask>",
-     .single = "$L $A </s>",
-     .pair = "$L $A $B </s>",
-     .before = kFairseq,
-     .first = 3,
-     .after = kMBart50Languages,
-     .cut = Rules::kAtSpaces,
-     .text = Rules::kMapAndSpaces,
-     .mask_takes_space = true},
-    {.kind = "MBart",
-     .tokens = "<s> </s> <unk> </s> <pad> <s> <mask>",
-     .single = "$A </s> $L",
-     .pair = "$A $B </s> $L",
-     .before = kFairseq,
-     .first = 3,
-     .after = kMBartLanguages,
-     .text = Rules::kPlain,
-     .mask_takes_space = true},
-    {.kind = "Nllb",
-     .tokens = "<s> </s> <unk> </s> <pad> <s> <mask>",
-     .single = "$L $A </s>",
-     .pair = "$L $A $B </s>",
-     .before = kFairseq,
-     .first = 3,
-     .cut = Rules::kAtSpaces,
-     .text = Rules::kMapAndSpaces,
-     .mask_takes_space = true},
-    {.kind = "Pegasus",
-     .tokens = "- </s> <unk> - <pad> - <mask_2>",
-     .single = "$A </s>",
-     .pair = "$A $B </s>",
-     .before = "<pad> </s> <mask_1> <mask_2>",
-     .first = 2,
-     .cut = Rules::kAtSpaces,
-     .text = Rules::kMapAndSpaces},
-    {.kind = "DebertaV2",
-     .tokens = "[CLS] [SEP] [UNK] [SEP] [PAD] [CLS] [MASK]",
-     .single = "[CLS] $A [SEP]",
-     .pair = "[CLS] $A [SEP] $B:1 [SEP]:1",
-     .cut = Rules::kAtSpaces,
-     .text = Rules::kDeberta},
-    {.kind = "Llama", .tokens = "<s> </s> <unk> - - - -", .cut = Rules::kLlama, .text = Rules::kPlain},
-    {.kind = "Gemma", .tokens = "<bos> <eos> <unk> - <pad> - <mask>", .cut = Rules::kGemma, .text = Rules::kPlain},
+    {"T5", kWords, kMap, kT5Tokens, "$A </s>", "$A </s> $B </s>"},
+    {"MT5", kWords, kMap, kT5Tokens, "$A </s>", "$A </s> $B </s>"},
+    {"Albert", kWords, kAlbert, "[CLS] [SEP] <unk> [SEP] <pad> [CLS] [MASK]", "[CLS] $A [SEP]",
+     "[CLS] $A [SEP] $B:1 [SEP]:1"},
+    {"XLMRoberta", kWords, kMap, kBartTokens, "<s> $A </s>", "<s> $A </s> </s> $B </s>", kFairseq, 3, "<mask>"},
+    {"Camembert", kWords, kMap, kBartTokens, "<s> $A </s>", "<s> $A </s> </s> $B </s>",
+     "<s>NOTUSED <pad> </s>NOTUSED <unk> <unk>NOTUSED", 1, "", true},
+    {"MBart50", kAtSpaces, kMapAndSpaces, "- </s> <unk> </s> <pad> <s> <mask>", "$L $A </s>", "$L $A $B </s>", kFairseq,
+     3, kMBart50Languages, true},
+    {"MBart", kWords, kPlain, kBartTokens, "$A </s> $L", "$A $B </s> $L", kFairseq, 3, kMBartLanguages, true},
+    {"Nllb", kAtSpaces, kMapAndSpaces, kBartTokens, "$L $A </s>", "$L $A $B </s>", kFairseq, 3, "", true},
+    {"Pegasus", kAtSpaces, kMapAndSpaces, "- </s> <unk> - <pad> - <mask_2>", "$A </s>", "$A $B </s>",
+     "<pad> </s> <mask_1> <mask_2>", 2},
+    {"DebertaV2", kAtSpaces, kDeberta, "[CLS] [SEP] [UNK] [SEP] [PAD] [CLS] [MASK]", "[CLS] $A [SEP]",
+     "[CLS] $A [SEP] $B:1 [SEP]:1"},
+    {"Llama", kLlama, kPlain, "<s> </s> <unk> - - - -"},
+    {"Gemma", kGemma, kPlain, "<bos> <eos> <unk> - <pad> - <mask>"},
 };
 
 const Rules* rules_of(std::string_view kind) {
@@ -256,15 +214,15 @@ class Converter {
     const std::string& charsmap = file_.normalization.charsmap;
     const bool has_map = !charsmap.empty();
     const Json map = has_map ? step("Precompiled", {{"precompiled_charsmap", encode_base64(charsmap)}}) : Json();
-    if (rules_.text == Rules::kPlain) return rules_.cut == Rules::kGemma ? replace("String", " ", "\u2581") : Json();
-    if (rules_.text == Rules::kMap) return map;
+    if (rules_.change == kPlain) return rules_.cut == kGemma ? replace("String", " ", "\u2581") : Json();
+    if (rules_.change == kMap) return map;
     Json steps = Json::array();
-    if (rules_.text == Rules::kMapAndSpaces) {
+    if (rules_.change == kMapAndSpaces) {
       if (!has_map && rules_.kind == "Nllb") return map;
       if (has_map) steps.push_back(map);
       if (!has_map && rules_.kind == "Pegasus") steps.push_back(replace("Regex", "\\n", " "));
       steps.push_back(replace("Regex", " {2,}", " "));
-    } else if (rules_.text == Rules::kAlbert) {
+    } else if (rules_.change == kAlbert) {
       steps.push_back(replace("String", "``", "\"")), steps.push_back(replace("String", "''", "\""));
       if (!config_.flag("keep_accents", false)) steps.push_back(step("NFKD")), steps.push_back(step("StripAccents"));
       if (config_.flag("do_lower_case", true)) steps.push_back(step("Lowercase"));
@@ -280,22 +238,22 @@ class Converter {
 
   Json pre_tokenizer() const {
     const bool prefix = config_.flag("add_prefix_space", true);
-    if (rules_.cut == Rules::kLlama)
+    if (rules_.cut == kLlama)
       return metaspace(!prefix ? "never" : config_.flag("legacy", false) ? "always" : "first", false);
-    if (rules_.cut == Rules::kGemma)
+    if (rules_.cut == kGemma)
       return step("Split", {{"pattern", {{"String", " "}}}, {"behavior", "MergedWithPrevious"}});
-    if (rules_.cut == Rules::kAtSpaces && rules_.text != Rules::kDeberta) return metaspace("always", true);
+    if (rules_.cut == kAtSpaces && rules_.change != kDeberta) return metaspace("always", true);
     Json steps = Json::array();
-    if (rules_.cut == Rules::kWords) steps.push_back(step("WhitespaceSplit"));
+    if (rules_.cut == kWords) steps.push_back(step("WhitespaceSplit"));
     else if (config_.flag("split_by_punct", false)) steps.push_back(step("Punctuation", {{"behavior", "Isolated"}}));
-    steps.push_back(metaspace(prefix ? "always" : rules_.cut == Rules::kWords ? "never" : "first", true));
+    steps.push_back(metaspace(prefix ? "always" : rules_.cut == kWords ? "never" : "first", true));
     return step("Sequence", {{"pretokenizers", steps}});
   }
 
   Json decoder() const {
-    if (rules_.cut != Rules::kLlama && rules_.cut != Rules::kGemma) return metaspace("always", true);
+    if (rules_.cut != kLlama && rules_.cut != kGemma) return metaspace("always", true);
     Json steps = Json::array({replace("String", "\u2581", " "), step("ByteFallback"), step("Fuse")});
-    if (rules_.cut == Rules::kLlama && config_.flag("add_prefix_space", true))
+    if (rules_.cut == kLlama && config_.flag("add_prefix_space", true))
       steps.push_back(step("Strip", {{"content", " "}, {"start", 1}, {"stop", 0}}));
     return step("Sequence", {{"decoders", steps}});
   }
@@ -333,7 +291,7 @@ class Converter {
   }
 
   Json model() const {
-    const bool falls_back = rules_.cut == Rules::kLlama || rules_.cut == Rules::kGemma;
+    const bool falls_back = rules_.cut == kLlama || rules_.cut == kGemma;
     const std::string unknown = unknown_piece();
     Json pieces = is_bpe() ? Json::object() : Json::array();
     for (size_t id = 0; id < pieces_.size(); ++id)
