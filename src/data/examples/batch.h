@@ -77,18 +77,6 @@ struct BatchShape {
   auto operator<=>(const BatchShape&) const = default;
 };
 
-// A batch of sentence pairs: rows of token ids, padded to a shape, with explicit lengths. Rows beyond the pairs have
-// length 0 and pair -1; every id beyond a row's length is pad.
-struct PairBatch : Batch {
-  BatchShape shape{};
-  std::span<const int32_t> source;                 // [batch, source_length]
-  std::span<const int32_t> source_lengths;         // [batch]
-  std::span<const int32_t> target_in, target_out;  // [batch, target_length]
-  std::span<const int32_t> target_lengths;         // [batch], of both
-  std::span<const int32_t> pairs;                  // [batch] which pair of the dataset each row is
-  int64_t source_tokens = 0, target_tokens = 0;    // without padding
-};
-
 // Training batches without end, in an order that is a pure function of (seed, epoch): what the training loop knows of
 // the data. Any position can be sought, so that a run goes on where it was stopped.
 //

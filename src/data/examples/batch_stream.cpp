@@ -9,9 +9,9 @@
 namespace linnet {
 namespace {
 
-// In elements of 4 bytes: source, target in and out, two lengths and the pair's number for each row.
+// In elements of 4 bytes: source, target in and out, and two lengths for each row.
 size_t elements(const BatchShape& shape) {
-  return static_cast<size_t>(shape.batch * (shape.source_length + 2 * shape.target_length + 3));
+  return static_cast<size_t>(shape.batch * (shape.source_length + 2 * shape.target_length + 2));
 }
 
 // Copies the ids and pads the rest of the row.
@@ -55,17 +55,13 @@ void BatchBuffer::fill(const PairDataset& dataset, const Buckets& buckets, int b
   batch_.arrays.clear();
   auto take = [&, next = storage_.data()](const char* name, int64_t size) mutable {
     const std::span<int32_t> values(std::exchange(next, next + size), static_cast<size_t>(size));
-    if (name) batch_.arrays.push_back({name, std::as_bytes(values)});
+    batch_.arrays.push_back({name, std::as_bytes(values)});
     return values;
   };
   const auto source = take("source", rows * source_length), source_lengths = take("source_lengths", rows),
              target_in = take("target_in", rows * target_length), target_out = take("target_out", rows * target_length),
-             target_lengths = take("target_lengths", rows), numbers = take(nullptr, rows);
-  batch_.shape_index = bucket, batch_.shape = shape;
-  batch_.source = source, batch_.source_lengths = source_lengths;
-  batch_.target_in = target_in, batch_.target_out = target_out, batch_.target_lengths = target_lengths;
-  batch_.pairs = numbers;
-  batch_.source_tokens = batch_.target_tokens = 0;
+             target_lengths = take("target_lengths", rows);
+  batch_.shape_index = bucket;
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t pair = row < count ? pairs[row] : -1;
     const int64_t source_size = pair < 0 ? 0 : dataset.source_length(pair);
@@ -78,9 +74,6 @@ void BatchBuffer::fill(const PairDataset& dataset, const Buckets& buckets, int b
     write_row(pair < 0 ? Ids{} : dataset.target_out(pair), target_out, row, target_length);
     source_lengths[row] = static_cast<int32_t>(source_size);
     target_lengths[row] = static_cast<int32_t>(target_size);
-    numbers[row] = static_cast<int32_t>(pair);
-    batch_.source_tokens += source_size;
-    batch_.target_tokens += target_size;
   }
 }
 
@@ -170,7 +163,7 @@ void BatchStream::take_share(BatchShare share) {
 EvaluationBatches::EvaluationBatches(const PairDataset& dataset, const Buckets& buckets)
     : dataset_(dataset), buckets_(buckets), order_(dataset, buckets), buffer_(buckets) {}
 
-const PairBatch& EvaluationBatches::at(int64_t index) {
+const Batch& EvaluationBatches::at(int64_t index) {
   if (index < 0 || index >= size()) fail_internal("evaluation batch " + std::to_string(index) + " does not exist");
   buffer_.fill(dataset_, buckets_, order_.bucket(index), order_.pairs(index));
   buffer_.batch().index = index;

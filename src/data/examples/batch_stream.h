@@ -14,7 +14,8 @@ namespace linnet {
 // The arrays of a batch of pairs, as large as any of these shapes.
 std::vector<BatchInput> pair_inputs(std::span<const BatchShape> shapes);
 
-// One padded batch and the memory it lies in.
+// One batch of pairs and the memory it lies in: rows of token ids, padded to a shape, with explicit lengths. Rows
+// beyond the pairs have length 0; every id beyond a row's length is pad.
 class BatchBuffer {
  public:
   explicit BatchBuffer(const Buckets& buckets);  // fits any of them
@@ -22,12 +23,12 @@ class BatchBuffer {
   // Fills batch() except for epoch, index and last_of_epoch. Never allocates. A pair longer than the bucket is an
   // internal error.
   void fill(const PairDataset& dataset, const Buckets& buckets, int bucket, std::span<const int32_t> pairs);
-  PairBatch& batch() { return batch_; }
+  Batch& batch() { return batch_; }
   static size_t bytes(const Buckets& buckets);  // of one buffer
 
  private:
   std::vector<int32_t> storage_;
-  PairBatch batch_;
+  Batch batch_;
 };
 
 // Which pairs make up which batch of an epoch.
@@ -74,7 +75,7 @@ class BatchStream : public BatchSource {
   void take_share(BatchShare share) override;
   // Waits for the worker. An exception in the worker reappears here, at its place in the sequence and until seek() is
   // called.
-  const PairBatch& next() override { return ring_[static_cast<size_t>(ahead_->next())].buffer.batch(); }
+  const Batch& next() override { return ring_[static_cast<size_t>(ahead_->next())].buffer.batch(); }
   int64_t shape_count() const override { return buckets_.size(); }
   int64_t batches_per_epoch() const override { return order_.batch_count(); }  // the same in every epoch
 
@@ -109,9 +110,8 @@ class EvaluationBatches {
   // The dataset must outlive this. A pair that no bucket fits is an internal error.
   EvaluationBatches(const PairDataset& dataset, const Buckets& buckets);
   int64_t size() const { return order_.batch_count(); }
-  // Fills the one buffer; valid until the following at(). PairBatch::pairs tells which pairs the rows are.
-  const PairBatch& at(int64_t index);
-  size_t bytes() const { return BatchBuffer::bytes(buckets_) + order_.bytes(); }
+  // Fills the one buffer; valid until the following at().
+  const Batch& at(int64_t index);
 
  private:
   const PairDataset& dataset_;

@@ -184,12 +184,4 @@ int Buckets::find(int64_t source_length, int64_t target_length) const {
   return -1;
 }
 
-std::string Buckets::text() const {
-  std::string text;
-  for (const BatchShape& shape : shapes_)
-    text += std::to_string(shape.batch) + " pairs of up to " + std::to_string(shape.source_length) + " source and " +
-            std::to_string(shape.target_length) + " target tokens\n";
-  return text;
-}
-
 }  // namespace linnet

@@ -31,7 +31,6 @@ class Buckets {
   int64_t size() const { return static_cast<int64_t>(shapes_.size()); }
   // The cheapest bucket that fits, or -1.
   int find(int64_t source_length, int64_t target_length) const;
-  std::string text() const;  // one line a shape, for people
 
  private:
   std::vector<BatchShape> shapes_;

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 #include <vector>
+#include "base/text.h"
 #include "data/text/unicode/unicode_classes.h"
 #include "data/text/unicode/utf8.h"
 
@@ -31,13 +32,7 @@ std::u32string without_articles(const std::u32string& text) {
 using WordCounts = std::map<std::string_view, int64_t>;
 
 std::vector<std::string_view> words_of(std::string_view normalized) {
-  std::vector<std::string_view> words;
-  for (size_t at = 0; at < normalized.size();) {
-    const size_t end = std::min(normalized.find(' ', at), normalized.size());
-    words.push_back(normalized.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
+  return normalized.empty() ? std::vector<std::string_view>() : split(normalized, ' ');
 }
 
 double word_f1(std::string_view found, std::string_view wanted, bool may_lack) {

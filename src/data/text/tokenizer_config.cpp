@@ -1,6 +1,7 @@
-#include <charconv>
+#include <optional>
 #include "base/files.h"
 #include "base/json_reader.h"
+#include "base/numbers.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/pretrained_files.h"
 
@@ -98,11 +99,11 @@ void add_tokens_of_config(const JsonObject& config, Pipeline& pipeline) {
   if (!config.has(kTokens)) return;
   const JsonObject tokens = config.object(kTokens);
   for (const auto& [number, unused] : config.at(kTokens).items()) {
-    int64_t id = -1;
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id);
-    if (error != std::errc() || end != number.data() + number.size()) tokens.fail("has the id '" + number + "'");
-    AddedToken token = read_added_token(tokens.object(number.c_str()), id);
-    std::erase_if(pipeline.added, [&](const AddedToken& known) { return known.id == id || known.text == token.text; });
+    const std::optional<int64_t> id = parse_number<int64_t>(number);
+    if (!id) tokens.fail("has the id '" + number + "'");
+    AddedToken token = read_added_token(tokens.object(number.c_str()), *id);
+    std::erase_if(pipeline.added,
+                  [&](const AddedToken& known) { return known.id == token.id || known.text == token.text; });
     pipeline.added.push_back(std::move(token));
   }
 }

@@ -151,11 +151,7 @@ bool RecordReader::read_fields(std::vector<std::string>& fields) {
     split_quoted(std::move(line), fields);
     return true;
   }
-  for (size_t start = 0; start <= line.size();) {
-    const size_t end = std::min(line.find('\t', start), line.size());
-    fields.push_back(line.substr(start, end - start));
-    start = end + 1;
-  }
+  for (const std::string_view field : split(line, '\t')) fields.emplace_back(field);
   return true;
 }
 

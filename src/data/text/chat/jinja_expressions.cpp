@@ -1,5 +1,5 @@
 // The parser of expressions. Each function takes the tokens of what it is named after and returns a closure.
-#include <charconv>
+#include "base/numbers.h"
 #include "data/text/chat/jinja_program.h"
 
 namespace linnet::jinja {
@@ -102,11 +102,7 @@ Expression parse_primary(Tokens& tokens) {
   const Token token = tokens.take();
   if (token.kind == Token::kName) return parse_name(token.text);
   if (token.kind == Token::kInteger) return constant(static_cast<int64_t>(std::stoll(token.text)));
-  if (token.kind == Token::kFloat) {
-    double number = 0;
-    std::from_chars(token.text.data(), token.text.data() + token.text.size(), number);
-    return constant(number);
-  }
+  if (token.kind == Token::kFloat) return constant(parse_number<double>(token.text).value_or(0));
   if (token.kind == Token::kString) {
     std::string text = token.text;
     while (tokens.peek().kind == Token::kString) text += tokens.take().text;

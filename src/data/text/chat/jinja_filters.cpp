@@ -1,8 +1,9 @@
 // Filters and tests of the template language.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
+#include <optional>
+#include "base/numbers.h"
 #include "base/text.h"
 #include "data/text/chat/jinja_program.h"
 #include "data/text/unicode/utf8.h"
@@ -24,11 +25,9 @@ std::string capitalized(const std::string& text, bool each_word) {
 // "a.b" of a value, as map(attribute=...) and selectattr() name it.
 Value attribute_of(Value value, const std::string& path, Budget& budget) {
   budget.read(path.size());
-  for (size_t at = 0; at <= path.size();) {
-    const size_t end = std::min(path.find('.', at), path.size());
+  for (const std::string_view name : linnet::split(path, '.')) {
     if (value.is_undefined()) return value;
-    value = get_item(value, path.substr(at, end - at), budget);
-    at = end + 1;
+    value = get_item(value, std::string(name), budget);
   }
   return value;
 }
@@ -171,8 +170,9 @@ Value to_integer(const Value& value, const Arguments& arguments, Budget& budget)
     budget.read(value.text()->size());
     std::string_view text = trimmed(*value.text(), " \t\r\n");
     if (text.starts_with('+')) text.remove_prefix(1);
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || end != text.data() + text.size()) return otherwise;
+    const std::optional<double> found = parse_number<double>(text);
+    if (!found) return otherwise;
+    number = *found;
   } else {
     number = value.number();
   }

@@ -46,12 +46,8 @@ void AddedTokenMatcher::split(std::string_view text, size_t begin, size_t end,
   const std::string_view part = text.substr(0, end);
   size_t done = begin;
   for (size_t at = begin; at < end;) {
-    if (!first_[static_cast<unsigned char>(part[at])]) {
-      ++at;
-      continue;
-    }
-    const size_t location = match_at(part, at);
-    if (location == std::string_view::npos) {
+    const size_t location = first_[static_cast<unsigned char>(part[at])] ? match_at(part, at) : part.npos;
+    if (location == part.npos) {
       ++at;
       continue;
     }
@@ -60,15 +56,13 @@ void AddedTokenMatcher::split(std::string_view text, size_t begin, size_t end,
     at = to;
     if (token.single_word && (ends_in_word(part.substr(begin, from - begin)) || starts_in_word(part.substr(to))))
       continue;
-    if (token.left_strip) {
-      while (from > done) {
-        const size_t before = utf8_start_before(part, from);
-        if (before < done || !is_white_space(utf8_code_point_at(part, before))) break;
-        from = before;
-      }
+    while (token.left_strip && from > done) {
+      const size_t before = utf8_start_before(part, from);
+      if (before < done || !is_white_space(utf8_code_point_at(part, before))) break;
+      from = before;
     }
-    if (token.right_strip)
-      while (to < end && is_white_space(utf8_code_point_at(part, to))) to += utf8_length_at(part, to);
+    while (token.right_strip && to < end && is_white_space(utf8_code_point_at(part, to)))
+      to += utf8_length_at(part, to);
     if (from > done) segments.push_back({done, from, kNoToken});
     segments.push_back({from, to, token.id});
     done = to;

@@ -226,43 +226,33 @@ void replace_by_table(const CharsmapTable& table, AlignedText& text) {
   text.finish_rewrite();
 }
 
-// Marks that stay when accents go, such as those of vowels beside a letter: decomposition puts those behind one letter
-// in the order of their classes.
-class KeptMarks {
- public:
-  void add(char32_t mark, std::string bytes, size_t begin, size_t end) {
-    marks_.push_back({combining_class(mark), std::move(bytes), begin, end});
-  }
-  void put(AlignedText& text) {
-    if (marks_.empty()) return;
-    std::ranges::stable_sort(marks_, {}, &Mark::order);
-    for (const Mark& mark : marks_) text.put(mark.bytes, mark.begin, mark.end);
-    marks_.clear();
-  }
-
- private:
-  struct Mark {
-    uint8_t order;
-    std::string bytes;
-    size_t begin, end;
-  };
-  std::vector<Mark> marks_;
-};
-
 // BERT's: control characters out, white space to spaces, spaces around CJK ideographs, accents off, lowercase.
 struct BertNormalizer {
   bool clean, space_cjk, strip_accents, lowercase;
 
   void operator()(AlignedText& text, PipelineScratch&) const {
-    KeptMarks marks;
+    // Marks that stay when accents go, such as those of vowels beside a letter: decomposition puts those behind one
+    // letter in the order of their classes.
+    struct Mark {
+      uint8_t order;
+      std::string bytes;
+      size_t begin, end;
+    };
+    std::vector<Mark> marks;
+    const auto put_marks = [&] {
+      if (marks.empty()) return;
+      std::ranges::stable_sort(marks, {}, &Mark::order);
+      for (const Mark& mark : marks) text.put(mark.bytes, mark.begin, mark.end);
+      marks.clear();
+    };
     std::u32string parts, lower;
     const auto change = [&](char32_t c, size_t begin, size_t end) {
       if (clean) {
-        if (is_white_space(c) && !is_bert_control(c)) return marks.put(text), text.put(" ", begin, end);
+        if (is_white_space(c) && !is_bert_control(c)) return put_marks(), text.put(" ", begin, end);
         if (c == 0 || c == 0xFFFD || is_bert_control(c)) return;
       }
       if (c < 0x80) {
-        marks.put(text);
+        put_marks();
         const char small = static_cast<char>(c | 32);
         if (lowercase && c >= 'A' && c <= 'Z') text.put({&small, 1}, begin, end);
         else text.keep(begin, end);
@@ -272,24 +262,24 @@ struct BertNormalizer {
       parts.clear();
       if (strip_accents) append_decomposition(c, false, parts);
       else parts += c;
-      if (spaced) marks.put(text), text.put(" ", begin, end);
+      if (spaced) put_marks(), text.put(" ", begin, end);
       for (const char32_t part : parts) {
         if (strip_accents && is_bert_accent(part)) continue;
         lower.clear();
         if (lowercase) append_lowercase(part, lower);
         else lower += part;
         if (strip_accents && combining_class(part) != 0) {
-          marks.add(part, to_utf8(lower), begin, end);
+          marks.push_back({combining_class(part), to_utf8(lower), begin, end});
           continue;
         }
-        marks.put(text);
+        put_marks();
         text.put(to_utf8(lower), begin, end);
       }
       if (spaced) text.put(" ", begin, end);
     };
     text.rewrite_characters([&](char32_t c, size_t begin, size_t end) {
       change(c, begin, end);
-      if (end == text.view().size()) marks.put(text);
+      if (end == text.view().size()) put_marks();
     });
   }
 };

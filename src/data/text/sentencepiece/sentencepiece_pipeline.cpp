@@ -1,4 +1,5 @@
 #include <algorithm>
+#include "base/text.h"
 #include "data/text/base64.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/pretrained_files.h"
@@ -73,13 +74,9 @@ const Rules* rules_of(std::string_view kind) {
 }
 
 std::vector<std::string> words_of(std::string_view text) {
-  std::vector<std::string> words;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(' ', begin), text.size());
-    words.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return words;
+  if (text.empty()) return {};
+  const std::vector<std::string_view> words = split(text, ' ');
+  return {words.begin(), words.end()};
 }
 
 // Parts of a tokenizer.json.
