@@ -2,7 +2,7 @@
 #pragma once
 #include "base/json.h"
 #include "base/json_reader.h"
-#include "data/text/pipeline/pipeline_tokenizer.h"
+#include "data/text/pipeline/tokenizer_json.h"
 
 namespace linnet {
 

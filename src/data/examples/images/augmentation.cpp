@@ -89,23 +89,6 @@ class Mover {
   const std::span<const uint8_t> fill_;
 };
 
-}  // namespace
-
-void move_image(const Motion& motion, std::span<const uint8_t> image, int64_t height, int64_t width, int64_t channels,
-                std::span<const uint8_t> fill, std::span<uint8_t> out) {
-  const Mover mover(image, height, width, channels, fill);
-  const Rotation rotation(motion.degrees);
-  uint8_t* to = out.data();
-  for (int64_t i = 0; i < height; ++i)
-    for (int64_t j = 0; j < width; ++j, to += channels) {
-      const int64_t row = i - motion.down, column = (motion.mirror ? width - 1 - j : j) - motion.right;
-      if (motion.degrees == 0) mover.copy(row, column, to);
-      else mover.copy_rotated(rotation, row, column, to);
-    }
-}
-
-namespace {
-
 // A rectangle of at least `least` of the area, whose sides are 3:4 to 4:3 (torchvision's RandomResizedCrop): ten
 // draws, then the whole. Scaled to the image's size.
 void crop_image(double least, uint64_t& state, const ImageDataset& of, std::span<const uint8_t> pixels,
@@ -134,81 +117,11 @@ void change_at_random(const Augmentation& how, uint64_t& state, const ImageDatas
   }
 }
 
-}  // namespace
-
-void augment_image(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of,
-                   std::span<const uint8_t> pixels, std::span<uint8_t> out) {
-  uint64_t state = first_state(seed + 0x6a09e667f3bcc909u, epoch, image);
-  // All numbers are drawn in any case: switching one change on leaves the others as they are.
-  Motion motion;
-  motion.down = draw(state, 2 * how.shift + 1) - how.shift;
-  motion.right = draw(state, 2 * how.shift + 1) - how.shift;
-  motion.mirror = draw(state, 2) == 1 && how.mirror;
-  const int64_t hole_row = draw(state, of.height) - how.cutout / 2,
-                hole_column = draw(state, of.width) - how.cutout / 2;
-  motion.degrees = how.rotate * (2 * draw_uniform(state) - 1);
-  std::vector<uint8_t> cropped;
-  if (how.crop > 0) {
-    uint64_t crop_state = first_state(seed + 0x3c6ef372fe94f82bu, epoch, image);
-    cropped.resize(pixels.size());
-    crop_image(how.crop, crop_state, of, pixels, cropped);
-    pixels = cropped;
-  }
-  move_image(motion, pixels, of.height, of.width, of.channels, how.fill, out);
-  uint64_t change_state = first_state(seed + 0xa54ff53a5f1d36f1u, epoch, image);
-  change_at_random(how, change_state, of, out);
-
-  const int64_t last_row = std::min(of.height, hole_row + how.cutout);
-  const int64_t last_column = std::min(of.width, hole_column + how.cutout);
-  for (int64_t i = std::max<int64_t>(0, hole_row); i < last_row; ++i)
-    for (int64_t j = std::max<int64_t>(0, hole_column); j < last_column; ++j)
-      for (int64_t c = 0; c < of.channels; ++c)
-        out[static_cast<size_t>((i * of.width + j) * of.channels + c)] =
-            how.fill.empty() ? uint8_t{0} : how.fill[static_cast<size_t>(c)];
-}
-
-namespace {
-
 // The share of one of two numbers from Gamma(a, 1) in their sum is from Beta(a, a).
 double draw_beta(uint64_t& state, double a) {
   const double x = draw_log_gamma(state, a), y = draw_log_gamma(state, a);
   return 1 / (1 + std::exp(y - x));
 }
-
-}  // namespace
-
-Mix draw_mix(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of) {
-  uint64_t state = first_state(seed + 0xbb67ae8584caa73bu, epoch, image);
-  Mix mix{.other = draw(state, of.count)};
-  if (how.mixup > 0) mix.share = static_cast<int>(std::lround(256 * draw_beta(state, how.mixup)));
-  mix.pastes = how.cutmix > 0 && (how.mixup == 0 || draw(state, 2) == 1);
-  if (!mix.pastes) return mix;
-  const double side = std::sqrt(1 - draw_beta(state, how.cutmix));
-  const auto place = [&](int64_t length, int64_t& first, int64_t& count) {
-    const auto half = static_cast<int64_t>(0.5 * side * static_cast<double>(length));
-    const int64_t middle = draw(state, length);
-    first = std::max<int64_t>(middle - half, 0);
-    count = std::min(middle + half, length) - first;
-  };
-  place(of.height, mix.top, mix.rows);
-  place(of.width, mix.left, mix.columns);
-  return mix;
-}
-
-void mix_images(const Mix& mix, int64_t width, int64_t channels, std::span<const uint8_t> other,
-                std::span<uint8_t> image) {
-  if (mix.pastes) {
-    for (int64_t row = mix.top; row < mix.top + mix.rows; ++row) {
-      const int64_t at = (row * width + mix.left) * channels;
-      std::copy_n(other.data() + at, mix.columns * channels, image.data() + at);
-    }
-    return;
-  }
-  for (size_t i = 0; i < image.size(); ++i)
-    image[i] = static_cast<uint8_t>((image[i] * mix.share + other[i] * (256 - mix.share) + 128) >> 8);
-}
-
-namespace {
 
 uint8_t to_byte(double x) { return static_cast<uint8_t>(std::clamp(std::floor(x), 0.0, 255.0)); }
 
@@ -341,6 +254,81 @@ Table equalized(const Counts& counts) {
 }
 
 }  // namespace
+
+void move_image(const Motion& motion, std::span<const uint8_t> image, int64_t height, int64_t width, int64_t channels,
+                std::span<const uint8_t> fill, std::span<uint8_t> out) {
+  const Mover mover(image, height, width, channels, fill);
+  const Rotation rotation(motion.degrees);
+  uint8_t* to = out.data();
+  for (int64_t i = 0; i < height; ++i)
+    for (int64_t j = 0; j < width; ++j, to += channels) {
+      const int64_t row = i - motion.down, column = (motion.mirror ? width - 1 - j : j) - motion.right;
+      if (motion.degrees == 0) mover.copy(row, column, to);
+      else mover.copy_rotated(rotation, row, column, to);
+    }
+}
+
+void augment_image(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of,
+                   std::span<const uint8_t> pixels, std::span<uint8_t> out) {
+  uint64_t state = first_state(seed + 0x6a09e667f3bcc909u, epoch, image);
+  // All numbers are drawn in any case: switching one change on leaves the others as they are.
+  Motion motion;
+  motion.down = draw(state, 2 * how.shift + 1) - how.shift;
+  motion.right = draw(state, 2 * how.shift + 1) - how.shift;
+  motion.mirror = draw(state, 2) == 1 && how.mirror;
+  const int64_t hole_row = draw(state, of.height) - how.cutout / 2,
+                hole_column = draw(state, of.width) - how.cutout / 2;
+  motion.degrees = how.rotate * (2 * draw_uniform(state) - 1);
+  std::vector<uint8_t> cropped;
+  if (how.crop > 0) {
+    uint64_t crop_state = first_state(seed + 0x3c6ef372fe94f82bu, epoch, image);
+    cropped.resize(pixels.size());
+    crop_image(how.crop, crop_state, of, pixels, cropped);
+    pixels = cropped;
+  }
+  move_image(motion, pixels, of.height, of.width, of.channels, how.fill, out);
+  uint64_t change_state = first_state(seed + 0xa54ff53a5f1d36f1u, epoch, image);
+  change_at_random(how, change_state, of, out);
+
+  const int64_t last_row = std::min(of.height, hole_row + how.cutout);
+  const int64_t last_column = std::min(of.width, hole_column + how.cutout);
+  for (int64_t i = std::max<int64_t>(0, hole_row); i < last_row; ++i)
+    for (int64_t j = std::max<int64_t>(0, hole_column); j < last_column; ++j)
+      for (int64_t c = 0; c < of.channels; ++c)
+        out[static_cast<size_t>((i * of.width + j) * of.channels + c)] =
+            how.fill.empty() ? uint8_t{0} : how.fill[static_cast<size_t>(c)];
+}
+
+Mix draw_mix(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of) {
+  uint64_t state = first_state(seed + 0xbb67ae8584caa73bu, epoch, image);
+  Mix mix{.other = draw(state, of.count)};
+  if (how.mixup > 0) mix.share = static_cast<int>(std::lround(256 * draw_beta(state, how.mixup)));
+  mix.pastes = how.cutmix > 0 && (how.mixup == 0 || draw(state, 2) == 1);
+  if (!mix.pastes) return mix;
+  const double side = std::sqrt(1 - draw_beta(state, how.cutmix));
+  const auto place = [&](int64_t length, int64_t& first, int64_t& count) {
+    const auto half = static_cast<int64_t>(0.5 * side * static_cast<double>(length));
+    const int64_t middle = draw(state, length);
+    first = std::max<int64_t>(middle - half, 0);
+    count = std::min(middle + half, length) - first;
+  };
+  place(of.height, mix.top, mix.rows);
+  place(of.width, mix.left, mix.columns);
+  return mix;
+}
+
+void mix_images(const Mix& mix, int64_t width, int64_t channels, std::span<const uint8_t> other,
+                std::span<uint8_t> image) {
+  if (mix.pastes) {
+    for (int64_t row = mix.top; row < mix.top + mix.rows; ++row) {
+      const int64_t at = (row * width + mix.left) * channels;
+      std::copy_n(other.data() + at, mix.columns * channels, image.data() + at);
+    }
+    return;
+  }
+  for (size_t i = 0; i < image.size(); ++i)
+    image[i] = static_cast<uint8_t>((image[i] * mix.share + other[i] * (256 - mix.share) + 128) >> 8);
+}
 
 void change_image(ImageChange change, int strength, bool negative, int64_t height, int64_t width, int64_t channels,
                   std::span<const uint8_t> fill, std::span<uint8_t> pixels) {

@@ -97,6 +97,34 @@ std::string lower_ending(const std::string& path) {
   return lower_ascii(path.substr(std::min(path.rfind('.'), path.size())));
 }
 
+// How often each channel has each value of a byte: exact sums, whatever their order.
+using Histogram = std::vector<std::array<int64_t, 256>>;
+
+void count_values(std::span<const uint8_t> pixels, Histogram& histogram) {
+  const size_t channels = histogram.size();
+  for (size_t i = 0; i < pixels.size(); i += channels)
+    for (size_t c = 0; c < channels; ++c) ++histogram[c][pixels[i + c]];
+}
+
+Histogram histogram_of(const ImageDataset& dataset, int threads) {
+  const auto channels = static_cast<size_t>(dataset.channels);
+  Histogram sum(channels);
+  if (dataset.in_memory()) return count_values(dataset.pixels, sum), sum;
+  ThreadPool pool(threads > 0 ? threads : available_threads());
+  const auto bytes = static_cast<size_t>(dataset.image_bytes());
+  std::vector<Histogram> parts(static_cast<size_t>(pool.size()), Histogram(channels));
+  std::vector<std::vector<uint8_t>> images(parts.size(), std::vector<uint8_t>(bytes));
+  pool.run(dataset.count, [&](int64_t index, int worker) {
+    std::vector<uint8_t>& image = images[static_cast<size_t>(worker)];
+    dataset.read(index, image);
+    count_values(image, parts[static_cast<size_t>(worker)]);
+  });
+  for (const Histogram& part : parts)
+    for (size_t c = 0; c < channels; ++c)
+      for (size_t value = 0; value < 256; ++value) sum[c][value] += part[c][value];
+  return sum;
+}
+
 }  // namespace
 
 bool has_image_name(const std::string& path) {
@@ -154,38 +182,6 @@ void resize_image(const uint8_t* from, int64_t height, int64_t width, const Imag
   if (!done)
     fail_system("not enough memory to resize an image of " + std::to_string(width) + "x" + std::to_string(height));
 }
-
-namespace {
-
-// How often each channel has each value of a byte: exact sums, whatever their order.
-using Histogram = std::vector<std::array<int64_t, 256>>;
-
-void count_values(std::span<const uint8_t> pixels, Histogram& histogram) {
-  const size_t channels = histogram.size();
-  for (size_t i = 0; i < pixels.size(); i += channels)
-    for (size_t c = 0; c < channels; ++c) ++histogram[c][pixels[i + c]];
-}
-
-Histogram histogram_of(const ImageDataset& dataset, int threads) {
-  const auto channels = static_cast<size_t>(dataset.channels);
-  Histogram sum(channels);
-  if (dataset.in_memory()) return count_values(dataset.pixels, sum), sum;
-  ThreadPool pool(threads > 0 ? threads : available_threads());
-  const auto bytes = static_cast<size_t>(dataset.image_bytes());
-  std::vector<Histogram> parts(static_cast<size_t>(pool.size()), Histogram(channels));
-  std::vector<std::vector<uint8_t>> images(parts.size(), std::vector<uint8_t>(bytes));
-  pool.run(dataset.count, [&](int64_t index, int worker) {
-    std::vector<uint8_t>& image = images[static_cast<size_t>(worker)];
-    dataset.read(index, image);
-    count_values(image, parts[static_cast<size_t>(worker)]);
-  });
-  for (const Histogram& part : parts)
-    for (size_t c = 0; c < channels; ++c)
-      for (size_t value = 0; value < 256; ++value) sum[c][value] += part[c][value];
-  return sum;
-}
-
-}  // namespace
 
 void ImageDataset::read(int64_t index, std::span<uint8_t> out) const {
   if (in_memory()) return void(std::ranges::copy(image(index), out.begin()));

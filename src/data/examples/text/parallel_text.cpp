@@ -14,32 +14,6 @@ namespace {
 
 std::string lines(size_t count) { return std::to_string(count) + (count == 1 ? " line" : " lines"); }
 
-}  // namespace
-
-std::vector<std::string> read_lines(const std::string& path) {
-  LineReader reader(path);
-  std::vector<std::string> result;
-  std::string line;
-  Phase phase("reading '" + path + "', lines:");
-  while (reader.next(line)) {
-    result.push_back(line);  // a copy is no larger than it must be; the buffer line is reused
-    phase.tick(static_cast<int64_t>(result.size()));
-  }
-  if (result.empty()) fail_empty(path);
-  return result;
-}
-
-std::pair<std::string, std::string> split_pair(const std::string& line, const std::string& where) {
-  const auto tabs = std::count(line.begin(), line.end(), '\t');
-  if (tabs < 1 || tabs > 2)
-    fail_user(where + ": expected source<TAB>target, found " +
-              (tabs == 0 ? (line.empty() ? "an empty line" : "no tab") : std::to_string(tabs) + " tabs"));
-  const size_t tab = line.find('\t'), next = std::min(line.find('\t', tab + 1), line.size());
-  return {line.substr(0, tab), line.substr(tab + 1, next - tab - 1)};
-}
-
-namespace {
-
 // The texts of a record, which may lie below "translation": those of the columns that are named, else of the usual
 // names, else both that there are.
 std::pair<std::string, std::string> pair_of(const Json& given, const PairColumns& columns, const std::string& where) {
@@ -58,43 +32,6 @@ std::pair<std::string, std::string> pair_of(const Json& given, const PairColumns
   };
   return {find(columns.source, {"source", "src"}, 0), find(columns.target, {"target", "tgt"}, 1)};
 }
-
-}  // namespace
-
-ParallelText read_table(const std::string& path, const PairColumns& columns) {
-  ParallelText text;
-  if (has_records(path) && (!has_ending(path, ".tsv") || !columns.source.empty() || !columns.target.empty())) {
-    std::vector<std::string_view> heading;
-    for (const std::string* name : {&columns.source, &columns.target})
-      if (!name->empty()) heading.push_back(*name);
-    RecordReader reader(path, heading);
-    for (Json record; reader.next(record);) {
-      auto [source, target] = pair_of(record, columns, reader.where());
-      text.source.push_back(std::move(source));
-      text.target.push_back(std::move(target));
-    }
-    if (text.source.empty()) fail_empty(path);
-    return text;
-  }
-  LineReader reader(path);
-  for (std::string line; reader.next(line);) {
-    auto [source, target] = split_pair(line, reader.where());
-    text.source.push_back(std::move(source));
-    text.target.push_back(std::move(target));
-  }
-  if (text.source.empty()) fail_empty(path);
-  return text;
-}
-
-ParallelText read_pair(const std::string& source_path, const std::string& target_path) {
-  ParallelText text{read_lines(source_path), read_lines(target_path)};
-  if (text.source.size() != text.target.size())
-    fail_user("unequal line counts: '" + source_path + "' has " + lines(text.source.size()) + ", '" + target_path +
-              "' has " + lines(text.target.size()));
-  return text;
-}
-
-namespace {
 
 // Collects tokens in blocks, so that the flat vector can be made at its exact size: a vector that grows by doubling
 // holds up to three times its contents for a moment, this one block more.
@@ -140,6 +77,61 @@ std::string percent(int64_t part, int64_t whole) {
 }
 
 }  // namespace
+
+std::vector<std::string> read_lines(const std::string& path) {
+  LineReader reader(path);
+  std::vector<std::string> result;
+  std::string line;
+  Phase phase("reading '" + path + "', lines:");
+  while (reader.next(line)) {
+    result.push_back(line);  // a copy is no larger than it must be; the buffer line is reused
+    phase.tick(static_cast<int64_t>(result.size()));
+  }
+  if (result.empty()) fail_empty(path);
+  return result;
+}
+
+std::pair<std::string, std::string> split_pair(const std::string& line, const std::string& where) {
+  const auto tabs = std::count(line.begin(), line.end(), '\t');
+  if (tabs < 1 || tabs > 2)
+    fail_user(where + ": expected source<TAB>target, found " +
+              (tabs == 0 ? (line.empty() ? "an empty line" : "no tab") : std::to_string(tabs) + " tabs"));
+  const size_t tab = line.find('\t'), next = std::min(line.find('\t', tab + 1), line.size());
+  return {line.substr(0, tab), line.substr(tab + 1, next - tab - 1)};
+}
+
+ParallelText read_table(const std::string& path, const PairColumns& columns) {
+  ParallelText text;
+  if (has_records(path) && (!has_ending(path, ".tsv") || !columns.source.empty() || !columns.target.empty())) {
+    std::vector<std::string_view> heading;
+    for (const std::string* name : {&columns.source, &columns.target})
+      if (!name->empty()) heading.push_back(*name);
+    RecordReader reader(path, heading);
+    for (Json record; reader.next(record);) {
+      auto [source, target] = pair_of(record, columns, reader.where());
+      text.source.push_back(std::move(source));
+      text.target.push_back(std::move(target));
+    }
+    if (text.source.empty()) fail_empty(path);
+    return text;
+  }
+  LineReader reader(path);
+  for (std::string line; reader.next(line);) {
+    auto [source, target] = split_pair(line, reader.where());
+    text.source.push_back(std::move(source));
+    text.target.push_back(std::move(target));
+  }
+  if (text.source.empty()) fail_empty(path);
+  return text;
+}
+
+ParallelText read_pair(const std::string& source_path, const std::string& target_path) {
+  ParallelText text{read_lines(source_path), read_lines(target_path)};
+  if (text.source.size() != text.target.size())
+    fail_user("unequal line counts: '" + source_path + "' has " + lines(text.source.size()) + ", '" + target_path +
+              "' has " + lines(text.target.size()));
+  return text;
+}
 
 PairDataset::PairDataset(const ParallelText& text, const Tokenizer& source, const Tokenizer& target,
                          const PairLimits& limits) {

@@ -27,6 +27,10 @@ constexpr ForeignFormat kForeignFormats[] = {
     {"%PDF"sv, "a PDF; take its text out first (pdftotext)"},
 };
 
+bool has_json(const std::string& path) {
+  return has_ending(path, ".jsonl") || has_ending(path, ".ndjson") || has_ending(path, ".json");
+}
+
 }  // namespace
 
 LineReader::LineReader(const std::string& path)
@@ -86,14 +90,6 @@ bool has_ending(const std::string& path, std::string_view ending) {
   if (lower.ends_with(".gz")) lower.resize(lower.size() - 3);
   return lower.ends_with(ending);
 }
-
-namespace {
-
-bool has_json(const std::string& path) {
-  return has_ending(path, ".jsonl") || has_ending(path, ".ndjson") || has_ending(path, ".json");
-}
-
-}  // namespace
 
 bool has_records(const std::string& path) {
   return has_json(path) || has_ending(path, ".csv") || has_ending(path, ".tsv");

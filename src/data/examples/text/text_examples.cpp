@@ -17,6 +17,13 @@ size_t label_numbers(const LabelForm& form, size_t rows, size_t length) {
   return rows * (form.kind == LabelForm::Kind::kTokenClasses ? length : static_cast<size_t>(form.numbers));
 }
 
+template <class SizeOf>
+std::vector<int64_t> sizes_of(int64_t count, const SizeOf& size_of) {
+  std::vector<int64_t> sizes(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) sizes[static_cast<size_t>(i)] = static_cast<int64_t>(size_of(i));
+  return sizes;
+}
+
 }  // namespace
 
 void TextExamples::add(std::vector<int32_t> ids, std::span<const float> labels) {
@@ -103,17 +110,6 @@ std::span<const int64_t> LengthBatches::sorted_rows(int64_t index) const {
   return std::span(sorted_).subspan(static_cast<size_t>(start),
                                     static_cast<size_t>(std::min(rows_, std::ssize(sizes_) - start)));
 }
-
-namespace {
-
-template <class SizeOf>
-std::vector<int64_t> sizes_of(int64_t count, const SizeOf& size_of) {
-  std::vector<int64_t> sizes(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) sizes[static_cast<size_t>(i)] = static_cast<int64_t>(size_of(i));
-  return sizes;
-}
-
-}  // namespace
 
 TextBatches::TextBatches(const TextExamples& data, int64_t rows, const std::vector<int64_t>& lengths, uint64_t seed)
     : LengthBatches(sizes_of(data.size(), [&](int64_t i) { return data.length(i); }), rows, lengths, seed,

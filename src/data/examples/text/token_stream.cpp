@@ -52,6 +52,26 @@ void read_json(const std::string& path, const std::string& key, FunctionRef<void
   }
 }
 
+bool is_table_of_tabs(const std::string& path) { return has_ending(path, ".tsv"); }  // a text as any other
+
+// Files with texts in a folder and below it, by name.
+std::vector<std::string> find_texts(const std::string& folder) {
+  std::vector<std::string> texts;
+  int64_t others = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file() || entry.path().filename().string().starts_with('.')) continue;
+    const std::string path = entry.path().string();
+    const bool text = has_ending(path, ".txt") || has_ending(path, ".md") || has_records(path);
+    text ? texts.push_back(path) : void(++others);
+  }
+  if (texts.empty()) fail_user("'" + folder + "' is a folder without texts (.txt, .md, .jsonl, .json, .csv, .tsv)");
+  if (others > 0)
+    log_warning("'" + folder + "': " + std::to_string(others) + (others == 1 ? " file is" : " files are") +
+                " left out: a text ends in .txt, .md, .jsonl, .json, .csv or .tsv");
+  std::ranges::sort(texts);
+  return texts;
+}
+
 }  // namespace
 
 struct TokenStream::Storage {
@@ -110,30 +130,6 @@ void TokenStream::read(int64_t first, int64_t count, int32_t* out) const {
                 std::to_string(first_ + first + i) + " is " + std::to_string(static_cast<uint32_t>(out[i])) +
                 ", and the vocabulary has " + std::to_string(vocab_size_) + " tokens");
 }
-
-namespace {
-
-bool is_table_of_tabs(const std::string& path) { return has_ending(path, ".tsv"); }  // a text as any other
-
-// Files with texts in a folder and below it, by name.
-std::vector<std::string> find_texts(const std::string& folder) {
-  std::vector<std::string> texts;
-  int64_t others = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    if (!entry.is_regular_file() || entry.path().filename().string().starts_with('.')) continue;
-    const std::string path = entry.path().string();
-    const bool text = has_ending(path, ".txt") || has_ending(path, ".md") || has_records(path);
-    text ? texts.push_back(path) : void(++others);
-  }
-  if (texts.empty()) fail_user("'" + folder + "' is a folder without texts (.txt, .md, .jsonl, .json, .csv, .tsv)");
-  if (others > 0)
-    log_warning("'" + folder + "': " + std::to_string(others) + (others == 1 ? " file is" : " files are") +
-                " left out: a text ends in .txt, .md, .jsonl, .json, .csv or .tsv");
-  std::ranges::sort(texts);
-  return texts;
-}
-
-}  // namespace
 
 bool has_documents(const std::string& path) {
   return (has_records(path) && !is_table_of_tabs(path)) || std::filesystem::is_directory(path);

@@ -310,7 +310,7 @@ Expression parse_tuple(Tokens& tokens) {
   std::vector<Expression> items{first};
   while (tokens.take_operator(",")) {
     const Token::Kind kind = tokens.peek().kind;
-    if (kind == Token::kBlockEnd || kind == Token::kVariableEnd || tokens.is_operator(")")) break;
+    if (kind == Token::kBlockEnd || kind == Token::kExprEnd || tokens.is_operator(")")) break;
     items.push_back(parse_expression(tokens));
   }
   return list_of(std::move(items));

@@ -84,7 +84,7 @@ class Lexer {
   }
 
   void read_code(bool block) {
-    push(block ? Token::kBlockBegin : Token::kVariableBegin, "");
+    push(block ? Token::kBlockBegin : Token::kExprBegin, "");
     const std::string close = block ? "%}" : "}}";
     const size_t first = tokens_.size();
     at_ += 2;
@@ -95,7 +95,7 @@ class Lexer {
       const char c = source_[at_];
       const bool sign = (c == '-' || c == '+') && source_.compare(at_ + 1, 2, close) == 0;
       if (depth == 0 && (sign || source_.compare(at_, 2, close) == 0)) {
-        push(block ? Token::kBlockEnd : Token::kVariableEnd, "");
+        push(block ? Token::kBlockEnd : Token::kExprEnd, "");
         finish_tag(at_ + (sign ? 3 : 2), sign ? c : ' ', block);
         break;
       }

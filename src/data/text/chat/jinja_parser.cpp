@@ -120,12 +120,12 @@ class Parser : TokenStream {
         return Flow::kNext;
       };
     Statement statement;
-    if (token.kind == Token::kVariableBegin) {
+    if (token.kind == Token::kExprBegin) {
       statement = [expression = parse_tuple(*this)](Scope& scope, std::string& out) {
         append_text(expression(scope), out, scope.budget);
         return Flow::kNext;
       };
-      expect(Token::kVariableEnd);
+      expect(Token::kExprEnd);
     } else if (token.kind == Token::kBlockBegin) {
       statement = parse_tag();
     } else {

@@ -62,19 +62,7 @@ inline Expression constant(Value value) {
 }
 
 struct Token {
-  enum Kind {
-    kText,
-    kVariableBegin,
-    kVariableEnd,
-    kBlockBegin,
-    kBlockEnd,
-    kName,
-    kInteger,
-    kFloat,
-    kString,
-    kOperator,
-    kEnd
-  };
+  enum Kind { kText, kExprBegin, kExprEnd, kBlockBegin, kBlockEnd, kName, kInteger, kFloat, kString, kOperator, kEnd };
   Kind kind = kEnd;
   std::string text;
   int line = 1;
@@ -117,8 +105,8 @@ class TokenStream {
     line_ = peek().line;
     switch (peek().kind) {
       case Token::kText: return "text";
-      case Token::kVariableBegin: return "'{{'";
-      case Token::kVariableEnd: return "'}}'";
+      case Token::kExprBegin: return "'{{'";
+      case Token::kExprEnd: return "'}}'";
       case Token::kBlockBegin: return "'{%'";
       case Token::kBlockEnd: return "'%}'";
       case Token::kEnd: return "end of the template";

@@ -1,7 +1,7 @@
-#include "data/text/pipeline/pipeline_tokenizer.h"
 #include <algorithm>
 #include "base/error.h"
 #include "base/json.h"
+#include "data/text/pipeline/tokenizer_json.h"
 
 namespace linnet {
 

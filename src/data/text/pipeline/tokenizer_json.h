@@ -1,10 +1,58 @@
-// tokenizer.json, the file of the tokenizers library, read and written, whole and in parts. What a part asks for and
-// Linnet lacks is a user error that names it.
+// A tokenizer made of the steps in pipeline.h, and tokenizer.json, the file of the tokenizers library, read and
+// written, whole and in parts. What a part asks for and Linnet lacks is a user error that names it.
 #pragma once
+#include <unordered_map>
 #include "base/json_reader.h"
-#include "data/text/pipeline/pipeline_tokenizer.h"
+#include "data/text/pipeline/pipeline.h"
 
 namespace linnet {
+
+struct Pipeline {
+  std::unique_ptr<SubwordModel> model;
+  std::vector<AddedToken> added;
+  Normalizer normalizer;  // null: none
+  std::vector<PreTokenizer> pre_tokenizers;
+  PostProcessing post;
+  std::vector<TokenDecoder> decoders;
+  bool join_by_space = false;  // without decoders tokenizers puts a space between tokens
+  // How tokenizer.json spells the steps, "null" for none.
+  std::string normalizer_json = "null", pre_tokenizer_json = "null", post_json = "null", decoder_json = "null";
+  std::string config_json;  // tokenizer_config.json as it was read, "" for none
+  // The file that the steps were made of, which other programs read, by its name: a SentencePiece model.
+  std::map<std::string, std::string> made_of;
+};
+
+class PipelineTokenizer : public TemplateTokenizer {
+ public:
+  explicit PipelineTokenizer(Pipeline pipeline);
+
+  std::string kind() const override { return pipeline_.model->kind(); }
+  int64_t vocab_size() const override { return vocab_size_; }
+  using PretrainedTokenizer::decode;
+  std::string decode(std::span<const TokenId> ids, bool skip_special) const override;
+  std::string piece(TokenId id) const override;
+  TokenId id_of(std::string_view piece) const override;
+  bool is_special(TokenId id) const override;
+  std::map<std::string, std::string> files() const override;
+
+  const SubwordModel& model() const { return *pipeline_.model; }
+  // Puts the begin token before each text and the end token behind it, as tokenizer_config.json's add_bos_token and
+  // add_eos_token ask for. A template that adds tokens already stays as it is, and so does one whose role has no token.
+  void add_to_template(bool begin, bool end);
+  std::string to_json() const { return to_json(model().to_json()); }  // tokenizer.json
+  std::string to_json(const std::string& model) const;                // the same with this "model"
+
+ private:
+  void tokenize(std::string_view text, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const override;
+  void tokenize_words(PipelineScratch& scratch, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const;
+
+  Pipeline pipeline_;
+  int64_t vocab_size_ = 0;
+  AddedTokenMatcher before_, after_;  // normalization
+  std::unordered_map<TokenId, size_t> added_by_id_;
+  std::unordered_map<std::string_view, TokenId> added_by_text_;
+  mutable ScratchPool<PipelineScratch> scratch_;
+};
 
 // The whole file; `path` is for messages. `tables`: the model's vocabulary and merges or scores, which `text` then
 // lacks.

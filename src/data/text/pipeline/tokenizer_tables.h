@@ -1,5 +1,5 @@
 // A tokenizer in tables that are used as they are, so that opening a packed model parses no vocabulary. They are
-// made of a tokenizer.json or of older files (pipeline_tokenizer.h), give the same tokens, and lie beside those files
+// made of a tokenizer.json or of older files (tokenizer_json.h), give the same tokens, and lie beside those files
 // as kTokenizerTables (base/packed_files.h).
 //
 //   16 bytes  "linnet.tokenizer"
@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
-#include "data/text/pipeline/pipeline_tokenizer.h"
+#include "data/text/pipeline/tokenizer_json.h"
 
 namespace linnet {
 

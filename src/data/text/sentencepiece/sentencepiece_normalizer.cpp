@@ -13,6 +13,10 @@ uint32_t unit_value(uint32_t unit) { return unit & 0x7FFFFFFFu; }
 uint32_t label_of(uint32_t unit) { return unit & 0x800000FFu; }
 uint32_t offset_of(uint32_t unit) { return (unit >> 10) << ((unit & 0x200u) >> 6); }
 
+constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
+
+bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
+
 }  // namespace
 
 CharsmapTable::CharsmapTable(std::string_view table, const std::string& where) {
@@ -58,14 +62,6 @@ bool CharsmapTable::begins_ascii(unsigned char byte) const {
     if ((location ^ next) < units_.size() && label_of(units_[location ^ next]) == next) return true;
   return false;
 }
-
-namespace {
-
-constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
-
-bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
-
-}  // namespace
 
 SentencePieceNormalizer::SentencePieceNormalizer(const SentencePieceModelFile::Normalization& spec,
                                                  bool space_as_suffix, const ByteTrie* user_defined,
