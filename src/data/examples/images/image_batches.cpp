@@ -52,14 +52,11 @@ ImageBatches::ImageBatches(const ImageDataset& dataset, int64_t batch_size, uint
   if (!made) return;
   scratch_.assign(static_cast<size_t>(options_.threads),
                   std::vector<uint8_t>(static_cast<size_t>(2 * dataset.image_bytes())));
-  ahead_ = std::make_unique<BatchesAhead>(
-      slots, options_.threads,
-      BatchesAhead::Work{.plan = [this](int slot) { return plan_batch(*ring_[static_cast<size_t>(slot)]); },
-                         .make =
-                             [this](int slot, int64_t task, int thread) {
-                               make_rows(*ring_[static_cast<size_t>(slot)], task,
-                                         scratch_[static_cast<size_t>(thread)]);
-                             }});
+  const auto plan = [this](int slot) { return plan_batch(*ring_[static_cast<size_t>(slot)]); };
+  const auto make = [this](int slot, int64_t task, int thread) {
+    make_rows(*ring_[static_cast<size_t>(slot)], task, scratch_[static_cast<size_t>(thread)]);
+  };
+  ahead_ = std::make_unique<BatchesAhead>(slots, options_.threads, BatchesAhead::Work{plan, make});
 }
 
 void ImageBatches::seek(int64_t epoch, int64_t index) {

@@ -46,7 +46,6 @@ void make_color(ImageDataset& dataset);
 //   t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte        dot, as in train-images.idx3-ubyte
 //
 //   train/, and if one likes valid/ (or val/) and test/,  each with a folder of images for every class
-//                                                         (data/examples/images/image_folder.h)
 //   a folder of images for every class                    which are then divided here
 
 struct ImageSplits {

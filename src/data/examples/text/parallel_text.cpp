@@ -102,24 +102,19 @@ std::pair<std::string, std::string> split_pair(const std::string& line, const st
 
 ParallelText read_table(const std::string& path, const PairColumns& columns) {
   ParallelText text;
+  const auto add = [&](std::pair<std::string, std::string> pair) {
+    text.source.push_back(std::move(pair.first));
+    text.target.push_back(std::move(pair.second));
+  };
   if (has_records(path) && (!has_ending(path, ".tsv") || !columns.source.empty() || !columns.target.empty())) {
     std::vector<std::string_view> heading;
     for (const std::string* name : {&columns.source, &columns.target})
       if (!name->empty()) heading.push_back(*name);
     RecordReader reader(path, heading);
-    for (Json record; reader.next(record);) {
-      auto [source, target] = pair_of(record, columns, reader.where());
-      text.source.push_back(std::move(source));
-      text.target.push_back(std::move(target));
-    }
-    if (text.source.empty()) fail_empty(path);
-    return text;
-  }
-  LineReader reader(path);
-  for (std::string line; reader.next(line);) {
-    auto [source, target] = split_pair(line, reader.where());
-    text.source.push_back(std::move(source));
-    text.target.push_back(std::move(target));
+    for (Json record; reader.next(record);) add(pair_of(record, columns, reader.where()));
+  } else {
+    LineReader reader(path);
+    for (std::string line; reader.next(line);) add(split_pair(line, reader.where()));
   }
   if (text.source.empty()) fail_empty(path);
   return text;

@@ -93,11 +93,10 @@ void read_post_processor(const JsonObject& json, PostProcessing& post) {
   } else if (type == "BertProcessing" || type == "RobertaProcessing") {
     const TokenId cls = read_token_pair(json, "cls"), sep = read_token_pair(json, "sep");
     post.single = {{-1, cls, 0}, {0, kNoToken, 0}, {-1, sep, 0}};
-    post.pair =
-        type == "BertProcessing"
-            ? std::vector<TemplateItem>{{-1, cls, 0}, {0, kNoToken, 0}, {-1, sep, 0}, {1, kNoToken, 1}, {-1, sep, 1}}
-            : std::vector<TemplateItem>{{-1, cls, 0}, {0, kNoToken, 0}, {-1, sep, 0},
-                                        {-1, sep, 0}, {1, kNoToken, 0}, {-1, sep, 0}};
+    const uint8_t second = type == "BertProcessing" ? 1 : 0;
+    post.pair = post.single;
+    if (second == 0) post.pair.push_back({-1, sep, 0});
+    post.pair.insert(post.pair.end(), {{1, kNoToken, second}, {-1, sep, second}});
   } else if (type != "ByteLevel") {
     fail_unknown(json, "type", type);
   }
