@@ -1,17 +1,93 @@
 // The steps of a tokenizer.json: normalizers rewrite the text, pre-tokenizers cut it into words, the model cuts words
 // into tokens, the template adds the special ones; decoders go back.
 #pragma once
+#include <bitset>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
-#include "data/text/pipeline/added_tokens.h"
-#include "data/text/pipeline/aligned_text.h"
 #include "data/text/pipeline/split_pattern.h"
 #include "data/text/pipeline/subword_model.h"
+#include "data/text/pretrained_tokenizer.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
+
+// Tokens that are looked for in the text as they stand, before anything else is done to it: "<|endoftext|>", "[MASK]".
+struct AddedToken {
+  TokenId id = kNoToken;
+  std::string text;
+  bool special = false;      // decoding can leave it out
+  bool normalized = false;   // looked for after normalization (its text normalized, too), else before
+  bool single_word = false;  // not inside of a word
+  bool left_strip = false, right_strip = false;  // takes the white space beside it along
+};
+
+// A stretch of text, or the token that was found there.
+struct TextSegment {
+  size_t begin = 0, end = 0;
+  TokenId id = kNoToken;  // kNoToken: text
+};
+
+class AddedTokenMatcher {
+ public:
+  AddedTokenMatcher() = default;
+  // Looks for the tokens' texts; those that are empty are nowhere.
+  explicit AddedTokenMatcher(std::vector<AddedToken> tokens);
+
+  // Appends the segments of text[begin, end), none of them empty, which together are all of it. Of the tokens that
+  // begin at a place the longest counts.
+  void split(std::string_view text, size_t begin, size_t end, std::vector<TextSegment>& segments) const;
+
+ private:
+  size_t match_at(std::string_view text, size_t at) const;  // place in tokens_, or npos
+
+  std::vector<AddedToken> tokens_;
+  std::bitset<256> first_;
+  // By the first two bytes (one for tokens of one byte), the longest first.
+  std::unordered_map<uint32_t, std::vector<size_t>> by_start_;
+};
+
+// A text on its way from what the user wrote to what a tokenizer's model sees, and which bytes came from where.
+// Unchanged text is a view of the original; nothing is copied until a step rewrites it.
+class AlignedText {
+ public:
+  // `base` is where `view` begins in the original. Without `tracked` source() is not to be asked.
+  void reset(std::string_view view, size_t base, bool tracked);
+
+  std::string_view view() const { return rewritten_ ? std::string_view(text_) : view_; }
+  bool at_start() const { return base_ == 0; }  // view() began where the original begins
+  bool tracked() const { return tracked_; }
+  // The bytes of the original behind bytes [begin, end) of view().
+  TextRange source(size_t begin, size_t end) const;
+
+  // A rewrite: any number of keep() and put(), in order, between start_rewrite() and finish_rewrite(); view() and
+  // source() speak of the old text until then. What neither names is dropped.
+  void start_rewrite();
+  void keep(size_t begin, size_t end);                         // copies these bytes
+  void put(std::string_view bytes, size_t begin, size_t end);  // in place of these
+  void finish_rewrite();
+  // A rewrite in which change(character, begin, end) puts or keeps what becomes of each.
+  template <class Change>
+  void rewrite_characters(const Change& change) {
+    start_rewrite();
+    for (size_t begin = 0, end; begin < view().size(); begin = end) {
+      end = begin + utf8_length_at(view(), begin);
+      change(utf8_code_point_at(view(), begin), begin, end);
+    }
+    finish_rewrite();
+  }
+
+ private:
+  std::string_view view_;
+  size_t base_ = 0;
+  bool tracked_ = false, rewritten_ = false;
+  std::string text_, next_text_;
+  std::vector<TextRange> source_, next_source_;  // of each byte of text_
+};
 
 // What one thread needs to tokenize; reused from text to text.
 struct PipelineScratch {

@@ -1,5 +1,6 @@
-#include "data/text/pipeline/added_tokens.h"
+// Texts on their way to a model: what is found in them as it stands, and how they are rewritten.
 #include <algorithm>
+#include "data/text/pipeline/pipeline.h"
 #include "data/text/unicode/unicode_classes.h"
 #include "data/text/unicode/utf8.h"
 
@@ -69,6 +70,50 @@ void AddedTokenMatcher::split(std::string_view text, size_t begin, size_t end,
     at = std::max(at, to);
   }
   if (done < end) segments.push_back({done, end, kNoToken});
+}
+
+void AlignedText::reset(std::string_view view, size_t base, bool tracked) {
+  view_ = view;
+  base_ = base;
+  tracked_ = tracked;
+  rewritten_ = false;
+}
+
+TextRange AlignedText::source(size_t begin, size_t end) const {
+  if (!rewritten_) return {base_ + begin, base_ + end};
+  if (source_.empty()) return {base_, base_};
+  if (begin >= end) {
+    const size_t at = begin < source_.size() ? source_[begin].begin : source_.back().end;
+    return {at, at};
+  }
+  return {source_[begin].begin, source_[end - 1].end};
+}
+
+void AlignedText::start_rewrite() {
+  next_text_.clear();
+  next_source_.clear();
+}
+
+void AlignedText::keep(size_t begin, size_t end) {
+  next_text_.append(view().substr(begin, end - begin));
+  if (!tracked_) return;
+  if (rewritten_) {
+    next_source_.insert(next_source_.end(), source_.begin() + static_cast<std::ptrdiff_t>(begin),
+                        source_.begin() + static_cast<std::ptrdiff_t>(end));
+  } else {
+    for (size_t i = begin; i < end; ++i) next_source_.push_back({base_ + i, base_ + i + 1});
+  }
+}
+
+void AlignedText::put(std::string_view bytes, size_t begin, size_t end) {
+  next_text_.append(bytes);
+  if (tracked_) next_source_.insert(next_source_.end(), bytes.size(), source(begin, end));
+}
+
+void AlignedText::finish_rewrite() {
+  text_.swap(next_text_);
+  source_.swap(next_source_);
+  rewritten_ = true;
 }
 
 }  // namespace linnet
