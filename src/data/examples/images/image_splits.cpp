@@ -3,9 +3,9 @@
 #include <cmath>
 #include "base/error.h"
 #include "base/files.h"
-#include "data/examples/gzip_file.h"
 #include "data/examples/held_out.h"
 #include "data/examples/images/image_folder.h"
+#include "data/examples/text/record_reader.h"
 
 namespace linnet {
 

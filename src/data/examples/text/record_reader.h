@@ -1,14 +1,41 @@
-// Lines of a text file, plain or gzip, one at a time and checked; records of a file with named fields.
+// Files as bytes, plain or gzip; their lines, one at a time and checked; and records with named fields.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 #include "base/json.h"
-#include "data/examples/gzip_file.h"
+
+struct gzFile_s;
 
 namespace linnet {
+
+// Gzip is recognized by its first bytes, not by the file's name; pipes are read as well. A file that is missing or
+// unreadable, a directory, a truncated or corrupt gzip stream and one that expands too far are user errors of one line.
+class GzipFile {
+ public:
+  // `needed` ends the message for a directory: ", a text file is needed".
+  explicit GzipFile(const std::string& path, const std::string& needed = "");
+  ~GzipFile();
+  GzipFile(const GzipFile&) = delete;
+  GzipFile& operator=(const GzipFile&) = delete;
+
+  // As many bytes as there are, at most `size`: fewer at the end of the file alone.
+  size_t read(void* to, size_t size);
+  // More than this the file cannot hold: deflate shrinks at most 1032 times (RFC 1951).
+  uint64_t most_bytes() const { return file_bytes_ * 1032; }
+  // User error when so many bytes are more than a file of this size should expand to.
+  void check_size(uint64_t bytes) const;
+
+ private:
+  void check_end(int got) const;
+
+  std::string path_;
+  gzFile_s* file_ = nullptr;
+  uint64_t file_bytes_ = 0, expanded_ = 0;
+};
 
 // Reads UTF-8 lines through a fixed buffer. "\r\n" ends a line as "\n" does; a byte order mark before the first line is
 // skipped; the last line needs no newline.

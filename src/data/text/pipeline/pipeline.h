@@ -60,7 +60,6 @@ class AlignedText {
 
   std::string_view view() const { return rewritten_ ? std::string_view(text_) : view_; }
   bool at_start() const { return base_ == 0; }  // view() began where the original begins
-  bool tracked() const { return tracked_; }
   // The bytes of the original behind bytes [begin, end) of view().
   TextRange source(size_t begin, size_t end) const;
 
