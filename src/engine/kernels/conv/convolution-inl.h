@@ -11,11 +11,14 @@
 #include <array>
 #include <cstring>
 #include <utility>
+#include "base/thread_pool.h"
+#include "engine/kernels/conv/convolution_calls.h"
 #include "engine/kernels/conv/convolution_layout.h"
 #include "engine/kernels/gemm/gemm_epilogue-inl.h"
 #include "engine/kernels/gemm/gemm_runs-inl.h"
 #include "engine/kernels/gemm/gemm_tile-inl.h"
 #include "engine/kernels/lanes-inl.h"
+#include "engine/kernels/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::convolution {
@@ -168,6 +171,24 @@ struct EpilogueInTwo {
   }
   ConvolutionEpilogue first, last;
 };
+
+// The end of a weight gradient: the sums of all parts, added in order. `turned`: filters are lanes, so that they are
+// [R, S, C / groups, O]. P keeps what files compile with other extensions apart.
+template <class P>
+void AddPartials(const WeightCall& call, bool turned, ThreadPool& pool) {
+  const convolution_layout::WeightProblem& p = call.problem;
+  float* const total = turned ? call.sums : call.dweight;
+  if (p.partials > 1 || !turned)
+    for_ranges(pool, p.elements, p.partials, [&](int64_t begin, int64_t end) {
+      AddRows(p.partials, p.elements, end - begin, call.sums + begin, false, total + begin);
+    });
+  if (!turned) return;
+  const int64_t filters = p.s.filters, length = p.elements / filters;
+  for_ranges(pool, filters, length, [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o)
+      for (int64_t i = 0; i < length; ++i) call.dweight[o * length + i] = total[i * filters + o];
+  });
+}
 
 }  // namespace linnet::HWY_NAMESPACE::convolution
 HWY_AFTER_NAMESPACE();

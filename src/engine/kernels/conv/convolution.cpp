@@ -1,5 +1,6 @@
 #include "engine/kernels/conv/convolution.h"
 #include <algorithm>
+#include "base/error.h"
 #include "engine/kernels/conv/convolution_calls.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/gemm/panels.h"
@@ -7,10 +8,7 @@
 namespace linnet {
 namespace {
 
-using convolution_layout::TapProblem;
-using convolution_layout::WeightProblem;
-using convolution_layout::WinogradProblem;
-using convolution_layout::WinogradWeightProblem;
+using namespace convolution_layout;
 
 bool no_work(const ConvolutionSizes& s) {
   for (const int64_t size : {s.images, s.height, s.width, s.channels, s.filters, s.taps(), s.out_height, s.out_width})
@@ -18,13 +16,10 @@ bool no_work(const ConvolutionSizes& s) {
   return false;  // the product of all may be a multiple of 2^64
 }
 
-bool is_winograd(ConvolutionMethod method) {
-  return method == ConvolutionMethod::kWinograd || method == ConvolutionMethod::kWinograd4x4;
-}
-
 constexpr int64_t kFewPixels = 256;  // packing the filters of more takes no time beside their product
 
 int64_t pixels(const ConvolutionSizes& s) { return s.images * s.height * s.width; }
+bool is_product(const ConvolutionSizes& s) { return convolution_method(s) == ConvolutionMethod::kProduct; }
 
 // y [pixels, O], x [pixels, C], weight [O, C].
 GemmArgs product(const ConvolutionSizes& s, ConvolutionPass pass) {
@@ -38,44 +33,60 @@ GemmArgs product(const ConvolutionSizes& s, ConvolutionPass pass) {
   return g;
 }
 
-void run_product(const ConvolutionSizes& s, ConvolutionPass pass, const float* a, const float* b, float* c,
+void run_product(const ConvolutionSizes& s, ConvolutionPass pass, StoredFloats a, StoredFloats b, MutableStoredFloats c,
                  std::byte* workspace, ThreadPool& pool) {
   GemmArgs g = product(s, pass);
   g.a = a, g.b = b, g.c = c;
   gemm(g, workspace, pool);
 }
 
-TapProblem tap_problem(const ConvolutionSizes& s, bool gradient) {
-  return {s, gradient, /*half_pair=*/false, /*grouped=*/!gradient && convolution_layout::is_grouped(s)};
+// In bf16 an image is one of pairs of channels.
+TapProblem tap_problem(ConvolutionSizes s, bool gradient, bool bf16) {
+  if (!bf16) return {s, gradient, /*half_pair=*/false, /*grouped=*/!gradient && is_grouped(s)};
+  int64_t& channels = gradient ? s.filters : s.channels;
+  const bool half_pair = channels % 2 == 1;
+  channels = (channels + 1) / 2;
+  return {s, gradient, half_pair};
 }
 
-// Packs the filters of any method but kProduct.
-void pack_filters(const ConvolutionSizes& s, bool gradient, const float* weight, float* packed, float* scratch,
-                  ThreadPool& pool) {
-  const ConvolutionMethod method = convolution_method(s);
-  if (is_winograd(method)) return pack_winograd(WinogradProblem(s, gradient), weight, packed, scratch, pool);
-  const TapProblem problem = tap_problem(s, gradient);
-  if (problem.grouped || method == ConvolutionMethod::kDepthwise) return pack_depthwise(s, weight, packed);
-  pack_taps(problem, weight, packed, pool);
+const ConvolutionKernels& kernels(bool bf16) {
+  const ConvolutionKernels* found = bf16 ? bf16_convolution_kernels() : fp32_convolution_kernels();
+  if (!found) fail_internal("a convolution in bf16 on a processor without bf16 instructions");
+  return *found;
 }
 
-void run_taps(const ConvolutionSizes& s, bool gradient, const float* source, const float* weight, float* result,
-              std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue = {},
-              const float* packed = nullptr) {
-  auto* scratch = reinterpret_cast<float*>(workspace);
-  const ConvolutionMethod method = convolution_method(s);
-  const auto run = [&](const auto& problem, const auto& convolve) {
+// visit(problem, what packs its filters, what computes it), for the forward pass or the input gradient.
+template <class Visit>
+auto with_problem(const ConvolutionSizes& s, bool gradient, bool bf16, const Visit& visit) {
+  const ConvolutionKernels& by = kernels(bf16);
+  const int64_t pair = bf16 ? 2 : 1;
+  if (winograd_tile(s, pair) > 0) return visit(WinogradProblem(s, gradient, pair), by.pack_winograd, by.winograd);
+  const TapProblem problem = tap_problem(s, gradient, bf16);
+  const bool elementwise = problem.grouped || is_depthwise(s);
+  return elementwise ? visit(problem, pack_depthwise, depthwise_taps) : visit(problem, by.pack_taps, by.taps);
+}
+
+// visit(problem, what computes it), for the weight gradient.
+template <class Visit>
+auto with_weight_problem(const ConvolutionSizes& s, bool bf16, const Visit& visit) {
+  const int64_t pair = bf16 ? 2 : 1;
+  if (winograd_weight_tile(s, pair) > 0) return visit(WinogradWeightProblem(s, pair), kernels(bf16).winograd_weights);
+  return visit(WeightProblem(s, pair), is_depthwise(s) ? depthwise_weights : kernels(bf16).weights);
+}
+
+void run_taps(const ConvolutionSizes& s, bool gradient, StoredFloats source, const float* weight,
+              MutableStoredFloats result, std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue,
+              const float* packed) {
+  with_problem(s, gradient, source.is_bf16, [&](const auto& problem, auto pack, auto convolve) {
+    auto* scratch = reinterpret_cast<float*>(workspace);
     if (!packed) {
       float* const own = scratch;
-      pack_filters(s, gradient, weight, own, scratch += problem.shared_floats(), pool);
+      scratch += problem.shared_floats();
+      pack({problem, weight, own, scratch}, pool);
       packed = own;
     }
-    convolve(problem, source, packed, result, scratch, pool, epilogue);
-  };
-  if (is_winograd(method)) return run(WinogradProblem(s, gradient), convolution_by_winograd);
-  const TapProblem problem = tap_problem(s, gradient);
-  const bool elementwise = problem.grouped || method == ConvolutionMethod::kDepthwise;
-  run(problem, elementwise ? depthwise_by_packed_taps : convolution_by_packed_taps);
+    convolve({problem, source, packed, result, scratch, epilogue}, pool);
+  });
 }
 
 // The product's own epilogue does what it can with the same rounding.
@@ -99,83 +110,82 @@ void run_product_forward(const ConvolutionSizes& s, const float* x, const float*
 ConvolutionMethod convolution_method(const ConvolutionSizes& s) {
   if (s.groups == 1 && s.taps() == 1 && s.stride == 1 && s.padding == 0) return ConvolutionMethod::kProduct;
   if (s.groups > 1 && s.groups == s.channels && s.groups == s.filters) return ConvolutionMethod::kDepthwise;
-  const int64_t tile = convolution_layout::winograd_tile(s);
+  const int64_t tile = winograd_tile(s);
   if (tile > 0) return tile == 4 ? ConvolutionMethod::kWinograd4x4 : ConvolutionMethod::kWinograd;
   return ConvolutionMethod::kImplicit;
 }
 
-int64_t packed_filter_floats(const ConvolutionSizes& s, ConvolutionPass pass) {
+bool has_bf16_convolution(const ConvolutionSizes& s, ConvolutionPass pass) {
+  const bool paired = pass == ConvolutionPass::kForward         ? s.channels > 1
+                      : pass == ConvolutionPass::kInputGradient ? s.filters % 2 == 0
+                                                                : true;
+  return bf16_convolution_kernels() && !no_work(s) && s.groups == 1 && paired && !is_product(s);
+}
+
+bool convolution_stores_bf16(const ConvolutionSizes& s, ConvolutionPass pass) {
+  return winograd_tile(s, 2) > 0 || tap_problem(s, pass == ConvolutionPass::kInputGradient, true).sums_are_whole();
+}
+
+int64_t packed_filter_floats(const ConvolutionSizes& s, ConvolutionPass pass, bool bf16) {
   if (no_work(s) || pass == ConvolutionPass::kWeightGradient) return 0;
   const bool gradient = pass == ConvolutionPass::kInputGradient;
-  switch (convolution_method(s)) {
-    case ConvolutionMethod::kProduct:
-      if (gradient || pixels(s) > kFewPixels || !reads_panels(pixels(s), s.filters, s.channels)) return 0;
-      return panel_floats(s.filters, s.channels);
-    case ConvolutionMethod::kDepthwise:
-    case ConvolutionMethod::kImplicit: return tap_problem(s, gradient).shared_floats();
-    case ConvolutionMethod::kWinograd:
-    case ConvolutionMethod::kWinograd4x4: return WinogradProblem(s, gradient).packed_floats();
+  if (is_product(s)) {
+    if (gradient || pixels(s) > kFewPixels || !reads_panels(pixels(s), s.filters, s.channels)) return 0;
+    return panel_floats(s.filters, s.channels);
   }
-  return 0;
+  return with_problem(s, gradient, bf16, [](const auto& problem, auto, auto) { return problem.shared_floats(); });
 }
 
 void pack_convolution_filters(const ConvolutionSizes& s, ConvolutionPass pass, const float* weight, float* packed,
-                              std::byte* workspace, ThreadPool& pool) {
-  const bool gradient = pass == ConvolutionPass::kInputGradient;
-  if (convolution_method(s) == ConvolutionMethod::kProduct)
-    return pack_panels_apart({s.filters, s.channels, true, Precision::kF32}, weight, packed, pool);
-  pack_filters(s, gradient, weight, packed, reinterpret_cast<float*>(workspace), pool);
+                              std::byte* workspace, ThreadPool& pool, bool bf16) {
+  if (is_product(s)) return pack_panels_apart({s.filters, s.channels, true, Precision::kF32}, weight, packed, pool);
+  with_problem(s, pass == ConvolutionPass::kInputGradient, bf16, [&](const auto& problem, auto pack, auto) {
+    pack({problem, weight, packed, reinterpret_cast<float*>(workspace)}, pool);
+  });
 }
 
-size_t convolution_workspace(const ConvolutionSizes& s, ConvolutionPass pass, int threads, bool packed) {
+size_t convolution_workspace(const ConvolutionSizes& s, ConvolutionPass pass, int threads, bool packed, bool bf16) {
   if (no_work(s)) return 0;
-  if (convolution_method(s) == ConvolutionMethod::kProduct) {
+  if (is_product(s)) {
     const GemmArgs g = product(s, pass);
     return gemm_workspace(1, g.m, g.n, g.k, threads);
   }
-  const auto bytes = [&](const auto& problem) {
+  const auto bytes = [&](const auto& problem, auto...) {
     return static_cast<size_t>((packed ? 0 : problem.shared_floats()) + threads * problem.scratch_floats()) *
            sizeof(float);
   };
-  if (pass == ConvolutionPass::kWeightGradient)
-    return convolution_layout::winograd_weight_tile(s) > 0 ? bytes(WinogradWeightProblem(s)) : bytes(WeightProblem(s));
-  const bool gradient = pass == ConvolutionPass::kInputGradient;
-  if (is_winograd(convolution_method(s))) return bytes(WinogradProblem(s, gradient));
-  return bytes(tap_problem(s, gradient));
+  if (pass == ConvolutionPass::kWeightGradient) return with_weight_problem(s, bf16, bytes);
+  return with_problem(s, pass == ConvolutionPass::kInputGradient, bf16, bytes);
 }
 
-void convolution_forward(const ConvolutionSizes& s, const float* x, const float* weight, float* y, std::byte* workspace,
-                         ThreadPool& pool, const ConvolutionEpilogue& epilogue, const float* packed) {
+void convolution_forward(const ConvolutionSizes& s, StoredFloats x, const float* weight, MutableStoredFloats y,
+                         std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue,
+                         const float* packed) {
   if (no_work(s)) {
     const int64_t results = s.images * s.out_height * s.out_width;
-    std::fill_n(y, results * s.filters, 0.0f);
-    if (epilogue.any()) convolution_epilogue(epilogue, results, s.filters, y, pool);
+    std::fill_n(y.f32(), results * s.filters, 0.0f);
+    if (epilogue.any()) convolution_epilogue(epilogue, results, s.filters, y.f32(), pool);
     return;
   }
-  if (convolution_method(s) == ConvolutionMethod::kProduct)
-    return run_product_forward(s, x, weight, y, workspace, pool, epilogue, packed);
+  if (is_product(s)) return run_product_forward(s, x.f32(), weight, y.f32(), workspace, pool, epilogue, packed);
   run_taps(s, false, x, weight, y, workspace, pool, epilogue, packed);
 }
 
-void convolution_input_gradient(const ConvolutionSizes& s, const float* dy, const float* weight, float* dx,
+void convolution_input_gradient(const ConvolutionSizes& s, StoredFloats dy, const float* weight, MutableStoredFloats dx,
                                 std::byte* workspace, ThreadPool& pool, const float* packed) {
-  if (no_work(s)) return std::fill_n(dx, pixels(s) * s.channels, 0.0f), void();
-  if (convolution_method(s) == ConvolutionMethod::kProduct)
-    return run_product(s, ConvolutionPass::kInputGradient, dy, weight, dx, workspace, pool);
+  if (no_work(s)) return std::fill_n(dx.f32(), pixels(s) * s.channels, 0.0f), void();
+  if (is_product(s)) return run_product(s, ConvolutionPass::kInputGradient, dy, weight, dx, workspace, pool);
   run_taps(s, true, dy, weight, dx, workspace, pool, {}, packed);
 }
 
-void convolution_weight_gradient(const ConvolutionSizes& s, const float* x, const float* dy, float* dweight,
+void convolution_weight_gradient(const ConvolutionSizes& s, StoredFloats x, StoredFloats dy, float* dweight,
                                  std::byte* workspace, ThreadPool& pool) {
   if (no_work(s)) return std::fill_n(dweight, s.filters * s.taps() * s.group_channels(), 0.0f), void();
-  const ConvolutionMethod method = convolution_method(s);
-  if (method == ConvolutionMethod::kProduct)
-    return run_product(s, ConvolutionPass::kWeightGradient, dy, x, dweight, workspace, pool);
-  if (convolution_layout::winograd_weight_tile(s) > 0)
-    return convolution_weights_by_winograd(WinogradWeightProblem(s), x, dy, dweight,
-                                           reinterpret_cast<float*>(workspace), pool);
-  (method == ConvolutionMethod::kDepthwise ? depthwise_weights_by_pixels : convolution_weights_by_pixels)(
-      WeightProblem(s), x, dy, dweight, reinterpret_cast<float*>(workspace), pool);
+  if (is_product(s)) return run_product(s, ConvolutionPass::kWeightGradient, dy, x, dweight, workspace, pool);
+  with_weight_problem(s, x.is_bf16, [&](const auto& problem, auto compute) {
+    auto* const sums = reinterpret_cast<float*>(workspace);
+    compute({problem, x, dy, dweight, sums, sums + problem.shared_floats()}, pool);
+  });
 }
 
 }  // namespace linnet

@@ -1,5 +1,5 @@
 // Convolution of images with filters, and its two gradients. Images are [N, H, W, C], filters [O, R, S, C / groups],
-// results [N, H', W', O]; all are dense and fp32.
+// results [N, H', W', O]; all are dense, and fp32 unless products are of bf16 (below).
 //
 //   y[n, i, j, o] = sum over r, s, c of x[n, i * stride + r * dilation - padding, j * stride + s * dilation - padding,
 //                   g * C / groups + c] * weight[o, r, s, c],   g = the group of filter o
@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <span>
 #include "engine/kernels/gemm/activation.h"
+#include "engine/kernels/stored_floats.h"
 
 namespace linnet {
 
@@ -59,25 +60,40 @@ struct ConvolutionEpilogue {
   bool any() const { return scale || bias || residual || activation != GemmActivation::kNone; }
 };
 
+// Products of bf16: x or dy lie in memory as such, filters are rounded as they are packed, and pairs are multiplied and
+// added to fp32 sums (gemm/gemm_bf16-inl.h). y and dx are fp32, or bf16 where convolution_stores_bf16(); gradients of
+// filters are fp32. In a row with an odd number of results the weight gradient multiplies one pixel by zero, which
+// makes NaN of infinity. Filters that Winograd's filtering takes, but those of 16 channels to 16, are computed in tiles
+// of 2 x 2: sources, filters and dy are transformed in fp32 and rounded after that, so that rounding errors are about
+// twice those of a direct sum of rounded filters.
+//
+// Whether the processor has such products and the pass is a sum of pairs: of a convolution without groups, with more
+// than one channel (forward) or an even number of filters (input gradient), whose method is not kProduct.
+bool has_bf16_convolution(const ConvolutionSizes& sizes, ConvolutionPass pass);
+bool convolution_stores_bf16(const ConvolutionSizes& sizes, ConvolutionPass pass);
+
 // Filters may be packed once for all runs of the forward pass, or of the input gradient, in an order that belongs to
-// the instruction set and is never stored. How many floats that takes depends on the method and the filters alone; 0:
-// they are not packed.
-int64_t packed_filter_floats(const ConvolutionSizes& sizes, ConvolutionPass pass = ConvolutionPass::kForward);
+// the instruction set and is never stored; for products of bf16 they have to be. How many floats that takes depends on
+// the method and the filters alone; 0: they are not packed.
+int64_t packed_filter_floats(const ConvolutionSizes& sizes, ConvolutionPass pass = ConvolutionPass::kForward,
+                             bool bf16 = false);
 // `packed` is 64-byte aligned; the workspace is that of the pass with packed filters.
 void pack_convolution_filters(const ConvolutionSizes& sizes, ConvolutionPass pass, const float* weight, float* packed,
-                              std::byte* workspace, ThreadPool& pool);
+                              std::byte* workspace, ThreadPool& pool, bool bf16 = false);
 
 // Bytes of workspace, the same for every instruction set. The workspace is 64-byte aligned. `packed`: of a pass whose
 // filters are.
-size_t convolution_workspace(const ConvolutionSizes& sizes, ConvolutionPass pass, int threads, bool packed = false);
+size_t convolution_workspace(const ConvolutionSizes& sizes, ConvolutionPass pass, int threads, bool packed = false,
+                             bool bf16 = false);
 
 // `packed`: what pack_convolution_filters() wrote, in place of the weight, which is not read then.
-void convolution_forward(const ConvolutionSizes& sizes, const float* x, const float* weight, float* y,
+void convolution_forward(const ConvolutionSizes& sizes, StoredFloats x, const float* weight, MutableStoredFloats y,
                          std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue = {},
                          const float* packed = nullptr);
-void convolution_input_gradient(const ConvolutionSizes& sizes, const float* dy, const float* weight, float* dx,
-                                std::byte* workspace, ThreadPool& pool, const float* packed = nullptr);
-void convolution_weight_gradient(const ConvolutionSizes& sizes, const float* x, const float* dy, float* dweight,
+void convolution_input_gradient(const ConvolutionSizes& sizes, StoredFloats dy, const float* weight,
+                                MutableStoredFloats dx, std::byte* workspace, ThreadPool& pool,
+                                const float* packed = nullptr);
+void convolution_weight_gradient(const ConvolutionSizes& sizes, StoredFloats x, StoredFloats dy, float* dweight,
                                  std::byte* workspace, ThreadPool& pool);
 
 }  // namespace linnet

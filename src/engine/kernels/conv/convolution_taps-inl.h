@@ -121,7 +121,7 @@ class TapTask {
     const Strips& strips = p_.strips;
     if (p_.half_pair) return copy_half_pairs(u);
     const int64_t pixels = p_.source_height() * p_.source_width();
-    const StripSource from{call_.source + image(u) * pixels * p_.source_channels() + group_ * p_.depth(),
+    const StripSource from{call_.source.f32() + image(u) * pixels * p_.source_channels() + group_ * p_.depth(),
                            p_.source_height(), p_.source_width(), p_.source_channels(), p_.depth()};
     CopyStrip(from, strips.first_row + strip(u) * strips.height * strips.source_step,
               strips.source_rows(strips.height_of(strip(u))), strips.first_column, strips.columns, strips.pitch,
@@ -132,7 +132,7 @@ class TapTask {
   HWY_INLINE void copy_half_pairs(int64_t u) const {
     const Strips& strips = p_.strips;
     const int64_t height = p_.source_height(), width = p_.source_width(), channels = 2 * p_.depth() - 1;
-    const auto* const source = reinterpret_cast<const Bfloat16*>(call_.source) + image(u) * height * width * channels;
+    const auto* const source = call_.source.bf16() + image(u) * height * width * channels;
     const int64_t first = strips.first_row + strip(u) * strips.height * strips.source_step;
     const int64_t begin = std::clamp<int64_t>(-strips.first_column, 0, strips.columns);
     const int64_t end = std::clamp<int64_t>(width - strips.first_column, begin, strips.columns);
@@ -173,9 +173,8 @@ class TapTask {
     const int64_t step = p_.phase_step(), pixel = p_.result_channels();
     const int64_t columns = ceil_div(p_.result_width() - phase.column, step);
     const int64_t first = strip(u) * strips.height;
-    Result* image_result = static_cast<Result*>(call_.result) +
-                           image(u) * p_.result_height() * p_.result_width() * pixel + group_ * p_.columns() +
-                           panel * kWidth;
+    Result* image_result = call_.result.as<Result>() + image(u) * p_.result_height() * p_.result_width() * pixel +
+                           group_ * p_.columns() + panel * kWidth;
     const float* source = memory(u) + ((phase.rows.offset - strips.first_row) * strips.columns + phase.columns.offset -
                                        strips.first_column) *
                                           strips.pitch;
@@ -205,7 +204,7 @@ class TapTask {
         const int rows = static_cast<int>(deal.size(t));
         const float* a = source + deal.begin(t) * stride;
         Result* first = result + deal.begin(t) * ldc;
-        const int64_t offset = first - static_cast<Result*>(call_.result);
+        const int64_t offset = first - call_.result.as<Result>();
         const auto compute = [&](float* c, int64_t c_stride, bool add) LINNET_LAMBDA {
           tiles[static_cast<size_t>(rows)](runs, begin, depth, a, stride, packed, c, c_stride,
                                            {add ? c : nullptr, bias, relu});

@@ -78,7 +78,12 @@ template <class P>
 class WeightTask {
  public:
   HWY_INLINE WeightTask(const WeightCall& call, int64_t group, int64_t partial, float* scratch)
-      : call_(call), p_(call.problem), group_(group), partial_(partial), scratch_(scratch) {}
+      : call_(call),
+        p_(call.problem),
+        sums_(p_.has_sums() ? call.sums : call.dweight),
+        group_(group),
+        partial_(partial),
+        scratch_(scratch) {}
 
   // Adds up columns [begin, end) of all runs' panels, counted from the first panel of the first run.
   HWY_INLINE void run(const FilterRuns& runs, int64_t begin, int64_t end) const {
@@ -118,11 +123,10 @@ class WeightTask {
     const int64_t rows = strips.source_rows(strips.height_of(strip(unit)));
     const int64_t first = image(unit) * s.height * s.width * s.channels + group_ * s.group_channels();
     if constexpr (P::kPair == 2) {
-      const PairSource from{static_cast<const Bfloat16*>(call_.x) + first, s.height, s.width, s.channels};
+      const PairSource from{call_.x.bf16() + first, s.height, s.width, s.channels};
       CopyPairs(from, row, rows, strips.first_column, strips.columns, 1, s.stride, strips.pitch, out);
     } else {
-      const StripSource from{static_cast<const float*>(call_.x) + first, s.height, s.width, s.channels,
-                             s.group_channels()};
+      const StripSource from{call_.x.f32() + first, s.height, s.width, s.channels, s.group_channels()};
       CopyStrip(from, row, rows, strips.first_column, strips.columns, strips.pitch, out);
     }
   }
@@ -134,16 +138,16 @@ class WeightTask {
       const int64_t row = image(u) * s.out_height + strip(u) * p_.strips.height;
       return row * s.out_width * s.filters + group_ * s.group_filters();
     };
-    if (!p_.copies_dy()) return {static_cast<const float*>(call_.dy) + first(unit), s.filters, 0};
+    if (!p_.copies_dy()) return {call_.dy.f32() + first(unit), s.filters, 0};
     float* const out = scratch_ + p_.task_units * p_.strips.floats;
     const int64_t rows = p_.strips.height_of(strip(unit));
     for (int64_t u = 0; u < count; ++u) {
       float* const to = out + u * p_.slope_floats();
       if constexpr (P::kPair == 2) {
-        const PairSource from{static_cast<const Bfloat16*>(call_.dy) + first(unit + u), rows, s.out_width, s.filters};
+        const PairSource from{call_.dy.bf16() + first(unit + u), rows, s.out_width, s.filters};
         CopyPairs(from, 0, rows, 0, p_.row_steps(), 2, 1, p_.slope_pitch(), to);
       } else {
-        const float* dy = static_cast<const float*>(call_.dy) + first(unit + u);
+        const float* dy = call_.dy.f32() + first(unit + u);
         CopyStrip({dy, rows, s.out_width, s.filters, s.group_filters()}, 0, rows, 0, s.out_width, p_.slope_pitch(), to);
       }
     }
@@ -170,7 +174,7 @@ class WeightTask {
     const int64_t ldc = s.taps() * s.group_channels();
     const bool narrow = width <= kLanes, whole = width == (narrow ? kLanes : kWidth);
     const auto& tiles = narrow ? kPixelTiles<P, 1> : kPixelTiles<P, 2>;
-    float* sums = call_.sums + partial_ * p_.elements + group_ * s.group_filters() * ldc + column;
+    float* sums = sums_ + partial_ * p_.elements + group_ * s.group_filters() * ldc + column;
     const Deal deal{s.group_filters(), ceil_div(s.group_filters(), kRows)};
     for (int64_t t = 0; t < deal.parts(); ++t) {
       const int rows = static_cast<int>(deal.size(t));
@@ -191,7 +195,7 @@ class WeightTask {
     std::swap(turned.x_strip, turned.slope_strip);
     const auto& tiles = width <= kLanes ? kPixelTiles<P, 1> : kPixelTiles<P, 2>;
     const float* x = scratch_ + runs.offset(p_, run);
-    float* sums = call_.sums + partial_ * p_.elements + run * runs.length * s.filters + column;
+    float* sums = sums_ + partial_ * p_.elements + run * runs.length * s.filters + column;
     const Deal deal{runs.length, ceil_div(runs.length, kRows)};
     for (int64_t t = 0; t < deal.parts(); ++t)
       tiles[static_cast<size_t>(deal.size(t))](turned, x + deal.begin(t), slopes.first + column,
@@ -200,6 +204,7 @@ class WeightTask {
 
   const WeightCall& call_;
   const WeightProblem& p_;
+  float* const sums_;
   const int64_t group_, partial_;
   float* const scratch_;
 };
@@ -216,6 +221,7 @@ void run_weights(const WeightCall& call, ThreadPool& pool) {
     WeightTask<P>(call, group, partial, call.scratch + worker * p.scratch_floats())
         .run(runs, deal.begin(part), deal.begin(part + 1));
   });
+  if (p.has_sums()) AddPartials<P>(call, p.filters_are_lanes(), pool);
 }
 
 }  // namespace linnet::HWY_NAMESPACE::convolution

@@ -12,27 +12,6 @@
 #include "engine/kernels/conv/convolution-inl.h"
 #include "engine/kernels/conv/depthwise_rows-inl.h"
 
-#ifndef LINNET_KERNELS_DEPTHWISE_CALL
-#define LINNET_KERNELS_DEPTHWISE_CALL
-namespace linnet {
-namespace {
-
-struct DepthwiseTapCall {
-  const convolution_layout::TapProblem& problem;
-  const float *source, *by_tap;  // by_tap: see pack_depthwise()
-  float *result, *scratch;
-  const ConvolutionEpilogue& epilogue;
-};
-struct DepthwiseWeightCall {
-  const convolution_layout::WeightProblem& problem;
-  const float *x, *dy;
-  float *dweight, *sums, *scratch;  // sums: [partials, R * S, C]
-};
-
-}  // namespace
-}  // namespace linnet
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
@@ -120,12 +99,12 @@ struct GroupLanes {
 
 // The strip of a block of filters: each pixel's channels, lane by lane those that its filters meet, one after the
 // other.
-void CopyGroups(const DepthwiseTapCall& call, const Block& block, float* out) {
+void CopyGroups(const TapCall& call, const Block& block, float* out) {
   const TapProblem& p = call.problem;
   const Strips& strips = p.strips;
   const int64_t strip = block.unit % strips.count, depth = p.s.group_channels(), channels = block.channels;
-  const StripSource from{call.source + block.unit / strips.count * p.s.height * p.s.width * p.s.channels, p.s.height,
-                         p.s.width, p.s.channels, p.s.channels};
+  const StripSource from{call.source.f32() + block.unit / strips.count * p.s.height * p.s.width * p.s.channels,
+                         p.s.height, p.s.width, p.s.channels, p.s.channels};
   const auto copy_vector = [&](int64_t v, const float* source, float* to, int64_t n) LINNET_LAMBDA {
     const GroupLanes lanes(p.s, block.channel + v);
     const PartLanes at{lanes.first, lanes.count}, result{v, std::min<int64_t>(kFloatLanes, channels - v)};
@@ -153,7 +132,7 @@ void CopyGroups(const DepthwiseTapCall& call, const Block& block, float* out) {
 }
 
 // One phase of the results of a block.
-void DepthwiseStrip(const DepthwiseTapCall& call, const Block& block, int64_t row_phase, int64_t column_phase,
+void DepthwiseStrip(const TapCall& call, const Block& block, int64_t row_phase, int64_t column_phase,
                     const float* strip_memory) {
   const TapProblem& p = call.problem;
   const Strips& strips = p.strips;
@@ -170,12 +149,12 @@ void DepthwiseStrip(const DepthwiseTapCall& call, const Block& block, int64_t ro
                       depth,
                       block.channels,
                       channels};
-  const float* weight = call.by_tap + (rows.filter * p.s.columns + columns.filter) * depth * channels + block.channel;
+  const float* weight = call.packed + (rows.filter * p.s.columns + columns.filter) * depth * channels + block.channel;
   const EpilogueInTwo epilogue(call.epilogue);
   const float* source = strip_memory + (rows.offset - strips.first_row) * row_pitch +
                         (columns.offset - strips.first_column) * strips.pitch;
   float* image =
-      call.result + block.unit / strips.count * p.result_height() * p.result_width() * channels + block.channel;
+      call.result.f32() + block.unit / strips.count * p.result_height() * p.result_width() * channels + block.channel;
   const int64_t width = ceil_div(p.result_width() - column_phase, step), result_step = step * channels;
   const int64_t first = strip * strips.height;
   for (int64_t t = 0; t < strips.height_of(strip); ++t) {
@@ -195,7 +174,8 @@ void DepthwiseStrip(const DepthwiseTapCall& call, const Block& block, int64_t ro
     if constexpr (kPixels > 3) visit.template operator()<3>();
     visit.template operator()<1>();
     if (epilogue.last.any())
-      ApplyEpilogue(epilogue.last, block.channel, block.channels, width, result, result_step, result - call.result);
+      ApplyEpilogue(epilogue.last, block.channel, block.channels, width, result, result_step,
+                    result - call.result.f32());
   }
 }
 
@@ -242,16 +222,16 @@ HWY_INLINE BlockRows rows_of(const float* images, const ConvolutionSizes& s, con
 // Results of a block. `pixel`: memory for the channels of a block twice, for zeros and for results that are not asked
 // for.
 template <int n>
-void DepthwiseByRows(const DepthwiseTapCall& call, const Block& block, float* pixel, float* scratch) {
+void DepthwiseByRows(const TapCall& call, const Block& block, float* pixel, float* scratch) {
   const TapProblem& p = call.problem;
   const int64_t channels = p.s.channels, width = p.s.width, strip = block.unit % p.strips.count;
   const int64_t first = strip * p.strips.height, end = first + p.strips.height_of(strip);
-  const BlockRows source = rows_of(call.source, p.s, p.strips, block, scratch);
-  const ImageRows<float> result{call.result + block.unit / p.strips.count * p.s.height * width * channels, end, width,
-                                channels};
+  const BlockRows source = rows_of(call.source.f32(), p.s, p.strips, block, scratch);
+  const ImageRows<float> result{call.result.f32() + block.unit / p.strips.count * p.s.height * width * channels, end,
+                                width, channels};
   std::fill_n(pixel, block.channels, 0.0f);
   // The gradient of the images meets the filter's taps in the opposite order.
-  const float* weight = call.by_tap + (p.gradient ? (n * n - 1) * channels : 0) + block.channel;
+  const float* weight = call.packed + (p.gradient ? (n * n - 1) * channels : 0) + block.channel;
   const EpilogueInTwo epilogue(call.epilogue);
   for (int64_t i = first; i < end; i += 2) {
     const auto from = source.rows.rows<n + 1>(i - n / 2 - source.first, source.channel, pixel);
@@ -264,20 +244,20 @@ void DepthwiseByRows(const DepthwiseTapCall& call, const Block& block, float* pi
     for (const auto& row : to)
       if (row.step > 0)
         ApplyEpilogue(epilogue.last, block.channel, block.channels, width, row.first, row.step,
-                      row.first - call.result);
+                      row.first - call.result.f32());
   }
 }
 
 // Rows [first, end) of the results of an image. `pixel`: memory for two pixels, for zeros and for results that are not
 // asked for.
 template <int n>
-void DepthwiseByPatches(const DepthwiseTapCall& call, int64_t image, int64_t first, int64_t end, float* pixel) {
+void DepthwiseByPatches(const TapCall& call, int64_t image, int64_t first, int64_t end, float* pixel) {
   using Patch = DepthwisePatch<n>;
   const TapProblem& p = call.problem;
   const int64_t channels = p.s.channels, width = p.result_width();
-  const ImageRows<const float> source{call.source + image * p.source_height() * p.source_width() * channels,
+  const ImageRows<const float> source{call.source.f32() + image * p.source_height() * p.source_width() * channels,
                                       p.source_height(), p.source_width(), channels};
-  const ImageRows<float> result{call.result + image * p.result_height() * width * channels, end, width, channels};
+  const ImageRows<float> result{call.result.f32() + image * p.result_height() * width * channels, end, width, channels};
   std::fill_n(pixel, channels, 0.0f);
   const EpilogueInTwo epilogue(call.epilogue);
   for (int64_t i = first; i < end; i += 2) {
@@ -293,15 +273,16 @@ void DepthwiseByPatches(const DepthwiseTapCall& call, int64_t image, int64_t fir
       for (int r = 0; r < 2; ++r)
         for (int c = 0; c < 2; ++c) patch.result[r][c] = j + c < width ? to[r].pixel(j + c) : pixel + channels;
       ForRow(channels, [&](const auto& at)
-                           LINNET_LAMBDA { patch.Run(call.by_tap, channels, at, FinishOf(epilogue.first, 0, at)); });
+                           LINNET_LAMBDA { patch.Run(call.packed, channels, at, FinishOf(epilogue.first, 0, at)); });
     }
     if (!epilogue.last.any()) continue;
     for (const auto& row : to)
-      if (row.step > 0) ApplyEpilogue(epilogue.last, 0, channels, width, row.first, row.step, row.first - call.result);
+      if (row.step > 0)
+        ApplyEpilogue(epilogue.last, 0, channels, width, row.first, row.step, row.first - call.result.f32());
   }
 }
 
-void depthwise_by_patches(const DepthwiseTapCall& call, ThreadPool& pool) {
+void depthwise_by_patches(const TapCall& call, ThreadPool& pool) {
   const TapProblem& p = call.problem;
   constexpr int64_t kTasksOfThread = 4;
   const int64_t pairs = ceil_div(p.result_height(), 2);
@@ -316,7 +297,7 @@ void depthwise_by_patches(const DepthwiseTapCall& call, ThreadPool& pool) {
   });
 }
 
-void depthwise_taps(const DepthwiseTapCall& call, ThreadPool& pool) {
+void taps(const TapCall& call, ThreadPool& pool) {
   const TapProblem& p = call.problem;
   const int64_t channels = p.s.channels;
   if (!p.grouped && by_patches(p)) return depthwise_by_patches(call, pool);
@@ -333,7 +314,7 @@ void depthwise_taps(const DepthwiseTapCall& call, ThreadPool& pool) {
       const auto run = p.s.rows == 3 ? DepthwiseByRows<3> : p.s.rows == 5 ? DepthwiseByRows<most> : DepthwiseByRows<n>;
       return run(call, block, scratch + p.strips.floats, scratch);
     }
-    CopyBlock(call.source, p.source_height(), p.source_width(), channels, p.strips, block, scratch);
+    CopyBlock(call.source.f32(), p.source_height(), p.source_width(), channels, p.strips, block, scratch);
     for (int64_t row = 0; row < p.phase_step(); ++row)
       for (int64_t column = 0; column < std::min(p.phase_step(), p.result_width()); ++column)
         DepthwiseStrip(call, block, row, column, scratch);
@@ -392,14 +373,13 @@ HWY_INLINE void DepthwiseRow(const DepthwiseSumsCall& call, int64_t channels, co
 }
 
 // Adds up the products of a block. zeros: memory for the channels of a block.
-void DepthwiseSumsByRows(const DepthwiseWeightCall& call, const Block& block, bool accumulate, float* sums,
-                         float* zeros) {
+void DepthwiseSumsByRows(const WeightCall& call, const Block& block, bool accumulate, float* sums, float* zeros) {
   const WeightProblem& p = call.problem;
   const int64_t channels = p.s.channels, height = p.s.height, width = p.s.width, strip = block.unit % p.strips.count;
   const int64_t offset = block.unit / p.strips.count * height * width * channels;
   const int64_t first = strip * p.strips.height, end = first + p.strips.height_of(strip);
-  const ImageRows<const float> source{call.x + offset, height, width, channels};
-  const ImageRows<const float> slopes{call.dy + offset, end, width, channels};
+  const ImageRows<const float> source{call.x.f32() + offset, height, width, channels};
+  const ImageRows<const float> slopes{call.dy.f32() + offset, end, width, channels};
   std::fill_n(zeros, block.channels, 0.0f);
   for (int64_t i = first; i < end; i += 2) {
     const auto x = source.rows<4>(i - 1, block.channel, zeros);
@@ -410,7 +390,7 @@ void DepthwiseSumsByRows(const DepthwiseWeightCall& call, const Block& block, bo
   }
 }
 
-void depthwise_weights(const DepthwiseWeightCall& call, ThreadPool& pool) {
+void weights(const WeightCall& call, ThreadPool& pool) {
   const WeightProblem& p = call.problem;
   const ConvolutionSizes& s = p.s;
   const Strips& strips = p.strips;
@@ -426,10 +406,10 @@ void depthwise_weights(const DepthwiseWeightCall& call, ThreadPool& pool) {
                             scratch);
         continue;
       }
-      CopyBlock(call.x, s.height, s.width, channels, strips, block, scratch);
+      CopyBlock(call.x.f32(), s.height, s.width, channels, strips, block, scratch);
       const int64_t image = unit / strips.count, strip = unit % strips.count, step = s.stride * strips.pitch;
       const float* dy =
-          call.dy + (image * s.out_height + strip * strips.height) * s.out_width * channels + block.channel;
+          call.dy.f32() + (image * s.out_height + strip * strips.height) * s.out_width * channels + block.channel;
       float* sums = call.sums + partial * p.elements + block.channel;
       const DepthwiseSumsCall taps{
           {strips.height_of(strip), s.out_width, step, s.stride * row_pitch - s.out_width * step, channels},
@@ -447,11 +427,7 @@ void depthwise_weights(const DepthwiseWeightCall& call, ThreadPool& pool) {
       }
     }
   });
-  // [partials, R * S, C] -> [C, R * S]
-  if (p.partials > 1) AddRows(p.partials, p.elements, p.elements, call.sums, false, call.sums);
-  const int64_t taps = s.taps();
-  for (int64_t c = 0; c < channels; ++c)
-    for (int64_t tap = 0; tap < taps; ++tap) call.dweight[c * taps + tap] = call.sums[tap * channels + c];
+  AddPartials<tile::F32>(call, /*turned=*/true, pool);
 }
 
 }  // namespace
@@ -462,27 +438,20 @@ HWY_AFTER_NAMESPACE();
 namespace linnet {
 namespace {
 
-HWY_EXPORT(depthwise_taps);
-HWY_EXPORT(depthwise_weights);
+HWY_EXPORT(taps);
+HWY_EXPORT(weights);
 
 }  // namespace
 
-void pack_depthwise(const ConvolutionSizes& s, const float* weight, float* packed) {
+void pack_depthwise(const PackCall& call, ThreadPool&) {
+  const ConvolutionSizes& s = call.problem.s;
   const int64_t taps = s.taps() * s.group_channels();
   for (int64_t o = 0; o < s.filters; ++o)
-    for (int64_t tap = 0; tap < taps; ++tap) packed[tap * s.filters + o] = weight[o * taps + tap];
+    for (int64_t tap = 0; tap < taps; ++tap) call.packed[tap * s.filters + o] = call.weight[o * taps + tap];
 }
 
-void depthwise_by_packed_taps(const convolution_layout::TapProblem& problem, const float* source, const float* packed,
-                              float* result, float* scratch, ThreadPool& pool, const ConvolutionEpilogue& epilogue) {
-  HWY_DYNAMIC_DISPATCH(depthwise_taps)(DepthwiseTapCall{problem, source, packed, result, scratch, epilogue}, pool);
-}
-
-void depthwise_weights_by_pixels(const convolution_layout::WeightProblem& problem, const float* x, const float* dy,
-                                 float* dweight, float* workspace, ThreadPool& pool) {
-  const DepthwiseWeightCall call{problem, x, dy, dweight, workspace, workspace + problem.shared_floats()};
-  HWY_DYNAMIC_DISPATCH(depthwise_weights)(call, pool);
-}
+void depthwise_taps(const TapCall& call, ThreadPool& pool) { HWY_DYNAMIC_DISPATCH(taps)(call, pool); }
+void depthwise_weights(const WeightCall& call, ThreadPool& pool) { HWY_DYNAMIC_DISPATCH(weights)(call, pool); }
 
 }  // namespace linnet
 #endif

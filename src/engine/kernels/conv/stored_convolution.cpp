@@ -1,8 +1,6 @@
 #include "engine/kernels/conv/stored_convolution.h"
 #include <algorithm>
-#include <type_traits>
 #include "base/numbers.h"
-#include "engine/kernels/conv/convolution_bf16.h"
 #include "engine/kernels/parallel.h"
 
 namespace linnet {
@@ -17,7 +15,7 @@ struct Parts {
   Parts(const StoredConvolution& c, ConvolutionPass pass, int threads)
       : whole(c.sizes),
         pairs(c.bf16_products && !c.packed && has_bf16_convolution(c.sizes, pass)),
-        stores_bf16(pairs && pass != ConvolutionPass::kWeightGradient && bf16_convolution_stores_bf16(c.sizes, pass)),
+        stores_bf16(pairs && pass != ConvolutionPass::kWeightGradient && convolution_stores_bf16(c.sizes, pass)),
         x_floats(whole.height * whole.width * whole.channels),
         y_floats(whole.out_height * whole.out_width * whole.filters) {
     // Operands are converted to what is multiplied, results from fp32 where the convolution stores that alone.
@@ -27,8 +25,7 @@ struct Parts {
     if (x || y || c.residual_bf16)
       images = std::clamp<int64_t>(kPartFloats / std::max<int64_t>(1, x_floats + y_floats), 1, images);
     const bool several = images < whole.images;
-    if (pairs) packed_floats = bf16_packed_filter_floats(whole, pass);
-    else if (several && !c.packed) packed_floats = packed_filter_floats(whole, pass);
+    if (pairs || (several && !c.packed)) packed_floats = packed_filter_floats(whole, pass, pairs);
     size_t at = 0;
     const auto take = [&](int64_t floats) {
       const size_t here = at;
@@ -43,8 +40,7 @@ struct Parts {
       dweight_at = take(whole.filters * whole.taps() * whole.group_channels());
     own_at = at;
     for (const int64_t count : {images, whole.images % images}) {
-      const size_t own = pairs ? (count > 0 ? bf16_convolution_workspace(sizes(count), pass, threads) : 0)
-                               : convolution_workspace(sizes(count), pass, threads, c.packed || packed_floats > 0);
+      const size_t own = convolution_workspace(sizes(count), pass, threads, c.packed || packed_floats > 0, pairs);
       bytes = std::max(bytes, at + own);
     }
   }
@@ -71,13 +67,11 @@ struct Parts {
   size_t packed_at = 0, x_at = 0, y_at = 0, residual_at = 0, dweight_at = 0, own_at = 0, bytes = 0;
 };
 
-// `count` floats of `from` as T: in place, or converted into `room`.
-template <class T>
-const T* as(StoredFloats from, int64_t count, std::byte* room, ThreadPool& pool) {
-  if (from.is_bf16 == std::is_same_v<T, Bfloat16>) return from.as<T>();
-  auto* const to = reinterpret_cast<T*>(room);
-  convert_floats(count, from, to, pool);
-  return to;
+// `count` floats of `from` in the type that is asked for: in place, or converted into `room`.
+StoredFloats stored_as(bool bf16, StoredFloats from, int64_t count, std::byte* room, ThreadPool& pool) {
+  if (from.is_bf16 == bf16) return from;
+  convert_floats(count, from, {room, bf16}, pool);
+  return {room, bf16};
 }
 
 // Has compute(result) write `count` floats, and rounds them where `to` is bf16 and compute() does not.
@@ -96,8 +90,8 @@ const float* packed_for(const Parts& parts, ConvolutionPass pass, const float* w
                         ThreadPool& pool, const float* given = nullptr) {
   if (given || parts.packed_floats == 0) return given;
   auto* const packed = reinterpret_cast<float*>(workspace + parts.packed_at);
-  if (parts.pairs) pack_bf16_convolution_filters(parts.whole, pass, weight, packed, workspace + parts.own_at, pool);
-  else pack_convolution_filters(parts.sizes(parts.images), pass, weight, packed, workspace + parts.own_at, pool);
+  pack_convolution_filters(parts.sizes(parts.images), pass, weight, packed, workspace + parts.own_at, pool,
+                           parts.pairs);
   return packed;
 }
 
@@ -117,11 +111,11 @@ void stored_convolution_forward(const StoredConvolution& c, StoredFloats x, cons
     const int64_t images = s.images * parts.x_floats, results = s.images * parts.y_floats;
     const StoredFloats from = x + first * parts.x_floats;
     if (residual)
-      epilogue.residual = as<float>(residual + first * parts.y_floats, results, workspace + parts.residual_at, pool);
+      epilogue.residual =
+          stored_as(false, residual + first * parts.y_floats, results, workspace + parts.residual_at, pool).f32();
     rounded(parts, y + first * parts.y_floats, results, workspace + parts.y_at, pool, [&](MutableStoredFloats to) {
-      if (parts.pairs)
-        bf16_convolution_forward(s, as<Bfloat16>(from, images, x_room, pool), packed, to, own, pool, epilogue);
-      else convolution_forward(s, as<float>(from, images, x_room, pool), weight, to.f32(), own, pool, epilogue, packed);
+      convolution_forward(s, stored_as(parts.pairs, from, images, x_room, pool), weight, to, own, pool, epilogue,
+                          packed);
     });
   });
 }
@@ -136,9 +130,7 @@ void stored_convolution_input_gradient(const StoredConvolution& c, StoredFloats 
     const StoredFloats from = dy + first * parts.y_floats;
     const int64_t images = s.images * parts.x_floats;
     rounded(parts, dx + first * parts.x_floats, images, workspace + parts.x_at, pool, [&](MutableStoredFloats to) {
-      if (parts.pairs)
-        bf16_convolution_input_gradient(s, as<Bfloat16>(from, results, y_room, pool), packed, to, own, pool);
-      else convolution_input_gradient(s, as<float>(from, results, y_room, pool), weight, to.f32(), own, pool, packed);
+      convolution_input_gradient(s, stored_as(parts.pairs, from, results, y_room, pool), weight, to, own, pool, packed);
     });
   });
 }
@@ -153,12 +145,8 @@ void stored_convolution_weight_gradient(const StoredConvolution& c, StoredFloats
     const int64_t images = s.images * parts.x_floats, results = s.images * parts.y_floats;
     const StoredFloats from = x + first * parts.x_floats, slopes = dy + first * parts.y_floats;
     auto* const part = first == 0 ? dweight : reinterpret_cast<float*>(workspace + parts.dweight_at);
-    if (parts.pairs)
-      bf16_convolution_weight_gradient(s, as<Bfloat16>(from, images, x_room, pool),
-                                       as<Bfloat16>(slopes, results, y_room, pool), part, own, pool);
-    else
-      convolution_weight_gradient(s, as<float>(from, images, x_room, pool), as<float>(slopes, results, y_room, pool),
-                                  part, own, pool);
+    convolution_weight_gradient(s, stored_as(parts.pairs, from, images, x_room, pool),
+                                stored_as(parts.pairs, slopes, results, y_room, pool), part, own, pool);
     if (first == 0) return;
     for_ranges(pool, weights, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) dweight[i] += part[i];

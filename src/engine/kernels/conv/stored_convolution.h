@@ -1,4 +1,4 @@
-// Convolutions whose images or results may lie in memory as bf16, and whose products may be bf16 (convolution_bf16.h);
+// Convolutions whose images or results may lie in memory as bf16, and whose products may be bf16;
 // otherwise the arithmetic is that of convolution.h. Where what is stored is not what is multiplied, a part of the
 // images at a time is widened or rounded into the workspace, small enough for the caches, and so is what comes out.
 // Parts depend on the sizes and the instruction set alone, and so do the bits.

@@ -181,14 +181,14 @@ class WinogradTask {
 
   HWY_INLINE TileSource<Source> source_image(int64_t image) const {
     const int64_t height = p_.source_height(), width = p_.source_width(), depth = p_.depth();
-    return {static_cast<const Source*>(call_.source) + image * height * width * depth, height, width, depth};
+    return {call_.source.as<Source>() + image * height * width * depth, height, width, depth};
   }
   // Fetches the source of a tile ahead, of which its neighbors have two rows and columns, and the memory of results.
   HWY_INLINE void fetch(const TilePlace<F>& place, const TilePlace<F>& ahead) const {
     FetchPixels<F::kResults>(source_image(ahead.image), ahead.row + p_.origin() + 2, ahead.column + p_.origin() + 2);
     const int64_t height = p_.result_height(), width = p_.result_width(), columns = p_.columns();
-    const TileSource<Result> result{static_cast<const Result*>(call_.result) + place.image * height * width * columns,
-                                    height, width, columns};
+    const TileSource<Result> result{call_.result.as<Result>() + place.image * height * width * columns, height, width,
+                                    columns};
     FetchPixels<F::kResults>(result, place.row, place.column);
   }
 
@@ -254,7 +254,7 @@ class WinogradTask {
     if (call_.epilogue.activation <= GemmActivation::kRelu) return;
     for (int64_t i = 0; i < std::min<int64_t>(F::kResults, rows_left); ++i)
       tile::ActivateRows(call_.epilogue.activation, std::min<int64_t>(F::kResults, columns_left), PanelWidth(p_, panel),
-                         static_cast<Result*>(call_.result) + first + i * width * columns, columns);
+                         call_.result.as<Result>() + first + i * width * columns, columns);
   }
 
   HWY_INLINE void store(V x, int64_t index, int64_t filter) const {
@@ -263,7 +263,7 @@ class WinogradTask {
       const float* residual = call_.epilogue.residual ? call_.epilogue.residual + index : nullptr;
       x = WithEpilogue(call_.epilogue, x, whole, filter, residual);
     }
-    whole.store(x, static_cast<Result*>(call_.result) + index);
+    whole.store(x, call_.result.as<Result>() + index);
   }
 
   const WinogradCall& call_;

@@ -60,15 +60,14 @@ class WinogradWeightTask {
   HWY_INLINE const T* zeros() const { return reinterpret_cast<const T*>(zeros_); }
   HWY_INLINE TileSource<T> image(const TilePlace<F>& place) const {
     const ConvolutionSizes& s = p_.s;
-    return {static_cast<const T*>(call_.x) + place.image * s.height * s.width * s.channels, s.height, s.width,
-            s.channels};
+    return {call_.x.as<T>() + place.image * s.height * s.width * s.channels, s.height, s.width, s.channels};
   }
 
   // dy of a tile's results, of this task's filters.
   HWY_INLINE TileSource<T> slope_image(const TilePlace<F>& place) const {
     const ConvolutionSizes& s = p_.s;
-    return {static_cast<const T*>(call_.dy) + place.image * s.out_height * s.out_width * s.filters + begin_,
-            s.out_height, s.out_width, s.filters};
+    return {call_.dy.as<T>() + place.image * s.out_height * s.out_width * s.filters + begin_, s.out_height, s.out_width,
+            s.filters};
   }
 
   HWY_INLINE float* sources(int64_t step) const { return sources_ + step * p_.source_pitch(); }
