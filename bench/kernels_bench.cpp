@@ -6,8 +6,7 @@
 #include "base/thread_pool.h"
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/loss/cross_entropy.h"
-#include "engine/kernels/norm/layer_norm.h"
-#include "engine/kernels/norm/residual_norm.h"
+#include "engine/kernels/norm/row_norm.h"
 #include "engine/kernels/optimizer.h"
 
 namespace linnet {
@@ -124,7 +123,16 @@ void layer_norm_bench(benchmark::State& state) {
   Stored x(values(rows * width), stored), y = x;
   std::vector<float> mean(static_cast<size_t>(rows)), rstd(mean.size());
   for (auto _ : state)
-    layer_norm_forward(rows, width, x, weight.data(), bias.data(), 1e-5f, y, mean.data(), rstd.data(), pool);
+    row_norm_forward({.rows = rows,
+                      .width = width,
+                      .x = x,
+                      .weight = weight.data(),
+                      .bias = bias.data(),
+                      .epsilon = 1e-5f,
+                      .y = y,
+                      .mean = mean.data(),
+                      .rstd = rstd.data()},
+                     pool);
   state.SetBytesProcessed(state.iterations() * rows * width * (stored ? 4 : 8));
 }
 
@@ -137,18 +145,18 @@ void residual_norm_bench(benchmark::State& state) {
   const auto weight = values(width), bias = values(width);
   Stored x(values(rows * width), stored), f = x, sum = x, y = x, df = x;
   std::vector<float> mean(static_cast<size_t>(rows)), rstd(mean.size()), dweight(weight.size()), dbias(weight.size());
-  Workspace workspace(residual_norm_backward_workspace(rows, width));
-  ResidualNormForward forward{.rows = rows, .width = width, .x = x, .f = f};
+  Workspace workspace(row_norm_backward_workspace(rows, width));
+  RowNormForward forward{.rows = rows, .width = width, .x = x, .f = f};
   forward.weight = weight.data(), forward.bias = bias.data(), forward.epsilon = 1e-5f, forward.dropout = dropout;
   forward.sum = sum, forward.y = y, forward.mean = mean.data(), forward.rstd = rstd.data();
-  residual_norm_forward(forward, pool);
-  ResidualNormBackward backward{.rows = rows, .width = width, .dy = y, .sum = sum, .dsum = f};
+  row_norm_forward(forward, pool);
+  RowNormBackward backward{.rows = rows, .width = width, .dy = y, .sum = sum, .dsum = f};
   backward.weight = weight.data(), backward.mean = mean.data(), backward.rstd = rstd.data();
   backward.dropout = dropout, backward.dx = x, backward.dweight = dweight.data(), backward.dbias = dbias.data();
   if (dropout.p > 0) backward.df = df;
   for (auto _ : state) {
-    if (is_backward) residual_norm_backward(backward, workspace.data(), pool);
-    else residual_norm_forward(forward, pool);
+    if (is_backward) row_norm_backward(backward, workspace.data(), pool);
+    else row_norm_forward(forward, pool);
   }
   const int64_t operands = dropout.p > 0 && is_backward ? 5 : 4;
   state.SetBytesProcessed(state.iterations() * rows * width * operands * (stored ? 2 : 4));

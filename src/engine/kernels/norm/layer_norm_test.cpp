@@ -1,6 +1,6 @@
-#include "engine/kernels/norm/layer_norm.h"
 #include <array>
 #include <cmath>
+#include "engine/kernels/norm/row_norm.h"
 #include "kernel_testing.h"
 
 namespace linnet {
@@ -81,8 +81,11 @@ TEST(LayerNorm, ForwardMatchesTheFormula) {
         [&](ThreadPool& pool) {
           std::vector<float> y(want.size());
           float *mean = &y[p.rows * p.width], *rstd = mean + p.rows;
-          layer_norm_forward(p.rows, p.width, x.data(), p.affine ? weight.data() : nullptr,
-                             p.affine ? bias.data() : nullptr, kEpsilon, y.data(), mean, rstd, pool, p.centered);
+          RowNormForward args{.rows = p.rows, .width = p.width, .x = x.data()};
+          if (p.affine) args.weight = weight.data(), args.bias = bias.data();
+          args.epsilon = kEpsilon, args.centered = p.centered;
+          args.y = y.data(), args.mean = mean, args.rstd = rstd;
+          row_norm_forward(args, pool);
           return y;
         },
         [&](const std::vector<float>& y) { expect_close(y, want, p.width == 1 ? 1e-3 : 2e-5); });
@@ -104,10 +107,12 @@ TEST(LayerNorm, BackwardMatchesTheFormula) {
     }
     for_every_isa(
         [&](ThreadPool& pool) {
-          std::vector<float> d(want.size()), work(layer_norm_backward_workspace(p.rows, p.width) / sizeof(float));
-          layer_norm_backward(p.rows, p.width, dy.data(), x.data(), p.affine ? weight.data() : nullptr,
-                              p.centered ? mean.data() : nullptr, rstd.data(), d.data(), &d[size], &d[size + p.width],
-                              work.data(), pool, p.centered);
+          std::vector<float> d(want.size()), work(row_norm_backward_workspace(p.rows, p.width) / sizeof(float));
+          RowNormBackward args{.rows = p.rows, .width = p.width, .dy = dy.data(), .sum = x.data()};
+          args.weight = p.affine ? weight.data() : nullptr, args.centered = p.centered;
+          args.mean = p.centered ? mean.data() : nullptr, args.rstd = rstd.data();
+          args.dx = d.data(), args.dweight = &d[size], args.dbias = &d[size + p.width];
+          row_norm_backward(args, work.data(), pool);
           return d;
         },
         [&](const std::vector<float>& d) { expect_close(d, want, 1e-4); });
@@ -124,13 +129,18 @@ TEST(LayerNorm, InBf16OnlyWhatIsStoredIsRounded) {
     if (size > 20) x[20] = kNan, dy[7] = kInf;
     // y and dx, then what is fp32: mean, rstd, dweight and dbias. In place.
     const auto run = [&](auto values, auto slopes, ThreadPool& pool) {
-      std::vector<float> sums(2 * p.rows + 2 * p.width), work(layer_norm_backward_workspace(p.rows, p.width) / 4);
+      std::vector<float> sums(2 * p.rows + 2 * p.width), work(row_norm_backward_workspace(p.rows, p.width) / 4);
       const auto kept = values;
       float *mean = sums.data(), *rstd = mean + p.rows, *dweight = rstd + p.rows, *dbias = dweight + p.width;
-      layer_norm_forward(p.rows, p.width, values.data(), p.affine ? weight.data() : nullptr,
-                         p.affine ? bias.data() : nullptr, kEpsilon, values.data(), mean, rstd, pool, p.centered);
-      layer_norm_backward(p.rows, p.width, slopes.data(), kept.data(), p.affine ? weight.data() : nullptr, mean, rstd,
-                          slopes.data(), dweight, dbias, work.data(), pool, p.centered);
+      RowNormForward forward{.rows = p.rows, .width = p.width, .x = values.data()};
+      if (p.affine) forward.weight = weight.data(), forward.bias = bias.data();
+      forward.epsilon = kEpsilon, forward.centered = p.centered;
+      forward.y = values.data(), forward.mean = mean, forward.rstd = rstd;
+      row_norm_forward(forward, pool);
+      RowNormBackward backward{.rows = p.rows, .width = p.width, .dy = slopes.data(), .sum = kept.data()};
+      backward.weight = forward.weight, backward.mean = mean, backward.rstd = rstd, backward.centered = p.centered;
+      backward.dx = slopes.data(), backward.dweight = dweight, backward.dbias = dbias;
+      row_norm_backward(backward, work.data(), pool);
       std::vector<float> result(values.begin(), values.end());
       result.insert(result.end(), slopes.begin(), slopes.end());
       result.insert(result.end(), sums.begin(), sums.end());
@@ -150,7 +160,7 @@ TEST(LayerNorm, ALargeMeanDoesNotSwampTheVariance) {
   ThreadPool pool(1);
   std::vector<float> x(256), y(256);
   for (int i = 0; i < 256; ++i) x[i] = 1000.0f + (i % 2 ? 1.0f : -1.0f);
-  layer_norm_forward(1, 256, x.data(), nullptr, nullptr, 0, y.data(), nullptr, nullptr, pool);
+  row_norm_forward({.rows = 1, .width = 256, .x = x.data(), .y = y.data()}, pool);
   for (int i = 0; i < 256; ++i) EXPECT_NEAR(y[i], i % 2 ? 1 : -1, 1e-4);
 }
 
@@ -161,7 +171,7 @@ TEST(LayerNorm, NanAndInfinityMakeTheirRowNan) {
     for_every_isa(
         [&](ThreadPool& pool) {
           std::vector<float> y(x.size());
-          layer_norm_forward(3, 37, x.data(), nullptr, nullptr, 1e-5f, y.data(), nullptr, nullptr, pool);
+          row_norm_forward({.rows = 3, .width = 37, .x = x.data(), .epsilon = 1e-5f, .y = y.data()}, pool);
           return y;
         },
         [&](const std::vector<float>& y) {
@@ -173,10 +183,11 @@ TEST(LayerNorm, NanAndInfinityMakeTheirRowNan) {
 
 TEST(LayerNorm, NoRowsGiveZeroSums) {
   ThreadPool pool(2);
-  std::vector<float> work(layer_norm_backward_workspace(0, 8) / sizeof(float)), dweight(8, 5), dbias(8, 5);
-  layer_norm_forward(0, 8, nullptr, nullptr, nullptr, 1e-5f, nullptr, nullptr, nullptr, pool);
-  layer_norm_backward(0, 8, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, dweight.data(), dbias.data(),
-                      work.data(), pool);
+  std::vector<float> work(row_norm_backward_workspace(0, 8) / sizeof(float)), dweight(8, 5), dbias(8, 5);
+  row_norm_forward({.rows = 0, .width = 8, .x = nullptr, .epsilon = 1e-5f}, pool);
+  row_norm_backward(
+      {.rows = 0, .width = 8, .dy = nullptr, .sum = nullptr, .dweight = dweight.data(), .dbias = dbias.data()},
+      work.data(), pool);
   EXPECT_EQ(dweight, std::vector<float>(8, 0));
   EXPECT_EQ(dbias, std::vector<float>(8, 0));
 }

@@ -1,5 +1,4 @@
-#include "engine/kernels/norm/residual_norm.h"
-#include "engine/kernels/norm/layer_norm.h"
+#include "engine/kernels/norm/row_norm.h"
 #include "engine/kernels/random/dropout.h"
 #include "kernel_testing.h"
 
@@ -46,17 +45,20 @@ struct Parts {
     std::vector<float> out(2 * size + 2 * rows), dropped(size);
     dropout(p.samples, p.rows_per_sample * p.width, f.data(), dropped.data(), p.p, kKey, pool);
     for (int64_t i = 0; i < size; ++i) out[i] = round_to<T>(x[i] + dropped[i]);
-    layer_norm_forward(rows, p.width, out.data(), weight.data(), bias.data(), 1e-5f, &out[size], &out[2 * size],
-                       &out[2 * size + rows], pool);
+    RowNormForward args{.rows = rows, .width = p.width, .x = out.data(), .weight = weight.data(), .bias = bias.data()};
+    args.epsilon = 1e-5f, args.y = &out[size], args.mean = &out[2 * size], args.rstd = args.mean + rows;
+    row_norm_forward(args, pool);
     for (int64_t i = size; i < 2 * size; ++i) out[i] = round_to<T>(out[i]);
     return out;
   }
 
   // dx, df, dweight, dbias
   std::vector<float> backward(const Problem& p, bool with_sum, const std::vector<float>& y, ThreadPool& pool) const {
-    std::vector<float> out(2 * size + 2 * p.width), work(layer_norm_backward_workspace(rows, p.width) / 4);
-    layer_norm_backward(rows, p.width, dy.data(), y.data(), weight.data(), &y[2 * size], &y[2 * size + rows],
-                        out.data(), &out[2 * size], &out[2 * size + p.width], work.data(), pool);
+    std::vector<float> out(2 * size + 2 * p.width), work(row_norm_backward_workspace(rows, p.width) / 4);
+    RowNormBackward args{.rows = rows, .width = p.width, .dy = dy.data(), .sum = y.data(), .weight = weight.data()};
+    args.mean = &y[2 * size], args.rstd = args.mean + rows;
+    args.dx = out.data(), args.dweight = &out[2 * size], args.dbias = args.dweight + p.width;
+    row_norm_backward(args, work.data(), pool);
     for (int64_t i = 0; with_sum && i < size; ++i) out[i] += dsum[i];
     dropout(p.samples, p.rows_per_sample * p.width, out.data(), &out[size], p.p, kKey, pool);
     for (int64_t i = 0; i < 2 * size; ++i) out[i] = round_to<T>(out[i]);
@@ -89,12 +91,12 @@ TYPED_TEST(ResidualNorm, ForwardEqualsItsPartsToTheBit) {
         [&](ThreadPool& pool) {
           std::vector<TypeParam> sum(parts.x.begin(), parts.x.end()), y(parts.f.begin(), parts.f.end());
           std::vector<float> statistics(2 * parts.rows);
-          ResidualNormForward args{.rows = parts.rows, .width = p.width, .x = sum.data(), .f = y.data()};
+          RowNormForward args{.rows = parts.rows, .width = p.width, .x = sum.data(), .f = y.data()};
           args.weight = parts.weight.data(), args.bias = parts.bias.data(), args.epsilon = 1e-5f;
           args.dropout = {p.p, parts.kKey, p.rows_per_sample};
           args.sum = sum.data(), args.y = y.data();  // both results over both operands
           args.mean = statistics.data(), args.rstd = args.mean + parts.rows;
-          residual_norm_forward(args, pool);
+          row_norm_forward(args, pool);
           std::vector<float> out(sum.begin(), sum.end());
           out.insert(out.end(), y.begin(), y.end());
           out.insert(out.end(), statistics.begin(), statistics.end());
@@ -115,16 +117,16 @@ TYPED_TEST(ResidualNorm, BackwardEqualsItsPartsToTheBit) {
       compare(
           [&](ThreadPool& threads) {
             std::vector<TypeParam> dx(parts.dy.begin(), parts.dy.end()), df(parts.dsum.begin(), parts.dsum.end());
-            std::vector<float> sums(2 * p.width), work(residual_norm_backward_workspace(parts.rows, p.width) / 4);
+            std::vector<float> sums(2 * p.width), work(row_norm_backward_workspace(parts.rows, p.width) / 4);
             const std::vector<TypeParam> dsum = df;
-            ResidualNormBackward args{.rows = parts.rows, .width = p.width, .dy = dx.data(), .sum = sum.data()};
+            RowNormBackward args{.rows = parts.rows, .width = p.width, .dy = dx.data(), .sum = sum.data()};
             if (with_sum) args.dsum = p.p > 0 ? df.data() : dsum.data();
             args.weight = parts.weight.data(), args.mean = &y[2 * parts.size], args.rstd = args.mean + parts.rows;
             args.dropout = {p.p, parts.kKey, p.rows_per_sample};
             args.dx = dx.data();  // written over their operands
             if (p.p > 0) args.df = df.data();
             args.dweight = sums.data(), args.dbias = args.dweight + p.width;
-            residual_norm_backward(args, work.data(), threads);
+            row_norm_backward(args, work.data(), threads);
             std::vector<float> out(dx.begin(), dx.end());
             if (p.p == 0) df = dx;
             out.insert(out.end(), df.begin(), df.end());

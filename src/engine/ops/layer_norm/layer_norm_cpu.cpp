@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cmath>
-#include "engine/kernels/norm/layer_norm.h"
+#include "engine/kernels/norm/row_norm.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/stored_operands.h"
 
@@ -79,21 +79,36 @@ void run_layer_norm_grad_reference(const KernelArgs& args) {
 
 void run_layer_norm(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<LayerNormAttrs>();
-  layer_norm_forward(args.out[1].elements(), args.in[0].shape()[-1], stored(args.in[0]),
-                     layer_norm_weight_of<float>(args, 1), layer_norm_bias_of<float>(args),
-                     static_cast<float>(attrs.epsilon), mutable_stored(args.out[0]), args.out[1].as<float>(),
-                     args.out[2].as<float>(), args.pool, attrs.centered);
+  row_norm_forward({.rows = args.out[1].elements(),
+                    .width = args.in[0].shape()[-1],
+                    .x = stored(args.in[0]),
+                    .weight = layer_norm_weight_of<float>(args, 1),
+                    .bias = layer_norm_bias_of<float>(args),
+                    .epsilon = static_cast<float>(attrs.epsilon),
+                    .y = mutable_stored(args.out[0]),
+                    .mean = args.out[1].as<float>(),
+                    .rstd = args.out[2].as<float>(),
+                    .centered = attrs.centered},
+                   args.pool);
 }
 
 size_t layer_norm_grad_workspace(const KernelQuery& query) {
-  return layer_norm_backward_workspace(query.in[3].shape.elements(), query.in[0].shape[-1]);
+  return row_norm_backward_workspace(query.in[3].shape.elements(), query.in[0].shape[-1]);
 }
 
 void run_layer_norm_grad(const KernelArgs& args) {
-  layer_norm_backward(args.in[3].elements(), args.in[0].shape()[-1], stored(args.in[0]), stored(args.in[1]),
-                      layer_norm_weight_of<float>(args, 4), args.in[2].as<float>(), args.in[3].as<float>(),
-                      mutable_stored(args.out[0]), weight_gradient<float>(args), bias_gradient<float>(args),
-                      args.workspace, args.pool, args.node.attrs.as<LayerNormAttrs>().centered);
+  row_norm_backward({.rows = args.in[3].elements(),
+                     .width = args.in[0].shape()[-1],
+                     .dy = stored(args.in[0]),
+                     .sum = stored(args.in[1]),
+                     .weight = layer_norm_weight_of<float>(args, 4),
+                     .mean = args.in[2].as<float>(),
+                     .rstd = args.in[3].as<float>(),
+                     .dx = mutable_stored(args.out[0]),
+                     .dweight = weight_gradient<float>(args),
+                     .dbias = bias_gradient<float>(args),
+                     .centered = args.node.attrs.as<LayerNormAttrs>().centered},
+                    args.workspace, args.pool);
 }
 
 }  // namespace

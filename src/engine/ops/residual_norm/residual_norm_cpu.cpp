@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cmath>
-#include "engine/kernels/norm/residual_norm.h"
+#include "engine/kernels/norm/row_norm.h"
 #include "engine/kernels/random/philox.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/residual_norm/residual_norm.h"
@@ -114,7 +114,7 @@ void run_residual_norm_grad_reference(const KernelArgs& args) {
 }
 
 void run_residual_norm(const KernelArgs& args) {
-  ResidualNormForward call;
+  RowNormForward call;
   call.rows = args.out[2].elements(), call.width = args.out[0].shape()[-1];
   call.x = stored(args.in[0]), call.f = stored(args.in[1]);
   call.weight = residual_norm_weight_of<float>(args), call.bias = residual_norm_bias_of<float>(args);
@@ -123,17 +123,17 @@ void run_residual_norm(const KernelArgs& args) {
   call.dropout = dropout_of(args, args.out[0].shape());
   call.sum = mutable_stored(args.out[0]), call.y = mutable_stored(args.out[1]);
   call.mean = args.out[2].as<float>(), call.rstd = args.out[3].as<float>();
-  residual_norm_forward(call, args.pool);
+  row_norm_forward(call, args.pool);
 }
 
 size_t residual_norm_grad_workspace(const KernelQuery& query) {
-  return residual_norm_backward_workspace(query.in[3].shape.elements(), query.in[0].shape[-1]);
+  return row_norm_backward_workspace(query.in[3].shape.elements(), query.in[0].shape[-1]);
 }
 
 void run_residual_norm_grad(const KernelArgs& args) {
   const GradOperands<float> x(args);
   const auto& attrs = args.node.attrs.as<ResidualNormAttrs>();
-  ResidualNormBackward call;
+  RowNormBackward call;
   call.rows = args.in[3].elements(), call.width = args.in[0].shape()[-1];
   call.centered = attrs.norm.centered;
   call.dy = stored(args.in[0]), call.sum = stored(args.in[1]), call.weight = x.weight;
@@ -143,7 +143,7 @@ void run_residual_norm_grad(const KernelArgs& args) {
   call.dx = mutable_stored(args.out[0]);
   if (attrs.probability > 0) call.df = mutable_stored(args.out.back());
   call.dweight = x.dweight, call.dbias = x.dbias;
-  residual_norm_backward(call, args.workspace, args.pool);
+  row_norm_backward(call, args.workspace, args.pool);
 }
 
 }  // namespace
