@@ -14,11 +14,10 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
 using Words = hn::Rebind<uint32_t, FloatTag>;
-using Bytes = hn::Rebind<uint8_t, FloatTag>;
 
 HWY_INLINE Floats FloatsOfBytes(const uint8_t* p, Floats scale, Floats shift) {
   const hn::Rebind<int32_t, FloatTag> integers;
-  return hn::MulAdd(hn::ConvertTo(FloatTag(), hn::PromoteTo(integers, hn::LoadU(Bytes(), p))), scale, shift);
+  return hn::MulAdd(hn::ConvertTo(FloatTag(), hn::PromoteTo(integers, hn::LoadU(ByteTag(), p))), scale, shift);
 }
 
 // Row `row` of an image, channel `channel`, to out [width].

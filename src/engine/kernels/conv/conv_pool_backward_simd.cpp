@@ -54,12 +54,12 @@ HWY_INLINE PooledGradient LoadGradient(const float* dy, const uint8_t* which, in
   hn::Vec<Words> location;
   Floats gradient;
   if (count >= kFloatLanes) {
-    location = hn::PromoteTo(words, hn::LoadU(Bytes(), which));
+    location = hn::PromoteTo(words, hn::LoadU(ByteTag(), which));
     gradient = LoadFloats(dy);
   } else {
     uint8_t part[kFloatLanes];
     std::fill(std::copy_n(which, count, part), part + kFloatLanes, kDeadWindow);
-    location = hn::PromoteTo(words, hn::LoadU(Bytes(), part));
+    location = hn::PromoteTo(words, hn::LoadU(ByteTag(), part));
     gradient = LoadPart(dy, count);
   }
   const auto dead = hn::Eq(location, hn::Set(words, kDeadWindow));

@@ -62,16 +62,9 @@ struct Target {
 
   template <bool kWhole>
   HWY_INLINE void store(Floats values, hn::Vec<Words> locations) const {
-    const auto bytes = hn::TruncateTo(Bytes(), locations);
-    if constexpr (kWhole) {
-      StoreFloats(values, y);
-      hn::StoreU(bytes, Bytes(), which);
-    } else {
-      uint8_t part[kFloatLanes];
-      hn::StoreU(bytes, Bytes(), part);
-      StorePart(values, y, count);
-      std::copy_n(part, count, which);
-    }
+    const LanesAt<kWhole> at{0, count};
+    at.store(values, y);
+    at.store_bytes(hn::TruncateTo(ByteTag(), locations), which);
   }
 };
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/max_pool.h"
 
@@ -14,29 +13,14 @@ namespace linnet::HWY_NAMESPACE {
 namespace {
 
 using PlaceTag = hn::RebindToSigned<FloatTag>;
-using ByteTag = hn::Rebind<uint8_t, FloatTag>;
 using Places = hn::Vec<PlaceTag>;
-
-HWY_INLINE Places LoadPlaces(WholeLanes at, const uint8_t* row) {
-  return hn::PromoteTo(PlaceTag(), hn::LoadU(ByteTag(), row + at.first));
-}
-HWY_INLINE Places LoadPlaces(PartLanes at, const uint8_t* row) {
-  HWY_ALIGN uint8_t lanes[kFloatLanes] = {};
-  std::memcpy(lanes, row + at.first, static_cast<size_t>(at.count));
-  return hn::PromoteTo(PlaceTag(), hn::Load(ByteTag(), lanes));
-}
-HWY_INLINE void StorePlaces(WholeLanes at, Places places, uint8_t* row) {
-  hn::StoreU(hn::DemoteTo(ByteTag(), places), ByteTag(), row + at.first);
-}
-HWY_INLINE void StorePlaces(PartLanes at, Places places, uint8_t* row) {
-  HWY_ALIGN uint8_t lanes[kFloatLanes];
-  hn::Store(hn::DemoteTo(ByteTag(), places), ByteTag(), lanes);
-  std::memcpy(row + at.first, lanes, static_cast<size_t>(at.count));
-}
 
 // A row of results at a time.
 template <class T>
-void largest_of_rows(const MaxPoolSizes& s, const T* x, T* y, uint8_t* places, ThreadPool& pool) {
+void largest_of_rows(const MaxPoolSizes& s, StoredFloats x_rows, MutableStoredFloats y_rows, uint8_t* places,
+                     ThreadPool& pool) {
+  const T* x = x_rows.as<T>();
+  T* y = y_rows.as<T>();
   pool.run(s.images * s.out_height, [&](int64_t task, int) {
     const int64_t row = task / s.out_height * s.height + task % s.out_height * s.stride;
     for (int64_t column = 0; column < s.out_width; ++column) {
@@ -55,15 +39,14 @@ void largest_of_rows(const MaxPoolSizes& s, const T* x, T* y, uint8_t* places, T
                                    hn::Set(PlaceTag(), static_cast<int32_t>(i * s.size + j)), where);
           }
         at.store(largest, y + out);  // one of the values: nothing is rounded
-        StorePlaces(at, where, places + out);
+        at.store_bytes(hn::DemoteTo(ByteTag(), where), places + out);
       });
     }
   });
 }
 
 void largest(const MaxPoolSizes& s, StoredFloats x, MutableStoredFloats y, uint8_t* places, ThreadPool& pool) {
-  if (y.is_bf16) largest_of_rows(s, x.bf16(), y.bf16(), places, pool);
-  else largest_of_rows(s, x.f32(), y.f32(), places, pool);
+  (y.is_bf16 ? largest_of_rows<Bfloat16> : largest_of_rows<float>)(s, x, y, places, pool);
 }
 
 // A row of the image at a time, of all windows that meet it: sums are fp32 until the row is complete.
@@ -83,7 +66,7 @@ void gradient_of_rows(const MaxPoolSizes& s, const T* dy, const uint8_t* places,
         float* const to = sums + column * s.stride * s.channels;
         ForRow(s.channels, [&](const auto& at) LINNET_LAMBDA {
           const Floats slope = at.load(dy + from);
-          const Places place = LoadPlaces(at, places + from);
+          const Places place = hn::PromoteTo(PlaceTag(), at.load_bytes(places + from));
           for (int64_t j = 0; j < s.size; ++j) {
             const auto is_here = hn::Eq(place, hn::Set(PlaceTag(), static_cast<int32_t>(inside + j)));
             const Floats part = hn::IfThenElseZero(hn::RebindMask(FloatTag(), is_here), slope);

@@ -6,6 +6,7 @@
 #include "engine/kernels/loss/linear_cross_entropy.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/quantized/gemm_int8.h"
+#include "engine/kernels/regions.h"
 
 #ifndef LINNET_ROW_FACTS  // this file is compiled once for each instruction set
 #define LINNET_ROW_FACTS
@@ -200,23 +201,6 @@ int64_t chunk_rows(int64_t rows, int64_t classes, const ClassDivision& division)
 
 // How many groups of a chunk's rows add up the bias's gradient, each for itself.
 int64_t row_groups(int64_t rows) { return std::clamp<int64_t>(rows / 32, 1, 32); }
-
-// One region after another, each at a multiple of 64 bytes.
-class Regions {
- public:
-  explicit Regions(std::byte* base) : base_(base) {}
-  template <class T>
-  T* take(int64_t count) {
-    T* region = base_ ? reinterpret_cast<T*>(base_ + size_) : nullptr;
-    size_ += (static_cast<size_t>(count) * sizeof(T) + 63) / 64 * 64;
-    return region;
-  }
-  size_t size() const { return size_; }
-
- private:
-  std::byte* base_;
-  size_t size_ = 0;
-};
 
 // With hidden states in bf16, so are their logits: they are the largest of what a step keeps at once.
 bool has_bf16_logits(bool bf16_hidden, bool packed, Precision precision, const ClassDivision& division) {

@@ -8,9 +8,7 @@
 #define LINNET_KERNELS_QUANTIZED_BLOCK_TILES_INL_H_
 #endif
 
-#include <hwy/highway.h>
-#include <cstdint>
-#include <cstring>
+#include "engine/kernels/lanes-inl.h"
 #include "engine/kernels/quantized/activation_block.h"
 #include "engine/kernels/quantized/packed_weight.h"
 
@@ -29,12 +27,6 @@ namespace linnet::HWY_NAMESPACE {
 // Formats of few files take a row at a time, which keeps programs small.
 constexpr bool has_tall_tiles(WeightFormat format) {
   return format != WeightFormat::kQ4_1 && format != WeightFormat::kQ5_0 && format != WeightFormat::kQ5_1;
-}
-
-HWY_INLINE int32_t FourBytes(const void* from) {
-  int32_t four;
-  std::memcpy(&four, from, sizeof four);
-  return four;
 }
 
 // In plain C++.

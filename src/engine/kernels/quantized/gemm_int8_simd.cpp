@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 #ifdef __aarch64__
 #include <sys/auxv.h>
@@ -25,8 +24,7 @@ HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
 #endif
 #include "engine/kernels/gemm/gemm_apart-inl.h"
 #include "engine/kernels/gemm/gemm_epilogue-inl.h"
-#include "engine/kernels/lanes-inl.h"
-#include "engine/kernels/quantized/sum_tiles-inl.h"
+#include "engine/kernels/quantized/byte_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
@@ -41,43 +39,21 @@ int64_t padded(int64_t k) { return round_up(k, kBlock); }
 // Codes of activations that a block of rows may have, so that it stays in the L2 cache while it is multiplied.
 constexpr int64_t kCodesInCache = 192 << 10;
 
-// round() of every vector of a row.
-template <class Round>
-HWY_INLINE void write_codes(const float* x, int64_t k, const Round& round, uint8_t* codes) {
-  const FloatTag d;
-  const hn::Rebind<uint8_t, FloatTag> d8;
-  int64_t i = 0;
-  for (; i + kFloatLanes <= k; i += kFloatLanes) hn::StoreU(round(hn::LoadU(d, x + i)), d8, codes + i);
-  if (i < k) {
-    HWY_ALIGN uint8_t rest[kFloatLanes];
-    hn::StoreU(round(LoadPart(x + i, k - i)), d8, rest);
-    std::memcpy(codes + i, rest, static_cast<size_t>(k - i));
-  }
-}
-
 // Rounds k numbers, load(position), by the largest magnitude among them. Returns their scale.
 template <class Load>
 HWY_INLINE float round_numbers(int64_t k, const Load& load, uint8_t* codes) {
   const hn::RebindToSigned<FloatTag> di;
-  const hn::Rebind<uint8_t, FloatTag> d8;
-  const auto magnitude = hn::Set(di, 0x7fffffff);
-  auto most = hn::Zero(di);  // as integers, magnitudes have the order of their values, NaN above infinity
-  ForRow(k, [&](const auto& at) LINNET_LAMBDA { most = hn::Max(most, hn::And(hn::BitCast(di, load(at)), magnitude)); });
-  const int32_t top_bits = hn::GetLane(hn::MaxOfLanes(di, most));
-  float top = 0;
-  std::memcpy(&top, &top_bits, sizeof top);
-  constexpr int32_t kInfinity = 0x7f800000;
-  constexpr float kSmallest = 1e-30f;  // below it 127 / top may not be finite, and products are as good as zero
-  if (top_bits >= kInfinity || top < kSmallest) {
+  const float top = CodedMagnitude(LargestBits(k, load));
+  if (!(top > 0)) {
     std::fill_n(codes, padded(k), uint8_t{128});
-    return top_bits >= kInfinity ? std::numeric_limits<float>::quiet_NaN() : 0.0f;
+    return top;
   }
   const Floats inverse = SetAll(127 / top);
   ForRow(k, [=](const auto& at) LINNET_LAMBDA {
     // Adding 1.5 * 2^23 + 128 rounds to an integer, ties to even, on every processor alike. What lies behind the row
     // is zero, as its padding is.
     const auto bits = hn::BitCast(di, hn::Add(hn::Mul(load(at), inverse), SetAll(12582912.0f + 128.0f)));
-    hn::StoreU(hn::DemoteTo(d8, hn::And(bits, hn::Set(di, 0xff))), d8, codes + at.first);
+    hn::StoreU(hn::DemoteTo(ByteTag(), hn::And(bits, hn::Set(di, 0xff))), ByteTag(), codes + at.first);
   });
   std::fill(codes + round_up(k, kFloatLanes), codes + padded(k), uint8_t{128});
   return top / 127;
@@ -89,7 +65,6 @@ constexpr bool kMayBeBf16 = HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64;
 RowScales round_row(StoredFloats x, int64_t k, uint8_t* codes, float largest_error, uint8_t* rest) {
   const FloatTag d;
   const hn::Rebind<int32_t, FloatTag> di;
-  const hn::Rebind<uint8_t, FloatTag> d8;
   const auto load = [=](const auto& at) LINNET_LAMBDA {
     if constexpr (kMayBeBf16) return at.load(x);
     else return at.load(x.f32());
@@ -97,7 +72,7 @@ RowScales round_row(StoredFloats x, int64_t k, uint8_t* codes, float largest_err
   const float scale = round_numbers(k, load, codes);
   if (!(largest_error > 0 && scale > 0)) return {scale};
   const auto remainder = [=](const auto& at) LINNET_LAMBDA {
-    const auto code = hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, codes + at.first)));
+    const auto code = hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(ByteTag(), codes + at.first)));
     return hn::Sub(load(at), hn::Mul(hn::Sub(code, SetAll(128)), SetAll(scale)));
   };
   const float missed = SumRow(k, [=](const auto& at) LINNET_LAMBDA { return hn::Abs(remainder(at)); });
@@ -106,28 +81,23 @@ RowScales round_row(StoredFloats x, int64_t k, uint8_t* codes, float largest_err
   return {scale, round_numbers(k, remainder, rest)};
 }
 
-// A vector's codes. Multiplying by 1 / scale gives the quotient but for an error of 2e-4, where it is small enough for
-// a code: so the same integer, unless it is that close to a tie, or no number. Only then are the numbers divided, which
-// takes several times as long.
-HWY_INLINE auto codes_by(const StaticRounding& rounding) {
+// Multiplying by 1 / scale gives the quotient but for an error of 2e-4, where it is small enough for a code: so the
+// same integer, unless it is that close to a tie, or no number. Only then are the numbers divided, which takes several
+// times as long.
+void round_by(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> di;
-  const hn::Rebind<uint8_t, FloatTag> d8;
   const Floats scale = SetAll(rounding.scale), zero = SetAll(static_cast<float>(rounding.zero)),
                least = SetAll(static_cast<float>(rounding.least)), most = SetAll(static_cast<float>(rounding.most));
   const Floats inverse = SetAll(1 / rounding.scale), sure = SetAll(0.4998F);
-  return [=](Floats values) LINNET_LAMBDA {
-    const Floats quotient = hn::Mul(values, inverse);
+  ForRow(k, [=](const auto& at) LINNET_LAMBDA {
+    const Floats values = at.load(x), quotient = hn::Mul(values, inverse);
     Floats whole = hn::Round(quotient);
     if (!hn::AllTrue(d, hn::Lt(hn::Abs(hn::Sub(quotient, whole)), sure))) whole = hn::Round(hn::Div(values, scale));
     const Floats code = hn::Add(whole, zero);
     const Floats limited = hn::IfThenElse(hn::Gt(code, least), hn::Min(code, most), least);
-    return hn::DemoteTo(d8, hn::ConvertTo(di, limited));
-  };
-}
-
-void round_by(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes) {
-  write_codes(x, k, codes_by(rounding), codes);
+    at.store_bytes(hn::DemoteTo(ByteTag(), hn::ConvertTo(di, limited)), codes);
+  });
 }
 
 // A as bytes.
@@ -176,28 +146,32 @@ bool is_apart(const GemmArgs& g) {
 
 // Rows [first, last) of A by columns [begin, end) of C, both whole tiles but at the end. With bytes.c a tile's numbers
 // never reach memory that is not in the L1 cache.
-template <class Sums>
+template <class Tiles>
 void multiply(const GemmArgs& g, const PackedWeight& weight, const Rounded& a, int64_t first, int64_t last,
               int64_t begin, int64_t end, const ByteOperands& bytes = {}) {
   const int64_t depth = padded(weight.shape.columns), panel_bytes = weight.shape.panel_bytes();
-  constexpr int64_t kStride = Sums::kPanels * kPanel;
-  HWY_ALIGN int32_t sums[Sums::kRows * kStride], rest_sums[Sums::kRows * kStride];
-  HWY_ALIGN float numbers[Sums::kRows * kStride];
+  constexpr int64_t kStride = Tiles::kPanels * kPanel;
+  HWY_ALIGN int32_t sums[Tiles::kRows * kStride], rest_sums[Tiles::kRows * kStride];
+  HWY_ALIGN float numbers[Tiles::kRows * kStride];
   const bool is_stored = is_apart(g), in_place = !is_stored && !bytes.c;
   GemmArgs apart = is_stored ? GemmArgs{} : g;  // of a tile's numbers
   apart.c = numbers, apart.ldc = kStride;
   for (int64_t column = begin; column < end; column += kStride) {
     const int64_t columns = std::min(kStride, weight.shape.rows - column);
     const int panels = static_cast<int>((columns + kPanel - 1) / kPanel);
-    for (int64_t row = first; row < last; row += Sums::kRows) {
-      const int rows = static_cast<int>(std::min<int64_t>(Sums::kRows, last - row));
+    for (int64_t row = first; row < last; row += Tiles::kRows) {
+      const int rows = static_cast<int>(std::min<int64_t>(Tiles::kRows, last - row));
       const int8_t* codes = weight.codes(column / kPanel);
       const int32_t* start = weight.sums() + column;
-      Sums::run(rows, panels, depth, a.codes + row * depth, codes, panel_bytes, start, sums, kStride);
+      const auto add_up = [&]<int M>(const uint8_t* from, int32_t* to) LINNET_LAMBDA {
+        WithConstant<Tiles::kPanels>(panels, [&]<int P>() LINNET_LAMBDA {
+          Tiles::template Tile<M, P>(WholeRows{from, depth}, codes, panel_bytes, start, to, kStride);
+        });
+      };
+      WithConstant<Tiles::kRows>(
+          rows, [&]<int M>() LINNET_LAMBDA { add_up.template operator()<M>(a.codes + row * depth, sums); });
       for (int i = 0; i < rows; ++i)
-        if (a.has_rest(row + i))
-          Sums::run(1, panels, depth, a.rest + (row + i) * depth, codes, panel_bytes, start, rest_sums + i * kStride,
-                    kStride);
+        if (a.has_rest(row + i)) add_up.template operator()<1>(a.rest + (row + i) * depth, rest_sums + i * kStride);
       float* c = in_place ? g.c.f32() + row * g.ldc + column : numbers;
       finish_tile(is_stored ? apart : g, weight, a, sums, rest_sums, kStride, row, rows, column, columns, c,
                   in_place ? g.ldc : kStride);
@@ -214,7 +188,7 @@ void multiply(const GemmArgs& g, const PackedWeight& weight, const Rounded& a, i
   }
 }
 
-template <class Sums>
+template <class Tiles>
 void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding,
                  const ByteOperands& bytes, std::byte* workspace, ThreadPool& pool) {
   const int64_t n = weight.shape.rows, k = weight.shape.columns, depth = padded(k);
@@ -251,18 +225,18 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRoun
       for (int64_t row = task * rows_of_task; row < std::min(g.m, (task + 1) * rows_of_task); ++row) round(row);
     });
   }
-  constexpr int64_t kTileColumns = Sums::kPanels * kPanel;
+  constexpr int64_t kTileColumns = Tiles::kPanels * kPanel;
   const auto up = [](int64_t x, int64_t step) { return (x + step - 1) / step * step; };
   const int64_t block_rows =
-      std::min(g.m, std::max<int64_t>(Sums::kRows, kCodesInCache / depth / Sums::kRows * Sums::kRows));
+      std::min(g.m, std::max<int64_t>(Tiles::kRows, kCodesInCache / depth / Tiles::kRows * Tiles::kRows));
   // A task takes some tens of microseconds: by its multiplications, or by the weights that it reads.
   const int64_t most_work = std::max(int64_t{1} << 17, (int64_t{1} << 23) / block_rows);
   const int64_t strip = std::min(up(n, kTileColumns), up(std::max<int64_t>(1, most_work / depth), kTileColumns));
   const int64_t strips = (n + strip - 1) / strip, blocks = (g.m + block_rows - 1) / block_rows;
   pool.run(strips * blocks, [&](int64_t task, int) {
     const int64_t row = task / strips * block_rows, column = task % strips * strip;
-    multiply<Sums>(g, weight, rounded, row, std::min(g.m, row + block_rows), column, std::min(n, column + strip),
-                   bytes);
+    multiply<Tiles>(g, weight, rounded, row, std::min(g.m, row + block_rows), column, std::min(n, column + strip),
+                    bytes);
   });
 }
 
@@ -280,20 +254,20 @@ bool cpu_has_vnni() {  // sdot, which does the same
 bool cpu_has_vnni() { return false; }
 #endif
 
-// Takes the struct that is this processor's way to add up products of bytes (sum_tiles-inl.h).
+// Takes the struct that is this processor's way to add up products of bytes (byte_tiles-inl.h).
 void product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding, const ByteOperands& bytes,
              [[maybe_unused]] bool vnni, std::byte* workspace, ThreadPool& pool) {
 #if HWY_TARGET == HWY_AVX3
-  if (vnni && cpu_has_vnni()) return run_product<VnniSums>(g, weight, rounding, bytes, workspace, pool);
+  if (vnni && cpu_has_vnni()) return run_product<VnniTiles>(g, weight, rounding, bytes, workspace, pool);
 #endif
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  if (rounding.any_weight) return run_product<SplitPairSums>(g, weight, rounding, bytes, workspace, pool);
-  run_product<PairSums>(g, weight, rounding, bytes, workspace, pool);
+  if (rounding.any_weight) return run_product<SplitPairTiles>(g, weight, rounding, bytes, workspace, pool);
+  run_product<PairTiles>(g, weight, rounding, bytes, workspace, pool);
 #elif HWY_ARCH_ARM_A64
-  if (vnni && cpu_has_vnni()) return run_product<DotSums>(g, weight, rounding, bytes, workspace, pool);
-  run_product<NeonSums>(g, weight, rounding, bytes, workspace, pool);
+  if (vnni && cpu_has_vnni()) return run_product<DotTiles>(g, weight, rounding, bytes, workspace, pool);
+  run_product<NeonTiles>(g, weight, rounding, bytes, workspace, pool);
 #else
-  run_product<PlainSums>(g, weight, rounding, bytes, workspace, pool);
+  run_product<PlainTiles>(g, weight, rounding, bytes, workspace, pool);
 #endif
 }
 
