@@ -4,7 +4,6 @@
 #include <limits>
 #include <numeric>
 #include "base/error.h"
-#include "engine/ops/literal/literal.h"
 #include "engine/ops/movement/movement.h"
 #include "onnx/operators.h"
 

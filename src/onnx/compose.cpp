@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/literal/literal.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -7,7 +7,6 @@
 #include <numbers>
 #include "engine/kernels/gemm/activation.h"
 #include "engine/ops/dropout/dropout.h"
-#include "engine/ops/literal/literal.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "models/nn/trace.h"

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include "engine/ops/argmax/argmax.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/literal/literal.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/order/order.h"
 #include "onnx/operators.h"
 
 namespace linnet {

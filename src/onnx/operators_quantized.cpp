@@ -1,7 +1,7 @@
 // Numbers become whole ones and come back: QuantizeLinear and DequantizeLinear, sums of products of 8-bit numbers that
 // have no scale yet, and operators whose operands and results are whole numbers with scales of their own: the QLinear
 // family of ONNX, and those of ONNX Runtime that its quantizer writes beside them.
-#include "engine/ops/literal/literal.h"
+#include "engine/ops/movement/movement.h"
 #include "onnx/operators.h"
 #include "onnx/quantized_product.h"
 

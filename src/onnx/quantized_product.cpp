@@ -1,7 +1,6 @@
 #include "onnx/quantized_product.h"
 #include <algorithm>
 #include <cmath>
-#include "engine/ops/literal/literal.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/quantized/quantized.h"

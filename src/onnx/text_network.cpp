@@ -4,7 +4,6 @@
 #include <set>
 #include "base/error.h"
 #include "base/text.h"
-#include "engine/ops/literal/literal.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/expression_builder.h"

@@ -79,7 +79,7 @@ TEST_F(CudnnGraphs, AttentionOfOddSizesAndSharedKeys) {
 }
 
 TEST_F(CudnnGraphs, ConvolutionsForwardAndBackwardInEveryPrecision) {
-  using Kind = ConvolutionProblem::Kind;
+  using Kind = ConvolutionPass;
   const CudnnTarget target = CudnnTarget::described(kH200);
   struct Sizes {
     Shape x, weight, y;

@@ -6,7 +6,6 @@
 #include "base/thread_pool.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
-#include "engine/ops/literal/literal.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/plan/state_names.h"

@@ -8,7 +8,6 @@
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/ops/random_uniform/random_uniform.h"
 #include "linnet/random.h"
 #include "models/nn/trace.h"
 

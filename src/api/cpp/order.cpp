@@ -1,10 +1,10 @@
 // Sorting, and rows added up by number.
+#include "engine/ops/order/order.h"
 #include <string>
 #include "api/cpp/helpers.h"
 #include "base/error.h"
-#include "engine/ops/argsort/argsort.h"
+#include "engine/ir/op.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/graph_of.h"
 #include "engine/ops/movement/movement.h"
 #include "linnet/math.h"
 

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/exec/interpreter.h"
-#include "engine/ops/graph_of.h"
+#include "engine/ir/op.h"
 #include "engine/ops/own/own.h"
 #include "models/nn/trace.h"
 

@@ -5,8 +5,7 @@
 #include <vector>
 #include "api/cpp/helpers.h"
 #include "base/error.h"
-#include "engine/ops/graph_of.h"
-#include "engine/ops/literal/literal.h"
+#include "engine/ir/op.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "linnet/math.h"

@@ -11,7 +11,7 @@
 #include <cmath>
 #include "api/python/python.h"
 #include "api/python/tree.h"
-#include "engine/ops/literal/literal.h"
+#include "engine/ops/movement/movement.h"
 
 namespace linnet::python {
 namespace {

@@ -8,7 +8,7 @@
 #include <variant>
 #include "api/python/python.h"
 #include "api/python/tree.h"
-#include "engine/ops/literal/literal.h"
+#include "engine/ops/movement/movement.h"
 
 namespace nanobind::detail {
 

@@ -1,4 +1,5 @@
 #include "engine/ir/op.h"
+#include "base/error.h"
 
 namespace linnet {
 
@@ -7,8 +8,57 @@ void expect_inputs(const InferArgs& args, size_t count) {
     throw ShapeProblem("got " + std::to_string(args.in.size()) + " operands, expected " + std::to_string(count));
 }
 
-void expect(bool condition, const std::string& problem) {
-  if (!condition) throw ShapeProblem(problem);
+std::vector<TensorType> infer_same_float(const InferArgs& args) {
+  expect_inputs(args, 1);
+  expect(is_float(args.in[0].dtype), "got ", args.in[0], ", expected floats");
+  return {args.in[0]};
+}
+
+Shape leading_axes(const Shape& shape) { return Shape(shape.sizes().first(static_cast<size_t>(shape.rank() - 1))); }
+
+Shape with_size(Shape shape, int axis, int64_t size) {
+  shape.set(axis, size);
+  return shape;
+}
+
+Graph* graph_of(const At& x) {
+  if (!x.value.defined())
+    throw Error(ErrorKind::kShape, x.where.text() + ": an undefined tensor is used as an operand");
+  if (x.value.stamp != 0 && !GraphStamp::is_alive(x.value.stamp))
+    throw Error(ErrorKind::kShape, x.where.text() + ": an operand is a tensor whose recording has ended");
+  return x.value.graph;
+}
+
+std::vector<Tensor> op_results(const OpDef& op, const At& first, const std::vector<Tensor>& rest, Attrs attrs) {
+  std::vector<Tensor> operands{first.value};
+  operands.insert(operands.end(), rest.begin(), rest.end());
+  return graph_of(first)->add(op, operands, std::move(attrs), first.where);
+}
+
+Tensor op_result(const OpDef& op, const At& first, const std::vector<Tensor>& rest, Attrs attrs) {
+  return op_results(op, first, rest, std::move(attrs))[0];
+}
+
+std::vector<Tensor> with_defined(std::vector<Tensor> operands, std::initializer_list<Tensor> optional) {
+  for (const Tensor& operand : optional)
+    if (operand.defined()) operands.push_back(operand);
+  return operands;
+}
+
+std::vector<Tensor> GradientArgs::add(const OpDef& op, const std::vector<Tensor>& operands, Attrs attrs) const {
+  return graph.add(op, operands, std::move(attrs), node.where);
+}
+
+std::vector<Tensor> GradientArgs::add(const OpDef& op, const std::vector<Tensor>& operands) const {
+  return add(op, operands, node.attrs);
+}
+
+std::vector<Tensor> no_gradient(const GradientArgs& args) { return std::vector<Tensor>(args.in.size()); }
+
+std::vector<Tensor> first_gradient(const GradientArgs& args) {
+  std::vector<Tensor> gradients(args.in.size());
+  gradients[0] = args.out_grad[0];
+  return gradients;
 }
 
 Algebra algebra_of(const Node& node) { return node.op->algebra ? node.op->algebra(node) : Algebra::kOther; }

@@ -1,9 +1,11 @@
 // What the engine knows of an op: its row in the table of all ops (engine/ops/all_ops.cpp). Kernels are listed apart
 // (engine/ops/kernel.h), so that a pass never needs them; an op that is not in the table brings its own.
 #pragma once
+#include <initializer_list>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 #include "engine/ir/graph.h"
 
@@ -28,17 +30,35 @@ struct GradientArgs {
   std::span<const Tensor> in, out;
   std::span<const Tensor> out_grad;  // undefined where no gradient flows into that output
   std::span<const uint8_t> wanted;   // by operand: 1 where its gradient is used, so that an op may leave others out
+
+  template <class T>
+  const T& attrs() const {
+    return node.attrs.as<T>();
+  }
+  // The results of a node of the gradient, at the line of the forward node and, unless told, with its attributes.
+  std::vector<Tensor> add(const OpDef& op, const std::vector<Tensor>& operands) const;
+  std::vector<Tensor> add(const OpDef& op, const std::vector<Tensor>& operands, Attrs attrs) const;
 };
 
 struct DecomposeArgs {
   Graph& graph;
   const Node& node;
   std::span<const Tensor> in;
+
+  template <class T>
+  const T& attrs() const {
+    return node.attrs.as<T>();
+  }
 };
 
 struct FlopsArgs {
   const Node& node;
   std::span<const TensorType> in, out;
+
+  template <class T>
+  const T& attrs() const {
+    return node.attrs.as<T>();
+  }
 };
 
 // In which type the kernels read or write a value that is fp32 in the model, where activations are stored in a shorter
@@ -156,12 +176,58 @@ Attrs set_precision(const Attrs& old, Precision precision) {
   return attrs;
 }
 
+// OpDef::with_accumulator and the like: sets a member, which is a bool.
+template <auto kMember>
+Attrs set_member(const Attrs& old) {
+  const auto with = [&]<class T>(bool T::*member) {
+    T attrs = old.as<T>();
+    attrs.*member = true;
+    return Attrs(attrs);
+  };
+  return with(kMember);
+}
+
+// OpDef::gradient of an op through which nothing flows back, and of one that passes a gradient on to its first operand.
+std::vector<Tensor> no_gradient(const GradientArgs& args);
+std::vector<Tensor> first_gradient(const GradientArgs& args);
+
+// OpDef::may_overwrite: any operand, the first, the one that the result takes the place of.
+inline bool overwrites_any(const Node&, int, int) { return true; }
+inline bool overwrites_first(const Node&, int, int input) { return input == 0; }
+inline bool overwrites_same(const Node&, int output, int input) { return output == input; }
+
 // By OpDef::flops; 0 where an op has none.
 double node_flops(const Graph& graph, const Node& node);
 double graph_flops(const Graph& graph);
 
 // Helpers for inference.
 void expect_inputs(const InferArgs& args, size_t count);
-void expect(bool condition, const std::string& problem);
+inline std::string problem_text(const std::string& text) { return text; }
+inline std::string problem_text(const TensorType& type) { return type.text(); }
+inline std::string problem_text(const Shape& shape) { return shape.text(); }
+template <class T>
+requires std::is_arithmetic_v<T> std::string problem_text(T number) { return std::to_string(number); }
+// Throws ShapeProblem with the text of all parts: strings, numbers, types and shapes.
+template <class... Parts>
+void expect(bool condition, const Parts&... parts) {
+  if (!condition) throw ShapeProblem((... + problem_text(parts)));
+}
+// OpDef::infer of an op with one operand, a float, whose type is the result's.
+std::vector<TensorType> infer_same_float(const InferArgs& args);
+
+// The shape without its last axis; with another size of an axis.
+Shape leading_axes(const Shape& shape);
+Shape with_size(Shape shape, int axis, int64_t size);
+
+// What an op's function does: the results of a new node, in the graph and at the line of its first operand. Throws
+// Error(kShape) naming the line when that is undefined or its graph is gone.
+std::vector<Tensor> op_results(const OpDef& op, const At& first, const std::vector<Tensor>& rest = {},
+                               Attrs attrs = {});
+// The first of them.
+Tensor op_result(const OpDef& op, const At& first, const std::vector<Tensor>& rest = {}, Attrs attrs = {});
+// Those of the list that are defined, behind the others: operands that may be left out.
+std::vector<Tensor> with_defined(std::vector<Tensor> operands, std::initializer_list<Tensor> optional);
+// The graph of an operand, or the error above.
+Graph* graph_of(const At& x);
 
 }  // namespace linnet

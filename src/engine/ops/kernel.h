@@ -3,12 +3,14 @@
 // lists of their own (Backend).
 #pragma once
 #include <cstddef>
+#include <cstring>
 #include <span>
 #include <string_view>
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/device/device.h"
 #include "engine/ir/op.h"
+#include "engine/kernels/stored_floats.h"
 
 namespace linnet {
 
@@ -26,6 +28,7 @@ struct TensorView {
   }
   const Shape& shape() const { return type.shape; }
   int64_t elements() const { return type.shape.elements(); }
+  int64_t rows() const { return type.shape.elements(0, type.shape.rank() - 1); }  // of all axes but the last
 };
 
 struct KernelArgs {
@@ -35,6 +38,11 @@ struct KernelArgs {
   ThreadPool& pool;
   Device* device;                        // the memory above is the device's; on a GPU the kernel only queues its work
   Communicator* tensor_group = nullptr;  // of Store::Groups
+
+  template <class T>
+  const T& attrs() const {
+    return node.attrs.as<T>();
+  }
 };
 
 // What is known of a node before it runs.
@@ -43,6 +51,11 @@ struct KernelQuery {
   std::span<const TensorType> in, out;
   int threads;
   Device* device;
+
+  template <class T>
+  const T& attrs() const {
+    return node.attrs.as<T>();
+  }
 };
 
 struct Kernel {
@@ -111,6 +124,46 @@ inline bool all_f32_or_bf16(const KernelQuery& query) {
     for (const TensorType& type : types)
       if (type.dtype == DType::kF64) return false;
   return true;
+}
+
+// Operands of CPU kernels that read and write activations as fp32 or as bf16.
+inline StoredFloats stored(const TensorView& x) { return {x.data, x.type.dtype == DType::kBF16}; }
+inline MutableStoredFloats mutable_stored(const TensorView& x) { return {x.data, x.type.dtype == DType::kBF16}; }
+
+// Kernel::supports of kernels that take bf16, or fp32, for each of the operands and results that the op's storage rule
+// reduces (OpDef::storage), and fp32 for all others.
+inline bool f32_or_reduced(const KernelQuery& query) {
+  const StorageRule rule = storage_of(query.node);
+  const auto fits = [](const TensorType& type, Storage storage) {
+    return !is_float(type.dtype) || type.dtype == DType::kF32 ||
+           (type.dtype == DType::kBF16 && storage == Storage::kReduced);
+  };
+  for (size_t i = 0; i < query.in.size(); ++i)
+    if (!fits(query.in[i], rule.operand(i))) return false;
+  for (size_t i = 0; i < query.out.size(); ++i)
+    if (!fits(query.out[i], rule.result(i))) return false;
+  return true;
+}
+
+// The same, where they must all be of one type: nothing, or all that the rule reduces.
+inline bool f32_or_all_reduced(const KernelQuery& query) {
+  if (all_f32(query)) return true;
+  const StorageRule rule = storage_of(query.node);
+  for (size_t i = 0; i < query.in.size(); ++i)
+    if (rule.operand(i) == Storage::kReduced && query.in[i].dtype != DType::kBF16) return false;
+  for (size_t i = 0; i < query.out.size(); ++i)
+    if (rule.result(i) == Storage::kReduced && query.out[i].dtype != DType::kBF16) return false;
+  return f32_or_reduced(query);
+}
+
+// An operand's elements as those of a result, on the CPU; nothing where they are in one memory.
+inline void copy_operand(const TensorView& from, const TensorView& to) {
+  if (from.data != to.data) std::memcpy(to.data, from.data, to.type.bytes());
+}
+// The same on args.device.
+inline void copy_operand_on_device(const KernelArgs& args, const TensorView& from, const TensorView& to) {
+  if (from.data != to.data && to.type.bytes() > 0)
+    args.device->copy(to.as<std::byte>(), from.as<const std::byte>(), to.type.bytes());
 }
 
 // Calls body.operator()<float>() or <double>(): how a reference kernel is written once for both.

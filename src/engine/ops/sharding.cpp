@@ -48,7 +48,7 @@ namespace {
 // A linear layer whose weight's outputs are divided gives a result whose last axis is (column-parallel); one whose
 // input is divided gives summands (row-parallel).
 std::optional<ShardedNode> shard_matmul(const ShardArgs& args) {
-  const auto& attrs = args.node.attrs.as<MatmulAttrs>();
+  const auto& attrs = args.attrs<MatmulAttrs>();
   const Sharding &a = args.sharding[0], &b = args.sharding[1];
   const Shape& weight = args.in[1].shape;
   if (args.in.size() != 2 || weight.rank() != 2 || attrs.trans_a) return {};
@@ -105,7 +105,7 @@ std::optional<ShardedNode> shard_pointwise(const ShardArgs& args) {
 
 // The masks are those of the whole tensor.
 std::optional<ShardedNode> shard_dropout(const ShardArgs& args) {
-  DropoutAttrs attrs = args.node.attrs.as<DropoutAttrs>();
+  DropoutAttrs attrs = args.attrs<DropoutAttrs>();
   const Sharding& x = args.sharding[0];
   const Shape& shape = args.in[0].shape;
   if (!x.is_cut() || attrs.layout != DropoutLayout::kDense || !attrs.is_whole()) return {};
@@ -120,7 +120,7 @@ std::optional<ShardedNode> shard_dropout(const ShardArgs& args) {
 
 // By heads. User error where heads cannot be divided evenly.
 std::optional<ShardedNode> shard_attention(const ShardArgs& args) {
-  AttentionAttrs attrs = args.node.attrs.as<AttentionAttrs>();
+  AttentionAttrs attrs = args.attrs<AttentionAttrs>();
   bool any = false;
   for (size_t i = 0; i < kAttentionFixed; ++i) any = any || args.sharding[i].is_cut();
   const bool bias_of_samples = attrs.has_bias && args.in[attrs.bias_at(kAttentionFixed)].shape.rank() == 3;
@@ -143,7 +143,7 @@ std::optional<ShardedNode> shard_attention(const ShardArgs& args) {
 
 // By heads, as attention.
 std::optional<ShardedNode> shard_rope(const ShardArgs& args) {
-  RopeAttrs attrs = args.node.attrs.as<RopeAttrs>();
+  RopeAttrs attrs = args.attrs<RopeAttrs>();
   const Sharding& x = args.sharding[0];
   const int64_t turned = attrs.heads * attrs.head_size, width = args.in[0].shape[2];
   if (!x.is_cut() || x.axis != 2) return {};
@@ -189,7 +189,7 @@ std::vector<int64_t> common_parts(std::span<const int64_t> a, std::span<const in
 
 // Along the divided axis: the pieces are the parts of the operand.
 std::optional<ShardedNode> shard_split(const ShardArgs& args) {
-  SplitAttrs attrs = args.node.attrs.as<SplitAttrs>();
+  SplitAttrs attrs = args.attrs<SplitAttrs>();
   const Sharding& x = args.sharding[0];
   if (!x.is_cut()) return {};
   if (x.axis != attrs.axis)
@@ -226,7 +226,7 @@ std::optional<ShardedNode> shard_reshape(const ShardArgs& args) {
 std::optional<ShardedNode> shard_permute(const ShardArgs& args) {
   const Sharding& x = args.sharding[0];
   if (!x.is_cut()) return {};
-  const std::vector<int>& order = args.node.attrs.as<PermuteAttrs>().order;
+  const std::vector<int>& order = args.attrs<PermuteAttrs>().order;
   const auto axis = static_cast<int>(std::ranges::find(order, x.axis) - order.begin());
   return ShardedNode{.attrs = args.node.attrs, .in = {x}, .out = {Sharding::cut(axis, x.parts)}};
 }
@@ -236,7 +236,7 @@ constexpr int64_t kFewRows = 512;
 
 // By rows of the table, if it has many: a rank gives zeros for the others' rows.
 std::optional<ShardedNode> shard_embedding(const ShardArgs& args) {
-  EmbeddingAttrs attrs = args.node.attrs.as<EmbeddingAttrs>();
+  EmbeddingAttrs attrs = args.attrs<EmbeddingAttrs>();
   const Sharding& table = args.sharding[0];
   const Shape& shape = args.in[0].shape;
   if (table.is_cut() && table.axis == 1)
@@ -252,7 +252,7 @@ std::optional<ShardedNode> shard_embedding(const ShardArgs& args) {
 
 // By classes.
 std::optional<ShardedNode> shard_linear_cross_entropy(const ShardArgs& args) {
-  LinearCrossEntropyAttrs attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
+  LinearCrossEntropyAttrs attrs = args.attrs<LinearCrossEntropyAttrs>();
   const Sharding& weight = args.sharding[1];
   const int64_t classes = args.in[1].shape[0];
   const bool divides = weight.kind == Sharding::Kind::kFree && classes >= args.rank.ranks;

@@ -61,6 +61,10 @@ struct ShardArgs {
   // How an axis that the node begins to divide is to be cut where readers have asked for several parts; else empty.
   std::span<const int64_t> parts = {};
 
+  template <class T>
+  const T& attrs() const {
+    return node.attrs.as<T>();
+  }
   std::vector<int64_t> parts_or(int64_t size) const {
     return parts.empty() ? std::vector<int64_t>{size} : std::vector<int64_t>(parts.begin(), parts.end());
   }

@@ -9,7 +9,6 @@
 #include <set>
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/layer_norm/layer_norm.h"
-#include "engine/ops/residual_norm/residual_norm.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 

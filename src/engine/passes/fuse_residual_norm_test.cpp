@@ -9,7 +9,6 @@
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/ops/residual_norm/residual_norm.h"
 #include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"

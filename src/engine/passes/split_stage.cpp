@@ -1,7 +1,7 @@
 #include "base/error.h"
 #include "engine/ir/op.h"
+#include "engine/ops/collective/collective.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/stage_output/stage_output.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 #include "engine/passes/tensor_parallel.h"

@@ -1,7 +1,7 @@
 #include "models/modules/image_model.h"
-#include "engine/ops/argmax/argmax.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
+#include "engine/ops/order/order.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/trace.h"

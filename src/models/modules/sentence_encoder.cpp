@@ -2,7 +2,6 @@
 #include <array>
 #include <vector>
 #include "engine/ops/cross_entropy/cross_entropy.h"
-#include "engine/ops/literal/literal.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

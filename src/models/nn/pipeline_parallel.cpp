@@ -1,8 +1,8 @@
 #include "models/nn/pipeline_parallel.h"
 #include <algorithm>
 #include "base/error.h"
+#include "engine/ops/collective/collective.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/stage_output/stage_output.h"
 #include "engine/passes/tensor_parallel.h"
 #include "models/nn/tensor_parallel.h"
 #include "models/nn/whole_loss.h"

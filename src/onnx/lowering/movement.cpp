@@ -1,7 +1,6 @@
 // Ops that move, repeat or make values.
 #include "engine/ops/movement/movement.h"
 #include "engine/ir/op.h"
-#include "engine/ops/literal/literal.h"
 #include "onnx/lowering/lowering.h"
 
 namespace linnet {

@@ -71,4 +71,26 @@ inline unsigned blocks_for(int64_t items, int64_t per_block) {
   return static_cast<unsigned>((items + per_block - 1) / per_block);
 }
 
+constexpr int kElementThreads = 256;
+
+// A kernel that calls kFunction(i, ...) for every i below `count`, in a thread of its own.
+template <auto kFunction, class... Params>
+__global__ void __launch_bounds__(kElementThreads) elements_kernel(int64_t count, Params... params) {
+  begin_kernel();
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kElementThreads + threadIdx.x;
+  if (i < count) kFunction(i, params...);
+}
+
+template <auto kFunction, class... Params, class... Args>
+void launch_elements_of(void (*)(int64_t, Params...), Device* device, int64_t count, Args... args) {
+  launch(device, elements_kernel<kFunction, Params...>, blocks_for(count, kElementThreads), kElementThreads, 0, count,
+         args...);
+}
+
+// kFunction: LINNET_DEVICE void(int64_t i, ...).
+template <auto kFunction, class... Args>
+void launch_elements(Device* device, int64_t count, Args... args) {
+  launch_elements_of<kFunction>(kFunction, device, count, args...);
+}
+
 }  // namespace linnet

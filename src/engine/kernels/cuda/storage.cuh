@@ -50,6 +50,28 @@ LINNET_DEVICE void store4(T* location, const float (&from)[4]) {
   *reinterpret_cast<Four<T>*>(location) = four;
 }
 
+// The same of up to four, and one by one unless `aligned`; with fewer than four `aligned` is false. What there is not
+// is read as 0.
+template <class T>
+LINNET_DEVICE void load_up_to_4(const T* location, int64_t count, bool aligned, float (&to)[4]) {
+  if (aligned) return load4(location, to);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) to[i] = i < count ? to_float(location[i]) : 0;
+}
+template <class T>
+LINNET_DEVICE void store_up_to_4(T* location, int64_t count, bool aligned, const float (&from)[4]) {
+  if (aligned) return store4(location, from);
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    if (i < count) location[i] = from_float<T>(from[i]);
+}
+
+// On the host: whether load4() and store4() may begin there.
+template <class T>
+bool aligned4(const T* location) {
+  return reinterpret_cast<uintptr_t>(location) % sizeof(Four<T>) == 0;
+}
+
 // On the host: calls body.operator()<T>() with float or bf16.
 template <class Body>
 void for_storage(DType dtype, Body&& body) {

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <limits>
 #include "engine/ops/dropout/dropout.h"
-#include "engine/ops/graph_of.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -19,24 +18,22 @@ std::vector<TensorType> infer_attention(const InferArgs& args) {
   expect_inputs(args, attrs.operand_count(kAttentionFixed));
   const TensorType &q = args.in[0], &k = args.in[1], &v = args.in[2];
   const std::string all = "got q " + q.text() + ", k " + k.text() + ", v " + v.text();
-  expect(q.shape.rank() == 3 && k.shape.rank() == 3 && k == v && is_float(q.dtype) && q.dtype == k.dtype,
-         all + ", expected [B, T, heads * size], k and v alike");
-  expect(q.shape[0] == k.shape[0], all + ": batches differ");
+  expect(q.shape.rank() == 3 && k.shape.rank() == 3 && k == v && is_float(q.dtype) && q.dtype == k.dtype, all,
+         ", expected [B, T, heads * size], k and v alike");
+  expect(q.shape[0] == k.shape[0], all, ": batches differ");
   expect(attrs.heads > 0 && attrs.kv_heads > 0 && attrs.heads % attrs.kv_heads == 0 && q.shape[2] % attrs.heads == 0 &&
              q.shape[2] / attrs.heads * attrs.kv_heads == k.shape[2],
-         all + " with " + std::to_string(attrs.heads) + " heads and " + std::to_string(attrs.kv_heads) + " key heads");
-  if (attrs.has_lengths)
-    expect(args.in[3] == TensorType{DType::kI32, {q.shape[0]}}, all + ", lengths " + args.in[3].text());
+         all, " with ", attrs.heads, " heads and ", attrs.kv_heads, " key heads");
+  if (attrs.has_lengths) expect(args.in[3] == TensorType{DType::kI32, {q.shape[0]}}, all, ", lengths ", args.in[3]);
   if (attrs.has_starts) {
     const TensorType& starts = args.in[attrs.starts_at(kAttentionFixed)];
-    expect(starts == TensorType{DType::kI32, {q.shape[0], q.shape[1]}}, all + ", starts " + starts.text());
+    expect(starts == TensorType{DType::kI32, {q.shape[0], q.shape[1]}}, all, ", starts ", starts);
   }
   if (attrs.has_bias) {
     const int64_t entries = q.shape[1] + k.shape[1] - 1;
     const TensorType &bias = args.in[attrs.bias_at(kAttentionFixed)], one{q.dtype, {attrs.heads, entries}},
                      each{q.dtype, {q.shape[0], attrs.heads, entries}};
-    expect(bias == one || bias == each,
-           all + ", distance bias " + bias.text() + ", expected " + one.text() + " or " + each.text());
+    expect(bias == one || bias == each, all, ", distance bias ", bias, ", expected ", one, " or ", each);
   }
   expect(attrs.window >= 0 && (attrs.window == 0 || attrs.causal), "a window of keys needs a causal mask");
   return {q, {q.dtype, {q.shape[0], attrs.heads, q.shape[1]}}};
@@ -45,12 +42,11 @@ std::vector<TensorType> infer_attention(const InferArgs& args) {
 std::vector<TensorType> infer_attention_grad(const InferArgs& args) {
   const auto& attrs = args.attrs.as<AttentionAttrs>();
   expect_inputs(args, attrs.operand_count(kAttentionGradFixed));
-  expect(args.in[0] == args.in[3] && args.in[0] == args.in[5],
-         "got q " + args.in[0].text() + ", o " + args.in[3].text());
+  expect(args.in[0] == args.in[3] && args.in[0] == args.in[5], "got q ", args.in[0], ", o ", args.in[3]);
   std::vector<TensorType> out{args.in[0], args.in[1], args.in[2]};
   if (attrs.has_bias) {
     const TensorType& bias = args.in[attrs.bias_at(kAttentionGradFixed)];
-    expect(bias.shape.rank() == 2, "distance bias " + bias.text() + " of each sample has no gradient");
+    expect(bias.shape.rank() == 2, "distance bias ", bias, " of each sample has no gradient");
     out.push_back(bias);
   }
   return out;
@@ -60,7 +56,7 @@ std::vector<Tensor> attention_gradient(const GradientArgs& args) {
   std::vector<Tensor> in{args.in[0], args.in[1], args.in[2], args.out[0], args.out[1], args.out_grad[0]};
   in.insert(in.end(), args.in.begin() + 3, args.in.end());
   std::vector<Tensor> gradients = args.graph.add(kAttentionGrad, in, args.node.attrs, args.node.where);
-  const auto& attrs = args.node.attrs.as<AttentionAttrs>();
+  const auto& attrs = args.attrs<AttentionAttrs>();
   const Tensor of_bias = gradients.back();
   gradients.resize(3);
   gradients.resize(args.in.size());  // lengths, starts and random have none
@@ -111,7 +107,7 @@ Tensor weighted_values(const AttentionAttrs& attrs, std::span<const Tensor> in, 
 }
 
 std::vector<Tensor> decompose_attention(const DecomposeArgs& args) {
-  const auto& attrs = args.node.attrs.as<AttentionAttrs>();
+  const auto& attrs = args.attrs<AttentionAttrs>();
   const Tensor scores = masked_scores(attrs, args.in);
   const Tensor o = weighted_values(attrs, args.in, scores);
   return {o, reshape(log_sum_exp_last(scores), {args.in[0].dim(0), attrs.heads, args.in[0].dim(1)})};
@@ -120,7 +116,7 @@ std::vector<Tensor> decompose_attention(const DecomposeArgs& args) {
 std::vector<TensorType> infer_attention_mask(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ScoreMaskAttrs>();
   expect_inputs(args, 1u + attrs.has_lengths + attrs.has_starts);
-  expect(args.in[0].shape.rank() == 4, "got " + args.in[0].text() + ", expected [B, H, Tq, Tk]");
+  expect(args.in[0].shape.rank() == 4, "got ", args.in[0], ", expected [B, H, Tq, Tk]");
   return {args.in[0]};
 }
 
@@ -136,7 +132,7 @@ std::vector<Tensor> gradient_mask(const GradientArgs& args) {
 double attention_forward_flops(const FlopsArgs& args) {
   const Shape &q = args.in[0].shape, &k = args.in[1].shape;
   const double pairs = static_cast<double>(q[1]) * static_cast<double>(k[1]);
-  const double visible = args.node.attrs.as<AttentionAttrs>().causal ? 0.5 * pairs : pairs;
+  const double visible = args.attrs<AttentionAttrs>().causal ? 0.5 * pairs : pairs;
   return 4.0 * static_cast<double>(q[0] * q[2]) * visible;
 }
 
@@ -145,7 +141,7 @@ double backward_flops(const FlopsArgs& args) { return 2 * attention_forward_flop
 }  // namespace
 
 Tensor attention_probabilities(const DecomposeArgs& args) {
-  return softmax(masked_scores(args.node.attrs.as<AttentionAttrs>(), args.in));
+  return softmax(masked_scores(args.attrs<AttentionAttrs>(), args.in));
 }
 
 namespace {
@@ -215,7 +211,7 @@ Tensor mask_scores(At scores, Tensor lengths, bool causal, Tensor starts, int64_
 namespace {
 
 void run_attention_mask(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<ScoreMaskAttrs>();
+  const auto& attrs = args.attrs<ScoreMaskAttrs>();
   const Shape& shape = args.in[0].shape();
   const int64_t heads = shape[1], queries = shape[2], keys = shape[3];
   for_float(args.in[0].type.dtype, [&]<class T>() {

@@ -7,7 +7,7 @@ namespace linnet {
 namespace {
 
 size_t attention_workspace(const KernelQuery& query) {
-  return attention_forward_workspace(attention_sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]),
+  return attention_forward_workspace(attention_sizes(query.attrs<AttentionAttrs>(), query.in[0], query.in[1]),
                                      query.threads);
 }
 
@@ -19,12 +19,12 @@ void run_attention(const KernelArgs& args) {
 
 bool supports_few(const KernelQuery& query) {
   return f32_or_reduced(query) && query.in[1] == query.in[2] &&
-         has_few_queries(attention_sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]));
+         has_few_queries(attention_sizes(query.attrs<AttentionAttrs>(), query.in[0], query.in[1]));
 }
 
 size_t few_workspace(const KernelQuery& query) {
-  return attention_few_queries_workspace(
-      attention_sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]), query.threads);
+  return attention_few_queries_workspace(attention_sizes(query.attrs<AttentionAttrs>(), query.in[0], query.in[1]),
+                                         query.threads);
 }
 
 void run_few(const KernelArgs& args) {

@@ -22,7 +22,7 @@ AttentionStrides dense_strides_of(const Shape& x) { return {x[1] * x[2], x[2]}; 
 
 // What cuDNN's kernels are made for.
 bool is_for_cudnn(const KernelQuery& query) {
-  const auto& attrs = query.node.attrs.as<AttentionAttrs>();
+  const auto& attrs = query.attrs<AttentionAttrs>();
   const Shape &q = query.in[0].shape, &k = query.in[1].shape;
   const int64_t size = q[2] / attrs.heads;
   const bool rounds = query.in[0].dtype == DType::kF32 && attrs.precision == Precision::kBf16;
@@ -80,7 +80,7 @@ bool supports(const KernelQuery& query) {
   auto& device = static_cast<CudaDevice&>(*query.device);
   if (!is_for_cudnn(query) || cudnn_version(device) < kLeastVersion) return false;
   for (const AttentionProblem& problem :
-       layouts_of(query.node.attrs.as<AttentionAttrs>(), query.in[0].shape, query.in[1].shape))
+       layouts_of(query.attrs<AttentionAttrs>(), query.in[0].shape, query.in[1].shape))
     for (const bool backward : {false, true})
       if (plan_of(device, problem, backward, true).candidates == 0) return false;
   return true;
@@ -134,7 +134,7 @@ size_t cudnn_workspace(CudaDevice& device, const AttentionAttrs& attrs, const Sh
 }
 
 size_t workspace_of(const KernelQuery& query, bool backward) {
-  const auto& attrs = query.node.attrs.as<AttentionAttrs>();
+  const auto& attrs = query.attrs<AttentionAttrs>();
   const Shape &q = query.in[0].shape, &k = query.in[1].shape;
   Pieces pieces(nullptr);
   const Scratch scratch(pieces, q, k, attrs.heads, query.in[0].dtype == DType::kF32, backward);
@@ -147,7 +147,7 @@ class Run {
  public:
   Run(const KernelArgs& args, bool backward)
       : args_(args),
-        attrs_(args.node.attrs.as<AttentionAttrs>()),
+        attrs_(args.attrs<AttentionAttrs>()),
         device_(static_cast<CudaDevice&>(*args.device)),
         copied_(args.in[0].type.dtype == DType::kF32),
         problem_(problem_of(attrs_, args.in[0].shape(), args.in[1].shape())),

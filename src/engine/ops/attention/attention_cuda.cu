@@ -7,7 +7,7 @@ namespace linnet {
 namespace flash {
 
 Problem problem_of(const KernelArgs& args, size_t fixed) {
-  const auto& attrs = args.node.attrs.as<AttentionAttrs>();
+  const auto& attrs = args.attrs<AttentionAttrs>();
   const Shape &q = args.in[0].shape(), &k = args.in[1].shape();
   Problem p{};
   p.batch = q[0];

@@ -11,7 +11,7 @@ AttentionArgs with_stored_dq(AttentionArgs args, const TensorType& dq) {
 }
 
 size_t attention_grad_workspace(const KernelQuery& query) {
-  const AttentionArgs args = attention_sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]);
+  const AttentionArgs args = attention_sizes(query.attrs<AttentionAttrs>(), query.in[0], query.in[1]);
   return attention_backward_workspace(with_stored_dq(args, query.out[0]), query.threads);
 }
 

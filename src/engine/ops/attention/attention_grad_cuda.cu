@@ -224,7 +224,7 @@ size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
 size_t sums_bytes(const Shape& lse) { return rounded(static_cast<size_t>(lse.elements()) * sizeof(float)); }
 
 size_t workspace(const KernelQuery& query) {
-  const auto& attrs = query.node.attrs.as<AttentionAttrs>();
+  const auto& attrs = query.attrs<AttentionAttrs>();
   const Shape& q = query.in[0].shape;
   size_t bytes = sums_bytes(query.in[4].shape);
   if (!attrs.has_bias) return bytes;

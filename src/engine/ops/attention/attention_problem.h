@@ -3,7 +3,6 @@
 #include "engine/kernels/attention/attention.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/dropout/dropout.h"
-#include "engine/ops/stored_operands.h"
 
 namespace linnet {
 
@@ -18,7 +17,7 @@ inline AttentionArgs attention_sizes(const AttentionAttrs& attrs, const TensorTy
 }
 
 inline AttentionArgs attention_problem(const KernelArgs& args, size_t fixed = kAttentionFixed) {
-  const auto& attrs = args.node.attrs.as<AttentionAttrs>();
+  const auto& attrs = args.attrs<AttentionAttrs>();
   AttentionArgs out = attention_sizes(attrs, args.in[0].type, args.in[1].type);
   if (attrs.has_lengths) out.key_lengths = args.in[fixed].as<int32_t>();
   if (attrs.has_starts) out.starts = args.in[attrs.starts_at(fixed)].as<int32_t>();
@@ -37,7 +36,7 @@ inline MutableAttentionRows mutable_attention_rows(const TensorView& x) {
 
 // The kernel's tiles are laid out for heads of up to 256.
 inline bool has_attention_tiles(const KernelQuery& query) {
-  const auto& attrs = query.node.attrs.as<AttentionAttrs>();
+  const auto& attrs = query.attrs<AttentionAttrs>();
   return f32_or_reduced(query) && query.in[0].shape[2] / attrs.heads <= 256;
 }
 

@@ -14,7 +14,7 @@ namespace {
 template <class T>
 class AttentionReference {
  public:
-  explicit AttentionReference(const KernelArgs& args) : args_(args), attrs_(args.node.attrs.as<AttentionAttrs>()) {
+  explicit AttentionReference(const KernelArgs& args) : args_(args), attrs_(args.attrs<AttentionAttrs>()) {
     const Shape &q = args.in[0].shape(), &k = args.in[1].shape();
     batch_ = q[0], queries_ = q[1], keys_ = k[1], size_ = q[2] / attrs_.heads;
     const size_t fixed = args.node.op == &kAttention ? kAttentionFixed : kAttentionGradFixed;

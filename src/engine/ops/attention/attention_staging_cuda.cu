@@ -53,17 +53,11 @@ struct Strided {
   }
 };
 
-__global__ void __launch_bounds__(kThreads)
-    pack_kernel(int64_t count, Strided at, const float* __restrict__ from, bf16* __restrict__ to) {
-  begin_kernel();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < count) to[i] = from_float<bf16>(from[at.location(i)]);
+LINNET_DEVICE void pack(int64_t i, Strided at, const float* from, bf16* to) {
+  to[i] = from_float<bf16>(from[at.location(i)]);
 }
-__global__ void __launch_bounds__(kThreads)
-    unpack_kernel(int64_t count, Strided at, const bf16* __restrict__ from, float* __restrict__ to) {
-  begin_kernel();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < count) to[at.location(i)] = to_float(from[i]);
+LINNET_DEVICE void unpack(int64_t i, Strided at, const bf16* from, float* to) {
+  to[at.location(i)] = to_float(from[i]);
 }
 
 Strided strided(const TensorView& x) { return {x.shape()[1], x.shape()[2], x.strides[0], x.strides[1]}; }
@@ -85,13 +79,11 @@ void zero_masked_rows(Device* device, int64_t batch, const int32_t* lengths, std
 }
 
 void pack_bf16(Device* device, const TensorView& from, void* to) {
-  launch(device, pack_kernel, blocks_for(from.elements(), kThreads), kThreads, 0, from.elements(), strided(from),
-         from.as<const float>(), static_cast<bf16*>(to));
+  launch_elements<pack>(device, from.elements(), strided(from), from.as<const float>(), static_cast<bf16*>(to));
 }
 
 void unpack_bf16(Device* device, const void* from, const TensorView& to) {
-  launch(device, unpack_kernel, blocks_for(to.elements(), kThreads), kThreads, 0, to.elements(), strided(to),
-         static_cast<const bf16*>(from), to.as<float>());
+  launch_elements<unpack>(device, to.elements(), strided(to), static_cast<const bf16*>(from), to.as<float>());
 }
 
 }  // namespace linnet

@@ -234,13 +234,13 @@ void for_kernels(const KernelArgs& args, const Problem& p, Body&& body) {
   for_storage(args.in[0].type.dtype, [&]<class T>() {
     const auto of_tiles = [&]<class Tile>() { body.template operator()<T, Tile>(); };
     if constexpr (std::is_same_v<T, float>)
-      if (args.node.attrs.as<AttentionAttrs>().precision == Precision::kF32) return for_size<true>(p.size, of_tiles);
+      if (args.attrs<AttentionAttrs>().precision == Precision::kF32) return for_size<true>(p.size, of_tiles);
     for_size<false>(p.size, of_tiles);
   });
 }
 
 inline bool supports(const KernelQuery& query) {
-  return query.in[0].shape[2] / query.node.attrs.as<AttentionAttrs>().heads <= 256;
+  return query.in[0].shape[2] / query.attrs<AttentionAttrs>().heads <= 256;
 }
 
 }  // namespace linnet::flash

@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include "engine/kernels/attention/attention_few_queries.h"
-#include "engine/ops/graph_of.h"
-#include "engine/ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -17,15 +15,15 @@ std::vector<TensorType> infer_cached_attention(const InferArgs& args) {
   const std::string all = "got q " + q.text() + ", k " + k.text() + ", v " + v.text();
   expect(q.shape.rank() == 3 && q.shape[1] == 1 && k.shape.rank() == 3 && k == v && is_float(q.dtype) &&
              q.dtype == k.dtype,
-         all + ", expected [N, 1, heads * size] and [S, T, heads * size], k and v alike");
+         all, ", expected [N, 1, heads * size] and [S, T, heads * size], k and v alike");
   expect(attrs.heads > 0 && attrs.kv_heads > 0 && attrs.heads % attrs.kv_heads == 0 && q.shape[2] % attrs.heads == 0 &&
              q.shape[2] / attrs.heads * attrs.kv_heads == k.shape[2],
-         all + " with " + std::to_string(attrs.heads) + " heads and " + std::to_string(attrs.kv_heads) + " key heads");
+         all, " with ", attrs.heads, " heads and ", attrs.kv_heads, " key heads");
   const TensorType indices{DType::kI32, {q.shape[0]}};
-  expect(args.in[kRows] == indices && args.in[kLengths] == indices,
-         all + ", rows " + args.in[kRows].text() + ", lengths " + args.in[kLengths].text());
+  expect(args.in[kRows] == indices && args.in[kLengths] == indices, all, ", rows ", args.in[kRows], ", lengths ",
+         args.in[kLengths]);
   if (attrs.has_starts)
-    expect(args.in[kStarts] == TensorType{DType::kI32, {q.shape[0], 1}}, all + ", starts " + args.in[kStarts].text());
+    expect(args.in[kStarts] == TensorType{DType::kI32, {q.shape[0], 1}}, all, ", starts ", args.in[kStarts]);
   return {q};
 }
 
@@ -45,17 +43,17 @@ void check_rows(const KernelArgs& args) {
 }
 
 bool supports_cached_attention(const KernelQuery& query) {
-  return all_f32(query) && query.in[0].shape[2] / query.node.attrs.as<CachedAttentionAttrs>().heads <= 256;
+  return all_f32(query) && query.in[0].shape[2] / query.attrs<CachedAttentionAttrs>().heads <= 256;
 }
 
 size_t cached_attention_workspace(const KernelQuery& query) {
-  return attention_few_queries_workspace(sizes(query.node.attrs.as<CachedAttentionAttrs>(), query.in[0], query.in[1]),
+  return attention_few_queries_workspace(sizes(query.attrs<CachedAttentionAttrs>(), query.in[0], query.in[1]),
                                          query.threads);
 }
 
 void run_cached_attention(const KernelArgs& args) {
   check_rows(args);
-  const auto& attrs = args.node.attrs.as<CachedAttentionAttrs>();
+  const auto& attrs = args.attrs<CachedAttentionAttrs>();
   AttentionArgs call = sizes(attrs, args.in[0].type, args.in[1].type);
   call.key_lengths = args.in[kLengths].as<int32_t>();
   if (attrs.has_starts) call.starts = args.in[kStarts].as<int32_t>();
@@ -68,7 +66,7 @@ void run_cached_attention(const KernelArgs& args) {
 
 template <class T>
 void attend(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<CachedAttentionAttrs>();
+  const auto& attrs = args.attrs<CachedAttentionAttrs>();
   const int64_t size = args.in[0].shape()[2] / attrs.heads, group = attrs.heads / attrs.kv_heads;
   const auto at = [](const TensorView& x, int64_t row, int64_t entry, int64_t element) {
     return x.as<T>() + row * x.strides[0] + entry * x.strides[1] + element;

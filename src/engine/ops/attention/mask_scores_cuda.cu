@@ -6,20 +6,15 @@
 namespace linnet {
 namespace {
 
-constexpr int kThreads = 256;
-
 // scores [B, heads, queries, keys]
 struct ScoreMask {
-  int64_t count, heads, queries, keys, window;
+  int64_t heads, queries, keys, window;
   bool causal;
   const int32_t *lengths, *starts;  // null: none
 };
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) mask_kernel(ScoreMask mask, const T* __restrict__ x, T* __restrict__ y) {
-  begin_kernel();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= mask.count) return;
+LINNET_DEVICE void mask_score(int64_t i, ScoreMask mask, const T* x, T* y) {
   const auto [row, key] = divided(i, mask.keys);
   const auto [head, query] = divided(row, mask.queries);
   const int64_t sample = divided(head, mask.heads).quotient, last = query + mask.keys - mask.queries;
@@ -31,10 +26,9 @@ __global__ void __launch_bounds__(kThreads) mask_kernel(ScoreMask mask, const T*
 }
 
 void run(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<ScoreMaskAttrs>();
+  const auto& attrs = args.attrs<ScoreMaskAttrs>();
   const Shape& shape = args.in[0].shape();
-  const ScoreMask mask{.count = shape.elements(),
-                       .heads = shape[1],
+  const ScoreMask mask{.heads = shape[1],
                        .queries = shape[2],
                        .keys = shape[3],
                        .window = attrs.window,
@@ -42,8 +36,7 @@ void run(const KernelArgs& args) {
                        .lengths = attrs.has_lengths ? args.in[1].as<int32_t>() : nullptr,
                        .starts = attrs.has_starts ? args.in.back().as<int32_t>() : nullptr};
   for_storage(args.in[0].type.dtype, [&]<class T>() {
-    launch(args.device, mask_kernel<T>, blocks_for(mask.count, kThreads), kThreads, 0, mask, args.in[0].as<T>(),
-           args.out[0].as<T>());
+    launch_elements<mask_score<T>>(args.device, shape.elements(), mask, args.in[0].as<T>(), args.out[0].as<T>());
   });
 }
 

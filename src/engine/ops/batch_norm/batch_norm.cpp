@@ -2,10 +2,8 @@
 #include <cmath>
 #include "base/error.h"
 #include "engine/kernels/norm/batch_norm.h"
-#include "engine/ops/graph_of.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/ops/stored_operands.h"
 
 namespace linnet {
 
@@ -16,11 +14,11 @@ std::vector<TensorType> infer_batch_norm(const InferArgs& args) {
   expect_inputs(args, residual ? 4 : 3);
   const TensorType &x = args.in[0], &weight = args.in[1], &bias = args.in[2];
   const std::string got = "got " + x.text() + ", weight " + weight.text() + " and bias " + bias.text();
-  expect(is_float(x.dtype) && x.shape.rank() >= 1, got + ", expected [..., channels] of a float type");
+  expect(is_float(x.dtype) && x.shape.rank() >= 1, got, ", expected [..., channels] of a float type");
   const TensorType channels{full_type(x.dtype), {x.shape[-1]}};
-  expect(weight == channels && bias == channels, got + ", expected " + channels.text() + " for both");
-  expect(!residual || args.in[3] == x, got + ", the residual differs from x");
-  expect(x.shape.elements() > 0, got + ", there is nothing to take the mean of");
+  expect(weight == channels && bias == channels, got, ", expected ", channels, " for both");
+  expect(!residual || args.in[3] == x, got, ", the residual differs from x");
+  expect(x.shape.elements() > 0, got, ", there is nothing to take the mean of");
   return {x, channels, channels};
 }
 
@@ -30,7 +28,7 @@ std::vector<TensorType> infer_batch_norm_grad(const InferArgs& args) {
 }
 
 std::vector<Tensor> batch_norm_gradient(const GradientArgs& args) {
-  const auto& attrs = args.node.attrs.as<BatchNormAttrs>();
+  const auto& attrs = args.attrs<BatchNormAttrs>();
   if (attrs.residual || attrs.relu) fail_internal("batch_norm: the gradient of a fused one");
   if (!args.out_grad[0].defined()) return {{}, {}, {}};
   return args.graph.add(kBatchNormGrad, std::array{args.out_grad[0], args.in[0], args.in[1], args.out[1], args.out[2]},
@@ -42,7 +40,7 @@ std::vector<Tensor> decompose_batch_norm(const DecomposeArgs& args) {
   const double share = static_cast<double>(weight.shape().elements()) / static_cast<double>(x.shape().elements());
   const Tensor mean = sum_to(x, weight.shape()) * share, centered = x - mean;
   const Tensor variance = sum_to(square(centered), weight.shape()) * share;
-  const auto& attrs = args.node.attrs.as<BatchNormAttrs>();
+  const auto& attrs = args.attrs<BatchNormAttrs>();
   Tensor y = centered * (rsqrt(variance + attrs.epsilon) * weight) + bias;
   if (attrs.residual) y = y + args.in[3];
   return {attrs.relu ? relu(y) : y, mean, variance};
@@ -50,7 +48,7 @@ std::vector<Tensor> decompose_batch_norm(const DecomposeArgs& args) {
 
 struct BatchNormSizes {
   BatchNormSizes(const Shape& x, const KernelArgs& args)
-      : channels(x[-1]), rows(x.elements() / channels), epsilon(args.node.attrs.as<BatchNormAttrs>().epsilon) {}
+      : channels(x[-1]), rows(x.elements() / channels), epsilon(args.attrs<BatchNormAttrs>().epsilon) {}
   int64_t channels, rows;
   double epsilon;
 };
@@ -59,7 +57,7 @@ void run_batch_norm_reference(const KernelArgs& args) {
   const BatchNormSizes s(args.in[0].shape(), args);
   for_float(args.in[0].type.dtype, [&]<class T>() {
     const T *x = args.in[0].as<T>(), *weight = args.in[1].as<T>(), *bias = args.in[2].as<T>();
-    const auto& attrs = args.node.attrs.as<BatchNormAttrs>();
+    const auto& attrs = args.attrs<BatchNormAttrs>();
     for (int64_t c = 0; c < s.channels; ++c) {
       double mean = 0, variance = 0;
       for (int64_t r = 0; r < s.rows; ++r) mean += x[r * s.channels + c];
@@ -87,7 +85,7 @@ void run_batch_norm_grad_reference(const KernelArgs& args) {
     const T *dy = args.in[0].as<T>(), *x = args.in[1].as<T>(), *weight = args.in[2].as<T>();
     for (int64_t c = 0; c < s.channels; ++c) {
       const double mean = args.in[3].as<T>()[c], rstd = 1 / std::sqrt(args.in[4].as<T>()[c] + s.epsilon);
-      const bool relu = args.node.attrs.as<BatchNormAttrs>().relu;
+      const bool relu = args.attrs<BatchNormAttrs>().relu;
       const auto slope = [&](int64_t i) {
         const double scale = weight[c] * rstd;
         return relu && !((x[i] - mean) * scale + static_cast<double>(args.in[5].as<T>()[c]) > 0) ? T{0} : dy[i];
@@ -112,7 +110,7 @@ size_t batch_norm_kernel_workspace(const KernelQuery& query) {
 
 void run_batch_norm(const KernelArgs& args) {
   const BatchNormSizes s(args.in[0].shape(), args);
-  const auto& attrs = args.node.attrs.as<BatchNormAttrs>();
+  const auto& attrs = args.attrs<BatchNormAttrs>();
   batch_norm_forward({.rows = s.rows,
                       .channels = s.channels,
                       .x = stored(args.in[0]),
@@ -126,7 +124,7 @@ void run_batch_norm(const KernelArgs& args) {
 
 void run_batch_norm_grad(const KernelArgs& args) {
   const BatchNormSizes s(args.in[1].shape(), args);
-  const bool relu = args.node.attrs.as<BatchNormAttrs>().relu;
+  const bool relu = args.attrs<BatchNormAttrs>().relu;
   batch_norm_backward({.rows = s.rows,
                        .channels = s.channels,
                        .x = stored(args.in[1]),
@@ -149,8 +147,7 @@ const OpDef kBatchNormGrad{
     .name = "batch_norm_grad", .infer = infer_batch_norm_grad, .storage = reduced<0b00011, 0b001>};
 
 BatchNormResult batch_norm(At x, Tensor weight, Tensor bias, double epsilon) {
-  const std::vector<Tensor> out =
-      graph_of(x)->add(kBatchNorm, std::array{x.value, weight, bias}, BatchNormAttrs{epsilon}, x.where);
+  const std::vector<Tensor> out = op_results(kBatchNorm, x, {weight, bias}, BatchNormAttrs{epsilon});
   return {out[0], out[1], out[2]};
 }
 

@@ -143,7 +143,7 @@ struct Sizes {
 };
 const dim3 kBlock(kWarp, kRowsAtOnce);
 
-float epsilon_of(const KernelArgs& args) { return static_cast<float>(args.node.attrs.as<BatchNormAttrs>().epsilon); }
+float epsilon_of(const KernelArgs& args) { return static_cast<float>(args.attrs<BatchNormAttrs>().epsilon); }
 
 void run(const KernelArgs& args) {
   const Sizes s(args.in[0].shape());
@@ -176,7 +176,7 @@ void run_grad(const KernelArgs& args) {
 }
 
 bool is_plain(const KernelQuery& query) {
-  const auto& attrs = query.node.attrs.as<BatchNormAttrs>();
+  const auto& attrs = query.attrs<BatchNormAttrs>();
   return !attrs.residual && !attrs.relu;
 }
 size_t workspace(const KernelQuery& query) { return Sizes(query.in[0].shape).workspace(); }  // x, or dy, as large

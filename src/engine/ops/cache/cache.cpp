@@ -1,26 +1,24 @@
 #include "engine/ops/cache/cache.h"
 #include <algorithm>
-#include <cstring>
-#include "engine/ops/graph_of.h"
 
 namespace linnet {
 namespace {
 
 void expect_cache(const InferArgs& args) {
   expect_inputs(args, 3);
-  expect(args.in[0].shape.rank() == 3, "got cache " + args.in[0].text() + ", expected [R, T, D]");
+  expect(args.in[0].shape.rank() == 3, "got cache ", args.in[0], ", expected [R, T, D]");
   const TensorType& position = args.in[2];
   const int64_t rows = args.in[0].shape[0];
   expect(position.dtype == DType::kI32 && position.shape.rank() == 1 &&
              (position.shape[0] == 1 || position.shape[0] == rows),
-         "got position " + position.text() + ", expected i32[1] or i32[" + std::to_string(rows) + "]");
+         "got position ", position, ", expected i32[1] or i32[", rows, "]");
 }
 
 std::vector<TensorType> infer_cache_write(const InferArgs& args) {
   expect_cache(args);
   const Shape& cache = args.in[0].shape;
-  expect(args.in[1] == TensorType{args.in[0].dtype, {cache[0], 1, cache[2]}},
-         "got cache " + args.in[0].text() + " and rows " + args.in[1].text());
+  expect(args.in[1] == TensorType{args.in[0].dtype, {cache[0], 1, cache[2]}}, "got cache ", args.in[0], " and rows ",
+         args.in[1]);
   return {args.in[0]};
 }
 
@@ -29,10 +27,10 @@ std::vector<TensorType> infer_put(const InferArgs& args) {
   const TensorType &cache = args.in[0], &rows = args.in[1];
   expect(cache.shape.rank() == 3 && rows.shape.rank() == 3 && cache.dtype == rows.dtype && rows.shape[1] == 1 &&
              cache.shape[2] == rows.shape[2],
-         "got cache " + cache.text() + " and rows " + rows.text());
+         "got cache ", cache, " and rows ", rows);
   const TensorType indices{DType::kI32, {rows.shape[0]}};
-  expect(args.in[2] == indices && args.in[3] == indices,
-         "got slots " + args.in[2].text() + " and positions " + args.in[3].text() + ", expected " + indices.text());
+  expect(args.in[2] == indices && args.in[3] == indices, "got slots ", args.in[2], " and positions ", args.in[3],
+         ", expected ", indices);
   return {cache};
 }
 
@@ -41,28 +39,21 @@ std::vector<TensorType> infer_cache_fill(const InferArgs& args) {
   const TensorType &cache = args.in[0], &rows = args.in[1], &slots = args.in[2];
   expect(cache.shape.rank() == 3 && rows.shape.rank() == 3 && cache.dtype == rows.dtype &&
              rows.shape[0] <= cache.shape[0] && rows.shape[1] <= cache.shape[1] && cache.shape[2] == rows.shape[2],
-         "got cache " + cache.text() + " and rows " + rows.text());
-  expect(slots == TensorType{DType::kI32, {rows.shape[0]}},
-         "got slots " + slots.text() + ", expected i32[" + std::to_string(rows.shape[0]) + "]");
+         "got cache ", cache, " and rows ", rows);
+  expect(slots == TensorType{DType::kI32, {rows.shape[0]}}, "got slots ", slots, ", expected i32[", rows.shape[0], "]");
   return {cache};
 }
 
 std::vector<TensorType> infer_reorder(const InferArgs& args) {
   expect_cache(args);
   const int64_t group = args.attrs.as<CacheGroupAttrs>().group;
-  expect(args.in[1] == TensorType{DType::kI32, {args.in[0].shape[0]}}, "got parents " + args.in[1].text());
-  expect(group > 0 && args.in[0].shape[0] % group == 0, "rows do not divide into groups of " + std::to_string(group));
+  expect(args.in[1] == TensorType{DType::kI32, {args.in[0].shape[0]}}, "got parents ", args.in[1]);
+  expect(group > 0 && args.in[0].shape[0] % group == 0, "rows do not divide into groups of ", group);
   return {args.in[0]};
 }
 
-bool first_operand(const Node&, int, int input) { return input == 0; }
-
-void copy_cache(const KernelArgs& args) {
-  if (args.in[0].data != args.out[0].data) std::memcpy(args.out[0].data, args.in[0].data, args.out[0].type.bytes());
-}
-
 void run_cache_write(const KernelArgs& args) {
-  copy_cache(args);
+  copy_operand(args.in[0], args.out[0]);
   const Shape& shape = args.out[0].shape();
   const int32_t* positions = args.in[2].as<int32_t>();
   const bool one = args.in[2].elements() == 1;
@@ -77,7 +68,7 @@ void run_cache_write(const KernelArgs& args) {
 }
 
 void run_put(const KernelArgs& args) {
-  copy_cache(args);
+  copy_operand(args.in[0], args.out[0]);
   const Shape& cache = args.out[0].shape();
   const int32_t *slots = args.in[2].as<int32_t>(), *positions = args.in[3].as<int32_t>();
   for_float(args.out[0].type.dtype, [&]<class T>() {
@@ -92,7 +83,7 @@ void run_put(const KernelArgs& args) {
 }
 
 void run_cache_fill(const KernelArgs& args) {
-  copy_cache(args);
+  copy_operand(args.in[0], args.out[0]);
   const Shape &cache = args.out[0].shape(), &rows = args.in[1].shape();
   const auto& strides = args.in[1].strides;
   const int32_t* slots = args.in[2].as<int32_t>();
@@ -110,7 +101,7 @@ void run_cache_fill(const KernelArgs& args) {
 
 size_t reorder_workspace(const KernelQuery& query) {
   const Shape& shape = query.in[0].shape;
-  return static_cast<size_t>(query.threads * query.node.attrs.as<CacheGroupAttrs>().group * shape[1] * shape[2]) *
+  return static_cast<size_t>(query.threads * query.attrs<CacheGroupAttrs>().group * shape[1] * shape[2]) *
          dtype_size(query.in[0].dtype);
 }
 
@@ -134,8 +125,8 @@ void reorder_group(T* rows, int64_t stride, int64_t used, std::span<const int32_
 }
 
 void run_reorder(const KernelArgs& args) {
-  copy_cache(args);
-  const int64_t group = args.node.attrs.as<CacheGroupAttrs>().group;
+  copy_operand(args.in[0], args.out[0]);
+  const int64_t group = args.attrs<CacheGroupAttrs>().group;
   const Shape& shape = args.out[0].shape();
   const std::span<const int32_t> parents(args.in[1].as<int32_t>(), static_cast<size_t>(shape[0]));
   const int32_t* positions = args.in[2].as<int32_t>();
@@ -156,33 +147,28 @@ void run_reorder(const KernelArgs& args) {
 }  // namespace
 
 const OpDef kCacheWrite{
-    .name = "cache_write", .infer = infer_cache_write, .may_overwrite = first_operand, .strided_inputs = 0b010};
+    .name = "cache_write", .infer = infer_cache_write, .may_overwrite = overwrites_first, .strided_inputs = 0b010};
 const OpDef kCachePut{
-    .name = "cache_put", .infer = infer_put, .may_overwrite = first_operand, .strided_inputs = 0b0010};
+    .name = "cache_put", .infer = infer_put, .may_overwrite = overwrites_first, .strided_inputs = 0b0010};
 const OpDef kCacheFill{
-    .name = "cache_fill", .infer = infer_cache_fill, .may_overwrite = first_operand, .strided_inputs = 0b010};
-const OpDef kCacheReorder{.name = "cache_reorder", .infer = infer_reorder, .may_overwrite = first_operand};
+    .name = "cache_fill", .infer = infer_cache_fill, .may_overwrite = overwrites_first, .strided_inputs = 0b010};
+const OpDef kCacheReorder{.name = "cache_reorder", .infer = infer_reorder, .may_overwrite = overwrites_first};
 
 LINNET_KERNELS(cache_write, {"reference", nullptr, nullptr, run_cache_write})
 LINNET_KERNELS(cache_put, {"reference", nullptr, nullptr, run_put})
 LINNET_KERNELS(cache_fill, {"reference", nullptr, nullptr, run_cache_fill})
 LINNET_KERNELS(cache_reorder, {"reference", nullptr, reorder_workspace, run_reorder})
 
-Tensor cache_write(At cache, Tensor rows, Tensor position) {
-  return graph_of(cache)->add_one(kCacheWrite, std::array{cache.value, rows, position}, {}, cache.where);
-}
+Tensor cache_write(At cache, Tensor rows, Tensor position) { return op_result(kCacheWrite, cache, {rows, position}); }
 
 Tensor cache_put(At cache, Tensor rows, Tensor slots, Tensor positions) {
-  return graph_of(cache)->add_one(kCachePut, std::array{cache.value, rows, slots, positions}, {}, cache.where);
+  return op_result(kCachePut, cache, {rows, slots, positions});
 }
 
-Tensor cache_fill(At cache, Tensor rows, Tensor slots) {
-  return graph_of(cache)->add_one(kCacheFill, std::array{cache.value, rows, slots}, {}, cache.where);
-}
+Tensor cache_fill(At cache, Tensor rows, Tensor slots) { return op_result(kCacheFill, cache, {rows, slots}); }
 
 Tensor cache_reorder(At cache, Tensor parents, Tensor position, int64_t group) {
-  return graph_of(cache)->add_one(kCacheReorder, std::array{cache.value, parents, position}, CacheGroupAttrs{group},
-                                  cache.where);
+  return op_result(kCacheReorder, cache, {parents, position}, CacheGroupAttrs{group});
 }
 
 }  // namespace linnet

@@ -8,25 +8,15 @@
 namespace linnet {
 namespace {
 
-constexpr int kThreads = 256;
 // Rows of a group that a thread holds at once.
 constexpr int kMaxGroup = 16;
 
 int64_t element_size(const TensorView& view) { return static_cast<int64_t>(dtype_size(view.type.dtype)); }
 
-void copy_cache(const KernelArgs& args) {
-  if (args.in[0].data != args.out[0].data && args.out[0].type.bytes() > 0)
-    args.device->copy(args.out[0].as<std::byte>(), args.in[0].as<const std::byte>(), args.out[0].type.bytes());
-}
-
 // A position beyond the cache writes nothing.
 template <class Word>
-__global__ void __launch_bounds__(kThreads)
-    write_kernel(int64_t rows, int64_t length, int64_t width, const Word* __restrict__ from, int64_t from_stride,
-                 const int32_t* __restrict__ positions, bool one_position, Word* __restrict__ cache) {
-  begin_kernel();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= rows * width) return;
+LINNET_DEVICE void write_word(int64_t i, int64_t length, int64_t width, const Word* from, int64_t from_stride,
+                              const int32_t* positions, bool one_position, Word* cache) {
   const auto [row, column] = divided(i, width);
   const int64_t position = positions[one_position ? 0 : row];
   if (position >= 0 && position < length)
@@ -35,13 +25,9 @@ __global__ void __launch_bounds__(kThreads)
 
 // rows [count, entries, width] with strides between rows and entries; a slot beyond the cache is not written.
 template <class Word>
-__global__ void __launch_bounds__(kThreads)
-    fill_kernel(int64_t count, int64_t entries, int64_t width, const Word* __restrict__ from, int64_t row_stride,
-                int64_t entry_stride, const int32_t* __restrict__ slots, int64_t cache_rows, int64_t length,
-                Word* __restrict__ cache) {
-  begin_kernel();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= count * entries * width) return;
+LINNET_DEVICE void fill_word(int64_t i, int64_t entries, int64_t width, const Word* from, int64_t row_stride,
+                             int64_t entry_stride, const int32_t* slots, int64_t cache_rows, int64_t length,
+                             Word* cache) {
   const auto [entry, column] = divided(i, width);
   const auto [row, t] = divided(entry, entries);
   const int64_t slot = slots[row];
@@ -51,12 +37,9 @@ __global__ void __launch_bounds__(kThreads)
 
 // cache [rows, length, width]; a thread for one element of a whole group, so that rows may be taken in place.
 template <class Word>
-__global__ void __launch_bounds__(kThreads)
-    reorder_kernel(int64_t groups, int group, int64_t length, int64_t width, const int32_t* __restrict__ parents,
-                   const int32_t* __restrict__ positions, int64_t position_count, const Word* from, Word* to) {
-  begin_kernel();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, row_size = length * width;
-  if (i >= groups * row_size) return;
+LINNET_DEVICE void reorder_word(int64_t i, int group, int64_t length, int64_t width, const int32_t* parents,
+                                const int32_t* positions, int64_t position_count, const Word* from, Word* to) {
+  const int64_t row_size = length * width;
   const auto [which, location] = divided(i, row_size);
   const int64_t start = which * group;
   int64_t used = 0;
@@ -89,21 +72,20 @@ void for_words(const TensorView& cache, int64_t width, uintptr_t locations, Body
 }
 
 void run_write(const KernelArgs& args) {
-  copy_cache(args);
+  copy_operand_on_device(args, args.in[0], args.out[0]);
   const TensorView &rows = args.in[1], &cache = args.out[0];
   const Shape& shape = cache.shape();
   const int64_t stride_bytes = rows.strides[0] * element_size(rows);
   const auto locations = reinterpret_cast<uintptr_t>(rows.data) | reinterpret_cast<uintptr_t>(cache.data) |
                          static_cast<uintptr_t>(stride_bytes);
   for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
-    launch(args.device, write_kernel<Word>, blocks_for(shape[0] * width, kThreads), kThreads, 0, shape[0], shape[1],
-           width, rows.as<const Word>(), stride_bytes / static_cast<int64_t>(sizeof(Word)), args.in[2].as<int32_t>(),
+    launch_elements<write_word<Word>>(args.device, shape[0] * width, shape[1], width, rows.as<const Word>(), stride_bytes / static_cast<int64_t>(sizeof(Word)), args.in[2].as<int32_t>(),
            args.in[2].elements() == 1, cache.as<Word>());
   });
 }
 
 void run_fill(const KernelArgs& args) {
-  copy_cache(args);
+  copy_operand_on_device(args, args.in[0], args.out[0]);
   const TensorView &rows = args.in[1], &cache = args.out[0];
   const Shape &from = rows.shape(), &shape = cache.shape();
   const int64_t row_bytes = rows.strides[0] * element_size(rows), entry_bytes = rows.strides[1] * element_size(rows);
@@ -111,22 +93,20 @@ void run_fill(const KernelArgs& args) {
                          static_cast<uintptr_t>(row_bytes) | static_cast<uintptr_t>(entry_bytes);
   for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
     const auto word = static_cast<int64_t>(sizeof(Word));
-    launch(args.device, fill_kernel<Word>, blocks_for(from[0] * from[1] * width, kThreads), kThreads, 0, from[0],
-           from[1], width, rows.as<const Word>(), row_bytes / word, entry_bytes / word, args.in[2].as<int32_t>(),
+    launch_elements<fill_word<Word>>(args.device, from[0] * from[1] * width, from[1], width, rows.as<const Word>(), row_bytes / word, entry_bytes / word, args.in[2].as<int32_t>(),
            shape[0], shape[1], cache.as<Word>());
   });
 }
 
-bool supports_reorder(const KernelQuery& query) { return query.node.attrs.as<CacheGroupAttrs>().group <= kMaxGroup; }
+bool supports_reorder(const KernelQuery& query) { return query.attrs<CacheGroupAttrs>().group <= kMaxGroup; }
 
 void run_reorder(const KernelArgs& args) {
   const TensorView& cache = args.out[0];
   const Shape& shape = cache.shape();
-  const int64_t group = args.node.attrs.as<CacheGroupAttrs>().group;
+  const int64_t group = args.attrs<CacheGroupAttrs>().group;
   const auto locations = reinterpret_cast<uintptr_t>(args.in[0].data) | reinterpret_cast<uintptr_t>(cache.data);
   for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
-    launch(args.device, reorder_kernel<Word>, blocks_for(shape[0] / group * shape[1] * width, kThreads), kThreads, 0,
-           shape[0] / group, static_cast<int>(group), shape[1], width, args.in[1].as<int32_t>(),
+    launch_elements<reorder_word<Word>>(args.device, shape[0] / group * shape[1] * width, static_cast<int>(group), shape[1], width, args.in[1].as<int32_t>(),
            args.in[2].as<int32_t>(), args.in[2].elements(), args.in[0].as<const Word>(), cache.as<Word>());
   });
 }

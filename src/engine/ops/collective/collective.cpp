@@ -1,49 +1,53 @@
 #include "engine/ops/collective/collective.h"
-#include "engine/ops/graph_of.h"
 #include "engine/ops/movement/movement.h"
 
 namespace linnet {
 namespace {
 
-std::vector<TensorType> infer_same(const InferArgs& args) {
-  expect_inputs(args, 1);
-  expect(is_float(args.in[0].dtype), "got " + args.in[0].text() + ", expected floats");
-  return {args.in[0]};
-}
-
 std::vector<TensorType> infer_collective_gather(const InferArgs& args) {
   expect_inputs(args, 1);
   const auto& attrs = args.attrs.as<AllGatherAttrs>();
   TensorType out = args.in[0];
-  expect(is_float(out.dtype) && attrs.axis >= 0 && attrs.axis < out.shape.rank(), "got " + out.text());
+  expect(is_float(out.dtype) && attrs.axis >= 0 && attrs.axis < out.shape.rank(), "got ", out);
   int64_t size = 0, own = 0;
   for (const int64_t part : attrs.parts) {
     size += part;
     own += part_of_axis(part, {attrs.rank, attrs.ranks}).count;
   }
-  expect(out.shape[attrs.axis] == own,
-         "got " + out.text() + ", expected " + std::to_string(own) + " along axis " + std::to_string(attrs.axis));
+  expect(out.shape[attrs.axis] == own, "got ", out, ", expected ", own, " along axis ", attrs.axis);
   out.shape.set(attrs.axis, size);
   return {out};
 }
 
+std::vector<TensorType> infer_stage_output(const InferArgs& args) {
+  const size_t values = args.in.size() / 2;
+  expect(values > 0 && args.in.size() == 2 * values, "got ", args.in.size(),
+         " operands, expected values and as many gradients");
+  for (size_t i = 0; i < values; ++i)
+    expect(is_float(args.in[i].dtype) && args.in[values + i] == args.in[i], "got ", args.in[i], " with the gradient ",
+           args.in[values + i]);
+  return {{args.in[0].dtype, {}}};
+}
+
+std::vector<Tensor> stage_output_gradient(const GradientArgs& args) {
+  const size_t values = args.in.size() / 2;
+  std::vector<Tensor> gradients(args.in.size());
+  for (size_t i = 0; i < values; ++i) gradients[i] = args.in[values + i];
+  return gradients;
+}
+
 }  // namespace
 
-const OpDef kAllReduce{.name = "all_reduce",
-                       .infer = infer_same,
-                       .gradient = [](const GradientArgs& args) -> std::vector<Tensor> { return {args.out_grad[0]}; },
-                       .may_overwrite = [](const Node&, int, int input) { return input == 0; }};
+const OpDef kAllReduce{
+    .name = "all_reduce", .infer = infer_same_float, .gradient = first_gradient, .may_overwrite = overwrites_first};
 const OpDef kShare{.name = "share",
-                   .infer = infer_same,
-                   .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
-                     return {all_reduce(At(args.out_grad[0], args.node.where),
-                                        {.ranks = args.node.attrs.as<CollectiveAttrs>().ranks})};
-                   },
-                   .may_overwrite = [](const Node&, int, int input) { return input == 0; }};
+                   .infer = infer_same_float,
+                   .gradient = [](const GradientArgs& args) { return args.add(kAllReduce, {args.out_grad[0]}); },
+                   .may_overwrite = overwrites_first};
 const OpDef kAllGather{.name = "all_gather",
                        .infer = infer_collective_gather,
                        .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
-                         const auto& attrs = args.node.attrs.as<AllGatherAttrs>();
+                         const auto& attrs = args.attrs<AllGatherAttrs>();
                          return {cut(At(args.out_grad[0], args.node.where), Sharding::cut(attrs.axis, attrs.parts),
                                      {attrs.rank, attrs.ranks})};
                        }};
@@ -51,25 +55,17 @@ const OpDef kHold{.name = "hold", .infer = [](const InferArgs& args) -> std::vec
                     expect(!args.in.empty() && is_float(args.in[0].dtype), "expected floats");
                     return {{args.in[0].dtype, {}}};
                   }};
+const OpDef kStageOutput{.name = "stage_output", .infer = infer_stage_output, .gradient = stage_output_gradient};
 
-Tensor all_reduce(At x, const TensorRank& rank) {
-  return graph_of(x)->add_one(kAllReduce, std::array{x.value}, CollectiveAttrs{rank.ranks}, x.where);
-}
+Tensor all_reduce(At x, const TensorRank& rank) { return op_result(kAllReduce, x, {}, CollectiveAttrs{rank.ranks}); }
 
-Tensor share(At x, const TensorRank& rank) {
-  return graph_of(x)->add_one(kShare, std::array{x.value}, CollectiveAttrs{rank.ranks}, x.where);
-}
+Tensor share(At x, const TensorRank& rank) { return op_result(kShare, x, {}, CollectiveAttrs{rank.ranks}); }
 
 Tensor all_gather(At x, const Sharding& sharding, const TensorRank& rank) {
-  return graph_of(x)->add_one(kAllGather, std::array{x.value},
-                              AllGatherAttrs{sharding.axis, sharding.parts, rank.rank, rank.ranks}, x.where);
+  return op_result(kAllGather, x, {}, AllGatherAttrs{sharding.axis, sharding.parts, rank.rank, rank.ranks});
 }
 
-Tensor hold(At x, std::span<const Tensor> others) {
-  std::vector<Tensor> in{x.value};
-  in.insert(in.end(), others.begin(), others.end());
-  return graph_of(x)->add_one(kHold, in, {}, x.where);
-}
+Tensor hold(At x, std::span<const Tensor> others) { return op_result(kHold, x, {others.begin(), others.end()}); }
 
 Tensor cut(At x, const Sharding& sharding, const TensorRank& rank) {
   std::vector<Tensor> pieces;
@@ -81,6 +77,12 @@ Tensor cut(At x, const Sharding& sharding, const TensorRank& rank) {
   }
   if (pieces.size() == 1) return pieces[0];
   return concat(At(pieces[0], x.where), std::span(pieces).subspan(1), sharding.axis);
+}
+
+Tensor stage_output(std::span<const Tensor> values, std::span<const Tensor> gradients, SourceLine where) {
+  std::vector<Tensor> in(values.begin(), values.end());
+  in.insert(in.end(), gradients.begin(), gradients.end());
+  return values.front().graph->add_one(kStageOutput, in, {}, where);
 }
 
 }  // namespace linnet

@@ -30,7 +30,7 @@ struct AllGatherAttrs {
   }
 };
 
-extern const OpDef kAllReduce, kShare, kAllGather, kHold;
+extern const OpDef kAllReduce, kShare, kAllGather, kHold, kStageOutput;
 
 Tensor all_reduce(At x, const TensorRank& rank);
 Tensor share(At x, const TensorRank& rank);
@@ -39,5 +39,17 @@ Tensor all_gather(At x, const Sharding& sharding, const TensorRank& rank);
 Tensor hold(At x, std::span<const Tensor> others);
 // The rank's part of a whole value, without any exchange.
 Tensor cut(At x, const Sharding& sharding, const TensorRank& rank);
+
+// The end of a pipeline stage's forward pass (engine/passes/tensor_parallel.h): a scalar that stands for the loss, of
+// which the stage knows only what the next one tells it. Operands are the values that go to the next stage and, for
+// each of them, its gradient, which comes from there:
+//
+//   forward:   0
+//   backward:  d(value[i]) = gradient[i]
+//
+// A gradient that comes from the next stage has the loss's scale in it, so that of the result is not read.
+// gradients[i] has the type of values[i]; there is at least one. Result: fp32 [].
+Tensor stage_output(std::span<const Tensor> values, std::span<const Tensor> gradients,
+                    SourceLine where = SourceLine::current());
 
 }  // namespace linnet

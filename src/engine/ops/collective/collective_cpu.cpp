@@ -6,33 +6,31 @@
 namespace linnet {
 namespace {
 
-void copy_unless_there(const TensorView& from, const TensorView& to) {
-  if (from.data != to.data) std::memcpy(to.data, from.data, from.type.bytes());
-}
-
 size_t sum_workspace(const KernelQuery& query) {
-  const auto& attrs = query.node.attrs.as<CollectiveAttrs>();
+  const auto& attrs = query.attrs<CollectiveAttrs>();
   return sum_scratch_size(static_cast<size_t>(query.in[0].shape.elements()), attrs.ranks) * sizeof(float);
 }
 
 void run_sum(const KernelArgs& args) {
-  const int ranks = args.node.attrs.as<CollectiveAttrs>().ranks;
-  copy_unless_there(args.in[0], args.out[0]);
+  const int ranks = args.attrs<CollectiveAttrs>().ranks;
+  copy_operand(args.in[0], args.out[0]);
   const auto count = static_cast<size_t>(args.out[0].elements());
   sum_over_ranks(checked_group(args.tensor_group, ranks), {args.out[0].as<float>(), count},
                  {reinterpret_cast<float*>(args.workspace), sum_scratch_size(count, ranks)}, args.pool);
 }
 
-void run_share(const KernelArgs& args) { copy_unless_there(args.in[0], args.out[0]); }
+void run_share(const KernelArgs& args) { copy_operand(args.in[0], args.out[0]); }
+
+void run_zero(const KernelArgs& args) { std::memset(args.out[0].data, 0, args.out[0].type.bytes()); }
 
 int64_t elements_of(const KernelQuery& query, int rank) {
-  const auto& attrs = query.node.attrs.as<AllGatherAttrs>();
+  const auto& attrs = query.attrs<AllGatherAttrs>();
   return local_shape(query.out[0].shape, Sharding::cut(attrs.axis, attrs.parts), {rank, attrs.ranks}).elements();
 }
 
 // What the other ranks have.
 size_t gather_workspace(const KernelQuery& query) {
-  const auto& attrs = query.node.attrs.as<AllGatherAttrs>();
+  const auto& attrs = query.attrs<AllGatherAttrs>();
   int64_t count = 0;
   for (int rank = 0; rank < attrs.ranks; ++rank)
     if (rank != attrs.rank) count += elements_of(query, rank);
@@ -40,7 +38,7 @@ size_t gather_workspace(const KernelQuery& query) {
 }
 
 void run_collective_gather(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<AllGatherAttrs>();
+  const auto& attrs = args.attrs<AllGatherAttrs>();
   Communicator& group = checked_group(args.tensor_group, attrs.ranks);
   const Sharding sharding = Sharding::cut(attrs.axis, attrs.parts);
   const auto bytes_of = [](float* values, int64_t count) {
@@ -68,7 +66,7 @@ void run_collective_gather(const KernelArgs& args) {
 LINNET_KERNELS(all_reduce, {"ranks", all_f32, sum_workspace, run_sum})
 LINNET_KERNELS(share, {"copy", nullptr, nullptr, run_share})
 LINNET_KERNELS(all_gather, {"ranks", all_f32, gather_workspace, run_collective_gather})
-LINNET_KERNELS(hold, {"reference", nullptr, nullptr,
-                      [](const KernelArgs& args) { std::memset(args.out[0].data, 0, args.out[0].type.bytes()); }})
+LINNET_KERNELS(hold, {"reference", nullptr, nullptr, run_zero})
+LINNET_KERNELS(stage_output, {"zero", nullptr, nullptr, run_zero})
 
 }  // namespace linnet

@@ -1,6 +1,5 @@
 #include "engine/ops/conv2d/conv2d.h"
 #include "base/error.h"
-#include "engine/ops/graph_of.h"
 
 namespace linnet {
 namespace {
@@ -10,29 +9,27 @@ std::vector<TensorType> infer_conv2d(const InferArgs& args) {
   expect_inputs(args, static_cast<size_t>(2 + attrs.scale + attrs.bias + attrs.residual + attrs.packed));
   const TensorType &x = args.in[0], &weight = args.in[1];
   const std::string both = "got " + x.text() + " and weight " + weight.text();
-  expect(is_float(x.dtype) && (weight.dtype == x.dtype || weight.dtype == full_type(x.dtype)),
-         both + ", expected two of one float type");
-  expect(x.shape.rank() == 4 && weight.shape.rank() == 4, both + ", expected [N, H, W, C] and [O, R, S, C]");
-  expect(attrs.stride >= 1 && attrs.padding >= 0 && attrs.dilation >= 1 && attrs.groups >= 1,
-         "got stride " + std::to_string(attrs.stride) + ", padding " + std::to_string(attrs.padding) + ", dilation " +
-             std::to_string(attrs.dilation) + " and groups " + std::to_string(attrs.groups));
+  expect(is_float(x.dtype) && (weight.dtype == x.dtype || weight.dtype == full_type(x.dtype)), both,
+         ", expected two of one float type");
+  expect(x.shape.rank() == 4 && weight.shape.rank() == 4, both, ", expected [N, H, W, C] and [O, R, S, C]");
+  expect(attrs.stride >= 1 && attrs.padding >= 0 && attrs.dilation >= 1 && attrs.groups >= 1, "got stride ",
+         attrs.stride, ", padding ", attrs.padding, ", dilation ", attrs.dilation, " and groups ", attrs.groups);
   const std::string groups = attrs.groups == 1 ? "" : " in " + std::to_string(attrs.groups) + " groups";
-  expect(x.shape[3] == weight.shape[3] * attrs.groups && weight.shape[0] % attrs.groups == 0,
-         both + groups + ", channels " + std::to_string(x.shape[3]) + " and " + std::to_string(weight.shape[3]) +
-             " differ");
+  expect(x.shape[3] == weight.shape[3] * attrs.groups && weight.shape[0] % attrs.groups == 0, both, groups,
+         ", channels ", x.shape[3], " and ", weight.shape[3], " differ");
   TensorType out = x;
   for (int axis : {1, 2}) {
     const int64_t window = weight.shape[axis] == 0 ? 0 : (weight.shape[axis] - 1) * attrs.dilation + 1;
     const int64_t room = x.shape[axis] + 2 * attrs.padding - window;
-    expect(room >= 0, both + ", the window is larger than the padded image");
+    expect(room >= 0, both, ", the window is larger than the padded image");
     out.shape.set(axis, room / attrs.stride + 1);
   }
   out.shape.set(3, weight.shape[0]);
   const TensorType row{full_type(x.dtype), {weight.shape[0]}};
   size_t next = 2;
   for (const bool has_row : {attrs.scale, attrs.bias})
-    if (has_row) expect(args.in[next++] == row, both + ", expected " + row.text() + " for each filter");
-  if (attrs.residual) expect(args.in[next] == out, both + ", expected a residual " + out.text());
+    if (has_row) expect(args.in[next++] == row, both, ", expected ", row, " for each filter");
+  if (attrs.residual) expect(args.in[next] == out, both, ", expected a residual ", out);
   return {out};
 }
 
@@ -48,32 +45,34 @@ std::vector<TensorType> infer_conv2d_weight_grad(const InferArgs& args) {
   return {{full_type(args.in[0].dtype), args.attrs.as<Conv2dAttrs>().result}};
 }
 
-std::vector<Tensor> conv2d_gradient(const GradientArgs& args) {
-  const Tensor x = args.in[0], weight = args.in[1], dy = args.out_grad[0];
-  Conv2dAttrs for_x = args.node.attrs.as<Conv2dAttrs>(), for_weight = for_x;
-  if (for_x.is_fused()) fail_internal("the gradient of a convolution is taken before passes fuse it");
-  for_x.result = x.shape();
-  for_weight.result = weight.shape();
-  return {args.graph.add_one(kConv2dInputGrad, std::array{dy, weight}, for_x, args.node.where),
-          args.graph.add_one(kConv2dWeightGrad, std::array{x, dy}, for_weight, args.node.where)};
+// Attributes of one of the three forms of a convolution; `result` is empty for the forward one.
+Conv2dAttrs with_result(Conv2dAttrs attrs, const Shape& result) {
+  attrs.result = result;
+  return attrs;
 }
 
-// Both gradients of a convolution are linear in each operand, and what they are differentiated by are its other two
-// forms: y -> x and weight; weight -> x and y.
+// A convolution and its gradients are linear in both operands, and each is differentiated by the two other forms: y by
+// x and weight; x by y and weight; weight by x and y.
+std::vector<Tensor> conv2d_gradient(const GradientArgs& args) {
+  const Tensor x = args.in[0], weight = args.in[1], dy = args.out_grad[0];
+  const auto& attrs = args.attrs<Conv2dAttrs>();
+  if (attrs.is_fused()) fail_internal("the gradient of a convolution is taken before passes fuse it");
+  return {args.add(kConv2dInputGrad, {dy, weight}, with_result(attrs, x.shape()))[0],
+          args.add(kConv2dWeightGrad, {x, dy}, with_result(attrs, weight.shape()))[0]};
+}
+
 std::vector<Tensor> gradient_of_input(const GradientArgs& args) {
   const Tensor dy = args.in[0], weight = args.in[1], g = args.out_grad[0];
-  Conv2dAttrs for_y = args.node.attrs.as<Conv2dAttrs>(), for_weight = for_y;
-  for_y.result = {}, for_weight.result = weight.shape();
-  return {args.graph.add_one(kConv2d, std::array{g, weight}, for_y, args.node.where),
-          args.graph.add_one(kConv2dWeightGrad, std::array{g, dy}, for_weight, args.node.where)};
+  const auto& attrs = args.attrs<Conv2dAttrs>();
+  return {args.add(kConv2d, {g, weight}, with_result(attrs, {}))[0],
+          args.add(kConv2dWeightGrad, {g, dy}, with_result(attrs, weight.shape()))[0]};
 }
 
 std::vector<Tensor> gradient_of_weight(const GradientArgs& args) {
   const Tensor x = args.in[0], dy = args.in[1], g = args.out_grad[0];
-  Conv2dAttrs for_x = args.node.attrs.as<Conv2dAttrs>(), for_y = for_x;
-  for_x.result = x.shape(), for_y.result = {};
-  return {args.graph.add_one(kConv2dInputGrad, std::array{dy, g}, for_x, args.node.where),
-          args.graph.add_one(kConv2d, std::array{x, g}, for_y, args.node.where)};
+  const auto& attrs = args.attrs<Conv2dAttrs>();
+  return {args.add(kConv2dInputGrad, {dy, g}, with_result(attrs, x.shape()))[0],
+          args.add(kConv2d, {x, g}, with_result(attrs, {}))[0]};
 }
 
 // Of one multiply-add for each tap of each result, those in the padding included.
@@ -138,16 +137,12 @@ ConvolutionSizes conv2d_sizes(const Shape& x, const Shape& weight, const Shape& 
 }
 
 Tensor conv2d(At x, Tensor weight, int64_t stride, int64_t padding, int64_t dilation, int64_t groups) {
-  return graph_of(x)->add_one(
-      kConv2d, std::array{x.value, weight},
-      Conv2dAttrs{.stride = stride, .padding = padding, .dilation = dilation, .groups = groups, .result = {}}, x.where);
+  return op_result(kConv2d, x, {weight}, Conv2dAttrs{stride, padding, dilation, groups, {}});
 }
 
 Tensor conv2d_transposed(At y, Tensor weight, const Shape& result, int64_t stride, int64_t padding, int64_t dilation,
                          int64_t groups) {
-  Conv2dAttrs attrs{.stride = stride, .padding = padding, .dilation = dilation, .groups = groups};
-  attrs.result = result;
-  return graph_of(y)->add_one(kConv2dInputGrad, std::array{y.value, weight}, attrs, y.where);
+  return op_result(kConv2dInputGrad, y, {weight}, Conv2dAttrs{stride, padding, dilation, groups, result});
 }
 
 }  // namespace linnet

@@ -11,6 +11,7 @@
 // The pass fuse_convolution makes what follows a convolution a part of it: y = f(y * scale + bias + residual), where
 // scale and bias [O] are for each filter, as folded batch normalization has them, and residual has y's shape.
 #pragma once
+#include <span>
 #include "engine/ir/graph.h"
 #include "engine/kernels/conv/convolution.h"
 #include "engine/kernels/precision.h"
@@ -42,8 +43,26 @@ struct Conv2dAttrs {
 
 extern const OpDef kConv2d, kConv2dInputGrad, kConv2dWeightGrad;
 
+// What x, the weight and y, or their gradients, are among the operands and results (types, or tensors) of each of the
+// three ops.
+template <class Item>
+struct Conv2dRoles {
+  const Item &x, &weight, &y;
+};
+template <ConvolutionPass pass, class Item>
+Conv2dRoles<Item> conv2d_roles(std::span<const Item> in, std::span<const Item> out) {
+  if constexpr (pass == ConvolutionPass::kForward) return {in[0], in[1], out[0]};
+  if constexpr (pass == ConvolutionPass::kInputGradient) return {out[0], in[1], in[0]};
+  if constexpr (pass == ConvolutionPass::kWeightGradient) return {in[0], out[0], in[1]};
+}
+
 // The sizes of the forward convolution that a node belongs to.
 ConvolutionSizes conv2d_sizes(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs);
+template <ConvolutionPass pass>
+ConvolutionSizes conv2d_sizes(const KernelArgs& args) {
+  const auto r = conv2d_roles<pass>(args.in, args.out);
+  return conv2d_sizes(r.x.shape(), r.weight.shape(), r.y.shape(), args.attrs<Conv2dAttrs>());
+}
 
 // A bias is added by `+`.
 Tensor conv2d(At x, Tensor weight, int64_t stride = 1, int64_t padding = 0, int64_t dilation = 1, int64_t groups = 1);

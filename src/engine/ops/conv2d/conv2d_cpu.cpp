@@ -1,30 +1,9 @@
 #include <algorithm>
 #include "engine/kernels/conv/stored_convolution.h"
 #include "engine/ops/conv2d/conv2d.h"
-#include "engine/ops/stored_operands.h"
 
 namespace linnet {
 namespace {
-
-using Conv2dSizes = ConvolutionSizes;
-
-// What x, the weights and y, or their gradients, are among the operands and results of each of the three ops.
-template <ConvolutionPass pass, class Item>
-struct Roles {
-  const Item &x, &weight, &y;
-};
-template <ConvolutionPass pass, class Item>
-Roles<pass, Item> roles_of(std::span<const Item> in, std::span<const Item> out) {
-  if constexpr (pass == ConvolutionPass::kForward) return {in[0], in[1], out[0]};
-  if constexpr (pass == ConvolutionPass::kInputGradient) return {out[0], in[1], in[0]};
-  if constexpr (pass == ConvolutionPass::kWeightGradient) return {in[0], out[0], in[1]};
-}
-
-template <ConvolutionPass pass>
-Conv2dSizes conv2d_sizes_of(const KernelArgs& args) {
-  const auto r = roles_of<pass>(args.in, args.out);
-  return conv2d_sizes(r.x.shape(), r.weight.shape(), r.y.shape(), args.node.attrs.as<Conv2dAttrs>());
-}
 
 const TensorType& type_of(const TensorType& type) { return type; }
 const TensorType& type_of(const TensorView& view) { return view.type; }
@@ -33,7 +12,7 @@ const TensorType& type_of(const TensorView& view) { return view.type; }
 template <ConvolutionPass pass, class Item>
 StoredConvolution stored_convolution(const Node& node, std::span<const Item> in, std::span<const Item> out) {
   const auto& attrs = node.attrs.as<Conv2dAttrs>();
-  const auto r = roles_of<pass>(in, out);
+  const auto r = conv2d_roles<pass>(in, out);
   const auto is_bf16 = [](const Item& item) { return type_of(item).dtype == DType::kBF16; };
   return {.sizes = conv2d_sizes(type_of(r.x).shape, type_of(r.weight).shape, type_of(r.y).shape, attrs),
           .x_bf16 = is_bf16(r.x),
@@ -51,13 +30,13 @@ size_t conv2d_workspace(const KernelQuery& query) {
 // Filters are fp32, and so is their gradient.
 template <ConvolutionPass pass>
 bool supports_conv2d(const KernelQuery& query) {
-  return roles_of<pass>(query.in, query.out).weight.dtype == DType::kF32 && f32_or_reduced(query);
+  return conv2d_roles<pass>(query.in, query.out).weight.dtype == DType::kF32 && f32_or_reduced(query);
 }
 
 // The operands of what is fused, in their order.
 struct Fused {
   explicit Fused(const KernelArgs& args) {
-    const auto& attrs = args.node.attrs.as<Conv2dAttrs>();
+    const auto& attrs = args.attrs<Conv2dAttrs>();
     size_t next = 2;
     if (attrs.scale) scale = &args.in[next++];
     if (attrs.bias) bias = &args.in[next++];
@@ -76,7 +55,7 @@ void run_forward(const KernelArgs& args) {
   stored_convolution_forward(stored_convolution<ConvolutionPass::kForward>(args.node, args.in, args.out),
                              stored(args.in[0]), args.in[1].as<float>(), mutable_stored(args.out[0]), args.workspace,
                              args.pool, epilogue, fused.residual ? stored(*fused.residual) : nullptr,
-                             args.node.attrs.as<Conv2dAttrs>().packed ? args.in.back().as<float>() : nullptr);
+                             args.attrs<Conv2dAttrs>().packed ? args.in.back().as<float>() : nullptr);
 }
 
 void run_conv2d_input_grad(const KernelArgs& args) {
@@ -94,7 +73,7 @@ void run_conv2d_weight_grad(const KernelArgs& args) {
 // Calls body with the offsets, in x, in the weights and in y, of the first of group_channels() products, for every tap
 // that lies inside the image.
 template <class Body>
-void for_taps(const Conv2dSizes& s, int64_t image, const Body& body) {
+void for_taps(const ConvolutionSizes& s, int64_t image, const Body& body) {
   const int64_t depth = s.group_channels();
   for (int64_t i = 0; i < s.out_height; ++i)
     for (int64_t j = 0; j < s.out_width; ++j)
@@ -109,54 +88,40 @@ void for_taps(const Conv2dSizes& s, int64_t image, const Body& body) {
           }
 }
 
+// What is fused, for the results of an image.
+template <class T>
+void finish_image(const KernelArgs& args, const ConvolutionSizes& s, int64_t image, T* y) {
+  const Fused fused(args);
+  const auto floats = [](const TensorView* view) { return view ? view->as<T>() : nullptr; };
+  const T *scale = floats(fused.scale), *bias = floats(fused.bias), *residual = floats(fused.residual);
+  const int64_t results = s.out_height * s.out_width * s.filters;
+  for (int64_t i = image * results; i < (image + 1) * results; ++i) {
+    if (scale) y[i] *= scale[i % s.filters];
+    if (bias) y[i] += bias[i % s.filters];
+    if (residual) y[i] += residual[i];
+    y[i] = static_cast<T>(gemm_activation(fused.activation, y[i]));
+  }
+}
+
+template <ConvolutionPass pass>
 void run_conv2d_reference(const KernelArgs& args) {
-  const Conv2dSizes s = conv2d_sizes_of<ConvolutionPass::kForward>(args);
+  const auto r = conv2d_roles<pass>(args.in, args.out);
+  const ConvolutionSizes s = conv2d_sizes<pass>(args);
   for_float(args.out[0].type.dtype, [&]<class T>() {
-    const T *x = args.in[0].as<T>(), *weight = args.in[1].as<T>();
-    T* y = args.out[0].as<T>();
-    std::fill_n(y, args.out[0].elements(), T{0});
-    args.pool.run(s.images, [&](int64_t image, int) {
+    T *x = r.x.template as<T>(), *weight = r.weight.template as<T>(), *y = r.y.template as<T>();
+    std::fill_n(args.out[0].as<T>(), args.out[0].elements(), T{0});
+    const auto add_image = [&](int64_t image, int = 0) {
       for_taps(s, image, [&](int64_t at_x, int64_t at_weight, int64_t at_y) {
-        for (int64_t c = 0; c < s.group_channels(); ++c) y[at_y] += x[at_x + c] * weight[at_weight + c];
+        for (int64_t c = 0; c < s.group_channels(); ++c) {
+          if (pass == ConvolutionPass::kForward) y[at_y] += x[at_x + c] * weight[at_weight + c];
+          if (pass == ConvolutionPass::kInputGradient) x[at_x + c] += y[at_y] * weight[at_weight + c];
+          if (pass == ConvolutionPass::kWeightGradient) weight[at_weight + c] += y[at_y] * x[at_x + c];
+        }
       });
-      const Fused fused(args);
-      const auto floats = [](const TensorView* view) { return view ? view->as<T>() : nullptr; };
-      const T *scale = floats(fused.scale), *bias = floats(fused.bias), *residual = floats(fused.residual);
-      const int64_t results = s.out_height * s.out_width * s.filters;
-      for (int64_t i = image * results; i < (image + 1) * results; ++i) {
-        if (scale) y[i] *= scale[i % s.filters];
-        if (bias) y[i] += bias[i % s.filters];
-        if (residual) y[i] += residual[i];
-        y[i] = static_cast<T>(gemm_activation(fused.activation, y[i]));
-      }
-    });
-  });
-}
-
-void run_conv2d_input_grad_reference(const KernelArgs& args) {
-  const Conv2dSizes s = conv2d_sizes_of<ConvolutionPass::kInputGradient>(args);
-  for_float(args.out[0].type.dtype, [&]<class T>() {
-    const T *dy = args.in[0].as<T>(), *weight = args.in[1].as<T>();
-    T* dx = args.out[0].as<T>();
-    std::fill_n(dx, args.out[0].elements(), T{0});
-    args.pool.run(s.images, [&](int64_t image, int) {
-      for_taps(s, image, [&](int64_t at_x, int64_t at_weight, int64_t at_y) {
-        for (int64_t c = 0; c < s.group_channels(); ++c) dx[at_x + c] += dy[at_y] * weight[at_weight + c];
-      });
-    });
-  });
-}
-
-void run_conv2d_weight_grad_reference(const KernelArgs& args) {
-  const Conv2dSizes s = conv2d_sizes_of<ConvolutionPass::kWeightGradient>(args);
-  for_float(args.out[0].type.dtype, [&]<class T>() {
-    const T *x = args.in[0].as<T>(), *dy = args.in[1].as<T>();
-    T* dweight = args.out[0].as<T>();
-    std::fill_n(dweight, args.out[0].elements(), T{0});
-    for (int64_t image = 0; image < s.images; ++image)
-      for_taps(s, image, [&](int64_t at_x, int64_t at_weight, int64_t at_y) {
-        for (int64_t c = 0; c < s.group_channels(); ++c) dweight[at_weight + c] += dy[at_y] * x[at_x + c];
-      });
+      if (pass == ConvolutionPass::kForward) finish_image(args, s, image, y);
+    };
+    if (pass != ConvolutionPass::kWeightGradient) return args.pool.run(s.images, add_image);
+    for (int64_t image = 0; image < s.images; ++image) add_image(image);
   });
 }
 
@@ -165,15 +130,15 @@ constexpr Kernel fast(void (*run)(const KernelArgs&)) {
   return {"simd", supports_conv2d<pass>, conv2d_workspace<pass>, run};
 }
 
-bool plain_filters(const KernelQuery& query) { return !query.node.attrs.as<Conv2dAttrs>().packed; }
+bool plain_filters(const KernelQuery& query) { return !query.attrs<Conv2dAttrs>().packed; }
 
 }  // namespace
 
 LINNET_KERNELS(conv2d, fast<ConvolutionPass::kForward>(run_forward),
-               {"reference", plain_filters, nullptr, run_conv2d_reference})
+               {"reference", plain_filters, nullptr, run_conv2d_reference<ConvolutionPass::kForward>})
 LINNET_KERNELS(conv2d_input_grad, fast<ConvolutionPass::kInputGradient>(run_conv2d_input_grad),
-               {"reference", nullptr, nullptr, run_conv2d_input_grad_reference})
+               {"reference", nullptr, nullptr, run_conv2d_reference<ConvolutionPass::kInputGradient>})
 LINNET_KERNELS(conv2d_weight_grad, fast<ConvolutionPass::kWeightGradient>(run_conv2d_weight_grad),
-               {"reference", nullptr, nullptr, run_conv2d_weight_grad_reference})
+               {"reference", nullptr, nullptr, run_conv2d_reference<ConvolutionPass::kWeightGradient>})
 
 }  // namespace linnet

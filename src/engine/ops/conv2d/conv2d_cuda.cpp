@@ -14,24 +14,12 @@ KernelList conv2d_weight_grad_cuda_kernels();
 
 namespace {
 
-using Kind = ConvolutionProblem::Kind;
+using Kind = ConvolutionPass;
 
 struct Prepared {
   std::shared_ptr<CudnnPlan> plan;  // null: cuDNN has none
   CudnnValue x = 0, weight = 0, y = 0;
 };
-
-// Where x, the weights and y, or their gradients, are among the operands and results of each of the three ops.
-template <class Item>
-struct Roles {
-  const Item *x, *weight, *y;
-};
-template <Kind kind, class Item>
-Roles<Item> roles_of(std::span<const Item> in, std::span<const Item> out) {
-  if (kind == Kind::kForward) return {&in[0], &in[1], &out[0]};
-  if (kind == Kind::kInputGradient) return {&out[0], &in[1], &in[0]};
-  return {&in[0], &out[0], &in[1]};
-}
 
 ConvolutionProblem problem_of(Kind kind, const Node& node, const TensorType& x, const TensorType& weight,
                               const TensorType& y) {
@@ -57,8 +45,8 @@ Prepared& prepared(Device* device, const ConvolutionProblem& problem) {
 
 template <Kind kind>
 Prepared& prepared(const KernelQuery& query) {
-  const auto r = roles_of<kind>(query.in, query.out);
-  return prepared(query.device, problem_of(kind, query.node, *r.x, *r.weight, *r.y));
+  const auto r = conv2d_roles<kind>(query.in, query.out);
+  return prepared(query.device, problem_of(kind, query.node, r.x, r.weight, r.y));
 }
 
 template <Kind kind>
@@ -70,23 +58,21 @@ const Kernel& own_kernel() {
 
 template <Kind kind>
 bool supports(const KernelQuery& query) {
-  const auto r = roles_of<kind>(query.in, query.out);
-  if (r.x->shape.elements() == 0 || r.y->shape.elements() == 0) return false;
+  const auto r = conv2d_roles<kind>(query.in, query.out);
+  if (r.x.shape.elements() == 0 || r.y.shape.elements() == 0) return false;
   // Of two channels in bf16 cuDNN's filter gradients were wrong on an H200 (cuDNN 9 beside PyTorch 2.11).
-  if (kind == Kind::kWeightGradient && r.x->dtype == DType::kBF16 && r.x->shape[3] == 2) return false;
-  if (kind != Kind::kWeightGradient && r.weight->dtype != r.x->dtype) return false;
+  if (kind == Kind::kWeightGradient && r.x.dtype == DType::kBF16 && r.x.shape[3] == 2) return false;
+  if (kind != Kind::kWeightGradient && r.weight.dtype != r.x.dtype) return false;
   return own_kernel<kind>().supports(query) && cudnn_version(static_cast<CudaDevice&>(*query.device)) != 0 &&
          prepared<kind>(query).plan != nullptr;
 }
 
-size_t padded(size_t bytes) { return round_up(bytes, 256); }
-
 // A copy of the weights, which may begin anywhere in the flat parameters, and cuDNN's own.
 template <Kind kind>
 size_t workspace(const KernelQuery& query) {
-  const auto r = roles_of<kind>(query.in, query.out);
+  const auto r = conv2d_roles<kind>(query.in, query.out);
   const Kernel& own = own_kernel<kind>();
-  return std::max(padded(r.weight->bytes()) + prepared<kind>(query).plan->workspace(),
+  return std::max(round_up(r.weight.bytes(), 256) + prepared<kind>(query).plan->workspace(),
                   own.workspace ? own.workspace(query) : 0);
 }
 
@@ -94,15 +80,15 @@ bool aligned(const void* location) { return reinterpret_cast<uintptr_t>(location
 
 template <Kind kind>
 void run(const KernelArgs& args) {
-  const auto r = roles_of<kind>(args.in, args.out);
-  if (!aligned(r.x->data) || !aligned(r.y->data)) return own_kernel<kind>().run(args);
+  const auto r = conv2d_roles<kind>(args.in, args.out);
+  if (!aligned(r.x.data) || !aligned(r.y.data)) return own_kernel<kind>().run(args);
   auto& device = *static_cast<CudaDevice*>(args.device);
-  Prepared& p = prepared(args.device, problem_of(kind, args.node, r.x->type, r.weight->type, r.y->type));
-  const size_t bytes = r.weight->type.bytes();
-  auto* weight = static_cast<std::byte*>(r.weight->data);
+  Prepared& p = prepared(args.device, problem_of(kind, args.node, r.x.type, r.weight.type, r.y.type));
+  const size_t bytes = r.weight.type.bytes();
+  auto* weight = static_cast<std::byte*>(r.weight.data);
   std::byte* const location = aligned(weight) ? weight : args.workspace;
   if (kind != Kind::kWeightGradient && location != weight) device.copy(location, weight, bytes);
-  p.plan->run(device, {{p.x, r.x->data}, {p.weight, location}, {p.y, r.y->data}}, args.workspace + padded(bytes));
+  p.plan->run(device, {{p.x, r.x.data}, {p.weight, location}, {p.y, r.y.data}}, args.workspace + round_up(bytes, 256));
   if (kind == Kind::kWeightGradient && location != weight) device.copy(weight, location, bytes);
 }
 

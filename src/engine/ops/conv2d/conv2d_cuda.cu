@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kThreads = 256, kTile = 64, kDepth = 16;
 
-struct ConvolutionSizes {
+struct IntSizes {
   int images, height, width, channels, filters, rows, columns, out_height, out_width, stride, padding, dilation;
 };
 
@@ -39,7 +39,7 @@ struct Tap {
 template <class T, class W>
 struct Forward {
   static constexpr bool kARows = false, kBRows = false;
-  ConvolutionSizes s;
+  IntSizes s;
   const T* x;
   const W* weight;
   T* y;
@@ -61,7 +61,7 @@ struct Forward {
 template <class T, class W>
 struct InputGradient {
   static constexpr bool kARows = false, kBRows = true;
-  ConvolutionSizes s;
+  IntSizes s;
   const T* dy;
   const W* weight;
   T* dx;
@@ -88,7 +88,7 @@ struct InputGradient {
 template <class T>
 struct WeightGradient {
   static constexpr bool kARows = true, kBRows = true;
-  ConvolutionSizes s;
+  IntSizes s;
   const T *dy, *x;
   float* parts;  // [parts, filters, rows * columns * channels]
   int height, width, depth;
@@ -152,30 +152,24 @@ void run_problem(Device* device, Problem problem, const TensorView& result, int6
   launch(device, conv2d_kernel<Problem>, grid, kThreads, 0, problem, static_cast<int>(std::max<int64_t>(per_part, 1)));
 }
 
-ConvolutionSizes sizes_of(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs) {
+template <ConvolutionPass pass>
+IntSizes sizes_of(const KernelArgs& args) {
+  const ConvolutionSizes s = conv2d_sizes<pass>(args);
   const auto size = [](int64_t n) { return static_cast<int>(n); };
-  return {size(x[0]),      size(x[1]), size(x[2]), size(x[3]),         size(weight[0]),     size(weight[1]),
-          size(weight[2]), size(y[1]), size(y[2]), size(attrs.stride), size(attrs.padding), size(attrs.dilation)};
+  return {size(s.images),  size(s.height),     size(s.width),     size(s.channels), size(s.filters), size(s.rows),
+          size(s.columns), size(s.out_height), size(s.out_width), size(s.stride),   size(s.padding), size(s.dilation)};
 }
 
+// Forward, and the input's gradient: of images and filters.
+template <ConvolutionPass pass, template <class, class> class Problem>
 void run(const KernelArgs& args) {
-  const TensorView &x = args.in[0], &weight = args.in[1], &y = args.out[0];
-  const ConvolutionSizes sizes = sizes_of(x.shape(), weight.shape(), y.shape(), args.node.attrs.as<Conv2dAttrs>());
-  for_storage(x.type.dtype, [&]<class T>() {
-    for_storage(weight.type.dtype, [&]<class W>() {
-      run_problem(args.device, Forward<T, W>{sizes, x.as<T>(), weight.as<W>(), y.as<T>(), 0, 0, 0}, y, sizes.filters,
-                  weight.shape().elements(1, 4));
-    });
-  });
-}
-
-void run_input_grad(const KernelArgs& args) {
-  const TensorView &dy = args.in[0], &weight = args.in[1], &dx = args.out[0];
-  const ConvolutionSizes sizes = sizes_of(dx.shape(), weight.shape(), dy.shape(), args.node.attrs.as<Conv2dAttrs>());
-  for_storage(dy.type.dtype, [&]<class T>() {
-    for_storage(weight.type.dtype, [&]<class W>() {
-      run_problem(args.device, InputGradient<T, W>{sizes, dy.as<T>(), weight.as<W>(), dx.as<T>(), 0, 0, 0}, dx,
-                  sizes.channels, int64_t{sizes.rows} * sizes.columns * sizes.filters);
+  const IntSizes s = sizes_of<pass>(args);
+  const bool forward = pass == ConvolutionPass::kForward;
+  for_storage(args.in[0].type.dtype, [&]<class T>() {
+    for_storage(args.in[1].type.dtype, [&]<class W>() {
+      const Problem<T, W> problem{s, args.in[0].as<T>(), args.in[1].as<W>(), args.out[0].as<T>(), 0, 0, 0};
+      run_problem(args.device, problem, args.out[0], forward ? s.filters : s.channels,
+                  int64_t{s.rows} * s.columns * (forward ? s.channels : s.filters));
     });
   });
 }
@@ -190,7 +184,7 @@ size_t weight_grad_workspace(const KernelQuery& query) {
 
 void run_weight_grad(const KernelArgs& args) {
   const TensorView &x = args.in[0], &dy = args.in[1], &dweight = args.out[0];
-  const ConvolutionSizes sizes = sizes_of(x.shape(), dweight.shape(), dy.shape(), args.node.attrs.as<Conv2dAttrs>());
+  const IntSizes sizes = sizes_of<ConvolutionPass::kWeightGradient>(args);
   const int64_t depth = dy.shape().elements(0, 3), parts = part_count(depth), elements = dweight.elements();
   auto* sums = reinterpret_cast<float*>(args.workspace);
   for_storage(x.type.dtype, [&]<class T>() {
@@ -202,7 +196,7 @@ void run_weight_grad(const KernelArgs& args) {
 
 // Rows, columns and sums are counted in 32 bits. Groups have kernels of their own (conv2d_groups_cuda.cu).
 bool supports(const KernelQuery& query) {
-  const auto& attrs = query.node.attrs.as<Conv2dAttrs>();
+  const auto& attrs = query.attrs<Conv2dAttrs>();
   if (attrs.groups != 1 || attrs.is_fused()) return false;
   for (const auto& types : {query.in, query.out})
     for (const TensorType& type : types)
@@ -212,8 +206,8 @@ bool supports(const KernelQuery& query) {
 
 }  // namespace
 
-LINNET_KERNELS(conv2d_cuda, {"tiles", supports, nullptr, run})
-LINNET_KERNELS(conv2d_input_grad_cuda, {"tiles", supports, nullptr, run_input_grad})
+LINNET_KERNELS(conv2d_cuda, {"tiles", supports, nullptr, run<ConvolutionPass::kForward, Forward>})
+LINNET_KERNELS(conv2d_input_grad_cuda, {"tiles", supports, nullptr, run<ConvolutionPass::kInputGradient, InputGradient>})
 LINNET_KERNELS(conv2d_weight_grad_cuda, {"tiles", supports, weight_grad_workspace, run_weight_grad})
 
 }  // namespace linnet

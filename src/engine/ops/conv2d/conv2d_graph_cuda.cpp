@@ -28,7 +28,7 @@ std::string ConvolutionProblem::text() const {
 }
 
 ConvolutionGraph convolution_graph(const ConvolutionProblem& p) {
-  using Kind = ConvolutionProblem::Kind;
+  using Kind = ConvolutionPass;
   const auto type = p.dtype == DType::kBF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
   ConvolutionGraph made{std::make_unique<CudnnGraph>()};
   CudnnGraph& graph = *made.graph;

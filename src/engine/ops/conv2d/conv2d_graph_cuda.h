@@ -4,11 +4,12 @@
 #include <string>
 #include "engine/device/cuda/cudnn_graph.h"
 #include "engine/ir/tensor_type.h"
+#include "engine/kernels/conv/convolution.h"
 
 namespace linnet {
 
 struct ConvolutionProblem {
-  enum class Kind { kForward, kInputGradient, kWeightGradient } kind = Kind::kForward;
+  ConvolutionPass kind = ConvolutionPass::kForward;
   Shape x, weight, y;  // of the forward convolution, as conv2d.h has them
   int64_t stride = 1, padding = 0, dilation = 1;
   DType dtype = DType::kF32;  // f32 or bf16: of all but the weights' gradient, which is f32

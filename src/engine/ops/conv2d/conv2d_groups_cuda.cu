@@ -29,11 +29,7 @@ struct Index {
 };
 
 template <class T, class W>
-__global__ void __launch_bounds__(kThreads)
-    grouped_forward(ConvolutionSizes s, int64_t count, const T* x, const W* weight, T* y) {
-  begin_kernel();
-  const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (at >= count) return;
+LINNET_DEVICE void grouped_forward(int64_t at, ConvolutionSizes s, const T* x, const W* weight, T* y) {
   const Index to(at, s.out_height, s.out_width, s.filters);
   const int64_t depth = s.channels / s.groups, first = to.channel / (s.filters / s.groups) * depth;
   float sum = 0;
@@ -49,11 +45,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T, class W>
-__global__ void __launch_bounds__(kThreads)
-    grouped_input_gradient(ConvolutionSizes s, int64_t count, const T* dy, const W* weight, T* dx) {
-  begin_kernel();
-  const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (at >= count) return;
+LINNET_DEVICE void grouped_input_gradient(int64_t at, ConvolutionSizes s, const T* dy, const W* weight, T* dx) {
   const Index to(at, s.height, s.width, s.channels);
   const int64_t depth = s.channels / s.groups, filters = s.filters / s.groups, group = to.channel / depth;
   float sum = 0;
@@ -104,31 +96,22 @@ __global__ void __launch_bounds__(kThreads)
   parts[(blockIdx.z * s.filters + filter) * places + blockIdx.y] = sum;
 }
 
+// Forward, and the input's gradient: of images and filters.
+template <ConvolutionPass pass>
 void run(const KernelArgs& args) {
-  const TensorView &x = args.in[0], &weight = args.in[1], &y = args.out[0];
-  const ConvolutionSizes s = conv2d_sizes(x.shape(), weight.shape(), y.shape(), args.node.attrs.as<Conv2dAttrs>());
-  for_storage(x.type.dtype, [&]<class T>() {
-    for_storage(weight.type.dtype, [&]<class W>() {
-      launch(args.device, grouped_forward<T, W>, blocks_for(y.elements(), kThreads), kThreads, 0, s, y.elements(),
-             x.as<T>(), weight.as<W>(), y.as<T>());
-    });
-  });
-}
-
-void run_input_grad(const KernelArgs& args) {
-  const TensorView &dy = args.in[0], &weight = args.in[1], &dx = args.out[0];
-  const ConvolutionSizes s = conv2d_sizes(dx.shape(), weight.shape(), dy.shape(), args.node.attrs.as<Conv2dAttrs>());
-  for_storage(dy.type.dtype, [&]<class T>() {
-    for_storage(weight.type.dtype, [&]<class W>() {
-      launch(args.device, grouped_input_gradient<T, W>, blocks_for(dx.elements(), kThreads), kThreads, 0, s,
-             dx.elements(), dy.as<T>(), weight.as<W>(), dx.as<T>());
+  const ConvolutionSizes s = conv2d_sizes<pass>(args);
+  for_storage(args.in[0].type.dtype, [&]<class T>() {
+    for_storage(args.in[1].type.dtype, [&]<class W>() {
+      constexpr auto kEach = pass == ConvolutionPass::kForward ? grouped_forward<T, W> : grouped_input_gradient<T, W>;
+      launch_elements<kEach>(args.device, args.out[0].elements(), s, args.in[0].as<T>(), args.in[1].as<W>(),
+                             args.out[0].as<T>());
     });
   });
 }
 
 void run_weight_grad(const KernelArgs& args) {
   const TensorView &x = args.in[0], &dy = args.in[1], &dweight = args.out[0];
-  const ConvolutionSizes s = conv2d_sizes(x.shape(), dweight.shape(), dy.shape(), args.node.attrs.as<Conv2dAttrs>());
+  const ConvolutionSizes s = conv2d_sizes<ConvolutionPass::kWeightGradient>(args);
   const int64_t pixels = dy.shape().elements(0, 3), pieces = pieces_of(pixels), elements = dweight.elements();
   auto* parts = reinterpret_cast<float*>(args.workspace);
   const dim3 grid(blocks_for(s.filters, kWarp), static_cast<unsigned>(elements / std::max<int64_t>(s.filters, 1)),
@@ -147,7 +130,7 @@ size_t weight_grad_workspace(const KernelQuery& query) {
 
 // A grid has at most 2^31 blocks, and 65535 along y.
 bool supports(const KernelQuery& query) {
-  if (query.node.attrs.as<Conv2dAttrs>().is_fused()) return false;
+  if (query.attrs<Conv2dAttrs>().is_fused()) return false;
   for (const auto& types : {query.in, query.out})
     for (const TensorType& type : types)
       if (type.shape.elements() >= int64_t{1} << 31) return false;
@@ -160,8 +143,8 @@ bool supports_weight_grad(const KernelQuery& query) {
 
 }  // namespace
 
-LINNET_KERNELS(conv2d_groups_cuda, {"groups", supports, nullptr, run})
-LINNET_KERNELS(conv2d_groups_input_grad_cuda, {"groups", supports, nullptr, run_input_grad})
+LINNET_KERNELS(conv2d_groups_cuda, {"groups", supports, nullptr, run<ConvolutionPass::kForward>})
+LINNET_KERNELS(conv2d_groups_input_grad_cuda, {"groups", supports, nullptr, run<ConvolutionPass::kInputGradient>})
 LINNET_KERNELS(conv2d_groups_weight_grad_cuda, {"groups", supports_weight_grad, weight_grad_workspace, run_weight_grad})
 
 }  // namespace linnet

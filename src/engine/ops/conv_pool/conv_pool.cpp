@@ -1,6 +1,5 @@
 #include "engine/ops/conv_pool/conv_pool.h"
 #include "engine/ops/conv2d/conv2d.h"
-#include "engine/ops/graph_of.h"
 #include "engine/ops/max_pool/max_pool.h"
 #include "engine/ops/pointwise/pointwise.h"
 
@@ -12,18 +11,17 @@ std::vector<TensorType> infer_conv_pool(const InferArgs& args) {
   expect_inputs(args, 3);
   const TensorType &x = args.in[0], &weight = args.in[1], &bias = args.in[2];
   const std::string all = "got " + x.text() + ", weight " + weight.text() + ", bias " + bias.text();
-  expect(x.shape.rank() == 4 && weight.shape.rank() == 4, all + ", expected [N, H, W, C] and [O, 3, 3, C]");
+  expect(x.shape.rank() == 4 && weight.shape.rank() == 4, all, ", expected [N, H, W, C] and [O, 3, 3, C]");
   expect(is_float(weight.dtype) &&
              (x.dtype == DType::kU8 || weight.dtype == x.dtype || weight.dtype == full_type(x.dtype)),
-         all + ", expected one float type, or images of u8");
-  expect(weight.shape[1] == 3 && weight.shape[2] == 3, all + ", expected filters of 3x3");
-  expect(weight.shape[3] == x.shape[3],
-         all + ", channels " + std::to_string(x.shape[3]) + " and " + std::to_string(weight.shape[3]) + " differ");
-  expect(bias == TensorType{full_type(weight.dtype), {weight.shape[0]}}, all + ", expected bias [O]");
-  expect(x.shape[1] >= 2 && x.shape[2] >= 2, all + ", images smaller than the 2x2 window");
+         all, ", expected one float type, or images of u8");
+  expect(weight.shape[1] == 3 && weight.shape[2] == 3, all, ", expected filters of 3x3");
+  expect(weight.shape[3] == x.shape[3], all, ", channels ", x.shape[3], " and ", weight.shape[3], " differ");
+  expect(bias == TensorType{full_type(weight.dtype), {weight.shape[0]}}, all, ", expected bias [O]");
+  expect(x.shape[1] >= 2 && x.shape[2] >= 2, all, ", images smaller than the 2x2 window");
   const size_t channels = x.dtype == DType::kU8 ? static_cast<size_t>(x.shape[3]) : 0;
-  expect(scaling.scale.size() == channels && scaling.shift.size() == channels,
-         all + ", and a scaling of " + std::to_string(scaling.scale.size()) + " channels; u8 needs one, floats none");
+  expect(scaling.scale.size() == channels && scaling.shift.size() == channels, all, ", and a scaling of ",
+         scaling.scale.size(), " channels; u8 needs one, floats none");
   const TensorType y{x.dtype == DType::kU8 ? weight.dtype : x.dtype,
                      {x.shape[0], x.shape[1] / 2, x.shape[2] / 2, weight.shape[0]}};
   return {y, {DType::kU8, y.shape}};
@@ -45,20 +43,17 @@ std::vector<TensorType> infer_conv_pool_input_grad(const InferArgs& args) {
 
 std::vector<Tensor> conv_pool_gradient(const GradientArgs& args) {
   const Tensor x = args.in[0], weight = args.in[1], which = args.out[1], dy = args.out_grad[0];
-  ConvReluPoolAttrs attrs = args.node.attrs.as<ConvReluPoolAttrs>();
-  const std::vector<Tensor> weights =
-      args.graph.add(kConvReluPoolWeightGrad, std::array{x, which, dy}, attrs, args.node.where);
-  Tensor dx;
-  if (is_float(x.type().dtype)) {
-    attrs.input = x.shape();
-    dx = args.graph.add_one(kConvReluPoolInputGrad, std::array{weight, which, dy}, attrs, args.node.where);
-  }
-  return {dx, weights[0], weights[1]};
+  ConvReluPoolAttrs attrs = args.attrs<ConvReluPoolAttrs>();
+  const std::vector<Tensor> weights = args.add(kConvReluPoolWeightGrad, {x, which, dy});
+  attrs.input = x.shape();
+  const bool has_slopes = is_float(x.type().dtype);
+  return {has_slopes ? args.add(kConvReluPoolInputGrad, {weight, which, dy}, attrs)[0] : Tensor{}, weights[0],
+          weights[1]};
 }
 
 // The second output differs where ReLU made all four zero; only the gradient reads it.
 std::vector<Tensor> decompose_conv_pool(const DecomposeArgs& args) {
-  const PixelScaling& scaling = args.node.attrs.as<ConvReluPoolAttrs>().scaling;
+  const PixelScaling& scaling = args.attrs<ConvReluPoolAttrs>().scaling;
   Tensor x = args.in[0];
   const Tensor weight = args.in[1], bias = args.in[2];
   if (!is_float(x.type().dtype)) x = scale_pixels(x, scaling, weight.type().dtype);
@@ -98,8 +93,7 @@ const OpDef kConvReluPoolInputGrad{
     .name = "conv_relu_pool_input_grad", .infer = infer_conv_pool_input_grad, .flops = conv_pool_input_grad_flops};
 
 Tensor conv_relu_pool(At x, Tensor weight, Tensor bias, PixelScaling scaling) {
-  return graph_of(x)->add(kConvReluPool, std::array{x.value, weight, bias}, ConvReluPoolAttrs{std::move(scaling), {}},
-                          x.where)[0];
+  return op_result(kConvReluPool, x, {weight, bias}, ConvReluPoolAttrs{std::move(scaling), {}});
 }
 
 }  // namespace linnet

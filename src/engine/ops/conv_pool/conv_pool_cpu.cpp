@@ -34,7 +34,7 @@ void for_pooled(const Shape& pooled, const Body& body) {
 }
 
 void run_conv_pool_reference(const KernelArgs& args) {
-  const PixelScaling& scaling = args.node.attrs.as<ConvReluPoolAttrs>().scaling;
+  const PixelScaling& scaling = args.attrs<ConvReluPoolAttrs>().scaling;
   const int64_t channels = args.in[0].shape()[3];
   for_float(args.out[0].type.dtype, [&]<class T>() {
     const Pixels<T> x(args.in[0], scaling);
@@ -71,7 +71,7 @@ double slope_at(const KernelArgs& args, int64_t image, int64_t location) {
 }
 
 void run_conv_pool_weight_grad_reference(const KernelArgs& args) {
-  const PixelScaling& scaling = args.node.attrs.as<ConvReluPoolAttrs>().scaling;
+  const PixelScaling& scaling = args.attrs<ConvReluPoolAttrs>().scaling;
   const auto* which = args.in[1].as<const uint8_t>();
   const int64_t channels = args.in[0].shape()[3];
   for_float(args.in[2].type.dtype, [&]<class T>() {
@@ -115,7 +115,7 @@ void run_conv_pool_input_grad_reference(const KernelArgs& args) {
 ConvPoolShape shape_of(const Shape& x, const Shape& pooled) { return {x[0], x[1], x[2], x[3], pooled[3]}; }
 
 ConvPoolImages images_of(const KernelArgs& args) {
-  const PixelScaling& scaling = args.node.attrs.as<ConvReluPoolAttrs>().scaling;
+  const PixelScaling& scaling = args.attrs<ConvReluPoolAttrs>().scaling;
   if (args.in[0].type.dtype != DType::kU8) return {.floats = args.in[0].as<const float>()};
   return {.bytes = args.in[0].as<const uint8_t>(), .scale = scaling.scale.data(), .shift = scaling.shift.data()};
 }
@@ -123,15 +123,16 @@ ConvPoolImages images_of(const KernelArgs& args) {
 size_t conv_pool_workspace(const KernelQuery& query) {
   return conv_pool_workspace(shape_of(query.in[0].shape, query.out[0].shape), query.threads);
 }
-
+size_t weight_grad_workspace(const KernelQuery& query) {
+  return conv_pool_workspace(shape_of(query.in[0].shape, query.in[1].shape), query.threads);
+}
+size_t input_grad_workspace(const KernelQuery& query) {
+  return conv_pool_workspace(shape_of(query.out[0].shape, query.in[2].shape), query.threads);
+}
 void run_conv_pool(const KernelArgs& args) {
   conv_pool_forward(shape_of(args.in[0].shape(), args.out[0].shape()), images_of(args), args.in[1].as<const float>(),
                     args.in[2].as<const float>(), args.out[0].as<float>(), args.out[1].as<uint8_t>(), args.workspace,
                     args.pool);
-}
-
-size_t weight_grad_workspace(const KernelQuery& query) {
-  return conv_pool_workspace(shape_of(query.in[0].shape, query.in[1].shape), query.threads);
 }
 
 void run_conv_pool_weight_grad(const KernelArgs& args) {
@@ -144,10 +145,6 @@ void run_conv_pool_weight_grad(const KernelArgs& args) {
   conv_pool_weight_gradient(shape_of(args.in[0].shape(), args.in[1].shape()), images_of(args),
                             args.in[1].as<const uint8_t>(), slopes, args.out[0].as<float>(), args.out[1].as<float>(),
                             args.workspace, args.pool);
-}
-
-size_t input_grad_workspace(const KernelQuery& query) {
-  return conv_pool_workspace(shape_of(query.out[0].shape, query.in[2].shape), query.threads);
 }
 
 void run_conv_pool_input_grad(const KernelArgs& args) {

@@ -225,13 +225,9 @@ __global__ void __launch_bounds__(kGradThreads) weight_grad_kernel(WeightGradien
 
 // A thread has one element of dx: it looks at the nine results it took part in, and takes from those that were chosen.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    input_grad_kernel(Images images, Numbers weight, const uint8_t* __restrict__ which, const T* __restrict__ dy,
-                      T* __restrict__ dx) {
-  begin_kernel();
-  const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, location = at / images.channels,
-                per_image = static_cast<int64_t>(images.height) * images.width, image = location / per_image;
-  if (image >= images.count) return;
+LINNET_DEVICE void gather_slopes(int64_t at, Images images, Numbers weight, const uint8_t* which, const T* dy, T* dx) {
+  const int64_t location = at / images.channels, per_image = static_cast<int64_t>(images.height) * images.width,
+                image = location / per_image;
   const int channel = static_cast<int>(at - location * images.channels),
             inside = static_cast<int>(location - image * per_image), row = inside / images.width,
             column = inside - row * images.width;
@@ -279,7 +275,7 @@ bool supports(const KernelQuery& query) {
 
 void run(const KernelArgs& args) {
   const Images images =
-      images_of(args.in[0].shape(), args.out[0].shape(), args.node.attrs.as<ConvReluPoolAttrs>().scaling);
+      images_of(args.in[0].shape(), args.out[0].shape(), args.attrs<ConvReluPoolAttrs>().scaling);
   const int64_t windows = static_cast<int64_t>(images.count) * images.pooled_height * images.pooled_width;
   const int groups = groups_of(images);
   const bool wide = images.filters % kGroup == 0 && aligned16(args.out[0].as<float>(), args.out[1].as<uint8_t>());
@@ -321,7 +317,7 @@ size_t weight_grad_workspace(const KernelQuery& query) {
 
 void run_weight_grad(const KernelArgs& args) {
   WeightGradient call;
-  call.images = images_of(args.in[0].shape(), args.in[1].shape(), args.node.attrs.as<ConvReluPoolAttrs>().scaling);
+  call.images = images_of(args.in[0].shape(), args.in[1].shape(), args.attrs<ConvReluPoolAttrs>().scaling);
   call.which = args.in[1].as<uint8_t>();
   if (args.in.size() == 4) {
     call.factor = numbers_of(args.in[2]), call.head = numbers_of(args.in[3]);
@@ -348,8 +344,7 @@ void run_weight_grad(const KernelArgs& args) {
 void run_input_grad(const KernelArgs& args) {
   const Images images = images_of(args.out[0].shape(), args.in[2].shape(), {});
   for_storage(args.out[0].type.dtype, [&]<class T>() {
-    launch(args.device, input_grad_kernel<T>, blocks_for(args.out[0].elements(), kThreads), kThreads, 0, images,
-           numbers_of(args.in[0]), args.in[1].as<uint8_t>(), args.in[2].as<T>(), args.out[0].as<T>());
+    launch_elements<gather_slopes<T>>(args.device, args.out[0].elements(), images, numbers_of(args.in[0]), args.in[1].as<uint8_t>(), args.in[2].as<T>(), args.out[0].as<T>());
   });
 }
 

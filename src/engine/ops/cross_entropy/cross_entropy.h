@@ -40,4 +40,7 @@ Tensor one_hot(At targets, int64_t classes, DType dtype);
 // How many targets are not negative, as a scalar of type `dtype`.
 Tensor count_targets(At targets, DType dtype);
 
+// Of kernels on the CPU: user error when a target is at or beyond the classes.
+void check_targets(const TensorView& targets, int64_t classes);
+
 }  // namespace linnet

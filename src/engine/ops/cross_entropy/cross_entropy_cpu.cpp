@@ -3,22 +3,24 @@
 #include <cstring>
 #include "engine/kernels/loss/cross_entropy.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
-#include "engine/ops/stored_operands.h"
 
 namespace linnet {
-namespace {
 
-void check_cross_entropy_targets(const TensorView& targets, int64_t classes) {
+void check_targets(const TensorView& targets, int64_t classes) {
   const int32_t* target = targets.as<const int32_t>();
   for (int64_t i = 0; i < targets.elements(); ++i)
     if (target[i] >= classes)
       fail_user("target id " + std::to_string(target[i]) + " is outside the vocabulary of " + std::to_string(classes));
 }
 
+namespace {
+
+double smoothing_of(const KernelArgs& args) { return args.attrs<CrossEntropyAttrs>().label_smoothing; }
+
 void run_cross_entropy_reference(const KernelArgs& args) {
   const int64_t classes = args.in[0].shape()[-1], rows = args.out[1].elements();
-  const double smoothing = args.node.attrs.as<CrossEntropyAttrs>().label_smoothing;
-  check_cross_entropy_targets(args.in[1], classes);
+  const double smoothing = smoothing_of(args);
+  check_targets(args.in[1], classes);
   for_float(args.in[0].type.dtype, [&]<class T>() {
     double total = 0;
     for (int64_t r = 0; r < rows; ++r) {
@@ -38,7 +40,7 @@ void run_cross_entropy_reference(const KernelArgs& args) {
 // dlogits = dloss * (softmax - (1 - s) * onehot(target) - s / V)
 void run_cross_entropy_grad_reference(const KernelArgs& args) {
   const int64_t classes = args.in[0].shape()[-1], rows = args.in[2].elements();
-  const double smoothing = args.node.attrs.as<CrossEntropyAttrs>().label_smoothing;
+  const double smoothing = smoothing_of(args);
   for_float(args.in[0].type.dtype, [&]<class T>() {
     const double scale = args.in[3].as<T>()[0];
     for (int64_t r = 0; r < rows; ++r) {
@@ -60,11 +62,10 @@ size_t cross_entropy_workspace(const KernelQuery& query) {
 
 void run_cross_entropy(const KernelArgs& args) {
   const int64_t classes = args.in[0].shape()[-1], rows = args.out[1].elements();
-  check_cross_entropy_targets(args.in[1], classes);
+  check_targets(args.in[1], classes);
   float* losses = reinterpret_cast<float*>(args.workspace);
   cross_entropy_forward(rows, classes, stored(args.in[0]), args.in[1].as<int32_t>(),
-                        static_cast<float>(args.node.attrs.as<CrossEntropyAttrs>().label_smoothing), losses,
-                        args.out[1].as<float>(), args.pool);
+                        static_cast<float>(smoothing_of(args)), losses, args.out[1].as<float>(), args.pool);
   double total = 0;
   for (int64_t r = 0; r < rows; ++r) total += losses[r];
   args.out[0].as<float>()[0] = static_cast<float>(total);
@@ -72,8 +73,8 @@ void run_cross_entropy(const KernelArgs& args) {
 
 void run_cross_entropy_grad(const KernelArgs& args) {
   cross_entropy_backward(args.in[2].elements(), args.in[0].shape()[-1], stored(args.in[0]), args.in[1].as<int32_t>(),
-                         static_cast<float>(args.node.attrs.as<CrossEntropyAttrs>().label_smoothing),
-                         args.in[2].as<float>(), args.in[3].as<float>()[0], mutable_stored(args.out[0]), args.pool);
+                         static_cast<float>(smoothing_of(args)), args.in[2].as<float>(), args.in[3].as<float>()[0],
+                         mutable_stored(args.out[0]), args.pool);
 }
 
 void run_cross_entropy_mask(const KernelArgs& args) {
@@ -92,7 +93,7 @@ void run_count(const KernelArgs& args) {
 
 void run_one_hot(const KernelArgs& args) {
   const int64_t classes = args.out[0].shape()[-1];
-  check_cross_entropy_targets(args.in[0], classes);
+  check_targets(args.in[0], classes);
   std::memset(args.out[0].data, 0, args.out[0].type.bytes());
   for_float(args.out[0].type.dtype, [&]<class T>() {
     for (int64_t i = 0; i < args.in[0].elements(); ++i)

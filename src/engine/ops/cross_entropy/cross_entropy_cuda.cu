@@ -1,7 +1,8 @@
 // The loss of a row by one pass over its logits, then the sum over rows in a fixed order. Its last additions are in
 // float64, as on the CPU: a few for each thread of one block.
-//
-// A target at or beyond the classes, which the CPU's kernels refuse, makes the loss NaN: a run ends on it.
+// Around it: targets without padding, their count, and one-hot rows. A target at or beyond the classes, which the CPU's kernels refuse, makes the loss NaN: a run ends on it.
+#include <algorithm>
+#include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/rows.cuh"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 
@@ -58,10 +59,8 @@ LINNET_DEVICE float thread_row(const CrossEntropyCall& call, int64_t row, const 
 }
 
 template <class T>
-__global__ void __launch_bounds__(kRowBlock) few_classes_kernel(CrossEntropyCall call, const T* __restrict__ logits) {
-  begin_kernel();
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * kRowBlock + threadIdx.x;
-  if (row < call.rows) call.losses[row] = thread_row(call, row, logits);
+LINNET_DEVICE void few_classes(int64_t row, CrossEntropyCall call, const T* logits) {
+  call.losses[row] = thread_row(call, row, logits);
 }
 
 // All of it in one block: the loss of a small network is bound by how many kernels are started.
@@ -108,13 +107,9 @@ __global__ void __launch_bounds__(kTotalThreads)
 
 // dlogits = dloss * (softmax - (1 - s) * onehot(target) - s / V); `dx` may be `logits`.
 template <class T, int kVector>
-__global__ void __launch_bounds__(kRowBlock)
-    cross_entropy_grad_kernel(int64_t vectors, unsigned vectors_per_row, int64_t classes, const T* logits,
-                              const int32_t* __restrict__ targets, const float* __restrict__ lse,
-                              const float* __restrict__ dloss, float smoothing, T* dx) {
-  begin_kernel();
-  const int64_t at = static_cast<int64_t>(blockIdx.x) * kRowBlock + threadIdx.x;
-  if (at >= vectors) return;
+LINNET_DEVICE void write_slopes(int64_t at, int64_t vectors, unsigned vectors_per_row, int64_t classes,
+                                const T* logits, const int32_t* targets, const float* lse, const float* dloss,
+                                float smoothing, T* dx) {
   const int64_t row = vectors < (int64_t{1} << 32) ? static_cast<unsigned>(at) / vectors_per_row : at / vectors_per_row;
   const int64_t first = (at - row * vectors_per_row) * kVector;
   const int32_t target = targets[row];
@@ -140,7 +135,7 @@ void run(const KernelArgs& args) {
   const CrossEntropyCall call{rows,
                               args.in[0].shape()[-1],
                               args.in[1].as<int32_t>(),
-                              static_cast<float>(args.node.attrs.as<CrossEntropyAttrs>().label_smoothing),
+                              static_cast<float>(args.attrs<CrossEntropyAttrs>().label_smoothing),
                               reinterpret_cast<float*>(args.workspace),
                               args.out[1].as<float>()};
   auto* total = args.out[0].as<float>();
@@ -148,7 +143,7 @@ void run(const KernelArgs& args) {
     const T* x = args.in[0].as<T>();
     if (is_small(call.classes, rows)) launch(args.device, few_rows_kernel<T>, 1, kTotalThreads, 0, call, x, total);
     else if (call.classes <= kFewClasses)
-      launch(args.device, few_classes_kernel<T>, blocks_for(rows, kRowBlock), kRowBlock, 0, call, x);
+      launch_elements<few_classes<T>>(args.device, rows, call, x);
     else if (aligned16(x) && call.classes % kWide<T> == 0)
       launch(args.device, many_classes_kernel<T, kWide<T>>, static_cast<unsigned>(rows), kRowBlock, 0, call, x);
     else launch(args.device, many_classes_kernel<T, 1>, static_cast<unsigned>(rows), kRowBlock, 0, call, x);
@@ -158,14 +153,13 @@ void run(const KernelArgs& args) {
 
 void run_grad(const KernelArgs& args) {
   const int64_t classes = args.in[0].shape()[-1], elements = args.in[0].elements();
-  const auto smoothing = static_cast<float>(args.node.attrs.as<CrossEntropyAttrs>().label_smoothing);
+  const auto smoothing = static_cast<float>(args.attrs<CrossEntropyAttrs>().label_smoothing);
   for_storage(args.in[0].type.dtype, [&]<class T>() {
     const T* x = args.in[0].as<T>();
     T* dx = args.out[0].as<T>();
     const auto run_with = [&]<int kVector>() {
       const int64_t vectors = elements / kVector;
-      launch(args.device, cross_entropy_grad_kernel<T, kVector>, blocks_for(vectors, kRowBlock), kRowBlock, 0, vectors,
-             static_cast<unsigned>(classes / kVector), classes, x, args.in[1].as<int32_t>(), args.in[2].as<float>(),
+      launch_elements<write_slopes<T, kVector>>(args.device, vectors, vectors, static_cast<unsigned>(classes / kVector), classes, x, args.in[1].as<int32_t>(), args.in[2].as<float>(),
              args.in[3].as<float>(), smoothing, dx);
     };
     if (aligned16(x, dx) && classes % kWide<T> == 0) run_with.template operator()<kWide<T>>();
@@ -173,9 +167,80 @@ void run_grad(const KernelArgs& args) {
   });
 }
 
+constexpr int kCountThreads = 1024;
+constexpr int64_t kCountPiece = 16 * kCountThreads;
+
+LINNET_DEVICE void mask_target(int64_t i, int64_t length, const int32_t* targets, const int32_t* lengths,
+                               int32_t* to) {
+  const auto [row, location] = divided(i, length);
+  to[i] = location < lengths[row] ? targets[i] : -1;
+}
+
+void run_mask(const KernelArgs& args) {
+  launch_elements<mask_target>(args.device, args.out[0].elements(), args.in[0].shape()[1], args.in[0].as<int32_t>(), args.in[1].as<int32_t>(), args.out[0].as<int32_t>());
+}
+
+LINNET_DEVICE void put_count(float* to, int32_t count) { *to = static_cast<float>(count); }
+LINNET_DEVICE void put_count(int32_t* to, int32_t count) { *to = count; }
+
+// Targets that are not negative in each piece.
+template <class To>
+__global__ void __launch_bounds__(kCountThreads)
+    count_kernel(int64_t count, const int32_t* __restrict__ targets, To* __restrict__ to) {
+  begin_kernel();
+  int32_t found = 0;
+  const int64_t begin = blockIdx.x * kCountPiece, end = min(begin + kCountPiece, count);
+  for (int64_t i = begin + threadIdx.x; i < end; i += kCountThreads) found += targets[i] >= 0;
+  found = block_sum(found);
+  if (threadIdx.x == 0) put_count(to + blockIdx.x, found);
+}
+
+__global__ void __launch_bounds__(kCountThreads)
+    add_counts_kernel(int64_t pieces, const int32_t* __restrict__ counts, float* __restrict__ to) {
+  begin_kernel();
+  int32_t found = 0;
+  for (int64_t i = threadIdx.x; i < pieces; i += kCountThreads) found += counts[i];
+  found = block_sum(found);
+  if (threadIdx.x == 0) put_count(to, found);
+}
+
+int64_t pieces_of(int64_t count) { return std::max<int64_t>((count + kCountPiece - 1) / kCountPiece, 1); }
+
+size_t count_workspace(const KernelQuery& query) {
+  const int64_t pieces = pieces_of(query.in[0].shape.elements());
+  return pieces > 1 ? static_cast<size_t>(pieces) * sizeof(int32_t) : 0;
+}
+
+void run_count(const KernelArgs& args) {
+  const int64_t count = args.in[0].elements(), pieces = pieces_of(count);
+  const int32_t* targets = args.in[0].as<int32_t>();
+  auto* counts = reinterpret_cast<int32_t*>(args.workspace);
+  float* to = args.out[0].as<float>();
+  if (pieces == 1) return launch(args.device, count_kernel<float>, 1, kCountThreads, 0, count, targets, to);
+  launch(args.device, count_kernel<int32_t>, static_cast<unsigned>(pieces), kCountThreads, 0, count, targets, counts);
+  launch(args.device, add_counts_kernel, 1, kCountThreads, 0, pieces, counts, to);
+}
+
+template <class T>
+LINNET_DEVICE void write_one_hot(int64_t i, int64_t classes, const int32_t* targets, T* to) {
+  const auto [row, location] = divided(i, classes);
+  to[i] = from_float<T>(targets[row] == location ? 1 : 0);
+}
+
+void run_one_hot(const KernelArgs& args) {
+  for_storage(args.out[0].type.dtype, [&]<class T>() {
+    launch_elements<write_one_hot<T>>(args.device, args.out[0].elements(), args.out[0].shape()[-1], args.in[0].as<int32_t>(), args.out[0].as<T>());
+  });
+}
+
+bool counts_in_f32(const KernelQuery& query) { return query.out[0].dtype == DType::kF32; }
+
 }  // namespace
 
 LINNET_KERNELS(cross_entropy_cuda, {"rows", nullptr, workspace, run})
 LINNET_KERNELS(cross_entropy_grad_cuda, {"elements", nullptr, nullptr, run_grad})
+LINNET_KERNELS(mask_targets_cuda, {"elements", nullptr, nullptr, run_mask})
+LINNET_KERNELS(count_targets_cuda, {"pieces", counts_in_f32, count_workspace, run_count})
+LINNET_KERNELS(one_hot_cuda, {"elements", nullptr, nullptr, run_one_hot})
 
 }  // namespace linnet

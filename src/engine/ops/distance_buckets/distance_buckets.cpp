@@ -12,19 +12,17 @@ std::vector<TensorType> infer_distance_buckets(const InferArgs& args) {
   if (attrs.has_position)
     expect(args.in[0].dtype == DType::kI32 && args.in[0].shape.rank() >= 1 && args.in[0].shape.rank() <= 2 &&
                args.in[0].shape[-1] == 1,
-           "got position " + args.in[0].text() + ", expected i32[1] or i32[R, 1]");
+           "got position ", args.in[0], ", expected i32[1] or i32[R, 1]");
   expect(attrs.queries > 0 && attrs.keys > 0, "no queries or no keys");
-  expect(attrs.buckets >= (attrs.bidirectional ? 4 : 2) && attrs.max_distance > attrs.buckets / 2,
-         "got " + std::to_string(attrs.buckets) + " buckets up to a distance of " + std::to_string(attrs.max_distance));
+  expect(attrs.buckets >= (attrs.bidirectional ? 4 : 2) && attrs.max_distance > attrs.buckets / 2, "got ",
+         attrs.buckets, " buckets up to a distance of ", attrs.max_distance);
   const int64_t entries = attrs.queries + attrs.keys - 1;
   const bool rows = attrs.has_position && args.in[0].shape.rank() == 2;
   return {{DType::kI32, rows ? Shape{args.in[0].shape[0], entries} : Shape{entries}}};
 }
 
-std::vector<Tensor> distance_buckets_gradient(const GradientArgs& args) { return std::vector<Tensor>(args.in.size()); }
-
 void run_distance_buckets(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<DistanceBucketsAttrs>();
+  const auto& attrs = args.attrs<DistanceBucketsAttrs>();
   const int32_t* positions = attrs.has_position ? args.in[0].as<int32_t>() : nullptr;
   const int64_t entries = attrs.queries + attrs.keys - 1, rows = args.out[0].elements() / entries;
   int32_t* first = args.out[0].as<int32_t>();
@@ -42,8 +40,7 @@ void run_distance_buckets(const KernelArgs& args) {
 
 }  // namespace
 
-const OpDef kDistanceBuckets{
-    .name = "distance_buckets", .infer = infer_distance_buckets, .gradient = distance_buckets_gradient};
+const OpDef kDistanceBuckets{.name = "distance_buckets", .infer = infer_distance_buckets, .gradient = no_gradient};
 LINNET_KERNELS(distance_buckets, {"reference", nullptr, nullptr, run_distance_buckets})
 
 // In float32, as the models were trained: where a logarithm is a whole number its rounding decides.
@@ -65,10 +62,8 @@ int32_t distance_bucket(int64_t distance, int64_t buckets, int64_t max_distance,
 }
 
 Tensor distance_buckets(Graph& graph, DistanceBucketsAttrs attrs, Tensor position, SourceLine where) {
-  std::vector<Tensor> in;
   attrs.has_position = position.defined();
-  if (attrs.has_position) in.push_back(position);
-  return graph.add_one(kDistanceBuckets, in, attrs, where);
+  return graph.add_one(kDistanceBuckets, with_defined({}, {position}), attrs, where);
 }
 
 }  // namespace linnet

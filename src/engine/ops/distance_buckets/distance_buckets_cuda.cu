@@ -7,7 +7,7 @@
 namespace linnet {
 namespace {
 
-constexpr int kThreads = 256, kMaxBuckets = 256;
+constexpr int kMaxBuckets = 256;
 
 // The smallest distance of each bucket of one direction, ascending.
 struct BucketStarts {
@@ -15,12 +15,8 @@ struct BucketStarts {
   int32_t at[kMaxBuckets];
 };
 
-__global__ void __launch_bounds__(kThreads)
-    buckets_kernel(int64_t count, int64_t entries, int64_t queries, bool bidirectional, BucketStarts starts,
-                   const int32_t* __restrict__ positions, int32_t* __restrict__ to) {
-  begin_kernel();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= count) return;
+LINNET_DEVICE void find_bucket(int64_t i, int64_t entries, int64_t queries, bool bidirectional, BucketStarts starts,
+                               const int32_t* positions, int32_t* to) {
   const auto [row, entry] = divided(i, entries);
   int64_t distance = static_cast<int64_t>(entry) - (queries - 1) - (positions ? positions[row] : 0);
   int32_t first = 0;
@@ -54,14 +50,12 @@ BucketStarts bucket_starts(const DistanceBucketsAttrs& attrs) {
 }
 
 bool supports(const KernelQuery& query) {
-  return one_direction(query.node.attrs.as<DistanceBucketsAttrs>()) <= kMaxBuckets;
+  return one_direction(query.attrs<DistanceBucketsAttrs>()) <= kMaxBuckets;
 }
 
 void run(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<DistanceBucketsAttrs>();
-  const int64_t count = args.out[0].elements();
-  launch(args.device, buckets_kernel, blocks_for(count, kThreads), kThreads, 0, count, attrs.queries + attrs.keys - 1,
-         attrs.queries, attrs.bidirectional, bucket_starts(attrs),
+  const auto& attrs = args.attrs<DistanceBucketsAttrs>();
+  launch_elements<find_bucket>(args.device, args.out[0].elements(), attrs.queries + attrs.keys - 1, attrs.queries, attrs.bidirectional, bucket_starts(attrs),
          attrs.has_position ? args.in[0].as<int32_t>() : nullptr, args.out[0].as<int32_t>());
 }
 

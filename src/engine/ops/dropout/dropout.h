@@ -26,10 +26,24 @@ struct DropoutAttrs {
   }
 };
 
-extern const OpDef kDropout;
+struct RandomUniformAttrs {
+  TensorType type = {};  // of the result, a float type
+  uint64_t site = 0;     // dropout_site()
+  void fields(FieldVisitor& visit) { visit("type", type), visit("site", site); }
+};
+
+extern const OpDef kDropout, kRandomUniform;
 
 // x [...], random i32 [4] = {seed low, seed high, step, micro-step}
 Tensor dropout(At x, Tensor random, float probability, uint64_t site, DropoutLayout layout = DropoutLayout::kDense);
+
+// Numbers that are uniform in [0, 1), drawn anew in each step by the same rule; `random` as above. No gradient.
+//   element i = (word i % 4 of Philox block {i / 4, kUniformDraw, i / 2^34, 0} >> 8) / 2^24
+constexpr uint32_t kUniformDraw = 0xA11;
+Tensor random_uniform(At random, const TensorType& type, uint64_t site);
+
+// Infers: an operand `random` is i32 [4].
+void expect_random(const TensorType& random);
 
 uint64_t dropout_site(std::string_view module_path, std::string_view name);
 // The Philox key of a site at the step that `random` (four int32) describes.

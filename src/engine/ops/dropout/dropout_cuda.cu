@@ -1,4 +1,4 @@
-// Dropout alone: a thread draws one block of Philox, which serves eight elements.
+// Dropout alone: a thread draws one block of Philox, which serves eight elements. Of uniform numbers it makes four.
 #include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/philox.cuh"
 #include "engine/kernels/cuda/storage.cuh"
@@ -7,15 +7,12 @@
 namespace linnet {
 namespace {
 
-constexpr int kThreads = 256, kDrawn = 8;
+constexpr int kDrawn = 8, kWords = 4;
 
-// x [samples, size], `blocks` draws for each sample.
+// Draw i of x [samples, size], `blocks` draws for each sample.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    dense_kernel(int64_t samples, int64_t size, int64_t blocks, bool aligned, DropoutSite site, const T* x, T* y) {
-  begin_kernel();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= samples * blocks) return;
+LINNET_DEVICE void drop_dense(int64_t i, int64_t size, int64_t blocks, bool aligned, DropoutSite site, const T* x,
+                              T* y) {
   const DropoutMask mask = site.mask();
   const auto [sample, block] = divided(i, blocks);
   const int64_t begin = sample * size + block * kDrawn;
@@ -24,33 +21,19 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int part = 0; part < kDrawn; part += 4) {
     float values[4];
-    if (aligned) {
-      load4(x + begin + part, values);
-    } else {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) values[k] = part + k < left ? to_float(x[begin + part + k]) : 0;
-    }
+    load_up_to_4(x + begin + part, left - part, aligned, values);
     // Not multiplied by 0: a dropped infinity is 0.
 #pragma unroll
     for (int k = 0; k < 4; ++k)
       values[k] = philox_value(words, part + k) >= mask.threshold ? values[k] * mask.scale : 0;
-    if (aligned) {
-      store4(y + begin + part, values);
-    } else {
-#pragma unroll
-      for (int k = 0; k < 4; ++k)
-        if (part + k < left) y[begin + part + k] = from_float<T>(values[k]);
-    }
+    store_up_to_4(y + begin + part, left - part, aligned, values);
   }
 }
 
 // Attention's probabilities [B, heads, queries, keys], of attention's decomposition.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    attention_kernel(int64_t count, int64_t heads, int64_t queries, int64_t keys, DropoutSite site, const T* x, T* y) {
-  begin_kernel();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= count) return;
+LINNET_DEVICE void drop_probability(int64_t i, int64_t heads, int64_t queries, int64_t keys, DropoutSite site,
+                                    const T* x, T* y) {
   const DropoutMask mask = site.mask();
   const int64_t key = i % keys, query = i / keys % queries, head = i / keys / queries % heads;
   const auto sample = static_cast<unsigned>(i / keys / queries / heads);
@@ -62,7 +45,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 void run(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<DropoutAttrs>();
+  const auto& attrs = args.attrs<DropoutAttrs>();
   const Shape& shape = args.in[0].shape();
   const int64_t count = shape.elements();
   if (count == 0) return;
@@ -71,18 +54,32 @@ void run(const KernelArgs& args) {
     const T* x = args.in[0].as<T>();
     T* y = args.out[0].as<T>();
     if (attrs.layout == DropoutLayout::kAttention)
-      return launch(args.device, attention_kernel<T>, blocks_for(count, kThreads), kThreads, 0, count, shape[1],
-                    shape[2], shape[3], site, x, y);
-    const int64_t samples = shape[0], size = count / samples, blocks = (size + kDrawn - 1) / kDrawn;
-    const bool aligned = size % kDrawn == 0 && reinterpret_cast<uintptr_t>(x) % sizeof(Four<T>) == 0 &&
-                         reinterpret_cast<uintptr_t>(y) % sizeof(Four<T>) == 0;
-    launch(args.device, dense_kernel<T>, blocks_for(samples * blocks, kThreads), kThreads, 0, samples, size, blocks,
-           aligned, site, x, y);
+      return launch_elements<drop_probability<T>>(args.device, count, shape[1], shape[2], shape[3], site, x, y);
+    const int64_t size = count / shape[0], blocks = (size + kDrawn - 1) / kDrawn;
+    const bool aligned = size % kDrawn == 0 && aligned4(x) && aligned4(y);
+    launch_elements<drop_dense<T>>(args.device, shape[0] * blocks, size, blocks, aligned, site, x, y);
   });
+}
+
+LINNET_DEVICE void draw_uniform(int64_t block, int64_t count, const int32_t* random, uint64_t site, float* to) {
+  const uint4 words = philox({static_cast<unsigned>(block), kUniformDraw, static_cast<unsigned>(block >> 32), 0},
+                             dropout_key_on_device(random, site));
+  const unsigned all[kWords] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+  for (int i = 0; i < kWords; ++i)
+    if (block * kWords + i < count)
+      to[block * kWords + i] = static_cast<float>(all[i] >> 8) / static_cast<float>(1 << 24);
+}
+
+void run_uniform(const KernelArgs& args) {
+  const int64_t count = args.out[0].elements();
+  launch_elements<draw_uniform>(args.device, (count + kWords - 1) / kWords, count, args.in[0].as<int32_t>(),
+                                args.attrs<RandomUniformAttrs>().site, args.out[0].as<float>());
 }
 
 }  // namespace
 
 LINNET_KERNELS(dropout_cuda, {"philox", nullptr, nullptr, run})
+LINNET_KERNELS(random_uniform_cuda, {"philox", nullptr, nullptr, run_uniform})
 
 }  // namespace linnet

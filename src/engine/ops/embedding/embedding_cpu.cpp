@@ -3,7 +3,6 @@
 #include <string>
 #include "engine/kernels/embedding.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -30,18 +29,13 @@ const int32_t* ids_of_rows(const KernelArgs& args, const Rows& rows, int32_t pad
   return local;
 }
 
+template <class T>
 size_t ids_workspace(const KernelQuery& query) {
-  const bool divided = query.node.attrs.as<EmbeddingAttrs>().all_rows > 0;
-  return divided ? query.in[1].bytes() : 0;
-}
-
-size_t grad_ids_workspace(const KernelQuery& query) {
-  const bool divided = query.node.attrs.as<EmbeddingGradAttrs>().all_rows > 0;
-  return divided ? query.in[1].bytes() : 0;
+  return query.attrs<T>().all_rows > 0 ? query.in[1].bytes() : 0;
 }
 
 void run_embedding_reference(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<EmbeddingAttrs>();
+  const auto& attrs = args.attrs<EmbeddingAttrs>();
   const int64_t width = args.out[0].shape()[-1];
   const Rows rows{attrs.first_row, args.in[0].shape()[0]};
   check_ids(args.in[1], std::max(attrs.all_rows, rows.count));
@@ -56,14 +50,13 @@ void run_embedding_reference(const KernelArgs& args) {
 }
 
 void start_table(const KernelArgs& args) {
-  if (!args.node.attrs.as<EmbeddingGradAttrs>().accumulate) std::memset(args.out[0].data, 0, args.out[0].type.bytes());
-  else if (args.in[2].data != args.out[0].data)
-    std::memcpy(args.out[0].data, args.in[2].data, args.out[0].type.bytes());
+  if (args.attrs<EmbeddingGradAttrs>().accumulate) copy_operand(args.in[2], args.out[0]);
+  else std::memset(args.out[0].data, 0, args.out[0].type.bytes());
 }
 
 void run_embedding_grad_reference(const KernelArgs& args) {
   start_table(args);
-  const auto& attrs = args.node.attrs.as<EmbeddingGradAttrs>();
+  const auto& attrs = args.attrs<EmbeddingGradAttrs>();
   const int64_t width = args.in[0].shape()[-1];
   const Rows rows{attrs.first_row, attrs.vocab_size};
   for_float(args.out[0].type.dtype, [&]<class T>() {
@@ -77,7 +70,7 @@ void run_embedding_grad_reference(const KernelArgs& args) {
 }
 
 void run_embedding(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<EmbeddingAttrs>();
+  const auto& attrs = args.attrs<EmbeddingAttrs>();
   const int64_t count = args.in[1].elements(), width = args.out[0].shape()[-1];
   const Rows rows{attrs.first_row, args.in[0].shape()[0]};
   check_ids(args.in[1], std::max(attrs.all_rows, rows.count));
@@ -94,7 +87,7 @@ void run_embedding(const KernelArgs& args) {
 
 void run_embedding_grad(const KernelArgs& args) {
   start_table(args);
-  const auto& attrs = args.node.attrs.as<EmbeddingGradAttrs>();
+  const auto& attrs = args.attrs<EmbeddingGradAttrs>();
   const auto padding = static_cast<int32_t>(attrs.padding);
   const bool divided = attrs.all_rows > 0;
   const int32_t* ids =
@@ -106,15 +99,14 @@ void run_embedding_grad(const KernelArgs& args) {
 // Tables and their gradients are fp32.
 bool has_f32_table(const KernelQuery& query) { return all_f32_or_bf16(query) && query.in[0].dtype == DType::kF32; }
 bool has_f32_table_gradient(const KernelQuery& query) {
-  return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32 &&
-         query.node.attrs.as<EmbeddingGradAttrs>().scale == 1;
+  return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32 && query.attrs<EmbeddingGradAttrs>().scale == 1;
 }
 
 }  // namespace
 
-LINNET_KERNELS(embedding, {"simd", has_f32_table, ids_workspace, run_embedding},
+LINNET_KERNELS(embedding, {"simd", has_f32_table, ids_workspace<EmbeddingAttrs>, run_embedding},
                {"reference", nullptr, nullptr, run_embedding_reference})
-LINNET_KERNELS(embedding_grad, {"simd", has_f32_table_gradient, grad_ids_workspace, run_embedding_grad},
+LINNET_KERNELS(embedding_grad, {"simd", has_f32_table_gradient, ids_workspace<EmbeddingGradAttrs>, run_embedding_grad},
                {"reference", nullptr, nullptr, run_embedding_grad_reference})
 
 }  // namespace linnet

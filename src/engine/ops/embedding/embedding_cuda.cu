@@ -16,45 +16,31 @@ constexpr int32_t kPiece = 32;
 constexpr int kSortThreads = 1024;
 constexpr int64_t kFewPositions = 8 * kSortThreads;
 
-// A thread for kStep neighbors of a row, 4 or 1. An id outside the table gives NaN: the loss will say so.
+// kStep neighbors of a row, 4 or 1. An id outside the table gives NaN: the loss will say so.
 template <int kStep, class From, class To>
-__global__ void __launch_bounds__(kThreads)
-    gather_kernel(int64_t count, int64_t vocab, int64_t width, const From* __restrict__ table,
-                  const int32_t* __restrict__ ids, To* __restrict__ y) {
-  begin_kernel();
-  const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kStep;
-  if (begin >= count) return;
-  const auto [row, column] = divided(begin, width);
+LINNET_DEVICE void gather(int64_t i, int64_t vocab, int64_t width, const From* table, const int32_t* ids, To* y) {
+  const auto [row, column] = divided(i * kStep, width);
   const int64_t id = ids[row];
   const bool inside = id >= 0 && id < vocab;
   if constexpr (kStep == 4) {
     float values[4] = {NAN, NAN, NAN, NAN};
     if (inside) load4(table + id * width + column, values);
-    store4(y + begin, values);
+    store4(y + i * 4, values);
   } else {
-    y[begin] = from_float<To>(inside ? to_float(table[id * width + column]) : NAN);
+    y[i] = from_float<To>(inside ? to_float(table[id * width + column]) : NAN);
   }
-}
-
-template <class T>
-bool is_aligned(const TensorView& view) {
-  return reinterpret_cast<uintptr_t>(view.data) % sizeof(Four<T>) == 0;
 }
 
 void run(const KernelArgs& args) {
   const int64_t vocab = args.in[0].shape()[0], width = args.in[0].shape()[1], count = args.out[0].elements();
-  if (count == 0) return;
   for_storage(args.in[0].type.dtype, [&]<class From>() {
     for_storage(args.out[0].type.dtype, [&]<class To>() {
       const From* table = args.in[0].as<From>();
       const int32_t* ids = args.in[1].as<int32_t>();
       To* y = args.out[0].as<To>();
-      if (width % 4 == 0 && is_aligned<From>(args.in[0]) && is_aligned<To>(args.out[0]))
-        launch(args.device, gather_kernel<4, From, To>, blocks_for(count, 4 * kThreads), kThreads, 0, count, vocab,
-               width, table, ids, y);
-      else
-        launch(args.device, gather_kernel<1, From, To>, blocks_for(count, kThreads), kThreads, 0, count, vocab, width,
-               table, ids, y);
+      if (width % 4 == 0 && aligned4(table) && aligned4(y))
+        launch_elements<gather<4, From, To>>(args.device, count / 4, vocab, width, table, ids, y);
+      else launch_elements<gather<1, From, To>>(args.device, count, vocab, width, table, ids, y);
     });
   });
 }
@@ -128,16 +114,15 @@ LINNET_DEVICE void clear_count(int64_t i, int64_t vocab, const Sorting& sorting)
   if (i < 4) sorting.totals[i] = 0;
 }
 
-LINNET_DEVICE void count_position(int64_t i, const Positions& positions, const Sorting& sorting) {
-  if (i >= positions.count) return;
+LINNET_DEVICE void count_position(int64_t i, Positions positions, Sorting sorting) {
   const int32_t id = positions.ids[i];
   const bool counted = id >= 0 && id < positions.vocab && id != positions.padding;
   sorting.arrival[i] = counted ? atomicAdd(&sorting.counts[id], 1) : -1;
 }
 
 // The first to arrive makes room for all of its id.
-LINNET_DEVICE void make_room(int64_t i, const Positions& positions, const Sorting& sorting) {
-  if (i >= positions.count || sorting.arrival[i] != 0) return;
+LINNET_DEVICE void make_room(int64_t i, Positions positions, Sorting sorting) {
+  if (sorting.arrival[i] != 0) return;
   const int32_t id = positions.ids[i], count = sorting.counts[id], parts = (count + kPiece - 1) / kPiece;
   const int32_t start = atomicAdd(&sorting.totals[0], count), location = atomicAdd(&sorting.totals[1], parts);
   const int32_t slot = parts > 1 ? atomicAdd(&sorting.totals[2], parts) : 0;
@@ -147,33 +132,15 @@ LINNET_DEVICE void make_room(int64_t i, const Positions& positions, const Sortin
                                        parts, slot};
 }
 
-LINNET_DEVICE void place(int64_t i, const Positions& positions, const Sorting& sorting) {
-  if (i >= positions.count || sorting.arrival[i] < 0) return;
+LINNET_DEVICE void place(int64_t i, Positions positions, Sorting sorting) {
+  if (sorting.arrival[i] < 0) return;
   sorting.arrived[sorting.starts[positions.ids[i]] + sorting.arrival[i]] = static_cast<int32_t>(i);
 }
 
 // `cleared` elements of the table: none where it accumulates.
-__global__ void __launch_bounds__(kThreads)
-    clear_kernel(int64_t cleared, bool aligned, float* __restrict__ table, int64_t vocab, Sorting sorting) {
-  begin_kernel();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+LINNET_DEVICE void clear(int64_t i, int64_t cleared, bool aligned, float* table, int64_t vocab, Sorting sorting) {
   clear_four(i, cleared, aligned, table);
   clear_count(i, vocab, sorting);
-}
-
-__global__ void __launch_bounds__(kThreads) count_kernel(Positions positions, Sorting sorting) {
-  begin_kernel();
-  count_position(static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, positions, sorting);
-}
-
-__global__ void __launch_bounds__(kThreads) make_room_kernel(Positions positions, Sorting sorting) {
-  begin_kernel();
-  make_room(static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, positions, sorting);
-}
-
-__global__ void __launch_bounds__(kThreads) place_kernel(Positions positions, Sorting sorting) {
-  begin_kernel();
-  place(static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, positions, sorting);
 }
 
 // All of these for few positions, by the first block; the others clear the table.
@@ -276,7 +243,7 @@ unsigned row_threads(int64_t width, int step) {
 
 template <int kStep, class T>
 void add_pieces(const KernelArgs& args, const GradSizes& sizes, const Sorting& sorting) {
-  const auto& attrs = args.node.attrs.as<EmbeddingGradAttrs>();
+  const auto& attrs = args.attrs<EmbeddingGradAttrs>();
   const auto scale = static_cast<float>(attrs.scale);
   const auto pieces = static_cast<unsigned>(sizes.most_pieces());
   const unsigned threads = row_threads(sizes.width, kStep);
@@ -288,31 +255,29 @@ void add_pieces(const KernelArgs& args, const GradSizes& sizes, const Sorting& s
 }
 
 void run_grad(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<EmbeddingGradAttrs>();
+  const auto& attrs = args.attrs<EmbeddingGradAttrs>();
   const TensorView &dy = args.in[0], &table = args.out[0];
   const GradSizes sizes = sizes_of(args.in[1].type, table.type);
   const int32_t* ids = args.in[1].as<int32_t>();
   size_t used;
   const Sorting sorting = lay_out(args.workspace, sizes, used);
-  if (attrs.accumulate && args.in[2].data != table.data)
-    args.device->copy(table.as<std::byte>(), args.in[2].as<const std::byte>(), table.type.bytes());
+  if (attrs.accumulate) copy_operand_on_device(args, args.in[2], table);
   const int64_t cleared = attrs.accumulate ? 0 : table.elements();
   const Positions positions{sizes.positions, sizes.vocab, static_cast<int32_t>(attrs.padding), ids};
-  const unsigned blocks = blocks_for(sizes.positions, kThreads);
   if (sizes.positions <= kFewPositions) {
     launch(args.device, sort_few_kernel, 1 + blocks_for((cleared + 3) / 4, kSortThreads), kSortThreads, 0, cleared,
-           is_aligned<float>(table), table.as<float>(), positions, sorting);
+           aligned4(table.as<float>()), table.as<float>(), positions, sorting);
   } else {
-    launch(args.device, clear_kernel, blocks_for(std::max({(cleared + 3) / 4, sizes.vocab, int64_t{4}}), kThreads),
-           kThreads, 0, cleared, is_aligned<float>(table), table.as<float>(), sizes.vocab, sorting);
-    launch(args.device, count_kernel, blocks, kThreads, 0, positions, sorting);
-    launch(args.device, make_room_kernel, blocks, kThreads, 0, positions, sorting);
-    launch(args.device, place_kernel, blocks, kThreads, 0, positions, sorting);
+    launch_elements<clear>(args.device, std::max({(cleared + 3) / 4, sizes.vocab, int64_t{4}}), cleared,
+                           aligned4(table.as<float>()), table.as<float>(), sizes.vocab, sorting);
+    launch_elements<count_position>(args.device, sizes.positions, positions, sorting);
+    launch_elements<make_room>(args.device, sizes.positions, positions, sorting);
+    launch_elements<place>(args.device, sizes.positions, positions, sorting);
   }
   if (sizes.positions == 0 || table.elements() == 0) return;
   launch(args.device, order_kernel, blocks_for(sizes.positions * kWarp, kThreads), kThreads, 0, ids, sorting);
   for_storage(dy.type.dtype, [&]<class T>() {
-    if (sizes.width % 4 == 0 && is_aligned<T>(dy) && is_aligned<float>(table)) add_pieces<4, T>(args, sizes, sorting);
+    if (sizes.width % 4 == 0 && aligned4(dy.as<T>()) && aligned4(table.as<float>())) add_pieces<4, T>(args, sizes, sorting);
     else add_pieces<1, T>(args, sizes, sorting);
   });
 }

@@ -1,15 +1,14 @@
 #include "engine/ops/fake_quantize/fake_quantize.h"
 #include <array>
 #include "engine/kernels/quantized/packed_weight.h"
-#include "engine/ops/graph_of.h"
 
 namespace linnet {
 namespace {
 
 void fake_quantize_expect_operands(const TensorType& x, const TensorType& step) {
-  expect(is_float(x.dtype) && x.shape.rank() >= 1, "got " + x.text());
+  expect(is_float(x.dtype) && x.shape.rank() >= 1, "got ", x);
   const TensorType wanted{x.dtype, {1}};
-  expect(step == wanted, "got a step " + step.text() + ", expected " + wanted.text());
+  expect(step == wanted, "got a step ", step, ", expected ", wanted);
 }
 
 std::vector<TensorType> infer_fake_quantize(const InferArgs& args) {
@@ -22,7 +21,7 @@ std::vector<TensorType> infer_fake_quantize(const InferArgs& args) {
 std::vector<TensorType> infer_gradient(const InferArgs& args) {
   expect_inputs(args, 3);
   fake_quantize_expect_operands(args.in[0], args.in[1]);
-  expect(args.in[2] == args.in[0], "got a gradient " + args.in[2].text() + ", expected " + args.in[0].text());
+  expect(args.in[2] == args.in[0], "got a gradient ", args.in[2], ", expected ", args.in[0]);
   return {args.in[0], args.in[1]};
 }
 
@@ -34,8 +33,8 @@ std::vector<Tensor> fake_quantize_gradient(const GradientArgs& args) {
 std::vector<TensorType> infer_weight(const InferArgs& args) {
   expect_inputs(args, 1);
   const TensorType& w = args.in[0];
-  expect(is_float(w.dtype) && w.shape.rank() == 2, "got " + w.text() + ", expected a matrix");
-  expect(w.shape[1] <= PackedShape::kMostColumns, "got " + w.text());
+  expect(is_float(w.dtype) && w.shape.rank() == 2, "got ", w, ", expected a matrix");
+  expect(w.shape[1] <= PackedShape::kMostColumns, "got ", w);
   return {w};
 }
 
@@ -60,10 +59,8 @@ const OpDef kRoundWeight{.name = "round_weight",
                          .gradient = pass_through,
                          .may_overwrite = [](const Node&, int, int) { return true; }};
 
-Tensor fake_quantize(At x, Tensor step) {
-  return graph_of(x)->add_one(kFakeQuantize, std::array{x.value, step}, {}, x.where);
-}
+Tensor fake_quantize(At x, Tensor step) { return op_result(kFakeQuantize, x, {step}); }
 
-Tensor round_weight(At w) { return graph_of(w)->add_one(kRoundWeight, std::array{w.value}, {}, w.where); }
+Tensor round_weight(At w) { return op_result(kRoundWeight, w); }
 
 }  // namespace linnet

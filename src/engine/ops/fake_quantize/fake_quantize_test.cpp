@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <cmath>
 #include <cstring>
-#include "engine/ops/literal/literal.h"
+#include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/quantized/quantized.h"
 #include "engine/ops/reduce/reduce.h"

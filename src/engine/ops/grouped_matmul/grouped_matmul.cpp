@@ -1,6 +1,5 @@
 #include "engine/ops/grouped_matmul/grouped_matmul.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/graph_of.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/reduce/reduce.h"
@@ -12,7 +11,7 @@ namespace {
 void expect_rows(const TensorType& x, const TensorType& choice) {
   expect(is_float(x.dtype) && x.shape.rank() == 2 && choice.dtype == DType::kI32 && choice.shape.rank() == 1 &&
              x.shape[0] > 0 && choice.shape[0] % x.shape[0] == 0,
-         "got rows " + x.text() + " and choices " + choice.text());
+         "got rows ", x, " and choices ", choice);
 }
 
 std::vector<TensorType> infer_grouped_matmul(const InferArgs& args) {
@@ -22,9 +21,9 @@ std::vector<TensorType> infer_grouped_matmul(const InferArgs& args) {
   expect_rows(x, args.in[2]);
   expect(
       weights.dtype == x.dtype && weights.shape.rank() == 2 && attrs.groups > 0 && weights.shape[0] % attrs.groups == 0,
-      "got weights " + weights.text() + " of " + std::to_string(attrs.groups) + " groups");
+      "got weights ", weights, " of ", attrs.groups, " groups");
   const int64_t rows = weights.shape[0] / attrs.groups, columns = weights.shape[1];
-  expect(x.shape[1] == (attrs.transposed ? columns : rows), "got " + x.text() + " and weights " + weights.text());
+  expect(x.shape[1] == (attrs.transposed ? columns : rows), "got ", x, " and weights ", weights);
   return {{x.dtype, {args.in[2].shape[0], attrs.transposed ? rows : columns}}};
 }
 
@@ -33,13 +32,13 @@ std::vector<TensorType> infer_grouped_matmul_grad(const InferArgs& args) {
   expect_inputs(args, size_t{3} + attrs.accumulate);
   expect_rows(args.in[0], args.in[2]), expect_rows(args.in[1], args.in[2]);
   const TensorType out{args.in[0].dtype, {attrs.groups * args.in[0].shape[1], args.in[1].shape[1]}};
-  expect(args.in[1].dtype == out.dtype, "got " + args.in[0].text() + " and " + args.in[1].text());
-  if (attrs.accumulate) expect(args.in[3] == out, "accumulator of type " + args.in[3].text());
+  expect(args.in[1].dtype == out.dtype, "got ", args.in[0], " and ", args.in[1]);
+  if (attrs.accumulate) expect(args.in[3] == out, "accumulator of type ", args.in[3]);
   return {out};
 }
 
 std::vector<Tensor> grouped_matmul_gradient(const GradientArgs& args) {
-  const auto& attrs = args.node.attrs.as<GroupedMatmulAttrs>();
+  const auto& attrs = args.attrs<GroupedMatmulAttrs>();
   const Tensor x = args.in[0], choice = args.in[2], dy = args.out_grad[0];
   const int64_t rows = x.dim(0), width = x.dim(1), times = choice.dim(0) / rows;
   std::vector<Tensor> gradients(3);
@@ -58,7 +57,7 @@ std::vector<Tensor> grouped_matmul_gradient(const GradientArgs& args) {
 
 // A copy of its weight for each row, unless there is only one weight.
 std::vector<Tensor> decompose_grouped_matmul(const DecomposeArgs& args) {
-  const auto& attrs = args.node.attrs.as<GroupedMatmulAttrs>();
+  const auto& attrs = args.attrs<GroupedMatmulAttrs>();
   const Tensor x = args.in[0], weights = args.in[1], choice = args.in[2];
   const int64_t rows = weights.dim(0) / attrs.groups, columns = weights.dim(1), count = choice.dim(0);
   std::vector<Tensor> repeated(static_cast<size_t>(count / x.dim(0)), x);
@@ -103,7 +102,7 @@ Attrs grouped_matmul_with_independent_rows(const Attrs& old) {
 // Each row is multiplied once.
 double grouped_matmul_flops(const FlopsArgs& args) {
   const auto& weights = args.node.op == &kGroupedMatmul ? args.in[1].shape : args.out[0].shape;
-  const int64_t choices = args.in[2].shape[0], groups = args.node.attrs.as<GroupedMatmulAttrs>().groups;
+  const int64_t choices = args.in[2].shape[0], groups = args.attrs<GroupedMatmulAttrs>().groups;
   return 2.0 * static_cast<double>(choices) * static_cast<double>(weights.elements() / groups);
 }
 
@@ -133,7 +132,7 @@ const OpDef kGroupedMatmulGrad{
     .flops = grouped_matmul_flops};
 
 Tensor grouped_matmul(At x, Tensor weights, Tensor choice, const GroupedMatmulAttrs& attrs) {
-  return graph_of(x)->add_one(kGroupedMatmul, std::array{x.value, weights, choice}, attrs, x.where);
+  return op_result(kGroupedMatmul, x, {weights, choice}, attrs);
 }
 
 }  // namespace linnet

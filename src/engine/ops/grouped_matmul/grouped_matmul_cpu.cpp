@@ -3,7 +3,6 @@
 #include <numeric>
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/ops/grouped_matmul/grouped_matmul.h"
-#include "engine/ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -20,7 +19,7 @@ void check_choices(const TensorView& choice, int64_t groups) {
 
 template <class T>
 void grouped_matmul_reference_product(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<GroupedMatmulAttrs>();
+  const auto& attrs = args.attrs<GroupedMatmulAttrs>();
   const TensorView &x = args.in[0], &weights = args.in[1], &y = args.out[0];
   const int64_t rows = weights.shape()[0] / attrs.groups, columns = weights.shape()[1], inner = x.shape()[1];
   for (int64_t m = 0; m < y.shape()[0]; ++m) {
@@ -36,12 +35,12 @@ void grouped_matmul_reference_product(const KernelArgs& args) {
 }
 
 void run_grouped_matmul_reference(const KernelArgs& args) {
-  check_choices(args.in[2], args.node.attrs.as<GroupedMatmulAttrs>().groups);
+  check_choices(args.in[2], args.attrs<GroupedMatmulAttrs>().groups);
   for_float(args.out[0].type.dtype, [&]<class T>() { grouped_matmul_reference_product<T>(args); });
 }
 
 void run_grouped_matmul_grad_reference(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<GroupedMatmulAttrs>();
+  const auto& attrs = args.attrs<GroupedMatmulAttrs>();
   const TensorView &a = args.in[0], &b = args.in[1], &dw = args.out[0];
   const int64_t rows = a.shape()[1], columns = b.shape()[1];
   check_choices(args.in[2], attrs.groups);
@@ -59,7 +58,7 @@ void run_grouped_matmul_grad_reference(const KernelArgs& args) {
 // As of a matrix product (ops/matmul).
 bool supports_grouped_matmul(const KernelQuery& query) {
   if (all_f32(query)) return true;
-  const auto& attrs = query.node.attrs.as<GroupedMatmulAttrs>();
+  const auto& attrs = query.attrs<GroupedMatmulAttrs>();
   const bool rounds =
       attrs.precision == Precision::kBf16 || (query.in[0].dtype == DType::kBF16 && query.in[1].dtype == DType::kBF16);
   return all_f32_or_bf16(query) && gemm_has_bf16() && rounds && !attrs.independent_rows;
@@ -122,14 +121,14 @@ size_t product_workspace(int64_t rows, int64_t n, int64_t k, bool sums, int thre
 }
 
 size_t grouped_matmul_workspace(const KernelQuery& query) {
-  const Groups groups(query.in[2], query.node.attrs.as<GroupedMatmulAttrs>().groups);
+  const Groups groups(query.in[2], query.attrs<GroupedMatmulAttrs>().groups);
   const int64_t rows = groups.at_once();
   return static_cast<size_t>(groups.index_bytes() + bytes_of(rows, query.in[0]) + bytes_of(rows, query.out[0])) +
          product_workspace(rows, query.out[0].shape[1], query.in[0].shape[1], false, query.threads, !all_f32(query));
 }
 
 void run_grouped_matmul(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<GroupedMatmulAttrs>();
+  const auto& attrs = args.attrs<GroupedMatmulAttrs>();
   const TensorView &x = args.in[0], &weights = args.in[1], &y = args.out[0];
   const int64_t rows = weights.shape()[0] / attrs.groups, columns = weights.shape()[1];
   const Groups groups(args.in[2].type, attrs.groups);
@@ -155,14 +154,14 @@ void run_grouped_matmul(const KernelArgs& args) {
 }
 
 size_t grouped_matmul_grad_workspace(const KernelQuery& query) {
-  const Groups groups(query.in[2], query.node.attrs.as<GroupedMatmulAttrs>().groups);
+  const Groups groups(query.in[2], query.attrs<GroupedMatmulAttrs>().groups);
   const int64_t rows = groups.at_once();
   return static_cast<size_t>(groups.index_bytes() + bytes_of(rows, query.in[0]) + bytes_of(rows, query.in[1])) +
          product_workspace(rows, query.in[0].shape[1], query.in[1].shape[1], true, query.threads, !all_f32(query));
 }
 
 void run_grouped_matmul_grad(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<GroupedMatmulAttrs>();
+  const auto& attrs = args.attrs<GroupedMatmulAttrs>();
   const TensorView &a = args.in[0], &b = args.in[1], &dw = args.out[0];
   const Groups groups(args.in[2].type, attrs.groups);
   std::byte* const left = args.workspace + groups.index_bytes();

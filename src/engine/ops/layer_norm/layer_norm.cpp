@@ -1,48 +1,49 @@
 #include "engine/ops/layer_norm/layer_norm.h"
-#include "engine/ops/graph_of.h"
+#include "engine/ops/dropout/dropout.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
 namespace {
 
-Shape layer_norm_rows_shape(Shape shape) {
-  shape.set(-1, 1);
-  return shape;
-}
+// Of mean and rstd.
+TensorType row_type(const TensorType& x) { return {full_type(x.dtype), with_size(x.shape, -1, 1)}; }
+TensorType parameter_type(const TensorType& x) { return {full_type(x.dtype), {x.shape[-1]}}; }
 
-size_t parameter_count(const LayerNormAttrs& attrs) { return size_t{attrs.has_weight} + attrs.has_bias; }
+void expect_norm_parameters(const LayerNormAttrs& attrs, const TensorType& x, std::span<const TensorType> parameters) {
+  for (size_t i = 0; i < attrs.parameters(); ++i)
+    expect(parameters[i] == parameter_type(x), "got ", x, " with ", (i == 0 && attrs.has_weight ? "weight " : "bias "),
+           parameters[i]);
+}
 
 std::vector<TensorType> infer_layer_norm(const InferArgs& args) {
   const auto& attrs = args.attrs.as<LayerNormAttrs>();
-  expect_inputs(args, 1 + parameter_count(attrs));
+  expect_inputs(args, 1 + attrs.parameters());
   const TensorType& x = args.in[0];
-  expect(x.shape.rank() >= 1 && is_float(x.dtype), "got " + x.text());
+  expect(x.shape.rank() >= 1 && is_float(x.dtype), "got ", x);
   expect_norm_parameters(attrs, x, args.in.subspan(1));
-  const TensorType row{full_type(x.dtype), layer_norm_rows_shape(x.shape)};
-  return {x, row, row};
+  return {x, row_type(x), row_type(x)};
 }
 
 std::vector<TensorType> infer_layer_norm_grad(const InferArgs& args) {
   const auto& attrs = args.attrs.as<LayerNormAttrs>();
   expect_inputs(args, 4u + attrs.has_weight);
   const TensorType& x = args.in[1];
-  expect(args.in[0] == x, "got " + args.in[0].text() + " and " + x.text());
+  expect(args.in[0] == x, "got ", args.in[0], " and ", x);
   std::vector<TensorType> out{x};
-  out.resize(1 + parameter_count(attrs), TensorType{full_type(x.dtype), {x.shape[-1]}});
+  out.resize(1 + attrs.parameters(), parameter_type(x));
   return out;
 }
 
 std::vector<Tensor> layer_norm_gradient(const GradientArgs& args) {
-  std::vector<Tensor> in{args.out_grad[0], args.in[0], args.out[1], args.out[2]};
-  if (args.node.attrs.as<LayerNormAttrs>().has_weight) in.push_back(args.in[1]);
-  return args.graph.add(kLayerNormGrad, in, args.node.attrs, args.node.where);
+  const Tensor weight = args.attrs<LayerNormAttrs>().has_weight ? args.in[1] : Tensor{};
+  return args.add(kLayerNormGrad, with_defined({args.out_grad[0], args.in[0], args.out[1], args.out[2]}, {weight}));
 }
 
 std::vector<Tensor> decompose_layer_norm(const DecomposeArgs& args) {
-  const auto& attrs = args.node.attrs.as<LayerNormAttrs>();
+  const auto& attrs = args.attrs<LayerNormAttrs>();
   const Tensor x = args.in[0];
-  const Shape row = layer_norm_rows_shape(x.shape());
+  const Shape row = with_size(x.shape(), -1, 1);
   const double scale = 1.0 / static_cast<double>(x.dim(-1));
   const Tensor mean = sum_to(x, row) * (attrs.centered ? scale : 0.0);
   const Tensor centered = attrs.centered ? x - mean : x;
@@ -53,11 +54,94 @@ std::vector<Tensor> decompose_layer_norm(const DecomposeArgs& args) {
   return {y, mean, rstd};
 }
 
-Tensor norm(At x, Tensor weight, Tensor bias, const LayerNormAttrs& attrs) {
-  std::vector<Tensor> in{x.value};
-  if (attrs.has_weight) in.push_back(weight);
-  if (attrs.has_bias) in.push_back(bias);
-  return graph_of(x)->add(kLayerNorm, in, attrs, x.where)[0];
+void expect_dropout(const InferArgs& args, const ResidualNormAttrs& attrs) {
+  if (attrs.probability == 0) return;
+  expect(attrs.probability > 0 && attrs.probability < 1, "got probability ", attrs.probability, ", expected [0, 1)");
+  expect_random(args.in.back());
+}
+
+std::vector<TensorType> infer_residual_norm(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<ResidualNormAttrs>();
+  expect_inputs(args, 2 + attrs.norm.parameters() + (attrs.probability > 0));
+  const TensorType& x = args.in[0];
+  expect(x.shape.rank() >= 1 && is_float(x.dtype) && args.in[1] == x, "got ", x, " and ", args.in[1]);
+  expect_norm_parameters(attrs.norm, x, args.in.subspan(2));
+  expect_dropout(args, attrs);
+  return {x, x, row_type(x), row_type(x)};
+}
+
+std::vector<TensorType> infer_residual_norm_grad(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<ResidualNormAttrs>();
+  expect_inputs(args, 4u + attrs.norm.has_weight + attrs.dsum + (attrs.probability > 0));
+  const TensorType& sum = args.in[1];
+  for (const size_t i : {size_t{0}, attrs.dsum ? attrs.dsum_input() : size_t{0}})
+    expect(args.in[i] == sum, "got ", args.in[i], " and ", sum);
+  expect_dropout(args, attrs);
+  std::vector<TensorType> out{sum};
+  out.resize(1 + attrs.norm.parameters(), parameter_type(sum));
+  if (attrs.probability > 0) out.push_back(sum);
+  return out;
+}
+
+Tensor dropped(Tensor x, Tensor random, const ResidualNormAttrs& attrs, SourceLine where) {
+  return attrs.probability > 0 ? dropout(At(x, where), random, attrs.probability, attrs.site) : x;
+}
+
+std::vector<Tensor> residual_norm_gradient(const GradientArgs& args) {
+  ResidualNormAttrs attrs = args.attrs<ResidualNormAttrs>();
+  const Tensor random = args.in.back(), dsum = args.out_grad[0], dy = args.out_grad[1];
+  std::vector<Tensor> gradients(args.in.size());
+  if (!dy.defined()) {
+    gradients[0] = dsum;
+    gradients[1] = dropped(dsum, random, attrs, args.node.where);
+    return gradients;
+  }
+  attrs.dsum = dsum.defined();
+  const bool drops = attrs.probability > 0;
+  const auto out =
+      args.add(kResidualNormGrad,
+               with_defined({dy, args.out[0], args.out[2], args.out[3]},
+                            {attrs.norm.has_weight ? args.in[2] : Tensor{}, dsum, drops ? random : Tensor{}}),
+               attrs);
+  gradients[0] = out[0], gradients[1] = drops ? out.back() : out[0];
+  for (size_t i = 1; i <= attrs.norm.parameters(); ++i) gradients[i + 1] = out[i];
+  return gradients;
+}
+
+std::vector<Tensor> decompose_residual_norm(const DecomposeArgs& args) {
+  const auto& attrs = args.attrs<ResidualNormAttrs>();
+  const Tensor sum = args.in[0] + dropped(args.in[1], args.in.back(), attrs, args.node.where);
+  std::vector<Tensor> in{sum};
+  for (size_t i = 0; i < attrs.norm.parameters(); ++i) in.push_back(args.in[i + 2]);
+  const auto norm = args.graph.add(kLayerNorm, in, attrs.norm, args.node.where);
+  return {sum, norm[0], norm[1], norm[2]};
+}
+
+// A row of x and f has been read when its sum is written, and its sum when its y is.
+bool residual_norm_may_overwrite(const Node&, int output, int input) { return output < 2 && input < 2; }
+
+// dx and df are written element by element as dy, sum and dsum are read for the last time.
+bool grad_may_overwrite(const Node& node, int output, int input) {
+  const auto& attrs = node.attrs.as<ResidualNormAttrs>();
+  const bool is_df = attrs.probability > 0 && output == static_cast<int>(node.out.size()) - 1;
+  return (output == 0 || is_df) && (input < 2 || (attrs.dsum && input == static_cast<int>(attrs.dsum_input())));
+}
+
+// The sum's gradient from elsewhere and the gradient towards f have operands and results of their own.
+StorageRule residual_norm_grad_storage(const Node& node) {
+  const auto& attrs = node.attrs.as<ResidualNormAttrs>();
+  StorageRule rule{.in = std::vector<Storage>(node.in.size(), Storage::kF32),
+                   .out = std::vector<Storage>(node.out.size(), Storage::kF32)};
+  rule.in[0] = rule.in[1] = rule.out[0] = Storage::kReduced;
+  if (attrs.dsum) rule.in[attrs.dsum_input()] = Storage::kReduced;
+  if (attrs.probability > 0) rule.out.back() = Storage::kReduced;
+  return rule;
+}
+
+// "residual_norm+dropout": addition and norm are in the name.
+std::string residual_norm_label(const Node& node) {
+  const bool drops = node.attrs.as<ResidualNormAttrs>().probability > 0;
+  return std::string(node.op->name) + (drops ? "+dropout" : "");
 }
 
 }  // namespace
@@ -69,21 +153,37 @@ const OpDef kLayerNorm{.name = "layer_norm",
                        .storage = reduced<0b1, 0b1>,
                        .cheap = true};
 const OpDef kLayerNormGrad{.name = "layer_norm_grad", .infer = infer_layer_norm_grad, .storage = reduced<0b11, 0b1>};
-
-void expect_norm_parameters(const LayerNormAttrs& attrs, const TensorType& x, std::span<const TensorType> parameters) {
-  const TensorType expected{full_type(x.dtype), {x.shape[-1]}};
-  for (size_t i = 0; i < parameter_count(attrs); ++i)
-    expect(parameters[i] == expected,
-           "got " + x.text() + " with " + (i == 0 && attrs.has_weight ? "weight " : "bias ") + parameters[i].text());
-}
+const OpDef kResidualNorm{.name = "residual_norm",
+                          .infer = infer_residual_norm,
+                          .gradient = residual_norm_gradient,
+                          .decompose = decompose_residual_norm,
+                          .may_overwrite = residual_norm_may_overwrite,
+                          .storage = reduced<0b11, 0b11>,
+                          .label = residual_norm_label};
+const OpDef kResidualNormGrad{.name = "residual_norm_grad",
+                              .infer = infer_residual_norm_grad,
+                              .may_overwrite = grad_may_overwrite,
+                              .storage = residual_norm_grad_storage,
+                              .label = residual_norm_label};
 
 Tensor layer_norm(At x, Tensor weight, Tensor bias, double epsilon) {
-  return norm(x, weight, bias, {.epsilon = epsilon, .has_weight = weight.defined(), .has_bias = bias.defined()});
+  return op_result(kLayerNorm, x, with_defined({}, {weight, bias}),
+                   LayerNormAttrs{.epsilon = epsilon, .has_weight = weight.defined(), .has_bias = bias.defined()});
 }
 
 Tensor rms_norm(At x, Tensor weight, double epsilon) {
-  return norm(x, weight, {},
-              {.epsilon = epsilon, .centered = false, .has_weight = weight.defined(), .has_bias = false});
+  return op_result(
+      kLayerNorm, x, with_defined({}, {weight}),
+      LayerNormAttrs{.epsilon = epsilon, .centered = false, .has_weight = weight.defined(), .has_bias = false});
+}
+
+ResidualNorm residual_norm(At x, Tensor f, Tensor weight, Tensor bias, Tensor random, const ResidualNormAttrs& attrs) {
+  const auto where = [](bool there, Tensor operand) { return there ? operand : Tensor{}; };
+  const auto out = op_results(kResidualNorm, x,
+                              with_defined({f}, {where(attrs.norm.has_weight, weight), where(attrs.norm.has_bias, bias),
+                                                 where(attrs.probability > 0, random)}),
+                              attrs);
+  return {out[0], out[1]};
 }
 
 }  // namespace linnet

@@ -15,6 +15,7 @@ namespace linnet {
 struct LayerNormAttrs {
   double epsilon = 1e-5;
   bool centered = true, has_weight = true, has_bias = true;
+  size_t parameters() const { return size_t{has_weight} + has_bias; }
   void fields(FieldVisitor& visit) {
     visit("epsilon", epsilon), visit("centered", centered), visit("has_weight", has_weight);
     visit("has_bias", has_bias);
@@ -30,7 +31,34 @@ extern const OpDef kLayerNormGrad;
 Tensor layer_norm(At x, Tensor weight, Tensor bias, double epsilon = 1e-5);
 Tensor rms_norm(At x, Tensor weight, double epsilon = 1e-6);
 
-// What the parameters of a norm over x must be; adds what is missing to an error.
-void expect_norm_parameters(const LayerNormAttrs& attrs, const TensorType& x, std::span<const TensorType> parameters);
+// The end of a sub-layer of a Transformer in one op: dropout of its result, addition to the residual stream, and the
+// norm that follows (ops/dropout). The pass fuse_residual_norm makes these.
+//
+//   sum = x + dropout(f),  y = layer_norm(sum) or rms_norm(sum)
+//
+// x, f [..., D], weight, bias [D] (where the norm has them), random i32 [4] (with dropout)
+// -> sum, y [..., D], mean, rstd [..., 1]
+struct ResidualNormAttrs {
+  LayerNormAttrs norm = {};
+  float probability = 0;  // of dropout; 0: none
+  uint64_t site = 0;
+  bool dsum = false;  // of the gradient: something flows into `sum` from elsewhere
+  size_t dsum_input() const { return 4u + norm.has_weight; }  // of the gradient
+  void fields(FieldVisitor& visit) {
+    visit("norm", norm), visit("probability", probability), visit("site", site), visit("dsum", dsum);
+  }
+};
+
+// x, f, [weight], [bias], [random] -> sum, y, mean, rstd
+extern const OpDef kResidualNorm;
+// dy, sum, mean, rstd, [weight], [dsum], [random] -> dx, [dweight], [dbias], [df]. Without dropout df is dx.
+//   dx = dsum + the gradient of the norm,  df = dropout(dx)
+extern const OpDef kResidualNormGrad;
+
+struct ResidualNorm {
+  Tensor sum, normal;
+};
+// weight, bias and `random` may be undefined where attrs say that there are none.
+ResidualNorm residual_norm(At x, Tensor f, Tensor weight, Tensor bias, Tensor random, const ResidualNormAttrs& attrs);
 
 }  // namespace linnet

@@ -1,121 +1,147 @@
 #include <algorithm>
 #include <cmath>
 #include "engine/kernels/norm/row_norm.h"
-#include "engine/ops/layer_norm/layer_norm.h"
-#include "engine/ops/stored_operands.h"
+#include "engine/kernels/random/philox.h"
+#include "engine/ops/dropout/dropout.h"
+#include "engine/ops/layer_norm/norm_operands.h"
 
 namespace linnet {
 namespace {
 
-// Null where the norm has none.
-template <class T>
-T* layer_norm_weight_of(const KernelArgs& args, size_t at) {
-  return args.node.attrs.as<LayerNormAttrs>().has_weight ? args.in[at].as<T>() : nullptr;
-}
-template <class T>
-T* layer_norm_bias_of(const KernelArgs& args) {
-  return args.node.attrs.as<LayerNormAttrs>().has_bias ? args.in.back().as<T>() : nullptr;
-}
-template <class T>
-T* weight_gradient(const KernelArgs& args) {
-  return args.node.attrs.as<LayerNormAttrs>().has_weight ? args.out[1].as<T>() : nullptr;
-}
-template <class T>
-T* bias_gradient(const KernelArgs& args) {
-  return args.node.attrs.as<LayerNormAttrs>().has_bias ? args.out.back().as<T>() : nullptr;
+ResidualDropout dropout_of(const NormDropout& dropout) {
+  if (dropout.probability == 0) return {};
+  return {dropout.probability, dropout_key(dropout.random, dropout.site), dropout.rows_per_sample};
 }
 
-void run_layer_norm_reference(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<LayerNormAttrs>();
-  const int64_t width = args.in[0].shape()[-1], rows = args.out[1].elements() ? args.in[0].elements() / width : 0;
-  for_float(args.in[0].type.dtype, [&]<class T>() {
-    const T *weight = layer_norm_weight_of<T>(args, 1), *bias = layer_norm_bias_of<T>(args);
-    for (int64_t r = 0; r < rows; ++r) {
-      const T* x = args.in[0].as<T>() + r * width;
-      T* y = args.out[0].as<T>() + r * width;
+// What element `column` of a row is multiplied by.
+double mask(const ResidualDropout& dropout, int64_t row, int64_t width, int64_t column) {
+  if (dropout.p == 0) return 1;
+  const int64_t index = row % dropout.rows_per_sample * width + column;
+  const auto sample = static_cast<uint32_t>(row / dropout.rows_per_sample);
+  return dropout_keeps(dropout.key, index, kDenseDropout, 0, sample, dropout.p) ? dropout_scale(dropout.p) : 0.0;
+}
+
+template <bool kResidual>
+void run_norm_reference(const KernelArgs& args) {
+  const NormOperands<kResidual> o(args);
+  const ResidualDropout dropout = dropout_of(o.dropout);
+  const auto& [epsilon, centered, has_weight, has_bias] = o.attrs.norm;
+  for_float(o.x.type.dtype, [&]<class T>() {
+    const T *weight = elements_of<T>(o.weight), *bias = elements_of<T>(o.bias);
+    for (int64_t r = 0; r < o.rows; ++r) {
+      const T* x = o.x.template as<T>() + r * o.width;
+      if constexpr (kResidual) {
+        const T* f = o.f->template as<T>() + r * o.width;
+        T* sum = o.sum->template as<T>() + r * o.width;
+        for (int64_t j = 0; j < o.width; ++j) {
+          const double scale = mask(dropout, r, o.width, j);
+          sum[j] = static_cast<T>(x[j] + (scale == 0 ? 0 : f[j] * scale));
+        }
+        x = sum;
+      }
+      T* y = o.y.template as<T>() + r * o.width;
       double mean = 0, variance = 0;
-      for (int64_t j = 0; attrs.centered && j < width; ++j) mean += x[j];
-      mean /= static_cast<double>(width);
-      for (int64_t j = 0; j < width; ++j) variance += (x[j] - mean) * (x[j] - mean);
-      const double rstd = 1 / std::sqrt(variance / static_cast<double>(width) + attrs.epsilon);
-      for (int64_t j = 0; j < width; ++j)
+      for (int64_t j = 0; centered && j < o.width; ++j) mean += x[j];
+      mean /= static_cast<double>(o.width);
+      for (int64_t j = 0; j < o.width; ++j) variance += (x[j] - mean) * (x[j] - mean);
+      const double rstd = 1 / std::sqrt(variance / static_cast<double>(o.width) + epsilon);
+      for (int64_t j = 0; j < o.width; ++j)
         y[j] = static_cast<T>((x[j] - mean) * rstd * (weight ? weight[j] : T(1)) + (bias ? bias[j] : T(0)));
-      args.out[1].as<T>()[r] = static_cast<T>(mean);
-      args.out[2].as<T>()[r] = static_cast<T>(rstd);
+      o.mean.template as<T>()[r] = static_cast<T>(mean);
+      o.rstd.template as<T>()[r] = static_cast<T>(rstd);
     }
   });
 }
 
-// With x^ = (x - mean) * rstd and g = dy * weight:
-//   dx = rstd * (g - mean(g) (when centered) - x^ * mean(g * x^)),  dweight = sum_rows(dy * x^),  dbias = sum_rows(dy)
-void run_layer_norm_grad_reference(const KernelArgs& args) {
-  const bool centered = args.node.attrs.as<LayerNormAttrs>().centered;
-  const int64_t width = args.in[0].shape()[-1], rows = args.in[3].elements();
-  for_float(args.in[0].type.dtype, [&]<class T>() {
-    const T* weight = layer_norm_weight_of<T>(args, 4);
-    T *dweight = weight_gradient<T>(args), *dbias = bias_gradient<T>(args);
+// With n = (x - mean) * rstd and g = dy * weight:
+//   dx = dsum + rstd * (g - mean(g) (when centered) - n * mean(g * n)),  df = dropout(dx)
+//   dweight = sum_rows(dy * n),  dbias = sum_rows(dy)
+template <bool kResidual>
+void run_norm_grad_reference(const KernelArgs& args) {
+  const NormGradOperands<kResidual> o(args);
+  const ResidualDropout dropout = dropout_of(o.dropout);
+  for_float(o.dx.type.dtype, [&]<class T>() {
+    const T *weight = elements_of<T>(o.weight), *dsum = elements_of<T>(o.dsum);
+    T *dweight = elements_of<T>(o.dweight), *dbias = elements_of<T>(o.dbias), *df = elements_of<T>(o.df);
     for (T* sums : {dweight, dbias})
-      if (sums) std::fill_n(sums, width, T(0));
-    for (int64_t r = 0; r < rows; ++r) {
-      const T *dy = args.in[0].as<T>() + r * width, *x = args.in[1].as<T>() + r * width;
-      const double mean = args.in[2].as<T>()[r], rstd = args.in[3].as<T>()[r];
+      if (sums) std::fill_n(sums, o.width, T(0));
+    for (int64_t r = 0; r < o.rows; ++r) {
+      const T *dy = o.dy.template as<T>() + r * o.width, *x = o.x.template as<T>() + r * o.width;
+      T* dx = o.dx.template as<T>() + r * o.width;
+      const double mean = o.mean.template as<T>()[r], rstd = o.rstd.template as<T>()[r];
       const auto slope = [&](int64_t j) { return static_cast<double>(dy[j]) * (weight ? weight[j] : T(1)); };
-      double sum_g = 0, sum_gx = 0;
-      for (int64_t j = 0; j < width; ++j) {
+      double sum_g = 0, sum_gn = 0;
+      for (int64_t j = 0; j < o.width; ++j) {
         const double normal = (x[j] - mean) * rstd;
-        if (centered) sum_g += slope(j);
-        sum_gx += slope(j) * normal;
+        if (o.attrs.norm.centered) sum_g += slope(j);
+        sum_gn += slope(j) * normal;
         if (dweight) dweight[j] += static_cast<T>(dy[j] * normal);
         if (dbias) dbias[j] += dy[j];
       }
-      for (int64_t j = 0; j < width; ++j) {
+      for (int64_t j = 0; j < o.width; ++j) {
         const double normal = (x[j] - mean) * rstd;
-        args.out[0].as<T>()[r * width + j] =
-            static_cast<T>(rstd * (slope(j) - (sum_g + normal * sum_gx) / static_cast<double>(width)));
+        double d = rstd * (slope(j) - (sum_g + normal * sum_gn) / static_cast<double>(o.width));
+        if (dsum) d += static_cast<double>(dsum[r * o.width + j]);
+        dx[j] = static_cast<T>(d);
+        if (!df) continue;
+        const double scale = mask(dropout, r, o.width, j);
+        df[r * o.width + j] = static_cast<T>(scale == 0 ? 0 : d * scale);
       }
     }
   });
 }
 
-void run_layer_norm(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<LayerNormAttrs>();
-  row_norm_forward({.rows = args.out[1].elements(),
-                    .width = args.in[0].shape()[-1],
-                    .x = stored(args.in[0]),
-                    .weight = layer_norm_weight_of<float>(args, 1),
-                    .bias = layer_norm_bias_of<float>(args),
-                    .epsilon = static_cast<float>(attrs.epsilon),
-                    .y = mutable_stored(args.out[0]),
-                    .mean = args.out[1].as<float>(),
-                    .rstd = args.out[2].as<float>(),
-                    .centered = attrs.centered},
-                   args.pool);
+template <bool kResidual>
+void run_norm(const KernelArgs& args) {
+  const NormOperands<kResidual> o(args);
+  RowNormForward call{.rows = o.rows,
+                      .width = o.width,
+                      .x = stored(o.x),
+                      .weight = elements_of<float>(o.weight),
+                      .bias = elements_of<float>(o.bias),
+                      .epsilon = static_cast<float>(o.attrs.norm.epsilon),
+                      .dropout = dropout_of(o.dropout),
+                      .y = mutable_stored(o.y),
+                      .mean = o.mean.template as<float>(),
+                      .rstd = o.rstd.template as<float>(),
+                      .centered = o.attrs.norm.centered};
+  if (kResidual) call.f = stored(*o.f), call.sum = mutable_stored(*o.sum);
+  row_norm_forward(call, args.pool);
 }
 
-size_t layer_norm_grad_workspace(const KernelQuery& query) {
+size_t norm_grad_workspace(const KernelQuery& query) {
   return row_norm_backward_workspace(query.in[3].shape.elements(), query.in[0].shape[-1]);
 }
 
-void run_layer_norm_grad(const KernelArgs& args) {
-  row_norm_backward({.rows = args.in[3].elements(),
-                     .width = args.in[0].shape()[-1],
-                     .dy = stored(args.in[0]),
-                     .sum = stored(args.in[1]),
-                     .weight = layer_norm_weight_of<float>(args, 4),
-                     .mean = args.in[2].as<float>(),
-                     .rstd = args.in[3].as<float>(),
-                     .dx = mutable_stored(args.out[0]),
-                     .dweight = weight_gradient<float>(args),
-                     .dbias = bias_gradient<float>(args),
-                     .centered = args.node.attrs.as<LayerNormAttrs>().centered},
-                    args.workspace, args.pool);
+template <bool kResidual>
+void run_norm_grad(const KernelArgs& args) {
+  const NormGradOperands<kResidual> o(args);
+  RowNormBackward call{.rows = o.rows,
+                       .width = o.width,
+                       .dy = stored(o.dy),
+                       .sum = stored(o.x),
+                       .weight = elements_of<float>(o.weight),
+                       .mean = o.mean.template as<float>(),
+                       .rstd = o.rstd.template as<float>(),
+                       .dropout = dropout_of(o.dropout),
+                       .dx = mutable_stored(o.dx),
+                       .dweight = elements_of<float>(o.dweight),
+                       .dbias = elements_of<float>(o.dbias),
+                       .centered = o.attrs.norm.centered};
+  if (o.dsum) call.dsum = stored(*o.dsum);
+  if (o.df) call.df = mutable_stored(*o.df);
+  row_norm_backward(call, args.workspace, args.pool);
 }
 
 }  // namespace
 
-LINNET_KERNELS(layer_norm, {"simd", f32_or_all_reduced, nullptr, run_layer_norm},
-               {"reference", nullptr, nullptr, run_layer_norm_reference})
-LINNET_KERNELS(layer_norm_grad, {"simd", f32_or_all_reduced, layer_norm_grad_workspace, run_layer_norm_grad},
-               {"reference", nullptr, nullptr, run_layer_norm_grad_reference})
+LINNET_KERNELS(layer_norm, {"simd", f32_or_all_reduced, nullptr, run_norm<false>},
+               {"reference", nullptr, nullptr, run_norm_reference<false>})
+LINNET_KERNELS(layer_norm_grad, {"simd", f32_or_all_reduced, norm_grad_workspace, run_norm_grad<false>},
+               {"reference", nullptr, nullptr, run_norm_grad_reference<false>})
+LINNET_KERNELS(residual_norm, {"simd", f32_or_all_reduced, nullptr, run_norm<true>},
+               {"reference", nullptr, nullptr, run_norm_reference<true>})
+LINNET_KERNELS(residual_norm_grad, {"simd", f32_or_all_reduced, norm_grad_workspace, run_norm_grad<true>},
+               {"reference", nullptr, nullptr, run_norm_grad_reference<true>})
 
 }  // namespace linnet

@@ -1,6 +1,5 @@
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
-#include "engine/ops/graph_of.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"
 
@@ -15,12 +14,11 @@ void linear_cross_entropy_expect_operands(const InferArgs& args) {
   const TensorType weight = attrs.packed ? TensorType{hidden.dtype, attrs.weight.weight.shape} : args.in[1];
   const std::string both = "got " + hidden.text() + " and weight " + weight.text();
   expect(is_float(hidden.dtype) && hidden.dtype == weight.dtype && hidden.shape.rank() >= 1, both);
-  expect(weight.shape.rank() == 2 && weight.shape[1] == hidden.shape[-1], both + ", expected [V, D]");
+  expect(weight.shape.rank() == 2 && weight.shape[1] == hidden.shape[-1], both, ", expected [V, D]");
   const Shape rows(hidden.shape.sizes().first(static_cast<size_t>(hidden.shape.rank() - 1)));
-  expect(targets == TensorType{DType::kI32, rows}, "got " + hidden.text() + " and targets " + targets.text());
+  expect(targets == TensorType{DType::kI32, rows}, "got ", hidden, " and targets ", targets);
   if (bias)
-    expect(args.in[3] == TensorType{weight.dtype, {weight.shape[0]}},
-           "got weight " + weight.text() + " and bias " + args.in[3].text());
+    expect(args.in[3] == TensorType{weight.dtype, {weight.shape[0]}}, "got weight ", weight, " and bias ", args.in[3]);
 }
 
 std::vector<TensorType> infer_linear_cross_entropy(const InferArgs& args) {
@@ -36,9 +34,9 @@ std::vector<TensorType> infer_linear_cross_entropy_grad(const InferArgs& args) {
   linear_cross_entropy_expect_operands(args);
   expect(attrs.weight_gradient || !attrs.accumulate, "a gradient of a weight that is frozen");
   const TensorType scalar{args.in[0].dtype, {}}, dloss = args.in[3 + attrs.bias];
-  expect(dloss == scalar, "got a gradient of type " + dloss.text());
+  expect(dloss == scalar, "got a gradient of type ", dloss);
   const TensorType weight{args.in[0].dtype, attrs.weight_shape(args.in[1])};
-  if (attrs.accumulate) expect(args.in.back() == weight, "accumulator of type " + args.in.back().text());
+  if (attrs.accumulate) expect(args.in.back() == weight, "accumulator of type ", args.in.back());
   std::vector<TensorType> out{args.in[0]};
   if (attrs.weight_gradient) out.push_back(weight);
   if (attrs.bias) out.push_back(args.in[3]);
@@ -51,7 +49,7 @@ std::vector<TensorType> infer_linear_cross_entropy_grad(const InferArgs& args) {
 std::vector<Tensor> linear_cross_entropy_gradient(const GradientArgs& args) {
   std::vector<Tensor> in(args.in.begin(), args.in.end());
   in.push_back(args.out_grad[0]);
-  auto attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
+  auto attrs = args.attrs<LinearCrossEntropyAttrs>();
   attrs.weight_gradient = args.wanted[1] != 0;
   const auto out = args.graph.add(kLinearCrossEntropyGrad, in, attrs, args.node.where);
   std::vector<Tensor> gradients{out[0], attrs.weight_gradient ? out[1] : Tensor{}, Tensor{}};
@@ -60,7 +58,7 @@ std::vector<Tensor> linear_cross_entropy_gradient(const GradientArgs& args) {
 }
 
 std::vector<Tensor> decompose_linear_cross_entropy(const DecomposeArgs& args) {
-  const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
+  const auto& attrs = args.attrs<LinearCrossEntropyAttrs>();
   const Tensor weight =
       attrs.packed ? dequantize(args.in[1], attrs.weight.packed(), args.in[0].type().dtype) : args.in[1];
   Tensor logits = matmul(args.in[0], weight, false, true);
@@ -76,12 +74,12 @@ bool linear_cross_entropy_may_overwrite(const Node& node, int output, int input)
 }
 
 double product_flops(const FlopsArgs& args) {
-  const Shape& weight = args.node.attrs.as<LinearCrossEntropyAttrs>().weight_shape(args.in[1]);
+  const Shape& weight = args.attrs<LinearCrossEntropyAttrs>().weight_shape(args.in[1]);
   return 2.0 * static_cast<double>(args.in[2].shape.elements()) * static_cast<double>(weight.elements());
 }
 
 double grad_flops(const FlopsArgs& args) {
-  const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
+  const auto& attrs = args.attrs<LinearCrossEntropyAttrs>();
   return (1 + attrs.loss + attrs.weight_gradient) * product_flops(args);
 }
 

@@ -5,7 +5,6 @@
 #include "distributed/comm/tensor_group.h"
 #include "engine/kernels/loss/linear_cross_entropy.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
-#include "engine/ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -18,7 +17,7 @@ void check_linear_cross_entropy_targets(const TensorView& targets, int64_t class
 }
 
 const TensorView* accumulator(const KernelArgs& args) {
-  return args.node.attrs.as<LinearCrossEntropyAttrs>().accumulate ? &args.in.back() : nullptr;
+  return args.attrs<LinearCrossEntropyAttrs>().accumulate ? &args.in.back() : nullptr;
 }
 
 // An operand as the products see it.
@@ -28,11 +27,11 @@ double linear_cross_entropy_rounded(float x, Precision precision) {
 double linear_cross_entropy_rounded(double x, Precision) { return x; }
 
 const Shape& weight_shape(const KernelArgs& args) {
-  return args.node.attrs.as<LinearCrossEntropyAttrs>().weight_shape(args.in[1].type);
+  return args.attrs<LinearCrossEntropyAttrs>().weight_shape(args.in[1].type);
 }
 
 PackedWeight packed_weight(const KernelArgs& args) {
-  return {args.node.attrs.as<LinearCrossEntropyAttrs>().weight.packed(), args.in[1].as<const std::byte>()};
+  return {args.attrs<LinearCrossEntropyAttrs>().weight.packed(), args.in[1].as<const std::byte>()};
 }
 
 // The weight's numbers, unpacked for a reference.
@@ -40,7 +39,7 @@ template <class T>
 class Weight {
  public:
   explicit Weight(const KernelArgs& args) : data_(args.in[1].as<T>()) {
-    if (!args.node.attrs.as<LinearCrossEntropyAttrs>().packed) return;
+    if (!args.attrs<LinearCrossEntropyAttrs>().packed) return;
     const PackedWeight weight = packed_weight(args);
     std::vector<float> row(static_cast<size_t>(weight.shape.columns));
     for (int64_t i = 0; i < weight.shape.rows; ++i) {
@@ -64,7 +63,7 @@ struct RowLoss {
   template <class T>
   RowLoss(const KernelArgs& args, const T* weight, const T* hidden, int32_t target)
       : x(reinterpret_cast<double*>(args.workspace)) {
-    const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
+    const auto& attrs = args.attrs<LinearCrossEntropyAttrs>();
     const int64_t classes = weight_shape(args)[0], width = weight_shape(args)[1];
     double sum = 0, mean = 0;
     for (int64_t j = 0; j < classes; ++j) {
@@ -82,13 +81,13 @@ struct RowLoss {
 };
 
 size_t reference_workspace(const KernelQuery& query) {
-  const auto& attrs = query.node.attrs.as<LinearCrossEntropyAttrs>();
+  const auto& attrs = query.attrs<LinearCrossEntropyAttrs>();
   return static_cast<size_t>(attrs.weight_shape(query.in[1])[0]) * sizeof(double);
 }
 
 // The reference computes a row by itself.
 void expect_all_classes(const KernelArgs& args) {
-  if (args.node.attrs.as<LinearCrossEntropyAttrs>().all_classes > 0)
+  if (args.attrs<LinearCrossEntropyAttrs>().all_classes > 0)
     fail_internal("the reference of linear_cross_entropy was given classes that ranks divide");
 }
 
@@ -107,7 +106,7 @@ void run_linear_cross_entropy_reference(const KernelArgs& args) {
 
 template <class T>
 void linear_cross_entropy_grad_reference(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
+  const auto& attrs = args.attrs<LinearCrossEntropyAttrs>();
   const int64_t classes = weight_shape(args)[0], width = weight_shape(args)[1];
   const Weight<T> unpacked(args);
   const T *weight = unpacked.data(), dloss = args.in[3 + attrs.bias].as<T>()[0];
@@ -157,7 +156,7 @@ ClassDivision division_of(const LinearCrossEntropyAttrs& attrs) {
 }
 
 size_t linear_cross_entropy_workspace(const KernelQuery& query) {
-  const auto& attrs = query.node.attrs.as<LinearCrossEntropyAttrs>();
+  const auto& attrs = query.attrs<LinearCrossEntropyAttrs>();
   const Shape& weight = attrs.weight_shape(query.in[1]);
   const std::optional<PackedShape> packed = attrs.packed ? std::optional(attrs.weight.packed()) : std::nullopt;
   return linear_cross_entropy_workspace(query.in[2].shape.elements(), weight[1], weight[0], packed, attrs.precision,
@@ -165,7 +164,7 @@ size_t linear_cross_entropy_workspace(const KernelQuery& query) {
 }
 
 LinearCrossEntropyArgs operands(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
+  const auto& attrs = args.attrs<LinearCrossEntropyAttrs>();
   LinearCrossEntropyArgs call;
   call.rows = args.in[2].elements(), call.width = weight_shape(args)[1], call.classes = weight_shape(args)[0];
   call.hidden = stored(args.in[0]), call.targets = args.in[2].as<int32_t>();
@@ -196,7 +195,7 @@ void run_linear_cross_entropy(const KernelArgs& args) {
 }
 
 void run_linear_cross_entropy_grad(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
+  const auto& attrs = args.attrs<LinearCrossEntropyAttrs>();
   LinearCrossEntropyArgs call = operands(args);
   call.dloss = args.in[3 + attrs.bias].as<float>()[0];
   call.dhidden = mutable_stored(args.out[0]);

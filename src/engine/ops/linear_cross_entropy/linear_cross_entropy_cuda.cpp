@@ -63,7 +63,7 @@ struct Call {
 
   explicit Call(const KernelArgs& args)
       : device(static_cast<CudaDevice&>(*args.device)),
-        attrs(args.node.attrs.as<LinearCrossEntropyAttrs>()),
+        attrs(args.attrs<LinearCrossEntropyAttrs>()),
         sizes(args.in[0].type, args.in[1].type, args.in[2].elements()),
         hidden(args.in[0].as<std::byte>()),
         weight(args.in[1].as<std::byte>()),
@@ -148,7 +148,7 @@ size_t workspace(const KernelQuery& query) {
 }
 size_t grad_workspace(const KernelQuery& query) {
   return Sizes(query.in[0], query.in[1], query.in[2].shape.elements())
-      .bytes(query.node.attrs.as<LinearCrossEntropyAttrs>().bias);
+      .bytes(query.attrs<LinearCrossEntropyAttrs>().bias);
 }
 
 bool supports(const KernelQuery& query) {

@@ -35,19 +35,18 @@ HeadProduct head_product(const MatmulAttrs& attrs, const Shape& a, const Shape& 
 void run_dense_head_gradient(const DenseHeadShape& shape, bool of_weight, const KernelArgs& args) {
   const auto *a = args.in[0].as<const float>(), *b = args.in[1].as<const float>();
   const auto gradient = of_weight ? dense_head_weight_gradient : dense_head_input_gradient;
-  gradient(shape, a, b, args.node.attrs.as<MatmulAttrs>().accumulate, args.out[0].as<float>(), args.pool);
+  gradient(shape, a, b, args.attrs<MatmulAttrs>().accumulate, args.out[0].as<float>(), args.pool);
 }
 
 }  // namespace
 
 bool dense_head_supports(const KernelQuery& query) {
   return all_f32(query) &&
-         head_product(query.node.attrs.as<MatmulAttrs>(), query.in[0].shape, query.in[1].shape).product !=
-             Product::kNone;
+         head_product(query.attrs<MatmulAttrs>(), query.in[0].shape, query.in[1].shape).product != Product::kNone;
 }
 
 void run_dense_head(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<MatmulAttrs>();
+  const auto& attrs = args.attrs<MatmulAttrs>();
   const auto [product, shape] = head_product(attrs, args.in[0].shape(), args.in[1].shape());
   const auto *a = args.in[0].as<const float>(), *b = args.in[1].as<const float>();
   auto* out = args.out[0].as<float>();

@@ -1,5 +1,4 @@
 #include "engine/ops/matmul/matmul.h"
-#include "engine/ops/graph_of.h"
 #include "engine/ops/movement/movement.h"
 
 namespace linnet {
@@ -11,24 +10,24 @@ std::vector<TensorType> infer_matmul(const InferArgs& args) {
   const Shape &a = args.in[0].shape, &b = args.in[1].shape;
   const std::string both = "got " + a.text() + (attrs.trans_a ? " transposed" : "") + " and " + b.text() +
                            (attrs.trans_b ? " transposed" : "");
-  expect(is_float(args.in[0].dtype) && args.in[0].dtype == args.in[1].dtype, both + ", expected two of one float type");
-  expect(a.rank() >= 2 && b.rank() >= 2, both + ", expected matrices");
+  expect(is_float(args.in[0].dtype) && args.in[0].dtype == args.in[1].dtype, both, ", expected two of one float type");
+  expect(a.rank() >= 2 && b.rank() >= 2, both, ", expected matrices");
   const bool batched = b.rank() > 2;
   if (batched) {
     bool same = a.rank() == b.rank();
     for (int axis = 0; same && axis < a.rank() - 2; ++axis) same = a[axis] == b[axis];
-    expect(same, both + ", expected equal leading axes");
+    expect(same, both, ", expected equal leading axes");
   } else {
-    expect(a.rank() == 2 || !attrs.trans_a, both + ", expected a matrix to transpose");
+    expect(a.rank() == 2 || !attrs.trans_a, both, ", expected a matrix to transpose");
   }
   const int64_t k_a = a[attrs.trans_a ? -2 : -1], k_b = b[attrs.trans_b ? -1 : -2];
-  expect(k_a == k_b, both + ", inner sizes " + std::to_string(k_a) + " and " + std::to_string(k_b) + " differ");
+  expect(k_a == k_b, both, ", inner sizes ", k_a, " and ", k_b, " differ");
   TensorType out = args.in[0];
   out.shape.set(-1, b[attrs.trans_b ? -2 : -1]);
   if (attrs.trans_a) out.shape.set(-2, a[-1]);
-  if (attrs.bias) expect(args.in[2].shape == Shape{out.shape[-1]}, "bias of shape " + args.in[2].shape.text());
-  if (attrs.accumulate) expect(args.in.back() == out, "accumulator of type " + args.in.back().text());
-  if (attrs.has_aux()) expect(args.in[2 + attrs.bias] == out, "aux of type " + args.in[2 + attrs.bias].text());
+  if (attrs.bias) expect(args.in[2].shape == Shape{out.shape[-1]}, "bias of shape ", args.in[2].shape);
+  if (attrs.accumulate) expect(args.in.back() == out, "accumulator of type ", args.in.back());
+  if (attrs.has_aux()) expect(args.in[2 + attrs.bias] == out, "aux of type ", args.in[2 + attrs.bias]);
   expect(attrs.is_sum() || !attrs.accumulate, "an accumulator of what is no sum");
   expect(!attrs.has_aux() || attrs.activation == GemmActivation::kNone, "an activation and a derivative");
   if (attrs.row_sums) {
@@ -46,7 +45,7 @@ Tensor as_matrix(Tensor x) {
 
 // C = op(A) op(B):  dA = dC op(B)^T,  dB = op(A)^T dC, each transposed where its operand is.
 std::vector<Tensor> matmul_gradient(const GradientArgs& args) {
-  const auto& attrs = args.node.attrs.as<MatmulAttrs>();
+  const auto& attrs = args.attrs<MatmulAttrs>();
   const bool ta = attrs.trans_a, tb = attrs.trans_b;
   Tensor a = args.in[0], b = args.in[1], dc = args.out_grad[0];
   const Tensor da = ta ? matmul(b, dc, tb, true) : matmul(dc, b, false, !tb);
@@ -106,7 +105,7 @@ std::string matmul_label(const Node& node) {
 }
 
 double matmul_flops(const FlopsArgs& args) {
-  const int64_t inner = args.in[0].shape[args.node.attrs.as<MatmulAttrs>().trans_a ? -2 : -1];
+  const int64_t inner = args.in[0].shape[args.attrs<MatmulAttrs>().trans_a ? -2 : -1];
   return 2.0 * static_cast<double>(args.out[0].shape.elements()) * static_cast<double>(inner);
 }
 
@@ -127,8 +126,7 @@ const OpDef kMatmul{.name = "matmul",
                     .flops = matmul_flops};
 
 Tensor matmul(At a, Tensor b, bool trans_a, bool trans_b) {
-  return graph_of(a)->add_one(kMatmul, std::array{a.value, b}, MatmulAttrs{.trans_a = trans_a, .trans_b = trans_b},
-                              a.where);
+  return op_result(kMatmul, a, {b}, MatmulAttrs{.trans_a = trans_a, .trans_b = trans_b});
 }
 
 }  // namespace linnet

@@ -2,7 +2,6 @@
 #include "engine/kernels/gemm/panels.h"
 #include "engine/ops/matmul/dense_head.h"
 #include "engine/ops/matmul/matmul_sizes.h"
-#include "engine/ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -13,7 +12,7 @@ double matmul_rounded(double x, Precision) { return x; }
 
 template <class T>
 void matmul_reference_product(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<MatmulAttrs>();
+  const auto& attrs = args.attrs<MatmulAttrs>();
   const auto [batch, m, n, k] = matmul_sizes(attrs, args.in[0].shape(), args.in[1].shape());
   for (int64_t x = 0; x < batch; ++x) {
     const T *a = args.in[0].as<T>() + x * m * k, *b = args.in[1].as<T>() + x * k * n;
@@ -49,7 +48,7 @@ void run_matmul_reference(const KernelArgs& args) {
 
 // See is_stored_in_bf16(). A bias is fp32.
 bool supports_matmul(const KernelQuery& query) {
-  const auto& attrs = query.node.attrs.as<MatmulAttrs>();
+  const auto& attrs = query.attrs<MatmulAttrs>();
   if (attrs.row_sums) return false;  // made for GPUs, where a sum of its own costs two launches
   if (all_f32(query)) return true;
   const bool rounds = attrs.precision == Precision::kBf16 ||
@@ -60,12 +59,12 @@ bool supports_matmul(const KernelQuery& query) {
 }
 
 size_t matmul_workspace(const KernelQuery& query) {
-  const auto [batch, m, n, k] = matmul_sizes(query.node.attrs.as<MatmulAttrs>(), query.in[0].shape, query.in[1].shape);
+  const auto [batch, m, n, k] = matmul_sizes(query.attrs<MatmulAttrs>(), query.in[0].shape, query.in[1].shape);
   return gemm_workspace(batch, m, n, k, query.threads, !all_f32(query));
 }
 
 GemmArgs gemm_args_of(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<MatmulAttrs>();
+  const auto& attrs = args.attrs<MatmulAttrs>();
   const auto [batch, m, n, k] = matmul_sizes(attrs, args.in[0].shape(), args.in[1].shape());
   GemmArgs gemm_args;
   gemm_args.batch = batch, gemm_args.m = m, gemm_args.n = n, gemm_args.k = k;
@@ -98,7 +97,7 @@ LINNET_KERNELS(matmul, {"dense_head", dense_head_supports, nullptr, run_dense_he
 // A weight is one matrix. In other precisions a node of its own rounds it.
 std::optional<PanelsOf> panels_of(const KernelQuery& query) {
   if (query.node.op != &kMatmul || !supports_matmul(query) || dense_head_supports(query)) return std::nullopt;
-  const auto& attrs = query.node.attrs.as<MatmulAttrs>();
+  const auto& attrs = query.attrs<MatmulAttrs>();
   const auto [batch, m, n, k] = matmul_sizes(attrs, query.in[0].shape, query.in[1].shape);
   const bool is_rounded = attrs.precision != Precision::kF32 && attrs.precision != Precision::kBf16;
   if (query.in[1].dtype != DType::kF32 || query.in[1].shape.rank() != 2 || batch != 1) return std::nullopt;

@@ -87,7 +87,7 @@ Form& form_of(CudaDevice& device, const Attrs& attrs, const LtProduct& plain, DT
 
 // Behind cuBLASLt's own, room for a copy of the bias, or for the parts of row sums.
 size_t workspace(const KernelQuery& query) {
-  const auto& attrs = query.node.attrs.as<MatmulAttrs>();
+  const auto& attrs = query.attrs<MatmulAttrs>();
   const auto width = static_cast<size_t>(query.out[0].shape[-1]);
   if (attrs.bias) return kLtWorkspace + width * dtype_size(DType::kF32);
   if (!attrs.row_sums) return kLtWorkspace;
@@ -96,7 +96,7 @@ size_t workspace(const KernelQuery& query) {
 }
 
 bool supports(const KernelQuery& query) {
-  if (query.node.attrs.as<MatmulAttrs>().row_sums && query.out[1].dtype != DType::kF32) return false;
+  if (query.attrs<MatmulAttrs>().row_sums && query.out[1].dtype != DType::kF32) return false;
   for (const auto& types : {query.in.first(2), query.out.first(1)})
     for (const TensorType& type : types)
       if (type.dtype != DType::kF32 && type.dtype != DType::kBF16) return false;
@@ -120,7 +120,7 @@ const void* bias_of(CudaDevice& device, const Form& form, const KernelArgs& args
 // Nothing else follows such a product.
 void run_with_sums(const KernelArgs& args) {
   auto& device = static_cast<CudaDevice&>(*args.device);
-  const auto& attrs = args.node.attrs.as<MatmulAttrs>();
+  const auto& attrs = args.attrs<MatmulAttrs>();
   LtProduct p = plain_product(attrs, args.in[0].type, args.in[1].type, args.out[0].type);
   p.beta = attrs.accumulate ? 1.0f : 0.0f;
   float* const sums = args.out[1].as<float>();
@@ -135,9 +135,9 @@ void run_with_sums(const KernelArgs& args) {
 }
 
 void run(const KernelArgs& args) {
-  if (args.node.attrs.as<MatmulAttrs>().row_sums) return run_with_sums(args);
+  if (args.attrs<MatmulAttrs>().row_sums) return run_with_sums(args);
   auto& device = static_cast<CudaDevice&>(*args.device);
-  const auto& attrs = args.node.attrs.as<MatmulAttrs>();
+  const auto& attrs = args.attrs<MatmulAttrs>();
   void* aux = attrs.has_aux() ? args.in[attrs.bias ? 3 : 2].data : nullptr;
   void* pre_activation = attrs.pre_activation ? args.out[1].data : nullptr;
   LtProduct plain = plain_product(attrs, args.in[0].type, args.in[1].type, args.out[0].type);

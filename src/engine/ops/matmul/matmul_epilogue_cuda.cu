@@ -5,8 +5,6 @@
 namespace linnet {
 namespace {
 
-constexpr int kThreads = 256;
-
 LINNET_DEVICE float slope(GemmActivation f, float x) {
   constexpr float kRootOfTwoPi = 0.3989422804014327f;  // 1 / sqrt(2 pi)
   if (f == GemmActivation::kGelu) return 0.5f * (1 + erff(x * kRootHalf)) + x * expf(-0.5f * x * x) * kRootOfTwoPi;
@@ -34,12 +32,9 @@ struct Epilogue {
 
 // kVector: four neighbors of one row at a time.
 template <class T, bool kVector>
-__global__ void __launch_bounds__(kThreads)
-    epilogue_kernel(int64_t count, Epilogue e, const T* x, const T* __restrict__ aux, T* pre_activation, T* out) {
-  begin_kernel();
+LINNET_DEVICE void finish(int64_t at, Epilogue e, const T* x, const T* aux, T* pre_activation, T* out) {
   constexpr int kEach = kVector ? 4 : 1;
-  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kEach;
-  if (i >= count) return;
+  const int64_t i = at * kEach;
   float y[4], a[4] = {};
   const auto load = [&](const T* from, float(&to)[4]) {
     if constexpr (kVector) load4(from + i, to);
@@ -62,12 +57,7 @@ __global__ void __launch_bounds__(kThreads)
   store(out, y);
 }
 
-__global__ void __launch_bounds__(kThreads)
-    round_kernel(int64_t n, const float* __restrict__ from, bf16* __restrict__ to) {
-  begin_kernel();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < n) to[i] = from_float<bf16>(from[i]);
-}
+LINNET_DEVICE void round_one(int64_t i, const float* from, bf16* to) { to[i] = from_float<bf16>(from[i]); }
 
 }  // namespace
 
@@ -84,18 +74,18 @@ void matmul_epilogue(Device* device, const MatmulEpilogue& e) {
     uintptr_t bits = static_cast<uintptr_t>(e.width) * sizeof(T);
     for (const void* p : {e.x, e.aux, const_cast<const void*>(e.pre_activation), const_cast<const void*>(e.out)})
       bits |= reinterpret_cast<uintptr_t>(p);
-    const auto start = [&](auto kernel, int each) {
-      launch(device, kernel, blocks_for(count, static_cast<int64_t>(kThreads) * each), kThreads, 0, count, what,
-             static_cast<const T*>(e.x), static_cast<const T*>(e.aux), static_cast<T*>(e.pre_activation),
-             static_cast<T*>(e.out));
+    const auto start = [&]<bool kVector>() {
+      launch_elements<finish<T, kVector>>(device, kVector ? count / 4 : count, what, static_cast<const T*>(e.x),
+                                          static_cast<const T*>(e.aux), static_cast<T*>(e.pre_activation),
+                                          static_cast<T*>(e.out));
     };
-    if (bits % (4 * sizeof(T)) == 0) start(epilogue_kernel<T, true>, 4);
-    else start(epilogue_kernel<T, false>, 1);
+    if (bits % (4 * sizeof(T)) == 0) start.template operator()<true>();
+    else start.template operator()<false>();
   });
 }
 
 void round_to_bf16_on_device(Device* device, int64_t n, const float* from, void* to) {
-  launch(device, round_kernel, blocks_for(n, kThreads), kThreads, 0, n, from, static_cast<bf16*>(to));
+  launch_elements<round_one>(device, n, from, static_cast<bf16*>(to));
 }
 
 }  // namespace linnet

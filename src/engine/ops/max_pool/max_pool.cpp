@@ -2,23 +2,19 @@
 #include <algorithm>
 #include <cmath>
 #include "engine/kernels/conv/max_pool.h"
-#include "engine/ops/graph_of.h"
-#include "engine/ops/stored_operands.h"
 
 namespace linnet {
-
 namespace {
 
 std::vector<TensorType> infer_max_pool(const InferArgs& args) {
   const auto& attrs = args.attrs.as<MaxPoolAttrs>();
   expect_inputs(args, 1);
   const TensorType& x = args.in[0];
-  expect(is_float(x.dtype) && x.shape.rank() == 4, "got " + x.text() + ", expected floats [N, H, W, C]");
-  expect(attrs.size >= 1 && attrs.size <= 15 && attrs.stride >= 1,
-         "window " + std::to_string(attrs.size) + ", stride " + std::to_string(attrs.stride));
+  expect(is_float(x.dtype) && x.shape.rank() == 4, "got ", x, ", expected floats [N, H, W, C]");
+  expect(attrs.size >= 1 && attrs.size <= 15 && attrs.stride >= 1, "window ", attrs.size, ", stride ", attrs.stride);
   TensorType out = x;
   for (int axis : {1, 2}) {
-    expect(x.shape[axis] >= attrs.size, "got " + x.text() + ", smaller than the window " + std::to_string(attrs.size));
+    expect(x.shape[axis] >= attrs.size, "got ", x, ", smaller than the window ", attrs.size);
     out.shape.set(axis, (x.shape[axis] - attrs.size) / attrs.stride + 1);
   }
   return {out, {DType::kU8, out.shape}};
@@ -27,15 +23,14 @@ std::vector<TensorType> infer_max_pool(const InferArgs& args) {
 // dy, places -> dx
 std::vector<TensorType> infer_max_pool_grad(const InferArgs& args) {
   expect_inputs(args, 2);
-  expect(args.in[1] == TensorType{DType::kU8, args.in[0].shape},
-         "got " + args.in[0].text() + " and " + args.in[1].text());
+  expect(args.in[1] == TensorType{DType::kU8, args.in[0].shape}, "got ", args.in[0], " and ", args.in[1]);
   return {{args.in[0].dtype, args.attrs.as<MaxPoolAttrs>().input}};
 }
 
 std::vector<Tensor> max_pool_gradient(const GradientArgs& args) {
-  MaxPoolAttrs attrs = args.node.attrs.as<MaxPoolAttrs>();
+  MaxPoolAttrs attrs = args.attrs<MaxPoolAttrs>();
   attrs.input = args.in[0].shape();
-  return args.graph.add(kMaxPoolGrad, std::array{args.out_grad[0], args.out[1]}, attrs, args.node.where);
+  return args.add(kMaxPoolGrad, {args.out_grad[0], args.out[1]}, attrs);
 }
 
 // body(row, column, channel, offset of the window's first element in the image, offset of the result in its image)
@@ -50,7 +45,7 @@ void for_windows(const Shape& image, const Shape& result, int64_t stride, const 
 
 // Images are independent.
 void run_max_pool_reference(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<MaxPoolAttrs>();
+  const auto& attrs = args.attrs<MaxPoolAttrs>();
   const Shape &image = args.in[0].shape(), &result = args.out[0].shape();
   const int64_t image_size = image.elements(1, 4), result_size = result.elements(1, 4);
   for_float(args.in[0].type.dtype, [&]<class T>() {
@@ -84,12 +79,12 @@ MaxPoolSizes max_pool_sizes_of(const MaxPoolAttrs& attrs, const Shape& image, co
 }
 
 void run_max_pool(const KernelArgs& args) {
-  max_pool_forward(max_pool_sizes_of(args.node.attrs.as<MaxPoolAttrs>(), args.in[0].shape(), args.out[0].shape()),
+  max_pool_forward(max_pool_sizes_of(args.attrs<MaxPoolAttrs>(), args.in[0].shape(), args.out[0].shape()),
                    stored(args.in[0]), mutable_stored(args.out[0]), args.out[1].as<uint8_t>(), args.pool);
 }
 
 void run_max_pool_grad(const KernelArgs& args) {
-  max_pool_backward(max_pool_sizes_of(args.node.attrs.as<MaxPoolAttrs>(), args.out[0].shape(), args.in[0].shape()),
+  max_pool_backward(max_pool_sizes_of(args.attrs<MaxPoolAttrs>(), args.out[0].shape(), args.in[0].shape()),
                     stored(args.in[0]), args.in[1].as<uint8_t>(), mutable_stored(args.out[0]), args.workspace,
                     args.pool);
 }
@@ -99,7 +94,7 @@ size_t max_pool_grad_workspace(const KernelQuery& query) {
 }
 
 void run_max_pool_grad_reference(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<MaxPoolAttrs>();
+  const auto& attrs = args.attrs<MaxPoolAttrs>();
   const Shape &image = args.out[0].shape(), &result = args.in[0].shape();
   const int64_t image_size = image.elements(1, 4), result_size = result.elements(1, 4);
   for_float(args.out[0].type.dtype, [&]<class T>() {
@@ -124,7 +119,7 @@ const OpDef kMaxPoolGrad{.name = "max_pool_grad", .infer = infer_max_pool_grad, 
 
 Tensor max_pool(At x, int64_t size, int64_t stride) {
   const MaxPoolAttrs attrs{.size = size, .stride = stride ? stride : size};
-  return graph_of(x)->add(kMaxPool, std::array{x.value}, attrs, x.where)[0];
+  return op_result(kMaxPool, x, {}, attrs);
 }
 
 LINNET_KERNELS(max_pool, {"simd", f32_or_all_reduced, nullptr, run_max_pool},

@@ -7,21 +7,14 @@
 namespace linnet {
 namespace {
 
-constexpr int kThreads = 256;
-
 // image [N, height, width, channels], result [N, rows, columns, channels]
 struct Pool {
-  int64_t count;  // threads
   int64_t height, width, rows, columns, channels;
   int size, stride;
 };
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    pool_kernel(Pool pool, const T* __restrict__ x, T* __restrict__ y, uint8_t* __restrict__ locations) {
-  begin_kernel();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= pool.count) return;
+LINNET_DEVICE void pool_window(int64_t i, Pool pool, const T* x, T* y, uint8_t* locations) {
   const auto [window, c] = divided(i, pool.channels);
   const auto [line, column] = divided(window, pool.columns);
   const auto [image, row] = divided(line, pool.rows);
@@ -38,11 +31,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    pool_grad_kernel(Pool pool, const T* __restrict__ dy, const uint8_t* __restrict__ locations, T* __restrict__ dx) {
-  begin_kernel();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= pool.count) return;
+LINNET_DEVICE void gather_slopes(int64_t i, Pool pool, const T* dy, const uint8_t* locations, T* dx) {
   const auto [pixel, c] = divided(i, pool.channels);
   const auto [line, w] = divided(pixel, pool.width);
   const auto [image, h] = divided(line, pool.height);
@@ -62,9 +51,8 @@ __global__ void __launch_bounds__(kThreads)
   dx[i] = from_float<T>(sum);
 }
 
-Pool pool_of(const MaxPoolAttrs& attrs, const Shape& image, const Shape& result, int64_t count) {
-  return {.count = count,
-          .height = image[1],
+Pool pool_of(const MaxPoolAttrs& attrs, const Shape& image, const Shape& result) {
+  return {.height = image[1],
           .width = image[2],
           .rows = result[1],
           .columns = result[2],
@@ -75,18 +63,18 @@ Pool pool_of(const MaxPoolAttrs& attrs, const Shape& image, const Shape& result,
 
 void run(const KernelArgs& args) {
   const Pool pool =
-      pool_of(args.node.attrs.as<MaxPoolAttrs>(), args.in[0].shape(), args.out[0].shape(), args.out[0].elements());
+      pool_of(args.attrs<MaxPoolAttrs>(), args.in[0].shape(), args.out[0].shape());
   for_storage(args.in[0].type.dtype, [&]<class T>() {
-    launch(args.device, pool_kernel<T>, blocks_for(pool.count, kThreads), kThreads, 0, pool, args.in[0].as<T>(),
+    launch_elements<pool_window<T>>(args.device, args.out[0].elements(), pool, args.in[0].as<T>(),
            args.out[0].as<T>(), args.out[1].as<uint8_t>());
   });
 }
 
 void run_grad(const KernelArgs& args) {
   const Pool pool =
-      pool_of(args.node.attrs.as<MaxPoolAttrs>(), args.out[0].shape(), args.in[0].shape(), args.out[0].elements());
+      pool_of(args.attrs<MaxPoolAttrs>(), args.out[0].shape(), args.in[0].shape());
   for_storage(args.in[0].type.dtype, [&]<class T>() {
-    launch(args.device, pool_grad_kernel<T>, blocks_for(pool.count, kThreads), kThreads, 0, pool, args.in[0].as<T>(),
+    launch_elements<gather_slopes<T>>(args.device, args.out[0].elements(), pool, args.in[0].as<T>(),
            args.in[1].as<uint8_t>(), args.out[0].as<T>());
   });
 }

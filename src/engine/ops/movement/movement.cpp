@@ -1,7 +1,7 @@
 #include "engine/ops/movement/movement.h"
 #include <array>
+#include <cstring>
 #include "engine/ops/broadcast.h"
-#include "engine/ops/graph_of.h"
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
@@ -17,8 +17,7 @@ std::string list_text(const std::vector<T>& list) {
 std::vector<TensorType> infer_reshape(const InferArgs& args) {
   expect_inputs(args, 1);
   const Shape& shape = args.attrs.as<ReshapeAttrs>().shape;
-  expect(shape.elements() == args.in[0].shape.elements(),
-         "got " + args.in[0].shape.text() + ", cannot become " + shape.text());
+  expect(shape.elements() == args.in[0].shape.elements(), "got ", args.in[0].shape, ", cannot become ", shape);
   return {{args.in[0].dtype, shape}};
 }
 
@@ -26,8 +25,7 @@ std::vector<TensorType> infer_split(const InferArgs& args) {
   expect_inputs(args, 1);
   const auto& attrs = args.attrs.as<SplitAttrs>();
   const Shape& shape = args.in[0].shape;
-  expect(attrs.axis >= 0 && attrs.axis < shape.rank(),
-         "got " + shape.text() + ", no axis " + std::to_string(attrs.axis));
+  expect(attrs.axis >= 0 && attrs.axis < shape.rank(), "got ", shape, ", no axis ", attrs.axis);
   std::vector<TensorType> out;
   int64_t total = 0;
   for (int64_t size : attrs.sizes) {
@@ -36,8 +34,8 @@ std::vector<TensorType> infer_split(const InferArgs& args) {
     total += size;
     expect(size >= 0, "got a negative size");
   }
-  expect(total == shape[attrs.axis], "got " + shape.text() + ", expected sizes " + list_text(attrs.sizes) +
-                                         " to add up to axis " + std::to_string(attrs.axis));
+  expect(total == shape[attrs.axis], "got ", shape, ", expected sizes ", list_text(attrs.sizes), " to add up to axis ",
+         attrs.axis);
   return out;
 }
 
@@ -45,14 +43,14 @@ std::vector<TensorType> infer_concat(const InferArgs& args) {
   const int axis = args.attrs.as<ConcatAttrs>().axis;
   expect(!args.in.empty(), "nothing to concatenate");
   TensorType out = args.in[0];
-  expect(axis >= 0 && axis < out.shape.rank(), "got " + out.shape.text() + ", no axis " + std::to_string(axis));
+  expect(axis >= 0 && axis < out.shape.rank(), "got ", out.shape, ", no axis ", axis);
   int64_t total = 0;
   for (const TensorType& in : args.in) {
     Shape other = in.shape;
-    expect(other.rank() == out.shape.rank() && in.dtype == out.dtype, "got " + in.text() + " beside " + out.text());
+    expect(other.rank() == out.shape.rank() && in.dtype == out.dtype, "got ", in, " beside ", out);
     total += other[axis];
     other.set(axis, out.shape[axis]);
-    expect(other == out.shape, "got " + in.text() + " beside " + out.text() + " along axis " + std::to_string(axis));
+    expect(other == out.shape, "got ", in, " beside ", out, " along axis ", axis);
   }
   out.shape.set(axis, total);
   return {out};
@@ -65,20 +63,19 @@ std::vector<TensorType> infer_permute(const InferArgs& args) {
   std::vector<bool> seen(static_cast<size_t>(shape.rank()));
   Shape out;
   for (int axis : order) {
-    expect(axis >= 0 && axis < shape.rank() && !seen[static_cast<size_t>(axis)],
-           "got " + shape.text() + ", " + list_text(order) + " is no order of its axes");
+    expect(axis >= 0 && axis < shape.rank() && !seen[static_cast<size_t>(axis)], "got ", shape, ", ", list_text(order),
+           " is no order of its axes");
     seen[static_cast<size_t>(axis)] = true;
     out.push_back(shape[axis]);
   }
-  expect(out.rank() == shape.rank(), "got " + shape.text() + ", " + list_text(order) + " is no order of its axes");
+  expect(out.rank() == shape.rank(), "got ", shape, ", ", list_text(order), " is no order of its axes");
   return {{args.in[0].dtype, out}};
 }
 
 std::vector<TensorType> infer_broadcast(const InferArgs& args) {
   expect_inputs(args, 1);
   const Shape& shape = args.attrs.as<BroadcastAttrs>().shape;
-  expect(find_broadcast(args.in[0].shape, shape).has_value(),
-         "cannot broadcast " + args.in[0].shape.text() + " to " + shape.text());
+  expect(find_broadcast(args.in[0].shape, shape).has_value(), "cannot broadcast ", args.in[0].shape, " to ", shape);
   return {{args.in[0].dtype, shape}};
 }
 
@@ -87,12 +84,19 @@ std::vector<TensorType> infer_movement_fill(const InferArgs& args) {
   return {args.attrs.as<FillAttrs>().type};
 }
 
+std::vector<TensorType> infer_literal(const InferArgs& args) {
+  expect_inputs(args, 0);
+  const auto& attrs = args.attrs.as<LiteralAttrs>();
+  expect(attrs.words.size() == (attrs.type.bytes() + 7) / 8, attrs.words.size(), " words of data for ", attrs.type);
+  return {attrs.type};
+}
+
 std::vector<TensorType> infer_cast(const InferArgs& args) {
   expect_inputs(args, 1);
   const DType from = args.in[0].dtype, dtype = args.attrs.as<CastAttrs>().dtype;
   const auto fits = [](DType one, DType other) { return one != DType::kBF16 || other == DType::kF32; };
-  expect(from == dtype || (fits(from, dtype) && fits(dtype, from)),
-         "got " + args.in[0].text() + ", cannot become " + dtype_name(dtype));
+  expect(from == dtype || (fits(from, dtype) && fits(dtype, from)), "got ", args.in[0], ", cannot become ",
+         dtype_name(dtype));
   return {{dtype, args.in[0].shape}};
 }
 
@@ -100,22 +104,28 @@ std::vector<Tensor> gradient_split(const GradientArgs& args) {
   std::vector<Tensor> parts;
   for (size_t i = 0; i < args.out.size(); ++i)
     parts.push_back(args.out_grad[i].defined() ? args.out_grad[i] : fill(args.graph, args.out[i].type(), 0));
-  return {concat(parts[0], std::span(parts).subspan(1), args.node.attrs.as<SplitAttrs>().axis)};
+  return {concat(parts[0], std::span(parts).subspan(1), args.attrs<SplitAttrs>().axis)};
 }
 
 std::vector<Tensor> gradient_concat(const GradientArgs& args) {
-  const int axis = args.node.attrs.as<ConcatAttrs>().axis;
+  const int axis = args.attrs<ConcatAttrs>().axis;
   std::vector<int64_t> sizes;
   for (const Tensor& in : args.in) sizes.push_back(in.dim(axis));
   return split(args.out_grad[0], axis, sizes);
 }
 
 std::vector<Tensor> gradient_permute(const GradientArgs& args) {
-  const auto& order = args.node.attrs.as<PermuteAttrs>().order;
+  const auto& order = args.attrs<PermuteAttrs>().order;
   std::vector<int> inverse(order.size());
   for (size_t i = 0; i < order.size(); ++i) inverse[static_cast<size_t>(order[i])] = static_cast<int>(i);
   return {permute(args.out_grad[0], inverse)};
 }
+
+// Storage of ops that only move elements.
+StorageRule moved(const Node&) { return {.rest = Storage::kMoved}; }
+
+// Checks the operand first, for its error names the line.
+int from_start(const At& x, int axis) { return graph_of(x) && axis < 0 ? axis + x.value.shape().rank() : axis; }
 
 }  // namespace
 
@@ -125,16 +135,16 @@ const OpDef kReshape{.name = "reshape",
                        return {reshape(args.out_grad[0], args.in[0].shape())};
                      },
                      .algebra = always<Algebra::kReshape>,
-                     .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
+                     .storage = moved};
 // Without a gradient for its operand, the backward pass ends here.
 const OpDef kStopGradient{.name = "stop_gradient",
                           .infer = [](const InferArgs& args) -> std::vector<TensorType> {
                             expect_inputs(args, 1);
                             return {args.in[0]};
                           },
-                          .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {Tensor{}}; },
+                          .gradient = no_gradient,
                           .algebra = always<Algebra::kReshape>,
-                          .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
+                          .storage = moved};
 // split and concat read and write any strides: they are what the views pass could not do away with.
 const OpDef kSplit{.name = "split",
                    .infer = infer_split,
@@ -143,7 +153,7 @@ const OpDef kSplit{.name = "split",
                    .strided_outputs = ~0u,
                    .algebra = always<Algebra::kSplit>,
                    .axis = [](const Node& node) { return node.attrs.as<SplitAttrs>().axis; },
-                   .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
+                   .storage = moved};
 const OpDef kConcat{.name = "concat",
                     .infer = infer_concat,
                     .gradient = gradient_concat,
@@ -151,45 +161,40 @@ const OpDef kConcat{.name = "concat",
                     .strided_outputs = ~0u,
                     .algebra = always<Algebra::kConcat>,
                     .axis = [](const Node& node) { return node.attrs.as<ConcatAttrs>().axis; },
-                    .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
+                    .storage = moved};
 const OpDef kPermute{.name = "permute",
                      .infer = infer_permute,
                      .gradient = gradient_permute,
                      .strided_inputs = 1,
                      .algebra = always<Algebra::kMove>,
-                     .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
+                     .storage = moved};
 const OpDef kBroadcast{.name = "broadcast",
                        .infer = infer_broadcast,
                        .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
                          return {sum_to(args.out_grad[0], args.in[0].shape())};
                        },
                        .algebra = always<Algebra::kMove>,
-                       .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
-const OpDef kFill{.name = "fill",
-                  .infer = infer_movement_fill,
-                  .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; }};
+                       .storage = moved};
+const OpDef kFill{.name = "fill", .infer = infer_movement_fill, .gradient = no_gradient};
+const OpDef kLiteral{.name = "literal", .infer = infer_literal, .gradient = no_gradient};
 const OpDef kCast{.name = "cast", .infer = infer_cast, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
                     const DType from = args.in[0].type().dtype;
                     if (!is_float(from) || !is_float(args.out[0].type().dtype)) return {Tensor{}};
                     return {cast(args.out_grad[0], from)};
                   }};
 
-namespace {
-int from_start(const At& x, int axis) { return axis < 0 ? axis + x.value.shape().rank() : axis; }
-}  // namespace
-
 Tensor reshape(At x, Shape shape) {
   for (const int64_t size : shape.sizes())
     if (size < 0)
       throw Error(ErrorKind::kShape, x.where.text() + ": reshape: the size of an axis is negative in " + shape.text());
   if (x.value.shape() == shape) return x.value;
-  return graph_of(x)->add_one(kReshape, std::array{x.value}, ReshapeAttrs{shape}, x.where);
+  return op_result(kReshape, x, {}, ReshapeAttrs{shape});
 }
 
-Tensor stop_gradient(At x) { return graph_of(x)->add_one(kStopGradient, std::array{x.value}, {}, x.where); }
+Tensor stop_gradient(At x) { return op_result(kStopGradient, x); }
 
 std::vector<Tensor> split(At x, int axis, std::vector<int64_t> sizes) {
-  return graph_of(x)->add(kSplit, std::array{x.value}, SplitAttrs{from_start(x, axis), std::move(sizes)}, x.where);
+  return op_results(kSplit, x, {}, SplitAttrs{from_start(x, axis), std::move(sizes)});
 }
 
 std::vector<Tensor> split_evenly(At x, int axis, int parts) {
@@ -211,14 +216,10 @@ Tensor slice(At x, int axis, int64_t start, int64_t size) {
 }
 
 Tensor concat(At first, std::span<const Tensor> rest, int axis) {
-  std::vector<Tensor> all{first.value};
-  all.insert(all.end(), rest.begin(), rest.end());
-  return graph_of(first)->add_one(kConcat, all, ConcatAttrs{from_start(first, axis)}, first.where);
+  return op_result(kConcat, first, {rest.begin(), rest.end()}, ConcatAttrs{from_start(first, axis)});
 }
 
-Tensor permute(At x, std::vector<int> order) {
-  return graph_of(x)->add_one(kPermute, std::array{x.value}, PermuteAttrs{std::move(order)}, x.where);
-}
+Tensor permute(At x, std::vector<int> order) { return op_result(kPermute, x, {}, PermuteAttrs{std::move(order)}); }
 
 namespace {
 
@@ -256,16 +257,29 @@ Tensor broadcast_to(At x, Shape shape) {
     }
     return repeated.value;
   }
-  return graph_of(x)->add_one(kBroadcast, std::array{x.value}, BroadcastAttrs{shape}, x.where);
+  return op_result(kBroadcast, x, {}, BroadcastAttrs{shape});
 }
 
 Tensor fill(Graph& graph, TensorType type, double value, SourceLine where) {
   return graph.add_one(kFill, {}, FillAttrs{type, value}, where);
 }
 
+Tensor literal(Graph& graph, TensorType type, const void* elements, SourceLine where) {
+  LiteralAttrs attrs{.type = type};
+  attrs.words.resize((type.bytes() + 7) / 8);
+  if (type.bytes() > 0) std::memcpy(attrs.words.data(), elements, type.bytes());
+  return graph.add_one(kLiteral, {}, std::move(attrs), where);
+}
+
+Tensor literal(Graph& graph, TensorType type, const std::vector<double>& values) {
+  if (type.dtype == DType::kF64) return literal(graph, type, values.data());
+  const std::vector<float> floats(values.begin(), values.end());
+  return literal(graph, type, floats.data());
+}
+
 Tensor cast(At x, DType dtype) {
   if (x.value.type().dtype == dtype) return x.value;
-  return graph_of(x)->add_one(kCast, std::array{x.value}, CastAttrs{dtype}, x.where);
+  return op_result(kCast, x, {}, CastAttrs{dtype});
 }
 
 }  // namespace linnet

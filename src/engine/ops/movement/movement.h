@@ -1,6 +1,6 @@
-// Ops that only move or rename elements: reshape, stop_gradient, split, slice, concat, permute, broadcast, fill, cast.
-// The views pass gives their results the memory of their operands where it can; then the kernel finds both at the same
-// place and does nothing.
+// Ops that only move or rename elements: reshape, stop_gradient, split, slice, concat, permute, broadcast, fill,
+// literal, cast. The views pass gives their results the memory of their operands where it can; then the kernel finds
+// both at the same place and does nothing.
 #pragma once
 #include <vector>
 #include "engine/ir/graph.h"
@@ -34,12 +34,19 @@ struct FillAttrs {
   double value = 0;
   void fields(FieldVisitor& visit) { visit("type", type), visit("value", value); }
 };
+struct LiteralAttrs {
+  TensorType type = {};
+  std::vector<int64_t> words = {};  // the elements' bytes, padded with zeros to whole words
+  void fields(FieldVisitor& visit) { visit("type", type), visit("words", words); }
+  std::string text() const { return "type=" + type.text(); }
+};
+
 struct CastAttrs {
   DType dtype = DType::kF32;
   void fields(FieldVisitor& visit) { visit("dtype", dtype); }
 };
 
-extern const OpDef kReshape, kStopGradient, kSplit, kConcat, kPermute, kBroadcast, kFill, kCast;
+extern const OpDef kReshape, kStopGradient, kSplit, kConcat, kPermute, kBroadcast, kFill, kLiteral, kCast;
 
 // Axes may be negative, counted from the end.
 Tensor reshape(At x, Shape shape);  // as many elements as x
@@ -49,11 +56,16 @@ std::vector<Tensor> split_evenly(At x, int axis, int parts);
 Tensor slice(At x, int axis, int64_t start, int64_t size);
 Tensor concat(At first, std::span<const Tensor> rest, int axis);
 Tensor permute(At x, std::vector<int> order);
-Tensor broadcast_to(At x,
-                    Shape shape);  // as NumPy does: axes are matched from the last one on, those of size 1 repeated
+// As NumPy does: axes are matched from the last one on, those of size 1 repeated.
+Tensor broadcast_to(At x, Shape shape);
 Tensor fill(Graph& graph, TensorType type, double value, SourceLine where = SourceLine::current());
-// Between f32 and bf16, rounded to the nearest, ties to even. The gradient is cast back.
-// Between f32 and bf16, and between all other types. Floats become whole numbers towards zero, the nearest that fit.
+// Elements that are written in the graph: tables and masks that are known when a model is traced. `elements`:
+// type.bytes() bytes.
+Tensor literal(Graph& graph, TensorType type, const void* elements, SourceLine where = SourceLine::current());
+// The same of f32 or f64, rounded from `values`.
+Tensor literal(Graph& graph, TensorType type, const std::vector<double>& values);
+// Between f32 and bf16, rounded to the nearest, ties to even, and between all other types: floats become whole numbers
+// towards zero, the nearest that fit. The gradient is cast back.
 Tensor cast(At x, DType dtype);
 
 }  // namespace linnet

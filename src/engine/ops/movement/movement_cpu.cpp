@@ -8,7 +8,6 @@
 #include "engine/kernels/parallel.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -119,12 +118,10 @@ void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, 
   }
 }
 
-void run_reshape(const KernelArgs& args) {
-  if (args.in[0].data != args.out[0].data) std::memcpy(args.out[0].data, args.in[0].data, args.out[0].type.bytes());
-}
+void run_reshape(const KernelArgs& args) { copy_operand(args.in[0], args.out[0]); }
 
 void run_split(const KernelArgs& args) {
-  const int axis = args.node.attrs.as<SplitAttrs>().axis;
+  const int axis = args.attrs<SplitAttrs>().axis;
   const TensorView& in = args.in[0];
   int64_t start = 0;
   for (const TensorView& out : args.out) {
@@ -134,7 +131,7 @@ void run_split(const KernelArgs& args) {
 }
 
 void run_concat(const KernelArgs& args) {
-  const int axis = args.node.attrs.as<ConcatAttrs>().axis;
+  const int axis = args.attrs<ConcatAttrs>().axis;
   const TensorView& out = args.out[0];
   int64_t start = 0;
   for (const TensorView& in : args.in) {
@@ -144,7 +141,7 @@ void run_concat(const KernelArgs& args) {
 }
 
 void run_permute(const KernelArgs& args) {
-  const auto& order = args.node.attrs.as<PermuteAttrs>().order;
+  const auto& order = args.attrs<PermuteAttrs>().order;
   Shape strides;
   for (int axis : order) strides.push_back(args.in[0].strides[axis]);
   copy_view(args.out[0].shape(), args.in[0], 0, strides, args.out[0], 0, args.out[0].strides, args.pool);
@@ -168,7 +165,7 @@ void run_broadcast(const KernelArgs& args) {
 }
 
 void run_movement_fill(const KernelArgs& args) {
-  const double value = args.node.attrs.as<FillAttrs>().value;
+  const double value = args.attrs<FillAttrs>().value;
   const TensorView& out = args.out[0];
   if (out.type.dtype == DType::kI32)
     return void(std::fill_n(out.as<int32_t>(), out.elements(), static_cast<int32_t>(value)));
@@ -177,6 +174,11 @@ void run_movement_fill(const KernelArgs& args) {
   if (out.type.dtype == DType::kBF16)
     return void(std::fill_n(out.as<Bfloat16>(), out.elements(), Bfloat16(static_cast<float>(value))));
   for_float(out.type.dtype, [&]<class T>() { std::fill_n(out.as<T>(), out.elements(), static_cast<T>(value)); });
+}
+
+void run_literal(const KernelArgs& args) {
+  const auto& attrs = args.attrs<LiteralAttrs>();
+  if (attrs.type.bytes() > 0) std::memcpy(args.out[0].data, attrs.words.data(), attrs.type.bytes());
 }
 
 // As a GPU rounds: unlike round_to_bf16 of the products, denormals stay.
@@ -249,6 +251,7 @@ LINNET_KERNELS(concat, {"reference", nullptr, nullptr, run_concat})
 LINNET_KERNELS(permute, {"reference", nullptr, nullptr, run_permute})
 LINNET_KERNELS(broadcast, {"reference", nullptr, nullptr, run_broadcast})
 LINNET_KERNELS(fill, {"reference", nullptr, nullptr, run_movement_fill})
+LINNET_KERNELS(literal, {"reference", nullptr, nullptr, run_literal})
 LINNET_KERNELS(cast, {"convert", casts_storage, nullptr, run_storage_cast}, {"reference", nullptr, nullptr, run_cast})
 
 }  // namespace linnet

@@ -2,34 +2,31 @@
 // and bf16.
 #include "engine/kernels/cuda/copy.cuh"
 #include "engine/kernels/cuda/index.cuh"
-#include "engine/kernels/cuda/storage.cuh"
+#include "engine/kernels/cuda/vectors.cuh"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
 
 namespace linnet {
 namespace {
 
-constexpr int kThreads = 256;
-
 int64_t element_size(const TensorView& view) { return static_cast<int64_t>(dtype_size(view.type.dtype)); }
-
-// Dense memory begins at a multiple of four elements, unless it is a location in another tensor.
-template <class Word>
-bool is_aligned(const TensorView& view) {
-  return reinterpret_cast<uintptr_t>(view.data) % sizeof(Four<Word>) == 0;
-}
 
 const std::byte* at(const TensorView& view, int64_t element) {
   return view.as<const std::byte>() + element * element_size(view);
 }
 
-void run_reshape(const KernelArgs& args) {
-  if (args.in[0].data != args.out[0].data && args.out[0].type.bytes() > 0)
-    args.device->copy(args.out[0].as<std::byte>(), args.in[0].as<const std::byte>(), args.out[0].type.bytes());
+void run_reshape(const KernelArgs& args) { copy_operand_on_device(args, args.in[0], args.out[0]); }
+
+// Its elements are copied with every run.
+void run_literal(const KernelArgs& args) {
+  const auto& attrs = args.attrs<LiteralAttrs>();
+  if (attrs.type.bytes() > 0)
+    args.device->upload(args.out[0].as<std::byte>(), reinterpret_cast<const std::byte*>(attrs.words.data()),
+                        attrs.type.bytes());
 }
 
 void run_split(const KernelArgs& args) {
-  const int axis = args.node.attrs.as<SplitAttrs>().axis;
+  const int axis = args.attrs<SplitAttrs>().axis;
   const TensorView& in = args.in[0];
   int64_t start = 0;
   for (const TensorView& out : args.out) {
@@ -40,7 +37,7 @@ void run_split(const KernelArgs& args) {
 }
 
 void run_concat(const KernelArgs& args) {
-  const int axis = args.node.attrs.as<ConcatAttrs>().axis;
+  const int axis = args.attrs<ConcatAttrs>().axis;
   const TensorView& out = args.out[0];
   int64_t start = 0;
   for (const TensorView& in : args.in) {
@@ -52,25 +49,23 @@ void run_concat(const KernelArgs& args) {
 
 void run_permute(const KernelArgs& args) {
   Shape strides;
-  for (int axis : args.node.attrs.as<PermuteAttrs>().order) strides.push_back(args.in[0].strides[axis]);
+  for (int axis : args.attrs<PermuteAttrs>().order) strides.push_back(args.in[0].strides[axis]);
   copy_strided(args.device, args.out[0].shape(), element_size(args.in[0]), args.in[0].data, strides, args.out[0].data,
                args.out[0].strides);
 }
 
-// Element i of the result is element i / repeat % size of the operand: `repeat` neighbors of a column, all of a
-// scalar.
+// Four elements of the result. Element i of it is element i / repeat % size of the operand: `repeat` neighbors of a
+// column, all of a scalar.
 template <class Word>
-__global__ void __launch_bounds__(kThreads) broadcast_kernel(int64_t count, int64_t size, int64_t repeat, bool aligned,
-                                                             const Word* __restrict__ from, Word* __restrict__ to) {
-  begin_kernel();
-  const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 4;
-  if (begin >= count) return;
+LINNET_DEVICE void broadcast_four(int64_t i, int64_t count, int64_t size, int64_t repeat, bool aligned,
+                                  const Word* from, Word* to) {
+  const int64_t begin = i * 4;
   const auto [run, in_run] = divided(begin, repeat);
   int64_t location = divided(run, size).remainder, left = repeat - in_run;
   Four<Word> four;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    four.at[i] = from[location];
+  for (int k = 0; k < 4; ++k) {
+    four.at[k] = from[location];
     if (--left == 0) left = repeat, location = location + 1 == size ? 0 : location + 1;
   }
   if (aligned && begin + 4 <= count) {
@@ -78,17 +73,18 @@ __global__ void __launch_bounds__(kThreads) broadcast_kernel(int64_t count, int6
     return;
   }
 #pragma unroll
-  for (int i = 0; i < 4; ++i)
-    if (begin + i < count) to[begin + i] = four.at[i];
+  for (int k = 0; k < 4; ++k)
+    if (begin + k < count) to[begin + k] = four.at[k];
 }
 
 template <class Word>
 void broadcast_words(const KernelArgs& args) {
   const int64_t count = args.out[0].elements(), size = args.in[0].elements();
   const Broadcast kind = *find_broadcast(args.in[0].shape(), args.out[0].shape());
-  launch(args.device, broadcast_kernel<Word>, blocks_for(count, 4 * kThreads), kThreads, 0, count, size,
-         kind == Broadcast::kPrefix ? count / size : 1, is_aligned<Word>(args.out[0]), args.in[0].as<Word>(),
-         args.out[0].as<Word>());
+  Word* to = args.out[0].as<Word>();
+  launch_elements<broadcast_four<Word>>(args.device, (count + 3) / 4, count, size,
+                                        kind == Broadcast::kPrefix ? count / size : 1, aligned4(to),
+                                        args.in[0].as<Word>(), to);
 }
 
 void run_broadcast(const KernelArgs& args) {
@@ -101,19 +97,18 @@ void run_broadcast(const KernelArgs& args) {
 }
 
 template <class Word>
-__global__ void __launch_bounds__(kThreads) fill_kernel(int64_t count, Word value, bool aligned, Word* to) {
-  begin_kernel();
-  const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 4;
+LINNET_DEVICE void fill_four(int64_t i, int64_t count, Word value, bool aligned, Word* to) {
+  const int64_t begin = i * 4;
   if (aligned && begin + 4 <= count) *reinterpret_cast<Four<Word>*>(to + begin) = {{value, value, value, value}};
   else
-    for (int64_t i = begin; i < min(begin + 4, count); ++i) to[i] = value;
+    for (int64_t k = begin; k < min(begin + 4, count); ++k) to[k] = value;
 }
 
 template <class Word>
 void fill_words(const KernelArgs& args, Word value) {
-  const TensorView& out = args.out[0];
-  launch(args.device, fill_kernel<Word>, blocks_for(out.elements(), 4 * kThreads), kThreads, 0, out.elements(), value,
-         is_aligned<Word>(out), out.as<Word>());
+  const int64_t count = args.out[0].elements();
+  Word* to = args.out[0].as<Word>();
+  launch_elements<fill_four<Word>>(args.device, (count + 3) / 4, count, value, aligned4(to), to);
 }
 
 uint16_t bf16_bits(double value) {
@@ -125,7 +120,7 @@ uint16_t bf16_bits(double value) {
 }
 
 void run_fill(const KernelArgs& args) {
-  const double value = args.node.attrs.as<FillAttrs>().value;
+  const double value = args.attrs<FillAttrs>().value;
   switch (args.out[0].type.dtype) {
     case DType::kI32: return fill_words(args, static_cast<int32_t>(value));
     case DType::kU8: return fill_words(args, static_cast<uint8_t>(value));
@@ -143,18 +138,16 @@ struct alignas(16) Eight {
 };
 
 template <class From, class To>
-__global__ void __launch_bounds__(kThreads)
-    cast_kernel(int64_t count, bool aligned, const From* __restrict__ from, To* __restrict__ to) {
-  begin_kernel();
-  const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kCastStep;
+LINNET_DEVICE void cast_eight(int64_t i, int64_t count, bool aligned, const From* from, To* to) {
+  const int64_t begin = i * kCastStep;
   if (aligned && begin + kCastStep <= count) {
     const Eight<From> values = *reinterpret_cast<const Eight<From>*>(from + begin);
     Eight<To> rounded;
 #pragma unroll
-    for (int i = 0; i < kCastStep; ++i) rounded.at[i] = from_float<To>(to_float(values.at[i]));
+    for (int k = 0; k < kCastStep; ++k) rounded.at[k] = from_float<To>(to_float(values.at[k]));
     *reinterpret_cast<Eight<To>*>(to + begin) = rounded;
   } else {
-    for (int64_t i = begin; i < min(begin + kCastStep, count); ++i) to[i] = from_float<To>(to_float(from[i]));
+    for (int64_t k = begin; k < min(begin + kCastStep, count); ++k) to[k] = from_float<To>(to_float(from[k]));
   }
 }
 
@@ -162,10 +155,10 @@ void run_cast(const KernelArgs& args) {
   const TensorView &in = args.in[0], &out = args.out[0];
   for_storage(in.type.dtype, [&]<class From>() {
     for_storage(out.type.dtype, [&]<class To>() {
-      const bool aligned =
-          reinterpret_cast<uintptr_t>(in.data) % 16 == 0 && reinterpret_cast<uintptr_t>(out.data) % 16 == 0;
-      launch(args.device, cast_kernel<From, To>, blocks_for(out.elements(), kCastStep * kThreads), kThreads, 0,
-             out.elements(), aligned, in.as<From>(), out.as<To>());
+      const From* from = in.as<From>();
+      To* to = out.as<To>();
+      launch_elements<cast_eight<From, To>>(args.device, (out.elements() + kCastStep - 1) / kCastStep, out.elements(),
+                                            aligned16(from, to), from, to);
     });
   });
 }
@@ -184,6 +177,7 @@ LINNET_KERNELS(concat_cuda, {"copy", nullptr, nullptr, run_concat})
 LINNET_KERNELS(permute_cuda, {"copy", nullptr, nullptr, run_permute})
 LINNET_KERNELS(broadcast_cuda, {"repeat", nullptr, nullptr, run_broadcast})
 LINNET_KERNELS(fill_cuda, {"fill", nullptr, nullptr, run_fill})
+LINNET_KERNELS(literal_cuda, {"upload", nullptr, nullptr, run_literal})
 LINNET_KERNELS(cast_cuda, {"cast", casts_storage, nullptr, run_cast})
 
 }  // namespace linnet

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include "engine/kernels/optimizer_8bit.h"
-#include "engine/ops/graph_of.h"
 #include "engine/ops/optimizer/optimizer_operands.h"
 
 namespace linnet {
@@ -17,14 +16,14 @@ std::vector<TensorType> infer_adam_8bit(const InferArgs& args) {
   expect_inputs(args, states + 4);
   const TensorType& parameters = args.in[kParameters];
   const int64_t count = parameters.shape.elements();
-  expect(parameters.shape.rank() == 1 && is_float(parameters.dtype), "got parameters " + parameters.text());
+  expect(parameters.shape.rank() == 1 && is_float(parameters.dtype), "got parameters ", parameters);
   for (const Operand codes : {kCodes1, kCodes2})
-    expect(args.in[codes] == moment_codes_type(count), "got codes " + args.in[codes].text());
+    expect(args.in[codes] == moment_codes_type(count), "got codes ", args.in[codes]);
   for (const Operand scales : {kScales1, kScales2})
-    expect(args.in[scales] == moment_scales_type(count, parameters.dtype), "got scales " + args.in[scales].text());
-  if (attrs.ema_decay > 0) expect(args.in[kEma] == parameters, "got average " + args.in[kEma].text());
-  expect(args.in[states] == parameters, "got gradient " + args.in[states].text());
-  expect(args.in.back().shape == Shape{2}, "got control " + args.in.back().text() + ", expected [2]");
+    expect(args.in[scales] == moment_scales_type(count, parameters.dtype), "got scales ", args.in[scales]);
+  if (attrs.ema_decay > 0) expect(args.in[kEma] == parameters, "got average ", args.in[kEma]);
+  expect(args.in[states] == parameters, "got gradient ", args.in[states]);
+  expect(args.in.back().shape == Shape{2}, "got control ", args.in.back(), ", expected [2]");
   return {args.in.begin(), args.in.begin() + static_cast<std::ptrdiff_t>(states)};
 }
 
@@ -79,7 +78,7 @@ void reference_block(const KernelArgs& args, const OptimizerOperands& x, int64_t
 
 void run_adam_8bit_reference(const KernelArgs& args) {
   copy_optimizer_states(args);
-  const OptimizerOperands x(args, args.node.attrs.as<OptimizerAttrs>());
+  const OptimizerOperands x(args, args.attrs<OptimizerAttrs>());
   if (!x.finite) return;
   for_float(args.in[0].type.dtype, [&]<class T>() {
     for (int64_t block = 0; block < moment_blocks(x.n); ++block) reference_block<T>(args, x, block);
@@ -89,7 +88,7 @@ void run_adam_8bit_reference(const KernelArgs& args) {
 void run_adam_8bit(const KernelArgs& args) {
   args.pool.stop_point();
   copy_optimizer_states(args);
-  const OptimizerOperands x(args, args.node.attrs.as<OptimizerAttrs>());
+  const OptimizerOperands x(args, args.attrs<OptimizerAttrs>());
   if (!x.finite) return;
   args.pool.pass_last_stop_point();  // an update is whole or has not begun
   const States<float> states(args);

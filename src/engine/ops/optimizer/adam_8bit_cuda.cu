@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads) adam_8bit_kernel(OptimizerCall call,
 }
 
 void run(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<OptimizerAttrs>();
+  const auto& attrs = args.attrs<OptimizerAttrs>();
   OptimizerCall call = optimizer_call(args, attrs);
   if (attrs.ema_decay > 0) call.ema = args.in[5].as<float>(), call.to_ema = args.out[5].as<float>();
   const auto moment = [&](size_t codes) {

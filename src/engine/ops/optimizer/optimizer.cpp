@@ -1,6 +1,5 @@
 #include "engine/ops/optimizer/optimizer.h"
 #include <array>
-#include "engine/ops/graph_of.h"
 #include "engine/ops/pointwise/pointwise.h"
 
 namespace linnet {
@@ -17,8 +16,8 @@ std::vector<TensorType> infer_optimizer(const InferArgs& args) {
   const size_t states = static_cast<size_t>(state_count(attrs));
   expect_inputs(args, states + 4);
   for (size_t i = 1; i <= states; ++i)
-    expect(args.in[i] == args.in[0], "got parameters " + args.in[0].text() + " beside " + args.in[i].text());
-  expect(args.in.back().shape == Shape{2}, "got control " + args.in.back().text() + ", expected [2]");
+    expect(args.in[i] == args.in[0], "got parameters ", args.in[0], " beside ", args.in[i]);
+  expect(args.in.back().shape == Shape{2}, "got control ", args.in.back(), ", expected [2]");
   expect(attrs.decay_count >= 0 && attrs.decay_count <= args.in[0].shape.elements(),
          "decay_count beyond the parameters");
   return std::vector<TensorType>(states, args.in[0]);
@@ -26,14 +25,14 @@ std::vector<TensorType> infer_optimizer(const InferArgs& args) {
 
 std::vector<TensorType> infer_squares(const InferArgs& args) {
   expect_inputs(args, 1);
-  expect(is_float(args.in[0].dtype), "got " + args.in[0].text());
+  expect(is_float(args.in[0].dtype), "got ", args.in[0]);
   return {{args.in[0].dtype, {}}};
 }
 
 // sum of squares, count, control -> scale, finite, ema_rest
 std::vector<TensorType> infer_factors(const InferArgs& args) {
   expect_inputs(args, 3);
-  expect(args.in[2].shape == Shape{2}, "got control " + args.in[2].text() + ", expected [2]");
+  expect(args.in[2].shape == Shape{2}, "got control ", args.in[2], ", expected [2]");
   return std::vector<TensorType>(3, args.in[0]);
 }
 
@@ -64,11 +63,10 @@ OptimizerState optimizer_step(const OptimizerState& state, At gradient, Tensor s
   return {out[0], out[1], adam ? out[2] : Tensor{}, ema ? out.back() : Tensor{}};
 }
 
-Tensor sum_of_squares(At x) { return graph_of(x)->add_one(kSumOfSquares, std::array{x.value}, {}, x.where); }
+Tensor sum_of_squares(At x) { return op_result(kSumOfSquares, x); }
 
 UpdateFactors update_factors(At squares, Tensor count, Tensor control, const OptimizerAttrs& attrs) {
-  const std::vector<Tensor> out =
-      graph_of(squares)->add(kUpdateFactors, std::array{squares.value, count, control}, attrs, squares.where);
+  const std::vector<Tensor> out = op_results(kUpdateFactors, squares, {count, control}, attrs);
   return {out[0], out[1], out[2]};
 }
 

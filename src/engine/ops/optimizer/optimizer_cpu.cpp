@@ -40,14 +40,14 @@ void reference_step(const KernelArgs& args, const OptimizerOperands& x) {
 
 void run_optimizer_reference(const KernelArgs& args) {
   copy_optimizer_states(args);
-  const OptimizerOperands x(args, args.node.attrs.as<OptimizerAttrs>());
+  const OptimizerOperands x(args, args.attrs<OptimizerAttrs>());
   if (x.finite) for_float(args.in[0].type.dtype, [&]<class T>() { reference_step<T>(args, x); });
 }
 
 void run_optimizer(const KernelArgs& args) {
   args.pool.stop_point();
   copy_optimizer_states(args);
-  const OptimizerOperands x(args, args.node.attrs.as<OptimizerAttrs>());
+  const OptimizerOperands x(args, args.attrs<OptimizerAttrs>());
   if (!x.finite) return;
   args.pool.pass_last_stop_point();  // an update is whole or has not begun
   float* ema = x.attrs.ema_decay > 0 ? args.out.back().as<float>() : nullptr;
@@ -94,7 +94,7 @@ void run_squares_reference(const KernelArgs& args) {
 
 void run_factors(const KernelArgs& args) {
   args.pool.stop_point();
-  const auto& attrs = args.node.attrs.as<OptimizerAttrs>();
+  const auto& attrs = args.attrs<OptimizerAttrs>();
   for_float(args.in[0].type.dtype, [&]<class T>() {
     const T* control = args.in[2].as<T>();
     const auto [scale, finite] = gradient_scale(attrs, args.in[0].as<T>()[0], args.in[1].as<T>()[0]);

@@ -94,7 +94,7 @@ void run_squares(const KernelArgs& args) {
 }
 
 OptimizerCall call_of(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<OptimizerAttrs>();
+  const auto& attrs = args.attrs<OptimizerAttrs>();
   const size_t states = args.out.size();
   OptimizerCall call = optimizer_call(args, attrs);
   call.moment1 = args.in[1].as<float>(), call.to_moment1 = args.out[1].as<float>();
@@ -104,7 +104,7 @@ OptimizerCall call_of(const KernelArgs& args) {
 }
 
 void run(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<OptimizerAttrs>();
+  const auto& attrs = args.attrs<OptimizerAttrs>();
   const OptimizerCall call = call_of(args);
   const bool aligned =
       call.n % 4 == 0 && aligned16(call.parameters, call.moment1, call.moment2, call.ema, call.gradient,
@@ -130,7 +130,7 @@ __global__ void update_factors_kernel(OptimizerCall call, float* scale, float* f
 }
 
 void run_factors(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<OptimizerAttrs>();
+  const auto& attrs = args.attrs<OptimizerAttrs>();
   OptimizerCall call;
   call.squares = args.in[0].as<float>(), call.count = args.in[1].as<float>(), call.control = args.in[2].as<float>();
   call.clip_norm = static_cast<float>(attrs.clip_norm), call.ema_rest = static_cast<float>(1 - attrs.ema_decay);

@@ -2,27 +2,24 @@
 #include <array>
 #include "engine/ir/op.h"
 #include "engine/kernels/parallel.h"
-#include "engine/ops/graph_of.h"
-#include "engine/ops/stored_operands.h"
 
 namespace linnet {
-
 namespace {
 
 std::vector<TensorType> infer_pixels(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ScalePixelsAttrs>();
   expect_inputs(args, 1);
   const TensorType& x = args.in[0];
-  expect(x.dtype == DType::kU8 && x.shape.rank() >= 1, "got " + x.text() + ", expected u8");
-  expect(x.shape[-1] == static_cast<int64_t>(attrs.scaling.scale.size()),
-         "got " + x.text() + " and a scaling of " + std::to_string(attrs.scaling.scale.size()) + " channels");
+  expect(x.dtype == DType::kU8 && x.shape.rank() >= 1, "got ", x, ", expected u8");
+  expect(x.shape[-1] == static_cast<int64_t>(attrs.scaling.scale.size()), "got ", x, " and a scaling of ",
+         attrs.scaling.scale.size(), " channels");
   return {{attrs.dtype, x.shape}};
 }
 
 constexpr size_t kMostTables = 4;  // of channels: they lie in the first cache
 
 void run_pixels_reference(const KernelArgs& args) {
-  const PixelScaling& scaling = args.node.attrs.as<ScalePixelsAttrs>().scaling;
+  const PixelScaling& scaling = args.attrs<ScalePixelsAttrs>().scaling;
   const auto channels = static_cast<int64_t>(scaling.scale.size());
   const auto* x = args.in[0].as<const uint8_t>();
   for_float(args.out[0].type.dtype, [&]<class T>() {
@@ -39,7 +36,7 @@ void run_pixels_reference(const KernelArgs& args) {
 // A byte has 256 values: each channel has a table of theirs.
 template <class T>
 void scale_by_tables(const KernelArgs& args, T* y) {
-  const PixelScaling& scaling = args.node.attrs.as<ScalePixelsAttrs>().scaling;
+  const PixelScaling& scaling = args.attrs<ScalePixelsAttrs>().scaling;
   const auto channels = static_cast<int64_t>(scaling.scale.size());
   const auto* x = args.in[0].as<const uint8_t>();
   std::array<std::array<T, 256>, kMostTables> tables;
@@ -59,7 +56,7 @@ void run_tables(const KernelArgs& args) {
 }
 
 bool has_tables(const KernelQuery& query) {
-  return query.node.attrs.as<ScalePixelsAttrs>().scaling.scale.size() <= kMostTables && f32_or_reduced(query);
+  return query.attrs<ScalePixelsAttrs>().scaling.scale.size() <= kMostTables && f32_or_reduced(query);
 }
 
 }  // namespace
@@ -83,7 +80,7 @@ PixelScaling pixel_scaling(int64_t channels, const std::vector<double>& mean, co
 }
 
 Tensor scale_pixels(At x, PixelScaling scaling, DType dtype) {
-  return graph_of(x)->add_one(kScalePixels, std::array{x.value}, ScalePixelsAttrs{std::move(scaling), dtype}, x.where);
+  return op_result(kScalePixels, x, {}, ScalePixelsAttrs{std::move(scaling), dtype});
 }
 
 LINNET_KERNELS(scale_pixels, {"tables", has_tables, nullptr, run_tables},

@@ -5,18 +5,17 @@
 namespace linnet {
 namespace {
 
-constexpr int kThreads = 256, kMaxChannels = 64;
+constexpr int kMaxChannels = 64;
 
 struct Channels {
   float scale[kMaxChannels], shift[kMaxChannels];
 };
 
+// Elements [4 i, 4 i + 4) of `count`.
 template <class T>
-__global__ void __launch_bounds__(kThreads) scale_kernel(int64_t count, int channels, bool aligned, Channels scaling,
-                                                         const uint8_t* __restrict__ x, T* __restrict__ y) {
-  begin_kernel();
-  const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 4;
-  if (begin >= count) return;
+LINNET_DEVICE void scale_four(int64_t i, int64_t count, int channels, bool aligned, Channels scaling, const uint8_t* x,
+                              T* y) {
+  const int64_t begin = i * 4;
   const bool whole = aligned && begin + 4 <= count;
   int channel = static_cast<int>(begin % channels);
   Four<uint8_t> bytes;
@@ -29,21 +28,15 @@ __global__ void __launch_bounds__(kThreads) scale_kernel(int64_t count, int chan
     values[k] = __fadd_rn(__fmul_rn(static_cast<float>(bytes.at[k]), scaling.scale[channel]), scaling.shift[channel]);
     if (++channel == channels) channel = 0;
   }
-  if (whole) {
-    store4(y + begin, values);
-  } else {
-#pragma unroll
-    for (int k = 0; k < 4; ++k)
-      if (begin + k < count) y[begin + k] = from_float<T>(values[k]);
-  }
+  store_up_to_4(y + begin, count - begin, whole, values);
 }
 
 bool supports(const KernelQuery& query) {
-  return query.node.attrs.as<ScalePixelsAttrs>().scaling.scale.size() <= kMaxChannels;
+  return query.attrs<ScalePixelsAttrs>().scaling.scale.size() <= kMaxChannels;
 }
 
 void run(const KernelArgs& args) {
-  const PixelScaling& scaling = args.node.attrs.as<ScalePixelsAttrs>().scaling;
+  const PixelScaling& scaling = args.attrs<ScalePixelsAttrs>().scaling;
   Channels channels{};
   for (size_t c = 0; c < scaling.scale.size(); ++c)
     channels.scale[c] = scaling.scale[c], channels.shift[c] = scaling.shift[c];
@@ -51,10 +44,8 @@ void run(const KernelArgs& args) {
   const auto* x = args.in[0].as<const uint8_t>();
   for_storage(args.out[0].type.dtype, [&]<class T>() {
     T* y = args.out[0].as<T>();
-    const bool aligned =
-        reinterpret_cast<uintptr_t>(x) % 4 == 0 && reinterpret_cast<uintptr_t>(y) % sizeof(Four<T>) == 0;
-    launch(args.device, scale_kernel<T>, blocks_for(count, 4 * kThreads), kThreads, 0, count,
-           static_cast<int>(scaling.scale.size()), aligned, channels, x, y);
+    launch_elements<scale_four<T>>(args.device, (count + 3) / 4, count, static_cast<int>(scaling.scale.size()),
+                                   aligned4(x) && aligned4(y), channels, x, y);
   });
 }
 

@@ -3,7 +3,6 @@
 #include <numbers>
 #include "base/numbers.h"
 #include "engine/ops/broadcast.h"
-#include "engine/ops/graph_of.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/reduce/reduce.h"
@@ -19,7 +18,7 @@ std::vector<TensorType> infer_pointwise(const InferArgs& args) {
         (in.shape.elements() == full->shape.elements() && in.shape.rank() > full->shape.rank()))
       full = &in;
   for (const TensorType& in : args.in) {
-    expect(is_float(in.dtype) && in.dtype == args.in[0].dtype, "got " + args.in[0].text() + " beside " + in.text());
+    expect(is_float(in.dtype) && in.dtype == args.in[0].dtype, "got ", args.in[0], " beside ", in);
     if (!find_broadcast(in.shape, full->shape) && middle_row(in.shape, full->shape) == 0)
       throw ShapeProblem("cannot broadcast " + args.in[0].shape.text() + " with " +
                          (&in == &args.in[0] ? full->shape : in.shape).text());
@@ -44,7 +43,7 @@ Tensor pruned(Expression expression, const std::vector<Tensor>& operands, Source
 }
 
 std::vector<Tensor> pointwise_gradient(const GradientArgs& args) {
-  const auto& expression = args.node.attrs.as<PointwiseAttrs>().expression;
+  const auto& expression = args.attrs<PointwiseAttrs>().expression;
   const int count = static_cast<int>(args.in.size());
   std::vector<Tensor> operands(args.in.begin(), args.in.end());
   operands.push_back(args.out[0]);

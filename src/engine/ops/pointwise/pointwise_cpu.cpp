@@ -2,7 +2,6 @@
 #include "engine/kernels/pointwise/pointwise.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -26,7 +25,7 @@ int64_t operand_index(const PointwiseOperand& operand, int64_t i, int64_t n) {
 }
 
 void run_pointwise_reference(const KernelArgs& args) {
-  const Expression& expression = args.node.attrs.as<PointwiseAttrs>().expression;
+  const Expression& expression = args.attrs<PointwiseAttrs>().expression;
   const TensorView& out = args.out[0];
   const int64_t n = out.elements();
   std::array<PointwiseOperand, kMaxOperands> operands;
@@ -44,7 +43,7 @@ void run_pointwise_reference(const KernelArgs& args) {
 void run_pointwise(const KernelArgs& args) {
   std::array<PointwiseOperand, kMaxOperands> operands;
   for (size_t k = 0; k < args.in.size(); ++k) operands[k] = operand_of(args.in[k], args.out[0]);
-  pointwise(args.out[0].elements(), args.node.attrs.as<PointwiseAttrs>().expression, {operands.data(), args.in.size()},
+  pointwise(args.out[0].elements(), args.attrs<PointwiseAttrs>().expression, {operands.data(), args.in.size()},
             mutable_stored(args.out[0]), args.pool);
 }
 

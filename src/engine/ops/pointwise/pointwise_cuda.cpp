@@ -43,7 +43,7 @@ bool repeats_no_middle(const KernelQuery& query) {
 
 void run(const KernelArgs& args) {
   const TensorView& out = args.out[0];
-  PointwiseSource source{.expression = args.node.attrs.as<PointwiseAttrs>().expression, .result = out.type.dtype};
+  PointwiseSource source{.expression = args.attrs<PointwiseAttrs>().expression, .result = out.type.dtype};
   PointwiseArguments arguments{};
   arguments.count = out.elements();
   arguments.out = out.data;

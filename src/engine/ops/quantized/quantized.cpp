@@ -5,10 +5,10 @@
 namespace linnet {
 
 void expect_packed(const TensorType& packed, const QuantizedAttrs& attrs) {
-  expect(attrs.weight.shape.rank() == 2 && attrs.weight.shape[1] <= PackedShape::kMostColumns,
-         "a weight of " + attrs.weight.text());
+  expect(attrs.weight.shape.rank() == 2 && attrs.weight.shape[1] <= PackedShape::kMostColumns, "a weight of ",
+         attrs.weight);
   const TensorType wanted{DType::kU8, {static_cast<int64_t>(attrs.packed().bytes())}};
-  expect(packed == wanted, "got " + packed.text() + ", expected " + wanted.text());
+  expect(packed == wanted, "got ", packed, ", expected ", wanted);
 }
 
 namespace {
@@ -17,7 +17,7 @@ std::vector<TensorType> infer_dequantize(const InferArgs& args) {
   expect_inputs(args, 1);
   const auto& attrs = args.attrs.as<QuantizedAttrs>();
   expect_packed(args.in[0], attrs);
-  expect(is_float(attrs.weight.dtype), "a weight of " + attrs.weight.text());
+  expect(is_float(attrs.weight.dtype), "a weight of ", attrs.weight);
   return {attrs.weight};
 }
 
@@ -25,7 +25,7 @@ std::vector<TensorType> infer_embedding(const InferArgs& args) {
   expect_inputs(args, 2);
   const auto& attrs = args.attrs.as<QuantizedAttrs>();
   expect_packed(args.in[0], attrs);
-  expect(args.in[1].dtype == DType::kI32, "got ids " + args.in[1].text() + ", expected i32");
+  expect(args.in[1].dtype == DType::kI32, "got ids ", args.in[1], ", expected i32");
   TensorType out{attrs.weight.dtype, args.in[1].shape};
   out.shape.push_back(attrs.weight.shape[1]);
   return {out};
@@ -34,7 +34,7 @@ std::vector<TensorType> infer_embedding(const InferArgs& args) {
 // As a matmul with the weight for its second operand.
 std::vector<TensorType> infer_matmul(const InferArgs& args) {
   const auto& attrs = args.attrs.as<QuantizedMatmulAttrs>();
-  expect(args.in.size() >= 2, "got " + std::to_string(args.in.size()) + " operands");
+  expect(args.in.size() >= 2, "got ", args.in.size(), " operands");
   expect_packed(args.in[1], attrs.weight);
   expect(has_quantized_product(attrs.weight.format, attrs.product), "a product that the weight's format does not have");
   std::vector<TensorType> in(args.in.begin(), args.in.end());
@@ -55,21 +55,21 @@ std::vector<TensorType> infer_quantize(const InferArgs& args) {
   const auto& [weight, transposed] = args.attrs.as<QuantizeWeightAttrs>();
   const Shape& shape = weight.weight.shape;
   expect(weight.format == WeightFormat::kInt8 && shape.rank() == 2 && shape[1] <= PackedShape::kMostColumns,
-         "a weight of " + weight.weight.text());
+         "a weight of ", weight.weight);
   const TensorType wanted{weight.weight.dtype, transposed ? Shape{shape[1], shape[0]} : shape};
-  expect(args.in[0] == wanted, "got " + args.in[0].text() + ", expected " + wanted.text());
+  expect(args.in[0] == wanted, "got ", args.in[0], ", expected ", wanted);
   return {{DType::kU8, {static_cast<int64_t>(weight.packed().bytes())}}};
 }
 
 std::vector<TensorType> infer_rounding(const InferArgs& args) {
   expect_inputs(args, 1);
-  expect(is_float(args.in[0].dtype), "got " + args.in[0].text());
+  expect(is_float(args.in[0].dtype), "got ", args.in[0]);
   expect(args.attrs.as<RoundingAttrs>().scale > 0, "a scale that is not positive");
   return {args.in[0]};
 }
 
 std::vector<Tensor> decompose_embedding(const DecomposeArgs& args) {
-  const auto& attrs = args.node.attrs.as<QuantizedAttrs>();
+  const auto& attrs = args.attrs<QuantizedAttrs>();
   return {embedding(dequantize(args.in[0], attrs.packed(), attrs.weight.dtype), args.in[1])};
 }
 

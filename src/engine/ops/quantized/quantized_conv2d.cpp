@@ -1,4 +1,3 @@
-#include "engine/ops/graph_of.h"
 #include "engine/ops/quantized/quantized.h"
 
 namespace linnet {
@@ -29,8 +28,8 @@ void expect_epilogue(const InferArgs& args, const TensorType& y) {
   const Shape row{y.shape[-1]};
   const auto expect_row = [&](bool wanted, size_t at) {
     if (wanted)
-      expect(is_float(args.in[at].dtype) && args.in[at].shape == row,
-             "got " + args.in[at].text() + ", expected a number for each filter");
+      expect(is_float(args.in[at].dtype) && args.in[at].shape == row, "got ", args.in[at],
+             ", expected a number for each filter");
   };
   expect_row(attrs.scale, attrs.scale_at());
   expect_row(attrs.bias, attrs.bias_at());
@@ -38,7 +37,7 @@ void expect_epilogue(const InferArgs& args, const TensorType& y) {
   const TensorType& residual = args.in[attrs.residual_at()];
   expect(residual.shape == y.shape && has_form(residual, attrs.residual_rounding) &&
              (residual.dtype == DType::kU8) == (attrs.residual_rounding.scale > 0),
-         "got a residual " + residual.text() + " for results " + y.text());
+         "got a residual ", residual, " for results ", y);
 }
 
 std::vector<TensorType> infer_quantized_conv2d(const InferArgs& args) {
@@ -46,19 +45,19 @@ std::vector<TensorType> infer_quantized_conv2d(const InferArgs& args) {
   expect_inputs(args, static_cast<size_t>(2 + attrs.scale + attrs.bias + attrs.residual));
   const TensorType& x = args.in[0];
   expect_packed(args.in[1], attrs.weight);
-  expect(attrs.weight.format == WeightFormat::kInt8 && has_form(x, attrs.rounding) && x.shape.rank() == 4,
-         "got " + x.text() + ", expected floats or codes [N, H, W, C] and filters of 8 bits");
+  expect(attrs.weight.format == WeightFormat::kInt8 && has_form(x, attrs.rounding) && x.shape.rank() == 4, "got ", x,
+         ", expected floats or codes [N, H, W, C] and filters of 8 bits");
   expect(is_valid(attrs.vertical, x.shape[1]) && is_valid(attrs.horizontal, x.shape[2]),
-         "windows that do not fit images of " + x.text());
+         "windows that do not fit images of ", x);
   const Int8ConvolutionSizes sizes = attrs.sizes(x.shape);
   const double padded = static_cast<double>(attrs.vertical.padded(x.shape[1])) *
                         static_cast<double>(attrs.horizontal.padded(x.shape[2])) * static_cast<double>(x.shape[0]) *
                         static_cast<double>(x.shape[3]);
-  expect(padded <= kMostElements, "images of " + x.text() + " with zeros around them are too large");
+  expect(padded <= kMostElements, "images of ", x, " with zeros around them are too large");
   // The number of columns is limited, so that these divisions tell sizes whose product would overflow.
   const int64_t columns = attrs.weight.weight.shape[1], taps = columns / std::max<int64_t>(1, x.shape[3]);
-  expect(taps / sizes.vertical.size == sizes.horizontal.size && columns == sizes.patch(),
-         "filters of " + attrs.weight.weight.text() + " for " + x.text());
+  expect(taps / sizes.vertical.size == sizes.horizontal.size && columns == sizes.patch(), "filters of ",
+         attrs.weight.weight, " for ", x);
   const bool is_dynamic = attrs.rounding.scale == 0 && (attrs.rounding.zero == 0 || attrs.rounding.zero == 128);
   expect((attrs.rounding.scale > 0 || is_dynamic) && is_valid(attrs.rounding) && is_valid(attrs.result_rounding) &&
              attrs.result_rounding.scale >= 0,
@@ -81,7 +80,7 @@ std::string quantized_conv2d_label(const Node& node) {
 }
 
 double quantized_conv2d_flops(const FlopsArgs& args) {
-  const auto& attrs = args.node.attrs.as<QuantizedConv2dAttrs>();
+  const auto& attrs = args.attrs<QuantizedConv2dAttrs>();
   return 2.0 * static_cast<double>(args.out[0].shape.elements()) * static_cast<double>(attrs.weight.weight.shape[1]);
 }
 
@@ -99,7 +98,7 @@ Tensor quantized_conv2d(At x, Tensor packed, const PackedShape& shape, const Sta
       .rounding = rounding_attrs(rounding),
       .vertical = vertical,
       .horizontal = horizontal};
-  return graph_of(x)->add_one(kQuantizedConv2d, std::array{x.value, packed}, attrs, x.where);
+  return op_result(kQuantizedConv2d, x, {packed}, attrs);
 }
 
 }  // namespace linnet

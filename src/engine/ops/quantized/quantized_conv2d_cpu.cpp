@@ -11,12 +11,12 @@ PackedWeight filters(const KernelArgs& args, const QuantizedConv2dAttrs& attrs) 
 }
 
 size_t quantized_conv2d_workspace(const KernelQuery& query) {
-  const auto& attrs = query.node.attrs.as<QuantizedConv2dAttrs>();
+  const auto& attrs = query.attrs<QuantizedConv2dAttrs>();
   return int8_convolution_workspace(attrs.sizes(query.in[0].shape), attrs.weight.packed().rows, query.threads);
 }
 
 void run_quantized_conv2d(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<QuantizedConv2dAttrs>();
+  const auto& attrs = args.attrs<QuantizedConv2dAttrs>();
   Int8Convolution c{.sizes = attrs.sizes(args.in[0].shape()), .rounding = attrs.rounding.rounding()};
   const auto take = [](const TensorView& view, const float*& floats, const uint8_t*& codes) {
     if (view.type.dtype == DType::kU8) codes = view.as<const uint8_t>();
@@ -38,7 +38,7 @@ void run_quantized_conv2d(const KernelArgs& args) {
 class QuantizedConv2dReference {
  public:
   explicit QuantizedConv2dReference(const KernelArgs& args)
-      : args_(args), attrs_(args.node.attrs.as<QuantizedConv2dAttrs>()), s_(attrs_.sizes(args.in[0].shape())) {}
+      : args_(args), attrs_(args.attrs<QuantizedConv2dAttrs>()), s_(attrs_.sizes(args.in[0].shape())) {}
 
   void run() const {
     const PackedWeight weight = filters(args_, attrs_);

@@ -3,7 +3,6 @@
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/quantized/gemm_int8.h"
 #include "engine/ops/quantized/quantized.h"
-#include "engine/ops/stored_operands.h"
 
 namespace linnet {
 
@@ -16,12 +15,12 @@ PackedWeight packed(const TensorView& data, const QuantizedAttrs& attrs) {
 }
 
 void run_dequantize(const KernelArgs& args) {
-  const PackedWeight weight = packed(args.in[0], args.node.attrs.as<QuantizedAttrs>());
+  const PackedWeight weight = packed(args.in[0], args.attrs<QuantizedAttrs>());
   dequantize_rows(weight, 0, weight.shape.rows, args.out[0].as<float>(), args.pool);
 }
 
 void run_dequantize_reference(const KernelArgs& args) {
-  const PackedWeight weight = packed(args.in[0], args.node.attrs.as<QuantizedAttrs>());
+  const PackedWeight weight = packed(args.in[0], args.attrs<QuantizedAttrs>());
   std::vector<float> row(static_cast<size_t>(weight.shape.columns));
   for_float(args.out[0].type.dtype, [&]<class T>() {
     for (int64_t i = 0; i < weight.shape.rows; ++i) {
@@ -32,7 +31,7 @@ void run_dequantize_reference(const KernelArgs& args) {
 }
 
 void run_embedding(const KernelArgs& args) {
-  const PackedWeight weight = packed(args.in[0], args.node.attrs.as<QuantizedAttrs>());
+  const PackedWeight weight = packed(args.in[0], args.attrs<QuantizedAttrs>());
   const int32_t* ids = args.in[1].as<const int32_t>();
   const int64_t width = weight.shape.columns;
   for_float(args.out[0].type.dtype, [&]<class T>() {
@@ -57,7 +56,7 @@ void run_embedding(const KernelArgs& args) {
 int64_t quantized_rows_of(const Shape& a) { return a.elements(0, a.rank() - 1); }
 
 size_t matmul_workspace(const KernelQuery& query) {
-  const auto& [weight, product, rounding, result_rounding] = query.node.attrs.as<QuantizedMatmulAttrs>();
+  const auto& [weight, product, rounding, result_rounding] = query.attrs<QuantizedMatmulAttrs>();
   const int64_t rows = quantized_rows_of(query.in[0].shape);
   const bool few = is_plain_product(product) && (rows <= kFewRows || product.independent_rows);
   return quantized_gemm_workspace(weight.packed(), rows, few, query.threads, query.in[0].dtype == DType::kU8,
@@ -67,7 +66,7 @@ size_t matmul_workspace(const KernelQuery& query) {
 // See is_stored_in_bf16(). A bias is fp32.
 bool matmul_supports(const KernelQuery& query) {
   if (all_f32(query)) return true;
-  const auto& [weight, product, rounding, result_rounding] = query.node.attrs.as<QuantizedMatmulAttrs>();
+  const auto& [weight, product, rounding, result_rounding] = query.attrs<QuantizedMatmulAttrs>();
   return all_f32_or_bf16(query) && gemm_has_bf16() && weight.format == WeightFormat::kInt8 && rounding.scale == 0 &&
          result_rounding.scale == 0 && (!product.bias || query.in[2].dtype == DType::kF32);
 }
@@ -79,7 +78,7 @@ struct Product {
 };
 
 Product product_of(const KernelArgs& args) {
-  const auto& [weight, product, rounding, result_rounding] = args.node.attrs.as<QuantizedMatmulAttrs>();
+  const auto& [weight, product, rounding, result_rounding] = args.attrs<QuantizedMatmulAttrs>();
   GemmArgs gemm_args{.m = quantized_rows_of(args.in[0].shape())};
   gemm_args.lda = args.in[0].shape()[-1], gemm_args.ldc = args.out[0].shape()[-1];
   ByteOperands bytes{.result_rounding = result_rounding.rounding()};
@@ -99,14 +98,14 @@ Product product_of(const KernelArgs& args) {
 }
 
 void run_matmul(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<QuantizedMatmulAttrs>();
+  const auto& attrs = args.attrs<QuantizedMatmulAttrs>();
   const auto [product, bytes] = product_of(args);
   quantized_gemm(product, packed(args.in[1], attrs.weight), args.workspace, args.pool, attrs.rounding.rounding(),
                  bytes);
 }
 
 void run_panels(const KernelArgs& args) {
-  const PackedShape shape = args.node.attrs.as<QuantizedMatmulAttrs>().weight.packed();
+  const PackedShape shape = args.attrs<QuantizedMatmulAttrs>().weight.packed();
   GemmArgs product = product_of(args).args;
   product.n = shape.rows, product.k = shape.columns;
   product.b = reinterpret_cast<const float*>(args.in[1].as<const uint8_t>());
@@ -114,17 +113,17 @@ void run_panels(const KernelArgs& args) {
 }
 
 size_t quantize_workspace(const KernelQuery& query) {
-  return quantize_weight_workspace(query.node.attrs.as<QuantizeWeightAttrs>().weight.packed(), query.threads);
+  return quantize_weight_workspace(query.attrs<QuantizeWeightAttrs>().weight.packed(), query.threads);
 }
 
 void run_quantize(const KernelArgs& args) {
-  const auto& [weight, transposed] = args.node.attrs.as<QuantizeWeightAttrs>();
+  const auto& [weight, transposed] = args.attrs<QuantizeWeightAttrs>();
   auto* packed = reinterpret_cast<std::byte*>(args.out[0].as<uint8_t>());
   quantize_weight(weight.packed(), args.in[0].as<float>(), transposed, packed, args.workspace, args.pool);
 }
 
 void run_quantize_reference(const KernelArgs& args) {
-  const auto& [weight, transposed] = args.node.attrs.as<QuantizeWeightAttrs>();
+  const auto& [weight, transposed] = args.attrs<QuantizeWeightAttrs>();
   std::vector<float> w(static_cast<size_t>(args.in[0].elements()));
   for_float(args.in[0].type.dtype, [&]<class T>() {
     std::transform(args.in[0].as<T>(), args.in[0].as<T>() + w.size(), w.begin(),
@@ -136,7 +135,7 @@ void run_quantize_reference(const KernelArgs& args) {
 }
 
 void run_round_activations(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<RoundingAttrs>();
+  const auto& attrs = args.attrs<RoundingAttrs>();
   for_float(args.out[0].type.dtype, [&]<class T>() {
     std::transform(args.in[0].as<T>(), args.in[0].as<T>() + args.in[0].elements(), args.out[0].as<T>(),
                    [&](T x) { return attrs.rounded(x); });
@@ -177,13 +176,13 @@ std::vector<T> rounded_operand(const TensorView& a, const QuantizedMatmulAttrs& 
 
 DType number_type(const KernelArgs& args) {
   const DType result = args.out[0].type.dtype;
-  return is_float(result) ? result : args.node.attrs.as<QuantizedMatmulAttrs>().weight.weight.dtype;
+  return is_float(result) ? result : args.attrs<QuantizedMatmulAttrs>().weight.weight.dtype;
 }
 
 // The definition: the weight's numbers, and the reference product of the two.
 template <class T>
 void quantized_reference_product(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<QuantizedMatmulAttrs>();
+  const auto& attrs = args.attrs<QuantizedMatmulAttrs>();
   const PackedWeight weight = packed(args.in[1], attrs.weight);
   const int64_t k = weight.shape.columns, n = weight.shape.rows;
   std::vector<T> w(static_cast<size_t>(n * k)), a = rounded_operand<T>(args.in[0], attrs);
@@ -222,7 +221,7 @@ LINNET_KERNELS(quantized_matmul, {"quantized_gemm", matmul_supports, matmul_work
 
 std::optional<PanelsOf> quantized_panels_of(const KernelQuery& query) {
   if (query.node.op != &kQuantizedMatmul || !matmul_supports(query)) return std::nullopt;
-  const auto& attrs = query.node.attrs.as<QuantizedMatmulAttrs>();
+  const auto& attrs = query.attrs<QuantizedMatmulAttrs>();
   const PackedShape shape = attrs.weight.packed();
   const MatmulAttrs& product = attrs.product;
   const bool in_bf16 = shape.format == WeightFormat::kBf16 && product.precision == Precision::kBf16 && gemm_has_bf16();

@@ -3,7 +3,6 @@
 #include <vector>
 #include "engine/kernels/random/philox.h"
 #include "engine/ops/dropout/dropout.h"
-#include "engine/ops/graph_of.h"
 #include "engine/ops/quantized/quantized.h"
 
 namespace linnet {
@@ -15,8 +14,8 @@ std::vector<TensorType> infer_round_bf16(const InferArgs& args) {
   const auto& weight = args.attrs.as<RoundBf16Attrs>().weight;
   expect(weight.format == WeightFormat::kBf16 && weight.weight.shape.rank() == 2, "a weight of another format");
   const TensorType wanted{weight.weight.dtype, {weight.weight.shape.elements()}};
-  expect(args.in[0] == wanted, "got " + args.in[0].text() + ", expected " + wanted.text());
-  expect(args.in[1] == TensorType{DType::kI32, {4}}, "got random numbers of type " + args.in[1].text());
+  expect(args.in[0] == wanted, "got ", args.in[0], ", expected ", wanted);
+  expect(args.in[1] == TensorType{DType::kI32, {4}}, "got random numbers of type ", args.in[1]);
   return {{DType::kU8, {static_cast<int64_t>(weight.packed().bytes())}}};
 }
 
@@ -29,7 +28,7 @@ uint16_t* result(const KernelArgs& args) {
 }
 
 uint64_t key_of(const KernelArgs& args) {
-  return dropout_key(args.in[1].as<int32_t>(), args.node.attrs.as<RoundBf16Attrs>().site);
+  return dropout_key(args.in[1].as<int32_t>(), args.attrs<RoundBf16Attrs>().site);
 }
 
 void run_round_bf16(const KernelArgs& args) {
@@ -54,7 +53,7 @@ const OpDef kRoundBf16{.name = "round_bf16", .infer = infer_round_bf16};
 Tensor round_bf16(At x, Tensor random, const PackedShape& shape, uint64_t site) {
   const RoundBf16Attrs attrs{
       .weight = {.format = shape.format, .weight = {x.value.type().dtype, {shape.rows, shape.columns}}}, .site = site};
-  return graph_of(x)->add_one(kRoundBf16, std::array{x.value, random}, attrs, x.where);
+  return op_result(kRoundBf16, x, {random}, attrs);
 }
 
 LINNET_KERNELS(round_bf16, {"simd", all_f32, nullptr, run_round_bf16},

@@ -1,6 +1,5 @@
 #include "engine/ops/recurrent/recurrent.h"
 #include "base/numbers.h"
-#include "engine/ops/graph_of.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/expression_builder.h"
@@ -15,19 +14,18 @@ std::vector<TensorType> infer_recurrent(const InferArgs& args) {
   expect_inputs(args, kind == RecurrentKind::kLstm ? 6 : 5);
   const TensorType &projected = args.in[0], &weight = args.in[1], &state = args.in[4];
   const int64_t gates = gates_of(kind);
-  expect(is_float(projected.dtype) && projected.shape.rank() == 3 && state.shape.rank() == 2,
-         "got " + projected.text() + " and a state " + state.text());
+  expect(is_float(projected.dtype) && projected.shape.rank() == 3 && state.shape.rank() == 2, "got ", projected,
+         " and a state ", state);
   const int64_t hidden = state.shape[1], width = gates * hidden;
   const auto given = [&](size_t i, const Shape& shape) {
-    expect(args.in[i] == TensorType{projected.dtype, shape},
-           "operand " + std::to_string(i) + " is " + args.in[i].text() + ", expected " + shape.text());
+    expect(args.in[i] == TensorType{projected.dtype, shape}, "operand ", i, " is ", args.in[i], ", expected ", shape);
   };
   given(1, {width, hidden});
   given(2, {ceil_div(hidden, kRecurrentUnits), 2, hidden, gates, kRecurrentUnits / 2});
   given(3, {width});
   given(4, {projected.shape[1], hidden});
   if (kind == RecurrentKind::kLstm) given(5, state.shape);
-  expect(projected.shape[2] == width && projected.shape[0] > 0, "got " + projected.text() + " and " + weight.text());
+  expect(projected.shape[2] == width && projected.shape[0] > 0, "got ", projected, " and ", weight);
   const TensorType result{projected.dtype, {projected.shape[0], projected.shape[1], hidden}};
   if (!has_memory(kind)) return {result};
   return {result, projected, result};
@@ -82,7 +80,7 @@ Tensor at_time(Tensor x, int64_t time) {
 }
 
 std::vector<Tensor> recurrent_gradient(const GradientArgs& args) {
-  const auto& attrs = args.node.attrs.as<RecurrentAttrs>();
+  const auto& attrs = args.attrs<RecurrentAttrs>();
   const bool lstm = attrs.kind == RecurrentKind::kLstm, gru = attrs.kind == RecurrentKind::kGru;
   const Tensor h = args.out[0], hidden = args.in[4];
   const int64_t steps = h.dim(0), batch = h.dim(1), size = h.dim(2), width = args.in[0].dim(2);
@@ -113,11 +111,10 @@ std::vector<TensorType> infer_recurrent_grad(const InferArgs& args) {
   const bool lstm = attrs.kind == RecurrentKind::kLstm, memory = has_memory(attrs.kind);
   expect_inputs(args, size_t{4} + lstm + 2 * memory + attrs.cell_slopes);
   const TensorType &h = args.in[0], &hidden = args.in[2];
-  expect(h.shape.rank() == 3 && hidden.shape == Shape{h.shape[1], h.shape[2]},
-         "got " + h.text() + " and " + hidden.text());
+  expect(h.shape.rank() == 3 && hidden.shape == Shape{h.shape[1], h.shape[2]}, "got ", h, " and ", hidden);
   const int64_t width = gates_of(attrs.kind) * h.shape[2];
   const Shape packed{ceil_div(h.shape[2], kRecurrentUnits), width, kRecurrentUnits};
-  expect(args.in[1].shape == packed, "got " + args.in[1].text() + ", expected " + packed.text());
+  expect(args.in[1].shape == packed, "got ", args.in[1], ", expected ", packed);
   const TensorType projected{h.dtype, {h.shape[0], h.shape[1], width}};
   std::vector<TensorType> results{projected, hidden};
   if (attrs.kind == RecurrentKind::kGru) results.insert(results.begin(), projected);
@@ -170,7 +167,7 @@ std::vector<Tensor> unrolled_steps(const RecurrentLayer& layer, const RecurrentO
 }
 
 std::vector<Tensor> decompose_recurrent(const DecomposeArgs& args) {
-  const auto& attrs = args.node.attrs.as<RecurrentAttrs>();
+  const auto& attrs = args.attrs<RecurrentAttrs>();
   const Tensor cell = attrs.kind == RecurrentKind::kLstm ? args.in[5] : Tensor{};
   return unrolled_steps({args.in[0], args.in[1], args.in[3], args.in[4], cell},
                         {attrs.kind, attrs.order, attrs.reverse});
@@ -179,7 +176,7 @@ std::vector<Tensor> decompose_recurrent(const DecomposeArgs& args) {
 // The products of the states.
 double recurrent_flops(const FlopsArgs& args) {
   const TensorType& h = args.node.op == &kRecurrent ? args.out[0] : args.in[0];
-  return 2.0 * static_cast<double>(gates_of(args.node.attrs.as<RecurrentAttrs>().kind) * h.shape.elements()) *
+  return 2.0 * static_cast<double>(gates_of(args.attrs<RecurrentAttrs>().kind) * h.shape.elements()) *
          static_cast<double>(h.shape[2]);
 }
 

@@ -5,14 +5,14 @@ namespace linnet {
 namespace {
 
 RecurrentSizes sizes_of(const KernelArgs& args, const Shape& h) {
-  const auto& attrs = args.node.attrs.as<RecurrentAttrs>();
+  const auto& attrs = args.attrs<RecurrentAttrs>();
   return {attrs.kind, h[0], h[1], h[2], attrs.reverse, gate_places(attrs.kind, attrs.order)};
 }
 
 // Operands of the gradient, whose places depend on the kind.
 struct GradientOperands {
   explicit GradientOperands(const KernelArgs& args) : in(args.in), out(args.out) {
-    const auto& attrs = args.node.attrs.as<RecurrentAttrs>();
+    const auto& attrs = args.attrs<RecurrentAttrs>();
     const bool lstm = attrs.kind == RecurrentKind::kLstm, gru = attrs.kind == RecurrentKind::kGru;
     size_t next = 3;
     if (lstm) cell = in[next++].data;

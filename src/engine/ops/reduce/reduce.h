@@ -1,4 +1,4 @@
-// Reductions to a smaller shape: the mirror of broadcasting.
+// Reductions to a smaller shape, the mirror of broadcasting; running sums.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
@@ -14,11 +14,21 @@ struct ReduceAttrs {
   void fields(FieldVisitor& visit) { visit("kind", kind), visit("shape", shape); }
 };
 
-extern const OpDef kReduce;
+struct CumsumAttrs {
+  int axis = 0;  // from the start
+  bool reverse = false;
+  void fields(FieldVisitor& visit) { visit("axis", axis), visit("reverse", reverse); }
+};
+
+extern const OpDef kReduce, kCumsum;
 
 // The gradient of a broadcast; x itself when the shape is already right.
 Tensor sum_to(At x, Shape shape);
 Tensor max_last(At x);          // [..., N] -> [..., 1]; a constant to the gradient
 Tensor log_sum_exp_last(At x);  // [..., N] -> [..., 1]
+
+// Running sums along an axis, which may be negative, counted from the end: element i of the result is the sum of
+// elements 0 ... i, or with `reverse` of i ... n - 1.
+Tensor cumsum(At x, int axis, bool reverse = false);
 
 }  // namespace linnet

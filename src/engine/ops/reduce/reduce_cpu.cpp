@@ -1,11 +1,12 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include "engine/kernels/parallel.h"
 #include "engine/kernels/reduce/reduce.h"
 #include "engine/kernels/reduce/softmax.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -24,7 +25,7 @@ T reduce_line(Reduction kind, const T* x, int64_t count, int64_t stride) {
 }
 
 void run_reduce_reference(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<ReduceAttrs>();
+  const auto& attrs = args.attrs<ReduceAttrs>();
   const int64_t n = args.in[0].elements(), size = args.out[0].elements(), count = size ? n / size : 0;
   const bool leading = *find_broadcast(attrs.shape, args.in[0].shape()) == Broadcast::kSuffix;
   for_float(args.in[0].type.dtype, [&]<class T>() {
@@ -36,7 +37,7 @@ void run_reduce_reference(const KernelArgs& args) {
 }
 
 bool is_row_sum(const KernelQuery& query) {
-  const auto& attrs = query.node.attrs.as<ReduceAttrs>();
+  const auto& attrs = query.attrs<ReduceAttrs>();
   return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32 && attrs.kind == Reduction::kSum &&
          find_broadcast(attrs.shape, query.in[0].shape) == Broadcast::kSuffix;
 }
@@ -53,7 +54,7 @@ void run_row_sum(const KernelArgs& args) {
 }
 
 bool is_log_sum_exp_of_rows(const KernelQuery& query) {
-  const auto& attrs = query.node.attrs.as<ReduceAttrs>();
+  const auto& attrs = query.attrs<ReduceAttrs>();
   if (!all_f32(query) || attrs.kind != Reduction::kLogSumExp) return false;
   const auto kind = find_broadcast(attrs.shape, query.in[0].shape);
   return kind == Broadcast::kPrefix || kind == Broadcast::kScalar;
@@ -65,8 +66,40 @@ void run_log_sum_exp(const KernelArgs& args) {
                    args.pool);
 }
 
+// Sums are kept in double precision, for so many neighbors at a time.
+constexpr int64_t kColumns = 64;
+
+template <class T>
+void sum_columns(const T* x, T* y, int64_t size, int64_t stride, int64_t columns, bool reverse) {
+  std::array<double, kColumns> sums{};
+  for (int64_t k = 0; k < size; ++k) {
+    const int64_t row = (reverse ? size - 1 - k : k) * stride;
+    for (int64_t j = 0; j < columns; ++j) {
+      sums[static_cast<size_t>(j)] += static_cast<double>(x[row + j]);
+      y[row + j] = static_cast<T>(sums[static_cast<size_t>(j)]);
+    }
+  }
+}
+
+void run_cumsum(const KernelArgs& args) {
+  const auto& attrs = args.attrs<CumsumAttrs>();
+  const Shape& shape = args.in[0].shape();
+  const int64_t size = shape[attrs.axis], outer = shape.elements(0, attrs.axis),
+                inner = shape.elements(attrs.axis + 1, shape.rank()), pieces = (inner + kColumns - 1) / kColumns;
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    for_ranges(args.pool, outer * pieces, size * std::min(inner, kColumns), [&](int64_t begin, int64_t end) {
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t first = task % pieces * kColumns, at = task / pieces * size * inner + first;
+        sum_columns(args.in[0].as<const T>() + at, args.out[0].as<T>() + at, size, inner,
+                    std::min(kColumns, inner - first), attrs.reverse);
+      }
+    });
+  });
+}
+
 }  // namespace
 
+LINNET_KERNELS(cumsum, {"reference", nullptr, nullptr, run_cumsum})
 LINNET_KERNELS(reduce, {"row_sum", is_row_sum, row_sum_workspace, run_row_sum},
                {"log_sum_exp_rows", is_log_sum_exp_of_rows, nullptr, run_log_sum_exp},
                {"reference", nullptr, nullptr, run_reduce_reference})

@@ -21,10 +21,7 @@ struct Part {
   float top, sum;
 };
 
-template <Reduction kKind>
-LINNET_DEVICE Part empty_part() {
-  return {-INFINITY, 0};
-}
+LINNET_DEVICE Part empty_part() { return {-INFINITY, 0}; }
 
 template <Reduction kKind>
 LINNET_DEVICE void add(Part& part, float x) {
@@ -92,7 +89,7 @@ __global__ void __launch_bounds__(kThreads)
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
   if (row >= rows) return;
-  Part part = empty_part<kKind>();
+  Part part = empty_part();
   for (int64_t i = lane; i < count; i += kWarp) take<kKind>(part, x[row * count + i]);
   part = warp_merged<kKind>(part);
   if (lane == 0) put<kKind>(y + row, part);
@@ -110,7 +107,7 @@ __global__ void __launch_bounds__(kThreads)
   // Four sums at once: one would wait for each element in turn.
   Part four[4];
 #pragma unroll
-  for (int k = 0; k < 4; ++k) four[k] = empty_part<kKind>();
+  for (int k = 0; k < 4; ++k) four[k] = empty_part();
   int64_t i = begin + threadIdx.x;
   for (; i + 3 * kThreads < end; i += 4 * kThreads)
 #pragma unroll
@@ -121,7 +118,7 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0) parts[warp] = part;
   __syncthreads();
   if (warp > 0) return;
-  part = warp_merged<kKind>(lane < kThreads / kWarp ? parts[lane] : empty_part<kKind>());
+  part = warp_merged<kKind>(lane < kThreads / kWarp ? parts[lane] : empty_part());
   if (lane == 0) put<kKind>(y + blockIdx.x, part);
 }
 
@@ -137,7 +134,7 @@ __global__ void __launch_bounds__(kThreads)
   const int columns = static_cast<int>(max(int64_t{0}, min(static_cast<int64_t>(kColumns), width - column)));
   Part own[kColumns];
 #pragma unroll
-  for (int k = 0; k < kColumns; ++k) own[k] = empty_part<kKind>();
+  for (int k = 0; k < kColumns; ++k) own[k] = empty_part();
   if constexpr (kAligned) {
     if (columns > 0)
 #pragma unroll 4
@@ -271,11 +268,31 @@ void run_kind(const KernelArgs& args) {
 }
 
 void run(const KernelArgs& args) {
-  switch (args.node.attrs.as<ReduceAttrs>().kind) {
+  switch (args.attrs<ReduceAttrs>().kind) {
     case Reduction::kSum: return run_kind<Reduction::kSum>(args);
     case Reduction::kMax: return run_kind<Reduction::kMax>(args);
     case Reduction::kLogSumExp: return run_kind<Reduction::kLogSumExp>(args);
   }
+}
+
+// Running sums of a row of the axis.
+LINNET_DEVICE void sum_row(int64_t row, int64_t size, int64_t inner, bool reverse, const float* x, float* y) {
+  const int64_t first = row / inner * size * inner + row % inner;
+  double sum = 0;
+  for (int64_t k = 0; k < size; ++k) {
+    const int64_t at = first + (reverse ? size - 1 - k : k) * inner;
+    sum += static_cast<double>(x[at]);
+    y[at] = static_cast<float>(sum);
+  }
+}
+
+void run_cumsum(const KernelArgs& args) {
+  const auto& [axis, reverse] = args.attrs<CumsumAttrs>();
+  const Shape& shape = args.in[0].shape();
+  if (shape.elements() == 0) return;
+  const int64_t inner = shape.elements(axis + 1, shape.rank());
+  launch_elements<sum_row>(args.device, shape.elements(0, axis) * inner, shape[axis], inner, reverse,
+                           args.in[0].as<float>(), args.out[0].as<float>());
 }
 
 }  // namespace
@@ -290,6 +307,7 @@ void column_sums(Device* device, int64_t rows, int64_t width, const TensorView& 
   });
 }
 
+LINNET_KERNELS(cumsum_cuda, {"rows", nullptr, nullptr, run_cumsum})
 LINNET_KERNELS(reduce_cuda, {"pieces", nullptr, workspace, run})
 
 }  // namespace linnet

@@ -1,29 +1,25 @@
 #include "engine/ops/resident/resident.h"
 #include <cstring>
-#include "engine/ops/graph_of.h"
 
 namespace linnet {
-
 namespace {
 
 const TensorType kCursor{DType::kI32, {1}};
 
-void expect_cursor(const TensorType& type) {
-  expect(type == kCursor, "got cursor " + type.text() + ", expected " + kCursor.text());
-}
+void expect_cursor(const TensorType& type) { expect(type == kCursor, "got cursor ", type, ", expected ", kCursor); }
 
 // order, cursor, data...
 std::vector<TensorType> infer_resident_gather(const InferArgs& args) {
   expect(args.in.size() >= 3, "got nothing to gather");
   const TensorType& order = args.in[0];
   const int64_t rows = args.attrs.as<GatherRowsAttrs>().rows;
-  expect(order.dtype == DType::kI32 && order.shape.rank() == 1, "got order " + order.text() + ", expected i32 [M]");
-  expect(rows > 0 && order.shape[0] % rows == 0,
-         "an order of " + std::to_string(order.shape[0]) + " does not divide into " + std::to_string(rows) + " rows");
+  expect(order.dtype == DType::kI32 && order.shape.rank() == 1, "got order ", order, ", expected i32 [M]");
+  expect(rows > 0 && order.shape[0] % rows == 0, "an order of ", order.shape[0], " does not divide into ", rows,
+         " rows");
   expect_cursor(args.in[1]);
   std::vector<TensorType> out;
   for (const TensorType& data : args.in.subspan(2)) {
-    expect(data.shape.rank() >= 1, "got data " + data.text());
+    expect(data.shape.rank() >= 1, "got data ", data);
     out.push_back(data);
     out.back().shape.set(0, rows);
   }
@@ -36,7 +32,7 @@ std::vector<TensorType> infer_pick(const InferArgs& args) {
   expect_cursor(args.in[0]);
   std::vector<TensorType> out;
   for (const TensorType& table : args.in.subspan(1)) {
-    expect(table.shape.rank() == 2, "got table " + table.text() + ", expected [S, n]");
+    expect(table.shape.rank() == 2, "got table ", table, ", expected [S, n]");
     out.push_back({table.dtype, {table.shape[1]}});
   }
   return out;
@@ -47,12 +43,18 @@ std::vector<TensorType> infer_resident_write(const InferArgs& args) {
   expect(args.in.size() >= 3, "got nothing to write");
   const TensorType& table = args.in[0];
   const auto scalars = static_cast<int64_t>(args.in.size()) - 2;
-  expect(is_float(table.dtype) && table.shape.rank() == 2 && table.shape[1] == scalars,
-         "got table " + table.text() + " and " + std::to_string(scalars) + " scalars");
+  expect(is_float(table.dtype) && table.shape.rank() == 2 && table.shape[1] == scalars, "got table ", table, " and ",
+         scalars, " scalars");
   expect_cursor(args.in[1]);
   for (const TensorType& scalar : args.in.subspan(2))
-    expect(scalar == TensorType{table.dtype, {}}, "got " + scalar.text() + " for table " + table.text());
+    expect(scalar == TensorType{table.dtype, {}}, "got ", scalar, " for table ", table);
   return {table, kCursor};
+}
+
+std::vector<Tensor> behind(Tensor first, std::span<const Tensor> rest) {
+  std::vector<Tensor> operands{first};
+  operands.insert(operands.end(), rest.begin(), rest.end());
+  return operands;
 }
 
 // The cursor, which must be below `steps`.
@@ -93,7 +95,7 @@ void run_pick(const KernelArgs& args) {
 void run_resident_write(const KernelArgs& args) {
   const TensorView& table = args.out[0];
   const int64_t step = read_cursor(args.in[1], table.shape()[0]), width = table.shape()[1];
-  if (args.in[0].data != table.data) std::memcpy(table.data, args.in[0].data, table.type.bytes());
+  copy_operand(args.in[0], table);
   for_float(table.type.dtype, [&]<class T>() {
     for (int64_t i = 0; i < width; ++i) table.as<T>()[step * width + i] = *args.in[static_cast<size_t>(i) + 2].as<T>();
   });
@@ -104,26 +106,18 @@ void run_resident_write(const KernelArgs& args) {
 
 const OpDef kGatherRows{.name = "gather_rows", .infer = infer_resident_gather};
 const OpDef kPickRows{.name = "pick_rows", .infer = infer_pick};
-const OpDef kWriteRow{.name = "write_row",
-                      .infer = infer_resident_write,
-                      .may_overwrite = [](const Node&, int output, int input) { return output == input; }};
+const OpDef kWriteRow{.name = "write_row", .infer = infer_resident_write, .may_overwrite = overwrites_same};
 
 std::vector<Tensor> gather_rows(At order, Tensor cursor, std::span<const Tensor> data, int64_t rows) {
-  std::vector<Tensor> in{order.value, cursor};
-  in.insert(in.end(), data.begin(), data.end());
-  return graph_of(order)->add(kGatherRows, in, GatherRowsAttrs{rows}, order.where);
+  return op_results(kGatherRows, order, behind(cursor, data), GatherRowsAttrs{rows});
 }
 
 std::vector<Tensor> pick_rows(At cursor, std::span<const Tensor> tables) {
-  std::vector<Tensor> in{cursor.value};
-  in.insert(in.end(), tables.begin(), tables.end());
-  return graph_of(cursor)->add(kPickRows, in, {}, cursor.where);
+  return op_results(kPickRows, cursor, {tables.begin(), tables.end()});
 }
 
 WrittenRow write_row(At table, Tensor cursor, std::span<const Tensor> scalars) {
-  std::vector<Tensor> in{table.value, cursor};
-  in.insert(in.end(), scalars.begin(), scalars.end());
-  const std::vector<Tensor> out = graph_of(table)->add(kWriteRow, in, {}, table.where);
+  const std::vector<Tensor> out = op_results(kWriteRow, table, behind(cursor, scalars));
   return {out[0], out[1]};
 }
 

@@ -137,8 +137,7 @@ bool supports_write(const KernelQuery& query) { return all_f32(query) && query.i
 
 void run_write(const KernelArgs& args) {
   const TensorView& table = args.out[0];
-  if (args.in[0].data != table.data)
-    args.device->copy(table.as<std::byte>(), args.in[0].as<const std::byte>(), table.type.bytes());
+  copy_operand_on_device(args, args.in[0], table);
   Scalars scalars{};
   const auto count = static_cast<int>(args.in.size()) - 2;
   for (int i = 0; i < count; ++i) scalars.at[i] = args.in[static_cast<size_t>(i) + 2].as<const float>();

@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 #include <numbers>
-#include "engine/ops/graph_of.h"
 
 namespace linnet {
 namespace {
@@ -12,24 +11,23 @@ std::vector<TensorType> infer_rope(const InferArgs& args) {
   const auto& attrs = args.attrs.as<RopeAttrs>();
   expect_inputs(args, 1u + attrs.has_positions);
   const TensorType& x = args.in[0];
-  expect(x.shape.rank() == 3 && is_float(x.dtype), "got " + x.text() + ", expected [B, T, heads * size]");
+  expect(x.shape.rank() == 3 && is_float(x.dtype), "got ", x, ", expected [B, T, heads * size]");
   expect(attrs.head_size > 0 && (attrs.turned > 0 ? attrs.turned : attrs.head_size) % 2 == 0 && attrs.turned >= 0 &&
              attrs.turned <= attrs.head_size,
-         "a head of " + std::to_string(attrs.head_size) + " elements, of which " + std::to_string(attrs.turned) +
-             " turn, has no two halves");
+         "a head of ", attrs.head_size, " elements, of which ", attrs.turned, " turn, has no two halves");
   expect(attrs.scaling.kind != RopeScaling::Kind::kDivided || std::ssize(attrs.scaling.divisors) == attrs.half(),
          "frequencies need a divisor each");
-  expect(attrs.heads >= 0 && attrs.heads * attrs.head_size <= x.shape[2],
-         "got " + x.text() + " for " + std::to_string(attrs.heads) + " heads of " + std::to_string(attrs.head_size));
+  expect(attrs.heads >= 0 && attrs.heads * attrs.head_size <= x.shape[2], "got ", x, " for ", attrs.heads, " heads of ",
+         attrs.head_size);
   if (attrs.has_positions)
     expect(args.in[1] == TensorType{DType::kI32, {x.shape[0], x.shape[1]}} ||
                args.in[1] == TensorType{DType::kI32, {1, x.shape[1]}},
-           "got " + x.text() + " with positions " + args.in[1].text());
+           "got ", x, " with positions ", args.in[1]);
   return {x};
 }
 
 std::vector<Tensor> rope_gradient(const GradientArgs& args) {
-  RopeAttrs attrs = args.node.attrs.as<RopeAttrs>();
+  RopeAttrs attrs = args.attrs<RopeAttrs>();
   attrs.inverse = !attrs.inverse;
   std::vector<Tensor> in{args.out_grad[0]};
   in.insert(in.end(), args.in.begin() + 1, args.in.end());

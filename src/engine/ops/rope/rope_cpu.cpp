@@ -2,13 +2,12 @@
 #include <cmath>
 #include "engine/kernels/rope.h"
 #include "engine/ops/rope/rope.h"
-#include "engine/ops/stored_operands.h"
 
 namespace linnet {
 namespace {
 
 void run_rope_reference(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<RopeAttrs>();
+  const auto& attrs = args.attrs<RopeAttrs>();
   const TensorView &in = args.in[0], &out = args.out[0];
   const int64_t length = in.shape()[1], width = in.shape()[2], half = attrs.half();
   const int32_t* positions = attrs.has_positions ? args.in[1].as<int32_t>() : nullptr;
@@ -37,15 +36,15 @@ void run_rope_reference(const KernelArgs& args) {
 
 bool supports_rope(const KernelQuery& query) {
   return all_f32_or_bf16(query) && query.in[0].dtype == query.out[0].dtype &&
-         query.node.attrs.as<RopeAttrs>().head_size <= kRopeMaxHeadSize;
+         query.attrs<RopeAttrs>().head_size <= kRopeMaxHeadSize;
 }
 
 size_t rope_workspace(const KernelQuery& query) {
-  return static_cast<size_t>(query.node.attrs.as<RopeAttrs>().half()) * sizeof(double);
+  return static_cast<size_t>(query.attrs<RopeAttrs>().half()) * sizeof(double);
 }
 
 void run_rope(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<RopeAttrs>();
+  const auto& attrs = args.attrs<RopeAttrs>();
   const TensorView &in = args.in[0], &out = args.out[0];
   auto* frequencies = reinterpret_cast<double*>(args.workspace);
   for (int64_t i = 0; i < attrs.half(); ++i) frequencies[i] = rope_frequency(attrs, i);

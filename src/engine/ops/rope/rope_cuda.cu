@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t i = heads_end + threadIdx.x; i < rows.width; i += kThreads) y[i] = x[i];
 }
 
-bool supports(const KernelQuery& query) { return query.node.attrs.as<RopeAttrs>().half() <= kMaxHalf; }
+bool supports(const KernelQuery& query) { return query.attrs<RopeAttrs>().half() <= kMaxHalf; }
 
 template <class T>
 bool is_aligned(const TensorView& view) {
@@ -87,7 +87,7 @@ bool is_aligned(const TensorView& view) {
 }
 
 void run(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<RopeAttrs>();
+  const auto& attrs = args.attrs<RopeAttrs>();
   const TensorView &in = args.in[0], &out = args.out[0];
   RopeTurns turns{};
   for (int64_t i = 0; i < attrs.half(); ++i) {

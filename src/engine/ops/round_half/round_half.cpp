@@ -1,17 +1,9 @@
 #include "engine/ops/round_half/round_half.h"
 #include <array>
 #include "engine/kernels/pointwise/round_half.h"
-#include "engine/ops/graph_of.h"
 
 namespace linnet {
-
 namespace {
-
-std::vector<TensorType> infer_round_half(const InferArgs& args) {
-  expect_inputs(args, 1);
-  expect(is_float(args.in[0].dtype), "got " + args.in[0].text());
-  return {args.in[0]};
-}
 
 void run_round_half(const KernelArgs& args) {
   round_to_half(args.in[0].elements(), args.in[0].as<float>(), args.out[0].as<float>(), args.pool);
@@ -26,12 +18,12 @@ void run_round_half_reference(const KernelArgs& args) {
 }  // namespace
 
 const OpDef kRoundHalf{.name = "round_half",
-                       .infer = infer_round_half,
-                       .may_overwrite = [](const Node&, int, int) { return true; },
+                       .infer = infer_same_float,
+                       .may_overwrite = overwrites_any,
                        .algebra = always<Algebra::kElementwise>,
                        .cheap = true};
 
-Tensor round_half(At x) { return graph_of(x)->add_one(kRoundHalf, std::array{x.value}, {}, x.where); }
+Tensor round_half(At x) { return op_result(kRoundHalf, x); }
 
 LINNET_KERNELS(round_half, {"simd", all_f32, nullptr, run_round_half},
                {"reference", nullptr, nullptr, run_round_half_reference})

@@ -4,12 +4,7 @@
 namespace linnet {
 namespace {
 
-constexpr int kThreads = 256;
-
-__global__ void __launch_bounds__(kThreads) round_half_kernel(int64_t n, const float* from, float* to) {
-  begin_kernel();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= n) return;
+LINNET_DEVICE void round_one(int64_t i, const float* from, float* to) {
   constexpr float kLeastNormal = 0x1p-14f, kMost = 65504;
   const float x = from[i], magnitude = fabsf(x);
   float rounded = magnitude;
@@ -24,9 +19,7 @@ __global__ void __launch_bounds__(kThreads) round_half_kernel(int64_t n, const f
 }
 
 void run(const KernelArgs& args) {
-  const int64_t n = args.in[0].elements();
-  launch(args.device, round_half_kernel, blocks_for(n, kThreads), kThreads, 0, n, args.in[0].as<float>(),
-         args.out[0].as<float>());
+  launch_elements<round_one>(args.device, args.in[0].elements(), args.in[0].as<float>(), args.out[0].as<float>());
 }
 
 }  // namespace

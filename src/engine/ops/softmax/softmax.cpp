@@ -3,38 +3,31 @@
 #include <cmath>
 #include <limits>
 #include "engine/kernels/reduce/softmax.h"
-#include "engine/ops/graph_of.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/ops/stored_operands.h"
 
 namespace linnet {
-
 namespace {
 
 std::vector<TensorType> infer_softmax(const InferArgs& args) {
   expect_inputs(args, 1);
-  expect(args.in[0].shape.rank() >= 1 && is_float(args.in[0].dtype), "got " + args.in[0].text());
+  expect(args.in[0].shape.rank() >= 1 && is_float(args.in[0].dtype), "got ", args.in[0]);
   return {args.in[0]};
 }
 
 std::vector<TensorType> infer_softmax_grad(const InferArgs& args) {
   expect_inputs(args, 2);
-  expect(args.in[0] == args.in[1], "got " + args.in[0].text() + " and " + args.in[1].text());
+  expect(args.in[0] == args.in[1], "got ", args.in[0], " and ", args.in[1]);
   return {args.in[0]};
 }
 
 std::vector<Tensor> decompose_softmax(const DecomposeArgs& args) {
   const Tensor e = exp(args.in[0] - max_last(args.in[0]));
-  Shape row = e.shape();
-  row.set(-1, 1);
-  return {e / sum_to(e, row)};
+  return {e / sum_to(e, with_size(e.shape(), -1, 1))};
 }
 
-int64_t softmax_rows_of(const TensorView& x) { return x.shape().elements(0, x.shape().rank() - 1); }
-
 void run_softmax_reference(const KernelArgs& args) {
-  const int64_t width = args.in[0].shape()[-1], rows = softmax_rows_of(args.in[0]);
+  const int64_t width = args.in[0].shape()[-1], rows = args.in[0].rows();
   for_float(args.in[0].type.dtype, [&]<class T>() {
     for (int64_t r = 0; r < rows; ++r) {
       const T* x = args.in[0].as<T>() + r * width;
@@ -49,7 +42,7 @@ void run_softmax_reference(const KernelArgs& args) {
 }
 
 void run_softmax_grad_reference(const KernelArgs& args) {
-  const int64_t width = args.in[0].shape()[-1], rows = softmax_rows_of(args.in[0]);
+  const int64_t width = args.in[0].shape()[-1], rows = args.in[0].rows();
   for_float(args.in[0].type.dtype, [&]<class T>() {
     for (int64_t r = 0; r < rows; ++r) {
       const T *dy = args.in[0].as<T>() + r * width, *y = args.in[1].as<T>() + r * width;
@@ -61,32 +54,31 @@ void run_softmax_grad_reference(const KernelArgs& args) {
 }
 
 void run_softmax(const KernelArgs& args) {
-  softmax_forward(softmax_rows_of(args.in[0]), args.in[0].shape()[-1], stored(args.in[0]), mutable_stored(args.out[0]),
+  softmax_forward(args.in[0].rows(), args.in[0].shape()[-1], stored(args.in[0]), mutable_stored(args.out[0]),
                   args.pool);
 }
 
 void run_softmax_grad(const KernelArgs& args) {
-  softmax_backward(softmax_rows_of(args.in[0]), args.in[0].shape()[-1], stored(args.in[0]), stored(args.in[1]),
+  softmax_backward(args.in[0].rows(), args.in[0].shape()[-1], stored(args.in[0]), stored(args.in[1]),
                    mutable_stored(args.out[0]), args.pool);
 }
 
 }  // namespace
 
-const OpDef kSoftmax{
-    .name = "softmax",
-    .infer = infer_softmax,
-    .gradient =
-        [](const GradientArgs& args) {
-          return args.graph.add(kSoftmaxGrad, std::array{args.out_grad[0], args.out[0]}, {}, args.node.where);
-        },
-    .decompose = decompose_softmax,
-    .may_overwrite = [](const Node&, int, int) { return true; },
-    .storage = reduced<0b1, 0b1>};
+const OpDef kSoftmax{.name = "softmax",
+                     .infer = infer_softmax,
+                     .gradient =
+                         [](const GradientArgs& args) {
+                           return args.add(kSoftmaxGrad, {args.out_grad[0], args.out[0]});
+                         },
+                     .decompose = decompose_softmax,
+                     .may_overwrite = overwrites_any,
+                     .storage = reduced<0b1, 0b1>};
 
 // dx = y * (dy - sum(dy * y))
 const OpDef kSoftmaxGrad{.name = "softmax_grad", .infer = infer_softmax_grad, .storage = reduced<0b11, 0b1>};
 
-Tensor softmax(At x) { return graph_of(x)->add_one(kSoftmax, std::array{x.value}, {}, x.where); }
+Tensor softmax(At x) { return op_result(kSoftmax, x); }
 
 LINNET_KERNELS(softmax, {"simd", f32_or_all_reduced, nullptr, run_softmax},
                {"reference", nullptr, nullptr, run_softmax_reference})

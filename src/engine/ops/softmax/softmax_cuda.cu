@@ -82,10 +82,8 @@ __global__ void __launch_bounds__(kRowBlock) softmax_grad_long_kernel(int64_t wi
     dx[j] = from_float<T>(to_float(y[j]) * (to_float(dy[j]) - sum));
 }
 
-int64_t rows_of(const TensorView& x) { return x.shape().elements(0, x.shape().rank() - 1); }
-
 void run(const KernelArgs& args) {
-  const int64_t width = args.in[0].shape()[-1], rows = rows_of(args.in[0]);
+  const int64_t width = args.in[0].shape()[-1], rows = args.in[0].rows();
   for_storage(args.in[0].type.dtype, [&]<class T>() {
     const T* x = args.in[0].as<T>();
     T* y = args.out[0].as<T>();
@@ -98,7 +96,7 @@ void run(const KernelArgs& args) {
 }
 
 void run_grad(const KernelArgs& args) {
-  const int64_t width = args.in[0].shape()[-1], rows = rows_of(args.in[0]);
+  const int64_t width = args.in[0].shape()[-1], rows = args.in[0].rows();
   for_storage(args.in[0].type.dtype, [&]<class T>() {
     const T *dy = args.in[0].as<T>(), *y = args.in[1].as<T>();
     T* dx = args.out[0].as<T>();

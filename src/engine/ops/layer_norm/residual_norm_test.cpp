@@ -1,5 +1,5 @@
-#include "engine/ops/residual_norm/residual_norm.h"
 #include <gtest/gtest.h>
+#include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "op_harness.h"
 

@@ -1,5 +1,5 @@
-#include "engine/ops/cumsum/cumsum.h"
 #include <gtest/gtest.h>
+#include "engine/ops/reduce/reduce.h"
 #include "op_harness.h"
 
 namespace linnet {

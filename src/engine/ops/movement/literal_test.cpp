@@ -1,6 +1,6 @@
-#include "engine/ops/literal/literal.h"
 #include <gtest/gtest.h>
 #include "base/error.h"
+#include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "op_harness.h"
 

@@ -1,6 +1,6 @@
-#include "engine/ops/argmax/argmax.h"
 #include <gtest/gtest.h>
 #include <cmath>
+#include "engine/ops/order/order.h"
 #include "op_harness.h"
 
 namespace linnet {

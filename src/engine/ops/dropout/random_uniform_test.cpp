@@ -1,5 +1,5 @@
-#include "engine/ops/random_uniform/random_uniform.h"
 #include <gtest/gtest.h>
+#include "engine/ops/dropout/dropout.h"
 #include "op_harness.h"
 
 namespace linnet {

@@ -1,8 +1,8 @@
-#include "engine/ops/argsort/argsort.h"
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include "engine/ops/order/order.h"
 #include "op_harness.h"
 
 namespace linnet {
