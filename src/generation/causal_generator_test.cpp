@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 #include <cmath>
 #include "base/error.h"
-#include "generation/causal_testing.h"
+#include "causal_testing.h"
 #include "generation/generators.h"
 #include "models/modules/text_decoder.h"
 

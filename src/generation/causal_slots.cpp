@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 #include "base/error.h"
+#include "base/fail.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/passes/passes.h"
@@ -38,8 +39,7 @@ Graph optimized(Graph graph, const Store& store, bool independent_rows) {
 CausalOptions checked(CausalOptions options, const CausalModel& model) {
   if (options.max_length == 0) options.max_length = model.max_length();
   if (options.max_length > model.max_length())
-    fail_user("texts of " + std::to_string(options.max_length) + " tokens, and the model takes " +
-              std::to_string(model.max_length()));
+    fail_user("texts of ", options.max_length, " tokens, and the model takes ", model.max_length());
   if (options.max_length < 1) fail_internal("generation needs at least one token");
   if (options.beams > 1 && !options.cache) fail_user("beam search needs the cache");
   auto& lengths = options.prompt_lengths;
@@ -72,6 +72,12 @@ std::vector<int64_t> decode_sizes(int64_t most) {
   return sizes;
 }
 
+// Row `last` of a prompt's hidden states.
+Tensor last_row(Graph& graph, Tensor hidden) {
+  const Tensor rows = reshape(hidden, {hidden.dim(0) * hidden.dim(1), hidden.dim(2)});
+  return embedding(rows, graph.input(kLast, {DType::kI32, {1}}));
+}
+
 bool computes_in_chunks(const CausalOptions& options, const Store& store) {
   return options.cache && store.device().is_host();
 }
@@ -102,18 +108,15 @@ CausalSlots::CausalSlots(CausalModel& model, const ParameterLayout& layout, Stor
   if (by_chunks) {
     chunk_lengths_ = chunk_lengths(options_);
     if (!later)
-      for (const int64_t length : chunk_lengths_) prefills.push_back(chunk_graph(length, true));
-    prefills.push_back(chunk_graph(chunk_lengths_.back(), later));
+      for (const int64_t length : chunk_lengths_) prefills.push_back(step_graph(length, true, Logits::kLast));
+    prefills.push_back(step_graph(chunk_lengths_.back(), true, later ? Logits::kLast : Logits::kNone));
   } else {
     for (const int64_t length : options_.prompt_lengths) prefills.push_back(prefill_graph(length));
   }
-  std::vector<DecodeGraph> decodes;
-  if (options_.cache)
-    for (const int64_t rows : by_rows ? decode_sizes(slots() * options_.tokens_per_step) : std::vector{slots()})
-      decodes.push_back({rows, {}, [this, rows, by_rows] { return decode_graph(rows, by_rows); }});
-  for (DecodeGraph& decode : decodes)
-    if (!later || &decode == &decodes.back()) decode.graph = std::exchange(decode.later, nullptr)();
-  prefills_ = make_plans(std::move(prefills), std::move(decodes));
+  std::vector<int64_t> decodes;
+  if (options_.cache) decodes = by_rows ? decode_sizes(slots() * options_.tokens_per_step) : std::vector{slots()};
+  const auto decode_graph = [this, by_rows](int64_t rows) { return step_graph(rows, by_rows, Logits::kAll); };
+  prefills_ = make_plans(std::move(prefills), decodes, decode_graph, later);
   if (later) {  // of the chunks there is the longest with logits alone
     prefills_.resize(chunk_lengths_.size() + 1);
     std::swap(prefills_.front(), prefills_[chunk_lengths_.size() - 1]);
@@ -130,35 +133,22 @@ Graph CausalSlots::prefill_graph(int64_t length) const {
   add_adapter_choice(graph, 1);
   const auto kept = [&] { return prompt_rows(prompts, {slots(), options_.max_length, graph.input(kSlots, one)}); };
   const Tensor hidden = model_.hidden(options_.cache ? kept() : TokenRows{prompts});
-  const Tensor last = embedding(reshape(hidden, {length, hidden.dim(2)}), graph.input(kLast, one));
-  give_logits(graph, model_.logits(last));
+  give_logits(graph, model_.logits(last_row(graph, hidden)));
   return optimized(trace.finish(), store_, options_.independent_prompts);
 }
 
-// A step of decoding: tokens i32 [rows] -> logits [rows, V]
-Graph CausalSlots::decode_graph(int64_t rows, bool by_rows) const {
+// A step of tokens i32 [rows]: -> logits [rows, V]; of a chunk of a prompt with last i32 [1] -> logits [1, V] after row
+// `last`, or nothing
+Graph CausalSlots::step_graph(int64_t rows, bool by_rows, Logits wanted) const {
   Trace trace(trace_options(layout_, options_));
   Graph& graph = trace.graph();
-  const DecodeStep step =
-      by_rows ? row_inputs(graph, rows, options_.max_length) : decode_inputs(graph, rows, options_.max_length);
-  add_adapter_choice(graph, rows);
+  const bool decodes = wanted == Logits::kAll;
+  const DecodeStep step = step_inputs(graph, rows, options_.max_length, by_rows);
+  add_adapter_choice(graph, decodes ? rows : 1);
   const Tensor hidden = model_.hidden(step_rows(token_input(graph, rows), step));
-  give_logits(graph, model_.logits(reshape(hidden, {rows, hidden.dim(2)})));
-  return optimized(trace.finish(), store_, true);
-}
-
-// A chunk of a prompt: tokens i32 [rows], last i32 [1] -> logits [1, V] after row `last`, or nothing
-Graph CausalSlots::chunk_graph(int64_t rows, bool wants_logits) const {
-  Trace trace(trace_options(layout_, options_));
-  Graph& graph = trace.graph();
-  const DecodeStep step = row_inputs(graph, rows, options_.max_length);
-  add_adapter_choice(graph, 1);
-  const Tensor hidden = model_.hidden(step_rows(token_input(graph, rows), step));
-  if (wants_logits) {
-    const Tensor last = embedding(reshape(hidden, {rows, hidden.dim(2)}), graph.input(kLast, {DType::kI32, {1}}));
-    give_logits(graph, model_.logits(last));
-  }
-  return optimized(trace.finish(), store_, options_.independent_prompts);
+  if (decodes) give_logits(graph, model_.logits(reshape(hidden, {rows, hidden.dim(2)})));
+  if (wanted == Logits::kLast) give_logits(graph, model_.logits(last_row(graph, hidden)));
+  return optimized(trace.finish(), store_, decodes || options_.independent_prompts);
 }
 
 // The index of the plan that computes chunk `chunk`, made now if it is not there: a longer one where there is no room
@@ -167,7 +157,8 @@ size_t CausalSlots::planned_chunk(size_t chunk) {
   const size_t longest = chunk_lengths_.size() - 1;
   for (;; chunk = chunk > longest ? longest : chunk + 1) {
     if (run_prefills_[chunk]) return chunk;
-    prefills_[chunk] = plan_later(chunk_graph(chunk_lengths_[std::min(chunk, longest)], chunk <= longest));
+    const Logits wanted = chunk <= longest ? Logits::kLast : Logits::kNone;
+    prefills_[chunk] = plan_later(step_graph(chunk_lengths_[std::min(chunk, longest)], true, wanted));
     if (!prefills_[chunk]) continue;
     run_prefills_[chunk].emplace(*prefills_[chunk], store_, shared_);
     return chunk;
@@ -186,8 +177,8 @@ void CausalSlots::declare_prefixes() {
   const int64_t blocks = (as_cache ? std::min(cache_bytes, kMost) : options_.prefix_bytes) / block_bytes();
   if (blocks == 0 && as_cache) return layers_.clear();
   if (blocks == 0)
-    fail_user("a prefix cache of " + std::to_string(options_.prefix_bytes) + " bytes: " +
-              std::to_string(PrefixCache::kBlock) + " tokens of this model take " + std::to_string(block_bytes()));
+    fail_user("a prefix cache of ", options_.prefix_bytes, " bytes: ", PrefixCache::kBlock,
+              " tokens of this model take ", block_bytes());
   prefixes_.emplace(blocks);
   prefix_region_ = store_.add_region("prefix cache", MemoryKind::kCache, static_cast<size_t>(blocks * block_bytes()));
 }
@@ -214,15 +205,13 @@ void CausalSlots::check_prompt(std::span<const int32_t> prompt) const {
   const auto size = static_cast<int64_t>(prompt.size());
   if (prompt.empty()) fail_user("a prompt has no tokens: generation needs something to go on from");
   if (size >= options_.max_length)
-    fail_user("a prompt of " + std::to_string(size) + " tokens leaves no room: prompt and text are at most " +
-              std::to_string(options_.max_length) + " tokens");
+    fail_user("a prompt of ", size, " tokens leaves no room: prompt and text are at most ", options_.max_length,
+              " tokens");
   for (const int32_t token : prompt)
     if (token < 0 || token >= vocab_size())
-      fail_user("a prompt holds token " + std::to_string(token) + ", and the model's vocabulary has " +
-                std::to_string(vocab_size()));
+      fail_user("a prompt holds token ", token, ", and the model's vocabulary has ", vocab_size());
   if (size > options_.prompt_lengths.back())
-    fail_user("a prompt of " + std::to_string(size) + " tokens, the longest that was planned for has " +
-              std::to_string(options_.prompt_lengths.back()));
+    fail_user("a prompt of ", size, " tokens, the longest that was planned for has ", options_.prompt_lengths.back());
 }
 
 void CausalSlots::begin(std::span<const Prompt> prompts, ThreadPool& pool, const PromptListener& hear) {

@@ -68,8 +68,8 @@ class CausalSlots : public SlotModel {
 
  private:
   Graph prefill_graph(int64_t length) const;
-  Graph decode_graph(int64_t rows, bool by_rows) const;
-  Graph chunk_graph(int64_t rows, bool wants_logits) const;
+  enum class Logits { kAll, kLast, kNone };
+  Graph step_graph(int64_t rows, bool by_rows, Logits wanted) const;
   size_t planned_chunk(size_t chunk);
   bool in_chunks() const { return !chunk_lengths_.empty(); }
   void declare_prefixes();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include "base/error.h"
+#include "base/fail.h"
 #include "engine/kernels/reduce/top_k.h"
 
 namespace linnet {
@@ -58,8 +59,8 @@ void check_numbers(std::span<const float> logits) {
 
 void check_draft(const CausalModel& model, const CausalOptions& options, const DraftModel& draft) {
   if (draft.model.vocab_size() != model.vocab_size())
-    fail_user("the draft model has a vocabulary of " + std::to_string(draft.model.vocab_size()) +
-              " tokens and the model one of " + std::to_string(model.vocab_size()) + "; they must be the same");
+    fail_user("the draft model has a vocabulary of ", draft.model.vocab_size(), " tokens and the model one of ",
+              model.vocab_size(), "; they must be the same");
   if (draft.tokens < 1) fail_user("a draft model guesses at least one token at once");
   if (options.beams > 1) fail_user("a draft model is for sampled and for greedy texts, not for beam search");
   if (!options.cache) fail_user("a draft model needs the cache");
@@ -113,8 +114,7 @@ RequestId Engine::submit(GenerateRequest request) {
   std::erase_if(request.settings.never, is_unknown);
   if (const auto first = std::ranges::find_if(request.settings.begin, is_unknown);
       first != request.settings.begin.end())
-    fail_user("texts of this model are to begin with token " + std::to_string(*first) + ", and it has " +
-              std::to_string(model_->vocab_size()));
+    fail_user("texts of this model are to begin with token ", *first, ", and it has ", model_->vocab_size());
   auto job = std::make_unique<Job>(Job{.id = next_id_++, .request = std::move(request)});
   const GenerateSettings& settings = job->request.settings;
   job->sequence = settings.begin.empty() ? model_->first_tokens(job->request.prompt) : std::vector{settings.begin[0]};

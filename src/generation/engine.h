@@ -29,7 +29,7 @@
 #include "generation/causal_slots.h"
 #include "generation/sampling.h"
 #include "generation/source_slots.h"
-#include "generation/token_filter.h"
+#include "generation/text_grammar.h"
 
 namespace linnet {
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <random>
 #include "base/error.h"
-#include "generation/causal_testing.h"
-#include "generation/engine_testing.h"
+#include "causal_testing.h"
+#include "engine_testing.h"
 #include "models/modules/text_decoder.h"
 
 namespace linnet {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <random>
-#include "generation/causal_testing.h"
+#include "causal_testing.h"
 #include "generation/generators.h"
 #include "models/modules/t5.h"
 #include "models/modules/text_decoder.h"

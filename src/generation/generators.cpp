@@ -2,38 +2,51 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include "base/error.h"
+#include "base/fail.h"
 
 namespace linnet {
+
+namespace {
+
+// What a call has submitted. At its end, by an exception too, nothing of it is left in the engine: its listeners end
+// with the call.
+struct Submitted {
+  explicit Submitted(Engine& engine) : engine(engine) {}
+  ~Submitted() {
+    cancel();
+    engine.take_finished();
+  }
+  Submitted(const Submitted&) = delete;
+  Submitted& operator=(const Submitted&) = delete;
+  void cancel() {
+    for (const auto& [id, index] : index_of) engine.cancel(id);
+  }
+
+  Engine& engine;
+  std::map<RequestId, size_t> index_of;
+};
+
+}  // namespace
 
 std::vector<Continuation> CausalGenerator::generate(std::span<const std::vector<int32_t>> prompts,
                                                     const GenerateSettings& settings, ThreadPool& pool,
                                                     const Listener& listener) {
   const bool search = engine_.beams() > 1;
-  std::vector<RequestId> ids;
-  const auto cancel_all = [&] {
-    for (const RequestId id : ids) engine_.cancel(id);
-  };
-  try {
-    for (size_t i = 0; i < prompts.size(); ++i) {
-      GenerateRequest request{.prompt = prompts[i], .settings = settings, .beams = engine_.beams()};
-      request.settings.first_sample += i;
-      request.listener = [&, row = static_cast<int64_t>(i)](const GeneratedToken& heard) {
-        last_logits_ = heard.logits;
-        if (listener && !listener(search ? -1 : row, heard.token)) cancel_all();
-        return true;
-      };
-      ids.push_back(engine_.submit(std::move(request)));
-    }
-    while (engine_.busy()) engine_.step(pool);
-  } catch (...) {
-    cancel_all();  // their listeners end with this call
-    engine_.take_finished();
-    throw;
+  Submitted submitted(engine_);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    GenerateRequest request{.prompt = prompts[i], .settings = settings, .beams = engine_.beams()};
+    request.settings.first_sample += i;
+    request.listener = [&, row = static_cast<int64_t>(i)](const GeneratedToken& heard) {
+      last_logits_ = heard.logits;
+      if (listener && !listener(search ? -1 : row, heard.token)) submitted.cancel();
+      return true;
+    };
+    submitted.index_of[engine_.submit(std::move(request))] = i;
   }
+  while (engine_.busy()) engine_.step(pool);
   std::vector<Continuation> results(prompts.size());
   for (FinishedRequest& finished : engine_.take_finished())
-    results[static_cast<size_t>(finished.id - ids.front())] = std::move(finished.result);
+    results[submitted.index_of.at(finished.id)] = std::move(finished.result);
   return results;
 }
 
@@ -41,38 +54,27 @@ std::vector<std::vector<Hypothesis>> SourceGenerator::generate(std::span<const s
                                                                int64_t n_best, ThreadPool& pool,
                                                                const std::function<void(int64_t done)>& progress) {
   const int64_t beams = engine_.beams();
-  if (n_best < 1 || n_best > beams)
-    fail_user("asked for the " + std::to_string(n_best) + " best translations of " + std::to_string(beams) + " beams");
+  if (n_best < 1 || n_best > beams) fail_user("asked for the ", n_best, " best translations of ", beams, " beams");
   // Long sources first, as they take the most steps: then the last slots end their work at about the same time.
   // Neighbors are of similar length, which are encoded together.
   std::vector<size_t> order(sources.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, std::ranges::greater{}, [&](size_t i) { return sources[i].size(); });
-  std::map<RequestId, size_t> source_of;
-  const auto cancel_all = [&] {
-    for (const auto& [id, source] : source_of) engine_.cancel(id);
-    engine_.take_finished();
-  };
+  Submitted submitted(engine_);
+  for (const size_t i : order) {
+    GenerateRequest request{
+        .prompt = sources[i], .settings = settings_.generate, .beams = beams, .search = true, .n_best = n_best};
+    const double most =
+        settings_.length_ratio * static_cast<double>(sources[i].size()) + static_cast<double>(settings_.length_margin);
+    request.settings.max_tokens = std::max<int64_t>(1, static_cast<int64_t>(most));
+    submitted.index_of[engine_.submit(std::move(request))] = i;
+  }
   std::vector<std::vector<Hypothesis>> results(sources.size());
-  int64_t done = 0;
-  try {
-    for (const size_t i : order) {
-      GenerateRequest request{
-          .prompt = sources[i], .settings = settings_.generate, .beams = beams, .search = true, .n_best = n_best};
-      const double most = settings_.length_ratio * static_cast<double>(sources[i].size()) +
-                          static_cast<double>(settings_.length_margin);
-      request.settings.max_tokens = std::max<int64_t>(1, static_cast<int64_t>(most));
-      source_of[engine_.submit(std::move(request))] = i;
-    }
-    while (engine_.busy()) {
-      engine_.step(pool);
-      for (FinishedRequest& finished : engine_.take_finished())
-        results[source_of.at(finished.id)] = std::move(finished.hypotheses), ++done;
-      if (progress) progress(done);
-    }
-  } catch (...) {
-    cancel_all();
-    throw;
+  for (int64_t done = 0; engine_.busy();) {
+    engine_.step(pool);
+    for (FinishedRequest& finished : engine_.take_finished())
+      results[submitted.index_of.at(finished.id)] = std::move(finished.hypotheses), ++done;
+    if (progress) progress(done);
   }
   return results;
 }

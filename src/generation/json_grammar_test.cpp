@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <random>
 #include "generation/text_grammar.h"
-#include "generation/token_filter.h"
 
 namespace linnet {
 namespace {

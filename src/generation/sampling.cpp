@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/hash.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/reduce/softmax.h"
@@ -37,7 +37,7 @@ Sampler::Sampler(const SamplingOptions& options, int64_t vocab_size, std::vector
     if (!std::isfinite(penalty)) fail_user("the penalties for frequency and presence must be numbers");
   for (const auto& [token, bias] : options.bias)
     if (token < 0 || token >= vocab_size || !std::isfinite(bias))
-      fail_user("there is no token " + std::to_string(token) + " to bias; the model has " + std::to_string(vocab_size));
+      fail_user("there is no token ", token, " to bias; the model has ", vocab_size);
 }
 
 int32_t Sampler::pick(std::span<const float> logits, std::span<const int32_t> seen, uint64_t sample, uint64_t step,

@@ -24,42 +24,27 @@ constexpr const char* kCacheRows = "generate.cache_rows";
 
 }  // namespace
 
-struct SlotModel::Inputs {
-  int32_t *tokens, *positions, *lengths, *starts, *parents, *cache_rows;  // null where no graph has it
-  float* adapters;                                                        // the same
-};
-
 SlotModel::SlotModel(Store& store, const SharedRegions& shared, int64_t vocab_size, const SlotOptions& options)
     : store_(store),
       shared_(shared),
       options_(options),
+      planning_{.threads = options.threads, .verify = options.verify_plans},
       vocab_(vocab_size),
       adapters_(static_cast<size_t>(options.slots()), -1) {
   if (options.rows < 1 || options.beams < 1) fail_internal("generation needs at least one text and one beam");
   if (options.fed_by_rows && options.beams > 1) fail_internal("a search whose rows are not slots");
 }
 
-SlotModel::~SlotModel() = default;
-
-DecodeStep SlotModel::decode_inputs(Graph& graph, int64_t slots, int64_t max_length) const {
-  const TensorType of_slots{DType::kI32, {slots}};
-  return {.position = graph.input(kPositions, of_slots),
-          .lengths = graph.input(kLengths, of_slots),
-          .starts = options_.window > 0 ? graph.input(kStarts, {DType::kI32, {slots, 1}}) : Tensor{},
-          .parents = options_.beams > 1 ? graph.input(kParents, of_slots) : Tensor{},
-          .max_length = max_length,
-          .beams = options_.beams};
-}
-
-DecodeStep SlotModel::row_inputs(Graph& graph, int64_t rows, int64_t max_length) const {
+DecodeStep SlotModel::step_inputs(Graph& graph, int64_t rows, int64_t max_length, bool by_rows) const {
   const TensorType of_rows{DType::kI32, {rows}};
-  return {.position = graph.input(kPositions, of_rows),
-          .lengths = graph.input(kLengths, of_rows),
-          .starts = options_.window > 0 ? graph.input(kStarts, {DType::kI32, {rows, 1}}) : Tensor{},
-          .max_length = max_length,
-          .beams = 1,
-          .cache_rows = graph.input(kCacheRows, of_rows),
-          .slots = slots()};
+  DecodeStep step{.position = graph.input(kPositions, of_rows),
+                  .lengths = graph.input(kLengths, of_rows),
+                  .starts = options_.window > 0 ? graph.input(kStarts, {DType::kI32, {rows, 1}}) : Tensor{},
+                  .parents = !by_rows && options_.beams > 1 ? graph.input(kParents, of_rows) : Tensor{},
+                  .max_length = max_length,
+                  .beams = by_rows ? 1 : options_.beams};
+  if (by_rows) step.cache_rows = graph.input(kCacheRows, of_rows), step.slots = slots();
+  return step;
 }
 
 Tensor SlotModel::token_input(Graph& graph, int64_t rows) const { return graph.input(kTokens, {DType::kI32, {rows}}); }
@@ -85,63 +70,70 @@ void SlotModel::give_logits(Graph& graph, Tensor logits) const {
   if (options_.log_sum_exp) graph.output("log_sum_exp", log_sum_exp_last(logits));
 }
 
+std::unique_ptr<Plan> SlotModel::plan(Graph graph) {
+  auto made = std::make_unique<Plan>(make_plan(std::move(graph), store_, shared_, planning_));
+  plan_list_.push_back(made.get());
+  return made;
+}
+
 std::vector<std::unique_ptr<Plan>> SlotModel::make_plans(std::vector<Graph> prefills,
-                                                         std::vector<DecodeGraph> decodes) {
+                                                         const std::vector<int64_t>& decode_rows,
+                                                         const MakeGraph& decode_graph, bool later) {
+  std::vector<Graph> decodes;
+  for (const int64_t rows : decode_rows)
+    if (!later || rows == decode_rows.back()) decodes.push_back(decode_graph(rows));
   std::vector<const Graph*> graphs;
-  for (const Graph& graph : prefills) graphs.push_back(&graph);
-  for (const DecodeGraph& decode : decodes)
-    if (!decode.later) graphs.push_back(&decode.graph);
-  const PlanOptions planning{.threads = options_.threads, .verify = options_.verify_plans};
+  for (const auto* some : {&prefills, &decodes})
+    for (const Graph& graph : *some) graphs.push_back(&graph);
   std::optional<Location> cache;
   if (options_.cache_in_arena) {
     size_t used = 0;
     for (const Graph* graph : graphs)
-      used = std::max(used, plan_size(*graph, store_.backend(), planning, /*placed=*/true).arena_bytes);
+      used = std::max(used, plan_size(*graph, store_.backend(), planning_, /*placed=*/true).arena_bytes);
     cache = Location{shared_.arena, (used + 63) / 64 * 64};
   }
   bind_generation_inputs(store_, graphs, cache);
   if (options_.adapters > 0) {
-    choice_rows_ = decodes.empty() ? 1 : decodes.back().rows;
+    choice_rows_ = decode_rows.empty() ? 1 : decode_rows.back();
     const size_t bytes = sizeof(float) * static_cast<size_t>(choice_rows_ * options_.adapters);
     store_.bind(kAdapterChoice, {store_.add_region("adapters' choice", MemoryKind::kBatch, bytes), 0}, bytes);
   }
-  const auto plan = [&](Graph& graph) {
-    auto made = std::make_unique<Plan>(make_plan(std::move(graph), store_, shared_, planning));
-    plan_list_.push_back(made.get());
-    return made;
-  };
   std::vector<std::unique_ptr<Plan>> plans;
-  for (Graph& graph : prefills) plans.push_back(plan(graph));
-  for (DecodeGraph& decode : decodes)
-    decodes_.push_back({decode.rows, decode.later ? nullptr : plan(decode.graph), decode.later, {}});
+  for (Graph& graph : prefills) plans.push_back(plan(std::move(graph)));
+  if (later) decode_graph_ = decode_graph;
+  for (size_t i = 0, made = 0; i < decode_rows.size(); ++i) {
+    const bool waits = later && i + 1 < decode_rows.size();
+    decodes_.push_back({decode_rows[i], waits, waits ? nullptr : plan(std::move(decodes[made++])), {}});
+  }
   return plans;
 }
 
 void SlotModel::bind() {
   const auto at = [&](const char* name) { return store_.has(name) ? store_.as<int32_t>(name) : nullptr; };
-  inputs_ = std::make_unique<Inputs>(Inputs{at(kTokens), at(kPositions), at(kLengths), at(kStarts), at(kParents),
-                                            at(kCacheRows),
-                                            store_.has(kAdapterChoice) ? store_.as<float>(kAdapterChoice) : nullptr});
+  inputs_ = {at(kTokens),
+             at(kPositions),
+             at(kLengths),
+             at(kStarts),
+             at(kParents),
+             at(kCacheRows),
+             store_.has(kAdapterChoice) ? store_.as<float>(kAdapterChoice) : nullptr};
   if (inputs_->adapters) std::fill_n(inputs_->adapters, choice_rows_ * options_.adapters, 0.0f);
   for (Decode& decode : decodes_)
     if (decode.plan) decode.run.emplace(*decode.plan, store_, shared_);
 }
 
 std::unique_ptr<Plan> SlotModel::plan_later(Graph graph) {
-  const PlanOptions planning{.threads = options_.threads, .verify = options_.verify_plans};
-  const PlanSize size = plan_size(graph, store_.backend(), planning, /*placed=*/true);
+  const PlanSize size = plan_size(graph, store_.backend(), planning_, /*placed=*/true);
   const auto room = [&](RegionId region) { return store_.regions()[static_cast<size_t>(region)].bytes; };
   if (size.arena_bytes > room(shared_.arena) || size.workspace_bytes > room(shared_.workspace)) return nullptr;
-  auto plan = std::make_unique<Plan>(make_plan(std::move(graph), store_, shared_, planning));
-  plan_list_.push_back(plan.get());
-  return plan;
+  return plan(std::move(graph));
 }
 
 // A step of fewer rows may need more memory than the largest one, as kernels divide their work in another way: then a
 // larger one computes it, with the same bits.
 SlotModel::Decode& SlotModel::planned(std::vector<Decode>::iterator decode) {
   for (; !decode->run; ++decode) {
-    if (decode->later) decode->plan = plan_later(std::exchange(decode->later, nullptr)());
+    if (std::exchange(decode->later, false)) decode->plan = plan_later(decode_graph_(decode->rows));
     if (decode->plan) decode->run.emplace(*decode->plan, store_, shared_);
     if (decode->run) break;
   }

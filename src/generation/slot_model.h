@@ -44,7 +44,7 @@ struct SlotCounts {
 class SlotModel {
  public:
   SlotModel(Store& store, const SharedRegions& shared, int64_t vocab_size, const SlotOptions& options);
-  virtual ~SlotModel();
+  virtual ~SlotModel() = default;
   SlotModel(const SlotModel&) = delete;
   SlotModel& operator=(const SlotModel&) = delete;
 
@@ -97,10 +97,8 @@ class SlotModel {
   const SlotCounts& counts() const { return counts_; }
 
  protected:
-  // A graph's inputs for a step whose rows are slots; the memory is the caller's.
-  DecodeStep decode_inputs(Graph& graph, int64_t slots, int64_t max_length) const;
-  // The same for a step of so many tokens of any slots.
-  DecodeStep row_inputs(Graph& graph, int64_t rows, int64_t max_length) const;
+  // A graph's inputs for a step whose rows are slots, or with `by_rows` tokens of any slots; a memory is the caller's.
+  DecodeStep step_inputs(Graph& graph, int64_t rows, int64_t max_length, bool by_rows) const;
   Tensor token_input(Graph& graph, int64_t rows) const;
   // The input by which rows choose their adapters, if the model has several sets. One row: all tokens are of one slot.
   void add_adapter_choice(Graph& graph, int64_t rows) const;
@@ -109,18 +107,15 @@ class SlotModel {
   int64_t adapter_of(int64_t slot) const { return adapters_[static_cast<size_t>(slot)]; }
   // Names the outputs that decode() reads.
   void give_logits(Graph& graph, Tensor logits) const;
-  struct DecodeGraph {
-    int64_t rows;
-    Graph graph;
-    // In place of the graph: it is made and planned when a step first needs it. Not of the last.
-    std::function<Graph()> later = {};
-  };
+  using MakeGraph = std::function<Graph(int64_t rows)>;
   // Binds the inputs of all graphs and plans them: those of begin(), which are returned, and those of decode(), by
-  // ascending number of rows.
-  std::vector<std::unique_ptr<Plan>> make_plans(std::vector<Graph> prefills, std::vector<DecodeGraph> decodes);
+  // ascending number of rows. `later`: those of decode() but the last are made and planned when a step first needs
+  // them.
+  std::vector<std::unique_ptr<Plan>> make_plans(std::vector<Graph> prefills, const std::vector<int64_t>& decode_rows,
+                                                const MakeGraph& decode_graph, bool later = false);
   // Plans a graph when memory has been taken, in what the plans of make_plans() left room for; null if it needs more.
   std::unique_ptr<Plan> plan_later(Graph graph);
-  bool is_bound() const { return inputs_ != nullptr; }
+  bool is_bound() const { return inputs_.has_value(); }
   // Inputs of a step of tokens: a row that is token number `length` of a slot, and rows that are nothing.
   void set_row(int64_t row, int64_t slot, int32_t token, int64_t length);
   void clear_rows(int64_t begin, int64_t end);
@@ -131,20 +126,27 @@ class SlotModel {
   SlotCounts counts_;
 
  private:
-  struct Inputs;  // where the graphs' inputs lie
+  // Where the graphs' inputs lie; null where no graph has it.
+  struct Inputs {
+    int32_t *tokens, *positions, *lengths, *starts, *parents, *cache_rows;
+    float* adapters;
+  };
   struct Decode {
     int64_t rows;
-    std::unique_ptr<Plan> plan;  // null: not planned yet
-    std::function<Graph()> later;
+    bool later;                  // it has not been planned
+    std::unique_ptr<Plan> plan;  // null: not planned yet, or there is no room for it
     std::optional<Executor> run;
   };
+  std::unique_ptr<Plan> plan(Graph graph);
   Decode& planned(std::vector<Decode>::iterator decode);
 
   const SlotOptions options_;
+  const PlanOptions planning_;
   const int64_t vocab_;
   std::vector<Decode> decodes_;  // by rows, ascending; the last has all
+  MakeGraph decode_graph_;       // of those that are planned later
   std::vector<Plan*> plan_list_;
-  std::unique_ptr<Inputs> inputs_;
+  std::optional<Inputs> inputs_;
   std::vector<int64_t> adapters_;  // of each slot
   int64_t choice_rows_ = 0;        // of the input by which rows choose their adapters
   int64_t fed_ = 0;                // rows up to the last that is fed

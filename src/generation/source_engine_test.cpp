@@ -5,7 +5,7 @@
 #include <map>
 #include <random>
 #include "base/error.h"
-#include "generation/engine_testing.h"
+#include "engine_testing.h"
 #include "models/modules/t5.h"
 #include "models/modules/transformer.h"
 

@@ -1,6 +1,7 @@
 #include "generation/source_slots.h"
 #include <algorithm>
 #include "base/error.h"
+#include "base/fail.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/passes/passes.h"
 #include "models/nn/trace.h"
@@ -53,27 +54,27 @@ SourceSlots::SourceSlots(EncoderDecoder& model, const ParameterLayout& layout, S
     model.prefill(source, lengths, {options_.rows, longest, graph.input(kGroups, of_sources)});
     return trace.finish();
   };
-  // tokens i32 [R] -> logits [R, V]
-  const auto decode_graph = [&](int64_t rows) {
+  // tokens i32 [slots] -> logits [slots, V]
+  const auto decode_graph = [&](int64_t slots) {
     Trace trace(trace_options);
     Graph& graph = trace.graph();
-    const int64_t slots = rows * options_.beams;
-    DecodeStep step = decode_inputs(graph, slots, options_.max_length);
+    const int64_t rows = slots / options_.beams;
+    DecodeStep step = step_inputs(graph, slots, options_.max_length, false);
     step.memory_length = longest;
     step.memory_lengths = graph.input(kMemoryLengths, {DType::kI32, {rows}});
     const Tensor logits = model.decode(step_targets(token_input(graph, slots), step));
     give_logits(graph, reshape(logits, {slots, logits.dim(2)}));
-    return trace.finish();
+    return optimize(trace.finish(), {.backend = &store.backend()});
   };
   std::vector<Graph> encodings;
   for (const int64_t length : options_.source_lengths)
     encodings.push_back(optimize(encoding_graph(length), {.backend = &store.backend()}));
-  std::vector<int64_t> sizes{options_.rows};
-  while (sizes.back() > 1 && sizes.back() / 2 * options_.beams >= kFewestRows) sizes.push_back(sizes.back() / 2);
-  std::vector<DecodeGraph> decodes;
-  for (auto rows = sizes.rbegin(); rows != sizes.rend(); ++rows)
-    decodes.push_back({*rows * options_.beams, optimize(decode_graph(*rows), {.backend = &store.backend()})});
-  encodings_ = make_plans(std::move(encodings), std::move(decodes));
+  std::vector<int64_t> sizes;  // of decode plans, in slots: all texts, half of them, and so on
+  for (int64_t rows = options_.rows;; rows /= 2) {
+    sizes.insert(sizes.begin(), rows * options_.beams);
+    if (rows == 1 || rows / 2 * options_.beams < kFewestRows) break;
+  }
+  encodings_ = make_plans(std::move(encodings), sizes, decode_graph);
 }
 
 void SourceSlots::bind() {
@@ -89,8 +90,7 @@ void SourceSlots::check_prompt(std::span<const int32_t> prompt) const {
   const auto size = static_cast<int64_t>(prompt.size());
   if (prompt.empty()) fail_user("a source has no tokens");
   if (size > options_.source_lengths.back())
-    fail_user("a source of " + std::to_string(size) + " tokens, the longest that can be translated has " +
-              std::to_string(options_.source_lengths.back()));
+    fail_user("a source of ", size, " tokens, the longest that can be translated has ", options_.source_lengths.back());
 }
 
 // Neighbors that are padded to one length are encoded together.

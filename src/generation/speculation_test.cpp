@@ -4,8 +4,8 @@
 #include <random>
 #include "base/error.h"
 #include "base/json.h"
-#include "generation/causal_testing.h"
-#include "generation/engine_testing.h"
+#include "causal_testing.h"
+#include "engine_testing.h"
 #include "generation/text_grammar.h"
 #include "models/modules/text_decoder.h"
 

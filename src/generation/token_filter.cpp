@@ -1,7 +1,7 @@
-#include "generation/token_filter.h"
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include "generation/text_grammar.h"
 
 namespace linnet {
 namespace {
