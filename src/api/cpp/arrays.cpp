@@ -7,6 +7,7 @@
 #include <ranges>
 #include <utility>
 #include "api/cpp/helpers.h"
+#include "base/fail.h"
 #include "base/text.h"
 #include "linnet/error.h"
 
@@ -41,8 +42,7 @@ std::vector<int32_t> narrowed(const std::string& name, std::span<const int64_t> 
   result.reserve(values.size());
   for (const int64_t value : values) {
     if (!std::in_range<int32_t>(value))
-      fail_user("\"" + name + "\" has the integer " + std::to_string(value) + " at place " +
-                std::to_string(result.size()) + ", which does not fit int32");
+      fail_user("\"", name, "\" has the integer ", value, " at place ", result.size(), ", which does not fit int32");
     result.push_back(static_cast<int32_t>(value));
   }
   return result;
@@ -61,8 +61,8 @@ Arrays::Arrays(const InputTypes& types) {
 
 void Arrays::set_bytes(const std::string& name, const TensorType& type, std::span<const std::byte> bytes) {
   if (bytes.size() != checked_bytes("array \"" + name + "\"", type))
-    fail_user("array \"" + name + "\" is given " + std::to_string(bytes.size() / dtype_size(type.dtype)) +
-              " values, and " + type.text() + " has " + std::to_string(type.shape.elements()));
+    fail_user("array \"", name, "\" is given ", bytes.size() / dtype_size(type.dtype), " values, and ", type, " has ",
+              type.shape.elements());
   std::vector<std::byte> copy = allocate(name, type);
   std::ranges::copy(bytes, copy.begin());
   entries_[name] = {type, std::move(copy)};
@@ -94,7 +94,7 @@ InputTypes Arrays::types() const {
 
 std::vector<int32_t> top_k(std::span<const float> values, int64_t k) {
   if (k < 0 || k > static_cast<int64_t>(values.size()))
-    fail_user("the " + std::to_string(k) + " largest of " + std::to_string(values.size()) + " values are asked for");
+    fail_user("the ", k, " largest of ", values.size(), " values are asked for");
   std::vector<int32_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
   std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](int32_t a, int32_t b) {

@@ -1,5 +1,6 @@
 #include "linnet/attention.h"
-#include "base/error.h"
+#include "api/cpp/helpers.h"
+#include "base/fail.h"
 #include "engine/ops/attention/attention.h"
 #include "models/modules/attention_block.h"
 #include "models/nn/trace.h"
@@ -8,9 +9,8 @@ namespace linnet {
 Tensor attention(At q, Tensor k, Tensor v, int64_t heads, const AttentionMask& mask) {
   const int64_t width = q.value.dim(-1), size = heads > 0 ? width / heads : 0;
   if (heads < 1 || size < 1 || width % heads != 0 || k.dim(-1) % size != 0)
-    throw Error(ErrorKind::kShape, q.where.text() + ": attention: queries " + q.value.shape().text() + " and keys " +
-                                       k.shape().text() + " do not have " + std::to_string(heads) +
-                                       " heads of one size");
+    fail_shape(q, "attention: queries ", q.value.shape(), " and keys ", k.shape(), " do not have ", heads,
+               " heads of one size");
   AttentionOptions options{.heads = heads, .kv_heads = k.dim(-1) / size};
   options.causal = mask.causal, options.lengths = mask.lengths;
   return attention(q, k, v, options);
@@ -26,11 +26,10 @@ MultiHeadAttention::MultiHeadAttention(Module* parent, std::string name, int64_t
     : Module(parent, std::move(name)) {
   const int64_t kv_heads = options.kv_heads > 0 ? options.kv_heads : heads;
   if (heads < 1 || width < 1 || options.kv_heads < 0 || width % heads != 0 || heads % kv_heads != 0)
-    fail_user("attention \"" + path() + "\" of width " + std::to_string(width) + " with " + std::to_string(heads) +
-              " heads and " + std::to_string(kv_heads) + " of keys: each must be a multiple of the next");
+    fail_user("attention \"", path(), "\" of width ", width, " with ", heads, " heads and ", kv_heads,
+              " of keys: each must be a multiple of the next");
   if (!(options.dropout >= 0 && options.dropout < 1))
-    fail_user("attention \"" + path() + "\" has a dropout of " + std::to_string(options.dropout) +
-              ", which is not in [0, 1)");
+    fail_user("attention \"", path(), "\" has a dropout of ", options.dropout, ", which is not in [0, 1)");
   AttentionConfig config{.width = width, .heads = heads, .dropout = options.dropout};
   config.kv_heads = options.kv_heads;
   config.projection_name = "in_proj_";
@@ -46,7 +45,7 @@ Tensor MultiHeadAttention::operator()(Tensor x, const AttentionMask& mask) {
   const AttentionContext* context = Trace::current().decoding;
   if (!context) return state_->attention(x, {.lengths = mask.lengths, .causal = mask.causal});
   if (!mask.causal || mask.lengths.defined())
-    fail_user("attention \"" + path() + "\" of a decoder that writes is not causal, or has lengths: it would see " +
+    fail_user("attention \"", path(), "\" of a decoder that writes is not causal, or has lengths: it would see ",
               "positions that are not written yet");
   return state_->attention(x, *context);
 }

@@ -1,6 +1,7 @@
 // The layers Conv2d and ConvReluPool.
 #include <algorithm>
 #include <string>
+#include "api/cpp/helpers.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/conv_pool/conv_pool.h"
 #include "linnet/initializers.h"
@@ -43,10 +44,9 @@ Tensor Conv2d::operator()(At x) {
   const auto reach = [&](int axis) { return (filters[axis] - 1) * options.dilation + 1; };
   if (shape.rank() != 4 || shape[3] != filters[3] * options.groups || shape[1] + 2 * options.padding < reach(1) ||
       shape[2] + 2 * sides < reach(2))
-    throw Error(ErrorKind::kShape, x.where.text() + ": convolution of images of shape " + shape.text() +
-                                       " with filters " + filters.text() + " in " + std::to_string(options.groups) +
-                                       " groups: expected [N, H, W, " + std::to_string(filters[3] * options.groups) +
-                                       "], at least as large as a filter (in " + path() + ")");
+    fail_shape(x, "convolution of images of shape ", shape, " with filters ", filters, " in ", options.groups,
+               " groups: expected [N, H, W, ", filters[3] * options.groups, "], at least as large as a filter (in ",
+               path(), ")");
   const bool even = sides == options.padding;
   const Tensor wide = even ? x.value : pad(At(pad(x, 1, options.padding, options.padding), x.where), 2, sides, sides);
   const Tensor y =
@@ -57,8 +57,7 @@ Tensor Conv2d::operator()(At x) {
 Tensor conv1d(At x, Tensor weight, int64_t stride, int64_t padding, int64_t dilation, int64_t groups) {
   const Shape s = x.value.shape(), w = weight.shape();
   if (s.rank() != 3 || w.rank() != 3)
-    throw Error(ErrorKind::kShape, x.where.text() + ": conv1d: " + s.text() + " with filters " + w.text() +
-                                       ", expected [N, L, C] and [O, K, C / groups]");
+    fail_shape(x, "conv1d: ", s, " with filters ", w, ", expected [N, L, C] and [O, K, C / groups]");
   const Tensor padded = padding == 0 ? x.value : pad(x, 1, padding, padding);
   const auto at = [&](Tensor value) { return At(value, x.where); };
   const Tensor rows = reshape(at(padded), {s[0], 1, padded.dim(1), s[2]});
@@ -75,11 +74,9 @@ Tensor conv_transpose2d(At x, Tensor weight, int64_t stride, int64_t padding, in
   const bool ranks = s.rank() == 4 && w.rank() == 4;
   if (!ranks || s[3] != w[0] || groups < 1 || w[0] % groups != 0 || stride < 1 || padding < 0 || dilation < 1 ||
       output_padding < 0 || output_padding >= std::max(stride, dilation) || size(1) < 1 || size(2) < 1)
-    throw Error(ErrorKind::kShape,
-                x.where.text() + ": conv_transpose2d: " + s.text() + " with filters " + w.text() + ", stride " +
-                    std::to_string(stride) + ", padding " + std::to_string(padding) + ", output padding " +
-                    std::to_string(output_padding) +
-                    ": expected [N, H, W, C], [C, R, S, O / groups], and an output padding below the stride");
+    fail_shape(x, "conv_transpose2d: ", s, " with filters ", w, ", stride ", stride, ", padding ", padding,
+               ", output padding ", output_padding,
+               ": expected [N, H, W, C], [C, R, S, O / groups], and an output padding below the stride");
   return conv2d_transposed(x, weight, {s[0], size(1), size(2), w[3] * groups}, stride, padding, dilation, groups);
 }
 

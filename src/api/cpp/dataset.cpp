@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 #include "api/cpp/shuffle.h"
+#include "base/fail.h"
 #include "linnet/error.h"
 
 namespace linnet {
@@ -55,8 +56,7 @@ void check_field(const Dataset& dataset, const std::string& name) {
 
 void check_count(int64_t size, int64_t fields, const std::string& name, int64_t count) {
   if (count < 1) fail_user("field \"" + name + "\" has no samples");
-  if (fields > 0 && size != count)
-    fail_user("field \"" + name + "\" has " + std::to_string(count) + " samples, the others " + std::to_string(size));
+  if (fields > 0 && size != count) fail_user("field \"", name, "\" has ", count, " samples, the others ", size);
 }
 
 }  // namespace
@@ -65,13 +65,13 @@ Dataset& Dataset::add_bytes(const std::string& name, const TensorType& sample_ty
   check_field(*this, name);
   if (state_->function || state_->indices) fail_user("fields are added before a dataset is split");
   if (sample_type.shape.rank() >= kMaxRank)
-    fail_user("field \"" + name + "\": a sample has at most " + std::to_string(kMaxRank - 1) + " axes");
+    fail_user("field \"", name, "\": a sample has at most ", kMaxRank - 1, " axes");
   for (const int64_t size : sample_type.shape.sizes())
     if (size < 1) fail_user("field \"" + name + "\" has samples of shape " + sample_type.shape.text());
   const size_t each = sample_type.bytes();
   if (bytes.size() % each != 0)
-    fail_user("field \"" + name + "\": " + std::to_string(bytes.size() / dtype_size(sample_type.dtype)) +
-              " values are no whole number of samples of " + sample_type.text());
+    fail_user("field \"", name, "\": ", bytes.size() / dtype_size(sample_type.dtype),
+              " values are no whole number of samples of ", sample_type);
   const auto count = static_cast<int64_t>(bytes.size() / each);
   check_count(state_->count, static_cast<int64_t>(state_->dense.size() + state_->sequences.size()), name, count);
   state_ = std::make_shared<State>(*state_);  // copies keep the old one
@@ -94,7 +94,7 @@ Dataset& Dataset::add_sequences(const std::string& name, std::vector<std::vector
 }
 
 Dataset Dataset::from_function(int64_t size, const InputTypes& types, Function function) {
-  if (size < 1) fail_user("a dataset has at least 1 sample, not " + std::to_string(size));
+  if (size < 1) fail_user("a dataset has at least 1 sample, not ", size);
   if (types.empty()) fail_user("a dataset from a function needs the types of a sample's fields");
   if (!function) fail_user("a dataset from a function needs a function");
   for (const auto& [name, type] : types)
@@ -124,9 +124,7 @@ InputTypes Dataset::sample_types() const {
 namespace {
 
 int64_t stored_index(const std::vector<int64_t>* indices, int64_t index, int64_t size) {
-  if (index < 0 || index >= size)
-    fail_user("the dataset has " + std::to_string(size) + " samples, numbered from 0; there is no " +
-              std::to_string(index));
+  if (index < 0 || index >= size) fail_user("the dataset has ", size, " samples, numbered from 0; there is no ", index);
   return indices ? (*indices)[static_cast<size_t>(index)] : index;
 }
 
@@ -138,7 +136,7 @@ Arrays Dataset::sample(int64_t index) const {
     Arrays sample(state_->function_types);
     state_->function(stored, sample);
     if (sample.types() != state_->function_types)
-      fail_user("the function of a dataset gave sample " + std::to_string(stored) + " with other fields or types");
+      fail_user("the function of a dataset gave sample ", stored, " with other fields or types");
     return sample;
   }
   Arrays sample;
@@ -174,7 +172,7 @@ Dataset Dataset::select(std::vector<int64_t> indices) const {
 std::pair<Dataset, Dataset> Dataset::split(double fraction, uint64_t seed) const {
   const auto first = static_cast<int64_t>(fraction * static_cast<double>(size()));
   if (!(fraction > 0 && fraction < 1) || first < 1)
-    fail_user("a dataset of " + std::to_string(size()) + " samples cannot be split at " + std::to_string(fraction) +
+    fail_user("a dataset of ", size(), " samples cannot be split at ", fraction,
               "; the fraction is between 0 and 1, and both parts have samples");
   std::vector<int64_t> order(static_cast<size_t>(size()));
   std::iota(order.begin(), order.end(), 0);

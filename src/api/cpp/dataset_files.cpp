@@ -2,7 +2,7 @@
 #include <charconv>
 #include <fstream>
 #include <iterator>
-#include "base/error.h"
+#include "base/fail.h"
 #include "data/examples/images/image_folder.h"
 #include "linnet/dataset.h"
 #include "linnet/pretrained_tokenizer.h"
@@ -35,15 +35,14 @@ Dataset Dataset::idx(const std::string& images, const std::string& labels) {
 }
 
 Dataset Dataset::image_folder(const std::string& folder, int64_t size) {
-  if (size < 0 || size > 1 << 16) fail_user("images cannot be " + std::to_string(size) + " pixels wide");
+  if (size < 0 || size > 1 << 16) fail_user("images cannot be ", size, " pixels wide");
   return of_images(read_image_folder(folder, {}, {.size = size}));
 }
 
 Dataset Dataset::chunks(const std::vector<int32_t>& ids, int64_t length) {
   const auto count = static_cast<int64_t>(ids.size());
   if (length < 1 || count < length + 1)
-    fail_user(std::to_string(count) + " tokens are too few for chunks of " + std::to_string(length) +
-              ", which need one more than that");
+    fail_user(count, " tokens are too few for chunks of ", length, ", which need one more than that");
   const int64_t chunks = (count - 1) / length;
   const auto end = static_cast<size_t>(chunks * length);
   Dataset dataset;
@@ -77,7 +76,7 @@ Dataset Dataset::tsv(const std::string& path, const PretrainedTokenizer& tokeniz
     int32_t value = 0;
     const auto [end, problem] = std::from_chars(label.data(), label.data() + label.size(), value);
     if (problem != std::errc{} || end != label.data() + label.size() || label.empty())
-      fail_user(path + ":" + std::to_string(number) + ": the label \"" + std::string(label) + "\" is not a number");
+      fail_user(path, ":", number, ": the label \"", std::string(label), "\" is not a number");
     labels.push_back(value);
     tokens.push_back(tokenizer.encode(column_of(line, text_column), {.max_length = max_length, .offsets = false}).ids);
   }

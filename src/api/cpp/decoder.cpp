@@ -2,7 +2,7 @@
 #include <numeric>
 #include "api/cpp/helpers.h"
 #include "api/cpp/pretrained_state.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/thread_pool.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
@@ -34,8 +34,8 @@ struct DecoderModel : CausalModel {
   Tensor head_weight() override {
     const Tensor head = decoder.head();
     if (head.type().shape.rank() != 2 || head.dim(0) != vocab_size())
-      fail_user("the head of the decoder is " + head.type().text() + ", and its vocabulary has " +
-                std::to_string(vocab_size()) + " tokens: it needs a row for each");
+      fail_user("the head of the decoder is ", head.type(), ", and its vocabulary has ", vocab_size(),
+                " tokens: it needs a row for each");
     return head;
   }
   Tensor hidden(const TokenRows& rows) override {
@@ -95,8 +95,8 @@ namespace {
 void check_options(const GeneratorOptions& options, int64_t max_length) {
   if (options.slots < 1 || options.slots > 4096 || options.threads < 0 || options.max_length < 0 ||
       options.max_length > max_length)
-    fail_user("a generator has 1 to 4096 slots, threads that are not negative, and at most the " +
-              std::to_string(max_length) + " positions of its decoder");
+    fail_user("a generator has 1 to 4096 slots, threads that are not negative, and at most the ", max_length,
+              " positions of its decoder");
 }
 
 }  // namespace
@@ -139,8 +139,7 @@ std::vector<std::vector<int32_t>> TextGenerator::generate(const std::vector<std:
   const Busy busy(state_->busy, "a generator");
   if (!state_->has_weights && state_->layout.parameter_count() > 0)
     fail_user("the generator has no weights yet: take() those of a learner, or load() a file");
-  if (options.max_tokens < 1)
-    fail_user("max_tokens is " + std::to_string(options.max_tokens) + "; at least 1 is needed");
+  if (options.max_tokens < 1) fail_user("max_tokens is ", options.max_tokens, "; at least 1 is needed");
   GenerateSettings settings{.max_tokens = options.max_tokens, .ends = options.ends};
   settings.sampling = {
       .temperature = options.temperature, .top_k = options.top_k, .top_p = options.top_p, .seed = options.seed};

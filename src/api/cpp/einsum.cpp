@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
@@ -42,7 +43,7 @@ class Einsum {
 
  private:
   [[noreturn]] void fail(const std::string& problem) const {
-    throw Error(ErrorKind::kShape, where_.text() + ": einsum(\"" + equation_ + "\"): " + problem);
+    fail_shape(where_, "einsum(\"", equation_, "\"): ", problem);
   }
 
   void parse() {

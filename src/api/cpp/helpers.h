@@ -2,7 +2,7 @@
 #pragma once
 #include <atomic>
 #include <string>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ir/graph.h"
 #include "engine/ir/tensor.h"
 #include "linnet/tensor_type.h"
@@ -11,6 +11,16 @@ namespace linnet {
 
 // The size of an axis; Error(kShape) naming the line and the function when x has none of that number.
 int64_t checked_size(const At& x, int axis, const char* function);
+
+// Throws Error(kShape) that names the line of the program and says the parts.
+template <class... Parts>
+[[noreturn]] void fail_shape(SourceLine where, const Parts&... parts) {
+  throw Error(ErrorKind::kShape, text_of_parts(where, ": ", parts...));
+}
+template <class... Parts>
+[[noreturn]] void fail_shape(const At& x, const Parts&... parts) {
+  fail_shape(x.where, parts...);
+}
 
 // Of the element type of `like`, for layers that pad.
 Tensor zeros(Tensor like, const Shape& shape);

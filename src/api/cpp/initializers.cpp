@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/expression_builder.h"
@@ -59,8 +59,7 @@ Tensor draw(const Shape& shape, SourceLine where) {
 Initializer values_init(std::vector<float> given) {
   return [given = std::move(given)](std::span<float> values, const Shape& shape, const auto&) {
     if (given.size() != values.size())
-      fail_user("a parameter of shape " + shape.text() + " is initialized with " + std::to_string(given.size()) +
-                " values");
+      fail_user("a parameter of shape ", shape, " is initialized with ", given.size(), " values");
     std::ranges::copy(given, values.begin());
   };
 }

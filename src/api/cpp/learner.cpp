@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/plan/state_names.h"
 
 namespace linnet {
@@ -13,7 +13,7 @@ namespace {
 
 void check_rate(double rate) {
   if (!std::isfinite(rate) || rate < 0)
-    fail_user("the learning rate is " + std::to_string(rate) + "; it must be finite and not negative");
+    fail_user("the learning rate is ", rate, "; it must be finite and not negative");
 }
 
 // The slot of a dense tensor's elements; copies one that has strides.
@@ -66,9 +66,9 @@ const Learner::State::BatchKind& Learner::State::kind_of(const Arrays& batch, bo
   };
   for (const auto& kind : kinds)
     if (fits(*kind)) return *kind;
-  fail_user("a batch of " + types_text(batch.types()) + " is given; the learner " + (trained ? "trains on " : "has ") +
-            types_text(kinds[0]->used) +
-            (kinds.size() > 1 ? " and " + std::to_string(kinds.size() - 1) + " other shapes" : ""));
+  fail_user("a batch of ", types_text(batch.types()), " is given; the learner ", trained ? "trains on " : "has ",
+            types_text(kinds[0]->used),
+            kinds.size() > 1 ? " and " + std::to_string(kinds.size() - 1) + " other shapes" : "");
 }
 
 const Learner::State::BatchKind& Learner::State::kind_for(const Arrays& batch) const {
@@ -86,8 +86,8 @@ const Learner::State::BatchKind& Learner::State::kind_for(const Arrays& batch) c
     if (any && fits && (!best || rows < best_rows)) best = kind.get(), best_rows = rows;
   }
   if (!best)
-    fail_user("a batch of " + types_text(batch.types()) + " is given; the learner has " + types_text(kinds[0]->used) +
-              (kinds.size() > 1 ? " and " + std::to_string(kinds.size() - 1) + " other shapes" : ""));
+    fail_user("a batch of ", types_text(batch.types()), " is given; the learner has ", types_text(kinds[0]->used),
+              kinds.size() > 1 ? " and " + std::to_string(kinds.size() - 1) + " other shapes" : "");
   return *best;
 }
 
@@ -97,8 +97,8 @@ const Learner::State::BatchKind& Learner::State::given_kind(const char* function
   const BatchKind& kind = *kinds[0];
   for (const auto& [name, type] : kind.used)
     if (!given.contains(name))
-      fail_user("input \"" + name + "\" was not set, or a batch has replaced it: learner.set<...>(\"" + name +
-                "\", values) of " + type.text());
+      fail_user("input \"", name, "\" was not set, or a batch has replaced it: learner.set<...>(\"", name,
+                "\", values) of ", type);
   fill_mask(kind, kind.mask_rows);
   return kind;
 }
@@ -108,8 +108,8 @@ namespace {
 void check_lengths(const std::string& name, int64_t most, std::span<const int32_t> lengths) {
   for (size_t row = 0; row < lengths.size(); ++row)
     if (lengths[row] < 1 || lengths[row] > most)
-      fail_user("input \"" + name + "\" has the length " + std::to_string(lengths[row]) + " in row " +
-                std::to_string(row) + "; it is at least 1 and at most " + std::to_string(most));
+      fail_user("input \"", name, "\" has the length ", lengths[row], " in row ", row,
+                "; it is at least 1 and at most ", most);
 }
 
 std::span<const int32_t> ids_of(std::span<const std::byte> bytes, int64_t most) {
@@ -145,7 +145,7 @@ void Learner::State::fill_mask(const BatchKind& kind, int64_t samples) const {
 void Learner::State::check_padding(const BatchKind& kind, const Arrays& batch, int64_t count) const {
   const int64_t rows = kind.rows();
   if (batch.samples == 0 || batch.samples >= rows || kind.knows_padding() || count == 0 || count % rows != 0) return;
-  fail_user("a batch has " + std::to_string(batch.samples) + " samples in " + std::to_string(rows) +
+  fail_user("a batch has ", batch.samples, " samples in ", rows,
             " rows, and the loss counts them all: multiply by trace.row_mask() and count trace.sample_count(), or set "
             "LoaderOptions::pad_last to false");
 }
@@ -160,8 +160,8 @@ void Learner::State::check_step(double rate, size_t micro_batches) const {
   if (!options.training) fail_user("the learner was constructed with training = false and takes no steps");
   check_rate(rate);
   if (micro_batches != static_cast<size_t>(options.accumulate))
-    fail_user("a step takes " + std::to_string(options.accumulate) + " micro-batches, as the option accumulate says, " +
-              "and was given " + std::to_string(micro_batches));
+    fail_user("a step takes ", options.accumulate, " micro-batches, as the option accumulate says, ", "and was given ",
+              micro_batches);
 }
 
 StepResult Learner::State::finish_step(const StepReport& report, const BatchKind& kind) {
@@ -271,8 +271,8 @@ void Learner::set_bytes(const std::string& input, DType dtype, std::span<const s
   if (found == used.end()) fail_user("the loss has no input \"" + input + "\"; it has " + types_text(used));
   const TensorType& type = found->second;
   if (type.dtype != dtype || type.bytes() != bytes.size())
-    fail_user("input \"" + input + "\" is " + type.text() + ", and was given " +
-              std::to_string(bytes.size() / dtype_size(dtype)) + " values of type " + dtype_name(dtype));
+    fail_user("input \"", input, "\" is ", type, ", and was given ", bytes.size() / dtype_size(dtype),
+              " values of type ", dtype_name(dtype));
   const auto lengths = s.kinds[0]->lengths.find(input);
   if (lengths != s.kinds[0]->lengths.end()) check_lengths(input, lengths->second, ids_of(bytes, type.shape[0]));
   std::memcpy(s.store.data(input), bytes.data(), bytes.size());
@@ -328,8 +328,7 @@ Arrays Learner::predict(const Arrays& batch, int64_t number) {
     rows = std::max(rows, given);
     if (given == first_axis(type)) continue;
     if (fewer > 0 && given != fewer)
-      fail_user("\"" + name + "\" has " + std::to_string(given) + " rows, and another array of the batch has " +
-                std::to_string(fewer));
+      fail_user("\"", name, "\" has ", given, " rows, and another array of the batch has ", fewer);
     fewer = given;
   }
   s.load(batch, kind, batch.samples > 0 ? batch.samples : rows);

@@ -4,7 +4,7 @@
 #include <set>
 #include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "formats/safetensors.h"
 #include "formats/weight_files.h"
 #include "training/trainer/checkpoint.h"
@@ -44,9 +44,9 @@ void check_key(const std::string& path, const Metadata& metadata, const std::str
   const auto found = metadata.find(key);
   if (found == metadata.end()) fail_user(path + ": not a state that Learner::save_state() wrote");
   if (found->second != expected)
-    fail_user(path + ": the state was saved with " + key.substr(key.find('.') + 1) + " " +
-              (found->second.empty() ? "of default settings" : found->second) + ", the learner has " +
-              (expected.empty() ? "default settings" : expected));
+    fail_user(path, ": the state was saved with ", key.substr(key.find('.') + 1), " ",
+              found->second.empty() ? "of default settings" : found->second, ", the learner has ",
+              expected.empty() ? "default settings" : expected);
 }
 
 }  // namespace
@@ -174,7 +174,7 @@ void choose_filters(Source& source, const TensorFile& file, FilterLayout layout)
   const std::span<const int64_t> sizes = shape.sizes().subspan(1);
   const bool is_same = shape.elements(1, shape.rank()) == *std::ranges::max_element(sizes);
   if (layout == FilterLayout::automatic && last && first && !is_same)
-    fail_user(file.path() + ": \"" + source.slot->spec.name + "\" of " + shape.text() +
+    fail_user(file.path(), ": \"", source.slot->spec.name, "\" of ", shape,
               " may have its channels first or last: set LoadOptions::filters");
   if (layout == FilterLayout::channels_first || (layout == FilterLayout::automatic && first && !last))
     source.turn = Turn::kFilters;

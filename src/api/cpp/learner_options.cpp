@@ -1,6 +1,6 @@
 #include <cmath>
 #include "api/cpp/learner_state.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/numbers.h"
 #include "base/thread_pool.h"
 #include "engine/exec/backend.h"
@@ -12,8 +12,8 @@ constexpr int kMostThreads = 4096;
 
 void check_number(const char* name, double value, double most) {
   if (!(value >= 0 && value < most))
-    fail_user(std::string("the option ") + name + " is " + std::to_string(value) + "; it must be at least 0" +
-              (std::isfinite(most) ? " and below " + std::to_string(static_cast<int>(most)) : " and finite"));
+    fail_user("the option ", name, " is ", value, "; it must be at least 0",
+              std::isfinite(most) ? " and below " + std::to_string(static_cast<int>(most)) : " and finite");
 }
 
 OptimizerAttrs attrs_of(const Optimizer& optimizer) {
@@ -78,11 +78,10 @@ Precision precision_of(const std::string& name) {
 }  // namespace
 
 TrainerOptions trainer_options(const LearnerOptions& options, const Store* weights) {
-  if (options.accumulate < 1)
-    fail_user("the option accumulate is " + std::to_string(options.accumulate) + "; it must be at least 1");
+  if (options.accumulate < 1) fail_user("the option accumulate is ", options.accumulate, "; it must be at least 1");
   if (options.threads < 0 || options.threads > kMostThreads)
-    fail_user("the option threads is " + std::to_string(options.threads) + "; it must be 0 to " +
-              std::to_string(kMostThreads) + ", 0 being as many as the process may use");
+    fail_user("the option threads is ", options.threads, "; it must be 0 to ", kMostThreads,
+              ", 0 being as many as the process may use");
   check_number("clip_norm", options.clip_norm, INFINITY);
   check_number("average_decay", options.average_decay, 1);
   TrainerOptions trainer{.optimizer = attrs_of(options.optimizer),

@@ -3,6 +3,7 @@
 #include <cmath>
 #include "api/cpp/learner_state.h"
 #include "base/error.h"
+#include "base/fail.h"
 #include "base/text.h"
 #include "engine/ir/op.h"
 #include "engine/ops/attention/attention.h"
@@ -16,7 +17,7 @@ namespace {
 void check_loss(const Loss& loss, const Graph& graph) {
   const auto check = [&](Tensor tensor, const char* name) {
     if (!tensor.defined())
-      fail_user(std::string("the loss has no ") + name +
+      fail_user("the loss has no ", name,
                 "; a loss is {.sum = ..., .count = ...}, the sum over samples and how many there are");
     if (tensor.graph != &graph) fail_user(std::string("the ") + name + " of the loss is a tensor of another graph");
     const TensorType type = tensor.type();
@@ -90,11 +91,10 @@ Learner::State::State(const Module& module, TracedLoss given_loss, const std::ve
     fail_user("the model has no parameters; they are members of modules: Linear, Parameter");
   for (size_t i = 0; i < options.groups.size(); ++i)
     if (!reaches_any(options.groups, i, layout))
-      fail_user("the group \"" + options.groups[i].patterns[0] +
+      fail_user("the group \"", options.groups[i].patterns[0],
                 "\" has no parameter: earlier groups, which come first, have all that its patterns match");
   if (owner && owner->options.device != options.device)
-    fail_user("learners that share weights are on one device, not on " + owner->options.device + " and " +
-              options.device);
+    fail_user("learners that share weights are on one device, not on ", owner->options.device, " and ", options.device);
   if (owner && owner->trainer->state().evaluated() == state::kAverage)
     fail_user("weights with a moving average cannot be shared: leave average_decay out");
   shared = {store.add_region("arena", MemoryKind::kActivations, 0),
@@ -138,8 +138,8 @@ void Learner::State::check_same_trace(const InputTypes* types, Trace& trace) {
   const auto text = [](const auto& at, const auto& all) {
     return at == all.end() ? "nothing more" : "\"" + *at + "\"";
   };
-  fail_user("the loss does not record the same each time it is called: first " + text(before, known->second) +
-            ", later " + text(now, lines) + "; it may depend on nothing that changes but Tracer::training()");
+  fail_user("the loss does not record the same each time it is called: first ", text(before, known->second), ", later ",
+            text(now, lines), "; it may depend on nothing that changes but Tracer::training()");
 }
 
 int64_t Learner::State::BatchKind::rows() const {
@@ -179,11 +179,11 @@ void check_inputs(const InputTypes& evaluated, const InputTypes& trained) {
     for (const auto& [name, type] : one) {
       const auto found = other.find(name);
       if (found == other.end())
-        fail_user("the loss declares input \"" + name + "\" in " + in + " and not in " + not_in +
+        fail_user("the loss declares input \"", name, "\" in ", in, " and not in ", not_in,
                   "; it declares the same inputs in both");
       if (found->second != type)
-        fail_user("the loss declares input \"" + name + "\" as " + type.text() + " in " + in + " and as " +
-                  found->second.text() + " in " + not_in);
+        fail_user("the loss declares input \"", name, "\" as ", type, " in ", in, " and as ", found->second, " in ",
+                  not_in);
     }
   };
   compare(trained, "training", evaluated, "evaluation");
@@ -234,8 +234,7 @@ void Learner::State::plan() {
   for (const auto& kind : kinds)
     if (!kind->trained) add(*kind, false);
   if (limited && store.total_bytes() > options.memory)
-    fail_user("the model does not fit within " + std::to_string(options.memory) + " bytes: it needs at least " +
-              std::to_string(store.total_bytes()));
+    fail_user("the model does not fit within ", options.memory, " bytes: it needs at least ", store.total_bytes());
 }
 
 MemoryPlan Learner::State::memory() const {

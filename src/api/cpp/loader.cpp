@@ -5,10 +5,12 @@
 #include <map>
 #include <mutex>
 #include <numeric>
-#include <thread>
+#include <optional>
+#include <stop_token>
 #include "api/cpp/helpers.h"
 #include "api/cpp/shuffle.h"
-#include "base/thread_pool.h"
+#include "base/fail.h"
+#include "base/stopping_threads.h"
 #include "linnet/dataset.h"
 #include "linnet/error.h"
 
@@ -29,7 +31,6 @@ struct Loader::State {
   using Order = std::vector<Slot>;  // the batches of an epoch
 
   State(const Dataset& data, const LoaderOptions& given);
-  ~State();
 
   std::atomic<bool> busy = false;  // next() runs
 
@@ -39,8 +40,7 @@ struct Loader::State {
   std::shared_ptr<const Order> order_of(int64_t epoch);
   Order make_order(int64_t epoch) const;
   Arrays make(const Slot& slot) const;
-  void work();
-  void end_workers();
+  void work(const std::stop_token& stop);
   void begin(int64_t number);
 
   // A batch that was made, or why it could not be.
@@ -59,13 +59,12 @@ struct Loader::State {
   Arrays current;
 
   std::mutex mutex;
-  std::condition_variable made_one, wanted;
+  std::condition_variable_any made_one, wanted;
   std::map<int64_t, Made> made;
   std::map<int64_t, std::shared_ptr<const Order>> orders;  // of few epochs
   int64_t to_make = 0;
   uint64_t generation = 0;  // changes with seek()
-  bool stop = false;
-  std::vector<std::thread> workers;
+  std::optional<StoppingThreads> workers;
 };
 
 Loader::State::State(const Dataset& data, const LoaderOptions& given) : dataset(data), options(given) {
@@ -78,33 +77,16 @@ Loader::State::State(const Dataset& data, const LoaderOptions& given) : dataset(
     per_epoch += options.drop_last ? count / options.batch : (count + options.batch - 1) / options.batch;
   }
   if (per_epoch == 0)
-    fail_user("a loader with drop_last has no whole batch: the dataset has " + std::to_string(dataset.size()) +
-              " samples, and a batch " + std::to_string(options.batch));
-  try {
-    for (int i = 0; i < options.workers; ++i) workers.push_back(start_thread([this] { work(); }));
-  } catch (...) {
-    end_workers();
-    throw;
-  }
-}
-
-Loader::State::~State() { end_workers(); }
-
-void Loader::State::end_workers() {
-  {
-    const std::lock_guard lock(mutex);
-    stop = true;
-  }
-  wanted.notify_all();
-  for (std::thread& worker : workers) worker.join();
+    fail_user("a loader with drop_last has no whole batch: the dataset has ", dataset.size(), " samples, and a batch ",
+              options.batch);
+  if (options.workers > 0) workers.emplace(options.workers, [this](const std::stop_token& stop) { work(stop); });
 }
 
 void Loader::State::check() const {
   if (dataset.size() < 1) fail_user("a loader needs a dataset with samples");
-  if (options.batch < 1) fail_user("a loader's batch is at least 1, not " + std::to_string(options.batch));
-  if (options.workers < 0 || options.workers > 256)
-    fail_user("a loader has 0 to 256 workers, not " + std::to_string(options.workers));
-  if (options.prefetch < 1) fail_user("a loader's prefetch is at least 1, not " + std::to_string(options.prefetch));
+  if (options.batch < 1) fail_user("a loader's batch is at least 1, not ", options.batch);
+  if (options.workers < 0 || options.workers > 256) fail_user("a loader has 0 to 256 workers, not ", options.workers);
+  if (options.prefetch < 1) fail_user("a loader's prefetch is at least 1, not ", options.prefetch);
 }
 
 void Loader::State::choose_buckets() {
@@ -115,8 +97,7 @@ void Loader::State::choose_buckets() {
   if (buckets.empty()) buckets = {std::max<int64_t>(longest, 1)};
   std::ranges::sort(buckets);
   if (!sequences.empty() && (buckets.front() < 1 || buckets.back() < longest))
-    fail_user("a loader's buckets reach to " + std::to_string(buckets.back()) + "; the longest sample has " +
-              std::to_string(longest) + " tokens");
+    fail_user("a loader's buckets reach to ", buckets.back(), "; the longest sample has ", longest, " tokens");
   members.resize(buckets.size());
   for (size_t i = 0; i < lengths.size(); ++i) {
     const auto bucket = std::ranges::lower_bound(buckets, lengths[i]) - buckets.begin();
@@ -189,12 +170,12 @@ Arrays Loader::State::make(const Slot& slot) const {
   return batch;
 }
 
-void Loader::State::work() {
+void Loader::State::work(const std::stop_token& stop) {
   std::unique_lock lock(mutex);
   while (true) {
-    wanted.wait(lock,
-                [this] { return stop || to_make < number + static_cast<int64_t>(options.workers) * options.prefetch; });
-    if (stop) return;
+    wanted.wait(lock, stop,
+                [this] { return to_make < number + static_cast<int64_t>(options.workers) * options.prefetch; });
+    if (stop.stop_requested()) return;
     const int64_t mine = to_make++;
     const uint64_t begun = generation;
     const std::shared_ptr<const Order> order = order_of(mine / per_epoch);
@@ -242,7 +223,7 @@ int64_t Loader::batches() const { return state_->per_epoch; }
 const Arrays& Loader::next() {
   State& s = *state_;
   const Busy busy(s.busy, "a loader");
-  if (s.workers.empty()) {
+  if (!s.workers) {
     const auto order = s.order_of(s.number / s.per_epoch);
     s.current = s.make((*order)[static_cast<size_t>(s.number % s.per_epoch)]);
     ++s.number;
@@ -270,8 +251,8 @@ LoaderPosition Loader::position() const {
 
 void Loader::seek(const LoaderPosition& position) {
   if (position.epoch < 0 || position.batch < 0 || position.batch >= state_->per_epoch)
-    fail_user("a loader of " + std::to_string(state_->per_epoch) + " batches an epoch has no batch " +
-              std::to_string(position.batch) + " of epoch " + std::to_string(position.epoch));
+    fail_user("a loader of ", state_->per_epoch, " batches an epoch has no batch ", position.batch, " of epoch ",
+              position.epoch);
   state_->begin(position.epoch * state_->per_epoch + position.batch);
 }
 

@@ -2,7 +2,8 @@
 #include "linnet/losses.h"
 #include <algorithm>
 #include <cmath>
-#include "base/error.h"
+#include "api/cpp/helpers.h"
+#include "base/fail.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -51,8 +52,7 @@ Tensor at_targets(At logits, Tensor targets, const char* op) {
   Shape rows;
   for (int axis = 0; axis + 1 < shape.rank(); ++axis) rows.push_back(shape[axis]);
   if (shape.rank() < 1 || targets.type() != TensorType{DType::kI32, rows})
-    throw Error(ErrorKind::kShape, logits.where.text() + ": " + op + ": logits " + shape.text() + " and targets " +
-                                       targets.type().text() + ", expected [..., V] and i32 [...]");
+    fail_shape(logits, op, ": logits ", shape, " and targets ", targets.type(), ", expected [..., V] and i32 [...]");
   return one_hot(At(targets, logits.where), shape[-1], logits.value.type().dtype);
 }
 
@@ -82,8 +82,7 @@ Loss mean_of_samples(Tracer& trace, At elements) {
   const Shape shape = elements.value.shape();
   const Tensor mask = trace.row_mask();
   if (shape.rank() < 1 || shape[0] != mask.dim(0))
-    throw Error(ErrorKind::kShape, elements.where.text() + ": a loss of elements " + shape.text() + ", expected " +
-                                       std::to_string(mask.dim(0)) + " rows, as the batch has");
+    fail_shape(elements, "a loss of elements ", shape, ", expected ", mask.dim(0), " rows, as the batch has");
   Shape rows = shape;
   for (int axis = 1; axis < shape.rank(); ++axis) rows.set(axis, 1);
   const Tensor counted = elements * reshape(at(mask), rows);
@@ -94,9 +93,8 @@ Loss mean_of_samples(Tracer& trace, At elements) {
 // [N, 1] and [N] would be broadcast to [N, N], and the loss be that of each prediction with all targets.
 void check_same_shape(const At& prediction, Tensor target) {
   if (prediction.value.shape() == target.shape()) return;
-  throw Error(ErrorKind::kShape, prediction.where.text() + ": a loss of predictions " +
-                                     prediction.value.shape().text() + " and targets " + target.shape().text() +
-                                     ", expected equal shapes; reshape one");
+  fail_shape(prediction, "a loss of predictions ", prediction.value.shape(), " and targets ", target.shape(),
+             ", expected equal shapes; reshape one");
 }
 
 }  // namespace
@@ -129,17 +127,16 @@ Loss cross_entropy_loss(At logits, Tensor targets, double label_smoothing) {
 Metric accuracy(const std::string& predictions, const std::string& labels) {
   return {"accuracy", [=](const Arrays& batch, const Arrays& outputs) {
             if (!batch.has(labels) || !outputs.has(predictions))
-              fail_user("the metric \"accuracy\" compares the output \"" + predictions + "\" with the field \"" +
-                        labels + "\" of the batch, and there is no " +
-                        (outputs.has(predictions) ? "such field" : "such output"));
+              fail_user("the metric \"accuracy\" compares the output \"", predictions, "\" with the field \"", labels,
+                        "\" of the batch, and there is no ", outputs.has(predictions) ? "such field" : "such output");
             const auto wanted = batch.get<int32_t>(labels);
             const TensorType& type = outputs.type(predictions);
             const bool classes = type.dtype == DType::kI32;
             const auto width = classes ? size_t{1} : static_cast<size_t>(type.shape[-1]);
             const auto rows = static_cast<size_t>(rows_of(batch, batch.type(labels)));
             if (static_cast<size_t>(type.shape.elements()) < width * wanted.size())
-              fail_user("output \"" + predictions + "\" is " + type.text() + ", which is not a row for each of \"" +
-                        labels + "\" " + batch.type(labels).text());
+              fail_user("output \"", predictions, "\" is ", type, ", which is not a row for each of \"", labels, "\" ",
+                        batch.type(labels));
             MetricPart part;
             for (size_t row = 0; row < rows; ++row) {
               if (wanted[row] < 0) continue;

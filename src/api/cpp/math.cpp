@@ -105,12 +105,10 @@ std::vector<Tensor> gradients(At y, const std::vector<Tensor>& x) {
   for (const Tensor& each : x) {
     graph_of(At(each, y.where));
     if (each.graph != graph || !is_float(each.type().dtype))
-      throw Error(ErrorKind::kShape, y.where.text() + ": gradient: by " + each.type().text() +
-                                         ", expected a tensor of floats of the same recording");
+      fail_shape(y, "gradient: by ", each.type(), ", expected a tensor of floats of the same recording");
   }
   if (y.value.shape().elements() != 1 || !is_float(y.value.type().dtype))
-    throw Error(ErrorKind::kShape,
-                y.where.text() + ": gradient: of " + y.value.type().text() + ", expected a scalar; sum(y) makes one");
+    fail_shape(y, "gradient: of ", y.value.type(), ", expected a scalar; sum(y) makes one");
   return gradients(y.value, std::span(x));
 }
 
@@ -118,9 +116,8 @@ Tensor avg_pool(At x, int64_t size) {
   const auto at = [&](Tensor value) { return At(value, x.where); };
   const Shape shape = x.value.shape();
   if (shape.rank() != 4 || size < 1 || size > shape[1] || size > shape[2])
-    throw Error(ErrorKind::kShape, x.where.text() + ": avg_pool: windows of " + std::to_string(size) + " x " +
-                                       std::to_string(size) + " do not fit images of shape " + shape.text() +
-                                       ", expected [N, H, W, C]");
+    fail_shape(x, "avg_pool: windows of ", size, " x ", size, " do not fit images of shape ", shape,
+               ", expected [N, H, W, C]");
   const int64_t rows = shape[1] / size, columns = shape[2] / size;
   const Tensor whole = slice(at(slice(x, 1, 0, rows * size)), 2, 0, columns * size);
   const Tensor by_row = sum(at(reshape(at(whole), {shape[0] * rows, size, columns * size * shape[3]})), 1);
@@ -130,9 +127,7 @@ Tensor avg_pool(At x, int64_t size) {
 
 Tensor global_avg_pool(At x) {
   const Shape shape = x.value.shape();
-  if (shape.rank() != 4)
-    throw Error(ErrorKind::kShape, x.where.text() + ": global_avg_pool: got a tensor of shape " + shape.text() +
-                                       ", expected [N, H, W, C]");
+  if (shape.rank() != 4) fail_shape(x, "global_avg_pool: got a tensor of shape ", shape, ", expected [N, H, W, C]");
   return mean(At(reshape(x, {shape[0], shape[1] * shape[2], shape[3]}), x.where), 1);
 }
 
@@ -146,7 +141,7 @@ Tensor gather(At x, Tensor ids) {
 }
 
 Tensor concat(const std::vector<Tensor>& parts, int axis, SourceLine where) {
-  if (parts.empty()) throw Error(ErrorKind::kShape, where.text() + ": concat: there are no tensors");
+  if (parts.empty()) fail_shape(where, "concat: there are no tensors");
   return concat(At(parts[0], where), std::span(parts).subspan(1), axis);
 }
 

@@ -1,6 +1,7 @@
 #include "linnet/modules.h"
 #include <string>
-#include "base/error.h"
+#include "api/cpp/helpers.h"
+#include "base/fail.h"
 
 namespace linnet {
 
@@ -11,8 +12,8 @@ GroupNorm::GroupNorm(Module* parent, std::string name, int64_t groups, int64_t c
       bias{this, "bias", {channels}, constant_init(0)},
       epsilon(epsilon) {
   if (groups < 1 || channels % groups != 0)
-    fail_user("group normalization \"" + path() + "\" of " + std::to_string(channels) + " channels in " +
-              std::to_string(groups) + " groups: the channels must be a multiple of the groups");
+    fail_user("group normalization \"", path(), "\" of ", channels, " channels in ", groups,
+              " groups: the channels must be a multiple of the groups");
 }
 
 Tensor GroupNorm::operator()(At x) {
@@ -20,8 +21,7 @@ Tensor GroupNorm::operator()(At x) {
   const auto at = [&](Tensor value) { return At(value, x.where); };
   const Shape shape = x.value.shape(), channels = weight.spec().shape;
   if (shape.rank() < 2 || shape[-1] != channels[0])
-    throw Error(ErrorKind::kShape, x.where.text() + ": group normalization of " + shape.text() +
-                                       ", expected [N, ..., " + std::to_string(channels[0]) + "] (in " + path() + ")");
+    fail_shape(x, "group normalization of ", shape, ", expected [N, ..., ", channels[0], "] (in ", path(), ")");
   const int64_t size = channels[0] / groups, positions = shape.elements(1, shape.rank() - 1);
   // [N, positions, groups, size] -> a row for each sample and group.
   const Tensor by_group = permute(at(reshape(x, {shape[0], positions, groups, size})), {0, 2, 1, 3});

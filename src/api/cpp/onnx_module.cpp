@@ -1,6 +1,7 @@
 #include <algorithm>
 #include "api/cpp/learner_state.h"
 #include "base/error.h"
+#include "base/fail.h"
 #include "linnet/onnx.h"
 #include "onnx/network.h"
 #include "onnx/save_onnx.h"
@@ -41,8 +42,8 @@ std::map<std::string, Tensor> OnnxModule::operator()(const std::map<std::string,
 Tensor OnnxModule::operator()(Tensor input) {
   const std::vector<std::string> names = inputs();
   if (names.size() != 1 || outputs().empty())
-    fail_user(state_->network->file() + ": the network has " + std::to_string(names.size()) + " inputs and " +
-              std::to_string(outputs().size()) + " outputs; give them by name");
+    fail_user(state_->network->file(), ": the network has ", names.size(), " inputs and ", outputs().size(),
+              " outputs; give them by name");
   return (*this)({{names[0], input}}).at(outputs()[0]);
 }
 
@@ -87,8 +88,7 @@ void export_onnx(const Learner& learner, const InputTypes& inputs, const std::fu
   if (!outputs) fail_user("export_onnx() needs a function that names outputs");
   constexpr size_t kMostSymbols = 4;
   const OpenAxes open(inputs, options);
-  if (open.names.size() > kMostSymbols)
-    fail_user("at most 4 sizes can stay open, not " + std::to_string(open.names.size()));
+  if (open.names.size() > kMostSymbols) fail_user("at most 4 sizes can stay open, not ", open.names.size());
   OnnxSource source{.symbols = open.names};
   source.trace = [&](Trace& trace, std::span<const int64_t> sizes) {
     const InputTypes types = open.at(inputs, sizes);

@@ -13,9 +13,7 @@ namespace {
 
 void check_floats(At x, const char* function) {
   checked_size(x, -1, function);
-  if (!is_float(x.value.type().dtype))
-    throw Error(ErrorKind::kShape,
-                x.where.text() + ": " + function + ": got " + x.value.type().text() + ", expected floats");
+  if (!is_float(x.value.type().dtype)) fail_shape(x, function, ": got ", x.value.type(), ", expected floats");
 }
 
 // The elements of x that `places` counts from its first.
@@ -38,9 +36,7 @@ Tensor sort(At x, bool descending) {
 
 std::pair<Tensor, Tensor> top_k(At x, int64_t count) {
   check_floats(x, "top_k");
-  if (count < 1 || count > x.value.dim(-1))
-    throw Error(ErrorKind::kShape, x.where.text() + ": top_k: " + std::to_string(count) + " of the last axis of " +
-                                       x.value.shape().text());
+  if (count < 1 || count > x.value.dim(-1)) fail_shape(x, "top_k: ", count, " of the last axis of ", x.value.shape());
   const auto first = [&](Tensor order) { return slice(At(order, x.where), -1, 0, count); };
   return {pick(x, first(argsort_last(x, true, true))), first(argsort_last(x, true))};
 }
@@ -49,9 +45,8 @@ Tensor scatter_add(At values, Tensor ids, int64_t rows) {
   Shape expected = ids.shape();
   expected.push_back(checked_size(values, -1, "scatter_add"));
   if (rows < 1 || ids.type().dtype != DType::kI32 || values.value.shape() != expected)
-    throw Error(ErrorKind::kShape, values.where.text() + ": scatter_add: values " + values.value.type().text() +
-                                       ", ids " + ids.type().text() + " and " + std::to_string(rows) +
-                                       " rows, expected [..., D], i32 [...] and at least 1");
+    fail_shape(values, "scatter_add: values ", values.value.type(), ", ids ", ids.type(), " and ", rows,
+               " rows, expected [..., D], i32 [...] and at least 1");
   return graph_of(values)->add_one(kEmbeddingGrad, std::array{values.value, ids},
                                    EmbeddingGradAttrs{.vocab_size = rows}, values.where);
 }

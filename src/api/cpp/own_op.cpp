@@ -1,7 +1,7 @@
 #include "linnet/own_op.h"
 #include <cstring>
 #include <string>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/thread_pool.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ir/op.h"
@@ -44,9 +44,8 @@ void run_decomposition(const OpDefinition& op, const KernelArgs& args, std::span
   const std::vector<Tensor> out = op.decompose({in, numbers});
   for (size_t i = 0; i < args.out.size(); ++i) {
     if (i >= out.size() || out[i].type() != args.out[i].type)
-      fail_user("the decomposition of the op " + op.name + " gives " +
-                (i < out.size() ? out[i].type().text() : "no tensor") + " as result " + std::to_string(i) +
-                ", and its shape inference " + args.out[i].type.text());
+      fail_user("the decomposition of the op ", op.name, " gives ", i < out.size() ? out[i].type().text() : "no tensor",
+                " as result ", i, ", and its shape inference ", args.out[i].type);
     graph.output("out" + std::to_string(i), out[i]);
   }
   const NamedTensors results = interpret(graph, values).outputs;

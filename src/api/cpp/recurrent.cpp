@@ -1,7 +1,7 @@
 #include "linnet/recurrent.h"
 #include <cmath>
 #include "api/cpp/helpers.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -17,8 +17,7 @@ Initializer uniform_of(int64_t hidden) { return uniform_init(1 / std::sqrt(stati
 
 int64_t checked_recurrent(const std::string& name, int64_t in, int64_t hidden) {
   if (in < 1 || hidden < 1)
-    fail_user("recurrent layer \"" + name + "\" from " + std::to_string(in) + " to " + std::to_string(hidden) +
-              " features: both must be at least 1");
+    fail_user("recurrent layer \"", name, "\" from ", in, " to ", hidden, " features: both must be at least 1");
   return hidden;
 }
 
@@ -29,8 +28,7 @@ Tensor looped(At x, RecurrentKind kind, const Parameter& weight_ih, const Parame
   const Shape shape = x.value.shape();
   const int64_t in = weight_ih.spec().shape[1], hidden = weight_hh.spec().shape[1];
   if (shape.rank() != 3 || shape[2] != in)
-    throw Error(ErrorKind::kShape, x.where.text() + ": recurrent layer of " + shape.text() + ", expected [B, T, " +
-                                       std::to_string(in) + "] (in " + path + ")");
+    fail_shape(x, "recurrent layer of ", shape, ", expected [B, T, ", in, "] (in ", path, ")");
   const Tensor projected = at(matmul(at(permute(x, {1, 0, 2})), weight_ih, false, true)) + bias_ih;
   RecurrentState state = given ? *given : RecurrentState{};
   const Shape one{shape[0], hidden};

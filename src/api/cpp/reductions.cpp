@@ -16,9 +16,7 @@ namespace linnet {
 
 int64_t checked_size(const At& x, int axis, const char* op) {
   const Shape shape = x.value.shape();
-  if (axis < -shape.rank() || axis >= shape.rank())
-    throw Error(ErrorKind::kShape,
-                x.where.text() + ": " + op + ": there is no axis " + std::to_string(axis) + " in " + shape.text());
+  if (axis < -shape.rank() || axis >= shape.rank()) fail_shape(x, op, ": there is no axis ", axis, " in ", shape);
   return shape[axis];
 }
 
@@ -44,8 +42,7 @@ AxesLast axes_last(At x, const std::vector<int>& axes, const char* op) {
   for (const int axis : axes) {
     count *= checked_size(x, axis, op);
     const int from_start = axis < 0 ? axis + shape.rank() : axis;
-    if (reduced[static_cast<size_t>(from_start)])
-      throw Error(ErrorKind::kShape, x.where.text() + ": " + op + ": axis " + std::to_string(axis) + " is given twice");
+    if (reduced[static_cast<size_t>(from_start)]) fail_shape(x, op, ": axis ", axis, " is given twice");
     reduced[static_cast<size_t>(from_start)] = true;
     moved.kept.set(axis, 1);
   }

@@ -49,8 +49,8 @@ Tensor tril(At x, int64_t diagonal) {
 Tensor sequence_mask(At lengths, int64_t size) {
   Shape shape = lengths.value.shape();
   if (size < 1 || lengths.value.type().dtype != DType::kI32)
-    throw Error(ErrorKind::kShape, lengths.where.text() + ": sequence_mask: lengths " + lengths.value.type().text() +
-                                       " and size " + std::to_string(size) + ", expected i32 and at least 1");
+    fail_shape(lengths, "sequence_mask: lengths ", lengths.value.type(), " and size ", size,
+               ", expected i32 and at least 1");
   shape.push_back(1);
   const Tensor counts = reshape(At(cast(lengths, DType::kF32), lengths.where), shape);
   return greater(At(counts, lengths.where), positions(lengths, size, 0));
@@ -59,8 +59,7 @@ Tensor sequence_mask(At lengths, int64_t size) {
 Tensor pad(At x, int axis, int64_t before, int64_t after, double value) {
   checked_size(x, axis, "pad");
   if (before < 0 || after < 0)
-    throw Error(ErrorKind::kShape, x.where.text() + ": pad: by " + std::to_string(before) + " and " +
-                                       std::to_string(after) + " elements, which must not be negative");
+    fail_shape(x, "pad: by ", before, " and ", after, " elements, which must not be negative");
   std::vector<Tensor> parts;
   const auto fill_with = [&](int64_t count) {
     TensorType type = x.value.type();
@@ -77,8 +76,7 @@ Tensor upsample(At x, int64_t factor) {
   const auto at = [&](Tensor value) { return At(value, x.where); };
   const Shape s = x.value.shape();
   if (s.rank() != 4 || factor < 1)
-    throw Error(ErrorKind::kShape, x.where.text() + ": upsample: " + s.text() + " by " + std::to_string(factor) +
-                                       ", expected [N, H, W, C] and at least 1");
+    fail_shape(x, "upsample: ", s, " by ", factor, ", expected [N, H, W, C] and at least 1");
   const Tensor apart = reshape(x, {s[0], s[1], 1, s[2], 1, s[3]});
   const Tensor repeated = broadcast_to(at(apart), {s[0], s[1], factor, s[2], factor, s[3]});
   return reshape(at(repeated), {s[0], s[1] * factor, s[2] * factor, s[3]});
@@ -121,9 +119,8 @@ Tensor resize_axis(At x, int64_t to, Interpolation how) {
 Tensor resize(At x, int64_t height, int64_t width, Interpolation how) {
   const Shape s = x.value.shape();
   if (s.rank() != 4 || height < 1 || width < 1 || !is_float(x.value.type().dtype))
-    throw Error(ErrorKind::kShape, x.where.text() + ": resize: " + x.value.type().text() + " to " +
-                                       std::to_string(height) + " x " + std::to_string(width) +
-                                       ", expected floats [N, H, W, C] and at least 1 x 1");
+    fail_shape(x, "resize: ", x.value.type(), " to ", height, " x ", width,
+               ", expected floats [N, H, W, C] and at least 1 x 1");
   const auto at = [&](Tensor value) { return At(value, x.where); };
   const Tensor rows = resize_axis(at(reshape(x, {s[0], s[1], s[2] * s[3]})), height, how);
   const Tensor columns = resize_axis(at(reshape(at(rows), {s[0] * height, s[2], s[3]})), width, how);

@@ -1,5 +1,5 @@
 #include "linnet/testing.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/exec/op_trial.h"
 
 namespace linnet::testing {
@@ -11,8 +11,7 @@ std::vector<std::string> check_op(const OpCase& op) {
                 .differentiate = op.differentiate};
   for (const OpInput& input : op.inputs) {
     if (input.integer && input.low >= input.high)
-      fail_user("an integer operand of a checked op is in [" + std::to_string(input.low) + ", " +
-                std::to_string(input.high) + "), which is empty");
+      fail_user("an integer operand of a checked op is in [", input.low, ", ", input.high, "), which is empty");
     trial.inputs.push_back({.shape = input.shape,
                             .integer = input.integer,
                             .low = input.low,
