@@ -1,16 +1,12 @@
 // A trained run, loaded to translate or to be evaluated.
 #pragma once
+#include "tasks/model_load.h"
 #include "tasks/translation/translation_session.h"
 
 namespace linnet {
 
-struct InferenceOptions {
-  int64_t beams = 0;    // 0: the configuration's
-  int64_t threads = 0;  // 0: the configuration's, or what the machine allows
-  std::string device = "cpu";
-  std::string quantize = {};                          // folder_quantization()
-  std::vector<std::string> keep = {};                 // parameters that stay in fp32
-  std::vector<std::string> adapters = {};             // parse_adapters()
+struct InferenceOptions : ModelLoad {
+  int64_t beams = 0;                                  // 0: the configuration's
   Languages languages = {};                           // of translation; what is empty is as the configuration says
   std::shared_ptr<ActivationObserver> observer = {};  // of what linear layers read
 };

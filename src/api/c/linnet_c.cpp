@@ -2,10 +2,9 @@
 // exceptions.
 #include <linnet/linnet_c.h>
 #include <algorithm>
-#include <condition_variable>
+#include <chrono>
 #include <cstring>
-#include <deque>
-#include <mutex>
+#include <future>
 #include <new>
 #include "base/error.h"
 #include "data/text/unicode/utf8.h"
@@ -122,76 +121,32 @@ void compute_rows(RowWorker& worker, const char* const* texts, size_t count, flo
   need(texts, "texts"), need(rows, "rows");
   std::vector<RowText> tokens;
   for (size_t i = 0; i < count; ++i) tokens.push_back(worker.model().encode(text_of(texts[i], "a text")));
-  std::mutex mutex;
-  std::condition_variable done;
-  std::optional<RowOutcome> outcome;
-  const auto finished = [&](RowOutcome&& found) {
-    const std::lock_guard lock(mutex);
-    outcome = std::move(found);
-    done.notify_one();  // under the lock, as these variables are gone once it is seen
-  };
+  const auto promise = std::make_shared<std::promise<RowOutcome>>();
+  std::future<RowOutcome> future = promise->get_future();
+  const auto finished = [promise](RowOutcome&& found) { promise->set_value(std::move(found)); };
   if (!worker.submit(std::move(tokens), finished)) fail(LINNET_BUSY, "too many texts wait for the model");
-  std::unique_lock lock(mutex);
-  done.wait(lock, [&] { return outcome.has_value(); });
-  if (!outcome->error.empty()) fail(LINNET_USER_ERROR, outcome->error);
-  std::ranges::copy(outcome->rows, rows);
+  const RowOutcome outcome = future.get();
+  if (!outcome.error.empty()) fail(LINNET_USER_ERROR, outcome.error);
+  std::ranges::copy(outcome.rows, rows);
 }
 
-// What the model's thread tells one caller, who waits in its own thread.
-class Listener {
- public:
-  TextEvents events() {
-    TextEvents events;
-    events.token = [this](int64_t, const std::string& piece, const WrittenToken*) {
-      if (piece.empty()) return;
-      const std::lock_guard lock(mutex_);
-      pieces_.push_back(piece);
-      changed_.notify_one();
-    };
-    events.finished = [this](int64_t, TextOutcome&& outcome) {
-      const std::lock_guard lock(mutex_);
-      outcome_ = std::move(outcome);
-      changed_.notify_one();
-    };
-    return events;
-  }
-  // Calls hear() for each piece until the text is finished; false from it calls cancel().
-  TextOutcome wait(const std::function<bool(const std::string&)>& hear, const std::function<void()>& cancel) {
-    bool wanted = true;
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [&] { return !pieces_.empty() || outcome_; });
-      if (pieces_.empty()) return std::move(*outcome_);
-      const std::string piece = std::move(pieces_.front());
-      pieces_.pop_front();
-      if (!wanted) continue;
-      lock.unlock();
-      wanted = hear(piece);
-      if (!wanted) cancel();
-      lock.lock();
-    }
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::string> pieces_;
-  std::optional<TextOutcome> outcome_;
-};
-
 std::string write(TextWorker& worker, TextJob job, linnet_text_callback callback, void* user) {
-  Listener listener;
-  std::string heard;
-  bool ended = false;
-  const int64_t order = worker.submit({.job = std::move(job), .events = listener.events()});
+  const auto text = std::make_shared<HeardText>();
+  const int64_t order = worker.submit({.job = std::move(job), .events = text->events()});
   if (order < 0) fail(LINNET_BUSY, "too many texts wait for the model");
-  const auto hear = [&](const std::string& piece) {
-    heard += piece;
-    return !callback || callback(user, piece.c_str(), piece.size()) == 0;
-  };
-  TextOutcome outcome = listener.wait(hear, [&] { ended = true, worker.cancel(order); });
+  std::string heard;
+  bool wanted = true;
+  for (std::optional<std::string> piece = "";;) {
+    while (!text->next(piece, std::chrono::hours(1))) continue;
+    if (!piece) break;
+    if (!wanted) continue;
+    heard += *piece;
+    wanted = !callback || callback(user, piece->c_str(), piece->size()) == 0;
+    if (!wanted) worker.cancel(order);
+  }
+  const TextOutcome& outcome = text->outcome();
   if (!outcome.error.empty()) fail(outcome.bad_request ? LINNET_USER_ERROR : LINNET_INTERNAL_ERROR, outcome.error);
-  return ended ? heard : outcome.text.text;
+  return wanted ? outcome.text.text : heard;
 }
 
 TextRequest request_of(const linnet_generate_options& given, const char* prompt) {
@@ -250,12 +205,10 @@ linnet_status linnet_model_open(const char* path, const linnet_model_options* gi
     use_packed_models();
     use_gguf_models();
     auto opened = std::make_unique<linnet_model>();
-    opened->resident = open_loaded_model(
-        path, {.text = {.slots = options.slots, .beams = options.beams, .max_length = options.max_length},
-               .limits = {.waiting = options.waiting},
-               .threads = options.threads,
-               .quantize = options.quantize ? options.quantize : "none",
-               .check = WeightCheck::kLater});
+    LoadedModelOptions loading{{.threads = options.threads, .quantize = options.quantize ? options.quantize : "none"}};
+    loading.text = {.slots = options.slots, .beams = options.beams, .max_length = options.max_length};
+    loading.limits.waiting = options.waiting, loading.check = WeightCheck::kLater;
+    opened->resident = open_loaded_model(path, loading);
     *model = opened.release();
   });
 }
@@ -267,12 +220,12 @@ linnet_model_kind linnet_model_get_kind(const linnet_model* model) {
 }
 
 size_t linnet_model_width(const linnet_model* model) {
-  return model && model->resident->rows ? model->resident->rows->model().width() : 0;
+  return model && model->resident->rows ? model->resident->rows->model().width : 0;
 }
 
 const char* linnet_model_class_name(const linnet_model* model, size_t index) {
   if (!model || !model->resident->rows) return nullptr;
-  const std::vector<std::string>& classes = model->resident->rows->model().classes();
+  const std::vector<std::string>& classes = model->resident->rows->model().classes;
   return index < classes.size() ? classes[index].c_str() : nullptr;
 }
 

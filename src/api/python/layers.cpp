@@ -11,6 +11,7 @@
 #include <cmath>
 #include "api/python/python.h"
 #include "api/python/tree.h"
+#include "base/fail.h"
 #include "engine/ops/movement/movement.h"
 
 namespace linnet::python {
@@ -106,7 +107,7 @@ Layer& layer_of(nb::handle object) {
   Module* module = Recording::tree("a layer").find(object);
   auto* layer = dynamic_cast<Layer*>(module);
   if (!layer)
-    fail_user(python_line().text() + ": the " + class_name(object) +
+    fail_user(python_line(), ": the ", class_name(object),
               " is no part of the model that is recorded; parts are attributes of its modules");
   return *layer;
 }

@@ -5,11 +5,10 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <future>
 #include <mutex>
 #include "api/python/python.h"
+#include "base/fail.h"
 #include "base/json_reader.h"
 #include "config/config.h"
 #include "models/families/pretrained.h"
@@ -73,8 +72,8 @@ class PyModel {
     const nb::gil_scoped_release free;
     const std::lock_guard lock(mutex_);
     if (!scorer_) {
-      InferenceOptions options;
-      options.threads = options_.threads, options.device = options_.device, options.quantize = options_.quantize;
+      InferenceOptions options{options_};
+      options.keep.clear(), options.adapters.clear();
       scorer_ = open_scorer(folder_, options);
     }
     if (scorer_->takes_pairs() == source.empty())
@@ -107,24 +106,13 @@ nb::str text_of(const std::string& text) {
   return nb::steal<nb::str>(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
 
-// A text that is being written. What the model's thread tells is shared with it, as it may outlive this object.
+// A text that is being written.
 class PyStream {
  public:
   PyStream(std::shared_ptr<TextWorker> worker, TextJob job)
-      : worker_(std::move(worker)), heard_(std::make_shared<Heard>()) {
-    TextEvents events;
-    events.token = [heard = heard_](int64_t, const std::string& piece, const WrittenToken*) {
-      if (piece.empty()) return;
-      const std::lock_guard lock(heard->mutex);
-      heard->pieces.push_back(piece);
-      heard->changed.notify_all();
-    };
-    events.finished = [heard = heard_](int64_t, TextOutcome&& outcome) {
-      const std::lock_guard lock(heard->mutex);
-      heard->outcome = std::move(outcome);
-      heard->changed.notify_all();
-    };
-    order_ = worker_->submit({.job = std::move(job), .events = std::move(events)});
+      : worker_(std::move(worker)),
+        heard_(std::make_shared<HeardText>()),
+        order_(worker_->submit({.job = std::move(job), .events = heard_->events()})) {
     if (order_ < 0) fail_user("too many texts wait for the model");
   }
   ~PyStream() {
@@ -132,51 +120,30 @@ class PyStream {
     close();
   }
   void close() {
-    if (closed_ || !worker_) return;
-    closed_ = true;
+    if (std::exchange(closed_, true) || !worker_) return;
     const nb::gil_scoped_release free;
-    {
-      const std::lock_guard lock(heard_->mutex);
-      if (heard_->outcome) return;
-    }
-    worker_->cancel(order_);
+    if (!heard_->ended()) worker_->cancel(order_);
   }
   // Nothing at the end of the text. Several threads may take pieces.
   std::optional<std::string> next() {
-    if (closed_) return {};
     std::optional<std::string> piece;
-    wait_until(guard_, [&] {
-      std::unique_lock lock(heard_->mutex);
-      const auto is_heard = [&] { return !heard_->pieces.empty() || heard_->outcome; };
-      if (!heard_->changed.wait_for(lock, kPatience, is_heard)) return false;
-      if (heard_->pieces.empty()) return true;
-      piece = std::move(heard_->pieces.front());
-      heard_->pieces.pop_front();
-      return true;
-    });
-    if (!piece && !heard_->outcome->error.empty())
-      throw Error(heard_->outcome->bad_request ? ErrorKind::kUser : ErrorKind::kInternal, heard_->outcome->error);
+    if (closed_) return piece;
+    wait_until(guard_, [&] { return heard_->next(piece, kPatience); });
+    if (!piece && !heard_->outcome().error.empty())
+      throw Error(heard_->outcome().bad_request ? ErrorKind::kUser : ErrorKind::kInternal, heard_->outcome().error);
     return piece;
   }
   // The whole text.
   std::string finish() {
-    while (next()) {
-    }
-    const std::lock_guard lock(heard_->mutex);
-    return heard_->outcome ? heard_->outcome->text.text : "";
+    while (next()) continue;
+    return heard_->ended() ? heard_->outcome().text.text : "";
   }
 
  private:
-  struct Heard {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::deque<std::string> pieces;
-    std::optional<TextOutcome> outcome;
-  };
   std::shared_ptr<TextWorker> worker_;
-  const std::shared_ptr<Heard> heard_;
+  const std::shared_ptr<HeardText> heard_;
   const ForkGuard guard_;
-  int64_t order_ = -1;
+  const int64_t order_;
   bool closed_ = false;
 };
 
@@ -184,7 +151,7 @@ using Pairs = std::vector<std::optional<std::string>>;  // of each text the seco
 
 nb::object rows_of(PyModel& model, const std::shared_ptr<RowWorker>& worker, const std::vector<std::string>& texts,
                    const Pairs& pairs = {}) {
-  const auto width = static_cast<int64_t>(worker->model().width());
+  const auto width = static_cast<int64_t>(worker->model().width);
   if (texts.empty()) return numpy_of({}, {0, width});
   const auto promise = std::make_shared<std::promise<RowOutcome>>();
   std::future<RowOutcome> future = promise->get_future();
@@ -240,8 +207,7 @@ nb::dict info_of(PyModel& self) {
   const std::shared_ptr<LoadedModel> opened = self.model();
   LoadedModel& model = *opened;
   found["folder"] = self.folder(), found["kind"] = model_kind_name(model.kind);
-  if (model.rows)
-    found["width"] = model.rows->model().width(), found["classes"] = nb::cast(model.rows->model().classes());
+  if (model.rows) found["width"] = model.rows->model().width, found["classes"] = nb::cast(model.rows->model().classes);
   if (model.text) {
     found["max_length"] = model.text->model().room(), found["beams"] = model.text->model().beams();
     found["chat"] = model.text->model().has_chat_template();
@@ -277,8 +243,7 @@ void add_tokenizer(nb::module_& module) {
           [](const Tokenizer& self, const std::vector<int32_t>& ids) {
             for (const int32_t id : ids)
               if (id < 0 || id >= self.vocab_size())
-                fail_user("there is no token " + std::to_string(id) + "; the vocabulary has " +
-                          std::to_string(self.vocab_size()));
+                fail_user("there is no token ", id, "; the vocabulary has ", self.vocab_size());
             return text_of(self.decode(ids));
           },
           "ids"_a, "The text of tokens, without special ones.")

@@ -251,8 +251,7 @@ void add_losses(nb::module_& module) {
             count_targets(targets.at())};
       },
       "hidden"_a, "weight"_a, "targets"_a, "bias"_a = nb::none(), "label_smoothing"_a = 0.0,
-      "The same of logits = hidden weight^T + bias, which are never whole in memory: hidden [..., D], weight "
-      "[V, D].");
+      "The same of logits = hidden weight^T + bias, which are never whole in memory: hidden [..., D], weight [V, D].");
   add_mean_loss(module, "binary_cross_entropy", {"logits", "targets"}, binary_cross_entropy_loss,
                 binary_cross_entropy_sum, "The binary cross-entropy of logits and targets in [0, 1] of one shape.");
   add_mean_loss(

@@ -4,6 +4,7 @@
 #include <linnet/schedule.h>
 #include <nanobind/stl/variant.h>
 #include "api/python/learner.h"
+#include "base/fail.h"
 
 namespace linnet::python {
 namespace {
@@ -37,7 +38,7 @@ Schedule::Kind schedule_kind(const std::string& name) {
 Optimizer optimizer_of(nb::handle given) {
   Optimizer found;
   if (!nb::try_cast(given, found))
-    fail_user("the optimizer is a " + class_name(given) +
+    fail_user("the optimizer is a ", class_name(given),
               "; it is one of Sgd, Adam, AdamW, AdamW8bit, Lion, Muon and Adafactor");
   return found;
 }
@@ -80,8 +81,7 @@ void add_optimizers(nb::module_& module) {
           },
           "kind"_a, nb::kw_only(), "peak"_a = 1e-3, "final"_a = 0.0, "warmup_steps"_a = 0, "max_steps"_a = 0,
           "kind: constant, linear, cosine or inverse_sqrt. The rate grows from 0 in warmup_steps, of max_steps at most "
-          "a "
-          "quarter; linear and cosine end at `final` in step max_steps. Steps are counted from 1.")
+          "a quarter; linear and cosine end at `final` in step max_steps. Steps are counted from 1.")
       .def(
           "__call__", [](const Schedule& self, int64_t step) { return learning_rate(self, step); }, "step"_a);
 }

@@ -3,7 +3,6 @@
 #include <linnet/version.h>
 #include <nanobind/stl/variant.h>
 #include <exception>
-#include <set>
 #include "api/python/python.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -100,12 +99,7 @@ nb::list check(const nb::dict& given) {
 }
 
 std::string report(const std::vector<std::string>& folders, std::string title) {
-  std::vector<ReportRun> runs;
-  for (const std::string& folder : folders) runs.push_back(read_report_run(folder));
-  std::multiset<std::string> names;
-  for (const ReportRun& run : runs) names.insert(run.name);
-  for (size_t i = 0; i < runs.size(); ++i)
-    if (names.count(runs[i].name) > 1) runs[i].name = folders[i];
+  const std::vector<ReportRun> runs = read_report_runs(folders);
   if (runs.empty()) fail_user("a report is about at least one run");
   if (title.empty()) title = runs.size() == 1 ? runs[0].name : std::to_string(runs.size()) + " runs";
   return report_page({.title = title, .subtitle = "", .command = "report"}, runs);

@@ -8,6 +8,7 @@
 #include <variant>
 #include "api/python/python.h"
 #include "api/python/tree.h"
+#include "base/fail.h"
 #include "engine/ops/movement/movement.h"
 
 namespace nanobind::detail {
@@ -103,9 +104,9 @@ void add_operators(Class& tensor) {
       "__getitem__", [](Operand x, nb::object index) { return item(x.tensor(), index); }, nb::arg().none(),
       "Part of the tensor by integers, slices of step 1, None and `...`.");
   tensor.def("__bool__", [](nb::handle) -> bool {
-    fail_user(python_line().text() +
-              ": a tensor has no numbers while the loss is recorded, so `if` cannot ask it; "
-              "where(condition, a, b) chooses by element");
+    fail_user(python_line(),
+              ": a tensor has no numbers while the loss is recorded, so `if` cannot ask it; where(condition, a, b) "
+              "chooses by element");
   });
   tensor.def("__iter__", [](nb::handle) -> nb::object {
     fail_user(python_line().text() + ": a tensor cannot be iterated; split(x, axis, sizes) cuts it");
@@ -196,10 +197,10 @@ Tensor Operand::tensor() const {
 }
 
 void add_tensors(nb::module_& module) {
-  nb::class_<Tensor> tensor(module, "Tensor",
-                            "A value of the graph that is being recorded. It has a shape and no numbers: numbers exist "
-                            "when the graph runs. Arithmetic broadcasts where one shape is a scalar, a suffix, or a "
-                            "prefix followed by ones of the other.");
+  nb::class_<Tensor> tensor(
+      module, "Tensor",
+      "A value of the graph that is being recorded. It has a shape and no numbers: numbers exist when the graph runs. "
+      "Arithmetic broadcasts where one shape is a scalar, a suffix, or a prefix followed by ones of the other.");
   add_operators(tensor);
   add_methods(tensor);
   tensor.def("__repr__", [](nb::handle x) -> std::string {

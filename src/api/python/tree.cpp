@@ -2,6 +2,7 @@
 #include <linnet/decoder.h>
 #include <linnet/error.h>
 #include <utility>
+#include "base/fail.h"
 #include "models/nn/trace.h"
 
 namespace linnet::python {
@@ -144,7 +145,7 @@ Recording* Recording::current() {
 Tree& Recording::tree(const char* what) {
   const Recording* recording = current();
   if (!recording)
-    fail_user(python_line().text() + ": " + what +
+    fail_user(python_line(), ": ", what,
               " is used outside of a loss; modules compute while a Learner records its loss");
   return recording->tree_;
 }

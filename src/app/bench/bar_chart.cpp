@@ -57,8 +57,7 @@ std::string bar_chart(const std::string& title, const std::vector<BarGroup>& gro
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
       "role=\"img\" aria-label=\"{2}\">\n<style>{3}</style>\n<rect class=\"paper\" width=\"100%\" "
-      "height=\"100%\"/>\n{4}"
-      "</svg>\n",
+      "height=\"100%\"/>\n{4}</svg>\n",
       kWidth, y, html_escaped(title), kStyle, body);
 }
 

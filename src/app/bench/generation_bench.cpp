@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <sstream>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/timeline.h"
@@ -92,8 +92,7 @@ BenchDecoder::BenchDecoder(const std::string& folder, const WeightQuantization& 
       layout(model, {}, quantization),
       pool(options.threads) {
   if (options.max_length > model.max_length())
-    fail_user(std::to_string(options.max_length) + " tokens with the prompt's, and the model takes " +
-              std::to_string(model.max_length()));
+    fail_user(options.max_length, " tokens with the prompt's, and the model takes ", model.max_length());
   const SharedRegions shared = declare_model(store, layout);
   generator = std::make_unique<CausalGenerator>(model, layout, store, shared, options);
   store.allocate();
@@ -126,12 +125,13 @@ GenerationMeasurement measure_generation(int threads, const std::vector<int64_t>
   return m;
 }
 
-TranslationMeasurement measure_translation(const TranslationBenchOptions& options) {
-  const std::vector<std::string> lines = lines_of(options.source);
-  Config config = inference_config(options.model, options.inference);
-  if (const char* why = task_actions(config).no_translation) fail_user("'" + options.model + "' " + why);
+TranslationMeasurement measure_translation(const std::string& model, const std::string& source,
+                                           const InferenceOptions& options) {
+  const std::vector<std::string> lines = lines_of(source);
+  const Config config = inference_config(model, options);
+  if (const char* why = task_actions(config).no_translation) fail_user("'" + model + "' " + why);
   const double began = now();
-  Translator translator({options.model}, config);
+  Translator translator({model}, config);
   const double loaded = now();
   TranslationMeasurement measured{.load_seconds = loaded - began, .beam = config.train.beam};
   for (std::vector<Translation>& best : translator.translate(lines, 1))

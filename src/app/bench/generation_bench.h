@@ -47,12 +47,6 @@ GenerationMeasurement measure_generation(int threads, const std::vector<int64_t>
 
 // How fast an encoder-decoder translates the lines of a file, loading and tokenization apart.
 
-struct TranslationBenchOptions {
-  std::string model;                // a run or a model folder
-  std::string source;               // the file of lines
-  InferenceOptions inference = {};  // beams, threads, quantization
-};
-
 struct TranslationMeasurement {
   double load_seconds;   // reading, planning and packing
   double token_seconds;  // lines to tokens, and back
@@ -61,7 +55,9 @@ struct TranslationMeasurement {
   std::vector<std::string> translations;  // of the lines, in their order
 };
 
-// User error for a model that does not translate and for a file that cannot be read or has no lines.
-TranslationMeasurement measure_translation(const TranslationBenchOptions& options);
+// `model`: a run or a model folder; `source`: the file of lines. User error for a model that does not translate and for
+// a file that cannot be read or has no lines.
+TranslationMeasurement measure_translation(const std::string& model, const std::string& source,
+                                           const InferenceOptions& options);
 
 }  // namespace linnet

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include "app/bench/generation_bench.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/packed_files.h"
 #include "base/timeline.h"
 #include "engine/kernels/bandwidth.h"
@@ -47,8 +47,7 @@ struct MeasuredEncoder {
     std::vector<Forward::Function> functions;
     for (const int64_t batch : options.batches)
       for (const int64_t length : options.lengths) {
-        if (length > longest)
-          fail_user("a length of " + std::to_string(length) + ", and the model takes " + std::to_string(longest));
+        if (length > longest) fail_user("a length of ", length, ", and the model takes ", longest);
         functions.emplace_back([this, batch, length](Trace& trace) {
           const Tensor tokens = trace.input("tokens", {DType::kI32, {batch, length}});
           const Tensor lengths = trace.input("lengths", {DType::kI32, {batch}});

@@ -5,7 +5,7 @@
 #include <ctime>
 #include <map>
 #include <thread>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/numbers.h"
 #include "base/process_memory.h"
 #include "base/timeline.h"
@@ -249,8 +249,7 @@ Measurement plan_step(const Workload& workload, const MeasureOptions& options) {
   m.program_mb = static_cast<double>(options.memory_beside) / 1e6;
   bytes += options.memory_beside;
   if (options.memory > 0 && bytes > options.memory)
-    fail_user(workload.name + " does not fit within " + std::to_string(options.memory) + " bytes: it needs at least " +
-              std::to_string(bytes));
+    fail_user(workload.name, " does not fit within ", options.memory, " bytes: it needs at least ", bytes);
   return m;
 }
 
@@ -304,15 +303,18 @@ std::string profile(const Workload& workload, const MeasureOptions& options) {
   return text;
 }
 
-ProfileSummary profile_layers(const Workload& workload, const MeasureOptions& options, int64_t steps) {
-  Measuring measuring(workload, options, true);
-  Trainer& trainer = measuring.trainer();
+ProfileSummary profiled(Trainer& trainer, int64_t steps, FunctionRef<void()> step) {
   trainer.profile({.wait = 0, .warmup = 2, .active = steps});
   ProfileSummary found;
   trainer.profiler()->write_files = false;
   trainer.profiler()->on_summary = [&](const ProfileSummary& summary) { found = summary; };
-  while (!trainer.profiler()->is_done()) measuring.step();
+  while (!trainer.profiler()->is_done()) step();
   return found;
+}
+
+ProfileSummary profile_layers(const Workload& workload, const MeasureOptions& options, int64_t steps) {
+  Measuring measuring(workload, options, true);
+  return profiled(measuring.trainer(), steps, [&] { measuring.step(); });
 }
 
 void write_data(const Workload& workload, const std::string& path) {

@@ -3,10 +3,12 @@
 #include <optional>
 #include <string>
 #include "app/bench/workload.h"
+#include "base/function_ref.h"
 #include "engine/kernels/precision.h"
 #include "engine/ops/kernel.h"
 #include "engine/profile/profile.h"
 #include "training/trainer/fit_memory.h"
+#include "training/trainer/trainer.h"
 
 namespace linnet {
 
@@ -61,6 +63,7 @@ size_t planned_bytes(const Workload& workload, const MeasureOptions& options);
 std::string profile(const Workload& workload, const MeasureOptions& options);
 
 // The same by module, phase and op, of `steps` steps after two others (engine/profile/profile.h).
+ProfileSummary profiled(Trainer& trainer, int64_t steps, FunctionRef<void()> step);
 ProfileSummary profile_layers(const Workload& workload, const MeasureOptions& options, int64_t steps);
 
 // Stacked batches as safetensors, for another program.

@@ -3,14 +3,15 @@
 #include <utility>
 #include <vector>
 #include "app/bench/generation_bench.h"
-#include "app/bench/measure.h"
 #include "app/cli/bench_parts.h"
 #include "app/cli/commands.h"
+#include "app/cli/print-inl.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/process_memory.h"
+#include "base/text.h"
 #include "base/thread_pool.h"
 #include "config/hints.h"
 #include "engine/exec/backend.h"
@@ -22,40 +23,26 @@
 namespace linnet {
 namespace {
 
-struct BenchArguments {
-  std::string name, precision = "fp32", attention_precision = "same", device = "cpu", isa = "auto", write_data;
-  std::string storage = "auto";
-  std::string recompute = "auto", memory, sweep, chart;
-  int threads = 0;
-  double seconds = 5, dropout = -1;
-  bool json = false, list = false, profile = false, plan = false, no_parts = false;
-  int64_t batch = 0, ranks = 0;
-  std::string quantize = "none", model, batches, lengths, precisions, source, translations;
-  int64_t beam = 0;
-  std::vector<std::string> keep = {};
-};
-
 int list_workloads() {
-  for (const WorkloadRow& row : workload_rows()) std::printf("%-12s %s\n", row.name.c_str(), row.description.c_str());
-  std::printf("%-12s %s\n", "generate", "text from GPT-2's 124M, one at a time, with the cache and without");
-  std::printf("%-12s %s\n", "infer",
-              "an encoder's latency by batch, length and precision, or how fast a decoder writes (--model FOLDER)");
-  std::printf("%-12s %s\n", "translate", "the lines of a file, 32 at a time (--model FOLDER --source FILE)");
-  std::printf("%-12s %s\n", "network", "how fast ranks exchange messages, for linnet plan --network (--ranks N)");
-  std::printf("%-12s %s\n", "peak", "what this machine's multiply-adds reach, for comparison");
+  std::vector<WorkloadRow> rows = workload_rows();
+  rows.insert(
+      rows.end(),
+      {{"generate", "text from GPT-2's 124M, one at a time, with the cache and without"},
+       {"infer", "an encoder's latency by batch, length and precision, or how fast a decoder writes (--model FOLDER)"},
+       {"translate", "the lines of a file, 32 at a time (--model FOLDER --source FILE)"},
+       {"network", "how fast ranks exchange messages, for linnet plan --network (--ranks N)"},
+       {"peak", "what this machine's multiply-adds reach, for comparison"}});
+  for (const WorkloadRow& row : rows) print("{:<12} {}\n", row.name, row.description);
   return 0;
 }
 
 int print_peak(const BenchArguments& arguments, Precision precision, int threads) {
   ThreadPool pool(threads);
   const double gflops = measured_peak_gflops(precision, pool);
-  if (arguments.json) {
-    const Json json{
-        {"workload", "peak"}, {"precision", arguments.precision}, {"threads", threads}, {"peak_gflops", gflops}};
-    std::printf("%s\n", json.dump().c_str());
-  } else {
-    std::printf("peak, %s, %d threads: %.0f GFLOP/s\n", arguments.precision.c_str(), threads, gflops);
-  }
+  if (!arguments.json) print("peak, {}, {} threads: {:.0f} GFLOP/s\n", arguments.precision, threads, gflops);
+  else
+    print_json(
+        {{"workload", "peak"}, {"precision", arguments.precision}, {"threads", threads}, {"peak_gflops", gflops}});
   return 0;
 }
 
@@ -100,19 +87,21 @@ void print_results(const BenchArguments& arguments, const Workload& workload, co
   const double gflops = m.flop_per_step / m.seconds_per_step * 1e-9;
   const double backward = m.seconds_per_step - m.forward_seconds - m.update_seconds;
   if (!arguments.json) {
-    std::printf(
-        "%s, %s, %d threads: %.1f %s (%.1f to %.1f, %lld steps), %.0f GFLOP/s = %.0f%% of this machine's %.0f\n",
-        workload.name.c_str(), precision_text(arguments).c_str(), threads, m.median, workload.unit.c_str(), m.min,
-        m.max, static_cast<long long>(m.steps), gflops, 100 * gflops / peak, peak);
+    print(
+        "{}, {}, {} threads: {:.1f} {} ({:.1f} to {:.1f}, {} steps), {:.0f} GFLOP/s = {:.0f}% of this machine's "
+        "{:.0f}\n",
+        workload.name, precision_text(arguments), threads, m.median, workload.unit, m.min, m.max, m.steps, gflops,
+        100 * gflops / peak, peak);
     if (m.forward_seconds > 0)
-      std::printf("a step: forward %.1f ms, backward %.1f ms, update %.1f ms\n", m.forward_seconds * 1e3,
-                  backward * 1e3, m.update_seconds * 1e3);
-    std::printf("memory %.1f MB (planned %.1f MB), %lld parameters, first step done %.2f s after the start\n",
-                m.memory_mb, m.predicted_mb, static_cast<long long>(m.parameters), m.first_step_seconds);
+      print("a step: forward {:.1f} ms, backward {:.1f} ms, update {:.1f} ms\n", m.forward_seconds * 1e3,
+            backward * 1e3, m.update_seconds * 1e3);
+    print("memory {:.1f} MB (planned {:.1f} MB), {} parameters, first step done {:.2f} s after the start\n",
+          m.memory_mb, m.predicted_mb, m.parameters, m.first_step_seconds);
     if (!m.recomputation.empty())
-      std::printf("to take less memory it %s; planned in %.2f s\n", m.recomputation.c_str(), m.planning_seconds);
+      print("to take less memory it {}; planned in {:.2f} s\n", m.recomputation, m.planning_seconds);
     return;
   }
+  const auto part = [&](double seconds) { return m.forward_seconds > 0 ? Json(seconds * 1e3) : Json(); };
   Json json = figures(arguments, workload, m);
   json.update({{"threads", threads},
                {"isa", current_isa()},
@@ -120,14 +109,10 @@ void print_results(const BenchArguments& arguments, const Workload& workload, co
                {"peak_gflops", peak},
                {"fraction_of_peak", gflops / peak},
                {"planning_seconds", m.planning_seconds},
-               {"forward_ms", nullptr},
-               {"backward_ms", nullptr},
-               {"update_ms", nullptr}});
-  if (m.forward_seconds > 0) {
-    json["forward_ms"] = m.forward_seconds * 1e3, json["backward_ms"] = backward * 1e3;
-    json["update_ms"] = m.update_seconds * 1e3;
-  }
-  std::printf("%s\n", json.dump().c_str());
+               {"forward_ms", part(m.forward_seconds)},
+               {"backward_ms", part(backward)},
+               {"update_ms", part(m.update_seconds)}});
+  print_json(json);
 }
 
 int print_device(const BenchArguments& arguments, const Workload& workload, const Measurement& m,
@@ -139,16 +124,14 @@ int print_device(const BenchArguments& arguments, const Workload& workload, cons
                  {"tflops", m.flop_per_step / m.seconds_per_step * 1e-12},
                  {"joules_per_unit", m.joules_per_unit},
                  {"idle_watts", m.idle_watts}});
-    std::printf("%s\n", json.dump().c_str());
-    return 0;
+    return print_json(json), 0;
   }
-  std::printf("%s, %s, %s: %.1f %s (%.1f to %.1f, %lld steps), %.1f TFLOP/s\n", workload.name.c_str(),
-              precision_text(arguments).c_str(), device.name.c_str(), m.median, workload.unit.c_str(), m.min, m.max,
-              static_cast<long long>(m.steps), m.flop_per_step / m.seconds_per_step * 1e-12);
-  std::printf("memory %.1f MB, first step done %.2f s after the start\n", m.memory_mb, m.first_step_seconds);
+  print("{}, {}, {}: {:.1f} {} ({:.1f} to {:.1f}, {} steps), {:.1f} TFLOP/s\n", workload.name,
+        precision_text(arguments), device.name, m.median, workload.unit, m.min, m.max, m.steps,
+        m.flop_per_step / m.seconds_per_step * 1e-12);
+  print("memory {:.1f} MB, first step done {:.2f} s after the start\n", m.memory_mb, m.first_step_seconds);
   if (m.joules_per_unit > 0)
-    std::printf("energy %.4g J for each of %s, idle %.0f W included\n", m.joules_per_unit, workload.unit.c_str(),
-                m.idle_watts);
+    print("energy {:.4g} J for each of {}, idle {:.0f} W included\n", m.joules_per_unit, workload.unit, m.idle_watts);
   return 0;
 }
 
@@ -166,10 +149,9 @@ int print_generation(const BenchArguments& arguments, int threads) {
                     {"uncached_tokens_per_second", quantized ? Json() : Json(count / row.uncached_seconds)},
                     {"fraction_of_bandwidth_bound", row.bound_seconds / row.cached_seconds}});
     if (arguments.json) continue;
-    std::printf("%4lld tokens: %.1f tokens/s with the cache (%.0f%% of what memory allows)",
-                static_cast<long long>(row.tokens), count / row.cached_seconds,
-                100 * row.bound_seconds / row.cached_seconds);
-    std::printf(quantized ? "\n" : ", %.2f without\n", count / row.uncached_seconds);
+    print("{:4} tokens: {:.1f} tokens/s with the cache ({:.0f}% of what memory allows)", row.tokens,
+          count / row.cached_seconds, 100 * row.bound_seconds / row.cached_seconds);
+    print("{}\n", quantized ? "" : fmt::format(", {:.2f} without", count / row.uncached_seconds));
   }
   const Json json{{"workload", "generate"},
                   {"model", "gpt2-124m"},
@@ -179,27 +161,21 @@ int print_generation(const BenchArguments& arguments, int threads) {
                   {"isa", current_isa()},
                   {"bandwidth_gb_per_second", m.bandwidth * 1e-9},
                   {"rows", rows}};
-  if (arguments.json) std::printf("%s\n", json.dump().c_str());
-  else std::printf("memory: %.1f GB/s read by %d threads\n", m.bandwidth * 1e-9, threads);
+  if (arguments.json) print_json(json);
+  else print("memory: {:.1f} GB/s read by {} threads\n", m.bandwidth * 1e-9, threads);
   return 0;
 }
 
 int print_translation(const BenchArguments& arguments, int threads) {
   if (arguments.model.empty() || arguments.source.empty())
     fail_user("`linnet bench translate` needs --model FOLDER and --source FILE");
-  TranslationBenchOptions options{.model = arguments.model, .source = arguments.source};
-  options.inference.beams = arguments.beam, options.inference.threads = threads;
-  options.inference.quantize = arguments.quantize, options.inference.keep = arguments.keep;
-  const TranslationMeasurement m = measure_translation(options);
-  if (!arguments.translations.empty()) {
-    std::string text;
-    for (const std::string& line : m.translations) text += line + "\n";
-    AtomicFile file(arguments.translations);
-    file.write(text);
-    file.finish();
-    file.commit();
-  }
-  const auto lines = static_cast<double>(m.translations.size());
+  InferenceOptions options;
+  options.beams = arguments.beam, options.threads = threads;
+  options.quantize = arguments.quantize, options.keep = arguments.keep;
+  const TranslationMeasurement m = measure_translation(arguments.model, arguments.source, options);
+  if (!arguments.translations.empty())
+    write_file_atomically(arguments.translations,
+                          joined(m.translations, "", [](const std::string& line) { return line + "\n"; }));
   const Json json{{"workload", "translate"},
                   {"model", arguments.model},
                   {"quantize", arguments.quantize},
@@ -210,27 +186,30 @@ int print_translation(const BenchArguments& arguments, int threads) {
                   {"seconds", m.seconds},
                   {"token_seconds", m.token_seconds},
                   {"load_seconds", m.load_seconds}};
-  if (arguments.json) std::printf("%s\n", json.dump().c_str());
+  if (arguments.json) print_json(json);
   else
-    std::printf("%.0f lines, beam %lld, %d threads, %s: %.2f s, %.1f lines/s; tokenization %.2f s, loading %.2f s\n",
-                lines, static_cast<long long>(m.beam), threads, current_isa().c_str(), m.seconds, lines / m.seconds,
-                m.token_seconds, m.load_seconds);
+    print("{} lines, beam {}, {} threads, {}: {:.2f} s, {:.1f} lines/s; tokenization {:.2f} s, loading {:.2f} s\n",
+          m.translations.size(), m.beam, threads, current_isa(), m.seconds,
+          static_cast<double>(m.translations.size()) / m.seconds, m.token_seconds, m.load_seconds);
   return 0;
 }
 
 int print_plan(const BenchArguments& arguments, const Workload& workload, const Measurement& m) {
   if (arguments.json) {
-    const Json json{{"workload", workload.name},      {"precision", arguments.precision},
-                    {"predicted_mb", m.predicted_mb}, {"program_mb", m.program_mb},
-                    {"saved_mb", m.saved_mb},         {"recomputation", m.recomputation},
-                    {"extra_work", m.extra_work},     {"planning_seconds", m.planning_seconds},
-                    {"parameters", m.parameters}};
-    std::printf("%s\n", json.dump().c_str());
+    print_json({{"workload", workload.name},
+                {"precision", arguments.precision},
+                {"predicted_mb", m.predicted_mb},
+                {"program_mb", m.program_mb},
+                {"saved_mb", m.saved_mb},
+                {"recomputation", m.recomputation},
+                {"extra_work", m.extra_work},
+                {"planning_seconds", m.planning_seconds},
+                {"parameters", m.parameters}});
     return 0;
   }
-  std::printf("%s, %s: %.1f MB planned, %.1f MB of it saved for the backward pass; planned in %.2f s\n",
-              workload.name.c_str(), precision_text(arguments).c_str(), m.predicted_mb, m.saved_mb, m.planning_seconds);
-  if (!m.recomputation.empty()) std::printf("to take less memory it %s\n", m.recomputation.c_str());
+  print("{}, {}: {:.1f} MB planned, {:.1f} MB of it saved for the backward pass; planned in {:.2f} s\n", workload.name,
+        precision_text(arguments), m.predicted_mb, m.saved_mb, m.planning_seconds);
+  if (!m.recomputation.empty()) print("to take less memory it {}\n", m.recomputation);
   return 0;
 }
 
@@ -241,8 +220,7 @@ int bench(const BenchArguments& arguments) {
   const uint64_t resident = resident_bytes();
   if (arguments.list) return list_workloads();
   if (arguments.name.empty()) fail_user("which workload? `linnet bench --list` names them");
-  if (arguments.name == "network")
-    return bench_network(static_cast<int>(arguments.ranks), arguments.threads, arguments.json);
+  if (arguments.name == "network") return bench_network(arguments);
   if (arguments.ranks > 0) fail_user("--ranks is of `linnet bench network`: leave it out");
   force_isa(arguments.isa);
   const Precision precision = precision_of(arguments.precision);
@@ -254,31 +232,19 @@ int bench(const BenchArguments& arguments) {
   const int threads = arguments.threads > 0 ? arguments.threads : available_threads();
   if (arguments.name == "peak") return print_peak(arguments, precision, threads);
   if (arguments.name == "generate") return print_generation(arguments, threads);
-  if (arguments.name == "infer")
-    return bench_infer({.model = arguments.model,
-                        .batches = arguments.batches,
-                        .lengths = arguments.lengths,
-                        .precisions = arguments.precisions,
-                        .chart = arguments.chart,
-                        .seconds = arguments.seconds,
-                        .json = arguments.json},
-                       threads);
+  if (arguments.name == "infer") return bench_infer(arguments, threads);
   if (arguments.name == "translate") return print_translation(arguments, threads);
   if (!arguments.chart.empty() && arguments.sweep.empty())
     fail_user("--chart is of a sweep: it needs --sweep batch=1,2,4");
   const Workload workload = make_workload(arguments.name, {.dropout = arguments.dropout, .batch = arguments.batch});
-  if (!arguments.write_data.empty()) {
-    write_data(workload, arguments.write_data);
-    return 0;
-  }
+  if (!arguments.write_data.empty()) return write_data(workload, arguments.write_data), 0;
   MeasureOptions options{.precision = precision,
                          .int8 = int8,
                          .backend = &backend,
                          .threads = threads,
                          .seconds = arguments.seconds,
                          .parts = !arguments.no_parts};
-  options.store_fp32 = arguments.storage == "fp32";
-  options.recompute = recompute_mode(arguments.recompute);
+  options.store_fp32 = arguments.storage == "fp32", options.recompute = recompute_mode(arguments.recompute);
   if (!arguments.memory.empty()) {
     if (const std::string problem = byte_size_problem(arguments.memory); !problem.empty())
       fail_user("--memory " + arguments.memory + problem);
@@ -288,20 +254,11 @@ int bench(const BenchArguments& arguments) {
   }
   if (arguments.attention_precision != "same")
     options.attention_precision = precision_of(arguments.attention_precision);
-  if (arguments.profile) {
-    std::printf("%s", profile(workload, options).c_str());
-    return 0;
-  }
+  if (arguments.profile) return print_text(profile(workload, options)), 0;
   if (!arguments.sweep.empty()) {
     if (on_gpu) fail_user("--sweep measures on the CPU: leave --device out");
     const uint64_t limit = options.memory > 0 ? std::exchange(options.memory, 0) : available_memory();
-    print_batch_sweep({.workload = arguments.name,
-                       .values = arguments.sweep,
-                       .chart = arguments.chart,
-                       .json = arguments.json,
-                       .dropout = arguments.dropout},
-                      options, limit, resident);
-    return 0;
+    return bench_sweep(arguments, options, limit, resident);
   }
   if (arguments.plan) return print_plan(arguments, workload, plan_step(workload, options));
   const Measurement m = measure(workload, options, resident);
@@ -314,63 +271,62 @@ int bench(const BenchArguments& arguments) {
 }  // namespace
 
 void add_bench_command(Command& linnet) {
-  auto arguments = std::make_shared<BenchArguments>();
-  linnet.subcommand("bench", "how fast this machine trains one of the reference workloads")
-      .take("name", arguments->name, "the workload")
-      .flag("--list", arguments->list, "name the workloads")
-      .take("--precision", arguments->precision, "fp32 (default), bf16, the CPU's int8, or a GPU's tf32",
+  auto [command, arguments] =
+      linnet.subcommand("bench", "how fast this machine trains one of the reference workloads", bench);
+  command.take("name", arguments.name, "the workload")
+      .flag("--list", arguments.list, "name the workloads")
+      .take("--precision", arguments.precision, "fp32 (default), bf16, the CPU's int8, or a GPU's tf32",
             {.choices = {"fp32", "tf32", "bf16", "int8"}})
-      .take("--attention-precision", arguments->attention_precision,
+      .take("--attention-precision", arguments.attention_precision,
             "bf16: attention alone multiplies in bf16, whatever --precision says (default: same)",
             {.choices = {"same", "bf16"}})
-      .take("--storage", arguments->storage,
+      .take("--storage", arguments.storage,
             "in what type activations are stored: auto (default) with --precision bf16 in bf16, or fp32 always",
             {.choices = {"auto", "fp32"}})
-      .take("--recompute", arguments->recompute,
+      .take("--recompute", arguments.recompute,
             "what of each layer the backward pass computes again: auto (default) what --memory asks for, none, "
             "attention or block",
             {.choices = {"auto", "none", "attention", "block"}})
       .take(
-          "--memory", arguments->memory,
+          "--memory", arguments.memory,
           "the most memory that the process may take more than at its start, such as 2GiB; on a device, of its memory",
           {.type = "SIZE"})
-      .take("--seconds", arguments->seconds, "how long to measure (default 5)", {.least = 0, .most = 1e6})
-      .take("--batch", arguments->batch, "examples in a batch, instead of the workload's own",
+      .take("--seconds", arguments.seconds, "how long to measure (default 5)", {.least = 0, .most = 1e6})
+      .take("--batch", arguments.batch, "examples in a batch, instead of the workload's own",
             {.least = 1, .most = 1 << 14})
-      .flag("--plan", arguments->plan, "only plan: memory, what is saved for the backward pass, what is computed again")
-      .flag("--no-parts", arguments->no_parts, "do not measure forward pass and update apart")
-      .take("--dropout", arguments->dropout, "instead of the workload's own", {.least = 0, .most = 0.99})
-      .take("--sweep", arguments->sweep,
+      .flag("--plan", arguments.plan, "only plan: memory, what is saved for the backward pass, what is computed again")
+      .flag("--no-parts", arguments.no_parts, "do not measure forward pass and update apart")
+      .take("--dropout", arguments.dropout, "instead of the workload's own", {.least = 0, .most = 0.99})
+      .take("--sweep", arguments.sweep,
             "throughput and memory for several batches, such as batch=1,2,4,8, their knee, and the largest that fits",
             {.type = "KEY=LIST"})
-      .take("--chart", arguments->chart, "of a sweep and of infer: also a chart, as SVG", {.type = "FILE"})
-      .take("--write-data", arguments->write_data, "write the batches as safetensors and stop", {.type = "FILE"})
-      .flag("--profile", arguments->profile, "where a step's time goes, op by op")
-      .flag("--json", arguments->json, "one JSON object instead of lines for people")
-      .take("--ranks", arguments->ranks, "of network: how many ranks to start on this machine",
+      .take("--chart", arguments.chart, "of a sweep and of infer: also a chart, as SVG", {.type = "FILE"})
+      .take("--write-data", arguments.write_data, "write the batches as safetensors and stop", {.type = "FILE"})
+      .flag("--profile", arguments.profile, "where a step's time goes, op by op")
+      .flag("--json", arguments.json, "one JSON object instead of lines for people")
+      .take("--ranks", arguments.ranks, "of network: how many ranks to start on this machine",
             {.type = "N", .least = 2, .most = 4096})
-      .take("--model", arguments->model,
+      .take("--model", arguments.model,
             "of infer: a BERT or a decoder's folder, or gpt2-124m for its sizes with random weights (default: MiniLM's "
             "sizes, random weights); of translate: a run, T5 or Marian",
             {.type = "MODEL"})
-      .take("--source", arguments->source, "of translate: the lines to translate", {.type = "FILE"})
-      .take("--beam", arguments->beam, "of translate: beam size (default: the model's); 1 is greedy",
+      .take("--source", arguments.source, "of translate: the lines to translate", {.type = "FILE"})
+      .take("--beam", arguments.beam, "of translate: beam size (default: the model's); 1 is greedy",
             {.least = 1, .most = 1024})
-      .take("--translations", arguments->translations, "of translate: where the translations are written",
+      .take("--translations", arguments.translations, "of translate: where the translations are written",
             {.type = "FILE"})
-      .take("--batches", arguments->batches, "of infer: texts in a batch (default 1,8,32)", {.type = "LIST"})
-      .take("--lengths", arguments->lengths,
+      .take("--batches", arguments.batches, "of infer: texts in a batch (default 1,8,32)", {.type = "LIST"})
+      .take("--lengths", arguments.lengths,
             "of infer: tokens of a text (default 32,128,512); of a decoder: tokens that it writes (default 128)",
             {.type = "LIST"})
-      .take("--precisions", arguments->precisions,
+      .take("--precisions", arguments.precisions,
             "of infer: fp32, bf16, int8, static, int8-weights, int4-weights (default: all of them; a decoder has no "
             "static), qat=FOLDER of a model that was trained in int8, static=FOLDER of one that was calibrated",
             {.type = "LIST"})
-      .take_quantize(arguments->quantize, arguments->keep)
-      .take_threads(arguments->threads)
-      .take_device(arguments->device)
-      .take_isa(arguments->isa)
-      .does([arguments] { return bench(*arguments); });
+      .take_quantize(arguments.quantize, arguments.keep)
+      .take_threads(arguments.threads)
+      .take_device(arguments.device)
+      .take_isa(arguments.isa);
 }
 
 }  // namespace linnet

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <thread>
 #include <vector>
 #include "app/cli/bench_parts.h"
+#include "app/cli/print-inl.h"
 #include "app/cli/rank_start.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -89,52 +89,51 @@ double gain_of_overlap(Communicator& world, int threads, std::span<const std::by
   return *std::ranges::min_element(all);
 }
 
-int measure(Communicator& world, int threads, bool json) {
+int measure(Communicator& world, const BenchArguments& arguments) {
   if (world.size() == 1) fail_user("a network connects several ranks: linnet bench network --ranks 2");
   std::vector<std::byte> sent(kMost), received(kMost);
   std::vector<TimedExchange> exchanges;
-  const bool prints = world.rank() == 0 && !json;
-  if (prints) std::printf("%12s %12s %12s\n", "bytes", "us", "GB/s");
+  const bool prints = world.rank() == 0 && !arguments.json;
+  if (prints) print("{:>12} {:>12} {:>12}\n", "bytes", "us", "GB/s");
   auto rows = Json::array();
   for (size_t bytes = kLeast; bytes <= kMost; bytes *= 4) {
     const double seconds = measured_seconds(world, std::span(sent).first(bytes), std::span(received).first(bytes));
     exchanges.push_back({static_cast<double>(bytes), seconds});
     rows.push_back({{"bytes", bytes}, {"seconds", seconds}});
-    if (prints) std::printf("%12zu %12.1f %12.2f\n", bytes, 1e6 * seconds, static_cast<double>(bytes) / seconds * 1e-9);
+    if (prints) print("{:12} {:12.1f} {:12.2f}\n", bytes, 1e6 * seconds, static_cast<double>(bytes) / seconds * 1e-9);
   }
   Network network = fit_network(exchanges);
   // Within a machine the processors copy the messages. Between machines that may be the network's own work, or not.
   const auto starter = find_starter();
   const bool one_machine = starter && starter->ranks_here == world.size();
-  const int computing = threads > 0 ? threads : available_threads();
+  const int computing = arguments.threads > 0 ? arguments.threads : available_threads();
   const double gain = one_machine ? 1
                                   : gain_of_overlap(world, computing, std::span(sent).first(kBesideComputing),
                                                     std::span(received).first(kBesideComputing));
   network.overlaps = gain >= kOverlaps;
   if (world.rank() > 0) return 0;
-  if (json) {
-    const Json answer{{"workload", "network"},
-                      {"ranks", world.size()},
-                      {"network", network_text(network)},
-                      {"bytes_per_second", network.bytes_per_second},
-                      {"latency_seconds", network.latency},
-                      {"gain_of_overlap", gain},
-                      {"rows", rows}};
-    std::printf("%s\n", answer.dump().c_str());
+  if (arguments.json) {
+    print_json({{"workload", "network"},
+                {"ranks", world.size()},
+                {"network", network_text(network)},
+                {"bytes_per_second", network.bytes_per_second},
+                {"latency_seconds", network.latency},
+                {"gain_of_overlap", gain},
+                {"rows", rows}});
   } else {
     if (!one_machine)
-      std::printf("beside %d thread%s that compute%s: %.2f of 2, where 1 is taking turns\n", computing,
-                  computing == 1 ? "" : "s", computing == 1 ? "s" : "", gain);
-    std::printf("--network %s\n", network_text(network).c_str());
+      print("beside {} thread{} that compute{}: {:.2f} of 2, where 1 is taking turns\n", computing,
+            computing == 1 ? "" : "s", computing == 1 ? "s" : "", gain);
+    print("--network {}\n", network_text(network));
   }
   return 0;
 }
 
 }  // namespace
 
-int bench_network(int ranks, int threads, bool json) {
-  if (ranks > 0) return start_ranks(ranks, 0);
-  return run_as_rank([&](Communicator& world) { return measure(world, threads, json); });
+int bench_network(const BenchArguments& arguments) {
+  if (arguments.ranks > 0) return start_ranks(static_cast<int>(arguments.ranks), 0);
+  return run_as_rank([&](Communicator& world) { return measure(world, arguments); });
 }
 
 }  // namespace linnet

@@ -1,4 +1,4 @@
-#include "app/cli/build_version.h"
+#include "app/cli/command_line.h"
 #include "linnet_commit.h"  // written by cmake/commit.cmake
 
 namespace linnet {

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <iostream>
 #include <type_traits>
-#include "app/cli/build_version.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "config/config_keys.h"
@@ -26,37 +25,37 @@ struct NumberOf<std::optional<T>> {
   using Type = T;
 };
 
-// No "nan" and no "inf": both read as numbers, and pass a check of range or mean nothing.
-CLI::Validator finite_number() {
-  return CLI::Validator(
-      [](std::string& text) {
-        double value = 0;
-        const bool is_number = CLI::detail::lexical_cast(text, value);
-        return is_number && !std::isfinite(value) ? text + " is not a finite number" : std::string();
-      },
-      "");
+// What CLI11 takes, and the command would not understand: "nan" and "inf", which pass a check of range or mean nothing;
+// the largest number for one that is larger; and an empty value, as an unset variable of a shell script gives it, where
+// not just any text may stand.
+template <class Value>
+std::string value_problem(const std::string& text, std::string_view type) {
+  if constexpr (std::is_integral_v<Value>) {
+    Value value = 0;
+    const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
+    const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
+    if (error == std::errc::result_out_of_range) return text + " is beyond what a number of this kind can be";
+    return error != std::errc() || end != text.data() + text.size() ? text + " is not a whole number" : "";
+  } else if constexpr (std::is_floating_point_v<Value>) {
+    double value = 0;
+    return CLI::detail::lexical_cast(text, value) && !std::isfinite(value) ? text + " is not a finite number" : "";
+  } else {
+    return text.empty() && !type.empty() && type != "TEXT" ? "the value is empty" : "";
+  }
 }
 
-// CLI11 takes the largest number for one that is larger.
-template <class Number>
-CLI::Validator whole_number() {
-  return CLI::Validator(
-      [](std::string& text) {
-        Number value = 0;
-        const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
-        const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
-        if (error == std::errc::result_out_of_range) return text + " is beyond what a number of this kind can be";
-        return error != std::errc() || end != text.data() + text.size() ? text + " is not a whole number"
-                                                                        : std::string();
-      },
-      "");
+// The program and the commands that were given, as far as their names are known.
+std::vector<const CLI::App*> parsed_commands(const CLI::App& app) {
+  std::vector<const CLI::App*> commands{&app};
+  while (!commands.back()->get_subcommands().empty()) commands.push_back(commands.back()->get_subcommands().front());
+  return commands;
 }
 
-// The command that was given, below those above it.
-const CLI::App* last_command(const CLI::App& app) {
-  const CLI::App* command = &app;
-  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
-  return command;
+std::vector<std::string> parsed_path(const CLI::App& app) {
+  std::vector<std::string> path;
+  for (const CLI::App* command : parsed_commands(app)) path.push_back(command->get_name());
+  path.erase(path.begin());
+  return path;
 }
 
 // CLI11 lists what it did not expect, values and all; most often one option is misspelt.
@@ -71,15 +70,15 @@ std::string unexpected_text(const CLI::App& app, const CLI::ParseError& error, i
     const std::string text = std::string("there is nothing to do with '") + *word + "'";
     if (word - argv >= 3 && std::string_view(word[-2]) == "--set")
       return text + "; --set takes KEY=VALUE, without blanks";
-    if (file_exists(*word) && last_command(app)->get_option_no_throw("--data"))
+    if (file_exists(*word) && parsed_commands(app).back()->get_option_no_throw("--data"))
       return text + "; --data " + *word + " takes data from there";
     if (file_exists(*word) || std::string_view(*word).find(' ') != std::string_view::npos)
       return text + "; texts come from standard input: < FILE, or echo TEXT |";
     return text;
   }
   std::vector<std::string> names;
-  for (const CLI::App* at = &app; at; at = at->get_subcommands().empty() ? nullptr : at->get_subcommands().front())
-    for (const CLI::Option* known : at->get_options())
+  for (const CLI::App* command : parsed_commands(app))
+    for (const CLI::Option* known : command->get_options())
       for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
   const std::string given = std::string(*option).substr(0, std::string_view(*option).find('='));
   const std::string problem = "there is no option '" + given + "'";
@@ -93,7 +92,7 @@ std::string unexpected_text(const CLI::App& app, const CLI::ParseError& error, i
 
 // CLI11 names what is missing; its help says what it is.
 std::string required_text(const CLI::App& app, const CLI::ParseError& error) {
-  const CLI::App* command = last_command(app);
+  const CLI::App* command = parsed_commands(app).back();
   const CLI::Option *resume = command->get_option_no_throw("--resume"), *run = command->get_option_no_throw("--run");
   const bool resumes = resume && run && resume->count() > 0 && run->count() > 0;
   for (const CLI::Option* option : command->get_options())
@@ -118,56 +117,32 @@ std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int 
   return argc < 2 || app.remaining(true).empty() ? error.what() : unexpected_text(app, error, argc, argv);
 }
 
-// An empty value, as an unset variable of a shell script gives it, is only ever meant where any text may stand.
-CLI::Validator some_text() {
-  return CLI::Validator(
-      [](std::string& text) { return text.empty() ? std::string("the value is empty") : std::string(); }, "");
-}
-
-// The command that was parsed so far, as far as its name is known: for --help.
-std::vector<std::string> parsed_path(const CLI::App& app) {
-  std::vector<std::string> path;
-  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
-    at = at->get_subcommands().front();
-    path.push_back(at->get_name());
-  }
-  return path;
-}
-
-// "-h" and "--help" of every command, shown from what was declared rather than by CLI11.
-void print_help(const CLI::App& app, const CommandDescription& described) {
-  std::fputs(help_page(described, parsed_path(app)).c_str(), stdout);
-}
-
 }  // namespace
 
 template <class T>
 Command& Command::take(const char* name, T& value, const char* help, const ValueRules& rules) {
+  using Value = typename NumberOf<T>::Type;
+  constexpr bool kIsNumber = std::is_arithmetic_v<Value>, kIsList = std::is_same_v<T, std::vector<std::string>>;
   CLI::Option* option = app_->add_option(name, value, help);
   option->required(rules.required);
   if (*rules.type) option->type_name(rules.type);
-  if constexpr (!std::is_arithmetic_v<typename NumberOf<T>::Type>)
-    if (!rules.choices.empty()) option->transform(CLI::IsMember(rules.choices, CLI::ignore_case));
-  using Number = typename NumberOf<T>::Type;
-  if constexpr (std::is_floating_point_v<Number>) option->check(finite_number());
-  if constexpr (std::is_integral_v<Number>) option->check(whole_number<Number>());
-  if constexpr (!std::is_arithmetic_v<Number>)
-    if (*rules.type && std::string_view(rules.type) != "TEXT") option->check(some_text());
-  if constexpr (std::is_arithmetic_v<Number>)
+  option->check([type = rules.type](const std::string& given) { return value_problem<Value>(given, type); });
+  if constexpr (kIsNumber) {
     if (rules.least && rules.most)
-      option->check(CLI::Range(static_cast<Number>(*rules.least), static_cast<Number>(*rules.most)));
-  constexpr bool kIsList = std::is_same_v<T, std::vector<std::string>>;
-  if constexpr (kIsList)
-    if (name[0] == '-') option->take_all()->expected(1)->allow_extra_args(false);
+      option->check(CLI::Range(static_cast<Value>(*rules.least), static_cast<Value>(*rules.most)));
+  } else if (!rules.choices.empty()) {
+    option->transform(CLI::IsMember(rules.choices, CLI::ignore_case));
+  }
+  if (kIsList && name[0] == '-') option->take_all()->expected(1)->allow_extra_args(false);
   std::string text = help;
   if constexpr (std::is_arithmetic_v<T>)
     if (rules.show_default) text += " (default " + CLI::detail::to_string(value) + ")";
   const std::string_view names = name;  // the last one is shown
   described_->arguments.push_back({.name = std::string(names.substr(names.rfind(',') + 1)),
                                    .help = text,
-                                   .type = *rules.type                    ? rules.type
-                                           : std::is_arithmetic_v<Number> ? "N"
-                                                                          : "TEXT",
+                                   .type = *rules.type ? rules.type
+                                           : kIsNumber ? "N"
+                                                       : "TEXT",
                                    .values = rules.choices.empty() ? rules.suggestions : rules.choices,
                                    .is_required = rules.required,
                                    .is_list = kIsList});
@@ -196,30 +171,27 @@ Command& Command::take_isa(std::string& value) {
   return take("--isa", value, "instruction set of the kernels (see `linnet info`)", {.type = "NAME"});
 }
 
-namespace {
-
-constexpr const char* kKeepHelp =
-    "parameters that stay in fp32 (* stands for any characters); may be given several times";
-
-}  // namespace
-
-Command& Command::take_quantize(std::string& word, std::vector<std::string>& keep) {
+Command& Command::take_quantize(std::string& word, std::vector<std::string>& keep, bool packs) {
   std::vector<std::string> words = quantization_words();
-  words.emplace_back("static");
+  if (!packs) words.emplace_back("static");
   return take("--quantize", word,
-              "weights of 16, 8 or 4 bits: bf16, int8 (activations too, by scales found for each row), static (by the "
-              "scales of `linnet quantize`), int8-weights or int4-weights (for decoding); default: static for a model "
-              "that has such scales, none for others",
+              packs ? "weights of 16, 8 or 4 bits: bf16, int8 (activations too, by scales found for each row), "
+                      "int8-weights or int4-weights (for decoding); default: as the folder has them"
+                    : "weights of 16, 8 or 4 bits: bf16, int8 (activations too, by scales found for each row), static "
+                      "(by the scales of `linnet quantize`), int8-weights or int4-weights (for decoding); default: "
+                      "static for a model that has such scales, none for others",
               {.choices = words})
-      .take("--keep", keep, kKeepHelp, {.type = "NAME"});
+      .take("--keep", keep, "parameters that stay in fp32 (* stands for any characters); may be given several times",
+            {.type = "NAME"});
 }
 
-Command& Command::take_packed_quantize(std::string& word, std::vector<std::string>& keep) {
-  return take("--quantize", word,
-              "weights of 16, 8 or 4 bits: bf16, int8 (activations too, by scales found for each row), int8-weights or "
-              "int4-weights (for decoding); default: as the folder has them",
-              {.choices = quantization_words()})
-      .take("--keep", keep, kKeepHelp, {.type = "NAME"});
+Command& Command::take_draft(ModelLoad& load) {
+  return take("--draft", load.draft,
+              "a smaller model of the same tokenizer that guesses tokens, which the model checks several in one step: "
+              "the same texts, sooner",
+              {.type = "MODEL"})
+      .take("--draft-tokens", load.draft_tokens, "tokens that the draft model guesses at once (default 4)",
+            {.least = 1, .most = 64});
 }
 
 Command& Command::take_adapters(std::vector<std::string>& words, bool by_request) {
@@ -260,6 +232,19 @@ void Command::does(Action action) {
   app_->callback([chosen = chosen_, action = std::move(action)] { *chosen = action; });
 }
 
+std::vector<int64_t> positive_numbers(std::string_view text) {
+  std::vector<int64_t> numbers;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at <= end;) {
+    int64_t number = 0;
+    const auto [rest, error] = std::from_chars(at, end, number);
+    if (error != std::errc{} || number < 1 || (rest != end && *rest != ',')) return {};
+    numbers.push_back(number);
+    at = rest + 1;
+  }
+  return numbers;
+}
+
 int run_command_line(int argc, char** argv, const std::function<void(Command&)>& declare) {
   CommandDescription described;
   described.name = "linnet";
@@ -283,16 +268,15 @@ int run_command_line(int argc, char** argv, const std::function<void(Command&)>&
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    print_help(app, described);
+    std::fputs(help_page(described, parsed_path(app)).c_str(), stdout);  // rather than CLI11's
     return 0;
   } catch (const CLI::Success& done) {
     const int code = app.exit(done);  // --version
     std::cout.flush();
     return code;
   } catch (const CLI::ParseError& error) {
-    std::string help = "linnet help";
-    for (const std::string& name : parsed_path(app)) help += " " + name;
-    std::fprintf(stderr, "linnet: %s (see `%s`)\n", problem_text(app, error, argc, argv).c_str(), help.c_str());
+    std::fprintf(stderr, "linnet: %s (see `linnet help%s`)\n", problem_text(app, error, argc, argv).c_str(),
+                 joined(parsed_path(app), "", [](const std::string& name) { return " " + name; }).c_str());
     return 2;
   }
   return chosen();

@@ -3,10 +3,15 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 #include "app/cli/command_description.h"
+#include "tasks/model_load.h"
 
 namespace CLI {
 class App;
@@ -28,7 +33,7 @@ struct ValueRules {
   bool show_default = false;
 };
 
-// Places outlive the parsing and the action: commands keep them in a shared_ptr that the action holds.
+// The places of values outlive the parsing and the action.
 class Command {
  public:
   Command(CLI::App& app, Action& chosen, CommandDescription& described)
@@ -49,10 +54,13 @@ class Command {
   }
   Command& take_device(std::string& value, const char* help = "cpu (default), cuda or cuda:N");
   Command& take_isa(std::string& value);
-  // --quantize and --keep: folder_quantization().
-  Command& take_quantize(std::string& word, std::vector<std::string>& keep);
-  // The same for weights that are written.
-  Command& take_packed_quantize(std::string& word, std::vector<std::string>& keep);
+  // --quantize and --keep: folder_quantization(), or with `packs` of weights that are written.
+  Command& take_quantize(std::string& word, std::vector<std::string>& keep, bool packs = false);
+  // All that says how a model is loaded, but for adapters and the draft model.
+  Command& take_load(ModelLoad& load) {
+    return take_threads(load.threads).take_device(load.device).take_quantize(load.quantize, load.keep);
+  }
+  Command& take_draft(ModelLoad& load);
   // --source-language and --target-language, of models of many languages.
   Command& take_languages(std::string& source, std::string& target);
   // The words of parse_adapters().
@@ -64,12 +72,27 @@ class Command {
   // One of these must follow this command.
   Command subcommand(const char* name, const char* help);
   void does(Action action);
+  // A subcommand that does run(arguments), and its arguments, which it keeps.
+  template <class Arguments>
+  std::pair<Command, std::remove_const_t<Arguments>&> subcommand(const char* name, const char* help,
+                                                                 int (*run)(Arguments&)) {
+    const auto kept = std::make_shared<std::remove_const_t<Arguments>>();
+    Command command = subcommand(name, help);
+    command.does([run, kept] { return run(*kept); });
+    return {command, *kept};
+  }
 
  private:
   CLI::App* app_;
   Action* chosen_;
   CommandDescription* described_;  // what was declared so far, for help, manual pages and completion
 };
+
+// "1,2,4" -> {1, 2, 4}; empty when it is not such a list of numbers above 0.
+std::vector<int64_t> positive_numbers(std::string_view text);
+
+// "linnet 0.1.0 (commit 83746a1f0c, Release, GCC 12.2.0)"; without the commit where the sources were not in git.
+std::string build_version();
 
 // Parses and does what the chosen command does. --help and --version print and give 0; an error is one line and 2. The
 // commands `help`, `man` and `completion` are added to those that `declare` declares.

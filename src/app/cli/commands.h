@@ -14,8 +14,8 @@ struct ConfigArguments : ConfigChoice {
   Config load(bool resume = false) const;
 };
 
-// All commands, in the order of the help page: each is a line here and a function add_NAME_command in a file of its
-// own, which declares its arguments and what to run with them (docs/add_a_command.md).
+// All commands, in the order of the help page: each is a word here and a function add_NAME_command, which declares its
+// arguments and what to run with them (docs/add_a_command.md).
 // clang-format off
 #define LINNET_COMMANDS(COMMAND) \
   COMMAND(train) COMMAND(sweep) COMMAND(eval) COMMAND(predict) COMMAND(score) COMMAND(translate) COMMAND(generate) COMMAND(chat) \

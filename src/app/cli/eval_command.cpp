@@ -1,8 +1,8 @@
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include "app/cli/commands.h"
+#include "app/cli/print-inl.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -27,11 +27,6 @@ const char* split_name(const EvalArguments& arguments) {
   return arguments.split == "valid" ? "valid" : "test";
 }
 
-// The loss of zero tokens is undefined, and JSON cannot represent NaN.
-void check_loss(const Evaluation& result) {
-  if (!std::isfinite(result.loss)) fail_user("the loss is not a number: the model's weights are broken");
-}
-
 void print_scores_json(const EvalArguments& arguments, const EvaluationAnswer& answer, double seconds) {
   Json json{{"run", arguments.folder}, {"split", split_name(arguments)}};
   for (const auto& [name, value] : answer.facts)
@@ -42,7 +37,7 @@ void print_scores_json(const EvalArguments& arguments, const EvaluationAnswer& a
     else json[name] = value;
   if (answer.result.classes) json.update(answer.result.classes->json());
   json["seconds"] = seconds;
-  std::printf("%s\n", json.dump().c_str());
+  print_json(json);
 }
 
 // The run's data lie in another folder now. A run may name each file by its whole path; then its name is looked for
@@ -67,43 +62,39 @@ int evaluate(EvalArguments& arguments) {
   if (!arguments.data_dir.empty()) move_data(config, arguments.data_dir);
   force_isa(config.train.isa);
   const EvaluationAnswer answer = task_actions(config).evaluate(arguments, config);
-  check_loss(answer.result);
+  // The loss of zero tokens is undefined, and JSON cannot represent NaN.
+  if (!std::isfinite(answer.result.loss)) fail_user("the loss is not a number: the model's weights are broken");
   const double seconds = now() - began;
-  if (arguments.json) print_scores_json(arguments, answer, seconds);
-  else
-    std::printf("%s  (%s%s%.1f s)\n", answer.line.c_str(), answer.conditions.c_str(),
-                answer.conditions.empty() ? "" : ", ", seconds);
-  if (answer.result.classes && !arguments.json) std::printf("%s", answer.result.classes->text().c_str());
+  if (arguments.json) return print_scores_json(arguments, answer, seconds), 0;
+  print("{}  ({}{}{:.1f} s)\n", answer.line, answer.conditions, answer.conditions.empty() ? "" : ", ", seconds);
+  if (answer.result.classes) print_text(answer.result.classes->text());
   return 0;
 }
 
 }  // namespace
 
 void add_eval_command(Command& linnet) {
-  auto arguments = std::make_shared<EvalArguments>();
-  linnet.subcommand("eval", "how good a model is: loss with BLEU, perplexity or accuracy")
-      .take("run", arguments->folders,
+  auto [command, arguments] =
+      linnet.subcommand("eval", "how good a model is: loss with BLEU, perplexity or accuracy", evaluate);
+  command
+      .take("run", arguments.folders,
             "the run folder, or a model folder in the layout of Hugging Face; several of translation are evaluated as "
             "one",
             {.required = true})
-      .take("--split", arguments->split, "test (default) or valid, as the run's configuration names them",
+      .take("--split", arguments.split, "test (default) or valid, as the run's configuration names them",
             {.choices = {"test", "valid"}})
-      .take("--source", arguments->source, "or a text of your own ...", {.type = "FILE"})
-      .take("--target", arguments->target, "... and its translation", {.type = "FILE"})
-      .take(
-          "--data", arguments->data,
-          "of a language model: a text of your own (plain, .jsonl or .bin); of a classifier or of translation: a .tsv; "
-          "of images: a folder",
-          {.type = "FILE"})
-      .take("--data-dir", arguments->data_dir, "where the data lies now (default: where the run had it)",
+      .take("--source", arguments.source, "or a text of your own ...", {.type = "FILE"})
+      .take("--target", arguments.target, "... and its translation", {.type = "FILE"})
+      .take("--data", arguments.data,
+            "of a language model: a text of your own (plain, .jsonl or .bin); of a classifier or of translation: a "
+            ".tsv; of images: a folder",
+            {.type = "FILE"})
+      .take("--data-dir", arguments.data_dir, "where the data lies now (default: where the run had it)",
             {.type = "DIR"})
-      .take("--beam", arguments->beams, "beam size (default: the run's)", {.least = 1, .most = 1024})
-      .flag("--json", arguments->json, "one JSON object instead of a line for people")
-      .take_threads(arguments->threads)
-      .take_device(arguments->device)
-      .take_languages(arguments->languages.source, arguments->languages.target)
-      .take_quantize(arguments->quantize, arguments->keep)
-      .does([arguments] { return evaluate(*arguments); });
+      .take("--beam", arguments.beams, "beam size (default: the run's)", {.least = 1, .most = 1024})
+      .flag("--json", arguments.json, "one JSON object instead of a line for people")
+      .take_load(arguments)
+      .take_languages(arguments.languages.source, arguments.languages.target);
 }
 
 }  // namespace linnet

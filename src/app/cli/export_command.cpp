@@ -1,11 +1,11 @@
-#include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include "app/cli/commands.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
+#include "base/text.h"
 #include "engine/plan/state_names.h"
 #include "models/families/gguf.h"
 #include "models/families/pretrained.h"
@@ -39,12 +39,22 @@ OnnxFolderOptions options_of(const ExportArguments& arguments) {
   return options;
 }
 
+// A model folder with its weights in fp32.
+struct LoadedFolder {
+  explicit LoadedFolder(const std::string& folder)
+      : model(open_pretrained(folder)),
+        layout(*model.module),
+        parameters(static_cast<size_t>(layout.parameter_count())) {
+    load_parameters(model, layout, parameters.data());
+  }
+  PretrainedModel model;
+  ParameterLayout layout;
+  std::vector<float> parameters;
+};
+
 void export_model_folder(const std::string& folder, const std::string& out, const OnnxFolderOptions& options) {
-  const PretrainedModel model = open_pretrained(folder);
-  const ParameterLayout layout(*model.module);
-  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
-  load_parameters(model, layout, parameters.data());
-  export_onnx_folder(model, layout, parameters.data(), out, options);
+  const LoadedFolder loaded(folder);
+  export_onnx_folder(loaded.model, loaded.layout, loaded.parameters.data(), out, options);
 }
 
 // What optimum reads of an encoder-decoder: its classes know models by the names of Transformers' families, and take
@@ -56,19 +66,20 @@ ConfigFile translation_config_file(const OpenedTranslationModel& opened) {
   file.set("architectures", std::vector<std::string>{"MarianMTModel"});
   file.set("model_type", "marian");
   file.set("is_encoder_decoder", true);
-  file.set("vocab_size", t.source_vocab);
-  file.set("decoder_vocab_size", t.target_vocab);
-  file.set("d_model", t.d_model);
-  file.set("encoder_layers", t.num_encoder_layers);
-  file.set("decoder_layers", t.num_decoder_layers);
-  for (const std::string stack : {"encoder", "decoder"}) {
-    file.set(stack + "_attention_heads", t.num_heads);
-    file.set(stack + "_ffn_dim", t.d_ff);
-  }
-  file.set("max_position_embeddings", t.max_seq_len);
-  file.set("pad_token_id", static_cast<int64_t>(special.pad));
-  file.set("decoder_start_token_id", static_cast<int64_t>(special.begin));
-  file.set("eos_token_id", static_cast<int64_t>(special.end));
+  const std::pair<const char*, int64_t> numbers[] = {{"vocab_size", t.source_vocab},
+                                                     {"decoder_vocab_size", t.target_vocab},
+                                                     {"d_model", t.d_model},
+                                                     {"encoder_layers", t.num_encoder_layers},
+                                                     {"decoder_layers", t.num_decoder_layers},
+                                                     {"encoder_attention_heads", t.num_heads},
+                                                     {"encoder_ffn_dim", t.d_ff},
+                                                     {"decoder_attention_heads", t.num_heads},
+                                                     {"decoder_ffn_dim", t.d_ff},
+                                                     {"max_position_embeddings", t.max_seq_len},
+                                                     {"pad_token_id", special.pad},
+                                                     {"decoder_start_token_id", special.begin},
+                                                     {"eos_token_id", special.end}};
+  for (const auto& [name, number] : numbers) file.set(name, number);
   return file;
 }
 
@@ -124,9 +135,7 @@ void export_onnx(const ExportArguments& arguments) {
 }
 
 void export_gguf(const ExportArguments& arguments) {
-  std::string name = arguments.type;
-  for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  const GgufBlocks* type = find_gguf_blocks(name);
+  const GgufBlocks* type = find_gguf_blocks(upper_ascii(arguments.type));
   if (!type || (type->format && !type->write))
     fail_user("--type " + arguments.type + ": Linnet writes f32, f16, bf16, q8_0 and q4_0");
   if (!arguments.gguf.ends_with(kGgufEnding))
@@ -142,11 +151,8 @@ void export_gguf(const ExportArguments& arguments) {
     folder = temporary->path() + "/" + fs::path(arguments.gguf).filename().string() + ".folder.tmp";
     task_actions(run.load_config()).export_model(arguments.run, folder);
   }
-  const PretrainedModel model = open_pretrained(folder);
-  const ParameterLayout layout(*model.module);
-  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
-  load_parameters(model, layout, parameters.data());
-  save_gguf_model(model, layout, parameters.data(), arguments.gguf, *type);
+  const LoadedFolder loaded(folder);
+  save_gguf_model(loaded.model, loaded.layout, loaded.parameters.data(), arguments.gguf, *type);
 }
 
 // Of a decoder's model folder.
@@ -156,87 +162,67 @@ OpenedLanguageModel open_decoder(const std::string& folder) {
   return open_language_model(folder);
 }
 
-// `folder` is free to be written to, or holds an export already that may be replaced.
-void check_onnx_out(const ExportArguments& arguments) {
-  if (file_exists(arguments.onnx + "/config.toml") || file_exists(arguments.onnx + "/model.safetensors"))
-    fail_user("--onnx '" + arguments.onnx + "' is a run or a model folder; name another one");
-  if (arguments.overwrite) return;
-  for (const char* name : {"/model.onnx", "/encoder_model.onnx"})
-    if (file_exists(arguments.onnx + name))
-      fail_user("--onnx '" + arguments.onnx + "' holds a model already (" + (name + 1) +
-                "); name another folder, or replace it with --overwrite");
-}
-
-// A folder that holds a model already: most likely another one, which must not be lost.
-void check_out(const ExportArguments& arguments) {
-  if (file_exists(arguments.out + "/config.toml"))
-    fail_user("--out '" + arguments.out + "' is a run folder; name another one");
-  if (arguments.overwrite) return;
-  for (const char* name : {"/config.json", "/model.safetensors", "/model.safetensors.index.json"})
-    if (file_exists(arguments.out + name))
-      fail_user("--out '" + arguments.out + "' holds a model already (" + (name + 1) +
-                "); name another folder, or replace it with --overwrite");
-}
-
-void check_adapter_out(const ExportArguments& arguments) {
-  for (const char* name : {"/config.toml", "/config.json"})
-    if (file_exists(arguments.adapter + name))
-      fail_user("--adapter '" + arguments.adapter + "' is a run or a model folder; name another one");
-  if (!file_exists(arguments.adapter + "/adapter_config.json") || arguments.overwrite) return;
-  fail_user("--adapter '" + arguments.adapter +
-            "' holds an adapter already; name another folder, or replace it with --overwrite");
+// The folder of an option is none of another kind, and holds none of the files that will be written, most likely those
+// of another model, unless they may be replaced.
+void check_free(const char* option, const std::string& folder, bool overwrite, const char* kind,
+                std::initializer_list<std::string> others, std::initializer_list<std::string> written) {
+  const std::string named = std::string(option) + " '" + folder + "' ";
+  for (const std::string& name : others)
+    if (file_exists(folder + "/" + name)) fail_user(named + "is " + kind + "; name another one");
+  for (const std::string& name : written)
+    if (!overwrite && file_exists(folder + "/" + name))
+      fail_user(named, "holds ",
+                name == "adapter_config.json" ? "an adapter already" : "a model already (" + name + ")",
+                "; name another folder, or replace it with --overwrite");
 }
 
 int export_run(const ExportArguments& arguments) {
-  if (!arguments.out.empty() + !arguments.onnx.empty() + !arguments.adapter.empty() + !arguments.gguf.empty() != 1)
+  const auto& [run, out, adapter, onnx, precision, gguf, type, opset, overwrite, no_cache, joined_past] = arguments;
+  if (!out.empty() + !onnx.empty() + !adapter.empty() + !gguf.empty() != 1)
     fail_user("give one of --out DIR, --adapter DIR, --onnx DIR and --gguf FILE");
-  if (!arguments.gguf.empty()) {
+  if (!gguf.empty()) {
     export_gguf(arguments);
-    return 0;
-  }
-  if (!arguments.adapter.empty()) {
-    check_adapter_out(arguments);
-    export_adapters(arguments.run, arguments.adapter);
-    return 0;
-  }
-  if (!arguments.onnx.empty()) {
-    check_onnx_out(arguments);
+  } else if (!adapter.empty()) {
+    check_free("--adapter", adapter, overwrite, "a run or a model folder", {"config.toml", "config.json"},
+               {"adapter_config.json"});
+    export_adapters(run, adapter);
+  } else if (!onnx.empty()) {
+    check_free("--onnx", onnx, overwrite, "a run or a model folder", {"config.toml", "model.safetensors"},
+               {"model.onnx", "encoder_model.onnx"});
     export_onnx(arguments);
-    return 0;
+  } else {
+    check_free("--out", out, overwrite, "a run folder", {"config.toml"},
+               {"config.json", "model.safetensors", "model.safetensors.index.json"});
+    const RunFolder folder(run);
+    if (folder.has_config()) task_actions(folder.load_config()).export_model(run, out);
+    else export_language_model(open_decoder(run), out);
   }
-  check_out(arguments);
-  const RunFolder run(arguments.run);
-  if (run.has_config()) task_actions(run.load_config()).export_model(arguments.run, arguments.out);
-  else export_language_model(open_decoder(arguments.run), arguments.out);
   return 0;
 }
 
 }  // namespace
 
 void add_export_command(Command& linnet) {
-  auto arguments = std::make_shared<ExportArguments>();
-  linnet
-      .subcommand(
-          "export",
-          "write a model as a folder that other programs load (Hugging Face's layout, or ONNX), or a file of llama.cpp")
-      .take("run", arguments->run, "a run folder, or with --onnx or --gguf a model folder", {.required = true})
-      .take("--out", arguments->out, "the folder to write, in Hugging Face's layout", {.type = "DIR"})
-      .take("--adapter", arguments->adapter, "the folder to write a run's LoRA adapters in, in PEFT's layout",
+  auto [command, arguments] = linnet.subcommand(
+      "export",
+      "write a model as a folder that other programs load (Hugging Face's layout, or ONNX), or a file of llama.cpp",
+      export_run);
+  command.take("run", arguments.run, "a run folder, or with --onnx or --gguf a model folder", {.required = true})
+      .take("--out", arguments.out, "the folder to write, in Hugging Face's layout", {.type = "DIR"})
+      .take("--adapter", arguments.adapter, "the folder to write a run's LoRA adapters in, in PEFT's layout",
             {.type = "DIR"})
-      .take("--onnx", arguments->onnx, "the folder to write in ONNX", {.type = "DIR"})
-      .take("--gguf", arguments->gguf, "the file to write for llama.cpp, of a decoder", {.type = "FILE"})
-      .take("--type", arguments->type, "of a GGUF file's matrices: f32, f16, bf16, q8_0 or q4_0",
-            {.show_default = true})
-      .take("--opset", arguments->opset, "of ONNX", {.least = 14, .most = 18, .show_default = true})
-      .take("--precision", arguments->precision,
+      .take("--onnx", arguments.onnx, "the folder to write in ONNX", {.type = "DIR"})
+      .take("--gguf", arguments.gguf, "the file to write for llama.cpp, of a decoder", {.type = "FILE"})
+      .take("--type", arguments.type, "of a GGUF file's matrices: f32, f16, bf16, q8_0 or q4_0", {.show_default = true})
+      .take("--opset", arguments.opset, "of ONNX", {.least = 14, .most = 18, .show_default = true})
+      .take("--precision", arguments.precision,
             "of ONNX weights and products: fp32, fp16, int8-dynamic (products of 8-bit numbers) or int8-qdq (weights "
             "of 8 bits; of a model that `linnet quantize` has calibrated, products of 8-bit numbers)",
             {.show_default = true})
-      .flag("--no-cache", arguments->no_cache, "ONNX decoders without keys and values of earlier tokens")
-      .flag("--joined-past", arguments->joined_past,
+      .flag("--no-cache", arguments.no_cache, "ONNX decoders without keys and values of earlier tokens")
+      .flag("--joined-past", arguments.joined_past,
             "ONNX of GPT-2 with keys and values in one tensor: ONNX Runtime's optimizer fuses its attention")
-      .flag("--overwrite", arguments->overwrite, "replace a model that is there")
-      .does([arguments] { return export_run(*arguments); });
+      .flag("--overwrite", arguments.overwrite, "replace a model that is there");
 }
 
 }  // namespace linnet

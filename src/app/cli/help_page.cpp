@@ -1,9 +1,12 @@
+// The commands about the commands, help, man and completion, and the pages that two of them print.
 #include <algorithm>
 #include <cctype>
-#include "app/cli/build_version.h"
-#include "app/cli/command_description.h"
+#include "app/cli/command_line.h"
+#include "app/cli/print-inl.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/text.h"
+#include "config/hints.h"
 
 namespace linnet {
 
@@ -147,9 +150,7 @@ std::string man_page_name(const std::vector<std::string>& path) {
 std::string man_page(const CommandDescription& root, const std::vector<std::string>& path) {
   const CommandDescription& command = *find_command(root, path);
   const std::string name = man_page_name(path);
-  std::string title = name;
-  title = upper_ascii(title);
-  std::string out = ".TH " + title + " 1 \"\" \"linnet " LINNET_VERSION "\" \"Linnet\"\n";
+  std::string out = ".TH " + upper_ascii(name) + " 1 \"\" \"linnet " LINNET_VERSION "\" \"Linnet\"\n";
   out += ".SH NAME\n" + roff(name) + " \\- " + roff(command.help) + "\n";
   out += ".SH SYNOPSIS\n.B " + roff(usage_line(root, path)) + "\n";
   append_arguments(out, command, false, "ARGUMENTS");
@@ -173,6 +174,67 @@ std::string man_page(const CommandDescription& root, const std::vector<std::stri
       "The guide, which messages call docs/: /usr/share/doc/linnet/docs, the folder docs of the tarball or of the "
       "sources.\n";
   return out;
+}
+
+namespace {
+
+// The command must be there; a misspelt one is told with the nearest.
+void check_command(const CommandDescription& root, const std::vector<std::string>& path) {
+  for (size_t size = 1; size <= path.size(); ++size) {
+    const std::vector<std::string> part(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(size));
+    if (find_command(root, part)) continue;
+    const std::vector<std::string> above(part.begin(), part.end() - 1);
+    std::vector<std::string> names;
+    for (const CommandDescription& child : find_command(root, above)->subcommands) names.push_back(child.name);
+    if (names.empty())
+      fail_user("'" + joined(above, " ") + "' has no commands below it, such as '" + part.back() + "'");
+    fail_user("there is no command '" + joined(part, " ") + "'" + did_you_mean(part.back(), names, "", ""));
+  }
+}
+
+int print_man_page(const CommandDescription& root, const std::vector<std::string>& path, const std::string& folder) {
+  check_command(root, path);
+  if (folder.empty()) {
+    print_text(man_page(root, path));
+    return 0;
+  }
+  if (!path.empty()) fail_user("--out writes the pages of all commands; leave '" + joined(path, " ") + "' out");
+  make_directories(folder);
+  for_each_command(root, [&](const std::vector<std::string>& each, const CommandDescription&) {
+    write_file_atomically(folder + "/" + man_page_name(each) + ".1", man_page(root, each));
+  });
+  return 0;
+}
+
+}  // namespace
+
+void add_reference_commands(Command& linnet, const CommandDescription& described) {
+  struct Arguments {
+    std::vector<std::string> path;
+    std::string shell, folder;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  std::vector<std::string> names{"help", "man", "completion"};
+  for (const CommandDescription& command : described.subcommands) names.push_back(command.name);
+
+  linnet.subcommand("help", "tell what a command takes, or list the commands")
+      .take("command", arguments->path, "the command, e.g. `train` or `tokenizer encode`", {.suggestions = names})
+      .does([arguments, &described] {
+        check_command(described, arguments->path);
+        print_text(help_page(described, arguments->path));
+        return 0;
+      });
+  linnet.subcommand("man", "print the manual page of linnet or of a command, for `man -l -`")
+      .take("command", arguments->path, "the command (default: linnet itself)", {.suggestions = names})
+      .take("--out", arguments->folder, "write the pages of all commands into this folder", {.type = "DIR"})
+      .does([arguments, &described] { return print_man_page(described, arguments->path, arguments->folder); });
+  linnet.subcommand("completion", "print what makes a shell complete commands, options and values")
+      .take("shell", arguments->shell, "bash, zsh or fish; for example: source <(linnet completion bash)",
+            {.required = true, .choices = {"bash", "zsh", "fish"}})
+      .does([arguments, &described] {
+        print_text(completion_script(described, arguments->shell));
+        return 0;
+      });
 }
 
 }  // namespace linnet

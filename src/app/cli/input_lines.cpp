@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <utility>
 #include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "data/examples/text/record_reader.h"
@@ -48,8 +49,7 @@ bool InputLines::next(std::string_view& line) {
   if (std::exchange(is_new_, false)) begin_standard_input("");
   size_t searched = at_, end;
   while ((end = buffer_.find('\n', searched)) == buffer_.npos && !ended_) {
-    if (buffer_.size() - at_ > kLongest)
-      fail_user("standard input: line " + std::to_string(number_ + 1) + " has more than 256 MB");
+    if (buffer_.size() - at_ > kLongest) fail_user("standard input: line ", number_ + 1, " has more than 256 MB");
     buffer_.erase(0, at_);
     at_ = 0, searched = buffer_.size();
     buffer_.resize(searched + kPart);
@@ -70,11 +70,30 @@ bool InputLines::next_text(std::string& line) {
   if (!next(text)) return false;
   if (text.ends_with('\r')) text.remove_suffix(1);
   if (const size_t at = invalid_utf8_at(text); at != std::string_view::npos)
-    fail_user("standard input: line " + std::to_string(number_) + ", byte " + std::to_string(at + 1) +
-              ": not valid UTF-8");
+    fail_user("standard input: line ", number_, ", byte ", at + 1, ": not valid UTF-8");
   if (number_ == 1 && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte order mark
   line = text;
   return true;
+}
+
+void answer_lines(const std::function<void(const std::vector<std::string>& lines)>& answer, size_t together) {
+  if (::isatty(STDIN_FILENO)) together = 1;
+  std::vector<std::string> lines;
+  const auto flush = [&] {
+    if (!lines.empty()) answer(lines);
+    lines.clear();
+  };
+  InputLines input;
+  try {
+    for (std::string line; input.next_text(line);) {
+      lines.push_back(std::move(line));
+      if (lines.size() == together) flush();
+    }
+  } catch (const Error&) {
+    flush();
+    throw;
+  }
+  flush();
 }
 
 void for_each_line(const std::vector<std::string>& files,

@@ -34,6 +34,10 @@ class InputLines {
 void for_each_line(const std::vector<std::string>& files,
                    const std::function<void(const std::string& line, const std::string& where)>& visit);
 
+// Calls answer(lines) for the lines of standard input, many together, so that texts of like length can be computed
+// together; at a terminal for each line at once. What came before a bad line is not lost.
+void answer_lines(const std::function<void(const std::vector<std::string>& lines)>& answer, size_t together = 1024);
+
 // All of standard input. `instead` says what the user can do otherwise; it ends the hint at a terminal and the user
 // error where standard input is closed.
 std::string read_standard_input(const std::string& instead);

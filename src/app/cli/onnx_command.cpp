@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include "app/cli/commands.h"
+#include "app/cli/print-inl.h"
 #include "base/text.h"
 #include "onnx/network.h"
 #include "onnx/run_file.h"
@@ -18,21 +18,20 @@ struct OnnxArguments {
 };
 
 int list_operators() {
-  for (const OnnxOperatorRow& row : onnx_operators()) std::printf("%-48s%s\n", row.name, row.note);
+  for (const OnnxOperatorRow& row : onnx_operators()) print("{:<48}{}\n", row.name, row.note);
   return 0;
 }
 
-int test(const std::string& folder, bool verbose) {
-  const std::vector<OnnxTestResult> results = run_onnx_tests(folder);
+int test(const OnnxArguments& arguments) {
+  const std::vector<OnnxTestResult> results = run_onnx_tests(arguments.folder);
   bool failed = false;
   for (const OnnxTestResult& result : results) {
-    failed = failed || result.outcome == OnnxTestResult::kFail;
-    if (result.outcome == OnnxTestResult::kFail)
-      std::printf("failed %s: %s\n", result.name.c_str(), result.detail.c_str());
-    if (result.outcome == OnnxTestResult::kUnsupported && verbose)
-      std::printf("unsupported %s: %s\n", result.name.c_str(), result.detail.c_str());
+    const bool fails = result.outcome == OnnxTestResult::kFail;
+    failed = failed || fails;
+    if (fails || (result.outcome == OnnxTestResult::kUnsupported && arguments.verbose))
+      print("{} {}: {}\n", fails ? "failed" : "unsupported", result.name, result.detail);
   }
-  std::fputs(onnx_test_table(results).c_str(), stdout);
+  print_text(onnx_test_table(results));
   return failed ? 1 : 0;
 }
 
@@ -46,14 +45,13 @@ void print_times(std::vector<Forward::NodeTime> nodes) {
   }
   std::vector<std::pair<std::string, std::pair<double, int>>> rows(ops.begin(), ops.end());
   std::ranges::sort(rows, std::ranges::greater{}, [](const auto& row) { return row.second.first; });
-  std::printf("\n%-24s %10s %7s %6s\n", "op", "ms", "share", "nodes");
+  print("\n{:<24} {:>10} {:>7} {:>6}\n", "op", "ms", "share", "nodes");
   for (const auto& [op, sum] : rows)
-    std::printf("%-24s %10.3f %6.1f%% %6d\n", op.c_str(), sum.first * 1e3, 100 * sum.first / total, sum.second);
+    print("{:<24} {:10.3f} {:6.1f}% {:6}\n", op, sum.first * 1e3, 100 * sum.first / total, sum.second);
   std::ranges::sort(nodes, std::ranges::greater{}, &Forward::NodeTime::seconds);
   nodes.resize(std::min<size_t>(nodes.size(), 20));
-  std::printf("\n%10s  node\n", "ms");
-  for (const Forward::NodeTime& node : nodes)
-    std::printf("%10.3f  %s  %s\n", node.seconds * 1e3, node.op.c_str(), node.types.c_str());
+  print("\n{:>10}  node\n", "ms");
+  for (const Forward::NodeTime& node : nodes) print("{:10.3f}  {}  {}\n", node.seconds * 1e3, node.op, node.types);
 }
 
 int run_with_inputs(const OnnxArguments& arguments) {
@@ -61,23 +59,22 @@ int run_with_inputs(const OnnxArguments& arguments) {
   const OnnxRunReport report =
       run_onnx_file(*network, arguments.inputs, arguments.out,
                     {.threads = arguments.threads, .repeats = arguments.repeats, .profile = arguments.profile});
-  for (const auto& [name, type] : report.outputs)
-    std::printf("output %s: %s\n", name.c_str(), type.shape.text().c_str());
-  std::printf("%.3f ms a run, %.1f MB\n", report.seconds * 1e3, static_cast<double>(report.memory_bytes) / 1e6);
+  for (const auto& [name, type] : report.outputs) print("output {}: {}\n", name, type.shape.text());
+  print("{:.3f} ms a run, {:.1f} MB\n", report.seconds * 1e3, megabytes(report.memory_bytes));
   if (arguments.profile) print_times(report.nodes);
   return 0;
 }
 
-int import_model(const std::string& file, const std::string& out) {
-  const std::unique_ptr<OnnxNetwork> network = load_onnx(file);
-  save_onnx_folder(*network, out);
-  std::printf("%s: %zu nodes, %lld parameters\n", out.c_str(), network->model().graph.nodes.size(),
-              static_cast<long long>(network->parameter_count()));
+int import_model(const OnnxArguments& arguments) {
+  const std::unique_ptr<OnnxNetwork> network = load_onnx(arguments.file);
+  save_onnx_folder(*network, arguments.out);
+  print("{}: {} nodes, {} parameters\n", arguments.out, network->model().graph.nodes.size(),
+        network->parameter_count());
   for (const OnnxValueInfo& input : network->inputs()) {
     const std::string dims = joined(input.dims, ", ", [](const OnnxDim& dim) {
       return dim.size >= 0 ? std::to_string(dim.size) : dim.symbol.empty() ? "?" : dim.symbol;
     });
-    std::printf("input %s: %s[%s]\n", input.name.c_str(), element_name(input.element).c_str(), dims.c_str());
+    print("input {}: {}[{}]\n", input.name, element_name(input.element), dims);
   }
   return 0;
 }
@@ -85,32 +82,29 @@ int import_model(const std::string& file, const std::string& out) {
 }  // namespace
 
 void add_import_command(Command& linnet) {
-  auto arguments = std::make_shared<OnnxArguments>();
-  linnet.subcommand("import", "read an ONNX model, check that it can be run here, and keep it as a folder")
-      .take("MODEL", arguments->file, "the ONNX file", {.required = true, .type = "FILE"})
-      .take("-o,--out", arguments->out, "the folder to write", {.required = true, .type = "DIR"})
-      .does([arguments] { return import_model(arguments->file, arguments->out); });
+  auto [command, arguments] = linnet.subcommand(
+      "import", "read an ONNX model, check that it can be run here, and keep it as a folder", import_model);
+  command.take("MODEL", arguments.file, "the ONNX file", {.required = true, .type = "FILE"})
+      .take("-o,--out", arguments.out, "the folder to write", {.required = true, .type = "DIR"});
 }
 
 void add_onnx_command(Command& linnet) {
-  auto arguments = std::make_shared<OnnxArguments>();
   Command onnx = linnet.subcommand("onnx", "what Linnet reads of ONNX");
   onnx.subcommand("operators", "the operators that imported networks may have").does(list_operators);
-  onnx.subcommand("test", "run ONNX's backend tests: folders with model.onnx and test_data_set_0")
-      .take("DIR", arguments->folder, "a test, or a folder of tests", {.required = true})
-      .flag("--verbose", arguments->verbose, "name the tests that are not supported, and why")
-      .does([arguments] { return test(arguments->folder, arguments->verbose); });
-  onnx.subcommand("run", "run a network on the arrays of a file")
-      .take("MODEL", arguments->file, "an ONNX file, or the folder of an imported one", {.required = true})
-      .take("INPUTS", arguments->inputs, "a safetensors file with a tensor for each of the network's inputs",
+  auto [tests, tested] =
+      onnx.subcommand("test", "run ONNX's backend tests: folders with model.onnx and test_data_set_0", test);
+  tests.take("DIR", tested.folder, "a test, or a folder of tests", {.required = true})
+      .flag("--verbose", tested.verbose, "name the tests that are not supported, and why");
+  auto [runs, arguments] = onnx.subcommand("run", "run a network on the arrays of a file", run_with_inputs);
+  runs.take("MODEL", arguments.file, "an ONNX file, or the folder of an imported one", {.required = true})
+      .take("INPUTS", arguments.inputs, "a safetensors file with a tensor for each of the network's inputs",
             {.required = true, .type = "FILE"})
-      .take("-o,--out", arguments->out, "the safetensors file to write: a tensor for each output",
+      .take("-o,--out", arguments.out, "the safetensors file to write: a tensor for each output",
             {.required = true, .type = "FILE"})
-      .take("--repeats", arguments->repeats, "run it so often, for the time of a run (the median)",
+      .take("--repeats", arguments.repeats, "run it so often, for the time of a run (the median)",
             {.least = 1, .most = 1000000, .show_default = true})
-      .flag("--profile", arguments->profile, "where the time goes: by op, and the slowest nodes")
-      .take_threads(arguments->threads)
-      .does([arguments] { return run_with_inputs(*arguments); });
+      .flag("--profile", arguments.profile, "where the time goes: by op, and the slowest nodes")
+      .take_threads(arguments.threads);
 }
 
 }  // namespace linnet

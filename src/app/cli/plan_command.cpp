@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <span>
 #include <tuple>
@@ -7,6 +6,7 @@
 #include <vector>
 #include "app/cli/commands.h"
 #include "app/cli/plan_parts.h"
+#include "app/cli/print-inl.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -28,43 +28,36 @@ struct PlanArguments : ConfigArguments {
 
 // Whether the run fits, and what would.
 void print_fit(const PlanAnswer& answer, const TrainConfig& train, uint64_t limit) {
-  const double megabytes = static_cast<double>(limit) / 1e6;
+  const double most = megabytes(limit);
   const uint64_t peak = answer.forecast.peak();
-  if (peak > limit)
-    std::printf("this does not fit within %.1f MB: it takes %.1f MB\n", megabytes, static_cast<double>(peak) / 1e6);
+  if (peak > limit) print("this does not fit within {:.1f} MB: it takes {:.1f} MB\n", most, megabytes(peak));
   if (peak > limit && train.memory.empty() && train.recompute == "auto")
-    std::printf("with --memory %lluMB layers would be computed again, to take less\n",
-                static_cast<unsigned long long>(limit / 1000000));
-  if (answer.all_fit) std::printf("within %.1f MB even all examples fit in one batch\n", megabytes);
+    print("with --memory {}MB layers would be computed again, to take less\n", limit / 1000000);
+  if (answer.all_fit) print("within {:.1f} MB even all examples fit in one batch\n", most);
   else if (answer.more_may_fit)
-    std::printf("%s %lld fits within %.1f MB; none larger was planned\n", answer.batch_key.c_str(),
-                static_cast<long long>(answer.largest_batch), megabytes);
+    print("{} {} fits within {:.1f} MB; none larger was planned\n", answer.batch_key, answer.largest_batch, most);
   else if (answer.largest_batch > 0)
-    std::printf("largest %s within %.1f MB: %lld\n", answer.batch_key.c_str(), megabytes,
-                static_cast<long long>(answer.largest_batch));
+    print("largest {} within {:.1f} MB: {}\n", answer.batch_key, most, answer.largest_batch);
   else
-    std::printf("no %s fits within %.1f MB: the smallest takes %.1f MB; fewer or smaller layers%s would take less\n",
-                answer.batch_key.c_str(), megabytes, static_cast<double>(answer.least_peak) / 1e6,
-                answer.shorter_key.empty() ? "" : (" or a smaller " + answer.shorter_key).c_str());
+    print("no {} fits within {:.1f} MB: the smallest takes {:.1f} MB; fewer or smaller layers{} would take less\n",
+          answer.batch_key, most, megabytes(answer.least_peak),
+          answer.shorter_key.empty() ? "" : (" or a smaller " + answer.shorter_key));
 }
 
 void print_plan_json(const PlanAnswer& answer, const RankLayout& division, uint64_t limit) {
-  auto memory = Json::array();
-  for (const MemoryItem& item : answer.forecast.items) memory.push_back({{"name", item.name}, {"bytes", item.bytes}});
-  const Json json{{"data", division.data},
-                  {"tensor", division.tensor},
-                  {"parameters", answer.parameters},
-                  {"batches", answer.batches},
-                  {"assumption", answer.assumption},
-                  {"recomputation", answer.recomputation},
-                  {"memory", std::move(memory)},
-                  {"peak_bytes", answer.forecast.peak()},
-                  {"memory_bytes", limit},
-                  {"fits", answer.forecast.peak() <= limit},
-                  {"batch_key", answer.batch_key},
-                  {"largest_batch", answer.largest_batch},
-                  {"more_may_fit", answer.more_may_fit}};
-  std::printf("%s\n", json.dump().c_str());
+  print_json({{"data", division.data},
+              {"tensor", division.tensor},
+              {"parameters", answer.parameters},
+              {"batches", answer.batches},
+              {"assumption", answer.assumption},
+              {"recomputation", answer.recomputation},
+              {"memory", memory_json(answer.forecast)},
+              {"peak_bytes", answer.forecast.peak()},
+              {"memory_bytes", limit},
+              {"fits", answer.forecast.peak() <= limit},
+              {"batch_key", answer.batch_key},
+              {"largest_batch", answer.largest_batch},
+              {"more_may_fit", answer.more_may_fit}});
 }
 
 void write_page(const PlanArguments& arguments, const Config& config, const PlanAnswer& answer) {
@@ -73,7 +66,7 @@ void write_page(const PlanArguments& arguments, const Config& config, const Plan
                           .subtitle = "Planned before training; batches of " + answer.batches,
                           .command = "plan --html"};
   write_file_atomically(arguments.html, report_page(title, std::span(&run, 1)));
-  if (!arguments.foresight.json) std::printf("written to %s\n", arguments.html.c_str());
+  if (!arguments.foresight.json) print("written to {}\n", arguments.html);
 }
 
 // One rank of each stage, as a run would have it: where recomputation alone does not fit into the limit that is set,
@@ -95,10 +88,10 @@ std::vector<PlanAnswer> plan_within(Config& config, uint64_t limit, bool exact, 
 }
 
 void print_memory(const PlanAnswer& answer) {
-  std::printf("%s", answer.forecast.text().c_str());
-  std::printf("  (arena %.1f MB; no placement could be below %.1f MB)\n", static_cast<double>(answer.arena_bytes) / 1e6,
-              static_cast<double>(answer.arena_lower_bound) / 1e6);
-  if (!answer.recomputation.empty()) std::printf("  (%s)\n", answer.recomputation.c_str());
+  print_text(answer.forecast.text());
+  print("  (arena {:.1f} MB; no placement could be below {:.1f} MB)\n", megabytes(answer.arena_bytes),
+        megabytes(answer.arena_lower_bound));
+  if (!answer.recomputation.empty()) print("  ({})\n", answer.recomputation);
 }
 
 // The stage that takes most, with the batch that fits on all.
@@ -114,10 +107,9 @@ PlanAnswer of_all(const std::vector<PlanAnswer>& stages) {
 }
 
 void print_stages(const std::vector<PlanAnswer>& stages) {
-  std::printf("%lld parameters; batches of %s\n", static_cast<long long>(stages[0].parameters),
-              stages[0].batches.c_str());
+  print("{} parameters; batches of {}\n", stages[0].parameters, stages[0].batches);
   for (const PlanAnswer& answer : stages) {
-    if (!answer.stage.empty()) std::printf("%s\n", answer.stage.c_str());
+    if (!answer.stage.empty()) print("{}\n", answer.stage);
     print_memory(answer);
   }
 }
@@ -175,7 +167,7 @@ int plan(const PlanArguments& arguments) {
   if (division.pipeline > 1 && foresight.json)
     fail_user("--json is of one rank, and the stages of a pipeline differ: leave it out, or add --network");
   if (division.pipeline > 1)
-    std::printf("each %d ranks compute one model together, some of its layers each\n", division.ranks_of_model());
+    print("each {} ranks compute one model together, some of its layers each\n", division.ranks_of_model());
   const std::vector<PlanAnswer> stages = plan_within(config, limit, foresight.exact, division);
   const PlanAnswer answer = of_all(stages);
   const int exit_code = answer.forecast.peak() > limit ? 1 : 0;
@@ -184,35 +176,32 @@ int plan(const PlanArguments& arguments) {
     print_plan_json(answer, division, limit);
     return exit_code;
   }
-  if (!answer.assumption.empty()) std::printf("%s\n", answer.assumption.c_str());
+  if (!answer.assumption.empty()) print("{}\n", answer.assumption);
   if (division.tensor > 1 && division.pipeline > 1)
-    std::printf("each stage's layers are divided between %d ranks; this is of one of them\n", division.tensor);
+    print("each stage's layers are divided between {} ranks; this is of one of them\n", division.tensor);
   else if (division.tensor > 1)
-    std::printf("each %d ranks compute one model together; what follows is of one rank\n", division.tensor);
+    print("each {} ranks compute one model together; what follows is of one rank\n", division.tensor);
   if (shards > 1)
-    std::printf("each of %d %s computes %lld of %lld data shards; this is of one rank\n", division.data,
-                division.ranks_of_model() > 1 ? "such groups" : "ranks", static_cast<long long>(shards / division.data),
-                static_cast<long long>(shards));
+    print("each of {} {} computes {} of {} data shards; this is of one rank\n", division.data,
+          division.ranks_of_model() > 1 ? "such groups" : "ranks", shards / division.data, shards);
   if (config.train.micro_batches > 1)
-    std::printf(
-        "each batch is computed in %lld micro-batches, whose sums are rounded in another order; what follows is "
-        "of one\n",
-        static_cast<long long>(config.train.micro_batches));
+    print(
+        "each batch is computed in {} micro-batches, whose sums are rounded in another order; what follows is of one\n",
+        config.train.micro_batches);
   print_stages(stages);
   print_fit(answer, config.train, limit);
   if (!arguments.html.empty()) write_page(arguments, config, answer);
-  if (arguments.fusion) std::printf("what each pass made of the training step:\n%s", answer.fusion.c_str());
+  if (arguments.fusion) print("what each pass made of the training step:\n{}", answer.fusion);
   return exit_code;
 }
 
 }  // namespace
 
 void add_plan_command(Command& linnet) {
-  auto arguments = std::make_shared<PlanArguments>();
-  PlanRanksArguments& foresight = arguments->foresight;
-  Command command = linnet.subcommand(
-      "plan", "the memory a run will take, and the largest batch that fits: exit code 1 if it does not fit");
-  arguments->declare(command);
+  auto [command, arguments] = linnet.subcommand(
+      "plan", "the memory a run will take, and the largest batch that fits: exit code 1 if it does not fit", plan);
+  PlanRanksArguments& foresight = arguments.foresight;
+  arguments.declare(command);
   command
       .flag("--exact", foresight.exact, "read the data, however many they are, for the sizes that training will have")
       .take("--ranks", foresight.ranks,
@@ -236,11 +225,10 @@ void add_plan_command(Command& linnet) {
       .take("--trace", foresight.trace, "with --network: also a Chrome trace of a simulated step of all ranks",
             {.type = "FILE"})
       .flag("--json", foresight.json, "one JSON object instead of lines for people")
-      .take("--html", arguments->html, "also a page with a picture of the memory of a training step", {.type = "FILE"})
-      .flag("--sweep", arguments->sweep,
+      .take("--html", arguments.html, "also a page with a picture of the memory of a training step", {.type = "FILE"})
+      .flag("--sweep", arguments.sweep,
             "instead a table of memory and estimated time of a step, by precision, recomputation, optimizer and LoRA")
-      .flag("--fusion", arguments->fusion, "also what each pass fused")
-      .does([arguments] { return plan(*arguments); });
+      .flag("--fusion", arguments.fusion, "also what each pass fused");
 }
 
 }  // namespace linnet

@@ -2,38 +2,56 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
+#include <optional>
+#include <string>
 #include <vector>
+#include "app/cli/command_line.h"
 #include "app/cli/plan_parts.h"
-#include "base/error.h"
+#include "app/cli/print-inl.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "config/hints.h"
+#include "engine/exec/backend.h"
 #include "engine/kernels/bandwidth.h"
 #include "engine/kernels/peak.h"
 #include "tasks/planning/foresight.h"
+#include "tasks/planning/plan_memory.h"
 #include "training/run/trainer_options.h"
 #include "training/trainer/trainer.h"
 
 namespace linnet {
+
+Json memory_json(const MemoryForecast& forecast) {
+  Json memory = Json::array();
+  for (const MemoryItem& item : forecast.items) memory.push_back({{"name", item.name}, {"bytes", item.bytes}});
+  return memory;
+}
+
 namespace {
 
-double megabytes(double bytes) { return bytes / 1e6; }
+// The speeds of this machine's products by the name of the precision, and of its memory.
+class Machine {
+ public:
+  explicit Machine(const Config& config)
+      : pool_(trainer_options(config, true).threads), bandwidth_(measured_bandwidth(pool_, size_t{128} << 20)) {}
+  MachineSpeed speed(const std::string& precision) {
+    return {1e9 * measured_peak_gflops(cpu_precision(precision_of(precision)), pool_), bandwidth_};
+  }
 
-MachineSpeed measured_speed(const Config& config) {
-  const TrainerOptions options = trainer_options(config, true);
-  ThreadPool pool(options.threads);
-  return {1e9 * measured_peak_gflops(cpu_precision(precision_of(config.train.precision)), pool),
-          measured_bandwidth(pool, size_t{128} << 20)};
-}
+ private:
+  ThreadPool pool_;
+  const double bandwidth_;
+};
 
 // "500GFLOP/s,20GB/s".
 MachineSpeed parse_speed(const std::string& text) {
   const auto fail = [&] {
-    fail_user("--speed \"" + text +
-              "\" is not understood; write what a rank multiplies and reads, for example --speed "
-              "500GFLOP/s,20GB/s");
+    fail_user("--speed \"", text,
+              "\" is not understood; write what a rank multiplies and reads, for example --speed 500GFLOP/s,20GB/s");
   };
   const size_t comma = text.find(',');
   if (comma == std::string::npos) fail();
@@ -51,21 +69,7 @@ MachineSpeed parse_speed(const std::string& text) {
           number(std::string_view(text).substr(comma + 1), {{"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}})};
 }
 
-double bytes_of_kinds(const Foresight& f, std::initializer_list<OperationKind> kinds) {
-  double bytes = 0;
-  for (const OperationKind kind : kinds) bytes += f.step.sent_bytes[static_cast<size_t>(kind)];
-  return bytes;
-}
-
-double all_bytes(const Foresight& f) {
-  double bytes = 0;
-  for (const double of_kind : f.step.sent_bytes) bytes += of_kind;
-  return bytes;
-}
-
 Json to_json(const Foresight& f) {
-  Json memory = Json::array();
-  for (const MemoryItem& item : f.plan.forecast.items) memory.push_back({{"name", item.name}, {"bytes", item.bytes}});
   Json sent = Json::object();
   for (int kind = 0; kind < kOperationKinds; ++kind)
     if (is_communication(static_cast<OperationKind>(kind)))
@@ -79,7 +83,7 @@ Json to_json(const Foresight& f) {
           {"recompute", f.recompute},
           {"fits", f.fits},
           {"peak_bytes", f.plan.forecast.peak()},
-          {"memory", std::move(memory)},
+          {"memory", memory_json(f.plan.forecast)},
           {"sent_bytes", std::move(sent)},
           {"step_seconds", f.step.seconds},
           {"compute_seconds", f.step.compute_seconds},
@@ -90,57 +94,57 @@ Json to_json(const Foresight& f) {
           {"batches", f.plan.batches}};
 }
 
-void print_head() {
-  std::printf("%5s  %-38s %6s %10s %10s %9s %8s %8s %10s\n", "ranks", "layout", "micro", "peak MB", "sent MB",
-              "s a step", "waiting", "speedup", "efficiency");
+void print_head(const std::string& assumption) {
+  if (!assumption.empty()) print("{}\n", assumption);
+  print("{:>5}  {:<38} {:>6} {:>10} {:>10} {:>9} {:>8} {:>8} {:>10}\n", "ranks", "layout", "micro", "peak MB",
+        "sent MB", "s a step", "waiting", "speedup", "efficiency");
 }
 
 void print_ranks_row(const Foresight& f) {
   const StepForecast& step = f.step;
-  std::printf("%5d  %-38s %6lld %10.1f %10.1f %9.4f %7.1f%% %8.2f %9.1f%%%s%s\n", f.layout.ranks(),
-              layout_text(f.layout).c_str(), static_cast<long long>(f.simulated.micro_batches),
-              megabytes(static_cast<double>(f.plan.forecast.peak())), megabytes(all_bytes(f)), step.seconds,
-              100 * (step.bubble_seconds + step.exposed_seconds) / step.seconds, f.efficiency * f.layout.ranks(),
-              100 * f.efficiency, f.recompute == "auto" ? "" : ("  recompute=" + f.recompute).c_str(),
-              f.fits ? "" : "  does not fit");
-  std::fflush(stdout);
+  print("{:5}  {:<38} {:6} {:10.1f} {:10.1f} {:9.4f} {:7.1f}% {:8.2f} {:9.1f}%{}{}\n", f.layout.ranks(),
+        layout_text(f.layout), f.simulated.micro_batches, megabytes(f.plan.forecast.peak()),
+        megabytes(std::accumulate(step.sent_bytes.begin(), step.sent_bytes.end(), 0.0)), step.seconds,
+        100 * (step.bubble_seconds + step.exposed_seconds) / step.seconds, f.efficiency * f.layout.ranks(),
+        100 * f.efficiency, f.recompute == "auto" ? "" : ("  recompute=" + f.recompute),
+        f.fits ? "" : "  does not fit");
+  flush_output();
 }
 
 void print_basis(const ForesightRequest& request) {
   const Network& network = request.network;
-  std::printf("network %s: bandwidth of each rank and latency of an exchange%s\n", network_text(network).c_str(),
-              network.overlaps ? "" : "; messages take the processors that compute");
-  std::printf("node times estimated from FLOP and bytes; a rank's peak %.0f GFLOP/s, memory %.1f GB/s\n",
-              request.speed.flops / 1e9, request.speed.bandwidth / 1e9);
+  print("network {}: bandwidth of each rank and latency of an exchange{}\n", network_text(network),
+        network.overlaps ? "" : "; messages take the processors that compute");
+  print("node times estimated from FLOP and bytes; a rank's peak {:.0f} GFLOP/s, memory {:.1f} GB/s\n",
+        request.speed.flops / 1e9, request.speed.bandwidth / 1e9);
 }
 
 void print_one(const Foresight& f, uint64_t memory) {
   const StepForecast& step = f.step;
-  if (!f.plan.assumption.empty()) std::printf("%s\n", f.plan.assumption.c_str());
-  std::printf("%d ranks, %s: each computes %lld micro-batch%s a step, of %s\n", f.layout.ranks(),
-              layout_text(f.layout).c_str(), static_cast<long long>(f.simulated.micro_batches),
-              f.simulated.micro_batches == 1 ? "" : "es", f.plan.batches.c_str());
-  std::printf("memory of %s:\n%s", f.layout.pipeline > 1 ? "the rank of the pipeline that takes most" : "each rank",
-              f.plan.forecast.text().c_str());
-  if (!f.plan.recomputation.empty()) std::printf("  (%s)\n", f.plan.recomputation.c_str());
+  if (!f.plan.assumption.empty()) print("{}\n", f.plan.assumption);
+  print("{} ranks, {}: each computes {} micro-batch{} a step, of {}\n", f.layout.ranks(), layout_text(f.layout),
+        f.simulated.micro_batches, f.simulated.micro_batches == 1 ? "" : "es", f.plan.batches);
+  print("memory of {}:\n{}", f.layout.pipeline > 1 ? "the rank of the pipeline that takes most" : "each rank",
+        f.plan.forecast.text());
+  if (!f.plan.recomputation.empty()) print("  ({})\n", f.plan.recomputation);
   if (!f.fits)
-    std::printf("this does not fit within %.1f MB: it takes %.1f MB\n", megabytes(static_cast<double>(memory)),
-                megabytes(static_cast<double>(f.plan.forecast.peak())));
-  std::printf("sent by a rank in a step:\n");
+    print("this does not fit within {:.1f} MB: it takes {:.1f} MB\n", megabytes(memory),
+          megabytes(f.plan.forecast.peak()));
+  print("sent by a rank in a step:\n");
   for (const OperationKind kind :
        {OperationKind::kGradients, OperationKind::kParameters, OperationKind::kTensor, OperationKind::kPipeline})
-    if (const double bytes = bytes_of_kinds(f, {kind}); bytes > 0)
-      std::printf("  %-25s %10.1f MB\n", operation_kind_name(kind), megabytes(bytes));
+    if (const double bytes = step.sent_bytes[static_cast<size_t>(kind)]; bytes > 0)
+      print("  {:<25} {:10.1f} MB\n", operation_kind_name(kind), megabytes(bytes));
   const auto line = [&](const char* name, double seconds) {
-    std::printf("  %-25s %10.2f ms %5.1f%%\n", name, 1e3 * seconds, 100 * seconds / step.seconds);
+    print("  {:<25} {:10.2f} ms {:5.1f}%\n", name, 1e3 * seconds, 100 * seconds / step.seconds);
   };
-  std::printf("a step:\n");
+  print("a step:\n");
   line("computing", step.compute_seconds);
   if (f.layout.pipeline > 1) line("pipeline's bubble", step.bubble_seconds);
   line("waiting for the network", step.exposed_seconds);
   line("in all", step.seconds);
-  std::printf("%.2f times the speed of one rank: efficiency %.1f%%\n", f.efficiency * f.layout.ranks(),
-              100 * f.efficiency);
+  print("{:.2f} times the speed of one rank: efficiency {:.1f}%\n", f.efficiency * f.layout.ranks(),
+        100 * f.efficiency);
 }
 
 constexpr size_t kShownPlans = 8;  // layouts of a search
@@ -148,19 +152,11 @@ constexpr size_t kShownPlans = 8;  // layouts of a search
 }  // namespace
 
 std::vector<int> parse_rank_counts(const std::string& text) {
-  constexpr int kMost = 1 << 15;
-  std::vector<int> counts;
-  const char *at = text.data(), *end = text.data() + text.size();
-  for (;;) {
-    int count = 0;
-    const auto [stop, error] = std::from_chars(at, end, count);
-    if (error != std::errc() || count < 1 || count > kMost || (stop != end && *stop != ','))
-      fail_user("--ranks \"" + text + "\" is not a number from 1 to " + std::to_string(kMost) +
-                " or a list of them, such as 1,2,4,8");
-    counts.push_back(count);
-    if (stop == end) return counts;
-    at = stop + 1;
-  }
+  constexpr int64_t kMost = 1 << 15;
+  const std::vector<int64_t> counts = positive_numbers(text);
+  if (counts.empty() || *std::ranges::max_element(counts) > kMost)
+    fail_user("--ranks \"", text, "\" is not a number from 1 to ", kMost, " or a list of them, such as 1,2,4,8");
+  return {counts.begin(), counts.end()};
 }
 
 int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
@@ -174,7 +170,8 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
   std::vector<RankLayout> layouts;
   for (const int count : counts)
     if (!searches) layouts.push_back(parallel_layout(arguments.parallel, count));
-  request.speed = arguments.speed.empty() ? measured_speed(config) : parse_speed(arguments.speed);
+  request.speed =
+      arguments.speed.empty() ? Machine(config).speed(config.train.precision) : parse_speed(arguments.speed);
   request.batch_per_group = arguments.batch_per_rank;
   request.exact = arguments.exact;
   request.memory = parse_byte_size(config.train.memory).value_or(available_memory());
@@ -199,42 +196,81 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
     json["refused"] = search.refused;
     if (search.found.empty())
       fail_user("no layout of " + arguments.ranks + " ranks is possible: " + search.why_refused);
-    if (!arguments.json) {
-      if (!search.found.front().plan.assumption.empty())
-        std::printf("%s\n", search.found.front().plan.assumption.c_str());
-      print_head();
-    }
+    if (!arguments.json) print_head(search.found.front().plan.assumption);
     for (size_t i = 0; i < std::min(search.found.size(), kShownPlans); ++i) show(search.found[i], false);
     if (!arguments.json) {
       if (!search.found.front().fits)
-        std::printf("no layout of %s ranks fits within %.1f MB each\n", arguments.ranks.c_str(),
-                    megabytes(static_cast<double>(request.memory)));
-      else std::printf("best: --parallel %s\n", layout_text(search.found.front().layout).c_str());
-      if (search.refused > 0)
-        std::printf("%lld layouts are not possible (%s)\n", static_cast<long long>(search.refused),
-                    search.why_refused.c_str());
+        print("no layout of {} ranks fits within {:.1f} MB each\n", arguments.ranks, megabytes(request.memory));
+      else print("best: --parallel {}\n", layout_text(search.found.front().layout));
+      if (search.refused > 0) print("{} layouts are not possible ({})\n", search.refused, search.why_refused);
     }
     best = std::move(search.found.front());
     fits = best->fits;
   } else {
     for (size_t i = 0; i < layouts.size(); ++i) {
       best = foresee(request, layouts[i]);
-      if (i == 0 && layouts.size() > 1 && !arguments.json) {
-        if (!best->plan.assumption.empty()) std::printf("%s\n", best->plan.assumption.c_str());
-        print_head();
-      }
+      if (i == 0 && layouts.size() > 1 && !arguments.json) print_head(best->plan.assumption);
       show(*best, layouts.size() == 1);
       fits = best->fits || layouts.size() > 1;
       silence_log();  // what was said of the data holds for every row
     }
   }
-  if (arguments.json) std::printf("%s\n", json.dump().c_str());
+  if (arguments.json) print_json(json);
   if (!arguments.trace.empty()) {
     const RankSchedule schedule = schedule_of(best->simulated, request.network);
     write_file_atomically(arguments.trace, chrome_trace(schedule, schedule.simulate()));
-    if (!arguments.json) std::printf("written to %s\n", arguments.trace.c_str());
+    if (!arguments.json) print("written to {}\n", arguments.trace);
   }
   return fits ? 0 : 1;
+}
+
+namespace {
+
+constexpr int64_t kRank = 8;  // of adapters, where the configuration has none
+
+uint64_t item_bytes(const MemoryForecast& forecast, MemoryKind kind) {
+  uint64_t bytes = 0;
+  for (const MemoryItem& item : forecast.items) bytes += item.name == memory_kind_name(kind) ? item.bytes : 0;
+  return bytes;
+}
+
+void print_line(const Config& config, const MachineSpeed& speed, uint64_t memory) {
+  const TrainConfig& train = config.train;
+  const PlanAnswer answer = plan_memory({.config = config, .memory = memory, .speed = speed});
+  const uint64_t peak = answer.forecast.peak();
+  print("{:<9} {:<10} {:<10} {:<5} {:10.1f} {:10.1f} {:12.1f} {:9.3f}{}\n", train.precision, train.recompute,
+        train.optimizer, config.lora.rank > 0 ? "yes" : "no", megabytes(peak),
+        megabytes(item_bytes(answer.forecast, MemoryKind::kOptimizer)),
+        megabytes(item_bytes(answer.forecast, MemoryKind::kActivations)), answer.step_seconds,
+        peak > memory ? "  does not fit" : "");
+  flush_output();
+}
+
+}  // namespace
+
+void print_plan_sweep(const Config& config, uint64_t memory) {
+  if (config.train.device != "cpu")
+    fail_user("--sweep plans for the CPU: leave device = \"" + config.train.device + "\" out");
+  Machine machine(config);
+  // Adapters need a model folder, and a task that takes them.
+  std::vector<int64_t> ranks{0};
+  if (!config.model.from.empty()) ranks.push_back(config.lora.rank > 0 ? config.lora.rank : kRank);
+  print("{:<9} {:<10} {:<10} {:<5} {:>10} {:>10} {:>12} {:>9}\n", "precision", "recompute", "optimizer", "LoRA",
+        "peak MB", "optimizer", "activations", "s a step");
+  for (const char* precision : {"fp32", "bf16"}) {
+    const MachineSpeed speed = machine.speed(precision);
+    for (const char* recompute : {"none", "attention", "block"})
+      for (const char* optimizer : {"adamw", "adamw8bit", "lion", "muon", "adafactor"})
+        for (const int64_t rank : ranks) {
+          Config other = config;
+          other.train.precision = precision, other.train.recompute = recompute, other.train.optimizer = optimizer;
+          other.train.memory.clear();
+          other.lora.rank = rank;
+          if (rank == 0) other.lora.targets.clear();
+          print_line(other, speed, memory);
+          silence_log();  // what was said of the data holds for every line
+        }
+  }
 }
 
 }  // namespace linnet

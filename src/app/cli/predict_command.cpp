@@ -5,7 +5,9 @@
 #include <memory>
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
+#include "app/cli/print-inl.h"
 #include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -44,9 +46,10 @@ class Predictions {
                                   !arguments.columns.pair_column.empty())),
         phase_(std::string("predicting, ") + input_name() + "s:") {
     if (arguments.top > predictor_->outputs())
-      fail_user("--top " + std::to_string(arguments.top) + ": the model has " + std::to_string(predictor_->outputs()) +
-                " classes");
-    if (arguments.csv) print_heading();
+      fail_user("--top ", arguments.top, ": the model has ", predictor_->outputs(), " classes");
+    if (!arguments.csv) return;
+    for (const std::string& name : predictor_->heading(arguments.top)) print("{},", name);
+    print("{}\n", input_name());
   }
 
   const Predictor& predictor() const { return *predictor_; }
@@ -62,20 +65,19 @@ class Predictions {
     done_ += static_cast<int64_t>(waiting_.size());
     waiting_.clear();
     if (!isatty(STDOUT_FILENO)) phase_.tick(done_);  // at a terminal the lines themselves show it
-    if (std::fflush(stdout) != 0) fail_errno("cannot write to standard output");
+    flush_output();
   }
 
   // Damaged images are told as they come, and do not keep the others from being classified.
   void check_all_were_read() const {
     if (unreadable_ > 0)
-      fail_user(std::to_string(unreadable_) + (unreadable_ == 1 ? " image" : " images") + " of " +
-                std::to_string(done_) + " could not be classified");
+      fail_user(unreadable_, unreadable_ == 1 ? " image" : " images", " of ", done_, " could not be classified");
   }
 
  private:
   void predict(const std::vector<std::string>& inputs) {
     const std::vector<Answer> answers = predictor_->answer(inputs, arguments_.top);
-    for (size_t i = 0; i < inputs.size(); ++i) print(inputs[i], answers[i]);
+    for (size_t i = 0; i < inputs.size(); ++i) print_answer(inputs[i], answers[i]);
   }
 
   void predict_readable() {
@@ -95,26 +97,18 @@ class Predictions {
 
   const char* input_name() const { return predictor_->takes_images() ? "image" : "text"; }
 
-  void print_heading() const {
-    for (const std::string& name : predictor_->heading(arguments_.top)) std::printf("%s,", name.c_str());
-    std::printf("%s\n", input_name());
-  }
-
-  void print(const std::string& input, const Answer& answer) const {
+  void print_answer(const std::string& input, const Answer& answer) const {
     if (arguments_.json) {
       Json json{{input_name(), input}};
-      for (const auto& [key, value] : answer.json.items()) json[key] = value;
-      // A path may be any bytes; JSON may not.
-      std::printf("%s\n", json.dump().c_str());
-      return;
+      json.update(answer.json);
+      return print_json(json);
     }
-    std::string line;
-    for (const std::string& cell : answer.cells) line += arguments_.csv ? csv_field(cell) + ',' : cell + '\t';
+    for (const std::string& cell : answer.cells) print("{}{}", arguments_.csv ? csv_field(cell) : cell, separator());
     std::string shown = arguments_.csv ? csv_field(input) : input;
     if (!arguments_.csv) std::ranges::replace(shown, '\n', ' ');  // a record's text may have several lines
-    line += shown;
-    std::printf("%s\n", line.c_str());
+    print("{}\n", shown);
   }
+  char separator() const { return arguments_.csv ? ',' : '\t'; }
 
   const PredictArguments& arguments_;
   const size_t ahead_;
@@ -124,34 +118,16 @@ class Predictions {
   Phase phase_;
 };
 
-// Most texts have no tab. Where all do, the lines are most likely those of a table.
-class TabCount {
- public:
-  void add(const std::string& text) {
-    ++texts_;
-    with_tab_ += text.find('\t') != text.npos;
-  }
-  void warn() const {
-    if (texts_ > 0 && with_tab_ == texts_)
-      log_warning(
-          "every line has a tab, and the whole line was taken for the text; of a file whose name ends in .tsv or "
-          ".csv it is one of the columns");
-  }
-
- private:
-  int64_t texts_ = 0, with_tab_ = 0;
-};
-
-int predict(PredictArguments arguments) {
+int predict(PredictArguments& arguments) {
   if (arguments.json && arguments.csv) fail_user("give either --json or --csv");
   arguments.inputs.insert(arguments.inputs.end(), arguments.data.begin(), arguments.data.end());
   use_isa_of(arguments.model);
   Predictions predictions(arguments);
-  TabCount tabs;
+  int64_t texts = 0, with_tab = 0;
   const bool images = predictions.predictor().takes_images(), pairs = predictions.predictor().takes_pairs();
   try {
     const auto add_text = [&](const std::string& text) {
-      if (!images && !pairs) tabs.add(text);
+      ++texts, with_tab += text.find('\t') != text.npos;
       predictions.add(text);
     };
     if (arguments.inputs.empty()) arguments.inputs = {"-"};
@@ -180,7 +156,11 @@ int predict(PredictArguments arguments) {
     throw;
   }
   predictions.flush();
-  tabs.warn();
+  // Most texts have no tab. Where all do, the lines are most likely those of a table.
+  if (!images && !pairs && texts > 0 && with_tab == texts)
+    log_warning(
+        "every line has a tab, and the whole line was taken for the text; of a file whose name ends in .tsv or .csv it "
+        "is one of the columns");
   predictions.check_all_were_read();
   return 0;
 }
@@ -188,28 +168,25 @@ int predict(PredictArguments arguments) {
 }  // namespace
 
 void add_predict_command(Command& linnet) {
-  auto arguments = std::make_shared<PredictArguments>();
-  linnet.subcommand("predict", "tell the classes of texts or images: a line of label, probability and input for each")
-      .take("model", arguments->model, "a run of classification or of images, or the folder of a text classifier",
+  auto [command, arguments] = linnet.subcommand(
+      "predict", "tell the classes of texts or images: a line of label, probability and input for each", predict);
+  command
+      .take("model", arguments.model, "a run of classification or of images, or the folder of a text classifier",
             {.required = true, .type = "MODEL"})
-      .take("inputs", arguments->inputs,
+      .take("inputs", arguments.inputs,
             "files with a text on each line, tables (.csv, .tsv) or JSON lines (.jsonl); images, folders or tables of "
-            "them "
-            "(default: standard input, a text or the path of an image on each line)",
+            "them (default: standard input, a text or the path of an image on each line)",
             {.type = "FILE"})
-      .take("--data", arguments->data, "the same as an input", {.type = "FILE"})
-      .take("--text-column", arguments->columns.text_column,
+      .take("--data", arguments.data, "the same as an input", {.type = "FILE"})
+      .take("--text-column", arguments.columns.text_column,
             "the column or field with the text (default: as in training, else the usual names, else the first)",
             {.type = "NAME"})
-      .take("--pair-column", arguments->columns.pair_column, "of pairs: that with the second text", {.type = "NAME"})
-      .take("--top", arguments->top, "the K likeliest classes instead of one", {.type = "K", .least = 1, .most = 1e6})
-      .flag("--json", arguments->json, "a JSON object on each line")
-      .flag("--csv", arguments->csv, "comma-separated values with a heading")
-      .take_threads(arguments->threads)
-      .take_device(arguments->device)
-      .take_quantize(arguments->quantize, arguments->keep)
-      .take_adapters(arguments->adapters)
-      .does([arguments] { return predict(*arguments); });
+      .take("--pair-column", arguments.columns.pair_column, "of pairs: that with the second text", {.type = "NAME"})
+      .take("--top", arguments.top, "the K likeliest classes instead of one", {.type = "K", .least = 1, .most = 1e6})
+      .flag("--json", arguments.json, "a JSON object on each line")
+      .flag("--csv", arguments.csv, "comma-separated values with a heading")
+      .take_load(arguments)
+      .take_adapters(arguments.adapters);
 }
 
 }  // namespace linnet

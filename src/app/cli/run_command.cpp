@@ -4,7 +4,8 @@
 #include <memory>
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
-#include "base/error.h"
+#include "app/cli/print-inl.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -23,9 +24,8 @@ namespace {
 
 constexpr int64_t kWaiting = 1024;  // requests of a batch that the model may have
 
-struct RunArguments {
+struct RunArguments : TextGenerationOptions {
   std::string model, out, isa = "auto";
-  TextGenerationOptions text;
   bool json = false, resume = false;
   int64_t slots = 8, context = 0;
 };
@@ -40,8 +40,8 @@ int64_t answered(const std::string& path, AppendFile& file) {
     const size_t end = text.find('\n', start);
     const Json json = Json::parse_or_null(std::string_view(text).substr(start, end - start), JsonLimits::settings());
     if (!json.is_object() || !json.contains("request") || json["request"] != count)
-      fail_user("'" + path + "', line " + std::to_string(count + 1) + ": not the answer to request " +
-                std::to_string(count) + "; --resume goes on with what `linnet run --jsonl` has written");
+      fail_user("'", path, "', line ", count + 1, ": not the answer to request ", count,
+                "; --resume goes on with what `linnet run --jsonl` has written");
     start = end + 1;
   }
   file.truncate_to(whole);
@@ -58,30 +58,21 @@ bool takes_images(const std::string& model) {
 int run_images(const RunArguments& arguments) {
   constexpr size_t kAtOnce = 16;
   if (arguments.json) fail_user("'" + arguments.model + "' classifies images; `linnet predict --json` writes JSON");
-  InferenceOptions options;
-  options.threads = arguments.text.threads, options.device = arguments.text.device;
-  options.quantize = arguments.text.quantize, options.keep = arguments.text.keep;
-  const bool terminal = isatty(STDIN_FILENO);
-  const size_t at_once = terminal ? 1 : kAtOnce;
-  const std::unique_ptr<Predictor> predictor = open_predictor(arguments.model, options, static_cast<int64_t>(at_once));
+  InferenceOptions options{arguments};
+  options.adapters.clear();  // are of models of text
+  const std::unique_ptr<Predictor> predictor =
+      open_predictor(arguments.model, options, isatty(STDIN_FILENO) ? 1 : kAtOnce);
   std::optional<AppendFile> file;
   if (!arguments.out.empty()) file.emplace(arguments.out);
-  std::vector<std::string> paths;
-  const auto answer = [&] {
+  const auto answer = [&](const std::vector<std::string>& paths) {
     for (const Answer& found : predictor->answer(paths, 1)) {
       const std::string line = joined(found.cells, "\t");
       if (file) file->write_line(line);
-      else std::printf("%s\n", line.c_str());
+      else print("{}\n", line);
     }
-    paths.clear();
-    if (std::fflush(stdout) != 0) fail_errno("cannot write the answers");
+    flush_output("cannot write the answers");
   };
-  InputLines input;
-  for (std::string line; input.next_text(line);) {
-    paths.push_back(line);
-    if (paths.size() == at_once) answer();
-  }
-  if (!paths.empty()) answer();
+  answer_lines(answer, kAtOnce);
   if (file) file->sync();
   return 0;
 }
@@ -93,21 +84,12 @@ int run_opened(const RunArguments& arguments) {
   if (!arguments.out.empty() && file_exists(arguments.out) && !arguments.resume)
     fail_user("'" + arguments.out + "' exists; --resume goes on with it");
   if (takes_images(arguments.model)) return run_images(arguments);
-  LoadedModelOptions resident{
-      .text = {.slots = arguments.slots, .beams = arguments.text.beams.value_or(0), .max_length = arguments.context},
-      .limits = {.waiting = kWaiting},
-      .threads = arguments.text.threads,
-      .device = arguments.text.device,
-      .quantize = arguments.text.quantize,
-      .keep = arguments.text.keep,
-      .adapters = arguments.text.adapters,
-      .draft = arguments.text.draft,
-      .draft_tokens = arguments.text.draft_tokens,
-      .prefix_megabytes = arguments.text.prefix_megabytes,
-      .check = WeightCheck::kLater};
+  LoadedModelOptions resident{arguments};
+  resident.text = {arguments.slots, arguments.beams.value_or(0), arguments.context};
+  resident.limits.waiting = kWaiting, resident.check = WeightCheck::kLater;
   const std::unique_ptr<LoadedModel> model = open_loaded_model(arguments.model, resident);
   std::optional<AppendFile> file;
-  BatchOptions options{.json = arguments.json, .text = arguments.text, .name = "standard input"};
+  BatchOptions options{.json = arguments.json, .text = arguments, .name = "standard input"};
   if (!arguments.out.empty()) {
     file.emplace(arguments.out);
     if (arguments.resume) options.skip = answered(arguments.out, *file);
@@ -122,15 +104,14 @@ int run_opened(const RunArguments& arguments) {
   };
   const auto take = [&](const std::string& answer) {
     if (file) return file->write_line(answer);
-    std::fwrite(answer.data(), 1, answer.size(), stdout);
-    std::fputc('\n', stdout);
-    if (terminal && std::fflush(stdout) != 0) fail_errno("cannot write the answers");
+    print_text(answer + "\n");
+    if (terminal) flush_output("cannot write the answers");
   };
   // At a terminal each line is answered at once.
   options.ahead = terminal ? 0 : BatchOptions{}.ahead;
   const BatchCounts counts = answer_batch(*model, options, next, take, stop_requested);
   if (file) file->sync();
-  if (std::fflush(stdout) != 0) fail_errno("cannot write the answers");
+  flush_output("cannot write the answers");
   if (model->text) log_reuse(model->text->load().counts);
   if (options.skip > 0) log_info("went on after " + std::to_string(options.skip) + " answers");
   if (stop_requested())
@@ -145,42 +126,34 @@ int run_opened(const RunArguments& arguments) {
 }  // namespace
 
 void add_run_command(Command& linnet) {
-  auto arguments = std::make_shared<RunArguments>();
-  TextGenerationOptions& text = arguments->text;
-  linnet
-      .subcommand("run",
-                  "answer each line of standard input by what the model is: go on from it, translate it, tell its "
-                  "class (of images: of the file whose path it is), or make a vector of it")
-      .take("MODEL", arguments->model, "a packed model (linnet pack), a run or a model folder", {.required = true})
-      .flag("--jsonl", arguments->json, "requests and answers are lines of JSON, in the same order")
-      .take("-o,--out", arguments->out, "write answers to this file instead of standard output", {.type = "FILE"})
-      .flag("--resume", arguments->resume, "go on with the answers that are in the file already")
-      .take("--max-tokens", text.max_tokens, "tokens to write at most", {.least = 1, .most = 1e9})
-      .take("--stop", text.stop, "end a text before this one; may be given several times")
-      .take("--temperature", text.temperature, "above 1 bolder, below 1 more careful, 0: always the likeliest token")
-      .take("--top-k", text.top_k, "only among the K likeliest tokens; 0: all")
-      .take("--top-p", text.top_p, "only among the likeliest tokens whose probabilities reach P")
-      .take("--beam", text.beams, "a search of N beams", {.least = 1, .most = 1024})
-      .take("--seed", text.seed, "of the sampling (default 1)")
-      .take("--slots", arguments->slots, "texts that are written at once (default 8)", {.least = 1, .most = 1024})
-      .take("--context", arguments->context, "tokens of a text, with its prompt (default: the model's, at most 2048)",
+  auto [command, arguments] =
+      linnet.subcommand("run",
+                        "answer each line of standard input by what the model is: go on from it, translate it, tell "
+                        "its class (of images: of the file whose path it is), or make a vector of it",
+                        run_opened);
+  command.take("MODEL", arguments.model, "a packed model (linnet pack), a run or a model folder", {.required = true})
+      .flag("--jsonl", arguments.json, "requests and answers are lines of JSON, in the same order")
+      .take("-o,--out", arguments.out, "write answers to this file instead of standard output", {.type = "FILE"})
+      .flag("--resume", arguments.resume, "go on with the answers that are in the file already")
+      .take("--max-tokens", arguments.max_tokens, "tokens to write at most", {.least = 1, .most = 1e9})
+      .take("--stop", arguments.stop, "end a text before this one; may be given several times")
+      .take("--temperature", arguments.temperature,
+            "above 1 bolder, below 1 more careful, 0: always the likeliest token")
+      .take("--top-k", arguments.top_k, "only among the K likeliest tokens; 0: all")
+      .take("--top-p", arguments.top_p, "only among the likeliest tokens whose probabilities reach P")
+      .take("--beam", arguments.beams, "a search of N beams", {.least = 1, .most = 1024})
+      .take("--seed", arguments.seed, "of the sampling (default 1)")
+      .take("--slots", arguments.slots, "texts that are written at once (default 8)", {.least = 1, .most = 1024})
+      .take("--context", arguments.context, "tokens of a text, with its prompt (default: the model's, at most 2048)",
             {.least = 0, .most = 1e7})
-      .take("--draft", text.draft,
-            "a smaller model of the same tokenizer that guesses tokens, which the model checks several in one step: "
-            "the same texts, sooner",
-            {.type = "MODEL"})
-      .take("--draft-tokens", text.draft_tokens, "tokens that the draft model guesses at once (default 4)",
-            {.least = 1, .most = 64})
-      .take("--prefix-cache", text.prefix_megabytes,
+      .take_draft(arguments)
+      .take("--prefix-cache", arguments.prefix_megabytes,
             "MB for beginnings of prompts, which later requests need not compute; 0: none (default: as much as the "
             "slots take, at most 256)",
             {.least = 0, .most = 1e7})
-      .take_adapters(text.adapters, true)
-      .take_threads(text.threads)
-      .take_device(text.device)
-      .take_quantize(text.quantize, text.keep)
-      .take_isa(arguments->isa)
-      .does([arguments] { return run_opened(*arguments); });
+      .take_adapters(arguments.adapters, true)
+      .take_load(arguments)
+      .take_isa(arguments.isa);
 }
 
 }  // namespace linnet

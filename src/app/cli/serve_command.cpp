@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <mutex>
 #include "app/cli/commands.h"
+#include "app/cli/print-inl.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -23,13 +23,7 @@ namespace {
 class PredictedSpans : public SpanModel {
  public:
   PredictedSpans(const std::string& folder, const LoadedModelOptions& options)
-      : predictor_(open_predictor(folder,
-                                  {.threads = options.threads,
-                                   .device = options.device,
-                                   .quantize = options.quantize,
-                                   .keep = options.keep,
-                                   .adapters = options.adapters},
-                                  kRows)) {}
+      : predictor_(open_predictor(folder, {options}, kRows)) {}
   bool takes_questions() const override { return predictor_->takes_pairs(); }
   std::vector<Json> find(const std::vector<std::string>& texts, int64_t top) override {
     const std::lock_guard lock(mutex_);
@@ -58,20 +52,22 @@ struct ServeArguments {
 };
 
 // Returns when a signal has ended it and every accepted request is answered.
-void serve(const ServeArguments& arguments) {
+int serve(ServeArguments& arguments) {
+  force_isa(arguments.isa);
+  arguments.limits.body_bytes = static_cast<uint64_t>(arguments.body_megabytes) << 20;
+  arguments.service.log_requests = !arguments.quiet;
   // Models end before the server does: their threads answer through it.
-  ServiceOptions options = arguments.service;
-  options.resident.open_spans = [](const std::string& folder, const LoadedModelOptions& resident) {
+  arguments.service.resident.open_spans = [](const std::string& folder, const LoadedModelOptions& resident) {
     return std::make_unique<PredictedSpans>(folder, resident);
   };
-  auto service = std::make_unique<Service>(options);
+  auto service = std::make_unique<Service>(arguments.service);
   HttpServer server(*service, arguments.host, arguments.port, arguments.limits);
   service->count_connections([&] { return server.connections(); });
   const bool is_ipv6 = arguments.host.find(':') != std::string::npos;
   const std::string host = is_ipv6 ? "[" + arguments.host + "]" : arguments.host;
-  for (const std::string& name : service->names()) std::printf("model %s\n", name.c_str());
-  std::printf("http://%s:%d\n", host.c_str(), server.port());
-  if (std::fflush(stdout) != 0) fail_errno("cannot write to standard output");
+  for (const std::string& name : service->names()) print("model {}\n", name);
+  print("http://{}:{}\n", host, server.port());
+  flush_output();
   if (server.is_loopback() || !arguments.allowed_hosts.empty()) {
     std::vector<std::string> names = {"localhost", "127.0.0.1", "[::1]", host};
     names.insert(names.end(), arguments.allowed_hosts.begin(), arguments.allowed_hosts.end());
@@ -88,32 +84,26 @@ void serve(const ServeArguments& arguments) {
   }
   service.reset();
   log_info("all requests are answered");
-}
-
-int serve_models(ServeArguments arguments) {
-  force_isa(arguments.isa);
-  arguments.limits.body_bytes = static_cast<uint64_t>(arguments.body_megabytes) << 20;
-  arguments.service.log_requests = !arguments.quiet;
-  serve(arguments);
   return 0;
 }
 
 }  // namespace
 
 void add_serve_command(Command& linnet) {
-  auto arguments = std::make_shared<ServeArguments>();
-  ServiceOptions& service = arguments->service;
-  linnet
-      .subcommand("serve",
-                  "answer requests over HTTP: completions, conversations and embeddings as OpenAI's clients ask for "
-                  "them, translations, classes; a page to try the models is at /")
+  auto [command, arguments] =
+      linnet.subcommand("serve",
+                        "answer requests over HTTP: completions, conversations and embeddings as OpenAI's clients ask "
+                        "for them, translations, classes; a page to try the models is at /",
+                        serve);
+  ServiceOptions& service = arguments.service;
+  command
       .take("MODEL", service.models,
             "runs and model folders that write, translate, classify, label, answer or embed texts; NAME=FOLDER gives "
             "one another name",
             {.required = true, .type = "MODEL"})
-      .take("--host", arguments->host, "the address to listen on (default 127.0.0.1: this machine alone)")
-      .take("--port", arguments->port, "0: any (default 8080)", {.least = 0, .most = 65535})
-      .take("--allowed-host", arguments->allowed_hosts,
+      .take("--host", arguments.host, "the address to listen on (default 127.0.0.1: this machine alone)")
+      .take("--port", arguments.port, "0: any (default 8080)", {.least = 0, .most = 65535})
+      .take("--allowed-host", arguments.allowed_hosts,
             "a name by which requests may call the server; may be given several times (default: localhost, 127.0.0.1 "
             "and [::1] at an address of this machine alone, any name at others)",
             {.type = "NAME"})
@@ -140,36 +130,37 @@ void add_serve_command(Command& linnet) {
             "the most tokens that a request may ask for (default: all of --context)", {.least = 0, .most = 1e7})
       .take("--api-key-file", service.api_key_file, "requests must bear a key of this file, which has one on each line",
             {.type = "FILE"})
-      .take("--request-seconds", arguments->limits.request_seconds,
-            "until a request is given up with 408 (default 600)", {.least = 0.01, .most = 1e6})
-      .take("--read-seconds", arguments->limits.read_seconds,
+      .take("--request-seconds", arguments.limits.request_seconds, "until a request is given up with 408 (default 600)",
+            {.least = 0.01, .most = 1e6})
+      .take("--read-seconds", arguments.limits.read_seconds,
             "in which a request must have come whole, before 408 (default 30)", {.least = 0.01, .most = 1e6})
-      .take("--write-seconds", arguments->limits.write_seconds,
+      .take("--write-seconds", arguments.limits.write_seconds,
             "in which a client must take some of its answer, before it is cut off (default 30)",
             {.least = 0.01, .most = 1e6})
-      .take("--body-mb", arguments->body_megabytes, "the largest body of a request, before 413 (default 4)",
+      .take("--body-mb", arguments.body_megabytes, "the largest body of a request, before 413 (default 4)",
             {.least = 1, .most = 1024})
-      .take("--connections", arguments->limits.connections,
+      .take("--connections", arguments.limits.connections,
             "open at once; one more closes an idle one, or waits (default 1024)", {.least = 1, .most = 1e5})
       .flag("--log-text", service.log_text, "also log what requests say, which may be private")
-      .flag("--quiet", arguments->quiet, "no line in the log for each request")
+      .flag("--quiet", arguments.quiet, "no line in the log for each request")
       .take_adapters(service.resident.adapters, true)
-      .take_threads(service.resident.threads)
-      .take_device(service.resident.device)
-      .take_quantize(service.resident.quantize, service.resident.keep)
-      .take_isa(arguments->isa)
-      .does([arguments] { return serve_models(*arguments); });
+      .take_load(service.resident)
+      .take_isa(arguments.isa);
 }
 
 #else
 
+namespace {
+
+int serve(std::vector<std::string>&) {
+  fail_user("this build has no server: it was built without Boost's headers (Debian's package libboost-dev)");
+}
+
+}  // namespace
+
 void add_serve_command(Command& linnet) {
-  auto models = std::make_shared<std::vector<std::string> >();
-  linnet.subcommand("serve", "answer requests over HTTP (this build has no server)")
-      .take("MODEL", *models, "models", {.type = "MODEL"})
-      .does([models]() -> int {
-        fail_user("this build has no server: it was built without Boost's headers (Debian's package libboost-dev)");
-      });
+  auto [command, models] = linnet.subcommand("serve", "answer requests over HTTP (this build has no server)", serve);
+  command.take("MODEL", models, "models", {.type = "MODEL"});
 }
 
 #endif

@@ -5,9 +5,11 @@
 #include <string_view>
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
+#include "app/cli/print-inl.h"
 #include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
-#include "base/numbers.h"
+#include "base/text.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "data/text/subword_trainers.h"
 #include "tasks/task_table.h"
@@ -47,23 +49,17 @@ int encode_input(const TokenizerArguments& arguments) {
   const auto [tokenizer, pretrained] = open_tokenizer(arguments);
   if (arguments.special && !pretrained)
     fail_user("--special: the tokenizer of '" + arguments.model + "' has no template that adds special tokens");
-  EncodeOptions options;
-  options.offsets = false;
   InputLines input;  // a carriage return is text to a tokenizer, and decoding must give it back
   std::vector<TokenId> ids;
-  std::string out;
   for (std::string_view line; input.next(line);) {
     ids.clear();
-    if (arguments.special) ids = pretrained->encode(line, options).ids;
+    if (arguments.special) ids = pretrained->encode(line, {.offsets = false}).ids;
     else tokenizer->encode(line, ids);
-    out.clear();
-    for (const TokenId id : ids) {
-      if (!out.empty()) out += ' ';
-      if (arguments.pieces) out += tokenizer->piece(id);
-      else append_shortest(out, id);
-    }
-    out += '\n';
-    print_tokens(out);
+    print_tokens(joined(ids, " ",
+                        [&, &tokenizer = tokenizer](TokenId id) {
+                          return arguments.pieces ? tokenizer->piece(id) : std::to_string(id);
+                        }) +
+                 "\n");
   }
   return 0;
 }
@@ -83,8 +79,7 @@ std::vector<TokenId> parse_ids(std::string_view line, int64_t line_number, int64
           shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
       fail_user(where + "'" + shown + "' is not a token id");
     }
-    if (id >= vocab_size)
-      fail_user(where + "token " + std::to_string(id) + " is outside the vocabulary of " + std::to_string(vocab_size));
+    if (id >= vocab_size) fail_user(where, "token ", id, " is outside the vocabulary of ", vocab_size);
     ids.push_back(id);
     at = end;
   }
@@ -120,37 +115,35 @@ int train_tokenizer(const TokenizerArguments& arguments) {
   }
   const auto tokenizer = trainer.train();
   tokenizer->save_pretrained(arguments.model);
-  std::printf("%s: %lld tokens\n", arguments.model.c_str(), static_cast<long long>(tokenizer->vocab_size()));
+  print("{}: {} tokens\n", arguments.model, tokenizer->vocab_size());
   return 0;
 }
 
 }  // namespace
 
 void add_tokenizer_command(Command& linnet) {
-  auto arguments = std::make_shared<TokenizerArguments>();
-  Command command = linnet.subcommand("tokenizer", "text to token ids and back, and new vocabularies");
-  const char* const kModel = "a run or model folder, or a tokenizer's file";
+  Command tokenizer = linnet.subcommand("tokenizer", "text to token ids and back, and new vocabularies");
+  constexpr const char* kModel = "a run or model folder, or a tokenizer's file";
+  constexpr const char* kTarget = "of a run with two vocabularies: that of the translations";
 
-  command.subcommand("train", "learn a byte-level BPE from text files")
-      .take("model", arguments->model, "the folder to write: tokenizer.json, tokenizer_config.json", {.required = true})
-      .take("files", arguments->files, "text files", {.required = true})
-      .take("--vocab-size", arguments->training.vocab_size, "tokens, with the 256 bytes and the special one",
+  auto [train, trained] = tokenizer.subcommand("train", "learn a byte-level BPE from text files", train_tokenizer);
+  train.take("model", trained.model, "the folder to write: tokenizer.json, tokenizer_config.json", {.required = true})
+      .take("files", trained.files, "text files", {.required = true})
+      .take("--vocab-size", trained.training.vocab_size, "tokens, with the 256 bytes and the special one",
             {.show_default = true})
-      .take("--min-count", arguments->training.min_count, "pairs that are rarer are not merged", {.show_default = true})
-      .does([arguments] { return train_tokenizer(*arguments); });
+      .take("--min-count", trained.training.min_count, "pairs that are rarer are not merged", {.show_default = true});
 
-  command.subcommand("encode", "the token ids of each line of standard input")
-      .take("model", arguments->model, kModel, {.required = true, .type = "MODEL"})
-      .flag("--tokens", arguments->pieces, "the pieces instead of their ids")
-      .flag("--target", arguments->target, "of a run with two vocabularies: that of the translations")
-      .flag("--special", arguments->special, "with the special tokens that the model's template adds")
-      .does([arguments] { return encode_input(*arguments); });
+  auto [encode, encoded] = tokenizer.subcommand("encode", "the token ids of each line of standard input", encode_input);
+  encode.take("model", encoded.model, kModel, {.required = true, .type = "MODEL"})
+      .flag("--tokens", encoded.pieces, "the pieces instead of their ids")
+      .flag("--target", encoded.target, kTarget)
+      .flag("--special", encoded.special, "with the special tokens that the model's template adds");
 
-  command.subcommand("decode", "the text of each line of token ids on standard input")
-      .take("model", arguments->model, kModel, {.required = true})
-      .flag("--target", arguments->target, "of a run with two vocabularies: that of the translations")
-      .flag("--skip-special", arguments->skip_special, "leave special tokens out")
-      .does([arguments] { return decode_input(*arguments); });
+  auto [decode, decoded] =
+      tokenizer.subcommand("decode", "the text of each line of token ids on standard input", decode_input);
+  decode.take("model", decoded.model, kModel, {.required = true})
+      .flag("--target", decoded.target, kTarget)
+      .flag("--skip-special", decoded.skip_special, "leave special tokens out");
 }
 
 }  // namespace linnet

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <ctime>
 #include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "serving/http/http_session.h"
@@ -117,7 +118,7 @@ HttpServer::HttpServer(HttpHandler& handler, const std::string& host, int port, 
   if (error || found.empty()) fail_user("--host " + host + ": there is no such address");
   const tcp::endpoint endpoint = found.begin()->endpoint();
   const auto check = [&] {
-    if (error) fail_user("cannot listen on " + host + ", port " + std::to_string(port) + ": " + error.message());
+    if (error) fail_user("cannot listen on ", host, ", port ", port, ": ", error.message());
   };
   state_->acceptor.open(endpoint.protocol(), error), check();
   state_->acceptor.set_option(asio::socket_base::reuse_address(true), error), check();

@@ -85,40 +85,24 @@ class Exchange : public HttpExchange {
   const std::string& id() const override { return id_; }
   void respond(HttpResponse response) override {
     answered_ = true;
-    post([response = std::move(response)](HttpSession& session, uint64_t request) mutable {
-      session.respond(request, std::move(response));
-    });
+    post(&HttpSession::respond, std::move(response));
   }
   void begin_stream(HttpResponse head) override {
     answered_ = true;
-    post([head = std::move(head)](HttpSession& session, uint64_t request) mutable {
-      session.begin_stream(request, std::move(head));
-    });
+    post(&HttpSession::begin_stream, std::move(head));
   }
-  void write(std::string piece) override {
-    post([piece = std::move(piece)](HttpSession& session, uint64_t request) mutable {
-      session.write_chunk(request, std::move(piece));
-    });
-  }
-  void end_stream() override {
-    post([](HttpSession& session, uint64_t request) { session.end_stream(request); });
-  }
-  void note(std::string text) override {
-    post([text = std::move(text)](HttpSession& session, uint64_t request) mutable {
-      session.set_note(request, std::move(text));
-    });
-  }
-  void on_abort(std::function<void(HttpAbort)> abort) override {
-    post([abort = std::move(abort)](HttpSession& session, uint64_t request) mutable {
-      session.set_abort(request, std::move(abort));
-    });
-  }
+  void write(std::string piece) override { post(&HttpSession::write_chunk, std::move(piece)); }
+  void end_stream() override { post(&HttpSession::end_stream); }
+  void note(std::string text) override { post(&HttpSession::set_note, std::move(text)); }
+  void on_abort(std::function<void(HttpAbort)> abort) override { post(&HttpSession::set_abort, std::move(abort)); }
 
  private:
-  template <class Say>
-  void post(Say say) {
-    asio::post(io_,
-               [session = session_, request = request_, say = std::move(say)]() mutable { say(*session, request); });
+  // Says it to the session, in the server's thread.
+  template <class... What>
+  void post(void (HttpSession::*say)(uint64_t, What...), What... what) {
+    asio::post(io_, [session = session_, request = request_, say, ... what = std::move(what)]() mutable {
+      (session.get()->*say)(request, std::move(what)...);
+    });
   }
 
   asio::io_context& io_;

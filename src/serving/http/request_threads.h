@@ -4,28 +4,17 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <stop_token>
 #include <string>
-#include <thread>
-#include <vector>
-#include "base/thread_pool.h"
+#include "base/stopping_threads.h"
 #include "serving/loaded/fair_queue.h"
 
 namespace linnet {
 
 class RequestThreads {
  public:
-  explicit RequestThreads(int threads) {
-    try {
-      for (int i = 0; i < threads; ++i) threads_.push_back(start_thread([this] { work(); }));
-    } catch (...) {
-      end();
-      throw;
-    }
-  }
-  // Does what is left first.
-  ~RequestThreads() { end(); }
-  RequestThreads(const RequestThreads&) = delete;
-  RequestThreads& operator=(const RequestThreads&) = delete;
+  // Its end does what is left first.
+  explicit RequestThreads(int threads) : threads_(threads, [this](const std::stop_token& stop) { work(stop); }) {}
 
   void run(const std::string& client, std::function<void()> job) {
     {
@@ -36,19 +25,10 @@ class RequestThreads {
   }
 
  private:
-  void end() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    wake_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-  void work() {
+  void work(const std::stop_token& stop) {
     for (;;) {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return !jobs_.empty() || stop_; });
-      if (jobs_.empty()) return;
+      if (!wake_.wait(lock, stop, [&] { return !jobs_.empty(); })) return;
       const std::function<void()> job = std::move(jobs_.front());
       jobs_.end_turn(true);
       lock.unlock();
@@ -57,10 +37,9 @@ class RequestThreads {
   }
 
   std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable_any wake_;
   FairQueue<std::function<void()>> jobs_;
-  bool stop_ = false;
-  std::vector<std::thread> threads_;
+  StoppingThreads threads_;
 };
 
 }  // namespace linnet

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <span>
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_memory.h"
@@ -66,40 +68,23 @@ std::pair<std::string, std::string> split_model(const std::string& description) 
 }  // namespace
 
 Service::Service(const ServiceOptions& options) : options_(options) {
-  check_drafts();
-  check_adapters();
-  if (!options.api_key_file.empty()) keys_ = ApiKeys::load(options.api_key_file);
-  for (const std::string& description : options.models) {
-    const std::string name = split_model(description).first;
-    for (const Model& model : models_)
-      if (model->name == name)
-        fail_user("two models are called \"" + name + "\"; NAME=FOLDER gives one of them another name");
-    models_.push_back(load(description));
-  }
-}
-
-void Service::check_drafts() const {
   std::vector<std::string> names;
   for (const std::string& model : options_.models) names.push_back(split_model(model).first);
   for (const std::string& draft : options_.drafts) {
     const auto [name, folder] = split_model(draft);
     if (folder == draft && names.size() > 1)
       fail_user("there are several models; --draft NAME=" + draft + " says whose draft model it is");
-    if (folder != draft && std::ranges::find(names, name) == names.end())
+    if (folder != draft && std::ranges::count(names, name) == 0)
       fail_user("--draft " + draft + ": there is no model \"" + name + "\"");
   }
-}
-
-void Service::check_adapters() const {
   if (!options_.resident.adapters.empty() && options_.models.size() > 1)
     fail_user("there are several models; --adapter is for a server of one, whose requests choose by \"adapter\"");
-}
-
-// Its folder; "" if it has none.
-std::string Service::draft_of(const std::string& model) const {
-  for (const std::string& draft : options_.drafts)
-    if (const auto [name, folder] = split_model(draft); folder == draft || name == model) return folder;
-  return "";
+  if (!options.api_key_file.empty()) keys_ = ApiKeys::load(options.api_key_file);
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (std::ranges::count(std::span(names).first(i), names[i]) > 0)
+      fail_user("two models are called \"" + names[i] + "\"; NAME=FOLDER gives one of them another name");
+    models_.push_back(load(options.models[i]));
+  }
 }
 
 Service::~Service() {
@@ -111,7 +96,11 @@ Service::Model Service::load(const std::string& description) {
   const auto [name, folder] = split_model(description);
   model->name = name;
   LoadedModelOptions resident = options_.resident;
-  resident.draft = draft_of(name);
+  for (const std::string& draft : options_.drafts)
+    if (const auto [of, its_folder] = split_model(draft); its_folder == draft || of == name) {
+      resident.draft = its_folder;
+      break;
+    }
   model->resident = open_loaded_model(folder, resident);
   model->created = std::time(nullptr);
   return {model.release(), [this](ServedModel* unused) {
@@ -319,7 +308,7 @@ ModelDescription Service::describe(const ServedModel& model) {
     description.chat = resident.text->model().has_chat_template();
     description.room = resident.text->model().room();
   } else if (resident.rows) {
-    description.classes = resident.rows->model().classes();
+    description.classes = resident.rows->model().classes;
   }
   return description;
 }
@@ -333,49 +322,33 @@ std::string Service::models_text() const {
 
 std::string Service::metrics_text() const {
   std::string text = metrics_.text();
-  std::string slots, running, waiting;
-  std::string hits, misses, reused, bytes, guessed, accepted;
+  std::map<std::string, std::string> lines;  // by name
+  const auto add = [&](const char* name, const Metrics::Labels& labels, auto value) {
+    lines[name] += metric_line(name, labels, static_cast<double>(value));
+  };
   {
     const std::lock_guard lock(mutex_);
     for (const Model& model : models_) {
       const Metrics::Labels labels{{"model", model->name}};
-      if (model->resident->text) {
-        const TextWorker::Load load = model->resident->text->load();
-        slots += metric_line("linnet_slots", labels, static_cast<double>(load.slots));
-        running += metric_line("linnet_running", labels, static_cast<double>(load.running));
-        waiting += metric_line("linnet_waiting", labels, static_cast<double>(load.waiting));
-        const EngineCounts& counts = load.counts;
-        const auto add = [&](std::string& lines, const char* name, int64_t value) {
-          lines += metric_line(name, labels, static_cast<double>(value));
-        };
-        add(hits, "linnet_prefix_cache_hits_total", counts.prefix_hits);
-        add(misses, "linnet_prefix_cache_misses_total", counts.prefix_misses);
-        add(reused, "linnet_prefix_cache_tokens_total", counts.reused_tokens);
-        add(bytes, "linnet_prefix_cache_bytes", counts.prefix_bytes);
-        add(guessed, "linnet_draft_tokens_total", counts.guessed);
-        add(accepted, "linnet_draft_accepted_total", counts.accepted);
-      } else if (model->resident->rows) {
-        waiting += metric_line("linnet_waiting", labels, static_cast<double>(model->resident->rows->waiting()));
-      }
+      if (model->resident->rows) add("linnet_waiting", labels, model->resident->rows->waiting());
+      if (!model->resident->text) continue;
+      const TextWorker::Load load = model->resident->text->load();
+      const EngineCounts& counts = load.counts;
+      add("linnet_slots", labels, load.slots);
+      add("linnet_running", labels, load.running);
+      add("linnet_waiting", labels, load.waiting);
+      add("linnet_prefix_cache_hits_total", labels, counts.prefix_hits);
+      add("linnet_prefix_cache_misses_total", labels, counts.prefix_misses);
+      add("linnet_prefix_cache_tokens_total", labels, counts.reused_tokens);
+      add("linnet_prefix_cache_bytes", labels, counts.prefix_bytes);
+      add("linnet_draft_tokens_total", labels, counts.guessed);
+      add("linnet_draft_accepted_total", labels, counts.accepted);
     }
   }
-  for (const auto& [name, lines] : {std::pair("linnet_slots", slots),
-                                    {"linnet_running", running},
-                                    {"linnet_waiting", waiting},
-                                    {"linnet_prefix_cache_hits_total", hits},
-                                    {"linnet_prefix_cache_misses_total", misses},
-                                    {"linnet_prefix_cache_tokens_total", reused},
-                                    {"linnet_prefix_cache_bytes", bytes},
-                                    {"linnet_draft_tokens_total", guessed},
-                                    {"linnet_draft_accepted_total", accepted}})
-    if (!lines.empty())
-      text += std::string("# TYPE ") + name + (std::string_view(name).ends_with("_total") ? " counter" : " gauge") +
-              "\n" + lines;
-  if (connections_)
-    text += "# TYPE linnet_connections gauge\n" +
-            metric_line("linnet_connections", {}, static_cast<double>(connections_()));
-  text += "# TYPE process_resident_memory_bytes gauge\n" +
-          metric_line("process_resident_memory_bytes", {}, static_cast<double>(resident_bytes()));
+  if (connections_) add("linnet_connections", {}, connections_());
+  add("process_resident_memory_bytes", {}, resident_bytes());
+  for (const auto& [name, series] : lines)
+    text += "# TYPE " + name + (name.ends_with("_total") ? " counter\n" : " gauge\n") + series;
   return text;
 }
 

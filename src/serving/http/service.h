@@ -65,9 +65,6 @@ class Service : public HttpHandler {
   using Model = std::shared_ptr<ServedModel>;
 
   Model load(const std::string& description);
-  void check_drafts() const;
-  void check_adapters() const;
-  std::string draft_of(const std::string& model) const;
   void reload_all();
   Model find(const std::string& name, std::initializer_list<ModelKind> kinds) const;
   std::optional<ApiError> foreign(const HttpRequest& head) const;

@@ -162,11 +162,11 @@ void Service::compute_rows(const Model& model, InputCall& call, const Exchange& 
 void Service::embed(InputCall call, bool openai, const Exchange& exchange, const std::string& client) {
   const Model model = find(call.model, {ModelKind::kEmbedder});
   const RowModel& embedder = model->resident->rows->model();
-  const auto width = static_cast<int64_t>(embedder.width()), kept = call.dimensions.value_or(width);
+  const auto width = static_cast<int64_t>(embedder.width), kept = call.dimensions.value_or(width);
   if (kept > width)
     throw ApiError(400, "\"dimensions\" is " + std::to_string(kept) + ", and the model gives " + std::to_string(width),
                    "dimensions");
-  const bool normalized = embedder.is_normalized() || call.normalize;
+  const bool normalized = embedder.is_normalized || call.normalize;
   compute_rows(model, call, exchange, client,
                [=, name = model->name, normalize = call.normalize, base64 = call.base64](std::vector<float>&& rows,
                                                                                          int64_t tokens) {
@@ -180,7 +180,7 @@ void Service::embed(InputCall call, bool openai, const Exchange& exchange, const
 
 void Service::classify(InputCall call, const Exchange& exchange, const std::string& client) {
   const Model model = find(call.model, {ModelKind::kClassifier});
-  const std::vector<std::string> classes = model->resident->rows->model().classes();
+  const std::vector<std::string> classes = model->resident->rows->model().classes;
   const auto top = static_cast<size_t>(call.top.value_or(std::ssize(classes)));
   compute_rows(model, call, exchange, client,
                [classes, top](std::vector<float>&& rows, int64_t) { return format_classes(rows, classes, top); });
@@ -188,7 +188,7 @@ void Service::classify(InputCall call, const Exchange& exchange, const std::stri
 
 void Service::rerank(InputCall call, const Exchange& exchange, const std::string& client) {
   const Model model = find(call.model, {ModelKind::kClassifier});
-  if (!model->resident->rows->model().is_reranker())
+  if (!model->resident->rows->model().is_reranker)
     throw ApiError(400, "model \"" + model->name + "\" is no reranker, which gives one number for two texts", "model");
   RankedTexts ranked{.model = model->name, .plain = call.is_list};
   ranked.top = static_cast<size_t>(call.top.value_or(std::ssize(call.texts)));

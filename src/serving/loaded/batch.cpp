@@ -4,6 +4,7 @@
 #include <deque>
 #include <mutex>
 #include "base/error.h"
+#include "base/fail.h"
 #include "base/json.h"
 #include "base/numbers.h"
 #include "base/text.h"
@@ -58,8 +59,8 @@ class Batch {
     }
     give(0);
     if (requests_ < options_.skip && !stopped())
-      fail_user(options_.name + " has " + std::to_string(requests_) + " requests, and " +
-                std::to_string(options_.skip) + " are answered: it is another input");
+      fail_user(options_.name, " has ", requests_, " requests, and ", options_.skip,
+                " are answered: it is another input");
     return counts_;
   }
 
@@ -98,7 +99,7 @@ class Batch {
 
   void begin(const std::string& line, const std::string& where) {
     if (const size_t at = invalid_utf8_at(line); at != std::string::npos)
-      fail_user(where + ": byte " + std::to_string(at + 1) + " is not valid UTF-8");
+      fail_user(where, ": byte ", at + 1, " is not valid UTF-8");
     Item item{read(line, where), requests_ - 1};
     if (model_.rows) return compute_row(std::move(item));
     const bool translates = model_.kind == ModelKind::kTranslation;
@@ -112,7 +113,7 @@ class Batch {
     item.request.options.log_probabilities = options_.json && !translates;
     TextJob job = translates ? writer.prepare_translation(item.request) : writer.prepare(item.request);
     if (job.choice.beams > writer.beams())
-      fail_user(where + ": a search of " + std::to_string(job.choice.beams) + " beams needs --beam to be as many");
+      fail_user(where, ": a search of ", job.choice.beams, " beams needs --beam to be as many");
     job.choice.max_tokens = std::min(job.choice.max_tokens, writer.room());
     item.prompt = job.prompt;
     Item& kept = keep(std::move(item));
@@ -173,7 +174,7 @@ class Batch {
       case ModelKind::kLanguage: return one_line(text);
       case ModelKind::kTranslation: json["translation"] = text; return options_.json ? json.dump() : one_line(text);
       case ModelKind::kClassifier: {
-        const auto& classes = model_.rows->model().classes();
+        const auto& classes = model_.rows->model().classes;
         const auto best = std::ranges::max_element(item.row->rows);
         const std::string& label = classes[static_cast<size_t>(best - item.row->rows.begin())];
         json["label"] = label, json["probability"] = *best;

@@ -63,18 +63,12 @@ std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const 
     model->kind = ModelKind::kSpans, model->spans = options.open_spans(folder, options);
     return unless_pages_are_lost(std::move(model), lost_before);
   }
-  const RowOptions rows{options.threads, options.device, options.quantize, options.keep, options.adapters};
   if (model->kind == ModelKind::kClassifier || model->kind == ModelKind::kEmbedder) {
-    auto opened = model->kind == ModelKind::kEmbedder ? open_embedder(folder, rows) : open_row_classifier(folder, rows);
-    model->rows = std::make_unique<RowWorker>(std::move(opened), options.limits.waiting);
+    const auto open = model->kind == ModelKind::kEmbedder ? open_embedder : open_row_classifier;
+    model->rows = std::make_unique<RowWorker>(open(folder, options), options.limits.waiting);
     return unless_pages_are_lost(std::move(model), lost_before);
   }
-  TextGenerationOptions generation;
-  generation.threads = options.threads, generation.device = options.device;
-  generation.quantize = options.quantize, generation.keep = options.keep, generation.adapters = options.adapters;
-  generation.draft = options.draft, generation.draft_tokens = options.draft_tokens;
-  generation.prefix_megabytes = options.prefix_megabytes;
-  std::unique_ptr<TextModel> text = open_text_model(folder, generation);
+  std::unique_ptr<TextModel> text = open_text_model(folder, {options});
   text->plan_resident(options.text, options.check);
   model->text = std::make_unique<TextWorker>(std::move(text), options.limits);
   return unless_pages_are_lost(std::move(model), lost_before);

@@ -27,19 +27,9 @@ class SpanModel {
   virtual std::vector<Json> find(const std::vector<std::string>& texts, int64_t top) = 0;
 };
 
-struct LoadedModelOptions {
+struct LoadedModelOptions : ModelLoad {
   TextRoom text;  // of a language model or a translator
   TextWorkerLimits limits;
-  int threads = 0;  // 0: all there are
-  std::string device = "cpu";
-  // How weights are kept, in the words of folder_quantization(), and parameters that stay in fp32.
-  std::string quantize = {};
-  std::vector<std::string> keep = {};
-  std::vector<std::string> adapters = {};  // parse_adapters()
-  // Of a language model: see TextGenerationOptions.
-  std::string draft;
-  int64_t draft_tokens = 4;
-  std::optional<int64_t> prefix_megabytes;
   // kLater, of packed language models and translators: the first token comes sooner, and the first text fails where the
   // weights are damaged. Others are checked when they are opened.
   WeightCheck check = WeightCheck::kNow;

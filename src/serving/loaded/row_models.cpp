@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <optional>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/packed_files.h"
 #include "config/config.h"
 #include "data/text/pretrained_tokenizer.h"
@@ -19,23 +19,15 @@ namespace {
 
 constexpr int64_t kRows = 16;  // texts that are computed at once
 
-void check_tokens(const std::vector<int32_t>& tokens, int64_t vocab_size, int64_t most) {
-  for (const int32_t token : tokens)
-    if (token >= vocab_size)
-      fail_user("there is no token " + std::to_string(token) + "; the model has " + std::to_string(vocab_size));
-  if (std::ssize(tokens) > most)
-    fail_user("a text has " + std::to_string(tokens.size()) + " tokens, and the model takes " + std::to_string(most));
-}
-
 // Of a model folder, or of a run of a masked language model.
-SentenceEmbedder open_sentences(const std::string& folder, const RowOptions& options) {
+SentenceEmbedder open_sentences(const std::string& folder, const ModelLoad& options) {
   const WeightQuantization quantization = folder_quantization(folder, options.quantize, options.keep);
   const std::vector<AdapterFolder> adapters = parse_adapters(options.adapters);
   const RunFolder run(folder);
   if (!run.has_config()) return SentenceEmbedder(folder, kRows, options.threads, quantization, adapters);
   const Config config = run.load_config();
   if (task_kind(config) != TaskKind::kMaskedLanguage && config.data.task != "embeddings")
-    fail_user("run '" + folder + "' embeds no sentences: it learned " + task_row(config).description +
+    fail_user("run '", folder, "' embeds no sentences: it learned ", task_row(config).description,
               "; a run of embeddings or of a masked language model does");
   refuse_adapters(folder, adapters);
   return SentenceEmbedder(open_run_model(folder), read_sentence_pooling(model_description(folder)), kRows,
@@ -47,21 +39,17 @@ SentenceEmbedder open_sentences(const std::string& folder, const RowOptions& opt
 
 class Embedder : public RowModel {
  public:
-  Embedder(const std::string& folder, const RowOptions& options)
+  Embedder(const std::string& folder, const ModelLoad& options)
       : embedder_(open_sentences(folder, options)),
         tokenizer_(RunFolder(folder).has_config() ? open_run_tokenizer(folder) : load_pretrained_tokenizer(folder)),
-        prompts_(read_sentence_prompts(folder)) {}
-  const std::vector<std::string>& classes() const override { return classes_; }
-  size_t width() const override { return static_cast<size_t>(embedder_.width()); }
+        prompts_(read_sentence_prompts(folder)) {
+    width = static_cast<size_t>(embedder_.width()), is_normalized = embedder_.is_normalized();
+    vocab_size = embedder_.vocab_size(), max_tokens = embedder_.max_tokens();
+  }
   std::string prompt(const std::string& name) const override { return prompts_.of(name); }
-  bool is_normalized() const override { return embedder_.is_normalized(); }
   RowText encode(const std::string& text, const std::string* pair) const override {
     if (pair) fail_user("the model embeds single texts, and two were given");
-    return {tokenizer_->encode(text, {.max_length = embedder_.max_tokens(), .offsets = false}).ids};
-  }
-  int64_t max_tokens() const override { return embedder_.max_tokens(); }
-  void check(const std::vector<int32_t>& tokens) const override {
-    check_tokens(tokens, embedder_.vocab_size(), embedder_.max_tokens());
+    return {tokenizer_->encode(text, {.max_length = max_tokens, .offsets = false}).ids};
   }
   int64_t padded_length(int64_t tokens) const override { return embedder_.padded_length(tokens); }
   std::vector<float> compute(const std::vector<RowText>& texts) override {
@@ -71,7 +59,6 @@ class Embedder : public RowModel {
   }
 
  private:
-  const std::vector<std::string> classes_;
   SentenceEmbedder embedder_;  // before the tokenizer: it says what the folder is not
   std::unique_ptr<PretrainedTokenizer> tokenizer_;
   const SentencePrompts prompts_;
@@ -80,12 +67,15 @@ class Embedder : public RowModel {
 // Computes in fp32, or as the weights are quantized, as models that write do, whatever a run was trained with.
 class RowClassifier : public RowModel {
  public:
-  RowClassifier(const std::string& folder, const RowOptions& options)
+  RowClassifier(const std::string& folder, const ModelLoad& options)
       : opened_(open_text_classifier(folder, parse_adapters(options.adapters))),
         problem_(opened_.problem()),
         lengths_(text_lengths(opened_.config, opened_.model.as<TextClassifier>())) {
     if (opened_.model.head == ModelHead::kTokenClasses || opened_.model.head == ModelHead::kSpans)
       fail_user("'" + folder + "' labels words or finds answers; `linnet predict` does that");
+    classes = opened_.outputs, width = classes.size();
+    vocab_size = opened_.tokenizer->vocab_size(), max_tokens = lengths_.back();
+    is_reranker = problem_ == TextProblem::kNumbers && width == 1 && takes(true);
     auto& model = opened_.model.as<TextClassifier>();
     std::vector<Forward::Function> functions;
     for (const bool pairs : {false, true})
@@ -108,23 +98,16 @@ class RowClassifier : public RowModel {
     if (packed_ && forward_->load(*packed_)) return;
     forward_->load([&](const ParameterTarget& parameters) { opened_.load_weights(forward_->layout(), parameters); });
   }
-  const std::vector<std::string>& classes() const override { return opened_.outputs; }
-  size_t width() const override { return opened_.outputs.size(); }
-  bool is_reranker() const override { return problem_ == TextProblem::kNumbers && width() == 1 && takes(true); }
   RowText encode(const std::string& text, const std::string* pair) const override {
     if (!takes(pair != nullptr))
       fail_user(pair ? "the model reads single texts, and two were given" : "the model reads two texts at a time");
-    const EncodeOptions options{.max_length = lengths_.back(), .offsets = false};
+    const EncodeOptions options{.max_length = max_tokens, .offsets = false};
     if (!pair) return {opened_.tokenizer->encode(text, options).ids};
     Encoding encoding = opened_.tokenizer->encode_pair(text, *pair, options);
     return {std::move(encoding.ids), {encoding.segments.begin(), encoding.segments.end()}};
   }
-  int64_t max_tokens() const override { return lengths_.back(); }
-  void check(const std::vector<int32_t>& tokens) const override {
-    check_tokens(tokens, opened_.tokenizer->vocab_size(), lengths_.back());
-  }
   int64_t padded_length(int64_t tokens) const override {
-    return *std::ranges::lower_bound(lengths_, std::min(tokens, lengths_.back()));
+    return *std::ranges::lower_bound(lengths_, std::min(tokens, max_tokens));
   }
   std::vector<float> compute(const std::vector<RowText>& texts) override {
     std::vector<float> logits;
@@ -134,7 +117,7 @@ class RowClassifier : public RowModel {
     if (problem_ == TextProblem::kSeveralClasses)
       for (float& logit : logits) logit = static_cast<float>(sigmoid(logit));
     if (problem_ != TextProblem::kOneClass) return logits;
-    const std::vector<double> rows = softmax_rows(logits, width());
+    const std::vector<double> rows = softmax_rows(logits, width);
     return {rows.begin(), rows.end()};
   }
 
@@ -161,7 +144,7 @@ class RowClassifier : public RowModel {
     if (pairs) forward_->set("types", types);
     const auto function = static_cast<size_t>(shape - lengths_.begin()) + (pairs && takes(false) ? lengths_.size() : 0);
     const auto found = forward_->run(function).output("logits");
-    logits.insert(logits.end(), found.begin(), found.begin() + static_cast<std::ptrdiff_t>(texts.size() * width()));
+    logits.insert(logits.end(), found.begin(), found.begin() + static_cast<std::ptrdiff_t>(texts.size() * width));
   }
 
   OpenedTextClassifier opened_;
@@ -173,12 +156,19 @@ class RowClassifier : public RowModel {
 
 }  // namespace
 
-std::unique_ptr<RowModel> open_embedder(const std::string& folder, const RowOptions& options) {
+void RowModel::check(const std::vector<int32_t>& tokens) const {
+  for (const int32_t token : tokens)
+    if (token >= vocab_size) fail_user("there is no token ", token, "; the model has ", vocab_size);
+  if (std::ssize(tokens) > max_tokens)
+    fail_user("a text has ", tokens.size(), " tokens, and the model takes ", max_tokens);
+}
+
+std::unique_ptr<RowModel> open_embedder(const std::string& folder, const ModelLoad& options) {
   if (options.device != "cpu") fail_user("embeddings are computed on the CPU: leave --device out");
   return std::make_unique<Embedder>(folder, options);
 }
 
-std::unique_ptr<RowModel> open_row_classifier(const std::string& folder, const RowOptions& options) {
+std::unique_ptr<RowModel> open_row_classifier(const std::string& folder, const ModelLoad& options) {
   return std::make_unique<RowClassifier>(folder, options);
 }
 

@@ -1,28 +1,14 @@
 #include "serving/loaded/row_worker.h"
 #include <algorithm>
 #include <numeric>
-#include "base/error.h"
-#include "base/thread_pool.h"
 
 namespace linnet {
-
-RowWorker::RowWorker(std::unique_ptr<RowModel> model, int64_t waiting)
-    : model_(std::move(model)), limit_(waiting), thread_(start_thread([this] { work(); })) {}
-
-RowWorker::~RowWorker() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  wake_.notify_one();
-  thread_.join();
-}
 
 bool RowWorker::submit(std::vector<RowText> texts, Finished finished, const std::string& client) {
   const auto count = std::ssize(texts);
   if (count == 0) return finished({}), true;
   const auto order = std::make_shared<Order>(Order{std::move(texts), std::move(finished), client});
-  order->outcome.rows.resize(order->texts.size() * model_->width());
+  order->outcome.rows.resize(order->texts.size() * model_->width);
   order->by_length.resize(order->texts.size());
   std::iota(order->by_length.begin(), order->by_length.end(), size_t{0});
   std::ranges::stable_sort(order->by_length, {}, [&](size_t text) { return order->texts[text].tokens.size(); });
@@ -40,12 +26,11 @@ int64_t RowWorker::waiting() const {
   return texts_;
 }
 
-void RowWorker::work() {
+void RowWorker::work(const std::stop_token& stop) {
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return !orders_.empty() || stop_; });
-      if (orders_.empty()) return;
+      if (!wake_.wait(lock, stop, [&] { return !orders_.empty(); })) return;
     }
     const Turn turn = next_turn();
     compute(turn);
@@ -78,7 +63,7 @@ void RowWorker::compute(const Turn& turn) try {
     const RowText& row = order->texts[text];
     by_length[{model_->padded_length(std::ssize(row.tokens)), row.segments.empty()}].emplace_back(order, text);
   }
-  const size_t width = model_->width();
+  const size_t width = model_->width;
   for (const auto& [length, alike] : by_length) {
     try {
       std::vector<RowText> texts;

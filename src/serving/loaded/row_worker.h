@@ -8,10 +8,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
-#include <thread>
 #include <vector>
+#include "base/stopping_threads.h"
 #include "serving/loaded/fair_queue.h"
+#include "tasks/model_load.h"
 
 namespace linnet {
 
@@ -21,42 +23,34 @@ struct RowText {
   std::vector<int32_t> segments = {};  // of two texts: 0 for the tokens of the first, 1 for those of the second
 };
 
-// What computes. Used by one thread at a time, but for encode().
+// What computes. Used by one thread at a time, but for encode() and what does not change.
 class RowModel {
  public:
   virtual ~RowModel() = default;
-  virtual const std::vector<std::string>& classes() const = 0;  // empty for embeddings
-  virtual size_t width() const = 0;                             // numbers of a row
-  // Of embeddings: what texts of a kind begin with ("": the usual kind), and whether rows have the length 1. User error
-  // for a kind that the model does not have.
+  // Of embeddings: what texts of a kind begin with ("": the usual kind). User error for a kind that the model does not
+  // have.
   virtual std::string prompt(const std::string&) const { return ""; }
-  virtual bool is_normalized() const { return false; }
   // The tokens of a text, or with `pair` of two, as many as the model takes; safe from several threads. User error
   // where it takes the one and the other is given.
   virtual RowText encode(const std::string& text, const std::string* pair = nullptr) const = 0;
-  virtual int64_t max_tokens() const = 0;  // where encode() cuts a text
-  // Whether it gives one number for two texts.
-  virtual bool is_reranker() const { return false; }
-  // User error unless compute() takes these tokens of a caller, as they are.
-  virtual void check(const std::vector<int32_t>& tokens) const = 0;
   // What a text of so many tokens is padded to.
   virtual int64_t padded_length(int64_t tokens) const = 0;
   // The row of one text after another, texts that are padded to the same length and all single or all two.
   virtual std::vector<float> compute(const std::vector<RowText>& texts) = 0;
-};
+  // User error unless compute() takes these tokens of a caller, as they are.
+  void check(const std::vector<int32_t>& tokens) const;
 
-struct RowOptions {
-  int threads = 0;  // 0: all there are
-  std::string device = "cpu";
-  std::string quantize = {};  // folder_quantization()
-  std::vector<std::string> keep = {};
-  std::vector<std::string> adapters = {};  // parse_adapters()
+  std::vector<std::string> classes = {};   // empty for embeddings
+  size_t width = 0;                        // numbers of a row
+  int64_t vocab_size = 0, max_tokens = 0;  // where encode() cuts a text
+  bool is_normalized = false;              // embeddings have the length 1
+  bool is_reranker = false;                // gives one number for two texts
 };
 
 // `folder`: a BERT folder as sentence-transformers writes them, a run of a masked language model, or a classifier of
 // texts.
-std::unique_ptr<RowModel> open_embedder(const std::string& folder, const RowOptions& options);
-std::unique_ptr<RowModel> open_row_classifier(const std::string& folder, const RowOptions& options);
+std::unique_ptr<RowModel> open_embedder(const std::string& folder, const ModelLoad& options);
+std::unique_ptr<RowModel> open_row_classifier(const std::string& folder, const ModelLoad& options);
 
 struct RowOutcome {
   std::vector<float> rows;
@@ -65,11 +59,8 @@ struct RowOutcome {
 
 class RowWorker {
  public:
-  // `waiting`: texts of a client that may wait.
-  RowWorker(std::unique_ptr<RowModel> model, int64_t waiting);
-  ~RowWorker();  // finishes what was submitted
-  RowWorker(const RowWorker&) = delete;
-  RowWorker& operator=(const RowWorker&) = delete;
+  // `waiting`: texts of a client that may wait. The end of the worker finishes what was submitted.
+  RowWorker(std::unique_ptr<RowModel> model, int64_t waiting) : model_(std::move(model)), limit_(waiting) {}
 
   const RowModel& model() const { return *model_; }
   using Finished = std::function<void(RowOutcome&&)>;  // called in the model's thread; must not throw
@@ -89,19 +80,18 @@ class RowWorker {
   };
   using Turn = std::vector<std::pair<std::shared_ptr<Order>, size_t>>;  // texts that are computed together
 
-  void work();
+  void work(const std::stop_token& stop);
   Turn next_turn();
   void compute(const Turn& turn);
 
   const std::unique_ptr<RowModel> model_;
   const int64_t limit_;
   mutable std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable_any wake_;
   FairQueue<std::shared_ptr<Order>> orders_;
   int64_t texts_ = 0;
   std::map<std::string, int64_t> texts_of_;  // by client
-  bool stop_ = false;
-  std::thread thread_;
+  StoppingThreads thread_{1, [this](const std::stop_token& stop) { work(stop); }};
 };
 
 }  // namespace linnet

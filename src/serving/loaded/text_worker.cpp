@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include "base/error.h"
-#include "base/thread_pool.h"
 #include "engine/kernels/reduce/top_k.h"
 
 namespace linnet {
@@ -17,17 +16,41 @@ struct TextWorker::Sample {
   std::vector<WrittenToken> tokens = {};
 };
 
-TextWorker::TextWorker(std::unique_ptr<TextModel> model, const TextWorkerLimits& limits)
-    : model_(std::move(model)), limits_(limits), thread_(start_thread([this] { work(); })) {}
-
-TextWorker::~TextWorker() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  wake_.notify_one();
-  thread_.join();
+TextEvents HeardText::events() {
+  const std::shared_ptr<HeardText> self = shared_from_this();
+  const auto token = [self](int64_t, const std::string& piece, const WrittenToken*) {
+    if (piece.empty()) return;
+    const std::lock_guard lock(self->mutex_);
+    self->pieces_.push_back(piece);
+    self->changed_.notify_all();
+  };
+  const auto finished = [self](int64_t, TextOutcome&& outcome) {
+    const std::lock_guard lock(self->mutex_);
+    self->outcome_ = std::move(outcome);
+    self->changed_.notify_all();
+  };
+  return {token, finished};
 }
+
+bool HeardText::next(std::optional<std::string>& piece, std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_for(lock, patience, [&] { return !pieces_.empty() || outcome_; })) return false;
+  piece.reset();
+  if (pieces_.empty()) return true;
+  piece = std::move(pieces_.front());
+  pieces_.pop_front();
+  return true;
+}
+
+bool HeardText::ended() const {
+  const std::lock_guard lock(mutex_);
+  return outcome_.has_value();
+}
+
+TextWorker::TextWorker(std::unique_ptr<TextModel> model, const TextWorkerLimits& limits)
+    : model_(std::move(model)), limits_(limits) {}
+
+TextWorker::~TextWorker() = default;
 
 bool TextWorker::submit(std::vector<TextOrder> orders, const std::string& client,
                         const std::function<void(int64_t)>& begin) {
@@ -68,13 +91,13 @@ TextWorker::Load TextWorker::load() const {
   return {at_once, std::min(texts_, at_once), std::max<int64_t>(0, texts_ - at_once), counts_};
 }
 
-void TextWorker::work() {
+void TextWorker::work(const std::stop_token& stop) {
   Engine& engine = model_->engine();
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return engine.busy() || !waiting_.empty() || !cancelled_.empty() || stop_; });
-      if (stop_ && waiting_.empty() && !engine.busy()) return;
+      wake_.wait(lock, stop, [&] { return engine.busy() || !waiting_.empty() || !cancelled_.empty(); });
+      if (stop.stop_requested() && waiting_.empty() && !engine.busy()) return;
     }
     try {
       take_orders();

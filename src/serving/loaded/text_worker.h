@@ -4,15 +4,18 @@
 // not compared with their checksums when the model was opened are compared behind the first step: tokens may be heard
 // before, but no text is finished.
 #pragma once
-#include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <stop_token>
 #include <string>
-#include <thread>
 #include <vector>
+#include "base/stopping_threads.h"
 #include "serving/loaded/fair_queue.h"
 #include "tasks/generation/text_model.h"
 #include "tasks/generation/text_writer.h"
@@ -46,6 +49,23 @@ struct TextEvents {
   std::function<void(int64_t sample, TextOutcome&& outcome)> finished;
 };
 
+// What one text's events tell a reader in another thread. Shared with the model's thread, which may outlive the reader.
+class HeardText : public std::enable_shared_from_this<HeardText> {
+ public:
+  TextEvents events();
+  // Waits for the next piece for so long. False: nothing came. Else `piece` has it, or nothing at the end of the text,
+  // whose outcome() is there.
+  bool next(std::optional<std::string>& piece, std::chrono::milliseconds patience);
+  bool ended() const;
+  TextOutcome& outcome() { return *outcome_; }  // of a text that has ended
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::string> pieces_;
+  std::optional<TextOutcome> outcome_;
+};
+
 struct TextOrder {
   TextJob job;
   int64_t samples = 1;
@@ -61,12 +81,10 @@ struct TextWorkerLimits {
 
 class TextWorker {
  public:
-  // `model` has been planned.
+  // `model` has been planned. The end of the worker, which must not come in the model's own thread, finishes what was
+  // submitted.
   TextWorker(std::unique_ptr<TextModel> model, const TextWorkerLimits& limits);
-  // Finishes what was submitted, then ends the thread. Must not run in the model's own thread.
   ~TextWorker();
-  TextWorker(const TextWorker&) = delete;
-  TextWorker& operator=(const TextWorker&) = delete;
 
   const TextModel& model() const { return *model_; }
   // Takes orders of a client, all or none: nothing when too many texts wait. The numbers are for cancel(). Each order
@@ -86,7 +104,7 @@ class TextWorker {
  private:
   struct Sample;
 
-  void work();
+  void work(const std::stop_token& stop);
   void take_orders();
   void cancel_orders(const std::vector<int64_t>& orders);
   std::unique_ptr<Sample> next_sample();
@@ -106,7 +124,7 @@ class TextWorker {
   std::map<RequestId, std::unique_ptr<Sample>> samples_;
 
   mutable std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable_any wake_;
   // An order of which not all texts have begun.
   struct Waiting {
     int64_t id;
@@ -120,9 +138,8 @@ class TextWorker {
   int64_t texts_ = 0;                        // submitted and not finished
   std::map<std::string, int64_t> texts_of_;  // by client
   EngineCounts counts_;
-  bool stop_ = false;
 
-  std::thread thread_;
+  StoppingThreads thread_{1, [this](const std::stop_token& stop) { work(stop); }};
 };
 
 }  // namespace linnet

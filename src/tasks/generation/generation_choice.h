@@ -10,11 +10,12 @@
 #include "generation/text_grammar.h"
 #include "models/families/generation_config.h"
 #include "tasks/language/language_model.h"
+#include "tasks/model_load.h"
 #include "tasks/translation/languages.h"
 
 namespace linnet {
 
-struct TextGenerationOptions {
+struct TextGenerationOptions : ModelLoad {
   // If unset, generation_config.json decides; if that has no value either, the default in the comment.
   std::optional<int64_t> max_tokens;                                 // 200
   std::optional<int64_t> beams;                                      // 1: sampling
@@ -30,17 +31,8 @@ struct TextGenerationOptions {
   bool log_probabilities = false;  // of the tokens that are written
   int64_t samples = 1;             // texts that go on from the same prompt, each by other draws
   bool no_cache = false, ignore_end = false;
-  int threads = 0;  // 0: all there are
-  std::string device = "cpu";
-  std::string quantize = {};               // folder_quantization()
-  std::vector<std::string> keep = {};      // parameters that stay in fp32
-  std::vector<std::string> adapters = {};  // parse_adapters()
-  std::string adapter;                     // of a request, see find_adapter()
-  Languages languages = {};                // of a translation
-  std::string draft;                       // a folder: the draft model (generation/engine.h); "": none
-  int64_t draft_tokens = 4;
-  // Of the prefix cache (generation/causal_slots.h); 0: none. Unset: none for a single request, else kPrefixAsCache.
-  std::optional<int64_t> prefix_megabytes;
+  std::string adapter;       // of a request, see find_adapter()
+  Languages languages = {};  // of a translation
 };
 
 struct GenerationChoice {

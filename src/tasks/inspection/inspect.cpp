@@ -139,7 +139,7 @@ std::vector<int32_t> translation_of(const std::string& folder, const Translation
   if (options.answer) {
     text = *options.answer;
   } else {
-    Translator translator({folder}, inference_config(folder, {.threads = options.threads}));
+    Translator translator({folder}, inference_config(folder, {{.threads = options.threads}}));
     text = translator.translate({options.text}, 1)[0][0].text;
   }
   std::vector<int32_t> ids;

@@ -4,6 +4,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include "base/json.h"
 #include "base/thread_pool.h"
 #include "config/config_keys.h"
@@ -91,6 +92,15 @@ ReportRun read_report_run(const std::string& folder) {
           .memory = text_if_there(folder + "/memory.json"),
           .profile = last_profile(folder + "/profile"),
           .system = text_if_there(folder + "/system.json")};
+}
+
+std::vector<ReportRun> read_report_runs(const std::vector<std::string>& folders) {
+  std::vector<ReportRun> runs;
+  std::multiset<std::string> names;
+  for (const std::string& folder : folders) names.insert(runs.emplace_back(read_report_run(folder)).name);
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (names.count(runs[i].name) > 1) runs[i].name = folders[i];
+  return runs;
 }
 
 }  // namespace linnet

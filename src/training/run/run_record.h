@@ -18,6 +18,8 @@ std::string memory_record(const Trainer& trainer, const Store& store, const Memo
 
 // Everything that a run folder holds for a report. Error(kUser) when it is no run folder.
 ReportRun read_report_run(const std::string& folder);
+// Several; those of the same name in different folders are told apart by the folders' names.
+std::vector<ReportRun> read_report_runs(const std::vector<std::string>& folders);
 // A configuration as a report shows it.
 std::vector<std::pair<std::string, std::string>> report_config(const Config& config);
 

@@ -1,4 +1,5 @@
-// What was trained: `linnet runs` lists run folders, `linnet average` makes one of a run's kept checkpoints.
+// What was trained: `linnet report` makes a page, `linnet runs` lists run folders, `linnet average` makes one of a
+// run's kept checkpoints.
 #include <sys/stat.h>
 #include <algorithm>
 #include <array>
@@ -10,13 +11,50 @@
 #include <memory>
 #include <set>
 #include "app/cli/commands.h"
+#include "app/cli/print-inl.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "training/run/run_checkpoints.h"
 #include "training/run/run_folder.h"
+#include "training/run/run_record.h"
 
 namespace linnet {
+namespace {
+
+struct ReportArguments {
+  std::vector<std::string> runs;
+  std::string out, title;
+  bool overwrite = false;
+};
+
+int report(const ReportArguments& arguments) {
+  // A page in the current folder that nobody named may be one of other runs.
+  const std::string page = arguments.out.empty() ? "report.html" : arguments.out;
+  if (arguments.out.empty() && file_exists(page) && !arguments.overwrite)
+    fail_user(page + " exists; -o FILE names the page, --overwrite replaces it");
+  const std::vector<ReportRun> runs = read_report_runs(arguments.runs);
+  ReportTitle title{.title = arguments.title, .subtitle = "", .command = "report"};
+  if (title.title.empty()) title.title = runs.size() == 1 ? runs[0].name : std::to_string(runs.size()) + " runs";
+  title.subtitle = runs.size() == 1 ? "A training run" : joined(runs, ", ", &ReportRun::name);
+  write_file_atomically(page, report_page(title, runs));
+  print("{}\n", page);
+  return 0;
+}
+
+}  // namespace
+
+void add_report_command(Command& linnet) {
+  auto [command, arguments] = linnet.subcommand(
+      "report", "one HTML page about a run, or several side by side: curves, memory, time, samples", report);
+  command.take("runs", arguments.runs, "run folders", {.required = true, .type = "RUN"})
+      .take("-o,--out", arguments.out, "the page to write; -o for short (default report.html, if there is none)",
+            {.type = "FILE"})
+      .flag("--overwrite", arguments.overwrite, "also where report.html exists already")
+      .take("--title", arguments.title, "its title (default: the run's name)", {.type = "TEXT"});
+}
+
 namespace {
 
 struct Row {
@@ -25,12 +63,6 @@ struct Row {
   std::string shown;                   // the metric of best_text
   time_t changed = 0;
 };
-
-std::string formatted(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
 
 // Whether a smaller value is a better one.
 bool is_loss(const std::string& metric) { return metric == "loss"; }
@@ -51,14 +83,14 @@ void read_metrics(const std::string& path, Row& row) {
     if (!line.is_object() || !line.contains("step") || !line.contains("loss") || !line["loss"].is_number()) continue;
     row.step = std::to_string(line.value("step", int64_t{0}));
     const bool trains = line.value("split", "train") == "train";
-    if (trains) row.loss = formatted("%.4f", line["loss"].get<double>());
+    if (trains) row.loss = fmt::format("{:.4f}", line["loss"].get<double>());
     for (const auto& [key, value] : line.items()) {
       if (!value.is_number()) continue;
       const auto number = value.get<double>();
       if (trains && key.ends_with("_per_second")) {
         const auto [rate, fresh] = row.best.emplace("rate", number);
         if (!fresh) rate->second = kKeep * rate->second + (1 - kKeep) * number;
-        row.rate_text = formatted("%.4g", rate->second) + " " + key.substr(0, key.find('_')) + "/s";
+        row.rate_text = fmt::format("{:.4g} {}/s", rate->second, key.substr(0, key.find('_')));
       }
       if (trains || !is_metric(key)) continue;
       if (row.shown.empty() && !is_loss(key)) row.shown = key;  // what chooses the best weights comes first
@@ -66,10 +98,10 @@ void read_metrics(const std::string& path, Row& row) {
       const bool better = fresh || (is_loss(key) ? number < best->second : number > best->second);
       if (better) best->second = number;
       if (better && key == (row.shown.empty() ? "loss" : row.shown))
-        row.valid = formatted("%.4f", line["loss"].get<double>());
+        row.valid = fmt::format("{:.4f}", line["loss"].get<double>());
     }
   }
-  if (!row.shown.empty()) row.best_text = row.shown + " " + formatted("%.4f", row.best[row.shown]);
+  if (!row.shown.empty()) row.best_text = fmt::format("{} {:.4f}", row.shown, row.best[row.shown]);
 }
 
 // The best first; runs that do not have the metric last.
@@ -119,12 +151,10 @@ int list_runs(const ListArguments& arguments) {
   sort_by(arguments.sort, folder, rows);
   size_t width = 3;
   for (const Row& row : rows) width = std::max(width, row.name.size());
-  const auto print = [&](const Row& r) {
-    std::printf("%-*s  %9s  %10s  %10s  %-22s  %16s  %s\n", static_cast<int>(width), r.name.c_str(), r.step.c_str(),
-                r.loss.c_str(), r.valid.c_str(), r.best_text.c_str(), r.rate_text.c_str(), r.when.c_str());
-  };
-  print({"run", "step", "loss", "valid loss", "best", "rate", "last written"});
-  for (const Row& row : rows) print(row);
+  rows.insert(rows.begin(), {"run", "step", "loss", "valid loss", "best", "rate", "last written"});
+  for (const Row& row : rows)
+    print("{:<{}}  {:>9}  {:>10}  {:>10}  {:<22}  {:>16}  {}\n", row.name, width, row.step, row.loss, row.valid,
+          row.best_text, row.rate_text, row.when);
   return 0;
 }
 
@@ -133,27 +163,27 @@ struct AverageArguments {
   int64_t last = 5;
 };
 
+int average(const AverageArguments& arguments) {
+  average_checkpoints(arguments.run, arguments.last, arguments.out);
+  return 0;
+}
+
 }  // namespace
 
 void add_runs_command(Command& linnet) {
-  auto arguments = std::make_shared<ListArguments>();
-  linnet.subcommand("runs", "list the runs in a folder: step, loss, best metric, rate, when")
-      .take("DIR", arguments->folder, "the folder that holds run folders", {.show_default = true})
-      .take("--sort", arguments->sort, "date, rate, or a metric such as loss or accuracy, the best first",
-            {.type = "METRIC", .show_default = true})
-      .does([arguments] { return list_runs(*arguments); });
+  auto [command, arguments] =
+      linnet.subcommand("runs", "list the runs in a folder: step, loss, best metric, rate, when", list_runs);
+  command.take("DIR", arguments.folder, "the folder that holds run folders", {.show_default = true})
+      .take("--sort", arguments.sort, "date, rate, or a metric such as loss or accuracy, the best first",
+            {.type = "METRIC", .show_default = true});
 }
 
 void add_average_command(Command& linnet) {
-  auto arguments = std::make_shared<AverageArguments>();
-  linnet.subcommand("average", "average the weights of a run's last checkpoints (see keep_checkpoints)")
-      .take("run", arguments->run, "the run folder", {.required = true})
-      .take("--last", arguments->last, "how many checkpoints", {.least = 1, .most = 1e6, .show_default = true})
-      .take("--out", arguments->out, "the run folder to write", {.required = true, .type = "DIR"})
-      .does([arguments] {
-        average_checkpoints(arguments->run, arguments->last, arguments->out);
-        return 0;
-      });
+  auto [command, arguments] =
+      linnet.subcommand("average", "average the weights of a run's last checkpoints (see keep_checkpoints)", average);
+  command.take("run", arguments.run, "the run folder", {.required = true})
+      .take("--last", arguments.last, "how many checkpoints", {.least = 1, .most = 1e6, .show_default = true})
+      .take("--out", arguments.out, "the run folder to write", {.required = true, .type = "DIR"});
 }
 
 }  // namespace linnet

@@ -1,0 +1,286 @@
+// What trains: `linnet train`, `linnet sweep` and `linnet demo`.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include "app/cli/commands.h"
+#include "app/cli/print-inl.h"
+#include "app/cli/rank_start.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/process_memory.h"
+#include "base/signals.h"
+#include "config/config_keys.h"
+#include "data/metrics/text_scores.h"
+#include "distributed/comm/agreement.h"
+#include "distributed/comm/world.h"
+#include "engine/kernels/isa.h"
+#include "tasks/task_table.h"
+#include "tasks/translation/corpus.h"
+#include "tasks/translation/translation_task.h"
+#include "training/run/rate_range.h"
+#include "training/run/run_folder.h"
+#include "training/run/sweep.h"
+#include "training/run/training_run.h"
+
+namespace linnet {
+namespace {
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) names.emplace_back(preset.name);
+  return names;
+}
+
+std::vector<std::string> key_starts() {
+  std::vector<std::string> starts;
+  for (const ConfigKey& key : config_keys()) starts.push_back(std::string(key.name) + "=");
+  return starts;
+}
+
+}  // namespace
+
+void ConfigArguments::declare(Command& command) {
+  command
+      .take("config", config,
+            "a TOML file, the name of a preset (see `linnet presets`), or a run folder for its configuration",
+            {.required = true, .type = "FILE", .suggestions = preset_names()})
+      .take("--set", settings, "change one key of the configuration: --set key=value",
+            {.type = "KEY=VALUE", .suggestions = key_starts()})
+      .take("--steps", steps, "short for --set max_steps=N --set max_epochs=0", {.type = "N"})
+      .take("--epochs", epochs, "short for --set max_epochs=N", {.type = "N"})
+      .take("--batch", batch, "short for --set batch_size=N", {.type = "N"})
+      .take("--lr", learning_rate, "short for --set learning_rate=RATE", {.type = "RATE"})
+      .take("--data", data,
+            "what to train on: a file of source<TAB>target or text<TAB>label (or .csv, .jsonl), a text, a folder of "
+            "texts or of images",
+            {.type = "FILE"})
+      .take("--text-column", text_column,
+            "short for --set text_column=NAME: the column of a table with the text, or of translations the source",
+            {.type = "NAME"})
+      .take("--pair-column", pair_column, "the same of the second text of a pair", {.type = "NAME"})
+      .take("--label-column", label_column, "the same of the label, or of translations the target", {.type = "NAME"})
+      .take("--source", source, "training text, one sentence a line, plain or .gz", {.type = "FILE"})
+      .take("--target", target, "its translation, line by line", {.type = "FILE"})
+      .take("--memory", memory,
+            "short for --set memory=SIZE: the most memory that training may take, such as 2GiB; layers are computed "
+            "again until it is kept",
+            {.type = "SIZE"})
+      .take_threads(threads)
+      .take_device(device, "cpu, cuda or cuda:N")
+      .take_isa(isa);
+}
+
+Config ConfigArguments::load(bool resume) const {
+  Config loaded = ConfigChoice::load(resume);
+  force_isa(loaded.train.isa);
+  return loaded;
+}
+
+namespace {
+
+struct TrainArguments : ConfigArguments {
+  std::string folder, init, profile, rates;
+  bool resume = false, detect_anomaly = false;
+  int64_t ranks = 0, restarts = 0;
+};
+
+// Nothing of it is kept.
+int test_range(const TrainArguments& arguments) {
+  constexpr int64_t kSteps = 100;
+  const RateRange range = parse_rate_range(arguments.rates);
+  const Config config = arguments.load();
+  arguments.check_preset_files(config);
+  const std::unique_ptr<TrainingTask> task = start_training_task(config, "");
+  catch_stop_signals();
+  print_text(rate_chart(test_rates(*task, range, kSteps)));
+  default_stop_signals();
+  return 0;
+}
+
+// A run folder that stands for its configuration is also what --resume goes on with.
+std::string default_folder(const TrainArguments& arguments) {
+  if (arguments.resume && RunFolder(arguments.config).has_config()) return arguments.config;
+  return "runs/" + std::filesystem::path(arguments.config).stem().string();
+}
+
+int train_as_rank(const TrainArguments& arguments, Communicator& world) {
+  TrainRequest request{{}, arguments.folder, arguments.resume, arguments.init};
+  run_on_all(world, [&] {
+    request.config = arguments.load(arguments.resume);
+    if (!arguments.resume && arguments.init.empty()) arguments.check_preset_files(request.config);
+  });
+  request.detect_anomaly = arguments.detect_anomaly;
+  request.program = build_version();
+  request.world = &world;
+  if (!arguments.profile.empty()) request.profile = parse_profile_options(arguments.profile, "--profile");
+  if (request.folder.empty()) request.folder = default_folder(arguments);
+  run_training(request, make_training_task);
+  return 0;
+}
+
+int train(const TrainArguments& arguments) {
+  if (const auto torchrun = find_torchrun(); torchrun && torchrun->ranks > 1) {
+    if (arguments.ranks > 0) fail_user("--ranks starts the ranks itself; torchrun has started this process already");
+    // torchrun waits for all of its processes, and ends them when one has failed.
+    return torchrun->rank > 0 ? 0 : start_ranks(torchrun->ranks, static_cast<int>(arguments.restarts));
+  }
+  if (arguments.restarts > 0 && arguments.ranks == 0) fail_user("--restart goes with --ranks N");
+  if (arguments.ranks > 0) return start_ranks(static_cast<int>(arguments.ranks), static_cast<int>(arguments.restarts));
+  if (!arguments.rates.empty()) return test_range(arguments);
+  return run_as_rank([&](Communicator& world) { return train_as_rank(arguments, world); });
+}
+
+}  // namespace
+
+void add_train_command(Command& linnet) {
+  auto [command, arguments] = linnet.subcommand("train", "train a model", train);
+  arguments.declare(command);
+  command
+      .take("--run", arguments.folder,
+            "the run folder (default: runs/ and the name of the configuration; with --resume the configuration itself "
+            "if it is a run folder)",
+            {.type = "DIR"})
+      .flag("--resume", arguments.resume, "go on with an existing run folder")
+      .take("--init", arguments.init, "start from the weights of another run", {.type = "RUN"})
+      .take("--profile", arguments.profile,
+            "write traces of some steps into the run folder, for example wait=1,warmup=1,active=3,repeat=2",
+            {.type = "STEPS"})
+      .take("--lr-range", arguments.rates,
+            "instead of training, 100 steps with rising learning rates, for example 1e-6:1: a chart and a suggestion",
+            {.type = "FROM:TO"})
+      .take("--ranks", arguments.ranks,
+            "train in N processes on this machine, started by mpirun; see docs/many_processes.md",
+            {.type = "N", .least = 1, .most = 4096})
+      .take("--parallel", arguments.parallel,
+            "with --ranks: how they share the work, for example pipeline=2 or data=2,tensor=2; see "
+            "docs/many_processes.md",
+            {.type = "LAYOUT"})
+      .take("--restart", arguments.restarts,
+            "with --ranks: when a rank dies, go on from the last checkpoint, at most K times",
+            {.type = "K", .least = 0, .most = 1e6})
+      .flag("--detect-anomaly", arguments.detect_anomaly,
+            "keep the step when a loss or gradient is not finite, for `linnet check RUN --replay`");
+}
+
+namespace {
+
+struct SweepArguments : ConfigArguments {
+  std::string search, out;
+  int64_t runs = 0, seed = 1;
+};
+
+int sweep(const SweepArguments& arguments) {
+  SweepRequest request{.choice = arguments, .axes = {}, .folder = arguments.out, .program = build_version()};
+  std::erase_if(request.choice.settings, [&](const std::string& setting) {
+    const std::optional<SweepAxis> axis = parse_sweep_axis(setting);
+    if (axis) request.axes.push_back(*axis);
+    return axis.has_value();
+  });
+  if (request.axes.empty()) {
+    request.choice.load();  // a key that does not exist has no values either
+    fail_user("no key has several values: write for example --set learning_rate=1e-5..1e-3 or --set dropout=0.1,0.2");
+  }
+  const bool listed = std::ranges::none_of(request.axes, [](const SweepAxis& axis) { return axis.values.empty(); });
+  request.search = arguments.search == "halving"                               ? SweepSearch::kHalving
+                   : arguments.search == "random"                              ? SweepSearch::kRandom
+                   : arguments.search == "grid" || (listed && !arguments.runs) ? SweepSearch::kGrid
+                                                                               : SweepSearch::kRandom;
+  request.runs = arguments.runs, request.seed = static_cast<uint64_t>(arguments.seed);
+  if (request.folder.empty()) request.folder = "sweeps/" + std::filesystem::path(arguments.config).stem().string();
+  const Sweep result = run_sweep(request, make_training_task);
+  print("{}{}/sweep.json, {}/report.html\n", sweep_table(result), request.folder, request.folder);
+  if (result.stopped) std::fprintf(stderr, "linnet: stopped; the same command goes on\n");
+  return 0;
+}
+
+}  // namespace
+
+void add_sweep_command(Command& linnet) {
+  auto [command, arguments] =
+      linnet.subcommand("sweep",
+                        "train many runs with other values of some keys: --set dropout=0.1,0.2 lists values, --set "
+                        "learning_rate=1e-5..1e-3 is a range, from which values are drawn evenly, by their logarithm "
+                        "where both ends are above 0 and 10 times apart or more; 1e-5..1e-3:4 lists 4 values of it",
+                        sweep);
+  arguments.declare(command);
+  command
+      .take("--runs", arguments.runs, "how many runs (default 12; of a grid all combinations)",
+            {.type = "N", .least = 1, .most = 999})
+      .take("--search", arguments.search,
+            "grid: all combinations of listed values (the default where all are listed and --runs is not given); "
+            "random; or halving: random, and after 1/9 and 1/3 of the steps only the best third goes on",
+            {.choices = {"grid", "random", "halving"}})
+      .take("--seed", arguments.seed, "of the values that are drawn; the runs' own seed is the key seed",
+            {.type = "N", .least = 0, .most = 9e15, .show_default = true})
+      .take("--out", arguments.out,
+            "the folder of the runs (default: sweeps/ and the name of the configuration); a sweep that is there "
+            "already goes on: finished runs stay, others are resumed",
+            {.type = "DIR"});
+}
+
+namespace {
+
+constexpr size_t kShownTexts = 10;
+
+struct Score {
+  double exact_match, worst_format;
+};
+
+// The trained model on dates it has not seen, in every format.
+Score show_test(TranslationTask& task) {
+  const Config& config = task.session().config;
+  Corpus corpus = load_test_corpus(config);
+  const EvaluationSet set(std::move(corpus.test), task.tokenizers(), config.model.max_seq_len);
+  SharedWork alone = SharedWork::alone();
+  const auto translations = translate(task.session(), set, set.dataset.size(), alone);
+  std::map<int, std::pair<int, int>> right_and_all;
+  int right = 0;
+  for (size_t i = 0; i < translations.size(); ++i) {
+    const bool good = is_exact_match(translations[i], set.text.target[i]);
+    auto& [good_here, all] = right_and_all[corpus.test_formats[i]];
+    right += good, good_here += good, ++all;
+    if (i < kShownTexts)
+      print("{:<40} {}{}\n", set.text.source[i], translations[i], good ? "" : ("   should be " + set.text.target[i]));
+  }
+  double worst = 1;
+  for (const auto& [format, counts] : right_and_all)
+    worst = std::min(worst, static_cast<double>(counts.first) / counts.second);
+  return {static_cast<double>(right) / static_cast<double>(translations.size()), worst};
+}
+
+struct DemoArguments : ConfigArguments {
+  std::string folder = "runs/demo";
+  bool resume = false;
+};
+
+int demo(DemoArguments& arguments) {
+  arguments.config = "dates";
+  const TrainRequest request{arguments.load(), arguments.folder, arguments.resume, ""};
+  Score score{};
+  const TrainOutcome outcome = run_training(request, make_training_task, [&](TrainingTask& task) {
+    score = show_test(dynamic_cast<TranslationTask&>(task));
+  });
+  if (outcome.stopped) return 0;
+  print_json({{"task", "dates"},
+              {"exact_match", score.exact_match},
+              {"worst_format", score.worst_format},
+              {"train_seconds", outcome.train_seconds},
+              {"peak_memory_mb", megabytes(peak_resident_bytes())},
+              {"predicted_peak_mb", megabytes(outcome.predicted_peak)}});
+  log_info("`echo \"May 1, 2031\" | linnet translate " + arguments.folder + "` asks it");
+  return 0;
+}
+
+}  // namespace
+
+void add_demo_command(Command& linnet) {
+  auto [command, arguments] = linnet.subcommand("demo", "train the dates preset and show what it learned", demo);
+  command.take("--run", arguments.folder, "the run folder", {.type = "DIR"})
+      .take("--set", arguments.settings, "change one key of the preset", {.type = "KEY=VALUE"})
+      .flag("--resume", arguments.resume, "go on with an existing run folder");
+}
+
+}  // namespace linnet
