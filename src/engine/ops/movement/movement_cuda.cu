@@ -1,5 +1,6 @@
 // Movement on the device: strided copies (engine/kernels/cuda/copy.cuh), repetition, filling, and rounding between fp32
 // and bf16.
+#include <algorithm>
 #include "engine/kernels/cuda/copy.cuh"
 #include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/vectors.cuh"
@@ -17,12 +18,28 @@ const std::byte* at(const TensorView& view, int64_t element) {
 
 void run_reshape(const KernelArgs& args) { copy_operand_on_device(args, args.in[0], args.out[0]); }
 
-// Its elements are copied with every run.
+// As much as a kernel's parameters take.
+struct LiteralBytes {
+  unsigned char at[3840];
+};
+
+__global__ void __launch_bounds__(256) literal_kernel(int count, LiteralBytes bytes, unsigned char* out) {
+  begin_kernel();
+  const int i = static_cast<int>(blockIdx.x * 256 + threadIdx.x);
+  if (i < count) out[i] = bytes.at[i];
+}
+
+// Its elements are parameters of kernels: a recorded run must not copy from memory that is not pinned.
 void run_literal(const KernelArgs& args) {
   const auto& attrs = args.attrs<LiteralAttrs>();
-  if (attrs.type.bytes() > 0)
-    args.device->upload(args.out[0].as<std::byte>(), reinterpret_cast<const std::byte*>(attrs.words.data()),
-                        attrs.type.bytes());
+  const auto* from = reinterpret_cast<const unsigned char*>(attrs.words.data());
+  LiteralBytes bytes;
+  for (size_t begin = 0; begin < attrs.type.bytes(); begin += sizeof bytes) {
+    const size_t count = std::min(sizeof bytes, attrs.type.bytes() - begin);
+    std::copy_n(from + begin, count, bytes.at);
+    launch(args.device, literal_kernel, blocks_for(static_cast<int64_t>(count), 256), 256, 0, static_cast<int>(count),
+           bytes, args.out[0].as<unsigned char>() + begin);
+  }
 }
 
 void run_split(const KernelArgs& args) {
@@ -177,7 +194,7 @@ LINNET_KERNELS(concat_cuda, {"copy", nullptr, nullptr, run_concat})
 LINNET_KERNELS(permute_cuda, {"copy", nullptr, nullptr, run_permute})
 LINNET_KERNELS(broadcast_cuda, {"repeat", nullptr, nullptr, run_broadcast})
 LINNET_KERNELS(fill_cuda, {"fill", nullptr, nullptr, run_fill})
-LINNET_KERNELS(literal_cuda, {"upload", nullptr, nullptr, run_literal})
+LINNET_KERNELS(literal_cuda, {"parameters", nullptr, nullptr, run_literal})
 LINNET_KERNELS(cast_cuda, {"cast", casts_storage, nullptr, run_cast})
 
 }  // namespace linnet
