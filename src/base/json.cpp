@@ -5,7 +5,6 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <ranges>
 #include "base/hash.h"
 #include "base/text.h"
 
@@ -123,15 +122,20 @@ std::string written(const Json& json, int indent, Strings strings) {
 
 }  // namespace
 
+Json::Members::Members() : object_(new Object) {}
+Json::Members::Members(const Members& other) : object_(new Object(*other)) {}
+Json::Members::~Members() { delete object_; }
+bool Json::Members::operator==(const Members& other) const { return *object_ == *other; }
+
 size_t Json::Object::position(std::string_view key, size_t* compared) const {
   const auto is_at = [&](size_t i) {
     if (compared) ++*compared;
     return members[i].key == key;
   };
   if (slots.empty()) {
-    const auto all = std::views::iota(size_t{0}, members.size());
-    const auto found = std::ranges::find_if(all, is_at);
-    return found == all.end() ? kNone : *found;
+    for (size_t i = 0; i < members.size(); ++i)
+      if (is_at(i)) return i;
+    return kNone;
   }
   const uint32_t found = slots[slot_of(slots, key, is_at)];
   return found == kEmpty ? kNone : found;
@@ -179,7 +183,7 @@ Json Json::array(std::initializer_list<Item> items) {
 
 const Json::Object& Json::members() const {
   if (!is_object()) fail_type("an object");
-  return std::get<Members>(value_).front();
+  return *std::get<Members>(value_);
 }
 Json::Object& Json::members() { return const_cast<Object&>(std::as_const(*this).members()); }
 

@@ -67,7 +67,7 @@ class Json {
   }
   // {{"name", 1}, {"other", {2, 3}}}: pairs whose first part is a string make an object, anything else a list.
   Json(std::initializer_list<Item> items);
-  static Json object() { return Json(Value(Members(1))); }
+  static Json object() { return Json(Value(Members())); }
   static Json array() { return Json(Value(List())); }
   static Json array(std::initializer_list<Item> items);
 
@@ -150,7 +150,19 @@ class Json {
  private:
   friend class JsonBuilder;
   struct Object;
-  using Members = std::vector<Object>;  // always one
+  class Members {  // owns an Object, which is not complete here: clang needs that of a vector's elements
+   public:
+    Members();
+    Members(const Members& other);
+    Members(Members&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+    Members& operator=(Members other) noexcept { return std::swap(object_, other.object_), *this; }
+    ~Members();
+    Object& operator*() const { return *object_; }
+    bool operator==(const Members& other) const;
+
+   private:
+    Object* object_;
+  };
   using List = std::vector<Json>;
   using Value = std::variant<std::nullptr_t, bool, int64_t, uint64_t, double, std::string, List, Members>;
   explicit Json(Value value) : value_(std::move(value)) {}

@@ -103,7 +103,8 @@ class TomlReader {
 
   void read_group(const toml::table& table) {
     GroupConfig group;
-    for (const auto& [key, node] : table) {
+    for (const auto& [key, value_node] : table) {
+      const toml::node& node = value_node;
       const toml::source_index line = key.source().begin.line;
       const std::string_view name = key.str();
       const auto expect = [&](bool holds, const std::string& what) {

@@ -71,8 +71,8 @@ int32_t TokenFilter::state_of(std::vector<uint64_t> reached) {
     }
   }
   std::ranges::sort(locations);
-  const auto twice = std::ranges::unique(locations);  // a text may be whole in several ways
-  locations.erase(twice.begin(), twice.end());
+  locations.erase(std::unique(locations.begin(), locations.end()),
+                  locations.end());  // a text may be whole in several ways
   const auto [found, is_new] = state_of_.try_emplace(locations, static_cast<int32_t>(states_.size()));
   if (!is_new) return found->second;
   State state{.locations = std::move(locations), .branches = {}, .whole = false};

@@ -138,7 +138,8 @@ void OnnxNetwork::find_parameters() {
   // Those of whole cache lines come first: a weight that begins with a line can be packed in its place.
   std::vector<const OnnxTensor*> tensors;
   for (const OnnxTensor& tensor : model_.graph.initializers) tensors.push_back(&tensor);
-  std::ranges::stable_partition(tensors, [](const OnnxTensor* tensor) { return tensor->elements() % 16 == 0; });
+  std::stable_partition(tensors.begin(), tensors.end(),
+                        [](const OnnxTensor* tensor) { return tensor->elements() % 16 == 0; });
   for (const OnnxTensor* each : tensors) {
     const OnnxTensor& tensor = *each;
     const bool floats = is_float(tensor.element) && tensor.element != OnnxElement::kDouble;

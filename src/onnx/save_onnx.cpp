@@ -72,7 +72,7 @@ OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, cons
   }
   lowering.run();
   std::vector<GraphOutput> outputs = traces[0].outputs();
-  std::ranges::stable_partition(outputs, [&](const GraphOutput& output) {
+  std::stable_partition(outputs.begin(), outputs.end(), [&](const GraphOutput& output) {
     return std::ranges::find(source.first_outputs, output.name) != source.first_outputs.end();
   });
   for (const GraphOutput& output : outputs)

@@ -6,6 +6,10 @@
 #include "serving/http/api_request.h"
 #include "serving/http/http.h"
 
+namespace linnet {
+extern const char* const kTryPage = "";  // which the build embeds elsewhere
+}
+
 namespace {
 
 template <class Read>

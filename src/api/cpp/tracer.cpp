@@ -1,7 +1,6 @@
 #include "linnet/tracer.h"
 #include <algorithm>
 #include <array>
-#include <ranges>
 #include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
 #include "base/error.h"
@@ -34,7 +33,7 @@ Tensor Tracer::input(const std::string& name) {
   if (!types_) fail_user("input \"" + name + "\" has no type: give it one, or construct the learner with batch shapes");
   const auto found = types_->find(name);
   if (found != types_->end()) return input(name, found->second);
-  const std::string names = joined(std::views::keys(*types_));
+  const std::string names = joined(*types_, ", ", [](const auto& entry) { return entry.first; });
   fail_user("the batches have no \"" + name + "\"; they have " + (names.empty() ? "nothing" : names));
 }
 

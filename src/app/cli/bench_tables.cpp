@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "engine/kernels/isa.h"
 #include "models/families/config_file.h"
 
@@ -28,9 +29,9 @@ std::vector<int64_t> numbers_of(const char* option, const std::string& text) {
 }
 
 std::vector<std::string> words_of(const std::string& text) {
-  std::vector<std::string> words;
-  for (const auto word : std::views::split(text, ',')) words.emplace_back(word.begin(), word.end());
-  return words;
+  if (text.empty()) return {};
+  const std::vector<std::string_view> words = split(text, ',');
+  return {words.begin(), words.end()};
 }
 
 bool is_decoder(const std::string& model) {

@@ -1,9 +1,9 @@
 #include <filesystem>
-#include <ranges>
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json_reader.h"
 #include "base/packed_files.h"
+#include "base/text.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/pipeline/tokenizer_tables.h"
 #include "data/text/pretrained_files.h"
@@ -28,8 +28,8 @@ constexpr std::string_view kWmt21Languages = "en ha is ja cs ru zh de";
 
 std::vector<std::string> m2m_languages(const std::string& codes) {
   std::vector<std::string> languages;
-  for (const auto code : std::views::split(codes == "wmt21" ? kWmt21Languages : kM2mLanguages, ' '))
-    languages.push_back("__" + std::string(code.begin(), code.end()) + "__");
+  for (const std::string_view code : split(codes == "wmt21" ? kWmt21Languages : kM2mLanguages, ' '))
+    languages.push_back("__" + std::string(code) + "__");
   return languages;
 }
 

@@ -5,8 +5,8 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 #include <vector>
+#include "base/fail.h"
 #include "engine/ir/graph.h"
 
 namespace linnet {
@@ -202,15 +202,10 @@ double graph_flops(const Graph& graph);
 
 // Helpers for inference.
 void expect_inputs(const InferArgs& args, size_t count);
-inline std::string problem_text(const std::string& text) { return text; }
-inline std::string problem_text(const TensorType& type) { return type.text(); }
-inline std::string problem_text(const Shape& shape) { return shape.text(); }
-template <class T>
-requires std::is_arithmetic_v<T> std::string problem_text(T number) { return std::to_string(number); }
 // Throws ShapeProblem with the text of all parts: strings, numbers, types and shapes.
 template <class... Parts>
 void expect(bool condition, const Parts&... parts) {
-  if (!condition) throw ShapeProblem((... + problem_text(parts)));
+  if (!condition) throw ShapeProblem(text_of_parts(parts...));
 }
 // OpDef::infer of an op with one operand, a float, whose type is the result's.
 std::vector<TensorType> infer_same_float(const InferArgs& args);

@@ -1,5 +1,5 @@
 // Floats in memory, as fp32 or as bfloat16: what kernels read and write where activations are stored in bf16. All
-// arithmetic is fp32; engine/kernels/stored_floats-inl.h has the loads and stores of vectors.
+// arithmetic is fp32; engine/kernels/lanes-inl.h has the loads and stores of vectors.
 #pragma once
 #include <bit>
 #include <cstddef>

@@ -180,7 +180,7 @@ std::string SentencePrompts::of(const std::string& name) const {
   if (found != prompts.end() && !included && !found->second.empty())
     fail_user("\"include_prompt\" is false: the model leaves its prompts out of the pooling, which Linnet does not");
   if (found != prompts.end()) return found->second;
-  const std::string names = joined(std::views::keys(prompts));
+  const std::string names = joined(prompts, ", ", [](const auto& entry) { return entry.first; });
   fail_user("the model has no prompt \"" + name + "\"" + (names.empty() ? "" : "; it has " + names));
 }
 

@@ -47,7 +47,7 @@ std::shared_ptr<const ModelStages> cut_model(const Module& model, std::span<cons
       stages->cut.parameters[0].insert(name);
     }
     std::ranges::sort(of);
-    of.erase(std::ranges::unique(of).begin(), of.end());
+    of.erase(std::unique(of.begin(), of.end()), of.end());
   }
   stages->all = std::make_shared<const ParameterLayout>(model, groups);
   return stages;

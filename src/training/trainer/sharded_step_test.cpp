@@ -213,7 +213,7 @@ Result train_part(const Settings& settings, int64_t first, int64_t last, const s
     Trainer& trainer = rank.trainer();
     const bool is_first = world.rank() == 0;
     if (first > 0) {
-      // Every rank reads what it has as a whole; training/run/rank_setup.cpp sends that instead.
+      // Every rank reads what it has as a whole; training/run/run_setup.cpp sends that instead.
       EXPECT_EQ(load_training_state(path, trainer).step, first);
       load_divided_states(path, trainer.state(), rank.whole);
     }

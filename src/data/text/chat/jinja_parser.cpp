@@ -298,7 +298,7 @@ Template::Template(const std::string& source, std::string name) : name_(std::mov
   int line = 1;
   with_line(name_, line, [&] {
     std::vector<Token> tokens = read_tokens(source, line);
-    program_ = std::make_shared<Program>(Parser(std::move(tokens), line).parse());
+    program_ = std::make_shared<Program>(Program{Parser(std::move(tokens), line).parse()});
   });
 }
 

@@ -55,10 +55,12 @@ void run_collective_gather(const KernelArgs& args) {
     location += count;
   }
   group.exchange(outgoing, incoming);
-  for (int rank = 0; rank < attrs.ranks; ++rank)
+  for (int rank = 0; rank < attrs.ranks; ++rank) {
+    const float* const piece = pieces[static_cast<size_t>(rank)];
     for_runs(args.out[0].shape(), sharding, {rank, attrs.ranks}, [&](int64_t to, int64_t from, int64_t count) {
-      std::copy_n(pieces[static_cast<size_t>(rank)] + from, count, args.out[0].as<float>() + to);
+      std::copy_n(piece + from, count, args.out[0].as<float>() + to);
     });
+  }
 }
 
 }  // namespace

@@ -25,7 +25,6 @@ template <bool kResidual>
 void run_norm_reference(const KernelArgs& args) {
   const NormOperands<kResidual> o(args);
   const ResidualDropout dropout = dropout_of(o.dropout);
-  const auto& [epsilon, centered, has_weight, has_bias] = o.attrs.norm;
   for_float(o.x.type.dtype, [&]<class T>() {
     const T *weight = elements_of<T>(o.weight), *bias = elements_of<T>(o.bias);
     for (int64_t r = 0; r < o.rows; ++r) {
@@ -41,10 +40,10 @@ void run_norm_reference(const KernelArgs& args) {
       }
       T* y = o.y.template as<T>() + r * o.width;
       double mean = 0, variance = 0;
-      for (int64_t j = 0; centered && j < o.width; ++j) mean += x[j];
+      for (int64_t j = 0; o.attrs.norm.centered && j < o.width; ++j) mean += x[j];
       mean /= static_cast<double>(o.width);
       for (int64_t j = 0; j < o.width; ++j) variance += (x[j] - mean) * (x[j] - mean);
-      const double rstd = 1 / std::sqrt(variance / static_cast<double>(o.width) + epsilon);
+      const double rstd = 1 / std::sqrt(variance / static_cast<double>(o.width) + o.attrs.norm.epsilon);
       for (int64_t j = 0; j < o.width; ++j)
         y[j] = static_cast<T>((x[j] - mean) * rstd * (weight ? weight[j] : T(1)) + (bias ? bias[j] : T(0)));
       o.mean.template as<T>()[r] = static_cast<T>(mean);
