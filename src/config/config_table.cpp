@@ -46,6 +46,19 @@ std::vector<std::string> task_names() {
   return names;
 }
 
+const std::string& task_meaning() {
+  static const std::string meaning = [] {
+    std::string text = "What is learned:";
+    for (const TaskRow& task : task_rows())
+      text += (text.back() == ':' ? " \"" : ", \"") + std::string(task.name) + "\" " + task.description +
+              (task.origin == ExampleOrigin::kDates    ? " of dates that the program makes"
+               : task.origin == ExampleOrigin::kRandom ? " of noise, to measure with"
+                                                       : "");
+    return text + ".";
+  }();
+  return meaning;
+}
+
 // Of all tasks, each once.
 std::vector<std::string> metric_names() {
   std::vector<std::string> names{"loss"};
@@ -102,14 +115,7 @@ std::span<const ConfigKey> config_keys() {
           "token. It divides the image's height and width."),
 
       key(KEY(data, task), kAll, one_of(task_names()),
-          "\"text\" reads sentences and their translations, \"images\" reads images to classify, \"language\" reads "
-          "text to predict token by token, \"chat\" conversations, \"preferences\" pairs of a better and a worse "
-          "answer, \"masked_language\" the same text to find masked tokens again, \"classification\", "
-          "\"several_labels\" and \"regression\" read texts, or pairs of them, with a class, any number of labels, or "
-          "numbers (the TSV keys), \"token_classification\" texts with tagged words, \"images\", "
-          "\"images_several_labels\" and \"images_regression\" the same of images, \"embeddings\" pairs or triplets of "
-          "texts, \"answers\" questions whose answers are in a text; \"dates\" generates dates to translate, "
-          "\"random\" noise to measure with."),
+          task_meaning().c_str()),
       key(KEY(data, data_dir), {"text", "images", "language", "masked_language", "texts"}, kAny,
           "Folder in front of the relative paths below; the folder of the images."),
       key(KEY(data, train_source), {"text"}, kAny, "Training text, one sentence a line, UTF-8, plain or gzip ..."),

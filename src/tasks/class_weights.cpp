@@ -1,7 +1,7 @@
 #include "tasks/class_weights.h"
 #include <algorithm>
-#include <charconv>
 #include "base/error.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "config/hints.h"
 
@@ -11,20 +11,16 @@ namespace {
 // "spam=5,ham=1"
 std::vector<double> read_weights(const std::string& asked, const std::vector<std::string>& names) {
   std::vector<double> weights(names.size(), 1);
-  for (std::string_view rest = asked; !rest.empty();) {
-    const std::string_view part = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), part.size() + 1));
+  for (const std::string_view part : split(asked, ',')) {
     const size_t sign = part.rfind('=');
-    double weight = 0;
-    const std::string_view number = sign == part.npos ? "" : trimmed(part.substr(sign + 1), " ");
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
-    if (error != std::errc() || end != number.data() + number.size() || !(weight >= 0 && weight <= 1e6))
+    const auto weight = parse_number<double>(sign == part.npos ? "" : trimmed(part.substr(sign + 1), " "));
+    if (!weight || !(*weight >= 0 && *weight <= 1e6))
       fail_user("class_weights: \"" + std::string(part) + "\" is no CLASS=WEIGHT with a weight from 0 to 1000000");
     const std::string name(trimmed(part.substr(0, sign), " "));
     const auto found = std::ranges::find(names, name);
     if (found == names.end())
       fail_user("class_weights: the training examples have no class \"" + name + "\"" + did_you_mean(name, names));
-    weights[static_cast<size_t>(found - names.begin())] = weight;
+    weights[static_cast<size_t>(found - names.begin())] = *weight;
   }
   return weights;
 }

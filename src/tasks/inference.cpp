@@ -36,10 +36,7 @@ std::unique_ptr<TranslationSession> load_session(const TranslationEnsemble& open
   options.generation = {.beams = config.train.beam, .sentences = kSentences, .longest_source = longest_source};
   auto session = std::make_unique<TranslationSession>(config, opened, std::move(options));
   const std::string folder = opened.members.size() == 1 ? opened.members[0].folder : "";
-  take_model_weights(*session, folder, "; a smaller beam needs less",
-                     [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-                       opened.load_weights(layout, parameters);
-                     });
+  take_model_weights(*session, folder, "; a smaller beam needs less", opened.weights());
   return session;
 }
 
@@ -82,7 +79,7 @@ LoadedEvaluation::LoadedEvaluation(const std::vector<std::string>& folders, Conf
 }
 
 Evaluation LoadedEvaluation::run() {
-  SharedWork alone = SharedWork::alone();
+  const SharedWork alone = SharedWork::alone();
   const double loss = mean_loss(*session, *set, *buckets, alone);
   return score(*set, linnet::translate(*session, *set, set->dataset.size(), alone), loss);
 }

@@ -20,7 +20,7 @@ class PredictorOfTexts : public Predictor {
     task_.set_up(opened_.model, opened_.config, {}, nullptr);
     session_ = std::make_unique<TextSession>(opened_.config, task_, opened_.model.as<TextClassifier>(), opened_.outputs,
                                              opened_.pairs, false);
-    opened_.take_weights_into(*session_);
+    take_model_weights(*session_, folder, "", opened_.weights());
   }
   bool takes_pairs() const override { return opened_.pairs || task_.may_be_pairs(); }
   void for_each_text(const std::string& path, const DataConfig& named, const UseText& use) const override {

@@ -44,9 +44,7 @@ class LanguageScorer : public Scorer {
     const CausalModel& model = *opened_.model;
     lengths_ = scorer_lengths(context > 0 ? std::min(context, model.max_length()) : model.usual_length());
     session_ = std::make_unique<ScoringSession>(opened_.config, *opened_.model, lengths_);
-    take_model_weights(*session_, folder, "", [&](const ParameterLayout& parameters, const ParameterTarget& values) {
-      opened_.load_weights(parameters, values);
-    });
+    take_model_weights(*session_, folder, "", opened_.weights());
   }
   bool takes_pairs() const override { return false; }
 
@@ -92,9 +90,7 @@ class TranslationScorer : public Scorer {
     for (const int64_t source : lengths_)
       for (const int64_t target : lengths_) needs.shapes.push_back({1, source, target});
     session_ = std::make_unique<TranslationSession>(config, opened_, std::move(needs));
-    take_model_weights(*session_, folder, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-      opened_.load_weights(layout, parameters);
-    });
+    take_model_weights(*session_, folder, "", opened_.weights());
   }
   bool takes_pairs() const override { return true; }
 

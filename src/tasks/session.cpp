@@ -141,6 +141,16 @@ void check_limit(const Session& session, uint64_t need, const std::string& advic
                    (recomputation.empty() ? "" : ", where it " + recomputation) + advice);
 }
 
+LossTotal total_loss(int64_t batches, const SharedWork& ranks, FunctionRef<LossTotal(int64_t batch)> evaluate) {
+  const std::vector<double> found = ranks.numbers(batches, 2, [&](int64_t index, std::span<double> result) {
+    const LossTotal total = evaluate(index);
+    result[0] = total.sum, result[1] = static_cast<double>(total.tokens);
+  });
+  LossTotal all{};
+  for (size_t i = 0; i < found.size(); i += 2) all.sum += found[i], all.tokens += static_cast<int64_t>(found[i + 1]);
+  return all;
+}
+
 namespace {
 
 void fill(Session& session, const LoadWeights& load) {
@@ -162,9 +172,7 @@ void take_weights(Session& session, const std::string& advice, const LoadWeights
 
 void take_run_weights(Session& session, const std::string& folder) {
   check_fits(session.store, "");
-  fill(session, [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-    load_model(RunFolder(folder).best_weights(), layout, parameters);
-  });
+  fill(session, weights_of(folder));
 }
 
 }  // namespace linnet

@@ -5,8 +5,11 @@
 #include <memory>
 #include <string>
 #include <vector>
+#include "base/function_ref.h"
 #include "config/config.h"
 #include "data/examples/batch.h"
+#include "distributed/comm/agreement.h"
+#include "training/run/pretrained_run.h"
 #include "training/trainer/resident.h"
 
 namespace linnet {
@@ -55,7 +58,9 @@ class Session {
 // User error where the peak is above the limit that the user set. `advice`: what needs less.
 void check_limit(const Session& session, uint64_t peak, const std::string& advice);
 
-using LoadWeights = std::function<void(const ParameterLayout& layout, const ParameterTarget& parameters)>;
+// The loss of all batches of an evaluation, which the ranks share.
+LossTotal total_loss(int64_t batches, const SharedWork& ranks, FunctionRef<LossTotal(int64_t batch)> evaluate);
+
 // For a session that only evaluates or generates: takes the memory it has planned and has `load` fill it. Weights of
 // linear layers are packed for the plans, in their place (engine/plan/packed_weights.h): "parameters" is not to be read
 // afterwards. `advice`: what needs less, for the error when it does not fit.

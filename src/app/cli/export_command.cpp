@@ -87,8 +87,7 @@ ConfigFile translation_config_file(const OpenedTranslationModel& opened) {
 void export_translation_onnx(const OpenedTranslationModel& opened, const std::string& out,
                              const OnnxFolderOptions& options) {
   const ParameterLayout layout(*opened.model);
-  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
-  opened.load_weights(layout, parameters.data());
+  const std::vector<float> parameters = flat_weights(layout, opened.weights());
   make_directories(out);
   for (const OnnxFile& file : onnx_files(*opened.model, options.files))
     save_onnx(layout, parameters.data(), file, out, options.onnx);

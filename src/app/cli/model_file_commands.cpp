@@ -67,19 +67,14 @@ PackReport pack_any(const PackArguments& arguments) {
   const auto& [folder, out, words, overwrite] = arguments;
   if (!is_packed(folder) && is_vit_folder(folder)) {
     const PretrainedModel model = open_pretrained(folder);
-    const auto load = [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-      load_parameters(model, layout, parameters);
-    };
-    return pack_model(folder, out, words, {*model.module, load, &model});
+    return pack_model(folder, out, words, {*model.module, weights_of(folder, &model), &model});
   }
   const RunFolder run(folder);
   if (is_packed(folder) || !run.has_config() || !words.parsed().any()) return pack_model(folder, out, words);
   const Config config = run.load_config();
   if (task_kind(config) != TaskKind::kImages) return pack_model(folder, out, words);
   const std::unique_ptr<ImageModel> model = make_image_model(config, ImageFormat::load(folder));
-  return pack_model(folder, out, words, {*model, [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-                                           load_model(run.best_weights(), layout, parameters);
-                                         }});
+  return pack_model(folder, out, words, {*model, weights_of(folder)});
 }
 
 int pack(const PackArguments& arguments) {

@@ -114,7 +114,7 @@ int64_t clock_offset(Communicator& world, FunctionRef<int64_t()> clock) {
   return receive(world, 0);
 }
 
-void SharedWork::do_part(FunctionRef<void()> work) {
+void SharedWork::do_part(FunctionRef<void()> work) const {
   if (world_.size() == 1) return work();
   bool is_stopped = false;
   run_on_all(world_, [&] {
@@ -134,7 +134,7 @@ std::vector<int64_t> SharedWork::own_items(int64_t count) const {
 }
 
 std::vector<double> SharedWork::numbers(int64_t count, int64_t width,
-                                        FunctionRef<void(int64_t item, std::span<double> result)> work) {
+                                        FunctionRef<void(int64_t item, std::span<double> result)> work) const {
   const int64_t ranks = world_.size(), most = (count + ranks - 1) / ranks;  // items of a rank
   const auto size = static_cast<size_t>(width);
   std::vector<double> own(static_cast<size_t>(most) * size), all(own.size() * static_cast<size_t>(ranks));
@@ -151,8 +151,8 @@ std::vector<double> SharedWork::numbers(int64_t count, int64_t width,
   return results;
 }
 
-std::vector<std::string> SharedWork::texts(int64_t count,
-                                           FunctionRef<std::vector<std::string>(std::span<const int64_t> items)> work) {
+std::vector<std::string> SharedWork::texts(
+    int64_t count, FunctionRef<std::vector<std::string>(std::span<const int64_t> items)> work) const {
   const std::vector<int64_t> items = own_items(count);
   std::vector<std::string> own;
   do_part([&] {
@@ -169,7 +169,7 @@ std::vector<std::string> SharedWork::texts(int64_t count,
   return results;
 }
 
-std::string SharedWork::text(FunctionRef<std::string()> work) {
+std::string SharedWork::text(FunctionRef<std::string()> work) const {
   const int last = world_.size() - 1;
   std::string made;
   do_part([&] {

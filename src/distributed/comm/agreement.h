@@ -46,15 +46,15 @@ class SharedWork {
 
   // Calls work(item, result) for this rank's items of `count`, of `width` numbers each. Returns those of all items.
   std::vector<double> numbers(int64_t count, int64_t width,
-                              FunctionRef<void(int64_t item, std::span<double> result)> work);
+                              FunctionRef<void(int64_t item, std::span<double> result)> work) const;
   // Calls work(items) with all of this rank's items of `count`, for a text of each. Returns those of all items.
   std::vector<std::string> texts(int64_t count,
-                                 FunctionRef<std::vector<std::string>(std::span<const int64_t> items)> work);
+                                 FunctionRef<std::vector<std::string>(std::span<const int64_t> items)> work) const;
   // A text that one rank makes: the last one, which has the fewest items.
-  std::string text(FunctionRef<std::string()> work);
+  std::string text(FunctionRef<std::string()> work) const;
 
  private:
-  void do_part(FunctionRef<void()> work);
+  void do_part(FunctionRef<void()> work) const;
   std::vector<int64_t> own_items(int64_t count) const;
 
   Communicator& world_;

@@ -86,45 +86,26 @@ struct Opened {
   std::shared_ptr<const void> owner;
   const Module* module = nullptr;
   const PretrainedModel* pretrained = nullptr;  // null: a run of ours, whose weights are fp32
-  std::function<void(const ParameterLayout&, const ParameterTarget&)> load;
+  LoadWeights load;
 };
 
-// `module` and `pretrained` say what is what in a model of this type.
 template <class Model>
-Opened opened_as(Model model, const Module& (*module)(const Model&),
-                 const PretrainedModel* (*pretrained)(const Model&)) {
+Opened opened_as(Model model) {
   const auto kept = std::make_shared<const Model>(std::move(model));
-  return {kept, &module(*kept), pretrained(*kept),
-          [kept](const ParameterLayout& layout, const ParameterTarget& target) { kept->load_weights(layout, target); }};
+  return {kept, &kept->module(), kept->of_folder(), kept->weights()};
 }
 
 Opened open_any(const std::string& folder) {
   switch (model_kind(folder)) {
-    case ModelKind::kLanguage:
-      return opened_as<OpenedLanguageModel>(
-          open_language_model(folder), [](const OpenedLanguageModel& m) -> const Module& { return *m.model; },
-          [](const OpenedLanguageModel& m) -> const PretrainedModel* {
-            return m.is_run ? nullptr : m.pretrained.get();
-          });
-    case ModelKind::kTranslation:
-      return opened_as<OpenedTranslationModel>(
-          open_translation_model(folder), [](const OpenedTranslationModel& m) -> const Module& { return *m.model; },
-          [](const OpenedTranslationModel& m) -> const PretrainedModel* {
-            return m.is_run ? nullptr : m.pretrained.get();
-          });
-    case ModelKind::kClassifier:
-      return opened_as<OpenedTextClassifier>(
-          open_text_classifier(folder), [](const OpenedTextClassifier& m) -> const Module& { return *m.model.module; },
-          [](const OpenedTextClassifier& m) -> const PretrainedModel* { return m.is_run ? nullptr : &m.model; });
+    case ModelKind::kLanguage: return opened_as(open_language_model(folder));
+    case ModelKind::kTranslation: return opened_as(open_translation_model(folder));
+    case ModelKind::kClassifier: return opened_as(open_text_classifier(folder));
     case ModelKind::kSpans:  // of a model that is loaded to serve
     case ModelKind::kEmbedder: break;
   }
   const auto opened = std::make_shared<PretrainedModel>(open_pretrained(folder));
   if (dynamic_cast<SentenceEncoder*>(opened->module.get())) take_pooling(*opened, folder);
-  const std::shared_ptr<const PretrainedModel> kept = opened;
-  return {kept, kept->module.get(), kept.get(), [kept](const ParameterLayout& layout, const ParameterTarget& target) {
-            load_parameters(*kept, layout, target);
-          }};
+  return {opened, opened->module.get(), opened.get(), weights_of(folder, opened.get())};
 }
 
 // The type that a folder has all of a parameter in, where that is not fp32.

@@ -31,10 +31,7 @@ SentenceEmbedder open_sentences(const std::string& folder, const ModelLoad& opti
               "; a run of embeddings or of a masked language model does");
   refuse_adapters(folder, adapters);
   return SentenceEmbedder(open_run_model(folder), read_sentence_pooling(model_description(folder)), kRows,
-                          options.threads, quantization,
-                          [path = run.best_weights()](const ParameterLayout& layout, const ParameterTarget& target) {
-                            load_model(path, layout, target);
-                          });
+                          options.threads, quantization, weights_of(folder));
 }
 
 class Embedder : public RowModel {
@@ -96,7 +93,7 @@ class RowClassifier : public RowModel {
                        .pack_weights = !is_packed(folder)});  // as in SentenceEmbedder
     packed_ = ParameterFile::open(folder);
     if (packed_ && forward_->load(*packed_)) return;
-    forward_->load([&](const ParameterTarget& parameters) { opened_.load_weights(forward_->layout(), parameters); });
+    forward_->load([&](const ParameterTarget& parameters) { opened_.weights()(forward_->layout(), parameters); });
   }
   RowText encode(const std::string& text, const std::string* pair) const override {
     if (!takes(pair != nullptr))

@@ -172,11 +172,7 @@ class SourceGeneration : public TextModel {
     load_model(plan);
   }
 
-  void load_model(const SourceOptions& plan) {
-    load(opened_.folder, *opened_.model, plan, [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-      opened_.load_weights(layout, parameters);
-    });
-  }
+  void load_model(const SourceOptions& plan) { load(opened_.folder, *opened_.model, plan, opened_.weights()); }
 
   const OpenedTranslationModel opened_;
   const GenerationConfig author_;  // what the model's author says of generation; of a run nothing

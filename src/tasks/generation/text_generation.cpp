@@ -202,15 +202,12 @@ class TextGeneration : public TextModel {
     if (are_chosen(adapters_)) plan.adapters = std::ssize(adapters_);
     if (options_.prefix_megabytes) plan.prefix_bytes = *options_.prefix_megabytes << 20;
     else if (many) plan.prefix_bytes = kPrefixAsCache;
-    const LoadWeights weights = [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-      opened_.load_weights(layout, parameters);
-    };
-    if (options_.draft.empty()) return load(opened_.folder, *opened_.model, plan, weights);
+    if (options_.draft.empty()) return load(opened_.folder, *opened_.model, plan, opened_.weights());
     if (options_.device != "cpu") fail_user("a draft model is for the CPU");
     draft_ =
         std::make_unique<Draft>(options_.draft, folder_quantization(options_.draft, options_.quantize, options_.keep));
     check_draft_vocabulary(draft_->opened, opened_);
-    load(opened_.folder, *opened_.model, plan, weights,
+    load(opened_.folder, *opened_.model, plan, opened_.weights(),
          std::optional(
              DraftModel{*draft_->opened.model, draft_->layout, draft_->store, draft_->shared, options_.draft_tokens}));
   }
@@ -221,10 +218,7 @@ class TextGeneration : public TextModel {
     check_fits(draft_->store, " for the draft model");
     draft_->store.allocate();
     draft_->layout.initialize_constants(draft_->store.as<float>(state::kConstants), pool_);
-    fill(options_.draft, draft_->layout, draft_->store,
-         [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-           draft_->opened.load_weights(layout, parameters);
-         });
+    fill(options_.draft, draft_->layout, draft_->store, draft_->opened.weights());
   }
 
   const OpenedLanguageModel opened_;

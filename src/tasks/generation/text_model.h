@@ -21,6 +21,7 @@
 #include "tasks/generation/generation_choice.h"
 #include "tasks/generation/text_request.h"
 #include "tasks/text_coder.h"
+#include "training/run/pretrained_run.h"
 
 namespace linnet {
 
@@ -87,7 +88,6 @@ class TextModel {
   virtual void plan_jobs(std::span<const TextJob> jobs, int64_t samples) = 0;
   virtual void plan_any(const TextRoom& options) = 0;
   virtual void allocate_draft() {}
-  using LoadWeights = std::function<void(const ParameterLayout&, const ParameterTarget&)>;
   // `folder`: of the model, which may be packed with quantized weights.
   // `draft`: for an engine of a decoder-only model; allocate_draft() is called when it has been planned.
   template <class Model, class Options, class... Draft>

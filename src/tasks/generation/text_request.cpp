@@ -1,10 +1,10 @@
 #include "tasks/generation/text_request.h"
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_reader.h"
+#include "base/numbers.h"
 #include "config/hints.h"
 #include "data/text/unicode/utf8.h"
 #include "generation/text_grammar.h"
@@ -54,13 +54,11 @@ void read_biases(const JsonObject& json, TextGenerationOptions& options) {
   if (!biases.is_object()) json.fail(kKey, "is not an object");
   options.logit_bias.clear();
   for (const auto& [name, bias] : biases.items()) {
-    int32_t token = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), token);
-    if (error != std::errc() || end != name.data() + name.size() || token < 0)
-      json.fail(kKey, "names tokens by their ids, and \"" + name + "\" is none");
+    const auto token = parse_number<int32_t>(name);
+    if (!token || *token < 0) json.fail(kKey, "names tokens by their ids, and \"" + name + "\" is none");
     if (!bias.is_number() || !(std::abs(bias.get<double>()) <= 100))
       json.fail(kKey, "has a number that is not from -100 to 100");
-    options.logit_bias.emplace_back(token, bias.get<double>());
+    options.logit_bias.emplace_back(*token, bias.get<double>());
   }
 }
 

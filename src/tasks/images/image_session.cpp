@@ -225,7 +225,7 @@ std::vector<float> ImageSession::logits(const ImageDataset& dataset) {
   return all;
 }
 
-Evaluation ImageSession::evaluate(const ImageDataset& dataset, SharedWork& ranks) {
+Evaluation ImageSession::evaluate(const ImageDataset& dataset, const SharedWork& ranks) {
   EvaluatedBatches batches(*this, dataset);
   // Of a batch: the sum of losses, and of each row the class that was predicted, or all outputs.
   const bool picks = problem_ == TextProblem::kOneClass;
@@ -254,16 +254,10 @@ Evaluation ImageSession::evaluate(const ImageDataset& dataset, SharedWork& ranks
   return {sum / count, dataset.count, std::move(measures.metrics), {}, std::move(measures.classes)};
 }
 
-Evaluation ImageSession::evaluate(const ImageDataset& dataset) {
-  SharedWork alone = SharedWork::alone();
-  return evaluate(dataset, alone);
-}
-
 void take_image_weights(ImageSession& session, const std::string& folder) {
-  take_model_weights(session, folder, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-    if (is_vit_folder(folder)) return load_parameters(open_pretrained(folder), layout, parameters);
-    load_model(RunFolder(folder).best_weights(), layout, parameters);
-  });
+  const std::optional<PretrainedModel> vit =
+      is_vit_folder(folder) ? std::optional(open_pretrained(folder)) : std::nullopt;
+  take_model_weights(session, folder, "", weights_of(folder, vit ? &*vit : nullptr));
 }
 
 int decoding_threads(const Config& config) {

@@ -66,8 +66,7 @@ class ImageSession : public OwnedImageModel, public Session {
   // The outputs of each image, [images, classes].
   std::vector<float> logits(const ImageDataset& dataset);
   // Loss and metrics over all images.
-  Evaluation evaluate(const ImageDataset& dataset, SharedWork& ranks);
-  Evaluation evaluate(const ImageDataset& dataset);
+  Evaluation evaluate(const ImageDataset& dataset, const SharedWork& ranks = SharedWork::alone());
 
   const int64_t batch_size;
 

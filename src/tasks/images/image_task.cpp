@@ -175,7 +175,7 @@ class ImageTask : public SessionTask {
     load_initial_weights(trainer().state(), open_pretrained(vit_folder_, options), config_);
   }
 
-  Evaluation evaluate(SharedWork& ranks) override { return session().evaluate(valid_, ranks); }
+  Evaluation evaluate(const SharedWork& ranks) override { return session().evaluate(valid_, ranks); }
   void save_assets(const std::string& folder) const override { format_.save(folder); }
 
   int64_t most() const override { return count_; }

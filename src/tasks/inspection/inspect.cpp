@@ -124,9 +124,7 @@ Inspection inspect_language_model(const std::string& folder, const InspectOption
   check_text_length(ids, opened.model->max_length(), "text");
   Question question = ask(*opened.model, ids);
   question.answers = std::move(answers);
-  question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) {
-    opened.load_weights(layout, values);
-  };
+  question.load = opened.weights();
   return inspection_of(folder, "language model", options, question, {shown("text", ids, text)}, text);
 }
 
@@ -167,9 +165,7 @@ Inspection inspect_translation(const std::string& folder, const InspectOptions& 
   Question question = ask(*opened.model, source, target_in);
   for (size_t i = 0; i < target.size(); ++i)
     question.answers.push_back({.position = static_cast<int64_t>(i), .id = target[i]});
-  question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) {
-    opened.load_weights(layout, values);
-  };
+  question.load = opened.weights();
   const TokenText of_source = [&](int32_t id) { return token_text(*tokenizers.source, id); };
   const TokenText of_target = [&](int32_t id) { return token_text(*tokenizers.target, id); };
   return inspection_of(folder, "translation", options, question,
@@ -184,9 +180,7 @@ Inspection inspect_classifier(const std::string& folder, const InspectOptions& o
   Question question = ask(model, ids);
   question.answers = {{}};
   if (options.answer) question.answers[0].id = class_of(opened.outputs, *options.answer);
-  question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) {
-    opened.load_weights(layout, values);
-  };
+  question.load = opened.weights();
   return inspection_of(folder, "classifier", options, question,
                        {shown("text", ids, [&](int32_t id) { return token_text(*opened.tokenizer, id); })},
                        [&](int32_t id) { return opened.outputs[static_cast<size_t>(id)]; });
@@ -211,10 +205,7 @@ Inspection inspect_masked_model(const std::string& folder, const InspectOptions&
                 std::to_string(question.answers.size()) + " masks (" + text(tokenizer.roles().mask) + ")");
     for (size_t i = 0; i < answer.size(); ++i) question.answers[i].id = answer[i];
   }
-  question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) {
-    if (run.has_config()) load_model(run.best_weights(), layout, values);
-    else load_parameters(opened.pretrained, layout, values);
-  };
+  question.load = weights_of(folder, run.has_config() ? nullptr : &opened.pretrained);
   return inspection_of(folder, "masked language model", options, question, {shown("text", ids, text)}, text);
 }
 
@@ -226,9 +217,7 @@ Inspection inspect_encoder(const std::string& folder, const InspectOptions& opti
   const std::vector<int32_t> ids = tokenizer->encode(options.text, EncodeOptions{.offsets = false}).ids;
   check_text_length(ids, model.encoder.config.max_seq_len, "text");
   Question question = ask(model, ids);
-  question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) {
-    load_parameters(opened, layout, values);
-  };
+  question.load = weights_of(folder, &opened);
   const TokenText text = [&](int32_t id) { return token_text(*tokenizer, id); };
   return inspection_of(folder, "encoder", options, question, {shown("text", ids, text)}, text);
 }

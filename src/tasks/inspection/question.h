@@ -11,6 +11,7 @@
 #include "models/modules/text_encoder.h"
 #include "models/nn/parameter_layout.h"
 #include "models/nn/trace.h"
+#include "training/run/pretrained_run.h"
 
 namespace linnet {
 
@@ -35,7 +36,7 @@ struct Question {
   std::function<Tensor(Tensor states)> head;
   std::vector<QuestionAnswer> answers;  // empty: only attention is looked at
   // Fills a flat buffer in the order of the layout, of `model`.
-  std::function<void(const ParameterLayout& layout, const ParameterTarget& parameters)> load;
+  LoadWeights load;
 };
 
 struct FoundAttention {

@@ -96,15 +96,10 @@ auto load_chats(const Config& config, const LanguageModel& language, const std::
 }
 
 // Loss and perplexity over the assistant's tokens.
-Evaluation evaluate_rows(LanguageSession& session, PackedRows& rows, SharedWork& ranks) {
-  const std::vector<double> found =
-      ranks.numbers(rows.batches_per_epoch(), 2, [&](int64_t index, std::span<double> result) {
-        const LossTotal total = session.trainer->evaluate(rows.ordered_batch(index));
-        result[0] = total.sum, result[1] = static_cast<double>(total.tokens);
-      });
-  double nats = 0;
-  int64_t tokens = 0;
-  for (size_t i = 0; i < found.size(); i += 2) nats += found[i], tokens += static_cast<int64_t>(found[i + 1]);
+Evaluation evaluate_rows(LanguageSession& session, PackedRows& rows, const SharedWork& ranks) {
+  const auto [nats, tokens] = total_loss(rows.batches_per_epoch(), ranks, [&](int64_t index) {
+    return session.trainer->evaluate(rows.ordered_batch(index));
+  });
   return {nats / static_cast<double>(tokens), tokens, {{"perplexity", perplexity(nats, tokens)}}, {}};
 }
 
@@ -120,7 +115,7 @@ class ChatTask : public TunedLanguageTask<TargetedTokens> {
   }
 
   BatchSource& batches() override { return *rows_; }
-  Evaluation evaluate(SharedWork& ranks) override { return evaluate_rows(session(), *valid_rows_, ranks); }
+  Evaluation evaluate(const SharedWork& ranks) override { return evaluate_rows(session(), *valid_rows_, ranks); }
   std::string batches_text(const Session& session) const override {
     const ChunkOptions& chunks = static_cast<const LanguageSession&>(session).chunks;
     return std::to_string(chunks.rows) + " rows of " + std::to_string(chunks.length) +
@@ -152,12 +147,9 @@ Evaluation evaluate_chats(const OpenedLanguageModel& opened, const Config& confi
       config, path, split, [&](const std::string& file) { return read_chats(file, config, opened, opened.folder); },
       [&] { return load_chats(config, opened, opened.folder); });
   LanguageSession session(config, opened.model, {.training = false, .packed = true});
-  take_model_weights(session, opened.folder, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-    opened.load_weights(layout, parameters);
-  });
+  take_model_weights(session, opened.folder, "", opened.weights());
   PackedRows rows(chats, session.chunks, 0);
-  SharedWork alone = SharedWork::alone();
-  return evaluate_rows(session, rows, alone);
+  return evaluate_rows(session, rows, SharedWork::alone());
 }
 
 }  // namespace linnet

@@ -123,9 +123,4 @@ OpenedLanguageModel open_language_model(const std::string& folder, const std::ve
   return opened;
 }
 
-void OpenedLanguageModel::load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const {
-  if (is_run) load_model(RunFolder(folder).best_weights(), layout, parameters);
-  else load_parameters(*pretrained, layout, parameters);
-}
-
 }  // namespace linnet

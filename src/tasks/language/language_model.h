@@ -7,6 +7,7 @@
 #include "models/modules/causal_model.h"
 #include "models/nn/parameter_layout.h"
 #include "tasks/text_coder.h"
+#include "training/run/pretrained_run.h"
 
 namespace linnet {
 
@@ -34,7 +35,10 @@ struct OpenedLanguageModel : LanguageModel {
   Config config;  // of the run, or one made up for a model folder
   std::string folder;
   bool is_run = false;
-  void load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const;
+  // Of a model folder, as its files have it; null: a run of ours.
+  const PretrainedModel* of_folder() const { return is_run ? nullptr : pretrained.get(); }
+  const Module& module() const { return *model; }
+  LoadWeights weights() const { return weights_of(folder, of_folder()); }
 };
 // With the adapters of other folders, if any, beside the weights of a model folder.
 OpenedLanguageModel open_language_model(const std::string& folder, const std::vector<AdapterFolder>& adapters = {});

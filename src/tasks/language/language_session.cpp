@@ -62,24 +62,14 @@ void LanguageSession::allocate() {
   if (generator) generator->bind();
 }
 
-Evaluation LanguageSession::evaluate(const LanguageText& text) {
-  SharedWork alone = SharedWork::alone();
-  return evaluate(text, alone);
-}
-
-Evaluation LanguageSession::evaluate(const LanguageText& text, SharedWork& ranks) {
+Evaluation LanguageSession::evaluate(const LanguageText& text, const SharedWork& ranks) {
   OwnedBatch buffer(token_inputs(chunks, packed));
-  double nats = 0;
-  int64_t tokens = 0;
   int64_t done = 0;
-  const std::vector<double> found =
-      ranks.numbers(scoring_batches(text.tokens, chunks), 2, [&](int64_t index, std::span<double> result) {
-        fill_scoring_batch(text.tokens, chunks, index, token_arrays(buffer));
-        const LossTotal total = trainer->evaluate(buffer.batch);
-        result[0] = total.sum, result[1] = static_cast<double>(total.tokens);
-        if (++done % kDropEvery == 0) text.tokens.drop_pages();
-      });
-  for (size_t i = 0; i < found.size(); i += 2) nats += found[i], tokens += static_cast<int64_t>(found[i + 1]);
+  const auto [nats, tokens] = total_loss(scoring_batches(text.tokens, chunks), ranks, [&](int64_t index) {
+    fill_scoring_batch(text.tokens, chunks, index, token_arrays(buffer));
+    if (++done % kDropEvery == 0) text.tokens.drop_pages();
+    return trainer->evaluate(buffer.batch);
+  });
   Evaluation result{nats / static_cast<double>(tokens), tokens, {}, {}};
   result.metrics = {{"perplexity", perplexity(nats, tokens)}};
   if (text.words > 0) {

@@ -62,8 +62,7 @@ class LanguageSession : public Session {
     return generator ? std::vector<Plan*>() : Session::inference_plans();
   }
   // Loss and perplexity over all tokens of a text but its first, each scored once, in chunks that do not overlap.
-  Evaluation evaluate(const LanguageText& text, SharedWork& ranks);
-  Evaluation evaluate(const LanguageText& text);
+  Evaluation evaluate(const LanguageText& text, const SharedWork& ranks = SharedWork::alone());
 
   const ChunkOptions chunks;
   const bool packed;

@@ -54,7 +54,7 @@ class LanguageTask : public SessionTask {
   }
 
   BatchSource& batches() override { return *chunks_; }
-  Evaluation evaluate(SharedWork& ranks) override {
+  Evaluation evaluate(const SharedWork& ranks) override {
     Evaluation result = session().evaluate(*valid_, ranks);
     if (!session().generator) return result;
     GenerateSettings settings;
@@ -116,9 +116,7 @@ Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Conf
   if (text.tokens.size() < 2) fail_user("the text to evaluate has fewer than 2 tokens");
   LanguageSession session(config, opened.model,
                           {.training = false, .packed = text.packed, .documents = text.documents});
-  take_model_weights(session, opened.folder, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-    opened.load_weights(layout, parameters);
-  });
+  take_model_weights(session, opened.folder, "", opened.weights());
   return session.evaluate(text);
 }
 
@@ -126,8 +124,7 @@ void export_language_model(const OpenedLanguageModel& opened, const std::string&
   if (!opened.is_run && opened.coder->pretrained_files().empty())
     fail_user("'" + opened.folder + "' holds no tokenizer of a kind that Linnet knows");
   const ParameterLayout layout(*opened.model);
-  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
-  opened.load_weights(layout, parameters.data());
+  const std::vector<float> parameters = flat_weights(layout, opened.weights());
   SaveOptions options{.files = opened.coder->pretrained_files()};
   if (opened.is_run) options.files.merge(generation_files(opened.folder));
   if (opened.pretrained) {

@@ -77,7 +77,7 @@ class PreferenceSession : public Session {
 
   // The loss, and of the rewards, beta times what log probabilities are above the reference's: how often the chosen
   // answer's is the higher one, and the means of their difference and of both.
-  Evaluation evaluate(const std::vector<PreferencePair>& data, SharedWork& ranks) {
+  Evaluation evaluate(const std::vector<PreferencePair>& data, const SharedWork& ranks) {
     PreferenceBatches batches(data, pairs, lengths, 0);
     enum : size_t { kLoss, kPairs, kRight, kChosen, kRejected, kNumbers };
     const std::vector<double> found =
@@ -242,7 +242,7 @@ class PreferenceTask : public TunedLanguageTask<PreferencePair> {
 
   int64_t most_planned() const override { return 128; }  // each answer has nodes of its own (score_answers)
   BatchSource& batches() override { return *batches_; }
-  Evaluation evaluate(SharedWork& ranks) override { return session().evaluate(valid_, ranks); }
+  Evaluation evaluate(const SharedWork& ranks) override { return session().evaluate(valid_, ranks); }
   std::string batches_text(const Session& session) const override {
     const auto& preferences = static_cast<const PreferenceSession&>(session);
     return std::to_string(preferences.pairs) + " pairs of answers of up to " +
@@ -284,9 +284,8 @@ Evaluation evaluate_preferences(const OpenedLanguageModel& opened, const Config&
   load_reference(session, config);
   session.set_references(pairs);
   session.trainer->state().load_parameters(
-      [&](const ParameterTarget& parameters) { opened.load_weights(session.layout, parameters); });
-  SharedWork alone = SharedWork::alone();
-  return session.evaluate(pairs, alone);
+      [&](const ParameterTarget& parameters) { opened.weights()(session.layout, parameters); });
+  return session.evaluate(pairs, SharedWork::alone());
 }
 
 }  // namespace linnet

@@ -137,7 +137,7 @@ class MaskedSession : public Session {
   }
 
   // Loss, perplexity and accuracy at the masked places of a text, each of its tokens seen once.
-  Evaluation evaluate(MaskedChunks& chunks, SharedWork& ranks) {
+  Evaluation evaluate(MaskedChunks& chunks, const SharedWork& ranks = SharedWork::alone()) {
     const std::vector<double> found =
         ranks.numbers(chunks.scoring_batches(), 3, [&](int64_t index, std::span<double> result) {
           const Batch& batch = chunks.scoring_batch(index);
@@ -155,11 +155,6 @@ class MaskedSession : public Session {
     if (masked == 0) fail_user("the text to evaluate has no token that can be masked");
     const auto items = static_cast<double>(masked);
     return {nats / items, masked, {{"perplexity", perplexity(nats, masked)}, {"masked_accuracy", right / items}}, {}};
-  }
-
-  Evaluation evaluate(MaskedChunks& chunks) {
-    SharedWork alone = SharedWork::alone();
-    return evaluate(chunks, alone);
   }
 
   const MaskingOptions masking;
@@ -208,7 +203,7 @@ class MaskedTask : public SessionTask {
   }
 
   BatchSource& batches() override { return *chunks_; }
-  Evaluation evaluate(SharedWork& ranks) override {
+  Evaluation evaluate(const SharedWork& ranks) override {
     return static_cast<MaskedSession&>(*session_).evaluate(*valid_chunks_, ranks);
   }
 
@@ -258,10 +253,7 @@ Evaluation evaluate_masked_model(const std::string& folder, const Config& config
                                                  tokenizer.vocab_size(), text.documents.size() > 1);
   MaskedChunks chunks(text.tokens, text.documents, masking, 0);
   MaskedSession session(config, model.model(), masking, false);
-  take_weights(session, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-    if (RunFolder(folder).has_config()) load_model(RunFolder(folder).best_weights(), layout, parameters);
-    else load_parameters(model.pretrained, layout, parameters);
-  });
+  take_weights(session, "", weights_of(folder, RunFolder(folder).has_config() ? nullptr : &model.pretrained));
   Evaluation result = session.evaluate(chunks);
   int64_t tokens = 0;
   for (const TokenSpan& document : text.documents) tokens += document.count;

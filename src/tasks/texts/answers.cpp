@@ -84,6 +84,7 @@ class Answers : public TextTask {
   }
   Names outputs(const TextRecords&, const std::string&) const override { return {"start", "end"}; }
   Names outputs_of(const PretrainedModel&) const override { return {"start", "end"}; }
+  bool are_pairs() const override { return true; }
   LabelForm form(const Names&, const TextClassifier&, TextUse) const override { return {.kind = labels, .numbers = 2}; }
 
   void set_up(PretrainedModel& model, const Config&, const TextRecords& train, const TextRecords*) const override {

@@ -1,11 +1,11 @@
 // One class of each text.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <set>
 #include "base/error.h"
 #include "base/log.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "data/examples/text/record_reader.h"
 #include "tasks/texts/text_classifier.h"
@@ -16,21 +16,15 @@ namespace {
 
 // Empty: not a number.
 std::optional<double> number_of(const std::string& label) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(label.data(), label.data() + label.size(), value);
-  if (error != std::errc() || end != label.data() + label.size() || !std::isfinite(value)) return {};
-  return value;
+  const auto value = parse_number<double>(label);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 // Whether the parts between separators are two or more, and all of them labels by themselves.
 bool is_several(const std::string& label, char separator, const std::set<std::string>& names) {
-  if (label.find(separator) == label.npos) return false;
-  for (size_t start = 0; start <= label.size();) {
-    const size_t end = std::min(label.find(separator, start), label.size());
-    if (!names.contains(std::string(trimmed(std::string_view(label).substr(start, end - start))))) return false;
-    start = end + 1;
-  }
-  return true;
+  const std::vector<std::string_view> parts = split(label, separator);
+  return parts.size() > 1 &&
+         std::ranges::all_of(parts, [&](std::string_view part) { return names.contains(std::string(trimmed(part))); });
 }
 
 // User error where labels are no classes: numbers with fractions, or several labels in one, such as "a,b" where others
@@ -100,12 +94,7 @@ class Classification : public TextTask {
   }
 
   std::vector<float> label(const TextRecord& record, const Encoding&, const Names& outputs) const override {
-    const std::string text = label_text(record.label);
-    const auto found = std::ranges::find(outputs, text);
-    if (found == outputs.end())
-      fail_user(record.where + ": the label '" + text + "' is none of the " + std::to_string(outputs.size()) +
-                " the model was trained on");
-    return {static_cast<float>(found - outputs.begin())};
+    return {static_cast<float>(output_of(label_text(record.label), outputs, record.where))};
   }
 
   using TextTask::measure;

@@ -1,11 +1,11 @@
 // Embeddings of texts whose cosines say how alike they are (Reimers & Gurevych 2019), of pairs of texts that belong
 // together, of triplets with texts that do not, or of pairs with scores.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 #include "base/error.h"
 #include "base/numbers.h"
+#include "base/text.h"
 #include "data/metrics/similarity.h"
 #include "models/families/sentence_embedder.h"
 #include "models/modules/text_encoder.h"
@@ -19,16 +19,13 @@ using Kind = EmbeddingLoss::Kind;
 // "256,128,64"
 std::vector<int64_t> dimensions_of(const std::string& text, int64_t width) {
   std::vector<int64_t> dimensions;
-  for (std::string_view rest = text; !rest.empty();) {
-    const std::string_view part = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), part.size() + 1));
-    const std::string_view number = part.substr(std::min(part.find_first_not_of(' '), part.size()));
-    int64_t value = 0;
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-    if (error != std::errc() || end != number.data() + number.size() || value < 1 || value > width)
+  if (text.empty()) return dimensions;
+  for (const std::string_view part : split(text, ',')) {
+    const auto value = parse_number<int64_t>(trimmed(part));
+    if (!value || *value < 1 || *value > width)
       fail_user("embeddings.dimensions: \"" + std::string(part) + "\" is no number from 1 to " + std::to_string(width) +
                 ", the width of the model");
-    dimensions.push_back(value);
+    dimensions.push_back(*value);
   }
   return dimensions;
 }

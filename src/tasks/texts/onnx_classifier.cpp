@@ -118,8 +118,7 @@ void export_onnx_run(const std::string& folder, const std::string& out, OnnxPrec
     fail_user("the network of '" + folder + "' is of opset " + std::to_string(own) +
               ", which an export keeps: leave --opset out");
   const ParameterLayout layout(*model.module);
-  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
-  load_model(RunFolder(folder).best_weights(), layout, parameters.data());
+  const std::vector<float> parameters = flat_weights(layout, weights_of(folder));
   OnnxModel network = model.as<OnnxTextModel>().with_parameters(layout, parameters.data());
   set_precision(network, precision);
   make_directories(out);

@@ -21,6 +21,8 @@ class Regression : public TextTask {
     return names;
   }
 
+  Names assumed_outputs() const override { return {"LABEL_0"}; }
+
   std::vector<float> label(const TextRecord& record, const Encoding&, const Names& outputs) const override {
     std::vector<float> numbers;
     if (record.label.is_array())

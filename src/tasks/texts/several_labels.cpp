@@ -25,12 +25,8 @@ Names labels_of_record(const TextRecord& record) {
   char separator = ',';
   for (const char each : {';', '|'})
     if (text.find(each) != text.npos) separator = each;
-  for (size_t start = 0; start <= text.size();) {
-    const size_t end = std::min(text.find(separator, start), text.size());
-    const std::string_view label = trimmed(std::string_view(text).substr(start, end - start));
-    if (!label.empty()) labels.emplace_back(label);
-    start = end + 1;
-  }
+  for (const std::string_view part : split(text, separator))
+    if (!trimmed(part).empty()) labels.emplace_back(trimmed(part));
   return labels;
 }
 
@@ -54,13 +50,7 @@ class SeveralLabels : public TextTask {
 
   std::vector<float> label(const TextRecord& record, const Encoding&, const Names& outputs) const override {
     std::vector<float> has(outputs.size(), 0);
-    for (const std::string& label : labels_of_record(record)) {
-      const auto found = std::ranges::find(outputs, label);
-      if (found == outputs.end())
-        fail_user(record.where + ": the label '" + label + "' is none of the " + std::to_string(outputs.size()) +
-                  " the model was trained on");
-      has[static_cast<size_t>(found - outputs.begin())] = 1;
-    }
+    for (const std::string& label : labels_of_record(record)) has[output_of(label, outputs, record.where)] = 1;
     return has;
   }
 

@@ -15,41 +15,41 @@ namespace linnet {
 namespace {
 
 constexpr uint64_t kLeastStep = 4, kStepsPerDoubling = 8;  // of padded lengths
-// Of problems that a head alone tells.
-constexpr std::array kHeads{std::pair{TextProblem::kTokenClasses, ModelHead::kTokenClasses},
-                            std::pair{TextProblem::kSpans, ModelHead::kSpans},
-                            std::pair{TextProblem::kEmbeddings, ModelHead::kNone}};
+// How a model's folder says what its outputs mean: by its head, and classifiers of whole texts by "problem_type".
+struct ProblemRow {
+  TextProblem problem;
+  ModelHead head;
+  const char* type;
+};
+constexpr std::array kProblems{
+    ProblemRow{TextProblem::kOneClass, ModelHead::kClasses, "single_label_classification"},
+    ProblemRow{TextProblem::kSeveralClasses, ModelHead::kClasses, "multi_label_classification"},
+    ProblemRow{TextProblem::kNumbers, ModelHead::kClasses, "regression"},
+    ProblemRow{TextProblem::kTokenClasses, ModelHead::kTokenClasses, ""},
+    ProblemRow{TextProblem::kSpans, ModelHead::kSpans, ""},
+    ProblemRow{TextProblem::kEmbeddings, ModelHead::kNone, ""},
+};
+const ProblemRow& row_of(TextProblem problem) { return *std::ranges::find(kProblems, problem, &ProblemRow::problem); }
 
 }  // namespace
 
 TextProblem problem_of(const PretrainedModel& model) {
-  for (const auto& [problem, head] : kHeads)
-    if (model.family && model.head == head) return problem;  // a network of an ONNX file has classes
-  return problem_of(model.config, model.family != nullptr);
+  const auto row = std::ranges::find(kProblems, model.head, &ProblemRow::head);
+  if (!model.family || row == kProblems.end() || model.head == ModelHead::kClasses)
+    return problem_of(model.config, model.family != nullptr);  // a network of an ONNX file has classes
+  return row->problem;
 }
 
 TextProblem problem_of(const ConfigFile& config, bool is_of_family) {
   const std::string type = problem_type(config);
-  if (type == problem_type_of(TextProblem::kSeveralClasses)) return TextProblem::kSeveralClasses;
-  const bool number = type.empty() && is_of_family && label_count(config) == 1;
-  return number || type == problem_type_of(TextProblem::kNumbers) ? TextProblem::kNumbers : TextProblem::kOneClass;
+  if (type.empty()) return is_of_family && label_count(config) == 1 ? TextProblem::kNumbers : TextProblem::kOneClass;
+  const auto row = std::ranges::find(kProblems, type, &ProblemRow::type);
+  return row == kProblems.end() ? TextProblem::kOneClass : row->problem;
 }
 
-ModelHead head_of(TextProblem problem) {
-  for (const auto& [with_head, head] : kHeads)
-    if (problem == with_head) return head;
-  return ModelHead::kClasses;
-}
+ModelHead head_of(TextProblem problem) { return row_of(problem).head; }
 
-std::string problem_type_of(TextProblem problem) {
-  switch (problem) {
-    case TextProblem::kOneClass: return "single_label_classification";
-    case TextProblem::kSeveralClasses: return "multi_label_classification";
-    case TextProblem::kNumbers: return "regression";
-    default: break;
-  }
-  return "";
-}
+std::string problem_type_of(TextProblem problem) { return row_of(problem).type; }
 
 int64_t longest_text(const Config& config, const TextClassifier& model) {
   const int64_t most = model.max_length();
@@ -115,11 +115,6 @@ OpenedTextClassifier open_text_classifier(const std::string& folder, const std::
   opened.pairs = has_pairs(opened.model.config) || opened.problem() == TextProblem::kSpans;
   opened.config.answers.may_lack = may_lack_answers(opened.model.config);
   return opened;
-}
-
-void OpenedTextClassifier::load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const {
-  if (is_run) load_model(RunFolder(folder).best_weights(), layout, parameters);
-  else load_parameters(model, layout, parameters);
 }
 
 std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classes) {

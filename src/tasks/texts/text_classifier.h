@@ -8,11 +8,9 @@
 #include "data/text/pretrained_tokenizer.h"
 #include "models/families/pretrained.h"
 #include "models/modules/text_classifier.h"
-#include "models/nn/parameter_layout.h"
+#include "training/run/pretrained_run.h"
 
 namespace linnet {
-
-class TextSession;
 
 constexpr int64_t kDefaultTextLength = 128;  // tokens of a text, where the configuration says nothing
 
@@ -49,8 +47,10 @@ struct OpenedTextClassifier {
   bool pairs = false;                // whether it takes pairs of texts
 
   TextProblem problem() const { return problem_of(model); }
-  void load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const;
-  void take_weights_into(TextSession& session) const;
+  // Of a model folder, as its files have it; null: a run of ours.
+  const PretrainedModel* of_folder() const { return is_run ? nullptr : &model; }
+  const Module& module() const { return *model.module; }
+  LoadWeights weights() const { return weights_of(folder, of_folder()); }
 };
 // With the adapters of another folder, if any, beside the weights of a model folder, which may lack a classifier where
 // the adapters bring theirs.

@@ -1,11 +1,11 @@
 #include "tasks/texts/text_records.h"
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <map>
 #include "base/error.h"
 #include "base/files.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "data/examples/held_out.h"
 #include "data/examples/text/record_reader.h"
@@ -44,12 +44,8 @@ std::string column(const Json& record, const std::string& asked, const FieldName
 
 // NaN for what is no number.
 double as_number(const Json& label) {
-  double value = NAN;
-  if (label.is_number()) value = label.get<double>();
-  if (!label.is_string()) return value;
-  const std::string_view text = trimmed(label.text());
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? value : NAN;
+  if (label.is_number()) return label.get<double>();
+  return label.is_string() ? parse_number<double>(trimmed(label.text())).value_or(NAN) : NAN;
 }
 
 // The names of a record's fields, for the error that one is missing.
@@ -97,11 +93,36 @@ Json record_label(const Json& record, const std::string& name, const std::string
   return value->is_string() ? Json(trimmed(value->text())) : *value;
 }
 
-// What the first line of a tab-separated file has among its fields if it is a heading.
-FieldNames heading_names(FieldNames names, const DataConfig& data) {
+// A record, the columns that the first record has shown, and the place for messages.
+struct Row {
+  const Json& record;
+  const Columns& columns;
+  const std::string& where;
+
+  std::string text(const std::string& name) const { return record_text(record, name, where); }
+  // Two texts with a tab between them.
+  std::string pair() const {
+    std::string first = text(columns.text);
+    std::ranges::replace(first, '\t', ' ');
+    return first + '\t' + text(columns.pair);
+  }
+};
+
+// Calls use(row) for each record. `headings`: which names the first line of a tab-separated file has if it is a
+// heading, beside those that `data` asks for. `choose(record, where)`: the columns.
+template <class Choose, class Use>
+void for_each_row(const std::string& path, std::initializer_list<const FieldNames*> headings, const DataConfig& data,
+                  const Choose& choose, const Use& use) {
+  FieldNames heading;
+  for (const FieldNames* names : headings) heading.insert(heading.end(), names->begin(), names->end());
   for (const std::string* asked : {&data.text_column, &data.pair_column, &data.label_column})
-    if (!asked->empty()) names.push_back(*asked);
-  return names;
+    if (!asked->empty()) heading.push_back(*asked);
+  RecordReader reader(path, heading);
+  Columns columns;
+  for (Json record; reader.next(record);) {
+    if (columns.text.empty()) columns = choose(record, reader.where());
+    use(Row{record, columns, reader.where()});
+  }
 }
 
 }  // namespace
@@ -124,23 +145,21 @@ std::vector<std::string> TextRecords::labels() const {
 namespace {
 
 TextRecords read_labelled(const std::string& path, const DataConfig& data, bool images) {
-  RecordReader reader(path, heading_names(kLabels, data));
   TextRecords found{.images = images};
-  Columns columns;
-  for (Json record; reader.next(record);) {
-    const std::string& where = reader.where();
-    if (columns.text.empty()) {
-      columns = columns_of(record, data, true, images, where);
-      found.pairs = !columns.pair.empty();
-    }
-    found.records.push_back({.text = record_text(record, columns.text, where),
-                             .pair = found.pairs ? record_text(record, columns.pair, where) : "",
-                             .label = record_label(record, columns.label, where),
-                             .where = where});
-  }
+  const auto choose = [&](const Json& record, const std::string& where) {
+    return columns_of(record, data, true, images, where);
+  };
+  std::string text_column;
+  for_each_row(path, {&kLabels}, data, choose, [&](const Row& row) {
+    found.pairs = !row.columns.pair.empty(), text_column = row.columns.text;
+    found.records.push_back({.text = row.text(row.columns.text),
+                             .pair = found.pairs ? row.text(row.columns.pair) : "",
+                             .label = record_label(row.record, row.columns.label, row.where),
+                             .where = row.where});
+  });
   if (found.records.empty()) fail_user("'" + path + "' has no labelled lines");
   if (std::ranges::all_of(found.records, [](const TextRecord& record) { return trimmed(record.text).empty(); }))
-    fail_user("'" + path + "': the field \"" + columns.text + "\" is empty in every record");
+    fail_user("'" + path + "': the field \"" + text_column + "\" is empty in every record");
   return found;
 }
 
@@ -165,17 +184,13 @@ TextRecords read_image_records(const std::string& path, const DataConfig& data) 
 }
 
 void for_each_image(const std::string& path, const DataConfig& data, const UseText& use) {
-  FieldNames heading = kImages;
-  heading.insert(heading.end(), kLabels.begin(), kLabels.end());
-  RecordReader reader(path, heading_names(heading, data));
   DataConfig named = data;
   named.label_column.clear();
-  Columns columns;
-  for (Json record; reader.next(record);) {
-    const std::string& where = reader.where();
-    if (columns.text.empty()) columns = columns_of(record, named, false, true, where);
-    use(image_path(path, record_text(record, columns.text, where), where));
-  }
+  const auto choose = [&](const Json& record, const std::string& where) {
+    return columns_of(record, named, false, true, where);
+  };
+  for_each_row(path, {&kImages, &kLabels}, data, choose,
+               [&](const Row& row) { use(image_path(path, row.text(row.columns.text), row.where)); });
 }
 
 void for_each_text(const std::string& path, const DataConfig& data, bool pairs, const UseText& use) {
@@ -184,24 +199,17 @@ void for_each_text(const std::string& path, const DataConfig& data, bool pairs, 
     for (std::string line; lines.next(line);) use(line);
     return;
   }
-  FieldNames heading = kTexts;
-  heading.insert(heading.end(), kLabels.begin(), kLabels.end());
-  RecordReader reader(path, heading_names(heading, data));
   DataConfig named = data;
   named.label_column.clear();  // the file may have no labels
   if (!pairs) named.pair_column.clear();
-  Columns columns;
-  for (Json record; reader.next(record);) {
-    const std::string& where = reader.where();
-    if (columns.text.empty()) columns = columns_of(record, named, false, false, where);
-    std::string text = record_text(record, columns.text, where);
-    if (pairs) {
-      if (columns.pair.empty()) fail_user(where + ": the model takes two texts, and there is one field with a text");
-      std::ranges::replace(text, '\t', ' ');
-      text += '\t' + record_text(record, columns.pair, where);
-    }
-    use(text);
-  }
+  const auto choose = [&](const Json& record, const std::string& where) {
+    const Columns columns = columns_of(record, named, false, false, where);
+    if (pairs && columns.pair.empty())
+      fail_user(where + ": the model takes two texts, and there is one field with a text");
+    return columns;
+  };
+  for_each_row(path, {&kTexts, &kLabels}, data, choose,
+               [&](const Row& row) { use(pairs ? row.pair() : row.text(row.columns.text)); });
 }
 
 namespace {
@@ -248,17 +256,14 @@ std::vector<std::string> other_texts(const Json& record, const Columns& columns,
 }  // namespace
 
 TextRecords read_related_texts(const std::string& path, const DataConfig& data) {
-  FieldNames heading = kFirsts;
-  heading.insert(heading.end(), kSeconds.begin(), kSeconds.end());
-  RecordReader reader(path, heading_names(heading, data));
   TextRecords found;
-  Columns columns;
-  for (Json record; reader.next(record);) {
-    const std::string& where = reader.where();
-    if (columns.text.empty()) columns = related_columns(record, data, true, where);
+  const auto choose = [&](const Json& record, const std::string& where) {
+    return related_columns(record, data, true, where);
+  };
+  for_each_row(path, {&kFirsts, &kSeconds}, data, choose, [&](const Row& row) {
+    const auto& [record, columns, where] = row;
     TextRecord& to = found.records.emplace_back();
-    to.text = record_text(record, columns.text, where), to.pair = record_text(record, columns.pair, where),
-    to.where = where;
+    to.text = row.text(columns.text), to.pair = row.text(columns.pair), to.where = where;
     if (!columns.label.empty()) to.label = number_of(record_label(record, columns.label, where), where);
     else to.others = other_texts(record, columns, where);
     if (to.others.size() != found.records[0].others.size())
@@ -266,24 +271,21 @@ TextRecords read_related_texts(const std::string& path, const DataConfig& data) 
                 std::to_string(found.records[0].others.size()) + " in the first record");
     for (const std::string* text : {&to.text, &to.pair})
       if (trimmed(*text).empty()) fail_user(where + ": a text is empty");
-  }
+  });
   if (found.records.empty()) fail_user("'" + path + "' has no pairs of texts");
   return found;
 }
 
 void for_each_related_text(const std::string& path, const DataConfig& data, const UseText& use) {
   if (!has_records(path)) return for_each_text(path, data, false, use);
-  FieldNames heading = kFirsts;
-  heading.insert(heading.end(), kSeconds.begin(), kSeconds.end());
-  RecordReader reader(path, heading_names(heading, data));
-  Columns columns;
-  for (Json record; reader.next(record);) {
-    const std::string& where = reader.where();
-    if (columns.text.empty()) columns = related_columns(record, data, false, where);
-    std::string text = record_text(record, columns.text, where);
+  const auto choose = [&](const Json& record, const std::string& where) {
+    return related_columns(record, data, false, where);
+  };
+  for_each_row(path, {&kFirsts, &kSeconds}, data, choose, [&](const Row& row) {
+    std::string text = row.text(row.columns.text);
     std::ranges::replace(text, '\t', ' ');
-    use(columns.pair.empty() ? text : text + '\t' + record_text(record, columns.pair, where));
-  }
+    use(row.columns.pair.empty() ? text : row.pair());
+  });
 }
 
 TextRecords split_off(TextRecords& records, bool by_label, double share, uint64_t seed) {

@@ -76,7 +76,7 @@ std::vector<float> TextSession::logits_of(const TextExamples& examples, const Ba
   return found;
 }
 
-Evaluation TextSession::evaluate(const TextRecords& records, const TextExamples& examples, SharedWork& ranks) {
+Evaluation TextSession::evaluate(const TextRecords& records, const TextExamples& examples, const SharedWork& ranks) {
   TextBatches batches(examples, rows, lengths, 0);
   // Of a batch: the sum of losses, over how many labels, and what each example has as logits or classes of tokens.
   const bool picks = task.problem == TextProblem::kTokenClasses;

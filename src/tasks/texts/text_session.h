@@ -17,7 +17,7 @@ class TextSession : public Session {
   // `records`: those of which the examples are.
   // With cached gradients: the embeddings of a batch to train on.
   std::span<const float> embed_training(const Batch& batch);
-  Evaluation evaluate(const TextRecords& records, const TextExamples& examples, SharedWork& ranks);
+  Evaluation evaluate(const TextRecords& records, const TextExamples& examples, const SharedWork& ranks);
 
   const int64_t rows;
   const std::vector<int64_t> lengths;

@@ -1,26 +1,19 @@
 #include "tasks/texts/text_task.h"
+#include <algorithm>
 #include <array>
 #include "base/error.h"
 #include "base/log.h"
+#include "config/text_tasks.h"
 #include "models/families/labels.h"
 
 namespace linnet {
 
-// Every task on texts; its file defines NAME_task().
-#define LINNET_TEXT_TASKS(TASK) \
-  TASK(classification)          \
-  TASK(several_labels)          \
-  TASK(regression)              \
-  TASK(token_classification)    \
-  TASK(answers)                 \
-  TASK(embeddings)
-
-#define LINNET_DECLARE(name) const TextTask& name##_task();
+#define LINNET_DECLARE(name, ...) const TextTask& name##_task();
 LINNET_TEXT_TASKS(LINNET_DECLARE)
 
 namespace {
 
-#define LINNET_LIST(name) name##_task,
+#define LINNET_LIST(name, ...) name##_task,
 constexpr std::array kTasks{LINNET_TEXT_TASKS(LINNET_LIST)};
 
 }  // namespace
@@ -77,6 +70,14 @@ Measures TextTask::measure(const TextExamples&, std::span<const std::vector<floa
 Answer TextTask::answer(const std::string&, std::span<const TextRange>, std::span<const float>, const Names&,
                         int64_t) const {
   fail_internal("a task answers one text, or all");
+}
+
+size_t output_of(const std::string& name, const Names& outputs, const std::string& where, const char* what) {
+  const auto found = std::ranges::find(outputs, name);
+  if (found == outputs.end())
+    fail_user(where + ": the " + what + " '" + name + "' is none of the " + std::to_string(outputs.size()) +
+              " the model was trained on");
+  return static_cast<size_t>(found - outputs.begin());
 }
 
 const TextTask& text_task(const Config& config) {

@@ -1,5 +1,5 @@
-// What is learned of texts by an encoder with a head. Each task is one file of this folder with one object, which
-// text_task.cpp lists, and a row in config/task_rows.cpp (docs/add_a_task.md). Reading, batches, memory, training,
+// What is learned of texts by an encoder with a head. Each task is one file of this folder with one object, and a row
+// in config/text_tasks.h (docs/add_a_task.md). Reading, batches, memory, training,
 // evaluation by several ranks, plans and predictions are the same for all of them (text_training.h).
 #pragma once
 #include <optional>
@@ -48,6 +48,7 @@ class TextTask {
   // task; `path` is their file.
   virtual Names outputs(const TextRecords& train, const std::string& path) const = 0;
   virtual Names outputs_of(const PretrainedModel& model) const;
+  virtual Names assumed_outputs() const { return {"0", "1"}; }  // by `linnet plan` without data
   // Tells a model that was opened or made what its losses and its folder need to know of the data.
   virtual void set_up(PretrainedModel&, const Config&, const TextRecords& /*train*/,
                       const TextRecords* /*valid*/) const {}
@@ -76,6 +77,7 @@ class TextTask {
                                       const Config& config, int64_t top) const;
   virtual Names heading(int64_t top) const = 0;        // of the answers' cells
   virtual bool may_be_pairs() const { return false; }  // whether a model that takes single texts also takes two
+  virtual bool are_pairs() const { return false; }     // whether all texts are pairs
   // How many answers a model chooses from.
   virtual int64_t choices(const Names& outputs, const Config&) const { return std::ssize(outputs); }
 
@@ -90,6 +92,10 @@ class TextTask {
   const LabelForm::Kind labels;
   TextLoss* const loss;
 };
+
+// Where `name`, the label of a record, stands among the outputs of a model. User error, naming the line, where it does
+// not. `what`: "label".
+size_t output_of(const std::string& name, const Names& outputs, const std::string& where, const char* what = "label");
 
 // The task of a configuration, and the one that a model folder's head is for.
 const TextTask& text_task(const Config& config);

@@ -73,10 +73,10 @@ void TextTraining::open(const std::string& from) {
   auto [train, valid] = load_texts(task_, config_, from.empty() ? &outputs_ : nullptr);
   open_model(from, train);
   pairs_ = train.pairs;
-  const bool is_usual = task_.problem != TextProblem::kSpans;  // whose texts are always pairs
-  if (is_usual && !from.empty() && pairs_ != has_pairs(model_.config))
+  const bool may_be_single = !task_.are_pairs();
+  if (may_be_single && !from.empty() && pairs_ != has_pairs(model_.config))
     fail_user("'" + from + "' was trained on " + (pairs_ ? "single texts, and the data are pairs" : "pairs of texts"));
-  if (is_usual) set_pairs(model_.config, pairs_);
+  if (may_be_single) set_pairs(model_.config, pairs_);
   task_.set_up(model_, config_, train, &valid);
   config_.answers.may_lack = may_lack_answers(model_.config);
   const int64_t longest = longest_text(config_, model_.as<TextClassifier>());
@@ -168,8 +168,8 @@ ConfigFile TextTraining::describe_model(int64_t vocab_size, int64_t pad_token) c
 std::string TextTraining::assume(const DataAtHand& data) {
   const std::string& folder = config_.model.from;
   count_ = kAssumedTexts;
-  outputs_ = task_.problem == TextProblem::kNumbers ? Names{"LABEL_0"} : Names{"0", "1"};
-  pairs_ = task_.problem == TextProblem::kSpans;
+  outputs_ = task_.assumed_outputs();
+  pairs_ = task_.are_pairs();
   const auto labels = static_cast<int64_t>(outputs_.size());
   const std::string texts = "assuming " + std::to_string(count_) + " texts";
   if (is_onnx_path(folder)) {
@@ -223,12 +223,6 @@ void export_classification_run(const std::string& folder, const std::string& out
   export_pretrained_run(folder, out);
 }
 
-void OpenedTextClassifier::take_weights_into(TextSession& session) const {
-  take_model_weights(session, folder, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-    load_weights(layout, parameters);
-  });
-}
-
 Evaluation evaluate_texts_of(const std::string& folder, const Config& config, const std::string& path,
                              const std::string& split) {
   OpenedTextClassifier opened = open_text_classifier(folder);
@@ -245,9 +239,8 @@ Evaluation evaluate_texts_of(const std::string& folder, const Config& config, co
   const TextExamples examples = task.encode(records, *opened.tokenizer, opened.outputs, classifier, with_model,
                                             longest_text(config, classifier), TextUse::kEvaluate);
   TextSession session(with_model, task, classifier, opened.outputs, records.pairs, false);
-  opened.take_weights_into(session);
-  SharedWork alone = SharedWork::alone();
-  return session.evaluate(records, examples, alone);
+  take_model_weights(session, folder, "", opened.weights());
+  return session.evaluate(records, examples, SharedWork::alone());
 }
 
 }  // namespace linnet

@@ -17,7 +17,7 @@ class TextTraining : public SessionTask {
   DataAtHand data_at_hand(bool exact) const override;
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override;
   BatchSource& batches() override { return cached_ ? static_cast<BatchSource&>(*cached_) : *batches_; }
-  Evaluation evaluate(SharedWork& ranks) override { return session().evaluate(valid_records_, valid_, ranks); }
+  Evaluation evaluate(const SharedWork& ranks) override { return session().evaluate(valid_records_, valid_, ranks); }
   void save_assets(const std::string& folder) const override;
 
   int64_t most() const override { return count_; }

@@ -64,12 +64,8 @@ class TokenClassification : public TextTask {
     std::vector<float> classes(encoding.ids.size(), -1);
     const std::vector<int64_t> first = first_tokens(words_of(record.label), encoding.offsets);
     for (size_t word = 0; word < first.size(); ++word) {
-      const std::string& tag = record.label["tags"][word].text();
-      const auto found = std::ranges::find(outputs, tag);
-      if (found == outputs.end())
-        fail_user(record.where + ": the tag '" + tag + "' is none of the " + std::to_string(outputs.size()) +
-                  " the model was trained on");
-      if (first[word] >= 0) classes[static_cast<size_t>(first[word])] = static_cast<float>(found - outputs.begin());
+      const size_t output = output_of(record.label["tags"][word].text(), outputs, record.where, "tag");
+      if (first[word] >= 0) classes[static_cast<size_t>(first[word])] = static_cast<float>(output);
     }
     return classes;
   }

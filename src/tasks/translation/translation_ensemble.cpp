@@ -53,18 +53,18 @@ TranslationEnsemble::TranslationEnsemble(const std::vector<std::string>& folders
   model = std::make_shared<Ensemble>(std::move(models));
 }
 
-void TranslationEnsemble::load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const {
-  if (members.size() == 1) return members.front().load_weights(layout, parameters);
-  std::map<std::string, int64_t> offsets;
-  for (const ParameterSlot& slot : layout.parameters()) offsets[slot.spec.name] = slot.offset;
-  std::vector<float> weights;
-  for (size_t i = 0; i < members.size(); ++i) {
-    weights.resize(static_cast<size_t>(layouts_[i].parameter_count()));
-    members[i].load_weights(layouts_[i], weights.data());
-    for (const ParameterSlot& slot : layouts_[i].parameters())
-      std::copy_n(weights.data() + slot.offset, slot.spec.shape.elements(),
-                  parameters.flat + offsets.at(std::to_string(i) + "." + slot.spec.name));
-  }
+LoadWeights TranslationEnsemble::weights() const {
+  if (members.size() == 1) return members.front().weights();
+  return [this](const ParameterLayout& layout, const ParameterTarget& parameters) {
+    std::map<std::string, int64_t> offsets;
+    for (const ParameterSlot& slot : layout.parameters()) offsets[slot.spec.name] = slot.offset;
+    for (size_t i = 0; i < members.size(); ++i) {
+      const std::vector<float> weights = flat_weights(layouts_[i], members[i].weights());
+      for (const ParameterSlot& slot : layouts_[i].parameters())
+        std::copy_n(weights.data() + slot.offset, slot.spec.shape.elements(),
+                    parameters.flat + offsets.at(std::to_string(i) + "." + slot.spec.name));
+    }
+  };
 }
 
 }  // namespace linnet

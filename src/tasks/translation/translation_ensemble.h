@@ -12,7 +12,7 @@ struct TranslationEnsemble : TranslationModel {
                                const Languages& languages = {});
 
   // Into a flat buffer in the order of `layout`, which is of `model`.
-  void load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const;
+  LoadWeights weights() const;
 
   std::vector<OpenedTranslationModel> members;
 

@@ -185,9 +185,4 @@ OpenedTranslationModel open_translation_model(const std::string& folder, const s
   return opened;
 }
 
-void OpenedTranslationModel::load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const {
-  if (is_run) load_model(RunFolder(folder).best_weights(), layout, parameters);
-  else load_parameters(*pretrained, layout, parameters);
-}
-
 }  // namespace linnet

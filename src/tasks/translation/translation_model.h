@@ -9,6 +9,7 @@
 #include "models/nn/parameter_layout.h"
 #include "tasks/translation/languages.h"
 #include "tasks/translation/tokenizer_pair.h"
+#include "training/run/pretrained_run.h"
 
 namespace linnet {
 
@@ -35,7 +36,10 @@ struct OpenedTranslationModel : TranslationModel {
   Config config;  // of the run, or one made up for a model folder
   std::string folder;
   bool is_run = false;
-  void load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const;
+  // Of a model folder, as its files have it; null: a run of ours.
+  const PretrainedModel* of_folder() const { return is_run ? nullptr : pretrained.get(); }
+  const Module& module() const { return *model; }
+  LoadWeights weights() const { return weights_of(folder, of_folder()); }
 };
 // With the adapters of another folder, if any, beside the weights of a model folder.
 OpenedTranslationModel open_translation_model(const std::string& folder,

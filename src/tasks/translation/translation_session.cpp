@@ -83,19 +83,16 @@ EvaluationSet::EvaluationSet(ParallelText pairs, const TokenizerPair& tokenizers
       dataset(text, *tokenizers.source, *tokenizers.target,
               {.max_seq_len = max_seq_len, .drop_long = false, .frame = tokenizers.frame()}) {}
 
-double mean_loss(TranslationSession& session, const EvaluationSet& set, const Buckets& buckets, SharedWork& ranks) {
+double mean_loss(TranslationSession& session, const EvaluationSet& set, const Buckets& buckets,
+                 const SharedWork& ranks) {
   EvaluationBatches batches(set.dataset, buckets);
-  const std::vector<double> found = ranks.numbers(batches.size(), 2, [&](int64_t index, std::span<double> result) {
-    const LossTotal total = session.trainer->evaluate(batches.at(index));
-    result[0] = total.sum, result[1] = static_cast<double>(total.tokens);
-  });
-  double sum = 0, tokens = 0;
-  for (size_t i = 0; i < found.size(); i += 2) sum += found[i], tokens += found[i + 1];
-  return sum / tokens;
+  const LossTotal total =
+      total_loss(batches.size(), ranks, [&](int64_t index) { return session.trainer->evaluate(batches.at(index)); });
+  return total.sum / static_cast<double>(total.tokens);
 }
 
 std::vector<std::string> translate(TranslationSession& session, const EvaluationSet& set, int64_t pairs,
-                                   SharedWork& ranks) {
+                                   const SharedWork& ranks) {
   std::vector<int64_t> lines;
   const SentenceFrame frame = session.tokenizers.frame();
   const size_t empty = frame.source_begin.size() + frame.source_end.size();

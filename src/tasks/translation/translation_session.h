@@ -52,11 +52,12 @@ struct EvaluationSet {
   PairDataset dataset;  // pair i is line i; too long sides are cut
 };
 
-double mean_loss(TranslationSession& session, const EvaluationSet& set, const Buckets& buckets, SharedWork& ranks);
+double mean_loss(TranslationSession& session, const EvaluationSet& set, const Buckets& buckets,
+                 const SharedWork& ranks);
 
 // Translates the first `pairs` lines with the session's generator.
 std::vector<std::string> translate(TranslationSession& session, const EvaluationSet& set, int64_t pairs,
-                                   SharedWork& ranks);
+                                   const SharedWork& ranks);
 
 // BLEU, chrF and exact match of translations of the set's first lines.
 Evaluation score(const EvaluationSet& set, const std::vector<std::string>& translations, double loss);

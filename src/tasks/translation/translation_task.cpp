@@ -113,7 +113,7 @@ std::string TranslationTask::batches_text(const Session& session) const {
          std::to_string(shape.target_length) + ") tokens, " + std::to_string(shapes.size()) + " shapes";
 }
 
-Evaluation TranslationTask::evaluate(SharedWork& ranks) {
+Evaluation TranslationTask::evaluate(const SharedWork& ranks) {
   const double loss = mean_loss(session(), *valid_, *buckets_, ranks);
   std::vector<std::string> translations;
   if (session().generator) {
@@ -136,8 +136,7 @@ void export_translation_run(const std::string& folder, const std::string& out) {
     fail_user("the Transformer of run '" + folder +
               "' has no form that other programs load; architecture = \"t5\" or \"marian\" has");
   const ParameterLayout layout(*opened.model);
-  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
-  opened.load_weights(layout, parameters.data());
+  std::vector<float> parameters = flat_weights(layout, opened.weights());
   if (const auto* marian = dynamic_cast<const Transformer*>(opened.model.get()))
     clear_start_embedding(marian->config, layout, parameters.data());
   SaveOptions options{.files = generation_files(folder)};

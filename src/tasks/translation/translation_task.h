@@ -15,7 +15,7 @@ class TranslationTask : public SessionTask {
   DataAtHand data_at_hand(bool exact) const override;
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override;
   BatchSource& batches() override { return *stream_; }
-  Evaluation evaluate(SharedWork& ranks) override;
+  Evaluation evaluate(const SharedWork& ranks) override;
   void save_assets(const std::string& folder) const override { model_.save_assets(folder); }
 
   int64_t most() const override { return int64_t{1} << 40; }  // tokens: every pair is in one batch

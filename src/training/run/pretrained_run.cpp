@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "models/families/sentence_embedder.h"
+#include "models/nn/model_file.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 
@@ -44,6 +46,19 @@ PretrainedModel open_run_model(const std::string& folder) {
   PretrainedModel model = new_pretrained(ConfigFile(model_description(folder) + kConfigFile));
   if (dynamic_cast<SentenceEncoder*>(model.module.get())) take_pooling(model, model_description(folder));
   return model;
+}
+
+LoadWeights weights_of(const std::string& folder, const PretrainedModel* model) {
+  return [folder, model](const ParameterLayout& layout, const ParameterTarget& parameters) {
+    if (model) load_parameters(*model, layout, parameters);
+    else load_model(RunFolder(folder).best_weights(), layout, parameters);
+  };
+}
+
+std::vector<float> flat_weights(const ParameterLayout& layout, const LoadWeights& load) {
+  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
+  load(layout, parameters.data());
+  return parameters;
 }
 
 void refuse_adapters(const std::string& run, const std::vector<AdapterFolder>& adapters) {

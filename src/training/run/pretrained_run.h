@@ -1,16 +1,25 @@
 // Run folders of models that a family describes (models/families/family.h): beside the weights they hold config.json
 // and the tokenizer as model folders have them.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 #include "config/config.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "models/families/generation_config.h"
 #include "models/families/pretrained.h"
+#include "models/nn/parameter_layout.h"
 
 namespace linnet {
 
 class TrainingState;
+
+// Fills a buffer with a model's weights, in the order of the layout.
+using LoadWeights = std::function<void(const ParameterLayout& layout, const ParameterTarget& parameters)>;
+// The best weights of the run in `folder`; with `model`, those of the model folder that it was opened from.
+LoadWeights weights_of(const std::string& folder, const PretrainedModel* model = nullptr);
+std::vector<float> flat_weights(const ParameterLayout& layout, const LoadWeights& load);
 
 void save_pretrained_assets(const std::string& folder, const PretrainedModel& model,
                             const PretrainedTokenizer& tokenizer);

@@ -317,17 +317,15 @@ void export_adapters(const std::string& folder, const std::string& out) {
   if (config.lora.rank == 0) fail_user("run '" + folder + "' has no adapters: it was trained without lora.rank");
   const PretrainedModel model = open_run_model(folder);
   const ParameterLayout layout(*model.module);
-  const std::string weights = RunFolder(folder).best_weights();
   save_adapters(
-      model, layout, [&](const ParameterTarget& target) { load_model(weights, layout, target); }, config.model.from,
+      model, layout, [&](const ParameterTarget& target) { weights_of(folder)(layout, target); }, config.model.from,
       out);
 }
 
 void export_pretrained_run(const std::string& folder, const std::string& out) {
   const PretrainedModel model = open_run_model(folder);
   const ParameterLayout layout(*model.module);
-  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
-  load_model(RunFolder(folder).best_weights(), layout, parameters.data());
+  const std::vector<float> parameters = flat_weights(layout, weights_of(folder));
   auto files = open_run_tokenizer(folder)->files();
   files.merge(sentence_files(model_description(folder)));
   save_pretrained(model, layout, parameters.data(), out, {.files = std::move(files)});

@@ -44,7 +44,7 @@ class TrainingTask {
   // The model of that folder; null: none.
   virtual const PretrainedModel* starts_from() const { return nullptr; }
   // On the validation examples, with the weights evaluation uses: the same on all ranks and for any number of them.
-  virtual Evaluation evaluate(SharedWork& ranks) = 0;
+  virtual Evaluation evaluate(const SharedWork& ranks) = 0;
   // What it takes beside the weights to use the trained model: tokenizers, names of classes.
   virtual void save_assets(const std::string& folder) const = 0;
 
