@@ -24,7 +24,7 @@ constexpr auto kImageClassMetrics = names("accuracy", "f1_macro", "f1_weighted")
 constexpr std::span<const std::string_view> kNone;
 
 #define LINNET_NAMES(name, description, metrics, heads) \
-  constexpr auto name##_metrics = metrics;                      \
+  constexpr auto name##_metrics = metrics;              \
   constexpr auto name##_heads = heads;
 LINNET_TEXT_TASKS(LINNET_NAMES)
 
@@ -33,7 +33,7 @@ constexpr TaskRow row(const auto&... members) { return {members...}; }
 
 constexpr auto kPairFile = &DataConfig::train_tsv, kTextFile = &DataConfig::text, kFolder = &DataConfig::data_dir;
 
-#define LINNET_TEXT_ROW(name, description, metrics, heads)                                                        \
+#define LINNET_TEXT_ROW(name, description, metrics, heads) \
   row(#name, kTexts, kFiles, kPairFile, #name, "texts", description, "texts", kEncoders, name##_metrics, name##_heads),
 
 constexpr std::array kRows{
@@ -47,14 +47,13 @@ constexpr std::array kRows{
         kPreferenceMetrics),
     row("masked_language", kMaskedLanguage, kFiles, kTextFile, "masked_language", "masked_language",
         "masked language model", "tokens", kEncoders, kMaskedMetrics),
-    LINNET_TEXT_TASKS(LINNET_TEXT_ROW)
     row("images", kImages, kFiles, kFolder, "images", "images", "classification of images", "images", kImageModels,
         kImageClassMetrics),
     row("images_several_labels", kImages, kFiles, kFolder, "images_several_labels", "images",
         "several labels for each image", "images", kImageModels, several_labels_metrics),
     row("images_regression", kImages, kFiles, kFolder, "images_regression", "images", "numbers for each image",
         "images", kImageModels, regression_metrics),
-};
+    LINNET_TEXT_TASKS(LINNET_TEXT_ROW)};
 
 }  // namespace
 
