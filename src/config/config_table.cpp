@@ -114,8 +114,7 @@ std::span<const ConfigKey> config_keys() {
           "Of the vision Transformer: side of the squares in pixels that an image is cut into, each of which is a "
           "token. It divides the image's height and width."),
 
-      key(KEY(data, task), kAll, one_of(task_names()),
-          task_meaning().c_str()),
+      key(KEY(data, task), kAll, one_of(task_names()), task_meaning().c_str()),
       key(KEY(data, data_dir), {"text", "images", "language", "masked_language", "texts"}, kAny,
           "Folder in front of the relative paths below; the folder of the images."),
       key(KEY(data, train_source), {"text"}, kAny, "Training text, one sentence a line, UTF-8, plain or gzip ..."),
