@@ -1,9 +1,7 @@
 #include "generation/causal_slots.h"
 #include <algorithm>
 #include <cstring>
-#include <set>
 #include <utility>
-#include "base/error.h"
 #include "base/fail.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"

@@ -1,7 +1,6 @@
 #include "generation/engine.h"
 #include <algorithm>
 #include <cmath>
-#include "base/error.h"
 #include "base/fail.h"
 #include "engine/kernels/reduce/top_k.h"
 

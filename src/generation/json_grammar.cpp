@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <string>
 #include "generation/text_grammar.h"
 
 namespace linnet {
@@ -11,7 +10,7 @@ constexpr int kMostOpenDepth = 16, kMostDigits = 15, kMostIndent = 20;
 constexpr const char* kTypes[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
 
 [[noreturn]] void fail_at(const std::string& where, const std::string& what) {
-  fail_user("the schema" + (where.empty() ? "" : " at " + where) + ": " + what);
+  fail_user("the schema", where.empty() ? "" : " at " + where, ": ", what);
 }
 
 bool has_type(const Json& value, std::string_view type) {

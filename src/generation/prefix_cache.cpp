@@ -1,5 +1,4 @@
 #include "generation/prefix_cache.h"
-#include <algorithm>
 
 namespace linnet {
 namespace {

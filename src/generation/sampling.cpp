@@ -4,7 +4,6 @@
 #include <limits>
 #include "base/fail.h"
 #include "base/hash.h"
-#include "base/thread_pool.h"
 #include "engine/kernels/reduce/softmax.h"
 
 namespace linnet {

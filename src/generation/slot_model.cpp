@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -21,6 +20,11 @@ constexpr const char* kLengths = "generate.lengths";
 constexpr const char* kStarts = "generate.starts";
 constexpr const char* kParents = "generate.parents";
 constexpr const char* kCacheRows = "generate.cache_rows";
+
+bool is_of_generation(const std::string& name) {
+  constexpr std::array<std::string_view, 3> kPrefixes{"generate.", "cache.", "memory."};
+  return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
 
 }  // namespace
 
@@ -197,15 +201,6 @@ SlotModel::Output SlotModel::decoded(int64_t first_row, int64_t count) const {
 size_t padded_to(std::span<const int64_t> lengths, int64_t length) {
   return static_cast<size_t>(std::ranges::lower_bound(lengths, length) - lengths.begin());
 }
-
-namespace {
-
-bool is_of_generation(const std::string& name) {
-  constexpr std::array<std::string_view, 3> kPrefixes{"generate.", "cache.", "memory."};
-  return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
-}
-
-}  // namespace
 
 void bind_generation_inputs(Store& store, const std::vector<const Graph*>& graphs, std::optional<Location> cache) {
   std::map<std::string, TensorType> largest;

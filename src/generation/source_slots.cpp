@@ -1,6 +1,5 @@
 #include "generation/source_slots.h"
 #include <algorithm>
-#include "base/error.h"
 #include "base/fail.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/passes/passes.h"

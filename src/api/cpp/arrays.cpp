@@ -1,13 +1,10 @@
 #include "linnet/arrays.h"
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <new>
 #include <numeric>
 #include <ranges>
-#include <utility>
 #include "api/cpp/helpers.h"
-#include "base/fail.h"
 #include "base/text.h"
 #include "linnet/error.h"
 
@@ -17,9 +14,9 @@ size_t checked_bytes(const std::string& what, const TensorType& type) {
   constexpr int64_t kMost = int64_t{1} << 48;
   int64_t bytes = static_cast<int64_t>(dtype_size(type.dtype));
   for (const int64_t size : type.shape.sizes()) {
-    if (size < 0) fail_user(what + " has the shape " + type.shape.text() + "; sizes are not negative");
+    if (size < 0) fail_user(what, " has the shape ", type.shape.text(), "; sizes are not negative");
     if (__builtin_mul_overflow(bytes, size, &bytes) || bytes > kMost)
-      fail_user(what + " of type " + type.text() + " is larger than any memory");
+      fail_user(what, " of type ", type.text(), " is larger than any memory");
   }
   return static_cast<size_t>(bytes);
 }
@@ -72,13 +69,13 @@ const Arrays::Entry& Arrays::find(const std::string& name) const {
   const auto found = entries_.find(name);
   if (found != entries_.end()) return found->second;
   const std::string names = joined(entries_, ", ", [](const auto& entry) { return entry.first; });
-  fail_user("there is no array \"" + name + "\"; there is " + (names.empty() ? "none" : names));
+  fail_user("there is no array \"", name, "\"; there is ", names.empty() ? "none" : names);
 }
 
 std::span<const std::byte> Arrays::checked(const std::string& name, DType dtype) const {
   const Entry& entry = find(name);
   if (entry.type.dtype != dtype)
-    fail_user("array \"" + name + "\" is " + entry.type.text() + " and was asked for as " + dtype_name(dtype));
+    fail_user("array \"", name, "\" is ", entry.type.text(), " and was asked for as ", dtype_name(dtype));
   return entry.bytes;
 }
 

@@ -1,6 +1,5 @@
 #include "linnet/attention.h"
 #include "api/cpp/helpers.h"
-#include "base/fail.h"
 #include "engine/ops/attention/attention.h"
 #include "models/modules/attention_block.h"
 #include "models/nn/trace.h"
@@ -51,7 +50,7 @@ Tensor MultiHeadAttention::operator()(Tensor x, const AttentionMask& mask) {
 }
 
 Tensor MultiHeadAttention::operator()(Tensor x, Tensor memory, const AttentionMask& mask) {
-  if (mask.causal) fail_user("attention \"" + path() + "\" to another sequence cannot be causal");
+  if (mask.causal) fail_user("attention \"", path(), "\" to another sequence cannot be causal");
   return state_->attention.cross(x, memory, mask.lengths);
 }
 

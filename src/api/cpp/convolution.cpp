@@ -1,6 +1,5 @@
 // The layers Conv2d and ConvReluPool.
 #include <algorithm>
-#include <string>
 #include "api/cpp/helpers.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/conv_pool/conv_pool.h"
@@ -12,7 +11,7 @@ namespace linnet {
 namespace {
 
 void check_kernel(const std::string& path, int64_t in, int64_t out, int64_t size, const Conv2dOptions& options) {
-  const auto fail = [&](const std::string& problem) { fail_user("convolution \"" + path + "\": " + problem); };
+  const auto fail = [&](const std::string& problem) { fail_user("convolution \"", path, "\": ", problem); };
   if (in < 1 || out < 1 || size < 1) fail("channels and size must be at least 1");
   if (options.stride < 1 || options.dilation < 1 || options.groups < 1)
     fail("stride, dilation and groups must be at least 1");
@@ -26,6 +25,11 @@ Initializer initializer_of(const Conv2dOptions& options) {
   return options.initializer ? options.initializer : he_normal();
 }
 
+void check_square(const std::string& path, const Conv2dOptions& options) {
+  if (options.width >= 0 || options.padding_width >= 0)
+    fail_user("convolution \"", path, "\": the options width and padding_width are those of Conv2d");
+}
+
 }  // namespace
 
 Conv2d::Conv2d(Module* parent, std::string name, int64_t in, int64_t out, int64_t size, const Conv2dOptions& given)
@@ -33,7 +37,7 @@ Conv2d::Conv2d(Module* parent, std::string name, int64_t in, int64_t out, int64_
       options((check_kernel(path(), in, out, size, given), given)),
       weight{
           this, "weight", {out, size, given.width < 0 ? size : given.width, in / given.groups}, initializer_of(given)} {
-  if (options.width == 0) fail_user("convolution \"" + path() + "\": the width of filters must be at least 1");
+  if (options.width == 0) fail_user("convolution \"", path(), "\": the width of filters must be at least 1");
   if (options.bias) bias.emplace(this, "bias", Shape{out}, constant_init(0));
 }
 
@@ -79,15 +83,6 @@ Tensor conv_transpose2d(At x, Tensor weight, int64_t stride, int64_t padding, in
                ": expected [N, H, W, C], [C, R, S, O / groups], and an output padding below the stride");
   return conv2d_transposed(x, weight, {s[0], size(1), size(2), w[3] * groups}, stride, padding, dilation, groups);
 }
-
-namespace {
-
-void check_square(const std::string& path, const Conv2dOptions& options) {
-  if (options.width >= 0 || options.padding_width >= 0)
-    fail_user("convolution \"" + path + "\": the options width and padding_width are those of Conv2d");
-}
-
-}  // namespace
 
 Conv1d::Conv1d(Module* parent, std::string name, int64_t in, int64_t out, int64_t size, const Conv2dOptions& given)
     : Module(parent, std::move(name)),

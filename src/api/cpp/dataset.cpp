@@ -1,10 +1,6 @@
 #include "linnet/dataset.h"
 #include <algorithm>
-#include <cstring>
-#include <memory>
 #include <numeric>
-#include <string>
-#include <vector>
 #include "api/cpp/shuffle.h"
 #include "base/fail.h"
 #include "linnet/error.h"
@@ -26,6 +22,22 @@ namespace {
 
 std::string length_name(const std::string& name) { return name + "_length"; }
 
+// A name that no field has.
+void check_field(const Dataset& dataset, const std::string& name) {
+  if (name.empty()) fail_user("a field of a dataset has no name");
+  if (dataset.sample_types().contains(name)) fail_user("the dataset has a field \"", name, "\" already");
+}
+
+void check_sizes(const std::string& name, const Shape& sample) {
+  for (const int64_t size : sample.sizes())
+    if (size < 1) fail_user("field \"", name, "\" has samples of shape ", sample);
+}
+
+int64_t stored_index(const std::vector<int64_t>* indices, int64_t index, int64_t size) {
+  if (index < 0 || index >= size) fail_user("the dataset has ", size, " samples, numbered from 0; there is no ", index);
+  return indices ? (*indices)[static_cast<size_t>(index)] : index;
+}
+
 }  // namespace
 
 struct Dataset::State {
@@ -35,6 +47,16 @@ struct Dataset::State {
   InputTypes function_types;
   int64_t count = 0;                                    // of what the fields hold
   std::shared_ptr<const std::vector<int64_t>> indices;  // if set, which of them are the samples
+
+  // A state for a field more; copies of the dataset keep the old one.
+  std::shared_ptr<State> with(const std::string& name, int64_t samples) const {
+    if (samples < 1) fail_user("field \"", name, "\" has no samples");
+    if (dense.size() + sequences.size() > 0 && count != samples)
+      fail_user("field \"", name, "\" has ", samples, " samples, the others ", count);
+    auto next = std::make_shared<State>(*this);
+    next->count = samples;
+    return next;
+  }
 };
 
 Dataset::Dataset() : state_(std::make_shared<State>()) {}
@@ -43,39 +65,20 @@ Dataset& Dataset::operator=(const Dataset& other) = default;
 Dataset::~Dataset() = default;
 
 void Dataset::fail_width(const std::string& name) {
-  fail_user("field \"" + name + "\" has samples of different sizes; add_sequences() takes ids of any length");
+  fail_user("field \"", name, "\" has samples of different sizes; add_sequences() takes ids of any length");
 }
-
-namespace {
-
-// A name that no field has.
-void check_field(const Dataset& dataset, const std::string& name) {
-  if (name.empty()) fail_user("a field of a dataset has no name");
-  if (dataset.sample_types().contains(name)) fail_user("the dataset has a field \"" + name + "\" already");
-}
-
-void check_count(int64_t size, int64_t fields, const std::string& name, int64_t count) {
-  if (count < 1) fail_user("field \"" + name + "\" has no samples");
-  if (fields > 0 && size != count) fail_user("field \"", name, "\" has ", count, " samples, the others ", size);
-}
-
-}  // namespace
 
 Dataset& Dataset::add_bytes(const std::string& name, const TensorType& sample_type, std::span<const std::byte> bytes) {
   check_field(*this, name);
   if (state_->function || state_->indices) fail_user("fields are added before a dataset is split");
   if (sample_type.shape.rank() >= kMaxRank)
     fail_user("field \"", name, "\": a sample has at most ", kMaxRank - 1, " axes");
-  for (const int64_t size : sample_type.shape.sizes())
-    if (size < 1) fail_user("field \"" + name + "\" has samples of shape " + sample_type.shape.text());
+  check_sizes(name, sample_type.shape);
   const size_t each = sample_type.bytes();
   if (bytes.size() % each != 0)
     fail_user("field \"", name, "\": ", bytes.size() / dtype_size(sample_type.dtype),
               " values are no whole number of samples of ", sample_type);
-  const auto count = static_cast<int64_t>(bytes.size() / each);
-  check_count(state_->count, static_cast<int64_t>(state_->dense.size() + state_->sequences.size()), name, count);
-  state_ = std::make_shared<State>(*state_);  // copies keep the old one
-  state_->count = count;
+  state_ = state_->with(name, static_cast<int64_t>(bytes.size() / each));
   state_->dense.push_back(
       {name, sample_type, std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end())});
   return *this;
@@ -85,10 +88,7 @@ Dataset& Dataset::add_sequences(const std::string& name, std::vector<std::vector
   check_field(*this, name);
   check_field(*this, length_name(name));
   if (state_->function || state_->indices) fail_user("fields are added before a dataset is split");
-  check_count(state_->count, static_cast<int64_t>(state_->dense.size() + state_->sequences.size()), name,
-              static_cast<int64_t>(sequences.size()));
-  state_ = std::make_shared<State>(*state_);
-  state_->count = static_cast<int64_t>(sequences.size());
+  state_ = state_->with(name, std::ssize(sequences));
   state_->sequences.push_back({name, std::make_shared<const std::vector<std::vector<int32_t>>>(std::move(sequences))});
   return *this;
 }
@@ -97,9 +97,7 @@ Dataset Dataset::from_function(int64_t size, const InputTypes& types, Function f
   if (size < 1) fail_user("a dataset has at least 1 sample, not ", size);
   if (types.empty()) fail_user("a dataset from a function needs the types of a sample's fields");
   if (!function) fail_user("a dataset from a function needs a function");
-  for (const auto& [name, type] : types)
-    for (const int64_t length : type.shape.sizes())
-      if (length < 1) fail_user("field \"" + name + "\" has samples of shape " + type.shape.text());
+  for (const auto& [name, type] : types) check_sizes(name, type.shape);
   Dataset dataset;
   dataset.state_->count = size;
   dataset.state_->function_types = types;
@@ -120,15 +118,6 @@ InputTypes Dataset::sample_types() const {
   }
   return types;
 }
-
-namespace {
-
-int64_t stored_index(const std::vector<int64_t>* indices, int64_t index, int64_t size) {
-  if (index < 0 || index >= size) fail_user("the dataset has ", size, " samples, numbered from 0; there is no ", index);
-  return indices ? (*indices)[static_cast<size_t>(index)] : index;
-}
-
-}  // namespace
 
 Arrays Dataset::sample(int64_t index) const {
   const int64_t stored = stored_index(state_->indices.get(), index, size());

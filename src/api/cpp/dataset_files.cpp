@@ -53,7 +53,7 @@ Dataset Dataset::chunks(const std::vector<int32_t>& ids, int64_t length) {
 
 Dataset Dataset::text(const std::string& path, const PretrainedTokenizer& tokenizer, int64_t length) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) fail_user(path + ": the file cannot be opened");
+  if (!file) fail_user(path, ": the file cannot be opened");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   std::vector<int32_t> ids;
   tokenizer.encode(text, ids);
@@ -65,7 +65,7 @@ Dataset Dataset::tsv(const std::string& path, const PretrainedTokenizer& tokeniz
   if (text_column < 0 || label_column < 0 || max_length < 0)
     fail_user("columns are counted from 0, and max_length is not negative");
   std::ifstream file(path, std::ios::binary);
-  if (!file) fail_user(path + ": the file cannot be opened");
+  if (!file) fail_user(path, ": the file cannot be opened");
   std::vector<std::vector<int32_t>> tokens;
   std::vector<int32_t> labels;
   std::string line;
@@ -80,7 +80,7 @@ Dataset Dataset::tsv(const std::string& path, const PretrainedTokenizer& tokeniz
     labels.push_back(value);
     tokens.push_back(tokenizer.encode(column_of(line, text_column), {.max_length = max_length, .offsets = false}).ids);
   }
-  if (labels.empty()) fail_user(path + ": the file has no lines");
+  if (labels.empty()) fail_user(path, ": the file has no lines");
   Dataset dataset;
   dataset.add_sequences("tokens", std::move(tokens));
   dataset.add("labels", Shape{}, labels);

@@ -1,18 +1,13 @@
 #include "linnet/decoder.h"
-#include <numeric>
 #include "api/cpp/helpers.h"
 #include "api/cpp/pretrained_state.h"
-#include "base/fail.h"
-#include "base/thread_pool.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/plan/state_names.h"
 #include "generation/generators.h"
 #include "models/modules/causal_model.h"
 #include "models/nn/model_store.h"
-#include "models/nn/trace.h"
 #include "training/trainer/checkpoint.h"
 
 namespace linnet {
@@ -50,6 +45,13 @@ struct DecoderModel : CausalModel {
 
   Decoder& decoder;
 };
+
+void check_options(const GeneratorOptions& options, int64_t max_length) {
+  if (options.slots < 1 || options.slots > 4096 || options.threads < 0 || options.max_length < 0 ||
+      options.max_length > max_length)
+    fail_user("a generator has 1 to 4096 slots, threads that are not negative, and at most the ", max_length,
+              " positions of its decoder");
+}
 
 }  // namespace
 
@@ -90,17 +92,6 @@ struct TextGenerator::State {
   std::atomic<bool> busy = false;
 };
 
-namespace {
-
-void check_options(const GeneratorOptions& options, int64_t max_length) {
-  if (options.slots < 1 || options.slots > 4096 || options.threads < 0 || options.max_length < 0 ||
-      options.max_length > max_length)
-    fail_user("a generator has 1 to 4096 slots, threads that are not negative, and at most the ", max_length,
-              " positions of its decoder");
-}
-
-}  // namespace
-
 TextGenerator::TextGenerator(Decoder& decoder, const GeneratorOptions& options) {
   check_options(options, decoder.max_length());
   auto made = std::make_unique<DecoderModel>(decoder);
@@ -123,7 +114,7 @@ void TextGenerator::take(Learner& learner) {
   for (const ParameterSlot& slot : state_->layout.parameters()) {
     const std::span<const float> values = learner.parameter(slot.spec.name);
     if (static_cast<int64_t>(values.size()) != slot.spec.shape.elements())
-      fail_user("parameter \"" + slot.spec.name + "\" of the learner is of another shape than the decoder's");
+      fail_user("parameter \"", slot.spec.name, "\" of the learner is of another shape than the decoder's");
     std::copy(values.begin(), values.end(), flat + slot.offset);
   }
   state_->has_weights = true;

@@ -1,7 +1,6 @@
 // Sums of products by letters: each pair of operands is one product of matrices.
 #include <algorithm>
 #include <map>
-#include <string>
 #include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "engine/ops/matmul/matmul.h"

@@ -36,7 +36,7 @@ size_t checked_bytes(const std::string& what, const TensorType& type);
 class Busy {
  public:
   Busy(std::atomic<bool>& flag, const char* what) : flag_(flag) {
-    if (flag_.exchange(true)) fail_user(std::string(what) + " is used twice at once: one thread at a time may use it");
+    if (flag_.exchange(true)) fail_user(what, " is used twice at once: one thread at a time may use it");
   }
   ~Busy() { flag_ = false; }
   Busy(const Busy&) = delete;

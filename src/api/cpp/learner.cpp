@@ -1,11 +1,8 @@
-#include "linnet/learner.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <stdexcept>
 #include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
-#include "base/fail.h"
 #include "engine/plan/state_names.h"
 
 namespace linnet {
@@ -16,33 +13,12 @@ void check_rate(double rate) {
     fail_user("the learning rate is ", rate, "; it must be finite and not negative");
 }
 
-// The slot of a dense tensor's elements; copies one that has strides.
-void copy_elements(const TensorView& view, std::byte* to) {
-  const size_t size = dtype_size(view.type.dtype);
-  const auto* from = static_cast<const std::byte*>(view.data);
-  if (view.strides == dense_strides(view.shape())) {
-    std::memcpy(to, from, view.type.bytes());
-    return;
-  }
-  const int64_t count = view.elements();
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t rest = i, offset = 0;
-    for (int axis = view.shape().rank() - 1; axis >= 0; --axis) {
-      offset += rest % view.shape()[axis] * view.strides[axis];
-      rest /= view.shape()[axis];
-    }
-    std::memcpy(to + static_cast<size_t>(i) * size, from + static_cast<size_t>(offset) * size, size);
-  }
-}
-
 // The first `rows` of an output.
 void take_output(const TensorView& view, const std::string& name, Arrays& outputs, int64_t rows) {
-  std::vector<std::byte> bytes(view.type.bytes());
-  copy_elements(view, bytes.data());
+  const HostTensor copy = dense_copy(view);
   TensorType type = view.type;
   if (type.shape.rank() > 0) type.shape.set(0, rows);
-  bytes.resize(type.bytes());
-  outputs.set_bytes(name, type, bytes);
+  outputs.set_bytes(name, type, {static_cast<const std::byte*>(copy.data()), type.bytes()});
 }
 
 int64_t first_axis(const TensorType& type) { return type.shape.rank() > 0 ? type.shape[0] : 0; }
@@ -55,7 +31,26 @@ bool is_part(const TensorType& part, const TensorType& whole) {
   return part.shape[0] <= whole.shape[0] && part.shape[0] >= 1;
 }
 
+void check_lengths(const std::string& name, int64_t most, std::span<const int32_t> lengths) {
+  for (size_t row = 0; row < lengths.size(); ++row)
+    if (lengths[row] < 1 || lengths[row] > most)
+      fail_user("input \"", name, "\" has the length ", lengths[row], " in row ", row,
+                "; it is at least 1 and at most ", most);
+}
+
+std::span<const int32_t> ids_of(std::span<const std::byte> bytes, int64_t most) {
+  return {reinterpret_cast<const int32_t*>(bytes.data()),
+          std::min(bytes.size() / sizeof(int32_t), static_cast<size_t>(most))};
+}
+
+int64_t samples_of(const Arrays& batch, const auto& kind) { return batch.samples > 0 ? batch.samples : kind.rows(); }
+
 }  // namespace
+
+void Learner::State::fail_kind(const Arrays& batch, const char* does) const {
+  fail_user("a batch of ", types_text(batch.types()), " is given; the learner ", does, types_text(kinds[0]->used),
+            kinds.size() > 1 ? " and " + std::to_string(kinds.size() - 1) + " other shapes" : "");
+}
 
 const Learner::State::BatchKind& Learner::State::kind_of(const Arrays& batch, bool trained) const {
   const auto fits = [&](const BatchKind& kind) {
@@ -66,9 +61,7 @@ const Learner::State::BatchKind& Learner::State::kind_of(const Arrays& batch, bo
   };
   for (const auto& kind : kinds)
     if (fits(*kind)) return *kind;
-  fail_user("a batch of ", types_text(batch.types()), " is given; the learner ", trained ? "trains on " : "has ",
-            types_text(kinds[0]->used),
-            kinds.size() > 1 ? " and " + std::to_string(kinds.size() - 1) + " other shapes" : "");
+  fail_kind(batch, trained ? "trains on " : "has ");
 }
 
 const Learner::State::BatchKind& Learner::State::kind_for(const Arrays& batch) const {
@@ -85,15 +78,12 @@ const Learner::State::BatchKind& Learner::State::kind_for(const Arrays& batch) c
     }
     if (any && fits && (!best || rows < best_rows)) best = kind.get(), best_rows = rows;
   }
-  if (!best)
-    fail_user("a batch of ", types_text(batch.types()), " is given; the learner has ", types_text(kinds[0]->used),
-              kinds.size() > 1 ? " and " + std::to_string(kinds.size() - 1) + " other shapes" : "");
+  if (!best) fail_kind(batch, "has ");
   return *best;
 }
 
 const Learner::State::BatchKind& Learner::State::given_kind(const char* function) {
-  if (kinds.size() != 1)
-    fail_user(std::string("the learner has several batch shapes; give ") + function + "() a batch or a loader");
+  if (kinds.size() != 1) fail_user("the learner has several batch shapes; give ", function, "() a batch or a loader");
   const BatchKind& kind = *kinds[0];
   for (const auto& [name, type] : kind.used)
     if (!given.contains(name))
@@ -102,22 +92,6 @@ const Learner::State::BatchKind& Learner::State::given_kind(const char* function
   fill_mask(kind, kind.mask_rows);
   return kind;
 }
-
-namespace {
-
-void check_lengths(const std::string& name, int64_t most, std::span<const int32_t> lengths) {
-  for (size_t row = 0; row < lengths.size(); ++row)
-    if (lengths[row] < 1 || lengths[row] > most)
-      fail_user("input \"", name, "\" has the length ", lengths[row], " in row ", row,
-                "; it is at least 1 and at most ", most);
-}
-
-std::span<const int32_t> ids_of(std::span<const std::byte> bytes, int64_t most) {
-  return {reinterpret_cast<const int32_t*>(bytes.data()),
-          std::min(bytes.size() / sizeof(int32_t), static_cast<size_t>(most))};
-}
-
-}  // namespace
 
 // Inputs that the batch lacks, and rows behind its own, are zeros; labels are -1, which losses leave out. `samples` of
 // the rows count.
@@ -185,7 +159,7 @@ Arrays Learner::State::outputs_of(const BatchKind& kind, int64_t rows) const {
 const ParameterSlot& Learner::State::slot_of(const std::string& name) const {
   for (const ParameterSlot& slot : layout.parameters())
     if (slot.spec.name == name) return slot;
-  fail_user("the model has no parameter \"" + name + "\"");
+  fail_user("the model has no parameter \"", name, "\"");
 }
 
 Learner::Learner(const Module& model, TracedLoss loss, const LearnerOptions& options)
@@ -213,12 +187,6 @@ Learner::State& Learner::state() const {
 Learner::Learner(Learner&&) noexcept = default;
 Learner& Learner::operator=(Learner&&) noexcept = default;
 Learner::~Learner() = default;
-
-namespace {
-
-int64_t samples_of(const Arrays& batch, const auto& kind) { return batch.samples > 0 ? batch.samples : kind.rows(); }
-
-}  // namespace
 
 StepResult Learner::step(const Arrays& batch, double rate) { return step(std::span(&batch, 1), rate); }
 
@@ -268,7 +236,7 @@ void Learner::set_bytes(const std::string& input, DType dtype, std::span<const s
   if (s.kinds.size() != 1) fail_user("the learner has several batch shapes; give step() a batch");
   const InputTypes& used = s.kinds[0]->used;
   const auto found = used.find(input);
-  if (found == used.end()) fail_user("the loss has no input \"" + input + "\"; it has " + types_text(used));
+  if (found == used.end()) fail_user("the loss has no input \"", input, "\"; it has ", types_text(used));
   const TensorType& type = found->second;
   if (type.dtype != dtype || type.bytes() != bytes.size())
     fail_user("input \"", input, "\" is ", type, ", and was given ", bytes.size() / dtype_size(dtype),
@@ -305,7 +273,7 @@ Evaluation Learner::evaluate(Loader& loader, const std::vector<Metric>& metrics)
     evaluation.count += total.tokens;
     s.last_outputs = s.outputs_of(kind, 0);
     for (size_t m = 0; m < metrics.size(); ++m) {
-      if (!metrics[m].compute) fail_user("the metric \"" + metrics[m].name + "\" has no function");
+      if (!metrics[m].compute) fail_user("the metric \"", metrics[m].name, "\" has no function");
       const MetricPart part = metrics[m].compute(batch, s.last_outputs);
       parts[m].sum += part.sum, parts[m].count += part.count;
     }
@@ -341,7 +309,7 @@ std::span<const float> Learner::output(const std::string& name) const {
   State& s = state();
   if (s.last_trained && !s.last_outputs.has(name)) {
     if (!std::ranges::count(s.last_trained->step_outputs, name))
-      fail_user("steps keep no output \"" + name + "\": trace.output(name, value, {.training = true}) keeps it");
+      fail_user("steps keep no output \"", name, "\": trace.output(name, value, {.training = true}) keeps it");
     const TensorView& view = s.trainer->plans().train_executor(s.last_trained->number).output(name);
     take_output(view, name, s.last_outputs, first_axis(view.type));
   }
@@ -352,7 +320,7 @@ std::span<float> Learner::parameter(const std::string& name) {
   State& s = state().weights();
   const ParameterSlot& slot = s.slot_of(name);
   if (s.layout.is_quantized(slot))
-    fail_user("parameter \"" + name + "\" is not stored in fp32: save() writes its values, load() reads them");
+    fail_user("parameter \"", name, "\" is not stored in fp32: save() writes its values, load() reads them");
   s.trainer->state().pull();
   return {s.trainer->state().flat(state::kParameters) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())};
 }
@@ -367,7 +335,7 @@ std::vector<float> Learner::gradient(const std::string& name) {
   State& s = state();
   const Busy busy(s.busy, "a learner");
   const ParameterSlot& slot = s.slot_of(name);
-  if (slot.offset >= s.layout.trained_count()) fail_user("parameter \"" + name + "\" is frozen and has no gradient");
+  if (slot.offset >= s.layout.trained_count()) fail_user("parameter \"", name, "\" is frozen and has no gradient");
   if (s.options.accumulate > 1) fail_user("gradients of steps of several micro-batches are not kept");
   if (!s.last_trained) fail_user("there is no step whose gradient is known: none was taken, or evaluation followed");
   std::vector<float> gradient;

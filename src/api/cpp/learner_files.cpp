@@ -1,11 +1,8 @@
 // Files of a Learner: weights by name, and all that the next steps follow from.
 #include <algorithm>
 #include <optional>
-#include <set>
 #include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
-#include "base/fail.h"
-#include "formats/safetensors.h"
 #include "formats/weight_files.h"
 #include "training/trainer/checkpoint.h"
 
@@ -35,45 +32,19 @@ std::string join(const std::vector<std::string>& names) {
 }
 
 void check_strict(const std::string& path, const LoadReport& report) {
-  if (!report.fresh.empty()) fail_user(path + ": the file lacks " + join(report.fresh));
-  if (!report.different.empty()) fail_user(path + ": of another shape than the model's: " + join(report.different));
-  if (!report.unused.empty()) fail_user(path + ": the model has no parameter for " + join(report.unused));
+  if (!report.fresh.empty()) fail_user(path, ": the file lacks ", join(report.fresh));
+  if (!report.different.empty()) fail_user(path, ": of another shape than the model's: ", join(report.different));
+  if (!report.unused.empty()) fail_user(path, ": the model has no parameter for ", join(report.unused));
 }
 
 void check_key(const std::string& path, const Metadata& metadata, const std::string& key, const std::string& expected) {
   const auto found = metadata.find(key);
-  if (found == metadata.end()) fail_user(path + ": not a state that Learner::save_state() wrote");
+  if (found == metadata.end()) fail_user(path, ": not a state that Learner::save_state() wrote");
   if (found->second != expected)
     fail_user(path, ": the state was saved with ", key.substr(key.find('.') + 1), " ",
               found->second.empty() ? "of default settings" : found->second, ", the learner has ",
               expected.empty() ? "default settings" : expected);
 }
-
-}  // namespace
-
-void Learner::save(const std::string& path, const std::string& type) const {
-  const Busy busy(state().weights().busy, "a learner");
-  const TrainingState& trained = state().weights().trainer->state();
-  trained.pull();
-  const Metadata metadata{{"format", "pt"}, {kFilters, kChannelsLast}};
-  if (type == "fp32") return save_model(path, trained.layout(), trained.values(trained.evaluated()), metadata);
-  if (type != "bf16" && type != "fp16")
-    fail_user("weights cannot be saved as \"" + type + "\"; there are fp32, bf16 and fp16");
-  const FileDType dtype = type == "bf16" ? FileDType::kBF16 : FileDType::kF16;
-  const ParameterValues values = trained.values(trained.evaluated());
-  std::vector<float> unpacked;
-  std::pair<const ParameterSlot*, const float*> held;  // the one that is written, piece by piece
-  std::vector<WeightSource> weights;
-  for (const ParameterSlot& slot : trained.layout().parameters())
-    weights.push_back(
-        {slot.spec.name, dtype, slot.spec.shape, [&, dtype](int64_t first, int64_t count, std::byte* out) {
-           if (held.first != &slot) held = {&slot, values.of(slot, unpacked)};
-           write_floats(dtype, held.second + first, count, out);
-         }});
-  save_weight_file(path, weights, metadata);
-}
-
-namespace {
 
 // Which axes of the file's tensors become those of the parameter.
 enum class Turn { kNone, kMatrix, kFilters };
@@ -140,7 +111,7 @@ std::string substituted(const std::string& name, const std::string& pattern, con
   const size_t star = pattern.find('*'), to = text.find('*');
   if (star == pattern.npos || to == text.npos) return text;
   if (pattern.find('*', star + 1) != pattern.npos || text.find('*', to + 1) != text.npos)
-    fail_user("the rule \"" + pattern + "\" has more than one '*', or its tensor \"" + text + "\" has");
+    fail_user("the rule \"", pattern, "\" has more than one '*', or its tensor \"", text, "\" has");
   const size_t rest = pattern.size() - star - 1;
   return text.substr(0, to) + name.substr(star, name.size() - star - rest) + text.substr(to + 1);
 }
@@ -181,6 +152,28 @@ void choose_filters(Source& source, const TensorFile& file, FilterLayout layout)
 }
 
 }  // namespace
+
+void Learner::save(const std::string& path, const std::string& type) const {
+  const Busy busy(state().weights().busy, "a learner");
+  const TrainingState& trained = state().weights().trainer->state();
+  trained.pull();
+  const Metadata metadata{{"format", "pt"}, {kFilters, kChannelsLast}};
+  if (type == "fp32") return save_model(path, trained.layout(), trained.values(trained.evaluated()), metadata);
+  if (type != "bf16" && type != "fp16")
+    fail_user("weights cannot be saved as \"", type, "\"; there are fp32, bf16 and fp16");
+  const FileDType dtype = type == "bf16" ? FileDType::kBF16 : FileDType::kF16;
+  const ParameterValues values = trained.values(trained.evaluated());
+  std::vector<float> unpacked;
+  std::pair<const ParameterSlot*, const float*> held;  // the one that is written, piece by piece
+  std::vector<WeightSource> weights;
+  for (const ParameterSlot& slot : trained.layout().parameters())
+    weights.push_back(
+        {slot.spec.name, dtype, slot.spec.shape, [&, dtype](int64_t first, int64_t count, std::byte* out) {
+           if (held.first != &slot) held = {&slot, values.of(slot, unpacked)};
+           write_floats(dtype, held.second + first, count, out);
+         }});
+  save_weight_file(path, weights, metadata);
+}
 
 LoadReport Learner::load(const std::string& path, const LoadOptions& options) {
   State& s = state().weights();

@@ -16,55 +16,28 @@ void check_number(const char* name, double value, double most) {
               std::isfinite(most) ? " and below " + std::to_string(static_cast<int>(most)) : " and finite");
 }
 
+// What an optimizer has no setting for keeps its default.
 OptimizerAttrs attrs_of(const Optimizer& optimizer) {
-  constexpr double kAny = INFINITY;
-  if (const auto* sgd = std::get_if<Sgd>(&optimizer)) {
-    check_number("momentum", sgd->momentum, 1);
-    check_number("weight_decay", sgd->weight_decay, kAny);
-    return {.kind = OptimizerAttrs::Kind::kSgd, .momentum = sgd->momentum, .weight_decay = sgd->weight_decay};
-  }
-  if (const auto* lion = std::get_if<Lion>(&optimizer)) {
-    check_number("beta1", lion->beta1, 1);
-    check_number("beta2", lion->beta2, 1);
-    check_number("weight_decay", lion->weight_decay, kAny);
-    return {.kind = OptimizerAttrs::Kind::kLion,
-            .beta1 = lion->beta1,
-            .beta2 = lion->beta2,
-            .weight_decay = lion->weight_decay,
-            .decoupled = true};
-  }
-  if (const auto* adafactor = std::get_if<Adafactor>(&optimizer)) {
-    check_number("decay_power", adafactor->decay_power, 1);
-    check_number("weight_decay", adafactor->weight_decay, kAny);
-    return {.kind = OptimizerAttrs::Kind::kAdafactor,
-            .weight_decay = adafactor->weight_decay,
-            .decoupled = true,
-            .decay_power = adafactor->decay_power};
-  }
-  const auto adam_attrs = [&](const auto& adam, bool decoupled) {
-    check_number("beta1", adam.beta1, 1);
-    check_number("beta2", adam.beta2, 1);
-    check_number("epsilon", adam.epsilon, kAny);
-    check_number("weight_decay", adam.weight_decay, kAny);
-    return OptimizerAttrs{.beta1 = adam.beta1,
-                          .beta2 = adam.beta2,
-                          .epsilon = adam.epsilon,
-                          .weight_decay = adam.weight_decay,
-                          .decoupled = decoupled};
+  using Kind = OptimizerAttrs::Kind;
+  constexpr Kind kKinds[] = {Kind::kSgd,      Kind::kAdam, Kind::kAdam,     Kind::kLion,
+                             Kind::kAdam8bit, Kind::kMuon, Kind::kAdafactor};  // in the order of Optimizer
+  const bool adds_decay_to_gradient = std::holds_alternative<Sgd>(optimizer) || std::holds_alternative<Adam>(optimizer);
+  OptimizerAttrs attrs{.kind = kKinds[optimizer.index()], .decoupled = !adds_decay_to_gradient};
+  const auto take = [](const char* name, double& into, double value, double most) {
+    check_number(name, value, most);
+    into = value;
   };
-  if (const auto* adam = std::get_if<Adam>(&optimizer)) return adam_attrs(*adam, false);
-  if (const auto* adam8bit = std::get_if<AdamW8bit>(&optimizer)) {
-    OptimizerAttrs attrs = adam_attrs(*adam8bit, true);
-    attrs.kind = OptimizerAttrs::Kind::kAdam8bit;
-    return attrs;
-  }
-  if (const auto* muon = std::get_if<Muon>(&optimizer)) {
-    check_number("momentum", muon->momentum, 1);
-    OptimizerAttrs attrs = adam_attrs(*muon, true);
-    attrs.kind = OptimizerAttrs::Kind::kMuon, attrs.momentum = muon->momentum;
-    return attrs;
-  }
-  return adam_attrs(std::get<AdamW>(optimizer), true);
+  std::visit(
+      [&](const auto& given) {
+        if constexpr (requires { given.momentum; }) take("momentum", attrs.momentum, given.momentum, 1);
+        if constexpr (requires { given.beta1; }) take("beta1", attrs.beta1, given.beta1, 1);
+        if constexpr (requires { given.beta2; }) take("beta2", attrs.beta2, given.beta2, 1);
+        if constexpr (requires { given.epsilon; }) take("epsilon", attrs.epsilon, given.epsilon, INFINITY);
+        if constexpr (requires { given.decay_power; }) take("decay_power", attrs.decay_power, given.decay_power, 1);
+        take("weight_decay", attrs.weight_decay, given.weight_decay, INFINITY);
+      },
+      optimizer);
+  return attrs;
 }
 
 Precision precision_of(const std::string& name) {
@@ -72,7 +45,7 @@ Precision precision_of(const std::string& name) {
   for (size_t i = 0; i < names.size(); ++i)
     if (name == names[i]) return static_cast<Precision>(i);
   if (name == "int8") return Precision::kBf16;  // of all but the products in int8
-  fail_user("unknown precision \"" + name + "\"; there are fp32, tf32, bf16, fp16 and int8");
+  fail_user("unknown precision \"", name, "\"; there are fp32, tf32, bf16, fp16 and int8");
 }
 
 }  // namespace
@@ -99,7 +72,7 @@ TrainerOptions trainer_options(const LearnerOptions& options, const Store* weigh
   if (trainer.passes.int8 && options.device != "cpu")
     fail_user("the precision int8 is the CPU's; a GPU has bf16 and tf32");
   if (options.storage != "auto" && options.storage != "fp32")
-    fail_user("unknown storage \"" + options.storage + "\"; there are auto and fp32");
+    fail_user("unknown storage \"", options.storage, "\"; there are auto and fp32");
   if (trainer.passes.precision == Precision::kBf16 && options.storage == "auto")
     trainer.passes.storage_type = DType::kBF16;
   if (trainer.passes.precision == Precision::kF16) trainer.loss_scale.initial = 65536;

@@ -1,11 +1,7 @@
 // How a Learner is made: the loss is recorded for each batch shape, compared with its other recordings, and planned.
 #include <algorithm>
-#include <cmath>
 #include "api/cpp/learner_state.h"
-#include "base/error.h"
-#include "base/fail.h"
 #include "base/text.h"
-#include "engine/ir/op.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/passes/rewriter.h"
 #include "engine/plan/state_names.h"
@@ -19,7 +15,7 @@ void check_loss(const Loss& loss, const Graph& graph) {
     if (!tensor.defined())
       fail_user("the loss has no ", name,
                 "; a loss is {.sum = ..., .count = ...}, the sum over samples and how many there are");
-    if (tensor.graph != &graph) fail_user(std::string("the ") + name + " of the loss is a tensor of another graph");
+    if (tensor.graph != &graph) fail_user("the ", name, " of the loss is a tensor of another graph");
     const TensorType type = tensor.type();
     if (type.shape.rank() != 0 || type.dtype != DType::kF32)
       throw Error(ErrorKind::kShape, std::string("the ") + name + " of the loss is " + type.text() +
@@ -67,6 +63,65 @@ bool reaches_any(std::span<const TrainingGroup> groups, size_t number, const Par
     return has(groups[number], slot.spec.name) &&
            std::ranges::none_of(groups.first(number), [&](const TrainingGroup& g) { return has(g, slot.spec.name); });
   });
+}
+
+int64_t most_rows(const InputTypes& types) {
+  int64_t most = 0;
+  for (const auto& [name, type] : types)
+    if (type.shape.rank() > 0) most = std::max(most, type.shape[0]);
+  return most;
+}
+
+// Inputs that the loss has declared.
+InputTypes declared(const Graph& graph) {
+  InputTypes types;
+  for (const GraphInput& input : graph.inputs())
+    if (!is_reserved(input.name)) types[input.name] = graph.value(input.value).type;
+  return types;
+}
+
+// The inputs that a graph takes as lengths of attention.
+std::map<std::string, int64_t> attention_lengths(const Graph& graph) {
+  std::map<std::string, int64_t> lengths;
+  for (const Node& node : graph.nodes()) {
+    if (!is(node, kAttention) || !node.attrs.as<AttentionAttrs>().has_lengths) continue;
+    for (const GraphInput& input : graph.inputs()) {
+      if (input.value != node.in[kAttentionFixed] || is_reserved(input.name)) continue;
+      const int64_t keys = graph.value(node.in[1]).type.shape[1];
+      const auto [known, is_new] = lengths.try_emplace(input.name, keys);
+      known->second = std::min(known->second, keys);
+    }
+  }
+  return lengths;
+}
+
+void check_inputs(const InputTypes& evaluated, const InputTypes& trained) {
+  const auto compare = [](const InputTypes& one, const char* in, const InputTypes& other, const char* not_in) {
+    for (const auto& [name, type] : one) {
+      const auto found = other.find(name);
+      if (found == other.end())
+        fail_user("the loss declares input \"", name, "\" in ", in, " and not in ", not_in,
+                  "; it declares the same inputs in both");
+      if (found->second != type)
+        fail_user("the loss declares input \"", name, "\" as ", type, " in ", in, " and as ", found->second, " in ",
+                  not_in);
+    }
+  };
+  compare(trained, "training", evaluated, "evaluation");
+  compare(evaluated, "evaluation", trained, "training");
+}
+
+// The shapes as they are where the largest has `rows` rows.
+std::vector<InputTypes> with_rows(std::vector<InputTypes> shapes, int64_t rows) {
+  int64_t largest = 1;
+  for (const InputTypes& types : shapes) largest = std::max(largest, most_rows(types));
+  for (InputTypes& types : shapes) {
+    const int64_t most = most_rows(types);
+    for (auto& [name, type] : types)
+      if (type.shape.rank() > 0 && type.shape[0] == most)
+        type.shape.set(0, std::max<int64_t>(1, most * rows / largest));
+  }
+  return shapes;
 }
 
 }  // namespace
@@ -142,55 +197,7 @@ void Learner::State::check_same_trace(const InputTypes* types, Trace& trace) {
             text(now, lines), "; it may depend on nothing that changes but Tracer::training()");
 }
 
-int64_t Learner::State::BatchKind::rows() const {
-  int64_t most = mask_rows;
-  for (const auto& [name, type] : used)
-    if (type.shape.rank() > 0) most = std::max(most, type.shape[0]);
-  return most;
-}
-
-namespace {
-
-// Inputs that the loss has declared.
-InputTypes declared(const Graph& graph) {
-  InputTypes types;
-  for (const GraphInput& input : graph.inputs())
-    if (!is_reserved(input.name)) types[input.name] = graph.value(input.value).type;
-  return types;
-}
-
-// The inputs that a graph takes as lengths of attention.
-std::map<std::string, int64_t> attention_lengths(const Graph& graph) {
-  std::map<std::string, int64_t> lengths;
-  for (const Node& node : graph.nodes()) {
-    if (!is(node, kAttention) || !node.attrs.as<AttentionAttrs>().has_lengths) continue;
-    for (const GraphInput& input : graph.inputs()) {
-      if (input.value != node.in[kAttentionFixed] || is_reserved(input.name)) continue;
-      const int64_t keys = graph.value(node.in[1]).type.shape[1];
-      const auto [known, is_new] = lengths.try_emplace(input.name, keys);
-      known->second = std::min(known->second, keys);
-    }
-  }
-  return lengths;
-}
-
-void check_inputs(const InputTypes& evaluated, const InputTypes& trained) {
-  const auto compare = [](const InputTypes& one, const char* in, const InputTypes& other, const char* not_in) {
-    for (const auto& [name, type] : one) {
-      const auto found = other.find(name);
-      if (found == other.end())
-        fail_user("the loss declares input \"", name, "\" in ", in, " and not in ", not_in,
-                  "; it declares the same inputs in both");
-      if (found->second != type)
-        fail_user("the loss declares input \"", name, "\" as ", type, " in ", in, " and as ", found->second, " in ",
-                  not_in);
-    }
-  };
-  compare(trained, "training", evaluated, "evaluation");
-  compare(evaluated, "evaluation", trained, "training");
-}
-
-}  // namespace
+int64_t Learner::State::BatchKind::rows() const { return std::max(mask_rows, most_rows(used)); }
 
 // Finds out what the loss uses of a batch shape.
 void Learner::State::add_kind(const InputTypes* types, bool trained) {
@@ -203,16 +210,16 @@ void Learner::State::add_kind(const InputTypes* types, bool trained) {
   const Graph graph = evaluate_graph(layout, recorded, state::kParameters);
   kind.used = declared(graph);
   kind.lengths = attention_lengths(graph);
-  for (const GraphInput& input : graph.inputs())
-    if (input.name == kRowMask) kind.mask_rows = graph.value(input.value).type.shape[0];
-  for (const GraphOutput& output : graph.outputs()) kind.outputs.push_back(output.name);
+  const auto note = [&](const Graph& recording, std::vector<std::string>& outputs) {
+    if (const auto mask = recording.find_input(kRowMask)) kind.mask_rows = recording.value(*mask).type.shape[0];
+    for (const GraphOutput& output : recording.outputs()) outputs.push_back(output.name);
+  };
+  note(graph, kind.outputs);
   if (trained) {
     Trace training({.training = true, .layout = &layout});
     (void)recorded(training);
     check_inputs(kind.used, declared(training.graph()));
-    for (const GraphInput& input : training.graph().inputs())
-      if (input.name == kRowMask) kind.mask_rows = training.graph().value(input.value).type.shape[0];
-    for (const GraphOutput& output : training.graph().outputs()) kind.step_outputs.push_back(output.name);
+    note(training.graph(), kind.step_outputs);
   }
   const auto reserve = [&](const std::string& name, size_t bytes) {
     capacities[name] = std::max(capacities[name], bytes);
@@ -259,30 +266,6 @@ MemoryPlan plan(const Module& model, TracedLoss loss, const std::vector<InputTyp
   if (shapes.empty()) fail_user("a plan needs at least one batch shape; Loader::shapes() gives them");
   return Learner::State(model, std::move(loss), shapes, options).memory();
 }
-
-namespace {
-
-int64_t most_rows(const InputTypes& types) {
-  int64_t most = 0;
-  for (const auto& [name, type] : types)
-    if (type.shape.rank() > 0) most = std::max(most, type.shape[0]);
-  return most;
-}
-
-// The shapes as they are where the largest has `rows` rows.
-std::vector<InputTypes> with_rows(std::vector<InputTypes> shapes, int64_t rows) {
-  int64_t largest = 1;
-  for (const InputTypes& types : shapes) largest = std::max(largest, most_rows(types));
-  for (InputTypes& types : shapes) {
-    const int64_t most = most_rows(types);
-    for (auto& [name, type] : types)
-      if (type.shape.rank() > 0 && type.shape[0] == most)
-        type.shape.set(0, std::max<int64_t>(1, most * rows / largest));
-  }
-  return shapes;
-}
-
-}  // namespace
 
 int64_t largest_batch(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes, size_t bytes,
                       const LearnerOptions& options) {

@@ -57,6 +57,7 @@ struct Learner::State {
 
   // The shape that a batch has; Error(kUser) when there is none. `trained`: of those that are trained on.
   const BatchKind& kind_of(const Arrays& batch, bool trained) const;
+  [[noreturn]] void fail_kind(const Arrays& batch, const char* does) const;
   // The smallest shape that a batch fits into, which may lack inputs and rows.
   const BatchKind& kind_for(const Arrays& batch) const;
   // The shape of a learner that has one, whose inputs set() has filled.

@@ -4,12 +4,9 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <numeric>
-#include <optional>
 #include <stop_token>
 #include "api/cpp/helpers.h"
 #include "api/cpp/shuffle.h"
-#include "base/fail.h"
 #include "base/stopping_threads.h"
 #include "linnet/dataset.h"
 #include "linnet/error.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include "api/cpp/helpers.h"
-#include "base/fail.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -25,7 +24,7 @@ MetricPart mean_of(const Arrays& batch, const Arrays& outputs, const std::string
   const auto given = outputs.get<float>(output), wanted = batch.get<float>(target);
   const TensorType& type = outputs.type(output);
   if (given.size() != wanted.size())
-    fail_user("output \"" + output + "\" is " + type.text() + ", and \"" + target + "\" " + batch.type(target).text());
+    fail_user("output \"", output, "\" is ", type.text(), ", and \"", target, "\" ", batch.type(target).text());
   const int64_t rows = type.shape.rank() > 0 ? type.shape[0] : 1;
   const auto count = static_cast<size_t>(type.shape.elements() / rows * rows_of(batch, type));
   MetricPart part{.count = static_cast<double>(count)};
@@ -38,14 +37,6 @@ int32_t largest(std::span<const float> row) {
   return static_cast<int32_t>(std::ranges::max_element(row) - row.begin());
 }
 
-}  // namespace
-
-Tensor binary_cross_entropy_sum(At logits, Tensor targets) {
-  return sum(At(At(softplus(logits), logits.where) - logits * targets, logits.where));
-}
-
-namespace {
-
 // 1 at each row's target.
 Tensor at_targets(At logits, Tensor targets, const char* op) {
   const Shape shape = logits.value.shape();
@@ -55,26 +46,6 @@ Tensor at_targets(At logits, Tensor targets, const char* op) {
     fail_shape(logits, op, ": logits ", shape, " and targets ", targets.type(), ", expected [..., V] and i32 [...]");
   return one_hot(At(targets, logits.where), shape[-1], logits.value.type().dtype);
 }
-
-}  // namespace
-
-// A row's target is left out where its one-hot row is zero: all that the row has is multiplied by the row's sum.
-Tensor cross_entropy(At logits, Tensor targets, double label_smoothing) {
-  const auto at = [&](Tensor value) { return At(value, logits.where); };
-  const Tensor target = at_targets(logits, targets, "cross_entropy");
-  const Tensor counts = sum(at(target), -1), chosen = sum(at(logits * target), -1);
-  const Tensor loss = at(log_sum_exp(logits)) - at(chosen) * (1 - label_smoothing);
-  const Tensor smoothed = label_smoothing > 0 ? at(loss) - at(mean(logits, -1)) * label_smoothing : loss;
-  return at(smoothed) * counts;
-}
-
-Tensor weighted_cross_entropy_sum(At logits, Tensor targets, Tensor class_weights) {
-  const auto at = [&](Tensor value) { return At(value, logits.where); };
-  const Tensor weights = sum(at(at(at_targets(logits, targets, "cross_entropy")) * class_weights), -1);
-  return sum(at(at(cross_entropy(logits, targets)) * weights));
-}
-
-namespace {
 
 // A number for each element of the prediction: the mean over the elements of the rows that are samples.
 Loss mean_of_samples(Tracer& trace, At elements) {
@@ -98,6 +69,26 @@ void check_same_shape(const At& prediction, Tensor target) {
 }
 
 }  // namespace
+
+Tensor binary_cross_entropy_sum(At logits, Tensor targets) {
+  return sum(At(At(softplus(logits), logits.where) - logits * targets, logits.where));
+}
+
+// A row's target is left out where its one-hot row is zero: all that the row has is multiplied by the row's sum.
+Tensor cross_entropy(At logits, Tensor targets, double label_smoothing) {
+  const auto at = [&](Tensor value) { return At(value, logits.where); };
+  const Tensor target = at_targets(logits, targets, "cross_entropy");
+  const Tensor counts = sum(at(target), -1), chosen = sum(at(logits * target), -1);
+  const Tensor loss = at(log_sum_exp(logits)) - at(chosen) * (1 - label_smoothing);
+  const Tensor smoothed = label_smoothing > 0 ? at(loss) - at(mean(logits, -1)) * label_smoothing : loss;
+  return at(smoothed) * counts;
+}
+
+Tensor weighted_cross_entropy_sum(At logits, Tensor targets, Tensor class_weights) {
+  const auto at = [&](Tensor value) { return At(value, logits.where); };
+  const Tensor weights = sum(at(at(at_targets(logits, targets, "cross_entropy")) * class_weights), -1);
+  return sum(at(at(cross_entropy(logits, targets)) * weights));
+}
 
 Loss squared_error_loss(Tracer& trace, At prediction, Tensor target) {
   check_same_shape(prediction, target);

@@ -1,10 +1,6 @@
 // Operations made of others, and those of one element that model code of the library does not use.
 #include "linnet/math.h"
-#include <algorithm>
 #include <array>
-#include <numeric>
-#include <string>
-#include <vector>
 #include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "engine/ir/op.h"

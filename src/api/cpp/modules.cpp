@@ -1,7 +1,5 @@
 #include "linnet/modules.h"
-#include <string>
 #include "api/cpp/helpers.h"
-#include "base/fail.h"
 
 namespace linnet {
 
@@ -33,7 +31,7 @@ Tensor GroupNorm::operator()(At x) {
 Sequential::Sequential(Module* parent, std::string name) : Module(parent, std::move(name)) {}
 
 Sequential& Sequential::add(std::function<Tensor(At)> function) {
-  if (!function) fail_user("an empty function is added to \"" + path() + "\"");
+  if (!function) fail_user("an empty function is added to \"", path(), "\"");
   functions_.push_back(std::move(function));
   return *this;
 }

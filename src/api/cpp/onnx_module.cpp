@@ -1,6 +1,5 @@
 #include <algorithm>
 #include "api/cpp/learner_state.h"
-#include "base/error.h"
 #include "base/fail.h"
 #include "linnet/onnx.h"
 #include "onnx/network.h"
@@ -29,26 +28,6 @@ std::vector<std::string> names_of(const std::vector<OnnxValueInfo>& infos) {
   return names;
 }
 
-}  // namespace
-
-std::vector<std::string> OnnxModule::inputs() const { return names_of(state_->network->inputs()); }
-std::vector<std::string> OnnxModule::outputs() const { return names_of(state_->network->outputs()); }
-
-std::map<std::string, Tensor> OnnxModule::operator()(const std::map<std::string, Tensor>& inputs) {
-  ModuleScope scope(*this);
-  return state_->network->run(inputs);
-}
-
-Tensor OnnxModule::operator()(Tensor input) {
-  const std::vector<std::string> names = inputs();
-  if (names.size() != 1 || outputs().empty())
-    fail_user(state_->network->file(), ": the network has ", names.size(), " inputs and ", outputs().size(),
-              " outputs; give them by name");
-  return (*this)({{names[0], input}}).at(outputs()[0]);
-}
-
-namespace {
-
 // The open axes of all inputs, and the names that they have.
 struct OpenAxes {
   std::map<std::string, std::map<int, int>> symbols;  // by input and axis: which name
@@ -56,7 +35,7 @@ struct OpenAxes {
 
   OpenAxes(const InputTypes& inputs, const OnnxExportOptions& options) {
     for (const auto& [name, axes] : options.open_axes)
-      if (!inputs.contains(name)) fail_user("the open axes are of \"" + name + "\", which is no input");
+      if (!inputs.contains(name)) fail_user("the open axes are of \"", name, "\", which is no input");
     for (const auto& [name, type] : inputs) {
       const auto given = options.open_axes.find(name);
       if (given == options.open_axes.end() && type.shape.rank() > 0) add(name, 0, "batch");
@@ -82,6 +61,22 @@ struct OpenAxes {
 };
 
 }  // namespace
+
+std::vector<std::string> OnnxModule::inputs() const { return names_of(state_->network->inputs()); }
+std::vector<std::string> OnnxModule::outputs() const { return names_of(state_->network->outputs()); }
+
+std::map<std::string, Tensor> OnnxModule::operator()(const std::map<std::string, Tensor>& inputs) {
+  ModuleScope scope(*this);
+  return state_->network->run(inputs);
+}
+
+Tensor OnnxModule::operator()(Tensor input) {
+  const std::vector<std::string> names = inputs();
+  if (names.size() != 1 || outputs().empty())
+    fail_user(state_->network->file(), ": the network has ", names.size(), " inputs and ", outputs().size(),
+              " outputs; give them by name");
+  return (*this)({{names[0], input}}).at(outputs()[0]);
+}
 
 void export_onnx(const Learner& learner, const InputTypes& inputs, const std::function<void(Tracer&)>& outputs,
                  const std::string& path, const OnnxExportOptions& options) {

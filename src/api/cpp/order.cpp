@@ -1,6 +1,5 @@
 // Sorting, and rows added up by number.
 #include "engine/ops/order/order.h"
-#include <string>
 #include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "engine/ir/op.h"

@@ -1,7 +1,5 @@
 #include "linnet/own_op.h"
 #include <cstring>
-#include <string>
-#include "base/fail.h"
 #include "base/thread_pool.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ir/op.h"
@@ -58,7 +56,7 @@ void run_decomposition(const OpDefinition& op, const KernelArgs& args, std::span
 OwnOp::OwnOp(OpDefinition definition) {
   if (definition.name.empty()) fail_user("an op has no name");
   if (!definition.infer || !definition.decompose || !definition.kernel)
-    fail_user("the op \"" + definition.name + "\" needs infer, decompose and kernel");
+    fail_user("the op \"", definition.name, "\" needs infer, decompose and kernel");
   const auto op = std::make_shared<const OpDefinition>(std::move(definition));
   OwnOpFunctions functions{.name = op->name};
   functions.infer = [op](auto in, auto numbers) { return op->infer({in, numbers}); };
@@ -76,7 +74,7 @@ OwnOp::OwnOp(OpDefinition definition) {
 
 Tensor OwnOp::operator()(At first, const std::vector<Tensor>& rest, const std::vector<double>& numbers) const {
   const std::vector<Tensor> results = all(first, rest, numbers);
-  if (results.empty()) fail_user(first.where.text() + ": the op " + def_->name + " has no results");
+  if (results.empty()) fail_user(first.where.text(), ": the op ", def_->name, " has no results");
   return results[0];
 }
 

@@ -1,9 +1,7 @@
-#include "linnet/pretrained.h"
 #include <algorithm>
-#include <set>
 #include "api/cpp/learner_state.h"
 #include "api/cpp/pretrained_state.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/process_memory.h"
 #include "formats/safetensors.h"
 #include "models/modules/causal_model.h"
@@ -72,8 +70,7 @@ Tensor PretrainedEncoder::operator()(Tensor tokens, Tensor lengths, Tensor types
 }
 Tensor PretrainedEncoder::pooled(Tensor states) {
   auto& encoder = state_->model.as<SentenceEncoder>();
-  if (!encoder.pooler)
-    fail_user("a model of type \"" + std::string(state_->model.family->model_type) + "\" has no pooler");
+  if (!encoder.pooler) fail_user("a model of type \"", state_->model.family->model_type, "\" has no pooler");
   return (*encoder.pooler)(states);
 }
 int64_t PretrainedEncoder::width() const { return state_->model.as<SentenceEncoder>().encoder.config.width; }

@@ -1,7 +1,6 @@
 #include "linnet/recurrent.h"
 #include <cmath>
 #include "api/cpp/helpers.h"
-#include "base/fail.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -1,8 +1,6 @@
 // Functions that reduce along axes, or compute along one.
 #include <algorithm>
 #include <numeric>
-#include <string>
-#include <vector>
 #include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "engine/ops/movement/movement.h"

@@ -1,8 +1,6 @@
 // Ranges, masks, and tensors with more around them.
 #include <algorithm>
 #include <numeric>
-#include <string>
-#include <vector>
 #include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "engine/ir/op.h"
@@ -35,6 +33,36 @@ Tensor positions(At x, int64_t count, double first) {
   std::iota(values.begin(), values.end(), static_cast<float>(first));
   const DType dtype = is_float(x.value.type().dtype) ? x.value.type().dtype : DType::kF32;
   return cast(At(literal(*graph_of(x), {DType::kF32, {count}}, values.data(), x.where), x.where), dtype);
+}
+
+// [to, from]: how much of each of `from` pixels each of `to` is.
+std::vector<float> resize_shares(int64_t from, int64_t to, Interpolation how) {
+  std::vector<float> shares(static_cast<size_t>(from * to));
+  for (int64_t i = 0; i < to; ++i) {
+    float* row = shares.data() + i * from;
+    if (how == Interpolation::kNearest) {
+      row[i * from / to] = 1;
+      continue;
+    }
+    const double center = (static_cast<double>(i) + 0.5) * static_cast<double>(from) / static_cast<double>(to) - 0.5;
+    const double at = std::clamp(center, 0.0, static_cast<double>(from - 1));
+    const auto low = static_cast<int64_t>(at), high = std::min(low + 1, from - 1);
+    row[low] += static_cast<float>(1 - (at - static_cast<double>(low)));
+    row[high] += static_cast<float>(at - static_cast<double>(low));
+  }
+  return shares;
+}
+
+// x [A, B, C] along its middle axis.
+Tensor resize_axis(At x, int64_t to, Interpolation how) {
+  const int64_t from = x.value.dim(1);
+  if (from == to) return x.value;
+  const std::vector<float> shares = resize_shares(from, to, how);
+  const auto at = [&](Tensor value) { return At(value, x.where); };
+  const Tensor given = literal(*graph_of(x), {DType::kF32, {to, from}}, shares.data(), x.where);
+  const Tensor last = permute(x, {0, 2, 1});
+  const DType dtype = x.value.type().dtype;
+  return permute(at(matmul(at(last), cast(at(given), dtype), false, true)), {0, 2, 1});
 }
 
 }  // namespace
@@ -81,40 +109,6 @@ Tensor upsample(At x, int64_t factor) {
   const Tensor repeated = broadcast_to(at(apart), {s[0], s[1], factor, s[2], factor, s[3]});
   return reshape(at(repeated), {s[0], s[1] * factor, s[2] * factor, s[3]});
 }
-
-namespace {
-
-// [to, from]: how much of each of `from` pixels each of `to` is.
-std::vector<float> resize_shares(int64_t from, int64_t to, Interpolation how) {
-  std::vector<float> shares(static_cast<size_t>(from * to));
-  for (int64_t i = 0; i < to; ++i) {
-    float* row = shares.data() + i * from;
-    if (how == Interpolation::kNearest) {
-      row[i * from / to] = 1;
-      continue;
-    }
-    const double center = (static_cast<double>(i) + 0.5) * static_cast<double>(from) / static_cast<double>(to) - 0.5;
-    const double at = std::clamp(center, 0.0, static_cast<double>(from - 1));
-    const auto low = static_cast<int64_t>(at), high = std::min(low + 1, from - 1);
-    row[low] += static_cast<float>(1 - (at - static_cast<double>(low)));
-    row[high] += static_cast<float>(at - static_cast<double>(low));
-  }
-  return shares;
-}
-
-// x [A, B, C] along its middle axis.
-Tensor resize_axis(At x, int64_t to, Interpolation how) {
-  const int64_t from = x.value.dim(1);
-  if (from == to) return x.value;
-  const std::vector<float> shares = resize_shares(from, to, how);
-  const auto at = [&](Tensor value) { return At(value, x.where); };
-  const Tensor given = literal(*graph_of(x), {DType::kF32, {to, from}}, shares.data(), x.where);
-  const Tensor last = permute(x, {0, 2, 1});
-  const DType dtype = x.value.type().dtype;
-  return permute(at(matmul(at(last), cast(at(given), dtype), false, true)), {0, 2, 1});
-}
-
-}  // namespace
 
 Tensor resize(At x, int64_t height, int64_t width, Interpolation how) {
   const Shape s = x.value.shape();

@@ -3,11 +3,10 @@
 #include <array>
 #include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/text.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/plan/state_names.h"
 #include "models/nn/trace.h"
 
 namespace linnet {
@@ -15,7 +14,7 @@ namespace {
 
 void check_traced_name(const std::string& what, const std::string& name) {
   for (const char c : name)
-    if (static_cast<unsigned char>(c) < ' ') fail_user("a name of an " + what + " has a control character");
+    if (static_cast<unsigned char>(c) < ' ') fail_user("a name of an ", what, " has a control character");
 }
 
 }  // namespace
@@ -30,17 +29,17 @@ bool is_reserved(const std::string& name) {
 }
 
 Tensor Tracer::input(const std::string& name) {
-  if (!types_) fail_user("input \"" + name + "\" has no type: give it one, or construct the learner with batch shapes");
+  if (!types_) fail_user("input \"", name, "\" has no type: give it one, or construct the learner with batch shapes");
   const auto found = types_->find(name);
   if (found != types_->end()) return input(name, found->second);
   const std::string names = joined(*types_, ", ", [](const auto& entry) { return entry.first; });
-  fail_user("the batches have no \"" + name + "\"; they have " + (names.empty() ? "nothing" : names));
+  fail_user("the batches have no \"", name, "\"; they have ", names.empty() ? "nothing" : names);
 }
 
 Tensor Tracer::input(const std::string& name, const TensorType& type) {
   if (name.empty()) fail_user("an input has no name");
   check_traced_name("input", name);
-  if (is_reserved(name)) fail_user("an input cannot be called \"" + name + "\", a name that the trainer uses");
+  if (is_reserved(name)) fail_user("an input cannot be called \"", name, "\", a name that the trainer uses");
   for (const int64_t size : type.shape.sizes())
     if (size < 1) throw Error(ErrorKind::kShape, "input \"" + name + "\" is " + type.text() + "; sizes are at least 1");
   checked_bytes("input \"" + name + "\"", type);
@@ -71,14 +70,14 @@ Tensor Tracer::full(const TensorType& type, double value, SourceLine where) {
 
 void Tracer::output(const std::string& name, At value, const OutputOptions& options) {
   check_traced_name("output", name);
-  if (is_reserved(name)) fail_user("an output cannot be called \"" + name + "\", a name that the trainer uses");
-  if (!value.value.defined()) fail_user(value.where.text() + ": output \"" + name + "\" is an undefined tensor");
+  if (is_reserved(name)) fail_user("an output cannot be called \"", name, "\", a name that the trainer uses");
+  if (!value.value.defined()) fail_user(value.where.text(), ": output \"", name, "\" is an undefined tensor");
   (void)value.value.type();  // an Error when its recording has ended
   if (value.value.graph != &trace_->graph())
-    fail_user(value.where.text() + ": output \"" + name + "\" is a tensor of another graph");
+    fail_user(value.where.text(), ": output \"", name, "\" is a tensor of another graph");
   if (training() && !options.training) return;
   for (const GraphOutput& output : trace_->graph().outputs())
-    if (output.name == name) fail_user(value.where.text() + ": there is an output \"" + name + "\" already");
+    if (output.name == name) fail_user(value.where.text(), ": there is an output \"", name, "\" already");
   trace_->graph().output(name, value.value);
 }
 

@@ -1,5 +1,5 @@
 #include "linnet/weights.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "formats/tensor_file.h"
 
 namespace linnet {
@@ -24,7 +24,7 @@ bool WeightFile::has(const std::string& name) const { return state_->file.find(n
 std::vector<float> WeightFile::floats(const std::string& name) const {
   const TensorEntry& entry = state_->file.at(name);
   if (!is_float(entry.dtype))
-    fail_user(state_->file.path() + ": tensor \"" + name + "\" is " + entry.text() + ", which are no floats");
+    fail_user(state_->file.path(), ": tensor \"", name, "\" is ", entry.text(), ", which are no floats");
   std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
   read_floats(entry.dtype, entry.data, static_cast<int64_t>(values.size()), values.data());
   return values;
@@ -33,7 +33,7 @@ std::vector<float> WeightFile::floats(const std::string& name) const {
 std::vector<int64_t> WeightFile::integers(const std::string& name) const {
   const TensorEntry& entry = state_->file.at(name);
   if (is_float(entry.dtype))
-    fail_user(state_->file.path() + ": tensor \"" + name + "\" is " + entry.text() + ", which are no whole numbers");
+    fail_user(state_->file.path(), ": tensor \"", name, "\" is ", entry.text(), ", which are no whole numbers");
   std::vector<int64_t> values(static_cast<size_t>(entry.type.shape.elements()));
   read_integers(entry.dtype, entry.data, static_cast<int64_t>(values.size()), values.data());
   return values;

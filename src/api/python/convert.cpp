@@ -1,8 +1,8 @@
 // Arrays of Python to those of the library, and back.
 #include <linnet/error.h>
 #include <unistd.h>
-#include <span>
 #include "api/python/python.h"
+#include "base/fail.h"
 
 namespace linnet::python {
 namespace {
@@ -49,7 +49,7 @@ DType to_dtype(nb::handle value) {
     if (name == numpy_name(dtype) || name == dtype_name(dtype)) return dtype;
   if (name == "float") return DType::kF32;
   if (name == "int") return DType::kI32;
-  fail_user("there is no element type \"" + name + "\"; there are float32, int32 and uint8");
+  fail_user("there is no element type \"", name, "\"; there are float32, int32 and uint8");
 }
 
 TensorType to_type(nb::handle pair) {

@@ -5,7 +5,6 @@
 #include <nanobind/stl/pair.h>
 #include "api/cpp/helpers.h"
 #include "api/python/loader.h"
-#include "api/python/python.h"
 
 namespace linnet::python {
 namespace {
@@ -15,7 +14,7 @@ void add_field(Dataset& data, const std::string& name, nb::object values, std::o
   const Converted all =
       convert(values, dtype ? std::optional(to_dtype(*dtype)) : std::nullopt, "the field \"" + name + "\"");
   const Shape& shape = all.type.shape;
-  if (shape.rank() == 0) fail_user("the field \"" + name + "\" is one number; an array of samples is wanted");
+  if (shape.rank() == 0) fail_user("the field \"", name, "\" is one number; an array of samples is wanted");
   data.add_bytes(name, {all.type.dtype, Shape(shape.sizes().subspan(1))}, all.bytes());
 }
 
@@ -35,7 +34,7 @@ Dataset from_function(int64_t size, const nb::dict& types, nb::object function) 
       fail_user("the function of a dataset returns a dict of arrays");
     } catch (nb::python_error& error) {
       // The loader's threads hand it on: as a text, which may be copied without the GIL.
-      fail_user("the function of a dataset failed: " + nb::cast<std::string>(nb::str(error.value())));
+      fail_user("the function of a dataset failed: ", nb::cast<std::string>(nb::str(error.value())));
     }
   });
 }

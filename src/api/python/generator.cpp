@@ -1,7 +1,6 @@
 // Writing with a decoder of Python: positions, the loss of next tokens, and TextGenerator.
 #include <linnet/decoder.h>
 #include <linnet/error.h>
-#include <span>
 #include "api/python/learner.h"
 
 namespace linnet::python {

@@ -9,7 +9,6 @@
 #include <nanobind/stl/array.h>
 #include <array>
 #include <cmath>
-#include "api/python/python.h"
 #include "api/python/tree.h"
 #include "base/fail.h"
 #include "engine/ops/movement/movement.h"

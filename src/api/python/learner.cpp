@@ -3,12 +3,9 @@
 #include "api/python/learner.h"
 #include <linnet/decoder.h>
 #include <linnet/error.h>
-#include <linnet/learner.h>
 #include <linnet/pretrained.h>
-#include <algorithm>
-#include <span>
 #include "api/python/loader.h"
-#include "api/python/tree.h"
+#include "base/fail.h"
 
 namespace linnet::python {
 namespace {
@@ -100,7 +97,7 @@ nb::tuple fit(PyLearner& self, PyLoader& loader, const nb::dict& options) {
 Shape shape_of(const Learner& learner, const std::string& name) {
   for (const ParameterSpec& spec : learner.parameters())
     if (spec.name == name) return spec.shape;
-  fail_user("the model has no parameter \"" + name + "\"");
+  fail_user("the model has no parameter \"", name, "\"");
 }
 
 PretrainedBert& bert_of(PyLearner& self, nb::handle layer) {

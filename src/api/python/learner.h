@@ -2,7 +2,6 @@
 #pragma once
 #include <linnet/learner.h>
 #include <memory>
-#include <string>
 #include <vector>
 #include "api/python/python.h"
 #include "api/python/tree.h"

@@ -10,10 +10,8 @@
 #include "api/python/python.h"
 #include "base/fail.h"
 #include "base/json_reader.h"
-#include "config/config.h"
 #include "models/families/pretrained.h"
 #include "serving/loaded/loaded_model.h"
-#include "tasks/scorer.h"
 #include "tasks/task_table.h"
 #include "training/run/run_folder.h"
 
@@ -42,7 +40,7 @@ class PyModel {
   std::shared_ptr<LoadedModel> model() {
     const nb::gil_scoped_release free;
     const std::lock_guard lock(mutex_);
-    if (!model_) fail_user("the model '" + folder_ + "' is closed");
+    if (!model_) fail_user("the model '", folder_, "' is closed");
     if (guard_.is_child()) {
       leave();
       open();
@@ -59,12 +57,12 @@ class PyModel {
   }
   std::shared_ptr<TextWorker> writer() {
     const std::shared_ptr<LoadedModel> opened = model();
-    if (!opened->text) fail_user("'" + folder_ + "' writes no texts; its kind is " + model_kind_name(opened->kind));
+    if (!opened->text) fail_user("'", folder_, "' writes no texts; its kind is ", model_kind_name(opened->kind));
     return {opened, opened->text.get()};
   }
   std::shared_ptr<RowWorker> rows(ModelKind kind, const char* what) {
     const std::shared_ptr<LoadedModel> opened = model();
-    if (opened->kind != kind) fail_user("'" + folder_ + "' " + what + "; its kind is " + model_kind_name(opened->kind));
+    if (opened->kind != kind) fail_user("'", folder_, "' ", what, "; its kind is ", model_kind_name(opened->kind));
     return {opened, opened->rows.get()};
   }
   std::pair<double, int64_t> score(const std::string& text, const std::string& source) {
@@ -185,10 +183,10 @@ std::unique_ptr<PyStream> stream(PyModel& model, const std::string& prompt, cons
   const std::shared_ptr<TextWorker> worker = model.writer();
   auto& writer = worker->model();
   const TextRequest request = request_of(prompt, chat, options);
-  if (translates && !writer.answers()) fail_user("'" + model.folder() + "' translates no texts; its kind is language");
+  if (translates && !writer.answers()) fail_user("'", model.folder(), "' translates no texts; its kind is language");
   TextJob job = translates ? writer.prepare_translation(request) : writer.prepare(request);
   if (const std::string beams = std::to_string(job.choice.beams); job.choice.beams > writer.beams())
-    fail_user("a search of " + beams + " beams needs linnet.load(..., beams=" + beams + ")");
+    fail_user("a search of ", beams, " beams needs linnet.load(..., beams=", beams, ")");
   job.choice.max_tokens = std::min(job.choice.max_tokens, writer.room());
   return std::make_unique<PyStream>(worker, std::move(job));
 }
@@ -198,7 +196,7 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const std::string& folder, bool ta
   if (!run.has_config()) return load_pretrained_tokenizer(folder);
   const Config config = run.load_config();
   const TaskActions& actions = task_actions(config);
-  if (!actions.tokenizer) fail_user("run '" + folder + "' " + actions.no_tokenizer);
+  if (!actions.tokenizer) fail_user("run '", folder, "' ", actions.no_tokenizer);
   return actions.tokenizer(config, folder, target);
 }
 

@@ -2,7 +2,6 @@
 #include <linnet/error.h>
 #include <linnet/version.h>
 #include <array>
-#include "api/python/python.h"
 #include "api/python/tree.h"
 #include "base/signals.h"
 #include "formats/packed_model.h"

@@ -7,7 +7,6 @@
 #include <linnet/random.h>
 #include <nanobind/stl/pair.h>
 #include <array>
-#include "api/python/python.h"
 #include "api/python/tree.h"
 
 namespace linnet::python {

@@ -22,7 +22,7 @@ FrozenStorage storage_of(const std::string& name) {
   const char* const names[] = {"fp32", "bf16", "int8", "int4"};  // as FrozenStorage has them
   for (int i = 0; i < 4; ++i)
     if (name == names[i]) return static_cast<FrozenStorage>(i);
-  fail_user("there is no storage \"" + name + "\"; there are fp32, bf16, int8 and int4");
+  fail_user("there is no storage \"", name, "\"; there are fp32, bf16, int8 and int4");
 }
 
 Schedule::Kind schedule_kind(const std::string& name) {
@@ -30,7 +30,7 @@ Schedule::Kind schedule_kind(const std::string& name) {
   if (name == "linear") return Schedule::Kind::kLinear;
   if (name == "cosine") return Schedule::Kind::kCosine;
   if (name == "inverse_sqrt") return Schedule::Kind::kInverseSqrt;
-  fail_user("there is no schedule \"" + name + "\"; there are constant, linear, cosine and inverse_sqrt");
+  fail_user("there is no schedule \"", name, "\"; there are constant, linear, cosine and inverse_sqrt");
 }
 
 }  // namespace

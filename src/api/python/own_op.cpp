@@ -3,8 +3,8 @@
 #include <linnet/own_op.h>
 #include <linnet/testing.h>
 #include <cstring>
-#include <span>
 #include "api/python/python.h"
+#include "base/fail.h"
 
 namespace linnet::python {
 namespace {
@@ -26,7 +26,7 @@ std::vector<Tensor> tensors_of(const nb::object& result, const char* what) {
     Operand operand{value};
     if (value.is_none()) found.emplace_back();
     else if (nb::try_cast(value, operand)) found.push_back(operand.tensor());
-    else fail_user(std::string(what) + " of an op returns tensors");
+    else fail_user(what, " of an op returns tensors");
   }
   return found;
 }

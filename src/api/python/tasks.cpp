@@ -6,7 +6,6 @@
 #include "api/python/python.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "config/config.h"
 #include "config/hints.h"
 #include "tasks/check_subject.h"
 #include "tasks/planning/plan_memory.h"

@@ -3,10 +3,8 @@
 #include <linnet/math.h>
 #include <linnet/ops.h>
 #include <nanobind/stl/variant.h>
-#include <functional>
 #include <numeric>
 #include <variant>
-#include "api/python/python.h"
 #include "api/python/tree.h"
 #include "base/fail.h"
 #include "engine/ops/movement/movement.h"
@@ -109,7 +107,7 @@ void add_operators(Class& tensor) {
               "chooses by element");
   });
   tensor.def("__iter__", [](nb::handle) -> nb::object {
-    fail_user(python_line().text() + ": a tensor cannot be iterated; split(x, axis, sizes) cuts it");
+    fail_user(python_line().text(), ": a tensor cannot be iterated; split(x, axis, sizes) cuts it");
   });
   tensor.def_prop_ro(
       "T",

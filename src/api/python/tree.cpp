@@ -52,7 +52,7 @@ class PyDecoder : public Decoder {
 
 Tree::Tree(nb::handle model, nb::list kept) {
   if (!nb::isinstance(model, python_name("Module")))
-    fail_user("a model is a linnet.Module, and a " + class_name(model) + " was given");
+    fail_user("a model is a linnet.Module, and a ", class_name(model), " was given");
   root_ = add(nullptr, "", model, kept);
 }
 
@@ -74,12 +74,12 @@ Tensor Tree::tensor(nb::handle parameter) const {
       const std::string path = layer->path(), full = path.empty() ? part.name : path + "." + part.name;
       for (const ParameterSpec& spec : layer->parameters())
         if (spec.name == full) return Trace::current().parameter(spec);
-      fail_user(python_line().text() + ": the layer \"" + path + "\" has no parameter \"" + part.name + "\"");
+      fail_user(python_line().text(), ": the layer \"", path, "\" has no parameter \"", part.name, "\"");
     }
   } else if (const Parameter* found = find_parameter(parameter)) {
     return *found;
   }
-  fail_user(python_line().text() + ": the model that is recorded does not have this parameter");
+  fail_user(python_line().text(), ": the model that is recorded does not have this parameter");
 }
 
 Module* Tree::add(Module* parent, const std::string& name, nb::handle object, nb::list& kept) {
@@ -153,7 +153,7 @@ Tree& Recording::tree(const char* what) {
 Tracer& Recording::tracer(const char* what) {
   const Recording* recording = current();
   if (!recording || !recording->tracer_)
-    fail_user(python_line().text() + ": " + what + " is used outside of a loss that a Learner records");
+    fail_user(python_line().text(), ": ", what, " is used outside of a loss that a Learner records");
   return *recording->tracer_;
 }
 

@@ -36,26 +36,6 @@ int64_t knee_of(const std::vector<BatchPoint>& points) {
   return 0;
 }
 
-}  // namespace
-
-BatchSweep sweep_batches(const std::string& workload, WorkloadOptions options, std::vector<int64_t> batches,
-                         const MeasureOptions& measuring, uint64_t limit, uint64_t resident_at_start,
-                         const std::function<void(const BatchPoint&)>& on_point) {
-  std::ranges::sort(batches);
-  BatchSweep sweep;
-  sweep.largest = largest_batch(workload, options, measuring, limit);
-  for (const int64_t batch : batches) {
-    if (batch > sweep.largest) break;
-    options.batch = batch;
-    sweep.points.push_back({batch, measure(make_workload(workload, options), measuring, resident_at_start)});
-    on_point(sweep.points.back());
-  }
-  sweep.knee = knee_of(sweep.points);
-  return sweep;
-}
-
-namespace {
-
 constexpr double kWidth = 640, kHeight = 360, kLeft = 70, kRight = 70, kTop = 40, kBottom = 50;
 
 // One curve over the batches, which stand at equal distances, from 0 to its highest value.
@@ -89,6 +69,22 @@ std::string text_svg(double x, double y, const char* anchor, const char* color, 
 }
 
 }  // namespace
+
+BatchSweep sweep_batches(const std::string& workload, WorkloadOptions options, std::vector<int64_t> batches,
+                         const MeasureOptions& measuring, uint64_t limit, uint64_t resident_at_start,
+                         const std::function<void(const BatchPoint&)>& on_point) {
+  std::ranges::sort(batches);
+  BatchSweep sweep;
+  sweep.largest = largest_batch(workload, options, measuring, limit);
+  for (const int64_t batch : batches) {
+    if (batch > sweep.largest) break;
+    options.batch = batch;
+    sweep.points.push_back({batch, measure(make_workload(workload, options), measuring, resident_at_start)});
+    on_point(sweep.points.back());
+  }
+  sweep.knee = knee_of(sweep.points);
+  return sweep;
+}
 
 std::string batch_chart(const std::string& title, const std::string& unit, const BatchSweep& sweep) {
   if (sweep.points.empty()) return {};

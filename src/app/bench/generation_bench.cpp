@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <sstream>
 #include "base/fail.h"
-#include "base/files.h"
 #include "base/log.h"
 #include "base/timeline.h"
 #include "engine/kernels/bandwidth.h"
@@ -78,7 +77,7 @@ std::vector<std::string> lines_of(const std::string& path) {
   std::istringstream text(read_file(path));
   std::vector<std::string> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(std::move(line));
-  if (lines.empty()) fail_user("'" + path + "' has no lines to translate");
+  if (lines.empty()) fail_user("'", path, "' has no lines to translate");
   return lines;
 }
 
@@ -129,7 +128,7 @@ TranslationMeasurement measure_translation(const std::string& model, const std::
                                            const InferenceOptions& options) {
   const std::vector<std::string> lines = lines_of(source);
   const Config config = inference_config(model, options);
-  if (const char* why = task_actions(config).no_translation) fail_user("'" + model + "' " + why);
+  if (const char* why = task_actions(config).no_translation) fail_user("'", model, "' ", why);
   const double began = now();
   Translator translator({model}, config);
   const double loaded = now();

@@ -2,13 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <memory>
 #include "app/bench/generation_bench.h"
 #include "base/fail.h"
 #include "base/packed_files.h"
 #include "base/timeline.h"
 #include "engine/kernels/bandwidth.h"
-#include "models/families/pretrained.h"
 #include "models/families/static_scales.h"
 #include "models/modules/text_encoder.h"
 #include "models/nn/activation_observer.h"
@@ -103,16 +101,22 @@ std::map<std::string, float> observed_scales(InferenceBenchOptions options, cons
   return observer->scales(CalibrationMethod::kMinMax);
 }
 
+WeightQuantization quantization_for(const std::string& folder, const std::string& precision) {
+  const WeightQuantization asked = parse_quantization(precision == "fp32" ? "none" : precision);
+  if (folder.empty()) return asked;
+  const WeightQuantization kept = quantization_of(folder, asked);
+  if (!asked.any() && kept.any()) fail_user("'", folder, "' is packed in another precision than ", precision);
+  return kept;
+}
+
 WeightQuantization quantization_for(const InferenceBenchOptions& options, const Choice& choice) {
   const auto& [word, folder] = choice;
-  const bool is_static = word == "static" || word == "qat", is_plain = word == "fp32";
-  WeightQuantization quantization = parse_quantization(is_plain ? "none" : is_static ? "int8" : word);
-  if (!folder.empty()) quantization = quantization_of(folder, quantization);
-  if (is_plain && quantization.any()) fail_user("'" + folder + "' is packed in another precision than " + word);
+  const bool is_static = word == "static" || word == "qat";
+  WeightQuantization quantization = quantization_for(folder, is_static ? "int8" : word);
   if (!is_static) return quantization;
   const auto scales = folder.empty() ? std::nullopt : read_static_scales(folder);
   if (word == "qat" && (!scales || scales->method != "training"))
-    fail_user("qat=FOLDER names a model that was trained with quantize = \"int8\"; '" + folder + "' was not");
+    fail_user("qat=FOLDER names a model that was trained with quantize = \"int8\"; '", folder, "' was not");
   if (scales) quantization.keep.insert(quantization.keep.end(), scales->keep.begin(), scales->keep.end());
   quantization.input_scales = scales ? scales->input_scales : observed_scales(options, folder);
   return quantization;
@@ -123,18 +127,10 @@ void check_scales(const MeasuredEncoder& encoder) {
   if (encoder.precision != "static" && encoder.precision != "qat") return;
   for (const QuantizedSlot& slot : encoder.forward->layout().quantized())
     if (slot.input_scale > 0) return;
-  fail_user("the scales of '" + encoder.folder + "' are not of this model's layers");
+  fail_user("the scales of '", encoder.folder, "' are not of this model's layers");
 }
 
 constexpr int64_t kFewestTexts = 3;
-
-WeightQuantization quantization_for(const std::string& folder, const std::string& precision) {
-  const WeightQuantization asked = parse_quantization(precision == "fp32" ? "none" : precision);
-  if (folder.empty()) return asked;
-  const WeightQuantization kept = quantization_of(folder, asked);
-  if (!asked.any() && kept.any()) fail_user("'" + folder + "' is packed in another precision than " + precision);
-  return kept;
-}
 
 // A model in one precision, with a generator of one text.
 class Decoder {

@@ -3,9 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
-#include <map>
 #include <thread>
-#include "base/fail.h"
 #include "base/numbers.h"
 #include "base/process_memory.h"
 #include "base/timeline.h"
@@ -207,14 +205,6 @@ class Measuring {
   int64_t next_ = 0, done_ = 0;    // batch to come; resident steps
 };
 
-}  // namespace
-
-Measurement measure(const Workload& workload, const MeasureOptions& options, uint64_t resident_at_start) {
-  return Measuring(workload, options).run(resident_at_start);
-}
-
-namespace {
-
 // Plans a training step as SingleShapeLearner does, without taking its memory. Within options.memory where it is set.
 Measurement plan_only(const Workload& workload, const MeasureOptions& options, size_t& bytes) {
   const double began = now();
@@ -242,6 +232,10 @@ Measurement plan_only(const Workload& workload, const MeasureOptions& options, s
 }
 
 }  // namespace
+
+Measurement measure(const Workload& workload, const MeasureOptions& options, uint64_t resident_at_start) {
+  return Measuring(workload, options).run(resident_at_start);
+}
 
 Measurement plan_step(const Workload& workload, const MeasureOptions& options) {
   size_t bytes = 0;

@@ -1,7 +1,6 @@
 #include <algorithm>
-#include <functional>
 #include "app/bench/workload.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "config/hints.h"
 #include "data/examples/batch.h"
 #include "models/modules/cnn.h"
@@ -107,12 +106,12 @@ Workload make_workload(const std::string& name, const WorkloadOptions& options) 
       names.emplace_back(row.name);
       continue;
     }
-    if (options.batch > 0 && name.starts_with("r-")) fail_user("the batch of " + name + " is 16 and cannot be chosen");
+    if (options.batch > 0 && name.starts_with("r-")) fail_user("the batch of ", name, " is 16 and cannot be chosen");
     Workload workload = row.make(options);
     workload.name = row.name, workload.description = row.description;
     return workload;
   }
-  fail_user("there is no workload \"" + name + "\"" + did_you_mean(name, names));
+  fail_user("there is no workload \"", name, "\"", did_you_mean(name, names));
 }
 
 // BERT-base, masked language modelling: 4 x 512 tokens (for a GPU 32 x 512) with lengths between half and all of it, 77

@@ -1,14 +1,9 @@
 #include <cstdio>
-#include <memory>
-#include <utility>
-#include <vector>
 #include "app/bench/generation_bench.h"
 #include "app/cli/bench_parts.h"
 #include "app/cli/commands.h"
 #include "app/cli/print-inl.h"
-#include "base/error.h"
 #include "base/files.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "base/text.h"
@@ -17,7 +12,6 @@
 #include "engine/exec/backend.h"
 #include "engine/kernels/isa.h"
 #include "engine/kernels/peak.h"
-#include "training/run/memory_report.h"
 #include "training/run/trainer_options.h"
 
 namespace linnet {
@@ -247,7 +241,7 @@ int bench(const BenchArguments& arguments) {
   options.store_fp32 = arguments.storage == "fp32", options.recompute = recompute_mode(arguments.recompute);
   if (!arguments.memory.empty()) {
     if (const std::string problem = byte_size_problem(arguments.memory); !problem.empty())
-      fail_user("--memory " + arguments.memory + problem);
+      fail_user("--memory ", arguments.memory, problem);
     options.memory = parse_byte_size(arguments.memory).value();
     // On the host the limit is of what the process takes: batches and model are there already.
     if (!on_gpu) options.memory_beside = resident_bytes() - resident + kPlans;

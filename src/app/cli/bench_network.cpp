@@ -2,12 +2,9 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
-#include <vector>
 #include "app/cli/bench_parts.h"
 #include "app/cli/print-inl.h"
 #include "app/cli/rank_start.h"
-#include "base/error.h"
-#include "base/json.h"
 #include "base/thread_pool.h"
 #include "base/timeline.h"
 #include "distributed/comm/world.h"

@@ -1,7 +1,5 @@
 // `linnet bench infer` and `linnet bench --sweep`: tables, JSON and charts.
 #include <algorithm>
-#include <charconv>
-#include <cstdio>
 #include <ranges>
 #include "app/bench/bar_chart.h"
 #include "app/bench/batch_sweep.h"
@@ -10,9 +8,7 @@
 #include "app/cli/bench_parts.h"
 #include "app/cli/command_line.h"
 #include "app/cli/print-inl.h"
-#include "base/error.h"
 #include "base/files.h"
-#include "base/json.h"
 #include "base/text.h"
 #include "engine/kernels/isa.h"
 #include "models/families/config_file.h"
@@ -24,7 +20,7 @@ constexpr const char* kRandomDecoder = "gpt2-124m";
 
 std::vector<int64_t> numbers_of(const char* option, const std::string& text) {
   const std::vector<int64_t> numbers = positive_numbers(text);
-  if (numbers.empty()) fail_user(std::string(option) + " " + text + " is no list of numbers, such as 1,8,32");
+  if (numbers.empty()) fail_user(option, " ", text, " is no list of numbers, such as 1,8,32");
   return numbers;
 }
 
@@ -162,19 +158,11 @@ int bench_decoder(const BenchArguments& arguments, int threads) {
   return 0;
 }
 
-}  // namespace
-
-int bench_infer(const BenchArguments& arguments, int threads) {
-  return is_decoder(arguments.model) ? bench_decoder(arguments, threads) : bench_encoder(arguments, threads);
-}
-
-namespace {
-
 std::vector<int64_t> batches_of(const std::string& text) {
   constexpr std::string_view kKey = "batch=";
   std::vector<int64_t> batches;
   if (text.starts_with(kKey)) batches = positive_numbers(std::string_view(text).substr(kKey.size()));
-  if (batches.empty()) fail_user("--sweep " + text + " is not of the form batch=1,2,4");
+  if (batches.empty()) fail_user("--sweep ", text, " is not of the form batch=1,2,4");
   return batches;
 }
 
@@ -195,6 +183,10 @@ Json sweep_json(const BenchArguments& arguments, const std::string& unit, const 
 }
 
 }  // namespace
+
+int bench_infer(const BenchArguments& arguments, int threads) {
+  return is_decoder(arguments.model) ? bench_decoder(arguments, threads) : bench_encoder(arguments, threads);
+}
 
 int bench_sweep(const BenchArguments& arguments, const MeasureOptions& measuring, uint64_t limit,
                 uint64_t resident_at_start) {

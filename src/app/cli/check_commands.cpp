@@ -1,16 +1,11 @@
 // Before a run: `linnet check`, and `linnet profile`.
 #include <algorithm>
-#include <cstdio>
-#include <memory>
 #include "app/bench/measure.h"
 #include "app/cli/commands.h"
 #include "app/cli/print-inl.h"
-#include "base/error.h"
-#include "base/json.h"
 #include "base/thread_pool.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/isa.h"
-#include "engine/profile/profile.h"
 #include "tasks/check_subject.h"
 #include "tasks/task_table.h"
 #include "training/run/run_folder.h"
@@ -36,7 +31,7 @@ void print_checks(const CheckLine& line) {
 
 int replay(const CheckArguments& arguments) {
   if (!RunFolder(arguments.config).has_config())
-    fail_user("'" + arguments.config + "' is no run folder: --replay shows a step that a run has kept");
+    fail_user("'", arguments.config, "' is no run folder: --replay shows a step that a run has kept");
   const Config config = arguments.load(true);
   const std::unique_ptr<TrainingTask> task = start_training_task(config, arguments.config);
   print("{}\n", replay_anomaly(arguments.config, *task));
@@ -59,18 +54,6 @@ int check(const CheckArguments& arguments) {
   }
   return failed > 0 ? 1 : 0;
 }
-
-}  // namespace
-
-void add_check_command(Command& linnet) {
-  auto [command, arguments] =
-      linnet.subcommand("check", "whether a model is sane, before it is trained: exit code 1 if a check fails", check);
-  arguments.declare(command);
-  command.flag("--replay", arguments.replay, "of a run: show the step again that --detect-anomaly has kept")
-      .flag("--json", arguments.json, "one JSON object instead of lines");
-}
-
-namespace {
 
 struct ProfileArguments : ConfigArguments {
   int64_t steps_profiled = 5, depth = 4;
@@ -117,6 +100,14 @@ int profile_command(const ProfileArguments& arguments) {
 }
 
 }  // namespace
+
+void add_check_command(Command& linnet) {
+  auto [command, arguments] =
+      linnet.subcommand("check", "whether a model is sane, before it is trained: exit code 1 if a check fails", check);
+  arguments.declare(command);
+  command.flag("--replay", arguments.replay, "of a run: show the step again that --detect-anomaly has kept")
+      .flag("--json", arguments.json, "one JSON object instead of lines");
+}
 
 void add_profile_command(Command& linnet) {
   auto [command, arguments] = linnet.subcommand(

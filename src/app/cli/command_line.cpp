@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdio>
 #include <iostream>
-#include <type_traits>
 #include "base/files.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "config/config_keys.h"
 #include "config/hints.h"
@@ -234,13 +234,10 @@ void Command::does(Action action) {
 
 std::vector<int64_t> positive_numbers(std::string_view text) {
   std::vector<int64_t> numbers;
-  const char* const end = text.data() + text.size();
-  for (const char* at = text.data(); at <= end;) {
-    int64_t number = 0;
-    const auto [rest, error] = std::from_chars(at, end, number);
-    if (error != std::errc{} || number < 1 || (rest != end && *rest != ',')) return {};
-    numbers.push_back(number);
-    at = rest + 1;
+  for (const std::string_view part : split(text, ',')) {
+    const auto number = parse_number<int64_t>(part);
+    if (!number || *number < 1) return {};
+    numbers.push_back(*number);
   }
   return numbers;
 }

@@ -1,7 +1,5 @@
 // The commands of the program, and the arguments that several of them share.
 #pragma once
-#include <string>
-#include <vector>
 #include "app/cli/command_line.h"
 #include "training/run/config_choice.h"
 
@@ -13,6 +11,8 @@ struct ConfigArguments : ConfigChoice {
   // The command then computes with the configuration's instruction set.
   Config load(bool resume = false) const;
 };
+
+std::vector<std::string> preset_names();
 
 // All commands, in the order of the help page: each is a word here and a function add_NAME_command, which declares its
 // arguments and what to run with them (docs/add_a_command.md).

@@ -1,4 +1,4 @@
-#include <algorithm>
+#include <set>
 #include "app/cli/command_description.h"
 #include "base/text.h"
 
@@ -7,14 +7,12 @@ namespace {
 
 using Path = std::vector<std::string>;
 
-// What stands for a value: one of the known ones, a file, a folder, or anything.
-enum class ValueKind { kWords, kFile, kFolder, kFree };
-
-ValueKind value_kind(const ArgumentDescription& argument) {
-  if (!argument.values.empty()) return ValueKind::kWords;
-  if (argument.type == "DIR" || argument.type == "RUN" || argument.type == "MODEL") return ValueKind::kFolder;
-  if (argument.type == "FILE") return ValueKind::kFile;
-  return argument.is_option() ? ValueKind::kFree : ValueKind::kFile;
+// What stands for a value: one of the known `words`, a folder, a file, or anything.
+std::string by_kind(const ArgumentDescription& argument, const std::string& words, const char* folder, const char* file,
+                    const char* anything) {
+  if (!argument.values.empty()) return words;
+  if (argument.type == "DIR" || argument.type == "RUN" || argument.type == "MODEL") return folder;
+  return argument.type == "FILE" || !argument.is_option() ? file : anything;
 }
 
 // "d_model=" is completed further, so no blank may follow it.
@@ -59,33 +57,23 @@ std::string known_commands(const CommandDescription& root, const std::string& be
 std::string bash_values(const ArgumentDescription& argument) {
   const std::string words =
       "mapfile -t COMPREPLY < <(compgen -W " + shell_quoted(joined(argument.values, " ")) + " -- \"$cur\")";
-  switch (value_kind(argument)) {
-    case ValueKind::kWords: return (goes_on(argument) ? "compopt -o nospace; " : "") + words;
-    case ValueKind::kFolder: return "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- \"$cur\")";
-    case ValueKind::kFile: return "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")";
-    case ValueKind::kFree: break;
-  }
-  return ":";
+  return by_kind(argument, (goes_on(argument) ? "compopt -o nospace; " : "") + words,
+                 "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- \"$cur\")",
+                 "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")", ":");
 }
 
 // Words, and for a positional argument files, too: a preset's name or a configuration file.
 std::string bash_words(const CommandDescription& command) {
-  std::string out;
   std::vector<std::string> words = child_names(command);
-  bool files = false, folders = false;
+  std::set<std::string> flags;  // of compgen; -f comes with folders
   for (const ArgumentDescription& argument : command.arguments) {
     if (argument.is_option()) continue;
     words.insert(words.end(), argument.values.begin(), argument.values.end());
-    files = files || value_kind(argument) == ValueKind::kFile || argument.type == "FILE";
-    folders = folders || value_kind(argument) == ValueKind::kFolder;
+    flags.insert(by_kind(argument, argument.type == "FILE" ? "-f " : "", "-d ", "-f ", ""));
   }
-  if (files || folders) out += "compopt -o filenames; ";
-  out += "mapfile -t COMPREPLY < <(compgen " +
-         std::string(files     ? "-f "
-                     : folders ? "-d "
-                               : "") +
-         "-W " + shell_quoted(joined(words, " ")) + " -- \"$cur\")";
-  return out;
+  const std::string flag = flags.contains("-f ") ? "-f " : flags.contains("-d ") ? "-d " : "";
+  return (flag.empty() ? "" : "compopt -o filenames; ") + ("mapfile -t COMPREPLY < <(compgen " + flag) + "-W " +
+         shell_quoted(joined(words, " ")) + " -- \"$cur\")";
 }
 
 std::string bash_script(const CommandDescription& root) {
@@ -141,19 +129,13 @@ std::string zsh_text(const std::string& text) {
 }
 
 std::string zsh_values(const ArgumentDescription& argument) {
-  switch (value_kind(argument)) {
-    case ValueKind::kWords: {
-      std::vector<std::string> words;
-      for (const std::string& word : argument.values) words.push_back(zsh_text(word));
-      // After "key=" goes the value: no blank.
-      if (goes_on(argument)) return "{compadd -S '' -- " + joined(argument.values, " ") + "}";
-      return "(" + joined(words, " ") + ")";
-    }
-    case ValueKind::kFolder: return "_files -/";
-    case ValueKind::kFile: return "_files";
-    case ValueKind::kFree: break;
-  }
-  return " ";
+  std::vector<std::string> words;
+  for (const std::string& word : argument.values) words.push_back(zsh_text(word));
+  // After "key=" goes the value: no blank.
+  return by_kind(
+      argument,
+      goes_on(argument) ? "{compadd -S '' -- " + joined(argument.values, " ") + "}" : "(" + joined(words, " ") + ")",
+      "_files -/", "_files", " ");
 }
 
 std::string zsh_specification(const ArgumentDescription& argument) {
@@ -216,13 +198,8 @@ std::string fish_line(const std::string& command, const std::string& rest, const
 }
 
 std::string fish_values(const ArgumentDescription& argument) {
-  switch (value_kind(argument)) {
-    case ValueKind::kWords: return " -f -a " + shell_quoted(joined(argument.values, " "));
-    case ValueKind::kFolder: return " -f -a '(__fish_complete_directories)'";
-    case ValueKind::kFile: return " -F";
-    case ValueKind::kFree: break;
-  }
-  return " -f";
+  return by_kind(argument, " -f -a " + shell_quoted(joined(argument.values, " ")),
+                 " -f -a '(__fish_complete_directories)'", " -F", " -f");
 }
 
 std::string fish_script(const CommandDescription& root) {

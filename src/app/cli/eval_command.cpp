@@ -1,13 +1,9 @@
 #include <cmath>
 #include <filesystem>
-#include <memory>
 #include "app/cli/commands.h"
 #include "app/cli/print-inl.h"
-#include "base/error.h"
 #include "base/files.h"
-#include "base/json.h"
 #include "base/timeline.h"
-#include "config/config.h"
 #include "engine/kernels/isa.h"
 #include "tasks/task_table.h"
 
@@ -57,7 +53,7 @@ int evaluate(EvalArguments& arguments) {
   arguments.others.assign(arguments.folders.begin() + 1, arguments.folders.end());
   Config config = evaluation_config(arguments.folder);
   if (!arguments.others.empty() && task_kind(config) != TaskKind::kTranslation)
-    fail_user("several runs are evaluated together where they translate, and '" + arguments.folder + "' does not");
+    fail_user("several runs are evaluated together where they translate, and '", arguments.folder, "' does not");
   apply(arguments, config, arguments.folder);
   if (!arguments.data_dir.empty()) move_data(config, arguments.data_dir);
   force_isa(config.train.isa);

@@ -1,14 +1,10 @@
 #include <cstdio>
 #include <filesystem>
-#include <memory>
-#include <optional>
 #include "app/cli/commands.h"
 #include "base/fail.h"
-#include "base/files.h"
 #include "base/text.h"
 #include "engine/plan/state_names.h"
 #include "models/families/gguf.h"
-#include "models/families/pretrained.h"
 #include "models/families/static_scales.h"
 #include "onnx/sources.h"
 #include "tasks/images/image_session.h"
@@ -136,11 +132,11 @@ void export_onnx(const ExportArguments& arguments) {
 void export_gguf(const ExportArguments& arguments) {
   const GgufBlocks* type = find_gguf_blocks(upper_ascii(arguments.type));
   if (!type || (type->format && !type->write))
-    fail_user("--type " + arguments.type + ": Linnet writes f32, f16, bf16, q8_0 and q4_0");
+    fail_user("--type ", arguments.type, ": Linnet writes f32, f16, bf16, q8_0 and q4_0");
   if (!arguments.gguf.ends_with(kGgufEnding))
-    fail_user("--gguf '" + arguments.gguf + "': the name of such a file ends in " + kGgufEnding);
+    fail_user("--gguf '", arguments.gguf, "': the name of such a file ends in ", kGgufEnding);
   if (file_exists(arguments.gguf) && !arguments.overwrite)
-    fail_user("--gguf '" + arguments.gguf + "' is there already; name another file, or replace it with --overwrite");
+    fail_user("--gguf '", arguments.gguf, "' is there already; name another file, or replace it with --overwrite");
   const RunFolder run(arguments.run);
   std::string folder = arguments.run;
   std::optional<TemporaryFolder> temporary;
@@ -157,7 +153,7 @@ void export_gguf(const ExportArguments& arguments) {
 // Of a decoder's model folder.
 OpenedLanguageModel open_decoder(const std::string& folder) {
   if (is_pretrained_folder(folder) && open_pretrained(folder).family->kind != FamilyKind::kDecoder)
-    fail_user("'" + folder + "' is a model folder, not a run: `linnet convert` writes it in another form");
+    fail_user("'", folder, "' is a model folder, not a run: `linnet convert` writes it in another form");
   return open_language_model(folder);
 }
 
@@ -167,7 +163,7 @@ void check_free(const char* option, const std::string& folder, bool overwrite, c
                 std::initializer_list<std::string> others, std::initializer_list<std::string> written) {
   const std::string named = std::string(option) + " '" + folder + "' ";
   for (const std::string& name : others)
-    if (file_exists(folder + "/" + name)) fail_user(named + "is " + kind + "; name another one");
+    if (file_exists(folder + "/" + name)) fail_user(named, "is ", kind, "; name another one");
   for (const std::string& name : written)
     if (!overwrite && file_exists(folder + "/" + name))
       fail_user(named, "holds ",

@@ -4,17 +4,13 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <memory>
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
 #include "app/cli/print-inl.h"
-#include "base/error.h"
 #include "base/files.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "engine/kernels/isa.h"
-#include "tasks/generation/text_model.h"
 #include "tasks/generation/text_writer.h"
 
 namespace linnet {
@@ -105,50 +101,6 @@ int generate(GenerateArguments& arguments) {
   return 0;
 }
 
-}  // namespace
-
-void add_generate_command(Command& linnet) {
-  auto [command, arguments] = linnet.subcommand("generate",
-                                                "let a language model go on from a prompt, or an encoder-decoder "
-                                                "answer it; defaults are those of generation_config.json, if any",
-                                                generate);
-  command
-      .take("model", arguments.model, "a run folder, or a model folder in the layout of Hugging Face",
-            {.required = true})
-      .take("--prompt", arguments.prompt, "what to go on from (default: standard input)")
-      .take("--prompts", arguments.prompts, "a prompt in each line; -: standard input", {.type = "FILE"})
-      .take("--jsonl", arguments.requests,
-            "a request in each line, as JSON: \"prompt\", \"messages\" or \"tokens\", and settings of its own; implies "
-            "--json; -: standard input",
-            {.type = "FILE"})
-      .flag("--chat", arguments.chat,
-            "the prompt is a question, put by the folder's chat template; each line of standard input is one")
-      .take("--system", arguments.system, "the system message before the question of --chat")
-      .flag("--json", arguments.json, "a line of JSON for each text, with tokens, log probabilities and why it ended")
-      .take("--max-tokens", arguments.max_tokens, "tokens to write at most (default 200)", {.least = 1, .most = 1e9})
-      .take("--stop", arguments.stop, "end a text before this one; may be given several times")
-      .take_sampling(arguments)
-      .take("--beam", arguments.beams, "the likeliest text by a search of N beams, instead of sampling",
-            {.least = 1, .most = 1024})
-      .take("--length-penalty", arguments.length_penalty, "of the search (default 1)")
-      .take("--seed", arguments.seed, "of the sampling (default 1)")
-      .take("--samples", arguments.samples, "texts to write (default 1)", {.least = 1, .most = 4096})
-      .take_draft(arguments)
-      .take("--prefix-cache", arguments.prefix_megabytes,
-            "MB for beginnings of prompts, which later prompts need not compute; 0: none (default: for several texts "
-            "as much as they take, at most 256)",
-            {.least = 0, .most = 1e7})
-      .flag("--no-cache", arguments.no_cache, "compute everything again for each token, for comparison")
-      .flag("--ignore-end", arguments.ignore_end, "go on after the end of a text")
-      .flag("--echo", arguments.echo, "also print the prompt")
-      .take_load(arguments)
-      .take_languages(arguments.languages.source, arguments.languages.target)
-      .take_adapters(arguments.adapters, true)
-      .take_isa(arguments.isa);
-}
-
-namespace {
-
 constexpr const char* kCommands =
     "/reset forgets the conversation, /system TEXT does so and sets the system message, /quit ends; Ctrl-C stops an "
     "answer";
@@ -219,7 +171,7 @@ class Chat {
     } catch (const Error& error) {
       messages_.resize(before);
       if (error.kind() != ErrorKind::kUser) throw;
-      fail_user(std::string(error.what()) + "; /reset begins a new conversation");
+      fail_user(error.what(), "; /reset begins a new conversation");
     }
   }
 
@@ -274,6 +226,46 @@ int chat(const ChatArguments& arguments) {
 }
 
 }  // namespace
+
+void add_generate_command(Command& linnet) {
+  auto [command, arguments] = linnet.subcommand("generate",
+                                                "let a language model go on from a prompt, or an encoder-decoder "
+                                                "answer it; defaults are those of generation_config.json, if any",
+                                                generate);
+  command
+      .take("model", arguments.model, "a run folder, or a model folder in the layout of Hugging Face",
+            {.required = true})
+      .take("--prompt", arguments.prompt, "what to go on from (default: standard input)")
+      .take("--prompts", arguments.prompts, "a prompt in each line; -: standard input", {.type = "FILE"})
+      .take("--jsonl", arguments.requests,
+            "a request in each line, as JSON: \"prompt\", \"messages\" or \"tokens\", and settings of its own; implies "
+            "--json; -: standard input",
+            {.type = "FILE"})
+      .flag("--chat", arguments.chat,
+            "the prompt is a question, put by the folder's chat template; each line of standard input is one")
+      .take("--system", arguments.system, "the system message before the question of --chat")
+      .flag("--json", arguments.json, "a line of JSON for each text, with tokens, log probabilities and why it ended")
+      .take("--max-tokens", arguments.max_tokens, "tokens to write at most (default 200)", {.least = 1, .most = 1e9})
+      .take("--stop", arguments.stop, "end a text before this one; may be given several times")
+      .take_sampling(arguments)
+      .take("--beam", arguments.beams, "the likeliest text by a search of N beams, instead of sampling",
+            {.least = 1, .most = 1024})
+      .take("--length-penalty", arguments.length_penalty, "of the search (default 1)")
+      .take("--seed", arguments.seed, "of the sampling (default 1)")
+      .take("--samples", arguments.samples, "texts to write (default 1)", {.least = 1, .most = 4096})
+      .take_draft(arguments)
+      .take("--prefix-cache", arguments.prefix_megabytes,
+            "MB for beginnings of prompts, which later prompts need not compute; 0: none (default: for several texts "
+            "as much as they take, at most 256)",
+            {.least = 0, .most = 1e7})
+      .flag("--no-cache", arguments.no_cache, "compute everything again for each token, for comparison")
+      .flag("--ignore-end", arguments.ignore_end, "go on after the end of a text")
+      .flag("--echo", arguments.echo, "also print the prompt")
+      .take_load(arguments)
+      .take_languages(arguments.languages.source, arguments.languages.target)
+      .take_adapters(arguments.adapters, true)
+      .take_isa(arguments.isa);
+}
 
 void add_chat_command(Command& linnet) {
   auto [command, arguments] =

@@ -3,7 +3,6 @@
 #include <cctype>
 #include "app/cli/command_line.h"
 #include "app/cli/print-inl.h"
-#include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "config/hints.h"
@@ -55,6 +54,62 @@ std::string meaning(const ArgumentDescription& argument) {
   std::string text = argument.help;
   if (argument.is_option() && argument.is_required) text += " (required)";
   return text;
+}
+
+// Text as roff takes it literally: '\' begins an escape, '-' would become a hyphen, '.' and '\'' begin a request at the
+// start of a line.
+std::string roff(const std::string& text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (i == 0 && (c == '.' || c == '\'')) out += "\\&";
+    if (c == '\\') out += "\\e";
+    else if (c == '-') out += "\\-";
+    else out += c;
+  }
+  return out;
+}
+
+void append_item(std::string& out, const std::string& name, const std::string& meaning) {
+  out += ".TP\n\\fB" + roff(name) + "\\fR\n" + roff(meaning) + "\n";
+}
+
+void append_arguments(std::string& out, const CommandDescription& command, bool options, const char* title) {
+  bool any = false;
+  for (const ArgumentDescription& argument : command.arguments) {
+    if (argument.is_option() != options) continue;
+    if (!any) out += std::string(".SH ") + title + "\n";
+    any = true;
+    const std::string value = argument.is_flag ? "" : " " + argument.type;
+    append_item(out, options ? argument.name + value : placeholder(argument), argument.help);
+  }
+}
+
+// The command must be there; a misspelt one is told with the nearest.
+void check_command(const CommandDescription& root, const std::vector<std::string>& path) {
+  for (size_t size = 1; size <= path.size(); ++size) {
+    const std::vector<std::string> part(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(size));
+    if (find_command(root, part)) continue;
+    const std::vector<std::string> above(part.begin(), part.end() - 1);
+    std::vector<std::string> names;
+    for (const CommandDescription& child : find_command(root, above)->subcommands) names.push_back(child.name);
+    if (names.empty()) fail_user("'", joined(above, " "), "' has no commands below it, such as '", part.back(), "'");
+    fail_user("there is no command '", joined(part, " "), "'", did_you_mean(part.back(), names, "", ""));
+  }
+}
+
+int print_man_page(const CommandDescription& root, const std::vector<std::string>& path, const std::string& folder) {
+  check_command(root, path);
+  if (folder.empty()) {
+    print_text(man_page(root, path));
+    return 0;
+  }
+  if (!path.empty()) fail_user("--out writes the pages of all commands; leave '", joined(path, " "), "' out");
+  make_directories(folder);
+  for_each_command(root, [&](const std::vector<std::string>& each, const CommandDescription&) {
+    write_file_atomically(folder + "/" + man_page_name(each) + ".1", man_page(root, each));
+  });
+  return 0;
 }
 
 }  // namespace
@@ -110,39 +165,6 @@ std::string help_page(const CommandDescription& root, const std::vector<std::str
   return out;
 }
 
-namespace {
-
-// Text as roff takes it literally: '\' begins an escape, '-' would become a hyphen, '.' and '\'' begin a request at the
-// start of a line.
-std::string roff(const std::string& text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (i == 0 && (c == '.' || c == '\'')) out += "\\&";
-    if (c == '\\') out += "\\e";
-    else if (c == '-') out += "\\-";
-    else out += c;
-  }
-  return out;
-}
-
-void append_item(std::string& out, const std::string& name, const std::string& meaning) {
-  out += ".TP\n\\fB" + roff(name) + "\\fR\n" + roff(meaning) + "\n";
-}
-
-void append_arguments(std::string& out, const CommandDescription& command, bool options, const char* title) {
-  bool any = false;
-  for (const ArgumentDescription& argument : command.arguments) {
-    if (argument.is_option() != options) continue;
-    if (!any) out += std::string(".SH ") + title + "\n";
-    any = true;
-    const std::string value = argument.is_flag ? "" : " " + argument.type;
-    append_item(out, options ? argument.name + value : placeholder(argument), argument.help);
-  }
-}
-
-}  // namespace
-
 std::string man_page_name(const std::vector<std::string>& path) {
   return path.empty() ? "linnet" : "linnet-" + joined(path, "-");
 }
@@ -175,38 +197,6 @@ std::string man_page(const CommandDescription& root, const std::vector<std::stri
       "sources.\n";
   return out;
 }
-
-namespace {
-
-// The command must be there; a misspelt one is told with the nearest.
-void check_command(const CommandDescription& root, const std::vector<std::string>& path) {
-  for (size_t size = 1; size <= path.size(); ++size) {
-    const std::vector<std::string> part(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(size));
-    if (find_command(root, part)) continue;
-    const std::vector<std::string> above(part.begin(), part.end() - 1);
-    std::vector<std::string> names;
-    for (const CommandDescription& child : find_command(root, above)->subcommands) names.push_back(child.name);
-    if (names.empty())
-      fail_user("'" + joined(above, " ") + "' has no commands below it, such as '" + part.back() + "'");
-    fail_user("there is no command '" + joined(part, " ") + "'" + did_you_mean(part.back(), names, "", ""));
-  }
-}
-
-int print_man_page(const CommandDescription& root, const std::vector<std::string>& path, const std::string& folder) {
-  check_command(root, path);
-  if (folder.empty()) {
-    print_text(man_page(root, path));
-    return 0;
-  }
-  if (!path.empty()) fail_user("--out writes the pages of all commands; leave '" + joined(path, " ") + "' out");
-  make_directories(folder);
-  for_each_command(root, [&](const std::vector<std::string>& each, const CommandDescription&) {
-    write_file_atomically(folder + "/" + man_page_name(each) + ".1", man_page(root, each));
-  });
-  return 0;
-}
-
-}  // namespace
 
 void add_reference_commands(Command& linnet, const CommandDescription& described) {
   struct Arguments {

@@ -2,20 +2,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <memory>
-#include <numeric>
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
 #include "app/cli/print-inl.h"
-#include "base/error.h"
-#include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/isa.h"
 #include "models/families/describe.h"
-#include "tasks/inspection/inspect.h"
 #include "tasks/task_table.h"
 #include "training/run/memory_report.h"
 #include "training/run/run_folder.h"
@@ -54,40 +49,15 @@ int info(const InfoArguments& arguments) {
   return 0;
 }
 
-}  // namespace
-
-void add_info_command(Command& linnet) {
-  auto [command, arguments] = linnet.subcommand(
-      "info", "version, CPU features, threads, memory, libraries; or what a run or model folder holds", info);
-  command
-      .take("MODEL", arguments.folder, "a run folder, or a model folder (config.json, model.safetensors)",
-            {.type = "MODEL"})
-      .take_device(arguments.device, "opens a GPU (cuda, cuda:N) and says what it is");
-}
-
-namespace {
-
 int print_presets(std::string& name) {
   if (name.empty()) {
     for (const Preset& preset : presets()) print("{:<12} {}\n", preset.name, preset.description);
     return 0;
   }
-  if (!is_preset(name)) fail_user("there is no preset '" + name + "'; `linnet presets` lists them");
+  if (!is_preset(name)) fail_user("there is no preset '", name, "'; `linnet presets` lists them");
   print_text(to_toml(load_config(name), true));
   return 0;
 }
-
-}  // namespace
-
-void add_presets_command(Command& linnet) {
-  auto [command, name] =
-      linnet.subcommand("presets", "list the presets, or print one as a commented configuration", print_presets);
-  std::vector<std::string> names;
-  for (const Preset& preset : presets()) names.emplace_back(preset.name);
-  command.take("name", name, "of a preset", {.suggestions = names});
-}
-
-namespace {
 
 struct InspectArguments {
   std::string model, out;
@@ -138,6 +108,21 @@ int inspect(const InspectArguments& arguments) {
 }
 
 }  // namespace
+
+void add_info_command(Command& linnet) {
+  auto [command, arguments] = linnet.subcommand(
+      "info", "version, CPU features, threads, memory, libraries; or what a run or model folder holds", info);
+  command
+      .take("MODEL", arguments.folder, "a run folder, or a model folder (config.json, model.safetensors)",
+            {.type = "MODEL"})
+      .take_device(arguments.device, "opens a GPU (cuda, cuda:N) and says what it is");
+}
+
+void add_presets_command(Command& linnet) {
+  auto [command, name] =
+      linnet.subcommand("presets", "list the presets, or print one as a commented configuration", print_presets);
+  command.take("name", name, "of a preset", {.suggestions = preset_names()});
+}
 
 void add_inspect_command(Command& linnet) {
   auto [command, arguments] =

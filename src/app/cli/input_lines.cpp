@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <utility>
-#include "base/error.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/signals.h"
@@ -19,7 +18,7 @@ namespace {
 
 // `instead`: as of read_standard_input().
 void begin_standard_input(const std::string& instead) {
-  if (::fcntl(STDIN_FILENO, F_GETFD) < 0) fail_user("standard input is closed" + instead);
+  if (::fcntl(STDIN_FILENO, F_GETFD) < 0) fail_user("standard input is closed", instead);
   if (::isatty(STDIN_FILENO)) log_info("reading from the terminal; Ctrl-D on a line of its own ends it" + instead);
 }
 

@@ -1,19 +1,16 @@
 // Lines in, lines out: `linnet translate`, `linnet embed` and `linnet score`.
 #include <unistd.h>
 #include <cstdio>
-#include <memory>
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
 #include "app/cli/print-inl.h"
 #include "base/fail.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/numbers.h"
 #include "data/examples/text/parallel_text.h"
 #include "engine/kernels/isa.h"
 #include "models/families/sentence_embedder.h"
 #include "serving/loaded/row_worker.h"
-#include "tasks/scorer.h"
 #include "tasks/task_table.h"
 
 namespace linnet {
@@ -28,7 +25,7 @@ int translate_input(const TranslateArguments& arguments) {
   const Config config = inference_config(arguments.folders.front(), arguments);
   for (const std::string& folder : arguments.folders)
     if (const char* why = task_actions(inference_config(folder, arguments)).no_translation)
-      fail_user("run '" + folder + "' " + why);
+      fail_user("run '", folder, "' ", why);
   if (arguments.n_best > config.train.beam)
     fail_user("--n-best ", arguments.n_best, " needs a beam at least as large, which is ", config.train.beam);
   force_isa(config.train.isa);
@@ -49,25 +46,6 @@ int translate_input(const TranslateArguments& arguments) {
                 " longer than max_seq_len = " + std::to_string(translator.longest()) + " tokens and cut");
   return 0;
 }
-
-}  // namespace
-
-void add_translate_command(Command& linnet) {
-  auto [command, arguments] = linnet.subcommand("translate", "translate standard input, line by line", translate_input);
-  command
-      .take("run", arguments.folders,
-            "the run folder; with several of them, whose vocabularies are the same, the mean of the models' "
-            "probabilities decides",
-            {.required = true})
-      .take("--beam", arguments.beams, "beam size (default: the run's); 1 is greedy", {.least = 1, .most = 1024})
-      .take("--n-best", arguments.n_best, "the N best translations of each line: number, score, text, with tabs",
-            {.least = 1, .most = 1024})
-      .take_load(arguments)
-      .take_languages(arguments.languages.source, arguments.languages.target)
-      .take_adapters(arguments.adapters);
-}
-
-namespace {
 
 struct EmbedArguments : ModelLoad {
   std::string folder, prompt;
@@ -114,27 +92,6 @@ int embed_input(const EmbedArguments& arguments) {
                full, full == 1 ? "fills" : "fill", embedder->max_tokens);
   return 0;
 }
-
-}  // namespace
-
-void add_embed_command(Command& linnet) {
-  auto [command, arguments] =
-      linnet.subcommand("embed", "a line of numbers for each line of standard input", embed_input);
-  command
-      .take("MODEL", arguments.folder,
-            "a BERT folder, as sentence-transformers writes them, or a run of a masked language model",
-            {.required = true})
-      .take("--prompt", arguments.prompt, "a name of config_sentence_transformers.json's prompts, such as query",
-            {.type = "NAME"})
-      .take("--dimensions", arguments.dimensions, "keep so many numbers of each embedding (Matryoshka embeddings)",
-            {.type = "N", .least = 1, .most = 1e6})
-      .flag("--json", arguments.json, "lines of {\"text\": ..., \"embedding\": [...]}")
-      .take_threads(arguments.threads)
-      .take_quantize(arguments.quantize, arguments.keep)
-      .take_adapters(arguments.adapters);
-}
-
-namespace {
 
 struct ScoreArguments : InferenceOptions {
   std::string model, source, target;
@@ -183,6 +140,38 @@ int score(ScoreArguments& arguments) {
 }
 
 }  // namespace
+
+void add_translate_command(Command& linnet) {
+  auto [command, arguments] = linnet.subcommand("translate", "translate standard input, line by line", translate_input);
+  command
+      .take("run", arguments.folders,
+            "the run folder; with several of them, whose vocabularies are the same, the mean of the models' "
+            "probabilities decides",
+            {.required = true})
+      .take("--beam", arguments.beams, "beam size (default: the run's); 1 is greedy", {.least = 1, .most = 1024})
+      .take("--n-best", arguments.n_best, "the N best translations of each line: number, score, text, with tabs",
+            {.least = 1, .most = 1024})
+      .take_load(arguments)
+      .take_languages(arguments.languages.source, arguments.languages.target)
+      .take_adapters(arguments.adapters);
+}
+
+void add_embed_command(Command& linnet) {
+  auto [command, arguments] =
+      linnet.subcommand("embed", "a line of numbers for each line of standard input", embed_input);
+  command
+      .take("MODEL", arguments.folder,
+            "a BERT folder, as sentence-transformers writes them, or a run of a masked language model",
+            {.required = true})
+      .take("--prompt", arguments.prompt, "a name of config_sentence_transformers.json's prompts, such as query",
+            {.type = "NAME"})
+      .take("--dimensions", arguments.dimensions, "keep so many numbers of each embedding (Matryoshka embeddings)",
+            {.type = "N", .least = 1, .most = 1e6})
+      .flag("--json", arguments.json, "lines of {\"text\": ..., \"embedding\": [...]}")
+      .take_threads(arguments.threads)
+      .take_quantize(arguments.quantize, arguments.keep)
+      .take_adapters(arguments.adapters);
+}
 
 void add_score_command(Command& linnet) {
   auto [command, arguments] = linnet.subcommand(

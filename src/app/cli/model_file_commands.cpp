@@ -1,13 +1,8 @@
 // A model in another form: `linnet convert`, `linnet pack` and `linnet quantize`.
 #include <cstdio>
-#include <memory>
 #include "app/cli/commands.h"
 #include "app/cli/print-inl.h"
-#include "base/error.h"
-#include "base/files.h"
 #include "base/packed_files.h"
-#include "config/config.h"
-#include "models/families/pretrained.h"
 #include "models/nn/model_file.h"
 #include "serving/loaded/pack.h"
 #include "tasks/calibration.h"
@@ -40,22 +35,6 @@ int convert(const ConvertArguments& arguments) {
   return 0;
 }
 
-}  // namespace
-
-void add_convert_command(Command& linnet) {
-  auto [command, arguments] = linnet.subcommand("convert", "read a model folder and write it in another form", convert);
-  command.take("MODEL", arguments.from, "a model folder (config.json, model.safetensors)", {.required = true})
-      .take("OUT", arguments.to, "the folder to write", {.required = true})
-      .take("--dtype", arguments.dtype, "of all weights; otherwise as they are",
-            {.choices = {"F32", "F16", "BF16", "F64"}})
-      .take("--shard-gb", arguments.shard_gb, "the most that one file holds",
-            {.type = "GB", .least = 1e-6, .most = 1e6, .show_default = true})
-      .take("--architecture", arguments.architecture, "another of the family, e.g. BertForMaskedLM")
-      .take("--merge", arguments.adapter, "a folder of LoRA adapters (PEFT's) to add to the weights", {.type = "DIR"});
-}
-
-namespace {
-
 struct PackArguments {
   std::string model, out;
   QuantizationWords words;
@@ -79,30 +58,14 @@ PackReport pack_any(const PackArguments& arguments) {
 
 int pack(const PackArguments& arguments) {
   if (!arguments.out.ends_with(kPackedEnding))
-    fail_user("-o " + arguments.out + ": the name of a packed model ends in " + kPackedEnding);
+    fail_user("-o ", arguments.out, ": the name of a packed model ends in ", kPackedEnding);
   if (file_exists(arguments.out) && !arguments.overwrite)
-    fail_user("'" + arguments.out + "' exists; --overwrite replaces it");
+    fail_user("'", arguments.out, "' exists; --overwrite replaces it");
   const PackReport report = pack_any(arguments);
   print("{}: {} tensors, {} files, {:.1f} MB; weights {}\n", arguments.out, report.tensors, report.files,
         megabytes(report.bytes), report.weights);
   return 0;
 }
-
-}  // namespace
-
-void add_pack_command(Command& linnet) {
-  auto [command, arguments] =
-      linnet.subcommand("pack", "put a model into one file, which every command takes in place of its folder", pack);
-  command.take("MODEL", arguments.model, "a run or a model folder", {.required = true})
-      .take("-o,--out", arguments.out, "the file to write, which ends in .linnet", {.required = true, .type = "FILE"})
-      .take_quantize(arguments.words.quantize, arguments.words.keep, /*packs=*/true)
-      .take("--tables", arguments.words.tables,
-            "embeddings, and heads that share their weight, in another way than --quantize says",
-            {.choices = quantization_words()})
-      .flag("--overwrite", arguments.overwrite, "replace a file that is there");
-}
-
-namespace {
 
 struct QuantizeArguments : CalibrationRequest {
   std::string method_name = "minmax", out;
@@ -118,6 +81,30 @@ int quantize(QuantizeArguments& arguments) {
 }
 
 }  // namespace
+
+void add_convert_command(Command& linnet) {
+  auto [command, arguments] = linnet.subcommand("convert", "read a model folder and write it in another form", convert);
+  command.take("MODEL", arguments.from, "a model folder (config.json, model.safetensors)", {.required = true})
+      .take("OUT", arguments.to, "the folder to write", {.required = true})
+      .take("--dtype", arguments.dtype, "of all weights; otherwise as they are",
+            {.choices = {"F32", "F16", "BF16", "F64"}})
+      .take("--shard-gb", arguments.shard_gb, "the most that one file holds",
+            {.type = "GB", .least = 1e-6, .most = 1e6, .show_default = true})
+      .take("--architecture", arguments.architecture, "another of the family, e.g. BertForMaskedLM")
+      .take("--merge", arguments.adapter, "a folder of LoRA adapters (PEFT's) to add to the weights", {.type = "DIR"});
+}
+
+void add_pack_command(Command& linnet) {
+  auto [command, arguments] =
+      linnet.subcommand("pack", "put a model into one file, which every command takes in place of its folder", pack);
+  command.take("MODEL", arguments.model, "a run or a model folder", {.required = true})
+      .take("-o,--out", arguments.out, "the file to write, which ends in .linnet", {.required = true, .type = "FILE"})
+      .take_quantize(arguments.words.quantize, arguments.words.keep, /*packs=*/true)
+      .take("--tables", arguments.words.tables,
+            "embeddings, and heads that share their weight, in another way than --quantize says",
+            {.choices = quantization_words()})
+      .flag("--overwrite", arguments.overwrite, "replace a file that is there");
+}
 
 void add_quantize_command(Command& linnet) {
   auto [command, arguments] = linnet.subcommand(

@@ -1,10 +1,7 @@
 #include <algorithm>
-#include <map>
-#include <memory>
 #include "app/cli/commands.h"
 #include "app/cli/print-inl.h"
 #include "base/text.h"
-#include "onnx/network.h"
 #include "onnx/run_file.h"
 
 namespace linnet {

@@ -1,19 +1,11 @@
 #include <algorithm>
-#include <memory>
-#include <span>
 #include <tuple>
-#include <utility>
-#include <vector>
 #include "app/cli/commands.h"
 #include "app/cli/plan_parts.h"
 #include "app/cli/print-inl.h"
-#include "base/error.h"
 #include "base/files.h"
-#include "base/json.h"
-#include "config/config.h"
 #include "config/hints.h"
 #include "distributed/comm/shard_sum.h"
-#include "tasks/planning/plan_memory.h"
 #include "tasks/session_task.h"
 #include "training/run/run_record.h"
 
@@ -118,7 +110,7 @@ void print_stages(const std::vector<PlanAnswer>& stages) {
 void check_form(const PlanArguments& arguments) {
   const PlanRanksArguments& foresight = arguments.foresight;
   const auto refuse = [](bool given, const char* option, const char* beside) {
-    if (given) fail_user(std::string(option) + " does not go with " + beside + ": leave one of them out");
+    if (given) fail_user(option, " does not go with ", beside, ": leave one of them out");
   };
   const bool is_network = !foresight.network.empty();
   if (is_network || arguments.sweep) {
@@ -135,7 +127,7 @@ void check_form(const PlanArguments& arguments) {
 // What only --network has.
 void check_needs_network(const PlanRanksArguments& foresight) {
   const auto refuse = [](const std::string& option) {
-    fail_user(option + " goes with a network that connects the ranks, for example --network 25GB/s,5us");
+    fail_user(option, " goes with a network that connects the ranks, for example --network 25GB/s,5us");
   };
   if (foresight.parallel == "auto") refuse("--parallel auto");
   if (foresight.ranks.find(',') != std::string::npos) refuse("a list of --ranks");

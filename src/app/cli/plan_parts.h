@@ -2,7 +2,6 @@
 #pragma once
 #include <string>
 #include <vector>
-#include "base/json.h"
 #include "config/config.h"
 #include "tasks/planning/plan_memory.h"
 
@@ -18,8 +17,6 @@ struct PlanRanksArguments {
   std::string trace;  // a file; empty: none
   bool batch_per_rank = false, exact = false, json = false;
 };
-
-Json memory_json(const MemoryForecast& forecast);
 
 // "8" or "1,2,4,8". User error otherwise.
 std::vector<int> parse_rank_counts(const std::string& text);

@@ -1,17 +1,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <numeric>
-#include <optional>
-#include <string>
-#include <vector>
 #include "app/cli/command_line.h"
 #include "app/cli/plan_parts.h"
 #include "app/cli/print-inl.h"
 #include "base/fail.h"
 #include "base/files.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "config/hints.h"
@@ -19,17 +14,10 @@
 #include "engine/kernels/bandwidth.h"
 #include "engine/kernels/peak.h"
 #include "tasks/planning/foresight.h"
-#include "tasks/planning/plan_memory.h"
+#include "training/run/run_record.h"
 #include "training/run/trainer_options.h"
-#include "training/trainer/trainer.h"
 
 namespace linnet {
-
-Json memory_json(const MemoryForecast& forecast) {
-  Json memory = Json::array();
-  for (const MemoryItem& item : forecast.items) memory.push_back({{"name", item.name}, {"bytes", item.bytes}});
-  return memory;
-}
 
 namespace {
 
@@ -149,6 +137,26 @@ void print_one(const Foresight& f, uint64_t memory) {
 
 constexpr size_t kShownPlans = 8;  // layouts of a search
 
+constexpr int64_t kRank = 8;  // of adapters, where the configuration has none
+
+uint64_t item_bytes(const MemoryForecast& forecast, MemoryKind kind) {
+  uint64_t bytes = 0;
+  for (const MemoryItem& item : forecast.items) bytes += item.name == memory_kind_name(kind) ? item.bytes : 0;
+  return bytes;
+}
+
+void print_line(const Config& config, const MachineSpeed& speed, uint64_t memory) {
+  const TrainConfig& train = config.train;
+  const PlanAnswer answer = plan_memory({.config = config, .memory = memory, .speed = speed});
+  const uint64_t peak = answer.forecast.peak();
+  print("{:<9} {:<10} {:<10} {:<5} {:10.1f} {:10.1f} {:12.1f} {:9.3f}{}\n", train.precision, train.recompute,
+        train.optimizer, config.lora.rank > 0 ? "yes" : "no", megabytes(peak),
+        megabytes(item_bytes(answer.forecast, MemoryKind::kOptimizer)),
+        megabytes(item_bytes(answer.forecast, MemoryKind::kActivations)), answer.step_seconds,
+        peak > memory ? "  does not fit" : "");
+  flush_output();
+}
+
 }  // namespace
 
 std::vector<int> parse_rank_counts(const std::string& text) {
@@ -163,7 +171,7 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
   const std::vector<int> counts = parse_rank_counts(arguments.ranks);
   const bool searches = arguments.parallel == "auto";
   if (config.train.device != "cpu")
-    fail_user("--network plans for CPUs: leave device = \"" + config.train.device + "\" out");
+    fail_user("--network plans for CPUs: leave device = \"", config.train.device, "\" out");
   if (counts.size() > 1 && !arguments.trace.empty()) fail_user("--trace is of one number of --ranks");
   if (searches && counts.size() > 1) fail_user("--parallel auto is for one number of --ranks");
   ForesightRequest request{.config = config, .network = parse_network(arguments.network)};
@@ -194,8 +202,7 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
   if (searches) {
     LayoutSearch search = search_layouts(request, counts.front());
     json["refused"] = search.refused;
-    if (search.found.empty())
-      fail_user("no layout of " + arguments.ranks + " ranks is possible: " + search.why_refused);
+    if (search.found.empty()) fail_user("no layout of ", arguments.ranks, " ranks is possible: ", search.why_refused);
     if (!arguments.json) print_head(search.found.front().plan.assumption);
     for (size_t i = 0; i < std::min(search.found.size(), kShownPlans); ++i) show(search.found[i], false);
     if (!arguments.json) {
@@ -224,33 +231,9 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
   return fits ? 0 : 1;
 }
 
-namespace {
-
-constexpr int64_t kRank = 8;  // of adapters, where the configuration has none
-
-uint64_t item_bytes(const MemoryForecast& forecast, MemoryKind kind) {
-  uint64_t bytes = 0;
-  for (const MemoryItem& item : forecast.items) bytes += item.name == memory_kind_name(kind) ? item.bytes : 0;
-  return bytes;
-}
-
-void print_line(const Config& config, const MachineSpeed& speed, uint64_t memory) {
-  const TrainConfig& train = config.train;
-  const PlanAnswer answer = plan_memory({.config = config, .memory = memory, .speed = speed});
-  const uint64_t peak = answer.forecast.peak();
-  print("{:<9} {:<10} {:<10} {:<5} {:10.1f} {:10.1f} {:12.1f} {:9.3f}{}\n", train.precision, train.recompute,
-        train.optimizer, config.lora.rank > 0 ? "yes" : "no", megabytes(peak),
-        megabytes(item_bytes(answer.forecast, MemoryKind::kOptimizer)),
-        megabytes(item_bytes(answer.forecast, MemoryKind::kActivations)), answer.step_seconds,
-        peak > memory ? "  does not fit" : "");
-  flush_output();
-}
-
-}  // namespace
-
 void print_plan_sweep(const Config& config, uint64_t memory) {
   if (config.train.device != "cpu")
-    fail_user("--sweep plans for the CPU: leave device = \"" + config.train.device + "\" out");
+    fail_user("--sweep plans for the CPU: leave device = \"", config.train.device, "\" out");
   Machine machine(config);
   // Adapters need a model folder, and a task that takes them.
   std::vector<int64_t> ranks{0};

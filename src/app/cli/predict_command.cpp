@@ -2,14 +2,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
 #include "app/cli/print-inl.h"
-#include "base/error.h"
 #include "base/fail.h"
 #include "base/files.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "data/examples/images/image_folder.h"
 #include "data/examples/text/record_reader.h"
@@ -137,7 +134,7 @@ int predict(PredictArguments& arguments) {
         continue;
       }
       if (path.find(' ') != path.npos && !file_exists(path))
-        fail_user("there is no file '" + path + "'" + missing_model_hint(path));
+        fail_user("there is no file '", path, "'", missing_model_hint(path));
       if (!images || has_records(path)) {
         predictions.predictor().for_each_text(path, arguments.columns, add_text);
         continue;
@@ -147,7 +144,7 @@ int predict(PredictArguments& arguments) {
         continue;
       }
       const std::vector<std::string> found = find_images(path);
-      if (found.empty()) fail_user("'" + path + "' holds no images (.png, .jpg, .jpeg, .bmp)");
+      if (found.empty()) fail_user("'", path, "' holds no images (.png, .jpg, .jpeg, .bmp)");
       warn_of_foreign_images(path, found.size());
       for (const std::string& image : found) predictions.add(image);
     }

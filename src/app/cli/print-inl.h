@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 #include <utility>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/json.h"
 
 namespace linnet {

@@ -13,10 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <new>
-#include <optional>
-#include <string_view>
-#include <vector>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/signals.h"
@@ -229,7 +226,7 @@ bool is_death(int code) { return code >= 128 || code == Communicator::kLostRank;
 
 int start_ranks(int ranks, int restarts) {
   if (const auto starter = find_starter())
-    fail_user("--ranks starts the ranks itself; " + starter->name + " has started this process already");
+    fail_user("--ranks starts the ranks itself; ", starter->name, " has started this process already");
   std::vector<std::string> arguments = arguments_of_ranks();
   for (;; --restarts) {
     const Ending ending = run_mpirun(mpirun_command(ranks, arguments));

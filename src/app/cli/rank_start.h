@@ -1,6 +1,5 @@
 // A command that several processes carry out together: starting them, and telling an error once.
 #pragma once
-#include <string>
 #include "base/function_ref.h"
 #include "distributed/comm/communicator.h"
 

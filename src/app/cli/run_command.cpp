@@ -1,17 +1,12 @@
 #include <unistd.h>
-#include <algorithm>
 #include <cstdio>
-#include <memory>
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
 #include "app/cli/print-inl.h"
 #include "base/fail.h"
-#include "base/files.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "config/config.h"
 #include "engine/kernels/isa.h"
 #include "serving/loaded/batch.h"
 #include "tasks/generation/text_writer.h"
@@ -57,7 +52,7 @@ bool takes_images(const std::string& model) {
 // Each line is the path of an image; its answer is the likeliest class and its probability, or its labels or numbers.
 int run_images(const RunArguments& arguments) {
   constexpr size_t kAtOnce = 16;
-  if (arguments.json) fail_user("'" + arguments.model + "' classifies images; `linnet predict --json` writes JSON");
+  if (arguments.json) fail_user("'", arguments.model, "' classifies images; `linnet predict --json` writes JSON");
   InferenceOptions options{arguments};
   options.adapters.clear();  // are of models of text
   const std::unique_ptr<Predictor> predictor =
@@ -82,7 +77,7 @@ int run_opened(const RunArguments& arguments) {
     fail_user("--resume goes on with a file of --jsonl: give -o FILE and --jsonl");
   force_isa(arguments.isa);
   if (!arguments.out.empty() && file_exists(arguments.out) && !arguments.resume)
-    fail_user("'" + arguments.out + "' exists; --resume goes on with it");
+    fail_user("'", arguments.out, "' exists; --resume goes on with it");
   if (takes_images(arguments.model)) return run_images(arguments);
   LoadedModelOptions resident{arguments};
   resident.text = {arguments.slots, arguments.beams.value_or(0), arguments.context};

@@ -1,5 +1,6 @@
 // What was trained: `linnet report` makes a page, `linnet runs` lists run folders, `linnet average` makes one of a
 // run's kept checkpoints.
+#include <fmt/chrono.h>
 #include <sys/stat.h>
 #include <algorithm>
 #include <array>
@@ -8,13 +9,9 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <memory>
 #include <set>
 #include "app/cli/commands.h"
 #include "app/cli/print-inl.h"
-#include "base/error.h"
-#include "base/files.h"
-#include "base/json.h"
 #include "base/text.h"
 #include "training/run/run_checkpoints.h"
 #include "training/run/run_folder.h"
@@ -33,7 +30,7 @@ int report(const ReportArguments& arguments) {
   // A page in the current folder that nobody named may be one of other runs.
   const std::string page = arguments.out.empty() ? "report.html" : arguments.out;
   if (arguments.out.empty() && file_exists(page) && !arguments.overwrite)
-    fail_user(page + " exists; -o FILE names the page, --overwrite replaces it");
+    fail_user(page, " exists; -o FILE names the page, --overwrite replaces it");
   const std::vector<ReportRun> runs = read_report_runs(arguments.runs);
   ReportTitle title{.title = arguments.title, .subtitle = "", .command = "report"};
   if (title.title.empty()) title.title = runs.size() == 1 ? runs[0].name : std::to_string(runs.size()) + " runs";
@@ -42,20 +39,6 @@ int report(const ReportArguments& arguments) {
   print("{}\n", page);
   return 0;
 }
-
-}  // namespace
-
-void add_report_command(Command& linnet) {
-  auto [command, arguments] = linnet.subcommand(
-      "report", "one HTML page about a run, or several side by side: curves, memory, time, samples", report);
-  command.take("runs", arguments.runs, "run folders", {.required = true, .type = "RUN"})
-      .take("-o,--out", arguments.out, "the page to write; -o for short (default report.html, if there is none)",
-            {.type = "FILE"})
-      .flag("--overwrite", arguments.overwrite, "also where report.html exists already")
-      .take("--title", arguments.title, "its title (default: the run's name)", {.type = "TEXT"});
-}
-
-namespace {
 
 struct Row {
   std::string name, step = "-", loss = "-", valid = "-", best_text = "-", rate_text = "-", when = "-";
@@ -110,7 +93,7 @@ void sort_by(const std::string& metric, const std::string& folder, std::vector<R
   for (const Row& row : rows)
     for (const auto& [name, value] : row.best) known.insert(name);
   if (!known.contains(metric))
-    fail_user("--sort " + metric + ": no run in '" + folder + "' has it; there are " + joined(known));
+    fail_user("--sort ", metric, ": no run in '", folder, "' has it; there are ", joined(known));
   std::ranges::stable_sort(rows, {}, [&](const Row& row) {
     if (metric == "date") return static_cast<double>(row.changed);
     const auto found = row.best.find(metric);
@@ -126,10 +109,7 @@ Row row_of(const std::string& folder) {
   struct stat status {};
   for (const std::string& path : {run.metrics_path(), run.config_path()})
     if (::stat(path.c_str(), &status) == 0) {
-      char text[32];
-      std::tm local{};
-      ::localtime_r(&status.st_mtime, &local);
-      row.when = std::string(text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &local));
+      row.when = fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(status.st_mtime));
       row.changed = status.st_mtime;
       break;
     }
@@ -143,11 +123,11 @@ struct ListArguments {
 int list_runs(const ListArguments& arguments) {
   const std::string& folder = arguments.folder;
   std::vector<Row> rows;
-  if (!file_exists(folder)) fail_user("there is no folder '" + folder + "'");
+  if (!file_exists(folder)) fail_user("there is no folder '", folder, "'");
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (RunFolder(entry.path()).has_config()) rows.push_back(row_of(entry.path()));
   if (RunFolder(folder).has_config()) rows.push_back(row_of(folder));
-  if (rows.empty()) fail_user("'" + folder + "' holds no run folders");
+  if (rows.empty()) fail_user("'", folder, "' holds no run folders");
   sort_by(arguments.sort, folder, rows);
   size_t width = 3;
   for (const Row& row : rows) width = std::max(width, row.name.size());
@@ -169,6 +149,16 @@ int average(const AverageArguments& arguments) {
 }
 
 }  // namespace
+
+void add_report_command(Command& linnet) {
+  auto [command, arguments] = linnet.subcommand(
+      "report", "one HTML page about a run, or several side by side: curves, memory, time, samples", report);
+  command.take("runs", arguments.runs, "run folders", {.required = true, .type = "RUN"})
+      .take("-o,--out", arguments.out, "the page to write; -o for short (default report.html, if there is none)",
+            {.type = "FILE"})
+      .flag("--overwrite", arguments.overwrite, "also where report.html exists already")
+      .take("--title", arguments.title, "its title (default: the run's name)", {.type = "TEXT"});
+}
 
 void add_runs_command(Command& linnet) {
   auto [command, arguments] =

@@ -1,9 +1,7 @@
 #include <algorithm>
-#include <memory>
 #include <mutex>
 #include "app/cli/commands.h"
 #include "app/cli/print-inl.h"
-#include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "engine/kernels/isa.h"

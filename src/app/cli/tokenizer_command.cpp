@@ -1,16 +1,11 @@
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
-#include <memory>
-#include <string_view>
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
 #include "app/cli/print-inl.h"
-#include "base/error.h"
 #include "base/fail.h"
-#include "base/files.h"
+#include "base/numbers.h"
 #include "base/text.h"
-#include "data/text/pretrained_tokenizer.h"
 #include "data/text/subword_trainers.h"
 #include "tasks/task_table.h"
 #include "training/run/run_folder.h"
@@ -24,10 +19,6 @@ struct TokenizerArguments {
   BpeTrainingOptions training;
   bool special = false, pieces = false, skip_special = false, target = false;
 };
-
-void print_tokens(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_errno("cannot write to standard output");
-}
 
 // Of a run, a model folder, or a tokenizer's file.
 struct OpenedTokenizer {
@@ -48,18 +39,18 @@ OpenedTokenizer open_tokenizer(const TokenizerArguments& arguments) {
 int encode_input(const TokenizerArguments& arguments) {
   const auto [tokenizer, pretrained] = open_tokenizer(arguments);
   if (arguments.special && !pretrained)
-    fail_user("--special: the tokenizer of '" + arguments.model + "' has no template that adds special tokens");
+    fail_user("--special: the tokenizer of '", arguments.model, "' has no template that adds special tokens");
   InputLines input;  // a carriage return is text to a tokenizer, and decoding must give it back
   std::vector<TokenId> ids;
   for (std::string_view line; input.next(line);) {
     ids.clear();
     if (arguments.special) ids = pretrained->encode(line, {.offsets = false}).ids;
     else tokenizer->encode(line, ids);
-    print_tokens(joined(ids, " ",
-                        [&, &tokenizer = tokenizer](TokenId id) {
-                          return arguments.pieces ? tokenizer->piece(id) : std::to_string(id);
-                        }) +
-                 "\n");
+    print_text(joined(ids, " ",
+                      [&, &tokenizer = tokenizer](TokenId id) {
+                        return arguments.pieces ? tokenizer->piece(id) : std::to_string(id);
+                      }) +
+               "\n");
   }
   return 0;
 }
@@ -71,16 +62,15 @@ std::vector<TokenId> parse_ids(std::string_view line, int64_t line_number, int64
   for (size_t at = line.find_first_not_of(kBlanks); at != line.npos; at = line.find_first_not_of(kBlanks, at)) {
     const size_t end = std::min(line.find_first_of(kBlanks, at), line.size());
     const std::string_view word = line.substr(at, end - at);
-    TokenId id = -1;
-    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc() || stop != word.data() + word.size() || id < 0) {
+    const auto id = parse_number<TokenId>(word);
+    if (!id || *id < 0) {
       std::string shown(word.substr(0, 20));
       std::replace_if(
           shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
-      fail_user(where + "'" + shown + "' is not a token id");
+      fail_user(where, "'", shown, "' is not a token id");
     }
-    if (id >= vocab_size) fail_user(where, "token ", id, " is outside the vocabulary of ", vocab_size);
-    ids.push_back(id);
+    if (*id >= vocab_size) fail_user(where, "token ", *id, " is outside the vocabulary of ", vocab_size);
+    ids.push_back(*id);
     at = end;
   }
   return ids;
@@ -92,7 +82,7 @@ int decode_input(const TokenizerArguments& arguments) {
   for (std::string_view line; input.next(line);) {
     const std::vector<TokenId> ids = parse_ids(line, input.number(), tokenizer->vocab_size());
     // Linnet's own kinds leave special tokens out in any case.
-    print_tokens((pretrained ? pretrained->decode(ids, arguments.skip_special) : tokenizer->decode(ids)) + "\n");
+    print_text((pretrained ? pretrained->decode(ids, arguments.skip_special) : tokenizer->decode(ids)) + "\n");
   }
   return 0;
 }
@@ -101,7 +91,7 @@ int decode_input(const TokenizerArguments& arguments) {
 int train_tokenizer(const TokenizerArguments& arguments) {
   constexpr size_t kChunk = 4 << 20;
   if (file_exists(arguments.model + "/tokenizer.json"))
-    fail_user("'" + arguments.model + "' has a tokenizer already; name a new folder");
+    fail_user("'", arguments.model, "' has a tokenizer already; name a new folder");
   BpeTrainer trainer(arguments.training);
   for (const std::string& path : arguments.files) {
     const MappedFile file(path);

@@ -3,12 +3,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include "app/cli/commands.h"
 #include "app/cli/print-inl.h"
 #include "app/cli/rank_start.h"
-#include "base/error.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "base/signals.h"
@@ -21,65 +18,16 @@
 #include "tasks/translation/corpus.h"
 #include "tasks/translation/translation_task.h"
 #include "training/run/rate_range.h"
-#include "training/run/run_folder.h"
 #include "training/run/sweep.h"
-#include "training/run/training_run.h"
 
 namespace linnet {
 namespace {
-
-std::vector<std::string> preset_names() {
-  std::vector<std::string> names;
-  for (const Preset& preset : presets()) names.emplace_back(preset.name);
-  return names;
-}
 
 std::vector<std::string> key_starts() {
   std::vector<std::string> starts;
   for (const ConfigKey& key : config_keys()) starts.push_back(std::string(key.name) + "=");
   return starts;
 }
-
-}  // namespace
-
-void ConfigArguments::declare(Command& command) {
-  command
-      .take("config", config,
-            "a TOML file, the name of a preset (see `linnet presets`), or a run folder for its configuration",
-            {.required = true, .type = "FILE", .suggestions = preset_names()})
-      .take("--set", settings, "change one key of the configuration: --set key=value",
-            {.type = "KEY=VALUE", .suggestions = key_starts()})
-      .take("--steps", steps, "short for --set max_steps=N --set max_epochs=0", {.type = "N"})
-      .take("--epochs", epochs, "short for --set max_epochs=N", {.type = "N"})
-      .take("--batch", batch, "short for --set batch_size=N", {.type = "N"})
-      .take("--lr", learning_rate, "short for --set learning_rate=RATE", {.type = "RATE"})
-      .take("--data", data,
-            "what to train on: a file of source<TAB>target or text<TAB>label (or .csv, .jsonl), a text, a folder of "
-            "texts or of images",
-            {.type = "FILE"})
-      .take("--text-column", text_column,
-            "short for --set text_column=NAME: the column of a table with the text, or of translations the source",
-            {.type = "NAME"})
-      .take("--pair-column", pair_column, "the same of the second text of a pair", {.type = "NAME"})
-      .take("--label-column", label_column, "the same of the label, or of translations the target", {.type = "NAME"})
-      .take("--source", source, "training text, one sentence a line, plain or .gz", {.type = "FILE"})
-      .take("--target", target, "its translation, line by line", {.type = "FILE"})
-      .take("--memory", memory,
-            "short for --set memory=SIZE: the most memory that training may take, such as 2GiB; layers are computed "
-            "again until it is kept",
-            {.type = "SIZE"})
-      .take_threads(threads)
-      .take_device(device, "cpu, cuda or cuda:N")
-      .take_isa(isa);
-}
-
-Config ConfigArguments::load(bool resume) const {
-  Config loaded = ConfigChoice::load(resume);
-  force_isa(loaded.train.isa);
-  return loaded;
-}
-
-namespace {
 
 struct TrainArguments : ConfigArguments {
   std::string folder, init, profile, rates;
@@ -133,40 +81,6 @@ int train(const TrainArguments& arguments) {
   return run_as_rank([&](Communicator& world) { return train_as_rank(arguments, world); });
 }
 
-}  // namespace
-
-void add_train_command(Command& linnet) {
-  auto [command, arguments] = linnet.subcommand("train", "train a model", train);
-  arguments.declare(command);
-  command
-      .take("--run", arguments.folder,
-            "the run folder (default: runs/ and the name of the configuration; with --resume the configuration itself "
-            "if it is a run folder)",
-            {.type = "DIR"})
-      .flag("--resume", arguments.resume, "go on with an existing run folder")
-      .take("--init", arguments.init, "start from the weights of another run", {.type = "RUN"})
-      .take("--profile", arguments.profile,
-            "write traces of some steps into the run folder, for example wait=1,warmup=1,active=3,repeat=2",
-            {.type = "STEPS"})
-      .take("--lr-range", arguments.rates,
-            "instead of training, 100 steps with rising learning rates, for example 1e-6:1: a chart and a suggestion",
-            {.type = "FROM:TO"})
-      .take("--ranks", arguments.ranks,
-            "train in N processes on this machine, started by mpirun; see docs/many_processes.md",
-            {.type = "N", .least = 1, .most = 4096})
-      .take("--parallel", arguments.parallel,
-            "with --ranks: how they share the work, for example pipeline=2 or data=2,tensor=2; see "
-            "docs/many_processes.md",
-            {.type = "LAYOUT"})
-      .take("--restart", arguments.restarts,
-            "with --ranks: when a rank dies, go on from the last checkpoint, at most K times",
-            {.type = "K", .least = 0, .most = 1e6})
-      .flag("--detect-anomaly", arguments.detect_anomaly,
-            "keep the step when a loss or gradient is not finite, for `linnet check RUN --replay`");
-}
-
-namespace {
-
 struct SweepArguments : ConfigArguments {
   std::string search, out;
   int64_t runs = 0, seed = 1;
@@ -195,33 +109,6 @@ int sweep(const SweepArguments& arguments) {
   if (result.stopped) std::fprintf(stderr, "linnet: stopped; the same command goes on\n");
   return 0;
 }
-
-}  // namespace
-
-void add_sweep_command(Command& linnet) {
-  auto [command, arguments] =
-      linnet.subcommand("sweep",
-                        "train many runs with other values of some keys: --set dropout=0.1,0.2 lists values, --set "
-                        "learning_rate=1e-5..1e-3 is a range, from which values are drawn evenly, by their logarithm "
-                        "where both ends are above 0 and 10 times apart or more; 1e-5..1e-3:4 lists 4 values of it",
-                        sweep);
-  arguments.declare(command);
-  command
-      .take("--runs", arguments.runs, "how many runs (default 12; of a grid all combinations)",
-            {.type = "N", .least = 1, .most = 999})
-      .take("--search", arguments.search,
-            "grid: all combinations of listed values (the default where all are listed and --runs is not given); "
-            "random; or halving: random, and after 1/9 and 1/3 of the steps only the best third goes on",
-            {.choices = {"grid", "random", "halving"}})
-      .take("--seed", arguments.seed, "of the values that are drawn; the runs' own seed is the key seed",
-            {.type = "N", .least = 0, .most = 9e15, .show_default = true})
-      .take("--out", arguments.out,
-            "the folder of the runs (default: sweeps/ and the name of the configuration); a sweep that is there "
-            "already goes on: finished runs stay, others are resumed",
-            {.type = "DIR"});
-}
-
-namespace {
 
 constexpr size_t kShownTexts = 10;
 
@@ -275,6 +162,102 @@ int demo(DemoArguments& arguments) {
 }
 
 }  // namespace
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) names.emplace_back(preset.name);
+  return names;
+}
+
+void ConfigArguments::declare(Command& command) {
+  command
+      .take("config", config,
+            "a TOML file, the name of a preset (see `linnet presets`), or a run folder for its configuration",
+            {.required = true, .type = "FILE", .suggestions = preset_names()})
+      .take("--set", settings, "change one key of the configuration: --set key=value",
+            {.type = "KEY=VALUE", .suggestions = key_starts()})
+      .take("--steps", steps, "short for --set max_steps=N --set max_epochs=0", {.type = "N"})
+      .take("--epochs", epochs, "short for --set max_epochs=N", {.type = "N"})
+      .take("--batch", batch, "short for --set batch_size=N", {.type = "N"})
+      .take("--lr", learning_rate, "short for --set learning_rate=RATE", {.type = "RATE"})
+      .take("--data", data,
+            "what to train on: a file of source<TAB>target or text<TAB>label (or .csv, .jsonl), a text, a folder of "
+            "texts or of images",
+            {.type = "FILE"})
+      .take("--text-column", text_column,
+            "short for --set text_column=NAME: the column of a table with the text, or of translations the source",
+            {.type = "NAME"})
+      .take("--pair-column", pair_column, "the same of the second text of a pair", {.type = "NAME"})
+      .take("--label-column", label_column, "the same of the label, or of translations the target", {.type = "NAME"})
+      .take("--source", source, "training text, one sentence a line, plain or .gz", {.type = "FILE"})
+      .take("--target", target, "its translation, line by line", {.type = "FILE"})
+      .take("--memory", memory,
+            "short for --set memory=SIZE: the most memory that training may take, such as 2GiB; layers are computed "
+            "again until it is kept",
+            {.type = "SIZE"})
+      .take_threads(threads)
+      .take_device(device, "cpu, cuda or cuda:N")
+      .take_isa(isa);
+}
+
+Config ConfigArguments::load(bool resume) const {
+  Config loaded = ConfigChoice::load(resume);
+  force_isa(loaded.train.isa);
+  return loaded;
+}
+
+void add_train_command(Command& linnet) {
+  auto [command, arguments] = linnet.subcommand("train", "train a model", train);
+  arguments.declare(command);
+  command
+      .take("--run", arguments.folder,
+            "the run folder (default: runs/ and the name of the configuration; with --resume the configuration itself "
+            "if it is a run folder)",
+            {.type = "DIR"})
+      .flag("--resume", arguments.resume, "go on with an existing run folder")
+      .take("--init", arguments.init, "start from the weights of another run", {.type = "RUN"})
+      .take("--profile", arguments.profile,
+            "write traces of some steps into the run folder, for example wait=1,warmup=1,active=3,repeat=2",
+            {.type = "STEPS"})
+      .take("--lr-range", arguments.rates,
+            "instead of training, 100 steps with rising learning rates, for example 1e-6:1: a chart and a suggestion",
+            {.type = "FROM:TO"})
+      .take("--ranks", arguments.ranks,
+            "train in N processes on this machine, started by mpirun; see docs/many_processes.md",
+            {.type = "N", .least = 1, .most = 4096})
+      .take("--parallel", arguments.parallel,
+            "with --ranks: how they share the work, for example pipeline=2 or data=2,tensor=2; see "
+            "docs/many_processes.md",
+            {.type = "LAYOUT"})
+      .take("--restart", arguments.restarts,
+            "with --ranks: when a rank dies, go on from the last checkpoint, at most K times",
+            {.type = "K", .least = 0, .most = 1e6})
+      .flag("--detect-anomaly", arguments.detect_anomaly,
+            "keep the step when a loss or gradient is not finite, for `linnet check RUN --replay`");
+}
+
+void add_sweep_command(Command& linnet) {
+  auto [command, arguments] =
+      linnet.subcommand("sweep",
+                        "train many runs with other values of some keys: --set dropout=0.1,0.2 lists values, --set "
+                        "learning_rate=1e-5..1e-3 is a range, from which values are drawn evenly, by their logarithm "
+                        "where both ends are above 0 and 10 times apart or more; 1e-5..1e-3:4 lists 4 values of it",
+                        sweep);
+  arguments.declare(command);
+  command
+      .take("--runs", arguments.runs, "how many runs (default 12; of a grid all combinations)",
+            {.type = "N", .least = 1, .most = 999})
+      .take("--search", arguments.search,
+            "grid: all combinations of listed values (the default where all are listed and --runs is not given); "
+            "random; or halving: random, and after 1/9 and 1/3 of the steps only the best third goes on",
+            {.choices = {"grid", "random", "halving"}})
+      .take("--seed", arguments.seed, "of the values that are drawn; the runs' own seed is the key seed",
+            {.type = "N", .least = 0, .most = 9e15, .show_default = true})
+      .take("--out", arguments.out,
+            "the folder of the runs (default: sweeps/ and the name of the configuration); a sweep that is there "
+            "already goes on: finished runs stay, others are resumed",
+            {.type = "DIR"});
+}
 
 void add_demo_command(Command& linnet) {
   auto [command, arguments] = linnet.subcommand("demo", "train the dates preset and show what it learned", demo);

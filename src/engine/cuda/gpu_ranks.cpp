@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <exception>
 #include <map>
-#include <vector>
 #include "distributed/comm/agreement.h"
 #include "engine/device/cuda/nccl_library.h"
 #include "engine/ops/collective/add_values_cuda.h"

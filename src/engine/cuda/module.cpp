@@ -1,11 +1,7 @@
 // The functions that the program looks up in the module (engine/exec/backend.h, engine/exec/backend.h).
 #include <cstdio>
 #include <exception>
-#include <map>
-#include <memory>
-#include <string>
 #include "engine/cuda/gpu_ranks.h"
-#include "engine/device/cuda/cuda_device.h"
 #include "engine/exec/backend.h"
 #include "engine/ops/op_table.h"
 
@@ -29,8 +25,8 @@ extern "C" __attribute__((visibility("default"))) const linnet::Backend* linnet_
   static auto& opened = *new std::map<int, std::unique_ptr<OpenDevice>>;
   try {
     if (std::string(program_version) != backend_version())
-      fail_user("the CUDA module is of another build (" + std::string(backend_version()) + ") than the program (" +
-                program_version + ")");
+      fail_user("the CUDA module is of another build (", backend_version(), ") than the program (", program_version,
+                ")");
     auto& location = opened[index];
     if (!location) location = std::make_unique<OpenDevice>(index);
     return &location->backend;

@@ -89,29 +89,37 @@ bool all_finite(const TensorView& x) {
   return finite;
 }
 
-// "f32[8, 16] from -1.2 to 3.4", with the strides taken into account.
+// "f32[8, 16] from -1.2 to 3.4".
 std::string range_text(const TensorView& x) {
   std::string text = x.type.text();
   if (!is_float(x.type.dtype) || x.type.dtype == DType::kBF16 || x.elements() == 0) return text;
   double least = std::numeric_limits<double>::infinity(), most = -least;
-  for_float(x.type.dtype, [&]<class T>() {
-    const Shape& shape = x.type.shape;
-    for (int64_t i = 0; i < x.elements(); ++i) {
-      int64_t offset = 0, rest = i;
-      for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-        offset += rest % shape[axis] * x.strides[axis];
-        rest /= shape[axis];
-      }
-      const double value = static_cast<double>(x.as<T>()[offset]);
-      least = std::min(least, value), most = std::max(most, value);
-    }
-  });
+  for (const double value : dense_copy(x).values()) least = std::min(least, value), most = std::max(most, value);
   char range[64];
   std::snprintf(range, sizeof range, " from %.3g to %.3g", least, most);
   return text + range;
 }
 
 }  // namespace
+
+HostTensor dense_copy(const TensorView& view) {
+  HostTensor copy(view.type);
+  const Shape& shape = view.type.shape;
+  const size_t size = dtype_size(view.type.dtype);
+  const auto* from = static_cast<const std::byte*>(view.data);
+  auto* to = static_cast<std::byte*>(copy.data());
+  if (view.strides == dense_strides(shape)) {
+    std::memcpy(to, from, view.type.bytes());
+    return copy;
+  }
+  for (int64_t i = 0, count = shape.elements(); i < count; ++i, to += size) {
+    int64_t offset = 0, rest = i;
+    for (int axis = shape.rank() - 1; axis >= 0; rest /= shape[axis--])
+      offset += rest % shape[axis] * view.strides[axis];
+    std::memcpy(to, from + static_cast<size_t>(offset) * size, size);
+  }
+  return copy;
+}
 
 InterpreterResult interpret(const Graph& graph, const NamedTensors& inputs, const InterpreterOptions& options) {
   Interpreter interpreter(graph, inputs, options);

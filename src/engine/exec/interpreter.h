@@ -45,12 +45,15 @@ class HostTensor {
   std::vector<double> words_;
 };
 
+// The elements one after another, whatever the strides of the view.
+HostTensor dense_copy(const TensorView& view);
+
 using NamedTensors = std::map<std::string, HostTensor>;
 
 struct InterpreterOptions {
   KernelSet kernels = KernelSet::kReference;
   int threads = 1;
-  // Called after each node with its outputs (dense copies are the caller's to make).
+  // Called after each node with its outputs (which dense_copy() keeps).
   std::function<void(NodeId, std::span<const TensorView>)> after_node = {};
 };
 

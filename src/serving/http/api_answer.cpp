@@ -119,6 +119,27 @@ void append_row(std::string& out, std::span<const float> row) {
   out += ']';
 }
 
+// Which values are largest, at most `top`, the largest first.
+std::vector<size_t> largest(std::span<const float> values, size_t top) {
+  std::vector<size_t> order(values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return values[a] > values[b]; });
+  order.resize(std::min(top, order.size()));
+  return order;
+}
+
+Json model_json(const ModelDescription& model) {
+  Json json = {{"id", model.name},
+               {"object", "model"},
+               {"created", model.created},
+               {"owned_by", "linnet"},
+               {"kind", model.kind}};
+  if (model.room > 0) json["max_tokens"] = model.room;
+  if (model.room > 0) json["chat"] = model.chat;
+  if (!model.classes.empty()) json["classes"] = model.classes;
+  return json;
+}
+
 }  // namespace
 
 std::string format_event(const std::string& json) { return "data: " + json + "\n\n"; }
@@ -181,19 +202,6 @@ std::string format_embeddings(std::span<const float> rows, size_t width) {
   return out + "]";
 }
 
-namespace {
-
-// Which values are largest, at most `top`, the largest first.
-std::vector<size_t> largest(std::span<const float> values, size_t top) {
-  std::vector<size_t> order(values.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return values[a] > values[b]; });
-  order.resize(std::min(top, order.size()));
-  return order;
-}
-
-}  // namespace
-
 std::string format_ranks(const RankedTexts& ranked, std::span<const float> scores, int64_t tokens) {
   Json results = Json::array();
   for (const size_t index : largest(scores, ranked.top)) {
@@ -245,22 +253,6 @@ std::string format_translations(const std::vector<std::string>& texts) {
   for (const std::string& text : texts) all.push_back({{"translation_text", text}});
   return all.dump();
 }
-
-namespace {
-
-Json model_json(const ModelDescription& model) {
-  Json json = {{"id", model.name},
-               {"object", "model"},
-               {"created", model.created},
-               {"owned_by", "linnet"},
-               {"kind", model.kind}};
-  if (model.room > 0) json["max_tokens"] = model.room;
-  if (model.room > 0) json["chat"] = model.chat;
-  if (!model.classes.empty()) json["classes"] = model.classes;
-  return json;
-}
-
-}  // namespace
 
 std::string format_model(const ModelDescription& model) { return model_json(model).dump(); }
 

@@ -1,7 +1,7 @@
 #include "serving/http/api_keys.h"
 #include <sys/stat.h>
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -18,7 +18,7 @@ ApiKeys ApiKeys::load(const std::string& path) {
     if (!line.empty() && line[0] != '#') keys.keys_.push_back(std::move(line));
     start = end + 1;
   }
-  if (keys.keys_.empty()) fail_user("'" + path + "' holds no key");
+  if (keys.keys_.empty()) fail_user("'", path, "' holds no key");
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & (S_IRGRP | S_IROTH)) != 0)
     log_warning("'" + path + "' holds keys, and other users may read it: chmod 600 " + path);

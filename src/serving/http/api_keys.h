@@ -1,6 +1,5 @@
 // The keys that requests must bear: "Authorization: Bearer KEY".
 #pragma once
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -62,24 +62,27 @@ void check_count(const JsonObject& body, const char* key, const Json& texts) {
     body.fail(key, "has " + std::to_string(texts.size()) + " texts, more than " + std::to_string(kMostTexts));
 }
 
-// A text, texts, token ids, or lists of them. Calls one of the two for each.
-template <class TakeText, class TakeTokens>
-bool read_inputs(const JsonObject& body, const char* key, const TakeText& text, const TakeTokens& tokens) {
+// Calls one(item) for the value of a key or, where that is a list, for each of its items. Whether it is a list; token
+// ids are none.
+template <class One>
+bool for_inputs(const JsonObject& body, const char* key, const One& one) {
   if (!body.has(key)) body.fail(key, "is missing");
   const Json& value = body.at(key);
-  const auto one = [&](const Json& item) {
-    if (item.is_string()) return text(item.text());
-    if (is_token_list(item)) return tokens(item.get<std::vector<int32_t>>());
-    body.fail(key, "is neither a text, nor token ids, nor a list of these");
-  };
-  if (!value.is_array() || is_token_list(value)) {
-    one(value);
-    return false;
-  }
+  if (!value.is_array() || is_token_list(value)) return one(value), false;
   if (value.empty()) body.fail(key, "is an empty list");
   check_count(body, key, value);
   for (const Json& item : value) one(item);
   return true;
+}
+
+// A text, texts, token ids, or lists of them. Calls one of the two for each.
+template <class TakeText, class TakeTokens>
+bool read_inputs(const JsonObject& body, const char* key, const TakeText& text, const TakeTokens& tokens) {
+  return for_inputs(body, key, [&](const Json& item) {
+    if (item.is_string()) return text(item.text());
+    if (is_token_list(item)) return tokens(item.get<std::vector<int32_t>>());
+    body.fail(key, "is neither a text, nor token ids, nor a list of these");
+  });
 }
 
 bool has_type_text(const Json& value) {
@@ -223,21 +226,14 @@ void read_pairs(const JsonObject& body, InputCall& call) {
 
 // A text, {"question": ..., "context": ...}, or a list of them.
 void read_questions(const JsonObject& body, InputCall& call) {
-  if (!body.has("inputs")) body.fail("inputs", "is missing");
-  const Json& inputs = body.at("inputs");
-  call.is_list = inputs.is_array();
-  const auto add = [&](const Json& item) {
+  call.is_list = for_inputs(body, "inputs", [&](const Json& item) {
     const Json *question = item.find("question"), *context = item.find("context");
     const bool asks = question && context && question->is_string() && context->is_string();
     if (!item.is_string() && !asks)
       body.fail("inputs", "is neither a text, nor a question and its context, nor a list of such");
     call.texts.push_back(asks ? question->text() : item.text());
     call.pairs.push_back(asks ? std::optional(context->text()) : std::nullopt);
-  };
-  if (!call.is_list) return add(inputs);
-  if (inputs.empty()) body.fail("inputs", "is an empty list");
-  check_count(body, "inputs", inputs);
-  for (const Json& item : inputs) add(item);
+  });
 }
 
 InputCall read_rerank_call(const JsonObject& body) {

@@ -41,14 +41,13 @@ const char* type_of(int status) {
 }  // namespace
 
 std::string error_body(const ApiError& error) {
-  Json inner;
-  inner["message"] = error.what();
-  inner["type"] = type_of(error.status);
-  inner["param"] = nullptr;
-  inner["code"] = nullptr;
-  if (!error.param.empty()) inner["param"] = error.param;
-  if (!error.code.empty()) inner["code"] = error.code;
-  return Json{{"error", std::move(inner)}}.dump();
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
+  return Json{{"error",
+               {{"message", error.what()},
+                {"type", type_of(error.status)},
+                {"param", or_null(error.param)},
+                {"code", or_null(error.code)}}}}
+      .dump();
 }
 
 HttpResponse error_response(const ApiError& error) {

@@ -1,5 +1,6 @@
 #include "serving/http/http_server.h"
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -7,7 +8,6 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cerrno>
 #include <ctime>
-#include "base/error.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/signals.h"
@@ -115,7 +115,7 @@ HttpServer::HttpServer(HttpHandler& handler, const std::string& host, int port, 
   error_code error;
   tcp::resolver resolver(state_->io);
   const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error);
-  if (error || found.empty()) fail_user("--host " + host + ": there is no such address");
+  if (error || found.empty()) fail_user("--host ", host, ": there is no such address");
   const tcp::endpoint endpoint = found.begin()->endpoint();
   const auto check = [&] {
     if (error) fail_user("cannot listen on ", host, ", port ", port, ": ", error.message());
@@ -124,9 +124,7 @@ HttpServer::HttpServer(HttpHandler& handler, const std::string& host, int port, 
   state_->acceptor.set_option(asio::socket_base::reuse_address(true), error), check();
   state_->acceptor.bind(endpoint, error), check();
   state_->acceptor.listen(asio::socket_base::max_listen_connections, error), check();
-  char prefix[20];
-  std::snprintf(prefix, sizeof prefix, "%llx-", static_cast<unsigned long long>(std::time(nullptr)));
-  state_->id_prefix = prefix;
+  state_->id_prefix = fmt::format("{:x}-", std::time(nullptr));
 }
 
 HttpServer::~HttpServer() = default;

@@ -1,4 +1,5 @@
 #include "serving/http/http_session.h"
+#include <fmt/chrono.h>
 #include <sys/socket.h>
 #include <algorithm>
 #include <boost/asio/post.hpp>
@@ -14,14 +15,7 @@ std::chrono::milliseconds duration(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-std::string date() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts;
-  gmtime_r(&now, &parts);
-  char text[64];
-  std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts);
-  return text;
-}
+std::string date() { return fmt::format("{:%a, %d %b %Y %H:%M:%S GMT}", fmt::gmtime(std::time(nullptr))); }
 
 HttpRequest convert(http::request<http::string_body>&& message) {
   HttpRequest request;
@@ -68,11 +62,7 @@ std::string fault_of(const HttpRequest& head, bool is_1_1) {
              : "the only \"transfer-encoding\" that is supported is \"chunked\"";
 }
 
-std::string chunk(const std::string& piece) {
-  char size[24];
-  std::snprintf(size, sizeof size, "%zx\r\n", piece.size());
-  return size + piece + "\r\n";
-}
+std::string chunk(const std::string& piece) { return fmt::format("{:x}\r\n{}\r\n", piece.size(), piece); }
 
 // Belongs to whoever answers; holds its session, which may be closed by then.
 class Exchange : public HttpExchange {
@@ -258,15 +248,14 @@ void HttpSession::fail_read(int status, const std::string& message) {
 
 void HttpSession::read_failed(error_code error) {
   const bool nothing_came = !parser_->got_some() && buffer_.size() == 0;
+  const HttpLimits& limits = server_.limits;
   if (read_timed_out_ && !nothing_came)
-    return fail_read(408, "the request did not come within " +
-                              std::to_string(static_cast<int64_t>(server_.limits.read_seconds)) + " seconds");
-  if (error == http::error::header_limit || error == http::error::buffer_overflow)
     return fail_read(
-        431, "the head of the request is larger than " + std::to_string(server_.limits.header_bytes) + " bytes");
+        408, fmt::format("the request did not come within {} seconds", static_cast<int64_t>(limits.read_seconds)));
+  if (error == http::error::header_limit || error == http::error::buffer_overflow)
+    return fail_read(431, fmt::format("the head of the request is larger than {} bytes", limits.header_bytes));
   if (error == http::error::body_limit)
-    return fail_read(413,
-                     "the body of the request is larger than " + std::to_string(server_.limits.body_bytes) + " bytes");
+    return fail_read(413, fmt::format("the body of the request is larger than {} bytes", limits.body_bytes));
   if (error.category() == make_error_code(http::error::bad_version).category() && error != http::error::end_of_stream &&
       error != http::error::partial_message)
     return fail_read(400, "this is not an HTTP request: " + error.message());

@@ -1,4 +1,5 @@
 #include "serving/http/metrics.h"
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -17,10 +18,8 @@ std::string escaped(const std::string& value) {
 }
 
 std::string number(double value) {
-  char text[40];
-  if (value == std::floor(value) && std::abs(value) < 1e15) std::snprintf(text, sizeof text, "%.0f", value);
-  else std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
+  const bool is_whole = value == std::floor(value) && std::abs(value) < 1e15;
+  return is_whole ? fmt::format("{:.0f}", value) : fmt::format("{:.9g}", value);
 }
 
 }  // namespace

@@ -1,11 +1,9 @@
 #include "serving/http/service.h"
+#include <fmt/format.h>
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
-#include <map>
-#include <optional>
-#include <span>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "base/text.h"
@@ -73,16 +71,16 @@ Service::Service(const ServiceOptions& options) : options_(options) {
   for (const std::string& draft : options_.drafts) {
     const auto [name, folder] = split_model(draft);
     if (folder == draft && names.size() > 1)
-      fail_user("there are several models; --draft NAME=" + draft + " says whose draft model it is");
+      fail_user("there are several models; --draft NAME=", draft, " says whose draft model it is");
     if (folder != draft && std::ranges::count(names, name) == 0)
-      fail_user("--draft " + draft + ": there is no model \"" + name + "\"");
+      fail_user("--draft ", draft, ": there is no model \"", name, "\"");
   }
   if (!options_.resident.adapters.empty() && options_.models.size() > 1)
     fail_user("there are several models; --adapter is for a server of one, whose requests choose by \"adapter\"");
   if (!options.api_key_file.empty()) keys_ = ApiKeys::load(options.api_key_file);
   for (size_t i = 0; i < names.size(); ++i) {
     if (std::ranges::count(std::span(names).first(i), names[i]) > 0)
-      fail_user("two models are called \"" + names[i] + "\"; NAME=FOLDER gives one of them another name");
+      fail_user("two models are called \"", names[i], "\"; NAME=FOLDER gives one of them another name");
     models_.push_back(load(options.models[i]));
   }
 }
@@ -211,14 +209,13 @@ void Service::finished(const HttpRequest& request, const std::string& id, int st
   metrics_.add("linnet_requests_total", {{"path", path}, {"status", std::to_string(status)}});
   metrics_.observe("linnet_request_seconds", {{"path", path}}, seconds);
   if (!options_.log_requests) return;
-  char time[32];
-  std::snprintf(time, sizeof time, "%.3f", seconds);
   // What a client sends may hold anything: a log has one line a request.
   std::string shown = request.path.substr(0, 100);
   std::ranges::replace_if(
       shown, [](char c) { return c < ' ' || c == 127; }, '?');
-  log_info("request " + id + ": " + (request.method.empty() ? "-" : request.method.substr(0, 16)) + " " + shown + " " +
-           std::to_string(status) + ", " + time + " s" + (note.empty() ? "" : ", " + note));
+  log_info(fmt::format("request {}: {} {} {}, {:.3f} s{}{}", id,
+                       request.method.empty() ? "-" : request.method.substr(0, 16), shown, status, seconds,
+                       note.empty() ? "" : ", ", note));
 }
 
 // By its key where keys are needed; there one cannot be made up to be another client.

@@ -3,7 +3,6 @@
 #pragma once
 #include <atomic>
 #include <condition_variable>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>

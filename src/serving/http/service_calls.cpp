@@ -1,17 +1,22 @@
 // What the service does for requests that its models answer: their text is checked and handed to the models' workers.
 #include <algorithm>
-#include <cmath>
 #include <ctime>
 #include <random>
-#include "base/error.h"
+#include "base/fail.h"
 #include "models/families/sentence_embedder.h"
 #include "serving/http/api_answer.h"
-#include "serving/http/http.h"
 #include "serving/http/service.h"
 #include "tasks/texts/text_classifier.h"
 
 namespace linnet {
 namespace {
+
+constexpr const char* kTooMany = "too many requests wait; try again in a moment";
+
+template <class... Parts>
+[[noreturn]] void fail_api(int status, const char* param, const Parts&... parts) {
+  throw ApiError(status, text_of_parts(parts...), param);
+}
 
 uint64_t random_seed() {
   std::random_device device;
@@ -22,7 +27,7 @@ std::string prompt_of(const RowModel& model, const std::string& name) {
   try {
     return model.prompt(name);
   } catch (const Error& error) {
-    throw ApiError(400, error.what(), "prompt_name");
+    fail_api(400, "prompt_name", error.what());
   }
 }
 
@@ -41,21 +46,16 @@ TextJob Service::prepare(const ServedModel& model, const TextRequest& request, b
   const auto prompt = static_cast<int64_t>(job.prompt.size());
   if (prompt >= writer.room() + (writer.answers() ? 1 : 0))
     throw ApiError(422,
-                   request.where + " has " + std::to_string(prompt) + " tokens, and the server takes " +
-                       std::to_string(writer.room()) + (writer.answers() ? "" : ", the text it writes included"),
+                   text_of_parts(request.where, " has ", prompt, " tokens, and the server takes ", writer.room(),
+                                 writer.answers() ? "" : ", the text it writes included"),
                    "", "context_length_exceeded");
   if (request.options.max_tokens && *request.options.max_tokens > most)
-    throw ApiError(422,
-                   "max_tokens is " + std::to_string(*request.options.max_tokens) + ", and the server writes at most " +
-                       std::to_string(most),
-                   "max_tokens");
+    fail_api(422, "max_tokens", "max_tokens is ", *request.options.max_tokens, ", and the server writes at most ",
+             most);
   job.choice.max_tokens = std::min(job.choice.max_tokens, most);
-  const int64_t beams = writer.beams();
-  if (job.choice.beams > beams)
-    throw ApiError(422,
-                   "a search of " + std::to_string(job.choice.beams) + " beams is more than the " +
-                       std::to_string(beams) + " that the server has room for (linnet serve --beam)",
-                   "beam");
+  if (const int64_t beams = writer.beams(); job.choice.beams > beams)
+    fail_api(422, "beam", "a search of ", job.choice.beams, " beams is more than the ", beams,
+             " that the server has room for (linnet serve --beam)");
   return job;
 }
 
@@ -66,11 +66,10 @@ void Service::submit(const Model& model, std::vector<TextOrder> orders, const st
   for (const TextOrder& order : orders) texts += order.samples;
   const int64_t room = worker.load().slots + options_.resident.limits.waiting;
   if (texts > room)
-    throw ApiError(422, "the request asks for " + std::to_string(texts) + " texts, and at most " +
-                            std::to_string(room) + " run and wait at once");
+    fail_api(422, "", "the request asks for ", texts, " texts, and at most ", room, " run and wait at once");
   answer->expect(texts);
   if (!worker.submit(std::move(orders), client, [&](int64_t order) { answer->add_order(order); }))
-    throw ApiError(429, "too many requests wait; try again in a moment");
+    fail_api(429, "", kTooMany);
   answer->exchange()->on_abort([answer, weak = std::weak_ptr(model)](HttpAbort why) {
     answer->abort(why);
     if (const Model still = weak.lock())
@@ -81,8 +80,7 @@ void Service::submit(const Model& model, std::vector<TextOrder> orders, const st
 void Service::write_text(TextCall call, const Exchange& exchange, const std::string& client) {
   const Model model = find(call.model, {ModelKind::kLanguage, ModelKind::kTranslation});
   if (call.is_chat && !model->resident->text->model().has_chat_template())
-    throw ApiError(400, "the model \"" + model->name + "\" has no chat template; /v1/completions takes a prompt",
-                   "messages");
+    fail_api(400, "messages", "the model \"", model->name, "\" has no chat template; /v1/completions takes a prompt");
   TextAnswer::Form form{.stream = call.stream, .include_usage = call.include_usage, .functions = call.functions};
   form.head = {.id = (call.is_chat ? "chatcmpl-" : "cmpl-") + exchange->id(),
                .model = model->name,
@@ -96,7 +94,7 @@ void Service::write_text(TextCall call, const Exchange& exchange, const std::str
     request.options.log_probabilities = call.alternatives >= 0;
     TextOrder order{.job = prepare(*model, request), .samples = call.samples, .alternatives = call.alternatives};
     if (order.job.choice.beams > 1 && call.alternatives >= 0)
-      throw ApiError(400, "probabilities of tokens are for sampling, not for a search", "logprobs");
+      fail_api(400, "logprobs", "probabilities of tokens are for sampling, not for a search");
     order.events = answer->events(choice, static_cast<int64_t>(order.job.prompt.size()),
                                   call.echo ? request.prompt : std::string());
     choice += call.samples;
@@ -146,7 +144,7 @@ void Service::compute_rows(const Model& model, InputCall& call, const Exchange& 
       texts.push_back(worker.model().encode(prompt + call.texts[i],
                                             i < call.pairs.size() && call.pairs[i] ? &*call.pairs[i] : nullptr));
   } catch (const Error& error) {
-    throw ApiError(422, error.what(), "input");
+    fail_api(422, "input", error.what());
   }
   int64_t tokens = 0;
   for (const RowText& text : texts) tokens += std::ssize(text.tokens);
@@ -154,8 +152,7 @@ void Service::compute_rows(const Model& model, InputCall& call, const Exchange& 
     if (!outcome.error.empty()) return exchange->respond(error_response(ApiError(500, outcome.error)));
     exchange->respond({.body = format(std::move(outcome.rows), tokens) + "\n"});
   };
-  const bool taken = worker.submit(std::move(texts), finished, client);
-  if (!taken) throw ApiError(429, "too many requests wait; try again in a moment");
+  if (!worker.submit(std::move(texts), finished, client)) fail_api(429, "", kTooMany);
   metrics_.add("linnet_prompt_tokens_total", {{"model", model->name}}, static_cast<double>(tokens));
 }
 
@@ -163,9 +160,7 @@ void Service::embed(InputCall call, bool openai, const Exchange& exchange, const
   const Model model = find(call.model, {ModelKind::kEmbedder});
   const RowModel& embedder = model->resident->rows->model();
   const auto width = static_cast<int64_t>(embedder.width), kept = call.dimensions.value_or(width);
-  if (kept > width)
-    throw ApiError(400, "\"dimensions\" is " + std::to_string(kept) + ", and the model gives " + std::to_string(width),
-                   "dimensions");
+  if (kept > width) fail_api(400, "dimensions", "\"dimensions\" is ", kept, ", and the model gives ", width);
   const bool normalized = embedder.is_normalized || call.normalize;
   compute_rows(model, call, exchange, client,
                [=, name = model->name, normalize = call.normalize, base64 = call.base64](std::vector<float>&& rows,
@@ -189,7 +184,7 @@ void Service::classify(InputCall call, const Exchange& exchange, const std::stri
 void Service::rerank(InputCall call, const Exchange& exchange, const std::string& client) {
   const Model model = find(call.model, {ModelKind::kClassifier});
   if (!model->resident->rows->model().is_reranker)
-    throw ApiError(400, "model \"" + model->name + "\" is no reranker, which gives one number for two texts", "model");
+    fail_api(400, "model", "model \"", model->name, "\" is no reranker, which gives one number for two texts");
   RankedTexts ranked{.model = model->name, .plain = call.is_list};
   ranked.top = static_cast<size_t>(call.top.value_or(std::ssize(call.texts)));
   if (call.return_texts) ranked.texts = call.pairs;
@@ -208,10 +203,9 @@ void Service::find_spans(InputCall call, const Exchange& exchange) {
   for (size_t i = 0; i < call.texts.size(); ++i) {
     const bool has_question = i < call.pairs.size() && call.pairs[i];
     if (has_question != finder.takes_questions())
-      throw ApiError(422,
-                     has_question ? "the model labels the words of texts, and an input has a question"
-                                  : "the model answers questions: each input is {\"question\": ..., \"context\": ...}",
-                     "inputs");
+      fail_api(422, "inputs",
+               has_question ? "the model labels the words of texts, and an input has a question"
+                            : "the model answers questions: each input is {\"question\": ..., \"context\": ...}");
     std::string text = std::move(call.texts[i]);
     if (has_question) {
       std::ranges::replace(text, '\t', ' ');
@@ -223,7 +217,7 @@ void Service::find_spans(InputCall call, const Exchange& exchange) {
   try {
     found = finder.find(texts, call.top.value_or(1));
   } catch (const Error& error) {
-    throw ApiError(422, error.what(), "inputs");
+    fail_api(422, "inputs", error.what());
   }
   exchange->respond({.body = format_spans(found, call.is_list) + "\n"});
 }

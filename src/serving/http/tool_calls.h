@@ -2,7 +2,6 @@
 //   <tool_call>{"name": ..., "arguments": {...}}</tool_call>, several of them, after any text (Hermes, Qwen)
 //   {"name": ..., "parameters": {...}} as the whole text, several with ";" between (Llama 3)
 #pragma once
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>

@@ -3,7 +3,6 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include "base/error.h"
 #include "base/fail.h"
 #include "base/json.h"
 #include "base/numbers.h"
@@ -90,8 +89,8 @@ class Batch {
     if (model_.kind == ModelKind::kLanguage) return parse_text_request(line, options_.text, where);
     // Of other models "text" says what parse_text_request() calls a prompt.
     const Json json = Json::parse_or_null(line, JsonLimits::request());
-    if (!json.is_object()) fail_user(where + ": not a JSON object");
-    if (!json.contains("text") || !json["text"].is_string()) fail_user(where + ": needs \"text\"");
+    if (!json.is_object()) fail_user(where, ": not a JSON object");
+    if (!json.contains("text") || !json["text"].is_string()) fail_user(where, ": needs \"text\"");
     Json renamed;
     for (const auto& [key, value] : json.items()) renamed[key == "text" ? "prompt" : key] = value;
     return parse_text_request(renamed.dump(), options_.text, where);
@@ -159,8 +158,8 @@ class Batch {
   }
 
   std::string format(const Item& item) const {
-    if (item.written && !item.written->error.empty()) fail_user(item.request.where + ": " + item.written->error);
-    if (item.row && !item.row->error.empty()) fail_user(item.request.where + ": " + item.row->error);
+    if (item.written && !item.written->error.empty()) fail_user(item.request.where, ": ", item.written->error);
+    if (item.row && !item.row->error.empty()) fail_user(item.request.where, ": ", item.row->error);
     const std::string text = item.written ? item.written->text.text : "";
     if (options_.json && item.refusal.empty() && model_.kind == ModelKind::kLanguage)
       return format_written_text(item.written->text, item.request, item.index, 0, item.prompt, false);

@@ -1,7 +1,6 @@
 // What several clients wait for, in the order in which it is served: clients take turns, and so do the items of a
 // client. An item may take several turns. Not safe from several threads.
 #pragma once
-#include <cstdint>
 #include <deque>
 #include <list>
 #include <string>

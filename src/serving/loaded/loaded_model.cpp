@@ -1,8 +1,6 @@
 #include "serving/loaded/loaded_model.h"
-#include "base/error.h"
-#include "base/files.h"
+#include "base/fail.h"
 #include "base/lost_pages.h"
-#include "config/config.h"
 #include "tasks/texts/text_classifier.h"
 #include "tasks/translation/translation_model.h"
 #include "training/run/run_folder.h"
@@ -18,12 +16,12 @@ ModelKind kind_of_run(const std::string& folder, const Config& config) {
     case TaskKind::kMaskedLanguage: return ModelKind::kEmbedder;
     case TaskKind::kImages: break;
   }
-  fail_user("run '" + folder + "' classifies images; `linnet predict` does that");
+  fail_user("run '", folder, "' classifies images; `linnet predict` does that");
 }
 
 // A file that lost pages while it was read has left zeros where weights belong.
 std::unique_ptr<LoadedModel> unless_pages_are_lost(std::unique_ptr<LoadedModel> model, uint64_t lost_before) {
-  if (count_lost_pages() != lost_before) fail_user("'" + model->folder + "': a file was cut short while it was read");
+  if (count_lost_pages() != lost_before) fail_user("'", model->folder, "': a file was cut short while it was read");
   return model;
 }
 
@@ -35,7 +33,7 @@ const char* model_kind_name(ModelKind kind) {
 }
 
 ModelKind model_kind(const std::string& folder) {
-  if (!file_exists(folder)) fail_user("there is no model '" + folder + "'" + missing_model_hint(folder));
+  if (!file_exists(folder)) fail_user("there is no model '", folder, "'", missing_model_hint(folder));
   const RunFolder run(folder);
   if (run.has_config() || !is_pretrained_folder(folder)) return kind_of_run(folder, run.load_config());
   if (is_text_classifier_folder(folder)) return ModelKind::kClassifier;
@@ -47,7 +45,7 @@ ModelKind model_kind(const std::string& folder) {
     case FamilyKind::kEncoderDecoder: return ModelKind::kTranslation;
     case FamilyKind::kImages: break;
   }
-  fail_user("'" + folder + "' classifies images; `linnet predict` does that");
+  fail_user("'", folder, "' classifies images; `linnet predict` does that");
 }
 
 std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const LoadedModelOptions& options) {
@@ -55,7 +53,7 @@ std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const 
   auto model = std::make_unique<LoadedModel>();
   model->folder = folder, model->kind = model_kind(folder);
   if (!options.draft.empty() && model->kind != ModelKind::kLanguage)
-    fail_user("'" + folder + "' is no language model, so it has no draft model");
+    fail_user("'", folder, "' is no language model, so it has no draft model");
   // Adapters of a classifier bring its head.
   if (model->kind == ModelKind::kEmbedder && are_classifiers(parse_adapters(options.adapters)))
     model->kind = ModelKind::kClassifier;

@@ -1,17 +1,11 @@
 #include "serving/loaded/pack.h"
-#include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <set>
-#include "base/error.h"
-#include "base/files.h"
-#include "config/config.h"
+#include "base/fail.h"
 #include "data/text/pipeline/tokenizer_tables.h"
 #include "formats/packed_model.h"
-#include "models/families/pretrained.h"
 #include "models/families/sentence_embedder.h"
-#include "models/modules/text_encoder.h"
 #include "models/nn/model_store.h"
 #include "serving/loaded/loaded_model.h"
 #include "tasks/language/language_model.h"
@@ -189,12 +183,12 @@ bool answers_texts(const std::string& folder, bool is_run) {
 
 PackReport pack_model(const std::string& folder, const std::string& path, const QuantizationWords& words) {
   const RunFolder run(folder);
-  if (is_packed(folder)) fail_user("'" + folder + "' is packed already");
+  if (is_packed(folder)) fail_user("'", folder, "' is packed already");
   const bool is_run = run.has_config() || !is_pretrained_folder(folder);
   if (is_run) run.load_config(), run.best_weights();  // says what is wrong
   if (answers_texts(folder, is_run)) return pack_parameters(folder, path, words, open_any(folder));
   if (words.parsed().any())
-    fail_user("'" + folder + "' answers no texts: its weights are packed as they are, without --quantize");
+    fail_user("'", folder, "' answers no texts: its weights are packed as they are, without --quantize");
   return pack_tensors(folder, path);
 }
 

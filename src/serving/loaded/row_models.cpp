@@ -1,9 +1,6 @@
 #include <algorithm>
-#include <optional>
 #include "base/fail.h"
 #include "base/packed_files.h"
-#include "config/config.h"
-#include "data/text/pretrained_tokenizer.h"
 #include "models/families/sentence_embedder.h"
 #include "models/families/static_scales.h"
 #include "models/nn/forward.h"
@@ -69,7 +66,7 @@ class RowClassifier : public RowModel {
         problem_(opened_.problem()),
         lengths_(text_lengths(opened_.config, opened_.model.as<TextClassifier>())) {
     if (opened_.model.head == ModelHead::kTokenClasses || opened_.model.head == ModelHead::kSpans)
-      fail_user("'" + folder + "' labels words or finds answers; `linnet predict` does that");
+      fail_user("'", folder, "' labels words or finds answers; `linnet predict` does that");
     classes = opened_.outputs, width = classes.size();
     vocab_size = opened_.tokenizer->vocab_size(), max_tokens = lengths_.back();
     is_reranker = problem_ == TextProblem::kNumbers && width == 1 && takes(true);

@@ -1,6 +1,5 @@
 #include "serving/loaded/text_worker.h"
 #include <algorithm>
-#include <cmath>
 #include "base/error.h"
 #include "engine/kernels/reduce/top_k.h"
 

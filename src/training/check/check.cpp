@@ -1,8 +1,7 @@
 #include "training/check/check.h"
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 #include "base/process_memory.h"
@@ -11,15 +10,6 @@
 #include "engine/plan/state_names.h"
 
 namespace linnet {
-
-std::string text_of(const char* format, ...) {
-  char text[400];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  return text;
-}
 
 Finding verdict(bool passes, std::string figure) {
   return {passes ? Verdict::kPass : Verdict::kFail, std::move(figure)};
@@ -98,13 +88,13 @@ Finding check_initial_loss(CheckSubject& subject) {
   const int64_t classes = class_count(evaluation_graph(subject));
   if (report.tokens == 0) return verdict(false, "the batch has no targets");
   if (!std::isfinite(loss)) return verdict(false, "the loss is not finite");
-  if (classes < 2) return skipped(text_of("loss %.3f; the loss is not over classes", loss));
+  if (classes < 2) return skipped(fmt::format("loss {:.3f}; the loss is not over classes", loss));
   // Few targets may be unlucky ones.
   const double guess = std::log(static_cast<double>(classes));
   const double most = 1.25 * guess + 1 + 3 / std::sqrt(static_cast<double>(report.tokens));
   const bool fits = loss < most && (!subject.is_fresh || loss > 0.5 * guess);
-  return verdict(fits, text_of("%.3f; a guess among %lld classes has %.3f, at most %.3f is usual", loss,
-                               static_cast<long long>(classes), guess, most));
+  return verdict(fits, fmt::format("{:.3f}; a guess among {} classes has {:.3f}, at most {:.3f} is usual", loss,
+                                   classes, guess, most));
 }
 
 Finding check_overfitting(CheckSubject& subject, std::optional<Finding>& throughput, std::optional<Finding>& memory) {
@@ -126,16 +116,16 @@ Finding check_overfitting(CheckSubject& subject, std::optional<Finding>& through
     if (!report.finite || loss < 0.3 * first) break;
   }
   const auto taken = static_cast<double>(resident_bytes());
-  throughput = verdict(true, text_of("%.3g a second of what the loss counts, %.1f ms a step of this batch",
-                                     static_cast<double>(tokens) / step_seconds, step_seconds * 1e3));
+  throughput = verdict(true, fmt::format("{:.3g} a second of what the loss counts, {:.1f} ms a step of this batch",
+                                         static_cast<double>(tokens) / step_seconds, step_seconds * 1e3));
   const auto planned = static_cast<double>(subject.planned_bytes);
   if (subject.planned_bytes > 0)
-    memory =
-        verdict(taken < 1.1 * planned + 64e6, text_of("%.1f MB taken, %.1f MB planned", taken / 1e6, planned / 1e6));
+    memory = verdict(taken < 1.1 * planned + 64e6,
+                     fmt::format("{:.1f} MB taken, {:.1f} MB planned", taken / 1e6, planned / 1e6));
   const bool out_of_time = step < kMostSteps && loss > kEnough * first;
   return verdict(std::isfinite(loss) && loss < (out_of_time ? 0.95 : kEnough) * first,
-                 text_of("from %.3f to %.3f in %lld steps%s", first, loss, static_cast<long long>(step),
-                         out_of_time ? ", stopped by the time" : ""));
+                 fmt::format("from {:.3f} to {:.3f} in {} steps{}", first, loss, step,
+                             out_of_time ? ", stopped by the time" : ""));
 }
 
 Finding check_determinism(CheckSubject& subject) {
@@ -153,7 +143,7 @@ Finding check_determinism(CheckSubject& subject) {
   // The same is the same also where the loss is not a number, which is for other checks to tell.
   const bool equal =
       std::ranges::equal(first, second, [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); });
-  return verdict(equal, text_of("loss after a step %.9g, again %.9g", first[2], second[2]));
+  return verdict(equal, fmt::format("loss after a step {:.9g}, again {:.9g}", first[2], second[2]));
 }
 
 Finding check_drift(CheckSubject& subject) {
@@ -161,8 +151,9 @@ Finding check_drift(CheckSubject& subject) {
   restart(subject);
   const LossTotal total = loss_of(subject, subject.batch);
   const double loss = total.sum / static_cast<double>(total.tokens), other = subject.bf16_loss();
-  return verdict(difference(loss, other) < 0.02, text_of("loss %.5f in fp32, %.5f in bf16: %.2g relative, 0.02 allowed",
-                                                         loss, other, difference(loss, other)));
+  return verdict(difference(loss, other) < 0.02,
+                 fmt::format("loss {:.5f} in fp32, {:.5f} in bf16: {:.2g} relative, 0.02 allowed", loss, other,
+                             difference(loss, other)));
 }
 
 // Who sees what: padding, other rows, later tokens, and the length that a row is padded to.
@@ -266,9 +257,9 @@ Finding check_causality(CheckSubject& subject) {
   if (!sequence) return skipped("the model does not predict token by token");
   const int64_t at = middle(subject, *sequence);
   const double change = change_of_loss(subject, *sequence, {0, at}, {at, sizes(subject, *sequence).length});
-  return verdict(change < kRounding,
-                 text_of("other tokens from position %lld on change the loss before it by %.2g relative",
-                         static_cast<long long>(at), change));
+  return verdict(
+      change < kRounding,
+      fmt::format("other tokens from position {} on change the loss before it by {:.2g} relative", at, change));
 }
 
 Finding check_context(CheckSubject& subject) {
@@ -277,8 +268,8 @@ Finding check_context(CheckSubject& subject) {
   const int64_t at = middle(subject, *sequence);
   if (at < 2) return skipped("the rows are too short");
   const double change = change_of_loss(subject, *sequence, {at, at + 1}, {0, at});
-  return verdict(change > 1e-7, text_of("other tokens before position %lld change its loss by %.2g relative",
-                                        static_cast<long long>(at), change));
+  return verdict(change > 1e-7,
+                 fmt::format("other tokens before position {} change its loss by {:.2g} relative", at, change));
 }
 
 Finding check_padding(CheckSubject& subject) {
@@ -296,7 +287,8 @@ Finding check_padding(CheckSubject& subject) {
     worst = std::max(worst, difference(before, loss_of(subject, batch).sum));
   }
   if (worst < 0) return skipped("the rows have no padding");
-  return verdict(worst < kRounding, text_of("other tokens beyond the lengths change the loss by %.2g relative", worst));
+  return verdict(worst < kRounding,
+                 fmt::format("other tokens beyond the lengths change the loss by {:.2g} relative", worst));
 }
 
 Finding check_rows(CheckSubject& subject) {
@@ -315,8 +307,8 @@ Finding check_rows(CheckSubject& subject) {
       alone += loss_of(subject, repeated(subject, row, rows)).sum / static_cast<double>(rows);
     worst = std::max(worst, difference(whole, alone));
   }
-  return verdict(worst < kRounding, text_of("%lld rows in another order, or each among copies of itself: %.2g relative",
-                                            static_cast<long long>(rows), worst));
+  return verdict(worst < kRounding,
+                 fmt::format("{} rows in another order, or each among copies of itself: {:.2g} relative", rows, worst));
 }
 
 // Row 0 alone, in its own shape and padded to that of another plan.
@@ -357,7 +349,7 @@ Finding check_lengths(CheckSubject& subject) {
   };
   const double there = row_alone(other_shape), here = row_alone(subject.shape);
   return verdict(difference(here, there) < kRounding,
-                 text_of("a row alone, padded to another length: %.2g relative", difference(here, there)));
+                 fmt::format("a row alone, padded to another length: {:.2g} relative", difference(here, there)));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 // each gives a line with a figure and a verdict.
 #pragma once
 #include <functional>
-#include <span>
 #include <string>
 #include <vector>
 #include "engine/exec/interpreter.h"
@@ -51,8 +50,6 @@ std::vector<CheckLine> run_checks(CheckSubject& subject, const std::function<voi
 
 // The checks behind check.h, each by itself, and what they share.
 
-// printf's format.
-std::string text_of(const char* format, ...) __attribute__((format(printf, 1, 2)));
 struct Finding {
   Verdict verdict;
   std::string figure;

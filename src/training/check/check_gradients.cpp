@@ -1,4 +1,5 @@
 // Gradients: of every parameter, and against differences of the loss.
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -79,23 +80,6 @@ double slope(CheckSubject& subject, const ParameterGradient& gradient, double st
 
 // Inside the graph: what attention does with values that are all one, and units that never fire.
 
-HostTensor dense_copy(const TensorView& view) {
-  HostTensor copy(view.type);
-  const Shape& shape = view.type.shape;
-  std::vector<int64_t> at(static_cast<size_t>(shape.rank()));
-  const size_t size = dtype_size(view.type.dtype);
-  for (int64_t i = 0, count = shape.elements(); i < count; ++i) {
-    int64_t offset = 0, rest = i;
-    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-      offset += rest % shape[axis] * view.strides[axis];
-      rest /= shape[axis];
-    }
-    std::memcpy(static_cast<std::byte*>(copy.data()) + static_cast<size_t>(i) * size,
-                static_cast<const std::byte*>(view.data) + static_cast<size_t>(offset) * size, size);
-  }
-  return copy;
-}
-
 // The farthest that any attention of a row of ones is from 1, or, where a query sees no key, from 0.
 double attention_of_ones(const Node& node, std::vector<HostTensor> operands) {
   std::ranges::fill(operands[2].as<float>(), 1.0F);
@@ -135,8 +119,8 @@ Finding check_gradient_norms(CheckSubject& subject) {
   }
   if (!least) return skipped("the model has no matrices");
   return verdict(most->rms() / least->rms() < kMostRatio,
-                 text_of("%zu parameters; root mean squares from %.1e (%s) to %.1e (%s)", gradients.size(),
-                         least->rms(), least->slot->spec.name.c_str(), most->rms(), most->slot->spec.name.c_str()));
+                 fmt::format("{} parameters; root mean squares from {:.1e} ({}) to {:.1e} ({})", gradients.size(),
+                             least->rms(), least->slot->spec.name, most->rms(), most->slot->spec.name));
 }
 
 Finding check_finite_differences(CheckSubject& subject) {
@@ -169,8 +153,9 @@ Finding check_finite_differences(CheckSubject& subject) {
   }
   return verdict(
       worst < kTolerance,
-      text_of("%zu parameters; the worst is %s: gradient %.4g, differences %.4g (%.2g relative, %.2g allowed)", checked,
-              at->slot->spec.name.c_str(), at->norm, worst_slope, worst, kTolerance));
+      fmt::format(
+          "{} parameters; the worst is {}: gradient {:.4g}, differences {:.4g} ({:.2g} relative, {:.2g} allowed)",
+          checked, at->slot->spec.name, at->norm, worst_slope, worst, kTolerance));
 }
 
 Finding check_attention(CheckSubject& subject) {
@@ -204,8 +189,7 @@ Finding check_attention(CheckSubject& subject) {
     const double off = attention_of_ones(node, std::move(operands));
     if (++nodes == 1 || off > worst) worst = off, where = graph.where_text(id);
   }
-  return verdict(worst < 1e-4, text_of("%lld attentions; farthest off by %.1e (%s)", static_cast<long long>(nodes),
-                                       worst, where.c_str()));
+  return verdict(worst < 1e-4, fmt::format("{} attentions; farthest off by {:.1e} ({})", nodes, worst, where));
 }
 
 Finding check_dead_units(CheckSubject& subject) {
@@ -235,8 +219,8 @@ Finding check_dead_units(CheckSubject& subject) {
   };
   interpret(graph, subject.trainer.graph_inputs(graph), options);
   if (layers == 0) return skipped("no units that can be off for good (relu)");
-  return verdict(worst < kMostShare, text_of("%lld layers with relu; at most %.1f%% never fire on this batch (%s)",
-                                             static_cast<long long>(layers), 100 * worst, where.c_str()));
+  return verdict(worst < kMostShare, fmt::format("{} layers with relu; at most {:.1f}% never fire on this batch ({})",
+                                                 layers, 100 * worst, where));
 }
 
 }  // namespace linnet

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <string_view>
 #include "base/json.h"
 #include "base/text.h"
 #include "data/text/base64.h"

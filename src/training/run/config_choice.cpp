@@ -2,8 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <tuple>
-#include "base/error.h"
-#include "base/files.h"
+#include "base/fail.h"
 #include "data/examples/text/record_reader.h"
 #include "models/families/pretrained.h"
 #include "training/run/run_folder.h"
@@ -29,12 +28,11 @@ std::string config_path(const std::string& config) {
   const RunFolder run(config);
   if (run.has_config()) return run.config_path();
   if (is_pretrained_folder(config))
-    fail_user("'" + config + "' is a model folder, not a configuration; --set model.from=" + config +
+    fail_user("'", config, "' is a model folder, not a configuration; --set model.from=", config,
               " with a preset trains it on (see `linnet presets`)");
   for (const char* ending : {".tsv", ".csv", ".txt", ".jsonl", ".gz", ".json"})
     if (config.ends_with(ending))
-      fail_user("'" + config + "' is no configuration; data come behind a preset: linnet train PRESET --data " +
-                config);
+      fail_user("'", config, "' is no configuration; data come behind a preset: linnet train PRESET --data ", config);
   return config;
 }
 
@@ -80,7 +78,7 @@ void ConfigChoice::check_preset_files(const Config& loaded) const {
   if (!is_preset(config)) return;
   const Config preset = load_config(config);
   const auto check = [&](const std::string& path, const std::string& way) {
-    if (!file_exists(path)) fail_user("the preset \"" + config + "\" reads '" + path + "', which is not there; " + way);
+    if (!file_exists(path)) fail_user("the preset \"", config, "\" reads '", path, "', which is not there; ", way);
   };
   const std::string& from = loaded.model.from;
   if (!from.empty() && from == preset.model.from) check(from, "--set model.from=FOLDER names the model to start from");

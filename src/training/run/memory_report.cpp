@@ -1,9 +1,9 @@
 #include "training/run/memory_report.h"
+#include <fmt/format.h>
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <map>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/process_memory.h"
 #include "base/text.h"
 
@@ -26,15 +26,10 @@ uint64_t MemoryForecast::peak() const {
 }
 
 std::string MemoryForecast::text() const {
-  std::string text;
-  const auto line = [&](const std::string& name, uint64_t bytes) {
-    char figure[32];
-    std::snprintf(figure, sizeof figure, "%10.1f MB\n", static_cast<double>(bytes) / 1e6);
-    text += "  " + name + std::string(26 - std::min<size_t>(25, name.size()), ' ') + figure;
+  const auto line = [](const std::string& name, uint64_t bytes) {
+    return fmt::format("  {:<25} {:10.1f} MB\n", name, static_cast<double>(bytes) / 1e6);
   };
-  for (const MemoryItem& item : items) line(item.name, item.bytes);
-  line("peak", peak());
-  return text;
+  return joined(items, "", [&](const MemoryItem& item) { return line(item.name, item.bytes); }) + line("peak", peak());
 }
 
 MemoryForecast forecast_memory(uint64_t resident, const Store& store) {
@@ -62,8 +57,8 @@ void check_fits(const Store& store, const std::string& advice) {
   const MemoryForecast forecast = forecast_memory(resident_bytes(), store);
   const uint64_t need = forecast.peak(), available = available_for(forecast, store);
   if (need > available)
-    fail_user("this run needs " + std::to_string(need / 1000000) + " MB at its peak and " + forecast.where + " has " +
-              std::to_string(available / 1000000) + " MB available" + advice);
+    fail_user("this run needs ", need / 1000000, " MB at its peak and ", forecast.where, " has ", available / 1000000,
+              " MB available", advice);
 }
 
 uint64_t available_memory() {

@@ -1,6 +1,6 @@
 #include "training/run/pretrained_run.h"
 #include <filesystem>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "models/families/sentence_embedder.h"
 #include "models/nn/model_file.h"
@@ -63,7 +63,7 @@ std::vector<float> flat_weights(const ParameterLayout& layout, const LoadWeights
 
 void refuse_adapters(const std::string& run, const std::vector<AdapterFolder>& adapters) {
   if (adapters.empty()) return;
-  fail_user("--adapter reads adapters beside a model folder, and '" + run + "' is a run; `linnet export " + run +
+  fail_user("--adapter reads adapters beside a model folder, and '", run, "' is a run; `linnet export ", run,
             " --out FOLDER` makes a model folder of it");
 }
 

@@ -3,8 +3,6 @@
 #include <array>
 #include <climits>
 #include <cstdio>
-#include <utility>
-#include "base/log.h"
 #include "training/run/run_reporter.h"
 
 namespace linnet {

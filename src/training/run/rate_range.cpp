@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/numbers.h"
 #include "base/signals.h"
 #include "training/trainer/step_queue.h"
@@ -17,7 +17,7 @@ constexpr double kNoise = 0.02;    // of the first losses: a fall by less is tha
 double number(const std::string& text, const std::string& shown) {
   const auto value = parse_number<double>(text);
   if (!value || !std::isfinite(*value) || *value <= 0)
-    fail_user("--lr-range " + shown + ": '" + text + "' is not a rate above 0; write for example 1e-6:1");
+    fail_user("--lr-range ", shown, ": '", text, "' is not a rate above 0; write for example 1e-6:1");
   return *value;
 }
 
@@ -25,9 +25,9 @@ double number(const std::string& text, const std::string& shown) {
 
 RateRange parse_rate_range(const std::string& text) {
   const size_t colon = text.find(':');
-  if (colon == text.npos) fail_user("--lr-range " + text + " has no colon; write for example 1e-6:1");
+  if (colon == text.npos) fail_user("--lr-range ", text, " has no colon; write for example 1e-6:1");
   const RateRange range{number(text.substr(0, colon), text), number(text.substr(colon + 1), text)};
-  if (range.from >= range.to) fail_user("--lr-range " + text + ": the second rate must be above the first");
+  if (range.from >= range.to) fail_user("--lr-range ", text, ": the second rate must be above the first");
   return range;
 }
 

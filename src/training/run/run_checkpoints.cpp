@@ -1,17 +1,12 @@
 #include "training/run/run_checkpoints.h"
 #include <algorithm>
 #include <filesystem>
-#include <map>
-#include <memory>
-#include "base/error.h"
-#include "base/files.h"
 #include "base/log.h"
 #include "base/numbers.h"
 #include "base/process_memory.h"
 #include "distributed/comm/agreement.h"
 #include "engine/kernels/isa.h"
 #include "engine/plan/state_names.h"
-#include "formats/safetensors.h"
 #include "models/families/sentence_embedder.h"
 #include "models/families/static_scales.h"
 #include "models/nn/activation_observer.h"
@@ -19,7 +14,6 @@
 #include "models/nn/model_file.h"
 #include "models/nn/quantized_training.h"
 #include "training/run/pretrained_run.h"
-#include "training/run/run_folder.h"
 #include "training/run/run_setup.h"
 #include "training/trainer/trainer.h"
 
@@ -148,7 +142,7 @@ std::vector<std::vector<double>> sum_of(std::span<const KeptCheckpoint> checkpoi
     sums.resize(first.entries().size());
     for (size_t i = 0; i < sums.size(); ++i) {
       const SafetensorsEntry &expected = first.entries()[i], &entry = file.at(expected.name);
-      if (entry.type != expected.type) fail_user(file.path() + ": tensor " + entry.name + " is " + entry.type.text());
+      if (entry.type != expected.type) fail_user(file.path(), ": tensor ", entry.name, " is ", entry.type.text());
       sums[i].resize(static_cast<size_t>(entry.type.shape.elements()));
       const auto* values = reinterpret_cast<const float*>(entry.data);
       for (size_t k = 0; k < sums[i].size(); ++k) sums[i][k] += values[k];
@@ -289,11 +283,11 @@ Metadata RunCheckpoints::metadata(const Progress& progress, const char* frozen) 
 
 void average_checkpoints(const std::string& run, int64_t count, const std::string& out) {
   RunFolder(run).load_config();
-  if (file_exists(out)) fail_user("'" + out + "' exists already; --out names a new folder");
+  if (file_exists(out)) fail_user("'", out, "' exists already; --out names a new folder");
   std::vector<KeptCheckpoint> checkpoints = kept_checkpoints(run);
   if (static_cast<int64_t>(checkpoints.size()) < count)
-    fail_user("run '" + run + "' has kept " + std::to_string(checkpoints.size()) + " checkpoints, not " +
-              std::to_string(count) + " (keep_checkpoints in its configuration says how many are kept)");
+    fail_user("run '", run, "' has kept ", checkpoints.size(), " checkpoints, not ", count,
+              " (keep_checkpoints in its configuration says how many are kept)");
   checkpoints.erase(checkpoints.begin(), checkpoints.end() - count);
   const std::vector<std::vector<double>> sums = sum_of(checkpoints);
   const SafetensorsFile last(checkpoints.back().path), first(checkpoints.front().path);
@@ -314,7 +308,7 @@ void average_checkpoints(const std::string& run, int64_t count, const std::strin
 
 void export_adapters(const std::string& folder, const std::string& out) {
   const Config config = RunFolder(folder).load_config();
-  if (config.lora.rank == 0) fail_user("run '" + folder + "' has no adapters: it was trained without lora.rank");
+  if (config.lora.rank == 0) fail_user("run '", folder, "' has no adapters: it was trained without lora.rank");
   const PretrainedModel model = open_run_model(folder);
   const ParameterLayout layout(*model.module);
   save_adapters(

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 #include "config/config.h"
 #include "distributed/comm/communicator.h"
 #include "distributed/comm/tensor_group.h"

@@ -1,19 +1,18 @@
 #include "training/run/run_folder.h"
 #include <filesystem>
-#include "base/error.h"
-#include "base/files.h"
+#include "base/fail.h"
 
 namespace linnet {
 
 Config RunFolder::load_config() const {
-  if (!file_exists(path_)) fail_user("there is no run folder '" + path_ + "'" + missing_model_hint(path_));
+  if (!file_exists(path_)) fail_user("there is no run folder '", path_, "'", missing_model_hint(path_));
   if (!has_config())
     fail_user(
-        "'" + path_ +
-        (file_exists(path_ + "/config.json")
-             ? "' is neither a run folder nor a model folder of the kind that is needed here; `linnet info " + path_ +
-                   "` tells what it is"
-             : "' is not a run folder: it has no config.toml (nor a model's config.json)" + missing_model_hint(path_)));
+        "'", path_,
+        file_exists(path_ + "/config.json")
+            ? "' is neither a run folder nor a model folder of the kind that is needed here; `linnet info " + path_ +
+                  "` tells what it is"
+            : "' is not a run folder: it has no config.toml (nor a model's config.json)" + missing_model_hint(path_));
   const Config config = linnet::load_config(config_path());
   try {
     validate(config);
@@ -25,9 +24,8 @@ Config RunFolder::load_config() const {
 
 std::string RunFolder::best_weights() const {
   if (!file_exists(model_path()))
-    fail_user("run '" + path_ +
-              "' has no model.safetensors yet: training saves it at its first evaluation, after step " +
-              std::to_string(load_config().train.eval_every) + " (eval_every) or at its end");
+    fail_user("run '", path_, "' has no model.safetensors yet: training saves it at its first evaluation, after step ",
+              load_config().train.eval_every, " (eval_every) or at its end");
   return model_path();
 }
 

@@ -1,4 +1,5 @@
 #include "training/run/run_record.h"
+#include <fmt/chrono.h>
 #include <sys/utsname.h>
 #include <algorithm>
 #include <ctime>
@@ -8,7 +9,6 @@
 #include "base/json.h"
 #include "base/thread_pool.h"
 #include "config/config_keys.h"
-#include "training/report/report_page.h"
 #include "training/run/run_folder.h"
 
 namespace linnet {
@@ -20,14 +20,6 @@ std::string processor_name() {
     if (line.starts_with("model name"))
       if (const size_t colon = line.find(": "); colon != line.npos) return line.substr(colon + 2);
   return "";
-}
-
-std::string time_text() {
-  char text[32];
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &utc)};
 }
 
 std::string text_if_there(const std::string& path) { return file_exists(path) ? read_file(path) : ""; }
@@ -45,13 +37,17 @@ std::string last_profile(const std::string& folder) {
 
 }  // namespace
 
+Json memory_json(const MemoryForecast& forecast) {
+  Json memory = Json::array();
+  for (const MemoryItem& item : forecast.items) memory.push_back({{"name", item.name}, {"bytes", item.bytes}});
+  return memory;
+}
+
 std::string memory_record(const Trainer& trainer, const Store& store, const MemoryForecast& forecast) {
   const auto arena = std::ranges::find(store.regions(), MemoryKind::kActivations, &Store::Region::kind);
-  Json items = Json::array();
-  for (const MemoryItem& item : forecast.items) items.push_back({{"name", item.name}, {"bytes", item.bytes}});
   const Json record{
       {"parameters", trainer.state().layout().parameter_count()},
-      {"items", std::move(items)},
+      {"items", memory_json(forecast)},
       {"picture", Json::parse(memory_picture(trainer, static_cast<RegionId>(arena - store.regions().begin())),
                               JsonLimits::tables())}};
   return record.dump() + "\n";
@@ -69,7 +65,7 @@ void write_system_record(const std::string& folder, const std::string& program, 
                     {"processor", processor_name()},
                     {"processors usable", available_threads()},
                     {"system", std::string(system.sysname) + " " + system.release + ", " + system.machine},
-                    {"last started", time_text()}};
+                    {"last started", fmt::format("{:%Y-%m-%d %H:%M UTC}", fmt::gmtime(std::time(nullptr)))}};
   write_file_atomically(folder + "/system.json", record.dump(1) + "\n");
 }
 

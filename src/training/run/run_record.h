@@ -13,7 +13,9 @@ void write_memory_record(const std::string& folder, TrainingTask& task);
 // `program`: name, version and commit; `where`: threads, instruction set and precision, or the device.
 void write_system_record(const std::string& folder, const std::string& program, const std::string& where);
 
-// {"picture": ..., "items": [...], "parameters": n} of planned memory.
+// [{"name": ..., "bytes": ...}, ...] of planned memory.
+Json memory_json(const MemoryForecast& forecast);
+// {"picture": ..., "items": [...], "parameters": n} of it.
 std::string memory_record(const Trainer& trainer, const Store& store, const MemoryForecast& forecast);
 
 // Everything that a run folder holds for a report. Error(kUser) when it is no run folder.

@@ -1,16 +1,11 @@
 #include "training/run/run_reporter.h"
 #include <fmt/format.h>
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <optional>
-#include <span>
-#include "base/error.h"
-#include "base/files.h"
 #include "base/json.h"
-#include "base/log.h"
+#include "base/numbers.h"
 #include "base/process_memory.h"
 #include "base/text.h"
 #include "data/text/unicode/utf8.h"
@@ -45,31 +40,16 @@ std::string as_code(std::string text) {
   return "    " + text;
 }
 
-// A line in the making, without allocation.
-class Line {
- public:
-  void add(std::string_view text) { size_ += text.copy(text_ + size_, sizeof text_ - size_); }
-  // A text is of letters that need no escape, a number the shortest that reads back exactly.
-  template <class T>
-  void field(std::string_view name, T value) {
-    for (const std::string_view part : {std::string_view(size_ > 1 ? ",\"" : "\""), name, std::string_view("\":")})
-      add(part);
-    if constexpr (std::is_same_v<T, std::string_view>) {
-      add("\""), add(value), add("\"");
-    } else if (!std::isfinite(static_cast<double>(value))) {
-      add("null");  // JSON has no other word for it
-    } else {
-      const std::to_chars_result written = std::to_chars(text_ + size_, text_ + sizeof text_, value);
-      if (written.ec != std::errc{}) fail_internal("a line of metrics is longer than its buffer");
-      size_ = static_cast<size_t>(written.ptr - text_);
-    }
-  }
-  std::string_view text() const { return {text_, size_}; }
-
- private:
-  char text_[4096];
-  size_t size_ = 0;
-};
+// A text is of letters that need no escape, a number the shortest that reads back exactly. Does not allocate where the
+// line has room.
+template <class T>
+void add_field(std::string& line, std::string_view name, T value) {
+  for (const std::string_view part : {std::string_view(line.size() > 1 ? ",\"" : "\""), name, std::string_view("\":")})
+    line += part;
+  if constexpr (std::is_same_v<T, std::string_view>) ((line += '"') += value) += '"';
+  else if (std::isfinite(static_cast<double>(value))) append_shortest(line, value);
+  else line += "null";  // JSON has no other word for it
+}
 
 // The bytes of lines up to `last_step`, with its evaluations or without, and without what a crash left half written. A
 // damaged line before the end is kept: it says nothing, but what follows it does.
@@ -88,7 +68,8 @@ uint64_t bytes_up_to_step(const std::string& path, int64_t last_step, bool keep_
   return good;
 }
 
-constexpr int kMemoryEvery = 64;  // steps between looks at /proc
+constexpr int kMemoryEvery = 64;       // steps between looks at /proc
+constexpr size_t kLongestLine = 4096;  // of metrics.jsonl, more than any has
 
 double resident_mb() { return static_cast<double>(resident_bytes()) / 1e6; }
 
@@ -167,6 +148,7 @@ RunReporter::RunReporter(const Config& config, const std::string& metrics_path, 
       items_(task_row(config).items),
       log_(metrics_path),
       memory_mb_(resident_mb()) {
+  line_.reserve(kLongestLine);
   const std::string folder = std::filesystem::path(metrics_path).parent_path().string();
   log_.truncate_to(bytes_up_to_step(metrics_path, resumed.step, resumed.evaluated));
   samples_path_ = folder + "/samples.jsonl";
@@ -178,28 +160,26 @@ RunReporter::RunReporter(const Config& config, const std::string& metrics_path, 
 }
 
 void RunReporter::write(const MetricsLine& metrics) {
-  Line line;
-  line.add("{");
-  line.field("step", metrics.step);
-  line.field("split", metrics.split);
-  line.field("loss", metrics.loss);
-  line.field("learning_rate", metrics.learning_rate);
-  line.field("grad_norm", metrics.grad_norm);
+  line_ = "{";
+  add_field(line_, "step", metrics.step);
+  add_field(line_, "split", metrics.split);
+  add_field(line_, "loss", metrics.loss);
+  add_field(line_, "learning_rate", metrics.learning_rate);
+  add_field(line_, "grad_norm", metrics.grad_norm);
   const std::string_view items = metrics.items;
-  line.field(items == "images"  ? "images_per_second"
-             : items == "texts" ? "texts_per_second"
-                                : "tokens_per_second",
-             metrics.speed);
-  line.field("seconds", metrics.seconds);
-  line.field("memory_mb", metrics.memory_mb);
-  for (const auto& [name, value] : metrics.metrics) line.field(name, value);
+  const char* const rate = items == "images"  ? "images_per_second"
+                           : items == "texts" ? "texts_per_second"
+                                              : "tokens_per_second";
+  add_field(line_, rate, metrics.speed);
+  add_field(line_, "seconds", metrics.seconds);
+  add_field(line_, "memory_mb", metrics.memory_mb);
+  for (const auto& [name, value] : metrics.metrics) add_field(line_, name, value);
   if (metrics.loss_scale > 0) {
-    line.field("loss_scale", metrics.loss_scale);
-    line.field("skipped_steps", metrics.skipped_steps);
+    add_field(line_, "loss_scale", metrics.loss_scale);
+    add_field(line_, "skipped_steps", metrics.skipped_steps);
   }
-  if (!metrics.weights.empty()) line.field("weights", metrics.weights);
-  line.add("}");
-  log_.write_line(line.text());
+  if (!metrics.weights.empty()) add_field(line_, "weights", metrics.weights);
+  log_.write_line(line_ += "}");
   if (events_) events_->write(metrics);
 }
 
@@ -296,7 +276,7 @@ void save_anomaly(const std::string& run_folder, const TrainingTask& task, Train
 std::string replay_anomaly(const std::string& run_folder, TrainingTask& task) {
   const std::string path = anomaly_path(run_folder);
   if (!file_exists(path))
-    fail_user("run '" + run_folder +
+    fail_user("run '", run_folder,
               "' has kept no step to replay; `linnet train --detect-anomaly` keeps one that is not finite");
   const SafetensorsFile file(path);
   file.check_data();
@@ -304,13 +284,13 @@ std::string replay_anomaly(const std::string& run_folder, TrainingTask& task) {
   const int shape = std::atoi(facts["shape"].c_str());
   Trainer& trainer = task.trainer();
   if (!trainer.plans().by_name().contains("train." + std::to_string(shape)))
-    fail_user("'" + path + "' is of another model or other data");
+    fail_user("'", path, "' is of another model or other data");
   const Graph& graph = step_graph(trainer.plans(), shape);
   for (const GraphInput& input : graph.inputs()) {
     if (is_left_out(input.name)) continue;
     const SafetensorsEntry& entry = file.at(input.name);
     if (entry.type != graph.value(input.value).type)
-      fail_user("'" + path + "': " + input.name + " is " + entry.text() + ", the model's is " +
+      fail_user("'", path, "': ", input.name, " is ", entry.text(), ", the model's is ",
                 graph.value(input.value).type.text());
     std::memcpy(task.store().data(input.name), entry.data, entry.bytes());
   }

@@ -107,6 +107,7 @@ class RunReporter {
   const std::span<const std::string_view> metrics_;  // that may choose the best weights
   const char* const items_;                          // what the model is trained on: "tokens", "images"
   AppendFile log_;                                   // metrics.jsonl
+  std::string line_;                                 // of it, with room for any
   std::optional<AppendFile> samples_;                // samples.jsonl, once there are any
   std::string samples_path_;
   std::optional<EventLog> events_;

@@ -4,23 +4,16 @@
 #include <filesystem>
 #include <fstream>
 #include <type_traits>
-#include "base/error.h"
-#include "base/files.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "distributed/comm/agreement.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/isa.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/pipeline_parallel.h"
 #include "models/nn/stage_text.h"
-#include "training/run/run_folder.h"
 #include "training/run/trainer_options.h"
-#include "training/run/training_task.h"
-#include "training/trainer/checkpoint.h"
-#include "training/trainer/trainer.h"
 
 namespace linnet {
 namespace {
@@ -80,8 +73,8 @@ void check_resumable(const Config& saved, const Config& wanted, const std::strin
     if (!may_change_on_resume(key) && !(moved && is_path_of_data(key))) fixed.push_back(key);
   }
   if (!fixed.empty())
-    fail_user("run folder '" + folder + "' was made with another configuration; --resume cannot change: " +
-              joined(fixed) + " (`linnet train " + folder + " --resume` goes on as it began)");
+    fail_user("run folder '", folder, "' was made with another configuration; --resume cannot change: ", joined(fixed),
+              " (`linnet train ", folder, " --resume` goes on as it began)");
   if (same_paths && !changes.empty())
     log_warning("the data have changed since the run began (" + joined(changes) +
                 "): it goes on with what is there now");
@@ -159,7 +152,7 @@ DataFingerprint DataFingerprint::load(const std::string& folder) {
     for (const auto& [key, value] : json.items())
       fingerprint.entries.push_back({key, value.at("bytes").get<uint64_t>(), value.at("checksum").text()});
   } catch (const JsonError& error) {
-    fail_user(path + ": not what a run leaves there: " + error.what());
+    fail_user(path, ": not what a run leaves there: ", error.what());
   }
   return fingerprint;
 }
@@ -182,7 +175,7 @@ std::vector<std::string> DataFingerprint::changes(const DataFingerprint& now) co
 std::string open_folder(TrainRequest& request, RunFolder& folder) {
   if (folder.in_use()) {
     if (!request.resume)
-      fail_user("run folder '" + folder.path() + "' exists already; --resume goes on with it, --run DIR names another");
+      fail_user("run folder '", folder.path(), "' exists already; --resume goes on with it, --run DIR names another");
     Config saved = folder.load_config();
     if (saved.train.data_shards == 0) saved.train.data_shards = 1;  // made before runs were divided
     if (request.config.train.data_shards == 0) request.config.train.data_shards = saved.train.data_shards;
@@ -194,7 +187,7 @@ std::string open_folder(TrainRequest& request, RunFolder& folder) {
     check_resumable(saved, request.config, folder.path());
     // As `linnet average` makes it. A new run in it would write over the weights.
     if (!folder.has_state() && file_exists(folder.model_path()) && !file_exists(folder.metrics_path()))
-      fail_user("'" + folder.path() + "' has weights and no state of training to go on with; --init " + folder.path() +
+      fail_user("'", folder.path(), "' has weights and no state of training to go on with; --init ", folder.path(),
                 " --run DIR begins a new run with them");
     folder.lock();
     if (folder.has_state()) return folder.path();
@@ -205,7 +198,7 @@ std::string open_folder(TrainRequest& request, RunFolder& folder) {
   }
   if (request.init.empty()) return "";
   if (!(with_absolute_paths(RunFolder(request.init).load_config()).model == request.config.model))
-    fail_user("--init: the model of run '" + request.init + "' is another one; it differs in its [model] section");
+    fail_user("--init: the model of run '", request.init, "' is another one; it differs in its [model] section");
   return request.init;
 }
 

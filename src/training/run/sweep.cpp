@@ -5,8 +5,6 @@
 #include <cmath>
 #include <numeric>
 #include <set>
-#include "base/error.h"
-#include "base/files.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -44,12 +42,12 @@ void read_range(const std::string& setting, const std::string& text, size_t dots
              high = number_of(std::string_view(text).substr(dots + 2, std::min(colon, text.size()) - dots - 2)),
              points = colon == text.npos ? 0 : number_of(std::string_view(text).substr(colon + 1));
   if (!low || !high || *low >= *high)
-    fail_user("--set " + setting + ": a range goes from a number up to a larger one, for example 1e-5..1e-3");
+    fail_user("--set ", setting, ": a range goes from a number up to a larger one, for example 1e-5..1e-3");
   axis.low = *low, axis.high = *high;
   axis.is_logarithmic = *low > 0 && *high / *low >= kFarApart;
   if (colon == text.npos) return;
   if (!points || *points < 2 || *points > 1000 || *points != std::floor(*points))
-    fail_user("--set " + setting + ": behind the colon stands the number of values, 2 to 1000");
+    fail_user("--set ", setting, ": behind the colon stands the number of values, 2 to 1000");
   for (int i = 0; i < *points; ++i) axis.values.push_back(value_at(axis, i / (*points - 1)));
 }
 
@@ -57,16 +55,16 @@ std::vector<std::vector<std::string>> grid(std::span<const SweepAxis> axes, int6
   std::vector<std::vector<std::string>> all{{}};
   for (const SweepAxis& axis : axes) {
     if (axis.values.empty())
-      fail_user("--search grid: " + axis.key + " is a range; write how many values it stands for, for example " +
-                axis.key + "=" + shortest(axis.low) + ".." + shortest(axis.high) + ":3");
+      fail_user("--search grid: ", axis.key, " is a range; write how many values it stands for, for example ", axis.key,
+                "=", shortest(axis.low), "..", shortest(axis.high), ":3");
     std::vector<std::vector<std::string>> longer;
     for (const std::vector<std::string>& settings : all)
       for (const std::string& value : axis.values) longer.emplace_back(settings).push_back(axis.key + "=" + value);
     all = std::move(longer);
   }
   if (runs > 0 && std::ssize(all) > runs)
-    fail_user("the grid has " + std::to_string(all.size()) + " combinations: --runs " + std::to_string(all.size()) +
-              " trains them all, --search random draws " + std::to_string(runs));
+    fail_user("the grid has ", all.size(), " combinations: --runs ", all.size(),
+              " trains them all, --search random draws ", runs);
   return all;
 }
 
@@ -157,8 +155,7 @@ class SweepRunner {
     if (!folder.has_config()) return;
     for (const std::string& key : changed_keys(folder.load_config(), with_absolute_paths(config)))
       if (!may_change_on_resume(key) && key != "data_shards" && key != "micro_batches")
-        fail_user("run '" + folder.path() + "' of this sweep has another " + key +
-                  "; --out FOLDER names another folder");
+        fail_user("run '", folder.path(), "' of this sweep has another ", key, "; --out FOLDER names another folder");
   }
 
   // What an earlier process has done of the same sweep.
@@ -166,7 +163,7 @@ class SweepRunner {
     if (!file_exists(path_)) return save();
     const Json saved = Json::parse(read_file(path_), "'" + path_ + "'", JsonLimits::settings());
     const auto other = [&](const std::string& what) {
-      fail_user("'" + request_.folder + "' holds a sweep with other " + what + "; --out FOLDER names another folder");
+      fail_user("'", request_.folder, "' holds a sweep with other ", what, "; --out FOLDER names another folder");
     };
     const Json& runs = saved.at("runs");
     const bool may_grow = request_.search == SweepSearch::kRandom;

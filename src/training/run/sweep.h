@@ -8,7 +8,6 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 #include "training/run/config_choice.h"

@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
-#include <vector>
-#include "base/error.h"
-#include "base/log.h"
 #include "base/lost_pages.h"
 #include "base/signals.h"
 #include "base/timeline.h"
 #include "distributed/comm/agreement.h"
-#include "distributed/comm/tensor_group.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/isa.h"
 #include "engine/plan/state_names.h"

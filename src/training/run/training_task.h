@@ -1,6 +1,5 @@
 // What a run trains and on what: all that the training loop (training_run.cpp) knows of model and data.
 #pragma once
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>

@@ -1,12 +1,9 @@
 #include "training/trainer/checkpoint.h"
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <set>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/numbers.h"
 #include "engine/plan/state_names.h"
-#include "formats/safetensors.h"
 #include "models/nn/frozen_weights.h"
 
 namespace linnet {
@@ -19,7 +16,7 @@ using Slots = std::span<const ParameterSlot>;
 double number(const SafetensorsFile& file, const std::string& key) {
   const auto found = file.metadata().find(key);
   const auto value = parse_number<double>(found == file.metadata().end() ? "" : found->second);
-  if (!value) fail_user(file.path() + ": not a training state: its \"" + key + "\" is missing or not a number");
+  if (!value) fail_user(file.path(), ": not a training state: its \"", key, "\" is missing or not a number");
   return *value;
 }
 
@@ -169,8 +166,8 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
   const SafetensorsFile file(path);
   file.check_data();
   if (const double version = number(file, "format_version"); version != kStateFormatVersion)
-    fail_user(path + ": training state of format " + shortest(version) + ", this program reads format " +
-              std::to_string(kStateFormatVersion));
+    fail_user(path, ": training state of format ", shortest(version), ", this program reads format ",
+              kStateFormatVersion);
   for (const std::string& state : states.names())
     for (const ParameterSlot& slot : slots_of(states, state))
       if (!WholeStates::is_divided(states, state, slot))

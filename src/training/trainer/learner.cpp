@@ -1,6 +1,6 @@
 #include "training/trainer/learner.h"
 #include <malloc.h>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/pipeline_parallel.h"
 #include "models/nn/tensor_parallel.h"
@@ -33,8 +33,7 @@ SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, c
     trainer_->plans().plan_training_within_memory(options.memory_beside);
     const uint64_t needed = store_.total_bytes() + options.memory_beside;
     if (needed > options.memory)
-      fail_user("the model does not fit within " + std::to_string(options.memory) + " bytes: it needs at least " +
-                std::to_string(needed));
+      fail_user("the model does not fit within ", options.memory, " bytes: it needs at least ", needed);
     malloc_trim(0);  // what the search for a plan freed should not count
   } else {
     shape_ = trainer_->plans().add_shape(std::move(loss));
@@ -48,10 +47,8 @@ SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, c
 
 void* SingleShapeLearner::slot(const std::string& input, size_t bytes) {
   const auto found = inputs_.find(input);
-  if (found == inputs_.end()) fail_user("the loss has no input \"" + input + "\"");
-  if (found->second != bytes)
-    fail_user("input \"" + input + "\" takes " + std::to_string(found->second) + " bytes, got " +
-              std::to_string(bytes));
+  if (found == inputs_.end()) fail_user("the loss has no input \"", input, "\"");
+  if (found->second != bytes) fail_user("input \"", input, "\" takes ", found->second, " bytes, got ", bytes);
   return store_.data(input);
 }
 
@@ -65,7 +62,7 @@ std::span<float> SingleShapeLearner::parameter(const std::string& name) {
   for (const auto& [spec, offset] : layout_.parameters())
     if (spec.name == name)
       return {trainer_->state().flat(state::kParameters) + offset, static_cast<size_t>(spec.shape.elements())};
-  fail_user("the model has no parameter \"" + name + "\"");
+  fail_user("the model has no parameter \"", name, "\"");
 }
 
 }  // namespace linnet

@@ -1,9 +1,7 @@
 #include "training/trainer/ownership.h"
 #include <algorithm>
 #include "engine/kernels/reduce/reduce.h"
-#include "engine/plan/state_names.h"
 #include "training/trainer/divided_states.h"
-#include "training/trainer/range_update.h"
 
 namespace linnet {
 namespace {

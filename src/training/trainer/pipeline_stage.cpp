@@ -1,7 +1,6 @@
 #include "training/trainer/pipeline_stage.h"
 #include <algorithm>
 #include <cstring>
-#include <set>
 #include "base/error.h"
 #include "base/numbers.h"
 #include "base/timeline.h"

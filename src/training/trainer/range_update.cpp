@@ -2,18 +2,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
 #include <span>
 #include "base/error.h"
 #include "engine/ops/dropout/dropout.h"
-#include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/optimizer/adam_8bit.h"
 #include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/quantized/quantized.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/plan/state_names.h"
 
 namespace linnet {
 namespace {
@@ -208,6 +205,7 @@ struct RangeUpdate {
     }
     parameters.emplace(range_parameters(graph, range, gradient), sizes);
     gradients = split(gradient.flat, 0, sizes);
+    if (attrs.ema_decay > 0) average = flat(state::kAverage, range);
   }
   // Moves the next piece along a direction of a length.
   void step(const RangePiece& piece, const Tensor& along, double length, const OptimizerAttrs& attrs) {
@@ -219,7 +217,10 @@ struct RangeUpdate {
   Parts flat(const char* name, const TrainedRange& range) const {
     return {graph.input(name + range.suffix, gradient.flat.type()), sizes};
   }
-  void finish() const { update_parameters(graph, parameters->whole, joined_pieces(parameters->next), gradient); }
+  void finish() const {
+    update_parameters(graph, parameters->whole, joined_pieces(parameters->next), gradient);
+    if (average) average->update(graph);
+  }
 
   Graph& graph;
   const RangeGradient& gradient;
@@ -248,7 +249,6 @@ void update_by_muon(Graph& graph, const std::vector<RangePiece>& pieces, const T
                     const OptimizerAttrs& attrs, const RangeGradient& gradient) {
   RangeUpdate update(graph, pieces, range, attrs, gradient);
   Parts moment1 = update.flat(state::kMoment1, range);
-  if (attrs.ema_decay > 0) update.average = update.flat(state::kAverage, range);
   OptimizerAttrs adamw = attrs;
   adamw.kind = OptimizerAttrs::Kind::kAdam, adamw.decoupled = true;
   Parts moment2(graph, "moment2.rest" + range.suffix, update.dtype, update.other_sizes);
@@ -271,9 +271,7 @@ void update_by_muon(Graph& graph, const std::vector<RangePiece>& pieces, const T
     if (update.average) update.average->next.push_back(next.ema);
   }
   update.finish();
-  moment1.update(graph);
-  if (update.average) update.average->update(graph);
-  moment2.update(graph);
+  moment1.update(graph), moment2.update(graph);
 }
 
 // Of "moment2.factors".
@@ -299,7 +297,6 @@ int64_t factor_elements(const std::vector<RangePiece>& pieces) {
 void update_by_adafactor(Graph& graph, const std::vector<RangePiece>& pieces, const TrainedRange& range,
                          const OptimizerAttrs& attrs, const RangeGradient& gradient) {
   RangeUpdate update(graph, pieces, range, attrs, gradient);
-  if (attrs.ema_decay > 0) update.average = update.flat(state::kAverage, range);
   const Tensor fresh = fresh_share(gradient.control, attrs.decay_power), scale = update.factors.scale;
   std::vector<int64_t> factor_sizes;
   for (const RangePiece& piece : pieces)
@@ -325,7 +322,6 @@ void update_by_adafactor(Graph& graph, const std::vector<RangePiece>& pieces, co
     update.step(piece, reshape(clipped(u), {piece.count}), 1, attrs);
   }
   update.finish();
-  if (update.average) update.average->update(graph);
   factors.update(graph), others.update(graph);
 }
 

@@ -1,6 +1,6 @@
 #include "training/trainer/resident.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/numbers.h"
 #include "engine/ops/resident/resident.h"
 #include "engine/passes/rewriter.h"
@@ -26,7 +26,7 @@ Tensor all_of(Graph& graph, const ResidentOptions::Input& data, const TensorType
   const bool has_rows = batch.shape.rank() >= 1 && data.type.shape.rank() >= 1;
   if (has_rows) row.shape.set(0, data.type.shape[0]);
   if (!has_rows || row != data.type)
-    fail_user("resident data \"" + data.name + "\" are " + data.type.text() + ", and a batch is " + batch.text());
+    fail_user("resident data \"", data.name, "\" are ", data.type.text(), ", and a batch is ", batch.text());
   return graph.input(kPrefix + data.name, data.type);
 }
 
@@ -53,7 +53,7 @@ Graph resident_graph(const Graph& step, const ResidentOptions& options) {
   map_to(pick_rows(cursor, from));
   for (const auto& data : options.data) {
     const auto value = step.find_input(data.name);
-    if (!value) fail_user("the loss has no input \"" + data.name + "\"");
+    if (!value) fail_user("the loss has no input \"", data.name, "\"");
     wanted.push_back(*value);
     from.push_back(all_of(graph, data, step.value(*value).type));
   }
@@ -117,7 +117,7 @@ void ResidentSteps::declare(const Graph& graph) {
   for (const auto& [name, type] : options_.data) {
     names.push_back(name);
     rows_ = graph.value(*graph.find_input(kPrefix + "order")).type.shape[0] / options_.steps_per_chunk;
-    if (type.shape[0] != options_.data[0].type.shape[0]) fail_user("resident data \"" + name + "\" are not as many");
+    if (type.shape[0] != options_.data[0].type.shape[0]) fail_user("resident data \"", name, "\" are not as many");
   }
   bind_in_one("resident data", MemoryKind::kData, names);
   const auto [chunk, bytes] =

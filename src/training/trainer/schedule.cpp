@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 #include "base/error.h"
+#include "base/fail.h"
 
 namespace linnet {
 

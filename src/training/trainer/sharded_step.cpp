@@ -2,7 +2,6 @@
 #include <algorithm>
 #include "base/signals.h"
 #include "base/timeline.h"
-#include "distributed/comm/tensor_group.h"
 #include "engine/plan/state_names.h"
 #include "training/trainer/pipeline_stage.h"
 

@@ -1,15 +1,10 @@
 #include "training/trainer/step_graphs.h"
-#include <algorithm>
-#include <cstdint>
 #include <numeric>
-#include <optional>
 #include "engine/ops/collective/collective.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"
-#include "engine/passes/tensor_parallel.h"
-#include "engine/plan/state_names.h"
 #include "engine/plan/storage.h"
 #include "models/nn/pipeline_parallel.h"
 #include "training/trainer/range_update.h"

@@ -2,8 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <string_view>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/numbers.h"
 #include "base/timeline.h"
 #include "engine/ir/op.h"
@@ -35,7 +34,7 @@ void check_division(const ParameterLayout& layout, const TrainerOptions& options
   const std::string kind = has_stages ? "pipeline" : "tensor",
                     ones = has_stages && has_parts ? "tensor=1 and pipeline=1" : kind + "=1";
   if (!layout.quantized().empty())
-    fail_user(kind + " parallel keeps parameters in fp32: leave storage and lora.base_storage at \"fp32\"");
+    fail_user(kind, " parallel keeps parameters in fp32: leave storage and lora.base_storage at \"fp32\"");
   if (options.passes.int8 && has_parts)
     fail_user("tensor parallel divides the rows that precision = \"int8\" rounds as a whole: it needs tensor=1");
   if (has_stages && options.divide_gradients)
@@ -45,13 +44,13 @@ void check_division(const ParameterLayout& layout, const TrainerOptions& options
   const PipelineRank& rank = options.pipeline;
   if (options.training && rank.chunks > 1 && options.accumulate_steps % rank.ranks != 0)
     fail_user(
-        "interleaved stages take micro-batches in groups of one for each rank: set accumulate_steps to a multiple of " +
-        std::to_string(rank.ranks) + ", not " + std::to_string(options.accumulate_steps));
+        "interleaved stages take micro-batches in groups of one for each rank: set accumulate_steps to a multiple of ",
+        rank.ranks, ", not ", options.accumulate_steps);
   for (const TrainedRange& range : layout.ranges())
     if (options.training && !is_elementwise(optimizer_of(range, options.optimizer)))
       fail_user(
           "optimizers adamw8bit, muon and adafactor update blocks or matrices as a whole, which ranks cannot divide: "
-          "they need " +
+          "they need ",
           ones);
 }
 
@@ -72,7 +71,7 @@ void clear_totals(const Store& store) {
 int64_t whole_count(double count) {
   if (!std::isfinite(count)) return 0;
   if (count < 0 || count != std::floor(count))
-    fail_user("the count of the loss is " + shortest(count) +
+    fail_user("the count of the loss is ", shortest(count),
               "; it is the number of samples or tokens, whole and not negative");
   return static_cast<int64_t>(count);
 }

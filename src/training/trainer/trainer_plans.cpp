@@ -1,5 +1,4 @@
 #include <algorithm>
-#include "models/nn/pipeline_parallel.h"
 #include "training/trainer/pipeline_stage.h"
 #include "training/trainer/trainer.h"
 

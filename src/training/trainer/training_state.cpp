@@ -1,7 +1,6 @@
 #include "training/trainer/training_state.h"
 #include <algorithm>
 #include "base/error.h"
-#include "models/nn/pipeline_parallel.h"
 #include "training/trainer/divided_states.h"
 #include "training/trainer/sharded_step.h"
 
