@@ -3,11 +3,11 @@
 #include <memory>
 #include <string>
 #include <vector>
+#include "models/modules/encoder_decoder.h"
 #include "models/modules/t5.h"
 #include "models/modules/text_decoder.h"
 #include "models/modules/text_encoder.h"
 #include "models/modules/transformer.h"
-#include "models/modules/translation_loss.h"
 #include "training/trainer/learner.h"
 
 namespace linnet::testing {

@@ -10,7 +10,7 @@
 #include "comm_testing.h"
 #include "distributed/comm/tensor_group.h"
 #include "families_testing.h"
-#include "models/nn/stage_text.h"
+#include "models/nn/pipeline_parallel.h"
 #include "temporary_folder.h"
 #include "training/trainer/checkpoint.h"
 #include "training/trainer/sharded_step.h"

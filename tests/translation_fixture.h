@@ -3,8 +3,8 @@
 #include <cstring>
 #include <memory>
 #include <vector>
+#include "models/modules/encoder_decoder.h"
 #include "models/modules/transformer.h"
-#include "models/modules/translation_loss.h"
 #include "training/trainer/trainer.h"
 
 namespace linnet::testing {

@@ -25,4 +25,9 @@ template <class First, class Second, class... Parts>
   fail_user(text_of_parts(first, second, parts...));
 }
 
+template <class First, class Second, class... Parts>
+[[noreturn]] void fail_internal(const First& first, const Second& second, const Parts&... parts) {
+  fail_internal(text_of_parts(first, second, parts...));
+}
+
 }  // namespace linnet

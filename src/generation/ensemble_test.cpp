@@ -1,8 +1,8 @@
-#include "models/modules/ensemble.h"
 #include <gtest/gtest.h>
 #include <cmath>
 #include "engine/exec/interpreter.h"
 #include "generation/generators.h"
+#include "models/modules/encoder_decoder.h"
 #include "models/modules/t5.h"
 #include "models/modules/transformer.h"
 #include "models/nn/trace.h"

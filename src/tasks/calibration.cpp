@@ -12,7 +12,7 @@
 #include "models/families/pretrained.h"
 #include "models/families/sentence_embedder.h"
 #include "models/nn/activation_observer.h"
-#include "models/nn/parameter_groups.h"
+#include "models/nn/parameter_layout.h"
 #include "tasks/predictor.h"
 #include "tasks/scorer.h"
 #include "tasks/task_table.h"

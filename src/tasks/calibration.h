@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 #include "models/families/static_scales.h"
-#include "models/nn/magnitude_histogram.h"
+#include "models/nn/activation_observer.h"
 
 namespace linnet {
 

@@ -2,7 +2,7 @@
 #include <filesystem>
 #include "config/config.h"
 #include "formats/safetensors.h"
-#include "models/nn/frozen_weights.h"
+#include "models/nn/model_file.h"
 #include "models/nn/parameter_file.h"
 #include "tasks/images/image_session.h"
 #include "tasks/task_table.h"

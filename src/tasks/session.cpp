@@ -9,7 +9,6 @@
 #include "models/nn/model_store.h"
 #include "models/nn/pipeline_parallel.h"
 #include "models/nn/quantized_training.h"
-#include "models/nn/tensor_parallel.h"
 #include "training/run/memory_report.h"
 #include "training/run/run_folder.h"
 #include "training/run/trainer_options.h"

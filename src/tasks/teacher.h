@@ -1,4 +1,4 @@
-// The larger model whose answers a smaller one learns (models/modules/distillation.h): a model folder, part of the
+// The larger model whose answers a smaller one learns (models/modules/losses.h): a model folder, part of the
 // graphs of training steps, with weights of its own in the store, which stay as they are.
 #pragma once
 #include <functional>
@@ -9,7 +9,7 @@
 #include "engine/plan/store.h"
 #include "models/families/pretrained.h"
 #include "models/modules/causal_model.h"
-#include "models/modules/distillation.h"
+#include "models/modules/losses.h"
 #include "models/modules/text_classifier.h"
 #include "tasks/text_coder.h"
 

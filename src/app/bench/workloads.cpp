@@ -4,11 +4,11 @@
 #include "config/hints.h"
 #include "data/examples/batch.h"
 #include "models/modules/cnn.h"
+#include "models/modules/encoder_decoder.h"
 #include "models/modules/resnet.h"
 #include "models/modules/text_decoder.h"
 #include "models/modules/text_encoder.h"
 #include "models/modules/transformer.h"
-#include "models/modules/translation_loss.h"
 
 namespace linnet {
 

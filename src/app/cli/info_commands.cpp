@@ -10,7 +10,7 @@
 #include "base/thread_pool.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/isa.h"
-#include "models/families/describe.h"
+#include "models/families/pretrained.h"
 #include "tasks/task_table.h"
 #include "training/run/memory_report.h"
 #include "training/run/run_folder.h"

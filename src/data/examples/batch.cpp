@@ -2,13 +2,16 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
-#include "base/error.h"
+#include <utility>
+#include "base/fail.h"
+#include "base/thread_pool.h"
+#include "base/timeline.h"
 
 namespace linnet {
 
 std::span<const int32_t> Batch::ids(const char* name) const {
   const auto found = std::ranges::find(arrays, std::string_view(name), &BatchArray::name);
-  if (found == arrays.end()) fail_internal("a batch without " + std::string(name));
+  if (found == arrays.end()) fail_internal("a batch without ", name);
   return {reinterpret_cast<const int32_t*>(found->bytes.data()), found->bytes.size() / sizeof(int32_t)};
 }
 
@@ -20,8 +23,7 @@ OwnedBatch::OwnedBatch(std::vector<BatchInput> inputs) : inputs_(std::move(input
 }
 
 void OwnedBatch::resize(size_t input, size_t bytes) {
-  if (bytes > inputs_[input].bytes)
-    fail_internal(std::string("a batch with too large an array ") + inputs_[input].name);
+  if (bytes > inputs_[input].bytes) fail_internal("a batch with too large an array ", inputs_[input].name);
   batch.arrays[input].bytes = std::span(memory_[input]).first(bytes);
 }
 
@@ -29,8 +31,7 @@ BatchPosition BatchSource::next_rows(std::span<int32_t>) { fail_internal("these 
 
 void BatchCursor::take_share(BatchShare share) {
   if (share.count < 1 || share.first < 0 || share.index(share.count - 1) >= share.group)
-    fail_internal("batches " + std::to_string(share.first) + " to " + std::to_string(share.index(share.count - 1)) +
-                  " of a group of " + std::to_string(share.group));
+    fail_internal("batches ", share.first, " to ", share.index(share.count - 1), " of a group of ", share.group);
   share_ = share;
   set(0, 0);
 }
@@ -44,9 +45,121 @@ void BatchCursor::seek(int64_t epoch, int64_t index, int64_t batches) {
 
 void BatchCursor::check(int64_t batches) const {
   if (epoch_ < 0 || index_ < 0 || index_ >= batches)
-    fail_user("batch " + std::to_string(index_) + " of epoch " + std::to_string(epoch_) +
-              " does not exist: an epoch has " + std::to_string(batches) +
+    fail_user("batch ", index_, " of epoch ", epoch_, " does not exist: an epoch has ", batches,
               " batches; were the training data or the batch options changed?");
+}
+
+BatchesAhead::BatchesAhead(int slots, int threads, Work work)
+    : work_(std::move(work)), slots_(static_cast<size_t>(slots)) {
+  if (slots < 2 || threads < 1) fail_internal("batches ahead: at least two slots and one thread");
+  try {
+    for (int i = 0; i < threads; ++i) threads_.push_back(start_thread([this, i] { run(i); }));
+  } catch (...) {
+    end_threads();
+    throw;
+  }
+}
+
+BatchesAhead::~BatchesAhead() { end_threads(); }
+
+void BatchesAhead::end_threads() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_to_do_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+// The batch that was taken last is still in use.
+bool BatchesAhead::has_room() const {
+  return !plan_failed_ && planned_ - taken_ + (taken_ > 0 ? 1 : 0) < static_cast<int64_t>(slots_.size());
+}
+
+// Of the oldest batch that has a task nobody has begun.
+BatchesAhead::Slot* BatchesAhead::slot_with_work(int& index) {
+  for (int64_t batch = taken_; batch < planned_; ++batch) {
+    Slot& slot = slot_of(batch);
+    index = static_cast<int>(&slot - slots_.data());
+    if (slot.begun < slot.tasks) return &slot;
+  }
+  return nullptr;
+}
+
+void BatchesAhead::plan_next() {
+  Slot& slot = slot_of(planned_);
+  slot = {};
+  try {
+    slot.tasks = work_.plan(static_cast<int>(&slot - slots_.data()));
+  } catch (...) {
+    slot.failure = std::current_exception();
+    plan_failed_ = true;
+  }
+  ++planned_;
+  changed_.notify_all();
+}
+
+void BatchesAhead::run(int thread) {
+  Timeline::name_thread("batches");
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    int index = 0;
+    Slot* slot = nullptr;
+    work_to_do_.wait(
+        lock, [&] { return stopping_ || (!pausing_ && ((slot = slot_with_work(index)) != nullptr || has_room())); });
+    if (stopping_) return;
+    if (!slot) {
+      plan_next();
+      work_to_do_.notify_all();
+      continue;
+    }
+    const int64_t task = slot->begun++;
+    ++working_;
+    std::exception_ptr failure;
+    lock.unlock();
+    try {
+      const HostSpan span("make batch");
+      work_.make(index, task, thread);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    --working_;
+    if (failure && (!slot->failure || task < slot->failed_task)) slot->failure = failure, slot->failed_task = task;
+    if (++slot->done == slot->tasks || (pausing_ && working_ == 0)) changed_.notify_all();
+  }
+}
+
+int BatchesAhead::next() {
+  std::unique_lock lock(mutex_);
+  Slot& slot = slot_of(taken_);
+  // The slot that is in use now may be planned anew as soon as this call has what it wants.
+  changed_.wait(lock, [&] { return planned_ > taken_ && slot.done == slot.tasks; });
+  if (slot.failure) std::rethrow_exception(slot.failure);
+  ++taken_;
+  lock.unlock();
+  work_to_do_.notify_all();
+  return static_cast<int>(&slot - slots_.data());
+}
+
+void BatchesAhead::restart(const std::function<void()>& change) {
+  std::unique_lock lock(mutex_);
+  pausing_ = true;
+  changed_.wait(lock, [&] { return working_ == 0; });
+  planned_ = taken_ = 0;
+  plan_failed_ = false;
+  const auto go_on = [&] {
+    pausing_ = false;
+    lock.unlock();
+    work_to_do_.notify_all();
+  };
+  try {
+    change();
+  } catch (...) {
+    go_on();
+    throw;
+  }
+  go_on();
 }
 
 }  // namespace linnet

@@ -1,9 +1,9 @@
-#include "data/examples/buckets.h"
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
 #include <random>
 #include "base/error.h"
+#include "data/examples/batch_stream.h"
 
 namespace linnet {
 namespace {

@@ -1,8 +1,8 @@
-#include "data/metrics/squad.h"
 #include <gtest/gtest.h>
 #include <vector>
 #include "base/files.h"
 #include "base/json.h"
+#include "data/metrics/text_scores.h"
 
 namespace linnet {
 namespace {

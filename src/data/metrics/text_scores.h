@@ -1,6 +1,7 @@
 // What generated texts are measured by, each score equal to its reference package.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,5 +45,18 @@ int64_t count_words(std::string_view text);
 
 // exp(nats / count), infinite where that is beyond a double; NaN for no count.
 double perplexity(double nats, int64_t count);
+
+// How good answers to questions are, as the evaluation scripts of SQuAD count (Rajpurkar et al. 2016, 2018).
+// In lower case, without ASCII's punctuation and English articles, one space between words.
+std::string normalized_answer(std::string_view text);
+
+struct AnswerScore {
+  double exact = 0;  // 1: equal to one of the wanted answers, once normalized
+  double f1 = 0;     // of the words that both have; of several wanted answers the best
+};
+// `wanted`: answers that are right; none: there is no answer, which the empty one stands for. `may_lack`: by the script
+// of version 2, where some questions have no answer, else of version 1.1. They differ in answers that normalization
+// leaves empty.
+AnswerScore score_answer(std::string_view found, std::span<const std::string> wanted, bool may_lack);
 
 }  // namespace linnet

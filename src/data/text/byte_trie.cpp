@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include "base/error.h"
+#include "base/fail.h"
 
 namespace linnet {
 namespace {
@@ -139,7 +139,7 @@ ByteTrie::ByteTrie(std::span<const Unit> units, int32_t values, const std::strin
     return (unit.base | 0xFF) < units.size() && (unit.value == kNoValue || static_cast<int32_t>(unit.value) < values);
   };
   if (units.empty() || !std::all_of(units.begin(), units.end(), fits))
-    fail_user(where + " is damaged: its trie leads outside of the pieces");
+    fail_user(where, " is damaged: its trie leads outside of the pieces");
 }
 
 }  // namespace linnet

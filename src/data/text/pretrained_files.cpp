@@ -1,6 +1,6 @@
 // The older files of tokenizers as what tokenizer.json would hold.
 #include "data/text/pretrained_files.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "data/text/bpe/byte_alphabet.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/unicode/utf8.h"
@@ -32,7 +32,7 @@ Json read_merge_lines(std::string_view text, const std::string& path) {
     const size_t space = line.find(' ');
     if (space == 0 || space == std::string_view::npos || space + 1 == line.size() ||
         line.find(' ', space + 1) != std::string_view::npos || invalid_utf8_at(line) != std::string_view::npos)
-      fail_user("'" + path + "' line " + std::to_string(number) + ": not two pieces and a space");
+      fail_user("'", path, "' line ", number, ": not two pieces and a space");
     merges.push_back(line);
   });
   return merges;
@@ -41,8 +41,7 @@ Json read_merge_lines(std::string_view text, const std::string& path) {
 Json read_piece_lines(std::string_view text, const std::string& path) {
   Json vocabulary = Json::object();
   for_each_line(text, [&](std::string_view line, size_t number) {
-    if (invalid_utf8_at(line) != std::string_view::npos)
-      fail_user("'" + path + "' line " + std::to_string(number) + ": not valid UTF-8");
+    if (invalid_utf8_at(line) != std::string_view::npos) fail_user("'", path, "' line ", number, ": not valid UTF-8");
     vocabulary[line] = number - 1;  // of two equal lines the last one counts, as in tokenizers
   });
   return vocabulary;

@@ -1,5 +1,5 @@
 #include <filesystem>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/json_reader.h"
 #include "base/packed_files.h"
@@ -184,7 +184,7 @@ std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string
   const bool is_folder = linnet::is_folder(path);
   if (is_folder)
     if (auto tokenizer = read_packed_tables(path)) return tokenizer;
-  if (!is_folder && !file_exists(path)) fail_user("there is no tokenizer '" + path + "'");
+  if (!is_folder && !file_exists(path)) fail_user("there is no tokenizer '", path, "'");
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string folder = is_folder ? path : parent.empty() ? "." : parent;
   const auto chosen = [&](std::initializer_list<const char*> names) -> std::string {
@@ -210,8 +210,8 @@ std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string
   if (!chosen({"vocab.json", "encoder.json", "merges.txt", "vocab.bpe"}).empty()) {
     const std::string vocabulary = first_of(folder, {"vocab.json", "encoder.json"});
     const std::string merges = first_of(folder, {"merges.txt", "vocab.bpe"});
-    if (vocabulary.empty()) fail_user("'" + folder + "' has no vocab.json or encoder.json beside the merges");
-    if (merges.empty()) fail_user("'" + folder + "' has no merges.txt or vocab.bpe beside the vocabulary");
+    if (vocabulary.empty()) fail_user("'", folder, "' has no vocab.json or encoder.json beside the merges");
+    if (merges.empty()) fail_user("'", folder, "' has no merges.txt or vocab.bpe beside the vocabulary");
     return read_with_config(folder, [&](const std::string& kind, const JsonObject& config) {
       return read_gpt2_files(read_file(vocabulary), vocabulary, read_file(merges), merges, kind, config);
     });
@@ -225,9 +225,9 @@ std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string
     });
   if (is_folder && is_byt5(folder))
     return read_with_config(folder, [](const std::string&, const JsonObject& config) { return read_byt5(config); });
-  fail_user("'" + path +
+  fail_user("'", path,
             "' holds no tokenizer of a kind that Linnet knows (tokenizer.json, vocab.txt, vocab.json with "
-            "merges.txt, or a model of SentencePiece)" +
+            "merges.txt, or a model of SentencePiece)",
             missing_model_hint(path));
 }
 

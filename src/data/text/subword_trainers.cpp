@@ -4,7 +4,7 @@
 #include <numeric>
 #include <queue>
 #include <utility>
-#include "base/error.h"
+#include "base/fail.h"
 #include "data/text/bpe/byte_alphabet.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/pretrained_files.h"
@@ -182,8 +182,8 @@ std::vector<std::string> characters_of(const std::string& word) {
 BpeTrainer::BpeTrainer(BpeTrainingOptions options) : options_(std::move(options)), pattern_(kGpt2Expression) {
   const auto least = static_cast<int64_t>(256 + options_.special.size());
   if (options_.vocab_size < least || options_.vocab_size > Vocabulary::kMaxId)
-    fail_user("vocab_size = " + std::to_string(options_.vocab_size) + " tokens: it must be " + std::to_string(least) +
-              " (the bytes and the special tokens) to " + std::to_string(Vocabulary::kMaxId));
+    fail_user("vocab_size = ", options_.vocab_size, " tokens: it must be ", least,
+              " (the bytes and the special tokens) to ", Vocabulary::kMaxId);
 }
 
 void BpeTrainer::add(std::string_view text) {
@@ -243,9 +243,7 @@ std::unique_ptr<PretrainedTokenizer> train_wordpiece(const std::vector<std::stri
     for (const std::string& character : characters_of(word)) found[character] += count;
   if (found.empty()) fail_user("the training texts have no words");
   const int64_t most = options.vocab_size - kSpecials, room = most - most / 4;
-  if (room < 1)
-    fail_user("vocab_size = " + std::to_string(options.vocab_size) + ": the special tokens alone are " +
-              std::to_string(kSpecials));
+  if (room < 1) fail_user("vocab_size = ", options.vocab_size, ": the special tokens alone are ", kSpecials);
   std::vector<std::pair<int64_t, std::string>> order;
   for (const auto& [character, count] : found) order.emplace_back(-count, character);
   std::ranges::sort(order);

@@ -3,7 +3,7 @@
 #include <functional>
 #include <unordered_map>
 #include <unordered_set>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/hash.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
@@ -97,7 +97,7 @@ class SavedSentencePiece : public Tokenizer {
       : model_(std::move(model)), tokenizer_(model_, path, SentencePieceOptions{}) {
     const SpecialTokens ids = special(), own = tokenizer_.special();
     if (own.pad != ids.pad || own.unknown != ids.unknown || own.begin != ids.begin || own.end != ids.end)
-      fail_user("tokenizer file '" + path + "' has other ids than 0, 1, 2, 3 for its special tokens");
+      fail_user("tokenizer file '", path, "' has other ids than 0, 1, 2, 3 for its special tokens");
   }
 
   std::string kind() const override { return "sentencepiece"; }
@@ -133,12 +133,11 @@ std::string checksum(std::string_view bytes) {  // FNV-1a, 64 bits
 
 std::unique_ptr<Tokenizer> train_vocabulary(TextUnit unit, int64_t vocab_size, const std::vector<std::string>& lines) {
   if (vocab_size <= kSpecialTokenCount)
-    fail_user("vocab_size is " + std::to_string(vocab_size) + "; it must exceed the " +
-              std::to_string(kSpecialTokenCount) + " special tokens");
+    fail_user("vocab_size is ", vocab_size, "; it must exceed the ", kSpecialTokenCount, " special tokens");
   std::unordered_map<std::string_view, int64_t> counts;  // views into `lines`
   for (const std::string& line : lines)
     for (const std::string_view part : split_units(unit, line)) ++counts[part];
-  if (counts.empty()) fail_user("the training text has no " + name_of(unit) + "s to make a vocabulary of");
+  if (counts.empty()) fail_user("the training text has no ", name_of(unit), "s to make a vocabulary of");
 
   std::vector<std::pair<std::string_view, int64_t>> order(counts.begin(), counts.end());
   std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
@@ -169,7 +168,7 @@ std::unique_ptr<Tokenizer> parse_vocabulary(TextUnit unit, std::string_view byte
     return true;
   };
   const auto fail = [&](const std::string& what) {
-    fail_user("tokenizer file '" + path + "' is damaged: " + what + " (line " + std::to_string(line_number) + ")");
+    fail_user("tokenizer file '", path, "' is damaged: ", what, " (line ", line_number, ")");
   };
 
   std::string_view line;
@@ -207,7 +206,7 @@ std::string open_sentencepiece_model(std::string_view bytes, const std::string& 
     const std::string_view model = bytes.substr(0, bytes.size() - seal);
     if (bytes.substr(model.size()) == std::string(kSealStart) + checksum(model)) return std::string(model);
   }
-  fail_user("tokenizer file '" + path + "' is truncated, damaged or was not written by Linnet");
+  fail_user("tokenizer file '", path, "' is truncated, damaged or was not written by Linnet");
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder, const std::string& stem) {
@@ -217,10 +216,10 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder, const std::
   for (const char* candidate : {"char", "word", "model"}) {
     if (!file_exists(folder + "/" + stem + "." + candidate)) continue;
     if (!extension.empty())
-      fail_user("'" + folder + "' holds two tokenizers for '" + stem + "': ." + extension + " and ." + candidate);
+      fail_user("'", folder, "' holds two tokenizers for '", stem, "': .", extension, " and .", candidate);
     extension = candidate;
   }
-  if (extension.empty()) fail_user("no tokenizer '" + stem + "' in '" + folder + "' (neither .char, .word nor .model)");
+  if (extension.empty()) fail_user("no tokenizer '", stem, "' in '", folder, "' (neither .char, .word nor .model)");
   const std::string path = folder + "/" + stem + "." + extension;
   const std::string bytes = read_file(path);
   if (extension == "model") return make_sentencepiece_tokenizer(open_sentencepiece_model(bytes, path), path);

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include "base/error.h"
+#include "base/fail.h"
 #include "models/nn/quantized_training.h"
 
 namespace linnet {
@@ -23,7 +23,7 @@ Shape file_shape(const NameRow& row, Shape shape) {
 BoundRow bind_row(const NameRow& row, const ParameterSlot& slot) {
   const Shape& shape = slot.spec.shape;
   if (row.rows > 0 && row.first_row + row.rows > shape[0])
-    fail_internal("name table: " + row.tensor + " is beyond the rows of " + row.parameter);
+    fail_internal("name table: ", row.tensor, " is beyond the rows of ", row.parameter);
   const int64_t row_elements = shape.rank() > 1 ? shape.elements(1, shape.rank()) : 1;
   return {&row, &slot.spec, slot.offset + row.first_row * row_elements, file_shape(row, shape)};
 }
@@ -36,9 +36,9 @@ void check_cover(const NameTable& names, const ParameterLayout& layout) {
   for (const ParameterSlot& slot : layout.parameters()) {
     if (!weight_of_input_step(slot.spec.name).empty()) continue;  // of training alone: no folder has it
     const auto found = rows.find(slot.spec.name);
-    if (found == rows.end()) fail_internal("name table: nothing for parameter " + slot.spec.name);
+    if (found == rows.end()) fail_internal("name table: nothing for parameter ", slot.spec.name);
     if (found->second != 0 && found->second != slot.spec.shape[0])
-      fail_internal("name table: parts of " + slot.spec.name + " have " + std::to_string(found->second) + " rows");
+      fail_internal("name table: parts of ", slot.spec.name, " have ", found->second, " rows");
   }
 }
 
@@ -95,7 +95,7 @@ std::vector<BoundRow> bind_names(const NameTable& names, const ParameterLayout& 
       continue;
     }
     const auto found = slots.find(row.parameter);
-    if (found == slots.end()) fail_internal("name table: the model has no parameter " + row.parameter);
+    if (found == slots.end()) fail_internal("name table: the model has no parameter ", row.parameter);
     bound.push_back(bind_row(row, *found->second));
   }
   return bound;

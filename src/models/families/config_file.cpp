@@ -1,4 +1,5 @@
 #include "models/families/config_file.h"
+#include <algorithm>
 #include <cmath>
 #include "base/files.h"
 
@@ -43,19 +44,33 @@ const Json* ConfigFile::find(const std::string& key) const {
   return found && found->is_null() ? nullptr : found;
 }
 
-void ConfigFile::fail(const std::string& problem) const { fail_user("'" + path_ + "': " + problem); }
+const Json* ConfigFile::find(const std::string& key, bool (Json::*is)() const, const char* expected) const {
+  const Json* found = find(key);
+  if (found && !(found->*is)()) fail(quoted(key), " is ", shown(*found), ", expected ", expected);
+  return found;
+}
+
+const Json& ConfigFile::at(const std::string& key) const {
+  if (const Json* found = find(key)) return *found;
+  fail("has no ", quoted(key));
+}
+
+ConfigFile ConfigFile::part(const Json& object) const {
+  ConfigFile result;
+  result.path_ = path_, result.json_ = object;
+  return result;
+}
 
 bool ConfigFile::has(const std::string& key) const { return find(key) != nullptr; }
 bool ConfigFile::mentions(const std::string& key) const { return json_.contains(key); }
 
 int64_t ConfigFile::integer(const std::string& key) const {
-  const Json* value = find(key);
-  if (!value) fail("has no " + quoted(key));
-  if (value->is_integer()) return value->get<int64_t>();
-  if (value->is_float() && std::abs(value->get<double>()) < 0x1p53 &&
-      std::floor(value->get<double>()) == value->get<double>())
-    return static_cast<int64_t>(value->get<double>());  // 1e20 or 512.0, as some programs write integers
-  fail(quoted(key) + " is " + shown(*value) + ", expected an integer");
+  const Json& value = at(key);
+  if (value.is_integer()) return value.get<int64_t>();
+  const double number = value.is_float() ? value.get<double>() : 0.5;
+  if (std::abs(number) < 0x1p53 && std::floor(number) == number)
+    return static_cast<int64_t>(number);  // 1e20 or 512.0, as some programs write integers
+  fail(quoted(key), " is ", shown(value), ", expected an integer");
 }
 int64_t ConfigFile::integer(const std::string& key, int64_t fallback) const {
   return has(key) ? integer(key) : fallback;
@@ -63,23 +78,19 @@ int64_t ConfigFile::integer(const std::string& key, int64_t fallback) const {
 
 int64_t ConfigFile::size(const std::string& key) const {
   const int64_t value = integer(key);
-  if (value < 1 || value > INT64_C(1) << 30) fail(quoted(key) + " is " + std::to_string(value) + ", out of range");
+  if (value < 1 || value > INT64_C(1) << 30) fail(quoted(key), " is ", value, ", out of range");
   return value;
 }
 int64_t ConfigFile::size(const std::string& key, int64_t fallback) const { return has(key) ? size(key) : fallback; }
 
 double ConfigFile::number(const std::string& key, double fallback) const {
-  const Json* value = find(key);
-  if (!value) return fallback;
-  if (!value->is_number()) fail(quoted(key) + " is " + shown(*value) + ", expected a number");
-  return value->get<double>();
+  const Json* value = find(key, &Json::is_number, "a number");
+  return value ? value->get<double>() : fallback;
 }
 
 bool ConfigFile::flag(const std::string& key, bool fallback) const {
-  const Json* value = find(key);
-  if (!value) return fallback;
-  if (!value->is_boolean()) fail(quoted(key) + " is " + shown(*value) + ", expected true or false");
-  return value->get<bool>();
+  const Json* value = find(key, &Json::is_boolean, "true or false");
+  return value ? value->get<bool>() : fallback;
 }
 
 bool ConfigFile::is_text(const std::string& key) const {
@@ -88,10 +99,8 @@ bool ConfigFile::is_text(const std::string& key) const {
 }
 
 std::string ConfigFile::text(const std::string& key) const {
-  const Json* value = find(key);
-  if (!value) fail("has no " + quoted(key));
-  if (!value->is_string()) fail(quoted(key) + " is " + shown(*value) + ", expected a string");
-  return value->text();
+  at(key);
+  return find(key, &Json::is_string, "a string")->text();
 }
 std::string ConfigFile::text(const std::string& key, const std::string& fallback) const {
   return has(key) ? text(key) : fallback;
@@ -102,15 +111,13 @@ template <class T>
 std::vector<T> ConfigFile::list_of(const std::string& key, const Json& value, bool (Json::*is)() const,
                                    const char* expected) const {
   for (const Json& item : value)
-    if (!(item.*is)()) fail(quoted(key) + " holds " + shown(item) + ", expected " + expected);
+    if (!(item.*is)()) fail(quoted(key), " holds ", shown(item), ", expected ", expected);
   return value.get<std::vector<T>>();
 }
 
 std::vector<std::string> ConfigFile::texts(const std::string& key) const {
-  const Json* value = find(key);
-  if (!value) return {};
-  if (!value->is_array()) fail(quoted(key) + " is " + shown(*value) + ", expected a list of strings");
-  return list_of<std::string>(key, *value, &Json::is_string, "strings");
+  const Json* value = find(key, &Json::is_array, "a list of strings");
+  return value ? list_of<std::string>(key, *value, &Json::is_string, "strings") : std::vector<std::string>();
 }
 
 std::vector<int64_t> ConfigFile::integers(const std::string& key) const {
@@ -128,40 +135,30 @@ std::vector<double> ConfigFile::numbers(const std::string& key) const {
 }
 
 std::vector<std::vector<int64_t>> ConfigFile::integer_lists(const std::string& key) const {
+  constexpr const char* kExpected = "lists of integers";
+  const Json* value = find(key, &Json::is_array, kExpected);
   std::vector<std::vector<int64_t>> result;
-  const Json* value = find(key);
-  if (!value) return result;
-  const auto wrong = [&] { fail(quoted(key) + " is " + shown(*value) + ", expected lists of integers"); };
-  if (!value->is_array()) wrong();
-  for (const Json& list : *value) {
-    if (!list.is_array()) wrong();
-    for (const Json& item : list)
-      if (!item.is_integer()) wrong();
+  for (size_t i = 0; value && i < value->size(); ++i) {
+    const Json& list = (*value)[i];
+    if (!list.is_array() || !std::ranges::all_of(list, [](const Json& item) { return item.is_integer(); }))
+      fail(quoted(key), " is ", shown(*value), ", expected ", kExpected);
     result.push_back(list.get<std::vector<int64_t>>());
   }
   return result;
 }
 
 ConfigFile ConfigFile::object(const std::string& key) const {
-  ConfigFile result;
-  result.path_ = path_;
-  const Json* value = find(key);
-  if (!value) return result;
-  if (!value->is_object()) fail(quoted(key) + " is " + shown(*value) + ", expected an object");
-  result.json_ = *value;
-  return result;
+  const Json* value = find(key, &Json::is_object, "an object");
+  return part(value ? *value : Json::object());
 }
 
 std::vector<ConfigFile> ConfigFile::objects(const std::string& key) const {
+  const Json* value = find(key, &Json::is_array, "a list of objects");
   std::vector<ConfigFile> result;
-  const Json* value = find(key);
-  if (!value) return result;
-  if (!value->is_array()) fail(quoted(key) + " is " + shown(*value) + ", expected a list of objects");
-  for (const Json& item : *value) {
-    if (!item.is_object()) fail(quoted(key) + " holds " + shown(item) + ", expected objects");
-    ConfigFile& file = result.emplace_back();
-    file.path_ = path_;
-    file.json_ = item;
+  for (size_t i = 0; value && i < value->size(); ++i) {
+    const Json& item = (*value)[i];
+    if (!item.is_object()) fail(quoted(key), " holds ", shown(item), ", expected objects");
+    result.push_back(part(item));
   }
   return result;
 }
@@ -179,7 +176,7 @@ size_t ConfigFile::count(const std::string& key) const {
 void ConfigFile::require_flag(const std::string& key, bool supported) const {
   if (flag(key, supported) == supported) return;
   const auto name = [](bool value) { return value ? "true" : "false"; };
-  fail(quoted(key) + " is " + name(!supported) + ", Linnet supports only " + name(supported));
+  fail(quoted(key), " is ", name(!supported), ", Linnet supports only ", name(supported));
 }
 
 std::string ConfigFile::choice(const std::string& key, std::initializer_list<const char*> supported) const {
@@ -189,7 +186,7 @@ std::string ConfigFile::choice(const std::string& key, std::initializer_list<con
     if (value == name) return value;
     names += (names.empty() ? "" : ", ") + quoted(name);
   }
-  fail(quoted(key) + " is " + shown(value) + ", Linnet supports " + names);
+  fail(quoted(key), " is ", shown(value), ", Linnet supports ", names);
 }
 
 void ConfigFile::set_null(const std::string& key) { json_[key] = nullptr; }

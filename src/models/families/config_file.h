@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string>
 #include <vector>
+#include "base/fail.h"
 #include "base/json.h"
 
 namespace linnet {
@@ -46,7 +47,11 @@ class ConfigFile {
   void require_flag(const std::string& key, bool supported) const;
   // The value, which must be one of `supported`; the first when the key is absent.
   std::string choice(const std::string& key, std::initializer_list<const char*> supported) const;
-  [[noreturn]] void fail(const std::string& problem) const;  // "'path': problem"
+  // "'path': problem", of the parts that follow each other.
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... problem) const {
+    fail_user("'", path_, "': ", problem...);
+  }
 
   void set(const std::string& key, Json value) { json_[key] = std::move(value); }
   void set(const std::string& key, const ConfigFile& value) { json_[key] = value.json_; }
@@ -59,6 +64,10 @@ class ConfigFile {
 
  private:
   const Json* find(const std::string& key) const;  // null when absent
+  // The same, of the kind that `is` tells and `expected` names.
+  const Json* find(const std::string& key, bool (Json::*is)() const, const char* expected) const;
+  const Json& at(const std::string& key) const;
+  ConfigFile part(const Json& object) const;  // of this file
   template <class T>
   std::vector<T> list_of(const std::string& key, const Json& value, bool (Json::*is)() const,
                          const char* expected) const;

@@ -8,12 +8,6 @@ namespace {
 
 using C = EncoderConfig;
 
-EncoderConfig deberta_kind() {
-  EncoderConfig config;
-  config.has_pooler = false, config.pooler_activation = Activation::kGelu;
-  return config;
-}
-
 // "p2c|c2p", or a list of both.
 void check_scores(const ConfigFile& file) {
   constexpr const char* kKey = "pos_att_type";
@@ -23,7 +17,7 @@ void check_scores(const ConfigFile& file) {
 
 void read_distances(const ConfigFile& file, C& config) {
   for (const char* key : {"relative_attention", "share_att_key"})
-    if (!file.flag(key, false)) file.fail("\"" + std::string(key) + "\" is false, Linnet supports only true");
+    if (!file.flag(key, false)) file.fail("\"", key, "\" is false, Linnet supports only true");
   check_scores(file);
   if (file.integer("conv_groups", 1) != 1) file.fail("\"conv_groups\" is not 1");
   if (file.number("pooler_dropout", 0) != 0) file.fail("\"pooler_dropout\" is not 0");
@@ -33,7 +27,7 @@ void read_distances(const ConfigFile& file, C& config) {
   config.distance_span_buckets = std::max<int64_t>(0, file.integer("position_buckets", -1));
   config.distance_span = config.distance_span_buckets > 0 ? config.distance_span_buckets : config.max_distance;
   const std::string norm = file.text("norm_rel_ebd", "none");
-  if (norm != "none" && norm != "layer_norm") file.fail("\"norm_rel_ebd\" is \"" + norm + "\"");
+  if (norm != "none" && norm != "layer_norm") file.fail("\"norm_rel_ebd\" is \"", norm, "\"");
   config.distance_norm = norm == "layer_norm";
   if (file.has("cls_dropout")) config.classifier_dropout = probability_of(file, "cls_dropout", 0);
 }
@@ -46,36 +40,30 @@ void write_distances(const C& config, ConfigFile& file) {
   file.set("norm_rel_ebd", config.distance_norm ? "layer_norm" : "none");
 }
 
-Fields<C> deberta_fields() {
-  return bert_fields() + Fields<C>{field("type_vocab_size", &C::token_types, {0, kSizes.most}, 0),
-                                   field("max_position_embeddings", &C::max_seq_len, kSizes, 512),
-                                   field("position_biased_input", &C::learned_positions, true),
-                                   field("pad_token_id", &C::pad_token, kIds, 0),
-                                   field("conv_kernel_size", &C::convolution, {0, 99}, 0),
-                                   field("conv_act", &C::convolution_activation, kActivations, Activation::kTanh),
-                                   field("pooler_hidden_act", &C::pooler_activation, kActivations, Activation::kGelu),
-                                   {read_distances, write_distances},
-                                   {[](const ConfigFile&, C& config) { config.head_activation = config.activation; }}};
-}
-
-NameTable deberta_names(const C& config, ModelHead head) {
-  return encoder_names(
-      config, head,
-      {.prefix = "deberta.",
-       .distances = "encoder.rel_embeddings",
-       .distance_norm = "encoder.LayerNorm",
-       .convolution = "encoder.conv.conv",
-       .convolution_norm = "encoder.conv.LayerNorm",
-       .queries_keys_values = {"attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"},
-       .heads = {"pooler.*", "cls.*", "lm_predictions.*", "mask_predictions.*", "classifier.*", "qa_outputs.*"}});
-}
-
 }  // namespace
 
 FamilyList families_of_deberta() {
-  static const EncoderFamily family("deberta-v2", FamilyKind::kEncoder, encoder_architectures("DebertaV2"),
-                                    deberta_kind(), deberta_fields(), make_encoder, deberta_names);
-  return {&family};
+  return {encoder_family(
+      {.model_type = "deberta-v2",
+       .architectures = encoder_architectures("DebertaV2"),
+       .base = {.has_pooler = false, .pooler_activation = Activation::kGelu},
+       .fields = bert_fields({field("type_vocab_size", &C::token_types, {0, kSizes.most}, 0),
+                              lengths_field(512, 0),
+                              field("position_biased_input", &C::learned_positions, true),
+                              field("conv_kernel_size", &C::convolution, {0, 99}, 0),
+                              field("conv_act", &C::convolution_activation, kActivations, Activation::kTanh),
+                              field("pooler_hidden_act", &C::pooler_activation, kActivations, Activation::kGelu),
+                              {read_distances, write_distances},
+                              head_activation_field()}),
+       .names = EncoderNames{
+           .prefix = "deberta.",
+           .own = {{"bert.distances", "^encoder.rel_embeddings"},
+                   {"bert.distance_norm", "^encoder.LayerNorm"},
+                   {"bert.convolution", "^encoder.conv.conv"},
+                   {"bert.convolution.norm", "^encoder.conv.LayerNorm"},
+                   {"*.self_attn.in_proj",
+                    "attention.self.query_proj attention.self.key_proj attention.self.value_proj"}},
+           .heads = {"pooler.*", "cls.*", "lm_predictions.*", "mask_predictions.*", "classifier.*", "qa_outputs.*"}}})};
 }
 
 }  // namespace linnet

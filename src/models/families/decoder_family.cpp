@@ -1,61 +1,136 @@
 #include "models/families/decoder_family.h"
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <functional>
 #include "base/error.h"
 
 namespace linnet {
 namespace {
 
-// "attention_bias" and "mlp_bias": each of several linear layers.
-Field<DecoderConfig> bias_field(const char* key, std::vector<bool Biases::*> members) {
-  return {[=](const ConfigFile& file, DecoderConfig& config) {
-            for (bool Biases::*member : members) config.biases.*member = file.flag(key, false);
-          },
-          [=](const DecoderConfig& config, ConfigFile& file) { file.set(key, config.biases.*members[0]); }};
+using Kind = RopeScaling::Kind;
+constexpr std::array<std::pair<const char*, Kind>, 7> kRopeTypes{
+    {{"default", Kind::kNone},
+     {"linear", Kind::kLinear},
+     {"llama3", Kind::kLlama3},
+     {"longrope", Kind::kDivided},
+     {"yarn", Kind::kYarn},
+     {"su", Kind::kDivided},      // what the first folders of Phi-3 call longrope
+     {"dynamic", Kind::kNone}}};  // which scales only texts longer than max_position_embeddings
+constexpr const char* kOriginal = "original_max_position_embeddings";
+
+// The numbers of turns in the original context between which frequencies are blended.
+Fields<RopeScaling> blended_fields(const char* low, double low_standard, const char* high, double high_standard,
+                                   int64_t original) {
+  return {positive(low, &RopeScaling::low_factor, low_standard),
+          positive(high, &RopeScaling::high_factor, high_standard),
+          {[=](const ConfigFile& file, RopeScaling& scaling) {
+             scaling.original_length =
+                 static_cast<double>(file.has(kOriginal) ? integer_in(file, kOriginal, kSizes) : original);
+             if (!(scaling.high_factor > scaling.low_factor))
+               file.fail("\"", high, "\" is not larger than \"", low, "\"");
+           },
+           [](const RopeScaling& scaling, ConfigFile& file) {
+             file.set(kOriginal, static_cast<int64_t>(scaling.original_length));
+           }}};
+}
+
+Fields<RopeScaling> llama3_fields() { return blended_fields("low_freq_factor", 1, "high_freq_factor", 4, 8192); }
+
+// Without the original length in the file, it is the model's.
+Fields<RopeScaling> yarn_fields(int64_t length) {
+  Fields<RopeScaling> fields = blended_fields("beta_slow", 1, "beta_fast", 32, length);
+  fields.push_back(field("truncate", &RopeScaling::whole_pairs, true));
+  fields.push_back(
+      {[=](const ConfigFile& file, RopeScaling& scaling) {
+         scaling.factor = positive_of(file, "factor", static_cast<double>(length) / scaling.original_length);
+         const auto magnitude = [&](double share) {
+           return scaling.factor <= 1 ? 1 : 0.1 * share * std::log(scaling.factor) + 1;
+         };
+         const double some = file.number("mscale", 0), all = file.number("mscale_all_dim", 0);
+         scaling.magnitude = some != 0 && all != 0 ? magnitude(some) / magnitude(all) : magnitude(1);
+         scaling.magnitude = positive_of(file, "attention_factor", scaling.magnitude);
+       },
+       [](const RopeScaling& scaling, ConfigFile& file) { file.set("attention_factor", scaling.magnitude); }});
+  return fields;
+}
+
+void read_longrope(const ConfigFile& rope, const DecoderConfig& config, RotaryConfig& rotary) {
+  RopeScaling& scaling = rotary.scaling;
+  const int64_t original = rope.has(kOriginal) ? integer_in(rope, kOriginal, kSizes) : config.max_seq_len;
+  for (const double divisor : rope.numbers("short_factor")) scaling.divisors.push_back(static_cast<float>(divisor));
+  for (const double divisor : rope.numbers("long_factor")) rotary.long_divisors.push_back(static_cast<float>(divisor));
+  const double longer = rope.number("factor", static_cast<double>(config.max_seq_len) / static_cast<double>(original));
+  scaling.magnitude = longer <= 1 ? 1 : std::sqrt(1 + std::log(longer) / std::log(static_cast<double>(original)));
+  scaling.magnitude = rope.number("attention_factor", scaling.magnitude);
+  scaling.original_length = static_cast<double>(original);
+}
+
+void write_rotary(const DecoderConfig& config, const RotaryKeys& keys, ConfigFile& file) {
+  file.set(keys.theta, config.rotary->theta);
+  if (config.rotary->share != keys.standard_share) file.set(keys.share, config.rotary->share);
+  const RopeScaling& scaling = config.rotary->scaling;
+  if (scaling.kind == Kind::kNone) return;
+  ConfigFile rope;
+  rope.set("rope_type", kRopeTypes[index_of<Kind>(kRopeTypes, scaling.kind)].first);
+  rope.set("factor", scaling.factor);
+  if (scaling.kind == Kind::kLlama3) write_fields(llama3_fields(), scaling, rope);
+  if (scaling.kind == Kind::kYarn) write_fields(yarn_fields(config.max_seq_len), scaling, rope);
+  if (scaling.kind == Kind::kDivided) {
+    const auto set = [&rope](const char* key, const std::vector<float>& divisors) {
+      rope.set(key, std::vector<double>(divisors.begin(), divisors.end()));
+    };
+    set("short_factor", scaling.divisors), set("long_factor", config.rotary->long_divisors);
+    rope.set("attention_factor", scaling.magnitude);
+    rope.set(kOriginal, static_cast<int64_t>(scaling.original_length));
+  }
+  file.set("rope_scaling", rope);
 }
 
 }  // namespace
+
+std::shared_ptr<const Family> decoder_family(FamilyTable<DecoderConfig> table) {
+  if (!table.names) table.names = DecoderNames{};
+  return std::make_shared<DecoderFamily>(std::move(table));
+}
 
 std::vector<Architecture> decoder_architectures(const std::string& name) {
   return {{name + "ForCausalLM", ModelHead::kTokens}, {name + "Model", ModelHead::kNone}};
 }
 
-Fields<DecoderConfig> bias_fields() {
-  return {bias_field("attention_bias", {&Biases::attention, &Biases::output}),
-          bias_field("mlp_bias", {&Biases::feed_forward})};
-}
-
-std::vector<Architecture> decoder_architectures(const char* with_head, const char* bare) {
-  return {{with_head, ModelHead::kTokens}, {bare, ModelHead::kNone}};
-}
-
-bool has_tied_head(const DecoderConfig& config, ModelHead head) { return config.tied_head || head == ModelHead::kNone; }
-
-std::unique_ptr<Module> make_decoder(const DecoderConfig& config, const ConfigFile&, ModelHead head) {
+// A model without a head is one with a tied head here.
+std::unique_ptr<Module> make_model(const DecoderConfig& config, const ConfigFile&, ModelHead head) {
   DecoderConfig with_head = config;
-  with_head.tied_head = has_tied_head(config, head);
+  with_head.tied_head = config.tied_head || head == ModelHead::kNone;
   return std::make_unique<TextDecoder>(with_head);
 }
 
-Fields<DecoderConfig> llama_fields() {
+Field<DecoderConfig> bias_fields() {
+  return all_of<DecoderConfig>(
+      {biases("attention_bias", {&Biases::attention, &Biases::output}), biases("mlp_bias", {&Biases::feed_forward})});
+}
+
+Fields<DecoderConfig> llama_fields(const Fields<DecoderConfig>& more) {
   using C = DecoderConfig;
-  return {field("vocab_size", &C::vocab_size, kSizes),
-          field("max_position_embeddings", &C::max_seq_len, kSizes, 2048),
-          field("hidden_size", &C::width, kWidths),
-          field("intermediate_size", &C::hidden, kSizes),
-          field("num_hidden_layers", &C::layers, kLayers),
-          field("num_attention_heads", &C::heads, kSizes),
-          multiple("hidden_size", &C::width, "num_attention_heads", &C::heads, /*unless=*/"head_dim"),
-          field("num_key_value_heads", &C::kv_heads, kSizes, &C::heads),
-          multiple("num_attention_heads", &C::heads, "num_key_value_heads", &C::kv_heads),
-          field("head_dim", &C::head_size, kSizes, [](const C& config) { return config.width / config.heads; }),
-          field("hidden_act", &C::activation, kActivations, Activation::kSilu),
-          positive("rms_norm_eps", &C::epsilon, 1e-6),
-          rotary_field(),
-          whole_pairs_field(),
-          probability("attention_dropout", &C::attention_dropout, 0, &C::dropout),
-          number("initializer_range", &C::deviation, 0.02),
-          field("tie_word_embeddings", &C::tied_head, false)};
+  return Fields<C>{
+             field("vocab_size", &C::vocab_size, kSizes),
+             field("max_position_embeddings", &C::max_seq_len, kSizes, 2048),
+             field("hidden_size", &C::width, kWidths),
+             field("intermediate_size", &C::hidden, kSizes),
+             field("num_hidden_layers", &C::layers, kLayers),
+             field("num_attention_heads", &C::heads, kSizes),
+             multiple("hidden_size", &C::width, "num_attention_heads", &C::heads, /*unless=*/"head_dim"),
+             field("num_key_value_heads", &C::kv_heads, kSizes, &C::heads),
+             multiple("num_attention_heads", &C::heads, "num_key_value_heads", &C::kv_heads),
+             field("head_dim", &C::head_size, kSizes, [](const C& config) { return config.width / config.heads; }),
+             field("hidden_act", &C::activation, kActivations, Activation::kSilu),
+             positive("rms_norm_eps", &C::epsilon, 1e-6),
+             rotary_field(),
+             whole_pairs_field(),
+             probability("attention_dropout", &C::attention_dropout, 0, &C::dropout),
+             number("initializer_range", &C::deviation, 0.02),
+             field("tie_word_embeddings", &C::tied_head, false)} +
+         more;
 }
 
 Field<DecoderConfig> window_field(int64_t standard) {
@@ -82,7 +157,7 @@ void read_layer_types(const ConfigFile& file, DecoderConfig& config, int64_t win
   if (std::ssize(types) != config.layers) file.fail("\"layer_types\" does not name each layer once");
   config.layer_kinds.clear();
   for (const std::string& type : types) {
-    if (type != kFull && type != kSliding) file.fail("\"layer_types\" holds \"" + type + "\"");
+    if (type != kFull && type != kSliding) file.fail("\"layer_types\" holds \"", type, "\"");
     config.layer_kinds.push_back({type == kSliding ? window : 0, config.rotary});
   }
 }
@@ -114,22 +189,22 @@ Field<DecoderConfig> upper_windows_field() {
           }};
 }
 
-Fields<DecoderConfig> expert_fields(const char* count) {
+Field<DecoderConfig> expert_fields(const char* count) {
   using C = DecoderConfig;
   const auto check = [=](const ConfigFile& file, C& config) {
-    if (config.chosen_experts > config.experts)
-      file.fail("\"num_experts_per_tok\" is more than \"" + std::string(count) + "\"");
+    if (config.chosen_experts > config.experts) file.fail("\"num_experts_per_tok\" is more than \"", count, "\"");
   };
   // transformers writes either name.
   const auto name_in = [=](const ConfigFile& file) {
     constexpr const char* kOther = "num_local_experts";
     return !file.has(count) && file.has(kOther) ? kOther : count;
   };
-  return {{[=](const ConfigFile& file, C& config) { config.experts = integer_in(file, name_in(file), kLayers); },
-           [=](const C& config, ConfigFile& file) { file.set(name_in(file), config.experts); }},
-          field("num_experts_per_tok", &C::chosen_experts, kLayers),
-          {check},
-          number("router_aux_loss_coef", &C::load_loss, 0.001)};
+  return all_of<C>(
+      {{[=](const ConfigFile& file, C& config) { config.experts = integer_in(file, name_in(file), kLayers); },
+        [=](const C& config, ConfigFile& file) { file.set(name_in(file), config.experts); }},
+       field("num_experts_per_tok", &C::chosen_experts, kLayers),
+       {check},
+       number("router_aux_loss_coef", &C::load_loss, 0.001)});
 }
 
 Field<DecoderConfig> layer_types_field(int64_t window, int64_t period) {
@@ -141,106 +216,89 @@ Field<DecoderConfig> layer_types_field(int64_t window, int64_t period) {
           write_layer_types};
 }
 
-namespace {
-
-void add_experts(NameTable& table, const DecoderConfig& config, const DecoderNames& names, const std::string& theirs,
-                 const std::string& ours) {
-  table.add(theirs + names.router + ".weight", ours + "router.weight");
-  std::vector<std::string> first, second;
-  for (int64_t i = 0; i < config.experts; ++i) {
-    const std::string expert = theirs + names.experts + std::to_string(i) + ".";
-    first.insert(first.end(), {expert + names.expert[0], expert + names.expert[1]});
-    second.push_back(expert + names.expert[2]);
-  }
-  table.add_stacked(first, std::vector(first.size(), config.hidden), ours + "linear1", false);
-  table.add_stacked(second, std::vector(second.size(), config.width), ours + "linear2", false);
-}
-
-}  // namespace
-
-NameTable decoder_names(const DecoderConfig& config, ModelHead head, const DecoderNames& names) {
+NameTable DecoderNames::operator()(const DecoderConfig& config, ModelHead, const Module& model) const {
+  static const NamePatterns kLlama = {{"tokens", "^embed_tokens"},
+                                      {"positions", "^embed_positions"},
+                                      {"project_in", "^project_in"},
+                                      {"project_out", "^project_out"},
+                                      {"*.norm1", "input_layernorm"},
+                                      {"*.norm2", "post_attention_layernorm"},
+                                      {"*.result_norm1", "post_attention_layernorm"},
+                                      {"*.result_norm2", "post_feedforward_layernorm"},
+                                      {"*.self_attn.in_proj", "self_attn.q_proj self_attn.k_proj self_attn.v_proj"},
+                                      {"*.self_attn.query_norm", "self_attn.q_norm"},
+                                      {"*.self_attn.key_norm", "self_attn.k_norm"},
+                                      {"*.self_attn.out_proj", "self_attn.o_proj"},
+                                      {"*.experts.router", "mlp.gate"},
+                                      {"*.experts.linear1", "mlp.experts.#.gate_proj mlp.experts.#.up_proj"},
+                                      {"*.experts.linear2", "mlp.experts.#.down_proj"},
+                                      {"*.linear1", "mlp.gate_proj"},
+                                      {"*.linear3", "mlp.up_proj"},
+                                      {"*.linear2", "mlp.down_proj"},
+                                      {"norm", "^norm"},
+                                      {"head", "lm_head.weight", TensorForm::kSame, TensorRole::kHead},
+                                      {"tokens.weight", "lm_head.weight", TensorForm::kSame, TensorRole::kCopy}};
+  NameTable table{.prefix = prefix, .old_beginnings = old_beginnings, .computed = computed, .other_heads = other_heads};
   const int64_t size = config.head_size > 0 ? config.head_size : config.width / config.heads;
-  const int64_t query_width = config.heads * size,
-                key_width = (config.kv_heads > 0 ? config.kv_heads : config.heads) * size;
-  NameTable table;
-  table.prefix = names.prefix;
-  const std::string all = names.prefix + names.inside;
-  const auto add_norm = [&](const std::string& theirs, const std::string& ours) {
-    table.add(theirs + ".weight", ours + ".weight");
-    if (config.norms == NormKind::kLayer) table.add(theirs + ".bias", ours + ".bias");
-  };
-  const auto add_linear = [&](const std::string& theirs, const std::string& ours, bool bias) {
-    table.add(theirs + ".weight", ours + ".weight");
-    if (bias) table.add(theirs + ".bias", ours + ".bias");
-  };
-  table.add(all + names.tokens + ".weight", "tokens.weight");
-  if (config.learned_positions) table.add(all + names.positions + ".weight", "positions.weight");
-  if (config.embedding_width > 0) {
-    table.add(all + names.project_in + ".weight", "project_in.weight");
-    table.add(all + names.project_out + ".weight", "project_out.weight");
-  }
-  for (int64_t i = 0; i < config.layers; ++i) {
-    const std::string number = std::to_string(i) + ".", theirs = all + "layers." + number, ours = "layers." + number;
-    const std::string in_proj = ours + "self_attn.in_proj";
-    if (config.norm_place == NormPlace::kResult) {
-      add_norm(theirs + names.result_norm1, ours + "norm1");
-      add_norm(theirs + names.result_norm2, ours + "norm2");
-    } else {
-      add_norm(theirs + names.norm1, ours + "norm1");
-      add_norm(theirs + names.norm2, ours + "norm2");
-    }
-    if (config.norm_place == NormPlace::kInputAndResult) {
-      add_norm(theirs + names.result_norm1, ours + "result_norm1");
-      add_norm(theirs + names.result_norm2, ours + "result_norm2");
-    }
-    std::vector<std::string> projections;
-    for (const std::string& name : names.queries_keys_values) projections.push_back(theirs + name);
-    if (projections.size() > 1) {
-      table.add_stacked(projections, {query_width, key_width, key_width}, in_proj, config.biases.attention);
-    } else {
-      const size_t first = table.rows.size();
-      add_linear(projections[0], in_proj, config.biases.attention);
-      for (size_t row = first; names.by_heads && row < table.rows.size(); ++row)
-        table.rows[row].form = TensorForm::kByHeads, table.rows[row].heads = config.heads;
-    }
-    if (config.query_key_norms != QueryKeyNorms::kNone) {
-      table.add(theirs + names.query_norm + ".weight", ours + "self_attn.query_norm.weight");
-      table.add(theirs + names.key_norm + ".weight", ours + "self_attn.key_norm.weight");
-    }
-    add_linear(theirs + names.output, ours + "self_attn.out_proj", config.biases.output);
-    if (config.experts > 0) {
-      add_experts(table, config, names, theirs, ours + "experts.");
-      continue;
-    }
-    add_linear(theirs + names.linear1, ours + "linear1", config.biases.feed_forward);
-    if (config.gated && !config.fused_gate)
-      add_linear(theirs + names.linear3, ours + "linear3", config.biases.feed_forward);
-    add_linear(theirs + names.linear2, ours + "linear2", config.biases.feed_forward);
-  }
-  if (config.final_norm) add_norm(all + names.final_norm, "norm");
-  if (has_tied_head(config, head)) table.add_copy(names.head + ".weight", "tokens.weight");
-  else table.add(names.head + ".weight", "head", TensorForm::kSame, TensorRole::kHead);
-  table.computed = names.computed;
+  table.add(
+      model, in_full(with(kLlama, own), prefix + inside, "layers.*.", "^" + layers),
+      {.query_width = config.heads * size, .heads = config.heads, .width = config.width, .experts = config.experts});
   return table;
 }
 
-NameTable llama_names(const DecoderConfig& config, ModelHead head) { return decoder_names(config, head, {}); }
-
-namespace {
-
-const DecoderFamily& decoder_family(const Family& family) {
-  if (family.kind != FamilyKind::kDecoder) fail_internal(std::string(family.model_type) + " is no decoder");
-  return static_cast<const DecoderFamily&>(family);
-}
-
-}  // namespace
-
-DecoderConfig decoder_config(const ConfigFile& file) { return decoder_family(find_family(file)).read(file); }
+DecoderConfig decoder_config(const ConfigFile& file) { return find_family_as<DecoderFamily>(file).read(file); }
 
 ConfigFile decoder_config_file(const std::string& model_type, const DecoderConfig& config) {
   DecoderConfig written = config;
   if (written.kv_heads == 0) written.kv_heads = written.heads;  // families differ in what an absent key means
-  return decoder_family(find_family(model_type)).write(written, ModelHead::kTokens);
+  return find_family_as<DecoderFamily>(model_type).write(written, ModelHead::kTokens);
+}
+
+RotaryConfig read_rotary(const ConfigFile& rope, DecoderConfig& config, const RotaryConfig& standard) {
+  RotaryConfig rotary = standard;
+  rotary.theta = positive_of(rope, "rope_theta", standard.theta);
+  rotary.share = positive_of(rope, "partial_rotary_factor", standard.share);
+  RopeScaling& scaling = rotary.scaling;
+  scaling.kind = read_word<Kind>(rope, rope.has("rope_type") ? "rope_type" : "type", kRopeTypes, Kind::kNone);
+  if (scaling.kind == Kind::kNone) return rotary;
+  if (scaling.kind == Kind::kDivided) {
+    read_longrope(rope, config, rotary);
+    return rotary;
+  }
+  if (scaling.kind == Kind::kYarn) {
+    read_fields(yarn_fields(config.max_seq_len), rope, scaling);
+    return rotary;
+  }
+  scaling.factor = positive_of(rope, "factor", 1);
+  if (scaling.kind == Kind::kLlama3) read_fields(llama3_fields(), rope, scaling);
+  return rotary;
+}
+
+Field<DecoderConfig> rotary_field(const RotaryKeys& keys) {
+  return {[=](const ConfigFile& file, DecoderConfig& config) {
+            ConfigFile rope = file.object(file.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
+            if (file.has(kOriginal) && !rope.has(kOriginal)) rope.set(kOriginal, integer_in(file, kOriginal, kSizes));
+            const RotaryConfig standard{.theta = positive_of(file, keys.theta, keys.standard_theta),
+                                        .share = positive_of(file, keys.share, keys.standard_share)};
+            config.rotary = read_rotary(rope, config, standard);
+          },
+          [=](const DecoderConfig& config, ConfigFile& file) { write_rotary(config, keys, file); }};
+}
+
+Field<DecoderConfig> whole_pairs_field() {
+  return {[](const ConfigFile& file, DecoderConfig& config) {
+    const auto size = static_cast<double>(config.head_size);
+    const auto turned = static_cast<int64_t>(size * config.rotary->share);
+    if (turned % 2 != 0 || turned < 2 || turned > config.head_size)
+      file.fail(turned == config.head_size
+                    ? "heads of " + std::to_string(turned) + " elements have no two halves to turn"
+                    : std::to_string(turned) + " elements of each head have no two halves to turn");
+    config.rotary->share = static_cast<double>(turned) / size;
+    if (config.rotary->scaling.kind != RopeScaling::Kind::kDivided) return;
+    for (const auto& [key, divisors] : {std::pair("short_factor", &config.rotary->scaling.divisors),
+                                        std::pair("long_factor", &config.rotary->long_divisors)})
+      if (2 * std::ssize(*divisors) != turned) file.fail("\"", key, "\" needs ", turned / 2, " numbers");
+  }};
 }
 
 }  // namespace linnet

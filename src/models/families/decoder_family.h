@@ -5,44 +5,35 @@
 
 namespace linnet {
 
-using DecoderFamily = ConfiguredFamily<DecoderConfig>;
+using DecoderFamily = ConfiguredFamily<DecoderConfig, FamilyKind::kDecoder>;
+// With Llama's names where the table has none.
+std::shared_ptr<const Family> decoder_family(FamilyTable<DecoderConfig> table);
 
 // Architectures name + "ForCausalLM" and name + "Model".
 std::vector<Architecture> decoder_architectures(const std::string& name);
-std::vector<Architecture> decoder_architectures(const char* with_head, const char* bare);
-std::unique_ptr<Module> make_decoder(const DecoderConfig& config, const ConfigFile& file, ModelHead head);
-// A model without a head is one with a tied head here.
-bool has_tied_head(const DecoderConfig& config, ModelHead head);
+std::unique_ptr<Module> make_model(const DecoderConfig& config, const ConfigFile& file, ModelHead head);
 
-// What a family's files call the parts of a decoder; defaults are Llama's. Those of layers begin with
-// prefix + layers + the layer's number + ".". Parts that the configuration does not have are not read.
+// What a family's files call the parts of a decoder.
 struct DecoderNames {
   std::string prefix = "model.";  // that bare models may leave out...
   std::string inside = "";        // ...and what follows it always
-  std::string tokens = "embed_tokens", positions = "", project_in = "project_in", project_out = "project_out";
-  std::string final_norm = "norm", head = "lm_head";
-  std::string norm1 = "input_layernorm", norm2 = "post_attention_layernorm";
-  std::string result_norm1 = "", result_norm2 = "";
-  std::vector<std::string> queries_keys_values = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
-  std::string output = "self_attn.o_proj", query_norm = "self_attn.q_norm", key_norm = "self_attn.k_norm";
-  // One name for queries, keys and values: the rows of one tensor, or head by head.
-  bool by_heads = false;
-  std::string linear1 = "mlp.gate_proj", linear3 = "mlp.up_proj", linear2 = "mlp.down_proj";
-  // Of experts, each of which is experts + its number + ".": its linear1, linear3 and linear2.
-  std::string router = "mlp.gate", experts = "mlp.experts.";
-  std::vector<std::string> expert = {"gate_proj", "up_proj", "down_proj"};
+  std::string layers = "layers.*.";
+  // Those that differ from Llama's: parameters of layers begin with "*.", names of theirs with '^' for prefix + inside.
+  NamePatterns own = {};
   std::vector<std::string> computed = {"layers.*.self_attn.rotary_emb.inv_freq"};
-};
-NameTable decoder_names(const DecoderConfig& config, ModelHead head, const DecoderNames& names);
+  std::vector<std::string> other_heads = {};
+  std::vector<std::pair<std::string, std::string>> old_beginnings = {};
 
-// What Llama and the families after it have in common: keys, and tensors.
-Fields<DecoderConfig> llama_fields();
-NameTable llama_names(const DecoderConfig& config, ModelHead head);
+  NameTable operator()(const DecoderConfig& config, ModelHead head, const Module& model) const;
+};
+
+// The keys that Llama and the families after it have in common, and `more`.
+Fields<DecoderConfig> llama_fields(const Fields<DecoderConfig>& more = {});
 // "attention_bias" (of all four projections) and "mlp_bias".
-Fields<DecoderConfig> bias_fields();
+Field<DecoderConfig> bias_fields();
 // How many experts there are, by that key, and how many a token has, by "num_experts_per_tok"; and the weight of the
 // loss that keeps them equally busy.
-Fields<DecoderConfig> expert_fields(const char* count);
+Field<DecoderConfig> expert_fields(const char* count);
 // The two halves of heads that turn.
 Field<DecoderConfig> whole_pairs_field();
 // What keys say of rotary positions.

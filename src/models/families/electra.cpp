@@ -3,57 +3,28 @@
 #include "models/families/encoder_family.h"
 
 namespace linnet {
-namespace {
 
-EncoderConfig electra_kind() {
-  EncoderConfig config;
-  config.has_pooler = false, config.pooler_dropout = true;
-  config.pooler_activation = Activation::kGelu;  // also of the masked head, whatever that of the layers
-  return config;
-}
-
-Field<EncoderConfig> embedding_size() {
-  constexpr const char* kKey = "embedding_size";
-  return {[=](const ConfigFile& file, EncoderConfig& config) {
-            const int64_t size = file.has(kKey) ? integer_in(file, kKey, kWidths) : 128;
-            config.embedding_width = size == config.width ? 0 : size;
-          },
-          [=](const EncoderConfig& config, ConfigFile& file) {
-            file.set(kKey, config.embedding_width > 0 ? config.embedding_width : config.width);
-          }};
-}
-
-Fields<EncoderConfig> electra_fields() {
+FamilyList families_of_electra() {
   using C = EncoderConfig;
-  return bert_fields() + Fields<C>{field("max_position_embeddings", &C::max_seq_len, kSizes, 512),
-                                   field("pad_token_id", &C::pad_token, kIds, 0), embedding_size()};
-}
-
-NameTable electra_names(const EncoderConfig& config, ModelHead head) {
-  return encoder_names(config, head,
-                       {.prefix = "electra.",
-                        .projection = "embeddings_project",
+  std::vector<Architecture> architectures = encoder_architectures("Electra");
+  architectures.push_back({"ElectraForPreTraining", ModelHead::kNone});
+  return {encoder_family(
+      {.model_type = "electra",
+       .architectures = architectures,
+       // The activation is also that of the masked head, whatever that of the layers.
+       .base = {.has_pooler = false, .pooler_dropout = true, .pooler_activation = Activation::kGelu},
+       .fields = bert_fields({lengths_field(512, 0), other_width("embedding_size", &C::embedding_width, &C::width,
+                                                                 [](const C&) { return 128; })}),
+       .names =
+           EncoderNames{.prefix = "electra.",
+                        .own = {{"bert.projection", "^embeddings_project"}},
                         .masked_dense = "generator_predictions.dense",
                         .masked_norm = "generator_predictions.LayerNorm",
                         .masked_bias = "generator_lm_head.bias",
                         .masked_copies = {"generator_lm_head.weight"},
                         .class_dense = "classifier.dense",
                         .classifier = "classifier.out_proj",
-                        .heads = {"generator_*", "discriminator_predictions.*", "classifier.*", "qa_outputs.*"}});
-}
-
-std::vector<Architecture> electra_architectures() {
-  std::vector<Architecture> all = encoder_architectures("Electra");
-  all.push_back({"ElectraForPreTraining", ModelHead::kNone});
-  return all;
-}
-
-}  // namespace
-
-FamilyList families_of_electra() {
-  static const EncoderFamily family("electra", FamilyKind::kEncoder, electra_architectures(), electra_kind(),
-                                    electra_fields(), make_encoder, electra_names);
-  return {&family};
+                        .heads = {"generator_*", "discriminator_predictions.*", "classifier.*", "qa_outputs.*"}}})};
 }
 
 }  // namespace linnet

@@ -27,43 +27,37 @@ Field<EncoderConfig> as_encoder() {
   }};
 }
 
-EncoderConfig embedding_gemma_encoder_kind() {
-  EncoderConfig config;
-  config.token_types = 0, config.dropout = 0, config.biases = kNoBiases, config.final_norm = true;
-  config.learned_positions = config.embedding_norm = config.has_pooler = false;
-  return config;
-}
-
-NameTable embedding_gemma_encoder_table(const EncoderConfig& config, ModelHead head) {
-  return encoder_names(config, head,
-                       {.prefix = "model.",
-                        .words = "embed_tokens",
-                        .final_norm = "norm",
-                        .layers = "layers.",
-                        .queries_keys_values = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
-                        .linear3 = "mlp.up_proj",
-                        .query_norm = "self_attn.q_norm",
-                        .key_norm = "self_attn.k_norm",
-                        .result_norm1 = "post_attention_layernorm",
-                        .result_norm2 = "post_feedforward_layernorm",
-                        .output = "self_attn.o_proj",
-                        .norm1 = "input_layernorm",
-                        .linear1 = "mlp.gate_proj",
-                        .linear2 = "mlp.down_proj",
-                        .norm2 = "pre_feedforward_layernorm",
-                        .heads = {"lm_head.*"}});
-}
-
 }  // namespace
 
 FamilyList families_of_embedding_gemma() {
-  static const EncoderFamily embedder = [] {
-    EncoderFamily family("gemma3_text", FamilyKind::kEncoder, {{"Gemma3TextModel", ModelHead::kNone}},
-                         embedding_gemma_encoder_kind(), {as_encoder()}, make_encoder, embedding_gemma_encoder_table);
-    family.flag = kBothWays;
-    return family;
-  }();
-  return {&embedder};
+  return {encoder_family(
+      {.model_type = "gemma3_text",
+       .architectures = {{"Gemma3TextModel", ModelHead::kNone}},
+       .base = {.token_types = 0,
+                .dropout = 0,
+                .embedding_norm = false,
+                .learned_positions = false,
+                .biases = kNoBiases,
+                .final_norm = true,
+                .has_pooler = false},
+       .fields = {as_encoder()},
+       .names = EncoderNames{.prefix = "model.",
+                             .layers = "layers.*.",
+                             .own = {{"bert.words", "^embed_tokens"},
+                                     {"bert.norm", "^norm"},
+                                     {"*.self_attn.in_proj", "self_attn.q_proj self_attn.k_proj self_attn.v_proj"},
+                                     {"*.self_attn.query_norm", "self_attn.q_norm"},
+                                     {"*.self_attn.key_norm", "self_attn.k_norm"},
+                                     {"*.self_attn.out_proj", "self_attn.o_proj"},
+                                     {"*.norm1", "input_layernorm"},
+                                     {"*.result_norm1", "post_attention_layernorm"},
+                                     {"*.norm2", "pre_feedforward_layernorm"},
+                                     {"*.result_norm2", "post_feedforward_layernorm"},
+                                     {"*.linear1", "mlp.gate_proj"},
+                                     {"*.linear3", "mlp.up_proj"},
+                                     {"*.linear2", "mlp.down_proj"}},
+                             .heads = {"lm_head.*"}},
+       .flag = kBothWays})};
 }
 
 }  // namespace linnet

@@ -1,5 +1,4 @@
 #include "models/families/encoder_family.h"
-#include "base/error.h"
 #include "models/families/labels.h"
 
 namespace linnet {
@@ -11,15 +10,15 @@ constexpr const char *kClassLayer = "classifier", *kSpanLayer = "qa_outputs";
 
 }  // namespace
 
-std::vector<Architecture> encoder_architectures(const std::string& name) {
-  return {{name + "Model", ModelHead::kNone},
-          {name + "ForMaskedLM", ModelHead::kTokens},
-          {name + "ForSequenceClassification", ModelHead::kClasses},
-          {name + "ForTokenClassification", ModelHead::kTokenClasses},
-          {name + "ForQuestionAnswering", ModelHead::kSpans}};
+std::vector<Architecture> encoder_architectures(const std::string& name, const std::vector<ModelHead>& heads) {
+  constexpr const char* kEndings[] = {"Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification",
+                                      "ForQuestionAnswering"};
+  std::vector<Architecture> all;
+  for (const ModelHead head : heads) all.push_back({name + kEndings[static_cast<size_t>(head)], head});
+  return all;
 }
 
-std::unique_ptr<Module> make_encoder(const EncoderConfig& config, const ConfigFile& file, ModelHead head) {
+std::unique_ptr<Module> make_model(const EncoderConfig& config, const ConfigFile& file, ModelHead head) {
   if (head == ModelHead::kNone) return std::make_unique<SentenceEncoder>(config);
   if (head == ModelHead::kTokens) {
     file.require_flag("tie_word_embeddings", true);
@@ -34,22 +33,32 @@ std::unique_ptr<Module> make_encoder(const EncoderConfig& config, const ConfigFi
   return std::make_unique<SequenceClassifier>(config, label_count(file), dropout);
 }
 
-Fields<EncoderConfig> bert_fields(const char* positions) {
+Fields<EncoderConfig> bert_fields(const Fields<EncoderConfig>& more, const char* positions) {
   using C = EncoderConfig;
-  return {fixed("is_decoder", false),
-          fixed("add_cross_attention", false),
-          fixed("position_embedding_type", positions),
-          field("vocab_size", &C::vocab_size, kSizes),
-          field("type_vocab_size", &C::token_types, {0, kSizes.most}, 2),
-          field("hidden_size", &C::width, kWidths),
-          field("num_attention_heads", &C::heads, kSizes),
-          multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
-          field("num_hidden_layers", &C::layers, kEncoderLayers),
-          field("intermediate_size", &C::hidden, kSizes),
-          probability("hidden_dropout_prob", &C::dropout, 0.1),
-          probability("attention_probs_dropout_prob", &C::attention_dropout, 0.1, &C::dropout),
-          field("hidden_act", &C::activation, kActivations, Activation::kGelu),
-          positive("layer_norm_eps", &C::epsilon, 1e-12)};
+  return Fields<C>{fixed("is_decoder", false),
+                   fixed("add_cross_attention", false),
+                   fixed("position_embedding_type", positions),
+                   field("vocab_size", &C::vocab_size, kSizes),
+                   field("type_vocab_size", &C::token_types, {0, kSizes.most}, 2),
+                   field("hidden_size", &C::width, kWidths),
+                   field("num_attention_heads", &C::heads, kSizes),
+                   multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
+                   field("num_hidden_layers", &C::layers, kEncoderLayers),
+                   field("intermediate_size", &C::hidden, kSizes),
+                   probability("hidden_dropout_prob", &C::dropout, 0.1),
+                   probability("attention_probs_dropout_prob", &C::attention_dropout, 0.1, &C::dropout),
+                   field("hidden_act", &C::activation, kActivations, Activation::kGelu),
+                   positive("layer_norm_eps", &C::epsilon, 1e-12)} +
+         more;
+}
+
+Field<EncoderConfig> lengths_field(int longest, int pad_token) {
+  return all_of<EncoderConfig>({field("max_position_embeddings", &EncoderConfig::max_seq_len, kSizes, longest),
+                                field("pad_token_id", &EncoderConfig::pad_token, kIds, pad_token)});
+}
+
+Field<EncoderConfig> head_activation_field() {
+  return {[](const ConfigFile&, EncoderConfig& config) { config.head_activation = config.activation; }};
 }
 
 Field<EncoderConfig> positions_after_padding() {
@@ -82,113 +91,44 @@ Field<EncoderConfig> rotary_layers_field(double standard_theta) {
           }};
 }
 
-namespace {
-
-class EncoderTable {
- public:
-  EncoderTable(const EncoderConfig& config, const EncoderNames& names) : config_(config), names_(names) {
-    table.prefix = names.prefix;
-    table.other_heads = names.heads;
-    table.computed = names.computed;
+NameTable EncoderNames::operator()(const EncoderConfig& config, ModelHead head, const Module& model) const {
+  using enum TensorForm;
+  static const NamePatterns kBert = {
+      {"bert.words", "^embeddings.word_embeddings"},
+      {"bert.positions", "^embeddings.position_embeddings"},
+      {"bert.types", "^embeddings.token_type_embeddings"},
+      {"bert.embedding_norm", "^embeddings.LayerNorm"},
+      {"*.self_attn.in_proj", "attention.self.query attention.self.key attention.self.value"},
+      {"*.self_attn.out_proj", "attention.output.dense"},
+      {"*.norm1", "attention.output.LayerNorm"},
+      {"*.linear1", "intermediate.dense"},
+      {"*.linear2", "output.dense"},
+      {"*.norm2", "output.LayerNorm"}};
+  NamePatterns patterns = with(kBert, own);
+  const auto add = [&](const std::string& ours, const std::string& theirs, TensorRole role = TensorRole::kHead) {
+    patterns.push_back({ours, theirs, kSame, role});
+  };
+  if (head == ModelHead::kTokens) {
+    add("head.dense", masked_dense), add("head.norm", masked_norm), add("head.bias", masked_bias);
+    for (const std::string& copy : masked_copies)
+      add(copy.ends_with(".bias") ? "head.bias" : "bert.words.weight", copy, TensorRole::kCopy);
+  } else if (head == ModelHead::kClasses) {
+    add("pooler.dense", class_dense), add("pooler.norm", class_norm), add("classifier", classifier);
+  } else if (head == ModelHead::kNone) {
+    add("pooler.dense", pooler, TensorRole::kOptional);
+  } else {
+    const char* const layer = head == ModelHead::kSpans ? kSpanLayer : kClassLayer;
+    add(layer, layer);
   }
-
-  void add_embeddings() {
-    const std::string& prefix = names_.prefix;
-    table.add(prefix + names_.words + ".weight", "bert.words.weight");
-    if (!names_.words_copy.empty()) table.add_copy(prefix + names_.words_copy + ".weight", "bert.words.weight");
-    if (config_.learned_positions) table.add(prefix + names_.positions + ".weight", "bert.positions.weight");
-    if (config_.token_types > 0) table.add(prefix + names_.types + ".weight", "bert.types.weight");
-    if (config_.embedding_norm) norm(prefix + names_.embedding_norm, "bert.embedding_norm");
-    if (config_.embedding_width > 0) table.add_linear(prefix + names_.projection, "bert.projection");
-    if (config_.distance_buckets > 0) table.add(prefix + names_.distance_bias + ".weight", "bert.distance_bias");
-    if (config_.distance_span > 0) table.add(prefix + names_.distances + ".weight", "bert.distances.weight");
-    if (config_.distance_norm) norm(prefix + names_.distance_norm, "bert.distance_norm");
-    if (config_.convolution > 0) {
-      linear(prefix + names_.convolution, "bert.convolution", true);
-      norm(prefix + names_.convolution_norm, "bert.convolution.norm");
-    }
-    if (config_.final_norm) norm(prefix + names_.final_norm, "bert.norm");
-  }
-
-  void add_layer(int64_t i, const std::string& theirs) {
-    const std::string ours = "bert.layers." + std::to_string(i) + ".", in_proj = ours + "self_attn.in_proj";
-    const int64_t width = config_.head_size > 0 ? config_.heads * config_.head_size : config_.width;
-    const int64_t key_width = config_.kv_heads > 0 ? width / config_.heads * config_.kv_heads : width;
-    std::vector<std::string> projections;
-    for (const std::string& name : names_.queries_keys_values) projections.push_back(theirs + name);
-    if (projections.size() > 1)
-      table.add_stacked(projections, {width, key_width, key_width}, in_proj, config_.biases.attention);
-    else linear(projections[0], in_proj, config_.biases.attention);
-    if (config_.query_key_norms != QueryKeyNorms::kNone) {
-      norm(theirs + names_.query_norm, ours + "self_attn.query_norm");
-      norm(theirs + names_.key_norm, ours + "self_attn.key_norm");
-    }
-    if (config_.norm_place == NormPlace::kInputAndResult) {
-      norm(theirs + names_.result_norm1, ours + "result_norm1");
-      norm(theirs + names_.result_norm2, ours + "result_norm2");
-    }
-    linear(theirs + names_.output, ours + "self_attn.out_proj", config_.biases.output);
-    if (i > 0 || config_.first_attention_norm) norm(theirs + names_.norm1, ours + "norm1");
-    linear(theirs + names_.linear1, ours + "linear1", config_.biases.feed_forward);
-    if (config_.gated) linear(theirs + names_.linear3, ours + "linear3", config_.biases.feed_forward);
-    linear(theirs + names_.linear2, ours + "linear2", config_.biases.has_last());
-    norm(theirs + names_.norm2, ours + "norm2");
-  }
-
-  void add_head(ModelHead head) {
-    if (head == ModelHead::kTokens) {
-      linear(names_.masked_dense, "head.dense", config_.head_biases, TensorRole::kHead);
-      norm(names_.masked_norm, "head.norm", TensorRole::kHead);
-      table.add(names_.masked_bias, "head.bias", TensorForm::kSame, TensorRole::kHead);
-      for (const std::string& copy : names_.masked_copies)
-        table.add_copy(copy, copy.ends_with(".bias") ? "head.bias" : "bert.words.weight");
-    } else if (head == ModelHead::kClasses) {
-      linear((names_.prefixed_class_dense ? names_.prefix : "") + names_.class_dense, "pooler.dense",
-             config_.head_biases, TensorRole::kHead);
-      if (config_.pooler_norm) norm(names_.class_norm, "pooler.norm", TensorRole::kHead);
-      linear(names_.classifier, "classifier", true, TensorRole::kHead);
-    } else if (head == ModelHead::kTokenClasses || head == ModelHead::kSpans) {
-      const char* layer = head == ModelHead::kSpans ? kSpanLayer : kClassLayer;
-      linear(layer, layer, true, TensorRole::kHead);
-    } else if (config_.has_pooler) {
-      linear(names_.prefix + names_.pooler, "pooler.dense", true, TensorRole::kOptional);
-    }
-  }
-
-  NameTable table;
-
- private:
-  void linear(const std::string& theirs, const std::string& ours, bool bias, TensorRole role = TensorRole::kRequired) {
-    table.add(theirs + ".weight", ours + ".weight", TensorForm::kSame, role);
-    if (bias) table.add(theirs + ".bias", ours + ".bias", TensorForm::kSame, role);
-  }
-  void norm(const std::string& theirs, const std::string& ours, TensorRole role = TensorRole::kRequired) {
-    linear(theirs, ours, config_.norms == NormKind::kLayer, role);
-  }
-
-  const EncoderConfig& config_;
-  const EncoderNames& names_;
-};
-
-}  // namespace
-
-NameTable encoder_names(const EncoderConfig& config, ModelHead head, const EncoderNames& names) {
-  EncoderTable table(config, names);
-  table.add_embeddings();
-  if (config.layer_groups == 0)
-    for (int64_t i = 0; i < config.layers; ++i)
-      table.add_layer(i, names.prefix + names.layers + std::to_string(i) + ".");
-  for (int64_t i = 0; i < config.layer_groups * config.group_layers; ++i)  // of ALBERT alone
-    table.add_layer(i, names.prefix + names.layers + std::to_string(i / config.group_layers) + ".albert_layers." +
-                           std::to_string(i % config.group_layers) + ".");
-  table.add_head(head);
-  return table.table;
+  NameTable table{.prefix = prefix, .old_endings = old_endings, .computed = computed, .other_heads = heads};
+  const int64_t width = config.head_size > 0 ? config.heads * config.head_size : config.width;
+  table.add(model, in_full(patterns, prefix, "bert.layers.*.", "^" + layers),
+            {.query_width = width, .group_layers = config.group_layers});
+  return table;
 }
 
 ConfigFile encoder_config_file(const std::string& model_type, const EncoderConfig& config, ModelHead head) {
-  const Family& family = find_family(model_type);
-  if (family.kind != FamilyKind::kEncoder) fail_internal(model_type + " is no encoder");
-  return static_cast<const EncoderFamily&>(family).write(config, head);
+  return find_family_as<EncoderFamily>(model_type).write(config, head);
 }
 
 }  // namespace linnet

@@ -1,10 +1,12 @@
 // What there is to know of a family of models to read and write its folders: one Family per value of config.json's
 // "model_type". Families that are alike share a file, which families.cpp lists (docs/add_a_family.md).
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
+#include "base/fail.h"
 #include "models/families/fields.h"
 #include "models/families/name_table.h"
 #include "models/nn/module.h"
@@ -38,8 +40,8 @@ struct Family {
   virtual ~Family() = default;
   // The model, with config.json's sizes. An option the model has not is a user error naming the key.
   virtual std::unique_ptr<Module> construct(const ConfigFile& config, ModelHead head) const = 0;
-  // Its tensors under the names of the files of an architecture with that head.
-  virtual NameTable names(const ConfigFile& config, ModelHead head) const = 0;
+  // The tensors of such a model under the names of the files of an architecture with that head.
+  virtual NameTable names(const ConfigFile& config, ModelHead head, const Module& module) const = 0;
 
   // The one with that head. User error naming the family when it has none.
   const Architecture& architecture(ModelHead head) const;
@@ -52,23 +54,27 @@ struct Family {
   const std::vector<Architecture> architectures;  // the first is for folders that name none
 };
 
-// A family whose models are made of a Config, which is read and written by a table.
+// All that there is to say of a family whose models are made of a Config.
 template <class Config>
-struct ConfiguredFamily final : Family {
-  using Make = std::unique_ptr<Module> (*)(const Config&, const ConfigFile&, ModelHead);
-  using Names = NameTable (*)(const Config&, ModelHead);
+struct FamilyTable {
+  const char* model_type;
+  std::vector<Architecture> architectures;
+  Config base = {};  // the options that no key of config.json says
+  Fields<Config> fields;
+  std::function<NameTable(const Config&, ModelHead, const Module&)> names = nullptr;
+  const char* flag = nullptr;     // a key that is true of this family alone
+  const char* own_key = nullptr;  // a key that only its folders have
+};
 
-  ConfiguredFamily(const char* model_type, FamilyKind kind, std::vector<Architecture> architectures, Config base,
-                   Fields<Config> fields, Make make, Names table)
-      : Family(model_type, kind, std::move(architectures)),
-        base(base),
-        fields(std::move(fields)),
-        make(make),
-        table(table) {}
+// make_model(config, file, head) makes its models.
+template <class Config, FamilyKind kKind>
+struct ConfiguredFamily final : Family {
+  ConfiguredFamily(FamilyTable<Config> given)  // NOLINT: a table is a family
+      : Family(given.model_type, kKind, given.architectures), table(std::move(given)) {}
 
   Config read(const ConfigFile& file) const {
-    Config config = base;
-    read_fields(fields, file, config);
+    Config config = table.base;
+    read_fields(table.fields, file, config);
     return config;
   }
   // What new_pretrained() takes for a model that was made here.
@@ -76,32 +82,36 @@ struct ConfiguredFamily final : Family {
     ConfigFile file;
     file.set("architectures", std::vector<std::string>{architecture(head).name});
     file.set("model_type", model_type);
-    write_fields(fields, config, file);
+    write_fields(table.fields, config, file);
     file.set("dtype", "float32");
     return file;
   }
   std::unique_ptr<Module> construct(const ConfigFile& file, ModelHead head) const override {
-    return make(read(file), file, head);
+    return make_model(read(file), file, head);
   }
-  NameTable names(const ConfigFile& file, ModelHead head) const override { return table(read(file), head); }
+  NameTable names(const ConfigFile& file, ModelHead head, const Module& module) const override {
+    return table.names(read(file), head, module);
+  }
   bool takes(const ConfigFile& file) const override {
-    return (!flag || file.flag(flag, false)) && (!own_key || file.has(own_key));
+    return (!table.flag || file.flag(table.flag, false)) && (!table.own_key || file.has(table.own_key));
   }
 
-  const Config base;  // the options that no key of config.json says
-  const Fields<Config> fields;
-  const Make make;
-  const Names table;
-  const char* flag = nullptr;     // a key that is true of this family alone
-  const char* own_key = nullptr;  // a key that only its folders have
+  const FamilyTable<Config> table;
 };
 
-using FamilyList = std::vector<const Family*>;
+using FamilyList = std::vector<std::shared_ptr<const Family>>;
 
 const FamilyList& families();
 // User error naming the file when there is no such family, with those there are.
 const Family& find_family(const ConfigFile& config);
 const Family& find_family(const std::string& model_type);
+// The same as what it is: a DecoderFamily, an EncoderFamily...
+template <class Kind, class Which>
+const Kind& find_family_as(const Which& which) {
+  const Family& family = find_family(which);
+  if (const auto* found = dynamic_cast<const Kind*>(&family)) return *found;
+  fail_internal(family.model_type, " is a family of another kind");
+}
 // The families of a kind, for messages: "gpt2", "llama".
 std::string names_of_kind(FamilyKind kind);
 // The head of the architecture that config.json names; empty where family or architecture is not known here.

@@ -22,8 +22,7 @@ constinit const Words<Activation> kActivations = kActivationWords;
 
 int64_t integer_in(const ConfigFile& file, const std::string& key, const Range& range) {
   const int64_t value = file.integer(key);
-  if (value < range.least || value > range.most)
-    file.fail(quoted(key) + " is " + std::to_string(value) + ", out of range");
+  if (value < range.least || value > range.most) file.fail(quoted(key), " is ", value, ", out of range");
   return value;
 }
 
@@ -36,25 +35,23 @@ size_t word_index(const ConfigFile& file, const std::string& key, const std::vec
     if (word == words[i]) return i;
     known += (known.empty() ? "" : ", ") + std::string(words[i]);
   }
-  file.fail(quoted(key) + " is " + quoted(word) + ", Linnet supports " + known);
+  file.fail(quoted(key), " is ", quoted(word), ", Linnet supports ", known);
 }
 
 double positive_of(const ConfigFile& file, const std::string& key, double standard) {
   const double value = file.number(key, standard);
-  if (!(value > 0)) file.fail(quoted(key) + " is not a positive number");
+  if (!(value > 0)) file.fail(quoted(key), " is not a positive number");
   return value;
 }
 
 double probability_of(const ConfigFile& file, const std::string& key, double standard) {
   const double value = file.number(key, standard);
-  if (!(value >= 0 && value < 1)) file.fail(quoted(key) + " is not a probability below 1");
+  if (!(value >= 0 && value < 1)) file.fail(quoted(key), " is not a probability below 1");
   return value;
 }
 
 void check_multiple(const ConfigFile& file, const char* key, int64_t value, const char* of, int64_t divisor) {
-  if (value % divisor != 0)
-    file.fail(quoted(key) + " " + std::to_string(value) + " is not a multiple of " + quoted(of) + " " +
-              std::to_string(divisor));
+  if (value % divisor != 0) file.fail(quoted(key), " ", value, " is not a multiple of ", quoted(of), " ", divisor);
 }
 
 }  // namespace linnet

@@ -44,6 +44,12 @@ Fields<Config> operator+(Fields<Config> fields, const std::type_identity_t<Field
   fields.insert(fields.end(), more.begin(), more.end());
   return fields;
 }
+// Several as one.
+template <class Config>
+Field<Config> all_of(Fields<Config> fields) {
+  return {[=](const ConfigFile& file, Config& config) { read_fields(fields, file, config); },
+          [=](const Config& config, ConfigFile& file) { write_fields(fields, config, file); }};
+}
 
 // The values that an integer may have.
 struct Range {
@@ -89,6 +95,36 @@ template <class Config>
 Field<Config> field(const char* key, bool Config::*member, bool standard) {
   return {[=](const ConfigFile& file, Config& config) { config.*member = file.flag(key, standard); },
           [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
+}
+
+// A flag of these biases of a Config, all of which have one or none.
+struct BiasFlag {
+  const char* key;
+  std::vector<bool Biases::*> members;
+  bool standard;
+  template <class Config>
+  operator Field<Config>() const {  // NOLINT: a row of any table
+    return {[*this](const ConfigFile& file, Config& config) {
+              for (bool Biases::*member : members) config.biases.*member = file.flag(key, standard);
+            },
+            [*this](const Config& config, ConfigFile& file) { file.set(key, config.biases.*members[0]); }};
+  }
+};
+inline BiasFlag biases(const char* key, std::vector<bool Biases::*> members, bool standard = false) {
+  return {key, std::move(members), standard};
+}
+
+// A width that is 0 where it is that of the layers, and then written as that.
+template <class Config>
+Field<Config> other_width(const char* key, int64_t Config::*member, int64_t Config::*of_layers,
+                          Standard<Config> standard) {
+  return {[=](const ConfigFile& file, Config& config) {
+            const int64_t width = file.has(key) ? integer_in(file, key, kWidths) : standard(config);
+            config.*member = width == config.*of_layers ? 0 : width;
+          },
+          [=](const Config& config, ConfigFile& file) {
+            file.set(key, config.*member > 0 ? config.*member : config.*of_layers);
+          }};
 }
 
 // A word for each value of an enumeration. Of several words for one value, the first is written.

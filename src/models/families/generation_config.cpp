@@ -7,9 +7,7 @@ namespace linnet {
 namespace {
 
 void check_range(const ConfigFile& file, const std::string& key, int64_t value, int64_t low, int64_t high) {
-  if (value < low || value > high)
-    file.fail("\"" + key + "\" is " + std::to_string(value) + ", expected " + std::to_string(low) + " to " +
-              std::to_string(high));
+  if (value < low || value > high) file.fail("\"", key, "\" is ", value, ", expected ", low, " to ", high);
 }
 
 std::optional<int64_t> optional_integer(const ConfigFile& file, const std::string& key, int64_t low, int64_t high) {
@@ -44,7 +42,7 @@ std::optional<double> optional_number(const ConfigFile& file, const std::string&
 
 std::optional<double> optional_positive(const ConfigFile& file, const std::string& key) {
   const std::optional<double> value = optional_number(file, key);
-  if (value && !(*value > 0)) file.fail("\"" + key + "\" is not a positive number");
+  if (value && !(*value > 0)) file.fail("\"", key, "\" is not a positive number");
   return value;
 }
 

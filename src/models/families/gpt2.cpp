@@ -36,43 +36,27 @@ Fields<DecoderConfig> gpt2_fields() {
           fixed("add_cross_attention", false)};
 }
 
-void add_norm(NameTable& table, const DecoderConfig& config, const std::string& tensor, const std::string& parameter) {
-  if (config.norms == NormKind::kLayer) return table.add_linear(tensor, parameter);
-  for (const float constant : {1.0F, 0.0F})
-    table.rows.push_back({.tensor = tensor + (constant == 1 ? ".weight" : ".bias"),
-                          .role = TensorRole::kConstant,
-                          .rows = config.width,
-                          .constant = constant});
-}
-
-NameTable gpt2_names(const DecoderConfig& config, ModelHead head) {
-  NameTable table;
-  table.prefix = "transformer.";
-  const std::string& prefix = table.prefix;
-  table.add(prefix + "wte.weight", "tokens.weight");
-  table.add(prefix + "wpe.weight", "positions.weight");
-  for (int64_t i = 0; i < config.layers; ++i) {
-    const std::string theirs = prefix + "h." + std::to_string(i) + ".", ours = "layers." + std::to_string(i) + ".";
-    add_norm(table, config, theirs + "ln_1", ours + "norm1");
-    table.add_linear(theirs + "attn.c_attn", ours + "self_attn.in_proj", TensorForm::kTransposed);
-    table.add_linear(theirs + "attn.c_proj", ours + "self_attn.out_proj", TensorForm::kTransposed);
-    add_norm(table, config, theirs + "ln_2", ours + "norm2");
-    table.add_linear(theirs + "mlp.c_fc", ours + "linear1", TensorForm::kTransposed);
-    table.add_linear(theirs + "mlp.c_proj", ours + "linear2", TensorForm::kTransposed);
-  }
-  add_norm(table, config, prefix + "ln_f", "norm");
-  if (has_tied_head(config, head)) table.add_copy("lm_head.weight", "tokens.weight");
-  else table.add("lm_head.weight", "head");
-  table.computed = {"h.*.attn.bias", "h.*.attn.masked_bias"};
-  return table;
-}
-
 }  // namespace
 
 FamilyList families_of_gpt2() {
-  static const DecoderFamily family("gpt2", FamilyKind::kDecoder, decoder_architectures("GPT2LMHeadModel", "GPT2Model"),
-                                    DecoderConfig{}, gpt2_fields(), make_decoder, gpt2_names);
-  return {&family};
+  using enum TensorForm;
+  using enum TensorRole;
+  return {decoder_family({.model_type = "gpt2",
+                          .architectures = {{"GPT2LMHeadModel", ModelHead::kTokens}, {"GPT2Model", ModelHead::kNone}},
+                          .fields = gpt2_fields(),
+                          .names = DecoderNames{.prefix = "transformer.",
+                                                .layers = "h.*.",
+                                                .own = {{"tokens", "^wte"},
+                                                        {"positions", "^wpe"},
+                                                        {"*.norm1", "ln_1", kSame, kConstant},
+                                                        {"*.norm2", "ln_2", kSame, kConstant},
+                                                        {"*.self_attn.in_proj", "attn.c_attn", kTransposed},
+                                                        {"*.self_attn.out_proj", "attn.c_proj", kTransposed},
+                                                        {"*.linear1", "mlp.c_fc", kTransposed},
+                                                        {"*.linear2", "mlp.c_proj", kTransposed},
+                                                        {"norm", "^ln_f", kSame, kConstant},
+                                                        {"head", "lm_head.weight"}},
+                                                .computed = {"h.*.attn.bias", "h.*.attn.masked_bias"}}})};
 }
 
 }  // namespace linnet

@@ -11,21 +11,18 @@ Field<DecoderConfig> logits_scaling() {
           [=](const DecoderConfig& config, ConfigFile& file) { file.set(kKey, 1 / config.logit_scale); }};
 }
 
-Fields<DecoderConfig> granite_fields() {
-  using C = DecoderConfig;
-  return llama_fields() + bias_fields() +
-         Fields<C>{positive("embedding_multiplier", &C::embedding_scale, 1),
-                   positive("attention_multiplier", &C::attention_scale, 1),
-                   positive("residual_multiplier", &C::residual_scale, 1), logits_scaling(),
-                   field("pad_token_id", &C::pad_token, kIds, -1)};
-}
-
 }  // namespace
 
 FamilyList families_of_granite() {
-  static const DecoderFamily family("granite", FamilyKind::kDecoder, decoder_architectures("Granite"), llama_kind({}),
-                                    granite_fields(), make_decoder, llama_names);
-  return {&family};
+  using C = DecoderConfig;
+  return {
+      decoder_family({.model_type = "granite",
+                      .architectures = decoder_architectures("Granite"),
+                      .base = llama_kind({}),
+                      .fields = llama_fields({bias_fields(), positive("embedding_multiplier", &C::embedding_scale, 1),
+                                              positive("attention_multiplier", &C::attention_scale, 1),
+                                              positive("residual_multiplier", &C::residual_scale, 1), logits_scaling(),
+                                              field("pad_token_id", &C::pad_token, kIds, -1)})})};
 }
 
 }  // namespace linnet

@@ -3,27 +3,24 @@
 #include "models/families/decoder_family.h"
 
 namespace linnet {
-namespace {
-
-DecoderConfig qwen2_kind() {
-  DecoderConfig config = llama_kind({});
-  config.biases.attention = true;
-  return config;
-}
-
-}  // namespace
 
 FamilyList families_of_llama() {
-  using Rows = Fields<DecoderConfig>;
   std::vector<Architecture> llamas = decoder_architectures("Llama");
   llamas.push_back({"LLaMAForCausalLM", ModelHead::kTokens});  // as the first conversions spelt it
-  static const DecoderFamily llama("llama", FamilyKind::kDecoder, llamas, llama_kind({}),
-                                   llama_fields() + bias_fields(), make_decoder, llama_names);
-  static const DecoderFamily mistral("mistral", FamilyKind::kDecoder, decoder_architectures("Mistral"), llama_kind({}),
-                                     llama_fields() + Rows{window_field(4096)}, make_decoder, llama_names);
-  static const DecoderFamily qwen2("qwen2", FamilyKind::kDecoder, decoder_architectures("Qwen2"), qwen2_kind(),
-                                   llama_fields() + Rows{upper_windows_field()}, make_decoder, llama_names);
-  return {&llama, &mistral, &qwen2};
+  DecoderConfig qwen2 = llama_kind({});
+  qwen2.biases.attention = true;
+  return {decoder_family({.model_type = "llama",
+                          .architectures = llamas,
+                          .base = llama_kind({}),
+                          .fields = llama_fields({bias_fields()})}),
+          decoder_family({.model_type = "mistral",
+                          .architectures = decoder_architectures("Mistral"),
+                          .base = llama_kind({}),
+                          .fields = llama_fields({window_field(4096)})}),
+          decoder_family({.model_type = "qwen2",
+                          .architectures = decoder_architectures("Qwen2"),
+                          .base = qwen2,
+                          .fields = llama_fields({upper_windows_field()})})};
 }
 
 }  // namespace linnet

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/text.h"
 #include "models/families/binding.h"
 #include "models/families/pretrained.h"
@@ -59,8 +59,8 @@ std::vector<Target> chosen(const PretrainedModel& model, const std::vector<Targe
   for (const std::string& name : names)
     if (name != kAllLinear &&
         std::ranges::none_of(layers, [&](const Target& layer) { return ends_with_name(layer.module, name); }))
-      fail_user("lora.targets: a model of type " + std::string(model.family->model_type) + " has no linear layer \"" +
-                name + "\"; it has " + names_of(layers));
+      fail_user("lora.targets: a model of type ", model.family->model_type, " has no linear layer \"", name,
+                "\"; it has ", names_of(layers));
   for (const Target& layer : layers)
     if (std::ranges::any_of(
             names, [&](const std::string& name) { return name == kAllLinear || ends_with_name(layer.module, name); }))
@@ -101,8 +101,8 @@ void add_to_layers(PretrainedModel& model, const LoraOptions& options, int64_t s
     const Shape& weight = target.layer->weight.spec().shape;
     const int64_t rows = target.row.rows > 0 ? target.row.rows : weight[0], in = weight[1];
     if (options.rank > std::min(rows, in))
-      fail_user("lora.rank = " + std::to_string(options.rank) + " is above the smaller side of " + target.module +
-                ".weight " + Shape{rows, in}.text());
+      fail_user("lora.rank = ", options.rank, " is above the smaller side of ", target.module, ".weight ",
+                Shape{rows, in}.text());
     const std::string part = part_name(target.module) + ending;
     target.layer->low_rank.add(*target.layer, part, target.row.first_row, rows, in, options.rank, options.scale(), set);
     for (const char* side : {".lora_A", ".lora_B"})

@@ -1,6 +1,6 @@
-#include "models/families/marian.h"
 #include <algorithm>
 #include "base/error.h"
+#include "models/families/transformer_family.h"
 
 namespace linnet {
 namespace {
@@ -49,7 +49,7 @@ ConfigFile marian_config_file(const TransformerConfig& config, int64_t pad_token
     fail_user(
         "a model with norms before its sub-layers, a final norm, a head of its own or alternating positions has no "
         "form in Marian's layout");
-  ConfigFile file = kMarianFamily.write(config, ModelHead::kTokens);
+  ConfigFile file = find_family_as<TransformerFamily>("marian").write(config, ModelHead::kTokens);
   for (const char* key : {"pad_token_id", "decoder_start_token_id"}) file.set(key, pad_token);
   for (const char* key : {"eos_token_id", "forced_eos_token_id"}) file.set(key, end_token);
   return file;
@@ -65,10 +65,12 @@ void clear_start_embedding(const TransformerConfig& config, const ParameterLayou
   }
 }
 
-const TransformerFamily kMarianFamily("marian", FamilyKind::kEncoderDecoder, {{"MarianMTModel", ModelHead::kTokens}},
-                                      {.tie_head = true, .positions = Positions::kHalved}, marian_fields(),
-                                      make_transformer, transformer_names);
-
-FamilyList families_of_marian() { return {&kMarianFamily}; }
+FamilyList families_of_marian() {
+  return {transformer_family({.model_type = "marian",
+                              .architectures = {{"MarianMTModel", ModelHead::kTokens}},
+                              .base = {.tie_head = true, .positions = Positions::kHalved},
+                              .fields = marian_fields(),
+                              .names = transformer_names})};
+}
 
 }  // namespace linnet

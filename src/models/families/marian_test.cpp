@@ -1,8 +1,8 @@
-#include "models/families/marian.h"
 #include <gtest/gtest.h>
 #include "models/families/generation_config.h"
 #include "models/families/golden_testing.h"
-#include "models/modules/translation_loss.h"
+#include "models/families/transformer_family.h"
+#include "models/modules/encoder_decoder.h"
 
 namespace linnet {
 namespace {
@@ -52,7 +52,8 @@ TEST(MarianConfig, SurvivesTheFile) {
                                  .pad_token = 39,
                                  .zero_start = true};
   const std::string text = marian_config_file(config, 39, 0).dump();
-  EXPECT_EQ(marian_config_file(kMarianFamily.read(ConfigFile::parse(text, "config.json")), 39, 0).dump(), text);
+  const auto& family = find_family_as<TransformerFamily>("marian");
+  EXPECT_EQ(marian_config_file(family.read(ConfigFile::parse(text, "config.json")), 39, 0).dump(), text);
 }
 
 }  // namespace

@@ -5,32 +5,12 @@
 namespace linnet {
 namespace {
 
-EncoderConfig modernbert_kind() {
-  EncoderConfig config;
-  config.token_types = 0, config.learned_positions = false;
-  config.norm_place = NormPlace::kInput, config.fused_gate = config.final_norm = true;
-  config.first_attention_norm = false, config.dropout = 0;
-  config.has_pooler = false, config.pooler_norm = true;
-  return config;
-}
-
 Field<EncoderConfig> norm_bias() {
   return {
       [](const ConfigFile& file, EncoderConfig& config) {
         config.norms = file.flag("norm_bias", false) ? NormKind::kLayer : NormKind::kNoBias;
       },
       [](const EncoderConfig& config, ConfigFile& file) { file.set("norm_bias", config.norms == NormKind::kLayer); }};
-}
-
-Field<EncoderConfig> modernbert_biases() {
-  return {[](const ConfigFile& file, EncoderConfig& config) {
-            config.biases.attention = config.biases.output = file.flag("attention_bias", false);
-            config.biases.feed_forward = file.flag("mlp_bias", false);
-          },
-          [](const EncoderConfig& config, ConfigFile& file) {
-            file.set("attention_bias", config.biases.attention);
-            file.set("mlp_bias", config.biases.feed_forward);
-          }};
 }
 
 // A layer sees all positions, or those at most half of "local_attention" away, and turns by a theta of its own.
@@ -80,65 +60,53 @@ Field<EncoderConfig> heads() {
           }};
 }
 
-Fields<EncoderConfig> modernbert_fields() {
-  using C = EncoderConfig;
-  return {field("vocab_size", &C::vocab_size, kSizes),
-          field("max_position_embeddings", &C::max_seq_len, kSizes, 8192),
-          field("hidden_size", &C::width, kWidths),
-          field("num_attention_heads", &C::heads, kSizes),
-          multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
-          field("num_hidden_layers", &C::layers, kEncoderLayers),
-          field("intermediate_size", &C::hidden, kSizes),
-          field("hidden_activation", &C::activation, kActivations, Activation::kGelu),
-          probability("embedding_dropout", &C::dropout, 0),
-          probability("attention_dropout", &C::attention_dropout, 0, &C::dropout),
-          probability("mlp_dropout", &C::hidden_dropout, 0),
-          positive("norm_eps", &C::epsilon, 1e-5),
-          field("pad_token_id", &C::pad_token, kIds, 50283),
-          norm_bias(),
-          modernbert_biases(),
-          layer_kinds(),
-          heads(),
-          fixed("decoder_bias", true)};
-}
-
-NameTable modernbert_names(const EncoderConfig& config, ModelHead head) {
-  return encoder_names(config, head,
-                       {.prefix = "model.",
-                        .words = "embeddings.tok_embeddings",
-                        .embedding_norm = "embeddings.norm",
-                        .final_norm = "final_norm",
-                        .layers = "layers.",
-                        .queries_keys_values = {"attn.Wqkv"},
-                        .output = "attn.Wo",
-                        .norm1 = "attn_norm",
-                        .linear1 = "mlp.Wi",
-                        .linear2 = "mlp.Wo",
-                        .norm2 = "mlp_norm",
-                        .masked_dense = "head.dense",
-                        .masked_norm = "head.norm",
-                        .masked_bias = "decoder.bias",
-                        .masked_copies = {"decoder.weight"},
-                        .class_dense = "head.dense",
-                        .class_norm = "head.norm",
-                        .heads = {"head.*", "decoder.*", "classifier.*", "qa_outputs.*"}});
-}
-
-// Its heads for tokens and spans have a layer more than those of other families, and are not here.
-std::vector<Architecture> modernbert_architectures() {
-  std::vector<Architecture> all = encoder_architectures("ModernBert");
-  std::erase_if(all, [](const Architecture& one) {
-    return one.head == ModelHead::kTokenClasses || one.head == ModelHead::kSpans;
-  });
-  return all;
-}
-
 }  // namespace
 
 FamilyList families_of_modernbert() {
-  static const EncoderFamily family("modernbert", FamilyKind::kEncoder, modernbert_architectures(), modernbert_kind(),
-                                    modernbert_fields(), make_encoder, modernbert_names);
-  return {&family};
+  using C = EncoderConfig;
+  using enum ModelHead;
+  return {encoder_family(
+      {.model_type = "modernbert",
+       // Its heads for tokens and spans have a layer more than those of other families, and are not here.
+       .architectures = encoder_architectures("ModernBert", {kNone, kTokens, kClasses}),
+       .base = {.token_types = 0,
+                .dropout = 0,
+                .learned_positions = false,
+                .norm_place = NormPlace::kInput,
+                .fused_gate = true,
+                .first_attention_norm = false,
+                .final_norm = true,
+                .has_pooler = false,
+                .pooler_norm = true},
+       .fields = {field("vocab_size", &C::vocab_size, kSizes), lengths_field(8192, 50283),
+                  field("hidden_size", &C::width, kWidths), field("num_attention_heads", &C::heads, kSizes),
+                  multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
+                  field("num_hidden_layers", &C::layers, kEncoderLayers),
+                  field("intermediate_size", &C::hidden, kSizes),
+                  field("hidden_activation", &C::activation, kActivations, Activation::kGelu),
+                  probability("embedding_dropout", &C::dropout, 0),
+                  probability("attention_dropout", &C::attention_dropout, 0, &C::dropout),
+                  probability("mlp_dropout", &C::hidden_dropout, 0), positive("norm_eps", &C::epsilon, 1e-5),
+                  norm_bias(), biases("attention_bias", {&Biases::attention, &Biases::output}),
+                  biases("mlp_bias", {&Biases::feed_forward}), layer_kinds(), heads(), fixed("decoder_bias", true)},
+       .names = EncoderNames{.prefix = "model.",
+                             .layers = "layers.*.",
+                             .own = {{"bert.words", "^embeddings.tok_embeddings"},
+                                     {"bert.embedding_norm", "^embeddings.norm"},
+                                     {"bert.norm", "^final_norm"},
+                                     {"*.self_attn.in_proj", "attn.Wqkv"},
+                                     {"*.self_attn.out_proj", "attn.Wo"},
+                                     {"*.norm1", "attn_norm"},
+                                     {"*.linear1", "mlp.Wi"},
+                                     {"*.linear2", "mlp.Wo"},
+                                     {"*.norm2", "mlp_norm"}},
+                             .masked_dense = "head.dense",
+                             .masked_norm = "head.norm",
+                             .masked_bias = "decoder.bias",
+                             .masked_copies = {"decoder.weight"},
+                             .class_dense = "head.dense",
+                             .class_norm = "head.norm",
+                             .heads = {"head.*", "decoder.*", "classifier.*", "qa_outputs.*"}}})};
 }
 
 }  // namespace linnet

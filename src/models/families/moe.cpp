@@ -5,12 +5,6 @@
 namespace linnet {
 namespace {
 
-DecoderConfig moe_kind(QueryKeyNorms norms, bool normalized_choice = false) {
-  DecoderConfig config = llama_kind({});
-  config.query_key_norms = norms, config.normalized_choice = normalized_choice;
-  return config;
-}
-
 // Any other value would have layers without experts.
 Field<DecoderConfig> all_layers_have_experts() {
   return {[](const ConfigFile& file, DecoderConfig&) {
@@ -28,12 +22,6 @@ Field<DecoderConfig> no_clip() {
   }};
 }
 
-NameTable mixtral_names(const DecoderConfig& config, ModelHead head) {
-  return decoder_names(
-      config, head,
-      {.router = "block_sparse_moe.gate", .experts = "block_sparse_moe.experts.", .expert = {"w1", "w3", "w2"}});
-}
-
 // "max_window_layers" says nothing here.
 Field<DecoderConfig> window_of_all_layers() {
   constexpr const char *kUsed = "use_sliding_window", *kSize = "sliding_window";
@@ -45,32 +33,32 @@ Field<DecoderConfig> window_of_all_layers() {
           }};
 }
 
-DecoderFamily moe_family(const char* type, const std::string& name, const DecoderConfig& base,
-                         const Fields<DecoderConfig>& more, DecoderFamily::Names names) {
-  return {type, FamilyKind::kDecoder, decoder_architectures(name), base, llama_fields() + more, make_decoder, names};
-}
-
 }  // namespace
 
 FamilyList families_of_moe() {
-  static const DecoderFamily mixtral =
-      moe_family("mixtral", "Mixtral", moe_kind(QueryKeyNorms::kNone, /*normalized_choice=*/true),
-                 expert_fields("num_local_experts") + Fields<DecoderConfig>{window_field(0)}, mixtral_names);
-  static const DecoderFamily olmoe =
-      moe_family("olmoe", "Olmoe", moe_kind(QueryKeyNorms::kWhole),
-                 expert_fields("num_experts") +
-                     Fields<DecoderConfig>{field("norm_topk_prob", &DecoderConfig::normalized_choice, false),
-                                           fixed("attention_bias", false), no_clip()},
-                 llama_names);
-  static const DecoderFamily qwen3 = moe_family(
-      "qwen3_moe", "Qwen3Moe", moe_kind(QueryKeyNorms::kHeads),
-      Fields<DecoderConfig>{field("moe_intermediate_size", &DecoderConfig::hidden, kSizes),
-                            field("head_dim", &DecoderConfig::head_size, kSizes, 128), fixed("attention_bias", false),
-                            window_of_all_layers(), all_layers_have_experts()} +
-          expert_fields("num_experts") +
-          Fields<DecoderConfig>{field("norm_topk_prob", &DecoderConfig::normalized_choice, false)},
-      llama_names);
-  return {&mixtral, &olmoe, &qwen3};
+  using C = DecoderConfig;
+  return {decoder_family({.model_type = "mixtral",
+                          .architectures = decoder_architectures("Mixtral"),
+                          .base = llama_kind({.normalized_choice = true}),
+                          .fields = llama_fields({expert_fields("num_local_experts"), window_field(0)}),
+                          .names = DecoderNames{.own = {{"*.experts.router", "block_sparse_moe.gate"},
+                                                        {"*.experts.linear1",
+                                                         "block_sparse_moe.experts.#.w1 block_sparse_moe.experts.#.w3"},
+                                                        {"*.experts.linear2", "block_sparse_moe.experts.#.w2"}}}}),
+          decoder_family({.model_type = "olmoe",
+                          .architectures = decoder_architectures("Olmoe"),
+                          .base = llama_kind({.query_key_norms = QueryKeyNorms::kWhole}),
+                          .fields = llama_fields({expert_fields("num_experts"),
+                                                  field("norm_topk_prob", &C::normalized_choice, false),
+                                                  fixed("attention_bias", false), no_clip()})}),
+          decoder_family(
+              {.model_type = "qwen3_moe",
+               .architectures = decoder_architectures("Qwen3Moe"),
+               .base = llama_kind({.query_key_norms = QueryKeyNorms::kHeads}),
+               .fields = llama_fields({field("moe_intermediate_size", &C::hidden, kSizes),
+                                       field("head_dim", &C::head_size, kSizes, 128), fixed("attention_bias", false),
+                                       window_of_all_layers(), all_layers_have_experts(), expert_fields("num_experts"),
+                                       field("norm_topk_prob", &C::normalized_choice, false)})})};
 }
 
 }  // namespace linnet

@@ -1,14 +1,15 @@
 // How a family of models calls its tensors in files, and which parameter of ours each is. One table serves both
-// directions.
+// directions. It is made of patterns:
 //
-//   NameTable table;
-//   table.add("wte.weight", "tokens.weight");
-//   table.add_linear("h.0.mlp.c_fc", "layers.0.linear1", TensorForm::kTransposed);
-//   table.add_stacked({"layer.0.query", "layer.0.key", "layer.0.value"}, {d, d, d}, "layers.0.self_attn.in_proj");
+//   NameTable table{.prefix = "transformer."};
+//   table.add(module, {{"tokens", "transformer.wte"},
+//                      {"layers.*.self_attn.in_proj", "transformer.h.*.attn.c_attn", TensorForm::kTransposed}});
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
+#include "models/nn/module.h"
 
 namespace linnet {
 
@@ -42,6 +43,30 @@ struct NameRow {
   int64_t heads = 0;  // of kByHeads
 };
 
+// A layer with its weight and its bias, or one parameter, of ours and in files.
+struct NamePattern {
+  std::string ours;    // "tokens", "head.bias", "layers.*.norm1": '*' is the number of a layer
+  std::string theirs;  // the same; several with spaces between them: the rows of ours from the top; '#': of each expert
+  TensorForm form = TensorForm::kSame;
+  // Of kCopy: where no other tensor has that name. Of kConstant: a norm's weight and bias, where the model has none.
+  TensorRole role = TensorRole::kRequired;
+};
+using NamePatterns = std::vector<NamePattern>;
+// `patterns`, in which those of `own` take the place of others of the same parameter.
+NamePatterns with(NamePatterns patterns, const NamePatterns& own);
+// Short patterns in full: '^' of theirs stands for `prefix`, "*." of ours for a layer, whose names begin with these.
+NamePatterns in_full(NamePatterns patterns, const std::string& prefix, const std::string& our_layers,
+                     const std::string& their_layers);
+
+// What shapes of parameters do not say.
+struct NameSizes {
+  int64_t query_width = 0;   // rows of the first of three tensors; 0: as many as of the others
+  int64_t heads = 0;         // of kByHeads
+  int64_t width = 0;         // of kConstant
+  int64_t experts = 0;       // what '#' stands for
+  int64_t group_layers = 1;  // where `theirs` has two '*': so many layers have one number of the first
+};
+
 struct NameTable {
   // Files may have all names that begin with it or none, e.g. "transformer."; rows are written with it.
   std::string prefix;
@@ -59,16 +84,12 @@ struct NameTable {
 
   void add(const std::string& tensor, const std::string& parameter, TensorForm form = TensorForm::kSame,
            TensorRole role = TensorRole::kRequired);
-  // .weight and .bias
-  void add_linear(const std::string& tensor, const std::string& parameter, TensorForm form = TensorForm::kSame,
-                  TensorRole role = TensorRole::kRequired);
-  // Linear layers whose outputs are rows of one of ours, from the top: counts[i] rows from tensors[i]. Their .weight,
-  // and with `bias` their .bias.
-  void add_stacked(const std::vector<std::string>& tensors, const std::vector<int64_t>& counts,
-                   const std::string& parameter, bool bias = true);
-  void add_copy(const std::string& tensor, const std::string& parameter) {
-    add(tensor, parameter, TensorForm::kSame, TensorRole::kCopy);
-  }
+  // The tensors of what the module has of these patterns, one layer after another.
+  void add(const Module& module, const NamePatterns& patterns, const NameSizes& sizes = {});
+
+ private:
+  void add_layer(const std::string& ours, const std::vector<std::string>& theirs, const NamePattern& pattern,
+                 const std::map<std::string, Shape>& shapes, const NameSizes& sizes);
 };
 
 }  // namespace linnet

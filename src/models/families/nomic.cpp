@@ -7,13 +7,6 @@ namespace {
 
 using C = EncoderConfig;
 
-C nomic_kind() {
-  C config;
-  config.learned_positions = config.has_pooler = false;
-  config.gated = true, config.biases = kNoBiases, config.activation = Activation::kSilu;
-  return config;
-}
-
 void read_nomic_rotary(const ConfigFile& file, C& config) {
   if (file.number("rotary_emb_fraction", 1) != 1) file.fail("\"rotary_emb_fraction\" is not 1");
   if (file.has("rotary_scaling_factor")) file.fail("\"rotary_scaling_factor\" is not supported");
@@ -44,54 +37,44 @@ Fields<C> nomic_fields() {
   return all;
 }
 
-Fields<C> nomic_transformers_fields() {
-  return bert_fields() + Fields<C>{field("max_position_embeddings", &C::max_seq_len, kSizes, 2048),
-                                   field("pad_token_id", &C::pad_token, kIds, 0),
-                                   rotary_layers_field(1000),
-                                   {[](const ConfigFile&, C& config) { config.head_activation = config.activation; }}};
-}
-
-NameTable nomic_names_with(const char* prefix, const C& config, ModelHead head) {
-  return encoder_names(config, head,
-                       {.prefix = prefix,
-                        .embedding_norm = "emb_ln",
-                        .layers = "encoder.layers.",
-                        .queries_keys_values = {"attn.Wqkv"},
-                        .linear3 = "mlp.fc11",
-                        .output = "attn.out_proj",
-                        .norm1 = "norm1",
-                        .linear1 = "mlp.fc12",
-                        .linear2 = "mlp.fc2",
-                        .norm2 = "norm2",
-                        .masked_norm = "cls.predictions.transform.layer_norm",
-                        .prefixed_class_dense = true,
-                        .heads = {"pooler.*", "cls.*", "classifier.*"},
-                        .computed = {"encoder.layers.*.rotary_emb.inv_freq"}});
-}
-
-NameTable nomic_names(const C& config, ModelHead head) { return nomic_names_with("bert.", config, head); }
-NameTable nomic_transformers_names(const C& config, ModelHead head) {
-  return nomic_names_with("nomic_bert.", config, head);
+EncoderNames nomic_names(const char* prefix) {
+  return {.prefix = prefix,
+          .layers = "encoder.layers.*.",
+          .own = {{"bert.embedding_norm", "^emb_ln"},
+                  {"*.self_attn.in_proj", "attn.Wqkv"},
+                  {"*.self_attn.out_proj", "attn.out_proj"},
+                  {"*.norm1", "norm1"},
+                  {"*.linear1", "mlp.fc12"},
+                  {"*.linear3", "mlp.fc11"},
+                  {"*.linear2", "mlp.fc2"},
+                  {"*.norm2", "norm2"}},
+          .masked_norm = "cls.predictions.transform.layer_norm",
+          .class_dense = "^pooler.dense",
+          .heads = {"pooler.*", "cls.*", "classifier.*"},
+          .computed = {"encoder.layers.*.rotary_emb.inv_freq"}};
 }
 
 }  // namespace
 
 FamilyList families_of_nomic() {
-  static const EncoderFamily family(
-      "nomic_bert", FamilyKind::kEncoder,
-      {{"NomicBertModel", ModelHead::kNone}, {"NomicBertForSequenceClassification", ModelHead::kClasses}}, nomic_kind(),
-      nomic_fields(), make_encoder, nomic_names);
-  static const EncoderFamily of_transformers = [] {
-    EncoderFamily family("nomic_bert", FamilyKind::kEncoder,
-                         {{"NomicBertModel", ModelHead::kNone},
-                          {"NomicBertForMaskedLM", ModelHead::kTokens},
-                          {"NomicBertForSequenceClassification", ModelHead::kClasses},
-                          {"NomicBertForTokenClassification", ModelHead::kTokenClasses}},
-                         nomic_kind(), nomic_transformers_fields(), make_encoder, nomic_transformers_names);
-    family.own_key = "hidden_size";
-    return family;
-  }();
-  return {&family, &of_transformers};
+  using enum ModelHead;
+  const C base{.activation = Activation::kSilu,
+               .learned_positions = false,
+               .biases = kNoBiases,
+               .gated = true,
+               .has_pooler = false};
+  return {encoder_family({.model_type = "nomic_bert",
+                          .architectures = encoder_architectures("NomicBert", {kNone, kClasses}),
+                          .base = base,
+                          .fields = nomic_fields(),
+                          .names = nomic_names("bert.")}),
+          encoder_family(
+              {.model_type = "nomic_bert",
+               .architectures = encoder_architectures("NomicBert", {kNone, kTokens, kClasses, kTokenClasses}),
+               .base = base,
+               .fields = bert_fields({lengths_field(2048, 0), rotary_layers_field(1000), head_activation_field()}),
+               .names = nomic_names("nomic_bert."),
+               .own_key = "hidden_size"})};
 }
 
 }  // namespace linnet

@@ -3,31 +3,17 @@
 #include "models/families/decoder_family.h"
 
 namespace linnet {
-namespace {
-
-DecoderConfig olmo2_kind() {
-  DecoderConfig config = llama_kind({});
-  config.norm_place = NormPlace::kResult, config.query_key_norms = QueryKeyNorms::kWhole;
-  return config;
-}
-
-Fields<DecoderConfig> olmo2_fields() {
-  using C = DecoderConfig;
-  return llama_fields() + Fields<C>{positive("rms_norm_eps", &C::epsilon, 1e-5),
-                                    field("pad_token_id", &C::pad_token, kIds, 1), fixed("attention_bias", false)};
-}
-
-NameTable olmo2_names(const DecoderConfig& config, ModelHead head) {
-  return decoder_names(config, head,
-                       {.result_norm1 = "post_attention_layernorm", .result_norm2 = "post_feedforward_layernorm"});
-}
-
-}  // namespace
 
 FamilyList families_of_olmo2() {
-  static const DecoderFamily family("olmo2", FamilyKind::kDecoder, decoder_architectures("Olmo2"), olmo2_kind(),
-                                    olmo2_fields(), make_decoder, olmo2_names);
-  return {&family};
+  using C = DecoderConfig;
+  return {decoder_family(
+      {.model_type = "olmo2",
+       .architectures = decoder_architectures("Olmo2"),
+       .base = llama_kind({.norm_place = NormPlace::kResult, .query_key_norms = QueryKeyNorms::kWhole}),
+       .fields = llama_fields({positive("rms_norm_eps", &C::epsilon, 1e-5),
+                               field("pad_token_id", &C::pad_token, kIds, 1), fixed("attention_bias", false)}),
+       .names =
+           DecoderNames{.own = {{"*.norm1", "post_attention_layernorm"}, {"*.norm2", "post_feedforward_layernorm"}}}})};
 }
 
 }  // namespace linnet

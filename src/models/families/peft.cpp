@@ -7,7 +7,7 @@
 #include <map>
 #include <memory>
 #include <set>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/process_memory.h"
 #include "formats/safetensors.h"
@@ -23,8 +23,8 @@ constexpr const char *kConfigName = "adapter_config.json", *kWeightsName = "adap
                      *kPickledName = "adapter_model.bin";
 constexpr const char* kBase = "base_model.model.";
 // In the metadata of the weights, of a classifier: a JSON list of names; what models/families/labels.h says besides.
-constexpr const char *kClassesKey = "linnet.classes", *kProblemKey = "linnet.problem_type",
-                     *kPairsKey = "linnet.text_pairs", *kNoAnswerKey = "linnet.may_lack_answers";
+constexpr const char *kClassesEntry = "linnet.classes", *kProblemEntry = "linnet.problem_type",
+                     *kPairsEntry = "linnet.text_pairs", *kNoAnswerEntry = "linnet.may_lack_answers";
 constexpr const char *kClassifier = "SEQ_CLS", *kTokenClassifier = "TOKEN_CLS",
                      *kAnswers = "QUESTION_ANS";  // "task_type", in PEFT's words
 
@@ -117,15 +117,15 @@ ConfigFile adapter_config(const PretrainedModel& model, const std::string& base)
 }  // namespace
 
 LoraOptions read_adapter_options(const std::string& folder) {
-  if (!file_exists(folder)) fail_user("there is no folder '" + folder + "'");
+  if (!file_exists(folder)) fail_user("there is no folder '", folder, "'");
   const ConfigFile config(path_in(folder, kConfigName));
   config.choice("peft_type", {"LORA"});
   config.choice("bias", {"none"});
   config.require_flag("use_dora", false);
   for (const char* key : {"rank_pattern", "alpha_pattern"})
-    if (config.count(key) > 0) config.fail("\"" + std::string(key) + "\" is not supported: one rank and alpha for all");
+    if (config.count(key) > 0) config.fail("\"", key, "\" is not supported: one rank and alpha for all");
   for (const char* key : {"layers_to_transform", "layer_replication", "trainable_token_indices", "target_parameters"})
-    if (config.has(key) && !config.is_empty(key)) config.fail("\"" + std::string(key) + "\" is not supported");
+    if (config.has(key) && !config.is_empty(key)) config.fail("\"", key, "\" is not supported");
   LoraOptions options{.rank = config.size("r", 8), .alpha = config.number("lora_alpha", 8)};
   options.rank_stabilized = config.flag("use_rslora", false);
   if (config.is_text("target_modules")) {
@@ -146,10 +146,10 @@ std::vector<AdapterFolder> parse_adapters(const std::vector<std::string>& words)
     const bool named = equals != std::string::npos && !file_exists(word);
     AdapterFolder adapter{named ? word.substr(0, equals) : "", named ? word.substr(equals + 1) : word};
     const auto fits = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; };
-    if (adapter.name == kNoAdapter) fail_user("--adapter " + word + ": \"none\" stands for the model without adapters");
+    if (adapter.name == kNoAdapter) fail_user("--adapter ", word, ": \"none\" stands for the model without adapters");
     if (named && (adapter.name.empty() || !std::ranges::all_of(adapter.name, fits)))
-      fail_user("--adapter " + word + ": a name consists of letters, digits, '_' and '-'");
-    if (adapter.folder.empty()) fail_user("--adapter " + word + " names no folder");
+      fail_user("--adapter ", word, ": a name consists of letters, digits, '_' and '-'");
+    if (adapter.folder.empty()) fail_user("--adapter ", word, " names no folder");
     if (std::ranges::any_of(adapters, [&](const AdapterFolder& other) { return other.name == adapter.name; }))
       fail_user(named ? "--adapter: there are two with the name " + adapter.name
                       : "--adapter: of several folders at most one has no name; write NAME=FOLDER");
@@ -180,8 +180,8 @@ int64_t find_adapter(const std::vector<AdapterFolder>& adapters, const std::stri
     known += (known.empty() ? "" : ", ") + adapters[i].name;
   }
   if (name.empty()) return -1;
-  if (!are_chosen(adapters)) fail_user(where + ": no adapters were given to choose from (--adapter NAME=FOLDER)");
-  fail_user(where + ": there are no adapters \"" + name + "\"; there are " + known + ", and none");
+  if (!are_chosen(adapters)) fail_user(where, ": no adapters were given to choose from (--adapter NAME=FOLDER)");
+  fail_user(where, ": there are no adapters \"", name, "\"; there are ", known, ", and none");
 }
 
 namespace {
@@ -203,18 +203,18 @@ PretrainedModel open_with_sets(const std::string& folder, const std::vector<Adap
 void name_classes(PretrainedModel& model, const std::string& adapters) {
   const std::unique_ptr<const TensorFile> opened = open_adapters(adapters);
   const TensorFile& file = *opened;
-  const auto found = file.metadata().find(kClassesKey);
+  const auto found = file.metadata().find(kClassesEntry);
   if (found == file.metadata().end()) return;
   const Json names = Json::parse_or_null(found->second, JsonLimits::settings());
   if (!names.is_array() || static_cast<int64_t>(names.size()) != label_count(model.config) ||
       !std::ranges::all_of(names, &Json::is_string))
-    fail_user("'" + file.path() + "': its \"" + kClassesKey + "\" is not a list of " +
-              std::to_string(label_count(model.config)) + " names");
+    fail_user("'", file.path(), "': its \"", kClassesEntry, "\" is not a list of ", label_count(model.config),
+              " names");
   name_labels(model.config, names.get<std::vector<std::string>>());
-  if (const auto type = file.metadata().find(kProblemKey); type != file.metadata().end())
+  if (const auto type = file.metadata().find(kProblemEntry); type != file.metadata().end())
     set_problem_type(model.config, type->second);
-  set_pairs(model.config, file.metadata().contains(kPairsKey));
-  if (file.metadata().contains(kNoAnswerKey)) set_may_lack_answers(model.config);
+  set_pairs(model.config, file.metadata().contains(kPairsEntry));
+  if (file.metadata().contains(kNoAnswerEntry)) set_may_lack_answers(model.config);
 }
 
 // A classifier that was trained with the adapters, and of how many classes.
@@ -264,7 +264,7 @@ class AdapterFile {
     }
     for (const TensorEntry& entry : file_->entries())
       if (std::ranges::none_of(matched_, [&](const auto& found) { return found.second == &entry; }))
-        fail_user("'" + file_->path() + "': the model has no place for tensor " + entry.name);
+        fail_user("'", file_->path(), "': the model has no place for tensor ", entry.name);
   }
 
   void read(const ParameterSpec& spec, float* parameters) const {
@@ -276,9 +276,9 @@ class AdapterFile {
   void match(const BoundRow& bound, const std::string& name) {
     const TensorEntry* entry = file_->find(name);
     if (!entry && bound.row->role == TensorRole::kHead) return;
-    if (!entry) fail_user("'" + file_->path() + "': tensor " + name + " is missing");
+    if (!entry) fail_user("'", file_->path(), "': tensor ", name, " is missing");
     if (entry->type.shape != bound.shape || !is_float(entry->dtype))
-      fail_user("'" + file_->path() + "': tensor " + name + " is " + entry->text() + ", expected floats of the shape " +
+      fail_user("'", file_->path(), "': tensor ", name, " is ", entry->text(), ", expected floats of the shape ",
                 bound.shape.text());
     matched_.emplace_back(&bound, entry);
   }
@@ -331,10 +331,10 @@ void save_adapters(const PretrainedModel& model, const ParameterLayout& layout,
   adapter_config(model, base).save(path_in(folder, kConfigName));
   SafetensorsMetadata metadata{{"format", "pt"}};
   if (classifies_texts(model)) {
-    metadata[kClassesKey] = Json(label_names(model.config)).dump();
-    if (const std::string type = problem_type(model.config); !type.empty()) metadata[kProblemKey] = type;
-    if (has_pairs(model.config)) metadata[kPairsKey] = "true";
-    if (may_lack_answers(model.config)) metadata[kNoAnswerKey] = "true";
+    metadata[kClassesEntry] = Json(label_names(model.config)).dump();
+    if (const std::string type = problem_type(model.config); !type.empty()) metadata[kProblemEntry] = type;
+    if (has_pairs(model.config)) metadata[kPairsEntry] = "true";
+    if (may_lack_answers(model.config)) metadata[kNoAnswerEntry] = "true";
   }
   save_safetensors(path_in(folder, kWeightsName), tensors, metadata);
 }

@@ -3,13 +3,12 @@
 #include <cmath>
 #include <filesystem>
 #include <set>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/packed_files.h"
 #include "formats/weight_files.h"
 #include "models/families/binding.h"
-#include "models/families/kept_blocks.h"
 #include "models/families/labels.h"
 #include "models/families/tensor_match.h"
 #include "models/nn/parameter_file.h"
@@ -31,7 +30,7 @@ const Architecture& chosen_architecture(const Family& family, const ConfigFile& 
     if (name == architecture.name) return architecture;
     known += (known.empty() ? "" : ", ") + std::string(architecture.name);
   }
-  config.fail("architecture \"" + name + "\" is not supported (of " + family.model_type + ": " + known + ")");
+  config.fail("architecture \"", name, "\" is not supported (of ", family.model_type, ": ", known, ")");
 }
 
 void set_labels(ConfigFile& config, int64_t labels) {
@@ -64,7 +63,7 @@ PretrainedModel construct(const ConfigFile& config, const OpenOptions& options) 
   if (options.labels > 0 && options.labels != label_count(config)) set_labels(model.config, options.labels);
   model.module = model.family->construct(model.config, model.head);
   check_parameter_count(*model.module, config);
-  model.names = model.family->names(model.config, model.head);
+  model.names = model.family->names(model.config, model.head, *model.module);
   const std::optional<LoraOptions> lora = options.lora ? options.lora : read_lora_options(model.config);
   if (lora) add_adapters(model, *lora);
   return model;
@@ -85,7 +84,7 @@ void check_numbers(const TensorMatch& match, const ParameterSlot& slot, const fl
     std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
     matched.weight->file->read(entry, values.data());
     if (has_nan(values))
-      fail_user("'" + matched.weight->file->path() + "': tensor " + entry.name +
+      fail_user("'", matched.weight->file->path(), "': tensor ", entry.name,
                 " holds values that are not numbers (NaN)");
   }
 }
@@ -163,7 +162,7 @@ void load_packed(const PretrainedModel& model, const ParameterFile& file, const 
 }  // namespace
 
 void PretrainedModel::fail_type() const {
-  fail_user((folder.empty() ? "the model" : "'" + folder + "'") + " is a " + architecture +
+  fail_user(folder.empty() ? "the model" : "'" + folder + "'", " is a ", architecture,
             ", which does not fit this task: text generation takes a decoder (GPT-2, Llama), classification and masked "
             "tokens an encoder (BERT), translation a T5 or Marian, images a ViT");
 }
@@ -176,10 +175,10 @@ bool is_pretrained_folder(const std::string& folder) {
 void check_model_folder(const std::string& folder) {
   if (file_exists(config_path(folder))) return;
   const std::string hint = missing_model_hint(folder);
-  if (!file_exists(folder)) fail_user("there is no folder '" + folder + "'" + hint);
-  fail_user("'" + folder + "'" +
-            (hint.empty() && !is_folder(folder) ? " is neither a run, a model folder nor a file of weights"
-                                                : " has no config.json" + hint));
+  if (!file_exists(folder)) fail_user("there is no folder '", folder, "'", hint);
+  fail_user("'", folder, "'",
+            hint.empty() && !is_folder(folder) ? " is neither a run, a model folder nor a file of weights"
+                                               : " has no config.json" + hint);
 }
 
 PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& options) {

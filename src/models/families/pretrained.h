@@ -9,6 +9,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <string>
 #include "formats/file_dtype.h"
 #include "models/families/family.h"
 #include "models/families/lora.h"
@@ -91,5 +92,9 @@ void save_companions(const PretrainedModel& model, const std::string& folder);
 
 // `folder` holds a config.json with a model_type: a model folder rather than a run of ours.
 bool is_pretrained_folder(const std::string& folder);
+
+// A model folder in lines for people.
+// Family, sizes, parameters, files, what is unused; ends with a newline. User errors as open_pretrained().
+std::string describe_pretrained(const std::string& folder);
 
 }  // namespace linnet

@@ -3,25 +3,14 @@
 #include "models/families/decoder_family.h"
 
 namespace linnet {
-namespace {
-
-DecoderConfig qwen3_kind() {
-  DecoderConfig config = llama_kind({});
-  config.query_key_norms = QueryKeyNorms::kHeads;
-  return config;
-}
-
-Fields<DecoderConfig> qwen3_fields() {
-  return llama_fields() + Fields<DecoderConfig>{field("head_dim", &DecoderConfig::head_size, kSizes, 128),
-                                                fixed("attention_bias", false), upper_windows_field()};
-}
-
-}  // namespace
 
 FamilyList families_of_qwen3() {
-  static const DecoderFamily family("qwen3", FamilyKind::kDecoder, decoder_architectures("Qwen3"), qwen3_kind(),
-                                    qwen3_fields(), make_decoder, llama_names);
-  return {&family};
+  using C = DecoderConfig;
+  return {decoder_family({.model_type = "qwen3",
+                          .architectures = decoder_architectures("Qwen3"),
+                          .base = llama_kind({.query_key_norms = QueryKeyNorms::kHeads}),
+                          .fields = llama_fields({field("head_dim", &C::head_size, kSizes, 128),
+                                                  fixed("attention_bias", false), upper_windows_field()})})};
 }
 
 }  // namespace linnet

@@ -3,41 +3,24 @@
 #include "models/families/encoder_family.h"
 
 namespace linnet {
-namespace {
-
-NameTable roberta_names(const EncoderConfig& config, ModelHead head) {
-  return encoder_names(config, head,
-                       {.prefix = "roberta.",
-                        .masked_dense = "lm_head.dense",
-                        .masked_norm = "lm_head.layer_norm",
-                        .masked_bias = "lm_head.bias",
-                        .masked_copies = {"lm_head.decoder.weight", "lm_head.decoder.bias"},
-                        .class_dense = "classifier.dense",
-                        .classifier = "classifier.out_proj",
-                        .heads = {"pooler.*", "lm_head.*", "classifier.*", "qa_outputs.*"}});
-}
-
-EncoderConfig roberta_kind() {
-  EncoderConfig config;
-  config.pooler_dropout = true;
-  return config;
-}
-
-Fields<EncoderConfig> roberta_fields() {
-  return bert_fields() +
-         Fields<EncoderConfig>{field("pad_token_id", &EncoderConfig::pad_token, kIds, 1), positions_after_padding()};
-}
-
-}  // namespace
 
 FamilyList families_of_roberta() {
-  static const EncoderFamily roberta("roberta", FamilyKind::kEncoder, encoder_architectures("Roberta"), roberta_kind(),
-                                     roberta_fields(), make_encoder, roberta_names);
-  static const EncoderFamily xlm("xlm-roberta", FamilyKind::kEncoder, encoder_architectures("XLMRoberta"),
-                                 roberta_kind(), roberta_fields(), make_encoder, roberta_names);
-  static const EncoderFamily camembert("camembert", FamilyKind::kEncoder, encoder_architectures("Camembert"),
-                                       roberta_kind(), roberta_fields(), make_encoder, roberta_names);
-  return {&roberta, &xlm, &camembert};
+  const auto family = [](const char* model_type, const char* name) {
+    return encoder_family(
+        {.model_type = model_type,
+         .architectures = encoder_architectures(name),
+         .base = {.pooler_dropout = true},
+         .fields = bert_fields({field("pad_token_id", &EncoderConfig::pad_token, kIds, 1), positions_after_padding()}),
+         .names = EncoderNames{.prefix = "roberta.",
+                               .masked_dense = "lm_head.dense",
+                               .masked_norm = "lm_head.layer_norm",
+                               .masked_bias = "lm_head.bias",
+                               .masked_copies = {"lm_head.decoder.weight", "lm_head.decoder.bias"},
+                               .class_dense = "classifier.dense",
+                               .classifier = "classifier.out_proj",
+                               .heads = {"pooler.*", "lm_head.*", "classifier.*", "qa_outputs.*"}}});
+  };
+  return {family("roberta", "Roberta"), family("xlm-roberta", "XLMRoberta"), family("camembert", "Camembert")};
 }
 
 }  // namespace linnet

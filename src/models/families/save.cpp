@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/packed_files.h"
 #include "base/text.h"
@@ -95,7 +95,7 @@ void save_companions(const PretrainedModel& model, const std::string& folder) {
 void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
                      const std::string& folder, const SaveOptions& options) {
   if (options.dtype && !is_float(*options.dtype))
-    fail_user("weights cannot be saved as " + lower_ascii(file_dtype_name(*options.dtype)));
+    fail_user("weights cannot be saved as ", lower_ascii(file_dtype_name(*options.dtype)));
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
   std::vector<float> merged;
   if (model.lora) {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <numeric>
 #include <ranges>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/json_reader.h"
 #include "base/packed_files.h"
@@ -44,7 +44,7 @@ Pooling read_kind(const ConfigFile& config) {
     if (mode.empty() ? config.flag(row.flag, false) : mode == row.name) chosen.push_back(row.kind);
   if (chosen.empty() && mode.empty()) config.require_flag("pooling_mode_mean_tokens", true);
   if (chosen.size() > 1 || (chosen.empty() && !mode.empty()))
-    config.fail("asks for " + (mode.empty() ? "several poolings" : "the pooling \"" + mode + "\"") +
+    config.fail("asks for ", mode.empty() ? "several poolings" : "the pooling \"" + mode + "\"",
                 "; Linnet has one of mean, cls, lasttoken, max and mean_sqrt_len_tokens");
   return chosen.empty() ? Pooling::kMean : chosen[0];
 }
@@ -62,7 +62,7 @@ std::vector<SentenceModule> read_modules(const std::string& path) {
     const std::string type = module.text("type");
     modules.push_back({type.substr(type.rfind('.') + 1), module.text("path", "")});
     if (const std::string& name = modules.back().path; name.find_first_of("/\\") != name.npos || name == "..")
-      module.fail("the path \"" + name + "\" is no folder within the model's");
+      module.fail("the path \"", name, "\" is no folder within the model's");
   }
   return modules;
 }
@@ -87,8 +87,8 @@ void add_dense(PretrainedModel& model, const SentencePooling& pooling) {
   if (encoder.dense.size() > 0) return;
   for (const DenseLayer& layer : pooling.dense) {
     if (layer.in != encoder.width())
-      fail_user("\"in_features\" of " + layer.folder + " is " + std::to_string(layer.in) + ", and it is given " +
-                std::to_string(encoder.width()) + " numbers");
+      fail_user("\"in_features\" of ", layer.folder, " is ", layer.in, ", and it is given ", encoder.width(),
+                " numbers");
     const std::string ours = "dense." + std::to_string(encoder.dense.size()), theirs = layer.folder + "/linear";
     encoder.dense.append(layer.in, layer.out, xavier_uniform(), layer.bias);
     encoder.dense_activations.push_back(layer.activation);
@@ -123,7 +123,7 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
     else if (module.kind == "Dense") pooling.dense.push_back(read_dense(folder, module.path));
     else if (module.kind == "Normalize") pooling.normalized = true;
     else if (module.kind != "Transformer")
-      fail_user("'" + path + "': a module of type " + module.kind +
+      fail_user("'", path, "': a module of type ", module.kind,
                 ", Linnet has Transformer, Pooling, Dense and Normalize");
   }
   return pooling;
@@ -181,7 +181,7 @@ std::string SentencePrompts::of(const std::string& name) const {
     fail_user("\"include_prompt\" is false: the model leaves its prompts out of the pooling, which Linnet does not");
   if (found != prompts.end()) return found->second;
   const std::string names = joined(prompts, ", ", [](const auto& entry) { return entry.first; });
-  fail_user("the model has no prompt \"" + name + "\"" + (names.empty() ? "" : "; it has " + names));
+  fail_user("the model has no prompt \"", name, "\"", names.empty() ? "" : "; it has " + names);
 }
 
 SentencePrompts read_sentence_prompts(const std::string& folder) {
@@ -227,7 +227,7 @@ PretrainedModel open_encoder(const std::string& folder, const std::vector<Adapte
   const ConfigFile config(inside(folder, "config.json"));
   const Family& family = find_family(config);
   if (family.kind != FamilyKind::kEncoder)
-    fail_user("'" + folder + "' is a model of the kind \"" + family.model_type + "\"; sentence embeddings are of " +
+    fail_user("'", folder, "' is a model of the kind \"", family.model_type, "\"; sentence embeddings are of ",
               names_of_kind(FamilyKind::kEncoder));
   refuse_names(adapters);
   return open_with_adapters(folder, adapters, {.head = ModelHead::kNone});
@@ -325,8 +325,7 @@ std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>>
     const auto rows = static_cast<size_t>(state.rows[static_cast<size_t>(planned)]);
     const auto longest = static_cast<int64_t>(sentences[batch.back()].size());
     if (longest > state.max_tokens)
-      fail_user("a sentence of " + std::to_string(longest) + " tokens is longer than the model's " +
-                std::to_string(state.max_tokens));
+      fail_user("a sentence of ", longest, " tokens is longer than the model's ", state.max_tokens);
     const auto shape = std::ranges::lower_bound(state.lengths, longest) - state.lengths.begin();
     const auto length = static_cast<size_t>(state.lengths[static_cast<size_t>(shape)]);
     std::vector<int32_t> tokens(rows * length, 0), lengths(rows, 1);  // rows beyond the batch: one token each

@@ -24,25 +24,18 @@ Field<DecoderConfig> turning_layers() {
           }};
 }
 
-Fields<DecoderConfig> smollm3_fields() {
-  using C = DecoderConfig;
-  return llama_fields() +
-         Fields<C>{rotary_field({.standard_theta = 2e6}),
-                   whole_pairs_field(),
-                   field("num_key_value_heads", &C::kv_heads, kSizes, 4),
-                   field("tie_word_embeddings", &C::tied_head, true),
-                   field("pad_token_id", &C::pad_token, kIds, 128004),
-                   turning_layers(),
-                   fixed("use_sliding_window", false)} +
-         bias_fields();
-}
-
 }  // namespace
 
 FamilyList families_of_smollm3() {
-  static const DecoderFamily family("smollm3", FamilyKind::kDecoder, decoder_architectures("SmolLM3"), llama_kind({}),
-                                    smollm3_fields(), make_decoder, llama_names);
-  return {&family};
+  using C = DecoderConfig;
+  return {decoder_family({.model_type = "smollm3",
+                          .architectures = decoder_architectures("SmolLM3"),
+                          .base = llama_kind({}),
+                          .fields = llama_fields({rotary_field({.standard_theta = 2e6}), whole_pairs_field(),
+                                                  field("num_key_value_heads", &C::kv_heads, kSizes, 4),
+                                                  field("tie_word_embeddings", &C::tied_head, true),
+                                                  field("pad_token_id", &C::pad_token, kIds, 128004), turning_layers(),
+                                                  fixed("use_sliding_window", false), bias_fields()})})};
 }
 
 }  // namespace linnet

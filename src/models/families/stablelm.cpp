@@ -4,46 +4,27 @@
 #include "models/families/decoder_family.h"
 
 namespace linnet {
-namespace {
-
-DecoderConfig stablelm_kind() {
-  DecoderConfig config = llama_kind({});
-  config.norms = NormKind::kLayer;
-  return config;
-}
-
-Field<DecoderConfig> stablelm_biases() {
-  return {
-      [](const ConfigFile& file, DecoderConfig& config) { config.biases.attention = file.flag("use_qkv_bias", false); },
-      [](const DecoderConfig& config, ConfigFile& file) { file.set("use_qkv_bias", config.biases.attention); }};
-}
-
-// It would drop the feed-forward's results alone, where `dropout` drops attention's and the embeddings, too.
-Field<DecoderConfig> no_hidden_dropout() {
-  return {[](const ConfigFile& file, DecoderConfig&) {
-    if (file.number("hidden_dropout", 0) != 0) file.fail("\"hidden_dropout\" is not 0, Linnet supports only 0");
-  }};
-}
-
-Fields<DecoderConfig> stablelm_fields() {
-  using C = DecoderConfig;
-  return llama_fields() + Fields<C>{field("max_position_embeddings", &C::max_seq_len, kSizes, 4096),
-                                    positive("layer_norm_eps", &C::epsilon, 1e-5),
-                                    rotary_field({.standard_share = 0.25}),
-                                    whole_pairs_field(),
-                                    field("pad_token_id", &C::pad_token, kIds, -1),
-                                    no_hidden_dropout(),
-                                    fixed("qk_layernorm", false),
-                                    fixed("use_parallel_residual", false),
-                                    stablelm_biases()};
-}
-
-}  // namespace
 
 FamilyList families_of_stablelm() {
-  static const DecoderFamily family("stablelm", FamilyKind::kDecoder, decoder_architectures("StableLm"),
-                                    stablelm_kind(), stablelm_fields(), make_decoder, llama_names);
-  return {&family};
+  using C = DecoderConfig;
+  C base = llama_kind({});
+  base.norms = NormKind::kLayer;
+  // It would drop the feed-forward's results alone, where `dropout` drops attention's and the embeddings, too.
+  const auto refuse_hidden_dropout = [](const ConfigFile& file, C&) {
+    if (file.number("hidden_dropout", 0) != 0) file.fail("\"hidden_dropout\" is not 0, Linnet supports only 0");
+  };
+  return {decoder_family({.model_type = "stablelm",
+                          .architectures = decoder_architectures("StableLm"),
+                          .base = base,
+                          .fields = llama_fields({field("max_position_embeddings", &C::max_seq_len, kSizes, 4096),
+                                                  positive("layer_norm_eps", &C::epsilon, 1e-5),
+                                                  rotary_field({.standard_share = 0.25}),
+                                                  whole_pairs_field(),
+                                                  field("pad_token_id", &C::pad_token, kIds, -1),
+                                                  {refuse_hidden_dropout},
+                                                  fixed("qk_layernorm", false),
+                                                  fixed("use_parallel_residual", false),
+                                                  biases("use_qkv_bias", {&Biases::attention})})})};
 }
 
 }  // namespace linnet

@@ -2,14 +2,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/packed_files.h"
 #include "engine/ops/fake_quantize/fake_quantize.h"
 #include "formats/safetensors.h"
 #include "formats/weight_files.h"
-#include "models/families/kept_blocks.h"
+#include "models/families/tensor_match.h"
 #include "models/nn/parameter_file.h"
 #include "models/nn/quantized_training.h"
 
@@ -22,18 +22,16 @@ constexpr int kVersion = 1;
 std::string path_of(const std::string& folder) { return folder + "/" + kStaticScalesFile; }
 
 void add_scale(StaticScales& scales, const std::string& weight, float scale, const std::string& path) {
-  if (!(scale > 0 && std::isfinite(scale)))
-    fail_user("'" + path + "': the scale of " + weight + " is no number above 0");
+  if (!(scale > 0 && std::isfinite(scale))) fail_user("'", path, "': the scale of ", weight, " is no number above 0");
   scales.input_scales[weight] = scale;
 }
 
 StaticScales parse(const std::string& path) {
   try {
     const Json json = Json::parse(read_file(path), JsonLimits::settings());
-    if (json.at("format") != kFormat) fail_user("'" + path + "' holds no scales of static int8");
+    if (json.at("format") != kFormat) fail_user("'", path, "' holds no scales of static int8");
     if (json.at("version").get<int>() != kVersion)
-      fail_user("'" + path + "' is of version " + json.at("version").dump() + "; this program reads version " +
-                std::to_string(kVersion));
+      fail_user("'", path, "' is of version ", json.at("version").dump(), "; this program reads version ", kVersion);
     StaticScales scales{.method = json.at("method").text(),
                         .examples = json.at("examples").get<int64_t>(),
                         .keep = json.at("keep").get<std::vector<std::string>>()};
@@ -41,7 +39,7 @@ StaticScales parse(const std::string& path) {
       add_scale(scales, weight, scale.get<float>(), path);
     return scales;
   } catch (const JsonError& error) {
-    fail_user("'" + path + "' is damaged: " + error.what());
+    fail_user("'", path, "' is damaged: ", error.what());
   }
 }
 
@@ -88,7 +86,7 @@ WeightQuantization folder_quantization(const std::string& folder, const std::str
   if (word.empty() && is_gguf(folder)) return {.blocks = parameters_in_blocks(folder), .keep = keep};
   const std::optional<StaticScales> scales = read_static_scales(folder);
   if (!scales && word == "static")
-    fail_user("'" + folder + "' has no scales for static int8; `linnet quantize " + folder +
+    fail_user("'", folder, "' has no scales for static int8; `linnet quantize ", folder,
               " --calibrate FILE -o OUT` finds them");
   if (!scales) return parse_quantization("none", keep);
   WeightQuantization quantization = parse_quantization("int8", keep);

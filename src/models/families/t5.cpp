@@ -1,57 +1,39 @@
-#include "models/families/t5.h"
 #include <filesystem>
 #include "base/files.h"
 #include "formats/weight_files.h"
 #include "models/families/encoder_family.h"
+#include "models/families/transformer_family.h"
 
 namespace linnet {
 namespace {
 
-std::unique_ptr<Module> t5_make(const T5Config& config, const ConfigFile&, ModelHead) {
-  return std::make_unique<T5>(config);
-}
-
-void add_attention(NameTable& table, const T5Config& config, const std::string& theirs, const std::string& ours,
-                   bool cross) {
-  const int64_t width = config.heads * config.head_size;
-  if (cross) {
-    table.add(theirs + ".q.weight", ours + ".q_proj.weight");
-    table.add_stacked({theirs + ".k", theirs + ".v"}, {width, width}, ours + ".kv_proj", false);
-  } else {
-    table.add_stacked({theirs + ".q", theirs + ".k", theirs + ".v"}, {width, width, width}, ours + ".in_proj", false);
-  }
-  table.add(theirs + ".o.weight", ours + ".out_proj.weight");
-}
-
-void add_stack(NameTable& table, const T5Config& config, const std::string& stack, int64_t layers, bool decoder) {
-  for (int64_t i = 0; i < layers; ++i) {
-    const std::string block = stack + ".block." + std::to_string(i) + ".layer.",
-                      ours = stack + ".layers." + std::to_string(i) + ".";
-    add_attention(table, config, block + "0.SelfAttention", ours + "self_attn", false);
-    if (i == 0) table.add(block + "0.SelfAttention.relative_attention_bias.weight", stack + ".bias");
-    table.add(block + "0.layer_norm.weight", ours + "norm1.weight");
-    if (decoder) {
-      add_attention(table, config, block + "1.EncDecAttention", ours + "cross_attn", true);
-      table.add(block + "1.layer_norm.weight", ours + "norm2.weight");
-    }
-    const std::string last = block + (decoder ? "2." : "1."), feed_forward = last + "DenseReluDense.";
-    table.add(feed_forward + (config.gated ? "wi_0.weight" : "wi.weight"), ours + "linear1.weight");
-    if (config.gated) table.add(feed_forward + "wi_1.weight", ours + "linear3.weight");
-    table.add(feed_forward + "wo.weight", ours + "linear2.weight");
-    table.add(last + "layer_norm.weight", ours + (decoder ? "norm3.weight" : "norm2.weight"));
-  }
-  table.add(stack + ".final_layer_norm.weight", stack + ".norm.weight");
-}
-
-NameTable t5_names(const T5Config& config, ModelHead) {
+NameTable t5_names(const T5Config& config, ModelHead, const Module& model) {
+  using enum TensorForm;
+  using enum TensorRole;
   NameTable table;
-  table.add("shared.weight", "tokens.weight");
-  table.add_copy("encoder.embed_tokens.weight", "tokens.weight");
-  table.add_copy("decoder.embed_tokens.weight", "tokens.weight");
-  add_stack(table, config, "encoder", config.encoder_layers, false);
-  add_stack(table, config, "decoder", config.decoder_layers, true);
-  if (config.tied_head) table.add_copy("lm_head.weight", "tokens.weight");
-  else table.add("lm_head.weight", "head");
+  table.add(model, {{"tokens", "shared"},
+                    {"tokens.weight", "encoder.embed_tokens.weight", kSame, kCopy},
+                    {"tokens.weight", "decoder.embed_tokens.weight", kSame, kCopy}});
+  for (const std::string stack : {"encoder", "decoder"}) {
+    const bool is_decoder = stack == "decoder";
+    const std::string block = stack + ".block.", last = is_decoder ? "2" : "1", attention = "0.SelfAttention.",
+                      feed_forward = last + ".DenseReluDense.";
+    table.add(model, in_full({{stack + ".bias", block + "0.layer." + attention + "relative_attention_bias.weight"},
+                              {"*.self_attn.in_proj", attention + "q " + attention + "k " + attention + "v"},
+                              {"*.self_attn.out_proj", attention + "o"},
+                              {"*.norm1", "0.layer_norm"},
+                              {"*.cross_attn.q_proj", "1.EncDecAttention.q"},
+                              {"*.cross_attn.kv_proj", "1.EncDecAttention.k 1.EncDecAttention.v"},
+                              {"*.cross_attn.out_proj", "1.EncDecAttention.o"},
+                              {"*.norm2", "1.layer_norm"},  // of the encoder the last one
+                              {"*.linear1", feed_forward + (config.gated ? "wi_0" : "wi")},
+                              {"*.linear3", feed_forward + "wi_1"},
+                              {"*.linear2", feed_forward + "wo"},
+                              {"*.norm3", "2.layer_norm"},
+                              {stack + ".norm", stack + ".final_layer_norm"}},
+                             "", stack + ".layers.*.", block + "*.layer."));
+  }
+  table.add(model, {{"head", "lm_head.weight"}, {"tokens.weight", "lm_head.weight", kSame, kCopy}});
   // Old files have a bias that no version ever read.
   table.computed = {"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"};
   return table;
@@ -102,7 +84,7 @@ void write_start(const T5Config& config, ConfigFile& file) {
 
 void check_buckets(const ConfigFile& file, T5Config& config) {
   if (config.buckets % 4 != 0 || config.max_distance <= config.buckets / 2)
-    file.fail("\"relative_attention_num_buckets\" " + std::to_string(config.buckets) +
+    file.fail("\"relative_attention_num_buckets\" ", config.buckets,
               " is not a multiple of 4 below twice \"relative_attention_max_distance\"");
 }
 
@@ -128,13 +110,15 @@ Fields<T5Config> t5_fields() {
 }
 
 // The encoder alone, in the layers of encoders.
-EncoderConfig t5_encoder_kind() {
-  EncoderConfig config;
-  config.norm_place = NormPlace::kInput, config.norms = NormKind::kRms, config.final_norm = true;
-  config.token_types = 0, config.learned_positions = config.embedding_norm = config.has_pooler = false;
-  config.biases = kNoBiases, config.attention_scale = 1;
-  return config;
-}
+const EncoderConfig kT5Encoder{.token_types = 0,
+                               .embedding_norm = false,
+                               .learned_positions = false,
+                               .norm_place = NormPlace::kInput,
+                               .norms = NormKind::kRms,
+                               .biases = kNoBiases,
+                               .attention_scale = 1,
+                               .final_norm = true,
+                               .has_pooler = false};
 
 // Distances have no end: "n_positions" is how long the texts were that it was trained on.
 Field<EncoderConfig> encoder_sizes() {
@@ -150,40 +134,50 @@ Field<EncoderConfig> encoder_sizes() {
   }};
 }
 
-NameTable t5_encoder_table(const EncoderConfig& config, ModelHead head) {
-  return encoder_names(
-      config, head,
-      {.words = "shared",
-       .distance_bias = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias",
-       .final_norm = "encoder.final_layer_norm",
-       .words_copy = "encoder.embed_tokens",
-       .layers = "encoder.block.",
-       .queries_keys_values = {"layer.0.SelfAttention.q", "layer.0.SelfAttention.k", "layer.0.SelfAttention.v"},
-       .linear3 = "layer.1.DenseReluDense.wi_1",
-       .output = "layer.0.SelfAttention.o",
-       .norm1 = "layer.0.layer_norm",
-       .linear1 = config.gated ? "layer.1.DenseReluDense.wi_0" : "layer.1.DenseReluDense.wi",
-       .linear2 = "layer.1.DenseReluDense.wo",
-       .norm2 = "layer.1.layer_norm",
-       .heads = {"decoder.*", "lm_head.*"}});
+NameTable t5_encoder_names(const EncoderConfig& config, ModelHead head, const Module& model) {
+  using enum TensorForm;
+  const EncoderNames names{
+      .layers = "encoder.block.*.layer.",
+      .own = {{"bert.words", "shared"},
+              {"bert.words.weight", "encoder.embed_tokens.weight", kSame, TensorRole::kCopy},
+              {"bert.distance_bias", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"},
+              {"bert.norm", "encoder.final_layer_norm"},
+              {"*.self_attn.in_proj", "0.SelfAttention.q 0.SelfAttention.k 0.SelfAttention.v"},
+              {"*.self_attn.out_proj", "0.SelfAttention.o"},
+              {"*.norm1", "0.layer_norm"},
+              {"*.linear1", config.gated ? "1.DenseReluDense.wi_0" : "1.DenseReluDense.wi"},
+              {"*.linear3", "1.DenseReluDense.wi_1"},
+              {"*.linear2", "1.DenseReluDense.wo"},
+              {"*.norm2", "1.layer_norm"}},
+      .heads = {"decoder.*", "lm_head.*"}};
+  return names(config, head, model);
+}
+
+std::shared_ptr<const Family> t5_encoder(const char* type, const char* architecture) {
+  return encoder_family({.model_type = type,
+                         .architectures = {{architecture, ModelHead::kNone}},
+                         .base = kT5Encoder,
+                         .fields = {encoder_sizes()},
+                         .names = t5_encoder_names});
+}
+
+std::shared_ptr<const Family> whole_t5(const char* type, std::vector<Architecture> architectures) {
+  return std::make_shared<T5Family>(FamilyTable<T5Config>{
+      .model_type = type, .architectures = std::move(architectures), .fields = t5_fields(), .names = t5_names});
 }
 
 }  // namespace
 
-const T5Family kT5Family("t5", FamilyKind::kEncoderDecoder,
-                         {{"T5ForConditionalGeneration", ModelHead::kTokens},
-                          {"T5WithLMHeadModel", ModelHead::kTokens}},
-                         T5Config{}, t5_fields(), t5_make, t5_names);
+std::unique_ptr<Module> make_model(const T5Config& config, const ConfigFile&, ModelHead) {
+  return std::make_unique<T5>(config);
+}
 
 // mT5 (Xue et al. 2021) has T5's layers, gated, and a vocabulary of many languages.
 FamilyList families_of_t5() {
-  static const T5Family mt5("mt5", FamilyKind::kEncoderDecoder, {{"MT5ForConditionalGeneration", ModelHead::kTokens}},
-                            T5Config{}, t5_fields(), t5_make, t5_names);
-  static const EncoderFamily encoder("t5", FamilyKind::kEncoder, {{"T5EncoderModel", ModelHead::kNone}},
-                                     t5_encoder_kind(), {encoder_sizes()}, make_encoder, t5_encoder_table);
-  static const EncoderFamily mt5_encoder("mt5", FamilyKind::kEncoder, {{"MT5EncoderModel", ModelHead::kNone}},
-                                         t5_encoder_kind(), {encoder_sizes()}, make_encoder, t5_encoder_table);
-  return {&kT5Family, &mt5, &encoder, &mt5_encoder};
+  using enum ModelHead;
+  return {whole_t5("t5", {{"T5ForConditionalGeneration", kTokens}, {"T5WithLMHeadModel", kTokens}}),
+          whole_t5("mt5", {{"MT5ForConditionalGeneration", kTokens}}), t5_encoder("t5", "T5EncoderModel"),
+          t5_encoder("mt5", "MT5EncoderModel")};
 }
 
 }  // namespace linnet

@@ -1,12 +1,14 @@
 #include "models/families/tensor_match.h"
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
-#include "base/error.h"
-#include "models/nn/parameter_groups.h"
+#include "base/fail.h"
+#include "engine/kernels/quantized/file_blocks.h"
+#include "formats/gguf_file.h"
+#include "models/nn/parameter_layout.h"
 
 namespace linnet {
-
 namespace {
 
 bool any_matches(const std::vector<std::string>& patterns, const std::string& name) {
@@ -14,6 +16,43 @@ bool any_matches(const std::vector<std::string>& patterns, const std::string& na
 }
 
 std::string and_more(size_t count) { return count > 1 ? " (and " + std::to_string(count - 1) + " more)" : ""; }
+
+// The tensors of a parameter's rows, from the top.
+std::vector<const MatchedRow*> tensors_of(const TensorMatch& match, const ParameterSlot& slot) {
+  std::vector<const MatchedRow*> tensors;
+  for (const MatchedRow& matched : match.rows)
+    if (matched.bound->spec == &slot.spec && matched.bound->row->role != TensorRole::kCopy) tensors.push_back(&matched);
+  return tensors;
+}
+
+const std::byte* row_of(const MatchedRow& matched, int64_t row) {
+  const TensorForm form = matched.bound->row->form;
+  const bool is_as_here = form == TensorForm::kTransposed || form == TensorForm::kByHeads;
+  return matched.weight->file->block_row(*matched.weight->entry, row, is_as_here);
+}
+
+int64_t rows_of(const MatchedRow& matched) {
+  return matched.bound->shape[matched.bound->row->form == TensorForm::kTransposed ? 1 : 0];
+}
+
+WeightFormat format_of(const MatchedRow& matched) { return *find_gguf_blocks(matched.weight->entry->form)->format; }
+
+std::optional<PackedShape> in_blocks(const std::vector<const MatchedRow*>& tensors, const Shape& of) {
+  if (of.rank() != 2 || tensors.empty()) return {};
+  PackedShape shape{.columns = of[1]};
+  for (const MatchedRow* matched : tensors) {
+    if (!matched->weight || !row_of(*matched, 0)) return {};
+    const WeightFormat format = format_of(*matched);
+    if (shape.rows == 0) shape.format = format;
+    if (shape.tail_rows > 0 || format != shape.format) {
+      if (shape.tail_rows == 0) shape.tail_format = format;
+      if (format != shape.tail_format || (shape.rows - shape.tail_rows) % PackedShape::kPanel != 0) return {};
+      shape.tail_rows += rows_of(*matched);
+    }
+    shape.rows += rows_of(*matched);
+  }
+  return shape;
+}
 
 }  // namespace
 
@@ -28,7 +67,7 @@ TensorMatch::TensorMatch(const PretrainedModel& model, const std::vector<BoundRo
     const std::string name = table_name(weight.name);
     const auto [other, inserted] = by_name_.emplace(name, &weight);
     if (!inserted)
-      fail_user("'" + weight.file->path() + "': tensors " + other->second->name + " and " + weight.name +
+      fail_user("'", weight.file->path(), "': tensors ", other->second->name, " and ", weight.name,
                 " are the same part of the model");
   }
   match(bound, new_head);
@@ -64,8 +103,8 @@ void TensorMatch::match(const std::vector<BoundRow>& bound, bool new_head) {
       continue;
     }
     const std::string who = "'" + found->second->file->path() + "': tensor " + entry.name + " is " + entry.text();
-    if (entry.type.shape != row.shape) fail_user(who + ", expected the shape " + row.shape.text());
-    if (!is_float(entry.dtype)) fail_user(who + ", expected a floating-point type");
+    if (entry.type.shape != row.shape) fail_user(who, ", expected the shape ", row.shape.text());
+    if (!is_float(entry.dtype)) fail_user(who, ", expected a floating-point type");
   }
 }
 
@@ -91,8 +130,8 @@ void TensorMatch::check_missing(bool new_head) {
   if (missing.empty()) return;
   const std::string where =
       files_.files() == 1 ? files_.weights().empty() ? model_.folder : files_.weights()[0].file->path() : model_.folder;
-  fail_user("'" + where + "' has no tensor " + missing[0] + and_more(missing.size()) + ", which a " +
-            model_.architecture + " needs");
+  fail_user("'", where, "' has no tensor ", missing[0], and_more(missing.size()), ", which a ", model_.architecture,
+            " needs");
 }
 
 void TensorMatch::check_extra() {
@@ -108,8 +147,8 @@ void TensorMatch::check_extra() {
     else extra.push_back(weight);
   }
   if (!extra.empty())
-    fail_user("'" + extra[0]->file->path() + "': tensor " + extra[0]->name + and_more(extra.size()) +
-              " is not part of a " + model_.architecture);
+    fail_user("'", extra[0]->file->path(), "': tensor ", extra[0]->name, and_more(extra.size()), " is not part of a ",
+              model_.architecture);
 }
 
 std::map<std::string, FileDType> TensorMatch::dtypes() const {
@@ -124,8 +163,36 @@ std::map<std::string, FileDType> TensorMatch::dtypes() const {
 void TensorMatch::fail_different(const MatchedRow& matched) const {
   const NameRow& row = *matched.bound->row;
   const std::string who = "'" + matched.weight->file->path() + "': tensor " + matched.weight->name;
-  if (row.role == TensorRole::kConstant) fail_user(who + " is not " + std::to_string(row.constant) + " everywhere");
-  fail_user(who + " is not the same as the one it is tied to in a " + model_.architecture);
+  if (row.role == TensorRole::kConstant) fail_user(who, " is not ", row.constant, " everywhere");
+  fail_user(who, " is not the same as the one it is tied to in a ", model_.architecture);
+}
+
+std::map<std::string, PackedShape> parameters_in_blocks(const std::string& folder) {
+  const PretrainedModel model = open_pretrained(folder);
+  const WeightFiles files(folder);
+  const ParameterLayout layout(*model.module);
+  const std::vector<BoundRow> rows = bind_names(model.names, layout);
+  const TensorMatch match(model, rows, files, !model.fresh.empty());
+  std::map<std::string, PackedShape> found;
+  for (const ParameterSlot& slot : layout.parameters())
+    if (const auto shape = in_blocks(tensors_of(match, slot), slot.spec.shape)) found[slot.spec.name] = *shape;
+  return found;
+}
+
+void load_blocks(const TensorMatch& match, const ParameterSlot& slot, float* parameters) {
+  auto* to = reinterpret_cast<std::byte*>(parameters + slot.offset);
+  for (const MatchedRow* matched : tensors_of(match, slot)) {
+    const WeightFormat format = format_of(*matched);
+    const auto bytes = static_cast<size_t>(file_row_bytes(format, slot.spec.shape[1]));
+    for (int64_t row = 0; row < rows_of(*matched); ++row, to += bytes) {
+      const std::byte* from = row_of(*matched, row);
+      if (!is_finite_row(format, from, slot.spec.shape[1]))
+        fail_user("'", matched->weight->file->path(), "': tensor ", matched->weight->entry->name,
+                  " holds values that are not numbers (NaN)");
+      std::memcpy(to, from, bytes);
+    }
+    matched->weight->file->drop_pages();
+  }
 }
 
 }  // namespace linnet

@@ -39,4 +39,13 @@ class TensorMatch {
   std::map<std::string, const WeightFiles::Weight*> by_name_;  // as the table calls them
 };
 
+// Matrices that a file of llama.cpp has in blocks, and that inference keeps so.
+// By parameter, of a model whose weights are in `folder`, which may be a file. A matrix made of tensors in three or
+// more formats is not among them.
+std::map<std::string, PackedShape> parameters_in_blocks(const std::string& folder);
+
+// The blocks of such a parameter, one row after another, in the place of its numbers. User error where a scale is no
+// finite number.
+void load_blocks(const TensorMatch& match, const ParameterSlot& slot, float* parameters);
+
 }  // namespace linnet

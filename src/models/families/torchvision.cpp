@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <vector>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/packed_files.h"
@@ -85,7 +85,7 @@ TorchvisionNetwork describe_torchvision(const std::string& path) {
                              .mean = {0.485, 0.456, 0.406},
                              .deviation = {0.229, 0.224, 0.225}};
   if (network.depth == 0 || !first || first->type.shape.rank() != 4 || !head || head->type.shape.rank() != 2)
-    fail_user("'" + file.path() +
+    fail_user("'", file.path(),
               "' is no residual network of torchvision's layout (conv1.weight, layer1.0.conv1.weight, ..., fc.weight) "
               "with 18, 34, 50, 101, 152 or 6 n + 2 layers");
   network.channels = first->type.shape[1], network.classes = head->type.shape[0];
@@ -118,7 +118,7 @@ void load_torchvision(const std::string& path, const ParameterLayout& layout, co
     const bool one_channel = spec.name == kFirst && shape[1] == 1 && entry.type.shape.rank() == 4;
     if (one_channel) shape.set(1, entry.type.shape[1]);
     if (entry.type.shape != shape)
-      fail_user(path + ": tensor \"" + entry.name + "\" has shape " + entry.type.shape.text() + ", the model needs " +
+      fail_user(path, ": tensor \"", entry.name, "\" has shape ", entry.type.shape.text(), ", the model needs ",
                 shape.text());
     values.resize(static_cast<size_t>(shape.elements()));
     read_floats(entry.dtype, entry.data, shape.elements(), values.data());
@@ -138,7 +138,7 @@ void load_torchvision(const std::string& path, const ParameterLayout& layout, co
     if (entry.name.ends_with(".num_batches_tracked")) continue;
     const auto known = [&](const ParameterSlot& slot) { return slot.spec.name == entry.name; };
     if (std::ranges::none_of(layout.parameters(), known))
-      fail_user(path + ": the model has no tensor \"" + entry.name + "\"");
+      fail_user(path, ": the model has no tensor \"", entry.name, "\"");
   }
 }
 

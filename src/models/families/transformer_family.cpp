@@ -1,78 +1,44 @@
 #include "models/families/transformer_family.h"
 
 namespace linnet {
-namespace {
 
-void add_self_attention(NameTable& table, int64_t width, const std::string& theirs, const std::string& ours) {
-  const std::string from = theirs + "self_attn.", to = ours + "self_attn.";
-  table.add_stacked({from + "q_proj", from + "k_proj", from + "v_proj"}, {width, width, width}, to + "in_proj");
-  table.add_linear(from + "out_proj", to + "out_proj");
-  table.add_linear(theirs + "self_attn_layer_norm", ours + "norm1");
-}
-
-void add_feed_forward(NameTable& table, const std::string& theirs, const std::string& ours, const std::string& norm) {
-  table.add_linear(theirs + "fc1", ours + "linear1");
-  table.add_linear(theirs + "fc2", ours + "linear2");
-  table.add_linear(theirs + "final_layer_norm", ours + norm);
-}
-
-void add_cross_attention(NameTable& table, int64_t width, const std::string& theirs, const std::string& ours) {
-  const std::string from = theirs + "encoder_attn.", to = ours + "cross_attn.";
-  table.add_linear(from + "q_proj", to + "q_proj");
-  table.add_stacked({from + "k_proj", from + "v_proj"}, {width, width}, to + "kv_proj");
-  table.add_linear(from + "out_proj", to + "out_proj");
-  table.add_linear(theirs + "encoder_attn_layer_norm", ours + "norm2");
-}
-
-void add_embeddings(NameTable& table, const TransformerConfig& config) {
-  const std::string source = "model.encoder.embed_tokens.weight", target = "model.decoder.embed_tokens.weight";
-  if (config.share_embeddings) {
-    table.add("model.shared.weight", "shared_embedding.weight");
-    for (const std::string& copy : {source, target, std::string("lm_head.weight")})
-      table.add_copy(copy, "shared_embedding.weight");
-  } else {
-    table.add(source, "source_embedding.weight");
-    table.add(target, "target_embedding.weight");
-    table.add_copy("lm_head.weight", "target_embedding.weight");
-  }
-}
-
-// Of one side, beside its layers.
-void add_side(NameTable& table, const TransformerConfig& config, const std::string& theirs, const std::string& ours,
-              const std::string& side) {
-  if (config.positions == Positions::kLearned) table.add(theirs + "embed_positions.weight", side + "_positions.weight");
-  if (config.embedding_norm) table.add_linear(theirs + "layernorm_embedding", side + "_norm");
-  if (config.final_norm) table.add_linear(theirs + "layer_norm", ours + "norm");
-}
-
-}  // namespace
-
-std::unique_ptr<Module> make_transformer(const TransformerConfig& config, const ConfigFile&, ModelHead) {
+std::unique_ptr<Module> make_model(const TransformerConfig& config, const ConfigFile&, ModelHead) {
   return std::make_unique<Transformer>(config);
 }
 
-NameTable transformer_names(const TransformerConfig& config, ModelHead) {
-  NameTable table;
-  table.prefix = "model.";
-  add_embeddings(table, config);
-  add_side(table, config, "model.encoder.", "encoder.", "source");
-  add_side(table, config, "model.decoder.", "decoder.", "target");
-  for (int64_t i = 0; i < config.num_encoder_layers; ++i) {
-    const std::string layer = "layers." + std::to_string(i) + ".", theirs = "model.encoder." + layer,
-                      ours = "encoder." + layer;
-    add_self_attention(table, config.d_model, theirs, ours);
-    add_feed_forward(table, theirs, ours, "norm2");
-  }
-  for (int64_t i = 0; i < config.num_decoder_layers; ++i) {
-    const std::string layer = "layers." + std::to_string(i) + ".", theirs = "model.decoder." + layer,
-                      ours = "decoder." + layer;
-    add_self_attention(table, config.d_model, theirs, ours);
-    add_cross_attention(table, config.d_model, theirs, ours);
-    add_feed_forward(table, theirs, ours, "norm3");
-  }
-  // A bare model has none.
-  if (config.head_bias) table.add("final_logits_bias", "head.bias", TensorForm::kOneRow, TensorRole::kOptional);
-  table.computed = {"encoder.version", "decoder.version"};  // of fairseq
+NameTable transformer_names(const TransformerConfig& config, ModelHead, const Module& model) {
+  using enum TensorForm;
+  using enum TensorRole;
+  static const NamePatterns kEmbeddings = {
+      {"shared_embedding", "model.shared"},
+      {"source_embedding", "model.encoder.embed_tokens"},
+      {"target_embedding", "model.decoder.embed_tokens"},
+      {"shared_embedding.weight", "model.encoder.embed_tokens.weight", kSame, kCopy},
+      {"shared_embedding.weight", "model.decoder.embed_tokens.weight", kSame, kCopy},
+      {"shared_embedding.weight", "lm_head.weight", kSame, kCopy},
+      {"target_embedding.weight", "lm_head.weight", kSame, kCopy},
+      {"source_positions", "model.encoder.embed_positions"},
+      {"source_norm", "model.encoder.layernorm_embedding"},
+      {"encoder.norm", "model.encoder.layer_norm"},
+      {"target_positions", "model.decoder.embed_positions"},
+      {"target_norm", "model.decoder.layernorm_embedding"},
+      {"decoder.norm", "model.decoder.layer_norm"},
+      {"head.bias", "final_logits_bias", kOneRow, kOptional}};  // a bare model has none
+  const NamePatterns shared = {{"*.self_attn.in_proj", "self_attn.q_proj self_attn.k_proj self_attn.v_proj"},
+                               {"*.self_attn.out_proj", "self_attn.out_proj"},
+                               {"*.norm1", "self_attn_layer_norm"},
+                               {"*.linear1", "fc1"},
+                               {"*.linear2", "fc2"}},
+                     encoder = with(shared, {{"*.norm2", "final_layer_norm"}}),
+                     decoder = with(shared, {{"*.cross_attn.q_proj", "encoder_attn.q_proj"},
+                                             {"*.cross_attn.kv_proj", "encoder_attn.k_proj encoder_attn.v_proj"},
+                                             {"*.cross_attn.out_proj", "encoder_attn.out_proj"},
+                                             {"*.norm2", "encoder_attn_layer_norm"},
+                                             {"*.norm3", "final_layer_norm"}});
+  NameTable table{.prefix = "model.", .computed = {"encoder.version", "decoder.version"}};  // of fairseq
+  table.add(model, kEmbeddings);
+  table.add(model, in_full(encoder, "", "encoder.layers.*.", "model.encoder.layers.*."));
+  table.add(model, in_full(decoder, "", "decoder.layers.*.", "model.decoder.layers.*."));
   if (config.positions != Positions::kLearned) table.computed.push_back("*.embed_positions.weight*");
   return table;
 }
@@ -81,8 +47,8 @@ Field<TransformerConfig> same_in_both(const char* encoder, const char* decoder, 
   return {[=](const ConfigFile& file, TransformerConfig& config) {
             const int64_t size = config.*member = integer_in(file, encoder, kSizes);
             if (const int64_t other = integer_in(file, decoder, kSizes); other != size)
-              file.fail("\"" + std::string(encoder) + "\" is " + std::to_string(size) + " and \"" + decoder + "\" is " +
-                        std::to_string(other) + ", Linnet supports only the same in both");
+              file.fail("\"", encoder, "\" is ", size, " and \"", decoder, "\" is ", other,
+                        ", Linnet supports only the same in both");
           },
           [=](const TransformerConfig& config, ConfigFile& file) {
             file.set(encoder, config.*member);

@@ -10,9 +10,9 @@ namespace {
 int64_t side_of(const ConfigFile& file, const std::string& key) {
   const std::vector<int64_t> sides = file.integers(key);
   if (sides.size() > 2 || (sides.size() == 2 && sides[0] != sides[1]))
-    file.fail("\"" + key + "\" has two sizes, Linnet supports only squares");
+    file.fail("\"", key, "\" has two sizes, Linnet supports only squares");
   const int64_t side = sides.empty() ? file.size(key) : sides[0];
-  if (side < 1 || side > 1 << 16) file.fail("\"" + key + "\" is " + std::to_string(side));
+  if (side < 1 || side > 1 << 16) file.fail("\"", key, "\" is ", side);
   return side;
 }
 
@@ -67,45 +67,40 @@ Fields<VitConfig> vit_fields() {
           {read_normalization}};
 }
 
-std::unique_ptr<Module> vit_make(const VitConfig& config, const ConfigFile& file, ModelHead) {
-  file.choice("problem_type", {"single_label_classification", "multi_label_classification", "regression"});
-  return std::make_unique<Vit>(config);
-}
-
-void add_layer(NameTable& table, const VitConfig& config, int64_t i) {
-  const std::string theirs = "vit.encoder.layer." + std::to_string(i) + ".", ours = "layers." + std::to_string(i) + ".",
-                    self = theirs + "attention.attention.";
-  table.add_stacked({self + "query", self + "key", self + "value"}, {config.width, config.width, config.width},
-                    ours + "self_attn.in_proj", config.biases);
-  table.add_linear(theirs + "attention.output.dense", ours + "self_attn.out_proj");
-  table.add_linear(theirs + "layernorm_before", ours + "norm1");
-  table.add_linear(theirs + "layernorm_after", ours + "norm2");
-  table.add_linear(theirs + "intermediate.dense", ours + "linear1");
-  table.add_linear(theirs + "output.dense", ours + "linear2");
-}
-
-NameTable vit_names(const VitConfig& config, ModelHead) {
-  const std::string embeddings = "vit.embeddings.";
-  NameTable table;
-  table.prefix = "vit.";
-  table.add(embeddings + "cls_token", "cls_token");
-  table.add(embeddings + "position_embeddings", "positions");
-  table.add_linear(embeddings + "patch_embeddings.projection", "patches", TensorForm::kChannelsFirst);
-  for (int64_t i = 0; i < config.layers; ++i) add_layer(table, config, i);
-  table.add_linear("vit.layernorm", "norm");
-  table.add_linear("classifier", "classifier", TensorForm::kSame, TensorRole::kHead);
-  table.other_heads = {"pooler.*", "embeddings.mask_token", "decoder.*"};
+NameTable vit_names(const VitConfig&, ModelHead, const Module& model) {
+  using enum TensorForm;
+  NameTable table{.prefix = "vit.", .other_heads = {"pooler.*", "embeddings.mask_token", "decoder.*"}};
+  table.add(
+      model,
+      in_full({{"cls_token", "^embeddings.cls_token"},
+               {"positions", "^embeddings.position_embeddings"},
+               {"patches", "^embeddings.patch_embeddings.projection", kChannelsFirst},
+               {"*.self_attn.in_proj", "attention.attention.query attention.attention.key attention.attention.value"},
+               {"*.self_attn.out_proj", "attention.output.dense"},
+               {"*.norm1", "layernorm_before"},
+               {"*.norm2", "layernorm_after"},
+               {"*.linear1", "intermediate.dense"},
+               {"*.linear2", "output.dense"},
+               {"norm", "^layernorm"},
+               {"classifier", "classifier", kSame, TensorRole::kHead}},
+              table.prefix, "layers.*.", "^encoder.layer.*."));
   return table;
 }
 
 }  // namespace
 
+std::unique_ptr<Module> make_model(const VitConfig& config, const ConfigFile& file, ModelHead) {
+  file.choice("problem_type", {"single_label_classification", "multi_label_classification", "regression"});
+  return std::make_unique<Vit>(config);
+}
+
+VitConfig vit_config(const ConfigFile& file) { return find_family_as<VitFamily>("vit").read(file); }
+
 ConfigFile vit_config_file(const VitConfig& config, const std::vector<std::string>& classes) {
   const ImageShape& images = config.images;
-  ConfigFile file = kVitFamily.write(config, ModelHead::kClasses);
+  ConfigFile file = find_family_as<VitFamily>("vit").write(config, ModelHead::kClasses);
   if (images.height != images.width)
-    file.fail("a ViT of transformers takes square images; this one takes " + std::to_string(images.height) + " x " +
-              std::to_string(images.width));
+    file.fail("a ViT of transformers takes square images; this one takes ", images.height, " x ", images.width);
   name_labels(file, classes);
   return file;
 }
@@ -126,9 +121,12 @@ std::string vit_preprocessor_file(const VitConfig& config) {
   return file.dump();
 }
 
-const VitFamily kVitFamily("vit", FamilyKind::kImages, {{"ViTForImageClassification", ModelHead::kClasses}},
-                           VitConfig{}, vit_fields(), vit_make, vit_names);
-
-FamilyList families_of_vit() { return {&kVitFamily}; }
+FamilyList families_of_vit() {
+  return {std::make_shared<VitFamily>(
+      FamilyTable<VitConfig>{.model_type = "vit",
+                             .architectures = {{"ViTForImageClassification", ModelHead::kClasses}},
+                             .fields = vit_fields(),
+                             .names = vit_names})};
+}
 
 }  // namespace linnet

@@ -6,8 +6,9 @@
 
 namespace linnet {
 
-using VitFamily = ConfiguredFamily<VitConfig>;
-extern const VitFamily kVitFamily;
+using VitFamily = ConfiguredFamily<VitConfig, FamilyKind::kImages>;
+std::unique_ptr<Module> make_model(const VitConfig& config, const ConfigFile& file, ModelHead head);
+VitConfig vit_config(const ConfigFile& file);
 
 // What new_pretrained() takes for a model that was trained here. User error where images are not square: transformers
 // has one size for both sides.

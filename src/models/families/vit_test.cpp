@@ -43,7 +43,7 @@ TEST(VitNewHead, TakesTheNumberOfLabels) {
 // A configuration that is made here says what the one of transformers says.
 TEST(VitConfigFile, GoesBothWays) {
   const ConfigFile theirs("tests/golden/pretrained/vit/config.json");
-  const VitConfig config = kVitFamily.read(theirs);
+  const VitConfig config = vit_config(theirs);
   EXPECT_EQ(config.patches(), 9);
   EXPECT_EQ(config.mean, (std::vector<double>{0.5, 0.5, 0.5}));
   const ConfigFile ours = vit_config_file(config, {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3", "LABEL_4"});
@@ -60,11 +60,11 @@ TEST(VitConfigFile, NormalizationComesFromThePreprocessor) {
   char folder[] = "/tmp/linnet_vit_XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);
   const std::string at = folder;
-  VitConfig config = kVitFamily.read(ConfigFile("tests/golden/pretrained/vit/config.json"));
+  VitConfig config = vit_config(ConfigFile("tests/golden/pretrained/vit/config.json"));
   config.mean = {0.1, 0.2, 0.3}, config.deviation = {0.4, 0.5, 0.6};
   vit_config_file(config, {"a", "b"}).save(at + "/config.json");
   write_file_atomically(at + "/preprocessor_config.json", vit_preprocessor_file(config));
-  const VitConfig read = kVitFamily.read(ConfigFile(at + "/config.json"));
+  const VitConfig read = vit_config(ConfigFile(at + "/config.json"));
   EXPECT_EQ(read.mean, config.mean);
   EXPECT_EQ(read.deviation, config.deviation);
   EXPECT_EQ(read.images.classes, 2);

@@ -1,5 +1,11 @@
 #include "models/modules/blocks.h"
+#include "engine/ops/embedding/embedding.h"
+#include "engine/ops/grouped_matmul/grouped_matmul.h"
 #include "engine/ops/movement/movement.h"
+#include "engine/ops/order/order.h"
+#include "engine/ops/reduce/reduce.h"
+#include "engine/ops/softmax/softmax.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
 namespace {
@@ -32,6 +38,22 @@ template <class SubLayer>
 Tensor residual(Tensor x, NormPlace place, LayerNorm& norm, Dropout& dropout, SubLayer f) {
   if (place == NormPlace::kInput) return x + dropout(f(norm(x)));
   return norm(x + dropout(f(x)));
+}
+
+Tensor identity_matrix(Graph& graph, DType dtype, int64_t size) {
+  std::vector<double> values(static_cast<size_t>(size * size));
+  for (size_t i = 0; i < values.size(); i += static_cast<size_t>(size + 1)) values[i] = 1;
+  return literal(graph, {dtype, {size, size}}, values);
+}
+
+// x router^T, always in fp32: all rows choose the only weight.
+Tensor route(Tensor x, Tensor router) {
+  const Tensor first = fill(*x.graph, {DType::kI32, {x.dim(0)}}, 0);
+  return grouped_matmul(x, router, first, {.groups = 1, .exact = true});
+}
+
+Tensor joined(const std::vector<Tensor>& parts) {
+  return parts.size() == 1 ? parts[0] : concat(parts[0], std::span(parts).subspan(1), 0);
 }
 
 }  // namespace
@@ -74,15 +96,7 @@ EncoderLayer::EncoderLayer(Module* parent, std::string name, const LayerConfig& 
       self_attn{this, "self_attn", attention_config(config)},
       dropout1{this, "dropout1", static_cast<float>(config.dropout)},
       dropout2{this, "dropout2", static_cast<float>(config.dropout)} {
-  if (config.experts > 0)
-    experts.emplace(this, "experts",
-                    ExpertsConfig{.width = config.width,
-                                  .hidden = config.hidden,
-                                  .count = config.experts,
-                                  .chosen = config.chosen_experts,
-                                  .normalized = config.normalized_choice,
-                                  .activation = config.activation,
-                                  .weights = or_glorot(config.weights)});
+  if (config.experts > 0) experts.emplace(this, "experts", config);
   else feed_forward.emplace(this, config);
   const auto add_norm = [&](std::optional<LayerNorm>& norm, const char* called) {
     norm.emplace(this, called, config.width, config.epsilon, config.norms);
@@ -136,6 +150,55 @@ Tensor DecoderLayer::operator()(Tensor x, const AttentionContext& context, Tenso
   x = residual(x, norm_place, norm1, dropout1, [&](Tensor y) { return self_attn(y, context); });
   x = residual(x, norm_place, norm2, dropout2, [&](Tensor y) { return cross_attn(y, context, memory); });
   return residual(x, norm_place, norm3, dropout3, [&](Tensor y) { return feed_forward(y); });
+}
+
+Tensor activate(Tensor x, Activation activation) {
+  switch (activation) {
+    case Activation::kRelu: return relu(x);
+    case Activation::kGelu: return gelu(x);
+    case Activation::kGeluTanh: return gelu_tanh(x);
+    case Activation::kSilu: return silu(x);
+    case Activation::kTanh: return tanh(x);
+  }
+  return x;
+}
+
+Experts::Experts(Module* parent, std::string name, const LayerConfig& config)
+    : Module(parent, std::move(name)),
+      chosen(config.chosen_experts),
+      normalized(config.normalized_choice),
+      activation(config.activation),
+      router{this, "router.weight", {config.experts, config.width}, or_glorot(config.weights)},
+      linear1{this, "linear1.weight", {config.experts * 2 * config.hidden, config.width}, or_glorot(config.weights)},
+      linear2{this, "linear2.weight", {config.experts * config.width, config.hidden}, or_glorot(config.weights)} {}
+
+Tensor Experts::operator()(Tensor x) {
+  ModuleScope scope(*this);
+  const int64_t tokens = x.dim(0) * x.dim(1), width = x.dim(2), count = router.spec().shape[0];
+  const Tensor flat = reshape(x, {tokens, width});
+  const Tensor probabilities = softmax(route(flat, router));
+  const Tensor identity = identity_matrix(*x.graph, probabilities.type().dtype, count);
+  std::vector<Tensor> choices, weights;  // the likeliest first
+  Tensor left = probabilities, total, counts;
+  for (int64_t i = 0; i < chosen; ++i) {
+    const Tensor choice = argmax_last(left), mask = embedding(identity, choice);
+    const Tensor weight = sum_to(probabilities * mask, {tokens, 1});
+    choices.push_back(choice), weights.push_back(reshape(weight, {1, tokens, 1}));
+    if (i + 1 < chosen) left = left - mask * 2.0;
+    total = total.defined() ? total + weights.back() : weights.back();
+    counts = counts.defined() ? counts + mask : mask;
+  }
+  if (Trace::current().options().training) {
+    const double mean = 1 / static_cast<double>(tokens);
+    load = {sum_to(counts, {1, count}) * mean, sum_to(probabilities, {1, count}) * mean};
+  }
+  const Tensor choice = joined(choices);
+  const std::vector<Tensor> halves = split_evenly(grouped_matmul(flat, linear1, choice, {.groups = count}), -1, 2);
+  const Tensor hidden = activate(halves[0], activation) * halves[1];
+  const Tensor results = grouped_matmul(hidden, linear2, choice, {.groups = count});
+  Tensor weight = joined(weights);
+  if (normalized) weight = weight / total;
+  return reshape(sum_to(reshape(results, {chosen, tokens, width}) * weight, {1, tokens, width}), x.shape());
 }
 
 }  // namespace linnet

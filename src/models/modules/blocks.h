@@ -5,9 +5,13 @@
 #pragma once
 #include <optional>
 #include "models/modules/attention_block.h"
-#include "models/modules/experts.h"
+#include "models/nn/layers.h"
 
 namespace linnet {
+
+enum class Activation { kRelu, kGelu, kGeluTanh, kSilu, kTanh };
+
+Tensor activate(Tensor x, Activation activation);
 
 // Which linear layers have one: attention's projections to queries, keys and values, that of its result, and those of
 // the feed-forward.
@@ -51,7 +55,7 @@ struct LayerConfig {
   bool fused_gate = false;   // linear1 and linear3 are one layer, linear1, whose second half is linear3's
   bool gate_second = false;  // of the fused layer, the second half is linear1's
   // > 0: in place of the feed-forward so many of `hidden` units, gated, of which each token has some
-  // (models/modules/experts.h).
+  // .
   int64_t experts = 0, chosen_experts = 0;
   bool normalized_choice = false;
   // Of attention (models/modules/attention_block.h).
@@ -70,6 +74,28 @@ struct FeedForward : Module {
   Linear linear1, linear2;
   std::optional<Linear> linear3;  // when gated, and not fused
   Dropout dropout;
+};
+
+// A mixture of experts (Shazeer et al. 2017): many gated feed-forwards, of which a router chooses some for each token.
+// Only those are computed.
+struct Experts : Module {
+  Experts(Module* parent, std::string name, const LayerConfig& config);
+  // The sum of the chosen experts' results, weighted by the router's probabilities: [B, T, D].
+  Tensor operator()(Tensor x);
+
+  // Of the last call in a graph that trains, over all its tokens [1, count]: the share of the tokens that chose each
+  // expert, and the mean of the router's probabilities. Their product keeps experts equally busy (see TextDecoder).
+  struct Load {
+    Tensor chosen, probability;
+  };
+  Load load;
+
+  const int64_t chosen;  // experts of a token
+  const bool normalized;
+  const Activation activation;
+  Parameter router;   // [count, D]
+  Parameter linear1;  // [count * 2 hidden, D]: of each expert, what is activated, then what multiplies it
+  Parameter linear2;  // [count * D, hidden]
 };
 
 // Self-attention and feed-forward: an encoder's layer, and with `causal` that of a decoder without an encoder.

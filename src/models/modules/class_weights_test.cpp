@@ -1,8 +1,8 @@
-#include "models/modules/class_weights.h"
 #include <gtest/gtest.h>
 #include <cmath>
 #include "engine/exec/interpreter.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
+#include "models/modules/losses.h"
 
 namespace linnet {
 namespace {

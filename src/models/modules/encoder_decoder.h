@@ -1,6 +1,10 @@
 // What training and generation need of an encoder-decoder: Transformer, T5, and any model like them.
 #pragma once
+#include <memory>
+#include <vector>
 #include "models/modules/key_value_cache.h"
+#include "models/nn/loss.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
 
@@ -49,6 +53,38 @@ struct EncoderDecoder : Module {
   // For generation: encodes, and leaves the keys and values that the decoder attends to in row memory.rows[b] of its
   // states, for row b of source i32 [B, S], S <= memory.max_length.
   virtual void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) = 0;
+};
+
+// The loss of a translation batch: token cross-entropy of the decoder's predictions.
+//
+// Inputs of the graph, all i32: "source" [B, S], "source_lengths" [B], "target_in" [B, T] (begin, then the target),
+// "target_out" [B, T] (the target, then end), "target_lengths" [B]. Tokens at and past a length count for nothing.
+struct TranslationSizes {
+  int64_t batch, source_length, target_length;  // B, S, T
+};
+
+Loss translation_loss(EncoderDecoder& model, Trace& trace, const TranslationSizes& sizes, double label_smoothing);
+
+// Several encoder-decoders as one model, whose next-token probabilities are the mean of theirs. For generation and
+// evaluation; the same model twice gives the logits of the one, bit for bit.
+struct Ensemble : EncoderDecoder {
+  // Adopts the members (Module::adopt): the parameters of member i are named "<i>.<name>". They share the vocabularies
+  // of source and target.
+  explicit Ensemble(std::vector<std::shared_ptr<EncoderDecoder>> members);
+
+  int64_t output_vocab_size() const override { return members_.front()->output_vocab_size(); }
+  int64_t max_length() const override;
+  // Of the first member. It has no encoder of its own: encode() is an internal error.
+  const AttentionConfig& decoder_attention() const override { return members_.front()->decoder_attention(); }
+  Tensor encode(Tensor source, Tensor source_lengths) override;
+  Tensor decode(const TargetRows& rows) override;
+  Tensor target_logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) override;
+  Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
+              double label_smoothing) override;
+  void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) override;
+
+ private:
+  std::vector<std::shared_ptr<EncoderDecoder>> members_;
 };
 
 }  // namespace linnet

@@ -1,7 +1,7 @@
 // What the image task asks of a model: logits of images of one size, which come as bytes.
 #pragma once
 #include "engine/ops/pixels/pixels.h"
-#include "models/modules/class_weights.h"
+#include "models/modules/losses.h"
 #include "models/nn/loss.h"
 #include "models/nn/module.h"
 
@@ -30,7 +30,7 @@ class ImageModel : public Module {
 // each row's most likely class, and "logits" [B, classes]. `mixed`: in training images are blends of two; the inputs
 // "other_labels" i32 [B] and "shares" f32 [B, 1] say what with, and how much of the image has the first label.
 Loss image_loss(ImageModel& model, Trace& trace, int64_t batch, double label_smoothing = 0, bool mixed = false);
-// label_loss() or number_loss() of a batch of "images" (models/modules/class_weights.h). Outside of training the graph
+// label_loss() or number_loss() of a batch of "images" (models/modules/losses.h). Outside of training the graph
 // also has the output "logits".
 Loss image_label_loss(ImageModel& model, Trace& trace, int64_t batch);
 Loss image_number_loss(ImageModel& model, Trace& trace, int64_t batch);

@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 #include <string>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/fake_quantize/fake_quantize.h"
 #include "engine/ops/max_pool/max_pool.h"
@@ -31,7 +31,7 @@ Plan plan_of(int64_t depth) {
     default: break;
   }
   if (depth < 8 || depth > 1202 || depth % 6 != 2)
-    fail_user("there is no residual network of depth " + std::to_string(depth) +
+    fail_user("there is no residual network of depth ", depth,
               "; there are 18, 34, 50, 101 and 152 for large images, and 20, 32, 44, 56 (6 n + 2) for small ones");
   const int64_t n = (depth - 2) / 6;
   return {{n, n, n}, 16, false, false};

@@ -1,7 +1,7 @@
 // What classifies token sequences, or each of their tokens: an encoder with a head (models/modules/text_encoder.h), or
 // an imported network (onnx/text_network.h); and the losses by which it learns.
 #pragma once
-#include "models/modules/class_weights.h"
+#include "models/modules/losses.h"
 #include "models/nn/loss.h"
 #include "models/nn/module.h"
 #include "models/nn/trace.h"

@@ -1,7 +1,7 @@
 #include "models/modules/text_decoder.h"
 #include <algorithm>
 #include <cmath>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/reduce/reduce.h"
@@ -89,8 +89,7 @@ int64_t TextDecoder::window() const {
 Tensor TextDecoder::embed(const TokenRows& rows) {
   const int64_t length = rows.tokens.dim(1);
   if (length > config.max_seq_len)
-    fail_user("a sequence of " + std::to_string(length) + " tokens is longer than the model's " +
-              std::to_string(config.max_seq_len));
+    fail_user("a sequence of ", length, " tokens is longer than the model's ", config.max_seq_len);
   Tensor x = tokens(rows.tokens);
   if (config.embedding_scale != 1) x = x * config.embedding_scale;
   if (project_in) x = (*project_in)(x);

@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 #include <vector>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/distance_buckets/distance_buckets.h"
@@ -207,8 +207,7 @@ void TextEncoder::add_distances(AttentionContext& context, Tensor like) {
 Tensor TextEncoder::operator()(Tensor ids, Tensor lengths, Tensor type_ids) {
   const int64_t length = ids.dim(1);
   if (length > config.max_seq_len)
-    fail_user("a sequence of " + std::to_string(length) + " tokens is longer than the model's " +
-              std::to_string(config.max_seq_len));
+    fail_user("a sequence of ", length, " tokens is longer than the model's ", config.max_seq_len);
   Tensor x = embed(ids, type_ids), shared;
   if (distance_bias) {
     const DistanceBucketsAttrs attrs{length, length, config.distance_buckets, config.max_distance, true};

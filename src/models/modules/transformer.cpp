@@ -1,7 +1,7 @@
 #include "models/modules/transformer.h"
 #include <algorithm>
 #include <cmath>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/movement/movement.h"
@@ -89,8 +89,7 @@ Transformer::Transformer(const TransformerConfig& config)
       decoder{this, "decoder", config},
       head{this, "head", config} {
   if (config.share_embeddings && config.source_vocab != config.target_vocab)
-    fail_user("shared embeddings need one vocabulary, got " + std::to_string(config.source_vocab) + " and " +
-              std::to_string(config.target_vocab));
+    fail_user("shared embeddings need one vocabulary, got ", config.source_vocab, " and ", config.target_vocab);
   const double root = std::sqrt(static_cast<double>(config.d_model));
   const Initializer small = normal_init(1 / root);
   if (config.positions == Positions::kLearned) {

@@ -2,7 +2,7 @@
 #include <array>
 #include <string>
 #include <utility>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -16,12 +16,10 @@ constexpr double kVitDeviation = 0.02;  // of initial weights
 const VitConfig& checked(const VitConfig& config) {
   const ImageShape& images = config.images;
   if (images.height % config.patch != 0 || images.width % config.patch != 0)
-    fail_user("images of " + std::to_string(images.height) + " x " + std::to_string(images.width) +
-              " pixels cannot be cut into patches of " + std::to_string(config.patch) + " x " +
-              std::to_string(config.patch) + " (patch_size; image_size scales images)");
+    fail_user("images of ", images.height, " x ", images.width, " pixels cannot be cut into patches of ", config.patch,
+              " x ", config.patch, " (patch_size; image_size scales images)");
   if (config.width % config.heads != 0)
-    fail_user("a width of " + std::to_string(config.width) + " is not divisible by " + std::to_string(config.heads) +
-              " heads");
+    fail_user("a width of ", config.width, " is not divisible by ", config.heads, " heads");
   return config;
 }
 

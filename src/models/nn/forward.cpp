@@ -1,6 +1,6 @@
 #include "models/nn/forward.h"
 #include <cstring>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/exec/backend.h"
 #include "engine/passes/compute_once.h"
 #include "engine/passes/group_images.h"
@@ -95,7 +95,7 @@ void Forward::pack_loaded() {
     once_[i]->run(pool_);
     const std::string& name = once_plans_[i].graph.outputs().front().name;
     const TensorView& result = once_[i]->output(name);
-    if (result.strides != dense_strides(result.shape())) fail_internal("\"" + name + "\" is not dense");
+    if (result.strides != dense_strides(result.shape())) fail_internal("\"", name, "\" is not dense");
     std::memcpy(store_.data(name), result.data, result.type.bytes());
   }
   weights_.pack(store_, pool_);
@@ -116,10 +116,8 @@ void Forward::bind_inputs(const std::vector<Graph>& graphs) {
 
 void* Forward::location(const std::string& input, size_t bytes) {
   const auto found = inputs_.find(input);
-  if (found == inputs_.end()) fail_user("the model has no input \"" + input + "\"");
-  if (bytes > found->second)
-    fail_user("input \"" + input + "\" takes " + std::to_string(found->second) + " bytes, got " +
-              std::to_string(bytes));
+  if (found == inputs_.end()) fail_user("the model has no input \"", input, "\"");
+  if (bytes > found->second) fail_user("input \"", input, "\" takes ", found->second, " bytes, got ", bytes);
   return store_.data(input);
 }
 
@@ -149,14 +147,14 @@ std::vector<Forward::NodeTime> Forward::time_nodes(int64_t times) {
 std::span<const float> Forward::output(const std::string& name) const {
   const TensorView& view = executors_[last_]->output(name);
   if (view.type.dtype != DType::kF32 || view.strides != dense_strides(view.shape()))
-    fail_internal("output \"" + name + "\" is not a dense float tensor");
+    fail_internal("output \"", name, "\" is not a dense float tensor");
   return {view.as<const float>(), static_cast<size_t>(view.elements())};
 }
 
 std::span<const int32_t> Forward::whole_output(const std::string& name) const {
   const TensorView& view = executors_[last_]->output(name);
   if (view.type.dtype != DType::kI32 || view.strides != dense_strides(view.shape()))
-    fail_internal("output \"" + name + "\" is not a dense i32 tensor");
+    fail_internal("output \"", name, "\" is not a dense i32 tensor");
   return {view.as<const int32_t>(), static_cast<size_t>(view.elements())};
 }
 

@@ -1,5 +1,5 @@
 #include "models/nn/layers.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ops/batch_norm/batch_norm.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/embedding/embedding.h"
@@ -66,8 +66,8 @@ Tensor BatchNorm::operator()(At x) {
   }
   const auto count = static_cast<double>(x.value.shape().elements()) / static_cast<double>(channels.elements());
   if (count < 2)
-    fail_user("batch normalization of " + x.value.shape().text() + " has one element a channel, of which it cannot " +
-              "take the variance (in " + path() + ")");
+    fail_user("batch normalization of ", x.value.shape().text(), " has one element a channel, of which it cannot ",
+              "take the variance (in ", path(), ")");
   const BatchNormResult batch = batch_norm(x, weight, bias, epsilon);
   running_mean.update(running_mean.tensor() * (1 - momentum) + batch.mean * momentum);
   running_var.update(running_var.tensor() * (1 - momentum) + batch.variance * (momentum * count / (count - 1)));
@@ -87,8 +87,7 @@ Tensor Embedding::operator()(At ids) {
 Dropout::Dropout(Module* parent, std::string name, float probability)
     : Module(parent, std::move(name)), probability(probability) {
   if (!(probability >= 0 && probability < 1))
-    fail_user("dropout \"" + path() + "\" has the probability " + std::to_string(probability) +
-              ", which is not in [0, 1)");
+    fail_user("dropout \"", path(), "\" has the probability ", probability, ", which is not in [0, 1)");
 }
 
 Tensor Dropout::operator()(At x) {

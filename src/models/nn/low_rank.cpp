@@ -2,7 +2,7 @@
 #include <cmath>
 #include <span>
 #include <vector>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "models/nn/trace.h"
@@ -28,7 +28,7 @@ void LowRank::add(Module& layer, const std::string& part, int64_t first_row, int
   if (sets_.empty() || sets_.back().index != set) sets_.push_back({set, scale});
   std::deque<Adapter>& adapters = sets_.back().adapters;
   if (!adapters.empty() && first_row < adapters.back().first_row + adapters.back().rows)
-    fail_internal("adapters of " + layer.path() + " are not in the order of their rows");
+    fail_internal("adapters of ", layer.path(), " are not in the order of their rows");
   adapters.emplace_back(layer, part, first_row, rows, in, rank);
 }
 

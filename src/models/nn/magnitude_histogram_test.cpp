@@ -1,10 +1,10 @@
-#include "models/nn/magnitude_histogram.h"
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
 #include "base/error.h"
+#include "models/nn/activation_observer.h"
 
 namespace linnet {
 namespace {

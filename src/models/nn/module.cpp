@@ -1,7 +1,7 @@
 #include "models/nn/module.h"
 #include <algorithm>
 #include <utility>
-#include "base/error.h"
+#include "base/fail.h"
 #include "models/nn/trace.h"
 
 namespace linnet {
@@ -15,7 +15,7 @@ void check_name(const char* what, const std::string& name) {
   std::ranges::replace_if(
       shown, [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
   if (std::ranges::any_of(name, is_odd))
-    fail_user(std::string(what) + " \"" + shown + "\": a name has no '*' and no control characters");
+    fail_user(what, " \"", shown, "\": a name has no '*' and no control characters");
 }
 
 // Of a part, below a path.
@@ -28,7 +28,7 @@ std::string join_names(const std::string& above, const std::string& name) {
 
 Module::Module(Module* parent, std::string name) : parent_(parent), name_(std::move(name)) {
   check_name("module", name_);
-  if (!parent) fail_user("module \"" + name_ + "\" has no parent: pass `this` of the module that it is a part of");
+  if (!parent) fail_user("module \"", name_, "\" has no parent: pass `this` of the module that it is a part of");
   parent->members_.push_back({this, nullptr});
 }
 
@@ -88,9 +88,9 @@ void Module::visit(const std::function<void(Module&)>& visitor) {
 }
 
 void Module::adopt(Module& root, const std::string& name) {
-  if (root.parent_) fail_user("a module that is a part of another one cannot be adopted as \"" + name + "\"");
+  if (root.parent_) fail_user("a module that is a part of another one cannot be adopted as \"", name, "\"");
   for (const Module* above = this; above; above = above->parent_)
-    if (above == &root) fail_user("a module cannot be a part of itself: it was to be adopted as \"" + name + "\"");
+    if (above == &root) fail_user("a module cannot be a part of itself: it was to be adopted as \"", name, "\"");
   root.parent_ = this, root.name_ = name;
   members_.push_back({&root, nullptr});
   const std::string path = root.path();
@@ -116,12 +116,12 @@ namespace {
 // Checks what a parameter is constructed with, and returns its name with the path of its module.
 std::string full_name(const Module* module, const std::string& name, const Shape& shape,
                       const Initializer& initializer) {
-  if (!module) fail_user("parameter \"" + name + "\" has no module: pass `this` of the module that it is a part of");
+  if (!module) fail_user("parameter \"", name, "\" has no module: pass `this` of the module that it is a part of");
   check_name("parameter", name);
   const std::string full = join_names(module->path(), name);
-  if (!initializer) fail_user("parameter \"" + full + "\" has no initializer");
+  if (!initializer) fail_user("parameter \"", full, "\" has no initializer");
   for (const int64_t size : shape.sizes())
-    if (size < 1) fail_user("parameter \"" + full + "\" has the shape " + shape.text() + "; sizes are at least 1");
+    if (size < 1) fail_user("parameter \"", full, "\" has the shape ", shape.text(), "; sizes are at least 1");
   return full;
 }
 
@@ -147,7 +147,7 @@ Parameter::operator Tensor() const {
   Trace& trace = Trace::current();
   const Module* model = trace.model();
   if (model && !(module_ && module_->is_within(*model)))
-    fail_user("the model that is traced has no parameter \"" + spec_.name + "\" of shape " + spec_.shape.text() +
+    fail_user("the model that is traced has no parameter \"", spec_.name, "\" of shape ", spec_.shape.text(),
               ": its module is no part of the model");
   return trace.parameter(spec_);
 }
@@ -155,8 +155,7 @@ Parameter::operator Tensor() const {
 void SavedBuffer::update(Tensor next) const { Trace::current().update_buffer(spec_, next); }
 
 void fail_module_index(const std::string& path, size_t i, size_t size) {
-  fail_user("the list \"" + path + "\" has " + std::to_string(size) + " modules, numbered from 0; there is no " +
-            std::to_string(i));
+  fail_user("the list \"", path, "\" has ", size, " modules, numbered from 0; there is no ", i);
 }
 
 ModuleScope::ModuleScope(const Module& module) : outer_(Trace::current().graph().enter_scope(module.path())) {}

@@ -1,7 +1,7 @@
 #include "models/nn/parameter_file.h"
 #include <algorithm>
 #include <cstring>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/json.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/model_store.h"
@@ -93,7 +93,7 @@ ParameterFile::ParameterFile(const SafetensorsFile& tensors, std::shared_ptr<con
   }
 }
 
-void ParameterFile::fail(const std::string& problem) const { fail_user("'" + path() + "' is damaged: " + problem); }
+void ParameterFile::fail(const std::string& problem) const { fail_user("'", path(), "' is damaged: ", problem); }
 
 // The tensor that stands for the parameter's numbers: as they are, or as codes.
 const SafetensorsEntry* ParameterFile::find(const std::string& parameter) const {
@@ -105,7 +105,7 @@ const SafetensorsEntry* ParameterFile::find(const std::string& parameter) const 
 std::optional<PackedShape> ParameterFile::packed_shape(const ParameterSpec& spec) const {
   if (tensors_.find(spec.name)) return {};
   const SafetensorsEntry* codes = tensors_.find(spec.name + kCodes);
-  if (!codes) fail_user("'" + path() + "' has no parameter " + spec.name + ", which the model needs");
+  if (!codes) fail_user("'", path(), "' has no parameter ", spec.name, ", which the model needs");
   if (spec.shape.rank() < 2) fail("parameter " + spec.name + " is no matrix");
   using enum WeightFormat;
   const WeightFormat format = codes->dtype == FileDType::kU8     ? kInt4Blocks
@@ -247,7 +247,7 @@ WeightQuantization quantization_of(const std::string& folder, const WeightQuanti
   if (!file) return asked;
   const WeightQuantization packed = file->words().parsed();
   if (asked.any() && packed.any() && asked != packed)
-    fail_user("'" + folder + "' was packed with " + file->words().text() + ": leave --quantize and --keep out");
+    fail_user("'", folder, "' was packed with ", file->words().text(), ": leave --quantize and --keep out");
   return packed.any() ? packed : asked;
 }
 

@@ -5,13 +5,12 @@
 #include <string_view>
 #include <tuple>
 #include <utility>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/thread_pool.h"
 #include "engine/passes/tensor_parallel.h"
 #include "models/nn/pipeline_parallel.h"
 
 namespace linnet {
-
 namespace {
 
 // The group of a parameter: the first that has a pattern for its name; -1 for none.
@@ -36,9 +35,9 @@ std::optional<PackedShape> storage_in(const ParameterGroup& group, const Paramet
 void check_groups(std::span<const ParameterGroup> groups) {
   for (const ParameterGroup& group : groups) {
     if (group.storage && group.storage != WeightFormat::kBf16 && !group.frozen)
-      fail_user("only frozen parameters can be stored in " +
-                std::string(enum_names(*group.storage)[static_cast<size_t>(*group.storage)]) + ": \"" +
-                group.patterns.front() + "\" is trained, in fp32 or bf16");
+      fail_user("only frozen parameters can be stored in ",
+                enum_names(*group.storage)[static_cast<size_t>(*group.storage)], ": \"", group.patterns.front(),
+                "\" is trained, in fp32 or bf16");
     if (group.storage == WeightFormat::kInt8) fail_user("frozen parameters are stored in blocks of int8");
   }
 }
@@ -69,19 +68,19 @@ void check_specs(const std::vector<ParameterSpec>& specs) {
     for (const int64_t size : spec.shape.sizes())
       if (__builtin_mul_overflow(count, size, &count)) count = kMost;
     if (count > kMost - total)
-      fail_user("parameter \"" + spec.name + "\" of shape " + spec.shape.text() +
+      fail_user("parameter \"", spec.name, "\" of shape ", spec.shape.text(),
                 " makes the model larger than any memory");
     total += count;
   }
   for (const ParameterSpec& spec : specs)
-    if (!names.insert(spec.name).second) fail_user("the model has two parameters of the name \"" + spec.name + "\"");
+    if (!names.insert(spec.name).second) fail_user("the model has two parameters of the name \"", spec.name, "\"");
 }
 
 void check_patterns(const std::vector<ParameterSpec>& specs, const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns) {
     const auto matched = [&](const ParameterSpec& spec) { return spec.trainable && matches(spec.name, pattern); };
     if (std::none_of(specs.begin(), specs.end(), matched))
-      fail_user("no parameter of the model is called \"" + pattern + "\"; there are " + name_kinds(specs));
+      fail_user("no parameter of the model is called \"", pattern, "\"; there are ", name_kinds(specs));
   }
 }
 
@@ -130,7 +129,7 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
   if (trained_slots_ == 0 && trains_quantized)
     fail_user("all that is trained is stored in bf16: leave a parameter in fp32");
   if (stages && trained_slots_ == 0)
-    fail_user("rank " + std::to_string(stages->rank.rank) + " of " + std::to_string(stages->rank.ranks) +
+    fail_user("rank ", stages->rank.rank, " of ", stages->rank.ranks,
               " of the pipeline has nothing to train, as all its parameters are frozen: use fewer stages");
   if (owner_ && !quantized.empty()) fail_user("shared weights are stored in fp32: leave the storage of groups out");
   if (trained_slots_ == 0 && !(parameters_.empty() && quantized.empty()) && !quantization.any())
@@ -170,7 +169,7 @@ const QuantizedSlot& ParameterLayout::quantized_slot(const ParameterSlot& slot) 
   const auto found = std::ranges::lower_bound(quantized_, slot.offset, {},
                                               [](const QuantizedSlot& quantized) { return quantized.slot.offset; });
   if (found == quantized_.end() || found->slot.offset != slot.offset)
-    fail_internal("parameter " + slot.spec.name + " is not quantized");
+    fail_internal("parameter ", slot.spec.name, " is not quantized");
   return *found;
 }
 
@@ -296,6 +295,26 @@ void ParameterLayout::initialize_parameters(uint64_t seed, float* parameters, Th
 }
 void ParameterLayout::initialize_constants(float* constants, ThreadPool& pool) const {
   initialize_all(constants_, 0, constants, pool);
+}
+
+// Greedy, with one point to go back to: the last '*' and how much of the name it has taken.
+bool matches(std::string_view name, std::string_view pattern) {
+  size_t n = 0, p = 0, star = pattern.npos, taken = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p, ++n;
+    } else if (star != pattern.npos) {
+      p = star + 1;
+      n = ++taken;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
 }
 
 }  // namespace linnet

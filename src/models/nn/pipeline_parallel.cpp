@@ -1,18 +1,25 @@
 #include "models/nn/pipeline_parallel.h"
 #include <algorithm>
-#include "base/error.h"
+#include <cmath>
+#include <vector>
+#include "base/fail.h"
 #include "engine/ops/collective/collective.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/passes/tensor_parallel.h"
-#include "models/nn/tensor_parallel.h"
-#include "models/nn/whole_loss.h"
+#include "engine/passes/recompute_blocks.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
 namespace {
 
-const ParameterSlot* find_in(std::span<const ParameterSlot> slots, const std::string& name) {
+const ParameterSlot* find_slot(std::span<const ParameterSlot> slots, const std::string& name) {
   const auto found = std::ranges::find_if(slots, [&](const ParameterSlot& slot) { return slot.spec.name == name; });
   return found == slots.end() ? nullptr : &*found;
+}
+
+// A parameter or a constant.
+const ParameterSlot* find_any(const ParameterLayout& layout, const std::string& name) {
+  const ParameterSlot* slot = find_slot(layout.parameters(), name);
+  return slot ? slot : find_slot(layout.constants(), name);
 }
 
 // All ranks of a tensor group cut the graph of the first of them, so that they agree.
@@ -53,7 +60,44 @@ std::shared_ptr<const ModelStages> cut_model(const Module& model, std::span<cons
   return stages;
 }
 
+std::shared_ptr<const ModelDivision> divide_model(const Module& model, const LossFunction& loss,
+                                                  const TensorRank& rank) {
+  std::set<std::string> parameters;
+  for (const ParameterSpec& spec : model.parameters()) {
+    if (spec.buffer) fail_user("tensor parallel cannot train a model with batch normalization");
+    // The first of an adapter's matrices is small (models/nn/low_rank.h): divided by its rows it would cost a sum of
+    // the layer's whole result. Every rank has all of it, and of the second matrix what it has of the layer's outputs.
+    if (spec.trainable && !matches(spec.name, "*.lora_A.*")) parameters.insert(spec.name);
+  }
+  const WholeLoss whole(loss, DType::kF32, true);
+  auto division = std::make_shared<const ModelDivision>(choose_division(whole.graph, whole.results, parameters, rank));
+  if (division->parameters.empty())
+    fail_user(
+        "tensor parallel finds nothing to divide in this model: it divides attention, pairs of linear layers, "
+        "and vocabularies");
+  return division;
+}
+
+std::string layers_of(const ModelStages& stages, const StageRank& stage) {
+  const std::set<std::string>& parameters = stages.cut.parameters[static_cast<size_t>(stage.stage)];
+  std::vector<std::string> blocks;
+  for (const ParameterSlot& slot : stages.all->parameters()) {
+    const std::string block(block_path(slot.spec.name));
+    if (!block.empty() && parameters.contains(slot.spec.name) && std::ranges::find(blocks, block) == blocks.end())
+      blocks.push_back(block);
+  }
+  if (blocks.empty()) return stage.is_first() ? "embeddings" : stage.is_last() ? "output layer" : "";
+  return blocks.front() + (blocks.size() > 1 ? " to " + blocks.back() : "");
+}
+
 }  // namespace
+
+WholeLoss::WholeLoss(const LossFunction& loss, DType dtype, bool training) {
+  Trace trace({.dtype = dtype, .training = training});
+  const Loss traced = loss(trace);
+  results = {traced.sum.id, traced.count.id};
+  graph = trace.finish();
+}
 
 std::shared_ptr<const ModelDivision> divide_among_ranks(const Module& model, std::span<const ParameterGroup> groups,
                                                         const LossFunction& loss, const TensorRank& tensor,
@@ -75,10 +119,9 @@ LossFunction loss_of_stage(LossFunction loss, const std::shared_ptr<const ModelD
     const WholeLoss whole(loss, dtype, training);
     const ParameterLayout& layout = *trace.options().layout;
     const auto input = [&](const std::string& name, const TensorType& type) {
-      const ParameterSlot* slot = find_parameter(layout, name);
-      if (!slot) slot = find_in(layout.constants(), name);
+      const ParameterSlot* slot = find_any(layout, name);
       if (!slot && stages->trained.contains(name))
-        fail_internal("stage " + std::to_string(rank.stage) + " of the pipeline lacks the parameter " + name);
+        fail_internal("stage ", rank.stage, " of the pipeline lacks the parameter ", name);
       return slot ? trace.parameter(slot->spec) : trace.input(name, type);
     };
     Graph& graph = trace.graph();
@@ -97,6 +140,65 @@ LossFunction loss_of_stage(LossFunction loss, const std::shared_ptr<const ModelD
       graph.output(output.name, trace.input(stage_shared_input(output.name), whole.graph.value(output.value).type));
     return {zero, zero};
   };
+}
+
+LossFunction loss_of_rank(LossFunction loss, std::shared_ptr<const ModelDivision> division) {
+  if (!division || division->rank.ranks == 1) return loss;
+  return [loss = std::move(loss), division = std::move(division)](Trace& trace) -> Loss {
+    const WholeLoss whole(loss, trace.options().dtype, trace.options().training);
+    const ParameterLayout* layout = trace.options().layout;
+    const auto input = [&](const std::string& name, const TensorType& type) {
+      // Without a layout it is a WholeLoss of the rank, which is cut into stages.
+      const ParameterSlot* slot = layout ? find_any(*layout, name) : nullptr;
+      return slot ? trace.parameter(slot->spec) : trace.input(name, type);
+    };
+    const std::vector<Tensor> found = append_of_rank(whole.graph, whole.results, *division, trace.graph(), input);
+    return {found[0], found[1]};
+  };
+}
+
+std::string stage_text(const ParameterLayout& layout) {
+  const ModelStages* stages = stages_of(layout);
+  if (!stages) return "";
+  const PipelineRank& rank = stages->rank;
+  std::string numbers, layers;
+  double work = 0;
+  for (int chunk = 0; chunk < rank.chunks; ++chunk) {
+    const StageRank stage = rank.stage(chunk);
+    const bool is_last = chunk + 1 == rank.chunks;
+    numbers += (chunk == 0 ? " " : is_last ? " and " : ", ") + std::to_string(stage.stage);
+    layers += (chunk > 0 ? "; " : "") + layers_of(*stages, stage);
+    work += stages->cut.work[static_cast<size_t>(stage.stage)];
+  }
+  return (rank.chunks > 1 ? "stages" : "stage") + numbers + ": " + layers + ", " +
+         std::to_string(static_cast<int>(std::lround(100 * work))) + "% of the work";
+}
+
+const ModelStages* stages_of(const ParameterLayout& layout) {
+  return layout.division() ? layout.division()->stages.get() : nullptr;
+}
+
+const ParameterLayout& of_all_stages(const ParameterLayout& layout) {
+  const ModelStages* stages = stages_of(layout);
+  return stages ? *stages->all : layout;
+}
+
+const ParameterSlot* find_parameter(const ParameterLayout& layout, const std::string& name) {
+  return find_slot(layout.parameters(), name);
+}
+
+bool is_copy(const ParameterLayout& layout, const TrainedRange& range) {
+  const ModelStages* stages = stages_of(layout);
+  const auto first = std::ranges::find(layout.parameters(), range.offset, &ParameterSlot::offset);
+  return stages && !stages->owns(first->spec.name);
+}
+
+bool is_in_chunk(const ParameterLayout& layout, const TrainedRange& range, int chunk) {
+  const ModelStages* stages = stages_of(layout);
+  if (!stages) return true;
+  const auto first = std::ranges::find(layout.parameters(), range.offset, &ParameterSlot::offset);
+  const std::vector<int> chunks = stages->chunks_with(first->spec.name);
+  return std::ranges::find(chunks, chunk) != chunks.end();
 }
 
 }  // namespace linnet

@@ -1,5 +1,6 @@
-// A model whose layers the ranks of a pipeline share (engine/passes/tensor_parallel.h): what of it a stage has, which
-// goes into the ParameterLayout, and the losses of a stage, which are traced with that layout.
+// A model whose layers the ranks of a pipeline share, and which those of a tensor group compute together
+// (engine/passes/tensor_parallel.h): what of it a rank has, which goes into the ParameterLayout, and the losses of a
+// rank, which are traced with that layout.
 #pragma once
 #include <map>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <vector>
 #include "engine/passes/tensor_parallel.h"
 #include "models/nn/loss.h"
+#include "models/nn/module.h"
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {
@@ -62,5 +64,21 @@ const ParameterSlot* find_parameter(const ParameterLayout& layout, const std::st
 // last rank's values are to be written to. Without stages, the loss itself.
 LossFunction loss_of_stage(LossFunction loss, const std::shared_ptr<const ModelDivision>& division, int chunk);
 std::string stage_shared_input(const std::string& output);
+
+// The loss as a rank of a tensor group computes it, for a trace whose layout has the division, or that has no layout.
+// Its value is whole. Without a division, the loss itself.
+LossFunction loss_of_rank(LossFunction loss, std::shared_ptr<const ModelDivision> division);
+
+// A loss as a graph on its own, with each parameter as an input of its name: what decides how ranks share a model.
+struct WholeLoss {
+  WholeLoss(const LossFunction& loss, DType dtype, bool training);
+  Graph graph;
+  std::vector<ValueId> results;  // sum and count
+};
+
+// "stage 0: encoder.layers.0 to encoder.layers.2, 48% of the work", by the blocks of its parameters; of a stage without
+// blocks "embeddings" or "output layer". Of a rank with several stages "stages 0 and 2: layers.0; layers.4 to layers.5,
+// 48% of the work". Empty for a layout of all stages.
+std::string stage_text(const ParameterLayout& layout);
 
 }  // namespace linnet

@@ -1,6 +1,6 @@
 #include "models/nn/trace.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/quantized/quantized.h"
 #include "engine/plan/state_names.h"
@@ -62,7 +62,7 @@ Tensor Trace::parameter(const ParameterSpec& spec) {
   if (!options_.layout) return graph_.input(spec.name, {options_.dtype, spec.shape});
   const auto part = parts_.find(spec.name);
   if (part == parts_.end() || part->second.shape() != spec.shape)
-    fail_user("the model that is traced has no parameter \"" + spec.name + "\" of shape " + spec.shape.text() +
+    fail_user("the model that is traced has no parameter \"", spec.name, "\" of shape ", spec.shape.text(),
               ": its module is no part of the model");
   return part->second;
 }
@@ -73,11 +73,11 @@ bool Trace::is_frozen(const ParameterSpec& spec) const {
 }
 
 void Trace::update_buffer(const ParameterSpec& spec, Tensor next) {
-  if (!options_.training) fail_user("buffer " + spec.name + " is updated in a graph that does not train");
+  if (!options_.training) fail_user("buffer ", spec.name, " is updated in a graph that does not train");
   if (next.shape() != spec.shape)
-    fail_user("buffer " + spec.name + " has the shape " + spec.shape.text() + ", its update " + next.shape().text());
+    fail_user("buffer ", spec.name, " has the shape ", spec.shape.text(), ", its update ", next.shape().text());
   if (!next_buffers_.emplace(spec.name, next).second)
-    fail_user("buffer " + spec.name + " is updated twice in one graph: its module is used twice");
+    fail_user("buffer ", spec.name, " is updated twice in one graph: its module is used twice");
 }
 
 void Trace::finish_buffers() {

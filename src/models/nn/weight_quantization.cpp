@@ -1,9 +1,9 @@
 #include "models/nn/weight_quantization.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/text.h"
 #include "models/nn/module.h"
-#include "models/nn/parameter_groups.h"
+#include "models/nn/parameter_layout.h"
 
 namespace linnet {
 
@@ -38,7 +38,7 @@ WeightQuantization parse_quantization(const std::string& word, const std::vector
   if (word == "int8") return {.linear = kInt8, .table = kInt8, .keep = keep};
   if (word == "int8-weights") return {.linear = kInt8Blocks, .table = kInt8Blocks, .keep = keep};
   if (word == "int4-weights") return {.linear = kInt4Blocks, .table = kInt8Blocks, .keep = keep};
-  fail_user("\"" + word + "\" is no way to quantize; there are " + joined(quantization_words()));
+  fail_user("\"", word, "\" is no way to quantize; there are ", joined(quantization_words()));
 }
 
 }  // namespace linnet

@@ -77,7 +77,7 @@ bool is_vit_folder(const std::string& folder) {
 
 ImageFormat vit_folder_format(const std::string& folder) {
   const ConfigFile file(folder + "/config.json");
-  const VitConfig vit = kVitFamily.read(file);
+  const VitConfig vit = vit_config(file);
   const ImageShape& images = vit.images;
   return {.height = images.height,
           .width = images.width,
@@ -101,7 +101,7 @@ VitConfig vit_config_of(const Config& config, const ImageFormat& format) {
                 .dropout = model.dropout,
                 .activation = model.activation == "relu" ? Activation::kRelu : Activation::kGelu};
   if (!format.vit.empty() || starts_from_vit(config)) {
-    vit = kVitFamily.read(ConfigFile(format.vit.empty() ? model.from + "/config.json" : format.vit));
+    vit = vit_config(ConfigFile(format.vit.empty() ? model.from + "/config.json" : format.vit));
     const ImageShape& own = vit.images;
     if (own.height != images.height || own.width != images.width || own.channels != images.channels)
       fail_user("the ViT takes images of " + size_text(own.height, own.width, own.channels) + ", and the data's are " +

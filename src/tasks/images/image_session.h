@@ -59,7 +59,7 @@ class ImageSession : public OwnedImageModel, public Session {
   ImageModel& image_model() { return *owned; }
 
   // `train_images`: how many there are to train on, of which the device may hold all (Session::resident).
-  // `class_weights`: see models/modules/class_weights.h.
+  // `class_weights`: see models/modules/losses.h.
   ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans = true,
                int64_t train_images = 0, std::span<const float> class_weights = {});
 

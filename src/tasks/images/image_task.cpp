@@ -224,7 +224,7 @@ class ImageTask : public SessionTask {
     }
     vit_folder_ = config_.model.from;
     format_.vit = vit_folder_ + "/config.json";
-    const VitConfig vit = kVitFamily.read(ConfigFile(format_.vit));
+    const VitConfig vit = vit_config(ConfigFile(format_.vit));
     format_.mean = vit.mean, format_.deviation = vit.deviation;
   }
 

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "data/examples/text/record_reader.h"
 #include "data/examples/text/text_examples.h"
-#include "models/modules/preference_loss.h"
+#include "models/modules/causal_model.h"
 #include "tasks/language/chat_tokens.h"
 #include "tasks/language/language_session.h"
 #include "tasks/language/tuned_language_task.h"

@@ -12,7 +12,6 @@
 #include "engine/passes/passes.h"
 #include "engine/profile/profile.h"
 #include "models/nn/pipeline_parallel.h"
-#include "models/nn/stage_text.h"
 #include "tasks/task_table.h"
 #include "training/run/run_record.h"
 #include "training/trainer/step_graphs.h"

@@ -23,7 +23,7 @@ struct MachineSpeed {
 struct PlanAnswer {
   MemoryForecast forecast;
   int64_t parameters = 0;
-  std::string stage;  // what of the model this rank has (models/nn/stage_text.h); empty: all of it
+  std::string stage;  // what of the model this rank has (models/nn/pipeline_parallel.h); empty: all of it
   size_t arena_bytes = 0, arena_lower_bound = 0;
   std::string batches;        // "up to 16 x (64 + 64) tokens, 8 shapes"
   std::string assumption;     // what was taken for granted because the data is not at hand; empty: nothing

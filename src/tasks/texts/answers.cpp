@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 #include "base/error.h"
-#include "data/metrics/squad.h"
+#include "data/metrics/text_scores.h"
 #include "data/text/unicode/unicode_classes.h"
 #include "data/text/unicode/utf8.h"
 #include "models/families/labels.h"

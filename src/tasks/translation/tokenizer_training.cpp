@@ -3,7 +3,7 @@
 #include "data/text/pretrained_files.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "data/text/sentencepiece/sentencepiece_proto.h"
-#include "data/text/sentencepiece/sentencepiece_trainer.h"
+#include "data/text/trained_tokenizers.h"
 #include "tasks/translation/tokenizer_pair.h"
 
 namespace linnet {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 #include "base/error.h"
-#include "models/modules/ensemble.h"
+#include "models/modules/encoder_decoder.h"
 
 namespace linnet {
 namespace {

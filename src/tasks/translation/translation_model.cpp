@@ -2,8 +2,7 @@
 #include <algorithm>
 #include "base/error.h"
 #include "models/families/generation_config.h"
-#include "models/families/marian.h"
-#include "models/families/t5.h"
+#include "models/families/transformer_family.h"
 #include "models/modules/t5.h"
 #include "models/nn/model_file.h"
 #include "training/run/memory_report.h"
@@ -30,7 +29,7 @@ ConfigFile t5_file(const Config& config, const TokenizerPair& tokenizers) {
                     .tied_head = m.tie_head,
                     .scaled_head = m.tie_head,
                     .start_token = tokenizers.special.pad};
-  ConfigFile file = kT5Family.write(t5, ModelHead::kTokens);
+  ConfigFile file = find_family_as<T5Family>("t5").write(t5, ModelHead::kTokens);
   file.set("eos_token_id", static_cast<int64_t>(tokenizers.special.end));
   return file;
 }

@@ -3,7 +3,7 @@
 #include <iterator>
 #include "data/examples/batch_stream.h"
 #include "data/metrics/text_scores.h"
-#include "models/modules/translation_loss.h"
+#include "models/modules/encoder_decoder.h"
 
 namespace linnet {
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 #include <vector>
-#include "data/examples/buckets.h"
+#include "data/examples/batch_stream.h"
 #include "data/examples/text/parallel_text.h"
 #include "generation/generators.h"
 #include "tasks/session.h"

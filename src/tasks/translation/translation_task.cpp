@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "config/config.h"
 #include "data/text/pretrained_tokenizer.h"
-#include "models/families/marian.h"
+#include "models/families/transformer_family.h"
 #include "models/modules/t5.h"
 #include "tasks/translation/corpus.h"
 #include "tasks/translation/translation_model.h"

@@ -10,7 +10,6 @@
 #include "models/families/sentence_embedder.h"
 #include "models/families/static_scales.h"
 #include "models/nn/activation_observer.h"
-#include "models/nn/frozen_weights.h"
 #include "models/nn/model_file.h"
 #include "models/nn/quantized_training.h"
 #include "training/run/pretrained_run.h"

@@ -4,7 +4,7 @@
 //   tokenizer.*                  or source.* and target.*
 //   model.safetensors            the best weights so far, or their moving average where that is better
 //   training_state.safetensors   everything --resume needs
-//   frozen.safetensors           weights in a storage of their own that nothing changes (models/nn/frozen_weights.h)
+//   frozen.safetensors           weights in a storage of their own that nothing changes (models/nn/model_file.h)
 //   metrics.jsonl                one JSON object a line
 //   data.json                    what the data looked like
 //   memory.json, system.json     the planned memory, and what trains it (run_record.h)

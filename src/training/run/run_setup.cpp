@@ -12,7 +12,6 @@
 #include "engine/kernels/isa.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/pipeline_parallel.h"
-#include "models/nn/stage_text.h"
 #include "training/run/trainer_options.h"
 
 namespace linnet {

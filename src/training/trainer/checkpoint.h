@@ -28,7 +28,7 @@ void save_divided_model(const std::string& path, const TrainingState& states, co
                         const Metadata& metadata, WholeStates& whole);
 void load_divided_model(const std::string& path, const TrainingState& states, WholeStates& whole);
 
-// Metadata that name a file of frozen weights (models/nn/frozen_weights.h) leave those out. `whole`: of states that
+// Metadata that name a file of frozen weights (models/nn/model_file.h) leave those out. `whole`: of states that
 // ranks divide, which are gathered as the file is written; the other ranks call give_training_state() meanwhile.
 void save_training_state(const std::string& path, const Trainer& trainer, const Progress& progress,
                          const Metadata& metadata, WholeStates* whole = nullptr);

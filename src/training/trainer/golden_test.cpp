@@ -4,7 +4,7 @@
 #include "engine/exec/executor.h"
 #include "engine/exec/interpreter.h"
 #include "engine/passes/passes.h"
-#include "models/modules/translation_loss.h"
+#include "models/modules/encoder_decoder.h"
 #include "training/trainer/step_graphs.h"
 #include "transformer_golden.h"
 

@@ -3,8 +3,6 @@
 #include "base/fail.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/pipeline_parallel.h"
-#include "models/nn/tensor_parallel.h"
-#include "models/nn/whole_loss.h"
 
 namespace linnet {
 

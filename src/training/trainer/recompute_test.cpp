@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 #include <functional>
 #include "base/error.h"
+#include "models/modules/encoder_decoder.h"
 #include "models/modules/t5.h"
 #include "models/modules/text_decoder.h"
 #include "models/modules/text_encoder.h"
-#include "models/modules/translation_loss.h"
 #include "training/trainer/learner.h"
 
 namespace linnet {

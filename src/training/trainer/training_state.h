@@ -26,9 +26,9 @@ struct TrainerOptions {
   int64_t accumulate_steps = 1;
   ShardShare shards = {};  // a step's batches, or groups of accumulate_steps: training/trainer/sharded_step.h
   // Which rank of its tensor group this is, and which stages of a pipeline it has. The layout has the divisions
-  // (models/nn/tensor_parallel.h, pipeline_parallel.h); losses are those of the tensor rank, and the trainer cuts them
-  // into stages; whoever runs steps and evaluations calls TrainingState::set_groups(). A pipeline's micro-batches are
-  // the accumulate_steps, a multiple of the ranks where each has several stages.
+  // (models/nn/pipeline_parallel.h, pipeline_parallel.h); losses are those of the tensor rank, and the trainer cuts
+  // them into stages; whoever runs steps and evaluations calls TrainingState::set_groups(). A pipeline's micro-batches
+  // are the accumulate_steps, a multiple of the ranks where each has several stages.
   TensorRank tensor = {};
   PipelineRank pipeline = {};
   // ZeRO (Rajbhandari et al. 2020). Stage 1: each rank has the moments of a part of the parameters
@@ -82,7 +82,7 @@ class TrainingState {
   // What some optimizers keep in other forms, by name in the store; where ranks divide them, this rank's parts.
   const std::vector<PackedState>& packed() const { return packed_; }
   // What files hold as it lies in memory: packed(), unless ranks divide them, and weights with a storage of their own,
-  // with or without those that nothing changes (models/nn/frozen_weights.h).
+  // with or without those that nothing changes (models/nn/model_file.h).
   std::vector<PackedState> all_packed(bool with_frozen = true) const;
   // What each rank has a part of instead.
   const std::vector<DividedPackedState>& divided_packed() const { return divided_packed_; }

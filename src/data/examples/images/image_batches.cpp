@@ -4,7 +4,7 @@
 #include <numeric>
 #include <string>
 #include <utility>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/hash.h"
 
 namespace linnet {
@@ -40,9 +40,8 @@ std::vector<BatchInput> image_inputs(int64_t rows, int64_t image_bytes, bool mix
 ImageBatches::ImageBatches(const ImageDataset& dataset, int64_t batch_size, uint64_t seed, ImageBatchOptions options)
     : dataset_(dataset), batch_size_(batch_size), seed_(seed), options_(std::move(options)) {
   if (dataset.count == 0) fail_user("there are no images to train on");
-  if (batch_size < 1) fail_user("a batch of " + std::to_string(batch_size) + " images");
-  if (dataset.count > std::numeric_limits<int32_t>::max())
-    fail_user("too many images: " + std::to_string(dataset.count));
+  if (batch_size < 1) fail_user("a batch of ", batch_size, " images");
+  if (dataset.count > std::numeric_limits<int32_t>::max()) fail_user("too many images: ", dataset.count);
   order_.resize(static_cast<size_t>(dataset.count));
   const bool made = options_.augmentation.any() || !dataset.in_memory();
   const int slots = made ? options_.prefetch + 1 : 1;

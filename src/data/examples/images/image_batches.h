@@ -11,7 +11,6 @@
 #include <vector>
 #include "base/thread_pool.h"
 #include "data/examples/batch.h"
-#include "data/examples/batches_ahead.h"
 #include "data/examples/images/augmentation.h"
 #include "data/examples/images/image_dataset.h"
 

@@ -12,7 +12,7 @@
 #include <memory>
 #include <string_view>
 #include <utility>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "data/examples/images/image_stb-inl.h"
@@ -26,16 +26,16 @@ using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 File open_image(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   File file(descriptor < 0 ? nullptr : ::fdopen(descriptor, "rb"), std::fclose);
-  if (!file) fail_user("cannot read '" + path + "': " + std::strerror(errno));
+  if (!file) fail_user("cannot read '", path, "': ", std::strerror(errno));
   struct stat status {};
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode))
-    fail_user("cannot read '" + path + "': not a regular file");
+    fail_user("cannot read '", path, "': not a regular file");
   return file;
 }
 
 [[noreturn]] void fail_decoding(const std::string& path) {
   const char* reason = stbi_failure_reason();
-  fail_user("'" + path + "' cannot be decoded as PNG, JPEG or BMP" + (reason ? ": " + std::string(reason) : ""));
+  fail_user("'", path, "' cannot be decoded as PNG, JPEG or BMP", reason ? ": " + std::string(reason) : "");
 }
 
 // The bytes that an uncompressed BMP has up to the end of its last row; 0 if it is no such file.
@@ -64,16 +64,13 @@ ImageInfo checked_info(std::FILE* file, const std::string& path) {
   if (!stbi_info_from_file(file, &width, &height, &channels)) fail_decoding(path);
   const int64_t rows = std::abs(int64_t{height});  // a BMP whose first row is the upper one has a negative height
   if (width < 1 || rows < 1)
-    fail_user("'" + path + "' declares " + std::to_string(width) + "x" + std::to_string(rows) +
-              " pixels; an image has at least one");
+    fail_user("'", path, "' declares ", width, "x", rows, " pixels; an image has at least one");
   if (width * rows > kMostPixels)
-    fail_user("'" + path + "' declares " + std::to_string(width) + "x" + std::to_string(rows) +
-              " pixels; Linnet decodes images of at most " + std::to_string(kMostPixels));
+    fail_user("'", path, "' declares ", width, "x", rows, " pixels; Linnet decodes images of at most ", kMostPixels);
   std::rewind(file);
   struct stat status {};
   if (const int64_t least = least_bmp_bytes(file); ::fstat(::fileno(file), &status) == 0 && status.st_size < least)
-    fail_user("'" + path + "' is cut short: its pixels take " + std::to_string(least) + " bytes, and it has " +
-              std::to_string(status.st_size));
+    fail_user("'", path, "' is cut short: its pixels take ", least, " bytes, and it has ", status.st_size);
   return {rows, width, channels < 3 ? 1 : 3};
 }
 
@@ -146,8 +143,7 @@ void read_image(const std::string& path, const ImageInfo& info, std::span<uint8_
   const auto bytes = static_cast<size_t>(info.height * info.width * info.channels);
   if (pixels.size() != bytes) fail_internal("an image is read into memory of another size");
   if (image.width != info.width || image.height != info.height)
-    fail_user("'" + path + "' changed its size while it was in use: it was " + std::to_string(info.width) + "x" +
-              std::to_string(info.height) + " pixels");
+    fail_user("'", path, "' changed its size while it was in use: it was ", info.width, "x", info.height, " pixels");
   std::memcpy(pixels.data(), image.pixels.get(), bytes);
 }
 
@@ -159,7 +155,7 @@ void read_fitted_image(const std::string& path, const ImageInfo& size, ImageFit 
 ImageFit image_fit(const std::string& name) {
   if (name == "stretch") return ImageFit::kStretch;
   if (name == "crop") return ImageFit::kCrop;
-  fail_internal("no way to fit images is called " + name);
+  fail_internal("no way to fit images is called ", name);
 }
 
 void resize_image(const uint8_t* from, int64_t height, int64_t width, const ImageInfo& to, ImageFit fit,
@@ -214,8 +210,7 @@ ChannelMoments channel_moments(const ImageDataset& dataset, int threads) {
 
 ImageDataset split_off(ImageDataset& dataset, int64_t count) {
   if (count < 0 || count >= dataset.count)
-    fail_user("cannot take " + std::to_string(count) + " of " + std::to_string(dataset.count) +
-              " images for validation: some must remain");
+    fail_user("cannot take ", count, " of ", dataset.count, " images for validation: some must remain");
   std::vector<bool> taken(static_cast<size_t>(dataset.count));
   for (int64_t i = 0; i < dataset.count; ++i)
     taken[static_cast<size_t>(i)] = (i + 1) * count / dataset.count > i * count / dataset.count;
@@ -263,7 +258,7 @@ ImageDataset take_images(ImageDataset& dataset, const std::vector<bool>& taken) 
 void gather_images(const ImageDataset& dataset, std::span<const int32_t> indices, int64_t rows, uint8_t* images) {
   const int64_t bytes = dataset.image_bytes();
   const auto filled = static_cast<int64_t>(indices.size());
-  if (filled > rows) fail_internal("a batch of " + std::to_string(rows) + " rows was given more images than that");
+  if (filled > rows) fail_internal("a batch of ", rows, " rows was given more images than that");
   constexpr int64_t kAhead = 4, kLine = 64;  // the images lie anywhere in memory: ask for the next ones in time
   for (int64_t row = 0; row < filled; ++row) {
     if (row + kAhead < filled) {

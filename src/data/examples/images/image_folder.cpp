@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <system_error>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "data/examples/images/image_dataset.h"
@@ -23,7 +23,7 @@ std::vector<std::string> list(const std::string& directory, bool folders) {
     if (name.starts_with('.') || it->is_directory() != folders) continue;
     if (folders || has_image_name(name)) names.push_back(name);
   }
-  if (error) fail_user("cannot read the folder '" + directory + "': " + error.message());
+  if (error) fail_user("cannot read the folder '", directory, "': ", error.message());
   std::ranges::sort(names);
   return names;
 }
@@ -69,16 +69,16 @@ std::vector<std::string> list_images(const std::string& directory, const std::ve
   for (const std::string& name : list(directory, true)) {
     const auto found = std::ranges::find(class_names, name);
     const std::string folder = directory + "/" + name;
-    if (found == class_names.end()) fail_user("'" + folder + "': the training images have no class '" + name + "'");
+    if (found == class_names.end()) fail_user("'", folder, "': the training images have no class '", name, "'");
     const auto images = list(folder, false);
     foreign.count(folder);
     if (images.empty())
-      fail_user("'" + folder + "' holds no images (.png, .jpg, .jpeg, .bmp)" +
-                (foreign.total() > 0 ? "; left out are " + foreign.text() : ""));
+      fail_user("'", folder, "' holds no images (.png, .jpg, .jpeg, .bmp)",
+                foreign.total() > 0 ? "; left out are " + foreign.text() : "");
     for (const std::string& image : images) files.push_back(folder + "/" + image);
     labels.resize(files.size(), static_cast<int32_t>(found - class_names.begin()));
   }
-  if (files.empty()) fail_user("'" + directory + "' holds no folders of images, one for each class");
+  if (files.empty()) fail_user("'", directory, "' holds no folders of images, one for each class");
   foreign.warn(directory, files.size());
   return files;
 }
@@ -94,7 +94,7 @@ ImageInfo common_info(const std::vector<std::string>& files, int64_t size, Threa
   for (size_t i = 0; i < files.size(); ++i) {
     const ImageInfo& info = infos[i];
     if (size == 0 && (info.height != common.height || info.width != common.width))
-      fail_user("'" + files[i] + "' is " + size_text(info) + " pixels, but '" + files[0] + "' is " + size_text(common) +
+      fail_user("'", files[i], "' is ", size_text(info), " pixels, but '", files[0], "' is ", size_text(common),
                 ": image_size makes them alike (--set image_size=64)");
     common.channels = std::max(common.channels, info.channels);
   }
@@ -164,7 +164,7 @@ ImageDataset read_image_folder(const std::string& directory, const std::vector<s
   const std::vector<std::string> names = class_names.empty() ? list_folders(directory) : class_names;
   for (const std::string& name : names)
     if (invalid_utf8_at(name) != std::string::npos)
-      fail_user("'" + directory + "/" + name + "': the name of a class must be valid UTF-8");
+      fail_user("'", directory, "/", name, "': the name of a class must be valid UTF-8");
   std::vector<int32_t> labels;
   ImageDataset dataset = read_image_files(list_images(directory, names, labels), loading);
   dataset.labels = std::move(labels), dataset.class_names = names;

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/hash.h"
 #include "data/examples/text/token_chunks.h"
 
@@ -46,7 +46,7 @@ MaskedChunks::MaskedChunks(const TokenStream& stream, std::vector<TokenSpan> doc
       content_(options_.lengths.back() - template_size(options_)),
       owned_(masked_inputs(options_)) {
   if (options_.lengths.front() <= template_size(options_))
-    fail_user("rows of " + std::to_string(options_.lengths.front()) + " tokens have no room for text");
+    fail_user("rows of ", options_.lengths.front(), " tokens have no room for text");
   const auto holds_text = [](const TokenSpan& document) { return document.count > 0; };
   if (std::ranges::none_of(documents_, holds_text)) fail_user("the text has no tokens");
 }

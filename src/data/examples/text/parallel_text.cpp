@@ -1,7 +1,7 @@
 #include "data/examples/text/parallel_text.h"
 #include <algorithm>
 #include <cstdio>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -10,7 +10,7 @@
 namespace linnet {
 namespace {
 
-[[noreturn]] void fail_empty(const std::string& path) { fail_user("'" + path + "' is empty"); }
+[[noreturn]] void fail_empty(const std::string& path) { fail_user("'", path, "' is empty"); }
 
 std::string lines(size_t count) { return std::to_string(count) + (count == 1 ? " line" : " lines"); }
 
@@ -27,7 +27,7 @@ std::pair<std::string, std::string> pair_of(const Json& given, const PairColumns
     if (!found && asked.empty() && record.size() == 2) found = &record.items()[place].value;
     if (found && found->is_string()) return found->text();
     const std::string names = joined(record.items(), ", ", &Json::Member::key);
-    fail_user(where + ": no text is called \"" + (asked.empty() ? *usual.begin() : asked) + "\" (there are " + names +
+    fail_user(where, ": no text is called \"", asked.empty() ? *usual.begin() : asked, "\" (there are ", names,
               "); --text-column and --label-column name source and target");
   };
   return {find(columns.source, {"source", "src"}, 0), find(columns.target, {"target", "tgt"}, 1)};
@@ -94,8 +94,8 @@ std::vector<std::string> read_lines(const std::string& path) {
 std::pair<std::string, std::string> split_pair(const std::string& line, const std::string& where) {
   const auto tabs = std::count(line.begin(), line.end(), '\t');
   if (tabs < 1 || tabs > 2)
-    fail_user(where + ": expected source<TAB>target, found " +
-              (tabs == 0 ? (line.empty() ? "an empty line" : "no tab") : std::to_string(tabs) + " tabs"));
+    fail_user(where, ": expected source<TAB>target, found ",
+              tabs == 0 ? (line.empty() ? "an empty line" : "no tab") : std::to_string(tabs) + " tabs");
   const size_t tab = line.find('\t'), next = std::min(line.find('\t', tab + 1), line.size());
   return {line.substr(0, tab), line.substr(tab + 1, next - tab - 1)};
 }
@@ -123,8 +123,8 @@ ParallelText read_table(const std::string& path, const PairColumns& columns) {
 ParallelText read_pair(const std::string& source_path, const std::string& target_path) {
   ParallelText text{read_lines(source_path), read_lines(target_path)};
   if (text.source.size() != text.target.size())
-    fail_user("unequal line counts: '" + source_path + "' has " + lines(text.source.size()) + ", '" + target_path +
-              "' has " + lines(text.target.size()));
+    fail_user("unequal line counts: '", source_path, "' has ", lines(text.source.size()), ", '", target_path, "' has ",
+              lines(text.target.size()));
   return text;
 }
 
@@ -170,9 +170,8 @@ PairDataset::PairDataset(const ParallelText& text, const Tokenizer& source, cons
   starts_.push_back(tokens.size());
   tokens_ = tokens.take();
   if (report_.pairs == 0)
-    fail_user("no sentence pair is left of " + std::to_string(text.source.size()) + ": " +
-              std::to_string(report_.dropped_empty) + " have an empty side, " + std::to_string(report_.dropped_long) +
-              " have more than max_seq_len = " + std::to_string(limits.max_seq_len) + " tokens");
+    fail_user("no sentence pair is left of ", text.source.size(), ": ", report_.dropped_empty, " have an empty side, ",
+              report_.dropped_long, " have more than max_seq_len = ", limits.max_seq_len, " tokens");
 }
 
 std::span<const TokenId> PairDataset::source(int64_t pair) const {

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string_view>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/text.h"
 #include "data/text/unicode/utf8.h"
 
@@ -20,7 +20,7 @@ void check_expansion(const std::string& path, uint64_t expanded, uint64_t compre
   constexpr uint64_t kAlwaysAllowed = 64 << 20, kMostTimes = 200;
   if (expanded <= kAlwaysAllowed || expanded / kMostTimes <= compressed) return;
   fail_user(
-      "'" + path + "' expands to more than 64 MiB and " + std::to_string(kMostTimes) +
+      "'", path, "' expands to more than 64 MiB and ", kMostTimes,
       " times its size, as files made to fill a memory do; if it is what it should be, expand it first (gzip -d)");
 }
 
@@ -50,11 +50,11 @@ bool has_json(const std::string& path) {
 
 GzipFile::GzipFile(const std::string& path, const std::string& needed) : path_(path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) fail_user("cannot read '" + path + "': " + std::strerror(errno));
+  if (descriptor < 0) fail_user("cannot read '", path, "': ", std::strerror(errno));
   struct stat status {};
   if (::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode)) {
     ::close(descriptor);
-    fail_user("cannot read '" + path + "': it is a directory" + needed);
+    fail_user("cannot read '", path, "': it is a directory", needed);
   }
   file_bytes_ = static_cast<uint64_t>(status.st_size);
   // zlib passes a file that does not begin with the gzip magic through unchanged.
@@ -90,13 +90,12 @@ void GzipFile::check_size(uint64_t bytes) const {
 void GzipFile::check_end(int got) const {
   int code = Z_OK;
   const char* text = ::gzerror(file_, &code);
-  if (code == Z_BUF_ERROR) fail_user("'" + path_ + "' is a truncated gzip file");
-  if (code == Z_ERRNO) fail_user("cannot read '" + path_ + "': " + std::strerror(errno));
+  if (code == Z_BUF_ERROR) fail_user("'", path_, "' is a truncated gzip file");
+  if (code == Z_ERRNO) fail_user("cannot read '", path_, "': ", std::strerror(errno));
   if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
     const std::string_view reason(text);  // zlib's own words start with its name of the file, "<fd:3>: "
     const size_t colon = reason.find(": ");
-    fail_user("'" + path_ + "' is a corrupt gzip file (" +
-              std::string(colon == reason.npos ? reason : reason.substr(colon + 2)) + ")");
+    fail_user("'", path_, "' is a corrupt gzip file (", colon == reason.npos ? reason : reason.substr(colon + 2), ")");
   }
 }
 
@@ -139,15 +138,15 @@ void LineReader::check(std::string& line) const {
   const size_t invalid = invalid_utf8_at(line), nul = line.find('\0');
   if (line_number_ == 1 && (invalid != line.npos || nul != line.npos))
     for (const ForeignFormat& format : kForeignFormats)
-      if (line.starts_with(format.start)) fail_user("'" + path_ + "' is " + format.is);
+      if (line.starts_with(format.start)) fail_user("'", path_, "' is ", format.is);
   if (invalid != std::string::npos) {
     const bool utf16 = line_number_ == 1 && (line.starts_with("\xFF\xFE") || line.starts_with("\xFE\xFF"));
-    fail_user(where() + ": invalid UTF-8 at byte " + std::to_string(invalid + 1) + " of the line" +
-              (utf16 ? " (this looks like UTF-16; convert the file to UTF-8)"
-                     : " (iconv -f LATIN1 -t UTF-8 converts a file in Latin-1)"));
+    fail_user(where(), ": invalid UTF-8 at byte ", invalid + 1, " of the line",
+              utf16 ? " (this looks like UTF-16; convert the file to UTF-8)"
+                    : " (iconv -f LATIN1 -t UTF-8 converts a file in Latin-1)");
   }
   if (nul != std::string::npos)
-    fail_user(where() + ": NUL byte at byte " + std::to_string(nul + 1) + " of the line; is this a text file?");
+    fail_user(where(), ": NUL byte at byte ", nul + 1, " of the line; is this a text file?");
   if (line.ends_with('\r')) line.pop_back();
   if (line_number_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
 }
@@ -182,8 +181,8 @@ bool RecordReader::next(Json& record) {
     if (has_heading_ && !read_fields(fields)) return false;
   }
   if (fields.size() != names_.size())
-    fail_user(where_ + ": " + std::to_string(fields.size()) + (fields.size() == 1 ? " field" : " fields") + ", where " +
-              (has_heading_ ? "the heading" : "the first line") + " has " + std::to_string(names_.size()));
+    fail_user(where_, ": ", fields.size(), fields.size() == 1 ? " field" : " fields", ", where ",
+              has_heading_ ? "the heading" : "the first line", " has ", names_.size());
   record = Json::object();
   for (size_t i = 0; i < fields.size(); ++i) record[names_[i]] = std::move(fields[i]);
   return true;
@@ -194,7 +193,7 @@ bool RecordReader::read_json(Json& record) {
     if (trimmed(line).empty()) continue;
     where_ = lines_.where();
     record = Json::parse(line, where_ + ": the line", JsonLimits::settings());
-    if (!record.is_object()) fail_user(where_ + ": the line is no JSON object");
+    if (!record.is_object()) fail_user(where_, ": the line is no JSON object");
     return true;
   }
   return false;
@@ -226,14 +225,14 @@ void RecordReader::split_quoted(std::string line, std::vector<std::string>& fiel
       for (++i;; ++i) {
         while (i >= line.size()) {
           std::string more;
-          if (!lines_.next(more)) fail_user(where_ + ": a quote is not closed before the end of the file");
+          if (!lines_.next(more)) fail_user(where_, ": a quote is not closed before the end of the file");
           line += '\n' + more;
         }
         if (line[i] == '"' && (++i >= line.size() || line[i] != '"')) break;
         field += line[i];
       }
       if (i < line.size() && line[i] != separator_)
-        fail_user(where_ + ": text behind a closing quote; a quote inside a field is written as two");
+        fail_user(where_, ": text behind a closing quote; a quote inside a field is written as two");
     } else {
       const size_t end = std::min(line.find(separator_, i), line.size());
       field = line.substr(i, end - i);

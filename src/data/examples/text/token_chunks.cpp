@@ -3,7 +3,7 @@
 #include <bit>
 #include <map>
 #include <numeric>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/hash.h"
 
 namespace linnet {
@@ -77,8 +77,8 @@ TrainingChunks::TrainingChunks(const TokenStream& stream, const ChunkOptions& op
     : stream_(stream), options_(options), seed_(seed), owned_(token_inputs(options, packed)) {
   const int64_t usable = stream.size() - 1;  // inputs that have a target
   if (usable < options.length)
-    fail_user("the training text has " + std::to_string(stream.size()) + " tokens, and one chunk takes " +
-              std::to_string(options.length + 1) + ": it takes more text, or a smaller --set context=N");
+    fail_user("the training text has ", stream.size(), " tokens, and one chunk takes ", options.length + 1,
+              ": it takes more text, or a smaller --set context=N");
   max_offset_ = std::min(options.length - 1, usable - options.length);
   chunks_ = (usable - max_offset_) / options.length;
   batches_ = std::max<int64_t>(1, chunks_ / options.rows);  // a rest of rows waits for the next epoch's cut

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <filesystem>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -19,7 +19,7 @@ constexpr int64_t kSmall = 1 << 16;
 // The document in a JSON value: the string `key` of an object. `where`: for messages.
 std::string document_of(Json& value, const std::string& key, const std::string& where) {
   Json* found = value.find(key);
-  if (!found || !found->is_string()) fail_user(where + ": no string \"" + key + "\"");
+  if (!found || !found->is_string()) fail_user(where, ": no string \"", key, "\"");
   return std::move(found->text());
 }
 
@@ -43,11 +43,11 @@ void read_json(const std::string& path, const std::string& key, FunctionRef<void
   Json value = Json::parse_or_null(read_whole(path), JsonLimits::tables());
   if (value.is_null()) return read_records(path, key, document);
   if (value.is_object()) return document(document_of(value, key, "'" + path + "'"));
-  if (!value.is_array()) fail_user("'" + path + "': neither JSON objects nor a list of them");
+  if (!value.is_array()) fail_user("'", path, "': neither JSON objects nor a list of them");
   size_t number = 0;
   for (Json& entry : value) {
     const std::string where = "'" + path + "': entry " + std::to_string(++number);
-    if (!entry.is_object()) fail_user(where + " is not a JSON object");
+    if (!entry.is_object()) fail_user(where, " is not a JSON object");
     document(document_of(entry, key, where));
   }
 }
@@ -64,7 +64,7 @@ std::vector<std::string> find_texts(const std::string& folder) {
     const bool text = has_ending(path, ".txt") || has_ending(path, ".md") || has_records(path);
     text ? texts.push_back(path) : void(++others);
   }
-  if (texts.empty()) fail_user("'" + folder + "' is a folder without texts (.txt, .md, .jsonl, .json, .csv, .tsv)");
+  if (texts.empty()) fail_user("'", folder, "' is a folder without texts (.txt, .md, .jsonl, .json, .csv, .tsv)");
   if (others > 0)
     log_warning("'" + folder + "': " + std::to_string(others) + (others == 1 ? " file is" : " files are") +
                 " left out: a text ends in .txt, .md, .jsonl, .json, .csv or .tsv");
@@ -100,8 +100,7 @@ TokenStream::TokenStream(const std::string& path, int bytes_each, int64_t vocab_
   storage->name = path, storage->file = MappedFile(path);
   const auto bytes = static_cast<int64_t>(storage->file.size());
   if (bytes % bytes_each != 0)
-    fail_user("'" + path + "' has " + std::to_string(bytes) + " bytes, which is no whole number of tokens of " +
-              std::to_string(bytes_each) + " bytes");
+    fail_user("'", path, "' has ", bytes, " bytes, which is no whole number of tokens of ", bytes_each, " bytes");
   size_ = bytes / bytes_each;
   data_ = storage->file.data();
   storage_ = std::move(storage);
@@ -126,9 +125,8 @@ void TokenStream::read(int64_t first, int64_t count, int32_t* out) const {
   if (storage_->file.data()) check_lost_pages(storage_->file.data());
   for (int64_t i = 0; i < count; ++i)
     if (out[i] < 0 || out[i] >= vocab_size_)
-      fail_user((storage_->name.empty() ? "the text" : "'" + storage_->name + "'") + ": token " +
-                std::to_string(first_ + first + i) + " is " + std::to_string(static_cast<uint32_t>(out[i])) +
-                ", and the vocabulary has " + std::to_string(vocab_size_) + " tokens");
+      fail_user(storage_->name.empty() ? "the text" : "'" + storage_->name + "'", ": token ", first_ + first + i,
+                " is ", static_cast<uint32_t>(out[i]), ", and the vocabulary has ", vocab_size_, " tokens");
 }
 
 bool has_documents(const std::string& path) {

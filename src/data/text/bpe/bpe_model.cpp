@@ -4,7 +4,7 @@
 #include <array>
 #include <bit>
 #include <span>
-#include "base/error.h"
+#include "base/fail.h"
 #include "data/text/bpe/byte_alphabet.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/pipeline/tokenizer_tables.h"
@@ -139,8 +139,7 @@ class BpeModel : public SubwordModel {
       const TokenId l = vocabulary_.find(left), r = vocabulary_.find(right),
                     merged = vocabulary_.find(left + right.substr(prefix));
       if (l < 0 || r < 0 || merged < 0)
-        fail_user(json.where() + ": merge " + std::to_string(rank + 1) +
-                  " needs a piece that is not in the vocabulary");
+        fail_user(json.where(), ": merge ", rank + 1, " needs a piece that is not in the vocabulary");
       own_merges_.push_back({l, r});
       // A pair that comes twice has its last rank, as in tokenizers.
       const uint64_t key = key_of_pair(l, r);

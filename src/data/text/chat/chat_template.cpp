@@ -1,5 +1,5 @@
 #include "data/text/chat/chat_template.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/json.h"
 
 namespace linnet {
@@ -18,7 +18,7 @@ jinja::Dict special_tokens(const PretrainedTokenizer& tokenizer) {
 
 const std::string& template_of(const PretrainedTokenizer& tokenizer, const std::string& folder) {
   if (tokenizer.chat_template().empty())
-    fail_user("'" + folder +
+    fail_user("'", folder,
               "' has no chat template: neither chat_template.jinja nor \"chat_template\" in its "
               "tokenizer_config.json");
   return tokenizer.chat_template();

@@ -1,5 +1,5 @@
 // The parser of statements: text, {{ }} and {% %}; and the templates that are made of them.
-#include "base/error.h"
+#include "base/fail.h"
 #include "data/text/chat/jinja_program.h"
 #include "data/text/chat/jinja_template.h"
 
@@ -288,7 +288,7 @@ void with_line(const std::string& name, const int& line, const Work& work) {
   try {
     work();
   } catch (const TemplateError& error) {
-    fail_user(name + ", line " + std::to_string(line) + ": " + error.what);
+    fail_user(name, ", line ", line, ": ", error.what);
   }
 }
 

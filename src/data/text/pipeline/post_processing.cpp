@@ -1,6 +1,6 @@
 // Encoded texts cut to a length and put together with the special tokens of a template.
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/unicode/unicode_classes.h"
 #include "data/text/unicode/utf8.h"
@@ -65,8 +65,7 @@ void cut_longest(Encoding& first, Encoding& second, size_t room) {
 void cut_to_length(std::vector<Encoding>& parts, const EncodeOptions& options, int64_t added) {
   if (options.max_length <= 0) return;
   if (options.max_length < added)
-    fail_user("a length of " + std::to_string(options.max_length) + " tokens has no room for the " +
-              std::to_string(added) + " special ones");
+    fail_user("a length of ", options.max_length, " tokens has no room for the ", added, " special ones");
   const auto room = static_cast<size_t>(options.max_length - added);
   size_t total = 0;
   for (const Encoding& part : parts) total += part.ids.size();
@@ -76,8 +75,7 @@ void cut_to_length(std::vector<Encoding>& parts, const EncodeOptions& options, i
   Encoding& target = parts[options.truncation == Truncation::kOnlyFirst ? 0 : 1];
   const size_t excess = total - room;
   if (target.ids.size() <= excess)
-    fail_user("the text to be cut has " + std::to_string(target.ids.size()) + " tokens, " + std::to_string(excess) +
-              " have to go");
+    fail_user("the text to be cut has ", target.ids.size(), " tokens, ", excess, " have to go");
   cut_encoding(target, target.ids.size() - excess);
 }
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <vector>
-#include "base/error.h"
+#include "base/fail.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
@@ -100,7 +100,7 @@ SplitPattern::SplitPattern(const std::string& expression, const std::string& whe
   code_ = made;
   made->shown = (where.empty() ? "" : where + ": ") + "the regular expression '" +
                 (expression.size() <= 100 ? expression : expression.substr(0, 100) + "...") + "'";
-  if (invalid_utf8_at(expression) != std::string::npos) fail_user(made->shown + " is not valid UTF-8");
+  if (invalid_utf8_at(expression) != std::string::npos) fail_user(made->shown, " is not valid UTF-8");
   int error = 0;
   PCRE2_SIZE offset = 0;
   // No callouts, \C or (*...) verbs are of use in a tokenizer's pattern.
@@ -109,8 +109,7 @@ SplitPattern::SplitPattern(const std::string& expression, const std::string& whe
   if (!made->code) {
     PCRE2_UCHAR message[160] = {};
     pcre2_get_error_message(error, message, sizeof message);
-    fail_user(made->shown + " is not understood: " + reinterpret_cast<const char*>(message) + " (at byte " +
-              std::to_string(offset) + ")");
+    fail_user(made->shown, " is not understood: ", reinterpret_cast<const char*>(message), " (at byte ", offset, ")");
   }
   pcre2_jit_compile(made->code, PCRE2_JIT_COMPLETE);  // where it cannot, pcre2_match interprets
 }
@@ -143,8 +142,7 @@ void SplitPattern::find_valid(std::string_view text, size_t base, MatchScratch& 
   for (size_t at = 0; at < text.size();) {
     const int count = pcre2_match(code_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, state.data, state.context);
     if (count == PCRE2_ERROR_NOMATCH) return;
-    if (count < 0)
-      fail_user(code_->shown + " takes too many steps on a text (PCRE2 error " + std::to_string(count) + ")");
+    if (count < 0) fail_user(code_->shown, " takes too many steps on a text (PCRE2 error ", count, ")");
     if (found[1] > found[0] && found[0] >= at) {
       matches.push_back({base + found[0], base + found[1]});
       at = found[1];

@@ -1,6 +1,6 @@
 #include "data/text/pipeline/tokenizer_tables.h"
 #include <cstring>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/numbers.h"
 #include "data/text/byte_trie.h"
 #include "data/text/pipeline/tokenizer_json.h"
@@ -48,7 +48,7 @@ Vocabulary TokenizerTables::vocabulary() const {
                     where_);
 }
 
-void TokenizerTables::fail(const std::string& problem) const { fail_user(where_ + " is damaged: " + problem); }
+void TokenizerTables::fail(const std::string& problem) const { fail_user(where_, " is damaged: ", problem); }
 
 void TokenizerTableWriter::set(const Vocabulary& vocabulary) {
   set(TokenizerTable::kText, vocabulary.tables().text);

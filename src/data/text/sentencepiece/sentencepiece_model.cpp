@@ -1,10 +1,10 @@
-#include "data/text/sentencepiece/sentencepiece_model.h"
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <limits>
-#include "base/error.h"
+#include "base/fail.h"
 #include "data/text/sentencepiece/sentencepiece_normalizer.h"
+#include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
@@ -14,7 +14,7 @@ using File = SentencePieceModelFile;
 SentencePieceModel::SentencePieceModel(const File& file, const std::string& path) : file_(file) {
   for (const File::Piece& piece : file.pieces) {
     const TokenId id = vocabulary_.size();
-    if (!vocabulary_.add(piece.text, id)) fail_user("'" + path + "' has too many pieces");
+    if (!vocabulary_.add(piece.text, id)) fail_user("'", path, "' has too many pieces");
     if (piece.type == File::kUnknown) unknown_ = id;
     std::string_view rest = piece.text;
     while (rest.starts_with(kSpaceSymbol)) rest.remove_prefix(kSpaceSymbol.size());
@@ -58,7 +58,7 @@ void append_way(const Nodes& nodes, std::vector<ModelToken>& tokens) {
 class SentencePieceUnigram : public SentencePieceModel {
  public:
   SentencePieceUnigram(const File& file, const std::string& path) : SentencePieceModel(file, path) {
-    if (file.pieces.size() >= ByteTrie::kNoValue) fail_user("'" + path + "' has too many pieces");
+    if (file.pieces.size() >= ByteTrie::kNoValue) fail_user("'", path, "' has too many pieces");
     float lowest = FLT_MAX, highest = 0;
     ByteTrie::Keys keys;
     for (TokenId id = 0; id < vocabulary_.size(); ++id) {

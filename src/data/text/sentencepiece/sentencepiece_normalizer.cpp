@@ -1,6 +1,6 @@
 #include "data/text/sentencepiece/sentencepiece_normalizer.h"
 #include <cstring>
-#include "base/error.h"
+#include "base/fail.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
@@ -21,16 +21,16 @@ bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 
 CharsmapTable::CharsmapTable(std::string_view table, const std::string& where) {
   uint32_t bytes = 0;
-  if (table.size() < sizeof bytes) fail_user(where + " has a damaged table of replacements (too short)");
+  if (table.size() < sizeof bytes) fail_user(where, " has a damaged table of replacements (too short)");
   std::memcpy(&bytes, table.data(), sizeof bytes);
   table.remove_prefix(sizeof bytes);
   if (bytes % sizeof(uint32_t) != 0 || bytes == 0 || bytes >= table.size())
-    fail_user(where + " has a damaged table of replacements (its trie's size)");
+    fail_user(where, " has a damaged table of replacements (its trie's size)");
   units_.resize(bytes / sizeof(uint32_t));
   std::memcpy(units_.data(), table.data(), bytes);
   texts_ = table.substr(bytes);
   texts_ += '\0';
-  if (invalid_utf8_at(texts_) != std::string::npos) fail_user(where + " has replacements that are not UTF-8");
+  if (invalid_utf8_at(texts_) != std::string::npos) fail_user(where, " has replacements that are not UTF-8");
 }
 
 // Common-prefix search; every step is checked against the table's ends.

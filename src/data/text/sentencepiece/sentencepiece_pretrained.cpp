@@ -1,6 +1,6 @@
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/text.h"
 #include "data/text/bpe/byte_alphabet.h"
 #include "data/text/pretrained_files.h"
@@ -84,15 +84,15 @@ void SentencePiecePretrained::make_template() {
 // Marian's models share a vocabulary of their own between the two languages.
 void SentencePiecePretrained::map_ids(const std::string& path) {
   const Json json = Json::parse(options_.vocabulary, "'" + path + "'", JsonLimits::tables());
-  if (!json.is_object()) fail_user("'" + path + "' is not an object of pieces and ids");
+  if (!json.is_object()) fail_user("'", path, "' is not an object of pieces and ids");
   Vocabulary vocabulary;
   for (const auto& [piece, id] : json.items())
     if (!id.is_integer(0, Vocabulary::kMaxId) || !vocabulary.add(piece, id.get<TokenId>()))
-      fail_user("'" + path + "' has an id that is out of range or comes twice");
+      fail_user("'", path, "' has an id that is out of range or comes twice");
   const std::vector<Token> models = std::exchange(tokens_, {});
   const std::string& unknown_piece = models[static_cast<size_t>(model_->unknown())].piece;
   const TokenId unknown = vocabulary.find(unknown_piece);
-  if (unknown < 0) fail_user("'" + path + "' has no " + unknown_piece);
+  if (unknown < 0) fail_user("'", path, "' has no ", unknown_piece);
   for (TokenId id = 0; id < vocabulary.size(); ++id) tokens_.push_back({.piece = std::string(vocabulary.piece(id))});
   for (const Token& token : models) {
     const TokenId ours = vocabulary.find(token.piece);

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <unordered_set>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/protobuf.h"
 #include "data/text/unicode/utf8.h"
 
@@ -151,7 +151,7 @@ void check_pieces(const SentencePieceModelFile& model, const Fail& fail) {
 
 SentencePieceModelFile read_sentencepiece_model(std::string_view bytes, const std::string& path) {
   const Fail fail = [&path](const std::string& what) {
-    fail_user("'" + path + "' is no SentencePiece model or is damaged: " + what);
+    fail_user("'", path, "' is no SentencePiece model or is damaged: ", what);
   };
   SentencePieceModelFile model;
   for (ProtoReader fields(bytes, fail); fields.next();) {

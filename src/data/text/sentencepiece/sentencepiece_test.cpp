@@ -9,7 +9,6 @@
 #include <thread>
 #include "base/error.h"
 #include "base/files.h"
-#include "data/text/sentencepiece/sentencepiece_trainer.h"
 #include "data/text/trained_tokenizers.h"
 
 namespace linnet {

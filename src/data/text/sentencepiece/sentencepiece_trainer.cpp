@@ -1,4 +1,3 @@
-#include "data/text/sentencepiece/sentencepiece_trainer.h"
 #include <fcntl.h>
 #include <poll.h>
 #include <sentencepiece_trainer.h>
@@ -12,7 +11,7 @@
 #include <cstring>
 #include <unordered_map>
 #include "base/descriptor.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "data/text/trained_tokenizers.h"
 
@@ -113,22 +112,22 @@ std::string number_after(const std::string& text, const std::string& words) {
   const std::string wanted = "vocab_size " + std::to_string(options.vocab_size);
   const std::string least = number_after(message, " vs ");
   if (message.find("smaller than required_chars") != message.npos && !least.empty())
-    fail_user(wanted + " is too small for the training text; its characters and the special tokens need " + least +
+    fail_user(wanted, " is too small for the training text; its characters and the special tokens need ", least,
               " (or lower character_coverage)");
   while (!message.empty() && std::isspace(static_cast<unsigned char>(message.back()))) message.pop_back();
   const size_t line = message.rfind('\n');
   if (line != message.npos) message.erase(0, line + 1);
-  fail_user("SentencePiece cannot train a tokenizer: " + (message.empty() ? "no reason given" : message));
+  fail_user("SentencePiece cannot train a tokenizer: ", message.empty() ? "no reason given" : message);
 }
 
 void check_options(const TokenizerOptions& options, const std::vector<std::string>& lines) {
   if (options.model_type != "bpe" && options.model_type != "unigram")
-    fail_user("unknown SentencePiece model '" + options.model_type + "' (bpe or unigram)");
+    fail_user("unknown SentencePiece model '", options.model_type, "' (bpe or unigram)");
   if (options.vocab_size <= kSpecialTokenCount || options.vocab_size > kMaxVocabulary)
-    fail_user("vocab_size is " + std::to_string(options.vocab_size) + "; it must exceed the " +
-              std::to_string(kSpecialTokenCount) + " special tokens and be at most " + std::to_string(kMaxVocabulary));
+    fail_user("vocab_size is ", options.vocab_size, "; it must exceed the ", kSpecialTokenCount,
+              " special tokens and be at most ", kMaxVocabulary);
   if (!(options.character_coverage >= 0.98 && options.character_coverage <= 1))
-    fail_user("character_coverage is " + std::to_string(options.character_coverage) + "; it must lie in 0.98..1");
+    fail_user("character_coverage is ", options.character_coverage, "; it must lie in 0.98..1");
   if (std::all_of(lines.begin(), lines.end(),
                   [](const std::string& line) { return line.find_first_not_of(" \t\r\n") == line.npos; }))
     fail_user("the training text has nothing to make a vocabulary of");
@@ -184,7 +183,7 @@ std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerOptions& options, cons
   if (options.kind == "sentencepiece")
     return make_sentencepiece_tokenizer(train_sentencepiece(options, lines), "(just trained)");
   if (options.kind == "byte_bpe") fail_user("tokenizer = \"byte_bpe\" is for language models alone");
-  fail_user("unknown tokenizer '" + options.kind + "' (char, word or sentencepiece)");
+  fail_user("unknown tokenizer '", options.kind, "' (char, word or sentencepiece)");
 }
 
 }  // namespace linnet

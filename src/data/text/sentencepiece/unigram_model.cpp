@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <span>
-#include "base/error.h"
+#include "base/fail.h"
 #include "data/text/bpe/byte_alphabet.h"
 #include "data/text/byte_trie.h"
 #include "data/text/pipeline/tokenizer_json.h"
@@ -68,7 +68,7 @@ class UnigramModel : public SubwordModel {
       trie_ = ByteTrie(tables->table<ByteTrie::Unit>(TokenizerTable::kTrie), vocabulary_.size(), where);
     }
     for (const double score : scores_)
-      if (!std::isfinite(score)) fail_user(where + " has a score that is not finite");
+      if (!std::isfinite(score)) fail_user(where, " has a score that is not finite");
     unknown_score_ = (scores_.empty() ? 0 : *std::ranges::min_element(scores_)) - kUnknownTokenPenalty;
     for (int byte = 0; byte < 256; ++byte) byte_ids_[byte] = vocabulary_.find(byte_piece(byte));
   }
@@ -127,7 +127,7 @@ class UnigramModel : public SubwordModel {
       own_scores_.push_back(std::isfinite(score) ? as_tokenizers_reads(score) : score);
       bytes += entry[0].text().size();
     }
-    if (bytes >= kMostBytes) fail_user(json.where() + " has more than 1 GB of pieces");
+    if (bytes >= kMostBytes) fail_user(json.where(), " has more than 1 GB of pieces");
     written_scores_ = own_written_scores_, scores_ = own_scores_;
     ByteTrie::Keys keys;
     for (TokenId id = 0; id < vocabulary_.size(); ++id)

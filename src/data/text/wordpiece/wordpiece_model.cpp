@@ -1,5 +1,5 @@
 // WordPiece as BERT cuts words, and tokenizers' WordLevel, a vocabulary of whole words.
-#include "base/error.h"
+#include "base/fail.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/unicode/utf8.h"
 
@@ -16,7 +16,7 @@ class WordPieceModel : public SubwordModel {
         prefix_(json.text("continuing_subword_prefix", "##")),
         longest_word_(json.integer("max_input_chars_per_word", 100)),
         unknown_(vocabulary_.find(unknown_piece_)) {
-    if (unknown_ < 0) fail_user(json.where() + " has no unknown token '" + unknown_piece_ + "' in its vocabulary");
+    if (unknown_ < 0) fail_user(json.where(), " has no unknown token '", unknown_piece_, "' in its vocabulary");
   }
 
   const char* kind() const override { return "wordpiece"; }
@@ -77,7 +77,7 @@ class WordLevelModel : public SubwordModel {
 
   void tokenize(std::string_view word, ModelScratch&, std::vector<ModelToken>& tokens) const override {
     const TokenId known = vocabulary_.find(word), id = known >= 0 ? known : unknown_;
-    if (id < 0) fail_user(where_ + " has neither the word " + quote_json(word) + " nor '" + unknown_piece_ + "'");
+    if (id < 0) fail_user(where_, " has neither the word ", quote_json(word), " nor '", unknown_piece_, "'");
     tokens.push_back({id, static_cast<uint32_t>(word.size())});
   }
 

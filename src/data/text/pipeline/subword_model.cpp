@@ -1,17 +1,16 @@
-#include "data/text/vocabulary.h"
+#include "data/text/pipeline/subword_model.h"
 #include <algorithm>
 #include <bit>
-#include "base/error.h"
+#include "base/fail.h"
 
 namespace linnet {
 
 void check_token(TokenId id, int64_t vocab_size) {
-  if (id < 0 || id >= vocab_size)
-    fail_internal("token " + std::to_string(id) + " is outside the vocabulary of " + std::to_string(vocab_size));
+  if (id < 0 || id >= vocab_size) fail_internal("token ", id, " is outside the vocabulary of ", vocab_size);
 }
 
 Vocabulary::Vocabulary(const Tables& tables, const std::string& where) : tables_(tables) {
-  const auto fail = [&](const char* what) { fail_user(where + " is damaged: " + what); };
+  const auto fail = [&](const char* what) { fail_user(where, " is damaged: ", what); };
   if (tables.locations.size() > static_cast<size_t>(kMaxId) + 1 || tables.text.size() >= kGap)
     fail("its vocabulary is too large");
   for (const Location& location : tables.locations) {

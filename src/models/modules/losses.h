@@ -1,4 +1,5 @@
-// Losses that count more for some classes than for others, so that rare ones are learned too.
+// Losses that models share: of classes, some of which may count more so that rare ones are learned too, of numbers, and
+// of another model's probabilities.
 #pragma once
 #include <optional>
 #include <span>
@@ -32,5 +33,21 @@ Tensor weighted_cross_entropy_sum(Tensor logits, Tensor labels, double label_smo
 Loss label_loss(Trace& trace, Tensor logits, Tensor class_weights);
 // Numbers: the mean over the outputs of their squared errors.
 Loss number_loss(Trace& trace, Tensor logits);
+
+// Distillation (Hinton et al. 2015): learning the probabilities of another model.
+struct Distillation {
+  double temperature = 1;
+  double share = 0.5;  // of the loss
+};
+
+// (1 - share) of the loss of the data, and share temperature^2 of the Kullback-Leibler divergence of softmax(student /
+// temperature) from softmax(teacher / temperature). Logits are [..., V], `targets` i32 [...]; rows with a negative
+// target are left out.
+Loss distilled_loss(const Loss& data, Tensor student, Tensor teacher, Tensor targets, const Distillation& options);
+
+// Appends the nodes of another graph under a module path, and returns what became of its value `result`. Inputs are
+// joined by name; `name_of` gives their names here.
+Tensor append_graph(Graph& graph, const Graph& other, ValueId result, const std::string& path,
+                    const std::function<std::string(const std::string&)>& name_of);
 
 }  // namespace linnet
