@@ -21,7 +21,7 @@ constexpr auto kPairMetrics = names("bleu", "chrf", "exact_match");
 constexpr auto kPreferenceMetrics = names("accuracy", "margin", "chosen_reward", "rejected_reward");
 constexpr auto kMaskedMetrics = names("masked_accuracy");
 constexpr auto kImageClassMetrics = names("accuracy", "f1_macro", "f1_weighted");
-constexpr std::span<const std::string_view> kNone;
+constexpr std::span<const std::string_view> kNoMetrics;
 
 #define LINNET_NAMES(name, description, metrics, heads) \
   constexpr auto name##_metrics = metrics;              \
@@ -41,8 +41,9 @@ constexpr std::array kRows{
     row("dates", kTranslation, kDates, kPairFile, "text", "dates", "translation", "tokens", kPairModels, kPairMetrics),
     row("random", kTranslation, kRandom, kPairFile, "text", "random", "translation", "tokens", kPairModels,
         kPairMetrics),
-    row("language", kLanguage, kFiles, kTextFile, "language", "language", "language model", "tokens", kDecoders, kNone),
-    row("chat", kLanguage, kFiles, kTextFile, "chat", "language", "conversations", "tokens", kDecoders, kNone),
+    row("language", kLanguage, kFiles, kTextFile, "language", "language", "language model", "tokens", kDecoders,
+        kNoMetrics),
+    row("chat", kLanguage, kFiles, kTextFile, "chat", "language", "conversations", "tokens", kDecoders, kNoMetrics),
     row("preferences", kLanguage, kFiles, kTextFile, "preferences", "language", "preferences", "pairs", kDecoders,
         kPreferenceMetrics),
     row("masked_language", kMaskedLanguage, kFiles, kTextFile, "masked_language", "masked_language",

@@ -87,7 +87,7 @@ std::vector<std::string> read_lines(const CalibrationRequest& request) {
   };
   if (has_records(request.examples) && classifies(request.model) && !takes_images(request.model)) {
     const OpenedTextClassifier opened = open_text_classifier(request.model);
-    text_task(opened.problem()).for_each_text(request.examples, opened.config.data, opened.pairs, add);
+    text_task(opened).for_each_text(request.examples, opened.config.data, opened.pairs, add);
     return lines;
   }
   LineReader reader(request.examples);

@@ -13,7 +13,7 @@ namespace {
 class PredictorOfTexts : public Predictor {
  public:
   PredictorOfTexts(const std::string& folder, const InferenceOptions& options, int64_t rows, bool pairs)
-      : opened_(open_text_classifier(folder, parse_adapters(options.adapters))), task_(text_task(opened_.problem())) {
+      : opened_(open_text_classifier(folder, parse_adapters(options.adapters))), task_(text_task(opened_)) {
     if (!opened_.is_run) opened_.pairs = opened_.pairs || pairs;
     apply(options, opened_.config, folder);
     opened_.config.data.batch_size = rows;

@@ -18,7 +18,7 @@ using FieldNames = std::vector<std::string_view>;
 const FieldNames kTexts{"text", "sentence", "sentence1", "text1", "premise", "question1", "query"},
     kPairs{"text_pair", "text2", "sentence2", "hypothesis", "question2", "passage"},
     kLabels{"label", "labels", "score", "target", "gold_label"},
-    kImages{"file", "image", "path", "filename", "file_name", "filepath", "file_path", "image_path"}, kNone;
+    kImages{"file", "image", "path", "filename", "file_name", "filepath", "file_path", "image_path"}, kNoFields;
 
 // Which fields of a record are what.
 struct Columns {
@@ -59,7 +59,7 @@ std::string names_of(const Json& record, const std::string& where) {
 Columns columns_of(const Json& record, const DataConfig& data, bool labelled, bool images, const std::string& where) {
   const FieldNames& texts = images ? kImages : kTexts;
   Columns columns{column(record, data.text_column, texts, "text_column", where),
-                  column(record, data.pair_column, images ? kNone : kPairs, "pair_column", where),
+                  column(record, data.pair_column, images ? kNoFields : kPairs, "pair_column", where),
                   column(record, data.label_column, kLabels, "label_column", where)};
   const size_t fields = record.size();
   if (columns.text.empty() && columns.label.empty() && record.contains("1")) {

@@ -86,6 +86,10 @@ const TextTask& text_task(const Config& config) {
   fail_internal("\"" + config.data.task + "\" is no task on texts");
 }
 
+const TextTask& text_task(const OpenedTextClassifier& opened) {
+  return opened.is_run ? text_task(opened.config) : text_task(opened.problem());
+}
+
 const TextTask& text_task(TextProblem problem) {
   for (const auto task : kTasks)
     if (task().problem == problem) return task();

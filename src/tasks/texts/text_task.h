@@ -99,6 +99,7 @@ size_t output_of(const std::string& name, const Names& outputs, const std::strin
 
 // The task of a configuration, and the one that a model folder's head is for.
 const TextTask& text_task(const Config& config);
-const TextTask& text_task(TextProblem problem);
+const TextTask& text_task(TextProblem problem);  // the first with this problem, as several may share one
+const TextTask& text_task(const OpenedTextClassifier& opened);
 
 }  // namespace linnet

@@ -171,7 +171,8 @@ std::string TextTraining::assume(const DataAtHand& data) {
   outputs_ = task_.assumed_outputs();
   pairs_ = task_.are_pairs();
   const auto labels = static_cast<int64_t>(outputs_.size());
-  const std::string texts = "assuming " + std::to_string(count_) + " texts";
+  const std::string texts = "assuming " + std::to_string(count_) + " texts",
+                    classes = std::to_string(labels) + " classes.";
   if (is_onnx_path(folder)) {
     outputs_.clear();
     model_ = open_onnx_classifier(folder, outputs_);
@@ -180,13 +181,13 @@ std::string TextTraining::assume(const DataAtHand& data) {
   const ModelHead head = head_of(task_.problem);
   if (is_pretrained_folder(folder)) {
     model_ = open_pretrained(folder, {.head = head, .labels = labels, .lora = lora_options(config_)});
-    return data.why_not + "; " + texts + (labels > 1 ? " in 2 classes." : ".");
+    return data.why_not + "; " + texts + (labels > 1 ? " in " + classes : ".");
   }
   ConfigFile file = describe_model(config_.data.vocab_size, 0);
   if (const auto lora = lora_options(config_)) write_lora_options(*lora, file);
   model_ = new_pretrained(file);
   return data.why_not + "; " + texts + " and an encoder of the configuration's sizes" +
-         (labels > 1 ? ", and 2 classes." : ".");
+         (labels > 1 ? ", and " + classes : ".");
 }
 
 std::unique_ptr<Session> TextTraining::make_session(const Config& config, bool verify) {
@@ -227,7 +228,7 @@ Evaluation evaluate_texts_of(const std::string& folder, const Config& config, co
                              const std::string& split) {
   OpenedTextClassifier opened = open_text_classifier(folder);
   if (path.empty() && !opened.is_run) fail_user("'" + folder + "' is a model; --data names a text");
-  const TextTask& task = opened.is_run ? text_task(config) : text_task(opened.problem());
+  const TextTask& task = text_task(opened);
   const TextRecords records = !path.empty() ? task.read(path, config.data)
                               : split == "valid"
                                   ? load_texts(task, config, nullptr).second
