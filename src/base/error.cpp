@@ -42,15 +42,6 @@ void fail_errno(const std::string& message) {
 
 void fail_internal(const std::string& message) { throw Error(ErrorKind::kInternal, message); }
 
-int exit_code(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::kUser:
-    case ErrorKind::kShape:
-    case ErrorKind::kSystem: return 2;
-    case ErrorKind::kNumeric: return 3;
-    case ErrorKind::kInternal: return 70;
-  }
-  return 70;
-}
+int exit_code(ErrorKind kind) { return kind == ErrorKind::kInternal ? 70 : kind == ErrorKind::kNumeric ? 3 : 2; }
 
 }  // namespace linnet

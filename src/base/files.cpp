@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <string_view>
 #include <utility>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/lost_pages.h"
 #include "base/packed_files.h"
 #include "base/text.h"
@@ -23,7 +23,7 @@ namespace linnet {
 namespace {
 
 [[noreturn]] void fail_read(const std::string& path, int code) {
-  fail_user("cannot read '" + path + "': " + std::strerror(code));
+  fail_user("cannot read '", path, "': ", std::strerror(code));
 }
 
 // Opening a folder for reading succeeds; only reading it fails. So it is asked for first.
@@ -35,7 +35,7 @@ struct OpenFile {
       : descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | (is_regular ? O_NONBLOCK : 0))) {
     if (!descriptor.open() || ::fstat(descriptor.get(), &status) != 0) fail_read(path, errno);
     if (S_ISDIR(status.st_mode)) fail_read(path, EISDIR);
-    if (is_regular && !S_ISREG(status.st_mode)) fail_user("cannot read '" + path + "': not a regular file");
+    if (is_regular && !S_ISREG(status.st_mode)) fail_user("cannot read '", path, "': not a regular file");
   }
 };
 
@@ -95,7 +95,7 @@ std::string read_all(const std::string& path, bool is_regular) {
   }
   const OpenFile file(path, is_regular);
   std::string bytes;
-  if (S_ISREG(file.status.st_mode)) bytes.reserve(static_cast<size_t>(file.status.st_size));
+  if (S_ISREG(file.status.st_mode)) bytes.reserve(file.status.st_size);
   if (!read_to_end(file.descriptor.get(), bytes)) fail_read(path, errno);
   return bytes;
 }
@@ -120,8 +120,9 @@ void make_directories(const std::string& path) {
   std::filesystem::create_directories(path, error);
   if (!error && std::filesystem::is_directory(path, error)) return;
   const int code = error ? error.value() : ENOTDIR;
-  const bool is_users = code == ENOTDIR || code == EEXIST || code == ENAMETOOLONG || code == ENOENT;
-  (is_users ? fail_user : fail_system)("cannot make the folder '" + path + "': " + std::strerror(code));
+  const std::string message = "cannot make the folder '" + path + "': " + std::strerror(code);
+  if (code == ENOTDIR || code == EEXIST || code == ENAMETOOLONG || code == ENOENT) fail_user(message);
+  fail_system(message);
 }
 
 uint64_t free_disk_bytes(const std::string& path) {
@@ -138,8 +139,7 @@ uint64_t free_disk_bytes(const std::string& path) {
 
 void check_free_disk(const std::string& path, uint64_t need, const std::string& what, const std::string& use) {
   if (const uint64_t free = free_disk_bytes(path); need > free)
-    fail_user(what + " needs " + std::to_string(need / 1000000) + " MB" + use + ", and its disk has " +
-              std::to_string(free / 1000000) + " MB free");
+    fail_user(what, " needs ", need / 1000000, " MB", use, ", and its disk has ", free / 1000000, " MB free");
 }
 
 MappedFile::MappedFile(const std::string& path) {
@@ -180,7 +180,7 @@ void SharedFile::check() const { check_lost_pages(data()); }
 AtomicFile::AtomicFile(const std::string& path) : path_(path), temporary_(path + ".tmp") {
   struct stat status {};
   is_device_ = ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
-  if (is_device_ && S_ISDIR(status.st_mode)) fail_user("cannot write '" + path + "': Is a directory");
+  if (is_device_ && S_ISDIR(status.st_mode)) fail_user("cannot write '", path, "': Is a directory");
   const std::string& target = is_device_ ? path_ : temporary_;
   descriptor_ = Descriptor(::open(target.c_str(), O_WRONLY | O_CLOEXEC | (is_device_ ? 0 : O_CREAT | O_TRUNC), 0666));
   if (!descriptor_.open()) fail_errno("cannot write '" + path_ + "'");
@@ -199,17 +199,17 @@ void AtomicFile::fail() {
 }
 
 void AtomicFile::write(const void* bytes, size_t size) {
-  if (!descriptor_.open()) fail_internal("'" + path_ + "' is written after its end");
+  if (!descriptor_.open()) fail_internal("'", path_, "' is written after its end");
   if (!write_all(descriptor_.get(), bytes, size)) fail();
 }
 
 void AtomicFile::finish() {
-  if (!descriptor_.open()) fail_internal("'" + path_ + "' is finished twice");
+  if (!descriptor_.open()) fail_internal("'", path_, "' is finished twice");
   if ((::fsync(descriptor_.get()) != 0 && !is_device_) || !descriptor_.close()) fail();
 }
 
 void AtomicFile::commit() {
-  if (committed_) fail_internal("'" + path_ + "' is committed twice");
+  if (committed_) fail_internal("'", path_, "' is committed twice");
   if (descriptor_.open()) finish();
   committed_ = true;
   if (is_device_) return;
@@ -244,7 +244,7 @@ void AppendFile::write_line(std::string_view line) {
 
 void AppendFile::truncate_to(uint64_t bytes) {
   if (bytes > size_)
-    fail_user("'" + path_ + "' has " + std::to_string(size_) + " bytes, fewer than the " + std::to_string(bytes) +
+    fail_user("'", path_, "' has ", size_, " bytes, fewer than the ", bytes,
               " that were written: it was changed or replaced");
   if (bytes != size_ && ::ftruncate(descriptor_.get(), static_cast<off_t>(bytes)) != 0)
     fail_errno("cannot shorten '" + path_ + "'");
@@ -263,7 +263,7 @@ FolderLock::FolderLock(const std::string& folder) {
   if (!lock_patiently(file)) {
     if (errno != EWOULDBLOCK) fail_errno("cannot lock the run folder '" + folder + "'");
     const std::string holder = read_holder(file);
-    fail_user("run folder '" + folder + "' is in use by " + (holder.empty() ? "another process" : "process " + holder));
+    fail_user("run folder '", folder, "' is in use by ", holder.empty() ? "another process" : "process " + holder);
   }
   const std::string self = std::to_string(::getpid()) + "\n";
   if (::ftruncate(file, 0) != 0 || !write_all(file, self.data(), self.size()))

@@ -87,7 +87,7 @@ class Writer {
     out_ += end;
   }
   void begin_line() {
-    if (indent_ >= 0) (out_ += '\n').append(static_cast<size_t>(indent_ * depth_), ' ');
+    if (indent_ >= 0) (out_ += '\n').append(indent_ * depth_, ' ');
   }
 
   void write(double number) {

@@ -125,11 +125,11 @@ class Json {
   Json* end() { return const_cast<Json*>(std::as_const(*this).end()); }
   template <std::integral T>
   const Json& operator[](T index) const {
-    return element(static_cast<size_t>(index));
+    return element(index);
   }
   template <std::integral T>
   const Json& operator[](T index) {  // not a key: 0 is also a null pointer
-    return element(static_cast<size_t>(index));
+    return element(index);
   }
   void push_back(Json value);  // null itself becomes a list
   void resize(size_t size);

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
-#include "base/error.h"
+#include "base/fail.h"
 
 namespace linnet {
 namespace {
@@ -63,7 +63,7 @@ void replace_page(int, siginfo_t* info, void*) {
 }
 
 [[noreturn]] void fail_lost(const std::string& path) {
-  fail_user("'" + path + "' was cut short, or could not be read, while it was in use");
+  fail_user("'", path, "' was cut short, or could not be read, while it was in use");
 }
 
 }  // namespace

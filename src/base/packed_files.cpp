@@ -5,7 +5,7 @@
 #include <list>
 #include <mutex>
 #include <tuple>
-#include "base/error.h"
+#include "base/fail.h"
 
 namespace linnet {
 namespace {
@@ -58,7 +58,7 @@ std::shared_ptr<const PackedFiles> open_packed(const std::string& path) {
   static std::mutex mutex;
   static std::list<Opened> opened;  // what was asked for last is first
   struct stat status {};
-  if (!stat_regular(path, status)) fail_user("there is no file '" + path + "'");
+  if (!stat_regular(path, status)) fail_user("there is no file '", path, "'");
   const Stamp stamp{status.st_dev, status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
   const std::lock_guard lock(mutex);
   const auto found = std::ranges::find(opened, path, &Opened::path);

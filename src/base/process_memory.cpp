@@ -10,7 +10,7 @@
 #include <fstream>
 #include <optional>
 #include "base/descriptor.h"
-#include "base/error.h"
+#include "base/fail.h"
 
 namespace linnet {
 namespace {
@@ -29,7 +29,7 @@ uint64_t status_bytes(const char* name) {
   char text[8192];
   read_proc("/proc/self/status", text);
   const char* line = std::strstr(text, name);
-  if (!line) fail_internal(std::string("/proc/self/status does not name ") + name);
+  if (!line) fail_internal("/proc/self/status does not name ", name);
   return std::strtoull(line + std::strlen(name), nullptr, 10) * 1024;
 }
 

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/numbers.h"
 
 namespace linnet {
@@ -84,7 +84,7 @@ std::optional<FileDType> file_dtype(std::string_view name) {
 FileDType file_dtype(DType dtype) {
   for (const Row& row : kRows)
     if (row.engine == dtype) return row.dtype;
-  fail_internal(std::string("no file type for ") + dtype_name(dtype));
+  fail_internal("no file type for ", dtype_name(dtype));
 }
 
 bool is_float(FileDType dtype) { return dtype <= FileDType::kBF16; }
@@ -97,7 +97,7 @@ void read_floats(FileDType dtype, const std::byte* data, int64_t count, float* o
     case FileDType::kF32: std::memcpy(out, data, static_cast<size_t>(count) * sizeof *out); return;
     case FileDType::kF16: return read_each<uint16_t>(data, count, out, half_to_float);
     case FileDType::kBF16: return read_each<uint16_t>(data, count, out, from_bfloat);
-    default: fail_internal(std::string("read_floats of ") + file_dtype_name(dtype));
+    default: fail_internal("read_floats of ", file_dtype_name(dtype));
   }
 }
 
@@ -107,7 +107,7 @@ void write_floats(FileDType dtype, const float* values, int64_t count, std::byte
     case FileDType::kF32: std::memcpy(out, values, static_cast<size_t>(count) * sizeof *values); return;
     case FileDType::kF16: return write_each<uint16_t>(values, count, out, to_half);
     case FileDType::kBF16: return write_each<uint16_t>(values, count, out, to_bfloat);
-    default: fail_internal(std::string("write_floats of ") + file_dtype_name(dtype));
+    default: fail_internal("write_floats of ", file_dtype_name(dtype));
   }
 }
 
@@ -123,7 +123,7 @@ void read_integers(FileDType dtype, const std::byte* data, int64_t count, int64_
     case FileDType::kU8: return read_each<uint8_t>(data, count, out);
     case FileDType::kBool:
       return read_each<uint8_t>(data, count, out, [](uint8_t value) -> int64_t { return value != 0; });
-    default: fail_internal(std::string("read_integers of ") + file_dtype_name(dtype));
+    default: fail_internal("read_integers of ", file_dtype_name(dtype));
   }
 }
 

@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
-#include "base/error.h"
 #include "base/numbers.h"
 
 namespace linnet {
@@ -35,8 +34,7 @@ class Reader {
   uint64_t count(const char* what, uint64_t least) {
     const uint64_t value = number<uint64_t>();
     if (value > (bytes_.size() - at_) / least)
-      file_.fail("it would have " + std::to_string(value) + " " + what + ", more than its " +
-                 std::to_string(bytes_.size()) + " bytes hold");
+      file_.fail("it would have ", value, " ", what, ", more than its ", bytes_.size(), " bytes hold");
     return value;
   }
   Json value(uint32_t type, int depth = 0) {
@@ -55,7 +53,7 @@ class Reader {
       case kU64: return number<uint64_t>();
       case kI64: return number<int64_t>();
       case kF64: return number<double>();
-      default: file_.fail("a key has a value of the unknown type " + std::to_string(type));
+      default: file_.fail("a key has a value of the unknown type ", type);
     }
   }
   uint64_t at() const { return at_; }
@@ -134,8 +132,6 @@ class Header {
 
 }  // namespace
 
-void GgufFile::fail(const std::string& problem) const { fail_user("'" + path_ + "': " + problem); }
-
 const Json* GgufFile::key(const std::string& name) const {
   const auto found = keys_.find(name);
   return found == keys_.end() ? nullptr : &found->second;
@@ -150,13 +146,12 @@ void GgufFile::parse(std::span<const std::byte> bytes) {
   if (version == 0x02000000 || version == 0x03000000)
     fail("its numbers are big-endian, Linnet reads little-endian files");
   if (version != 2 && version != 3)
-    fail("it is GGUF of version " + std::to_string(version) +
-         ", Linnet reads 2 and 3; llama.cpp's converter writes it anew");
+    fail("it is GGUF of version ", version, ", Linnet reads 2 and 3; llama.cpp's converter writes it anew");
   const uint64_t tensors = reader.count("tensors", 24), keys = reader.count("keys", 13);
   for (uint64_t i = 0; i < keys; ++i) {
     const std::string name = reader.text();
     const auto type = reader.number<uint32_t>();
-    if (!keys_.emplace(name, reader.value(type)).second) fail("the key " + quoted_name(name) + " is in it twice");
+    if (!keys_.emplace(name, reader.value(type)).second) fail("the key ", quoted_name(name), " is in it twice");
   }
   struct Located {
     const GgufBlocks* blocks;
@@ -167,22 +162,21 @@ void GgufFile::parse(std::span<const std::byte> bytes) {
     TensorEntry entry{reader.text(), {}, nullptr, FileDType::kF32};
     const std::string who = "tensor " + quoted_name(entry.name);
     const auto axes = reader.number<uint32_t>();
-    if (axes > static_cast<uint32_t>(kMaxRank))
-      fail(who + " has " + std::to_string(axes) + " axes; Linnet reads up to " + std::to_string(kMaxRank));
+    if (axes > static_cast<uint32_t>(kMaxRank)) fail(who, " has ", axes, " axes; Linnet reads up to ", kMaxRank);
     std::vector<int64_t> sizes(axes);
     for (size_t axis = sizes.size(); axis-- > 0;) sizes[axis] = reader.number<int64_t>();
     const auto type = reader.number<uint32_t>();
     const GgufBlocks* blocks = find_gguf_blocks(type);
     if (!blocks)
-      fail(who + " is " + gguf_type_name(type) + ", Linnet reads " + gguf_type_names() +
+      fail(who, " is ", gguf_type_name(type), ", Linnet reads ", gguf_type_names(),
            "; take a file that llama.cpp quantized to one of these, such as Q4_K_M");
     tensor_bytes(path_, who, sizes, FileDType::kF64);
     entry.type = {converted_dtype(blocks->dtype), Shape(sizes)};
     entry.dtype = blocks->dtype;
     const int64_t row = axes > 0 ? sizes.back() : 1;
     if (row % blocks->elements != 0)
-      fail(who + " is " + blocks->name + " with rows of " + std::to_string(row) +
-           " elements, which are no whole blocks of " + std::to_string(blocks->elements));
+      fail(who, " is ", blocks->name, " with rows of ", row, " elements, which are no whole blocks of ",
+           blocks->elements);
     entry.form_bytes = static_cast<size_t>(entry.type.shape.elements() / blocks->elements) * blocks->bytes;
     if (blocks->format) entry.form = blocks->name;
     located.push_back({blocks, reader.number<uint64_t>()});
@@ -190,7 +184,7 @@ void GgufFile::parse(std::span<const std::byte> bytes) {
   }
   uint64_t alignment = 32;
   if (const Json* given = key("general.alignment")) {
-    if (!given->is_integer(1, kMostAlignment)) fail("\"general.alignment\" is " + shown(*given));
+    if (!given->is_integer(1, kMostAlignment)) fail("\"general.alignment\" is ", shown(*given));
     alignment = given->get<uint64_t>();
   }
   const uint64_t begin = round_up(reader.at(), alignment);
@@ -199,7 +193,7 @@ void GgufFile::parse(std::span<const std::byte> bytes) {
     TensorEntry& entry = entries_[i];
     const uint64_t offset = located[i].offset, size = entry.form_bytes;
     if (offset > data_bytes || size > data_bytes - offset)
-      fail("tensor " + quoted_name(entry.name) + " ends behind the end of the file: it is cut short");
+      fail("tensor ", quoted_name(entry.name), " ends behind the end of the file: it is cut short");
     entry.data = bytes.data() + (size > 0 ? begin + offset : 0);
   }
   index();
@@ -252,7 +246,7 @@ void save_gguf(const std::string& path, const std::vector<std::pair<std::string,
   for (const GgufSource& tensor : tensors) {
     for (int64_t first = 0, total = tensor.shape.elements(); first < total; first += kPiece) {
       const int64_t count = std::min(kPiece, total - first);
-      values.resize(static_cast<size_t>(count));
+      values.resize(count);
       tensor.fill(first, count, values.data());
       piece.resize(static_cast<size_t>(count / tensor.blocks->elements) * tensor.blocks->bytes);
       write_gguf(*tensor.blocks, values.data(), count, piece.data());

@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
+#include "base/fail.h"
 #include "base/json.h"
 #include "engine/kernels/quantized/packed_weight.h"
 #include "formats/file_dtype.h"
@@ -61,7 +62,10 @@ class GgufFile : public TensorFile {
   const GgufBlocks& blocks(const TensorEntry& entry) const;
   const std::byte* elements(const TensorEntry& entry, std::vector<std::byte>& room) const override;
   void read(const TensorEntry& entry, float* out) const override;
-  [[noreturn]] void fail(const std::string& problem) const;
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... problem) const {
+    fail_user("'", path_, "': ", problem...);
+  }
 
  private:
   void parse(std::span<const std::byte> bytes);

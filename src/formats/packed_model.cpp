@@ -1,6 +1,6 @@
 #include "formats/packed_model.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
@@ -93,7 +93,7 @@ class PackedChecks {
 
  private:
   [[noreturn]] void fail() const {
-    fail_user("'" + file_.path() + "' is damaged: it does not have the checksum it was packed with");
+    fail_user("'", file_.path(), "' is damaged: it does not have the checksum it was packed with");
   }
 
   const SafetensorsFile& file_;
@@ -111,15 +111,15 @@ bool is_inside(const std::string& path) {
 int check_version(const SafetensorsFile& file) {
   const auto found = file.metadata().find(kPackedVersionKey);
   if (found == file.metadata().end())
-    fail_user("'" + file.path() + "' is no packed model; `linnet pack MODEL -o FILE.linnet` makes one");
+    fail_user("'", file.path(), "' is no packed model; `linnet pack MODEL -o FILE.linnet` makes one");
   const int version = parse_number<int>(found->second).value_or(0);
-  if (version < 1) fail_user("'" + file.path() + "' is damaged: its version is not a number");
+  if (version < 1) fail_user("'", file.path(), "' is damaged: its version is not a number");
   if (version > kPackedVersion)
-    fail_user("'" + file.path() + "' was packed by a newer Linnet: its format is " + std::to_string(version) +
-              ", this program reads " + std::to_string(kPackedVersion));
+    fail_user("'", file.path(), "' was packed by a newer Linnet: its format is ", version, ", this program reads ",
+              kPackedVersion);
   if (version < kOldestPackedVersion)
-    fail_user("'" + file.path() + "' was packed by an older Linnet: its format is " + std::to_string(version) +
-              ", this program reads " + std::to_string(kPackedVersion) + "; pack the model again");
+    fail_user("'", file.path(), "' was packed by an older Linnet: its format is ", version, ", this program reads ",
+              kPackedVersion, "; pack the model again");
   return version;
 }
 
@@ -142,7 +142,7 @@ PackedFiles files_of(const SafetensorsFile& file, bool whole) {
     }
     const std::string path = entry.name.substr(std::string_view(kPackedFilePrefix).size());
     if (entry.dtype != FileDType::kU8 || entry.type.shape.rank() != 1 || !is_inside(path))
-      fail_user("'" + file.path() + "' is damaged: a file inside has no proper name or is not bytes");
+      fail_user("'", file.path(), "' is damaged: a file inside has no proper name or is not bytes");
     packed.files[path] = {reinterpret_cast<const char*>(entry.data), entry.bytes()};
   }
   return packed;

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
-#include "base/error.h"
+#include "base/fail.h"
 
 namespace linnet {
 
@@ -162,9 +162,7 @@ class Machine {
     stack_.push_back(static_cast<Ref>(values_.size() - 1));
   }
   void push_number(int64_t number) { push({.kind = Kind::kNumber, .number = number}); }
-  void push_text(size_t length_bytes) {
-    push({.kind = Kind::kText, .text = take(static_cast<size_t>(natural(length_bytes)))});
-  }
+  void push_text(size_t length_bytes) { push({.kind = Kind::kText, .text = take(natural(length_bytes))}); }
   void push_long() {  // of two's complement
     const auto count = static_cast<size_t>(natural(1));
     if (count > 8) fail_("its pickle has a number of " + std::to_string(count) + " bytes");
@@ -341,11 +339,11 @@ std::vector<PickledTensor> read_pickle(std::string_view bytes, const FailFile& f
 void PickledFile::parse(std::span<const std::byte> bytes) {
   check_is_there(bytes);
   const FailFile fail = [this](const std::string& problem) {
-    fail_user("'" + path_ + "' is no file of PyTorch weights: " + problem);
+    fail_user("'", path_, "' is no file of PyTorch weights: ", problem);
   };
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with("\x80\x02\x8a\x0a"))
-    fail_user("'" + path_ + "' has the form of PyTorch before 1.6, which Linnet does not read; in Python " +
+    fail_user("'", path_, "' has the form of PyTorch before 1.6, which Linnet does not read; in Python ",
               "torch.save(torch.load(FILE), FILE) writes it anew");
   const std::map<std::string, std::string_view> files = read_zip(text, fail);
   const auto pickle = std::ranges::find_if(files, [](const auto& file) { return file.first.ends_with("/data.pkl"); });
@@ -365,7 +363,7 @@ TensorEntry PickledFile::entry_of(const PickledTensor& tensor, std::string_view 
   const std::string who = "'" + path_ + "': tensor " + quoted_name(tensor.name);
   const size_t axes = tensor.sizes.size(), size = file_dtype_size(tensor.dtype);
   const uint64_t bytes = tensor_bytes(path_, "tensor " + quoted_name(tensor.name), tensor.sizes, tensor.dtype);
-  if (tensor.strides.size() != axes) fail_user(who + " has not a stride for each axis");
+  if (tensor.strides.size() != axes) fail_user(who, " has not a stride for each axis");
   TensorEntry entry{tensor.name, {converted_dtype(tensor.dtype), Shape(tensor.sizes)}, nullptr, tensor.dtype};
   // The last element of the storage that the tensor reads, and whether its elements lie one after another.
   int64_t last = tensor.offset, dense = 1;
@@ -378,10 +376,9 @@ TensorEntry PickledFile::entry_of(const PickledTensor& tensor, std::string_view 
     is_dense &= tensor.sizes[axis] == 1 || tensor.strides[axis] == dense;
   }
   if (!fits || (bytes > 0 && static_cast<uint64_t>(last) >= storage.size() / size))
-    fail_user(who + " reaches beyond its data");
+    fail_user(who, " reaches beyond its data");
   // An axis that repeats its elements would make a small file take any memory.
-  if (bytes > storage.size())
-    fail_user(who + " is " + entry.text() + ", but its data have " + std::to_string(storage.size()) + " bytes");
+  if (bytes > storage.size()) fail_user(who, " is ", entry.text(), ", but its data have ", storage.size(), " bytes");
   const char* const from = bytes > 0 ? storage.data() + static_cast<size_t>(tensor.offset) * size : storage.data();
   entry.data = reinterpret_cast<const std::byte*>(from);
   if (is_dense) return entry;

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <optional>
 #include <tuple>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/json.h"
 #include "base/numbers.h"
 #include "base/packed_files.h"
@@ -26,8 +26,9 @@ class HeaderReader {
  public:
   HeaderReader(const std::string& path, SafetensorsTypes types) : path_(path), types_(types) {}
 
-  [[noreturn]] void fail(const std::string& problem) const {
-    fail_user("'" + path_ + "' is not a valid safetensors file: " + problem);
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... problem) const {
+    fail_user("'", path_, "' is not a valid safetensors file: ", problem...);
   }
 
   // The last of two equal keys would hide a tensor, so that these are refused. A header has three levels.
@@ -41,7 +42,7 @@ class HeaderReader {
       header.sort_keys();  // the first tensor that is wrong does not depend on their order
       return header;
     } catch (const JsonError& error) {
-      fail("its header " + std::string(error.what()));
+      fail("its header ", error.what());
     }
   }
 
@@ -49,7 +50,7 @@ class HeaderReader {
     if (!object.is_object()) fail("__metadata__ is not an object");
     SafetensorsMetadata result;
     for (const auto& [key, value] : object.items()) {
-      if (!value.is_string()) fail("the metadata " + quoted_name(key) + " is not a string");
+      if (!value.is_string()) fail("the metadata ", quoted_name(key), " is not a string");
       result[key] = value.text();
     }
     return result;
@@ -57,44 +58,43 @@ class HeaderReader {
 
   Located tensor(const std::string& name, const Json& object, uint64_t data_bytes) const {
     const std::string who = "tensor " + quoted_name(name);
-    if (!object.is_object()) fail(who + " is not an object");
+    if (!object.is_object()) fail(who, " is not an object");
     for (const char* key : {"dtype", "shape", "data_offsets"})
-      if (!object.contains(key)) fail(who + " has no " + key);
-    if (object.size() != 3) fail(who + " has a field that is not dtype, shape or data_offsets");
+      if (!object.contains(key)) fail(who, " has no ", key);
+    if (object.size() != 3) fail(who, " has a field that is not dtype, shape or data_offsets");
 
     Located result{{name, {}, nullptr, dtype(who, object["dtype"])}};
     result.entry.type.dtype = converted_dtype(result.entry.dtype);
     const uint64_t bytes = shape(who, object["shape"], result.entry.dtype, result.entry.type.shape);
     const Json& offsets = object["data_offsets"];
     if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_natural() || !offsets[1].is_natural())
-      fail(who + " has data_offsets that are not two natural numbers");
+      fail(who, " has data_offsets that are not two natural numbers");
     result.begin = offsets[0].get<uint64_t>(), result.end = offsets[1].get<uint64_t>();
     const std::string range = "bytes " + std::to_string(result.begin) + " to " + std::to_string(result.end);
-    if (result.begin > result.end) fail(who + " lies at " + range);
+    if (result.begin > result.end) fail(who, " lies at ", range);
     if (result.end > data_bytes)
-      fail(who + " lies at " + range + ", but the file holds " + std::to_string(data_bytes) +
-           " bytes of data: it is cut short");
+      fail(who, " lies at ", range, ", but the file holds ", data_bytes, " bytes of data: it is cut short");
     if (result.end - result.begin != bytes)
-      fail(who + " is " + result.entry.text() + ", " + std::to_string(bytes) + " bytes, but lies at " + range);
+      fail(who, " is ", result.entry.text(), ", ", bytes, " bytes, but lies at ", range);
     return result;
   }
 
  private:
   FileDType dtype(const std::string& who, const Json& value) const {
-    if (!value.is_string()) fail(who + " has a dtype that is not a string");
+    if (!value.is_string()) fail(who, " has a dtype that is not a string");
     const bool all = types_ == SafetensorsTypes::kAll;
     const std::optional<FileDType> dtype = file_dtype(value.text());
     if (dtype && (all || engine_dtype(*dtype))) return *dtype;
-    fail_user("'" + path_ + "': " + who + " has dtype " + quoted_name(value.text()) + ", which Linnet does not read" +
-              (all ? "" : " here (F32, F64, I32, U8)"));
+    fail_user("'", path_, "': ", who, " has dtype ", quoted_name(value.text()), ", which Linnet does not read",
+              all ? "" : " here (F32, F64, I32, U8)");
   }
 
   // Fills `shape` and returns the bytes of the tensor.
   uint64_t shape(const std::string& who, const Json& value, FileDType dtype, Shape& shape) const {
-    if (!value.is_array()) fail(who + " has a shape that is not a list");
+    if (!value.is_array()) fail(who, " has a shape that is not a list");
     std::vector<int64_t> sizes;
     for (const Json& size : value) {
-      if (!size.is_natural()) fail(who + " has a shape with " + size.dump() + " in it");
+      if (!size.is_natural()) fail(who, " has a shape with ", size.dump(), " in it");
       sizes.push_back(static_cast<int64_t>(size.get<uint64_t>()));
     }
     const uint64_t bytes = tensor_bytes(path_, who, sizes, dtype);
@@ -153,12 +153,11 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes, SafetensorsTypes t
   const HeaderReader reader(path_, types);
   check_is_there(bytes);
   uint64_t header_bytes = 0;
-  if (bytes.size() < sizeof header_bytes) reader.fail("it has only " + std::to_string(bytes.size()) + " bytes");
+  if (bytes.size() < sizeof header_bytes) reader.fail("it has only ", bytes.size(), " bytes");
   std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);  // little endian, as every machine Linnet runs on
   const std::span<const std::byte> rest = bytes.subspan(sizeof header_bytes);
   if (header_bytes > kMaxHeader || header_bytes > rest.size())
-    reader.fail("its header would have " + std::to_string(header_bytes) + " bytes, the file has " +
-                std::to_string(bytes.size()));
+    reader.fail("its header would have ", header_bytes, " bytes, the file has ", bytes.size());
   const std::span<const std::byte> data = rest.subspan(header_bytes);
 
   std::vector<Located> tensors;
@@ -173,15 +172,14 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes, SafetensorsTypes t
   uint64_t end = 0;
   for (Located& tensor : tensors) {
     if (tensor.begin != end)
-      reader.fail("tensor " + quoted_name(tensor.entry.name) +
-                  (tensor.begin < end ? " overlaps" : " leaves a hole behind") + " the one before it");
+      reader.fail("tensor ", quoted_name(tensor.entry.name), tensor.begin < end ? " overlaps" : " leaves a hole behind",
+                  " the one before it");
     end = tensor.end;
     tensor.entry.data = data.data() + tensor.begin;
     entries_.push_back(std::move(tensor.entry));
   }
   index();
-  if (end != data.size())
-    reader.fail("its tensors end at byte " + std::to_string(end) + " of " + std::to_string(data.size()));
+  if (end != data.size()) reader.fail("its tensors end at byte ", end, " of ", data.size());
 }
 
 void SafetensorsFile::check_data() const {
@@ -193,7 +191,7 @@ void SafetensorsFile::check_data() const {
     drop_pages();
   }
   if (checksum_text(state) != expected->second)
-    fail_user("'" + path_ + "' is damaged: its data does not have the checksum it was saved with");
+    fail_user("'", path_, "' is damaged: its data does not have the checksum it was saved with");
 }
 
 std::string safetensors_header(std::span<const SafetensorsSize> tensors, const SafetensorsMetadata& metadata,
@@ -202,7 +200,7 @@ std::string safetensors_header(std::span<const SafetensorsSize> tensors, const S
   header[kMetadataKey] = metadata;
   uint64_t offset = 0;
   for (const auto& [name, dtype, shape] : tensors) {
-    if (header.contains(name)) fail_internal("safetensors: two tensors '" + name + "'");
+    if (header.contains(name)) fail_internal("safetensors: two tensors '", name, "'");
     const uint64_t begin = offset;
     offset += static_cast<uint64_t>(shape.elements()) * file_dtype_size(dtype);
     header[name] = {{"dtype", file_dtype_name(dtype)},

@@ -1,5 +1,5 @@
 #include "formats/tensor_file.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/json.h"
 #include "formats/pickled_file.h"
 #include "formats/safetensors.h"
@@ -13,14 +13,14 @@ const TensorEntry* TensorFile::find(const std::string& name) const {
 
 const TensorEntry& TensorFile::at(const std::string& name) const {
   if (const TensorEntry* entry = find(name)) return *entry;
-  fail_user("'" + path_ + "' has no tensor " + quoted_name(name));
+  fail_user("'", path_, "' has no tensor ", quoted_name(name));
 }
 
 void TensorFile::check_is_there(std::span<const std::byte> bytes) const {
-  if (bytes.empty()) fail_user("'" + path_ + "' is empty");
+  if (bytes.empty()) fail_user("'", path_, "' is empty");
   if (std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size())
           .starts_with("version https://git-lfs"))
-    fail_user("'" + path_ + "' is only git-lfs's note of the file; fetch the weights with git lfs pull");
+    fail_user("'", path_, "' is only git-lfs's note of the file; fetch the weights with git lfs pull");
 }
 
 void TensorFile::index() {
@@ -44,14 +44,13 @@ std::string quoted_name(std::string_view text) {
 uint64_t tensor_bytes(const std::string& path, const std::string& who, std::span<const int64_t> sizes,
                       FileDType dtype) {
   const std::string begin = "'" + path + "': " + who + " has ";
-  if (sizes.size() > size_t{kMaxRank})
-    fail_user(begin + std::to_string(sizes.size()) + " axes; Linnet reads up to " + std::to_string(kMaxRank));
+  if (sizes.size() > size_t{kMaxRank}) fail_user(begin, sizes.size(), " axes; Linnet reads up to ", kMaxRank);
   int64_t product = static_cast<int64_t>(file_dtype_size(dtype));
   bool empty = false;
   for (const int64_t size : sizes) {
     empty |= size == 0;
     if (size < 0 || (size > 0 && __builtin_mul_overflow(product, size, &product)))
-      fail_user(begin + "a shape beyond any memory");
+      fail_user(begin, "a shape beyond any memory");
   }
   return empty ? 0 : static_cast<uint64_t>(product);
 }

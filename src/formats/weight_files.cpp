@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/json.h"
 #include "base/packed_files.h"
 
@@ -18,17 +18,17 @@ constexpr std::pair<const char*, const char*> kNames[] = {{kWeightsFile, kWeight
                                                           {kPickledFile, "pytorch_model.bin.index.json"}};
 
 [[noreturn]] void fail_missing(const std::string& folder) {
-  if (!file_exists(folder)) fail_user("there is no folder '" + folder + "'");
+  if (!file_exists(folder)) fail_user("there is no folder '", folder, "'");
   for (const char* other : {"tf_model.h5", "flax_model.msgpack"})
     if (file_exists(join(folder, other)))
-      fail_user("'" + folder + "' has its weights in " + other + ", Linnet reads " + kWeightsFile +
+      fail_user("'", folder, "' has its weights in ", other, ", Linnet reads ", kWeightsFile,
                 " (transformers' save_pretrained() writes it)");
-  fail_user("'" + folder + "' has no " + kWeightsFile + " and no " + kWeightsIndex);
+  fail_user("'", folder, "' has no ", kWeightsFile, " and no ", kWeightsIndex);
 }
 
 // {tensor: file name} of an index.
 std::map<std::string, std::string> read_index(const std::string& path) {
-  const auto fail = [&](const std::string& problem) { fail_user("'" + path + "': " + problem); };
+  const auto fail = [&](const std::string& problem) { fail_user("'", path, "': ", problem); };
   const Json index = Json::parse(read_file(path), "'" + path + "'", JsonLimits::tables());
   const Json* map = index.find("weight_map");
   if (!map || !map->is_object()) fail("has no object \"weight_map\"");
@@ -142,18 +142,18 @@ void WeightFiles::add_shards(const std::string& index_path, const std::string& p
   for (const auto& [tensor, file] : index) names.insert(file);
   for (const std::string& name : names) {
     const std::string path = fs::path(index_path).replace_filename(name).string();
-    if (!file_exists(path)) fail_user("'" + index_path + "' names " + name + ", which is not in the folder");
+    if (!file_exists(path)) fail_user("'", index_path, "' names ", name, ", which is not in the folder");
     add_file(open_tensor_file(path), prefix);
   }
   for (const auto& [tensor, file] : index) {
     const Weight* weight = find(prefix + tensor);
     if (!weight || fs::path(weight->file->path()).filename() != file)
-      fail_user("'" + index_path + "' says that tensor " + tensor + " is in " + file + ", but it is not");
+      fail_user("'", index_path, "' says that tensor ", tensor, " is in ", file, ", but it is not");
   }
   for (const Weight& weight : weights_)
     if (weight.name.starts_with(prefix) && !index.contains(weight.entry->name))
-      fail_user("'" + weight.file->path() + "' holds tensor " + weight.entry->name + ", which " +
-                fs::path(index_path).filename().string() + " does not name");
+      fail_user("'", weight.file->path(), "' holds tensor ", weight.entry->name, ", which ",
+                fs::path(index_path).filename().string(), " does not name");
 }
 
 void WeightFiles::add_file(std::shared_ptr<const TensorFile> file, const std::string& prefix) {
@@ -161,8 +161,7 @@ void WeightFiles::add_file(std::shared_ptr<const TensorFile> file, const std::st
   for (const TensorEntry& entry : files_.back()->entries()) {
     const std::string name = prefix + entry.name;
     if (const Weight* other = find(name))
-      fail_user("tensor " + entry.name + " is both in '" + other->file->path() + "' and in '" + files_.back()->path() +
-                "'");
+      fail_user("tensor ", entry.name, " is both in '", other->file->path(), "' and in '", files_.back()->path(), "'");
     by_name_[name] = weights_.size();
     weights_.push_back({name, &entry, files_.back().get()});
   }

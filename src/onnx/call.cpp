@@ -3,7 +3,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include "base/error.h"
+#include "base/fail.h"
+#include "engine/ir/op.h"
 #include "engine/ops/movement/movement.h"
 #include "onnx/operators.h"
 
@@ -12,6 +13,23 @@ namespace linnet {
 namespace {
 
 std::string_view name_of(const OnnxOperatorRow& row) { return row.name; }
+
+// Limited to 64 bits.
+std::vector<int64_t> whole_numbers(const HostTensor& tensor) {
+  std::vector<int64_t> result;
+  for (const double value : tensor.values()) {
+    constexpr double kLimit = 9223372036854775807.0;  // 2^63 as a double
+    result.push_back(value >= kLimit    ? std::numeric_limits<int64_t>::max()
+                     : value <= -kLimit ? std::numeric_limits<int64_t>::min()
+                                        : static_cast<int64_t>(std::isnan(value) ? 0 : value));
+  }
+  return result;
+}
+
+template <class T>
+T value_or(const OnnxAttribute* attribute, T OnnxAttribute::*value, const T& otherwise = {}) {
+  return attribute ? attribute->*value : otherwise;
+}
 
 }  // namespace
 
@@ -26,10 +44,9 @@ Tensor OnnxCall::tensor(size_t i, DType dtype) {
   const TracedValue& value = in(i);
   if (!value.tensor.defined()) return cast(constant(value), dtype);
   // A whole number that was computed as f32 is one still, without the way through f64.
-  const NodeId producer = value.tensor.graph->value(value.tensor.id).producer;
-  if (producer != kNone && value.tensor.graph->node(producer).op == &kCast && dtype == DType::kF32 &&
-      value.tensor.type().dtype == DType::kF64) {
-    const Tensor before{value.tensor.graph, value.tensor.graph->node(producer).in[0]};
+  const Node* producer = producer_of(value.tensor);
+  if (is(producer, kCast) && dtype == DType::kF32 && value.tensor.type().dtype == DType::kF64) {
+    const Tensor before{value.tensor.graph, producer->in[0]};
     if (before.type().dtype == dtype) return before;
   }
   return cast(value.tensor, dtype);
@@ -71,15 +88,6 @@ void OnnxCall::check_attributes() const {
       fail("attribute \"" + attribute.name + "\" is not supported");
 }
 
-namespace {
-
-template <class T>
-T value_or(const OnnxAttribute* attribute, T OnnxAttribute::*value, const T& otherwise = {}) {
-  return attribute ? attribute->*value : otherwise;
-}
-
-}  // namespace
-
 int64_t OnnxCall::integer(const char* name, int64_t otherwise) const {
   return value_or(find(name), &OnnxAttribute::i, otherwise);
 }
@@ -108,12 +116,6 @@ int OnnxCall::axis(int64_t axis, int rank) const {
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
-std::optional<std::vector<int64_t>> OnnxCall::ints_or_list(size_t operand, const char* name) const {
-  if (has(operand)) return ints(operand);
-  if (has_attribute(name)) return list(name);
-  return std::nullopt;
-}
-
 // Results in bfloat16 are rounded to it; in float16 they are not.
 void OnnxCall::set(size_t i, Tensor tensor, OnnxElement element) {
   if (i >= out_.size()) return;
@@ -135,17 +137,13 @@ Tensor OnnxCall::values(const Shape& shape, const std::vector<double>& values, D
 }
 
 Tensor OnnxCall::locations(int64_t count, DType dtype) {
-  std::vector<double> numbers(static_cast<size_t>(count));
+  std::vector<double> numbers(count);
   std::iota(numbers.begin(), numbers.end(), 0.0);
   return values({count}, numbers, dtype);
 }
 
 Tensor OnnxCall::uniform(double value, const Shape& shape, DType dtype) {
   return ::linnet::fill(graph_, {dtype, shape}, value);
-}
-
-void OnnxCall::fail(const std::string& problem) const {
-  fail_user(node_.op + (node_.name.empty() ? "" : " \"" + node_.name + "\"") + ": " + problem);
 }
 
 bool is_float(OnnxElement element) {
@@ -167,10 +165,9 @@ DType traced_dtype(OnnxElement element) {
 HostTensor read_host_tensor(const OnnxTensor& tensor) {
   const auto from = element_dtype(tensor.element);
   if (!from)
-    fail_user("tensor \"" + tensor.name + "\" holds " + element_name(tensor.element) + ", which has no numbers here");
+    fail_user("tensor \"", tensor.name, "\" holds ", element_name(tensor.element), ", which has no numbers here");
   if (tensor.dims.size() > kMaxRank)
-    fail_user("tensor \"" + tensor.name + "\" has " + std::to_string(tensor.dims.size()) + " axes; " +
-              std::to_string(kMaxRank) + " are possible");
+    fail_user("tensor \"", tensor.name, "\" has ", tensor.dims.size(), " axes; ", kMaxRank, " are possible");
   HostTensor host({traced_dtype(tensor.element), Shape(std::span<const int64_t>(tensor.dims))});
   const int64_t count = tensor.elements();
   if (is_float(*from) && *from != FileDType::kF64) {
@@ -178,7 +175,7 @@ HostTensor read_host_tensor(const OnnxTensor& tensor) {
   } else if (*from == FileDType::kF64) {
     if (count > 0) std::memcpy(host.data(), tensor.data.data(), tensor.data.size());
   } else {
-    std::vector<int64_t> values(static_cast<size_t>(count));
+    std::vector<int64_t> values(count);
     read_integers(*from, tensor.data.data(), count, values.data());
     for (size_t i = 0; i < values.size(); ++i) {
       if (tensor.element == OnnxElement::kBool) host.as<float>()[i] = values[i] != 0 ? 1.0F : 0.0F;
@@ -186,17 +183,6 @@ HostTensor read_host_tensor(const OnnxTensor& tensor) {
     }
   }
   return host;
-}
-
-std::vector<int64_t> whole_numbers(const HostTensor& tensor) {
-  std::vector<int64_t> result;
-  for (const double value : tensor.values()) {
-    constexpr double kLimit = 9223372036854775807.0;  // 2^63 as a double
-    result.push_back(value >= kLimit    ? std::numeric_limits<int64_t>::max()
-                     : value <= -kLimit ? std::numeric_limits<int64_t>::min()
-                                        : static_cast<int64_t>(std::isnan(value) ? 0 : value));
-  }
-  return result;
 }
 
 TracedValue known_numbers(OnnxElement element, const Shape& shape, const std::vector<double>& values) {
@@ -225,10 +211,10 @@ const std::vector<OnnxOperatorRow>& onnx_operators() {
   return rows;
 }
 
-const OnnxOperator* find_onnx_operator(const std::string& name) {
+const OnnxOperatorRow* find_onnx_operator(const std::string& name) {
   const auto& rows = onnx_operators();
   const auto found = std::ranges::lower_bound(rows, std::string_view(name), {}, name_of);
-  return found != rows.end() && found->name == name ? &found->run : nullptr;
+  return found != rows.end() && found->name == name ? &*found : nullptr;
 }
 
 }  // namespace linnet

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <vector>
+#include "base/fail.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ir/graph.h"
 #include "onnx/file/model.h"
@@ -50,7 +51,6 @@ bool is_float(OnnxElement element);
 
 // A tensor of a file as numbers in traced_dtype(). User error for strings and types there is no arithmetic of.
 HostTensor read_host_tensor(const OnnxTensor& tensor);
-std::vector<int64_t> whole_numbers(const HostTensor& tensor);  // limited to 64 bits
 
 // Known values.
 TracedValue known_numbers(OnnxElement element, const Shape& shape, const std::vector<double>& values);
@@ -83,6 +83,7 @@ class OnnxCall {
   // Attributes.
   bool has_attribute(const char* name) const { return find(name) != nullptr; }
   int64_t integer(const char* name, int64_t otherwise) const;
+  bool flag(const char* name, bool otherwise = false) const { return integer(name, otherwise) != 0; }
   double real(const char* name, double otherwise) const;
   std::string text(const char* name, const std::string& otherwise) const;
   std::vector<int64_t> list(const char* name, const std::vector<int64_t>& otherwise = {}) const;
@@ -91,8 +92,13 @@ class OnnxCall {
   const OnnxTensor* tensor_attribute(const char* name) const;
   // `axis` from the beginning. User error outside of [-rank, rank).
   int axis(int64_t axis, int rank) const;
-  // An operand, or before opset `since` an attribute, of whole numbers; empty when there is none.
-  std::optional<std::vector<int64_t>> ints_or_list(size_t operand, const char* name) const;
+  // The attribute "axis", of operand 0.
+  int axis_of(int64_t otherwise) const { return axis(integer("axis", otherwise), shape().rank()); }
+  // An operand, or in older opsets an attribute, of whole numbers.
+  std::vector<int64_t> ints_or_list(size_t operand, const char* name,
+                                    const std::vector<int64_t>& otherwise = {}) const {
+    return has(operand) ? ints(operand) : list(name, otherwise);
+  }
 
   // Results.
   size_t results() const { return out_.size(); }
@@ -115,7 +121,10 @@ class OnnxCall {
   // User error where the node has an attribute that its operator did not ask for: it would be left out in silence.
   void check_attributes() const;
   // A user error that names the operator and the node.
-  [[noreturn]] void fail(const std::string& problem) const;
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... parts) const {
+    fail_user(node_.op, node_.name.empty() ? "" : " \"" + node_.name + "\"", ": ", parts...);
+  }
 
  private:
   const OnnxAttribute* find(const char* name) const;
@@ -133,10 +142,11 @@ struct OnnxOperatorRow {
   const char* name;
   OnnxOperator run;       // null: of nodes that have graphs within, which OnnxNetwork traces (control_flow.cpp)
   const char* note = "";  // what of it is not there
+  std::vector<size_t> fixed = {};  // operands that shape the computation: they are never trained
 };
 
 // The operators that there are, by name, those of other domains than ONNX's own with theirs in front.
 const std::vector<OnnxOperatorRow>& onnx_operators();
-const OnnxOperator* find_onnx_operator(const std::string& name);  // null: there is none
+const OnnxOperatorRow* find_onnx_operator(const std::string& name);  // null: there is none
 
 }  // namespace linnet

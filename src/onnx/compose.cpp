@@ -3,6 +3,7 @@
 #include <numeric>
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/ir/op.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/matmul/matmul.h"
@@ -46,7 +47,19 @@ template <class F>
 Tensor along(Tensor x, int axis, const F& f) {
   const std::optional<Moved> from = moved(x);
   if (!from) return f(x, axis);
-  return move_axes(f(from->before, from->order[static_cast<size_t>(axis)]), from->order);
+  return move_axes(f(from->before, from->order[axis]), from->order);
+}
+
+// An axis before or behind all others.
+std::vector<int> first_axis_order(int rank, int axis) {
+  std::vector<bool> others(rank, true);
+  others[axis] = false;
+  return named_axes_last(others);
+}
+std::vector<int> last_axis_order(int rank, int axis) {
+  std::vector<bool> named(rank);
+  named[axis] = true;
+  return named_axes_last(named);
 }
 
 Tensor joined(const std::vector<Tensor>& parts, int axis) {
@@ -56,10 +69,9 @@ Tensor joined(const std::vector<Tensor>& parts, int axis) {
 }  // namespace
 
 std::optional<Moved> moved(Tensor x) {
-  const NodeId producer = x.graph->value(x.id).producer;
-  if (producer == kNone || x.graph->node(producer).op != &kPermute) return std::nullopt;
-  const Node& node = x.graph->node(producer);
-  return Moved{{x.graph, node.in[0]}, node.attrs.as<PermuteAttrs>().order};
+  const Node* node = producer_of(x);
+  if (!is(node, kPermute)) return std::nullopt;
+  return Moved{{x.graph, node->in[0]}, node->attrs.as<PermuteAttrs>().order};
 }
 
 namespace {
@@ -69,16 +81,16 @@ std::optional<Moved> reshape_before(const Moved& from, const Shape& now, const S
   struct Group {
     int first, last;  // axes of `shape`
   };
-  std::vector<Group> groups(static_cast<size_t>(now.rank()), {0, 0});  // by the first axis before the move
+  std::vector<Group> groups(now.rank(), {0, 0});  // by the first axis before the move
   int axis = 0, next = 0;
   while (axis < now.rank() && next < shape.rank()) {
-    const int before = from.order[static_cast<size_t>(axis)], first = next;
+    const int before = from.order[axis], first = next;
     int joined = 1;
     int64_t size = now[axis], wanted = shape[next++];
     while (size != wanted) {
       if (size < wanted) {
         if (axis + joined == now.rank()) return std::nullopt;
-        if (from.order[static_cast<size_t>(axis + joined)] != before + joined) return std::nullopt;
+        if (from.order[axis + joined] != before + joined) return std::nullopt;
         size *= now[axis + joined++];
       } else {
         if (next == shape.rank()) return std::nullopt;
@@ -87,14 +99,14 @@ std::optional<Moved> reshape_before(const Moved& from, const Shape& now, const S
     }
     axis += joined;
     if (axis == now.rank()) next = shape.rank();  // axes of one element behind the last
-    groups[static_cast<size_t>(before)] = {first, next};
+    groups[before] = {first, next};
   }
   if (axis < now.rank()) return std::nullopt;
   Shape apart;
-  std::vector<int> order(static_cast<size_t>(shape.rank()));
+  std::vector<int> order(shape.rank());
   for (const Group& group : groups)
     for (int i = group.first; i < group.last; ++i) {
-      order[static_cast<size_t>(i)] = apart.rank();
+      order[i] = apart.rank();
       apart.push_back(shape[i]);
     }
   return Moved{reshape(from.before, apart), order};
@@ -105,9 +117,8 @@ std::optional<Moved> reshape_before(const Moved& from, const Shape& now, const S
 Tensor reshaped(Tensor x, const Shape& shape) {
   if (x.shape() == shape) return x;
   Tensor earlier = x;
-  for (NodeId by = x.graph->value(x.id).producer; by != kNone && x.graph->node(by).op == &kReshape;
-       by = x.graph->value(earlier.id).producer) {
-    earlier.id = x.graph->node(by).in[0];
+  for (const Node* by = producer_of(x); is(by, kReshape); by = producer_of(earlier)) {
+    earlier.id = by->in[0];
     if (earlier.shape() == shape) return earlier;
   }
   if (const auto from = moved(x); from && shape.elements() > 0)
@@ -126,7 +137,7 @@ std::optional<Tensor> spatial_sum(Tensor x, double factor) {
 
 Shape broadcast_shape(const OnnxCall& call, const std::vector<Shape>& shapes) {
   if (const auto full = linnet::broadcast_shape(shapes)) return *full;
-  call.fail("operands of shapes " + joined(shapes, " and ", &Shape::text) + " do not fit together");
+  call.fail("operands of shapes ", joined(shapes, " and ", &Shape::text), " do not fit together");
 }
 
 Tensor expand(Tensor x, const Shape& shape) { return broadcast_to(x, shape); }
@@ -183,15 +194,11 @@ Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices) {
   std::vector<int32_t> ids(indices.begin(), indices.end());
   const Tensor locations = literal(*x.graph, {DType::kI32, {count}}, ids.data());
   // The axis first, everything else in a row of the table.
-  std::vector<bool> others(static_cast<size_t>(shape.rank()), true);
-  others[static_cast<size_t>(axis)] = false;
-  const std::vector<int> order = named_axes_last(others);
+  const std::vector<int> order = first_axis_order(shape.rank(), axis);
   const Tensor first = move_axes(x, order);
   const Tensor rows =
       embedding(reshape(first, {shape[axis], shape.elements() / std::max<int64_t>(shape[axis], 1)}), locations);
-  Shape moved = first.shape();
-  moved.set(0, count);
-  return move_axes(reshape(rows, moved), inverse(order));
+  return move_axes(reshape(rows, with_size(first.shape(), 0, count)), inverse(order));
 }
 
 Tensor every(Tensor x, int axis, int64_t start, int64_t step, int64_t count) {
@@ -204,17 +211,14 @@ Tensor every(Tensor x, int axis, int64_t start, int64_t step, int64_t count) {
   const Shape shape = part.shape();
   const int64_t outer = shape.elements(0, axis), inner = shape.elements(axis + 1, shape.rank());
   const Tensor groups = reshape(part, {outer, count, step * inner});
-  Shape result = shape;
-  result.set(axis, count);
-  return reshape(slice(groups, 2, 0, inner), result);
+  return reshape(slice(groups, 2, 0, inner), with_size(shape, axis, count));
 }
 
 Tensor repeat_each(Tensor x, int axis, int64_t times) {
   if (moved(x)) return along(x, axis, [&](Tensor x, int axis) { return repeat_each(x, axis, times); });
-  Shape result = x.shape();
-  const int64_t places = result.elements(0, axis + 1), inner = result.elements(axis + 1, result.rank());
-  result.set(axis, times * result[axis]);
-  return reshape(expand(reshape(x, {places, 1, inner}), {places, times, inner}), result);
+  const Shape s = x.shape();
+  const int64_t places = s.elements(0, axis + 1), inner = s.elements(axis + 1, s.rank());
+  return reshape(expand(reshape(x, {places, 1, inner}), {places, times, inner}), with_size(s, axis, times * s[axis]));
 }
 
 Tensor pad(Tensor x, int axis, int64_t before, int64_t after, double value) {
@@ -225,10 +229,7 @@ Tensor pad(Tensor x, int axis, int64_t before, int64_t after, double value) {
   }
   std::vector<Tensor> parts;
   const auto add = [&](int64_t size) {
-    if (size <= 0) return;
-    Shape shape = x.shape();
-    shape.set(axis, size);
-    parts.push_back(fill(*x.graph, {x.type().dtype, shape}, value));
+    if (size > 0) parts.push_back(fill(*x.graph, {x.type().dtype, with_size(x.shape(), axis, size)}, value));
   };
   add(before);
   parts.push_back(x);
@@ -243,7 +244,7 @@ Tensor join(const std::vector<Tensor>& parts, int axis) {
     if (const std::optional<Moved> from = moved(part); first && from && from->order == first->order)
       before.push_back(from->before);
   if (before.size() < parts.size()) return joined(parts, axis);
-  return move_axes(joined(before, first->order[static_cast<size_t>(axis)]), first->order);
+  return move_axes(joined(before, first->order[axis]), first->order);
 }
 
 Tensor channels_last(Tensor x) {
@@ -260,7 +261,7 @@ Tensor channels_first(Tensor x) {
 
 std::vector<int> inverse(const std::vector<int>& order) {
   std::vector<int> result(order.size());
-  for (size_t i = 0; i < order.size(); ++i) result[static_cast<size_t>(order[i])] = static_cast<int>(i);
+  for (size_t i = 0; i < order.size(); ++i) result[order[i]] = static_cast<int>(i);
   return result;
 }
 
@@ -268,7 +269,7 @@ Tensor move_axes(Tensor x, const std::vector<int>& order) {
   if (std::ranges::is_sorted(order)) return x;
   if (const std::optional<Moved> earlier = moved(x)) {
     std::vector<int> both;
-    for (const int axis : order) both.push_back(earlier->order[static_cast<size_t>(axis)]);
+    for (const int axis : order) both.push_back(earlier->order[axis]);
     return move_axes(earlier->before, both);
   }
   Shape shape;
@@ -281,27 +282,13 @@ Tensor move_axes(Tensor x, const std::vector<int>& order) {
   return permute(x, order);
 }
 
-Tensor axis_to_front(Tensor x, int axis) {
-  std::vector<bool> others(static_cast<size_t>(x.shape().rank()), true);
-  others[static_cast<size_t>(axis)] = false;
-  return move_axes(x, named_axes_last(others));
-}
-
-Tensor axis_to_end(Tensor x, int axis) {
-  std::vector<bool> named(static_cast<size_t>(x.shape().rank()));
-  named[static_cast<size_t>(axis)] = true;
-  return move_axes(x, named_axes_last(named));
-}
-
-Tensor axis_from_end(Tensor x, int axis) {
-  std::vector<bool> named(static_cast<size_t>(x.shape().rank()));
-  named[static_cast<size_t>(axis)] = true;
-  return move_axes(x, inverse(named_axes_last(named)));
-}
+Tensor axis_to_front(Tensor x, int axis) { return move_axes(x, first_axis_order(x.shape().rank(), axis)); }
+Tensor axis_to_end(Tensor x, int axis) { return move_axes(x, last_axis_order(x.shape().rank(), axis)); }
+Tensor axis_from_end(Tensor x, int axis) { return move_axes(x, inverse(last_axis_order(x.shape().rank(), axis))); }
 
 std::vector<bool> named_axes(const OnnxCall& call, const std::vector<int64_t>& axes, int rank) {
-  std::vector<bool> named(static_cast<size_t>(rank));
-  for (const int64_t axis : axes) named[static_cast<size_t>(call.axis(axis, rank))] = true;
+  std::vector<bool> named(rank);
+  for (const int64_t axis : axes) named[call.axis(axis, rank)] = true;
   return named;
 }
 
@@ -314,18 +301,18 @@ std::vector<int> named_axes_last(const std::vector<bool>& named) {
 }
 
 std::vector<int64_t> all_axes(int rank) {
-  std::vector<int64_t> axes(static_cast<size_t>(rank));
+  std::vector<int64_t> axes(rank);
   std::iota(axes.begin(), axes.end(), 0);
   return axes;
 }
 
 void each_index(const Shape& shape, const std::function<void(const std::vector<int64_t>& index)>& visit) {
-  std::vector<int64_t> index(static_cast<size_t>(shape.rank()));
+  std::vector<int64_t> index(shape.rank());
   for (int64_t i = 0; i < shape.elements(); ++i) {
     visit(index);
     for (int axis = shape.rank(); axis-- > 0;) {
-      if (++index[static_cast<size_t>(axis)] < shape[axis]) break;
-      index[static_cast<size_t>(axis)] = 0;
+      if (++index[axis] < shape[axis]) break;
+      index[axis] = 0;
     }
   }
 }
@@ -353,11 +340,7 @@ Tensor of_two(Scalar function, Tensor a, Tensor b) {
 Tensor maximum(Tensor a, Tensor b) { return of_two(Scalar::kMax, a, b); }
 Tensor minimum(Tensor a, Tensor b) { return of_two(Scalar::kMin, a, b); }
 
-Tensor sum_last(Tensor x) {
-  Shape shape = x.shape();
-  shape.set(-1, 1);
-  return sum_to(x, shape);
-}
+Tensor sum_last(Tensor x) { return sum_to(x, with_size(x.shape(), -1, 1)); }
 
 Tensor mean_last(Tensor x) { return sum_last(x) * (1.0 / static_cast<double>(x.dim(-1))); }
 

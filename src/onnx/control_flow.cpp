@@ -24,9 +24,9 @@ TracedValue operand(const OnnxNode& node, const TracedValues& values, size_t i) 
 TracedValue chosen(Graph& graph, const OnnxNode& node, const TracedValue& condition, const TracedValue& yes,
                    const TracedValue& no) {
   OnnxCall both(node, 1, graph, {condition, yes, no});
-  if (both.shape(0).elements() != 1) both.fail("a condition of shape " + both.shape(0).text());
+  if (both.shape(0).elements() != 1) both.fail("a condition of shape ", both.shape(0).text());
   if (both.shape(1) != both.shape(2) || both.element(1) != both.element(2))
-    both.fail("it gives " + both.shape(1).text() + " or " + both.shape(2).text() + ", and which of them is computed");
+    both.fail("it gives ", both.shape(1).text(), " or ", both.shape(2).text(), ", and which of them is computed");
   const DType dtype = traced_dtype(both.element(1));
   const Tensor result = compose::elementwise(
       both, {reshape(both.tensor(0, dtype), {}), both.tensor(1), both.tensor(2)},
@@ -47,10 +47,9 @@ std::vector<TracedValue> OnnxNetwork::trace_body(Graph& graph, const OnnxNode& n
                                                  const std::vector<TracedValue>& arguments) {
   const OnnxAttribute* body = node.find(name);
   const OnnxCall call(node, 1, graph, {});
-  if (!body || !body->graph) call.fail(std::string("it has no ") + name);
+  if (!body || !body->graph) call.fail("it has no ", name);
   if (body->graph->inputs.size() != arguments.size())
-    call.fail("its graph has " + std::to_string(body->graph->inputs.size()) + " inputs, and is given " +
-              std::to_string(arguments.size()));
+    call.fail("its graph has ", body->graph->inputs.size(), " inputs, and is given ", arguments.size());
   TracedValues inner = values;
   for (size_t i = 0; i < arguments.size(); ++i) inner[body->graph->inputs[i].name] = arguments[i];
   for (const OnnxTensor& tensor : body->graph->initializers)
@@ -80,12 +79,12 @@ std::vector<TracedValue> OnnxNetwork::trace_if(Graph& graph, const OnnxNode& nod
 std::vector<TracedValue> OnnxNetwork::trace_loop(Graph& graph, const OnnxNode& node, const TracedValues& values) {
   const TracedValue most = operand(node, values, 0);
   const OnnxCall call(node, 1, graph, {most});
-  if (node.in.size() < 2) call.fail("it has " + std::to_string(node.in.size()) + " operands");
+  if (node.in.size() < 2) call.fail("it has ", node.in.size(), " operands");
   int64_t rounds = std::numeric_limits<int64_t>::max();
   if (call.has(0)) {
     if (!is_known(most)) call.fail("how often it runs is computed by the network");
     const std::vector<int64_t> given = call.ints(0);
-    if (given.size() != 1) call.fail("the number of rounds has the shape " + call.shape(0).text());
+    if (given.size() != 1) call.fail("the number of rounds has the shape ", call.shape(0).text());
     rounds = given[0];
   }
   TracedValue goes_on = operand(node, values, 1);
@@ -98,14 +97,13 @@ std::vector<TracedValue> OnnxNetwork::trace_loop(Graph& graph, const OnnxNode& n
     const bool is_certain = is_known(goes_on);
     if (is_certain && OnnxCall(node, 1, graph, {goes_on}).number(0, 0) == 0) break;
     if (round == kMostRounds || (!is_certain && rounds > kMostRounds))
-      call.fail("it may run more than " + std::to_string(kMostRounds) + " times");
+      call.fail("it may run more than ", kMostRounds, " times");
     if (!is_certain && stacks > 0) call.fail("how many parts it stacks is computed by the network");
     std::vector<TracedValue> arguments{known_numbers(OnnxElement::kInt64, {}, {static_cast<double>(round)}), goes_on};
     arguments.insert(arguments.end(), carried.begin(), carried.end());
     const std::vector<TracedValue> results = trace_body(graph, node, "body", values, arguments);
     if (results.size() < 1 + kept + stacks)
-      call.fail("its graph gives " + std::to_string(results.size()) + " results, and " +
-                std::to_string(1 + kept + stacks) + " are wanted");
+      call.fail("its graph gives ", results.size(), " results, and ", 1 + kept + stacks, " are wanted");
     for (size_t i = 0; i < kept; ++i)
       carried[i] = is_certain ? results[1 + i] : chosen(graph, node, goes_on, results[1 + i], carried[i]);
     for (size_t i = 0; i < stacks; ++i) given[i].push_back(results[1 + kept + i]);
@@ -123,7 +121,7 @@ std::vector<TracedValue> OnnxNetwork::trace_scan(Graph& graph, const OnnxNode& n
   const auto opset = model_.opsets.find("");
   if (opset == model_.opsets.end() || opset->second < 9) call.fail("its form before opset 9");
   const int64_t scanned = call.integer("num_scan_inputs", 0);
-  if (scanned < 1 || scanned > std::ssize(operands)) call.fail("num_scan_inputs of " + std::to_string(scanned));
+  if (scanned < 1 || scanned > std::ssize(operands)) call.fail("num_scan_inputs of ", scanned);
   const size_t states = operands.size() - static_cast<size_t>(scanned);
   const size_t stacks = node.out.size() - std::min(states, node.out.size());
   const auto list = [&](const char* name, size_t size) {
@@ -139,11 +137,10 @@ std::vector<TracedValue> OnnxNetwork::trace_scan(Graph& graph, const OnnxNode& n
   for (size_t i = states; i < operands.size(); ++i) {
     const Shape shape = operands[i].shape();
     const int64_t length = shape[call.axis(axes[i - states], shape.rank())];
-    if (rounds >= 0 && length != rounds)
-      call.fail("its operands have " + std::to_string(rounds) + " and " + std::to_string(length) + " parts");
+    if (rounds >= 0 && length != rounds) call.fail("its operands have ", rounds, " and ", length, " parts");
     rounds = length;
   }
-  if (rounds > kMostRounds) call.fail("more than " + std::to_string(kMostRounds) + " parts");
+  if (rounds > kMostRounds) call.fail("more than ", kMostRounds, " parts");
   std::vector<TracedValue> carried(operands.begin(), operands.begin() + static_cast<std::ptrdiff_t>(states));
   std::vector<std::vector<TracedValue>> given(stacks);
   for (int64_t round = 0; round < rounds; ++round) {
@@ -157,8 +154,7 @@ std::vector<TracedValue> OnnxNetwork::trace_scan(Graph& graph, const OnnxNode& n
     }
     const std::vector<TracedValue> results = trace_body(graph, node, "body", values, arguments);
     if (results.size() < states + stacks)
-      call.fail("its graph gives " + std::to_string(results.size()) + " results, and " +
-                std::to_string(states + stacks) + " are wanted");
+      call.fail("its graph gives ", results.size(), " results, and ", states + stacks, " are wanted");
     std::copy_n(results.begin(), states, carried.begin());
     for (size_t i = 0; i < stacks; ++i)
       given[i].insert(out_backwards[i] ? given[i].begin() : given[i].end(), results[states + i]);

@@ -1,10 +1,10 @@
-#include "onnx/export_precision.h"
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <set>
-#include "base/error.h"
+#include "base/fail.h"
+#include "onnx/save_onnx.h"
 
 namespace linnet {
 
@@ -50,20 +50,29 @@ struct Channels {
   size_t of(int64_t element) const { return static_cast<size_t>(element / inner % count); }
 };
 Channels channels_of(const OnnxTensor& tensor, int axis) {
-  Channels channels{tensor.dims[static_cast<size_t>(axis)], 1};
+  Channels channels{tensor.dims[axis], 1};
   for (size_t i = static_cast<size_t>(axis) + 1; i < tensor.dims.size(); ++i) channels.inner *= tensor.dims[i];
   return channels;
 }
 
+constexpr int64_t kPiece = 1 << 16;  // elements of a weight that are rewritten at once
+
+// Elements [first, first + count) of an exported float tensor.
+void read_piece(const OnnxTensor& tensor, int64_t first, int64_t count, std::vector<float>& values) {
+  values.resize(count);
+  if (tensor.fill) tensor.fill(first, count, reinterpret_cast<std::byte*>(values.data()));
+  else std::memcpy(values.data(), tensor.data.data() + first * 4, static_cast<size_t>(count) * 4);
+}
+
 std::vector<float> scales_of(const OnnxTensor& tensor, const Channels& channels, float most) {
-  std::vector<float> scales(static_cast<size_t>(channels.count)), values;
+  std::vector<float> scales(channels.count), values;
   const int64_t total = tensor.elements();
-  for (int64_t first = 0; first < total; first += kOnnxPiece) {
-    const int64_t count = std::min(kOnnxPiece, total - first);
+  for (int64_t first = 0; first < total; first += kPiece) {
+    const int64_t count = std::min(kPiece, total - first);
     read_piece(tensor, first, count, values);
     for (int64_t i = 0; i < count; ++i) {
       float& scale = scales[channels.of(first + i)];
-      scale = std::max(scale, std::abs(values[static_cast<size_t>(i)]));
+      scale = std::max(scale, std::abs(values[i]));
     }
   }
   for (float& scale : scales) scale = scale > 0 ? scale / most : 1;
@@ -76,7 +85,7 @@ OnnxTensor quantized(const OnnxTensor& tensor, const Channels& channels, std::ve
     std::vector<float> values;
     read_piece(tensor, first, count, values);
     for (int64_t i = 0; i < count; ++i) {
-      const float whole = std::nearbyint(values[static_cast<size_t>(i)] / scales[channels.of(first + i)]);
+      const float whole = std::nearbyint(values[i] / scales[channels.of(first + i)]);
       out[i] = static_cast<std::byte>(static_cast<int8_t>(whole));
     }
   };
@@ -94,14 +103,10 @@ void quantize_weights(OnnxGraph& graph, const std::map<std::string, int>& weight
     }
     const Channels channels = channels_of(tensor, found->second);
     const std::vector<float> scales = scales_of(tensor, channels, most);
-    OnnxTensor scale = float_tensor({channels.count}, scales);
-    scale.name = tensor.name + ".scale";
-    auto zeros = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(channels.count));
-    OnnxTensor zero{.name = tensor.name + ".zero", .element = OnnxElement::kInt8, .dims = {channels.count}};
-    zero.data = *zeros, zero.owner = zeros;
     kept.push_back(quantized(tensor, channels, scales));
-    kept.push_back(std::move(scale));
-    kept.push_back(std::move(zero));
+    kept.push_back(float_tensor({channels.count}, scales, tensor.name + ".scale"));
+    kept.push_back(
+        tensor_of(tensor.name + ".zero", OnnxElement::kInt8, {channels.count}, std::vector<std::byte>(channels.count)));
   }
   graph.initializers = std::move(kept);
 }
@@ -116,12 +121,13 @@ void dequantize_weights(OnnxModel& model, const std::map<std::string, int>& weig
   });
   std::vector<OnnxNode> nodes;
   for (const auto& [weight, axis] : weights)
-    nodes.push_back({.name = dequantized(weight),
-                     .op = "DequantizeLinear",
-                     .in = {weight + ".int8", weight + ".scale", weight + ".zero"},
-                     .out = {dequantized(weight)},
-                     .attributes = {int_attribute("axis", axis)}});
+    nodes.push_back(named_node(dequantized(weight), "DequantizeLinear",
+                               {weight + ".int8", weight + ".scale", weight + ".zero"}, {int_attribute("axis", axis)}));
   model.graph.nodes.insert(model.graph.nodes.begin(), nodes.begin(), nodes.end());
+}
+
+OnnxNode cast_node(const std::string& from, const std::string& to, OnnxElement element) {
+  return named_node(to, "Cast", {from}, {int_attribute("to", static_cast<int64_t>(element))});
 }
 
 // x W as (whole numbers of x) (whole numbers of W), scaled.
@@ -135,16 +141,13 @@ void multiply_whole_numbers_in(OnnxGraph& graph, const std::map<std::string, int
     }
     const std::string x = node.in[0], weight = node.in[1], y = node.out[0];
     const std::string whole = graph.name + "/" + x + ".uint8", name = graph.name + "/" + y;
-    const auto add = [&](const char* op, const std::string& out, std::vector<std::string> in,
-                         std::vector<OnnxAttribute> attributes = {}) {
-      nodes.push_back({.name = out, .op = op, .in = std::move(in), .out = {out}, .attributes = std::move(attributes)});
-    };
     if (made.insert(whole).second)
       nodes.push_back(
           {.name = whole, .op = "DynamicQuantizeLinear", .in = {x}, .out = {whole, whole + ".scale", whole + ".zero"}});
-    add("MatMulInteger", name + ".int32", {whole, weight + ".int8", whole + ".zero", weight + ".zero"});
-    add("Cast", name + ".float", {name + ".int32"}, {int_attribute("to", static_cast<int64_t>(OnnxElement::kFloat))});
-    add("Mul", name + ".scale", {whole + ".scale", weight + ".scale"});
+    nodes.push_back(
+        named_node(name + ".int32", "MatMulInteger", {whole, weight + ".int8", whole + ".zero", weight + ".zero"}));
+    nodes.push_back(cast_node(name + ".int32", name + ".float", OnnxElement::kFloat));
+    nodes.push_back(named_node(name + ".scale", "Mul", {whole + ".scale", weight + ".scale"}));
     nodes.push_back({.name = name + ".scaled", .op = "Mul", .in = {name + ".float", name + ".scale"}, .out = {y}});
   }
   graph.nodes = std::move(nodes);
@@ -171,15 +174,11 @@ void round_inputs(OnnxModel& model, const std::map<std::string, int>& weights, c
       if (node.in.size() > 1 && weights.contains(node.in[1])) {
         const float scale = input_scale_of(node.in[1], scales);
         const std::string x = node.in[0], step = "input.scale." + std::to_string(std::bit_cast<uint32_t>(scale));
-        if (made.insert(step).second) {
-          OnnxTensor tensor = float_tensor({}, {scale});
-          tensor.name = step;
-          model.graph.initializers.push_back(std::move(tensor));
-        }
+        if (made.insert(step).second) model.graph.initializers.push_back(float_tensor({}, {scale}, step));
         const std::string whole = graph.name + "/" + x + "/" + step + ".int8", rounded = whole + ".dequantized";
         if (made.insert(whole).second) {
-          nodes.push_back({.name = whole, .op = "QuantizeLinear", .in = {x, step, zero}, .out = {whole}});
-          nodes.push_back({.name = rounded, .op = "DequantizeLinear", .in = {whole, step, zero}, .out = {rounded}});
+          nodes.push_back(named_node(whole, "QuantizeLinear", {x, step, zero}));
+          nodes.push_back(named_node(rounded, "DequantizeLinear", {whole, step, zero}));
         }
         node.in[0] = rounded;
       }
@@ -187,10 +186,7 @@ void round_inputs(OnnxModel& model, const std::map<std::string, int>& weights, c
     }
     graph.nodes = std::move(nodes);
   });
-  auto byte = std::make_shared<std::vector<std::byte>>(1);
-  OnnxTensor tensor{.name = zero, .element = OnnxElement::kInt8, .dims = {}};
-  tensor.data = *byte, tensor.owner = byte;
-  model.graph.initializers.push_back(std::move(tensor));
+  model.graph.initializers.push_back(tensor_of(zero, OnnxElement::kInt8, {}, std::vector<std::byte>(1)));
 }
 
 void set_int8(OnnxModel& model, OnnxPrecision precision, const InputScales& input_scales) {
@@ -207,36 +203,22 @@ void set_int8(OnnxModel& model, OnnxPrecision precision, const InputScales& inpu
 
 constexpr float kMostHalf = 65504;
 
-void to_half(std::vector<float>& values, std::byte* out) {
-  for (float& value : values)  // masks add the lowest number
-    if (std::isfinite(value)) value = std::clamp(value, -kMostHalf, kMostHalf);
-  write_floats(FileDType::kF16, values.data(), static_cast<int64_t>(values.size()), out);
-}
-
 OnnxTensor weight_in_half(const OnnxTensor& tensor) {
   OnnxTensor result{.name = tensor.name, .element = OnnxElement::kFloat16, .dims = tensor.dims};
   result.fill = [tensor](int64_t first, int64_t count, std::byte* out) {
     std::vector<float> values;
     read_piece(tensor, first, count, values);
-    to_half(values, out);
+    for (float& value : values)  // masks add the lowest number
+      if (std::isfinite(value)) value = std::clamp(value, -kMostHalf, kMostHalf);
+    write_floats(FileDType::kF16, values.data(), count, out);
   };
   return result;
 }
 
 OnnxTensor constant_in_half(const OnnxTensor& tensor) {
-  auto data = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(tensor.elements()) * 2);
-  weight_in_half(tensor).fill(0, tensor.elements(), data->data());
-  OnnxTensor result{.name = tensor.name, .element = OnnxElement::kFloat16, .dims = tensor.dims};
-  result.data = *data, result.owner = data;
-  return result;
-}
-
-OnnxNode cast_node(const std::string& from, const std::string& to, OnnxElement element) {
-  return {.name = to,
-          .op = "Cast",
-          .in = {from},
-          .out = {to},
-          .attributes = {int_attribute("to", static_cast<int64_t>(element))}};
+  std::vector<std::byte> data(tensor.elements() * 2);
+  weight_in_half(tensor).fill(0, tensor.elements(), data.data());
+  return tensor_of(tensor.name, OnnxElement::kFloat16, tensor.dims, std::move(data));
 }
 
 void rename(OnnxGraph& graph, const std::string& from, const std::string& to) {
@@ -312,28 +294,7 @@ class HalfNodes {
   std::vector<OnnxNode> nodes_;
 };
 
-}  // namespace
-
-OnnxPrecision onnx_precision(const std::string& name) {
-  if (name == "fp32") return OnnxPrecision::kF32;
-  if (name == "fp16") return OnnxPrecision::kF16;
-  if (name == "int8-dynamic") return OnnxPrecision::kInt8Dynamic;
-  if (name == "int8-qdq") return OnnxPrecision::kInt8Qdq;
-  fail_user("--precision \"" + name + "\"; there are fp32, fp16, int8-dynamic and int8-qdq");
-}
-
-void set_precision(OnnxModel& model, OnnxPrecision precision, const InputScales& input_scales) {
-  if (precision == OnnxPrecision::kF16) set_half(model);
-  if (precision == OnnxPrecision::kInt8Dynamic || precision == OnnxPrecision::kInt8Qdq)
-    set_int8(model, precision, input_scales);
-}
-
-void read_piece(const OnnxTensor& tensor, int64_t first, int64_t count, std::vector<float>& values) {
-  values.resize(static_cast<size_t>(count));
-  if (tensor.fill) tensor.fill(first, count, reinterpret_cast<std::byte*>(values.data()));
-  else std::memcpy(values.data(), tensor.data.data() + first * 4, static_cast<size_t>(count) * 4);
-}
-
+// Powers, sums, roots and softmax, whose results may be beyond 65504 or need more digits, are computed in 32 bits.
 void set_half(OnnxModel& model) {
   OnnxGraph& graph = model.graph;
   std::set<std::string> floats;
@@ -359,6 +320,22 @@ void set_half(OnnxModel& model) {
   HalfNodes(std::move(floats)).rewrite(graph);
   graph.nodes.insert(graph.nodes.begin(), first.begin(), first.end());
   graph.nodes.insert(graph.nodes.end(), last.begin(), last.end());
+}
+
+}  // namespace
+
+OnnxPrecision onnx_precision(const std::string& name) {
+  if (name == "fp32") return OnnxPrecision::kF32;
+  if (name == "fp16") return OnnxPrecision::kF16;
+  if (name == "int8-dynamic") return OnnxPrecision::kInt8Dynamic;
+  if (name == "int8-qdq") return OnnxPrecision::kInt8Qdq;
+  fail_user("--precision \"", name, "\"; there are fp32, fp16, int8-dynamic and int8-qdq");
+}
+
+void set_precision(OnnxModel& model, OnnxPrecision precision, const InputScales& input_scales) {
+  if (precision == OnnxPrecision::kF16) set_half(model);
+  if (precision == OnnxPrecision::kInt8Dynamic || precision == OnnxPrecision::kInt8Qdq)
+    set_int8(model, precision, input_scales);
 }
 
 }  // namespace linnet

@@ -1,7 +1,7 @@
 #include "onnx/network.h"
 #include <algorithm>
 #include <filesystem>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ops/movement/movement.h"
@@ -16,31 +16,6 @@ constexpr const char* kNetworkFile = "network.onnx";
 constexpr const char* kParametersFile = "model.safetensors";
 constexpr int kMostFunctions = 32;       // within one another
 constexpr double kMostFolded = 1 << 28;  // elements of a result that is computed while tracing
-
-// Operands that shape the computation, by operator: they are never trained.
-const std::map<std::string, std::vector<size_t>>& fixed_operands() {
-  static const std::map<std::string, std::vector<size_t>> list{
-      {"BatchNormalization", {3, 4}},
-      {"Clip", {1, 2}},
-      {"DequantizeLinear", {1, 2}},
-      {"NegativeLogLikelihoodLoss", {2}},
-      {"OneHot", {1, 2}},
-      {"Pad", {1, 2, 3}},
-      {"Pow", {1}},
-      {"QGemm", {1, 4, 7}},
-      {"QLinearAdd", {1, 4, 6}},
-      {"QLinearConv", {1, 4, 6}},
-      {"QLinearGlobalAveragePool", {1, 3}},
-      {"QLinearMatMul", {1, 4, 6}},
-      {"QLinearMul", {1, 4, 6}},
-      {"QuantizeLinear", {1, 2}},
-      {"Range", {0, 1, 2}},
-      {"Resize", {1, 2, 3}},
-      {"SoftmaxCrossEntropyLoss", {2}},
-      {"Upsample", {1}},
-  };
-  return list;
-}
 
 void visit_nodes(const std::vector<OnnxNode>& nodes, const std::function<void(const OnnxNode&)>& visit) {
   for (const OnnxNode& node : nodes) {
@@ -114,8 +89,8 @@ OnnxNetwork::OnnxNetwork(OnnxModel model, std::string file) : model_(std::move(m
 void OnnxNetwork::check_operators(const std::vector<OnnxNode>& nodes) const {
   visit_nodes(nodes, [&](const OnnxNode& node) {
     if (find_function(node) || find_onnx_operator(full_name(node))) return;
-    fail_user("'" + file_ + "' needs the operator " + full_name(node) +
-              (node.name.empty() ? "" : " (node \"" + node.name + "\")") +
+    fail_user("'", file_, "' needs the operator ", full_name(node),
+              node.name.empty() ? "" : " (node \"" + node.name + "\")",
               ", which Linnet does not have; `linnet onnx operators` lists those it has");
   });
 }
@@ -129,8 +104,8 @@ const OnnxFunction* OnnxNetwork::find_function(const OnnxNode& node) const {
 void OnnxNetwork::find_parameters() {
   std::set<std::string> fixed, initial;
   visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
-    if (const auto row = fixed_operands().find(node.op); row != fixed_operands().end())
-      for (const size_t i : row->second)
+    if (const OnnxOperatorRow* row = find_onnx_operator(full_name(node)))
+      for (const size_t i : row->fixed)
         if (i < node.in.size()) fixed.insert(node.in[i]);
   });
   find_filters();
@@ -193,17 +168,17 @@ void OnnxNetwork::check_trainable() const {
       "QLinearConv",   "QLinearMatMul",        "QuantizeLinear"};
   visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
     if (quantized.contains(node.op))
-      fail_user("'" + file_ + "' is quantized (" + node.op + (node.name.empty() ? "" : " \"" + node.name + "\"") +
+      fail_user("'", file_, "' is quantized (", node.op, node.name.empty() ? "" : " \"" + node.name + "\"",
                 "), and whole numbers cannot be trained: start from the network in floats; this one can be run");
   });
-  if (parameters_.empty()) fail_user("'" + file_ + "' has no weights to train");
+  if (parameters_.empty()) fail_user("'", file_, "' has no weights to train");
 }
 
 std::map<std::string, Tensor> OnnxNetwork::run(const std::map<std::string, Tensor>& inputs, const TracedValues& known) {
   TracedValues values = known;
   for (const auto& [name, tensor] : inputs) {
     const auto info = std::ranges::find(inputs_, name, &OnnxValueInfo::name);
-    if (info == inputs_.end()) fail_user("'" + file_ + "' has no input \"" + name + "\"");
+    if (info == inputs_.end()) fail_user("'", file_, "' has no input \"", name, "\"");
     values[name] = {.element = info->element, .tensor = tensor};
   }
   std::map<std::string, Tensor> results;
@@ -219,7 +194,7 @@ std::map<std::string, Tensor> OnnxNetwork::run(const std::map<std::string, Tenso
 TracedValues OnnxNetwork::trace(Graph& graph, const TracedValues& inputs) {
   TracedValues values = inputs;
   for (const OnnxValueInfo& input : inputs_)
-    if (!values.contains(input.name)) fail_user("'" + file_ + "': input \"" + input.name + "\" is not given");
+    if (!values.contains(input.name)) fail_user("'", file_, "': input \"", input.name, "\" is not given");
   for (const OnnxTensor& tensor : model_.graph.initializers)
     if (!values.contains(tensor.name)) values[tensor.name] = initial_value(graph, tensor);
   position_ = 0;
@@ -242,7 +217,7 @@ std::vector<TracedValue> OnnxNetwork::run_operator(Graph& graph, const OnnxNode&
                                                    std::vector<TracedValue> in, bool known) {
   Graph scratch;
   OnnxCall call(node, version, known ? scratch : graph, std::move(in));
-  (*find_onnx_operator(full_name(node)))(call);
+  find_onnx_operator(full_name(node))->run(call);
   call.check_attributes();
   return known ? fold(call, scratch) : call.out();
 }
@@ -252,7 +227,7 @@ void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& v
   const OnnxFunction* function = find_function(node);
   if (function) {
     results = trace_function(graph, node, *function, values);
-  } else if (!*find_onnx_operator(full_name(node))) {
+  } else if (!find_onnx_operator(full_name(node))->run) {
     results = trace_control(graph, node, values);
   } else {
     std::vector<TracedValue> in;
@@ -268,14 +243,14 @@ void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& v
   for (size_t i = 0; i < node.out.size() && i < results.size(); ++i) {
     if (node.out[i].empty()) continue;
     if (!results[i].tensor.defined() && !results[i].known)
-      fail_user("'" + file_ + "': " + full_name(node) + " has no result " + std::to_string(i));
+      fail_user("'", file_, "': ", full_name(node), " has no result ", i);
     values[node.out[i]] = results[i];
   }
 }
 
 std::vector<TracedValue> OnnxNetwork::trace_function(Graph& graph, const OnnxNode& node, const OnnxFunction& function,
                                                      const TracedValues& values) {
-  if (++depth_ > kMostFunctions) fail_user("'" + file_ + "': functions call one another without an end");
+  if (++depth_ > kMostFunctions) fail_user("'", file_, "': functions call one another without an end");
   TracedValues inner;
   for (size_t i = 0; i < function.in.size(); ++i)
     inner[function.in[i]] = i < node.in.size() && !node.in[i].empty() ? values.at(node.in[i]) : TracedValue{};
@@ -339,7 +314,7 @@ bool is_onnx_path(const std::string& path) {
 std::unique_ptr<OnnxNetwork> load_onnx(const std::string& path, int64_t classes) {
   const std::string file = std::filesystem::is_directory(path) ? network_of(path) : path;
   if (file.empty())
-    fail_user("'" + path +
+    fail_user("'", path,
               "' is a folder without network.onnx or model.onnx, which `linnet import` and `linnet export "
               "--onnx` write");
   OnnxModel model = read_onnx(file);
@@ -356,7 +331,7 @@ void save_onnx_folder(const OnnxNetwork& network, const std::string& folder) {
   std::vector<SafetensorsTensor> tensors;
   for (OnnxTensor& tensor : model.graph.initializers) {
     if (!network.is_parameter(tensor.name)) continue;
-    std::vector<float>& values = converted.emplace_back(static_cast<size_t>(tensor.elements()));
+    std::vector<float>& values = converted.emplace_back(tensor.elements());
     read_floats(*element_dtype(tensor.element), tensor.data.data(), tensor.elements(), values.data());
     tensors.push_back({tensor.name, {DType::kF32, Shape(std::span<const int64_t>(tensor.dims))}, values.data()});
   }

@@ -65,16 +65,13 @@ void replace_head(OnnxModel& model, int64_t classes) {
   OnnxTensor& weight = model.graph.initializers[head->weight];
   const int64_t features = weight.dims[head->by_rows ? 1 : 0];
   const Shape shape = head->by_rows ? Shape{classes, features} : Shape{features, classes};
-  std::vector<float> values(static_cast<size_t>(shape.elements()));
+  std::vector<float> values(shape.elements());
   initialize(uniform_init(1 / std::sqrt(static_cast<double>(features))), weight.name, 1, shape, values);
-  const auto replace = [](OnnxTensor& tensor, OnnxTensor with) {
-    with.name = tensor.name;
-    tensor = std::move(with);
-  };
-  replace(weight, float_tensor({shape[0], shape[1]}, values));
-  if (head->bias != kAbsent)
-    replace(model.graph.initializers[head->bias],
-            float_tensor({classes}, std::vector<float>(static_cast<size_t>(classes))));
+  weight = float_tensor({shape[0], shape[1]}, values, weight.name);
+  if (head->bias != kAbsent) {
+    OnnxTensor& bias = model.graph.initializers[head->bias];
+    bias = float_tensor({classes}, std::vector<float>(classes), bias.name);
+  }
   if (OnnxValueInfo& output = model.graph.outputs[0]; !output.dims.empty()) output.dims.back() = {classes, ""};
 }
 

@@ -16,7 +16,7 @@ enum Result : size_t { kOutput, kPresentKeys, kPresentValues, kScores };
 // [B, T, H * D] as [B, H, T, D].
 Tensor split_heads(OnnxCall& call, Tensor x, int64_t heads) {
   if (x.shape().rank() != 3 || heads < 1 || x.dim(2) % heads != 0)
-    call.fail("an operand of shape " + x.shape().text() + " with " + std::to_string(heads) + " heads");
+    call.fail("an operand of shape ", x.shape().text(), " with ", heads, " heads");
   return permute(reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads}), {0, 2, 1, 3});
 }
 
@@ -31,8 +31,7 @@ Tensor by_heads(OnnxCall& call, size_t operand, const char* heads_attribute) {
 Tensor repeated(OnnxCall& call, Tensor x, int64_t heads) {
   const Shape s = x.shape();
   if (s[1] == heads) return x;
-  if (s[1] == 0 || heads % s[1] != 0)
-    call.fail(std::to_string(heads) + " heads of queries for " + std::to_string(s[1]) + " of keys");
+  if (s[1] == 0 || heads % s[1] != 0) call.fail(heads, " heads of queries for ", s[1], " of keys");
   const Tensor copies =
       compose::expand(reshape(x, {s[0], s[1], 1, s[2], s[3]}), {s[0], s[1], heads / s[1], s[2], s[3]});
   return reshape(copies, {s[0], heads, s[2], s[3]});
@@ -101,7 +100,7 @@ void attention_operator(OnnxCall& call) {
 
   const double scale = call.real("scale", 1 / std::sqrt(static_cast<double>(q.dim(3))));
   const double cap = call.real("softcap", 0);
-  const Window window{call.integer("is_causal", 0) != 0, call.integer("left_window_size", -1),
+  const Window window{call.flag("is_causal"), call.integer("left_window_size", -1),
                       call.integer("right_window_size", -1)};
   Tensor scores = matmul(q * scale, repeated(call, k, q.dim(1)), false, true);
   const int64_t given = call.integer("qk_matmul_output_mode", 0);
@@ -114,9 +113,8 @@ void attention_operator(OnnxCall& call) {
   const Tensor weights = masked_softmax(call, scores);
   stages.push_back(weights);
   const bool unclear = given == 0 && cap > 0;  // releases of ONNX differ in whether the cap comes before
-  if (given < 0 || given > 3 || (unclear && call.is_wanted(kScores)))
-    call.fail("qk_matmul_output_mode " + std::to_string(given));
-  if (call.is_wanted(kScores)) call.set(kScores, stages[static_cast<size_t>(given)], call.element());
+  if (given < 0 || given > 3 || (unclear && call.is_wanted(kScores))) call.fail("qk_matmul_output_mode ", given);
+  if (call.is_wanted(kScores)) call.set(kScores, stages[given], call.element());
 
   Tensor y = matmul(weights, repeated(call, v, q.dim(1)));
   if (call.shape(kQueries).rank() == 3)
@@ -136,7 +134,7 @@ Tensor key_bias(OnnxCall& call, size_t operand, int64_t batch, int64_t keys) {
     return elementwise(call, {reshape(mask, {batch, 1, 1, 1}), call.locations(keys, DType::kF32)},
                        [=](Number length, Number key) { return select(length > key, 0, hidden); });
   if ((s.rank() != 2 && s.rank() != 3) || s[0] != batch || s[-1] != keys)
-    call.fail("a mask of shape " + s.text() + " for " + std::to_string(keys) + " keys");
+    call.fail("a mask of shape ", s.text(), " for ", keys, " keys");
   return elementwise(call, {reshape(mask, {batch, 1, s.rank() == 3 ? s[1] : 1, keys})},
                      [=](Number seen) { return (1 - seen) * hidden; });
 }
@@ -149,7 +147,7 @@ struct FusedMasks {
 Tensor fused_attention(OnnxCall& call, Tensor q, Tensor k, Tensor v, const FusedMasks& masks) {
   double scale = call.real("scale", 0);
   if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(q.dim(3)));
-  const bool causal = call.integer("unidirectional", 0) != 0;
+  const bool causal = call.flag("unidirectional");
   Tensor scores = matmul(q * scale, k, false, true);
   call.real("mask_filter_value", -10000);
   if (call.has(masks.keys)) scores = compose::add(call, scores, key_bias(call, masks.keys, q.dim(0), k.dim(2)));
@@ -180,7 +178,7 @@ void packed_attention(OnnxCall& call) {
   const auto fifth = [](Tensor x) { return reshape(x, {1, x.dim(0), x.dim(1), x.dim(2), x.dim(3)}); };
   if (call.has(kPast)) {
     const Tensor both = call.tensor(kPast);
-    if (both.shape().rank() != 5 || both.dim(0) != 2) call.fail("a past of shape " + both.shape().text());
+    if (both.shape().rank() != 5 || both.dim(0) != 2) call.fail("a past of shape ", both.shape().text());
     const Shape one{both.dim(1), both.dim(2), both.dim(3), both.dim(4)};
     past = both.dim(3);
     if (past > 0) {
@@ -200,7 +198,7 @@ void multi_head_attention(OnnxCall& call) {
   const auto operand = [&](size_t i) {
     Tensor x = call.tensor(i);
     if (x.shape().rank() == 4) return x;  // [B, H, T, D] already
-    if (x.shape().rank() != 3) call.fail("an operand of shape " + x.shape().text());
+    if (x.shape().rank() != 3) call.fail("an operand of shape ", x.shape().text());
     if (call.has(kBias)) x = compose::add(call, x, slice(call.tensor(kBias), 0, begin, x.dim(2)));
     begin += x.dim(2);
     return split_heads(call, x, heads);
@@ -226,14 +224,14 @@ void rotary_embedding(OnnxCall& call) {
   const Shape s = rows.shape();
   int64_t turned = call.integer("rotary_embedding_dim", 0);
   if (turned == 0) turned = s[3];
-  const bool interleaved = call.integer("interleaved", 0) != 0;
-  if (turned < 2 || turned > s[3] || turned % 2 != 0) call.fail("rotary_embedding_dim " + std::to_string(turned));
+  const bool interleaved = call.flag("interleaved");
+  if (turned < 2 || turned > s[3] || turned % 2 != 0) call.fail("rotary_embedding_dim ", turned);
   const int64_t half = turned / 2;
   const auto table = [&](size_t i) {
     Tensor values = call.tensor(i);
     if (call.has(3)) values = embedding(values, cast(call.tensor(3), DType::kI32));
     if (values.shape().rank() != 3 || values.dim(2) != half || values.dim(1) != s[1])
-      call.fail("tables of shape " + values.shape().text());
+      call.fail("tables of shape ", values.shape().text());
     return reshape(values, {values.dim(0), values.dim(1), 1, half});
   };
   const Tensor cosines = table(1), sines = table(2);

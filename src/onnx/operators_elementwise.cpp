@@ -10,6 +10,7 @@
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "models/nn/trace.h"
+#include "onnx/lowering/lowering.h"
 #include "onnx/operators.h"
 
 namespace linnet {
@@ -54,8 +55,8 @@ class SpelledGelu {
     if (!has_curve_ || parts_.size() > kMostParts || y_.type().dtype != DType::kF32) return {};
     for (const Tensor& x : parts_) {
       if (x.id == y_.id || x.type() != y_.type()) continue;
-      if (is(x, GemmActivation::kGelu)) return gelu(x);
-      if (is(x, GemmActivation::kGeluTanh)) return gelu_tanh(x);
+      if (computes(x, GemmActivation::kGelu)) return gelu(x);
+      if (computes(x, GemmActivation::kGeluTanh)) return gelu_tanh(x);
     }
     return {};
   }
@@ -63,16 +64,11 @@ class SpelledGelu {
  private:
   static constexpr size_t kMostParts = 16;
 
-  static const Node* producer(Tensor t) {
-    const NodeId by = t.graph->value(t.id).producer;
-    return by == kNone ? nullptr : &t.graph->node(by);
-  }
-
   void collect(Tensor t) {
     if (parts_.size() > kMostParts || std::ranges::find(parts_, t.id, &Tensor::id) != parts_.end()) return;
     parts_.push_back(t);
-    const Node* node = producer(t);
-    if (!node || node->op != &kPointwise) return;
+    const Node* node = producer_of(t);
+    if (!is(node, kPointwise)) return;
     for (const Instruction& step : node->attrs.as<PointwiseAttrs>().expression.code)
       has_curve_ = has_curve_ || step.function == Scalar::kErf || step.function == Scalar::kTanh;
     for (const ValueId in : node->in) collect({t.graph, in});
@@ -81,12 +77,12 @@ class SpelledGelu {
   // t where x is `value`; nullopt where it depends on something else.
   std::optional<double> at(Tensor t, Tensor x, double value) const {
     if (t.id == x.id) return value;
-    const Node* node = producer(t);
-    if (node && node->op == &kReshape && t.shape().elements() == 1) return at({t.graph, node->in[0]}, x, value);
-    if (node && node->op == &kFill) return node->attrs.as<FillAttrs>().value;
-    if (node && node->op == &kLiteral && t.type().dtype == DType::kF32 && t.shape().elements() == 1)
+    const Node* node = producer_of(t);
+    if (is(node, kReshape) && t.shape().elements() == 1) return at({t.graph, node->in[0]}, x, value);
+    if (is(node, kFill)) return node->attrs.as<FillAttrs>().value;
+    if (is(node, kLiteral) && t.type().dtype == DType::kF32 && t.shape().elements() == 1)
       return std::bit_cast<float>(static_cast<uint32_t>(node->attrs.as<LiteralAttrs>().words[0]));
-    if (!node || node->op != &kPointwise) return std::nullopt;
+    if (!is(node, kPointwise)) return std::nullopt;
     std::array<double, kMaxOperands> in{};
     for (size_t i = 0; i < node->in.size(); ++i) {
       const auto operand = at({t.graph, node->in[i]}, x, value);
@@ -96,7 +92,7 @@ class SpelledGelu {
     return evaluate_scalar(node->attrs.as<PointwiseAttrs>().expression, in.data());
   }
 
-  bool is(Tensor x, GemmActivation function) const {
+  bool computes(Tensor x, GemmActivation function) const {
     return std::ranges::all_of(std::array{-6.0, -2.7, -1.1, -0.6, -0.04, 0.0, 0.3, 0.9, 1.9, 3.3, 7.0}, [&](double v) {
       const auto y = at(y_, x, v);
       return y && std::abs(*y - gemm_activation(function, v)) < 2e-6 * (1 + std::abs(v));
@@ -138,7 +134,7 @@ Number quotient(Number a, Number b, const OnnxCall& call) {
 // With fmod the result has the sign of the number, else that of the divisor, which may be infinite.
 Number modulo(Number a, Number b, const OnnxCall& call) {
   const Number turns = truncated(a / b), rest = select(equal(turns, 0), a, a - turns * b);
-  return call.integer("fmod", 0) != 0 ? rest : select(0 > rest * b, rest + b, rest);
+  return call.flag("fmod") ? rest : select(0 > rest * b, rest + b, rest);
 }
 
 // The exponent may have a type of its own; numbers that are known become the short forms that differentiate well.
@@ -163,9 +159,8 @@ OnnxOperator comparison(F formula) {
 }
 
 Number is_infinite(Number x, const OnnxCall& call) {
-  const double negative = static_cast<double>(call.integer("detect_negative", 1) != 0);
-  const double positive = static_cast<double>(call.integer("detect_positive", 1) != 0);
-  return equal(x, kInfinity) * positive + equal(x, -kInfinity) * negative;
+  return equal(x, kInfinity) * call.flag("detect_positive", true) +
+         equal(x, -kInfinity) * call.flag("detect_negative", true);
 }
 
 void where(OnnxCall& call) {
@@ -217,7 +212,7 @@ Number shrunk(Number x, const OnnxCall& call) {
 void cast_to(OnnxCall& call, OnnxElement to) {
   const OnnxElement from = call.element();
   const auto dtype = element_dtype(to);
-  if (!dtype) call.fail("of " + element_name(to) + " is not supported");
+  if (!dtype) call.fail("of ", element_name(to), " is not supported");
   Tensor x = call.tensor(0);
   if (to == OnnxElement::kBool) {
     x = elementwise(call, {x}, [](Number x) { return !equal(x, 0); });
@@ -264,31 +259,25 @@ void dropout_operator(OnnxCall& call) {
 
 OnnxOperatorRows elementwise_operators() {
   using Call = const OnnxCall&;
-  return {
-      {"Abs", unary_of(Scalar::kAbs)},
+  OnnxOperatorRows rows{
       {"Acos", unary([](Number x) { return std::numbers::pi / 2 - arcsine(x); })},
       {"Acosh", unary([](Number x) { return log(x + sqrt(square(x) - 1)); })},
       {"Add", arithmetic(Scalar::kAdd)},
       {"And", comparison([](Number a, Number b) { return a * b; })},
       {"Asin", unary(arcsine)},
       {"Asinh", unary(inverse_sinh)},
-      {"Atan", unary_of(Scalar::kAtan)},
       {"Atanh", unary([](Number x) { return 0.5 * log((1 + x) / (1 - x)); })},
       {"Cast", [](OnnxCall& call) { cast_to(call, static_cast<OnnxElement>(call.integer("to", 0))); },
        "float8 and strings are not there; float16 and bfloat16 are computed in 32 bits"},
       {"CastLike", [](OnnxCall& call) { cast_to(call, call.element(1)); }},
       {"Ceil", unary([](Number x) { return -floor(-x); })},
       {"Celu", unary([](Number x, Call c) { return exponential(x, 1, c.real("alpha", 1), c.real("alpha", 1)); })},
-      {"Clip", unary(clipped), "bounds must be known"},
-      {"Cos", unary_of(Scalar::kCos)},
+      {"Clip", unary(clipped), "bounds must be known", {1, 2}},
       {"Cosh", unary([](Number x) { return 0.5 * (exp(x) + exp(-x)); })},
       {"Div", binary(quotient)},
       {"Dropout", dropout_operator, "as the identity, but in training mode while the network is trained"},
       {"Elu", unary([](Number x, Call c) { return exponential(x, 1, c.real("alpha", 1), 1); })},
       {"Equal", comparison(compose::equal)},
-      {"Erf", unary_of(Scalar::kErf)},
-      {"Exp", unary_of(Scalar::kExp)},
-      {"Floor", unary_of(Scalar::kFloor)},
       {"Gelu",
        [](OnnxCall& call) {
          call.set(call.text("approximate", "none") == "tanh" ? gelu_tanh(call.tensor(0)) : gelu(call.tensor(0)));
@@ -304,41 +293,35 @@ OnnxOperatorRows elementwise_operators() {
       {"LeakyRelu", unary([](Number x, Call c) { return select(0 > x, x * c.real("alpha", 0.01), x); })},
       {"Less", comparison([](Number a, Number b) { return b > a; })},
       {"LessOrEqual", comparison([](Number a, Number b) { return select(b > a, 1, equal(a, b)); })},
-      {"Log", unary_of(Scalar::kLog)},
       {"Max", of_all(Scalar::kMax)},
       {"Mean", mean},
       {"Min", of_all(Scalar::kMin)},
       {"Mish", unary([](Number x) { return x * tanh(softplus(x)); })},
       {"Mod", binary(modulo)},
       {"Mul", product},
-      {"Neg", unary_of(Scalar::kNeg)},
       {"Not", unary([](Number x) { return !x; })},
       {"Or", comparison([](Number a, Number b) { return max(a, b); })},
-      {"Pow", power},
+      {"Pow", power, "", {1}},
       {"PRelu", prelu},
-      {"Reciprocal", unary_of(Scalar::kReciprocal)},
-      {"Relu", unary_of(Scalar::kRelu)},
-      {"Round", unary_of(Scalar::kRound)},
       {"Selu", unary([](Number x, Call c) {
          return exponential(x, c.real("gamma", 1.0507010221481323), c.real("alpha", 1.6732631921768188), 1);
        })},
       {"Shrink", unary(shrunk)},
-      {"Sigmoid", unary_of(Scalar::kSigmoid)},
       {"Sign", unary([](Number x) { return (x > 0) - (0 > x); })},
-      {"Sin", unary_of(Scalar::kSin)},
       {"Sinh", unary([](Number x) { return 0.5 * (exp(x) - exp(-x)); })},
       {"Softplus", unary([](Number x) { return softplus(x); })},
       {"Softsign", unary([](Number x) { return x / (1 + abs(x)); })},
-      {"Sqrt", unary_of(Scalar::kSqrt)},
       {"Sub", arithmetic(Scalar::kSub)},
       {"Sum", of_all(Scalar::kAdd)},
       {"Swish", unary([](Number x, Call c) { return x * sigmoid(x * c.real("alpha", 1)); })},
       {"Tan", unary([](Number x) { return apply(Scalar::kSin, {x}) / apply(Scalar::kCos, {x}); })},
-      {"Tanh", unary_of(Scalar::kTanh)},
       {"ThresholdedRelu", unary([](Number x, Call c) { return select(x > c.real("alpha", 1), x, 0); })},
       {"Where", where},
       {"Xor", comparison([](Number a, Number b) { return !equal(a, b); })},
   };
+  for (const OnnxFunctionRow& row : kOnnxFunctions)
+    if (row.operands == 1) rows.push_back({row.name, unary_of(row.function)});
+  return rows;
 }
 
 }  // namespace linnet

@@ -23,7 +23,7 @@ Tensor row_ids(OnnxCall& call, size_t operand, int64_t size) {
     for (double& value : values) {
       if (value < 0) value += static_cast<double>(size);
       if (value < 0 || value >= static_cast<double>(size))
-        call.fail("index " + std::to_string(static_cast<int64_t>(value)) + " of an axis of " + std::to_string(size));
+        call.fail("index ", static_cast<int64_t>(value), " of an axis of ", size);
     }
     const std::vector<int32_t> ids(values.begin(), values.end());
     return literal(call.graph(), {DType::kI32, indices.shape()}, ids.data());
@@ -36,13 +36,13 @@ Tensor row_ids(OnnxCall& call, size_t operand, int64_t size) {
 
 void gather(OnnxCall& call) {
   const Shape shape = call.shape(), indices = call.shape(1);
-  const int axis = call.axis(call.integer("axis", 0), shape.rank());
+  const int axis = call.axis_of(0);
   if (shape.rank() + indices.rank() - 1 > kMaxRank) call.fail("the result has too many axes");
   if (call.is_known(1) && indices.rank() <= 1) {  // often a slice
     std::vector<int64_t> locations = call.ints(1);
     for (int64_t& location : locations) {
       if (location < 0) location += shape[axis];
-      if (location < 0 || location >= shape[axis]) call.fail("an index outside of axis " + std::to_string(axis));
+      if (location < 0 || location >= shape[axis]) call.fail("an index outside of axis ", axis);
     }
     const Tensor taken = compose::take(call.tensor(0), axis, locations);
     if (indices.rank() == 1) return call.set(taken);
@@ -77,7 +77,7 @@ Tensor places_without(OnnxCall& call, const Shape& shape, const Shape& strides, 
   compose::each_index(shape, [&](const std::vector<int64_t>& index) {
     double location = 0;
     for (int a = 0; a < shape.rank(); ++a)
-      if (a != axis) location += static_cast<double>(index[static_cast<size_t>(a)] * strides[a]);
+      if (a != axis) location += static_cast<double>(index[a] * strides[a]);
     locations.push_back(location);
   });
   return call.values(shape, locations, DType::kF64);
@@ -96,7 +96,7 @@ Tensor element_places(OnnxCall& call, size_t operand, const Shape& of, int axis)
 
 void gather_elements(OnnxCall& call) {
   const Shape shape = call.shape();
-  const int axis = call.axis(call.integer("axis", 0), shape.rank());
+  const int axis = call.axis_of(0);
   if (call.shape(1).rank() != shape.rank()) call.fail("indices with another number of axes");
   call.set(elements_at(call.tensor(0), element_places(call, 1, shape, axis), call.shape(1)));
 }
@@ -144,12 +144,12 @@ void scatter_rows(OnnxCall& call, Tensor data, Tensor updates, const std::vector
   const int64_t rows = data.dim(0);
   const std::string how = call.text("reduction", "none");
   if (how != "none" && how != "add" && how != "mul" && how != "max" && how != "min")
-    call.fail("reduction \"" + how + "\"");
+    call.fail("reduction \"", how, "\"");
   const Tensor both = locations.empty() ? data : compose::join({data, updates}, 0);
   // Each row of the result is a row of `both`; with a reduction, repeats are joined round by round.
   std::vector<std::vector<int64_t>> rounds(1);
   for (int64_t row = 0; row < rows; ++row) rounds[0].push_back(row);
-  std::vector<size_t> used(static_cast<size_t>(rows));
+  std::vector<size_t> used(rows);
   for (size_t i = 0; i < locations.size(); ++i) {
     const auto location = static_cast<size_t>(locations[i]);
     const auto from = rows + static_cast<int64_t>(i);
@@ -158,7 +158,7 @@ void scatter_rows(OnnxCall& call, Tensor data, Tensor updates, const std::vector
       continue;
     }
     const size_t round = ++used[location];
-    if (round >= rounds.size()) rounds.emplace_back(static_cast<size_t>(rows), -1);
+    if (round >= rounds.size()) rounds.emplace_back(rows, -1);
     rounds[round][location] = from;
   }
   Tensor y = compose::take(both, 0, rounds[0]);
@@ -197,7 +197,7 @@ void scatter_nd(OnnxCall& call) {
 
 void scatter_elements(OnnxCall& call) {
   const Shape shape = call.shape(), indices = call.shape(1);
-  const int axis = call.axis(call.integer("axis", 0), shape.rank());
+  const int axis = call.axis_of(0);
   if (indices.rank() != shape.rank() || call.shape(2) != indices) call.fail("indices and updates do not fit the data");
   const std::vector<int64_t> given = call.ints(1);
   const Shape strides = dense_strides(shape);
@@ -205,7 +205,7 @@ void scatter_elements(OnnxCall& call) {
   compose::each_index(indices, [&](const std::vector<int64_t>& index) {
     const int64_t along = index_of(call, given[locations.size()], shape[axis]);
     int64_t location = 0;
-    for (int a = 0; a < shape.rank(); ++a) location += (a == axis ? along : index[static_cast<size_t>(a)]) * strides[a];
+    for (int a = 0; a < shape.rank(); ++a) location += (a == axis ? along : index[a]) * strides[a];
     locations.push_back(location);
   });
   scatter_rows(call, reshape(call.tensor(0), {shape.elements(), 1}), reshape(call.tensor(2), {indices.elements(), 1}),
@@ -236,36 +236,31 @@ void one_hot_operator(OnnxCall& call) {
 template <int sign>
 void arg_extreme(OnnxCall& call) {
   const Shape shape = call.shape();
-  const int axis = call.axis(call.integer("axis", 0), shape.rank());
-  const bool last = call.integer("select_last_index", 0) != 0, keep = call.integer("keepdims", 1) != 0;
+  const int axis = call.axis_of(0);
+  const bool last = call.flag("select_last_index"), keep = call.flag("keepdims", true);
   Tensor x = compose::axis_to_end(call.tensor(0), axis);
   const int64_t size = shape[axis];
   if (sign < 0) x = x * -1.0;
   if (last) {
-    std::vector<int64_t> backward(static_cast<size_t>(size));
+    std::vector<int64_t> backward(size);
     std::iota(backward.rbegin(), backward.rend(), 0);
     x = compose::take(x, shape.rank() - 1, backward);
   }
   Tensor y = cast(argmax_last(x), DType::kF64);
   if (last) y = elementwise(call, {y}, [=](Number y) { return static_cast<double>(size - 1) - y; });
-  if (keep) {
-    Shape kept = shape;
-    kept.set(axis, 1);
-    y = reshape(y, kept);
-  }
+  if (keep) y = reshape(y, with_size(shape, axis, 1));
   call.set(0, y, OnnxElement::kInt64);
 }
 
 // The k largest or smallest along an axis, one after the other: what was chosen is left out of the next choice.
 void top_k(OnnxCall& call) {
   const Shape shape = call.shape();
-  const int axis = call.axis(call.integer("axis", -1), shape.rank());
+  const int axis = call.axis_of(-1);
   const int64_t size = shape[axis];
   const auto k = static_cast<int64_t>(call.opset() < 10 ? call.integer("k", 0) : call.number(1, 0));
-  const bool largest = call.integer("largest", 1) != 0;
+  const bool largest = call.flag("largest", true);
   call.integer("sorted", 1);  // the results are sorted either way
-  if (k < 1 || k > size || k > kMostTopK)
-    call.fail("k = " + std::to_string(k) + "; 1 to " + std::to_string(std::min(size, kMostTopK)) + " is possible");
+  if (k < 1 || k > size || k > kMostTopK) call.fail("k = ", k, "; 1 to ", std::min(size, kMostTopK), " is possible");
   const Tensor x = compose::axis_to_end(call.tensor(0), axis);
   const DType dtype = x.type().dtype;
   const Tensor locations = call.locations(size, dtype);
@@ -274,8 +269,7 @@ void top_k(OnnxCall& call) {
   // Infinity stands for what was chosen.
   Tensor left = elementwise(call, {largest ? x : x * -1.0}, [=](Number x) { return max(x, lowest); });
   std::vector<Tensor> values, indices;
-  Shape one = x.shape();
-  one.set(-1, 1);
+  const Shape one = with_size(x.shape(), -1, 1);
   for (int64_t i = 0; i < k; ++i) {
     const Tensor index = cast(reshape(argmax_last(left), one), x.type().dtype);
     indices.push_back(index);
@@ -300,7 +294,7 @@ OnnxOperatorRows index_operators() {
       {"Gather", gather},
       {"GatherElements", gather_elements},
       {"GatherND", gather_nd, "indices must be known"},
-      {"OneHot", one_hot_operator, "depth and values must be known"},
+      {"OneHot", one_hot_operator, "depth and values must be known", {1, 2}},
       {"Scatter", scatter_elements, "indices must be known"},
       {"ScatterElements", scatter_elements, "indices must be known"},
       {"ScatterND", scatter_nd, "indices must be known"},

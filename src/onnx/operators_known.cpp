@@ -15,7 +15,7 @@ namespace {
 
 int bits_of(const OnnxCall& call) {
   const auto dtype = element_dtype(call.element());
-  if (!dtype || is_float(*dtype)) call.fail("of " + element_name(call.element()));
+  if (!dtype || is_float(*dtype)) call.fail("of ", element_name(call.element()));
   return static_cast<int>(8 * file_dtype_size(*dtype));
 }
 
@@ -124,11 +124,9 @@ void unique(OnnxCall& call) {
   const std::vector<double> x = call.numbers(0);
   const bool whole = !call.has_attribute("axis");
   const Shape shape = whole ? Shape{call.shape().elements()} : call.shape();
-  const int axis = whole ? 0 : call.axis(call.integer("axis", 0), shape.rank());
+  const int axis = whole ? 0 : call.axis_of(0);
   const int64_t size = shape[axis], inner = shape.elements(axis + 1, shape.rank()), outer = shape.elements(0, axis);
-  const auto element = [&](int64_t o, int64_t i, int64_t t) {
-    return x[static_cast<size_t>((o * size + i) * inner + t)];
-  };
+  const auto element = [&](int64_t o, int64_t i, int64_t t) { return x[(o * size + i) * inner + t]; };
   std::vector<std::vector<double>> slices;
   for (int64_t i = 0; i < size; ++i) {
     slices.emplace_back();
@@ -136,24 +134,22 @@ void unique(OnnxCall& call) {
       for (int64_t t = 0; t < inner; ++t) slices.back().push_back(element(o, i, t));
   }
   std::map<std::vector<double>, int64_t> first;  // where each is seen first
-  for (int64_t i = size - 1; i >= 0; --i) first[slices[static_cast<size_t>(i)]] = i;
+  for (int64_t i = size - 1; i >= 0; --i) first[slices[i]] = i;
   std::vector<int64_t> order;
   for (const auto& [slice, at] : first) order.push_back(at);
   if (call.integer("sorted", 1) == 0) std::ranges::sort(order);
   std::map<std::vector<double>, int64_t> number;
-  for (size_t i = 0; i < order.size(); ++i) number[slices[static_cast<size_t>(order[i])]] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < order.size(); ++i) number[slices[order[i]]] = static_cast<int64_t>(i);
   std::vector<int64_t> inverse, counts(order.size());
   for (const auto& slice : slices) {
     inverse.push_back(number[slice]);
-    ++counts[static_cast<size_t>(inverse.back())];
+    ++counts[inverse.back()];
   }
   std::vector<double> values;
   for (int64_t o = 0; o < outer; ++o)
     for (const int64_t at : order)
       for (int64_t t = 0; t < inner; ++t) values.push_back(element(o, at, t));
-  Shape result = shape;
-  result.set(axis, static_cast<int64_t>(order.size()));
-  call.set(0, known_numbers(call.element(), result, values));
+  call.set(0, known_numbers(call.element(), with_size(shape, axis, std::ssize(order)), values));
   const auto set_vector = [&](size_t i, const std::vector<int64_t>& numbers) {
     if (call.is_wanted(i)) call.set(i, known_vector(numbers));
   };
@@ -169,9 +165,9 @@ void reverse_sequence(OnnxCall& call) {
   if (static_cast<int64_t>(lengths.size()) != x.dim(batch)) call.fail("a length for each sequence is needed");
   std::vector<Tensor> rows;
   for (int64_t row = 0; row < x.dim(batch); ++row) {
-    const int64_t length = lengths[static_cast<size_t>(row)];
+    const int64_t length = lengths[row];
     if (length < 0 || length > x.dim(time)) call.fail("a length beyond the sequence's");
-    std::vector<int64_t> order(static_cast<size_t>(x.dim(time)));
+    std::vector<int64_t> order(x.dim(time));
     std::iota(order.begin(), order.end(), 0);
     std::reverse(order.begin(), order.begin() + length);
     rows.push_back(compose::take(slice(x, batch, row, 1), time, order));
@@ -197,7 +193,7 @@ void center_crop_pad(OnnxCall& call) {
 // Products of all elements up to each, in as many steps as the size has binary digits.
 void cumulative_product(OnnxCall& call) {
   const int axis = call.axis(static_cast<int64_t>(call.number(1, 0)), call.shape().rank());
-  const bool exclusive = call.integer("exclusive", 0) != 0, reverse = call.integer("reverse", 0) != 0;
+  const bool exclusive = call.flag("exclusive"), reverse = call.flag("reverse");
   Tensor x = call.tensor(0);
   const int64_t size = x.dim(axis);
   const auto shifted = [&](Tensor values, int64_t by) {
@@ -213,8 +209,8 @@ void cumulative_product(OnnxCall& call) {
 void window(OnnxCall& call, double a0, double a1, double a2) {
   const auto size = static_cast<int64_t>(call.number(0, 0));
   constexpr int64_t kMost = 1 << 24;
-  if (size < 0 || size > kMost) call.fail("of " + std::to_string(size) + " elements");
-  const bool periodic = call.integer("periodic", 1) != 0;
+  if (size < 0 || size > kMost) call.fail("of ", size, " elements");
+  const bool periodic = call.flag("periodic", true);
   const auto element = static_cast<OnnxElement>(call.integer("output_datatype", 1));
   const double n = periodic ? static_cast<double>(size) : static_cast<double>(size - 1);
   std::vector<double> values;

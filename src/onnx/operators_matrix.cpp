@@ -1,7 +1,6 @@
 // Matrix products.
 #include <map>
 #include "onnx/operators.h"
-#include "onnx/quantized_product.h"
 
 namespace linnet {
 namespace {
@@ -13,7 +12,7 @@ Shape join_shapes(const Shape& batch, int64_t rows, int64_t columns) {
   return shape;
 }
 
-Shape leading(const Shape& shape) { return Shape(shape.sizes().first(static_cast<size_t>(shape.rank() - 2))); }
+Shape leading(const Shape& shape) { return Shape(shape.sizes().first(shape.rank() - 2)); }
 
 // numpy's matmul of tensors of at least two axes.
 Tensor product(OnnxCall& call, Tensor a, Tensor b) {
@@ -32,7 +31,7 @@ void matmul_operator(OnnxCall& call) {
   if (row) a = reshape(a, {1, a.dim(0)});
   if (column) b = reshape(b, {b.dim(0), 1});
   if (a.dim(-1) != b.dim(-2))
-    call.fail("shapes " + call.shape(0).text() + " and " + call.shape(1).text() + " do not fit together");
+    call.fail("shapes ", call.shape(0).text(), " and ", call.shape(1).text(), " do not fit together");
   Tensor y = product(call, a, b);
   if (row || column) {
     Shape shape = leading(y.shape());
@@ -45,7 +44,7 @@ void matmul_operator(OnnxCall& call) {
 
 void gemm_operator(OnnxCall& call) {
   const double alpha = call.real("alpha", 1), beta = call.real("beta", 1);
-  const bool trans_a = call.integer("transA", 0) != 0, trans_b = call.integer("transB", 0) != 0;
+  const bool trans_a = call.flag("transA"), trans_b = call.flag("transB");
   std::optional<Tensor> of_bytes;
   if (!trans_a) of_bytes = quantized_product(call, call.in(0), call.in(1), trans_b);
   Tensor y = of_bytes ? *of_bytes : matmul(call.tensor(0), call.tensor(1), trans_a, trans_b);
@@ -130,8 +129,7 @@ void einsum(OnnxCall& call) {
     for (size_t i = 0; i < letters.size(); ++i) {
       if (letters.find(letters[i], i + 1) != std::string::npos) call.fail("a term with a letter twice");
       int64_t& size = sizes[letters[i]];
-      if (size != 0 && size != x.dim(static_cast<int>(i)))
-        call.fail("sizes of \"" + letters.substr(i, 1) + "\" differ");
+      if (size != 0 && size != x.dim(static_cast<int>(i))) call.fail("sizes of \"", letters.substr(i, 1), "\" differ");
       size = x.dim(static_cast<int>(i));
       ++uses[letters[i]];
     }

@@ -22,18 +22,15 @@ void batch_normalization(OnnxCall& call) {
   const double epsilon = call.real("epsilon", 1e-5), momentum = call.real("momentum", 0.9);
   const Tensor mean = call.tensor(3, dtype), variance = call.tensor(4, dtype);
   // Before opset 14 the results said that it was in training mode.
-  if (call.integer("training_mode", 0) != 0 || (call.opset() < 14 && call.is_wanted(1))) {
-    if (rank < 2) call.fail("training_mode is set for a tensor of shape " + call.shape().text());
-    const BatchNormResult found = batch_norm(compose::channels_last(call.tensor(0)), call.tensor(1, dtype),
-                                             call.tensor(2, dtype), call.real("epsilon", 1e-5));
-    const auto set_running = [&](size_t result, Tensor before, Tensor now) {
-      if (call.is_wanted(result))
-        call.set(
-            result,
-            elementwise(call, {before, now}, [=](Number a, Number b) { return a * momentum + b * (1 - momentum); }),
-            call.element());
+  if (call.flag("training_mode") || (call.opset() < 14 && call.is_wanted(1))) {
+    if (rank < 2) call.fail("training_mode is set for a tensor of shape ", call.shape().text());
+    const BatchNormResult found =
+        batch_norm(compose::channels_last(call.tensor(0)), call.tensor(1, dtype), call.tensor(2, dtype), epsilon);
+    const auto running = [&](Tensor before, Tensor now) {
+      return elementwise(call, {before, now}, [=](Number a, Number b) { return a * momentum + b * (1 - momentum); });
     };
-    set_running(1, mean, found.mean), set_running(2, variance, found.variance);
+    if (call.is_wanted(1)) call.set(1, running(mean, found.mean), call.element());
+    if (call.is_wanted(2)) call.set(2, running(variance, found.variance), call.element());
     if (call.is_wanted(3)) call.set(3, found.mean, call.element());
     if (call.is_wanted(4)) call.set(4, found.variance, call.element());
     return call.set(compose::channels_first(found.y));
@@ -48,9 +45,9 @@ void batch_normalization(OnnxCall& call) {
 
 // What a reshaped tensor was before it was moved, if its first axis has stayed.
 std::optional<compose::Moved> reshaped_image(Tensor x) {
-  const NodeId producer = x.graph->value(x.id).producer;
-  if (producer == kNone || x.graph->node(producer).op != &kReshape) return std::nullopt;
-  const Tensor from{x.graph, x.graph->node(producer).in[0]};
+  const Node* producer = producer_of(x);
+  if (!is(producer, kReshape)) return std::nullopt;
+  const Tensor from{x.graph, producer->in[0]};
   auto image = compose::moved(from);
   if (image && (image->order[0] != 0 || from.dim(0) != x.dim(0))) image.reset();
   return image;
@@ -58,7 +55,7 @@ std::optional<compose::Moved> reshaped_image(Tensor x) {
 
 void instance_normalization(OnnxCall& call) {
   const Shape s = call.shape();
-  if (s.rank() < 3) call.fail("a tensor of shape " + s.text());
+  if (s.rank() < 3) call.fail("a tensor of shape ", s.text());
   if (s[1] == 1)
     if (const auto image = reshaped_image(call.tensor(0))) {  // a group norm of one group: a row in any order
       const Tensor y = normal_rows(reshape(image->before, {s[0], s.elements() / s[0]}), call.real("epsilon", 1e-5));
@@ -75,7 +72,7 @@ void instance_normalization(OnnxCall& call) {
 void group_normalization(OnnxCall& call) {
   const Shape s = call.shape();
   const int64_t groups = call.integer("num_groups", 1);
-  if (s.rank() < 2 || groups < 1 || s[1] % groups != 0) call.fail("a tensor of shape " + s.text());
+  if (s.rank() < 2 || groups < 1 || s[1] % groups != 0) call.fail("a tensor of shape ", s.text());
   const Tensor rows = reshape(call.tensor(0), {s[0] * groups, s.elements(1, s.rank()) / groups});
   const Tensor y = reshape(normal_rows(rows, call.real("epsilon", 1e-5)), s);
   Tensor weight = call.tensor(1), bias = call.tensor(2);
@@ -90,22 +87,19 @@ void group_normalization(OnnxCall& call) {
 
 // An operand for each element of a row, which is all axes from `axis` on.
 Tensor row_parameter(OnnxCall& call, size_t operand, int axis) {
-  const Shape row(call.shape().sizes().subspan(static_cast<size_t>(axis)));
+  const Shape row(call.shape().sizes().subspan(axis));
   return reshape(compose::expand(call.tensor(operand), row), {row.elements()});
 }
 
 void layer_normalization(OnnxCall& call) {
   const Shape s = call.shape();
-  const int axis = call.axis(call.integer("axis", -1), s.rank());
+  const int axis = call.axis_of(-1);
   const Tensor x = reshape(call.tensor(0), {s.elements(0, axis), s.elements(axis, s.rank())});
   const double epsilon = call.real("epsilon", 1e-5);
   const Tensor weight = call.has(1) ? row_parameter(call, 1, axis) : Tensor{};
   const Tensor bias = call.has(2) ? row_parameter(call, 2, axis) : Tensor{};
   const LayerNormAttrs attrs{.epsilon = epsilon, .has_weight = weight.defined(), .has_bias = bias.defined()};
-  std::vector<Tensor> in{x};
-  for (const Tensor& each : {weight, bias})
-    if (each.defined()) in.push_back(each);
-  const std::vector<Tensor> out = call.graph().add(kLayerNorm, in, attrs, SourceLine::current());
+  const std::vector<Tensor> out = op_results(kLayerNorm, x, with_defined({}, {weight, bias}), attrs);
   call.set(reshape(out[0], s));
   Shape statistics = s;
   for (int i = axis; i < s.rank(); ++i) statistics.set(i, 1);
@@ -115,7 +109,7 @@ void layer_normalization(OnnxCall& call) {
 
 void rms_normalization(OnnxCall& call) {
   const Shape s = call.shape();
-  const int axis = call.axis(call.integer("axis", -1), s.rank());
+  const int axis = call.axis_of(-1);
   const Tensor rows = reshape(call.tensor(0), {s.elements(0, axis), s.elements(axis, s.rank())});
   call.set(reshape(rms_norm(rows, row_parameter(call, 1, axis), call.real("epsilon", 1e-5)), s));
 }
@@ -125,7 +119,7 @@ void mean_variance_normalization(OnnxCall& call) {
   const std::vector<bool> gone = compose::named_axes(call, call.list("axes", {0, 2, 3}), s.rank());
   const std::vector<int> order = compose::named_axes_last(gone);
   int64_t rows = 1;
-  for (int axis = 0; axis < s.rank(); ++axis) rows *= gone[static_cast<size_t>(axis)] ? 1 : s[axis];
+  for (int axis = 0; axis < s.rank(); ++axis) rows *= gone[axis] ? 1 : s[axis];
   if (s.elements() == 0) return call.set(call.tensor(0));
   const Tensor moved = compose::move_axes(call.tensor(0), order);
   const Tensor y = reshape(normal_rows(reshape(moved, {rows, s.elements() / rows}), 1e-9), moved.shape());
@@ -204,7 +198,7 @@ void skip_normalization(OnnxCall& call) {
 
 void simplified_layer_normalization(OnnxCall& call) {
   const Shape s = call.shape();
-  if (call.axis(call.integer("axis", -1), s.rank()) != s.rank() - 1) call.fail("of another axis than the last");
+  if (call.axis_of(-1) != s.rank() - 1) call.fail("of another axis than the last");
   call.set(rms_normalized(call, call.tensor(0), call.tensor(1), call.real("epsilon", 1e-5)));
 }
 
@@ -215,7 +209,7 @@ void embed_layer_normalization(OnnxCall& call) {
     return embedding(call.tensor(table, DType::kF32), cast(call.tensor(ids), DType::kI32));
   };
   const Shape ids = call.shape(kIds);
-  if (ids.rank() != 2) call.fail("ids of shape " + ids.text());
+  if (ids.rank() != 2) call.fail("ids of shape ", ids.text());
   Tensor sum = rows(kWords, kIds);
   sum = compose::add(call, sum,
                      call.has(kPositionIds) ? rows(kPositions, kPositionIds)
@@ -233,19 +227,19 @@ void embed_layer_normalization(OnnxCall& call) {
 }
 
 void fused_matmul(OnnxCall& call) {
-  if (call.integer("transBatchA", 0) != 0 || call.integer("transBatchB", 0) != 0) call.fail("moved batch axes");
+  if (call.flag("transBatchA") || call.flag("transBatchB")) call.fail("moved batch axes");
   const Tensor a = call.tensor(0), b = call.tensor(1);
   if (a.shape().rank() < 2 || (b.shape().rank() != 2 && b.shape().rank() != a.shape().rank()))
-    call.fail("operands of shapes " + a.shape().text() + " and " + b.shape().text());
+    call.fail("operands of shapes ", a.shape().text(), " and ", b.shape().text());
   const double alpha = call.real("alpha", 1);
-  bool trans_a = call.integer("transA", 0) != 0;
+  bool trans_a = call.flag("transA");
   Tensor left = a;
   if (trans_a && b.shape().rank() == 2 && a.shape().rank() > 2) {  // one product of all rows
-    std::vector<int> order = compose::named_axes_last(std::vector<bool>(static_cast<size_t>(a.shape().rank())));
+    std::vector<int> order = compose::named_axes_last(std::vector<bool>(a.shape().rank()));
     std::swap(order[order.size() - 1], order[order.size() - 2]);
     left = compose::move_axes(a, order), trans_a = false;
   }
-  const Tensor y = matmul(left, b, trans_a, call.integer("transB", 0) != 0);
+  const Tensor y = matmul(left, b, trans_a, call.flag("transB"));
   call.set(alpha == 1 ? y : y * alpha);
 }
 
@@ -253,7 +247,10 @@ void fused_matmul(OnnxCall& call) {
 
 OnnxOperatorRows norm_operators() {
   return {
-      {"BatchNormalization", batch_normalization, "in training mode with the statistics of the batch, evaluated too"},
+      {"BatchNormalization",
+       batch_normalization,
+       "in training mode with the statistics of the batch, evaluated too",
+       {3, 4}},
       {"GroupNormalization", group_normalization},
       {"InstanceNormalization", instance_normalization},
       {"LayerNormalization", layer_normalization},

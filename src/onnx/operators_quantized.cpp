@@ -3,7 +3,6 @@
 // family of ONNX, and those of ONNX Runtime that its quantizer writes beside them.
 #include "engine/ops/movement/movement.h"
 #include "onnx/operators.h"
-#include "onnx/quantized_product.h"
 
 namespace linnet {
 namespace {
@@ -102,10 +101,10 @@ std::optional<Tensor> product_of_bytes(OnnxCall& call) {
   b.quantization = std::make_shared<TracedQuantization>(weight);
   const std::optional<Tensor> sums = quantized_product(call, a, b, false);
   if (!sums || !call.has(2) || is_known_zero) return sums;
-  std::vector<float> of_columns(static_cast<size_t>(call.shape(1)[1]));
+  std::vector<float> of_columns(call.shape(1)[1]);
   const auto columns = std::ssize(of_columns);
   for (int64_t i = 0; i < b.known->type().shape.elements(); ++i)
-    of_columns[static_cast<size_t>(i % columns)] += static_cast<float>(
+    of_columns[i % columns] += static_cast<float>(
         (*b.known)[i] - weight.zeros[weight.zeros.size() > 1 ? static_cast<size_t>(i % columns) : 0]);
   Tensor point = call.tensor(2, DType::kF32);
   point = point.shape().elements() == 1 ? reshape(point, {}) : reshape(point, {point.dim(0), 1});
@@ -210,7 +209,7 @@ Tensor qlinear_conv(OnnxCall& call) {
 
 // a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias, y_scale, y_zero_point: without the last two, floats
 Tensor qgemm(OnnxCall& call) {
-  const bool trans_a = call.integer("transA", 0) != 0, trans_b = call.integer("transB", 0) != 0;
+  const bool trans_a = call.flag("transA"), trans_b = call.flag("transB");
   const TracedValue a = floats_of(call, 0, 0), b = floats_of(call, 3, trans_b ? 0 : 1);
   std::optional<Tensor> product;
   if (!trans_a) product = quantized_product(call, a, b, trans_b);
@@ -230,10 +229,10 @@ Tensor of_two(OnnxCall& call) {
 
 // x, x_scale, x_zero_point, y_scale, y_zero_point
 Tensor global_average_pool(OnnxCall& call) {
-  if (call.integer("channels_last", 0) != 0) call.fail("channels_last is set");
+  if (call.flag("channels_last")) call.fail("channels_last is set");
   const Tensor x = floats_of(call, 0, 0).tensor;
   Shape shape = x.shape();
-  if (shape.rank() < 3) call.fail("a tensor of shape " + shape.text());
+  if (shape.rank() < 3) call.fail("a tensor of shape ", shape.text());
   const Tensor y = compose::mean_last(reshape(x, {shape[0], shape[1], shape.elements(2, shape.rank())}));
   for (int axis = 2; axis < shape.rank(); ++axis) shape.set(axis, 1);
   return reshape(y, shape);
@@ -250,16 +249,16 @@ Tensor dynamically_rounded(OnnxCall& call, Tensor x) {
 OnnxOperatorRows quantized_operators() {
   return {
       {"ConvInteger", conv_integer, "sums beyond 2^24 are rounded to floats"},
-      {"DequantizeLinear", dequantize_linear, "of 8, 16 and 32 bits"},
+      {"DequantizeLinear", dequantize_linear, "of 8, 16 and 32 bits", {1, 2}},
       {"DynamicQuantizeLinear", dynamic_quantize_linear},
       {"MatMulInteger", matmul_integer, "of matrices"},
-      {"QLinearConv", qlinear(qlinear_conv, 6, 1)},
-      {"QLinearMatMul", qlinear(qlinear_matmul, 6, -1), "of matrices"},
-      {"QuantizeLinear", quantize_linear, "to 8, 16 and 32 bits"},
-      {"com.microsoft.QGemm", qlinear(qgemm, 7, 1, true)},
-      {"com.microsoft.QLinearAdd", qlinear(of_two<Scalar::kAdd>, 6, 0)},
-      {"com.microsoft.QLinearGlobalAveragePool", qlinear(global_average_pool, 3, 0), "with channels first"},
-      {"com.microsoft.QLinearMul", qlinear(of_two<Scalar::kMul>, 6, 0)},
+      {"QLinearConv", qlinear(qlinear_conv, 6, 1), "", {1, 4, 6}},
+      {"QLinearMatMul", qlinear(qlinear_matmul, 6, -1), "of matrices", {1, 4, 6}},
+      {"QuantizeLinear", quantize_linear, "to 8, 16 and 32 bits", {1, 2}},
+      {"com.microsoft.QGemm", qlinear(qgemm, 7, 1, true), "", {1, 4, 7}},
+      {"com.microsoft.QLinearAdd", qlinear(of_two<Scalar::kAdd>, 6, 0), "", {1, 4, 6}},
+      {"com.microsoft.QLinearGlobalAveragePool", qlinear(global_average_pool, 3, 0), "with channels first", {1, 3}},
+      {"com.microsoft.QLinearMul", qlinear(of_two<Scalar::kMul>, 6, 0), "", {1, 4, 6}},
   };
 }
 

@@ -5,7 +5,6 @@
 #include "engine/ops/recurrent/recurrent.h"
 #include "models/nn/trace.h"
 #include "onnx/operators.h"
-#include "onnx/quantized_product.h"
 
 namespace linnet {
 namespace {
@@ -57,7 +56,7 @@ std::vector<Activation> activations(const OnnxCall& call, std::vector<std::strin
   for (std::string name : names) {
     name = lower_ascii(name);
     const auto* row = std::ranges::find(kActivations, name, [](const ActivationRow& r) { return std::string(r.name); });
-    if (row == std::end(kActivations)) call.fail("the activation \"" + name + "\"");
+    if (row == std::end(kActivations)) call.fail("the activation \"", name, "\"");
     const auto next = [](const std::vector<float>& values, size_t& at, bool has, double otherwise) {
       return has && at < values.size() ? static_cast<double>(values[at++]) : otherwise;
     };
@@ -98,19 +97,19 @@ class Recurrence {
   // `names`: the default functions of a direction.
   Recurrence(OnnxCall& call, int64_t gates, bool has_cell, const std::vector<std::string>& names)
       : call_(call), gates_(gates), has_cell_(has_cell) {
-    batch_first_ = call.integer("layout", 0) != 0;
+    batch_first_ = call.flag("layout");
     x_ = call.tensor(0);
-    if (x_.shape().rank() != 3) call.fail("of a tensor of shape " + x_.shape().text());
+    if (x_.shape().rank() != 3) call.fail("of a tensor of shape ", x_.shape().text());
     if (batch_first_) x_ = compose::move_axes(x_, {1, 0, 2});
     steps_ = x_.dim(0), batch_ = x_.dim(1);
     if (steps_ < 1) call.fail("a sequence of no steps");
     const std::string direction = call.text("direction", "forward");
     if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
-      call.fail("the direction \"" + direction + "\"");
+      call.fail("the direction \"", direction, "\"");
     directions_ = direction == "bidirectional" ? 2 : 1;
     reverse_ = direction == "reverse";
     const Shape recurrent = call.shape(2);
-    if (recurrent.rank() != 3 || recurrent[0] != directions_) call.fail("weights of shape " + recurrent.text());
+    if (recurrent.rank() != 3 || recurrent[0] != directions_) call.fail("weights of shape ", recurrent.text());
     size_ = recurrent[2];
     if (call.integer("hidden_size", size_) != size_) call.fail("hidden_size is not that of the weights");
     check_shapes(x_.dim(2));
@@ -146,8 +145,7 @@ class Recurrence {
   // Each direction step by step. Whether the biases of the recurrent products are added with those of the inputs, or by
   // the step.
   void run(const Step& step, bool bias_apart) {
-    if (steps_ > kMostSteps)
-      call_.fail("a length of " + std::to_string(steps_) + "; 1 to " + std::to_string(kMostSteps) + " can be unrolled");
+    if (steps_ > kMostSteps) call_.fail("a length of ", steps_, "; 1 to ", kMostSteps, " can be unrolled");
     for (int64_t d = 0; d < directions_; ++d) {
       Direction direction = direction_of(d, bias_apart);
       direction.functions =
@@ -177,7 +175,7 @@ class Recurrence {
     for (size_t i = 0; i < std::size(expected); ++i) {
       const auto& [name, shape] = expected[i];
       if (call_.has(i + 1) && call_.shape(i + 1) != shape)
-        call_.fail(std::string(name) + " of shape " + call_.shape(i + 1).text() + ", expected " + shape.text());
+        call_.fail(name, " of shape ", call_.shape(i + 1).text(), ", expected ", shape.text());
     }
   }
 
@@ -208,7 +206,7 @@ class Recurrence {
 
   Result run_direction(const Direction& direction, const Step& step) {
     State state{direction.hidden, direction.cell};
-    std::vector<Tensor> hidden(static_cast<size_t>(steps_));
+    std::vector<Tensor> hidden(steps_);
     for (int64_t i = 0; i < steps_; ++i) {
       const int64_t time = direction.backward ? steps_ - 1 - i : i;
       State next = step(direction, row_of(direction.projected, time), state);
@@ -218,7 +216,7 @@ class Recurrence {
         next.hidden = within(time, next.hidden, state.hidden);
         if (has_cell_) next.cell = within(time, next.cell, state.cell);
       }
-      hidden[static_cast<size_t>(time)] = reshape(result, {1, batch_, size_});
+      hidden[time] = reshape(result, {1, batch_, size_});
       state = next;
     }
     return {compose::join(hidden, 0), state};
@@ -262,7 +260,7 @@ void lstm(OnnxCall& call, Tensor (*rounded)(OnnxCall& call, Tensor state)) {
   const std::vector<std::string> usual{"sigmoid", "tanh", "tanh"};
   Recurrence recurrence(call, 4, true, usual);
   const double clip = call.real("clip", 0);
-  const bool coupled = call.integer("input_forget", 0) != 0;
+  const bool coupled = call.flag("input_forget");
   if (!rounded && !coupled && recurrence.has_functions(usual) && recurrence.run_loop(RecurrentKind::kLstm)) return;
   const Step step = [&call, clip, coupled, rounded](const Direction& d, Tensor projected, const State& before) {
     const Activation &f = d.functions[0], &g = d.functions[1], &h = d.functions[2];
@@ -290,7 +288,7 @@ void lstm(OnnxCall& call, Tensor (*rounded)(OnnxCall& call, Tensor state)) {
 void dynamic_quantize_lstm(OnnxCall& call) {
   const auto weights = [&call](size_t i, size_t scale, size_t zero) {
     const Shape shape = call.shape(i);
-    if (shape.rank() != 3) call.fail("weights of shape " + shape.text());
+    if (shape.rank() != 3) call.fail("weights of shape ", shape.text());
     const auto of_columns = [&](Tensor numbers) {  // [directions] or [directions, 4 H]
       const Shape given = numbers.shape();
       return reshape(numbers, {given[0], 1, given.rank() == 2 ? given[1] : 1});
@@ -308,7 +306,7 @@ void gru(OnnxCall& call) {
   const std::vector<std::string> usual{"sigmoid", "tanh"};
   Recurrence recurrence(call, 3, false, usual);
   const double clip = call.real("clip", 0);
-  const bool reset_after = call.integer("linear_before_reset", 0) != 0;
+  const bool reset_after = call.flag("linear_before_reset");
   if (reset_after && recurrence.has_functions(usual) && recurrence.run_loop(RecurrentKind::kGru)) return;
   const Step step = [&call, clip, reset_after](const Direction& d, Tensor projected, const State& before) {
     const Activation &f = d.functions[0], &g = d.functions[1];

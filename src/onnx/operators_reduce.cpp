@@ -46,8 +46,8 @@ Tensor sum_of_slices(const OnnxCall& call, Tensor x, int axis) {
 
 void reduce(OnnxCall& call, Kind kind) {
   const Shape shape = call.shape();
-  const std::vector<int64_t> given = call.ints_or_list(1, "axes").value_or(std::vector<int64_t>{});
-  const bool keep = call.integer("keepdims", 1) != 0, noop = call.integer("noop_with_empty_axes", 0) != 0;
+  const std::vector<int64_t> given = call.ints_or_list(1, "axes");
+  const bool keep = call.flag("keepdims", true), noop = call.flag("noop_with_empty_axes");
   if (given.empty() && noop) {
     // Each element by itself is still taken the absolute value of, squared, and so on.
     Shape column = shape;
@@ -60,7 +60,7 @@ void reduce(OnnxCall& call, Kind kind) {
   Shape result;
   int64_t kept_elements = 1;
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    if (!gone[static_cast<size_t>(axis)]) kept_elements *= shape[axis], result.push_back(shape[axis]);
+    if (!gone[axis]) kept_elements *= shape[axis], result.push_back(shape[axis]);
     else if (keep) result.push_back(1);
   }
   if (shape.elements() == 0)
@@ -109,7 +109,7 @@ void hardmax(OnnxCall& call) {
 void cumulative_sum(OnnxCall& call) {
   const Shape shape = call.shape();
   const int axis = call.axis(static_cast<int64_t>(call.number(1, 0)), shape.rank());
-  const bool exclusive = call.integer("exclusive", 0) != 0, reverse = call.integer("reverse", 0) != 0;
+  const bool exclusive = call.flag("exclusive"), reverse = call.flag("reverse");
   const int64_t size = shape[axis];
   if (size > 8192) call.fail("of more than 8192 elements");
   if (shape.elements() == 0) return call.set(call.tensor(0));
@@ -150,7 +150,7 @@ Tensor likelihood_loss(OnnxCall& call, Tensor log_probabilities, Tensor targets,
   if (reduction == "none") return reshape(losses, shape);
   const Tensor sum = sum_to(reshape(losses, {rows}), {});
   if (reduction == "sum") return sum;
-  if (reduction != "mean") call.fail("reduction \"" + reduction + "\"");
+  if (reduction != "mean") call.fail("reduction \"", reduction, "\"");
   const Tensor total = sum_to(reshape(weights, {rows * classes}), {});
   return elementwise(call, {sum, total}, [](Number sum, Number total) { return sum / total; });
 }
@@ -159,7 +159,7 @@ void check_shapes(const OnnxCall& call) {
   const Shape scores = call.shape(), targets = call.shape(1);
   bool fit = scores.rank() >= 2 && targets.rank() == scores.rank() - 1;
   for (int axis = 0; fit && axis < targets.rank(); ++axis) fit = targets[axis] == scores[axis == 0 ? 0 : axis + 1];
-  if (!fit) call.fail("scores of shape " + scores.text() + " and targets of shape " + targets.text());
+  if (!fit) call.fail("scores of shape ", scores.text(), " and targets of shape ", targets.text());
 }
 
 void negative_log_likelihood_loss(OnnxCall& call) {
@@ -197,8 +197,8 @@ OnnxOperatorRows reduce_operators() {
       {"ReduceSum", reduction(Kind::kSum)},
       {"ReduceSumSquare", reduction(Kind::kSumOfSquares)},
       {"Softmax", [](OnnxCall& call) { along_axis(call, [](Tensor x) { return softmax(x); }); }},
-      {"NegativeLogLikelihoodLoss", negative_log_likelihood_loss},
-      {"SoftmaxCrossEntropyLoss", softmax_cross_entropy_loss},
+      {"NegativeLogLikelihoodLoss", negative_log_likelihood_loss, "", {2}},
+      {"SoftmaxCrossEntropyLoss", softmax_cross_entropy_loss, "", {2}},
   };
 }
 

@@ -28,7 +28,7 @@ double source_location(const OnnxCall& call, const Sampling& s, int64_t i, int64
     if (out > 1) return s.roi_start * (length - 1) + x * (s.roi_end - s.roi_start) * (length - 1) / (count - 1);
     return 0.5 * (s.roi_start + s.roi_end) * (length - 1);
   }
-  call.fail("coordinate_transformation_mode \"" + s.locations + "\"");
+  call.fail("coordinate_transformation_mode \"", s.locations, "\"");
 }
 
 double nearest_place(const OnnxCall& call, const Sampling& s, double location) {
@@ -36,7 +36,7 @@ double nearest_place(const OnnxCall& call, const Sampling& s, double location) {
   if (s.nearest == "round_prefer_ceil") return std::floor(location + 0.5);
   if (s.nearest == "floor") return std::floor(location);
   if (s.nearest == "ceil") return std::ceil(location);
-  call.fail("nearest_mode \"" + s.nearest + "\"");
+  call.fail("nearest_mode \"", s.nearest, "\"");
 }
 
 // The weight of an element at this distance.
@@ -52,18 +52,18 @@ double filter_weight(const Sampling& s, double distance) {
 // [in, out], row-major.
 std::vector<double> sampling_matrix(const OnnxCall& call, const Sampling& s, int64_t in, int64_t out, double scale,
                                     std::vector<bool>& outside) {
-  std::vector<double> matrix(static_cast<size_t>(in * out), 0.0);
+  std::vector<double> matrix(in * out, 0.0);
   const double stretch = s.antialias && scale < 1 ? scale : 1;
   const double reach = (s.mode == "cubic" ? 2 : 1) / stretch;
   for (int64_t i = 0; i < out; ++i) {
     const double location = source_location(call, s, i, in, out, scale);
     if (s.locations == "tf_crop_and_resize" && (location < 0 || location > static_cast<double>(in - 1))) {
-      outside[static_cast<size_t>(i)] = true;
+      outside[i] = true;
       continue;
     }
     const auto add = [&](double from, double weight) {
       const int64_t at = std::clamp<int64_t>(static_cast<int64_t>(from), 0, in - 1);
-      matrix[static_cast<size_t>(at * out + i)] += weight;
+      matrix[at * out + i] += weight;
     };
     if (s.mode == "nearest") {
       add(nearest_place(call, s, location), 1);
@@ -87,7 +87,7 @@ bool repeats_each(const std::vector<double>& matrix, int64_t in, int64_t out) {
   if (out % in != 0) return false;
   for (int64_t from = 0; from < in; ++from)
     for (int64_t to = 0; to < out; ++to)
-      if (matrix[static_cast<size_t>(from * out + to)] != (to / (out / in) == from ? 1 : 0)) return false;
+      if (matrix[from * out + to] != (to / (out / in) == from ? 1 : 0)) return false;
   return true;
 }
 
@@ -99,12 +99,12 @@ void resize(OnnxCall& call) {
                     .locations = old ? "asymmetric" : call.text("coordinate_transformation_mode", "half_pixel"),
                     .nearest = old ? "floor" : call.text("nearest_mode", "round_prefer_floor"),
                     .cubic = call.real("cubic_coeff_a", -0.75),
-                    .exclude_outside = call.integer("exclude_outside", 0) != 0,
-                    .antialias = call.integer("antialias", 0) != 0,
+                    .exclude_outside = call.flag("exclude_outside"),
+                    .antialias = call.flag("antialias"),
                     .outside = call.real("extrapolation_value", 0)};
   if (sampling.mode == "bilinear") sampling.mode = "linear";
   if (sampling.mode != "nearest" && sampling.mode != "linear" && sampling.mode != "cubic")
-    call.fail("mode \"" + sampling.mode + "\"");
+    call.fail("mode \"", sampling.mode, "\"");
   std::vector<double> scales, sizes;
   if (call.has(scales_at)) scales = call.numbers(scales_at);
   if (old && call.node().find("scales"))
@@ -138,9 +138,9 @@ void resize(OnnxCall& call) {
         static_cast<int64_t>(sizes.empty() ? std::floor(static_cast<double>(in) * region * scales[i]) : sizes[i]);
     const double scale = scales.empty() ? static_cast<double>(out) / static_cast<double>(in) : scales[i];
     if (!roi.empty()) sampling.roi_start = roi[i], sampling.roi_end = roi[i + count];
-    if (out < 1 || out > (1 << 16) || in < 1) call.fail("an axis of " + std::to_string(out) + " elements");
+    if (out < 1 || out > (1 << 16) || in < 1) call.fail("an axis of ", out, " elements");
     if (out == in && scale == 1 && roi.empty()) continue;
-    std::vector<bool> outside(static_cast<size_t>(out), false);
+    std::vector<bool> outside(out, false);
     const std::vector<double> weights = sampling_matrix(call, sampling, in, out, scale, outside);
     if (repeats_each(weights, in, out)) {
       x = compose::repeat_each(x, axis, out / in);
@@ -148,9 +148,8 @@ void resize(OnnxCall& call) {
     }
     const Tensor matrix = call.values({in, out}, weights, dtype);
     const Tensor moved = compose::axis_to_end(x, axis);
-    Shape result = moved.shape();
-    result.set(-1, out);
-    Tensor y = reshape(matmul(reshape(moved, {moved.shape().elements() / in, in}), matrix), result);
+    const Tensor sampled = matmul(reshape(moved, {moved.shape().elements() / in, in}), matrix);
+    Tensor y = reshape(sampled, with_size(moved.shape(), -1, out));
     if (std::ranges::find(outside, true) != outside.end()) {
       const Tensor mask = call.values({out}, {outside.begin(), outside.end()}, dtype);
       y = elementwise(call, {y, mask},
@@ -165,7 +164,8 @@ void resize(OnnxCall& call) {
 }  // namespace
 
 OnnxOperatorRows resize_operators() {
-  return {{"Resize", resize, "scales and sizes must be known"}, {"Upsample", resize, "scales must be known"}};
+  return {{"Resize", resize, "scales and sizes must be known", {1, 2, 3}},
+          {"Upsample", resize, "scales must be known", {1}}};
 }
 
 }  // namespace linnet

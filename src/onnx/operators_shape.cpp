@@ -7,8 +7,7 @@ namespace linnet {
 namespace {
 
 Shape to_shape(const OnnxCall& call, const std::vector<int64_t>& sizes) {
-  if (sizes.size() > kMaxRank)
-    call.fail("a tensor of " + std::to_string(sizes.size()) + " axes; " + std::to_string(kMaxRank) + " are possible");
+  if (sizes.size() > kMaxRank) call.fail("a tensor of ", sizes.size(), " axes; ", kMaxRank, " are possible");
   for (const int64_t size : sizes)
     if (size < 0) call.fail("a negative size");
   return Shape(std::span<const int64_t>(sizes));
@@ -17,21 +16,21 @@ Shape to_shape(const OnnxCall& call, const std::vector<int64_t>& sizes) {
 // Known values stay known under another shape.
 void set_reshaped(OnnxCall& call, const Shape& shape) {
   if (call.shape().elements() != shape.elements())
-    call.fail("a tensor of shape " + call.shape().text() + " cannot become " + shape.text());
+    call.fail("a tensor of shape ", call.shape().text(), " cannot become ", shape.text());
   call.set(compose::reshaped(call.tensor(0), shape));
 }
 
 void reshape_operator(OnnxCall& call) {
-  const std::vector<int64_t> wanted = call.ints_or_list(1, "shape").value_or(std::vector<int64_t>{});
+  const std::vector<int64_t> wanted = call.ints_or_list(1, "shape");
   const Shape from = call.shape();
-  const bool zero_is_zero = call.integer("allowzero", 0) != 0;
+  const bool zero_is_zero = call.flag("allowzero");
   std::vector<int64_t> sizes;
   int64_t known = 1, rest = -1;
   for (size_t i = 0; i < wanted.size(); ++i) {
     int64_t size = wanted[i];
     if (size == 0 && !zero_is_zero) {
       if (static_cast<int>(i) >= from.rank()) call.fail("the shape copies a size that is not there");
-      size = from[static_cast<int>(i)];
+      size = from[i];
     }
     if (size == -1) {
       if (rest >= 0) call.fail("two sizes are open");
@@ -43,8 +42,8 @@ void reshape_operator(OnnxCall& call) {
   }
   if (rest >= 0) {
     if (known == 0 || from.elements() % known != 0)
-      call.fail("a tensor of shape " + from.text() + " does not divide into the shape");
-    sizes[static_cast<size_t>(rest)] = from.elements() / known;
+      call.fail("a tensor of shape ", from.text(), " does not divide into the shape");
+    sizes[rest] = from.elements() / known;
   }
   set_reshaped(call, to_shape(call, sizes));
 }
@@ -52,31 +51,32 @@ void reshape_operator(OnnxCall& call) {
 void flatten(OnnxCall& call) {
   const Shape shape = call.shape();
   const int64_t given = call.integer("axis", 1);
-  if (given < -shape.rank() || given > shape.rank()) call.fail("axis " + std::to_string(given) + " of " + shape.text());
+  if (given < -shape.rank() || given > shape.rank()) call.fail("axis ", given, " of ", shape.text());
   const int axis = static_cast<int>(given < 0 ? given + shape.rank() : given);
   set_reshaped(call, {shape.elements(0, axis), shape.elements(axis, shape.rank())});
 }
 
 void squeeze(OnnxCall& call) {
   const Shape shape = call.shape();
-  const auto given = call.ints_or_list(1, "axes");
-  std::vector<bool> gone = compose::named_axes(call, given.value_or(std::vector<int64_t>{}), shape.rank());
-  for (int axis = 0; !given && axis < shape.rank(); ++axis) gone[static_cast<size_t>(axis)] = shape[axis] == 1;
+  const std::vector<int64_t> given = call.ints_or_list(1, "axes");
+  const bool is_given = call.has(1) || call.has_attribute("axes");
+  std::vector<bool> gone = compose::named_axes(call, given, shape.rank());
+  for (int axis = 0; !is_given && axis < shape.rank(); ++axis) gone[axis] = shape[axis] == 1;
   Shape result;
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    if (!gone[static_cast<size_t>(axis)]) result.push_back(shape[axis]);
-    else if (shape[axis] != 1) call.fail("axis " + std::to_string(axis) + " of " + shape.text() + " is not of size 1");
+    if (!gone[axis]) result.push_back(shape[axis]);
+    else if (shape[axis] != 1) call.fail("axis ", axis, " of ", shape.text(), " is not of size 1");
   }
   set_reshaped(call, result);
 }
 
 void unsqueeze(OnnxCall& call) {
-  const std::vector<int64_t> axes = call.ints_or_list(1, "axes").value_or(std::vector<int64_t>{});
+  const std::vector<int64_t> axes = call.ints_or_list(1, "axes");
   const Shape shape = call.shape();
   const int rank = shape.rank() + static_cast<int>(axes.size());
-  std::vector<int64_t> sizes(static_cast<size_t>(rank), -1);
+  std::vector<int64_t> sizes(rank, -1);
   for (const int64_t axis : axes) {
-    int64_t& size = sizes[static_cast<size_t>(call.axis(axis, rank))];
+    int64_t& size = sizes[call.axis(axis, rank)];
     if (size == 1) call.fail("an axis is put in twice");
     size = 1;
   }
@@ -88,15 +88,15 @@ void unsqueeze(OnnxCall& call) {
 
 void transpose(OnnxCall& call) {
   const int rank = call.shape().rank();
-  std::vector<int64_t> given(static_cast<size_t>(rank));
+  std::vector<int64_t> given(rank);
   std::iota(given.rbegin(), given.rend(), 0);
   given = call.list("perm", given);
   std::vector<int> order;
-  std::vector<bool> seen(static_cast<size_t>(rank));
+  std::vector<bool> seen(rank);
   for (const int64_t axis : given) {
     order.push_back(call.axis(axis, rank));
-    if (seen[static_cast<size_t>(order.back())]) call.fail("perm names an axis twice");
-    seen[static_cast<size_t>(order.back())] = true;
+    if (seen[order.back()]) call.fail("perm names an axis twice");
+    seen[order.back()] = true;
   }
   if (static_cast<int>(order.size()) != rank) call.fail("perm has another number of axes than its operand");
   call.set(compose::move_axes(call.tensor(0), order));
@@ -104,7 +104,7 @@ void transpose(OnnxCall& call) {
 
 void concat_operator(OnnxCall& call) {
   std::vector<Tensor> parts;
-  const int axis = call.axis(call.integer("axis", 1), call.shape().rank());
+  const int axis = call.axis_of(1);
   for (size_t i = 0; i < call.operands(); ++i)
     if (call.shape(i).elements() > 0 || call.operands() == 1) parts.push_back(call.tensor(i));
   if (parts.empty()) parts.push_back(call.tensor(0));
@@ -112,9 +112,9 @@ void concat_operator(OnnxCall& call) {
 }
 
 void split_operator(OnnxCall& call) {
-  const int axis = call.axis(call.integer("axis", 0), call.shape().rank());
+  const int axis = call.axis_of(0);
   const int64_t size = call.shape()[axis];
-  std::vector<int64_t> sizes = call.ints_or_list(1, "split").value_or(std::vector<int64_t>{});
+  std::vector<int64_t> sizes = call.ints_or_list(1, "split");
   const int64_t count = call.integer("num_outputs", static_cast<int64_t>(call.results()));
   if (sizes.empty()) {
     if (count < 1) call.fail("no parts");
@@ -123,11 +123,10 @@ void split_operator(OnnxCall& call) {
   }
   if (std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != size || sizes.size() != call.results() ||
       std::ranges::any_of(sizes, [](int64_t part) { return part < 0; }))
-    call.fail("the parts do not add up to axis " + std::to_string(axis) + " of " + call.shape().text());
+    call.fail("the parts do not add up to axis ", axis, " of ", call.shape().text());
   const Tensor x = call.tensor(0);
   const auto from = compose::moved(x);
-  const std::vector<Tensor> parts =
-      from ? split(from->before, from->order[static_cast<size_t>(axis)], sizes) : split(x, axis, sizes);
+  const std::vector<Tensor> parts = from ? split(from->before, from->order[axis], sizes) : split(x, axis, sizes);
   for (size_t i = 0; i < parts.size(); ++i)
     call.set(i, from ? compose::move_axes(parts[i], from->order) : parts[i], call.element());
 }
@@ -150,10 +149,9 @@ std::vector<int64_t> slice_indices(const OnnxCall& call, int64_t size, int64_t s
 
 void slice_operator(OnnxCall& call) {
   Tensor x = call.tensor(0);
-  const std::vector<int64_t> starts = call.ints_or_list(1, "starts").value_or(std::vector<int64_t>{});
-  const std::vector<int64_t> ends = call.ints_or_list(2, "ends").value_or(std::vector<int64_t>{});
-  const std::vector<int64_t> axes =
-      call.ints_or_list(3, "axes").value_or(compose::all_axes(static_cast<int>(starts.size())));
+  const std::vector<int64_t> starts = call.ints_or_list(1, "starts");
+  const std::vector<int64_t> ends = call.ints_or_list(2, "ends");
+  const std::vector<int64_t> axes = call.ints_or_list(3, "axes", compose::all_axes(static_cast<int>(starts.size())));
   const std::vector<int64_t> steps = call.has(4) ? call.ints(4) : std::vector<int64_t>(starts.size(), 1);
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
     call.fail("starts, ends, axes and steps differ in number");
@@ -177,21 +175,18 @@ void tile(OnnxCall& call) {
   const std::vector<int64_t> repeats = call.ints(1);
   if (static_cast<int>(repeats.size()) != x.shape().rank()) call.fail("repeats for another number of axes");
   for (int axis = 0; axis < x.shape().rank(); ++axis) {
-    const int64_t count = repeats[static_cast<size_t>(axis)];
+    const int64_t count = repeats[axis];
     if (count < 0) call.fail("a negative number of copies");
     if (count == 0) x = slice(x, axis, 0, 0);
     if (count <= 1) continue;
-    Shape apart, wide;
+    Shape wide;
     for (int i = 0; i < x.shape().rank(); ++i) {
       if (i == axis) wide.push_back(count);
       wide.push_back(x.dim(i));
     }
     if (wide.rank() > kMaxRank) call.fail("copies of a tensor of that many axes");
-    apart = wide;
-    apart.set(axis, 1);
-    Shape joined = x.shape();
-    joined.set(axis, x.dim(axis) * count);
-    x = reshape(compose::expand(reshape(x, apart), wide), joined);
+    const Shape joined = with_size(x.shape(), axis, x.dim(axis) * count);
+    x = reshape(compose::expand(reshape(x, with_size(wide, axis, 1)), wide), joined);
   }
   call.set(x);
 }
@@ -209,7 +204,7 @@ std::vector<int64_t> padded_indices(const OnnxCall& call, const std::string& mod
       const int64_t at = ((i % period) + period) % period;
       indices.push_back(size == 1 ? 0 : std::min(at, period - at));
     } else {
-      call.fail("mode \"" + mode + "\"");
+      call.fail("mode \"", mode, "\"");
     }
   }
   return indices;
@@ -239,7 +234,7 @@ void shape_operator(OnnxCall& call) {
   const auto limited = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
   const int64_t start = limited(call.integer("start", 0)), end = limited(call.integer("end", rank));
   std::vector<int64_t> sizes;
-  for (int64_t axis = start; axis < end; ++axis) sizes.push_back(shape[static_cast<int>(axis)]);
+  for (int64_t axis = start; axis < end; ++axis) sizes.push_back(shape[axis]);
   call.set(0, known_vector(sizes));
 }
 
@@ -298,7 +293,7 @@ void eye_like(OnnxCall& call) {
 void trilu(OnnxCall& call) {
   const Shape shape = call.shape();
   if (shape.rank() < 2) call.fail("of a tensor that holds no matrices");
-  const bool upper = call.integer("upper", 1) != 0;
+  const bool upper = call.flag("upper", true);
   const auto k = static_cast<int64_t>(call.number(1, 0));
   std::vector<double> kept;
   for (int64_t i = 0; i < shape[-2]; ++i)
@@ -310,7 +305,7 @@ void trilu(OnnxCall& call) {
 void depth_to_space(OnnxCall& call) {
   const Shape s = call.shape();
   const int64_t b = call.integer("blocksize", 1);
-  if (s.rank() != 4 || b < 1 || s[1] % (b * b) != 0) call.fail("a tensor of shape " + s.text());
+  if (s.rank() != 4 || b < 1 || s[1] % (b * b) != 0) call.fail("a tensor of shape ", s.text());
   const int64_t depth = s[1] / (b * b);
   const bool crd = call.text("mode", "DCR") == "CRD";
   Tensor x = crd ? reshape(call.tensor(0), {s[0], depth, b, b, s[2], s[3]})
@@ -321,7 +316,7 @@ void depth_to_space(OnnxCall& call) {
 void space_to_depth(OnnxCall& call) {
   const Shape s = call.shape();
   const int64_t b = call.integer("blocksize", 1);
-  if (s.rank() != 4 || b < 1 || s[2] % b != 0 || s[3] % b != 0) call.fail("a tensor of shape " + s.text());
+  if (s.rank() != 4 || b < 1 || s[2] % b != 0 || s[3] % b != 0) call.fail("a tensor of shape ", s.text());
   const bool crd = call.text("mode", "DCR") == "CRD";
   const Tensor x = permute(reshape(call.tensor(0), {s[0], s[1], s[2] / b, b, s[3] / b, b}),
                            crd ? std::vector<int>{0, 1, 3, 5, 2, 4} : std::vector<int>{0, 3, 5, 1, 2, 4});
@@ -339,8 +334,8 @@ OnnxOperatorRows shape_operators() {
       {"Expand", expand_operator, "the shape must be known"},
       {"EyeLike", eye_like},
       {"Flatten", flatten},
-      {"Pad", pad_operator, "pads must be known"},
-      {"Range", range, "its bounds must be known"},
+      {"Pad", pad_operator, "pads must be known", {1, 2, 3}},
+      {"Range", range, "its bounds must be known", {0, 1, 2}},
       {"Reshape", reshape_operator, "the shape must be known"},
       {"Shape", shape_operator},
       {"Size",

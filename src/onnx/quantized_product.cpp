@@ -1,10 +1,7 @@
-#include "onnx/quantized_product.h"
 #include <algorithm>
 #include <cmath>
-#include "engine/ops/matmul/matmul.h"
-#include "engine/ops/movement/movement.h"
 #include "engine/ops/quantized/quantized.h"
-#include "onnx/compose.h"
+#include "onnx/operators.h"
 
 namespace linnet {
 
@@ -24,7 +21,7 @@ constexpr double kMiddle = 128;  // of 0..255
 constexpr int64_t kMostColumns = PackedShape::kMostColumns / 2;
 
 double at(const std::vector<double>& values, int64_t channel) {
-  return values.size() == 1 ? values[0] : values[static_cast<size_t>(channel)];
+  return values.size() == 1 ? values[0] : values[channel];
 }
 
 // How a weight of the file is a matrix: `channels` is its axis of output channels, at(row, column) where an element is.
@@ -60,13 +57,13 @@ std::optional<Weight> read_weight(const TracedQuantization& q, const WeightLayou
   };
   const bool is_one = q.zeros.size() == 1;
   if (is_one && !fits(q.zeros[0])) weight.rest = q.zeros[0] - (q.element == OnnxElement::kUint8 ? kMiddle : 0);
-  weight.codes.resize(static_cast<size_t>(weight.rows * weight.columns));
+  weight.codes.resize(weight.rows * weight.columns);
   for (int64_t row = 0; row < weight.rows; ++row) {
     weight.scales.push_back(static_cast<float>(at(q.scales, row)));
     for (int64_t column = 0; column < weight.columns; ++column) {
       const double code = (*q.codes)[layout.at(row, column)] - (at(q.zeros, row) - weight.rest);
       if (code < -128 || code > 127) return std::nullopt;
-      weight.codes[static_cast<size_t>(row * weight.columns + column)] = static_cast<int8_t>(code);
+      weight.codes[row * weight.columns + column] = static_cast<int8_t>(code);
     }
   }
   return weight;
@@ -102,12 +99,12 @@ struct PackedOperand {
 PackedOperand pack(OnnxCall& call, const Weight& weight, StaticRounding& rounding) {
   const PackedShape shape{WeightFormat::kInt8, weight.rows, weight.columns};
   std::vector<std::byte> packed(shape.bytes());
-  std::vector<int32_t> sums(static_cast<size_t>(weight.rows));
+  std::vector<int32_t> sums(weight.rows);
   for (int64_t row = 0; row < weight.rows; ++row) {
     const std::span codes(weight.codes.data() + row * weight.columns, static_cast<size_t>(weight.columns));
-    pack_row(shape, row, codes.data(), &weight.scales[static_cast<size_t>(row)], packed.data());
+    pack_row(shape, row, codes.data(), &weight.scales[row], packed.data());
     rounding.any_weight = rounding.any_weight || !neighbors_fit(codes);
-    int32_t& sum = sums[static_cast<size_t>(row)];
+    int32_t& sum = sums[row];
     for (const int8_t code : codes) sum += rounding.zero * code;
   }
   std::memcpy(packed.data() + shape.sums_offset(), sums.data(), sums.size() * sizeof sums[0]);
@@ -115,8 +112,7 @@ PackedOperand pack(OnnxCall& call, const Weight& weight, StaticRounding& roundin
 }
 
 Tensor less_product(const OnnxCall& call, Tensor y, Tensor sums, Tensor steps) {
-  using compose::Number;
-  return compose::elementwise(call, {y, sums, steps}, [](Number y, Number sum, Number step) { return y - sum * step; });
+  return elementwise(call, {y, sums, steps}, [](Number y, Number sum, Number step) { return y - sum * step; });
 }
 
 // x [..., K] as `rounding` rounds it, by the weight.
@@ -185,9 +181,6 @@ std::optional<Tensor> quantized_convolution(OnnxCall& call, const TracedValue& x
   return image.shape().rank() == 4 ? y : reshape(y, {y.dim(0), y.dim(2), y.dim(3)});
 }
 
-using compose::elementwise;
-using compose::Number;
-
 QuantizedRange quantized_range(const OnnxCall& call, OnnxElement element) {
   switch (element) {
     case OnnxElement::kUint8: return {0, 255};
@@ -195,14 +188,14 @@ QuantizedRange quantized_range(const OnnxCall& call, OnnxElement element) {
     case OnnxElement::kUint16: return {0, 65535};
     case OnnxElement::kInt16: return {-32768, 32767};
     case OnnxElement::kInt32: return {-2147483648.0, 2147483647.0};
-    default: call.fail("numbers of the type " + element_name(element));
+    default: call.fail("numbers of the type ", element_name(element));
   }
 }
 
 Tensor along_axis(const OnnxCall& call, Tensor values, const Shape& x, int axis, int64_t block) {
   if (values.shape().elements() == 1) return reshape(values, {});
   if (values.shape().rank() == 1 && x.rank() != 1) {
-    if (values.dim(0) != x[axis]) call.fail("scales of shape " + values.shape().text() + " for " + x.text());
+    if (values.dim(0) != x[axis]) call.fail("scales of shape ", values.shape().text(), " for ", x.text());
     Shape shape;
     for (int i = 0; i < x.rank(); ++i) shape.push_back(i == axis ? x[axis] : 1);
     return reshape(values, shape);
@@ -261,7 +254,7 @@ Tensor conv_of(OnnxCall& call, TracedValue x, TracedValue w) {
   OnnxNode node = call.node();
   node.op = "Conv", node.in = {"x", "w"}, node.out = {"y"};
   OnnxCall conv(node, call.opset(), call.graph(), {std::move(x), std::move(w)});
-  (*find_onnx_operator("Conv"))(conv);
+  find_onnx_operator("Conv")->run(conv);
   conv.check_attributes();
   for (const OnnxAttribute& attribute : node.attributes) call.has_attribute(attribute.name.c_str());
   return conv.out()[0].tensor;

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <limits>
 #include <set>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/numbers.h"
 #include "base/timeline.h"
 #include "engine/exec/interpreter.h"
@@ -28,7 +28,7 @@ HostTensor input_values(const SafetensorsEntry& entry) {
     read_floats(entry.dtype, entry.data, count, host.as<float>().data());
     return host;
   }
-  std::vector<int64_t> numbers(static_cast<size_t>(count));
+  std::vector<int64_t> numbers(count);
   read_integers(entry.dtype, entry.data, count, numbers.data());
   const auto fill = [&]<class T>(DType dtype, T) {
     HostTensor host({dtype, entry.type.shape});
@@ -39,7 +39,7 @@ HostTensor input_values(const SafetensorsEntry& entry) {
   if (entry.dtype == FileDType::kBool) return fill(DType::kF32, float{});
   for (const int64_t number : numbers)
     if (number < std::numeric_limits<int32_t>::min() || number > std::numeric_limits<int32_t>::max())
-      fail_user("input \"" + entry.name + "\" holds " + std::to_string(number) + ", which 32 bits cannot");
+      fail_user("input \"", entry.name, "\" holds ", number, ", which 32 bits cannot");
   return fill(DType::kI32, int32_t{});
 }
 
@@ -48,7 +48,7 @@ std::map<std::string, HostTensor> read_inputs(const OnnxNetwork& network, const 
   std::map<std::string, HostTensor> inputs;
   for (const OnnxValueInfo& info : network.inputs()) inputs[info.name] = input_values(file.at(info.name));
   for (const SafetensorsEntry& entry : file.entries())
-    if (!inputs.contains(entry.name)) fail_user("'" + path + "': the network has no input \"" + entry.name + "\"");
+    if (!inputs.contains(entry.name)) fail_user("'", path, "': the network has no input \"", entry.name, "\"");
   return inputs;
 }
 
@@ -57,12 +57,17 @@ namespace fs = std::filesystem;
 // What ONNX's own runner allows.
 constexpr double kAbsolute = 1e-7, kRelative = 1e-3;
 
-std::vector<OnnxTensor> read_tensors(const fs::path& folder, const char* kind, size_t count) {
+std::vector<OnnxTensor> read_tensors(const fs::path& folder, const char* kind,
+                                     const std::vector<OnnxValueInfo>& declared) {
   std::vector<OnnxTensor> tensors;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < declared.size(); ++i) {
     const fs::path path = folder / (std::string(kind) + "_" + std::to_string(i) + ".pb");
     if (!fs::exists(path)) break;
     tensors.push_back(read_onnx_tensor(path.string()));
+    // Old cases lay numbers of bfloat16 out as uint16, which numpy has: the declared type counts.
+    if (OnnxElement& element = tensors.back().element;
+        element == OnnxElement::kUint16 && declared[i].element == OnnxElement::kBFloat16)
+      element = OnnxElement::kBFloat16;
   }
   return tensors;
 }
@@ -134,21 +139,13 @@ std::string difference(const TracedValue& got, const OnnxTensor& expected) {
   return "";
 }
 
-// Old cases lay numbers of bfloat16 out as uint16, which numpy has: the declared type counts.
-void set_declared_type(OnnxTensor& tensor, const OnnxValueInfo& declared) {
-  if (tensor.element == OnnxElement::kUint16 && declared.element == OnnxElement::kBFloat16)
-    tensor.element = OnnxElement::kBFloat16;
-}
-
 // "" or what is different.
 std::string run_data_set(OnnxNetwork& network, const fs::path& folder) {
-  std::vector<OnnxTensor> given = read_tensors(folder, "input", network.inputs().size());
-  for (size_t i = 0; i < given.size(); ++i) set_declared_type(given[i], network.inputs()[i]);
+  const std::vector<OnnxTensor> given = read_tensors(folder, "input", network.inputs());
   std::map<std::string, OnnxTensor> inputs;
   for (size_t i = 0; i < given.size(); ++i) inputs[network.inputs()[i].name] = given[i];
   const TracedValues results = run_some_way(network, inputs);
-  std::vector<OnnxTensor> expected = read_tensors(folder, "output", network.outputs().size());
-  for (size_t i = 0; i < expected.size(); ++i) set_declared_type(expected[i], network.outputs()[i]);
+  const std::vector<OnnxTensor> expected = read_tensors(folder, "output", network.outputs());
   for (size_t i = 0; i < expected.size(); ++i) {
     const std::string name = network.outputs()[i].name, problem = difference(results.at(name), expected[i]);
     if (!problem.empty()) return "output \"" + name + "\": " + problem;
@@ -159,8 +156,8 @@ std::string run_data_set(OnnxNetwork& network, const fs::path& folder) {
 void check_types(const OnnxModel& model) {
   for (const auto* values : {&model.graph.inputs, &model.graph.outputs})
     for (const OnnxValueInfo& value : *values) {
-      if (value.element == OnnxElement::kUndefined) fail_user("\"" + value.name + "\" is no tensor");
-      if (!element_dtype(value.element)) fail_user("\"" + value.name + "\" holds " + element_name(value.element));
+      if (value.element == OnnxElement::kUndefined) fail_user("\"", value.name, "\" is no tensor");
+      if (!element_dtype(value.element)) fail_user("\"", value.name, "\" holds ", element_name(value.element));
     }
 }
 
@@ -245,7 +242,7 @@ OnnxRunReport run_onnx_file(OnnxNetwork& network, const std::string& inputs, con
 }
 
 std::vector<OnnxTestResult> run_onnx_tests(const std::string& folder) {
-  if (!fs::is_directory(folder)) fail_user("there is no folder '" + folder + "'");
+  if (!fs::is_directory(folder)) fail_user("there is no folder '", folder, "'");
   std::set<fs::path> tests;
   const auto add = [&](const fs::path& test) {
     if (!data_sets(test).empty()) tests.insert(test);
@@ -253,7 +250,7 @@ std::vector<OnnxTestResult> run_onnx_tests(const std::string& folder) {
   if (fs::exists(fs::path(folder) / "model.onnx")) add(folder);
   for (const auto& entry : fs::recursive_directory_iterator(folder))
     if (entry.path().filename() == "model.onnx") add(entry.path().parent_path());
-  if (tests.empty()) fail_user("'" + folder + "' holds no tests: folders with model.onnx and test_data_set_0");
+  if (tests.empty()) fail_user("'", folder, "' holds no tests: folders with model.onnx and test_data_set_0");
   std::vector<OnnxTestResult> results;
   for (const fs::path& test : tests) results.push_back(run_test(test));
   return results;

@@ -1,7 +1,7 @@
 #include "onnx/save_onnx.h"
 #include <algorithm>
 #include <map>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ir/op.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
@@ -46,11 +46,10 @@ SizeSets default_sizes(size_t symbols) {
 OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
                     const OnnxOptions& options) {
   if (options.opset < kLeastOnnxOpset || options.opset > kMostOnnxOpset)
-    fail_user("opset " + std::to_string(options.opset) + " cannot be written; " + std::to_string(kLeastOnnxOpset) +
-              " to " + std::to_string(kMostOnnxOpset) + " can");
+    fail_user("opset ", options.opset, " cannot be written; ", kLeastOnnxOpset, " to ", kMostOnnxOpset, " can");
   const SizeSets sets = source.sizes.empty() ? default_sizes(source.symbols.size()) : source.sizes;
   const std::vector<Graph> traces = trace_all(source, sets);
-  const auto constants = std::make_shared<std::vector<float>>(static_cast<size_t>(layout.constant_count()));
+  const auto constants = std::make_shared<std::vector<float>>(layout.constant_count());
   if (!constants->empty()) {
     ThreadPool pool(1);
     layout.initialize_constants(constants->data(), pool);
@@ -91,7 +90,7 @@ void save_onnx(const ParameterLayout& layout, const float* parameters, const Onn
                const std::string& path, const OnnxOptions& options) {
   OnnxModel model = make_onnx(layout, parameters, source, options);
   set_precision(model, options.precision, options.input_scales);
-  write_onnx(model, path, {.most_inside = options.most_inside});
+  write_onnx(model, path, options.most_inside);
 }
 
 }  // namespace linnet

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "engine/ops/movement/movement.h"
 #include "models/modules/image_model.h"
@@ -135,26 +135,6 @@ class KeyValues {
   int64_t batch_, heads_, size_;
 };
 
-std::vector<OnnxFile> decoder_files(TextDecoder& model, const OnnxFileOptions& options) {
-  OnnxSource source{.symbols = first_symbols(options.cache ? 3 : 2)};
-  source.trace = [&model, options](Trace& trace, std::span<const int64_t> sizes) {
-    const TensorType ids{DType::kI32, {sizes[kBatch], sizes[kLength]}};
-    TokenRows rows{.tokens = trace.input("input_ids", ids)};
-    rows.lengths = trace.input("lengths", {DType::kI32, {sizes[kBatch]}});
-    rows.positions = trace.input("position_ids", ids);
-    if (options.cache)
-      rows.split = KeyValues(trace, sizes[kBatch], model.layers[0].self_attn.config)
-                       .extend("", sizes[kPast], options.joined_past);
-    const Tensor hidden = model.hidden(rows);
-    trace.graph().output("logits", model.logits(hidden));
-  };
-  const SymbolicSize keys = options.cache ? symbol(kPast) + symbol(kLength) : symbol(kLength);
-  source.masks = {{"lengths", "attention_mask", {symbol(kBatch), keys}}};
-  source.first_outputs = {"logits"};
-  if (options.joined_past) source.form.causal_mask_size = model.usual_length();
-  return {{"model.onnx", source}};
-}
-
 OnnxSource encoder_source(EncoderDecoder& model) {
   OnnxSource source{.symbols = {"batch_size", "encoder_sequence_length"}};
   source.trace = [&model](Trace& trace, std::span<const int64_t> sizes) {
@@ -193,29 +173,8 @@ OnnxSource decoder_source(EncoderDecoder& model, bool past, bool cache) {
   return source;
 }
 
-std::vector<OnnxFile> encoder_decoder_files(EncoderDecoder& model, bool cache) {
-  std::vector<OnnxFile> files{{"encoder_model.onnx", encoder_source(model)},
-                              {"decoder_model.onnx", decoder_source(model, false, cache)}};
-  if (!cache) return files;
-  files.push_back({"decoder_with_past_model.onnx", decoder_source(model, true, true)});
-  const AttentionConfig& attention = model.decoder_attention();
-  files.push_back({"decoder_model_merged.onnx", files[1].source, files[2].source,
-                   attention.size() * attention.heads != attention.width});
-  return files;
-}
-
 void refuse_joined_past(const OnnxFileOptions& options) {
   if (options.joined_past) fail_user("a past that holds keys and values together is for GPT-2 alone");
-}
-
-std::vector<OnnxFile> image_file(ImageModel& model) {
-  OnnxSource source{.symbols = first_symbols(1)};
-  source.trace = [&model](Trace& trace, std::span<const int64_t> sizes) {
-    const ImageShape& c = model.images;
-    const Tensor images = trace.input("images", {DType::kU8, {sizes[0], c.height, c.width, c.channels}});
-    trace.graph().output("logits", model(images));
-  };
-  return {{"model.onnx", source}};
 }
 
 constexpr const char* kChoice = "use_cache_branch";
@@ -253,8 +212,8 @@ void complete_outputs(OnnxGraph& branch, const std::vector<OnnxValueInfo>& outpu
   for (const OnnxValueInfo& output : outputs) {
     if (!has(branch.outputs, output.name)) {
       const std::string past = "past_key_values" + output.name.substr(output.name.find('.'));
-      if (!has(branch.inputs, past)) fail_internal("ONNX: no branch computes " + output.name);
-      branch.nodes.push_back({.name = output.name, .op = "Identity", .in = {past}, .out = {output.name}});
+      if (!has(branch.inputs, past)) fail_internal("ONNX: no branch computes ", output.name);
+      branch.nodes.push_back(named_node(output.name, "Identity", {past}));
     }
     ordered.push_back(output);
   }
@@ -275,56 +234,9 @@ OnnxAttribute branch_attribute(const char* name, OnnxGraph graph) {
   return {.name = name, .type = OnnxAttribute::kGraph, .graph = std::make_shared<OnnxGraph>(std::move(graph))};
 }
 
-}  // namespace
-
-OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file,
-                    const OnnxOptions& options) {
-  OnnxModel model = make_onnx(layout, parameters, file.source, options);
-  if (!file.with_past) return model;
-  return merge_decoders(std::move(model), make_onnx(layout, parameters, *file.with_past, options), file.any_head_size);
-}
-
-void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file, const std::string& folder,
-               const OnnxOptions& options) {
-  OnnxModel model = make_onnx(layout, parameters, file, options);
-  set_precision(model, options.precision, options.input_scales);
-  write_onnx(model, (std::filesystem::path(folder) / file.name).string(), {.most_inside = options.most_inside});
-}
-
-std::vector<OnnxFile> onnx_files(TextDecoder& model, const OnnxFileOptions& options) {
-  if (options.joined_past && !options.cache) fail_user("without a cache there is no past to join");
-  return decoder_files(model, options);
-}
-
-std::vector<OnnxFile> onnx_files(EncoderDecoder& model, const OnnxFileOptions& options) {
-  refuse_joined_past(options);
-  return encoder_decoder_files(model, options.cache);
-}
-
-std::vector<OnnxFile> onnx_files(ImageModel& model) { return image_file(model); }
-
-std::vector<OnnxFile> onnx_files(const PretrainedModel& model, const OnnxFileOptions& options) {
-  if (!model.family) fail_user("there is no form of this kind of model in ONNX");
-  switch (model.family->kind) {
-    case FamilyKind::kDecoder:
-      if (std::string_view(model.family->model_type) != "gpt2") refuse_joined_past(options);
-      return onnx_files(model.as<TextDecoder>(), options);
-    case FamilyKind::kEncoderDecoder: return onnx_files(model.as<EncoderDecoder>(), options);
-    case FamilyKind::kImages: refuse_joined_past(options); return onnx_files(model.as<ImageModel>());
-    case FamilyKind::kEncoder: break;
-  }
-  refuse_joined_past(options);
-  return encoder_file(model);
-}
-
-void export_onnx_folder(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
-                        const std::string& folder, const OnnxFolderOptions& options) {
-  make_directories(folder);
-  for (const OnnxFile& file : onnx_files(model, options.files))
-    save_onnx(layout, parameters, file, folder, options.onnx);
-  save_companions(model, folder);
-}
-
+// One decoder file for both cases, with keys and values of earlier positions and without: a model with an input
+// "use_cache_branch" bool [1] that chooses which of the two computes; parameters that they share are there once. Where
+// `with_past` has no output of some name, its input past_key_values... is passed on as present...
 OnnxModel merge_decoders(OnnxModel without_past, OnnxModel with_past, bool any_head_size) {
   OnnxGraph merged{
       .name = without_past.graph.name, .inputs = without_past.graph.inputs, .outputs = without_past.graph.outputs};
@@ -353,6 +265,81 @@ OnnxModel merge_decoders(OnnxModel without_past, OnnxModel with_past, bool any_h
   OnnxModel model = std::move(without_past);
   model.graph = std::move(merged);
   return model;
+}
+
+}  // namespace
+
+void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file, const std::string& folder,
+               const OnnxOptions& options) {
+  OnnxModel model = make_onnx(layout, parameters, file.source, options);
+  if (file.with_past)
+    model =
+        merge_decoders(std::move(model), make_onnx(layout, parameters, *file.with_past, options), file.any_head_size);
+  set_precision(model, options.precision, options.input_scales);
+  write_onnx(model, (std::filesystem::path(folder) / file.name).string(), options.most_inside);
+}
+
+std::vector<OnnxFile> onnx_files(TextDecoder& model, const OnnxFileOptions& options) {
+  if (options.joined_past && !options.cache) fail_user("without a cache there is no past to join");
+  OnnxSource source{.symbols = first_symbols(options.cache ? 3 : 2)};
+  source.trace = [&model, options](Trace& trace, std::span<const int64_t> sizes) {
+    const TensorType ids{DType::kI32, {sizes[kBatch], sizes[kLength]}};
+    TokenRows rows{.tokens = trace.input("input_ids", ids)};
+    rows.lengths = trace.input("lengths", {DType::kI32, {sizes[kBatch]}});
+    rows.positions = trace.input("position_ids", ids);
+    if (options.cache)
+      rows.split = KeyValues(trace, sizes[kBatch], model.layers[0].self_attn.config)
+                       .extend("", sizes[kPast], options.joined_past);
+    const Tensor hidden = model.hidden(rows);
+    trace.graph().output("logits", model.logits(hidden));
+  };
+  const SymbolicSize keys = options.cache ? symbol(kPast) + symbol(kLength) : symbol(kLength);
+  source.masks = {{"lengths", "attention_mask", {symbol(kBatch), keys}}};
+  source.first_outputs = {"logits"};
+  if (options.joined_past) source.form.causal_mask_size = model.usual_length();
+  return {{"model.onnx", source}};
+}
+
+std::vector<OnnxFile> onnx_files(EncoderDecoder& model, const OnnxFileOptions& options) {
+  refuse_joined_past(options);
+  std::vector<OnnxFile> files{{"encoder_model.onnx", encoder_source(model)},
+                              {"decoder_model.onnx", decoder_source(model, false, options.cache)}};
+  if (!options.cache) return files;
+  files.push_back({"decoder_with_past_model.onnx", decoder_source(model, true, true)});
+  const AttentionConfig& attention = model.decoder_attention();
+  files.push_back({"decoder_model_merged.onnx", files[1].source, files[2].source,
+                   attention.size() * attention.heads != attention.width});
+  return files;
+}
+
+std::vector<OnnxFile> onnx_files(ImageModel& model) {
+  OnnxSource source{.symbols = first_symbols(1)};
+  source.trace = [&model](Trace& trace, std::span<const int64_t> sizes) {
+    const ImageShape& c = model.images;
+    const Tensor images = trace.input("images", {DType::kU8, {sizes[0], c.height, c.width, c.channels}});
+    trace.graph().output("logits", model(images));
+  };
+  return {{"model.onnx", source}};
+}
+
+std::vector<OnnxFile> onnx_files(const PretrainedModel& model, const OnnxFileOptions& options) {
+  if (!model.family) fail_user("there is no form of this kind of model in ONNX");
+  if (std::string_view(model.family->model_type) != "gpt2") refuse_joined_past(options);
+  switch (model.family->kind) {
+    case FamilyKind::kDecoder: return onnx_files(model.as<TextDecoder>(), options);
+    case FamilyKind::kEncoderDecoder: return onnx_files(model.as<EncoderDecoder>(), options);
+    case FamilyKind::kImages: return onnx_files(model.as<ImageModel>());
+    case FamilyKind::kEncoder: break;
+  }
+  return encoder_file(model);
+}
+
+void export_onnx_folder(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
+                        const std::string& folder, const OnnxFolderOptions& options) {
+  make_directories(folder);
+  for (const OnnxFile& file : onnx_files(model, options.files))
+    save_onnx(layout, parameters, file, folder, options.onnx);
+  save_companions(model, folder);
 }
 
 }  // namespace linnet

@@ -28,9 +28,6 @@ struct OnnxFileOptions {
   bool joined_past = false;
 };
 
-OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file,
-                    const OnnxOptions& options);
-
 // Writes the file in a folder that exists.
 void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file, const std::string& folder,
                const OnnxOptions& options);
@@ -50,10 +47,5 @@ struct OnnxFolderOptions {
 // config.json, generation_config.json and tokenizer files beside them.
 void export_onnx_folder(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
                         const std::string& folder, const OnnxFolderOptions& options = {});
-
-// One decoder file for both cases, with keys and values of earlier positions and without: a model with an input
-// "use_cache_branch" bool [1] that chooses which of the two computes; parameters that they share are there once. Where
-// `with_past` has no output of some name, its input past_key_values... is passed on as present...
-OnnxModel merge_decoders(OnnxModel without_past, OnnxModel with_past, bool any_head_size = false);
 
 }  // namespace linnet

@@ -2,7 +2,7 @@
 #include <array>
 #include <numeric>
 #include <set>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/text.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
@@ -22,7 +22,7 @@ constexpr double kHeadDeviation = 0.02;       // as BERT's
 // f32 [B, T]: 1 for the tokens of a text, 0 behind them.
 Tensor mask_of(Tensor lengths, int64_t length) {
   Graph& graph = *lengths.graph;
-  std::vector<float> numbers(static_cast<size_t>(length));
+  std::vector<float> numbers(length);
   std::iota(numbers.begin(), numbers.end(), 0.0F);
   const Shape shape{lengths.dim(0), length};
   const Tensor positions = broadcast_to(literal(graph, {DType::kF32, {length}}, numbers.data()), shape);
@@ -68,8 +68,8 @@ void add_head(OnnxGraph& graph, const std::string& features, bool mean, const Sh
     return out;
   };
   const auto constant = [&](const std::string& what, const std::vector<int64_t>& values) {
-    graph.initializers.push_back(int64_tensor({static_cast<int64_t>(values.size())}, values));
-    return graph.initializers.back().name = name + "." + what;
+    graph.initializers.push_back(int64_tensor({std::ssize(values)}, values, name + "." + what));
+    return graph.initializers.back().name;
   };
   std::string x = features;
   if (mean) {
@@ -95,8 +95,8 @@ std::string sizes_text(const std::vector<OnnxDim>& dims) {
 void check_sizes(const OnnxValueInfo& input, const std::vector<int64_t>& images) {
   for (size_t i = 0; i < images.size(); ++i)
     if (input.dims[i + 1].size >= 0 && input.dims[i + 1].size != images[i])
-      fail_user("the network takes images of " + sizes_text({input.dims.begin() + 1, input.dims.end()}) +
-                ", and the data's are " + sizes_text({{images[0]}, {images[1]}, {images[2]}}) +
+      fail_user("the network takes images of ", sizes_text({input.dims.begin() + 1, input.dims.end()}),
+                ", and the data's are ", sizes_text({{images[0]}, {images[1]}, {images[2]}}),
                 " (data.image_size scales them)");
 }
 
@@ -113,7 +113,7 @@ void OnnxTextModel::check_inputs() const {
   const std::set<std::string> known{kTokens, kMask, kTypes, kPositions};
   std::set<std::string> found;
   const auto fail = [&](const std::string& problem) {
-    fail_user("'" + network_->file() + "' does not fit texts: " + problem);
+    fail_user("'", network_->file(), "' does not fit texts: ", problem);
   };
   for (const OnnxValueInfo& input : network_->inputs()) {
     found.insert(input.name);
@@ -152,8 +152,8 @@ void OnnxTextModel::choose_output() {
     const int64_t given = shapes.at(output_)[1];
     if (classes_ == 0) classes_ = given;
     if (given != classes_)
-      fail_user("'" + network_->file() + "' gives logits of " + std::to_string(given) + " classes and the texts have " +
-                std::to_string(classes_) + "; of a network that gives last_hidden_state a new head is trained");
+      fail_user("'", network_->file(), "' gives logits of ", given, " classes and the texts have ", classes_,
+                "; of a network that gives last_hidden_state a new head is trained");
   } else if (is("pooler_output", 2)) {
     output_ = "pooler_output", kind_ = Output::kPooled;
   } else {
@@ -161,7 +161,7 @@ void OnnxTextModel::choose_output() {
     for (auto each = shapes.begin(); !is(output_, 3) && each != shapes.end(); ++each)
       if (each->first != kLogits && is(each->first, 3)) output_ = each->first;
     if (!is(output_, 3))
-      fail_user("'" + network_->file() +
+      fail_user("'", network_->file(),
                 "' does not fit texts: it gives neither logits [batch, classes] nor last_hidden_state [batch, length, "
                 "width]");
   }
@@ -211,8 +211,8 @@ OnnxImageModel::OnnxImageModel(std::unique_ptr<OnnxNetwork> network, const Image
   network_->check_trainable();
   const std::vector<OnnxValueInfo>& inputs = network_->inputs();
   if (inputs.size() != 1 || (inputs[0].has_shape && inputs[0].dims.size() != 4) || network_->outputs().size() != 1)
-    fail_user("a network for images takes one tensor of four axes and gives one; this one has " +
-              std::to_string(inputs.size()) + " inputs and " + std::to_string(network_->outputs().size()) + " outputs");
+    fail_user("a network for images takes one tensor of four axes and gives one; this one has ", inputs.size(),
+              " inputs and ", network_->outputs().size(), " outputs");
   takes_bytes_ = inputs[0].element == OnnxElement::kUint8;
   if (inputs[0].has_shape && takes_bytes_) check_sizes(inputs[0], {images.height, images.width, images.channels});
   if (inputs[0].has_shape && !takes_bytes_) check_sizes(inputs[0], {images.channels, images.height, images.width});
@@ -224,8 +224,8 @@ Tensor OnnxImageModel::operator()(At x) {
   const Tensor logits = network_->run({{network_->inputs()[0].name, pixels}}).begin()->second;
   const Shape expected{x.value.dim(0), images.classes};
   if (logits.shape() != expected)
-    fail_user("the network gives " + logits.shape().text() + " for " + std::to_string(expected[0]) + " images of " +
-              std::to_string(images.classes) + " classes: logits of shape " + expected.text() + " are needed");
+    fail_user("the network gives ", logits.shape().text(), " for ", expected[0], " images of ", images.classes,
+              " classes: logits of shape ", expected.text(), " are needed");
   return logits;
 }
 

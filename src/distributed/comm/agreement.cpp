@@ -97,7 +97,7 @@ void check_equal(Communicator& world, const std::string& what, const std::string
 
 bool any_rank(Communicator& world, bool here) {
   const auto mine = static_cast<std::byte>(here);
-  std::vector<std::byte> all(static_cast<size_t>(world.size()));
+  std::vector<std::byte> all(world.size());
   all_gather(world, {&mine, 1}, all);
   return std::ranges::count(all, std::byte{1}) > 0;
 }

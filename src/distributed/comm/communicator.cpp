@@ -61,7 +61,7 @@ void receive(Communicator& world, int from, std::span<std::byte> bytes) {
 
 void barrier(Communicator& world) {
   const std::byte nothing{};
-  std::vector<std::byte> all(static_cast<size_t>(world.size()));
+  std::vector<std::byte> all(world.size());
   all_gather(world, {&nothing, 1}, all);
 }
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
-#include "base/error.h"
+#include "base/fail.h"
 
 namespace linnet {
 namespace {
@@ -75,7 +75,7 @@ ShardSum::ShardSum(Communicator& world, DeviceRanks* device, const ShardShare& s
     nodes_of_.push_back(share.nodes_of(rank));
     all += nodes_of_.back().size();
   }
-  round_nodes_.assign(static_cast<size_t>(share.ranks), {ShardNode{}});
+  round_nodes_.assign(share.ranks, {ShardNode{}});
   outgoing_.reserve(all * static_cast<size_t>(share.ranks));
   incoming_.reserve(all);
   values_.reserve(all);
@@ -219,7 +219,7 @@ int64_t ShardShare::most_nodes_after_a_round() const {
 
 void check_share(const ShardShare& share) {
   if (share.shards % share.ranks == 0) return;
-  fail_user(std::to_string(share.ranks) + " ranks cannot share data_shards = " + std::to_string(share.shards) +
+  fail_user(share.ranks, " ranks cannot share data_shards = ", share.shards,
             " evenly; the number of ranks must divide it");
 }
 

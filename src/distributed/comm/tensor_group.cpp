@@ -1,6 +1,6 @@
 #include "distributed/comm/tensor_group.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "distributed/comm/shard_sum.h"
 
 namespace linnet {
@@ -9,12 +9,6 @@ namespace {
 constexpr size_t kSummedPiece = size_t{1} << 18;  // floats that are summed at once
 constexpr size_t kFew = 4096;                     // floats that every rank sends whole: one exchange in place of two
 constexpr size_t kThreadPiece = size_t{1} << 14;  // floats that a thread adds at once
-
-std::vector<int> some_ranks(int first, int count, int step) {
-  std::vector<int> ranks;
-  for (int i = 0; i < count; ++i) ranks.push_back(first + i * step);
-  return ranks;
-}
 
 // With few values, each rank's part of the sum is all of them.
 bool sends_whole(size_t values, size_t ranks) { return values * ranks <= kFew; }
@@ -31,6 +25,12 @@ void add_in_order(ThreadPool& pool, std::span<const float* const> parts, float* 
 }
 
 }  // namespace
+
+std::vector<int> some_ranks(int first, int count, int step) {
+  std::vector<int> ranks;
+  for (int i = 0; i < count; ++i) ranks.push_back(first + i * step);
+  return ranks;
+}
 
 RankGroup::RankGroup(Communicator& world, std::vector<int> ranks) : world_(world), ranks_(std::move(ranks)) {
   const auto own = std::ranges::find(ranks_, world.rank());
@@ -55,8 +55,7 @@ RankGroups::RankGroups(Communicator& world, int tensor_ranks, int stages)
 
 Communicator& checked_group(Communicator* group, int ranks) {
   if (!group || group->size() != ranks)
-    fail_internal("a plan of " + std::to_string(ranks) + " ranks is run by " +
-                  std::to_string(group ? group->size() : 1));
+    fail_internal("a plan of ", ranks, " ranks is run by ", group ? group->size() : 1);
   return *group;
 }
 

@@ -10,6 +10,8 @@
 
 namespace linnet {
 
+std::vector<int> some_ranks(int first, int count, int step);
+
 // Some of the ranks of a world as a communicator of their own. All of them use it at the same point.
 class RankGroup : public Communicator {
  public:

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/module.h"
 #include "base/numbers.h"
 #include "base/text.h"
@@ -20,17 +20,17 @@ std::filesystem::path find_module() {
   if (!search.found.empty()) return search.found;
   fail_user(
       "this program has no MPI module, which training by several ranks needs: install the package linnet-mpi, or build "
-      "it where MPI is installed (Debian: libopenmpi-dev; looked for " +
-      search.looked + ")");
+      "it where MPI is installed (Debian: libopenmpi-dev; looked for ",
+      search.looked, ")");
 }
 
 OpenWorld load_module() {
   const std::filesystem::path location = find_module();
   // Open MPI loads plugins that need its symbols. The module is never unloaded.
   void* module = dlopen(location.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (!module) fail_user("cannot load the MPI module: " + std::string(dlerror()));
+  if (!module) fail_user("cannot load the MPI module: ", dlerror());
   const auto open = reinterpret_cast<OpenWorld>(dlsym(module, "linnet_mpi_open"));
-  if (!open) fail_user(location.string() + " is not Linnet's MPI module");
+  if (!open) fail_user(location.string(), " is not Linnet's MPI module");
   return open;
 }
 
@@ -85,10 +85,9 @@ Communicator& join_world() {
     return new ModuleCommunicator(*opened);
   }();
   if (world->size() != starter->ranks)
-    fail_user(starter->name + " has started " + std::to_string(starter->ranks) + " processes, and MPI sees " +
-              std::to_string(world->size()) +
-              (starter->name == "srun" ? "; start them with `srun --mpi=pmix`"
-                                       : "; the program and " + starter->name + " belong to different MPIs"));
+    fail_user(starter->name, " has started ", starter->ranks, " processes, and MPI sees ", world->size(),
+              starter->name == "srun" ? "; start them with `srun --mpi=pmix`"
+                                      : "; the program and " + starter->name + " belong to different MPIs");
   return *world;
 }
 
@@ -126,8 +125,7 @@ std::optional<Starter> find_torchrun() {
       starter_from("torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_RANK");
   if (!starter || !number_in("LOCAL_RANK")) return {};
   if (starter->ranks_here != starter->ranks)
-    fail_user("torchrun has started " + std::to_string(starter->ranks) + " processes on several machines, " +
-              std::to_string(starter->ranks_here) +
+    fail_user("torchrun has started ", starter->ranks, " processes on several machines, ", starter->ranks_here,
               " of them here, and Linnet joins those of one machine only; start them with `mpirun --hostfile` or srun");
   return starter;
 }

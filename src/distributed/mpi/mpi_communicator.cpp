@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 #include <vector>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/thread_pool.h"
 #include "distributed/comm/communicator.h"
 #include "distributed/comm/world.h"
@@ -179,8 +179,7 @@ extern "C" __attribute__((visibility("default"))) const linnet::ModuleWorld* lin
   using namespace linnet;
   try {
     if (std::string(program_version) != comm_version())
-      fail_user("the MPI module is of another build (" + std::string(comm_version()) + ") than the program (" +
-                program_version + ")");
+      fail_user("the MPI module is of another build (", comm_version(), ") than the program (", program_version, ")");
     if (!world) world = new MpiWorld;
   } catch (const std::exception& error) {
     std::snprintf(message, message_size, "%s", error.what());

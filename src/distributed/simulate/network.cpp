@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 #include <vector>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/numbers.h"
 #include "base/text.h"
 
@@ -30,7 +30,7 @@ double parse_quantity(std::string_view text, std::span<const Unit> units) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || !std::isfinite(value)) return -1;
-  const std::string_view unit = trimmed(text.substr(static_cast<size_t>(end - text.data())), " ");
+  const std::string_view unit = trimmed(text.substr(end - text.data()), " ");
   const auto lower = [](char c) { return lower_ascii(c); };
   for (const Unit& known : units)
     if (std::ranges::equal(unit, known.name, {}, lower, lower)) return value * known.factor;
@@ -73,9 +73,9 @@ Network parse_network(const std::string& text) {
   std::vector<std::string_view> words = split(text, ',');
   for (std::string_view& word : words) word = trimmed(word, " ");
   const auto fail = [](std::string_view word, const std::string& problem) {
-    fail_user("--network: \"" + std::string(word) + "\" is not " + problem);
+    fail_user("--network: \"", word, "\" is not ", problem);
   };
-  if (words.size() < 2 || words.size() > 3) fail_user("--network \"" + text + "\" is not understood" + wanted);
+  if (words.size() < 2 || words.size() > 3) fail_user("--network \"", text, "\" is not understood", wanted);
   Network network{.bytes_per_second = parse_quantity(words[0], kBandwidths),
                   .latency = parse_quantity(words[1], kTimes)};
   if (network.bytes_per_second <= 0) fail(words[0], "a bandwidth such as 25GB/s or 100Gbit/s" + wanted);
@@ -102,8 +102,7 @@ Network fit_network(std::span<const TimedExchange> exchanges) {
     if (exchange.bytes > smallest->bytes)
       slopes.push_back((exchange.seconds - smallest->seconds) / (exchange.bytes - smallest->bytes));
   if (slopes.empty()) fail_internal("a network is fitted to exchanges of one size");
-  std::ranges::sort(slopes);
-  const double slope = std::max(slopes[slopes.size() / 2], 1e-15);
+  const double slope = std::max(median(slopes), 1e-15);
   const double fastest = std::ranges::min_element(exchanges, {}, &TimedExchange::seconds)->seconds;
   return {.bytes_per_second = 1 / slope,
           .latency = std::clamp(smallest->seconds - slope * smallest->bytes, fastest / 2, fastest)};

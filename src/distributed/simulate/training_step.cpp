@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "distributed/comm/pipeline_order.h"
+#include "distributed/comm/tensor_group.h"
 #include "distributed/simulate/network.h"
 
 namespace linnet {
@@ -46,8 +47,8 @@ class Builder {
         layout_(step.layout),
         network_(network),
         schedule_(layout_.ranks()),
-        last_(static_cast<size_t>(layout_.ranks()), kNone),
-        completed_(static_cast<size_t>(layout_.ranks())) {
+        last_(layout_.ranks(), kNone),
+        completed_(layout_.ranks()) {
     if (step.stages.size() != static_cast<size_t>(layout_.stages())) fail_internal("a step without all of its stages");
   }
 
@@ -74,11 +75,6 @@ class Builder {
   const StageWork& stage(int index) const { return step_.stages[index]; }
   PipelineOrder order() const { return {layout_.pipeline, layout_.interleave, step_.micro_batches}; }
 
-  static std::vector<int> some_ranks(int first, int count, int step) {
-    std::vector<int> ranks;
-    for (int i = 0; i < count; ++i) ranks.push_back(first + i * step);
-    return ranks;
-  }
   std::vector<int> data_group(int pipeline, int tensor) const {
     return some_ranks(rank_of(0, pipeline, tensor), layout_.data, layout_.ranks_of_model());
   }

@@ -1,13 +1,13 @@
 #include "engine/exec/backend.h"
 #include <dlfcn.h>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <optional>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/module.h"
+#include "base/numbers.h"
 #include "distributed/comm/world.h"
 
 namespace linnet {
@@ -17,11 +17,8 @@ constexpr int kNoCuda = -1, kAnyGpu = -2;
 
 int cuda_index(const std::string& device) {
   if (device == "cuda") return kAnyGpu;
-  if (!device.starts_with("cuda:")) return kNoCuda;
-  int index = kNoCuda;
-  const char* end = device.data() + device.size();
-  const auto [stop, problem] = std::from_chars(device.data() + 5, end, index);
-  return problem == std::errc() && stop == end && index >= 0 ? index : kNoCuda;
+  const auto index = parse_number<int>(device.starts_with("cuda:") ? device.substr(5) : "");
+  return index >= 0 ? *index : kNoCuda;
 }
 
 void* load_module() {
@@ -31,8 +28,8 @@ void* load_module() {
                                         search.looked + "); docs/gpu.md tells how to build it");
   // Its symbols stay its own; it is never unloaded.
   void* module = dlopen(search.found.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!module) fail_user("cannot load the CUDA module: " + std::string(dlerror()));
-  if (!dlsym(module, "linnet_cuda_open")) fail_user(search.found.string() + " is not Linnet's CUDA module");
+  if (!module) fail_user("cannot load the CUDA module: ", dlerror());
+  if (!dlsym(module, "linnet_cuda_open")) fail_user(search.found.string(), " is not Linnet's CUDA module");
   return module;
 }
 
@@ -73,7 +70,7 @@ const Backend& open_backend(const std::string& device) {
   static std::map<int, const Backend*> opened;
   if (device == "cpu") return cpu_backend();
   int index = cuda_index(device);
-  if (index == kNoCuda) fail_user("unknown device \"" + device + "\"; there are cpu, cuda and cuda:N");
+  if (index == kNoCuda) fail_user("unknown device \"", device, "\"; there are cpu, cuda and cuda:N");
   const std::lock_guard lock(mutex);
   if (index == kAnyGpu) index = gpu_of_rank();
   const auto [location, is_new] = opened.try_emplace(index);

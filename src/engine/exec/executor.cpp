@@ -1,8 +1,9 @@
 #include "engine/exec/executor.h"
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/numbers.h"
 #include "base/switched_off.h"
 #include "base/timeline.h"
@@ -13,15 +14,164 @@ namespace linnet {
 namespace {
 
 constexpr size_t kAlignment = 256;
+constexpr int64_t kKept = Executor::kKept;
 constexpr size_t kSmall = 4096;  // bytes of an output that comes home by itself
 
 }  // namespace
+
+// How a plan runs on a device: the batch is copied over, the kernels are queued - the first time one by one, which is
+// when libraries choose and compile, from the second time on as one recording. Small outputs (losses, counts, norms)
+// are copied to the host after every run and stay readable for kKept runs; a large one comes when somebody asks.
+class DeviceRun {
+ public:
+  // `outputs`: where they lie on the device.
+  DeviceRun(const Plan& plan, const Store& store, const std::map<std::string, TensorView>& outputs)
+      : device_(store.device()) {
+    find_batch(plan, store);
+    if (slot_bytes_ > 0) staging_ = device_.allocate_host(kSlots * slot_bytes_);
+    find_outputs(outputs);
+  }
+  ~DeviceRun() {
+    if (staging_) device_.release_host(staging_);
+    if (mirror_) device_.release_host(mirror_);
+  }
+  DeviceRun(const DeviceRun&) = delete;
+  DeviceRun& operator=(const DeviceRun&) = delete;
+
+  // Returns as soon as the work is queued; the host may then write the next batch.
+  // `times`: how often `queue_kernels` queues the plan; there is a recording for each number, so let them be few. More
+  // than once: the plan has no batch. Returns the run's number, from 1 on.
+  // `replay`: false queues the kernels one by one, although there may be a recording.
+  int64_t run(FunctionRef<void()> queue_kernels, int64_t times, bool replay) {
+    if (times > 1 && !batch_.empty()) fail_internal("several runs on one batch");
+    push_batch();
+    static const bool queues_anew = switched_off("LINNET_CUDA_GRAPHS");
+    if (++runs_ == 1 || !replay || queues_anew) {
+      queue_kernels();
+    } else {
+      std::unique_ptr<Recording>& recording = recordings_[times];
+      if (!recording) recording = device_.record(queue_kernels);
+      device_.replay(*recording);
+    }
+    pull_small_outputs();
+    return runs_;
+  }
+
+  // Copies the batch over and leaves the rest to the caller.
+  void push_batch() {
+    if (batch_.empty()) return;
+    std::byte* slot = staging_ + slot_ * slot_bytes_;
+    device_.reached(pushed_[slot_]);
+    for (const Range& range : batch_) {
+      std::memcpy(slot + range.staged, range.host, range.bytes);
+      device_.upload(range.device, slot + range.staged, range.bytes);
+    }
+    pushed_[slot_] = device_.mark();
+    slot_ = (slot_ + 1) % kSlots;
+  }
+
+  // Waits for that run; 0: the last. See Executor::output.
+  const TensorView& output(const std::string& name, int64_t run) {
+    const auto found = outputs_.find(name);
+    if (found == outputs_.end()) fail_internal("the plan has no output ", name);
+    Output& output = found->second;
+    if (run == 0) run = runs_;
+    if (run <= runs_ - (output.is_small ? kKept : 1) || run > runs_)
+      fail_internal("output ", name, " of run ", run, " was asked for after ", runs_, " runs");
+    if (output.is_small) {
+      const auto kept = static_cast<size_t>(run % kKept);
+      device_.reached(done_[kept]);
+      return output.on_host[kept];
+    }
+    TensorView& host = output.on_host[0];
+    if (!output.fresh)
+      device_.download(static_cast<std::byte*>(host.data), static_cast<const std::byte*>(output.on_device.data),
+                       host.type.bytes());
+    output.fresh = true;
+    device_.wait();
+    return host;
+  }
+
+ private:
+  struct Range {
+    const std::byte* host;
+    std::byte* device;
+    size_t bytes, staged;  // staged: offset within a slot
+  };
+  struct Output {
+    TensorView on_device;
+    std::array<TensorView, kKept> on_host;  // by run; a large one has only the first
+    bool is_small;
+    bool fresh = false;  // of a large one
+  };
+  static constexpr size_t kSlots = 4;  // batches that the host may be ahead
+
+  // One range for each region of batches: from the plan's first input in it to the end of the last.
+  void find_batch(const Plan& plan, const Store& store) {
+    std::map<RegionId, std::pair<size_t, size_t>> ranges;
+    for (const GraphInput& input : plan.graph.inputs()) {
+      const Location& location = plan.location[input.value];
+      if (store.regions()[location.region].kind != MemoryKind::kBatch) continue;
+      for (const StateUpdate& update : plan.graph.updates())
+        if (update.state == input.value) fail_internal("state ", input.name, " lies among the batches");
+      const size_t end = location.offset + plan.graph.value(input.value).type.bytes();
+      auto [range, is_new] = ranges.try_emplace(location.region, location.offset, end);
+      if (!is_new)
+        range->second = {std::min(range->second.first, location.offset), std::max(range->second.second, end)};
+    }
+    for (const auto& [region, range] : ranges) {
+      const auto [begin, end] = range;
+      batch_.push_back({store.data(region) + begin, store.location(region) + begin, end - begin, slot_bytes_});
+      slot_bytes_ += round_up(end - begin, kAlignment);
+    }
+  }
+
+  void find_outputs(const std::map<std::string, TensorView>& outputs) {
+    size_t bytes = 0;
+    for (const auto& [name, view] : outputs) {
+      Output& output = outputs_[name];
+      output.on_device = view;
+      output.is_small = view.type.bytes() <= kSmall;
+      bytes += round_up(view.type.bytes(), kAlignment) * (output.is_small ? kKept : 1);
+    }
+    if (bytes == 0) return;
+    mirror_ = device_.allocate_host(bytes);
+    std::byte* location = mirror_;
+    for (auto& [name, output] : outputs_)
+      for (int64_t i = 0; i < (output.is_small ? kKept : 1); ++i) {
+        TensorView& host = output.on_host[i] = output.on_device;
+        host.data = std::exchange(location, location + round_up(output.on_device.type.bytes(), kAlignment));
+      }
+  }
+
+  void pull_small_outputs() {
+    const auto kept = static_cast<size_t>(runs_ % kKept);
+    for (auto& [name, output] : outputs_) {
+      output.fresh = false;
+      if (output.is_small)
+        device_.download(static_cast<std::byte*>(output.on_host[kept].data),
+                         static_cast<const std::byte*>(output.on_device.data), output.on_device.type.bytes());
+    }
+    done_[kept] = device_.mark();
+  }
+
+  Device& device_;
+  std::vector<Range> batch_;
+  std::byte* staging_ = nullptr;  // kSlots of slot_bytes_
+  size_t slot_bytes_ = 0, slot_ = 0;
+  std::array<int64_t, kSlots> pushed_{};  // marks: the slot may be written again
+  std::map<std::string, Output> outputs_;
+  std::byte* mirror_ = nullptr;  // of all outputs
+  int64_t runs_ = 0;
+  std::array<int64_t, kKept> done_{};                         // marks, by run
+  std::map<int64_t, std::unique_ptr<Recording>> recordings_;  // by times
+};
 
 Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& shared)
     : plan_(&plan), store_(store), device_(store.device()) {
   const Graph& graph = plan.graph;
   const auto view = [&](ValueId id) -> TensorView {
-    const Location& location = plan.location[static_cast<size_t>(id)];
+    const Location& location = plan.location[id];
     return {store.location(location.region) + location.offset, graph.value(id).type, root_of(graph, id).strides};
   };
   size_t operands = 0;
@@ -36,14 +186,16 @@ Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& sh
     const auto own = plan.workspace_in_arena.find(id);
     std::byte* workspace = own == plan.workspace_in_arena.end() ? store.location(shared.workspace)
                                                                 : store.location(shared.arena) + own->second;
-    steps_.push_back({&node, plan.kernels[static_cast<size_t>(id)], in, node.in.size(), in + node.in.size(),
-                      node.out.size(), workspace});
+    steps_.push_back({&node, plan.kernels[id], in, node.in.size(), in + node.in.size(), node.out.size(), workspace});
   }
   for (const StateUpdate& copy : plan.copies) copies_.push_back({view(copy.value), view(copy.state)});
   for (const GraphOutput& output : graph.outputs()) outputs_[output.name] = view(output.value);
   if (!plan.aside.empty()) order_asides();
   if (!device_.is_host()) device_run_ = std::make_unique<DeviceRun>(plan, store, outputs_);
 }
+
+Executor::Executor(Executor&& other) noexcept = default;
+Executor::~Executor() = default;
 
 // Whatever touches memory that a node aside writes, or writes memory that it reads, waits for it.
 void Executor::order_asides() {
@@ -52,10 +204,8 @@ void Executor::order_asides() {
     std::vector<Bytes> read, written;
   };
   const auto bytes_of = [](const TensorView& view) -> Bytes {
-    int64_t last = 0;
-    for (int axis = 0; axis < view.shape().rank(); ++axis) last += (view.shape()[axis] - 1) * view.strides[axis];
     const std::byte* begin = view.as<std::byte>();
-    return {begin, view.elements() ? begin + static_cast<size_t>(last + 1) * dtype_size(view.type.dtype) : begin};
+    return {begin, begin + strided_extent(view.shape(), view.strides) * dtype_size(view.type.dtype)};
   };
   const auto touched_by = [&](const Step& step) {
     Touched touched;
@@ -84,7 +234,7 @@ void Executor::order_asides() {
       continue;
     }
     for (int64_t number = asides_ - 1; number > waited; --number) {
-      const Touched& other = running[static_cast<size_t>(number)];
+      const Touched& other = running[number];
       if (!meet(own.written, other.read) && !meet(own.written, other.written) && !meet(own.read, other.written))
         continue;
       steps_[i].after = waited = number;
@@ -145,8 +295,7 @@ void Executor::copy_updates() const {
 }
 
 void Executor::check(const ThreadPool& pool) const {
-  if (pool.size() > plan_->threads)
-    fail_internal("a plan for " + std::to_string(plan_->threads) + " threads was given " + std::to_string(pool.size()));
+  if (pool.size() > plan_->threads) fail_internal("a plan for ", plan_->threads, " threads was given ", pool.size());
 }
 
 int64_t Executor::run(ThreadPool& pool) const {
@@ -182,117 +331,8 @@ void Executor::run_timed(ThreadPool& pool, std::vector<double>& seconds) const {
 const TensorView& Executor::output(const std::string& name, int64_t run) const {
   if (device_run_) return device_run_->output(name, run);
   const auto found = outputs_.find(name);
-  if (found == outputs_.end()) fail_internal("the plan has no output " + name);
+  if (found == outputs_.end()) fail_internal("the plan has no output ", name);
   return found->second;
-}
-
-DeviceRun::DeviceRun(const Plan& plan, const Store& store, const std::map<std::string, TensorView>& outputs)
-    : device_(store.device()) {
-  find_batch(plan, store);
-  if (slot_bytes_ > 0) staging_ = device_.allocate_host(kSlots * slot_bytes_);
-  find_outputs(outputs);
-}
-
-DeviceRun::~DeviceRun() {
-  if (staging_) device_.release_host(staging_);
-  if (mirror_) device_.release_host(mirror_);
-}
-
-// One range for each region of batches: from the plan's first input in it to the end of the last.
-void DeviceRun::find_batch(const Plan& plan, const Store& store) {
-  std::map<RegionId, std::pair<size_t, size_t>> ranges;
-  for (const GraphInput& input : plan.graph.inputs()) {
-    const Location& location = plan.location[static_cast<size_t>(input.value)];
-    if (store.regions()[static_cast<size_t>(location.region)].kind != MemoryKind::kBatch) continue;
-    for (const StateUpdate& update : plan.graph.updates())
-      if (update.state == input.value) fail_internal("state " + input.name + " lies among the batches");
-    const size_t end = location.offset + plan.graph.value(input.value).type.bytes();
-    auto [range, is_new] = ranges.try_emplace(location.region, location.offset, end);
-    if (!is_new) range->second = {std::min(range->second.first, location.offset), std::max(range->second.second, end)};
-  }
-  for (const auto& [region, range] : ranges) {
-    const auto [begin, end] = range;
-    batch_.push_back({store.data(region) + begin, store.location(region) + begin, end - begin, slot_bytes_});
-    slot_bytes_ += round_up(end - begin, kAlignment);
-  }
-}
-
-void DeviceRun::find_outputs(const std::map<std::string, TensorView>& outputs) {
-  size_t bytes = 0;
-  for (const auto& [name, view] : outputs) {
-    Output& output = outputs_[name];
-    output.on_device = view;
-    output.is_small = view.type.bytes() <= kSmall;
-    bytes += round_up(view.type.bytes(), kAlignment) * (output.is_small ? kKept : 1);
-  }
-  if (bytes == 0) return;
-  mirror_ = device_.allocate_host(bytes);
-  std::byte* location = mirror_;
-  for (auto& [name, output] : outputs_)
-    for (int64_t i = 0; i < (output.is_small ? kKept : 1); ++i) {
-      TensorView& host = output.on_host[static_cast<size_t>(i)] = output.on_device;
-      host.data = std::exchange(location, location + round_up(output.on_device.type.bytes(), kAlignment));
-    }
-}
-
-void DeviceRun::push_batch() {
-  if (batch_.empty()) return;
-  std::byte* slot = staging_ + slot_ * slot_bytes_;
-  device_.reached(pushed_[slot_]);
-  for (const Range& range : batch_) {
-    std::memcpy(slot + range.staged, range.host, range.bytes);
-    device_.upload(range.device, slot + range.staged, range.bytes);
-  }
-  pushed_[slot_] = device_.mark();
-  slot_ = (slot_ + 1) % kSlots;
-}
-
-int64_t DeviceRun::run(FunctionRef<void()> queue_kernels, int64_t times, bool replay) {
-  if (times > 1 && !batch_.empty()) fail_internal("several runs on one batch");
-  push_batch();
-  static const bool queues_anew = switched_off("LINNET_CUDA_GRAPHS");
-  if (++runs_ == 1 || !replay || queues_anew) {
-    queue_kernels();
-  } else {
-    std::unique_ptr<Recording>& recording = recordings_[times];
-    if (!recording) recording = device_.record(queue_kernels);
-    device_.replay(*recording);
-  }
-  pull_small_outputs();
-  return runs_;
-}
-
-void DeviceRun::pull_small_outputs() {
-  const auto kept = static_cast<size_t>(runs_ % kKept);
-  for (auto& [name, output] : outputs_) {
-    output.fresh = false;
-    if (output.is_small)
-      device_.download(static_cast<std::byte*>(output.on_host[kept].data),
-                       static_cast<const std::byte*>(output.on_device.data), output.on_device.type.bytes());
-  }
-  done_[kept] = device_.mark();
-}
-
-const TensorView& DeviceRun::output(const std::string& name, int64_t run) {
-  const auto found = outputs_.find(name);
-  if (found == outputs_.end()) fail_internal("the plan has no output " + name);
-  Output& output = found->second;
-  if (run == 0) run = runs_;
-  if (run <= runs_ - (output.is_small ? kKept : 1) || run > runs_)
-    fail_internal("output " + name + " of run " + std::to_string(run) + " was asked for after " +
-                  std::to_string(runs_) + " runs");
-  if (output.is_small) {
-    const auto kept = static_cast<size_t>(run % kKept);
-    device_.reached(done_[kept]);
-    return output.on_host[kept];
-  }
-  TensorView& host = output.on_host[0];
-  if (!output.fresh)
-    device_.download(static_cast<std::byte*>(host.data), static_cast<const std::byte*>(output.on_device.data),
-                     host.type.bytes());
-  output.fresh = true;
-  device_.wait();
-  return host;
 }
 
 }  // namespace linnet

@@ -1,7 +1,6 @@
 // Runs a plan: one loop over kernels whose operands were bound to memory beforehand. Nothing is allocated. On a device
 // the same loop is recorded once and then replayed.
 #pragma once
-#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,65 +10,14 @@
 
 namespace linnet {
 
-// How a plan runs on a device: the batch is copied over, the kernels are queued - the first time one by one, which is
-// when libraries choose and compile, from the second time on as one recording. Small outputs (losses, counts, norms)
-// follow it home by themselves and are kept for some runs, so that the host may read them late; a large one comes when
-// somebody asks.
-
-class DeviceRun {
- public:
-  // `outputs`: where they lie on the device.
-  DeviceRun(const Plan& plan, const Store& store, const std::map<std::string, TensorView>& outputs);
-  ~DeviceRun();
-  DeviceRun(const DeviceRun&) = delete;
-  DeviceRun& operator=(const DeviceRun&) = delete;
-
-  // Returns as soon as the work is queued; the host may then write the next batch.
-  // `times`: how often `queue_kernels` queues the plan; there is a recording for each number, so let them be few. More
-  // than once: the plan has no batch. Returns the run's number, from 1 on.
-  // `replay`: false queues the kernels one by one, although there may be a recording.
-  int64_t run(FunctionRef<void()> queue_kernels, int64_t times = 1, bool replay = true);
-  // Copies the batch over and leaves the rest to the caller.
-  void push_batch();
-  // Waits for that run; 0: the last. A large output is that of the last run and valid until the next, a small one may
-  // be asked for until kKept more runs were queued.
-  const TensorView& output(const std::string& name, int64_t run = 0);
-  static constexpr int64_t kKept = 4;
-
- private:
-  struct Range {
-    const std::byte* host;
-    std::byte* device;
-    size_t bytes, staged;  // staged: offset within a slot
-  };
-  struct Output {
-    TensorView on_device;
-    std::array<TensorView, kKept> on_host;  // by run; a large one has only the first
-    bool is_small;
-    bool fresh = false;  // of a large one
-  };
-  static constexpr size_t kSlots = 4;  // batches that the host may be ahead
-
-  void find_batch(const Plan& plan, const Store& store);
-  void find_outputs(const std::map<std::string, TensorView>& outputs);
-  void pull_small_outputs();
-
-  Device& device_;
-  std::vector<Range> batch_;
-  std::byte* staging_ = nullptr;  // kSlots of slot_bytes_
-  size_t slot_bytes_ = 0, slot_ = 0;
-  std::array<int64_t, kSlots> pushed_{};  // marks: the slot may be written again
-  std::map<std::string, Output> outputs_;
-  std::byte* mirror_ = nullptr;  // of all outputs
-  int64_t runs_ = 0;
-  std::array<int64_t, kKept> done_{};                         // marks, by run
-  std::map<int64_t, std::unique_ptr<Recording>> recordings_;  // by times
-};
+class DeviceRun;  // executor.cpp
 
 class Executor {
  public:
   // The store must have been allocated; plan and store outlive the executor.
   Executor(const Plan& plan, const Store& store, const SharedRegions& shared);
+  Executor(Executor&& other) noexcept;
+  ~Executor();
 
   // While the Timeline (base/timeline.h) is active, run() and run_together() record the time of each node. On a device
   // each node is then queued alone and timed there, and the times are put one after another from when the run began.
@@ -87,8 +35,10 @@ class Executor {
   void run_timed(ThreadPool& pool, std::vector<double>& seconds) const;
 
   // A named output after run(), where the host can read it. `run`: 0 for the last one; on a device some earlier ones
-  // are kept too, see DeviceRun::output.
+  // are kept too: a large output is that of the last run and valid until the next, a small one may be asked for until
+  // kKept more runs were queued.
   const TensorView& output(const std::string& name, int64_t run = 0) const;
+  static constexpr int64_t kKept = 4;
   const Plan& plan() const { return *plan_; }
 
  private:

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/device/device.h"
 #include "engine/ir/op.h"
 
@@ -21,9 +21,9 @@ class Interpreter {
       if (root_of(graph, id).value == id) memory_.try_emplace(id, graph.value(id).type);
     for (const GraphInput& input : graph.inputs()) {
       const auto found = inputs.find(input.name);
-      if (found == inputs.end()) fail_user("the graph's input " + input.name + " was not given");
+      if (found == inputs.end()) fail_user("the graph's input ", input.name, " was not given");
       if (found->second.type() != graph.value(input.value).type)
-        fail_user("the graph's input " + input.name + " is " + found->second.type().text() + ", expected " +
+        fail_user("the graph's input ", input.name, " is ", found->second.type().text(), ", expected ",
                   graph.value(input.value).type.text());
       memory_[input.value] = found->second;
     }
@@ -152,11 +152,11 @@ std::string first_non_finite(const Graph& graph, const NamedTensors& inputs, con
 
 double HostTensor::operator[](int64_t i) const {
   switch (type_.dtype) {
-    case DType::kF32: return as<float>()[static_cast<size_t>(i)];
-    case DType::kF64: return as<double>()[static_cast<size_t>(i)];
-    case DType::kI32: return as<int32_t>()[static_cast<size_t>(i)];
-    case DType::kU8: return as<uint8_t>()[static_cast<size_t>(i)];
-    case DType::kBF16: return std::bit_cast<float>(static_cast<uint32_t>(as<uint16_t>()[static_cast<size_t>(i)]) << 16);
+    case DType::kF32: return as<float>()[i];
+    case DType::kF64: return as<double>()[i];
+    case DType::kI32: return as<int32_t>()[i];
+    case DType::kU8: return as<uint8_t>()[i];
+    case DType::kBF16: return std::bit_cast<float>(static_cast<uint32_t>(as<uint16_t>()[i]) << 16);
   }
   return 0;
 }

@@ -143,12 +143,8 @@ NamedTensors PlannedGraph::run(const NamedTensors& inputs) {
     std::memcpy(store_.data(input.name), inputs.at(input.name).data(), inputs.at(input.name).type().bytes());
   executor_->run(pool_);
   NamedTensors outputs;
-  for (const GraphOutput& output : plan_.graph.outputs()) {
-    const TensorView& view = executor_->output(output.name);
-    HostTensor tensor(view.type);
-    std::memcpy(tensor.data(), view.data, view.type.bytes());
-    outputs[output.name] = std::move(tensor);
-  }
+  for (const GraphOutput& output : plan_.graph.outputs())
+    outputs[output.name] = dense_copy(executor_->output(output.name));
   return outputs;
 }
 
@@ -167,7 +163,7 @@ void compare_finite_differences(const OpTrial& op, const NamedTensors& inputs, s
       double loss[2];
       for (int side : {0, 1}) {
         NamedTensors moved = inputs;
-        moved[input_name(i)].as<double>()[static_cast<size_t>(j)] += side ? h : -h;
+        moved[input_name(i)].as<double>()[j] += side ? h : -h;
         loss[side] = interpret(graph, moved).outputs.at("loss")[0];
       }
       const double numeric = (loss[1] - loss[0]) / (2 * h);

@@ -1,5 +1,4 @@
 #include "engine/ir/attrs.h"
-#include <array>
 #include "base/numbers.h"
 
 namespace linnet {
@@ -35,8 +34,8 @@ class TextVisitor : public FieldVisitor {
 
  protected:
   void enumeration(const char* name, int64_t index, std::span<const char* const> names) override {
-    add(name, names[static_cast<size_t>(index)]);
-    members.back().word = names[static_cast<size_t>(index)];
+    add(name, names[index]);
+    members.back().word = names[index];
   }
   void begin(const char* name) override {
     before_.push_back(path_.size());
@@ -111,16 +110,6 @@ bool Attrs::operator==(const Attrs& other) const {
   return held_ && other.held_ && held_->type() == other.held_->type() && bytes() == other.bytes();
 }
 
-void FieldVisitor::operator()(const char* name, int& value) {
-  int64_t wide = value;
-  (*this)(name, wide);
-}
-
-void FieldVisitor::operator()(const char* name, int16_t& value) {
-  int64_t wide = value;
-  (*this)(name, wide);
-}
-
 void FieldVisitor::operator()(const char* name, std::vector<int>& value) {
   std::vector<int64_t> wide(value.begin(), value.end());
   (*this)(name, wide);
@@ -131,11 +120,6 @@ void FieldVisitor::operator()(const char* name, TensorType& value) {
   (*this)("dtype", value.dtype);
   (*this)("shape", value.shape);
   end();
-}
-
-std::span<const char* const> enum_names(DType) {
-  static constexpr std::array kNames{"f32", "f64", "i32", "u8", "bf16"};
-  return kNames;
 }
 
 std::string field_bytes(WalkFields walk, const void* value) {

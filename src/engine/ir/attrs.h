@@ -1,6 +1,7 @@
 // The attributes of a node: one small struct per op that lists its members (engine/ir/attrs.h), held by value
 // semantics. The graph does not know the types; an op's own code does.
 #pragma once
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -9,7 +10,7 @@
 #include <typeinfo>
 #include <utility>
 #include <vector>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ir/tensor_type.h"
 
 namespace linnet {
@@ -46,8 +47,10 @@ class FieldVisitor {
   virtual void operator()(const char* name, std::vector<int64_t>& value) = 0;
   virtual void operator()(const char* name, std::vector<float>& value) = 0;
 
-  void operator()(const char* name, int& value);
-  void operator()(const char* name, int16_t& value);
+  void operator()(const char* name, std::signed_integral auto& value) {  // shorter ones
+    int64_t wide = value;
+    (*this)(name, wide);
+  }
   void operator()(const char* name, std::vector<int>& value);
   void operator()(const char* name, TensorType& value);
 
@@ -76,8 +79,6 @@ class FieldVisitor {
   virtual void end() = 0;
 };
 
-std::span<const char* const> enum_names(DType);
-
 // The members of a struct as bytes: those of two values are equal if all members are, bit for bit.
 using WalkFields = void (*)(void* value, FieldVisitor& visit);
 std::string field_bytes(WalkFields walk, const void* value);
@@ -102,7 +103,7 @@ class Attrs {
   template <HasFields T>
   const T& as() const {
     const auto* holder = dynamic_cast<const Holder<T>*>(held_.get());
-    if (!holder) fail_internal(std::string("a node's attributes are not of type ") + typeid(T).name());
+    if (!holder) fail_internal("a node's attributes are not of type ", typeid(T).name());
     return holder->value;
   }
 

@@ -3,7 +3,7 @@
 #include <mutex>
 #include <set>
 #include <unordered_set>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ir/op.h"
 
 namespace linnet {
@@ -57,17 +57,17 @@ void verify_node(const Graph& graph, NodeId id) {
   std::vector<TensorType> types;
   for (ValueId in : node.in) {
     if (in < 0 || in >= graph.value_count() || graph.value(in).producer >= id)
-      fail_internal(graph.where_text(id) + " reads a value that is not computed before it");
+      fail_internal(graph.where_text(id), " reads a value that is not computed before it");
     types.push_back(widened(graph.value(in).type));
   }
   const auto expected = node.op->infer({node.attrs, types});
-  if (expected.size() != node.out.size()) fail_internal(graph.where_text(id) + " has the wrong number of outputs");
+  if (expected.size() != node.out.size()) fail_internal(graph.where_text(id), " has the wrong number of outputs");
   for (size_t i = 0; i < expected.size(); ++i) {
     const Value& out = graph.value(node.out[i]);
     if (out.producer != id || out.output != static_cast<int>(i))
-      fail_internal(graph.where_text(id) + " has an output with another producer");
+      fail_internal(graph.where_text(id), " has an output with another producer");
     if (widened(out.type) != widened(expected[i]))
-      fail_internal(graph.where_text(id) + " has type " + out.type.text() + ", inferred " + expected[i].text());
+      fail_internal(graph.where_text(id), " has type ", out.type.text(), ", inferred ", expected[i].text());
   }
 }
 
@@ -75,27 +75,14 @@ void verify_view(const Graph& graph, ValueId id) {
   const Value& value = graph.value(id);
   const View& view = *value.view;
   const Value& base = graph.value(view.base);
-  int64_t last = view.offset;
-  for (int axis = 0; axis < value.type.shape.rank(); ++axis) last += (value.type.shape[axis] - 1) * view.strides[axis];
-  if (value.type.shape.elements() > 0 && (view.offset < 0 || last >= base.type.shape.elements()))
-    fail_internal("value %" + std::to_string(id) + " is a view beyond its base");
+  const int64_t extent = strided_extent(value.type.shape, view.strides);
+  if (extent > 0 && (view.offset < 0 || view.offset + extent > base.type.shape.elements()))
+    fail_internal("value %", id, " is a view beyond its base");
   if (base.view && base.view->strides != dense_strides(base.type.shape))
-    fail_internal("value %" + std::to_string(id) + " is a view of a strided view");
+    fail_internal("value %", id, " is a view of a strided view");
 }
 
 }  // namespace
-
-Graph Graph::clone() const {
-  Graph copy;
-  copy.nodes_ = nodes_;
-  copy.values_ = values_;
-  copy.inputs_ = inputs_;
-  copy.outputs_ = outputs_;
-  copy.updates_ = updates_;
-  copy.scopes_ = scopes_;
-  copy.scope_ = scope_;
-  return copy;
-}
 
 GraphStamp::GraphStamp() : number_(live_graphs().add()) {}
 
@@ -190,7 +177,7 @@ void Graph::output(std::string name, Tensor tensor) { outputs_.push_back({std::m
 
 void Graph::update(Tensor state, Tensor new_value) {
   if (state.type() != new_value.type())
-    fail_internal("a state of type " + state.type().text() + " is updated with " + new_value.type().text());
+    fail_internal("a state of type ", state.type().text(), " is updated with ", new_value.type().text());
   updates_.push_back({state.id, new_value.id});
 }
 
@@ -208,7 +195,7 @@ std::optional<ValueId> Graph::find_input(const std::string& name) const {
   return std::nullopt;
 }
 
-void Graph::set_view(ValueId id, View view) { values_[static_cast<size_t>(id)].view = view; }
+void Graph::set_view(ValueId id, View view) { values_[id].view = view; }
 
 std::string Graph::where_text(NodeId id) const {
   const Node& n = node(id);
@@ -228,12 +215,35 @@ Root root_of(const Graph& graph, ValueId id) {
   return root;
 }
 
+std::vector<ValueId> results_of(const Graph& graph) {
+  std::vector<ValueId> results;
+  for (const GraphOutput& output : graph.outputs()) results.push_back(output.value);
+  for (const StateUpdate& update : graph.updates()) results.push_back(update.value);
+  return results;
+}
+
+std::vector<bool> ancestors_of(const Graph& graph, std::span<const ValueId> values) {
+  std::vector<bool> needed(graph.value_count()), found(graph.node_count());
+  for (const ValueId value : values) needed[value] = true;
+  for (NodeId id = graph.node_count() - 1; id >= 0; --id) {
+    const Node& node = graph.node(id);
+    found[id] = std::ranges::any_of(node.out, [&](ValueId out) { return needed[out]; });
+    if (found[id])
+      for (const ValueId in : node.in) needed[in] = true;
+  }
+  return found;
+}
+
+const Node* producer_of(const Graph& graph, ValueId value) {
+  const NodeId id = graph.value(value).producer;
+  return id == kNone ? nullptr : &graph.node(id);
+}
+
 std::vector<int> count_uses(const Graph& graph) {
-  std::vector<int> uses(static_cast<size_t>(graph.value_count()), 0);
+  std::vector<int> uses(graph.value_count(), 0);
   for (const Node& node : graph.nodes())
-    for (ValueId id : node.in) ++uses[static_cast<size_t>(id)];
-  for (const GraphOutput& output : graph.outputs()) ++uses[static_cast<size_t>(output.value)];
-  for (const StateUpdate& update : graph.updates()) ++uses[static_cast<size_t>(update.value)];
+    for (ValueId id : node.in) ++uses[id];
+  for (const ValueId id : results_of(graph)) ++uses[id];
   return uses;
 }
 

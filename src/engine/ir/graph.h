@@ -16,9 +16,6 @@ struct OpDef;
 
 using NodeId = int32_t;
 
-// The place of a node or a value in a vector that has one entry for each.
-inline size_t at(int32_t id) { return static_cast<size_t>(id); }
-
 // A value that has no memory of its own: element (i, j, ...) is element offset + i*strides[0] + j*strides[1] + ... of
 // `base`. Only the views pass makes these; before it every value is dense.
 struct View {
@@ -64,6 +61,7 @@ struct StateUpdate {
 class GraphStamp {
  public:
   GraphStamp();
+  GraphStamp(const GraphStamp&) : GraphStamp() {}
   GraphStamp(GraphStamp&& other);
   GraphStamp& operator=(GraphStamp&& other);
   ~GraphStamp();
@@ -77,11 +75,9 @@ class GraphStamp {
 class Graph {
  public:
   Graph() = default;
-  Graph(const Graph&) = delete;  // tensors point here
-  Graph& operator=(const Graph&) = delete;
   Graph(Graph&&) = default;
   Graph& operator=(Graph&&) = default;
-  Graph clone() const;  // ids stay the same
+  Graph clone() const { return Graph(*this); }  // ids stay the same
 
   // Appends a node; runs the op's shape inference. Throws Error(kShape) with "file:line: op: problem (in module.path)".
   std::vector<Tensor> add(const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where);
@@ -102,11 +98,11 @@ class Graph {
   void set_scope(ScopeId scope) { scope_ = scope; }
   // While set, nodes are made in the name of another place: a gradient belongs to the line of its forward node.
   void set_origin(std::optional<SourceLine> where) { origin_ = where; }
-  const std::string& scope_path(ScopeId scope) const { return scopes_[static_cast<size_t>(scope)]; }
+  const std::string& scope_path(ScopeId scope) const { return scopes_[scope]; }
   void copy_scopes(const Graph& other) { scopes_ = other.scopes_; }
 
-  const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
-  const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
+  const Node& node(NodeId id) const { return nodes_[id]; }
+  const Value& value(ValueId id) const { return values_[id]; }
   NodeId node_count() const { return static_cast<NodeId>(nodes_.size()); }
   ValueId value_count() const { return static_cast<ValueId>(values_.size()); }
   const std::vector<Node>& nodes() const { return nodes_; }
@@ -120,6 +116,7 @@ class Graph {
   std::string where_text(NodeId id) const;  // "gpt.cpp:57: add (in h.3.mlp)"
 
  private:
+  Graph(const Graph&) = default;  // tensors point to one graph
   std::vector<Tensor> append(Node node, std::span<const TensorType> out_types);
   Tensor tensor(ValueId id) { return {this, id, stamp_.number()}; }
 
@@ -141,6 +138,14 @@ struct Root {
   Shape strides;
 };
 Root root_of(const Graph& graph, ValueId id);
+
+// The values that leave the graph: outputs and the new values of states.
+std::vector<ValueId> results_of(const Graph& graph);
+// By node: whether any of these values depends on it.
+std::vector<bool> ancestors_of(const Graph& graph, std::span<const ValueId> values);
+// The node that computes a value; null for an input of the graph. Valid until the graph gets another node.
+const Node* producer_of(const Graph& graph, ValueId value);
+inline const Node* producer_of(Tensor x) { return producer_of(*x.graph, x.id); }
 
 // How many times each value is read: by nodes, as an output, as the new value of a state.
 std::vector<int> count_uses(const Graph& graph);

@@ -14,7 +14,7 @@ std::vector<TensorType> infer_same_float(const InferArgs& args) {
   return {args.in[0]};
 }
 
-Shape leading_axes(const Shape& shape) { return Shape(shape.sizes().first(static_cast<size_t>(shape.rank() - 1))); }
+Shape leading_axes(const Shape& shape) { return Shape(shape.sizes().first(shape.rank() - 1)); }
 
 Shape with_size(Shape shape, int axis, int64_t size) {
   shape.set(axis, size);

@@ -147,7 +147,7 @@ struct OpDef {
   std::span<const Kernel> (*kernels)() = nullptr;
 
   // Operands (bit i) that lie in an order of the kernel's own: weights, arranged once where they do not change
-  // (engine/passes/compute_once.h).
+  // (engine/passes/passes.h).
   unsigned arranged_inputs = 0;
   // Running it again costs less than keeping its first result in memory for the backward pass
   // (engine/passes/recompute.cpp).
@@ -162,6 +162,9 @@ struct OpDef {
   // Masked and padded places count, recomputation does not. nullptr: none to speak of.
   double (*flops)(const FlopsArgs&) = nullptr;
 };
+
+inline bool is(const Node& node, const OpDef& op) { return node.op == &op; }
+inline bool is(const Node* node, const OpDef& op) { return node && is(*node, op); }
 
 // The facts above of one node, with what a null pointer stands for.
 Algebra algebra_of(const Node& node);

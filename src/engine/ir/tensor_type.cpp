@@ -1,29 +1,19 @@
 #include "engine/ir/tensor_type.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 
 namespace linnet {
 
-const char* dtype_name(DType dtype) {
-  switch (dtype) {
-    case DType::kF32: return "f32";
-    case DType::kF64: return "f64";
-    case DType::kI32: return "i32";
-    case DType::kU8: return "u8";
-    case DType::kBF16: return "bf16";
-  }
-  return "?";
+std::span<const char* const> enum_names(DType) {
+  static constexpr std::array kNames{"f32", "f64", "i32", "u8", "bf16"};
+  return kNames;
 }
 
+const char* dtype_name(DType dtype) { return enum_names(dtype)[static_cast<size_t>(dtype)]; }
+
 size_t dtype_size(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-    case DType::kI32: return 4;
-    case DType::kF64: return 8;
-    case DType::kBF16: return 2;
-    case DType::kU8: return 1;
-  }
-  return 0;
+  constexpr std::array<size_t, 5> kSizes{4, 8, 4, 1, 2};  // in the order of DType
+  return kSizes[static_cast<size_t>(dtype)];
 }
 
 Shape::Shape(std::initializer_list<int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
@@ -33,8 +23,8 @@ Shape::Shape(std::span<const int64_t> sizes) {
 }
 
 void Shape::push_back(int64_t size) {
-  if (rank_ == kMaxRank) fail_user("a tensor has more than " + std::to_string(kMaxRank) + " axes");
-  sizes_[static_cast<size_t>(rank_++)] = size;
+  if (rank_ == kMaxRank) fail_user("a tensor has more than ", kMaxRank, " axes");
+  sizes_[rank_++] = size;
 }
 
 int64_t Shape::elements() const { return elements(0, rank_); }
@@ -42,8 +32,8 @@ int64_t Shape::elements() const { return elements(0, rank_); }
 int64_t Shape::elements(int from, int to) const {
   int64_t count = 1;
   for (int axis = from; axis < to; ++axis)
-    if (__builtin_mul_overflow(count, sizes_[static_cast<size_t>(axis)], &count))
-      fail_user("a tensor of shape " + text() + " has more elements than a program can count");
+    if (__builtin_mul_overflow(count, sizes_[axis], &count))
+      fail_user("a tensor of shape ", text(), " has more elements than a program can count");
   return count;
 }
 
@@ -67,6 +57,12 @@ Shape dense_strides(const Shape& shape) {
     stride *= shape[axis];
   }
   return strides;
+}
+
+int64_t strided_extent(const Shape& shape, const Shape& strides) {
+  int64_t last = 0;
+  for (int axis = 0; axis < shape.rank(); ++axis) last += (shape[axis] - 1) * strides[axis];
+  return shape.elements() > 0 ? last + 1 : 0;
 }
 
 }  // namespace linnet

@@ -18,7 +18,9 @@ enum class DType : uint8_t {
   kBF16,  // stored activations alone; model code never sees it
 };
 
-// The name of an element type: "f32", "f64", "i32", "u8", "bf16".
+// The names of all element types, in their order: "f32", "f64", "i32", "u8", "bf16".
+std::span<const char* const> enum_names(DType);
+// The name of an element type.
 const char* dtype_name(DType dtype);
 // The number of bytes of one element.
 size_t dtype_size(DType dtype);
@@ -74,6 +76,8 @@ class Shape {
 
 // Row-major strides, in elements, of a dense tensor of this shape.
 Shape dense_strides(const Shape& shape);
+// From the first element to behind the last one, in elements; 0 where there are none.
+int64_t strided_extent(const Shape& shape, const Shape& strides);
 
 // What is known of a tensor before it has numbers.
 struct TensorType {

@@ -1,5 +1,5 @@
-#include "engine/passes/compute_once.h"
 #include <algorithm>
+#include <array>
 #include <map>
 #include <vector>
 #include "engine/passes/passes.h"
@@ -16,42 +16,41 @@ struct Known {
 };
 
 std::vector<Known> known_values(const Graph& graph, const std::set<std::string>& fixed) {
-  std::vector<Known> known(static_cast<size_t>(graph.value_count()));
-  const auto at = [&](ValueId value) -> Known& { return known[static_cast<size_t>(value)]; };
+  std::vector<Known> known(graph.value_count());
   for (const GraphInput& input : graph.inputs())
-    if (fixed.contains(input.name)) at(input.value) = {.fixed = true, .of_parameters = true};
+    if (fixed.contains(input.name)) known[input.value] = {.fixed = true, .of_parameters = true};
   for (const Node& node : graph.nodes()) {
     Known result{.fixed = true};
     for (const ValueId in : node.in) {
-      result.fixed = result.fixed && at(in).fixed;
-      result.of_parameters = result.of_parameters || at(in).of_parameters;
-      result.computed = result.computed || at(in).computed;
+      result.fixed = result.fixed && known[in].fixed;
+      result.of_parameters = result.of_parameters || known[in].of_parameters;
+      result.computed = result.computed || known[in].computed;
     }
     const Algebra algebra = algebra_of(node);
     const bool is_arithmetic =
         algebra == Algebra::kOther || algebra == Algebra::kElementwise || algebra == Algebra::kAdd;
     result.computed = result.fixed && result.of_parameters && (result.computed || is_arithmetic);
-    for (const ValueId out : node.out) at(out) = result;
+    for (const ValueId out : node.out) known[out] = result;
   }
   return known;
 }
 
 // What the value is computed by, from inputs of the graph.
 Graph computation_of(const Graph& graph, ValueId value, const std::string& name) {
-  std::set<ValueId> needed{value};
-  for (NodeId id = graph.node_count() - 1; id >= 0; --id) {
-    const Node& node = graph.node(id);
-    if (std::ranges::any_of(node.out, [&](ValueId out) { return needed.contains(out); }))
-      needed.insert(node.in.begin(), node.in.end());
-  }
+  const std::vector<bool> needed = ancestors_of(graph, std::array{value});
   Graph result;
   std::map<ValueId, Tensor> made;
-  for (const GraphInput& input : graph.inputs())
-    if (needed.contains(input.value)) made[input.value] = result.input(input.name, graph.value(input.value).type);
-  for (const Node& node : graph.nodes()) {
-    if (std::ranges::none_of(node.out, [&](ValueId out) { return needed.contains(out); })) continue;
+  for (NodeId id = 0; id < graph.node_count(); ++id) {
+    if (!needed[id]) continue;
+    const Node& node = graph.node(id);
     std::vector<Tensor> in;
-    for (const ValueId operand : node.in) in.push_back(made.at(operand));
+    for (const ValueId operand : node.in) {
+      Tensor& x = made[operand];
+      if (!x.defined())
+        x = result.input(std::ranges::find(graph.inputs(), operand, &GraphInput::value)->name,
+                         graph.value(operand).type);
+      in.push_back(x);
+    }
     const std::vector<Tensor> out = result.add_stored(*node.op, in, node.attrs, node.where, types_of(graph, node.out));
     for (size_t i = 0; i < node.out.size(); ++i) made[node.out[i]] = out[i];
   }
@@ -64,11 +63,10 @@ Graph computation_of(const Graph& graph, ValueId value, const std::string& name)
 std::optional<ComputedOnce> compute_once(const Graph& graph, const std::set<std::string>& fixed,
                                          const std::string& prefix) {
   const std::vector<Known> known = known_values(graph, fixed);
-  const auto at = [&](ValueId value) -> const Known& { return known[static_cast<size_t>(value)]; };
   std::set<ValueId> wanted;  // computed, or arranged for a kernel, and read by what is not fixed
   for (const Node& node : graph.nodes())
-    for (size_t i = 0; i < node.in.size() && !at(node.out[0]).fixed; ++i)
-      if (const Known& in = at(node.in[i]);
+    for (size_t i = 0; i < node.in.size() && !known[node.out[0]].fixed; ++i)
+      if (const Known& in = known[node.in[i]];
           in.computed || (in.fixed && in.of_parameters && node.op->arranged_inputs >> i & 1))
         wanted.insert(node.in[i]);
   if (wanted.empty() || !graph.updates().empty()) return std::nullopt;

@@ -1,7 +1,7 @@
 #include "engine/passes/explanations.h"
 #include <algorithm>
 #include <vector>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ir/op.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/embedding/embedding.h"
@@ -19,13 +19,13 @@ constexpr int kNoSequence = -1;
 
 // Of each value the last sequence that it was computed from.
 std::vector<int> last_sequences(const Graph& graph, std::span<const std::string> sequences) {
-  std::vector<int> last(static_cast<size_t>(graph.value_count()), kNoSequence);
+  std::vector<int> last(graph.value_count(), kNoSequence);
   for (size_t i = 0; i < sequences.size(); ++i)
-    if (const auto input = graph.find_input(sequences[i])) last[static_cast<size_t>(*input)] = static_cast<int>(i);
+    if (const auto input = graph.find_input(sequences[i])) last[*input] = static_cast<int>(i);
   for (const Node& node : graph.nodes()) {
     int latest = kNoSequence;
-    for (const ValueId in : node.in) latest = std::max(latest, last[static_cast<size_t>(in)]);
-    for (const ValueId out : node.out) last[static_cast<size_t>(out)] = latest;
+    for (const ValueId in : node.in) latest = std::max(latest, last[in]);
+    for (const ValueId out : node.out) last[out] = latest;
   }
   return last;
 }
@@ -68,7 +68,7 @@ std::vector<TracedAttention> add_attention_maps(Graph& graph, std::span<const st
   for (NodeId id = 0, count = graph.node_count(); id < count; ++id) {
     const Node node = graph.node(id);  // a copy: the graph grows below
     if (!is(node, kAttention)) continue;
-    const int queries = last[static_cast<size_t>(node.in[0])], keys = last[static_cast<size_t>(node.in[1])];
+    const int queries = last[node.in[0]], keys = last[node.in[1]];
     if (queries == kNoSequence || keys == kNoSequence) continue;
     std::vector<Tensor> in;
     for (const ValueId value : node.in) in.push_back({&graph, value});
@@ -96,7 +96,7 @@ Graph attribute_tokens(Tensor score, std::span<const std::string> sequences) {
       const Tensor part = reshape(sum_to(products, {rows, length, 1}), {rows, length});
       sum = sum.defined() ? sum + part : part;
     }
-    if (!sum.defined()) fail_internal("no embedding is looked up by the input \"" + sequence + "\"");
+    if (!sum.defined()) fail_internal("no embedding is looked up by the input \"", sequence, "\"");
     rewriter.graph().output("attribution." + sequence, sum);
   }
   return rewriter.finish();

@@ -10,6 +10,7 @@
 #include "engine/kernels/random/philox.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/matmul/matmul.h"
+#include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
@@ -18,45 +19,51 @@ namespace linnet {
 
 namespace {
 
-// An activation function as pointwise nodes compute it and its gradient.
-struct Function {
-  GemmActivation kind;
-  Expression value, gradient;
-  size_t aux, dy;  // operands of the gradient
-};
-
-// Found out by having the op itself make both nodes, so that they are recognized whatever it makes of them.
-Function trace(GemmActivation kind, Tensor (*function)(At)) {
+// The op itself makes both nodes, so that they are recognized whatever it makes of them.
+TracedActivation trace(GemmActivation kind, Tensor (*function)(At), bool with_gradient = true) {
   Graph graph;
   const Tensor x = graph.input("x", {DType::kF32, {2}}), dy = graph.input("dy", {DType::kF32, {2}}), y = function(x);
   const Node node = graph.node(0);
+  TracedActivation traced{kind, node.attrs.as<PointwiseAttrs>().expression};
+  if (!with_gradient) return traced;
   const Tensor dx = kPointwise.gradient({graph, node, std::array{x}, std::array{y}, std::array{dy}})[0];
   const Node& gradient = graph.node(graph.value(dx.id).producer);
-  const size_t dy_at = gradient.in[0] == dy.id ? 0 : 1;
-  return {kind, node.attrs.as<PointwiseAttrs>().expression, gradient.attrs.as<PointwiseAttrs>().expression, 1 - dy_at,
-          dy_at};
+  traced.gradient = gradient.attrs.as<PointwiseAttrs>().expression;
+  traced.dy = gradient.in[0] == dy.id ? 0 : 1, traced.aux = 1 - traced.dy;
+  return traced;
 }
 
-class Epilogue : Fusion {
- public:
+Expression hard_swish_expression() {
+  ExpressionBuilder b;
+  const auto x = b.input(0), line = b.apply(Scalar::kMul, x, b.constant(1.0 / 6));
+  const auto ramp = b.apply(Scalar::kMin, b.constant(1), b.apply(Scalar::kAdd, line, b.constant(0.5)));
+  return b.finish(b.apply(Scalar::kMul, x, b.apply(Scalar::kMax, b.constant(0), ramp)));
+}
+
+Expression relu6_expression() {
+  ExpressionBuilder b;
+  const auto x = b.apply(Scalar::kMax, b.input(0), b.constant(0));
+  return b.finish(b.apply(Scalar::kMin, x, b.constant(6)));
+}
+
+// The product moves to where that stands which it takes in: by then the other operand has been computed.
+class Epilogue final : public Fusion {
   using Fusion::Fusion;
-  Graph run() {
-    // The product moves to where that stands which it takes in: by then the other operand has been computed.
-    for (const Node& node : graph_.nodes()) {
-      if (!take(node)) rewriter_.copy(node);
-      if (is(node, kDropout)) dropouts_.emplace(node.in[0], &node);
-      read_.insert(node.in.begin(), node.in.end());
-    }
-    return finish();
+
+  bool take(const Node& node) override {
+    const bool taken = fuse(node);
+    if (is(node, kDropout)) dropouts_.emplace(node.in[0], &node);
+    read_.insert(node.in.begin(), node.in.end());
+    return taken;
   }
 
- private:
-  bool take(const Node& node) {
+  bool fuse(const Node& node) {
     if (algebra_of(node) == Algebra::kAdd && (take_bias(node, 0) || take_bias(node, 1))) return true;
     if (!is(node, kPointwise)) return false;
     // A product that stores its result in bf16 rounds it anyway.
     const Expression expression = without_rounding(node.attrs.as<PointwiseAttrs>().expression);
-    for (const Function& function : functions_) {
+    for (const TracedActivation& function : traced_activations()) {
+      if (function.gradient.code.empty()) break;
       if (node.in.size() == 1 && expression == function.value) return take_activation(node, function);
       if (node.in.size() == 2 && expression == function.gradient) return take_derivative(node, function);
     }
@@ -70,11 +77,6 @@ class Epilogue : Fusion {
 
   static bool is_open(const MatmulAttrs& attrs) { return attrs.is_sum() && !attrs.accumulate && !attrs.pre_activation; }
 
-  std::vector<Tensor> replace(const Node& product, const MatmulAttrs& attrs, const std::vector<Tensor>& in) {
-    const Node location = product;  // adding a node moves the others
-    return rewriter_.add(location, kMatmul, in, attrs);
-  }
-
   bool take_bias(const Node& node, size_t which) {
     const Node* product = lone_matmul(node.in[which]);
     if (!product) return false;
@@ -85,22 +87,21 @@ class Epilogue : Fusion {
     attrs.bias = true;
     std::vector<Tensor> in = rewriter_.operands(*product);
     in.push_back(row);
-    rewriter_.map(node.out[0], replace(*product, attrs, in)[0]);
+    rewriter_.map(node.out[0], rewriter_.add(*product, kMatmul, in, attrs)[0]);
     return true;
   }
 
-  bool take_activation(const Node& node, const Function& function) {
+  bool take_activation(const Node& node, const TracedActivation& function) {
     const ValueId x = node.in[0];
-    const NodeId producer = rewriter_.graph().value(rewriter_[x].id).producer;
-    if (producer == kNone || !is(rewriter_.graph().node(producer), kMatmul)) return false;
-    const Node& product = rewriter_.graph().node(producer);
-    MatmulAttrs attrs = product.attrs.as<MatmulAttrs>();
+    const Node* product = producer_of(rewriter_[x]);
+    if (!is(product, kMatmul)) return false;
+    MatmulAttrs attrs = product->attrs.as<MatmulAttrs>();
     // Others that read x must come later; kernels keep it beside GELU alone.
     const bool lone = rewriter_.lone_producer(x) != nullptr;
     if (!is_open(attrs) || (!lone && (read_.contains(x) || function.kind == GemmActivation::kRelu))) return false;
     attrs.activation = function.kind;
     attrs.pre_activation = !lone;
-    const std::vector<Tensor> out = replace(product, attrs, rewriter_.operands(product));
+    const std::vector<Tensor> out = rewriter_.add(*product, kMatmul, rewriter_.operands(*product), attrs);
     rewriter_.map(node.out[0], out[0]);
     if (!lone) rewriter_.map(x, out[1]);
     return true;
@@ -117,7 +118,7 @@ class Epilogue : Fusion {
     return same ? found->second : nullptr;
   }
 
-  bool take_derivative(const Node& node, const Function& function) {
+  bool take_derivative(const Node& node, const TracedActivation& function) {
     ValueId dy = node.in[function.dy], x = node.in[function.aux];
     float scale = 1;
     const Node* backward = matcher_.producer(dy);
@@ -136,42 +137,44 @@ class Epilogue : Fusion {
     attrs.derivative_scale = scale;
     std::vector<Tensor> in = rewriter_.operands(*product);
     in.push_back(aux);
-    rewriter_.map(node.out[0], replace(*product, attrs, in)[0]);
+    rewriter_.map(node.out[0], rewriter_.add(*product, kMatmul, in, attrs)[0]);
     return true;
   }
 
   std::set<ValueId> read_;                   // of the old graph, by the nodes so far
   std::map<ValueId, const Node*> dropouts_;  // of the old graph, by operand
-  const std::array<Function, 3> functions_{trace(GemmActivation::kRelu, relu), trace(GemmActivation::kGelu, gelu),
-                                           trace(GemmActivation::kGeluTanh, gelu_tanh)};
 };
 
 // sum + product, where only this addition reads the product, becomes a product that adds to the sum: the contributions
 // to a shared weight's gradient, or to the gradients of earlier micro-steps, are added up where they lie.
 
-class Accumulate : Fusion {
- public:
+class Accumulate final : public Fusion {
   using Fusion::Fusion;
-  Graph run() {
-    return replace_nodes(
-        [this](const Node& node) { return matcher_.is_sum(node) && (fuse(node, 1) || fuse(node, 0)); });
-  }
 
- private:
+  bool take(const Node& node) override { return matcher_.is_sum(node) && (fuse(node, 1) || fuse(node, 0)); }
+
   // Operand `which` is computed by an op that can add to the other one.
   bool fuse(const Node& node, size_t which) {
     const Node* lone = rewriter_.lone_producer(node.in[which]);
     if (!lone || !lone->op->can_accumulate || !lone->op->can_accumulate(*lone) || lone->out.size() != 1) return false;
-    const Node producer = *lone;  // adding a node moves the others
-    std::vector<Tensor> in = rewriter_.operands(producer);
+    std::vector<Tensor> in = rewriter_.operands(*lone);
     in.push_back(rewriter_[node.in[1 - which]]);
-    rewriter_.map(node.out[0],
-                  rewriter_.add(producer, *producer.op, in, producer.op->with_accumulator(producer.attrs))[0]);
+    rewriter_.map(node.out[0], rewriter_.add(*lone, *lone->op, in, lone->op->with_accumulator(lone->attrs))[0]);
     return true;
   }
 };
 
 }  // namespace
+
+const std::vector<TracedActivation>& traced_activations() {
+  static const std::vector<TracedActivation> all{trace(GemmActivation::kRelu, relu),
+                                                 trace(GemmActivation::kGelu, gelu),
+                                                 trace(GemmActivation::kGeluTanh, gelu_tanh),
+                                                 trace(GemmActivation::kSilu, silu, false),
+                                                 {GemmActivation::kHardSwish, hard_swish_expression()},
+                                                 {GemmActivation::kRelu6, relu6_expression()}};
+  return all;
+}
 
 Graph fuse_epilogue(const Graph& graph) { return Epilogue(graph).run(); }
 

@@ -20,24 +20,10 @@ namespace linnet {
 
 namespace {
 
-class FuseLoss : Fusion {
- public:
-  explicit FuseLoss(const Graph& graph) : Fusion(graph), done_(static_cast<size_t>(graph.node_count())) {}
+class FuseLoss final : public Fusion {
+  using Fusion::Fusion;
 
-  Graph run() {
-    for (NodeId id = 0; id < graph_.node_count(); ++id) {
-      if (done_[static_cast<size_t>(id)] || rename(graph_.node(id))) continue;
-      if (is(graph_.node(id), kLinearCrossEntropy) && fuse(id)) continue;
-      copy(id);
-    }
-    return rewriter_.finish();
-  }
-
- private:
-  void copy(NodeId id) {
-    rewriter_.copy(graph_.node(id));
-    done_[static_cast<size_t>(id)] = true;
-  }
+  bool take(const Node& node) override { return rename(node) || (is(node, kLinearCrossEntropy) && fuse(id_of(node))); }
 
   bool rename(const Node& node) {
     const auto found = renamed_.find(node.out[0]);
@@ -63,7 +49,6 @@ class FuseLoss : Fusion {
     const std::vector<Tensor> out = rewriter_.add(node, kLinearCrossEntropyGrad, in, attrs);
     for (size_t i = 0; i < grad.out.size(); ++i) rewriter_.map(grad.out[i], out[i]);
     rewriter_.map(node.out[0], out.back());
-    done_[static_cast<size_t>(forward)] = done_[static_cast<size_t>(gradient)] = true;
     return true;
   }
 
@@ -98,10 +83,10 @@ class FuseLoss : Fusion {
   }
 
   void move_before(ValueId value) {
-    const NodeId producer = graph_.value(value).producer;
-    if (producer == kNone || done_[static_cast<size_t>(producer)]) return;
-    for (ValueId in : graph_.node(producer).in) move_before(in);
-    copy(producer);
+    if (rewriter_[value].defined()) return;
+    const Node& producer = *matcher_.producer(value);
+    for (ValueId in : producer.in) move_before(in);
+    rewriter_.copy(producer);
   }
 
   // In start + (part + later parts), where nothing else reads the sums: `start`, which the part is then added to. The
@@ -118,24 +103,16 @@ class FuseLoss : Fusion {
     return kNone;
   }
 
-  std::vector<bool> done_;  // nodes of the old graph
   std::map<ValueId, ValueId> renamed_;
 };
 
 // The gradient of a linear layer's bias sums the same rows that the product for its weight's gradient reads. A GPU's
 // library adds them up on the way, which saves the launches of a sum of its own.
 
-class BiasGradient : Fusion {
+class BiasGradient final : public Fusion {
  public:
-  using Fusion::Fusion;
-  Graph run() {
+  BiasGradient(const Graph& graph, const Backend& backend) : Fusion(graph, backend) {
     for (const Node& node : graph_.nodes()) pair(node);
-    for (NodeId id = 0; id < graph_.node_count(); ++id) {
-      if (const auto found = pairs_.find(id); found != pairs_.end())
-        fuse(graph_.node(found->second.product), graph_.node(found->second.sum));
-      else if (!moved_.contains(id)) rewriter_.copy(graph_.node(id));
-    }
-    return finish();
   }
 
  private:
@@ -143,7 +120,11 @@ class BiasGradient : Fusion {
     NodeId product, sum;
   };
 
-  NodeId id_of(const Node& node) const { return static_cast<NodeId>(&node - graph_.nodes().data()); }
+  bool take(const Node& node) override {
+    const auto found = pairs_.find(id_of(node));
+    if (found != pairs_.end()) fuse(graph_.node(found->second.product), graph_.node(found->second.sum));
+    return found != pairs_.end() || moved_.contains(id_of(node));
+  }
 
   void pair(const Node& sum) {
     if (!sums_rows(sum)) return;
@@ -222,15 +203,10 @@ std::optional<double> constant_factor(const Expression& expression) {
   return {};
 }
 
-class EmbeddingScale : Fusion {
- public:
+class EmbeddingScale final : public Fusion {
   using Fusion::Fusion;
-  Graph run() {
-    return replace_nodes([this](const Node& node) { return fuse(node); });
-  }
 
- private:
-  bool fuse(const Node& node) {
+  bool take(const Node& node) override {
     if (!is(node, kEmbeddingGrad) || node.attrs.as<EmbeddingGradAttrs>().scale != 1) return false;
     const Node* product = rewriter_.lone_producer(node.in[0]);
     if (!is(product, kPointwise) || product->in.size() != 1) return false;
@@ -249,15 +225,10 @@ class EmbeddingScale : Fusion {
 // Where a linear layer follows a pooled convolution, its input's gradient is as large as all pooled images and read
 // once, by the gradient of the convolution's weight: that computes it for a few images at a time instead, in cache.
 
-class PoolGradient : Fusion {
- public:
+class PoolGradient final : public Fusion {
   using Fusion::Fusion;
-  Graph run() {
-    return replace_nodes([this](const Node& node) { return fuse(node); });
-  }
 
- private:
-  bool fuse(const Node& node) {
+  bool take(const Node& node) override {
     if (!is(node, kConvReluPoolWeightGrad) || node.in.size() != 3 || !rewriter_.lone_producer(node.in[2])) return false;
     const Node& flat = *matcher_.producer(node.in[2]);
     if (algebra_of(flat) != Algebra::kReshape) return false;

@@ -17,15 +17,10 @@ namespace {
 
 constexpr size_t kMostOperands = 8, kMostInstructions = 32;  // longer ones save little memory traffic
 
-class Pointwise : Fusion {
- public:
+class Pointwise final : public Fusion {
   using Fusion::Fusion;
-  Graph run() {
-    return replace_nodes([this](const Node& node) { return fuse(node); });
-  }
 
- private:
-  bool fuse(const Node& node) {
+  bool take(const Node& node) override {
     if (!is(node, kPointwise)) return false;
     Expression expression = node.attrs.as<PointwiseAttrs>().expression;
     std::vector<Tensor> in = rewriter_.inputs_of(node);
@@ -72,9 +67,9 @@ class Pointwise : Fusion {
 
   // What [B, 1, D] was before it was repeated along its middle; the operand itself if it was not.
   Tensor before_repetition(Tensor operand) {
-    const auto by = [&](Tensor x, const OpDef& op) -> const Node* {
-      const NodeId producer = x.graph->value(x.id).producer;
-      return producer != kNone && is(x.graph->node(producer), op) ? &x.graph->node(producer) : nullptr;
+    const auto by = [](Tensor x, const OpDef& op) {
+      const Node* producer = producer_of(x);
+      return is(producer, op) ? producer : nullptr;
     };
     const auto first_of = [](Tensor x, const Node& node) { return Tensor{x.graph, node.in[0]}; };
     Tensor x = operand;
@@ -117,7 +112,7 @@ class Pointwise : Fusion {
       if (found == unique.end()) unique.push_back(tensor);
     }
     for (Instruction& instruction : expression.code)
-      if (instruction.function == Scalar::kInput) instruction.a = location[static_cast<size_t>(instruction.a)];
+      if (instruction.function == Scalar::kInput) instruction.a = location[instruction.a];
     in = std::move(unique);
   }
 };

@@ -1,14 +1,19 @@
-// A product with a quantized weight, or a lookup in a quantized table, reads it as it lies in memory. What else reads
-// such a parameter computes with the numbers that it stands for.
+// A product or a convolution with a quantized weight, or a lookup in a quantized table, reads it as it lies in memory.
+// What else reads such a parameter computes with the numbers that it stands for. Convolutions are of filters in int8.
 //
-// A product whose result is read by products alone that round it by one scale, known beforehand (static int8: the first
-// layer of a feed-forward block), writes the codes that they would round it to: its floats are never stored.
+// A result that is read by such products alone, or by such convolutions, which round it by one scale, known beforehand
+// (static int8), is written as the codes that they would round it to: its floats are never stored.
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
+#include <tuple>
+#include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "engine/ops/max_pool/max_pool.h"
 #include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/quantized/quantized.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
@@ -16,14 +21,11 @@
 namespace linnet {
 namespace {
 
-class Quantized : Fusion {
- public:
+class Quantized final : public Fusion {
   using Fusion::Fusion;
-  Graph run() {
-    return replace_nodes([this](const Node& node) { return product(node) || lookup(node) || loss(node); });
-  }
 
- private:
+  bool take(const Node& node) override { return product(node) || lookup(node) || loss(node); }
+
   const Node* dequantized(ValueId value) const {
     const Node* producer = matcher_.producer(value);
     return is(producer, kDequantize) ? producer : nullptr;
@@ -31,10 +33,8 @@ class Quantized : Fusion {
 
   // The same through reshapes that end where they began: of filters that are a product's matrix.
   const Node* dequantized_matrix(ValueId value) const {
-    const ValueId matrix = value;
-    while (is(matcher_.producer(value), kReshape)) value = matcher_.producer(value)->in[0];
-    const Node* producer = dequantized(value);
-    return producer && graph_.value(matrix).type == graph_.value(producer->out[0]).type ? producer : nullptr;
+    const Node* producer = dequantized(before_reshapes(graph_, value));
+    return producer && graph_.value(value).type == graph_.value(producer->out[0]).type ? producer : nullptr;
   }
 
   // a W^T or, in a backward pass, a W, with all that follows it in one node.
@@ -81,22 +81,79 @@ class Quantized : Fusion {
   }
 };
 
-// For graphs of Quantized.
-class CodedResults : Fusion {
- public:
+class Int8Convolutions final : public Fusion {
   using Fusion::Fusion;
-  Graph run() {
-    return replace_nodes([this](const Node& node) { return take(node); });
+
+  bool take(const Node& node) override {
+    if (!is(node, kConv2d)) return false;
+    const auto& attrs = node.attrs.as<Conv2dAttrs>();
+    const Node* weight = matcher_.producer(before_reshapes(graph_, node.in[1]));
+    if (!is(weight, kDequantize) || attrs.groups != 1 || attrs.packed) return false;
+    const auto& packed = weight->attrs.as<QuantizedAttrs>();
+    const Shape& filters = graph_.value(node.in[1]).type.shape;
+    if (packed.format != WeightFormat::kInt8 || packed.weight.shape[0] != filters[0]) return false;
+    const auto axis = [&](int64_t size) {
+      return WindowAxis{size, attrs.stride, attrs.dilation, attrs.padding, attrs.padding};
+    };
+    const QuantizedConv2dAttrs made{.weight = packed,
+                                    .rounding = rounding_of(node.in[0], packed.input_scale),
+                                    .vertical = axis(filters[1]),
+                                    .horizontal = axis(filters[2]),
+                                    .scale = attrs.scale,
+                                    .bias = attrs.bias,
+                                    .residual = attrs.residual,
+                                    .relu = attrs.activation == GemmActivation::kRelu};
+    std::vector<Tensor> in = rewriter_.inputs_of(node);
+    in[1] = rewriter_[weight->in[0]];
+    const Tensor y = rewriter_.add(node, kQuantizedConv2d, in, made)[0];
+    rewriter_.map(node.out[0], after(node, y, attrs.activation));
+    return true;
   }
 
+  // These convolutions have no function but ReLU: others follow them.
+  Tensor after(const Node& node, Tensor y, GemmActivation activation) {
+    for (const TracedActivation& other : traced_activations())
+      if (other.kind == activation && activation != GemmActivation::kRelu)
+        return rewriter_.add(node, kPointwise, std::array{y}, PointwiseAttrs{other.value})[0];
+    return y;
+  }
+
+  // What is nowhere negative has twice the steps: 0..255 stand for the numbers up to the same bound.
+  RoundingAttrs rounding_of(ValueId x, float scale) const {
+    if (!is_positive(x)) return scale > 0 ? rounding_attrs(static_rounding(scale)) : RoundingAttrs{};
+    return {.scale = scale * 127 / 255, .zero = 0, .least = 0, .most = 255};
+  }
+
+  bool is_positive(ValueId value) const {
+    const Node* node = matcher_.producer(value);
+    if (!node) return false;
+    if (is(*node, kConv2d)) return node->attrs.as<Conv2dAttrs>().activation == GemmActivation::kRelu;
+    if (is(*node, kPointwise)) return node->attrs.as<PointwiseAttrs>().expression == traced_activations().front().value;
+    if (is(*node, kFill)) return node->attrs.as<FillAttrs>().value >= 0;
+    return (is(*node, kMaxPool) || is(*node, kReshape) || is(*node, kConcat)) &&
+           std::ranges::all_of(node->in, [&](ValueId in) { return is_positive(in); });
+  }
+};
+
+// Results of `op` that are read by nodes of it alone, which round them alike by a scale that is known beforehand, are
+// handed on as the codes that they would be rounded to.
+template <class OpAttrs>
+class CodedResults final : public Fusion {
+ public:
+  CodedResults(const Graph& graph, const OpDef& op) : Fusion(graph), op_(op) {}
+
  private:
-  bool take(const Node& node) {
-    if (!is(node, kQuantizedMatmul)) return false;
-    auto attrs = node.attrs.as<QuantizedMatmulAttrs>();
-    const std::optional<RoundingAttrs> codes = codes_of(node.out[0]);
-    if (!codes || attrs.weight.format != WeightFormat::kInt8) return false;
-    attrs.result_rounding = *codes;
-    rewriter_.replace(node, kQuantizedMatmul, rewriter_.inputs_of(node), attrs);
+  static constexpr bool kHasResidual = requires(const OpAttrs& attrs) { attrs.residual; };
+
+  bool take(const Node& node) override {
+    if (!is(node, op_)) return false;
+    auto attrs = node.attrs.as<OpAttrs>();
+    if (const auto codes = codes_of(node.out[0]); codes && attrs.weight.format == WeightFormat::kInt8)
+      attrs.result_rounding = *codes;
+    if constexpr (kHasResidual)
+      if (attrs.residual && is(matcher_.producer(node.in[attrs.residual_at()]), op_))
+        attrs.residual_rounding = codes_of(node.in[attrs.residual_at()]).value_or(attrs.residual_rounding);
+    rewriter_.replace(node, op_, rewriter_.inputs_of(node), attrs);
     return true;
   }
 
@@ -104,21 +161,82 @@ class CodedResults : Fusion {
   std::optional<RoundingAttrs> codes_of(ValueId value) const {
     std::optional<RoundingAttrs> found;
     for (const NodeId reader : matcher_.readers(value)) {
-      if (reader == graph_.node_count()) return {};  // the graph's result
+      if (reader == graph_.node_count() || !is(graph_.node(reader), op_)) return {};
       const Node& node = graph_.node(reader);
-      if (!is(node, kQuantizedMatmul) || std::ranges::count(node.in, value) > 1 || node.in[0] != value) return {};
-      const RoundingAttrs& rounding = node.attrs.as<QuantizedMatmulAttrs>().rounding;
-      if (rounding.scale == 0 || (found && *found != rounding)) return {};
-      found = rounding;
+      const auto& attrs = node.attrs.as<OpAttrs>();
+      for (size_t i = 0; i < node.in.size(); ++i) {
+        if (node.in[i] != value) continue;
+        if constexpr (kHasResidual)
+          if (attrs.residual && i == attrs.residual_at()) continue;
+        if (i != 0 || attrs.rounding.scale == 0 || (found && *found != attrs.rounding)) return {};
+        found = attrs.rounding;
+      }
     }
     return found;
   }
+
+  const OpDef& op_;
+};
+
+// Training in int8 (Wortsman et al. 2023, "SwitchBack"): a linear layer's product a W^T, and that of its input's
+// gradient dy W, multiply 8-bit numbers. Rows of a and dy are rounded when they are multiplied, each by a scale of its
+// own, and a row with outliers with its remainder (StaticRounding::largest_error); the weight is rounded and packed
+// once for each of the two products, each row of W or W^T by a scale of its own. The weight's gradient dy^T a, of which
+// both operands are new in each step and whose errors would add up in the weight, keeps the precision that all else
+// has.
+//
+// Lookups in a table, a classifier with its loss (linear_cross_entropy) and convolutions are other ops: the first and
+// the last layer of a language model are not rounded.
+
+// A smaller product takes less time than the rounding of its operands.
+constexpr int64_t kLeastSize = 32;
+constexpr float kLargestError = 0.04F;
+
+class QuantizeProducts final : public Fusion {
+  using Fusion::Fusion;
+
+  // Whether the value is an input of the graph, or what an input stands for: a weight, as it does not change in a run.
+  bool is_weight(ValueId value) const {
+    const Node* producer = matcher_.producer(value);
+    return !producer || ((is(producer, kReshape) || is(producer, kSplit) || is(producer, kDequantize)) &&
+                         is_weight(producer->in[0]));
+  }
+
+  bool take(const Node& node) override {
+    if (!is(node, kMatmul)) return false;
+    MatmulAttrs product = node.attrs.as<MatmulAttrs>();
+    const Shape &a = graph_.value(node.in[0]).type.shape, &w = graph_.value(node.in[1]).type.shape;
+    if (product.trans_a || product.row_sums || w.rank() != 2 || !is_weight(node.in[1])) return false;
+    if (std::min({a.elements() / a[-1], w[0], w[1]}) < kLeastSize || a[-1] > PackedShape::kMostColumns) return false;
+    const bool transposed = !product.trans_b;
+    product.trans_b = true;
+    const QuantizedAttrs weight{.weight = {DType::kF32, transposed ? Shape{w[1], w[0]} : w}};
+    std::vector<Tensor> in = rewriter_.inputs_of(node);
+    // What is computed again in the backward pass packs again, so that no weight waits in memory.
+    const bool is_backward = id_of(node) > loss_;
+    Tensor& packed = packed_[{node.in[1], transposed, is_backward}];
+    if (!packed.defined())
+      packed = rewriter_.add(node, kQuantizeWeight, std::array{in[1]}, QuantizeWeightAttrs{weight, transposed})[0];
+    in[1] = packed;
+    rewriter_.replace(node, kQuantizedMatmul, in,
+                      QuantizedMatmulAttrs{weight, product, {.largest_error = kLargestError}});
+    return true;
+  }
+
+  const NodeId loss_ = find_loss(graph_);
+  std::map<std::tuple<ValueId, bool, bool>, Tensor> packed_;  // by weight, transposed, in the backward pass
 };
 
 }  // namespace
 
 Graph fuse_quantized(const Graph& graph, const Backend& backend) {
-  return CodedResults(Quantized(graph, backend).run()).run();
+  return CodedResults<QuantizedMatmulAttrs>(Quantized(graph, backend).run(), kQuantizedMatmul).run();
 }
+
+Graph fuse_int8_convolution(const Graph& graph) {
+  return CodedResults<QuantizedConv2dAttrs>(Int8Convolutions(graph).run(), kQuantizedConv2d).run();
+}
+
+Graph quantize_products(const Graph& graph) { return QuantizeProducts(graph).run(); }
 
 }  // namespace linnet

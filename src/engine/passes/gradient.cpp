@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <utility>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ir/op.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -13,24 +13,23 @@ namespace {
 
 // Which values depend on a w: only through them does gradient flow.
 std::vector<bool> depends_on(const Graph& graph, std::span<const Tensor> wrt) {
-  std::vector<bool> depends(static_cast<size_t>(graph.value_count()));
-  for (const Tensor& w : wrt) depends[static_cast<size_t>(w.id)] = true;
+  std::vector<bool> depends(graph.value_count());
+  for (const Tensor& w : wrt) depends[w.id] = true;
   for (const Node& node : graph.nodes()) {
     if (is(node, kStopGradient)) continue;
     bool any = false;
-    for (ValueId in : node.in) any = any || depends[static_cast<size_t>(in)];
+    for (ValueId in : node.in) any = any || depends[in];
     for (ValueId out : node.out)
-      if (is_float(graph.value(out).type.dtype))
-        depends[static_cast<size_t>(out)] = any || depends[static_cast<size_t>(out)];
+      if (is_float(graph.value(out).type.dtype)) depends[out] = any || depends[out];
   }
   return depends;
 }
 
 // How many nodes cut each value into parts.
 std::vector<int> count_splits(const Graph& graph) {
-  std::vector<int> counts(static_cast<size_t>(graph.value_count()));
+  std::vector<int> counts(graph.value_count());
   for (const Node& node : graph.nodes())
-    if (is(node, kSplit)) ++counts[static_cast<size_t>(node.in[0])];
+    if (is(node, kSplit)) ++counts[node.in[0]];
   return counts;
 }
 
@@ -70,14 +69,14 @@ class Backward {
     const NodeId last = graph_.value(loss.id).producer;
     const ScopeId scope = graph_.scope();
     if (last != kNone) graph_.set_origin(graph_.node(last).where);
-    gradient_[static_cast<size_t>(loss.id)] = fill(graph_, loss.type(), 1);
+    gradient_[loss.id] = fill(graph_, loss.type(), 1);
     for (NodeId id = last; id >= 0; --id) differentiate(id);
     while (!pieces_.empty()) finish_pieces(pieces_.begin()->first);
     graph_.set_scope(scope);
     graph_.set_origin(std::nullopt);
   }
 
-  Tensor of(Tensor w) const { return gradient_[static_cast<size_t>(w.id)]; }
+  Tensor of(Tensor w) const { return gradient_[w.id]; }
 
  private:
   void differentiate(NodeId id) {
@@ -88,21 +87,21 @@ class Backward {
     for (ValueId v : node.out) {
       finish_pieces(v);
       out.push_back({&graph_, v});
-      out_grad.push_back(gradient_[static_cast<size_t>(v)]);
+      out_grad.push_back(gradient_[v]);
       flows = flows || out_grad.back().defined();
     }
     for (ValueId v : node.in) {
       in.push_back({&graph_, v});
-      wanted.push_back(depends_[static_cast<size_t>(v)]);
+      wanted.push_back(depends_[v]);
     }
     if (!flows || std::ranges::find(wanted, 1) == wanted.end()) return;
-    if (is(node, kSplit) && splits_[static_cast<size_t>(node.in[0])] > 1) return keep_pieces(node, out, out_grad);
+    if (is(node, kSplit) && splits_[node.in[0]] > 1) return keep_pieces(node, out, out_grad);
     if (!node.op->gradient) throw Error(ErrorKind::kShape, graph_.where_text(id) + ": the op has no gradient");
     graph_.set_scope(node.scope);
     graph_.set_origin(node.where);
     const std::vector<Tensor> gradients = node.op->gradient({graph_, node, in, out, out_grad, wanted});
     for (size_t i = 0; i < gradients.size(); ++i)
-      if (gradients[i].defined() && depends_[static_cast<size_t>(node.in[i])]) add(node, node.in[i], gradients[i]);
+      if (gradients[i].defined() && depends_[node.in[i]]) add(node, node.in[i], gradients[i]);
   }
 
   // Of a value that several nodes cut, as slices of one tensor are: each alone would give a gradient of the whole.
@@ -134,7 +133,7 @@ class Backward {
       (layer == layers.end() ? layers.emplace_back() : *layer).push_back(std::move(piece));
     }
     const TensorType type = graph_.value(value).type;
-    Tensor& sum = gradient_[static_cast<size_t>(value)];
+    Tensor& sum = gradient_[value];
     for (const std::vector<Piece>& layer : layers) {
       const Tensor joined = join_pieces(graph_, layer, type);
       sum = sum.defined() ? sum + joined : joined;
@@ -142,10 +141,10 @@ class Backward {
   }
 
   void add(const Node& node, ValueId value, Tensor part) {
-    Tensor& sum = gradient_[static_cast<size_t>(value)];
+    Tensor& sum = gradient_[value];
     if (part.type() != graph_.value(value).type)
-      fail_internal(std::string("the gradient of ") + node.op->name + " has type " + part.type().text() +
-                    ", its operand " + graph_.value(value).type.text());
+      fail_internal("the gradient of ", node.op->name, " has type ", part.type().text(), ", its operand ",
+                    graph_.value(value).type.text());
     sum = sum.defined() ? sum + part : part;
   }
 

@@ -1,4 +1,3 @@
-#include "engine/passes/group_images.h"
 #include <gtest/gtest.h>
 #include <functional>
 #include <vector>

@@ -53,34 +53,26 @@ class HalfOperands {
 // So the rounding of such results becomes a part of their computation while the graph is still as it was traced. Where
 // one is stored in bf16 after all, cast_to_storage_type takes it out again.
 
-class RoundShared : Fusion {
+class RoundShared final : public Fusion {
  public:
-  explicit RoundShared(const Graph& graph) : Fusion(graph), wants_(static_cast<size_t>(graph.value_count())) {
-    for (const GraphOutput& output : graph.outputs()) wants(output.value).f32 = true;
-    for (const StateUpdate& update : graph.updates()) wants(update.value).f32 = true;
+  explicit RoundShared(const Graph& graph) : Fusion(graph), wants_(graph.value_count()) {
+    for (const ValueId result : results_of(graph)) wants(result).f32 = true;
     for (NodeId id = graph.node_count() - 1; id >= 0; --id) ask(graph.node(id));
   }
 
-  Graph run() {
-    const NodeId loss = find_loss(graph_);
-    for (NodeId id = 0; id < graph_.node_count(); ++id) {
-      const Node& node = graph_.node(id);
-      if (id >= loss || !is_rounded(node)) {
-        rewriter_.copy(node);
-        continue;
-      }
-      Node rounded = node;
-      rounded.attrs = PointwiseAttrs{rounded_to_bf16(node.attrs.as<PointwiseAttrs>().expression)};
-      rewriter_.copy(rounded);
-    }
-    return rewriter_.finish();
+ private:
+  bool take(const Node& node) override {
+    if (id_of(node) >= loss_ || !is_rounded(node)) return false;
+    Node rounded = node;
+    rounded.attrs = PointwiseAttrs{rounded_to_bf16(node.attrs.as<PointwiseAttrs>().expression)};
+    rewriter_.copy(rounded);
+    return true;
   }
 
- private:
   struct Wants {
     bool reduced = false, f32 = false;
   };
-  Wants& wants(ValueId value) { return wants_[static_cast<size_t>(value)]; }
+  Wants& wants(ValueId value) { return wants_[value]; }
 
   // What a node wants its operands stored as, when what its results' readers want is known. Values that every reader
   // wants in fp32 will not be stored in bf16.
@@ -111,6 +103,7 @@ class RoundShared : Fusion {
     });
   }
 
+  const NodeId loss_ = find_loss(graph_);
   std::vector<Wants> wants_;  // by value
 };
 

@@ -1,4 +1,3 @@
-#include "engine/passes/pack_filters.h"
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -7,7 +6,7 @@
 #include <vector>
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/passes/compute_once.h"
+#include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 
 namespace linnet {
@@ -20,29 +19,17 @@ struct ParameterPart {
   int64_t offset;    // elements, in it
 };
 
-ValueId before_reshapes(const Graph& graph, ValueId value) {
-  for (;;) {
-    const NodeId producer = graph.value(value).producer;
-    if (producer == kNone || !is(graph.node(producer), kReshape)) return value;
-    value = graph.node(producer).in[0];
-  }
-}
-
 // Also of a reshaped part.
 std::optional<ParameterPart> parameter_part(const Graph& graph, ValueId value) {
   value = before_reshapes(graph, value);
-  const NodeId producer = graph.value(value).producer;
-  if (producer == kNone) {
-    const auto input = std::ranges::find(graph.inputs(), value, &GraphInput::value);
-    if (input == graph.inputs().end() || !is_computed_once(input->name)) return std::nullopt;
-    return ParameterPart{input->name, 0};
-  }
-  if (!is(graph.node(producer), kSplit)) return std::nullopt;
-  const Node& split = graph.node(producer);
-  const auto input = std::ranges::find(graph.inputs(), split.in[0], &GraphInput::value);
-  if (input == graph.inputs().end() || graph.value(split.in[0]).type.shape.rank() != 1) return std::nullopt;
+  const Node* split = producer_of(graph, value);
+  if (split && !is(split, kSplit)) return std::nullopt;
+  const auto input = std::ranges::find(graph.inputs(), split ? split->in[0] : value, &GraphInput::value);
+  if (input == graph.inputs().end()) return std::nullopt;
+  if (!split) return is_computed_once(input->name) ? std::optional(ParameterPart{input->name, 0}) : std::nullopt;
+  if (graph.value(input->value).type.shape.rank() != 1) return std::nullopt;
   int64_t offset = 0;
-  for (const ValueId out : split.out) {
+  for (const ValueId out : split->out) {
     if (out == value) return ParameterPart{input->name, offset};
     offset += graph.value(out).type.shape.elements();
   }

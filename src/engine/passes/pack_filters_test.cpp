@@ -1,4 +1,3 @@
-#include "engine/passes/pack_filters.h"
 #include <gtest/gtest.h>
 #include <span>
 #include <vector>
@@ -6,7 +5,7 @@
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/recurrent/recurrent.h"
-#include "engine/passes/compute_once.h"
+#include "engine/passes/passes.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/forward.h"
 #include "models/nn/module.h"

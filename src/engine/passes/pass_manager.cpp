@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
-#include "base/error.h"
+#include "base/fail.h"
+#include "base/text.h"
 #include "base/timeline.h"
 #include "engine/ir/op.h"
 #include "engine/ops/collective/collective.h"
@@ -18,9 +20,11 @@ struct Pass {
   bool (*wanted)(const PassOptions&) = [](const PassOptions&) { return true; };
 };
 
-template <Graph (*rewrite)(const Graph&)>
-Graph plain(const Graph& graph, const PassOptions&) {
-  return rewrite(graph);
+template <auto rewrite>
+Graph pass(const Graph& graph, const PassOptions& options) {
+  if constexpr (std::is_invocable_v<decltype(rewrite), const Graph&, const Backend&>)
+    return rewrite(graph, *options.backend);
+  else return rewrite(graph);
 }
 
 // What is rounded is said before anything is computed again. Blocks are computed again next: all other passes then
@@ -29,7 +33,7 @@ Graph plain(const Graph& graph, const PassOptions&) {
 // product joins a sum. Quantized weights after both, so that those fusions know plain products alone. Views last: they
 // fix layouts.
 constexpr std::array kPasses{
-    Pass{"round_shared", plain<round_shared>, [](const PassOptions& o) { return o.storage_type == DType::kBF16; }},
+    Pass{"round_shared", pass<round_shared>, [](const PassOptions& o) { return o.storage_type == DType::kBF16; }},
     Pass{"recompute_blocks", [](const Graph& g, const PassOptions& o) { return recompute_blocks(g, o.blocks); },
          [](const PassOptions& o) { return !o.blocks.empty(); }},
     Pass{"lower_precision",
@@ -39,29 +43,54 @@ constexpr std::array kPasses{
          [](const PassOptions& o) {
            return o.precision != Precision::kF32 || o.attention_precision.value_or(o.precision) != Precision::kF32;
          }},
-    Pass{"independent_rows", plain<independent_rows>, [](const PassOptions& o) { return o.independent_rows; }},
-    Pass{"fuse_loss", plain<fuse_loss>},
-    Pass{"recompute", [](const Graph& g, const PassOptions& o) { return recompute(g, *o.backend); },
-         [](const PassOptions& o) { return o.recompute; }},
-    Pass{"fuse_residual_norm", plain<fuse_residual_norm>},
-    Pass{"fuse_batch_norm", [](const Graph& g, const PassOptions& o) { return fuse_batch_norm(g, *o.backend); }},
-    Pass{"fuse_pool_gradient", [](const Graph& g, const PassOptions& o) { return fuse_pool_gradient(g, *o.backend); }},
-    Pass{"fuse_epilogue", plain<fuse_epilogue>},
-    Pass{"fuse_convolution", [](const Graph& g, const PassOptions& o) { return fuse_convolution(g, *o.backend); }},
+    Pass{"independent_rows", pass<independent_rows>, [](const PassOptions& o) { return o.independent_rows; }},
+    Pass{"fuse_loss", pass<fuse_loss>},
+    Pass{"recompute", pass<recompute>, [](const PassOptions& o) { return o.recompute; }},
+    Pass{"fuse_residual_norm", pass<fuse_residual_norm>},
+    Pass{"fuse_batch_norm", pass<fuse_batch_norm>},
+    Pass{"fuse_pool_gradient", pass<fuse_pool_gradient>},
+    Pass{"fuse_epilogue", pass<fuse_epilogue>},
+    Pass{"fuse_convolution", pass<fuse_convolution>},
     Pass{"pack_filters", [](const Graph& g, const PassOptions& o) { return pack_filters(g, o.filters); },
          [](const PassOptions& o) { return !o.filters.empty(); }},
-    Pass{"fuse_embedding_scale",
-         [](const Graph& g, const PassOptions& o) { return fuse_embedding_scale(g, *o.backend); }},
-    Pass{"fuse_accumulate", plain<fuse_accumulate>},
-    Pass{"fuse_bias_gradient", [](const Graph& g, const PassOptions& o) { return fuse_bias_gradient(g, *o.backend); }},
-    Pass{"quantize_products", plain<quantize_products>, [](const PassOptions& o) { return o.int8; }},
-    Pass{"fuse_quantized", [](const Graph& g, const PassOptions& o) { return fuse_quantized(g, *o.backend); }},
-    Pass{"fuse_int8_convolution", plain<fuse_int8_convolution>},
-    Pass{"fuse_pointwise", [](const Graph& g, const PassOptions& o) { return fuse_pointwise(g, *o.backend); }},
+    Pass{"fuse_embedding_scale", pass<fuse_embedding_scale>},
+    Pass{"fuse_accumulate", pass<fuse_accumulate>},
+    Pass{"fuse_bias_gradient", pass<fuse_bias_gradient>},
+    Pass{"quantize_products", pass<quantize_products>, [](const PassOptions& o) { return o.int8; }},
+    Pass{"fuse_quantized", pass<fuse_quantized>},
+    Pass{"fuse_int8_convolution", pass<fuse_int8_convolution>},
+    Pass{"fuse_pointwise", pass<fuse_pointwise>},
     Pass{"cast_to_storage_type",
          [](const Graph& g, const PassOptions& o) { return cast_to_storage_type(g, *o.storage_type, *o.backend); },
          [](const PassOptions& o) { return o.storage_type.has_value(); }},
-    Pass{"make_views", plain<make_views>}};
+    Pass{"make_views", pass<make_views>}};
+
+std::map<std::string, int> count_nodes(const Graph& graph) {
+  std::map<std::string, int> counts;
+  for (const Node& node : graph.nodes()) ++counts[label_of(node)];
+  return counts;
+}
+
+int count_views(const Graph& graph) {
+  int count = 0;
+  for (ValueId id = 0; id < graph.value_count(); ++id) count += graph.value(id).view.has_value();
+  return count;
+}
+
+// Nodes of `after`, counted by what they do, beyond those of `before`; for elementwise ones, their functions. Where
+// values became views: how many are.
+std::vector<std::string> new_nodes(const Graph& before, const Graph& after) {
+  std::vector<std::string> changes;
+  const auto old = count_nodes(before);
+  for (const auto& [name, count] : count_nodes(after)) {
+    const auto found = old.find(name);
+    const int more = count - (found == old.end() ? 0 : found->second);
+    if (more > 0) changes.push_back(name + " x " + std::to_string(more));
+  }
+  if (const int views = count_views(after); views > count_views(before))
+    changes.push_back(std::to_string(views) + " of " + std::to_string(after.value_count()) + " values are views");
+  return changes;
+}
 
 }  // namespace
 
@@ -74,7 +103,7 @@ std::vector<std::string> pass_names() {
 Graph optimize(Graph graph, const PassOptions& options, std::vector<PassReport>* report) {
   const auto names = pass_names();
   for (const std::string& name : options.off)
-    if (std::find(names.begin(), names.end(), name) == names.end()) fail_user("there is no pass " + name);
+    if (std::find(names.begin(), names.end(), name) == names.end()) fail_user("there is no pass ", name);
   graph = remove_dead_code(graph);
   for (const Pass& pass : kPasses) {
     const double start = now();
@@ -87,29 +116,17 @@ Graph optimize(Graph graph, const PassOptions& options, std::vector<PassReport>*
       graph = std::move(next);
       if (options.verify) verify(graph);
     }
-    const double seconds = now() - start;
-    if (report) report->push_back({pass.name, run, before, graph.node_count(), seconds, fused});
+    if (report) report->push_back({pass.name, run, before, graph.node_count(), now() - start, fused});
   }
   return graph;
 }
 
 Graph remove_dead_code(const Graph& graph) {
-  std::vector<bool> live(static_cast<size_t>(graph.value_count()));
-  for (const GraphOutput& output : graph.outputs()) live[static_cast<size_t>(output.value)] = true;
-  for (const StateUpdate& update : graph.updates()) live[static_cast<size_t>(update.value)] = true;
-  std::vector<bool> kept(static_cast<size_t>(graph.node_count()));
-  for (NodeId id = graph.node_count() - 1; id >= 0; --id) {
-    const Node& node = graph.node(id);
-    bool needed = false;
-    for (ValueId out : node.out) needed = needed || live[static_cast<size_t>(out)];
-    kept[static_cast<size_t>(id)] = needed;
-    if (!needed) continue;
-    for (ValueId in : node.in) live[static_cast<size_t>(in)] = true;
-  }
+  const std::vector<bool> kept = ancestors_of(graph, results_of(graph));
   Rewriter rewriter(graph);
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     const Node& node = graph.node(id);
-    if (!kept[static_cast<size_t>(id)]) continue;
+    if (!kept[id]) continue;
     if (is(node, kShare))  // it has told the backward pass what it had to
       rewriter.map(node.out[0], rewriter[node.in[0]]);
     else rewriter.copy(node);
@@ -145,14 +162,13 @@ Graph independent_rows(const Graph& graph) {
 
 Graph run_early(const Graph& graph, NodeId first) {
   // After which of the nodes before `first` each node comes.
-  std::vector<NodeId> after(static_cast<size_t>(graph.node_count()));
+  std::vector<NodeId> after(graph.node_count());
   for (NodeId id = 0; id < graph.node_count(); ++id) {
-    NodeId& place = after[static_cast<size_t>(id)];
+    NodeId& place = after[id];
     place = id < first ? id : -1;
     if (id < first) continue;
     for (const ValueId in : graph.node(id).in)
-      if (const NodeId producer = graph.value(in).producer; producer != kNone)
-        place = std::max(place, after[static_cast<size_t>(producer)]);
+      if (const NodeId producer = graph.value(in).producer; producer != kNone) place = std::max(place, after[producer]);
   }
   // What has no operands stands before its first reader.
   for (NodeId id = first; id < graph.node_count(); ++id) {
@@ -160,16 +176,25 @@ Graph run_early(const Graph& graph, NodeId first) {
     NodeId place = graph.node_count();
     for (const Node& reader : graph.nodes()) {
       const bool reads = std::ranges::any_of(reader.in, [&](ValueId in) { return graph.value(in).producer == id; });
-      if (reads) place = std::min(place, after[static_cast<size_t>(&reader - graph.nodes().data())]);
+      if (reads) place = std::min(place, after[&reader - graph.nodes().data()]);
     }
-    after[static_cast<size_t>(id)] = place;
+    after[id] = place;
   }
   std::vector<NodeId> order(after.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](NodeId id) { return after[static_cast<size_t>(id)]; });
+  std::ranges::stable_sort(order, {}, [&](NodeId id) { return after[id]; });
   Rewriter rewriter(graph);
   for (const NodeId id : order) rewriter.copy(graph.node(id));
   return rewriter.finish();
+}
+
+std::string fusion_report(const std::vector<PassReport>& reports) {
+  std::string text;
+  for (const PassReport& report : reports) {
+    if (report.fused.empty()) continue;
+    text += report.name + ": " + joined(report.fused) + "\n";
+  }
+  return text;
 }
 
 }  // namespace linnet

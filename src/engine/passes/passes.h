@@ -1,72 +1,138 @@
-// The rewrites of a graph, and the driver that runs them. See docs/architecture.md for the order.
+// The rewrites of a graph, and the driver that runs them. docs/architecture.md has what each makes of a graph, in their
+// order; the beginning of its file says how.
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 #include "engine/ir/graph.h"
+#include "engine/kernels/conv/convolution.h"
 #include "engine/kernels/precision.h"
 #include "engine/ops/kernel.h"
-#include "engine/passes/pack_filters.h"
-#include "engine/passes/recompute_blocks.h"
 
 namespace linnet {
 
-// Every fused op becomes its basic ones, but those that `keep` holds for.
-Graph decompose(const Graph& graph, bool (*keep)(const OpDef& op) = nullptr);
-// Elementwise results of the forward pass that have several readers are rounded to bf16, as storing them in bf16 does:
-// then their bits depend neither on which of their readers they are fused with nor on whether they are computed again.
+// Filters of convolutions that are packed once, before the runs of a plan whose parameters do not change: otherwise the
+// kernel packs them in every run, which costs more the fewer pixels there are.
+struct PackedFilters {
+  std::string flat;  // the input of the graph that the filters are a part of
+  int64_t offset;    // elements, in it
+  ConvolutionSizes sizes;
+  int64_t floats = 0;  // packed
+
+  std::string input() const { return "packed." + flat + "." + std::to_string(offset); }  // that holds them packed
+};
+// The parameters that convolutions of all graphs read and can take packed, in one way. None where the backend's kernels
+// do not take packed filters. For graphs as they were traced.
+std::vector<PackedFilters> packable_filters(std::span<const Graph> graphs, const Backend& backend);
+// Fills the inputs that pack_filters() makes. flat: the flat input; packed: 64-byte aligned.
+void pack(const PackedFilters& filters, const float* flat, float* packed, ThreadPool& pool);
+
+// The passes of optimize(). A backend is asked whether it has kernels for what a pass would make.
 Graph round_shared(const Graph& graph);
-// Every product computes in this precision (engine/kernels/precision.h), those of attention in the other.
 Graph lower_precision(const Graph& graph, Precision precision, Precision attention);
-// A row of a product has the same bits whatever the number of rows is: decoding graphs, whose rows are requests.
 Graph independent_rows(const Graph& graph);
+Graph fuse_loss(const Graph& graph);
+Graph recompute(const Graph& graph, const Backend& backend);
+Graph fuse_residual_norm(const Graph& graph);
+Graph fuse_batch_norm(const Graph& graph, const Backend& backend);
+Graph fuse_pool_gradient(const Graph& graph, const Backend& backend);
+Graph fuse_epilogue(const Graph& graph);
+Graph fuse_convolution(const Graph& graph, const Backend& backend);
+Graph pack_filters(const Graph& graph, std::span<const PackedFilters> filters);
+Graph fuse_embedding_scale(const Graph& graph, const Backend& backend);
+Graph fuse_accumulate(const Graph& graph);
+Graph fuse_bias_gradient(const Graph& graph, const Backend& backend);
+Graph quantize_products(const Graph& graph);
+Graph fuse_quantized(const Graph& graph, const Backend& backend = cpu_backend());
+Graph fuse_int8_convolution(const Graph& graph);
+Graph fuse_pointwise(const Graph& graph, const Backend& backend);
+Graph cast_to_storage_type(const Graph& graph, DType storage_type, const Backend& backend);
+Graph make_views(const Graph& graph);
+
 // Nodes nothing depends on disappear.
 Graph remove_dead_code(const Graph& graph);
+// Every fused op becomes its basic ones, but those that `keep` holds for.
+Graph decompose(const Graph& graph, bool (*keep)(const OpDef& op) = nullptr);
 // The nodes from `first` on are moved to where their operands have just been computed; those without operands, to their
-// first reader. No pass of the list below: who
-// builds a graph knows which of its nodes must not wait.
+// first reader: whoever builds a graph knows which of its nodes must not wait.
 Graph run_early(const Graph& graph, NodeId first);
-// A linear cross-entropy and its gradient become one node that computes the logits once.
-Graph fuse_loss(const Graph& graph);
-// Cheap results of the forward pass are computed a second time for the backward pass instead of kept, where they are
-// large enough for the backend's device.
-Graph recompute(const Graph& graph, const Backend& backend);
-// [dropout +] add + layer_norm becomes residual_norm, and so does what they are backward.
-Graph fuse_residual_norm(const Graph& graph);
-// The gradient of a linear layer's input is computed by the pooled convolution's gradient that reads it.
-// `backend` is asked whether it has a kernel for it.
-Graph fuse_pool_gradient(const Graph& graph, const Backend& backend);
-// A bias, an activation function or the multiplication by its derivative becomes the epilogue of a matmul.
-Graph fuse_epilogue(const Graph& graph);
-// A factor and a summand for each filter, a residual sum and ReLU become the epilogue of a convolution, where the
-// backend has a kernel for it.
-Graph fuse_convolution(const Graph& graph, const Backend& backend);
-// Convolutions whose filters are quantized to int8 multiply bytes. Where the scale of what they read is known
-// beforehand (static int8), one that is read by others of them alone, or added by them, writes the codes that they
-// would round its result to: its floats are never stored.
-Graph fuse_int8_convolution(const Graph& graph);
-// batch_norm [+ add] + relu becomes one batch_norm, and relu's gradient a part of the norm's, where the backend has a
-// kernel for it.
-Graph fuse_batch_norm(const Graph& graph, const Backend& backend);
-// sum + matmul becomes a matmul that adds to the sum in place; so do embedding gradients.
-Graph fuse_accumulate(const Graph& graph);
-// The sum for a bias's gradient becomes a second result of the product for the weight's gradient, where the backend has
-// a kernel for it.
-Graph fuse_bias_gradient(const Graph& graph, const Backend& backend);
-// The number that lookups are multiplied by becomes a part of the table's gradient, where the backend has a kernel for
-// it.
-Graph fuse_embedding_scale(const Graph& graph, const Backend& backend);
-// Products with quantized weights and lookups in quantized tables read them as they are.
-Graph fuse_quantized(const Graph& graph, const Backend& backend = cpu_backend());
-// Training in int8: linear layers' products and those of their inputs' gradients round both operands to 8 bits.
-Graph quantize_products(const Graph& graph);
-// Chains of elementwise ops become one.
-Graph fuse_pointwise(const Graph& graph, const Backend& backend);
-// Activations are written in a shorter type, as far as the backend has kernels for it.
-Graph cast_to_storage_type(const Graph& graph, DType storage_type, const Backend& backend);
-// reshape, split and concat become views where the ops around them can read and write with strides.
-Graph make_views(const Graph& graph);
+// The large layers of a convolutional network are computed for a few images at a time. For graphs of forward passes as
+// they were traced, on the CPU; the images are the first axis of what convolutions read.
+Graph group_images(const Graph& graph);
+
+// What depends on parameters alone is computed once, before the runs of a plan whose parameters do not change: the
+// factors of batch normalization, or filters that a network standardizes. What only moves numbers
+// stays as it is, but for operands that a kernel wants in an order of its own (OpDef::arranged_inputs).
+struct ComputedOnce {
+  std::vector<Graph> first;  // each from the parameters to an output of a name that `rest` has as an input
+  Graph rest;
+};
+// `fixed`: the inputs that do not change; `prefix`: what the names of the new inputs begin with, after "once.".
+// nullopt: there is nothing of that kind. For graphs as they were traced.
+std::optional<ComputedOnce> compute_once(const Graph& graph, const std::set<std::string>& fixed,
+                                         const std::string& prefix);
+inline constexpr const char* kComputedOnce = "once.";
+inline bool is_computed_once(const std::string& input) { return input.starts_with(kComputedOnce); }
+
+// Recomputation of blocks. A block is one layer of a stack: all nodes whose module path begins with the same path up to
+// its first number ("encoder.layers.3"). What a block saves for the backward pass can be dropped after the forward pass
+// and computed again, from what the block reads, when the backward pass comes to the block. The result has the same
+// bits: kernels are deterministic, and dropout's masks are functions of counters, not of a generator's state.
+
+// Which of a block's saved activations are computed again.
+enum class Recomputation : uint8_t {
+  kNone,
+  kAttention,  // those of its attention modules
+  kPart,       // all but what later blocks read and what BlockChoice::kept names
+  kBlock,      // all but what later blocks read
+};
+
+struct BlockChoice {
+  Recomputation what = Recomputation::kNone;
+  // The block's input is computed again too, from the input of the block before it. Both are of Recomputation::kBlock.
+  bool joined = false;
+  // Of Recomputation::kPart: nodes of the block's forward pass, counted from 0, whose results stay saved.
+  std::vector<int> kept = {};
+  bool operator==(const BlockChoice&) const = default;
+};
+
+// The node that computes the loss, which is the last one of the forward pass. kNone: the graph has no loss, which is
+// the output "loss_sum", or is added to the state of that name.
+NodeId find_loss(const Graph& graph);
+
+struct Block {
+  std::string path;
+  uint64_t kind;  // equal for blocks of equal ops and types, whatever their parameters are
+};
+
+// The blocks of a traced training graph, in the order of the forward pass. The forward pass ends at the value that is
+// the graph's output, or is added to its state, "loss_sum". A graph without it has no blocks.
+std::vector<Block> find_blocks(const Graph& graph);
+
+// What may be kept of a block: a list for BlockChoice::kept, then the same and what saves most work for its bytes
+// beside it, and so on. Equal for blocks of one kind.
+std::vector<std::vector<int>> kept_parts(const Graph& graph, const Block& block);
+
+// choices[i] is for block i of find_blocks(). The rewrite comes before the fusions, so that they find in the second
+// computation the patterns that they find in the first.
+Graph recompute_blocks(const Graph& graph, std::span<const BlockChoice> choices);
+
+// Bytes of the values that are computed before the loss and read after it: what the forward pass saves.
+size_t saved_bytes(const Graph& graph);
+
+// An estimate of the time a graph takes, in operations: those of its products, and kOperationsPerByte for each byte
+// that a node reads or writes. Only ratios of it mean something.
+double estimated_work(const Graph& graph);
+double node_work(const Graph& graph, const Node& node, bool with_parameters = true);
+
+// Which block (layer of a stack) a module path is in.
+
+// "encoder.layers.3" of "encoder.layers.3.self_attn.in_proj"; empty where the path has no number.
+std::string_view block_path(std::string_view scope);
 
 struct PassReport {
   std::string name;
@@ -94,9 +160,6 @@ struct PassOptions {
 Graph optimize(Graph graph, const PassOptions& options = {}, std::vector<PassReport>* report = nullptr);
 std::vector<std::string> pass_names();
 
-// Nodes of `after`, counted by what they do, beyond those of `before`; for elementwise ones, their functions. Where
-// values became views: how many are.
-std::vector<std::string> new_nodes(const Graph& before, const Graph& after);
 // A line for each pass that changed something: "fuse_epilogue: matmul+bias x 16, matmul+bias+relu x 4".
 std::string fusion_report(const std::vector<PassReport>& reports);
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <limits>
 #include <string_view>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ir/op.h"
-#include "engine/passes/recompute_blocks.h"
+#include "engine/passes/passes.h"
 #include "engine/passes/tensor_parallel.h"
 
 namespace linnet {
@@ -15,29 +15,29 @@ constexpr const char* kStageInput = "pipeline.in.";
 class Model {
  public:
   Model(const Graph& graph, std::span<const ValueId> results, const std::set<std::string>& trained)
-      : graph_(graph), depends_(at(graph.value_count())), last_reader_(depends_.size(), kNone) {
+      : graph_(graph), depends_(graph.value_count()), last_reader_(depends_.size(), kNone) {
     for (const GraphInput& input : graph.inputs())
-      if (trained.contains(input.name)) depends_[at(input.value)] = true;
+      if (trained.contains(input.name)) depends_[input.value] = true;
     for (NodeId id = 0; id < graph.node_count(); ++id) {
       const Node& node = graph.node(id);
-      const bool depends = std::ranges::any_of(node.in, [&](ValueId in) { return depends_[at(in)]; });
-      for (const ValueId out : node.out) depends_[at(out)] = depends;
+      const bool depends = std::ranges::any_of(node.in, [&](ValueId in) { return depends_[in]; });
+      for (const ValueId out : node.out) depends_[out] = depends;
       if (depends)
-        for (const ValueId in : node.in) last_reader_[at(in)] = id;
+        for (const ValueId in : node.in) last_reader_[in] = id;
     }
-    for (const ValueId id : results) last_reader_[at(id)] = graph.node_count();
-    for (const GraphOutput& output : graph.outputs()) last_reader_[at(output.value)] = graph.node_count();
+    for (const ValueId id : results) last_reader_[id] = graph.node_count();
+    for (const GraphOutput& output : graph.outputs()) last_reader_[output.value] = graph.node_count();
     find_runs();
   }
 
   const Graph& graph() const { return graph_; }
   int gap_count() const { return static_cast<int>(runs_.size()) + 1; }
   // A value that a stage gets from an earlier one, or computes from such values; the others each stage computes itself.
-  bool is_passed(ValueId id) const { return depends_[at(id)] && graph_.value(id).producer != kNone; }
+  bool is_passed(ValueId id) const { return depends_[id] && graph_.value(id).producer != kNone; }
   bool is_own(const Node& node) const {
     return std::ranges::any_of(node.out, [&](ValueId v) { return is_passed(v); });
   }
-  NodeId last_reader(ValueId id) const { return last_reader_[at(id)]; }
+  NodeId last_reader(ValueId id) const { return last_reader_[id]; }
 
   // The node before which a graph that is cut at a gap is cut. It depends on no sizes, so that the graphs of all batch
   // shapes are cut alike. Between two blocks: where the fewest values cross, or the first of such nodes. Before the
@@ -47,7 +47,7 @@ class Model {
     const bool begins_stack = gap == 0 || (gap < static_cast<int>(runs_.size()) && stack_of(gap - 1) != stack_of(gap));
     const NodeId begin = gap == 0 ? 0 : runs_[static_cast<size_t>(gap) - 1].last + 1;
     if (gap == static_cast<int>(runs_.size())) return begin;
-    NodeId best = runs_[static_cast<size_t>(gap)].first;
+    NodeId best = runs_[gap].first;
     size_t least = crossing(best).size();
     for (NodeId id = best - 1; id >= begin; --id) {
       const size_t count = crossing(id).size();
@@ -76,19 +76,9 @@ class Model {
 
   // Of the nodes [first, last): products, and bytes but for those of parameters, as an embedding reads few of its rows.
   double work(NodeId first, NodeId last) const {
-    constexpr double kOperationsPerByte = 8;
     double work = 0;
-    for (NodeId id = first; id < last; ++id) {
-      const Node& node = graph_.node(id);
-      const Algebra algebra = algebra_of(node);
-      if (!is_own(node) || algebra == Algebra::kReshape || algebra == Algebra::kSplit || algebra == Algebra::kConcat)
-        continue;
-      work += node_flops(graph_, node);
-      for (const auto* values : {&node.in, &node.out})
-        for (const ValueId value : *values)
-          if (graph_.value(value).producer != kNone)
-            work += kOperationsPerByte * static_cast<double>(graph_.value(value).type.bytes());
-    }
+    for (NodeId id = first; id < last; ++id)
+      if (const Node& node = graph_.node(id); is_own(node)) work += node_work(graph_, node, false);
     return work;
   }
 
@@ -100,7 +90,7 @@ class Model {
 
   // "decoder.layers" of the block "decoder.layers.3".
   std::string_view stack_of(int run) const {
-    const std::string_view path = runs_[static_cast<size_t>(run)].path;
+    const std::string_view path = runs_[run].path;
     return path.substr(0, path.rfind('.'));
   }
 
@@ -135,18 +125,18 @@ std::vector<NodeId> stage_bounds(const Model& model, std::span<const int> gaps) 
 // The nodes of a stage: its own, and those that every stage computes itself, as far as they are read.
 std::vector<bool> nodes_of_stage(const Model& model, std::span<const ValueId> results, NodeId first, NodeId end) {
   const Graph& graph = model.graph();
-  std::vector<bool> kept(at(graph.node_count())), read(at(graph.value_count()));
+  std::vector<bool> kept(graph.node_count()), read(graph.value_count());
   if (end == graph.node_count()) {
-    for (const ValueId id : results) read[at(id)] = true;
-    for (const GraphOutput& output : graph.outputs()) read[at(output.value)] = true;
+    for (const ValueId id : results) read[id] = true;
+    for (const GraphOutput& output : graph.outputs()) read[output.value] = true;
   }
   for (NodeId id = graph.node_count() - 1; id >= 0; --id) {
     const Node& node = graph.node(id);
     const bool is_own = model.is_own(node);
-    const bool is_read = std::ranges::any_of(node.out, [&](ValueId out) { return read[at(out)]; });
-    kept[at(id)] = is_own ? id >= first && id < end : is_read;
-    if (kept[at(id)])
-      for (const ValueId in : node.in) read[at(in)] = true;
+    const bool is_read = std::ranges::any_of(node.out, [&](ValueId out) { return read[out]; });
+    kept[id] = is_own ? id >= first && id < end : is_read;
+    if (kept[id])
+      for (const ValueId in : node.in) read[in] = true;
   }
   return kept;
 }
@@ -163,7 +153,7 @@ PipelineCut finish_cut(const Model& model, std::span<const ValueId> results, std
     const std::vector<bool> kept = nodes_of_stage(model, results, bounds[s], bounds[s + 1]);
     std::set<ValueId> read;
     for (NodeId id = 0; id < forward.node_count(); ++id)
-      if (kept[at(id)]) read.insert(forward.node(id).in.begin(), forward.node(id).in.end());
+      if (kept[id]) read.insert(forward.node(id).in.begin(), forward.node(id).in.end());
     for (const GraphInput& input : forward.inputs())
       if (read.contains(input.value)) names.insert(input.name);
   }
@@ -184,10 +174,9 @@ PipelineCut choose_cut(const Graph& forward, std::span<const ValueId> results, c
   if (splits_encoder) return finish_cut(model, results, {model.gap_before_decoder()});
   const int gaps = model.gap_count();
   if (gaps < stages - 1 || gaps < 2)
-    fail_user("pipeline=" + std::to_string(stages) + ": the model has " + std::to_string(gaps - 1) +
-              (gaps == 2 ? " layer" : " layers") + " to cut between");
-  std::vector<int> all(static_cast<size_t>(gaps));
-  for (int gap = 0; gap < gaps; ++gap) all[static_cast<size_t>(gap)] = gap;
+    fail_user("pipeline=", stages, ": the model has ", gaps - 1, gaps == 2 ? " layer" : " layers", " to cut between");
+  std::vector<int> all(gaps);
+  for (int gap = 0; gap < gaps; ++gap) all[gap] = gap;
   const std::vector<NodeId> bounds = stage_bounds(model, all);  // pieces, one more than gaps
   std::vector<double> sum{0};                                   // of the first pieces
   for (size_t i = 0; i + 1 < bounds.size(); ++i) sum.push_back(sum.back() + model.work(bounds[i], bounds[i + 1]));
@@ -214,46 +203,45 @@ StageEnds append_of_stage(const Graph& whole, std::span<const ValueId> results, 
                           const PipelineCut& cut, const StageRank& rank, Graph& graph, InputOfStage input) {
   const Model model(whole, results, trained);
   const std::vector<NodeId> bounds = stage_bounds(model, cut.gaps);
-  const NodeId first = bounds[static_cast<size_t>(rank.stage)], end = bounds[static_cast<size_t>(rank.stage) + 1];
-  std::vector<Tensor> values(at(whole.value_count()));
+  const NodeId first = bounds[rank.stage], end = bounds[static_cast<size_t>(rank.stage) + 1];
+  std::vector<Tensor> values(whole.value_count());
   StageEnds ends;
   if (!rank.is_first())
     for (const ValueId id : model.crossing(first)) {
       const TensorType& type = whole.value(id).type;
       if (!is_float(type.dtype)) fail_user("pipeline parallel cannot cut this model: a stage would hand on integers");
-      ends.in.push_back(values[at(id)] = input(stage_input(ends.in.size()), type));
+      ends.in.push_back(values[id] = input(stage_input(ends.in.size()), type));
     }
   const std::vector<bool> kept = nodes_of_stage(model, results, first, end);
   for (const GraphInput& each : whole.inputs()) {
     const bool is_read = [&] {
       for (NodeId id = 0; id < whole.node_count(); ++id)
-        if (kept[at(id)] && std::ranges::find(whole.node(id).in, each.value) != whole.node(id).in.end()) return true;
+        if (kept[id] && std::ranges::find(whole.node(id).in, each.value) != whole.node(id).in.end()) return true;
       return rank.is_last() &&
              (std::ranges::find(results, each.value) != results.end() ||
               std::ranges::find(whole.outputs(), each.value, &GraphOutput::value) != whole.outputs().end());
     }();
-    if (is_read) values[at(each.value)] = input(each.name, whole.value(each.value).type);
+    if (is_read) values[each.value] = input(each.name, whole.value(each.value).type);
   }
   for (NodeId id = 0; id < whole.node_count(); ++id) {
-    if (!kept[at(id)]) continue;
+    if (!kept[id]) continue;
     const Node& node = whole.node(id);
     std::vector<Tensor> in;
     for (const ValueId operand : node.in) {
-      if (!values[at(operand)].defined())
-        fail_internal("a stage of the pipeline lacks a value: " + whole.where_text(id));
-      in.push_back(values[at(operand)]);
+      if (!values[operand].defined()) fail_internal("a stage of the pipeline lacks a value: ", whole.where_text(id));
+      in.push_back(values[operand]);
     }
     const ScopeId outer = graph.enter_scope(whole.scope_path(node.scope));
     const std::vector<Tensor> out = graph.add(*node.op, in, node.attrs, node.where);
     graph.leave_scope(outer);
-    for (size_t i = 0; i < out.size(); ++i) values[at(node.out[i])] = out[i];
+    for (size_t i = 0; i < out.size(); ++i) values[node.out[i]] = out[i];
   }
   if (!rank.is_last()) {
-    for (const ValueId id : model.crossing(end)) ends.out.push_back(values[at(id)]);
+    for (const ValueId id : model.crossing(end)) ends.out.push_back(values[id]);
     return ends;
   }
-  for (const ValueId id : results) ends.results.push_back(values[at(id)]);
-  for (const GraphOutput& output : whole.outputs()) graph.output(output.name, values[at(output.value)]);
+  for (const ValueId id : results) ends.results.push_back(values[id]);
+  for (const GraphOutput& output : whole.outputs()) graph.output(output.name, values[output.value]);
   return ends;
 }
 

@@ -4,7 +4,7 @@
 namespace linnet {
 
 Rewriter::Rewriter(const Graph& old, const std::set<std::string>& replaced)
-    : old_(old), map_(static_cast<size_t>(old.value_count())), uses_(count_uses(old)) {
+    : old_(old), map_(old.value_count()), uses_(count_uses(old)) {
   new_.copy_scopes(old);
   for (const GraphInput& input : old.inputs())
     if (!replaced.contains(input.name)) map(input.value, new_.input(input.name, old.value(input.value).type));
@@ -17,9 +17,8 @@ std::vector<Tensor> Rewriter::inputs_of(const Node& node) const {
 }
 
 const Node* Rewriter::lone_producer(ValueId old_value) const {
-  if (uses_[static_cast<size_t>(old_value)] != 1) return nullptr;
-  const NodeId producer = new_.value((*this)[old_value].id).producer;
-  return producer == kNone ? nullptr : &new_.node(producer);
+  if (uses_[old_value] != 1) return nullptr;
+  return producer_of((*this)[old_value]);
 }
 
 std::vector<Tensor> Rewriter::operands(const Node& new_node) {
@@ -62,18 +61,15 @@ Graph Rewriter::finish() {
 
 ValueId other_operand(const Node& node, ValueId one) { return node.in[node.in[0] == one ? 1 : 0]; }
 
-Matcher::Matcher(const Graph& graph) : graph_(graph), readers_(static_cast<size_t>(graph.value_count())) {
+Matcher::Matcher(const Graph& graph) : graph_(graph), readers_(graph.value_count()) {
   for (NodeId id = 0; id < graph.node_count(); ++id)
-    for (const ValueId in : graph.node(id).in) readers_[static_cast<size_t>(in)].push_back(id);
-  for (const GraphOutput& output : graph.outputs())
-    readers_[static_cast<size_t>(output.value)].push_back(graph.node_count());
-  for (const StateUpdate& update : graph.updates())
-    readers_[static_cast<size_t>(update.value)].push_back(graph.node_count());
+    for (const ValueId in : graph.node(id).in) readers_[in].push_back(id);
+  for (const ValueId result : results_of(graph)) readers_[result].push_back(graph.node_count());
 }
 
-const Node* Matcher::producer(ValueId value) const {
-  const NodeId id = graph_.value(value).producer;
-  return id == kNone ? nullptr : &graph_.node(id);
+ValueId before_reshapes(const Graph& graph, ValueId value) {
+  const Node* node = producer_of(graph, value);
+  return node && algebra_of(*node) == Algebra::kReshape ? before_reshapes(graph, node->in[0]) : value;
 }
 
 const Node* Matcher::one_reader(ValueId value) const {
@@ -87,7 +83,11 @@ bool Matcher::is_sum(const Node& node) const {
          graph_.value(node.in[0]).type == graph_.value(node.in[1]).type;
 }
 
-Graph Fusion::finish() { return remove_dead_code(rewriter_.finish()); }
+Graph Fusion::run() {
+  for (const Node& node : graph_.nodes())
+    if (!rewriter_[node.out[0]].defined() && !take(node)) rewriter_.copy(node);
+  return remove_dead_code(rewriter_.finish());
+}
 
 bool Fusion::has_kernel(const Node& node, const OpDef& op, Attrs attrs, std::span<const Tensor> in) const {
   Node made = node;

@@ -7,15 +7,17 @@
 #include <vector>
 #include "engine/ir/graph.h"
 #include "engine/ir/op.h"
+#include "engine/kernels/gemm/activation.h"
+#include "engine/kernels/pointwise/expression.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {
 
-inline bool is(const Node& node, const OpDef& op) { return node.op == &op; }
-inline bool is(const Node* node, const OpDef& op) { return node && is(*node, op); }
-
 // The operand of a node with two operands that is not `one`.
 ValueId other_operand(const Node& node, ValueId one);
+
+// What the value is a reshape of, or the value itself.
+ValueId before_reshapes(const Graph& graph, ValueId value);
 
 class Matcher {
  public:
@@ -23,10 +25,10 @@ class Matcher {
   explicit Matcher(const Graph& graph);
 
   // The node that computes the value; nullptr for an input of the graph.
-  const Node* producer(ValueId value) const;
+  const Node* producer(ValueId value) const { return producer_of(graph_, value); }
   // The nodes that read the value, in order, once for each operand; node_count() stands for an output of the graph or
   // the new value of a state.
-  std::span<const NodeId> readers(ValueId value) const { return readers_[static_cast<size_t>(value)]; }
+  std::span<const NodeId> readers(ValueId value) const { return readers_[value]; }
   bool has_one_reader(ValueId value) const { return readers(value).size() == 1; }
   // The one node that reads the value; nullptr when there are several, or when the value leaves the graph.
   const Node* one_reader(ValueId value) const;
@@ -48,8 +50,8 @@ class Rewriter {
   Graph& graph() { return new_; }
 
   // The new value that stands for an old one.
-  Tensor operator[](ValueId old_value) const { return map_[static_cast<size_t>(old_value)]; }
-  void map(ValueId old_value, Tensor new_value) { map_[static_cast<size_t>(old_value)] = new_value; }
+  Tensor operator[](ValueId old_value) const { return map_[old_value]; }
+  void map(ValueId old_value, Tensor new_value) { map_[old_value] = new_value; }
   std::vector<Tensor> inputs_of(const Node& node) const;
 
   // For joining a node with what feeds it: the new graph's node that computes the value which stands for `old_value`,
@@ -81,18 +83,16 @@ class Fusion {
  public:
   explicit Fusion(const Graph& graph, const Backend& backend = cpu_backend())
       : graph_(graph), matcher_(graph), rewriter_(graph), backend_(backend) {}
+  virtual ~Fusion() = default;
+  // Calls take(node) for the nodes in order, but for those whose results stand for something already. Leaves out what
+  // nothing depends on any more.
+  Graph run();
 
  protected:
-  // Calls take(node) for the nodes in order and copies those for which it returns false. Nodes whose results stand for
-  // something already are left out.
-  template <class Take>
-  Graph replace_nodes(const Take& take) {
-    for (const Node& node : graph_.nodes())
-      if (!rewriter_[node.out[0]].defined() && !take(node)) rewriter_.copy(node);
-    return finish();
-  }
-  Graph finish();  // without what nothing depends on any more
+  // False: the node is copied as it is.
+  virtual bool take(const Node& node) = 0;
 
+  NodeId id_of(const Node& node) const { return static_cast<NodeId>(&node - graph_.nodes().data()); }
   // Whether the backend has a kernel for the op with these operands and the results of `node`.
   bool has_kernel(const Node& node, const OpDef& op, Attrs attrs, std::span<const Tensor> in) const;
 
@@ -101,5 +101,14 @@ class Fusion {
   Rewriter rewriter_;
   const Backend& backend_;
 };
+
+// An activation function as pointwise nodes compute it and its gradient.
+struct TracedActivation {
+  GemmActivation kind;
+  Expression value;
+  Expression gradient = {};  // empty: products do not multiply by it
+  size_t aux = 0, dy = 0;    // operands of the gradient
+};
+const std::vector<TracedActivation>& traced_activations();  // ReLU first
 
 }  // namespace linnet

@@ -11,15 +11,14 @@ namespace {
 
 class Splitter {
  public:
-  Splitter(const Graph& graph, FunctionRef<std::string(size_t)> name)
-      : graph_(graph), name_(name), in_forward_(at(graph.node_count())) {
+  Splitter(const Graph& graph, FunctionRef<std::string(size_t)> name) : graph_(graph), name_(name) {
     for (NodeId id = 0; id < graph.node_count(); ++id)
       if (is(graph.node(id), kStageOutput)) end_ = id;
     if (end_ == kNone) fail_internal("a stage's graph does not tell where its forward pass ends");
   }
 
   SplitStage run() {
-    find_forward();
+    in_forward_ = ancestors_of(graph_, forward_values());
     build_backward();
     build_forward();
     split_.forward = remove_dead_code(split_.forward);
@@ -29,27 +28,20 @@ class Splitter {
  private:
   // What the values for the next stage are computed from. A pass may have given the outputs another type than the
   // operands of the last node.
-  void find_forward() {
-    std::vector<bool> read(at(graph_.value_count()));
+  std::vector<ValueId> forward_values() const {
     const Node& end = graph_.node(end_);
-    for (size_t i = 0; i < end.in.size() / 2; ++i) read[at(end.in[i])] = true;
+    std::vector<ValueId> values(end.in.begin(), end.in.begin() + std::ssize(end.in) / 2);
     for (const GraphOutput& output : graph_.outputs())
-      if (is_of_forward_output(output)) read[at(output.value)] = true;
-    for (NodeId id = graph_.node_count() - 1; id >= 0; --id) {
-      const Node& node = graph_.node(id);
-      for (const ValueId out : node.out)
-        if (read[at(out)]) in_forward_[at(id)] = true;
-      if (in_forward_[at(id)])
-        for (const ValueId in : node.in) read[at(in)] = true;
-    }
+      if (is_of_forward_output(output)) values.push_back(output.value);
+    return values;
   }
 
   void build_backward() {
-    backward_.resize(at(graph_.value_count()));
+    backward_.resize(graph_.value_count());
     Graph& graph = split_.backward;
     graph.copy_scopes(graph_);
     for (NodeId id = 0; id < graph_.node_count(); ++id)
-      if (!in_forward_[at(id)]) add_backward(id);
+      if (!in_forward_[id]) add_backward(id);
     for (const GraphOutput& output : graph_.outputs())
       if (!is_of_forward_output(output)) graph.output(output.name, backward(output.value));
     for (const StateUpdate& update : graph_.updates()) graph.update(backward(update.state), backward(update.value));
@@ -74,13 +66,13 @@ class Splitter {
       graph.set_scope(node.scope);
       out = graph.add_stored(*node.op, in, node.attrs, node.where, types_of(graph_, node).out);
     }
-    for (size_t i = 0; i < out.size(); ++i) backward_[at(node.out[i])] = out[i];
+    for (size_t i = 0; i < out.size(); ++i) backward_[node.out[i]] = out[i];
   }
 
   // What the backward pass reads. Parts and other shapes of a value are made again from it, so that each value is saved
   // once, and parameters never; so are constants.
   Tensor backward(ValueId value) {
-    Tensor& found = backward_[at(value)];
+    Tensor& found = backward_[value];
     if (found.defined()) return found;
     Graph& graph = split_.backward;
     const TensorType& type = graph_.value(value).type;
@@ -89,7 +81,7 @@ class Splitter {
     const Algebra algebra = algebra_of(graph_.node(producer));
     if (algebra == Algebra::kReshape || algebra == Algebra::kSplit || graph_.node(producer).in.empty()) {
       add_backward(producer);
-      return backward_[at(value)];
+      return backward_[value];
     }
     const std::string name = name_(saved_.size());
     saved_.push_back(value);
@@ -106,26 +98,26 @@ class Splitter {
   void build_forward() {
     Graph& graph = split_.forward;
     graph.copy_scopes(graph_);
-    std::vector<Tensor> values(at(graph_.value_count()));
+    std::vector<Tensor> values(graph_.value_count());
     const auto use = [&](ValueId value) {
-      Tensor& found = values[at(value)];
+      Tensor& found = values[value];
       if (!found.defined()) found = graph.input(input_name(value), graph_.value(value).type);
       return found;
     };
     for (NodeId id = 0; id < graph_.node_count(); ++id) {
-      if (!in_forward_[at(id)]) continue;
+      if (!in_forward_[id]) continue;
       const Node& node = graph_.node(id);
       std::vector<Tensor> in;
       for (const ValueId operand : node.in) in.push_back(use(operand));
       graph.set_scope(node.scope);
       const std::vector<Tensor> out =
           graph.add_stored(*node.op, in, node.attrs, node.where, types_of(graph_, node).out);
-      for (size_t i = 0; i < out.size(); ++i) values[at(node.out[i])] = out[i];
+      for (size_t i = 0; i < out.size(); ++i) values[node.out[i]] = out[i];
     }
     for (const GraphOutput& output : graph_.outputs())
       if (is_of_forward_output(output)) graph.output(output.name, use(output.value));
     for (size_t i = 0; i < saved_.size(); ++i)
-      graph.update(graph.input(split_.saved[i].first, split_.saved[i].second), values[at(saved_[i])]);
+      graph.update(graph.input(split_.saved[i].first, split_.saved[i].second), values[saved_[i]]);
   }
 
   const Graph& graph_;

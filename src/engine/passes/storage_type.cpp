@@ -32,23 +32,21 @@ class CastToStorageType {
         is_reduced_(values()),
         made_(values()) {
     // What a stage of a pipeline gets from the one before it is an activation.
-    for (const GraphInput& input : old.inputs()) is_input_[at(input.value)] = !is_stage_input(input.name);
+    for (const GraphInput& input : old.inputs()) is_input_[input.value] = !is_stage_input(input.name);
     for (const Node& node : old.nodes()) {
-      const bool moves_inputs = moves(node) && !node.in.empty() &&
-                                std::ranges::all_of(node.in, [&](ValueId id) { return is_input_[at(id)]; });
-      for (const ValueId out : node.out) is_input_[at(out)] = moves_inputs;
+      const bool moves_inputs =
+          moves(node) && !node.in.empty() && std::ranges::all_of(node.in, [&](ValueId id) { return is_input_[id]; });
+      for (const ValueId out : node.out) is_input_[out] = moves_inputs;
       rules_.push_back(rule_of(node));
     }
   }
 
   Graph run() {
-    for (const GraphOutput& output : old_.outputs()) wants_[at(output.value)].f32 = true;
-    for (const StateUpdate& update : old_.updates()) wants_[at(update.value)].f32 = true;
-    for (NodeId id = old_.node_count() - 1; id >= 0; --id) choose(old_.node(id), rules_[at(id)]);
-    for (const GraphInput& input : old_.inputs()) made_[at(input.value)].f32 = rewriter_[input.value];
-    for (NodeId id = 0; id < old_.node_count(); ++id) add(old_.node(id), rules_[at(id)]);
-    for (const GraphOutput& output : old_.outputs()) rewriter_.map(output.value, get(output.value, false));
-    for (const StateUpdate& update : old_.updates()) rewriter_.map(update.value, get(update.value, false));
+    for (const ValueId result : results_of(old_)) wants_[result].f32 = true;
+    for (NodeId id = old_.node_count() - 1; id >= 0; --id) choose(old_.node(id), rules_[id]);
+    for (const GraphInput& input : old_.inputs()) made_[input.value].f32 = rewriter_[input.value];
+    for (NodeId id = 0; id < old_.node_count(); ++id) add(old_.node(id), rules_[id]);
+    for (const ValueId result : results_of(old_)) rewriter_.map(result, get(result, false));
     return rewriter_.finish();
   }
 
@@ -59,7 +57,7 @@ class CastToStorageType {
   struct Versions {
     Tensor f32, reduced;
   };
-  size_t values() const { return at(old_.value_count()); }
+  size_t values() const { return old_.value_count(); }
   bool is_f32(ValueId id) const { return old_.value(id).type.dtype == DType::kF32; }
 
   // The op's rule, as far as the backend's kernels follow it.
@@ -67,13 +65,13 @@ class CastToStorageType {
     StorageRule rule = storage_of(node);
     for (size_t i = 0; i < rule.in.size(); ++i)
       if (rule.in[i] == Storage::kCopied)
-        rule.in[i] = !on_host_ && is_input_[at(node.in[i])] ? Storage::kAsResult : Storage::kF32;
+        rule.in[i] = !on_host_ && is_input_[node.in[i]] ? Storage::kAsResult : Storage::kF32;
     if (!on_host_ || moves(node)) return rule;
     if (is_among_f32(node, rule)) return {};
     StorageRule taken{.in = std::vector<Storage>(node.in.size()), .out = std::vector<Storage>(node.out.size())};
     NodeTypes types;
     for (size_t i = 0; i < node.in.size(); ++i) {
-      const bool stays = is_input_[at(node.in[i])] && rule.operand(i) == Storage::kReduced;
+      const bool stays = is_input_[node.in[i]] && rule.operand(i) == Storage::kReduced;
       taken.in[i] = stays ? Storage::kF32 : rule.operand(i);
       types.in.push_back(type_of(node.in[i], is_f32(node.in[i]) && taken.in[i] != Storage::kF32));
     }
@@ -104,9 +102,9 @@ class CastToStorageType {
   Storage written_as(ValueId id) const {
     for (;;) {
       const NodeId producer = old_.value(id).producer;
-      if (producer == kNone || is_input_[at(id)]) return Storage::kAny;
+      if (producer == kNone || is_input_[id]) return Storage::kAny;
       const Node& node = old_.node(producer);
-      if (!moves(node)) return rules_[at(producer)].result(static_cast<size_t>(old_.value(id).output));
+      if (!moves(node)) return rules_[producer].result(old_.value(id).output);
       if (node.in.empty()) return Storage::kAny;
       id = node.in[0];
     }
@@ -121,14 +119,14 @@ class CastToStorageType {
   void choose(const Node& node, const StorageRule& rule) {
     for (size_t i = 0; i < node.out.size(); ++i) {
       const ValueId out = node.out[i];
-      const Wants wants = wants_[at(out)];
+      const Wants wants = wants_[out];
       const Storage storage = is_f32(out) ? rule.result(i) : Storage::kF32;
       const bool one = on_host_ && old_.value(out).type.shape.elements() == 1;
       const bool free = storage == Storage::kMoved || (storage == Storage::kAny && !one);
-      is_reduced_[at(out)] = storage == Storage::kReduced || (free && (wants.reduced || !wants.f32));
+      is_reduced_[out] = storage == Storage::kReduced || (free && (wants.reduced || !wants.f32));
     }
     for (size_t i = 0; i < node.in.size(); ++i) {
-      Wants& wants = wants_[at(node.in[i])];
+      Wants& wants = wants_[node.in[i]];
       switch (rule.operand(i)) {
         case Storage::kReduced: wants.reduced = true; break;
         case Storage::kF32:
@@ -137,9 +135,9 @@ class CastToStorageType {
           break;
         case Storage::kAny: break;
         case Storage::kMoved:  // each version of the result wants one of the operand
-          for (const ValueId out : node.out) wants.reduced |= wants_[at(out)].reduced, wants.f32 |= wants_[at(out)].f32;
+          for (const ValueId out : node.out) wants.reduced |= wants_[out].reduced, wants.f32 |= wants_[out].f32;
           break;
-        case Storage::kAsResult: (is_reduced_[at(node.out[0])] ? wants.reduced : wants.f32) = true; break;
+        case Storage::kAsResult: (is_reduced_[node.out[0]] ? wants.reduced : wants.f32) = true; break;
       }
     }
   }
@@ -152,10 +150,10 @@ class CastToStorageType {
       const ValueId id = node.in[i];
       const Storage storage = is_f32(id) ? rule.operand(i) : Storage::kF32;
       reduced[i] = storage == Storage::kReduced || (storage == Storage::kAny && is_stored_reduced(id)) ||
-                   (storage == Storage::kAsResult && is_reduced_[at(node.out[0])]);
+                   (storage == Storage::kAsResult && is_reduced_[node.out[0]]);
       types.in.push_back(type_of(id, reduced[i]));
     }
-    for (const ValueId out : node.out) types.out.push_back(type_of(out, is_reduced_[at(out)]));
+    for (const ValueId out : node.out) types.out.push_back(type_of(out, is_reduced_[out]));
     // rule_of() asked with the types that the rule prefers; those that readers want may be others.
     const bool any_reduced = std::ranges::find(types.in, storage_type_, &TensorType::dtype) != types.in.end() ||
                              std::ranges::find(types.out, storage_type_, &TensorType::dtype) != types.out.end();
@@ -165,7 +163,7 @@ class CastToStorageType {
     if (in_f32)
       for (size_t i = 0; i < node.out.size(); ++i) types.out[i] = old_.value(node.out[i]).type;
     keep(node, rewriter_.add_stored(without_rounding_twice(node, types.out), in, types.out),
-         [&](ValueId out) { return is_reduced_[at(out)] && !in_f32; });
+         [&](ValueId out) { return is_reduced_[out] && !in_f32; });
   }
 
   // An elementwise node that rounds its result to bf16 (lower_precision.cpp) need not where it is stored so.
@@ -178,10 +176,10 @@ class CastToStorageType {
   // Inputs are fp32. A value that is only moved has the type that its readers ask for; a reader that takes any gets the
   // version that was made first.
   bool is_stored_reduced(ValueId id) {
-    if (on_host_ && is_input_[at(id)]) return false;
-    const Versions& made = made_[at(id)];
+    if (on_host_ && is_input_[id]) return false;
+    const Versions& made = made_[id];
     if (made.reduced.defined() != made.f32.defined()) return made.reduced.defined();
-    return is_reduced_[at(id)];
+    return is_reduced_[id];
   }
 
   TensorType type_of(ValueId id, bool reduced) const {
@@ -193,12 +191,12 @@ class CastToStorageType {
   template <class IsReduced>
   void keep(const Node& node, const std::vector<Tensor>& out, IsReduced&& is_reduced) {
     for (size_t i = 0; i < out.size(); ++i)
-      (is_reduced(node.out[i]) ? made_[at(node.out[i])].reduced : made_[at(node.out[i])].f32) = out[i];
+      (is_reduced(node.out[i]) ? made_[node.out[i]].reduced : made_[node.out[i]].f32) = out[i];
   }
 
   // The new value that stands for an old one, stored as asked.
   Tensor get(ValueId id, bool reduced) {
-    const auto made = [&] { return reduced ? made_[at(id)].reduced : made_[at(id)].f32; };
+    const auto made = [&] { return reduced ? made_[id].reduced : made_[id].f32; };
     if (made().defined()) return made();
     const NodeId producer = old_.value(id).producer;
     if (producer != kNone && moves(old_.node(producer))) {
@@ -210,9 +208,9 @@ class CastToStorageType {
       keep(node, rewriter_.add_stored(node, in, types), [&](ValueId out) { return reduced && is_f32(out); });
       return made();
     }
-    const Tensor other = reduced ? made_[at(id)].f32 : made_[at(id)].reduced;
+    const Tensor other = reduced ? made_[id].f32 : made_[id].reduced;
     if (!other.defined()) fail_internal("a value is read before it is made");
-    (reduced ? made_[at(id)].reduced : made_[at(id)].f32) = cast(other, reduced ? storage_type_ : DType::kF32);
+    (reduced ? made_[id].reduced : made_[id].f32) = cast(other, reduced ? storage_type_ : DType::kF32);
     return made();
   }
 

@@ -1,6 +1,6 @@
 #include "engine/passes/tensor_parallel.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ir/op.h"
 #include "engine/ops/collective/collective.h"
 
@@ -49,11 +49,11 @@ class Chooser {
     Sharding sharding;
     std::set<NodeId> origins;  // the nodes that began to cut it
   };
-  State& of(ValueId id) { return states_[static_cast<size_t>(id)]; }
+  State& of(ValueId id) { return states_[id]; }
 
   // False: something is forbidden or known that was not, and all has to be decided again.
   bool walk() {
-    states_.assign(static_cast<size_t>(graph_.value_count()), {});
+    states_.assign(graph_.value_count(), {});
     for (const GraphInput& input : graph_.inputs())
       if (parameters_.contains(input.name)) of(input.value).sharding.kind = Sharding::Kind::kFree;
     for (NodeId id = 0; id < graph_.node_count(); ++id)
@@ -109,7 +109,7 @@ class Chooser {
 class Appender {
  public:
   Appender(const Graph& whole, const ModelDivision& division, Graph& graph)
-      : whole_(whole), division_(division), graph_(graph), values_(static_cast<size_t>(whole.value_count())) {}
+      : whole_(whole), division_(division), graph_(graph), values_(whole.value_count()) {}
 
   std::vector<Tensor> run(std::span<const ValueId> results, InputOfRank input) {
     for (const GraphInput& each : whole_.inputs()) {
@@ -132,7 +132,7 @@ class Appender {
     Tensor tensor;
     Tensor whole, shared;  // made once for all readers; undefined: not yet
   };
-  Value& of(ValueId id) { return values_[static_cast<size_t>(id)]; }
+  Value& of(ValueId id) { return values_[id]; }
 
   void append(const Node& node) {
     std::vector<Sharding> operands;
@@ -148,8 +148,7 @@ class Appender {
     for (size_t i = 0; i < out.size(); ++i) {
       const TensorType& type = whole_.value(node.out[i]).type;
       if (out[i].shape() != local_shape(type.shape, rule.out[i], division_.rank))
-        fail_internal(std::string("the sharding rule of ") + node.op->name + " promises another shape than " +
-                      out[i].shape().text());
+        fail_internal("the sharding rule of ", node.op->name, " promises another shape than ", out[i].shape().text());
       of(node.out[i]) = {rule.out[i], out[i], {}, {}};
     }
   }

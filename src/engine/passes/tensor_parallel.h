@@ -40,7 +40,7 @@ std::vector<Tensor> append_of_rank(const Graph& whole, std::span<const ValueId> 
 
 // Pipeline parallel (Huang et al. 2019, "GPipe"; Narayanan et al. 2019, "PipeDream"): the layers of a model are cut
 // into stages that follow each other, one for each rank of a pipeline. The forward graph of a loss is cut between
-// blocks (engine/passes/recompute_blocks.h): a stage computes a run of its nodes, gets from the stage before it the
+// blocks (engine/passes/passes.h): a stage computes a run of its nodes, gets from the stage before it the
 // values that they read of earlier stages, and hands on what later ones read. Values that depend on no trained
 // parameter (masks, positions) are computed again by each stage that reads them.
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include "engine/ir/op.h"
 #include "engine/passes/passes.h"
+#include "engine/passes/rewriter.h"
 
 namespace linnet {
 namespace {
@@ -20,12 +21,7 @@ bool is_concat(const Node& node) { return algebra_of(node) == Algebra::kConcat; 
 
 class Views {
  public:
-  explicit Views(Graph graph) : graph_(std::move(graph)), readers_(static_cast<size_t>(graph_.value_count())) {
-    for (NodeId id = 0; id < graph_.node_count(); ++id)
-      for (ValueId in : graph_.node(id).in) readers_[static_cast<size_t>(in)].push_back(id);
-    for (const StateUpdate& update : graph_.updates()) kept_whole_.push_back(update.value);
-    for (const GraphOutput& output : graph_.outputs()) kept_whole_.push_back(output.value);
-  }
+  explicit Views(Graph graph) : graph_(std::move(graph)), readers_(graph_) {}
 
   Graph run() {
     // Concats from the last, so that a concat of concats nests; then the others in order.
@@ -39,11 +35,15 @@ class Views {
   }
 
  private:
+  // Nodes, once for each operand.
+  int64_t count_readers(ValueId value) const {
+    return std::ranges::count_if(readers_.readers(value), [&](NodeId id) { return id < graph_.node_count(); });
+  }
+
   // Every reader takes strides for this value.
   bool readers_take_strides(ValueId value) const {
-    for (ValueId whole : kept_whole_)
-      if (whole == value) return false;
-    for (NodeId id : readers_[static_cast<size_t>(value)]) {
+    for (const NodeId id : readers_.readers(value)) {
+      if (id == graph_.node_count()) return false;
       const Node& node = graph_.node(id);
       for (size_t i = 0; i < node.in.size(); ++i)
         if (node.in[i] == value && !(i < 32 && node.op->strided_inputs >> i & 1)) return false;
@@ -110,9 +110,7 @@ class Views {
       }
       const bool adds = node.op->with_accumulator && node.op->may_overwrite &&
                         node.op->may_overwrite(node, graph_.value(sum).output, static_cast<int>(node.in.size()) - 1);
-      const bool lone = before != kNone && readers_[static_cast<size_t>(before)].size() == 1 &&
-                        std::find(kept_whole_.begin(), kept_whole_.end(), before) == kept_whole_.end();
-      if (!adds || !lone || !can_write_into(before, true, true, 0)) return;
+      if (!adds || before == kNone || !readers_.one_reader(before) || !can_write_into(before, true, true, 0)) return;
       graph_.set_view(before, {sum, 0, dense_strides(graph_.value(sum).type.shape)});
       sum = before;
     }
@@ -124,8 +122,7 @@ class Views {
     const NodeId id = graph_.value(part).producer;
     if (id == kNone || !is_reshape(graph_.node(id)) || graph_.value(part).view) return false;
     const ValueId source = graph_.node(id).in[0];
-    if (readers_[static_cast<size_t>(part)].size() != 1 || readers_[static_cast<size_t>(source)].size() != 1)
-      return false;
+    if (count_readers(part) != 1 || count_readers(source) != 1) return false;
     if (!can_write_into(source, true, true, 0)) return false;
     graph_.set_view(part, {whole, offset, dense_strides(graph_.value(part).type.shape)});
     graph_.set_view(source, {part, 0, dense_strides(graph_.value(source).type.shape)});
@@ -140,18 +137,15 @@ class Views {
     const Node& producer = graph_.node(value.producer);
     if (is_reshape(producer) || is_split(producer)) return false;  // they are views of their operand instead
     int concats = 0;
-    for (NodeId id : readers_[static_cast<size_t>(part)]) {
-      const Node& reader = graph_.node(id);
-      if (is_concat(reader))
-        for (ValueId in : reader.in) concats += in == part;
-    }
+    for (const NodeId id : readers_.readers(part))
+      if (id < graph_.node_count() && is_concat(graph_.node(id)))
+        concats += static_cast<int>(std::ranges::count(graph_.node(id).in, part));
     if (concats != expected_concats) return false;
     return dense || (producer.op->strided_outputs >> value.output & 1 && readers_take_strides(part));
   }
 
   Graph graph_;
-  std::vector<std::vector<NodeId>> readers_;
-  std::vector<ValueId> kept_whole_;
+  const Matcher readers_;
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ struct PanelRead {
 
 // Nothing if its kernel is none that would pack that operand.
 std::optional<PanelRead> panel_read(const Plan& plan, NodeId id) {
-  const std::string_view kernel = plan.kernels[static_cast<size_t>(id)]->name;
+  const std::string_view kernel = plan.kernels[id]->name;
   const Node& node = plan.graph.node(id);
   const auto [in, out] = types_of(plan.graph, node);
   const KernelQuery query{node, in, out, plan.threads, &cpu_device()};
@@ -63,8 +63,8 @@ class Reads {
           add(plan, node.in[i], read ? std::optional(read->panels) : std::nullopt);
         }
     }
-    for (const GraphOutput& output : graph.outputs()) add_whole(plan, output.value);
-    for (const StateUpdate& update : graph.updates()) add_whole(plan, update.state), add_whole(plan, update.value);
+    for (const ValueId result : results_of(graph)) add_whole(plan, result);
+    for (const StateUpdate& update : graph.updates()) add_whole(plan, update.state);
   }
 
   // The beginnings and panels of those that are read as panels alone and overlap nothing else that is read.
@@ -92,9 +92,7 @@ class Reads {
     std::optional<PanelsOf> panels;
   };
 
-  bool is_parameter(const Plan& plan, ValueId value) const {
-    return regions_.contains(plan.location[static_cast<size_t>(value)].region);
-  }
+  bool is_parameter(const Plan& plan, ValueId value) const { return regions_.contains(plan.location[value].region); }
 
   void add_whole(const Plan& plan, ValueId value) {
     if (is_parameter(plan, value)) add(plan, value, std::nullopt);
@@ -103,11 +101,9 @@ class Reads {
   void add(const Plan& plan, ValueId value, const std::optional<PanelsOf>& panels) {
     const TensorType& type = plan.graph.value(value).type;
     if (type.shape.elements() == 0) return;
-    const Shape strides = root_of(plan.graph, value).strides;
-    int64_t last = 0;
-    for (int axis = 0; axis < type.shape.rank(); ++axis) last += (type.shape[axis] - 1) * strides[axis];
-    const Location& location = plan.location[static_cast<size_t>(value)];
-    const size_t end = location.offset + static_cast<size_t>(last + 1) * dtype_size(type.dtype);
+    const Location& location = plan.location[value];
+    const int64_t extent = strided_extent(type.shape, root_of(plan.graph, value).strides);
+    const size_t end = location.offset + static_cast<size_t>(extent) * dtype_size(type.dtype);
     const auto [entry, is_new] = reads_.try_emplace(location, Read{end, panels});
     Read& read = entry->second;
     if (!is_new && !(end == read.end && panels && read.panels && are_alike(*panels, *read.panels)))
@@ -123,9 +119,7 @@ class Reads {
 PackedWeights::PackedWeights(std::span<Plan* const> plans, const Store& store) {
   if (!store.device().is_host() || !store.has(state::kParameters)) return;
   std::set<RegionId> regions{store.find(state::kParameters, 0).region};
-  const auto weight_of = [](const Plan& plan, NodeId id) {
-    return plan.location[static_cast<size_t>(plan.graph.node(id).in[1])];
-  };
+  const auto weight_of = [](const Plan& plan, NodeId id) { return plan.location[plan.graph.node(id).in[1]]; };
   for (const Plan* plan : plans)
     for (NodeId id = 0; id < plan->graph.node_count(); ++id)
       if (const Node& node = plan->graph.node(id);
@@ -138,7 +132,7 @@ PackedWeights::PackedWeights(std::span<Plan* const> plans, const Store& store) {
   for (Plan* plan : plans)
     for (NodeId id = 0; id < plan->graph.node_count(); ++id) {
       const auto read = panel_read(*plan, id);
-      if (read && chosen.contains(weight_of(*plan, id))) plan->kernels[static_cast<size_t>(id)] = read->kernel;
+      if (read && chosen.contains(weight_of(*plan, id))) plan->kernels[id] = read->kernel;
     }
 }
 

@@ -26,18 +26,14 @@ struct ChosenKernels {
   std::vector<NodeId> beside = {};
   size_t aside_bytes = 0;  // the workspace of those that run beside others, one after another
 
-  NodeId end_of(NodeId node) const {
-    return beside.empty() || beside[static_cast<size_t>(node)] == kNone ? node : beside[static_cast<size_t>(node)];
-  }
+  NodeId end_of(NodeId node) const { return beside.empty() || beside[node] == kNone ? node : beside[node]; }
 };
 
 // `bytes`: workspaces, by node.
 void choose_asides(const Graph& graph, const std::vector<size_t>& bytes, ChosenKernels& chosen) {
-  std::vector<NodeId> next_read(static_cast<size_t>(graph.value_count()), graph.node_count());
-  const auto read_of = [&](ValueId value) -> NodeId& {
-    return next_read[static_cast<size_t>(root_of(graph, value).value)];
-  };
-  chosen.beside.assign(static_cast<size_t>(graph.node_count()), kNone);
+  std::vector<NodeId> next_read(graph.value_count(), graph.node_count());
+  const auto read_of = [&](ValueId value) -> NodeId& { return next_read[root_of(graph, value).value]; };
+  chosen.beside.assign(graph.node_count(), kNone);
   for (NodeId id = graph.node_count() - 1; id >= 0; --id) {
     const Node& node = graph.node(id);
     NodeId end = id + kBeside;
@@ -47,9 +43,9 @@ void choose_asides(const Graph& graph, const std::vector<size_t>& bytes, ChosenK
       end = std::min(end, read_of(out) - 1);
       moved += graph.value(out).type.bytes();
     }
-    if (chosen.kernels[static_cast<size_t>(id)]->may_run_aside && end >= id + kLate && moved <= kMostBeside) {
-      chosen.beside[static_cast<size_t>(id)] = end;
-      chosen.aside_bytes = std::max(chosen.aside_bytes, bytes[static_cast<size_t>(id)]);
+    if (chosen.kernels[id]->may_run_aside && end >= id + kLate && moved <= kMostBeside) {
+      chosen.beside[id] = end;
+      chosen.aside_bytes = std::max(chosen.aside_bytes, bytes[id]);
     }
     for (const ValueId in : node.in) read_of(in) = id;
   }
@@ -68,7 +64,7 @@ ChosenKernels choose_kernels(const Graph& graph, const Backend& backend, const P
   }
   if (!backend.device->is_host() && options.reuse_memory) choose_asides(graph, bytes, chosen);
   for (NodeId id = 0; id < graph.node_count(); ++id) {
-    const size_t own = bytes[static_cast<size_t>(id)];
+    const size_t own = bytes[id];
     if (chosen.end_of(id) > id) continue;
     if (own > kOwnPlace && options.reuse_memory) chosen.large[id] = own;
     else chosen.workspace_bytes = std::max(chosen.workspace_bytes, own);

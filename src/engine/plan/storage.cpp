@@ -1,5 +1,8 @@
 #include "engine/plan/storage.h"
 #include <algorithm>
+#include <functional>
+#include <numeric>
+#include "base/numbers.h"
 #include "engine/ir/op.h"
 
 namespace linnet {
@@ -10,12 +13,8 @@ namespace {
 Access access_of(const Graph& graph, NodeId node, ValueId id) {
   const Root root = root_of(graph, id);
   const TensorType& type = graph.value(id).type;
-  int64_t last = root.offset;
-  for (int axis = 0; axis < type.shape.rank(); ++axis)
-    last += (std::max<int64_t>(type.shape[axis], 1) - 1) * root.strides[axis];
-  const size_t size = dtype_size(type.dtype);
-  return {node, static_cast<size_t>(root.offset) * size,
-          type.shape.elements() ? static_cast<size_t>(last + 1) * size : static_cast<size_t>(root.offset) * size, id};
+  const size_t size = dtype_size(type.dtype), begin = static_cast<size_t>(root.offset) * size;
+  return {node, begin, begin + static_cast<size_t>(strided_extent(type.shape, root.strides)) * size, id};
 }
 
 // A movement node whose operand and result are one memory neither reads nor writes.
@@ -28,24 +27,17 @@ bool moves_nothing(const Graph& graph, ValueId in, ValueId out) {
 }  // namespace
 
 StorageMap::StorageMap(const Graph& graph, bool reuse)
-    : graph_(graph),
-      parent_(at(graph.value_count())),
-      reads_(parent_.size()),
-      writes_(parent_.size()),
-      reserved_(parent_.size()) {
-  for (ValueId id = 0; id < graph.value_count(); ++id) parent_[at(id)] = root_of(graph, id).value;
+    : graph_(graph), parent_(graph.value_count()), reads_(parent_.size()), writes_(parent_.size()) {
+  for (ValueId id = 0; id < graph.value_count(); ++id) parent_[id] = root_of(graph, id).value;
   collect_accesses();
-  for (const StateUpdate& update : graph.updates()) reserved_[at(find(update.state))] = true;
   place_updates();
   if (reuse) overwrite_in_place();
 }
 
-ValueId StorageMap::find(ValueId id) const {
-  while (parent_[at(id)] != id) id = parent_[at(id)];
+ValueId StorageMap::storage_of(ValueId id) const {
+  while (parent_[id] != id) id = parent_[id];
   return id;
 }
-
-ValueId StorageMap::storage_of(ValueId id) const { return find(id); }
 
 void StorageMap::collect_accesses() {
   for (NodeId id = 0; id < graph_.node_count(); ++id) {
@@ -53,19 +45,17 @@ void StorageMap::collect_accesses() {
     for (ValueId in : node.in) {
       const bool moved =
           std::all_of(node.out.begin(), node.out.end(), [&](ValueId out) { return moves_nothing(graph_, in, out); });
-      if (!moved) reads_[at(find(in))].push_back(access_of(graph_, id, in));
+      if (!moved) reads_[storage_of(in)].push_back(access_of(graph_, id, in));
     }
     for (ValueId out : node.out) {
       const bool moved = !node.in.empty() && std::all_of(node.in.begin(), node.in.end(),
                                                          [&](ValueId in) { return moves_nothing(graph_, in, out); });
-      if (!moved) writes_[at(find(out))].push_back(access_of(graph_, id, out));
+      if (!moved) writes_[storage_of(out)].push_back(access_of(graph_, id, out));
     }
   }
   // What leaves the graph is read after the last node.
-  for (const GraphOutput& output : graph_.outputs())
-    reads_[at(find(output.value))].push_back(access_of(graph_, graph_.node_count(), output.value));
-  for (const StateUpdate& update : graph_.updates())
-    reads_[at(find(update.value))].push_back(access_of(graph_, graph_.node_count(), update.value));
+  for (const ValueId result : results_of(graph_))
+    reads_[storage_of(result)].push_back(access_of(graph_, graph_.node_count(), result));
 }
 
 // A node may write over what it reads when the op says so and both are the same elements in the same bytes.
@@ -86,23 +76,23 @@ bool StorageMap::overwrites(NodeId id, const Access& read, const Access& write) 
 // `late` may be written into the bytes of `early` when every read of `early` comes before the write, or is by the
 // writing node itself, which overwrites exactly what it reads.
 bool StorageMap::may_share(ValueId early, ValueId late) const {
-  for (const Access& read : reads_[at(early)])
-    for (const Access& write : writes_[at(late)]) {
+  for (const Access& read : reads_[early])
+    for (const Access& write : writes_[late]) {
       if (read.begin >= write.end || write.begin >= read.end || read.node < write.node) continue;
       if (read.node > write.node || !overwrites(write.node, read, write)) return false;
     }
   // And nothing of `early` may be written once `late` has been.
-  for (const Access& first : writes_[at(early)])
-    for (const Access& second : writes_[at(late)])
+  for (const Access& first : writes_[early])
+    for (const Access& second : writes_[late])
       if (first.begin < second.end && second.begin < first.end && first.node >= second.node) return false;
   return true;
 }
 
 void StorageMap::merge(ValueId into, ValueId from) {
-  parent_[at(from)] = into;
+  parent_[from] = into;
   for (auto* list : {&reads_, &writes_}) {
-    auto& target = (*list)[at(into)];
-    auto& source = (*list)[at(from)];
+    auto& target = (*list)[into];
+    auto& source = (*list)[from];
     target.insert(target.end(), source.begin(), source.end());
     source.clear();
   }
@@ -112,14 +102,14 @@ void StorageMap::merge(ValueId into, ValueId from) {
 // back from the value over nodes that may overwrite an operand.
 void StorageMap::place_updates() {
   for (const StateUpdate& update : graph_.updates()) {
-    ValueId current = find(update.value);
-    const ValueId state = find(update.state);
+    ValueId current = storage_of(update.value);
+    const ValueId state = storage_of(update.state);
     while (current != state && !is_input(current) && graph_.value(current).producer != kNone) {
       const Node& node = graph_.node(graph_.value(current).producer);
       ValueId previous = kNone;
       if (node.op->may_overwrite)
         for (size_t i = 0; i < node.in.size() && previous == kNone; ++i) {
-          const ValueId operand = find(node.in[i]);
+          const ValueId operand = storage_of(node.in[i]);
           if (node.op->may_overwrite(node, graph_.value(current).output, static_cast<int>(i)) && operand != state &&
               !is_input(operand) && graph_.value(operand).type.bytes() == graph_.value(current).type.bytes() &&
               may_share(operand, current))
@@ -146,7 +136,7 @@ void StorageMap::overwrite_in_place() {
     for (size_t o = 0; o < node.out.size(); ++o)
       for (size_t i = 0; i < node.in.size(); ++i) {
         if (!node.op->may_overwrite(node, static_cast<int>(o), static_cast<int>(i))) continue;
-        const ValueId early = find(node.in[i]), late = find(node.out[o]);
+        const ValueId early = storage_of(node.in[i]), late = storage_of(node.out[o]);
         if (early == late || is_input(early) || is_input(late)) continue;
         const bool roots =
             root_of(graph_, node.in[i]).value == node.in[i] && root_of(graph_, node.out[o]).value == node.out[o];
@@ -160,19 +150,19 @@ void StorageMap::overwrite_in_place() {
 
 NodeId StorageMap::first(ValueId storage) const {
   NodeId first = graph_.node_count();
-  for (const Access& write : writes_[at(storage)]) first = std::min(first, write.node);
+  for (const Access& write : writes_[storage]) first = std::min(first, write.node);
   return first;
 }
 
 NodeId StorageMap::last(ValueId storage) const {
   NodeId last = first(storage);
-  for (const Access& write : writes_[at(storage)]) last = std::max(last, write.node);
-  for (const Access& read : reads_[at(storage)]) last = std::max(last, read.node);
+  for (const Access& write : writes_[storage]) last = std::max(last, write.node);
+  for (const Access& read : reads_[storage]) last = std::max(last, read.node);
   return last;
 }
 
 std::vector<ArenaPart> StorageMap::parts(ValueId storage) const {
-  const std::vector<Access>& writes = writes_[at(storage)];
+  const std::vector<Access>& writes = writes_[storage];
   std::vector<size_t> cuts{0, graph_.value(storage).type.bytes()};
   for (const Access& write : writes) cuts.insert(cuts.end(), {write.begin, write.end});
   std::sort(cuts.begin(), cuts.end());
@@ -193,7 +183,7 @@ std::vector<ArenaTenant> arena_tenants(const Plan& plan, RegionId arena) {
   const StorageMap storages(plan.graph, /*reuse=*/true);
   std::vector<ArenaTenant> tenants;
   for (ValueId id = 0; id < plan.graph.value_count(); ++id) {
-    const Location& location = plan.location[static_cast<size_t>(id)];
+    const Location& location = plan.location[id];
     if (storages.storage_of(id) != id || storages.is_input(id) || location.region != arena) continue;
     const NodeId last = std::min(storages.last(id), plan.graph.node_count() - 1);
     for (const ArenaPart& part : storages.parts(id))
@@ -206,14 +196,179 @@ std::vector<ArenaTenant> arena_tenants(const Plan& plan, RegionId arena) {
 std::vector<size_t> live_bytes(const Plan& plan, const std::vector<ArenaTenant>& tenants) {
   std::vector<int64_t> change(static_cast<size_t>(plan.graph.node_count()) + 1);
   for (const ArenaTenant& tenant : tenants) {
-    change[static_cast<size_t>(tenant.first)] += static_cast<int64_t>(tenant.bytes);
+    change[tenant.first] += static_cast<int64_t>(tenant.bytes);
     change[static_cast<size_t>(tenant.last) + 1] -= static_cast<int64_t>(tenant.bytes);
   }
   std::vector<size_t> live;
   int64_t now = 0;
-  for (NodeId node = 0; node < plan.graph.node_count(); ++node)
-    live.push_back(static_cast<size_t>(now += change[static_cast<size_t>(node)]));
+  for (NodeId node = 0; node < plan.graph.node_count(); ++node) live.push_back(now += change[node]);
   return live;
+}
+
+namespace {
+
+constexpr size_t kAlignment = 256;  // of a kernel's workspace on a GPU (cuBLASLt); a cache line has 64
+
+// A block as the search sees it: parts in whole cache lines, each alive from its own first node to the common last.
+struct Placed {
+  std::vector<ArenaPart> parts;
+  int32_t first, last;
+  size_t offset = 0;
+};
+
+// A line that two parts share belongs to the earlier of them.
+Placed in_lines(const ArenaBlock& block) {
+  Placed placed{{}, block.first, block.last};
+  std::vector<ArenaPart>& lines = placed.parts;
+  if (block.parts.empty()) lines.push_back({0, round_up(block.bytes, kAlignment), block.first});
+  for (ArenaPart part : block.parts) {
+    part.begin = part.begin / kAlignment * kAlignment;
+    part.end = round_up(part.end, kAlignment);
+    while (!lines.empty() && lines.back().end > part.begin && part.first < lines.back().first) {
+      lines.back().end = part.begin;
+      if (lines.back().begin == lines.back().end) lines.pop_back();
+    }
+    if (!lines.empty()) part.begin = std::max(part.begin, lines.back().end);
+    if (part.begin < part.end) lines.push_back(part);
+  }
+  return placed;
+}
+
+// Offsets that a block cannot have: strictly between `after` and `before`, because of one part of one neighbor.
+struct Forbidden {
+  int64_t after, before;
+};
+
+void forbid(const Placed& neighbor, const Placed& block, std::vector<Forbidden>& forbidden) {
+  if (neighbor.last < block.first || block.last < neighbor.first) return;
+  for (const ArenaPart& theirs : neighbor.parts)
+    for (const ArenaPart& ours : block.parts) {
+      if (neighbor.last < ours.first || block.last < theirs.first) continue;
+      const auto at = static_cast<int64_t>(neighbor.offset);
+      forbidden.push_back({at + static_cast<int64_t>(theirs.begin) - static_cast<int64_t>(ours.end),
+                           at + static_cast<int64_t>(theirs.end) - static_cast<int64_t>(ours.begin)});
+    }
+}
+
+// The lowest allowed offset of the range of offsets that leaves least to spare.
+size_t tightest(std::vector<Forbidden>& forbidden) {
+  std::sort(forbidden.begin(), forbidden.end(), [](auto& a, auto& b) { return a.after < b.after; });
+  int64_t free = 0, best = -1, best_slack = INT64_MAX;
+  for (const Forbidden& range : forbidden) {
+    if (range.after >= free && range.after - free < best_slack) {
+      best = free;
+      best_slack = range.after - free;
+    }
+    free = std::max(free, range.before);
+  }
+  return static_cast<size_t>(best < 0 ? free : best);
+}
+
+size_t most_alive(const std::vector<Placed>& blocks) {
+  int32_t last = 0;
+  for (const Placed& block : blocks) last = std::max(last, block.last);
+  std::vector<size_t> starts(static_cast<size_t>(last) + 2), ends(static_cast<size_t>(last) + 2);
+  for (const Placed& block : blocks)
+    for (const ArenaPart& part : block.parts) {
+      starts[part.first] += part.end - part.begin;
+      ends[static_cast<size_t>(block.last) + 1] += part.end - part.begin;
+    }
+  size_t alive = 0, most = 0;
+  for (size_t node = 0; node < starts.size(); ++node) {
+    alive += starts[node];
+    alive -= ends[node];
+    most = std::max(most, alive);
+  }
+  return most;
+}
+
+struct Placement {
+  std::vector<size_t> order, offsets;
+  size_t bytes = 0;
+};
+
+// Places blocks one after another, in several orders, and keeps the smallest arena.
+class Placer {
+ public:
+  explicit Placer(const std::vector<ArenaBlock>& blocks) {
+    for (const ArenaBlock& block : blocks) {
+      all_.push_back(in_lines(block));
+      if (all_.back().parts.empty()) all_.back().parts.push_back({0, 0, block.first});
+    }
+    bound_ = most_alive(all_);
+  }
+
+  const Placement& run() {
+    const auto bytes = [&](size_t i) { return all_[i].parts.back().end; };
+    const auto lifetime = [&](size_t i) { return static_cast<size_t>(all_[i].last - all_[i].first) + 1; };
+    try_order(by_descending(bytes));
+    // Where gradients are one block, a layer's activations can lie in the bytes of the layers below it alone, so that
+    // the lowest layer, whose activations live longest, chooses first.
+    if (!is_least()) try_order(by_descending(lifetime));
+    if (!is_least()) try_order(by_descending([&](size_t i) { return bytes(i) * lifetime(i); }));
+    for (int round = 0; round < kRounds && !is_least(); ++round)
+      if (!try_order(with_highest_first())) break;
+    return best_;
+  }
+  size_t bound() const { return bound_; }
+
+ private:
+  static constexpr int kRounds = 12;
+
+  bool is_least() const { return best_.bytes == bound_; }
+
+  // Blocks with parts come first, since others lie in them.
+  std::vector<size_t> by_descending(auto&& key) const {
+    std::vector<size_t> order(all_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, std::greater{},
+                             [&](size_t i) { return std::pair(all_[i].parts.size() > 1, key(i)); });
+    return order;
+  }
+
+  // The order with the block that reaches the end of the arena before all others but those with parts.
+  std::vector<size_t> with_highest_first() const {
+    std::vector<size_t> order = best_.order;
+    const auto highest =
+        std::ranges::max_element(order, {}, [&](size_t i) { return best_.offsets[i] + all_[i].parts.back().end; });
+    const auto first = std::ranges::find_if(order, [&](size_t i) { return all_[i].parts.size() == 1; });
+    if (first < highest) std::rotate(first, highest, highest + 1);
+    return order;
+  }
+
+  // Whether the arena becomes smaller.
+  bool try_order(std::vector<size_t> order) {
+    Placement made{std::move(order), std::vector<size_t>(all_.size())};
+    for (auto i = made.order.begin(); i != made.order.end(); ++i) {
+      forbidden_.clear();
+      for (auto j = made.order.begin(); j != i; ++j) forbid(all_[*j], all_[*i], forbidden_);
+      made.offsets[*i] = all_[*i].offset = tightest(forbidden_);
+      made.bytes = std::max(made.bytes, all_[*i].offset + all_[*i].parts.back().end);
+    }
+    const bool smaller = best_.order.empty() || made.bytes < best_.bytes;
+    if (smaller) best_ = std::move(made);
+    return smaller;
+  }
+
+  std::vector<Placed> all_;
+  std::vector<Forbidden> forbidden_;
+  size_t bound_;
+  Placement best_;
+};
+
+}  // namespace
+
+size_t most_alive(const std::vector<ArenaBlock>& blocks) {
+  std::vector<Placed> all;
+  for (const ArenaBlock& block : blocks) all.push_back(in_lines(block));
+  return most_alive(all);
+}
+
+ArenaSize place_blocks(std::vector<ArenaBlock>& blocks) {
+  Placer placer(blocks);
+  const Placement& placed = placer.run();
+  for (size_t i = 0; i < blocks.size(); ++i) blocks[i].offset = placed.offsets[i];
+  return {placed.bytes, placer.bound()};
 }
 
 }  // namespace linnet

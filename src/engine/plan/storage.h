@@ -58,7 +58,7 @@ class StorageMap {
   // Its bytes, cut where the node that first writes them changes.
   std::vector<ArenaPart> parts(ValueId storage) const;
   // What nodes write of its bytes.
-  const std::vector<Access>& writes(ValueId storage) const { return writes_[static_cast<size_t>(find(storage))]; }
+  const std::vector<Access>& writes(ValueId storage) const { return writes_[storage_of(storage)]; }
   // Updates whose value does not end up in the state's own storage.
   const std::vector<StateUpdate>& copies() const { return copies_; }
 
@@ -69,13 +69,11 @@ class StorageMap {
   void merge(ValueId into, ValueId from);
   bool may_share(ValueId early, ValueId late) const;
   bool overwrites(NodeId node, const Access& read, const Access& write) const;
-  ValueId find(ValueId root) const;
 
   const Graph& graph_;
   std::vector<ValueId> parent_;              // union-find over roots
   std::vector<std::vector<Access>> reads_;   // by storage
   std::vector<std::vector<Access>> writes_;  // by storage
-  std::vector<bool> reserved_;               // a state waiting for its update
   std::vector<StateUpdate> copies_;
 };
 

@@ -1,22 +1,15 @@
 #include "engine/plan/store.h"
-#include "base/error.h"
+#include <array>
+#include "base/fail.h"
 #include "base/numbers.h"
 
 namespace linnet {
 
 const char* memory_kind_name(MemoryKind kind) {
-  switch (kind) {
-    case MemoryKind::kParameters: return "parameters";
-    case MemoryKind::kGradients: return "accumulated gradient";
-    case MemoryKind::kOptimizer: return "optimizer";
-    case MemoryKind::kConstants: return "constants";
-    case MemoryKind::kBatch: return "batches";
-    case MemoryKind::kData: return "resident data";
-    case MemoryKind::kCache: return "decoding cache";
-    case MemoryKind::kActivations: return "activations, gradients";
-    case MemoryKind::kWorkspace: return "workspace";
-  }
-  return "?";
+  constexpr std::array kNames{"parameters", "accumulated gradient", "optimizer",      "constants",
+                              "batches",    "resident data",        "decoding cache", "activations, gradients",
+                              "workspace"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 RegionId Store::add_region(std::string name, MemoryKind kind, size_t bytes) {
@@ -25,23 +18,22 @@ RegionId Store::add_region(std::string name, MemoryKind kind, size_t bytes) {
 }
 
 RegionId Store::share_region(const Store& owner, RegionId region) {
-  const Region& from = owner.regions_[static_cast<size_t>(region)];
+  const Region& from = owner.regions_[region];
   Region& made = regions_.emplace_back(Region{from.name, from.kind, from.bytes});
   made.owner = &owner, made.owned_as = region;
   return static_cast<RegionId>(regions_.size()) - 1;
 }
 
 void Store::grow_region(RegionId region, size_t bytes) {
-  size_t& size = regions_[static_cast<size_t>(region)].bytes;
+  size_t& size = regions_[region].bytes;
   if (bytes <= size) return;
   if (allocated_) fail_internal("a region grows after memory was taken");
   size = bytes;
 }
 
 void Store::bind(const std::string& name, Location location, size_t capacity) {
-  if (!bindings_.try_emplace(name, Binding{location, capacity}).second) fail_internal(name + " is bound twice");
-  if (location.offset + capacity > regions_[static_cast<size_t>(location.region)].bytes)
-    fail_internal(name + " is bound beyond its region");
+  if (!bindings_.try_emplace(name, Binding{location, capacity}).second) fail_internal(name, " is bound twice");
+  if (location.offset + capacity > regions_[location.region].bytes) fail_internal(name, " is bound beyond its region");
 }
 
 void Store::declare(const std::string& name, MemoryKind kind, size_t bytes) {
@@ -60,10 +52,9 @@ void Store::declare_together(std::string region, MemoryKind kind, const Parts& p
 
 const Location& Store::find(const std::string& name, size_t bytes) const {
   const auto found = bindings_.find(name);
-  if (found == bindings_.end()) fail_internal("graph input " + name + " is not bound to memory");
+  if (found == bindings_.end()) fail_internal("graph input ", name, " is not bound to memory");
   if (bytes > found->second.capacity)
-    fail_internal("graph input " + name + " takes " + std::to_string(bytes) + " bytes, bound to " +
-                  std::to_string(found->second.capacity));
+    fail_internal("graph input ", name, " takes ", bytes, " bytes, bound to ", found->second.capacity);
   return found->second.location;
 }
 
@@ -99,7 +90,7 @@ void Store::touch() const {
     if (!region.owner) device().touch(region.memory);
 }
 
-std::byte* Store::location(RegionId region) const { return regions_[static_cast<size_t>(region)].memory; }
+std::byte* Store::location(RegionId region) const { return regions_[region].memory; }
 
 void Store::fill(const std::string& name, const void* from, size_t bytes) const {
   const Location& to = find(name, bytes);
@@ -108,8 +99,8 @@ void Store::fill(const std::string& name, const void* from, size_t bytes) const 
 }
 
 std::byte* Store::data(RegionId id) const {
-  const Region& region = regions_[static_cast<size_t>(id)];
-  if (!is_on_host(region)) fail_internal("region " + region.name + " has no copy on the host");
+  const Region& region = regions_[id];
+  if (!is_on_host(region)) fail_internal("region ", region.name, " has no copy on the host");
   if (region.owner) return region.owner->data(region.owned_as);
   return device().is_host() ? region.memory : region.host_copy.data();
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 #include <vector>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/function_ref.h"
 #include "engine/ir/op.h"
 #include "engine/plan/byte_map.h"
@@ -43,8 +43,7 @@ class Replay {
     for (const StateUpdate& copy : plan_.copies) copied.insert(copy.state);
     for (const StateUpdate& update : graph_.updates()) {
       check_read(update.value, [] { return std::string("a state update"); });
-      const Location &state = plan_.location[static_cast<size_t>(update.state)],
-                     &value = plan_.location[static_cast<size_t>(update.value)];
+      const Location &state = plan_.location[update.state], &value = plan_.location[update.value];
       if (!copied.contains(update.state) && (state.region != value.region || state.offset != value.offset))
         fail_internal("a state's update is neither in its place nor copied there");
     }
@@ -63,10 +62,10 @@ class Replay {
     if (found == plan_.workspace_in_arena.end()) return {};
     const Node& node = graph_.node(id);
     const auto [in, out] = types_of(graph_, node);
-    const Kernel& kernel = *plan_.kernels[static_cast<size_t>(id)];
+    const Kernel& kernel = *plan_.kernels[id];
     const size_t bytes = kernel.workspace ? kernel.workspace({node, in, out, plan_.threads, &store_.device()}) : 0;
-    if (found->second + bytes > store_.regions()[static_cast<size_t>(shared_.arena)].bytes)
-      fail_internal("plan: the workspace of " + graph_.where_text(id) + " lies beyond its region");
+    if (found->second + bytes > store_.regions()[shared_.arena].bytes)
+      fail_internal("plan: the workspace of ", graph_.where_text(id), " lies beyond its region");
     return Workspace{shared_.arena, found->second, found->second + bytes};
   }
 
@@ -79,18 +78,18 @@ class Replay {
   void check_workspace(NodeId id) {
     const auto bytes = workspace(id);
     if (bytes && !maps_[bytes->region].holds(rows_of(*bytes), [](ValueId owner) { return owner == kNone; }))
-      fail_internal("plan: " + graph_.where_text(id) + " has a result in its workspace");
+      fail_internal("plan: ", graph_.where_text(id), " has a result in its workspace");
   }
 
-  const Root& root(ValueId id) const { return roots_[static_cast<size_t>(id)]; }
+  const Root& root(ValueId id) const { return roots_[id]; }
 
   // The bytes of a value: of a dense one a single part, of columns of a matrix their rows, of others more parts.
   void each_part(ValueId id, FunctionRef<void(ByteMap&, const ByteRows&)> body) {
     const TensorType& type = graph_.value(id).type;
-    const Location& location = plan_.location[static_cast<size_t>(id)];
+    const Location& location = plan_.location[id];
     if (type.shape.elements() == 0) return;
-    if (bounds(id).second > store_.regions()[static_cast<size_t>(location.region)].bytes)
-      fail_internal("plan: value %" + std::to_string(id) + " lies beyond its region");
+    if (bounds(id).second > store_.regions()[location.region].bytes)
+      fail_internal("plan: value %", id, " lies beyond its region");
     ByteMap& map = maps_[location.region];
     const Shape& strides = root(id).strides;
     if (strides == dense_strides(type.shape)) return body(map, ByteRows{location.offset, 1, 0, type.bytes()});
@@ -140,7 +139,7 @@ class Replay {
     each_part(id, [&](ByteMap& map, const ByteRows& bytes) {
       good = good && map.holds(bytes, [&](ValueId owner) { return same_data(id, owner); });
     });
-    if (!good) fail_internal("plan: " + where() + " reads %" + std::to_string(id) + ", whose bytes were overwritten");
+    if (!good) fail_internal("plan: ", where(), " reads %", id, ", whose bytes were overwritten");
   }
 
   // Two outputs, or an output and an operand it may not overwrite, must not meet.
@@ -148,11 +147,11 @@ class Replay {
     const Node& node = graph_.node(id);
     for (size_t o = 0; o < node.out.size(); ++o) {
       for (size_t p = 0; p < o; ++p)
-        if (meet(node.out[o], node.out[p])) fail_internal("plan: two outputs of " + graph_.where_text(id) + " meet");
+        if (meet(node.out[o], node.out[p])) fail_internal("plan: two outputs of ", graph_.where_text(id), " meet");
       for (size_t i = 0; i < node.in.size(); ++i) {
         if (!meet(node.out[o], node.in[i]) || same_data(node.out[o], node.in[i])) continue;
         if (!node.op->may_overwrite || !node.op->may_overwrite(node, static_cast<int>(o), static_cast<int>(i)))
-          fail_internal("plan: " + graph_.where_text(id) + " writes over an operand it may not");
+          fail_internal("plan: ", graph_.where_text(id), " writes over an operand it may not");
       }
     }
   }
@@ -160,15 +159,13 @@ class Replay {
   // From the value's first byte to behind its last one.
   std::pair<size_t, size_t> bounds(ValueId id) const {
     const TensorType& type = graph_.value(id).type;
-    const size_t begin = plan_.location[static_cast<size_t>(id)].offset;
-    if (type.shape.elements() == 0) return {begin, begin};
-    int64_t last = 0;
-    for (int axis = 0; axis < type.shape.rank(); ++axis) last += (type.shape[axis] - 1) * root(id).strides[axis];
-    return {begin, begin + static_cast<size_t>(last + 1) * dtype_size(type.dtype)};
+    const size_t begin = plan_.location[id].offset;
+    const int64_t extent = strided_extent(type.shape, root(id).strides);
+    return {begin, begin + static_cast<size_t>(extent) * dtype_size(type.dtype)};
   }
 
   bool meet(ValueId a, ValueId b) {
-    if (plan_.location[static_cast<size_t>(a)].region != plan_.location[static_cast<size_t>(b)].region) return false;
+    if (plan_.location[a].region != plan_.location[b].region) return false;
     const auto [a_begin, a_end] = bounds(a);
     const auto [b_begin, b_end] = bounds(b);
     if (a_end <= b_begin || b_end <= a_begin || interleaved(a, b)) return false;

@@ -22,51 +22,39 @@ class Trace {
  private:
   double micros(int64_t nanoseconds) const { return static_cast<double>(nanoseconds - process_.start) / 1000; }
 
-  void slice(const char* category, const std::string& name, int thread, int64_t begin, int64_t end, Json arguments) {
-    events_.push_back({{"ph", "X"},
-                       {"cat", category},
-                       {"name", name},
-                       {"pid", process_.id},
-                       {"tid", thread},
-                       {"ts", micros(begin)},
-                       {"dur", static_cast<double>(end - begin) / 1000},
-                       {"args", std::move(arguments)}});
+  void add(const char* phase, const std::string& name, int thread, Json others) {
+    Json event{{"ph", phase}, {"name", name}, {"pid", process_.id}, {"tid", thread}};
+    event.update(std::move(others));
+    events_.push_back(std::move(event));
+  }
+
+  void slice(const char* category, const std::string& name, int thread, int64_t begin, int64_t end,
+             Json arguments = Json::object()) {
+    const double duration = static_cast<double>(end - begin) / 1000;
+    add("X", name, thread,
+        {{"cat", category}, {"ts", micros(begin)}, {"dur", duration}, {"args", std::move(arguments)}});
   }
 
   void counter(const char* name, int64_t when, const char* series, double value) {
-    events_.push_back({{"ph", "C"},
-                       {"cat", "memory"},
-                       {"name", name},
-                       {"pid", process_.id},
-                       {"tid", 0},
-                       {"ts", micros(when)},
-                       {"args", {{series, value}}}});
+    add("C", name, 0, {{"cat", "memory"}, {"ts", micros(when)}, {"args", {{series, value}}}});
   }
 
   void name_tracks() {
-    const auto name = [&](const char* what, int thread, const std::string& text) {
-      events_.push_back(
-          {{"ph", "M"}, {"name", what}, {"pid", process_.id}, {"tid", thread}, {"args", {{"name", text}}}});
-    };
-    name("process_name", 0, process_.name);
-    events_.push_back({{"ph", "M"},
-                       {"name", "process_sort_index"},
-                       {"pid", process_.id},
-                       {"tid", 0},
-                       {"args", {{"sort_index", process_.id}}}});
-    for (size_t i = 0; i < profile_.tracks.size(); ++i)
-      name("thread_name", static_cast<int>(i), profile_.tracks[i].thread);
+    add("M", "process_name", 0, {{"args", {{"name", process_.name}}}});
+    add("M", "process_sort_index", 0, {{"args", {{"sort_index", process_.id}}}});
+    for (int i = 0; i < std::ssize(profile_.tracks); ++i)
+      add("M", "thread_name", i, {{"args", {{"name", profile_.tracks[i].thread}}}});
   }
 
   void add_step(const ProfiledStep& step) {
-    slice("user_annotation", "ProfilerStep#" + std::to_string(step.step), 0, step.begin, step.end, Json::object());
+    slice("user_annotation", "ProfilerStep#" + std::to_string(step.step), 0, step.begin, step.end);
     counter("process memory", step.end, "MB", static_cast<double>(step.process_bytes) / 1e6);
     counter("planned memory", step.begin, "MB", static_cast<double>(profile_.planned_bytes) / 1e6);
   }
 
   const NodeProfile* node_of(const Span& span) const {
     const auto plan = profile_.plans.find(span.plan);
-    return plan == profile_.plans.end() ? nullptr : &plan->second.nodes[static_cast<size_t>(span.index)];
+    return plan == profile_.plans.end() ? nullptr : &plan->second.nodes[span.index];
   }
 
   // Slices around runs of consecutive spans that `key` gives the same non-empty name.
@@ -79,13 +67,13 @@ class Trace {
       while (last + 1 < spans.size() && key(spans[last + 1]) == name && spans[last + 1].plan == spans[first].plan &&
              spans[last + 1].begin == spans[last].end && spans[last + 1].index == spans[last].index + 1)
         ++last;
-      if (!name.empty()) slice(category, name, thread, spans[first].begin, spans[last].end, Json::object());
+      if (!name.empty()) slice(category, name, thread, spans[first].begin, spans[last].end);
       first = last + 1;
     }
   }
 
   void add_track(int thread) {
-    const std::vector<Span>& spans = profile_.tracks[static_cast<size_t>(thread)].spans;
+    const std::vector<Span>& spans = profile_.tracks[thread].spans;
     if (thread == 0) {
       groups(spans, "user_annotation", thread, [&](const Span& span) -> std::string {
         const NodeProfile* node = node_of(span);
@@ -125,7 +113,7 @@ class Trace {
       }
       if (profile_.machine.bandwidth > 0)
         arguments["Share of bandwidth"] = node.bytes / seconds / profile_.machine.bandwidth;
-      const double live = static_cast<double>(profile_.plans.at(span.plan).live[static_cast<size_t>(span.index)]);
+      const double live = static_cast<double>(profile_.plans.at(span.plan).live[span.index]);
       counter("live activations", span.begin, "MB", live / 1e6);
     }
     slice("cpu_op", node.label, thread, span.begin, span.end, std::move(arguments));

@@ -1,6 +1,6 @@
+#include <fmt/format.h>
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <map>
 #include "engine/profile/profile.h"
 
@@ -57,29 +57,22 @@ ModuleNode module_tree(const ProfileSummary& summary, bool each) {
   return root;
 }
 
-std::string milliseconds(double seconds) {
-  if (seconds <= 0) return "        -";
-  char text[32];
-  std::snprintf(text, sizeof text, "%9.2f", seconds * 1e3);
-  return text;
-}
+std::string milliseconds(double seconds) { return seconds > 0 ? fmt::format("{:.2f}", seconds * 1e3) : "-"; }
 
 std::string line_text(const ProfileSummary& summary, const Times& t, const std::string& name) {
-  char ratio[16] = "-", peak[16] = "-", kept[16] = "-", line[160];
-  if (t.forward > 0 && t.backward > 0) std::snprintf(ratio, sizeof ratio, "%.1f", t.backward / t.forward);
-  if (t.flops > 0 && summary.machine.flops > 0 && t.total() > 0)
-    std::snprintf(peak, sizeof peak, "%.0f%%", 100 * t.flops / t.total() / summary.machine.flops);
-  if (t.kept > 0) std::snprintf(kept, sizeof kept, "%.2f", t.kept / 1e6);
-  std::snprintf(line, sizeof line, "%5.1f%% %s %s %s %6s %6s %9s  ", 100 * t.total() / summary.step_seconds,
-                milliseconds(t.total()).c_str(), milliseconds(t.forward).c_str(), milliseconds(t.backward).c_str(),
-                ratio, peak, kept);
-  return line + name + "\n";
+  const std::string ratio = t.forward > 0 && t.backward > 0 ? fmt::format("{:.1f}", t.backward / t.forward) : "-";
+  const bool has_peak = t.flops > 0 && summary.machine.flops > 0 && t.total() > 0;
+  const std::string peak = has_peak ? fmt::format("{:.0f}%", 100 * t.flops / t.total() / summary.machine.flops) : "-";
+  const std::string kept = t.kept > 0 ? fmt::format("{:.2f}", t.kept / 1e6) : "-";
+  return fmt::format("{:5.1f}% {:>9} {:>9} {:>9} {:>6} {:>6} {:>9}  {}\n", 100 * t.total() / summary.step_seconds,
+                     milliseconds(t.total()), milliseconds(t.forward), milliseconds(t.backward), ratio, peak, kept,
+                     name);
 }
 
 void append_lines(const ProfileSummary& summary, const ModuleNode& node, const std::string& name, int level, int depth,
                   std::string& text) {
   const std::string count = node.merged > 1 ? " (" + std::to_string(node.merged) + " together)" : "";
-  text += line_text(summary, node.times, std::string(static_cast<size_t>(2 * level), ' ') + name + count);
+  text += line_text(summary, node.times, std::string(2 * level, ' ') + name + count);
   if (level == depth) return;
   std::vector<const std::pair<const std::string, ModuleNode>*> sorted;
   for (const auto& child : node.children) sorted.push_back(&child);
@@ -107,22 +100,19 @@ std::string worst_ratios(const ProfileSummary& summary, size_t count) {
   std::map<std::string, Times> modules;
   for (const ProfileRow& row : summary.rows) modules[row.module].add(row);
   std::vector<std::pair<double, std::string>> slow;
-  char line[200];
   for (const auto& [module, t] : modules) {
     const double beyond = t.backward - 2 * t.forward;
     if (module.empty() || t.forward <= 0 || beyond < 0.002 * summary.step_seconds) continue;
-    std::snprintf(line, sizeof line, "  %s: forward %.2f ms, backward %.2f ms, %.1f times as long\n", module.c_str(),
-                  t.forward * 1e3, t.backward * 1e3, t.backward / t.forward);
-    slow.emplace_back(beyond, line);
+    slow.emplace_back(beyond, fmt::format("  {}: forward {:.2f} ms, backward {:.2f} ms, {:.1f} times as long\n", module,
+                                          t.forward * 1e3, t.backward * 1e3, t.backward / t.forward));
   }
   std::vector<std::pair<double, std::string>> lost;
   for (const ProfileRow& row : summary.rows) {
     const double least = bound(row, summary.machine), loses = row.seconds - least;
     if (least <= 0 || row.phase == "evaluation" || loses < 0.002 * summary.step_seconds) continue;
-    std::snprintf(line, sizeof line, "  %s %s in %s (%s): %.2f ms, %.0f%% of what the machine allows\n",
-                  row.phase.c_str(), row.label.c_str(), row.module.empty() ? "no module" : row.module.c_str(),
-                  row.source.c_str(), row.seconds * 1e3, 100 * least / row.seconds);
-    lost.emplace_back(loses, line);
+    lost.emplace_back(loses, fmt::format("  {} {} in {} ({}): {:.2f} ms, {:.0f}% of what the machine allows\n",
+                                         row.phase, row.label, row.module.empty() ? "no module" : row.module,
+                                         row.source, row.seconds * 1e3, 100 * least / row.seconds));
   }
   const auto listed = [count](auto& found, const char* title) {
     if (found.empty()) return std::string();

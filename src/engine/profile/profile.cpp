@@ -1,6 +1,6 @@
 #include "engine/profile/profile.h"
+#include <fmt/format.h>
 #include <algorithm>
-#include <cstdio>
 #include <string_view>
 #include <tuple>
 #include "base/json.h"
@@ -24,19 +24,6 @@ std::vector<ValueId> loss_values(const Graph& graph) {
     for (const StateUpdate& update : graph.updates())
       if (update.state == input.value && is_loss(input.name)) values.push_back(update.value);
   return values;
-}
-
-// Nodes that `values` depend on.
-std::vector<bool> ancestors(const Graph& graph, const std::vector<ValueId>& values) {
-  std::vector<bool> needed(at(graph.value_count())), found(at(graph.node_count()));
-  for (const ValueId value : values) needed[at(value)] = true;
-  for (NodeId id = graph.node_count() - 1; id >= 0; --id) {
-    const Node& node = graph.node(id);
-    found[at(id)] = std::ranges::any_of(node.out, [&](ValueId out) { return needed[at(out)]; });
-    if (found[at(id)])
-      for (const ValueId in : node.in) needed[at(in)] = true;
-  }
-  return found;
 }
 
 NodeId first_node(const Graph& graph, std::string_view op) {
@@ -78,6 +65,22 @@ bool computes_loss_and_gradient(const Node& node) {
   return node.op == &kLinearCrossEntropyGrad && node.attrs.as<LinearCrossEntropyAttrs>().loss;
 }
 
+// Of a training graph: forward is what the loss depends on, update begins with the norm of the gradients or the
+// optimizer, backward is all else. Of other graphs all is evaluation.
+std::vector<StepPhase> node_phases(const Graph& graph) {
+  const NodeId update = std::min(first_node(graph, "sum_of_squares"), first_node(graph, "optimizer_step"));
+  const bool updates = update < graph.node_count(), accumulated = accumulates(graph);
+  std::vector<StepPhase> phases(graph.node_count(), StepPhase::kEvaluation);
+  if (!updates && !accumulated) return phases;
+  if (updates && accumulated) return std::vector(phases.size(), StepPhase::kUpdate);
+  const std::vector<bool> forward = ancestors_of(graph, loss_values(graph));
+  for (NodeId id = 0; id < graph.node_count(); ++id) {
+    phases[id] = forward[id] ? StepPhase::kForward : id < update ? StepPhase::kBackward : StepPhase::kUpdate;
+    if (computes_loss_and_gradient(graph.node(id))) phases[id] = StepPhase::kBoth;
+  }
+  return phases;
+}
+
 double seconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
 
 bool is_within_a_step(const Profile& profile, const Span& span) {
@@ -88,7 +91,7 @@ bool is_within_a_step(const Profile& profile, const Span& span) {
 using RowKey = std::tuple<std::string, std::string, std::string, std::string>;
 
 void add_node(const PlanProfile& plan, const Span& span, double share, std::map<RowKey, ProfileRow>& rows) {
-  const NodeProfile& node = plan.nodes[static_cast<size_t>(span.index)];
+  const NodeProfile& node = plan.nodes[span.index];
   const char* phase = phase_name(node.phase);
   ProfileRow& row = rows[{phase, node.label, node.module, node.source}];
   row.phase = phase, row.label = node.label, row.module = node.module, row.source = node.source;
@@ -99,10 +102,7 @@ void add_node(const PlanProfile& plan, const Span& span, double share, std::map<
 
 // "23%", or "-" where nothing was computed or measured.
 std::string percent(double part, double whole) {
-  if (part <= 0 || whole <= 0) return "-";
-  char text[16];
-  std::snprintf(text, sizeof text, "%.0f%%", 100 * part / whole);
-  return text;
+  return part > 0 && whole > 0 ? fmt::format("{:.0f}%", 100 * part / whole) : "-";
 }
 
 // At most `width` characters, the end of which says most.
@@ -117,41 +117,27 @@ const char* phase_name(StepPhase phase) {
   return kNames[static_cast<size_t>(phase)];
 }
 
-std::vector<StepPhase> node_phases(const Graph& graph) {
-  const NodeId update = std::min(first_node(graph, "sum_of_squares"), first_node(graph, "optimizer_step"));
-  const bool updates = update < graph.node_count(), accumulated = accumulates(graph);
-  std::vector<StepPhase> phases(at(graph.node_count()), StepPhase::kEvaluation);
-  if (!updates && !accumulated) return phases;
-  if (updates && accumulated) return std::vector(phases.size(), StepPhase::kUpdate);
-  const std::vector<bool> forward = ancestors(graph, loss_values(graph));
-  for (NodeId id = 0; id < graph.node_count(); ++id) {
-    phases[at(id)] = forward[at(id)] ? StepPhase::kForward : id < update ? StepPhase::kBackward : StepPhase::kUpdate;
-    if (computes_loss_and_gradient(graph.node(id))) phases[at(id)] = StepPhase::kBoth;
-  }
-  return phases;
-}
-
 PlanProfile describe_plan(std::string name, const Plan& plan, RegionId arena) {
   const Graph& graph = plan.graph;
   PlanProfile profile{.name = std::move(name), .tenants = arena_tenants(plan, arena), .arena_bytes = plan.arena_bytes};
   profile.live = live_bytes(plan, profile.tenants);
   // The forward pass of a pipeline's stage has no loss.
   const std::vector<StepPhase> phases = profile.name.starts_with("train.forward")
-                                            ? std::vector(at(graph.node_count()), StepPhase::kForward)
+                                            ? std::vector(graph.node_count(), StepPhase::kForward)
                                             : node_phases(graph);
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     const Node& node = graph.node(id);
     profile.nodes.push_back({.label = label_of(node),
                              .module = graph.scope_path(node.scope),
                              .source = node.where.text(),
-                             .phase = phases[at(id)],
+                             .phase = phases[id],
                              .bytes = moved_bytes(graph, node),
                              .flops = node_flops(graph, node),
                              .kept_bytes = 0});
   }
   for (const ArenaTenant& tenant : profile.tenants)
-    if (phases[at(tenant.first)] == StepPhase::kForward && phases[at(tenant.last)] == StepPhase::kBackward)
-      profile.nodes[at(tenant.first)].kept_bytes += static_cast<double>(tenant.bytes);
+    if (phases[tenant.first] == StepPhase::kForward && phases[tenant.last] == StepPhase::kBackward)
+      profile.nodes[tenant.first].kept_bytes += static_cast<double>(tenant.bytes);
   return profile;
 }
 
@@ -184,14 +170,12 @@ ProfileSummary summarize(const Profile& profile) {
     add_node(plan->second, span, share, rows);
     if (within) summary.node_seconds += share * seconds(span.end - span.begin);
     summary.arena_bytes = std::max(summary.arena_bytes, plan->second.arena_bytes);
-    summary.peak_live_bytes = std::max(summary.peak_live_bytes, plan->second.live[static_cast<size_t>(span.index)]);
+    summary.peak_live_bytes = std::max(summary.peak_live_bytes, plan->second.live[span.index]);
   }
   for (auto& [key, row] : rows) summary.rows.push_back(std::move(row));
   std::ranges::stable_sort(summary.rows, std::ranges::greater{}, &ProfileRow::seconds);
   return summary;
 }
-
-std::string summary_json(const ProfileSummary& summary) { return summary_json(summary, {}); }
 
 std::string summary_json(const ProfileSummary& summary, const PipelineBubble& bubble) {
   Json rows = Json::array();
@@ -239,32 +223,26 @@ std::string summary_json(const ProfileSummary& summary, const PipelineBubble& bu
 }
 
 std::string summary_table(const ProfileSummary& summary, size_t count) {
-  char line[256];
   const double step = summary.step_seconds;
-  std::snprintf(line, sizeof line, "steps %lld to %lld: %.2f ms each, %s in %zu ops, %s waiting for data\n",
-                static_cast<long long>(summary.first_step), static_cast<long long>(summary.last_step), step * 1e3,
-                percent(summary.node_seconds, step).c_str(), summary.rows.size(),
-                percent(summary.data_seconds, step).c_str());
-  std::string text = line;
-  if (summary.sharing_seconds > 0)
-    text.insert(text.size() - 1, ", " + percent(summary.sharing_seconds, step) + " sharing");
+  std::string text = fmt::format("steps {} to {}: {:.2f} ms each, {} in {} ops, {} waiting for data",
+                                 summary.first_step, summary.last_step, step * 1e3, percent(summary.node_seconds, step),
+                                 summary.rows.size(), percent(summary.data_seconds, step));
+  if (summary.sharing_seconds > 0) text += ", " + percent(summary.sharing_seconds, step) + " sharing";
+  text += "\n";
   std::map<std::string, double> phases;
   for (const ProfileRow& row : summary.rows) phases[row.phase] += row.seconds;
   for (const char* phase : {"forward", "both", "backward", "update", "evaluation"})
-    if (phases.contains(phase)) {
-      std::snprintf(line, sizeof line, "%s%s %.2f ms", text.ends_with('\n') ? "" : ", ", phase, phases[phase] * 1e3);
-      text += line;
-    }
+    if (phases.contains(phase))
+      text += fmt::format("{}{} {:.2f} ms", text.ends_with('\n') ? "" : ", ", phase, phases[phase] * 1e3);
   text += "\n";
   if (count == 0) return text;
   text += "  ms/step  share   peak  memory  phase     op                            module (source)\n";
   for (size_t i = 0; i < std::min(count, summary.rows.size()); ++i) {
     const ProfileRow& row = summary.rows[i];
-    std::snprintf(line, sizeof line, "%9.3f %5.1f%%  %5s   %5s  %-8s  %-28.28s  %s (%s)\n", row.seconds * 1e3,
-                  100 * row.seconds / step, percent(row.flops, row.seconds * summary.machine.flops).c_str(),
-                  percent(row.bytes, row.seconds * summary.machine.bandwidth).c_str(), row.phase.c_str(),
-                  row.label.c_str(), ending(row.module, 48).c_str(), row.source.c_str());
-    text += line;
+    text += fmt::format("{:9.3f} {:5.1f}%  {:>5}   {:>5}  {:<8}  {:<28.28}  {} ({})\n", row.seconds * 1e3,
+                        100 * row.seconds / step, percent(row.flops, row.seconds * summary.machine.flops),
+                        percent(row.bytes, row.seconds * summary.machine.bandwidth), row.phase, row.label,
+                        ending(row.module, 48), row.source);
   }
   return text;
 }

@@ -17,10 +17,6 @@ const char* phase_name(StepPhase phase);  // "forward"
 // Of the operations of a node of kBoth: the logits' product, and those of the two gradients.
 constexpr double kForwardShare = 1.0 / 3;
 
-// Of a training graph: forward is what the loss depends on, update begins with the norm of the gradients or the
-// optimizer, backward is all else. Of other graphs all is evaluation.
-std::vector<StepPhase> node_phases(const Graph& graph);
-
 struct NodeProfile {
   std::string label;   // "matmul+bias"
   std::string module;  // "encoder.layers.0.self_attention"; empty outside of modules
@@ -92,9 +88,22 @@ ProfileSummary summarize(const Profile& profile);
 // and planned memory.
 std::string chrome_trace(const Profile& profile);
 
-std::string summary_json(const ProfileSummary& summary);
 // The slowest `count` rows as a table, and where a step's time goes by phase.
 std::string summary_table(const ProfileSummary& summary, size_t count);
+
+// For how long the stages of a pipeline waited between the first and the last pass of a step, for each second in
+// passes.
+struct PipelineBubble {
+  int stages = 1;             // ranks; 1: there is no pipeline
+  int64_t micro_batches = 1;  // that pass through it one behind the other
+  double measured = 0;
+  int chunks = 1;  // stages that each rank has, where they are interleaved
+  double in_theory() const { return (stages - 1) / static_cast<double>(micro_batches * chunks); }
+  std::string text() const;  // a line; empty without a pipeline
+};
+
+// A summary as JSON, with what is known of a pipeline.
+std::string summary_json(const ProfileSummary& summary, const PipelineBubble& bubble = {});
 
 // A profile as a tree of modules, for `linnet profile`.
 

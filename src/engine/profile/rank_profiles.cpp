@@ -1,7 +1,7 @@
 #include "engine/profile/rank_profiles.h"
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -15,7 +15,7 @@ std::span<const std::byte> bytes_of(const std::string& text) { return std::as_by
 // The texts of all ranks on rank 0; nothing on the others.
 std::vector<std::string> texts_on_first(Communicator& world, const std::string& own) {
   const uint64_t length = own.size();
-  std::vector<uint64_t> lengths(static_cast<size_t>(world.size()));
+  std::vector<uint64_t> lengths(world.size());
   all_gather(world, std::as_bytes(std::span(&length, 1)), std::as_writable_bytes(std::span(lengths)));
   if (world.rank() > 0) {
     const Communicator::Outgoing message{0, bytes_of(own)};
@@ -54,13 +54,9 @@ StageTimes times_of(const Profile& profile, const ProfiledStep& step, int64_t of
 
 std::string PipelineBubble::text() const {
   if (stages == 1) return {};
-  char line[160];
-  std::snprintf(
-      line, sizeof line,
-      "%d stages, %lld micro-batches: they waited %.0f%% of the time they computed; (p - 1) / %sm%s is %.0f%%\n",
-      stages, static_cast<long long>(micro_batches), 100 * measured,
-      chunks > 1 ? ("(" + std::to_string(chunks) + " ").c_str() : "", chunks > 1 ? ")" : "", 100 * in_theory());
-  return line;
+  return fmt::format(
+      "{} stages, {} micro-batches: they waited {:.0f}% of the time they computed; (p - 1) / {} is {:.0f}%\n", stages,
+      micro_batches, 100 * measured, chunks > 1 ? fmt::format("({} m)", chunks) : "m", 100 * in_theory());
 }
 
 void RankProfiles::share(MachinePeak& machine) const {
@@ -83,7 +79,7 @@ std::string RankProfiles::put_together(const Profile& profile, int64_t offset) {
 std::string RankProfiles::trace(const Profile& profile, int64_t offset) const {
   Communicator& world = *rank_.world;
   const int64_t start = first_moment(profile) - offset;
-  std::vector<int64_t> starts(static_cast<size_t>(world.size()));
+  std::vector<int64_t> starts(world.size());
   all_gather(world, std::as_bytes(std::span(&start, 1)), std::as_writable_bytes(std::span(starts)));
   const TracedProcess process{world.rank(), rank_.name, *std::ranges::min_element(starts) + offset};
   const std::vector<std::string> events = texts_on_first(world, trace_events(profile, process));

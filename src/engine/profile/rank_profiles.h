@@ -8,17 +8,6 @@
 
 namespace linnet {
 
-// For how long the stages of a pipeline waited between the first and the last pass of a step, for each second in
-// passes.
-struct PipelineBubble {
-  int stages = 1;             // ranks; 1: there is no pipeline
-  int64_t micro_batches = 1;  // that pass through it one behind the other
-  double measured = 0;
-  int chunks = 1;  // stages that each rank has, where they are interleaved
-  double in_theory() const { return (stages - 1) / static_cast<double>(micro_batches * chunks); }
-  std::string text() const;  // a line; empty without a pipeline
-};
-
 // Given to a rank's profiler (engine/profile/step_profiler.h), which then puts each group of steps together with those
 // of the other ranks, which profile the same steps: every rank makes one of these. Rank 0 alone measures and writes.
 class RankProfiles {
@@ -62,8 +51,5 @@ struct TracedProcess {
 int64_t first_moment(const Profile& profile);
 std::string trace_events(const Profile& profile, const TracedProcess& process);
 std::string trace_of(const std::vector<std::string>& events, const MachinePeak& machine);
-
-// summary_json() with what is known of the pipeline.
-std::string summary_json(const ProfileSummary& summary, const PipelineBubble& bubble);
 
 }  // namespace linnet

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 #include <utility>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/process_memory.h"
@@ -20,8 +20,7 @@ int64_t number(std::string_view key, std::string_view value, int64_t least, int6
   int64_t result = -1;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
   if (error != std::errc{} || end != value.data() + value.size() || result < least || result > most)
-    fail_user(shown + ": " + std::string(key) + " must be a whole number from " + std::to_string(least) + " to " +
-              std::to_string(most) + ", got '" + std::string(value) + "'");
+    fail_user(shown, ": ", key, " must be a whole number from ", least, " to ", most, ", got '", value, "'");
   return result;
 }
 
@@ -110,8 +109,7 @@ ProfileOptions parse_profile_options(const std::string& text, const std::string&
     int64_t* target = nullptr;
     for (const auto& [name, field] : keys)
       if (key == name) target = field;
-    if (!target)
-      fail_user(shown + ": unknown key '" + std::string(key) + "'; there are wait, warmup, active, repeat, skip_first");
+    if (!target) fail_user(shown, ": unknown key '", key, "'; there are wait, warmup, active, repeat, skip_first");
     const bool from_one = key == "active" || key == "repeat";
     *target = number(key, value, from_one ? 1 : 0, key == "active" ? kMostActive : kMostSteps, shown);
   }

@@ -106,7 +106,7 @@ ResidualBlock::ResidualBlock(Module* parent, std::string name, int64_t in, int64
 
 Tensor ResidualBlock::operator()(At x) {
   ModuleScope scope(*this);
-  // First, so that the last norm can add it (engine/passes/fuse_batch_norm.cpp).
+  // First, so that the last norm can add it (engine/passes/fuse_norms.cpp).
   const Tensor shortcut = downsample ? (*downsample)(x) : x.value;
   Tensor y = bn2(conv2(relu(bn1(conv1(x)))));
   if (conv3) y = (*bn3)((*conv3)(relu(y)));

@@ -2,8 +2,6 @@
 #include <cstring>
 #include "base/fail.h"
 #include "engine/exec/backend.h"
-#include "engine/passes/compute_once.h"
-#include "engine/passes/group_images.h"
 #include "engine/passes/passes.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/activation_observer.h"

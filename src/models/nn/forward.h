@@ -16,7 +16,7 @@
 #include <vector>
 #include "base/thread_pool.h"
 #include "engine/exec/executor.h"
-#include "engine/passes/pack_filters.h"
+#include "engine/passes/passes.h"
 #include "engine/plan/packed_weights.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/parameter_layout.h"
@@ -32,9 +32,9 @@ struct ForwardOptions {
   // int8, those of attention are.
   WeightQuantization quantization = {};
   std::string device = "cpu";
-  // load() computes what depends on parameters alone (engine/passes/compute_once.h), packs filters of convolutions,
+  // load() computes what depends on parameters alone (engine/passes/passes.h), packs filters of convolutions,
   // beside the parameters, and weights of linear layers, in their place, once, where otherwise every run would
-  // (engine/passes/pack_filters.h, engine/plan/packed_weights.h). Results keep their bits. load() must then fill all
+  // (engine/passes/passes.h, engine/plan/packed_weights.h). Results keep their bits. load() must then fill all
   // parameters, and parameters() is neither to be written nor read. A packed model that is mapped gets pages of its own
   // for these weights, which other processes do not share.
   bool pack_weights = false;

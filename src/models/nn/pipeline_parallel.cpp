@@ -5,7 +5,7 @@
 #include "base/fail.h"
 #include "engine/ops/collective/collective.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/passes/recompute_blocks.h"
+#include "engine/passes/passes.h"
 #include "models/nn/trace.h"
 
 namespace linnet {

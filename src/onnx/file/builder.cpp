@@ -2,8 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <set>
-#include "base/error.h"
+#include "base/fail.h"
 
 namespace linnet {
 
@@ -29,7 +28,7 @@ std::string tensor_key(const OnnxTensor& tensor) {
 
 int64_t product(const std::vector<int>& symbols, std::span<const int64_t> sizes) {
   int64_t result = 1;
-  for (const int symbol : symbols) result *= sizes[static_cast<size_t>(symbol)];
+  for (const int symbol : symbols) result *= sizes[symbol];
   return result;
 }
 
@@ -54,7 +53,7 @@ std::optional<SymbolicSize> fit_product(const std::vector<int>& symbols, std::sp
 // constant + factor * symbol + factor * symbol * symbol, by the first three sets.
 std::optional<SymbolicSize> fit_square(int symbol, std::span<const int64_t> values, const SizeSets& sets) {
   if (sets.size() < 4) return std::nullopt;
-  const auto x = [&](size_t i) { return static_cast<double>(sets[i][static_cast<size_t>(symbol)]); };
+  const auto x = [&](size_t i) { return static_cast<double>(sets[i][symbol]); };
   const auto rise = [&](size_t i) { return static_cast<double>(values[i] - values[0]) / (x(i) - x(0)); };
   if (x(1) == x(0) || x(2) == x(0) || x(2) == x(1)) return std::nullopt;
   const double square = (rise(2) - rise(1)) / (x(2) - x(1));
@@ -88,11 +87,7 @@ std::string OnnxBuilder::tensor(OnnxTensor tensor) {
   std::string& name = constants_[tensor_key(tensor)];
   if (name.empty()) {
     name = fresh("constant");
-    graph_.nodes.push_back({.name = name,
-                            .op = "Constant",
-                            .in = {},
-                            .out = {name},
-                            .attributes = {tensor_attribute("value", std::move(tensor))}});
+    graph_.nodes.push_back(named_node(name, "Constant", {}, {tensor_attribute("value", std::move(tensor))}));
   }
   return name;
 }
@@ -112,7 +107,7 @@ std::string OnnxBuilder::symbol(int index) {
         return add("Gather", {add("Shape", {input.name}), ints({static_cast<int64_t>(axis)})},
                    {int_attribute("axis", 0)});
   }
-  fail_internal("ONNX: no input has an axis of size " + symbols_[static_cast<size_t>(index)]);
+  fail_internal("ONNX: no input has an axis of size ", symbols_[index]);
 }
 
 std::string OnnxBuilder::size(const SymbolicSize& size) {
@@ -190,7 +185,7 @@ std::string OnnxBuilder::cast(const std::string& x, OnnxElement element) {
 
 std::string OnnxBuilder::initializer(OnnxTensor tensor) {
   const std::string name = tensor.name;
-  if (initializers_.emplace(name, graph_.initializers.size()).second) graph_.initializers.push_back(std::move(tensor));
+  if (initializers_.insert(name).second) graph_.initializers.push_back(std::move(tensor));
   return name;
 }
 
@@ -207,7 +202,7 @@ void OnnxBuilder::input(std::string name, OnnxElement element, const SymbolicSha
 }
 
 void OnnxBuilder::output(std::string name, const std::string& value, OnnxElement element, const SymbolicShape& shape) {
-  graph_.nodes.push_back({.name = name, .op = "Identity", .in = {value}, .out = {name}});
+  graph_.nodes.push_back(named_node(name, "Identity", {value}));
   graph_.outputs.push_back(info(name, element, shape));
 }
 
@@ -273,8 +268,7 @@ std::string SymbolicSize::text(std::span<const std::string> names) const {
     text += text.empty() ? (term.factor < 0 ? "-" : "") : (term.factor < 0 ? " - " : " + ");
     const int64_t size = term.factor < 0 ? -term.factor : term.factor;
     if (size != 1) text += std::to_string(size) + "*";
-    for (size_t i = 0; i < term.symbols.size(); ++i)
-      text += (i ? "*" : "") + names[static_cast<size_t>(term.symbols[i])];
+    for (size_t i = 0; i < term.symbols.size(); ++i) text += (i ? "*" : "") + names[term.symbols[i]];
   }
   if (constant != 0 || text.empty())
     text += text.empty() ? std::to_string(constant)

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -96,7 +97,7 @@ class OnnxBuilder {
   std::map<std::string, std::vector<std::string>> made_;  // results of nodes, by all that they depend on
   std::map<std::string, std::string> constants_;          // names, by type, shape and data
   std::map<std::string, int64_t> counts_;                 // nodes of an operator
-  std::map<std::string, size_t> initializers_;            // by name
+  std::set<std::string> initializers_;
   std::map<std::string, SymbolicShape> input_shapes_;
 };
 

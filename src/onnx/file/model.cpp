@@ -19,15 +19,6 @@ constexpr ElementRow kElements[] = {
     {OnnxElement::kUint64, "uint64", FileDType::kU64}, {OnnxElement::kBFloat16, "bfloat16", FileDType::kBF16},
 };
 
-template <class T>
-OnnxTensor tensor_of(OnnxElement element, std::vector<int64_t> dims, const std::vector<T>& values) {
-  auto copy = std::make_shared<std::vector<T>>(values);
-  OnnxTensor tensor{.name = {}, .element = element, .dims = std::move(dims)};
-  tensor.data = std::as_bytes(std::span(*copy));
-  tensor.owner = copy;
-  return tensor;
-}
-
 }  // namespace
 
 std::string element_name(OnnxElement element) {
@@ -52,13 +43,6 @@ int64_t OnnxTensor::elements() const {
   int64_t count = 1;
   for (const int64_t dim : dims) count *= dim;
   return count;
-}
-
-OnnxTensor int64_tensor(std::vector<int64_t> dims, const std::vector<int64_t>& values) {
-  return tensor_of(OnnxElement::kInt64, std::move(dims), values);
-}
-OnnxTensor float_tensor(std::vector<int64_t> dims, const std::vector<float>& values) {
-  return tensor_of(OnnxElement::kFloat, std::move(dims), values);
 }
 
 OnnxAttribute int_attribute(std::string name, int64_t value) {

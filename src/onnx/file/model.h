@@ -54,9 +54,20 @@ struct OnnxTensor {
   uint64_t bytes() const { return static_cast<uint64_t>(elements()) * file_dtype_size(element_dtype(element).value()); }
 };
 
-// A tensor that holds a copy of `values`.
-OnnxTensor int64_tensor(std::vector<int64_t> dims, const std::vector<int64_t>& values);
-OnnxTensor float_tensor(std::vector<int64_t> dims, const std::vector<float>& values);
+// A tensor that holds `values`, of that type.
+template <class T>
+OnnxTensor tensor_of(std::string name, OnnxElement element, std::vector<int64_t> dims, std::vector<T> values) {
+  const auto kept = std::make_shared<const std::vector<T>>(std::move(values));
+  OnnxTensor tensor{.name = std::move(name), .element = element, .dims = std::move(dims)};
+  tensor.data = std::as_bytes(std::span(*kept)), tensor.owner = kept;
+  return tensor;
+}
+inline OnnxTensor int64_tensor(std::vector<int64_t> dims, std::vector<int64_t> values, std::string name = "") {
+  return tensor_of(std::move(name), OnnxElement::kInt64, std::move(dims), std::move(values));
+}
+inline OnnxTensor float_tensor(std::vector<int64_t> dims, std::vector<float> values, std::string name = "") {
+  return tensor_of(std::move(name), OnnxElement::kFloat, std::move(dims), std::move(values));
+}
 
 struct OnnxGraph;
 
@@ -99,6 +110,11 @@ struct OnnxNode {
 
   const OnnxAttribute* find(const std::string& attribute) const;  // null when missing
 };
+// A node of one result, which has its name.
+inline OnnxNode named_node(std::string name, std::string op, std::vector<std::string> in,
+                           std::vector<OnnxAttribute> attributes = {}) {
+  return {name, std::move(op), {}, std::move(in), {name}, std::move(attributes)};
+}
 
 // One axis of a declared shape: a number, or a name for a size known when the model runs ("": any).
 struct OnnxDim {
@@ -146,13 +162,10 @@ OnnxModel read_onnx(std::span<const std::byte> bytes, const std::string& name);
 // A file with one TensorProto, as ONNX's backend tests have them.
 OnnxTensor read_onnx_tensor(const std::string& path);
 
-struct OnnxWriteOptions {
-  // Initializers of more bytes together than this go to a file of their own, the model's name + "_data".
-  uint64_t most_inside = 1'800'000'000;
-};
-
 // Writes the file, or both, each in one step; the same bytes for the same model. Tensors that have `fill` are made
-// piece by piece: no more than some megabytes are in memory at once.
-void write_onnx(const OnnxModel& model, const std::string& path, const OnnxWriteOptions& options = {});
+// piece by piece: no more than some megabytes are in memory at once. Initializers of more bytes together than
+// `most_inside` go to a file of their own, the model's name + "_data".
+constexpr uint64_t kMostInsideOnnx = 1'800'000'000;
+void write_onnx(const OnnxModel& model, const std::string& path, uint64_t most_inside = kMostInsideOnnx);
 
 }  // namespace linnet

@@ -79,7 +79,7 @@ TEST(Onnx, WhatIsWrittenIsReadAgain) {
     };
     model.graph.initializers.push_back(large);
     const std::string path = folder / ("model" + std::to_string(most_inside) + ".onnx");
-    write_onnx(model, path, {.most_inside = most_inside});
+    write_onnx(model, path, most_inside);
     EXPECT_EQ(file_exists(path + "_data"), most_inside == 0);
     const OnnxModel read = read_onnx(path);
     EXPECT_EQ(read.opsets.at(""), 17);
@@ -91,7 +91,7 @@ TEST(Onnx, WhatIsWrittenIsReadAgain) {
     EXPECT_EQ(floats_of(read.graph.initializers[0]), (std::vector<float>{1, -2, 3.5F}));
     EXPECT_EQ(floats_of(read.graph.initializers[1])[1999], 1999);
     std::string first = read_file(path);
-    write_onnx(model, path, {.most_inside = most_inside});
+    write_onnx(model, path, most_inside);
     EXPECT_EQ(first, read_file(path)) << "the same model, other bytes";
   }
 }

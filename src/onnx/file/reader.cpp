@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/protobuf.h"
 #include "onnx/file/model.h"
@@ -35,17 +35,17 @@ class Reader {
  public:
   // `folder`: where external data lie; empty: there can be none.
   Reader(std::string name, std::string folder)
-      : name_(std::move(name)), folder_(std::move(folder)), fail_([this](const std::string& problem) {
-          fail_user("'" + name_ + "' is no ONNX model or is damaged: " + problem);
-        }) {}
+      : name_(std::move(name)),
+        folder_(std::move(folder)),
+        fail_([this](const std::string& problem) { fail(problem); }) {}
 
   OnnxModel model(std::string_view bytes);
   OnnxTensor tensor(std::string_view bytes);
 
  private:
-  [[noreturn]] void fail(const std::string& problem) const {
-    fail_(problem);
-    fail_internal("a reader went on after an error");
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... problem) const {
+    fail_user("'", name_, "' is no ONNX model or is damaged: ", problem...);
   }
   OnnxGraph graph(std::string_view bytes, int depth);
   OnnxNode node(std::string_view bytes, int depth);
@@ -99,7 +99,7 @@ void Reader::opset(std::string_view bytes, std::map<std::string, int64_t>& opset
 }
 
 OnnxGraph Reader::graph(std::string_view bytes, int depth) {
-  if (depth > kMostDepth) fail("graphs within graphs are more than " + std::to_string(kMostDepth) + " deep");
+  if (depth > kMostDepth) fail("graphs within graphs are more than ", kMostDepth, " deep");
   OnnxGraph graph;
   for (ProtoReader fields(bytes, fail_); fields.next();) {
     if (fields.number() == 1) graph.nodes.push_back(node(fields.data(), depth));
@@ -125,7 +125,7 @@ OnnxNode Reader::node(std::string_view bytes, int depth) {
     if (fields.number() == 5) node.attributes.push_back(attribute(fields.data(), depth));
     if (fields.number() == 7) node.domain = fields.data() == "ai.onnx" ? "" : fields.data();
   }
-  if (node.op.empty()) fail("node " + shown(node.name) + " has no operator");
+  if (node.op.empty()) fail("node ", shown(node.name), " has no operator");
   return node;
 }
 
@@ -155,7 +155,7 @@ OnnxAttribute Reader::attribute(std::string_view bytes, int depth) {
   attribute.type = static_cast<OnnxAttribute::Type>(stated);
   if (attribute.reference.empty() && ((attribute.type == OnnxAttribute::kTensor && !attribute.tensor) ||
                                       (attribute.type == OnnxAttribute::kGraph && !attribute.graph)))
-    fail("attribute " + shown(attribute.name) + " has no value");
+    fail("attribute ", shown(attribute.name), " has no value");
   return attribute;
 }
 
@@ -203,7 +203,7 @@ void Reader::shape(std::string_view bytes, OnnxValueInfo& value) {
       if (one.number() == 2) dim.symbol = one.data();
     }
     value.dims.push_back(dim);
-    if (value.dims.size() > kMostRank) fail("value " + shown(value.name) + " has too many axes");
+    if (value.dims.size() > kMostRank) fail("value ", shown(value.name), " has too many axes");
   }
 }
 
@@ -258,36 +258,35 @@ OnnxTensor Reader::tensor(std::string_view bytes) {
 void Reader::check_data(const OnnxTensor& tensor) const {
   int64_t count = 1;
   for (const int64_t dim : tensor.dims) {
-    if (dim < 0) fail("tensor " + shown(tensor.name) + " has a negative size");
-    if (dim > 0 && count > kMostElements / dim) fail("tensor " + shown(tensor.name) + " is larger than any memory");
+    if (dim < 0) fail("tensor ", shown(tensor.name), " has a negative size");
+    if (dim > 0 && count > kMostElements / dim) fail("tensor ", shown(tensor.name), " is larger than any memory");
     count *= dim;
   }
   if (tensor.element == OnnxElement::kString) {
-    if (static_cast<int64_t>(tensor.strings.size()) != count) fail("tensor " + shown(tensor.name) + " misses texts");
+    if (static_cast<int64_t>(tensor.strings.size()) != count) fail("tensor ", shown(tensor.name), " misses texts");
     return;
   }
   if (!element_dtype(tensor.element)) return;  // refused where it is used
   const uint64_t expected = static_cast<uint64_t>(count) * file_dtype_size(*element_dtype(tensor.element));
   if (tensor.data.size() != expected)
-    fail("tensor " + shown(tensor.name) + " has " + std::to_string(tensor.data.size()) + " bytes of data, expected " +
-         std::to_string(expected));
+    fail("tensor ", shown(tensor.name), " has ", tensor.data.size(), " bytes of data, expected ", expected);
 }
 
 const MappedFile& Reader::external_file(const std::string& location) {
   const fs::path path(location);
-  if (folder_.empty()) fail("it keeps weights in another file, " + shown(location));
+  if (folder_.empty()) fail("it keeps weights in another file, ", shown(location));
   const bool inside = !location.empty() && path.is_relative() && location.find('\0') == std::string::npos &&
                       std::ranges::none_of(path, [](const fs::path& part) { return part == ".."; });
-  if (!inside) fail("its weights are in " + shown(location) + ", which is not a file of the model's folder");
+  if (!inside) fail("its weights are in ", shown(location), ", which is not a file of the model's folder");
   std::shared_ptr<const MappedFile>& file = files_[location];
   if (file) return *file;
   const fs::path full = fs::path(folder_) / path;
   std::error_code error;
-  if (!fs::is_regular_file(full, error)) fail("the file of its weights, " + shown(full.string()) + ", is missing");
+  if (!fs::is_regular_file(full, error)) fail("the file of its weights, ", shown(full.string()), ", is missing");
   const fs::path real = fs::canonical(full, error), root = fs::canonical(folder_, error);
   const auto [end, ignored] = std::ranges::mismatch(root, real);
   if (error || end != root.end())
-    fail("its weights are in " + shown(location) + ", which is not a file of the model's folder");
+    fail("its weights are in ", shown(location), ", which is not a file of the model's folder");
   file = std::make_shared<const MappedFile>(full.string());
   return *file;
 }
@@ -298,18 +297,17 @@ void Reader::take_external(OnnxTensor& tensor, const std::map<std::string, std::
     if (found == entries.end()) return otherwise;
     const std::string& text = found->second;
     if (text.empty() || text.size() > 18 || !std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; }))
-      fail("tensor " + shown(tensor.name) + " lies at no number of bytes: " + shown(text));
+      fail("tensor ", shown(tensor.name), " lies at no number of bytes: ", shown(text));
     return static_cast<uint64_t>(std::stoull(text));
   };
   const auto location = entries.find("location");
-  if (location == entries.end())
-    fail("tensor " + shown(tensor.name) + " is in another file, but it does not say which");
+  if (location == entries.end()) fail("tensor ", shown(tensor.name), " is in another file, but it does not say which");
   const MappedFile& file = external_file(location->second);
   const uint64_t offset = number("offset", 0);
-  if (offset > file.size()) fail("tensor " + shown(tensor.name) + " lies behind the end of " + shown(location->second));
+  if (offset > file.size()) fail("tensor ", shown(tensor.name), " lies behind the end of ", shown(location->second));
   const uint64_t length = number("length", file.size() - offset);
   if (length > file.size() - offset)
-    fail("tensor " + shown(tensor.name) + " goes beyond the end of " + shown(location->second));
+    fail("tensor ", shown(tensor.name), " goes beyond the end of ", shown(location->second));
   tensor.data = {file.data() + offset, static_cast<size_t>(length)};
   tensor.owner = files_.at(location->second);
 }
@@ -317,7 +315,7 @@ void Reader::take_external(OnnxTensor& tensor, const std::map<std::string, std::
 // Every name is written once, before it is read.
 void Reader::check_graph(const OnnxGraph& graph, std::set<std::string> known, bool function) const {
   const auto define = [&](const std::string& name, const std::string& by) {
-    if (!name.empty() && !known.insert(name).second) fail("value " + shown(name) + " is computed twice, by " + by);
+    if (!name.empty() && !known.insert(name).second) fail("value ", shown(name), " is computed twice, by ", by);
   };
   std::set<std::string> inputs;
   for (const OnnxValueInfo& input : graph.inputs) {
@@ -327,21 +325,21 @@ void Reader::check_graph(const OnnxGraph& graph, std::set<std::string> known, bo
   }
   std::set<std::string> initializers;
   for (const OnnxTensor& tensor : graph.initializers) {
-    if (!initializers.insert(tensor.name).second) fail("initializer " + shown(tensor.name) + " is there twice");
+    if (!initializers.insert(tensor.name).second) fail("initializer ", shown(tensor.name), " is there twice");
     if (!inputs.contains(tensor.name)) define(tensor.name, "an initializer");  // old files list them as inputs too
   }
   for (const OnnxNode& node : graph.nodes) {
     const std::string who = node.op + (node.name.empty() ? "" : " " + shown(node.name));
     for (const std::string& name : node.in)
       if (!name.empty() && !known.contains(name))
-        fail(who + " reads " + shown(name) + ", which is not computed before it");
+        fail(who, " reads ", shown(name), ", which is not computed before it");
     for (const OnnxAttribute& attribute : node.attributes)
       if (attribute.graph) check_graph(*attribute.graph, known, false);
     for (const std::string& name : node.out) define(name, who);
   }
   if (function) return;
   for (const OnnxValueInfo& output : graph.outputs)
-    if (!known.contains(output.name)) fail("output " + shown(output.name) + " is not computed");
+    if (!known.contains(output.name)) fail("output ", shown(output.name), " is not computed");
 }
 
 std::string_view text_of(std::span<const std::byte> bytes) {

@@ -170,11 +170,11 @@ ProtoWriter model_header(const OnnxModel& model) {
 
 }  // namespace
 
-void write_onnx(const OnnxModel& model, const std::string& path, const OnnxWriteOptions& options) {
+void write_onnx(const OnnxModel& model, const std::string& path, uint64_t most_inside) {
   uint64_t data_bytes = 0;
   for (const OnnxTensor& tensor : model.graph.initializers)
     if (tensor.external_file.empty()) data_bytes += tensor.bytes();
-  const bool outside = data_bytes > options.most_inside;
+  const bool outside = data_bytes > most_inside;
   const std::string name = path.substr(path.rfind('/') + 1) + kDataEnding;
   const std::vector<InitializerParts> initializers = initializer_parts(model.graph, outside, name);
   const GraphParts graph = graph_parts(model.graph);

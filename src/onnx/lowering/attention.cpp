@@ -22,6 +22,7 @@ std::string repeat_heads(OnnxLowering& to, const std::string& x, size_t operand,
 struct Locations {
   std::string queries, keys;
 };
+
 Locations locations(OnnxBuilder& b, const SymbolicSize& queries, const SymbolicSize& keys) {
   const std::string query_count = b.size_scalar(queries), key_count = b.size_scalar(keys);
   const std::string zero = b.integer(0), one = b.integer(1);
@@ -48,12 +49,9 @@ std::string visible(OnnxLowering& to, const MaskAttrs& attrs, size_t starts, con
 // The same of causal attention, as part of a constant triangle [1, 1, size, size]. `q` and `k` are [B, H, T, D].
 std::string visible_in_triangle(OnnxLowering& to, const std::string& q, const std::string& k, int64_t size) {
   OnnxBuilder& b = to.builder;
-  auto triangle = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(size * size));
-  for (int64_t row = 0; row < size; ++row) std::fill_n(triangle->begin() + row * size, row + 1, uint8_t{1});
-  OnnxTensor constant{.name = {}, .element = OnnxElement::kBool, .dims = {1, 1, size, size}};
-  constant.data = std::as_bytes(std::span(*triangle));
-  constant.owner = triangle;
-
+  std::vector<uint8_t> triangle(size * size);
+  for (int64_t row = 0; row < size; ++row) std::fill_n(triangle.begin() + row * size, row + 1, uint8_t{1});
+  const OnnxTensor constant = tensor_of("", OnnxElement::kBool, {1, 1, size, size}, std::move(triangle));
   const std::string zero = b.ints({0}), rows = b.ints({2}), columns = b.ints({3});
   const auto length = [&](const std::string& of) {
     return b.add("Squeeze", {b.add("Slice", {b.add("Shape", {of}), rows, columns, zero}), zero});
@@ -79,6 +77,8 @@ std::string masked(OnnxLowering& to, std::string scores, const std::string& mask
   if (!mask.empty()) scores = b.add("Where", {mask, scores, b.number(std::numeric_limits<float>::lowest())});
   return lengths > 0 ? b.add("Add", {scores, to.key_mask(lengths, keys)}) : scores;
 }
+
+}  // namespace
 
 void lower_mask_scores(OnnxLowering& to) {
   const auto& attrs = to.attrs<ScoreMaskAttrs>();
@@ -110,13 +110,6 @@ void lower_attention(OnnxLowering& to) {
   const SymbolicShape& rows = to.in_shape(0);
   const SymbolicShape apart{rows[0], rows[1], {attrs.heads}, {rows[2].constant / attrs.heads}};
   to.set(0, b.reshape(b.transpose(b.add("MatMul", {weights, v}), {0, 2, 1, 3}), apart, rows));
-}
-
-}  // namespace
-
-std::span<const OnnxLoweringRow> attention_lowerings() {
-  static constexpr OnnxLoweringRow kRows[] = {{"attention", lower_attention}, {"mask_scores", lower_mask_scores}};
-  return kRows;
 }
 
 }  // namespace linnet

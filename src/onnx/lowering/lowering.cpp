@@ -1,11 +1,14 @@
 #include "onnx/lowering/lowering.h"
 #include <limits>
 #include <numeric>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ir/op.h"
+#include "engine/ops/movement/movement.h"
 
 namespace linnet {
 namespace {
+
+using To = OnnxLowering;
 
 void check_alike(const Graph& a, const Graph& b) {
   bool alike = a.node_count() == b.node_count() && a.value_count() == b.value_count() &&
@@ -20,10 +23,10 @@ void gather_arranged(const OnnxParameter& parameter, const std::vector<int64_t>&
                      float* out) {
   const Shape strides = dense_strides(parameter.shape);
   const int rank = parameter.shape.rank();
-  std::vector<int64_t> index(static_cast<size_t>(rank)), sizes, steps;
+  std::vector<int64_t> index(rank), sizes, steps;
   for (const int64_t axis : order) {
-    sizes.push_back(parameter.shape[static_cast<int>(axis)]);
-    steps.push_back(strides[static_cast<int>(axis)]);
+    sizes.push_back(parameter.shape[axis]);
+    steps.push_back(strides[axis]);
   }
   int64_t at = 0, rest = first;
   for (int axis = rank; axis-- > 0;) {
@@ -45,7 +48,7 @@ void gather_arranged(const OnnxParameter& parameter, const std::vector<int64_t>&
 }
 
 std::vector<int64_t> in_order(int rank) {
-  std::vector<int64_t> order(static_cast<size_t>(rank));
+  std::vector<int64_t> order(rank);
   std::iota(order.begin(), order.end(), 0);
   return order;
 }
@@ -53,7 +56,7 @@ std::vector<int64_t> in_order(int rank) {
 OnnxTensor parameter_tensor(const OnnxParameter& parameter, const std::vector<int64_t>& order) {
   const bool as_is = order == in_order(parameter.shape.rank());
   OnnxTensor tensor{.name = parameter.name + (as_is ? "" : ".transposed")};
-  for (const int64_t axis : order) tensor.dims.push_back(parameter.shape[static_cast<int>(axis)]);
+  for (const int64_t axis : order) tensor.dims.push_back(parameter.shape[axis]);
   tensor.fill = [parameter, order](int64_t first, int64_t count, std::byte* out) {
     gather_arranged(parameter, order, first, count, reinterpret_cast<float*>(out));
   };
@@ -63,13 +66,40 @@ OnnxTensor parameter_tensor(const OnnxParameter& parameter, const std::vector<in
 }  // namespace
 
 OnnxLower find_onnx_lowering(std::string_view op) {
-  static const std::map<std::string_view, OnnxLower> table = [] {
-    std::map<std::string_view, OnnxLower> all;
-    for (const auto rows : {attention_lowerings(), movement_lowerings(), pointwise_lowerings(), position_lowerings(),
-                            product_lowerings(), row_lowerings()})
-      for (const OnnxLoweringRow& row : rows) all.emplace(row.op, row.lower);
-    return all;
-  }();
+  static const std::map<std::string_view, OnnxLower> table{
+      {"argmax",
+       [](To& to) {
+         to.add("ArgMax", {to.in(0)}, {int_attribute("axis", -1), int_attribute("keepdims", 0)});
+       }},
+      {"attention", lower_attention},
+      {"broadcast",
+       [](To& to) {
+         to.add("Expand", {to.in(0), to.builder.shape(to.out_shape(0))});
+       }},
+      {"cast", [](To& to) { to.set(0, to.builder.cast(to.in(0), onnx_element(to.attrs<CastAttrs>().dtype))); }},
+      {"concat", lower_concat},
+      {"conv2d", lower_conv2d},
+      {"conv_relu_pool", lower_conv_relu_pool},
+      {"distance_buckets", lower_distance_buckets},
+      {"embedding",
+       [](To& to) {
+         to.add("Gather", {to.in(0), to.in(1)}, {int_attribute("axis", 0)});
+       }},
+      {"fill", lower_fill},
+      {"layer_norm", lower_layer_norm},
+      {"literal", lower_literal},
+      {"mask_scores", lower_mask_scores},
+      {"matmul", lower_matmul},
+      {"max_pool", lower_max_pool},
+      {"permute", lower_permute},
+      {"pointwise", lower_pointwise},
+      {"reduce", lower_reduce},
+      {"reshape", [](To& to) { to.set(0, to.builder.reshape(to.in(0), to.in_shape(0), to.out_shape(0))); }},
+      {"rope", lower_rope},
+      {"scale_pixels", lower_scale_pixels},
+      {"softmax", [](To& to) { to.add("Softmax", {to.in(0)}, {int_attribute("axis", -1)}); }},
+      {"split", lower_split},
+      {"stop_gradient", [](To& to) { to.set(0, to.in(0)); }}};
   const auto found = table.find(op);
   return found == table.end() ? nullptr : found->second;
 }
@@ -150,7 +180,7 @@ const Node* OnnxLowering::producer(ValueId id) const {
 
 std::string OnnxLowering::arranged_value(ValueId id, const std::vector<int64_t>& order) {
   const auto found = parameters_.find(id);
-  if (found == parameters_.end() || uses_[static_cast<size_t>(id)] > 1) return builder.transpose(name_of(id), order);
+  if (found == parameters_.end() || uses_[id] > 1) return builder.transpose(name_of(id), order);
   return builder.initializer(parameter_tensor(found->second, order));
 }
 
@@ -183,7 +213,7 @@ std::string OnnxLowering::key_mask(size_t operand, const SymbolicSize& keys) {
 }
 
 void OnnxLowering::fail(const std::string& problem) const {
-  fail_user("cannot export " + graph().where_text(current_) + " to ONNX: " + problem);
+  fail_user("cannot export ", graph().where_text(current_), " to ONNX: ", problem);
 }
 
 }  // namespace linnet

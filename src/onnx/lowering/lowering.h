@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 #include "engine/ir/graph.h"
+#include "engine/kernels/pointwise/expression.h"
 #include "onnx/file/builder.h"
 
 namespace linnet {
@@ -65,7 +66,7 @@ class OnnxLowering {
   void add(const std::string& op, std::vector<std::string> in, std::vector<OnnxAttribute> attributes = {}) {
     set(0, builder.add(op, std::move(in), std::move(attributes)));
   }
-  bool is_used(size_t result) const { return uses_[static_cast<size_t>(node().out[result])] > 0; }
+  bool is_used(size_t result) const { return uses_[node().out[result]] > 0; }
 
   // A number of the node's attributes that may depend on the sizes.
   SymbolicSize fit(const std::function<int64_t(const Node&)>& number);
@@ -84,7 +85,7 @@ class OnnxLowering {
   std::string key_mask(size_t operand, const SymbolicSize& keys);
   // Of any value of the graph.
   const std::string& name_of(ValueId id) const { return names_.at(id); }
-  const SymbolicShape& shape_of(ValueId id) const { return shapes_[static_cast<size_t>(id)]; }
+  const SymbolicShape& shape_of(ValueId id) const { return shapes_[id]; }
   const Node* producer(ValueId id) const;
 
   [[noreturn]] void fail(const std::string& problem) const;
@@ -102,22 +103,46 @@ class OnnxLowering {
   bool sizes_read_ = false;  // the lowering of the current node asked for sizes
 };
 
+// The operators of ONNX that are one function of each element. Those of one operand are read by this table, too; to the
+// others ONNX adds whole numbers, or more operands.
+struct OnnxFunctionRow {
+  const char* name;
+  Scalar function;
+  int operands;
+};
+inline constexpr OnnxFunctionRow kOnnxFunctions[] = {
+    {"Abs", Scalar::kAbs, 1},   {"Add", Scalar::kAdd, 2},     {"Atan", Scalar::kAtan, 1},
+    {"Cos", Scalar::kCos, 1},   {"Div", Scalar::kDiv, 2},     {"Erf", Scalar::kErf, 1},
+    {"Exp", Scalar::kExp, 1},   {"Floor", Scalar::kFloor, 1}, {"Log", Scalar::kLog, 1},
+    {"Max", Scalar::kMax, 2},   {"Min", Scalar::kMin, 2},     {"Mul", Scalar::kMul, 2},
+    {"Neg", Scalar::kNeg, 1},   {"Pow", Scalar::kPow, 2},     {"Reciprocal", Scalar::kReciprocal, 1},
+    {"Relu", Scalar::kRelu, 1}, {"Round", Scalar::kRound, 1}, {"Sigmoid", Scalar::kSigmoid, 1},
+    {"Sin", Scalar::kSin, 1},   {"Sqrt", Scalar::kSqrt, 1},   {"Sub", Scalar::kSub, 2},
+    {"Tanh", Scalar::kTanh, 1}};
+
 // Adds the ONNX nodes that compute a node of an op.
 using OnnxLower = void (*)(OnnxLowering&);
-struct OnnxLoweringRow {
-  const char* op;  // OpDef::name
-  OnnxLower lower;
-};
 // null: the op has none; it is exported as its decomposition, if it has one.
 OnnxLower find_onnx_lowering(std::string_view op);
 
-// The rows, by file of this folder.
-std::span<const OnnxLoweringRow> attention_lowerings();
-std::span<const OnnxLoweringRow> movement_lowerings();
-std::span<const OnnxLoweringRow> pointwise_lowerings();
-std::span<const OnnxLoweringRow> position_lowerings();
-std::span<const OnnxLoweringRow> product_lowerings();
-std::span<const OnnxLoweringRow> row_lowerings();
+// Those of more than a line, in the files of this folder.
+void lower_attention(OnnxLowering& to);
+void lower_concat(OnnxLowering& to);
+void lower_conv2d(OnnxLowering& to);
+void lower_conv_relu_pool(OnnxLowering& to);
+void lower_distance_buckets(OnnxLowering& to);
+void lower_fill(OnnxLowering& to);
+void lower_layer_norm(OnnxLowering& to);
+void lower_literal(OnnxLowering& to);
+void lower_mask_scores(OnnxLowering& to);
+void lower_matmul(OnnxLowering& to);
+void lower_max_pool(OnnxLowering& to);
+void lower_permute(OnnxLowering& to);
+void lower_pointwise(OnnxLowering& to);
+void lower_reduce(OnnxLowering& to);
+void lower_rope(OnnxLowering& to);
+void lower_scale_pixels(OnnxLowering& to);
+void lower_split(OnnxLowering& to);
 
 // The element type that a value of the graph has in ONNX.
 OnnxElement onnx_element(DType dtype);

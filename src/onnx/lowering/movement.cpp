@@ -8,38 +8,13 @@ namespace {
 
 const std::vector<int> kSwapHeads{0, 2, 1, 3};
 
-bool is_op(const Node* node, const OpDef& op) { return node && node->op == &op; }
-bool swaps_heads(const Node* node) {
-  return is_op(node, kPermute) && node->attrs.as<PermuteAttrs>().order == kSwapHeads;
-}
+bool swaps_heads(const Node* node) { return is(node, kPermute) && node->attrs.as<PermuteAttrs>().order == kSwapHeads; }
 
 // [B, T, H, D] as [B, T, H * D], or back.
 bool joins_heads(const OnnxLowering& to, ValueId apart, ValueId rows) {
   const Shape &four = to.graph().value(apart).type.shape, &three = to.graph().value(rows).type.shape;
   return four.rank() == 4 && three.rank() == 3 && four[0] == three[0] && four[1] == three[1];
 }
-
-}  // namespace
-
-std::string by_heads_in_onnx(OnnxLowering& to, ValueId rows, int64_t heads) {
-  const Node* node = to.producer(rows);
-  if (is_op(node, kReshape)) {
-    const Node* before = to.producer(node->in[0]);
-    if (swaps_heads(before) && joins_heads(to, node->in[0], rows) &&
-        to.graph().value(before->in[0]).type.shape[1] == heads)
-      return to.name_of(before->in[0]);
-  }
-  if (is_op(node, kConcat) && node->attrs.as<ConcatAttrs>().axis == 1) {
-    std::vector<std::string> parts;
-    for (const ValueId part : node->in) parts.push_back(by_heads_in_onnx(to, part, heads));
-    return to.builder.add("Concat", parts, {int_attribute("axis", 2)});
-  }
-  const SymbolicShape& shape = to.shape_of(rows);
-  const SymbolicShape apart{shape[0], shape[1], {heads}, {shape[2].constant / heads}};
-  return to.builder.transpose(to.builder.reshape(to.name_of(rows), shape, apart), {0, 2, 1, 3});
-}
-
-namespace {
 
 // Parts of x weight^T + bias by products of their own with the rows of weight and bias. False: it is none.
 bool separate_products(OnnxLowering& to) {
@@ -61,11 +36,31 @@ bool separate_products(OnnxLowering& to) {
   return true;
 }
 
+}  // namespace
+
+std::string by_heads_in_onnx(OnnxLowering& to, ValueId rows, int64_t heads) {
+  const Node* node = to.producer(rows);
+  if (is(node, kReshape)) {
+    const Node* before = to.producer(node->in[0]);
+    if (swaps_heads(before) && joins_heads(to, node->in[0], rows) &&
+        to.graph().value(before->in[0]).type.shape[1] == heads)
+      return to.name_of(before->in[0]);
+  }
+  if (is(node, kConcat) && node->attrs.as<ConcatAttrs>().axis == 1) {
+    std::vector<std::string> parts;
+    for (const ValueId part : node->in) parts.push_back(by_heads_in_onnx(to, part, heads));
+    return to.builder.add("Concat", parts, {int_attribute("axis", 2)});
+  }
+  const SymbolicShape& shape = to.shape_of(rows);
+  const SymbolicShape apart{shape[0], shape[1], {heads}, {shape[2].constant / heads}};
+  return to.builder.transpose(to.builder.reshape(to.name_of(rows), shape, apart), {0, 2, 1, 3});
+}
+
 // Parts that nothing reads are left out: one that is read alone is a slice.
 void lower_split(OnnxLowering& to) {
   if (to.form.separate_projections && separate_products(to)) return;
   const int64_t axis = to.attrs<SplitAttrs>().axis;
-  const auto along = [&](size_t part) { return to.out_shape(part)[static_cast<size_t>(axis)]; };
+  const auto along = [&](size_t part) { return to.out_shape(part)[axis]; };
   SymbolicShape sizes;
   bool all = true;
   for (size_t i = 0; i < to.node().out.size(); ++i) {
@@ -98,7 +93,7 @@ void lower_permute(OnnxLowering& to) {
   const auto& order = to.attrs<PermuteAttrs>().order;
   const ValueId x = to.node().in[0];
   const Node* before = to.producer(x);
-  if (order == kSwapHeads && is_op(before, kReshape) && joins_heads(to, x, before->in[0]))
+  if (order == kSwapHeads && is(before, kReshape) && joins_heads(to, x, before->in[0]))
     return to.set(0, by_heads_in_onnx(to, before->in[0], to.in_type(0).shape[2]));
   to.set(0, to.builder.transpose(to.in(0), {order.begin(), order.end()}));
 }
@@ -127,27 +122,6 @@ void lower_literal(OnnxLowering& to) {
   if (attrs.type.dtype != DType::kI32) to.fail("it holds other numbers than float32 and int32");
   const auto* values = reinterpret_cast<const int32_t*>(attrs.words.data());
   to.set(0, to.builder.tensor(int64_tensor(dims, {values, values + count})));
-}
-
-}  // namespace
-
-std::span<const OnnxLoweringRow> movement_lowerings() {
-  static constexpr OnnxLoweringRow kRows[] = {
-      {"broadcast",
-       [](OnnxLowering& to) {
-         to.add("Expand", {to.in(0), to.builder.shape(to.out_shape(0))});
-       }},
-      {"cast",
-       [](OnnxLowering& to) { to.set(0, to.builder.cast(to.in(0), onnx_element(to.attrs<CastAttrs>().dtype))); }},
-      {"concat", lower_concat},
-      {"fill", lower_fill},
-      {"literal", lower_literal},
-      {"permute", lower_permute},
-      {"reshape", [](OnnxLowering& to) { to.set(0, to.builder.reshape(to.in(0), to.in_shape(0), to.out_shape(0))); }},
-      {"split", lower_split},
-      {"stop_gradient", [](OnnxLowering& to) { to.set(0, to.in(0)); }},
-  };
-  return kRows;
 }
 
 }  // namespace linnet

@@ -1,8 +1,7 @@
 // Elementwise expressions as ONNX nodes, one for each instruction. ONNX broadcasts as numpy does, which covers ours.
 #include "engine/ops/pointwise/pointwise.h"
-#include <map>
 #include <numbers>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ir/op.h"
 #include "engine/ops/pointwise/expression_builder.h"
 #include "onnx/lowering/lowering.h"
@@ -10,29 +9,15 @@
 namespace linnet {
 namespace {
 
-// The operator of a function that is one node; null for the others.
-const char* operator_of(Scalar function) {
-  static const std::map<Scalar, const char*> operators{
-      {Scalar::kAdd, "Add"},     {Scalar::kSub, "Sub"},     {Scalar::kMul, "Mul"},
-      {Scalar::kDiv, "Div"},     {Scalar::kMax, "Max"},     {Scalar::kMin, "Min"},
-      {Scalar::kNeg, "Neg"},     {Scalar::kExp, "Exp"},     {Scalar::kLog, "Log"},
-      {Scalar::kSqrt, "Sqrt"},   {Scalar::kTanh, "Tanh"},   {Scalar::kReciprocal, "Reciprocal"},
-      {Scalar::kErf, "Erf"},     {Scalar::kRelu, "Relu"},   {Scalar::kSigmoid, "Sigmoid"},
-      {Scalar::kAbs, "Abs"},     {Scalar::kSin, "Sin"},     {Scalar::kCos, "Cos"},
-      {Scalar::kFloor, "Floor"}, {Scalar::kRound, "Round"}, {Scalar::kPow, "Pow"},
-      {Scalar::kAtan, "Atan"}};
-  const auto found = operators.find(function);
-  return found == operators.end() ? nullptr : found->second;
-}
-
 std::string lower(OnnxBuilder& builder, Scalar function, const std::vector<std::string>& in) {
-  if (const char* op = operator_of(function)) return builder.add(op, in);
+  for (const OnnxFunctionRow& row : kOnnxFunctions)
+    if (row.function == function) return builder.add(row.name, in);
   if (function == Scalar::kSquare) return builder.add("Mul", {in[0], in[0]});
   if (function == Scalar::kRsqrt) return builder.add("Reciprocal", {builder.add("Sqrt", in)});
   if (function == Scalar::kGreater) return builder.cast(builder.add("Greater", in), OnnxElement::kFloat);
   if (function == Scalar::kEqual) return builder.cast(builder.add("Equal", in), OnnxElement::kFloat);
   if (function == Scalar::kSelect) return builder.add("Where", {builder.cast(in[0], OnnxElement::kBool), in[1], in[2]});
-  fail_internal(std::string("ONNX: no operator for ") + scalar_name(function));
+  fail_internal("ONNX: no operator for ", scalar_name(function));
 }
 
 // x * (1 + erf(x / sqrt(2))) / 2 with the nodes that runtimes know as Gelu.
@@ -58,6 +43,8 @@ bool ends_attention(OnnxLowering& to) {
   return before && before->op->product == ProductKind::kAttention;
 }
 
+}  // namespace
+
 void lower_pointwise(OnnxLowering& to) {
   const Expression& expression = to.attrs<PointwiseAttrs>().expression;
   if (expression == gelu_expression()) return to.set(0, gelu_in_onnx(to.builder, to.in(0)));
@@ -67,24 +54,17 @@ void lower_pointwise(OnnxLowering& to) {
   std::vector<std::string> values;
   for (const Instruction& in : expression.code) {
     if (in.function == Scalar::kInput) {
-      values.push_back(to.in(static_cast<size_t>(in.a)));
+      values.push_back(to.in(in.a));
     } else if (in.function == Scalar::kConstant) {
       values.push_back(to.builder.number(in.constant));
     } else {
       std::vector<std::string> operands;
       for (const int16_t operand : {in.a, in.b, in.c})
-        if (operand >= 0) operands.push_back(values[static_cast<size_t>(operand)]);
+        if (operand >= 0) operands.push_back(values[operand]);
       values.push_back(lower(to.builder, in.function, operands));
     }
   }
   to.set(0, values.back());
-}
-
-}  // namespace
-
-std::span<const OnnxLoweringRow> pointwise_lowerings() {
-  static constexpr OnnxLoweringRow kRows[] = {{"pointwise", lower_pointwise}};
-  return kRows;
 }
 
 }  // namespace linnet

@@ -1,5 +1,6 @@
 // Products of matrices, and of images, whose channels come last here and first in ONNX.
 #include <numeric>
+#include "engine/ir/op.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/conv_pool/conv_pool.h"
 #include "engine/ops/matmul/matmul.h"
@@ -7,10 +8,30 @@
 #include "onnx/lowering/lowering.h"
 
 namespace linnet {
+namespace {
+
+std::string operand(OnnxLowering& to, size_t index, bool transposed) {
+  if (!transposed) return to.in(index);
+  std::vector<int64_t> order(to.in_type(index).shape.rank());
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[order.size() - 1], order[order.size() - 2]);
+  return to.arranged(index, order);
+}
+
+// Bytes [..., C] as scaled floats.
+std::string scaled_pixels(OnnxLowering& to, const std::string& bytes, const PixelScaling& scaling) {
+  const std::vector<int64_t> channels{static_cast<int64_t>(scaling.scale.size())};
+  OnnxBuilder& b = to.builder;
+  const std::string scaled =
+      b.add("Mul", {b.cast(bytes, OnnxElement::kFloat), b.tensor(float_tensor(channels, scaling.scale))});
+  return b.add("Add", {scaled, b.tensor(float_tensor(channels, scaling.shift))});
+}
+
+}  // namespace
 
 const Node* linear_product(const OnnxLowering& to, ValueId value) {
   const Node* node = to.producer(value);
-  if (!node || node->op != &kMatmul || !to.is_parameter(node->in[1])) return nullptr;
+  if (!is(node, kMatmul) || !to.is_parameter(node->in[1])) return nullptr;
   const auto& attrs = node->attrs.as<MatmulAttrs>();
   return attrs.trans_b && !attrs.trans_a && to.graph().value(node->in[1]).type.shape.rank() == 2 ? node : nullptr;
 }
@@ -22,16 +43,6 @@ std::string linear_as_gemm(OnnxLowering& to, const Node& product, ValueId bias, 
       b.add("Reshape", {to.name_of(product.in[0]), b.ints({-1, to.shape_of(product.in[1])[1].constant})});
   const std::string y = b.add("Gemm", {rows, to.arranged_value(product.in[1], {1, 0}), to.name_of(bias)});
   return b.add("Reshape", {y, b.shape(result)});
-}
-
-namespace {
-
-std::string operand(OnnxLowering& to, size_t index, bool transposed) {
-  if (!transposed) return to.in(index);
-  std::vector<int64_t> order(static_cast<size_t>(to.in_type(index).shape.rank()));
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[order.size() - 1], order[order.size() - 2]);
-  return to.arranged(index, order);
 }
 
 void lower_matmul(OnnxLowering& to) {
@@ -51,15 +62,6 @@ void lower_conv2d(OnnxLowering& to) {
   to.set(0, b.transpose(y, {0, 2, 3, 1}));
 }
 
-// Bytes [..., C] as scaled floats.
-std::string scaled_pixels(OnnxLowering& to, const std::string& bytes, const PixelScaling& scaling) {
-  const std::vector<int64_t> channels{static_cast<int64_t>(scaling.scale.size())};
-  OnnxBuilder& b = to.builder;
-  const std::string scaled =
-      b.add("Mul", {b.cast(bytes, OnnxElement::kFloat), b.tensor(float_tensor(channels, scaling.scale))});
-  return b.add("Add", {scaled, b.tensor(float_tensor(channels, scaling.shift))});
-}
-
 void lower_conv_relu_pool(OnnxLowering& to) {
   const auto& attrs = to.attrs<ConvReluPoolAttrs>();
   if (to.is_used(1)) to.fail("the places of its results are read");
@@ -72,6 +74,10 @@ void lower_conv_relu_pool(OnnxLowering& to) {
   to.set(0, b.transpose(pooled, {0, 2, 3, 1}));
 }
 
+void lower_scale_pixels(OnnxLowering& to) {
+  to.set(0, scaled_pixels(to, to.in(0), to.attrs<ScalePixelsAttrs>().scaling));
+}
+
 void lower_max_pool(OnnxLowering& to) {
   const auto& attrs = to.attrs<MaxPoolAttrs>();
   if (to.is_used(1)) to.fail("the places of its results are read");
@@ -79,20 +85,6 @@ void lower_max_pool(OnnxLowering& to) {
                                        {ints_attribute("kernel_shape", {attrs.size, attrs.size}),
                                         ints_attribute("strides", {attrs.stride, attrs.stride})});
   to.set(0, to.builder.transpose(y, {0, 2, 3, 1}));
-}
-
-}  // namespace
-
-std::span<const OnnxLoweringRow> product_lowerings() {
-  static constexpr OnnxLoweringRow kRows[] = {
-      {"conv2d", lower_conv2d},
-      {"conv_relu_pool", lower_conv_relu_pool},
-      {"matmul", lower_matmul},
-      {"max_pool", lower_max_pool},
-      {"scale_pixels",
-       [](OnnxLowering& to) { to.set(0, scaled_pixels(to, to.in(0), to.attrs<ScalePixelsAttrs>().scaling)); }},
-  };
-  return kRows;
 }
 
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include "onnx/lowering/lowering.h"
 
 namespace linnet {
-
 namespace {
 
 const char* operator_of(Reduction kind) {
@@ -29,14 +28,6 @@ std::vector<int64_t> reduced_axes(const Shape& small, const Shape& full) {
   return axes;
 }
 
-void lower_reduce(OnnxLowering& to) {
-  const std::vector<int64_t> axes = reduced_axes(to.out_type(0).shape, to.in_type(0).shape);
-  SymbolicShape kept = to.in_shape(0);
-  for (const int64_t axis : axes) kept[static_cast<size_t>(axis)] = {1};
-  const std::string y = to.builder.reduce(operator_of(to.attrs<ReduceAttrs>().kind), to.in(0), axes);
-  to.set(0, to.builder.reshape(y, kept, to.out_shape(0)));
-}
-
 // LayerNormalization from opset 17 on. Before, and for root-mean-square norms, the nodes that ONNX Runtime joins.
 std::string normalized(OnnxLowering& to, const LayerNormAttrs& attrs) {
   OnnxBuilder& b = to.builder;
@@ -44,6 +35,31 @@ std::string normalized(OnnxLowering& to, const LayerNormAttrs& attrs) {
   if (attrs.centered) x = b.add("Sub", {x, b.reduce("ReduceMean", x, {-1})});
   const std::string variance = b.reduce("ReduceMean", b.add("Pow", {x, b.number(2)}), {-1});
   return b.add("Div", {x, b.add("Sqrt", {b.add("Add", {variance, b.number(attrs.epsilon)})})});
+}
+
+// What depends on positions in a sequence: rotary embeddings and buckets of distances.
+
+// The angles of all positions: float [B or 1, T, 1, half].
+std::string angles(OnnxLowering& to, const RopeAttrs& attrs) {
+  OnnxBuilder& b = to.builder;
+  std::string positions;
+  if (attrs.has_positions) positions = b.unsqueeze(to.in(1), {2, 3});
+  else
+    positions = b.unsqueeze(b.add("Range", {b.integer(0), b.size_scalar(to.in_shape(0)[1]), b.integer(1)}), {0, 2, 3});
+  std::vector<float> frequencies;
+  for (int64_t i = 0; i < attrs.half(); ++i)
+    frequencies.push_back(static_cast<float>(rope_frequency(attrs, i) * (attrs.inverse ? -1 : 1)));
+  return b.add("Mul", {b.cast(positions, OnnxElement::kFloat), b.tensor(float_tensor({attrs.half()}, frequencies))});
+}
+
+}  // namespace
+
+void lower_reduce(OnnxLowering& to) {
+  const std::vector<int64_t> axes = reduced_axes(to.out_type(0).shape, to.in_type(0).shape);
+  SymbolicShape kept = to.in_shape(0);
+  for (const int64_t axis : axes) kept[axis] = {1};
+  const std::string y = to.builder.reduce(operator_of(to.attrs<ReduceAttrs>().kind), to.in(0), axes);
+  to.set(0, to.builder.reshape(y, kept, to.out_shape(0)));
 }
 
 void lower_layer_norm(OnnxLowering& to) {
@@ -60,21 +76,6 @@ void lower_layer_norm(OnnxLowering& to) {
   if (attrs.has_weight) y = b.add("Mul", {y, to.in(1)});
   if (attrs.has_bias) y = b.add("Add", {y, to.in(to.operands() - 1)});
   to.set(0, y);
-}
-
-// What depends on positions in a sequence: rotary embeddings and buckets of distances.
-
-// The angles of all positions: float [B or 1, T, 1, half].
-std::string angles(OnnxLowering& to, const RopeAttrs& attrs) {
-  OnnxBuilder& b = to.builder;
-  std::string positions;
-  if (attrs.has_positions) positions = b.unsqueeze(to.in(1), {2, 3});
-  else
-    positions = b.unsqueeze(b.add("Range", {b.integer(0), b.size_scalar(to.in_shape(0)[1]), b.integer(1)}), {0, 2, 3});
-  std::vector<float> frequencies;
-  for (int64_t i = 0; i < attrs.half(); ++i)
-    frequencies.push_back(static_cast<float>(rope_frequency(attrs, i) * (attrs.inverse ? -1 : 1)));
-  return b.add("Mul", {b.cast(positions, OnnxElement::kFloat), b.tensor(float_tensor({attrs.half()}, frequencies))});
 }
 
 void lower_rope(OnnxLowering& to) {
@@ -120,30 +121,6 @@ void lower_distance_buckets(OnnxLowering& to) {
   if (attrs.has_position) distance = b.add("Sub", {distance, to.in(0)});
   const std::string near = b.add("Max", {b.add("Min", {distance, b.integer(far)}), b.integer(-far)});
   to.add("Gather", {b.ints(buckets), b.add("Add", {near, b.integer(far)})}, {int_attribute("axis", 0)});
-}
-
-}  // namespace
-
-std::span<const OnnxLoweringRow> row_lowerings() {
-  static constexpr OnnxLoweringRow kRows[] = {
-      {"argmax",
-       [](OnnxLowering& to) {
-         to.add("ArgMax", {to.in(0)}, {int_attribute("axis", -1), int_attribute("keepdims", 0)});
-       }},
-      {"embedding",
-       [](OnnxLowering& to) {
-         to.add("Gather", {to.in(0), to.in(1)}, {int_attribute("axis", 0)});
-       }},
-      {"layer_norm", lower_layer_norm},
-      {"reduce", lower_reduce},
-      {"softmax", [](OnnxLowering& to) { to.add("Softmax", {to.in(0)}, {int_attribute("axis", -1)}); }},
-  };
-  return kRows;
-}
-
-std::span<const OnnxLoweringRow> position_lowerings() {
-  static constexpr OnnxLoweringRow kRows[] = {{"distance_buckets", lower_distance_buckets}, {"rope", lower_rope}};
-  return kRows;
 }
 
 }  // namespace linnet

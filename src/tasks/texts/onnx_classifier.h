@@ -5,7 +5,7 @@
 #include <vector>
 #include "data/text/pretrained_tokenizer.h"
 #include "models/families/pretrained.h"
-#include "onnx/export_precision.h"
+#include "onnx/save_onnx.h"
 #include "onnx/text_network.h"
 
 namespace linnet {

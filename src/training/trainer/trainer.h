@@ -153,7 +153,7 @@ class Trainer {
   void load(const Batch& batch) const;
   // One step of one micro-batch. `step` counts from 1.
   StepReport step(int shape, double learning_rate, int64_t step) { return collect(submit(shape, learning_rate, step)); }
-  // The same in two: on a device submit() only queues the step, at most DeviceRun::kKept of them; collect() waits.
+  // The same in two: on a device submit() only queues the step, at most Executor::kKept of them; collect() waits.
   SubmittedStep submit(int shape, double learning_rate, int64_t step);
   StepReport collect(const SubmittedStep& step);
   // What submit() writes for the step to read, alone: for find_non_finite() after steps that were run otherwise.

@@ -28,7 +28,7 @@ struct Conv2dAttrs {
   // Of the forward op, as it is fused. The operands follow x and the weight in this order; the CPU's kernels have them.
   bool scale = false, bias = false, residual = false;
   GemmActivation activation = GemmActivation::kNone;
-  // The last operand f32 [packed_filter_floats()] holds the filters packed (engine/passes/pack_filters.h), and the
+  // The last operand f32 [packed_filter_floats()] holds the filters packed (engine/passes/passes.h), and the
   // weight is not read. The CPU's kernels have it.
   bool packed = false;
 

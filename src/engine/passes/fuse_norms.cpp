@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <set>
+#include <vector>
+#include "engine/ops/batch_norm/batch_norm.h"
+#include "engine/ops/dropout/dropout.h"
+#include "engine/ops/layer_norm/layer_norm.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/passes/passes.h"
+#include "engine/passes/rewriter.h"
+
+namespace linnet {
+namespace {
+
+// What follows a batch norm in training moves into it: the addition of a residual and ReLU. The result is then written
+// once instead of being read and written again.
+//
+//   forward    batch_norm [-> add] -> relu       batch_norm+residual+relu
+//   backward   relu's gradient -> batch_norm_grad   batch_norm_grad+relu, where there is no residual
+//
+// The gradient computes again which elements were above zero, from what the norm was given. With a residual, ReLU's
+// gradient is the residual's as well, and stays a node. In fp32 the bits stay the same; in bf16 the sum before the ReLU
+// is not rounded. Where a block is computed again, its second computation is fused like its first.
+
+class FuseBatchNorm final : public Fusion {
+  using Fusion::Fusion;
+
+  bool take(const Node& node) override {
+    return (is(node, kBatchNorm) && fuse_forward(node)) || (is(node, kBatchNormGrad) && fuse_backward(node));
+  }
+
+  bool is_relu(const Node* node) const {
+    return is(node, kPointwise) && without_rounding(node->attrs.as<PointwiseAttrs>().expression) == relu_.value;
+  }
+
+  bool fuse_forward(const Node& norm) {
+    const Node* reader = matcher_.one_reader(norm.out[0]);
+    const Node* sum = reader && matcher_.is_sum(*reader) ? reader : nullptr;
+    std::vector<Tensor> in = rewriter_.inputs_of(norm);
+    if (sum) {
+      in.push_back(rewriter_[other_operand(*sum, norm.out[0])]);
+      if (!in.back().defined()) return false;  // it is computed after the norm
+      reader = matcher_.one_reader(sum->out[0]);
+    }
+    if (!is_relu(reader)) return false;
+    BatchNormAttrs attrs = norm.attrs.as<BatchNormAttrs>();
+    attrs.residual = sum != nullptr, attrs.relu = true;
+    if (!has_kernel(norm, kBatchNorm, attrs, in)) return false;
+    const Tensor result = rewriter_.replace(norm, kBatchNorm, in, attrs)[0];
+    if (sum) rewriter_.map(sum->out[0], result);
+    rewriter_.map(reader->out[0], result);
+    return true;
+  }
+
+  bool fuse_backward(const Node& gradient) {
+    const Node* gate = matcher_.producer(gradient.in[0]);
+    if (!is(gate, kPointwise) || !matcher_.has_one_reader(gradient.in[0]) ||
+        gate->attrs.as<PointwiseAttrs>().expression != relu_.gradient)
+      return false;
+    const Node* activation = matcher_.producer(gate->in[relu_.aux]);
+    if (!is_relu(activation)) return false;
+    const Node* norm = matcher_.producer(activation->in[0]);
+    if (!is(norm, kBatchNorm) || norm->out[0] != activation->in[0] || norm->in[0] != gradient.in[1] ||
+        norm->in[1] != gradient.in[2] || norm->out[1] != gradient.in[3] || norm->out[2] != gradient.in[4])
+      return false;
+    BatchNormAttrs attrs = gradient.attrs.as<BatchNormAttrs>();
+    attrs.relu = true;
+    std::vector<Tensor> in = rewriter_.inputs_of(gradient);
+    in[0] = rewriter_[gate->in[relu_.dy]];
+    in.push_back(rewriter_[norm->in[2]]);
+    if (!has_kernel(gradient, kBatchNormGrad, attrs, in)) return false;
+    rewriter_.replace(gradient, kBatchNormGrad, in, attrs);
+    return true;
+  }
+
+  const TracedActivation& relu_ = traced_activations().front();
+};
+
+// The end of a sub-layer becomes one node each way.
+//
+//   forward    [dropout ->] add -> layer_norm                     residual_norm
+//   backward   layer_norm_grad [-> add] [-> dropout]              residual_norm_grad
+//
+// Pre-LN reads the sum again at the next sub-layer's end, post-LN does not; in the backward pass the addition is that
+// of the residual stream's gradient (pre-LN), the dropout that of the branch.
+
+class FuseResidualNorm final : public Fusion {
+ public:
+  explicit FuseResidualNorm(const Graph& graph) : Fusion(graph) { find_forward(); }
+
+ private:
+  bool take(const Node& node) override {
+    const NodeId id = id_of(node);
+    return fused_additions_.contains(id) || (is(node, kLayerNorm) && fuse_forward(id)) ||
+           (is(node, kLayerNormGrad) && fuse_backward(id));
+  }
+
+  NodeId producer(ValueId value) const { return graph_.value(value).producer; }
+
+  bool is_sum(NodeId id) const { return id != kNone && id < graph_.node_count() && matcher_.is_sum(graph_.node(id)); }
+
+  bool is_dropout(NodeId id) const {
+    return id != kNone && id < graph_.node_count() && is(graph_.node(id), kDropout) &&
+           graph_.node(id).attrs.as<DropoutAttrs>().layout == DropoutLayout::kDense &&
+           graph_.node(id).attrs.as<DropoutAttrs>().is_whole();
+  }
+
+  // Additions whose first reader is a norm: they are computed there.
+  void find_forward() {
+    for (NodeId id = 0; id < graph_.node_count(); ++id) {
+      const Node& norm = graph_.node(id);
+      if (!is(norm, kLayerNorm)) continue;
+      const NodeId addition = producer(norm.in[0]);
+      if (is_sum(addition) && matcher_.readers(norm.in[0]).front() == id) fused_additions_.insert(addition);
+    }
+  }
+
+  bool fuse_forward(NodeId id) {
+    const Node& norm = graph_.node(id);
+    const NodeId addition = producer(norm.in[0]);
+    if (!fused_additions_.contains(addition) || rewriter_[norm.in[0]].defined()) return false;
+    ValueId x = graph_.node(addition).in[0], f = graph_.node(addition).in[1];
+    if (!drops(f) && drops(x)) std::swap(x, f);
+    ResidualNormAttrs attrs{.norm = norm.attrs.as<LayerNormAttrs>()};
+    std::vector<Tensor> in{rewriter_[x], rewriter_[f]};
+    for (size_t i = 1; i < norm.in.size(); ++i) in.push_back(rewriter_[norm.in[i]]);
+    if (drops(f)) {
+      const Node& dropout = graph_.node(producer(f));
+      take_dropout(dropout, attrs);
+      in[1] = rewriter_[dropout.in[0]];
+      in.push_back(rewriter_[dropout.in[1]]);
+    }
+    const std::vector<Tensor> out = rewriter_.add(norm, kResidualNorm, in, attrs);
+    rewriter_.map(norm.in[0], out[0]);
+    for (size_t i = 0; i < 3; ++i) rewriter_.map(norm.out[i], out[i + 1]);
+    return true;
+  }
+
+  // The value is a dropout's, for this addition alone.
+  bool drops(ValueId value) const { return is_dropout(producer(value)) && matcher_.has_one_reader(value); }
+
+  static void take_dropout(const Node& dropout, ResidualNormAttrs& attrs) {
+    attrs.probability = dropout.attrs.as<DropoutAttrs>().probability;
+    attrs.site = dropout.attrs.as<DropoutAttrs>().site;
+  }
+
+  bool fuse_backward(NodeId id) {
+    const Node& grad = graph_.node(id);
+    ResidualNormAttrs attrs{.norm = grad.attrs.as<LayerNormAttrs>()};
+    std::vector<Tensor> in = rewriter_.inputs_of(grad);
+    ValueId total = grad.out[0];
+    if (matcher_.has_one_reader(total) && is_sum(matcher_.readers(total)[0])) {
+      const Node& addition = graph_.node(matcher_.readers(total)[0]);
+      const ValueId other = other_operand(addition, total);
+      if (producer(other) < id) {
+        attrs.dsum = true;
+        in.push_back(rewriter_[other]);
+        total = addition.out[0];
+      }
+    }
+    const auto readers = matcher_.readers(total);
+    const auto dropout =
+        std::find_if(readers.begin(), readers.end(), [&](NodeId reader) { return is_dropout(reader); });
+    if (dropout != readers.end()) {
+      take_dropout(graph_.node(*dropout), attrs);
+      in.push_back(rewriter_[graph_.node(*dropout).in[1]]);
+    }
+    if (in.size() == grad.in.size()) return false;
+    const std::vector<Tensor> out = rewriter_.replace(grad, kResidualNormGrad, in, attrs);
+    rewriter_.map(total, out[0]);
+    if (dropout != readers.end()) rewriter_.map(graph_.node(*dropout).out[0], out.back());
+    return true;
+  }
+
+  std::set<NodeId> fused_additions_;
+};
+
+}  // namespace
+
+Graph fuse_batch_norm(const Graph& graph, const Backend& backend) { return FuseBatchNorm(graph, backend).run(); }
+
+Graph fuse_residual_norm(const Graph& graph) { return FuseResidualNorm(graph).run(); }
+
+}  // namespace linnet
