@@ -2,7 +2,7 @@
 #include <iterator>
 #include "base/error.h"
 #include "data/examples/text/record_reader.h"
-#include "data/examples/text/token_stream.h"
+#include "data/examples/text/token_chunks.h"
 #include "data/text/subword_trainers.h"
 #include "tasks/text_coder.h"
 

@@ -1,29 +1,27 @@
 #include "data/examples/batch.h"
 #include <algorithm>
-#include <string>
 #include <string_view>
 #include <utility>
+#include "base/error.h"
 #include "base/fail.h"
-#include "base/thread_pool.h"
 #include "base/timeline.h"
 
 namespace linnet {
 
 std::span<const int32_t> Batch::ids(const char* name) const {
   const auto found = std::ranges::find(arrays, std::string_view(name), &BatchArray::name);
-  if (found == arrays.end()) fail_internal("a batch without ", name);
+  if (found == arrays.end()) fail_internal("a batch without " + std::string(name));
   return {reinterpret_cast<const int32_t*>(found->bytes.data()), found->bytes.size() / sizeof(int32_t)};
 }
 
-OwnedBatch::OwnedBatch(std::vector<BatchInput> inputs) : inputs_(std::move(inputs)) {
-  for (const BatchInput& input : inputs_) {
-    memory_.emplace_back(input.bytes);
-    batch.arrays.push_back({input.name, memory_.back()});
-  }
+OwnedBatch::OwnedBatch(const std::vector<BatchInput>& inputs) {
+  for (const BatchInput& input : inputs) batch.arrays.push_back({input.name, memory_.emplace_back(input.bytes)});
 }
 
-void OwnedBatch::resize(size_t input, size_t bytes) {
-  if (bytes > inputs_[input].bytes) fail_internal("a batch with too large an array ", inputs_[input].name);
+void OwnedBatch::resize(size_t input, int64_t count) {
+  const auto bytes = static_cast<size_t>(4 * count);
+  if (bytes > memory_[input].size())
+    fail_internal(std::string("a batch with too large an array ") + batch.arrays[input].name);
   batch.arrays[input].bytes = std::span(memory_[input]).first(bytes);
 }
 
@@ -31,7 +29,8 @@ BatchPosition BatchSource::next_rows(std::span<int32_t>) { fail_internal("these 
 
 void BatchCursor::take_share(BatchShare share) {
   if (share.count < 1 || share.first < 0 || share.index(share.count - 1) >= share.group)
-    fail_internal("batches ", share.first, " to ", share.index(share.count - 1), " of a group of ", share.group);
+    fail_internal("batches " + std::to_string(share.first) + " to " + std::to_string(share.index(share.count - 1)) +
+                  " of a group of " + std::to_string(share.group));
   share_ = share;
   set(0, 0);
 }
@@ -49,31 +48,23 @@ void BatchCursor::check(int64_t batches) const {
               " batches; were the training data or the batch options changed?");
 }
 
-BatchesAhead::BatchesAhead(int slots, int threads, Work work)
-    : work_(std::move(work)), slots_(static_cast<size_t>(slots)) {
-  if (slots < 2 || threads < 1) fail_internal("batches ahead: at least two slots and one thread");
-  try {
-    for (int i = 0; i < threads; ++i) threads_.push_back(start_thread([this, i] { run(i); }));
-  } catch (...) {
-    end_threads();
-    throw;
-  }
+const Batch& SingleBatchSource::next() {
+  const auto taken = cursor_.take([this](int64_t epoch) { return prepare(epoch); });
+  static_cast<BatchPosition&>(owned_.batch) = taken.position;
+  make(taken.epoch, taken.index);
+  return owned_.batch;
 }
 
-BatchesAhead::~BatchesAhead() { end_threads(); }
-
-void BatchesAhead::end_threads() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  work_to_do_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+BatchesAhead::BatchesAhead(int slots, int threads, Work work)
+    : work_(std::move(work)),
+      slots_(static_cast<size_t>(slots)),
+      threads_(threads, [this](const std::stop_token& stop) { run(stop); }) {
+  if (slots < 2 || threads < 1) fail_internal("batches ahead: at least two slots and one thread");
 }
 
 // The batch that was taken last is still in use.
 bool BatchesAhead::has_room() const {
-  return !plan_failed_ && planned_ - taken_ + (taken_ > 0 ? 1 : 0) < static_cast<int64_t>(slots_.size());
+  return !plan_failed_ && planned_ - taken_ + (taken_ > 0 ? 1 : 0) < std::ssize(slots_);
 }
 
 // Of the oldest batch that has a task nobody has begun.
@@ -99,15 +90,16 @@ void BatchesAhead::plan_next() {
   changed_.notify_all();
 }
 
-void BatchesAhead::run(int thread) {
+void BatchesAhead::run(const std::stop_token& stop) {
   Timeline::name_thread("batches");
   std::unique_lock lock(mutex_);
+  const int thread = started_++;
   for (;;) {
     int index = 0;
     Slot* slot = nullptr;
-    work_to_do_.wait(
-        lock, [&] { return stopping_ || (!pausing_ && ((slot = slot_with_work(index)) != nullptr || has_room())); });
-    if (stopping_) return;
+    work_to_do_.wait(lock, stop,
+                     [&] { return !pausing_ && ((slot = slot_with_work(index)) != nullptr || has_room()); });
+    if (stop.stop_requested()) return;
     if (!slot) {
       plan_next();
       work_to_do_.notify_all();

@@ -8,11 +8,11 @@
 #include <functional>
 #include <mutex>
 #include <span>
-#include <string>
-#include <thread>
+#include <stop_token>
 #include <utility>
 #include <vector>
 #include "base/hash.h"
+#include "base/stopping_threads.h"
 
 namespace linnet {
 
@@ -20,6 +20,11 @@ namespace linnet {
 template <class T>
 void shuffle_span(std::span<T> items, uint64_t state) {
   for (size_t left = items.size(); left > 1; --left) std::swap(items[left - 1], items[uniform_below(left, state)]);
+}
+
+// What the order of an epoch's examples is drawn from.
+inline uint64_t order_key(uint64_t seed, int64_t epoch) {
+  return mix64(mix64(seed + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch));
 }
 
 // An array of a batch and the graph input that it is for, which has the same name.
@@ -33,7 +38,7 @@ BatchArray batch_array(const char* name, const T* values, int64_t count) {
   return {name, std::as_bytes(std::span(values, static_cast<size_t>(count)))};
 }
 
-// Positions count the batches of an epoch. With several ranks (data/examples/batch.h) a position is that of the group
+// Positions count the batches of an epoch. With several ranks (BatchShare) a position is that of the group
 // of batches that the ranks take together: it is the same for all of them.
 struct BatchPosition {
   int shape_index = 0;
@@ -55,24 +60,24 @@ struct BatchInput {
   const char* name;
   size_t bytes;
 };
+// Of so many numbers of 4 bytes.
+inline BatchInput number_input(const char* name, int64_t count) { return {name, static_cast<size_t>(4 * count)}; }
 
 // A batch with memory of its own for its arrays.
 class OwnedBatch {
  public:
-  explicit OwnedBatch(std::vector<BatchInput> inputs);
-  OwnedBatch(const OwnedBatch&) = delete;
-  OwnedBatch& operator=(const OwnedBatch&) = delete;
+  explicit OwnedBatch(const std::vector<BatchInput>& inputs);
+  OwnedBatch(OwnedBatch&&) = default;
   template <class T = int32_t>
   T* data(size_t input) {
     return reinterpret_cast<T*>(memory_[input].data());
   }
-  // How much of an array the batch's shape takes; at first all of it.
-  void resize(size_t input, size_t bytes);
+  // How many numbers of 4 bytes of an array the batch's shape takes; at first all of it.
+  void resize(size_t input, int64_t count);
 
   Batch batch;
 
  private:
-  std::vector<BatchInput> inputs_;
   std::vector<std::vector<std::byte>> memory_;
 };
 
@@ -128,8 +133,6 @@ class BatchCursor {
   void seek(int64_t epoch, int64_t index, int64_t batches);
   void check(int64_t batches) const;  // the same of the position it has
   void set(int64_t epoch, int64_t index) { epoch_ = epoch, index_ = index, taken_ = 0; }
-  int64_t epoch() const { return epoch_; }
-
   struct Taken {
     BatchPosition position;
     int64_t epoch, index;  // of this rank's own batch
@@ -158,6 +161,27 @@ class BatchCursor {
   int64_t taken_ = 0;              // batches of it so far
 };
 
+// A source that makes each batch when it is asked for, in the same memory.
+class SingleBatchSource : public BatchSource {
+ public:
+  const Batch& next() override;
+  void seek(int64_t epoch, int64_t index) override { cursor_.seek(epoch, index, prepare(epoch)); }
+  void take_share(BatchShare share) override { cursor_.take_share(share); }
+
+ protected:
+  SingleBatchSource(const std::vector<BatchInput>& inputs, uint64_t seed) : owned_(inputs), seed_(seed) {}
+  // How many batches an epoch has. Batches are made of the epoch that was prepared last.
+  virtual int64_t prepare(int64_t) { return batches_per_epoch(); }
+  // Makes a batch of an epoch in owned_, but for its position.
+  virtual void make(int64_t epoch, int64_t index) = 0;
+
+  OwnedBatch owned_;
+  const uint64_t seed_;
+
+ private:
+  BatchCursor cursor_;
+};
+
 // Batches that several threads make before they are wanted, in a ring of slots whose memory is the caller's. A batch is
 // planned in its place of the sequence and then made of tasks, which any thread may do: what a task writes must follow
 // from the plan alone.
@@ -171,9 +195,6 @@ class BatchesAhead {
   };
   // At least two slots: one is in use, the others are made ready. The threads begin at once.
   BatchesAhead(int slots, int threads, Work work);
-  ~BatchesAhead();
-  BatchesAhead(const BatchesAhead&) = delete;
-  BatchesAhead& operator=(const BatchesAhead&) = delete;
 
   // Waits for the next batch and returns its slot, which is the caller's until the following next() or restart(). An
   // exception of its plan or of its first task that has one reappears here, until restart().
@@ -188,8 +209,7 @@ class BatchesAhead {
     int64_t failed_task = 0;
   };
 
-  void end_threads();
-  void run(int thread);
+  void run(const std::stop_token& stop);
   Slot* slot_with_work(int& index);
   void plan_next();
   bool has_room() const;
@@ -197,12 +217,13 @@ class BatchesAhead {
 
   const Work work_;
   std::mutex mutex_;
-  std::condition_variable work_to_do_, changed_;
+  std::condition_variable_any work_to_do_;
+  std::condition_variable changed_;
   std::vector<Slot> slots_;  // batch n since the last restart lies in slot n modulo their number
   int64_t planned_ = 0, taken_ = 0;
-  int working_ = 0;  // threads that do a task
-  bool pausing_ = false, stopping_ = false, plan_failed_ = false;
-  std::vector<std::thread> threads_;
+  int started_ = 0, working_ = 0;  // threads; those that do a task
+  bool pausing_ = false, plan_failed_ = false;
+  StoppingThreads threads_;
 };
 
 }  // namespace linnet

@@ -2,26 +2,13 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <string>
-#include <tuple>
-#include <utility>
+#include "base/error.h"
 #include "base/fail.h"
 #include "base/hash.h"
 #include "base/numbers.h"
 
 namespace linnet {
 namespace {
-
-// In elements of 4 bytes: source, target in and out, and two lengths for each row.
-size_t elements(const BatchShape& shape) {
-  return static_cast<size_t>(shape.batch * (shape.source_length + 2 * shape.target_length + 2));
-}
-
-// Copies the ids and pads the rest of the row.
-void write_row(std::span<const TokenId> ids, std::span<int32_t> rows, int64_t row, int64_t length) {
-  const auto to = rows.begin() + row * length;
-  std::fill(std::ranges::copy(ids, to).out, to + length, SpecialTokens{}.pad);
-}
 
 // On Multi30k 16 shapes pad 11% of a batch at multiples of 4 and 9% at 2; 32 shapes 9.5% and 6%. 1 gains no more.
 constexpr int64_t kLengthMultiple = 2;
@@ -30,6 +17,7 @@ constexpr size_t kMostCells = 512;  // merging takes time in the square of this
 // Some pairs that are padded to one shape.
 struct Cell {
   int64_t source, target, pairs;
+  bool operator==(const Cell&) const = default;
 };
 
 class Chooser {
@@ -37,7 +25,8 @@ class Chooser {
   Chooser(std::span<const std::pair<int, int>> lengths, const BucketOptions& options) : options_(options) {
     for (const auto& [source, target] : lengths)
       if (source < 1 || target < 1 || source > options.max_seq_len || target > options.max_seq_len)
-        fail_internal("buckets: a pair of ", source, " and ", target, " tokens, outside 1..", options.max_seq_len);
+        fail_internal("buckets: a pair of " + std::to_string(source) + " and " + std::to_string(target) +
+                      " tokens, outside 1.." + std::to_string(options.max_seq_len));
     std::map<std::pair<int64_t, int64_t>, int64_t> counts;
     const auto rounded = [&](int64_t length) {
       return std::min(ceil_div(length, kLengthMultiple) * kLengthMultiple, options.max_seq_len);
@@ -49,7 +38,7 @@ class Chooser {
       tokens += pairs * (shape.first + shape.second);
     }
     // A batch costs an optimizer step and, part-filled, weighs its few pairs like many: a quarter of a full batch.
-    const auto pairs = static_cast<int64_t>(lengths.size());
+    const auto pairs = std::ssize(lengths);
     batch_overhead_ =
         options.batch_tokens > 0 ? options.batch_tokens / 2 : std::min(options.batch_size, pairs) * tokens / pairs / 4;
   }
@@ -103,7 +92,7 @@ class Chooser {
     std::vector<Partner> partners;
     for (size_t a = 0; a < clusters.size(); ++a) partners.push_back(best_partner(a));
 
-    for (int64_t left = static_cast<int64_t>(clusters.size()); left > 1; --left) {
+    for (int64_t left = std::ssize(clusters); left > 1; --left) {
       size_t a = clusters.size();
       for (size_t i = 0; i < clusters.size(); ++i)
         if (clusters[i].pairs > 0 && (a == clusters.size() || partners[i].increase < partners[a].increase)) a = i;
@@ -129,11 +118,8 @@ class Chooser {
   // Gives every pair to the cheapest shape that holds it, then shrinks the shapes to what they were given, until
   // nothing changes. No pair's cost ever grows.
   std::vector<Cell> fit(std::vector<Cell> shapes) const {
-    const auto by_cost = [](const Cell& a, const Cell& b) {
-      return std::tuple(a.source + a.target, a.source) < std::tuple(b.source + b.target, b.source);
-    };
     for (bool changed = true; changed;) {
-      std::sort(shapes.begin(), shapes.end(), by_cost);
+      std::ranges::sort(shapes, {}, [](const Cell& cell) { return std::pair(cell.source + cell.target, cell.source); });
       std::vector<Cell> tight(shapes.size(), Cell{0, 0, 0});
       for (const Cell& cell : fine_) {
         size_t i = 0;
@@ -141,9 +127,7 @@ class Chooser {
         tight[i] = joined(tight[i], cell);
       }
       std::erase_if(tight, [](const Cell& shape) { return shape.pairs == 0; });
-      changed = !std::equal(tight.begin(), tight.end(), shapes.begin(), shapes.end(), [](const Cell& a, const Cell& b) {
-        return a.source == b.source && a.target == b.target && a.pairs == b.pairs;
-      });
+      changed = tight != shapes;
       shapes = std::move(tight);
     }
     return shapes;
@@ -172,6 +156,41 @@ class Chooser {
 
 }  // namespace
 
+Buckets::Buckets(std::vector<BatchShape> shapes) : shapes_(std::move(shapes)) {
+  if (shapes_.empty()) fail_internal("buckets: no shapes");
+  for (const BatchShape& shape : shapes_)
+    if (shape.batch < 1 || shape.source_length < 1 || shape.target_length < 1)
+      fail_internal("buckets: a shape without elements");
+  std::ranges::sort(shapes_, {}, [](const BatchShape& shape) {
+    return std::pair(shape.source_length + shape.target_length, shape.source_length);
+  });
+}
+
+Buckets Buckets::choose(std::span<const std::pair<int, int>> lengths, const BucketOptions& options) {
+  if (lengths.empty()) fail_internal("buckets: no pairs");
+  if (options.num_buckets < 1 || options.batch_tokens < 0 || options.batch_size < 0)
+    fail_internal("buckets: options out of range");
+  if (options.batch_tokens == 0 && options.batch_size == 0) fail_user("batch_size and batch_tokens are both 0");
+  return Buckets(Chooser(lengths, options).choose());
+}
+
+int Buckets::find(int64_t source_length, int64_t target_length) const {
+  for (size_t i = 0; i < shapes_.size(); ++i)
+    if (source_length <= shapes_[i].source_length && target_length <= shapes_[i].target_length)
+      return static_cast<int>(i);
+  return -1;
+}
+
+namespace {
+
+// Copies the ids and pads the rest of the row.
+void write_row(std::span<const TokenId> ids, std::span<int32_t> rows, int64_t row, int64_t length) {
+  const auto to = rows.begin() + row * length;
+  std::fill(std::ranges::copy(ids, to).out, to + length, SpecialTokens{}.pad);
+}
+
+}  // namespace
+
 std::vector<BatchInput> pair_inputs(std::span<const BatchShape> shapes) {
   int64_t rows = 0, source = 0, target = 0;
   for (const BatchShape& shape : shapes) {
@@ -179,51 +198,30 @@ std::vector<BatchInput> pair_inputs(std::span<const BatchShape> shapes) {
     source = std::max(source, shape.batch * shape.source_length);
     target = std::max(target, shape.batch * shape.target_length);
   }
-  const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * sizeof(int32_t); };
-  return {{"source", bytes(source)},
-          {"source_lengths", bytes(rows)},
-          {"target_in", bytes(target)},
-          {"target_out", bytes(target)},
-          {"target_lengths", bytes(rows)}};
+  return {number_input("source", source), number_input("source_lengths", rows), number_input("target_in", target),
+          number_input("target_out", target), number_input("target_lengths", rows)};
 }
 
-BatchBuffer::BatchBuffer(const Buckets& buckets) : storage_(bytes(buckets) / sizeof(int32_t)) {
-  batch_.arrays.reserve(5);
-}
-
-size_t BatchBuffer::bytes(const Buckets& buckets) {
-  size_t most = 0;
-  for (const BatchShape& shape : buckets.shapes()) most = std::max(most, elements(shape));
-  return most * sizeof(int32_t);
-}
-
-void BatchBuffer::fill(const PairDataset& dataset, const Buckets& buckets, int bucket, std::span<const int32_t> pairs) {
-  const BatchShape shape = buckets.shapes()[bucket];
-  const auto [rows, source_length, target_length] = shape;
-  const int64_t count = static_cast<int64_t>(pairs.size());
-  if (count > rows || elements(shape) > storage_.size()) fail_internal("batch: more pairs than its bucket holds");
-  batch_.arrays.clear();
-  auto take = [&, next = storage_.data()](const char* name, int64_t size) mutable {
-    const std::span<int32_t> values(std::exchange(next, next + size), static_cast<size_t>(size));
-    batch_.arrays.push_back({name, std::as_bytes(values)});
-    return values;
+void PairBatches::fill(int64_t index, OwnedBatch& owned) const {
+  const int bucket = order_.bucket(index);
+  const auto [rows, source_length, target_length] = buckets_.shapes()[bucket];
+  const std::span<const int32_t> pairs = order_.pairs(index);
+  owned.batch.shape_index = bucket;
+  auto take_next = [&, input = size_t{0}](int64_t count) mutable {
+    owned.resize(input, count);
+    return std::span(owned.data(input++), static_cast<size_t>(count));
   };
-  const auto source = take("source", rows * source_length), source_lengths = take("source_lengths", rows),
-             target_in = take("target_in", rows * target_length), target_out = take("target_out", rows * target_length),
-             target_lengths = take("target_lengths", rows);
-  batch_.shape_index = bucket;
+  const auto source = take_next(rows * source_length), source_lengths = take_next(rows),
+             target_in = take_next(rows * target_length), target_out = take_next(rows * target_length),
+             target_lengths = take_next(rows);
   for (int64_t row = 0; row < rows; ++row) {
-    const int64_t pair = row < count ? pairs[row] : -1;
-    const int64_t source_size = pair < 0 ? 0 : dataset.source_length(pair);
-    const int64_t target_size = pair < 0 ? 0 : dataset.target_length(pair);
-    if (source_size > source_length || target_size > target_length)
-      fail_internal("batch: pair ", pair, " is longer than its bucket");
+    const int64_t pair = row < std::ssize(pairs) ? pairs[row] : -1;
     using Ids = std::span<const TokenId>;
-    write_row(pair < 0 ? Ids{} : dataset.source(pair), source, row, source_length);
-    write_row(pair < 0 ? Ids{} : dataset.target_in(pair), target_in, row, target_length);
-    write_row(pair < 0 ? Ids{} : dataset.target_out(pair), target_out, row, target_length);
-    source_lengths[row] = static_cast<int32_t>(source_size);
-    target_lengths[row] = static_cast<int32_t>(target_size);
+    write_row(pair < 0 ? Ids{} : dataset_.source(pair), source, row, source_length);
+    write_row(pair < 0 ? Ids{} : dataset_.target_in(pair), target_in, row, target_length);
+    write_row(pair < 0 ? Ids{} : dataset_.target_out(pair), target_out, row, target_length);
+    source_lengths[row] = pair < 0 ? 0 : static_cast<int32_t>(dataset_.source_length(pair));
+    target_lengths[row] = pair < 0 ? 0 : static_cast<int32_t>(dataset_.target_length(pair));
   }
 }
 
@@ -234,8 +232,9 @@ BatchOrder::BatchOrder(const PairDataset& dataset, const Buckets& buckets)
   for (int64_t pair = 0; pair < dataset.size(); ++pair) {
     const int bucket = buckets.find(dataset.source_length(pair), dataset.target_length(pair));
     if (bucket < 0)
-      fail_internal("no bucket holds pair ", pair, " of ", dataset.source_length(pair), " and ",
-                    dataset.target_length(pair), " tokens");
+      fail_internal("no bucket holds pair " + std::to_string(pair) + " of " +
+                    std::to_string(dataset.source_length(pair)) + " and " +
+                    std::to_string(dataset.target_length(pair)) + " tokens");
     bucket_of_[pair] = static_cast<uint16_t>(bucket);
     ++starts_[bucket + 1];
   }
@@ -261,7 +260,7 @@ void BatchOrder::sort() {
 
 void BatchOrder::shuffle(uint64_t seed, int64_t epoch) {
   sort();
-  const uint64_t key = mix64(mix64(seed + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch));
+  const uint64_t key = order_key(seed, epoch);
   shuffle_span(std::span(batches_), mix64(key));
   for (size_t bucket = 0; bucket < rows_.size(); ++bucket)
     shuffle_span(std::span(pairs_).subspan(starts_[bucket], starts_[bucket + 1] - starts_[bucket]),
@@ -274,31 +273,24 @@ std::span<const int32_t> BatchOrder::pairs(int64_t batch) const {
   return std::span(pairs_).subspan(entry.first, end - entry.first);
 }
 
-size_t BatchOrder::bytes() const {
-  return bucket_of_.size() * sizeof(uint16_t) + pairs_.size() * sizeof(int32_t) + batches_.size() * sizeof(Entry);
-}
-
 BatchStream::BatchStream(const PairDataset& dataset, const Buckets& buckets, uint64_t seed, int prefetch_depth)
-    : dataset_(dataset), buckets_(buckets), seed_(seed), order_(dataset, buckets) {
-  for (int i = 0; i <= prefetch_depth; ++i) ring_.push_back({BatchBuffer(buckets), {}});
+    : PairBatches(dataset, buckets), seed_(seed) {
+  for (int i = 0; i <= prefetch_depth; ++i) ring_.emplace_back(pair_inputs(buckets.shapes()));
   const auto plan = [this](int slot) {
     cursor_.check(order_.batch_count());
-    ring_[static_cast<size_t>(slot)].taken = cursor_.take([this](int64_t) { return order_.batch_count(); });
+    ring_[slot].taken = cursor_.take([this](int64_t) { return order_.batch_count(); });
     return int64_t{1};
   };
-  const auto make = [this](int slot, int64_t, int) { fill(ring_[static_cast<size_t>(slot)]); };
+  const auto make = [this](int slot, int64_t, int) { this->make(ring_[slot]); };
   ahead_.emplace(prefetch_depth + 1, 1, BatchesAhead::Work{plan, make});
 }
 
 // By the one worker, batch by batch.
-void BatchStream::fill(Slot& slot) {
+void BatchStream::make(Slot& slot) {
   const BatchCursor::Taken& taken = slot.taken;
-  if (ordered_epoch_ != taken.epoch) {
-    order_.shuffle(seed_, taken.epoch);
-    ordered_epoch_ = taken.epoch;
-  }
-  static_cast<BatchPosition&>(slot.buffer.batch()) = taken.position;
-  slot.buffer.fill(dataset_, buckets_, order_.bucket(taken.index), order_.pairs(taken.index));
+  if (ordered_epoch_ != taken.epoch) order_.shuffle(seed_, ordered_epoch_ = taken.epoch);
+  static_cast<BatchPosition&>(slot.batch) = taken.position;
+  fill(taken.index, slot);
 }
 
 void BatchStream::seek(int64_t epoch, int64_t index) {
@@ -309,41 +301,12 @@ void BatchStream::take_share(BatchShare share) {
   ahead_->restart([&] { cursor_.take_share(share); });
 }
 
-EvaluationBatches::EvaluationBatches(const PairDataset& dataset, const Buckets& buckets)
-    : dataset_(dataset), buckets_(buckets), order_(dataset, buckets), buffer_(buckets) {}
-
 const Batch& EvaluationBatches::at(int64_t index) {
-  if (index < 0 || index >= size()) fail_internal("evaluation batch ", index, " does not exist");
-  buffer_.fill(dataset_, buckets_, order_.bucket(index), order_.pairs(index));
-  buffer_.batch().index = index;
-  buffer_.batch().last_of_epoch = index + 1 == size();
-  return buffer_.batch();
-}
-
-Buckets::Buckets(std::vector<BatchShape> shapes) : shapes_(std::move(shapes)) {
-  if (shapes_.empty()) fail_internal("buckets: no shapes");
-  for (const BatchShape& shape : shapes_)
-    if (shape.batch < 1 || shape.source_length < 1 || shape.target_length < 1)
-      fail_internal("buckets: a shape without elements");
-  std::sort(shapes_.begin(), shapes_.end(), [](const BatchShape& a, const BatchShape& b) {
-    const int64_t cost_a = a.source_length + a.target_length, cost_b = b.source_length + b.target_length;
-    return cost_a != cost_b ? cost_a < cost_b : a.source_length < b.source_length;
-  });
-}
-
-Buckets Buckets::choose(std::span<const std::pair<int, int>> lengths, const BucketOptions& options) {
-  if (lengths.empty()) fail_internal("buckets: no pairs");
-  if (options.num_buckets < 1 || options.batch_tokens < 0 || options.batch_size < 0)
-    fail_internal("buckets: options out of range");
-  if (options.batch_tokens == 0 && options.batch_size == 0) fail_user("batch_size and batch_tokens are both 0");
-  return Buckets(Chooser(lengths, options).choose());
-}
-
-int Buckets::find(int64_t source_length, int64_t target_length) const {
-  for (size_t i = 0; i < shapes_.size(); ++i)
-    if (source_length <= shapes_[i].source_length && target_length <= shapes_[i].target_length)
-      return static_cast<int>(i);
-  return -1;
+  if (index < 0 || index >= size()) fail_internal("evaluation batch " + std::to_string(index) + " does not exist");
+  fill(index, owned_);
+  owned_.batch.index = index;
+  owned_.batch.last_of_epoch = index + 1 == size();
+  return owned_.batch;
 }
 
 }  // namespace linnet

@@ -1,9 +1,8 @@
-// Batches of sentence pairs.
+// Batches of sentence pairs, and the closed set of shapes that they are padded to, chosen for little padding.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 #include "data/examples/batch.h"
@@ -11,7 +10,6 @@
 
 namespace linnet {
 
-// The closed set of shapes that batches are padded to, chosen for little padding.
 struct BucketOptions {
   int64_t batch_tokens = 4096;  // most tokens in a batch on its longer side, padding included; 0: no such limit
   int64_t batch_size = 0;       // most rows in a batch; 0: no such limit. One of the two must be given
@@ -31,7 +29,7 @@ class Buckets {
   static Buckets choose(std::span<const std::pair<int, int>> lengths, const BucketOptions& options);
 
   const std::vector<BatchShape>& shapes() const { return shapes_; }
-  int64_t size() const { return static_cast<int64_t>(shapes_.size()); }
+  int64_t size() const { return std::ssize(shapes_); }
   // The cheapest bucket that fits, or -1.
   int find(int64_t source_length, int64_t target_length) const;
 
@@ -41,23 +39,6 @@ class Buckets {
 
 // The arrays of a batch of pairs, as large as any of these shapes.
 std::vector<BatchInput> pair_inputs(std::span<const BatchShape> shapes);
-
-// One batch of pairs and the memory it lies in: rows of token ids, padded to a shape, with explicit lengths. Rows
-// beyond the pairs have length 0; every id beyond a row's length is pad.
-class BatchBuffer {
- public:
-  explicit BatchBuffer(const Buckets& buckets);  // fits any of them
-  BatchBuffer(BatchBuffer&&) = default;
-  // Fills batch() except for epoch, index and last_of_epoch. Never allocates. A pair longer than the bucket is an
-  // internal error.
-  void fill(const PairDataset& dataset, const Buckets& buckets, int bucket, std::span<const int32_t> pairs);
-  Batch& batch() { return batch_; }
-  static size_t bytes(const Buckets& buckets);  // of one buffer
-
- private:
-  std::vector<int32_t> storage_;
-  Batch batch_;
-};
 
 // Which pairs make up which batch of an epoch.
 class BatchOrder {
@@ -69,10 +50,9 @@ class BatchOrder {
   // earlier calls. Never allocates.
   void shuffle(uint64_t seed, int64_t epoch);
 
-  int64_t batch_count() const { return static_cast<int64_t>(batches_.size()); }
+  int64_t batch_count() const { return std::ssize(batches_); }
   int bucket(int64_t batch) const { return batches_[batch].bucket; }
   std::span<const int32_t> pairs(int64_t batch) const;
-  size_t bytes() const;
 
  private:
   struct Entry {
@@ -80,6 +60,7 @@ class BatchOrder {
   };
   void sort();
 
+  // 6 bytes a pair and 8 a batch.
   std::vector<uint16_t> bucket_of_;  // by pair
   std::vector<int32_t> pairs_;       // by bucket
   std::vector<int32_t> starts_;      // [buckets + 1], into pairs_
@@ -88,43 +69,47 @@ class BatchOrder {
   std::vector<Entry> batches_;
 };
 
+// Batches of the pairs of a dataset, which must outlive them: rows of token ids, padded to a shape, with explicit
+// lengths. Rows beyond the pairs have length 0; every id beyond a row's length is pad.
+class PairBatches {
+ protected:
+  // A pair that no bucket fits is an internal error.
+  PairBatches(const PairDataset& dataset, const Buckets& buckets)
+      : dataset_(dataset), buckets_(buckets), order_(dataset, buckets) {}
+  // Makes batch `index` of the order, but for its position. Never allocates.
+  void fill(int64_t index, OwnedBatch& owned) const;
+
+  const PairDataset& dataset_;
+  const Buckets buckets_;
+  BatchOrder order_;
+};
+
 // Training batches without end, in an order that is a pure function of (seed, epoch) and the same on every machine.
 //
 // An epoch has every pair once: pairs are shuffled within their bucket and cut into batches (the last of a bucket may
 // have padded rows), then the batches are shuffled. A worker thread fills a ring of buffers; once the constructor has
 // returned neither it nor next() allocates.
-class BatchStream : public BatchSource {
+class BatchStream : public BatchSource, PairBatches {
  public:
-  // The dataset must outlive the stream. prefetch_depth >= 1 batches are kept ready besides the one in use.
-  // Starts at epoch 0, batch 0. A pair that no bucket fits is an internal error.
+  // prefetch_depth >= 1 batches are kept ready besides the one in use. Starts at epoch 0, batch 0.
   BatchStream(const PairDataset& dataset, const Buckets& buckets, uint64_t seed, int prefetch_depth = 2);
 
   void seek(int64_t epoch, int64_t index) override;
   void take_share(BatchShare share) override;
   // Waits for the worker. An exception in the worker reappears here, at its place in the sequence and until seek() is
   // called.
-  const Batch& next() override { return ring_[static_cast<size_t>(ahead_->next())].buffer.batch(); }
+  const Batch& next() override { return ring_[static_cast<size_t>(ahead_->next())].batch; }
   int64_t shape_count() const override { return buckets_.size(); }
   int64_t batches_per_epoch() const override { return order_.batch_count(); }  // the same in every epoch
 
-  // Of the ring; fixed and touched from the constructor on.
-  size_t buffer_bytes() const { return ring_.size() * BatchBuffer::bytes(buckets_); }
-  static size_t buffer_bytes(const Buckets& buckets, int prefetch_depth) {  // the same, predicted
-    return static_cast<size_t>(prefetch_depth + 1) * BatchBuffer::bytes(buckets);
-  }
-  size_t order_bytes() const { return order_.bytes(); }  // of the permutation: 6 bytes a pair and 8 a batch
-
  private:
-  struct Slot {
-    BatchBuffer buffer;
+  struct Slot : OwnedBatch {
+    using OwnedBatch::OwnedBatch;
     BatchCursor::Taken taken;
   };
-  void fill(Slot& slot);
+  void make(Slot& slot);
 
-  const PairDataset& dataset_;
-  const Buckets buckets_;
   const uint64_t seed_;
-  BatchOrder order_;
   int64_t ordered_epoch_ = -1;
   BatchCursor cursor_;
   std::vector<Slot> ring_;
@@ -132,20 +117,16 @@ class BatchStream : public BatchSource {
 };
 
 // Every pair of a dataset exactly once, bucket by bucket and in order within a bucket. No thread, no randomness.
-
-class EvaluationBatches {
+class EvaluationBatches : PairBatches {
  public:
-  // The dataset must outlive this. A pair that no bucket fits is an internal error.
-  EvaluationBatches(const PairDataset& dataset, const Buckets& buckets);
+  EvaluationBatches(const PairDataset& dataset, const Buckets& buckets)
+      : PairBatches(dataset, buckets), owned_(pair_inputs(buckets.shapes())) {}
   int64_t size() const { return order_.batch_count(); }
   // Fills the one buffer; valid until the following at().
   const Batch& at(int64_t index);
 
  private:
-  const PairDataset& dataset_;
-  const Buckets buckets_;
-  BatchOrder order_;
-  BatchBuffer buffer_;
+  OwnedBatch owned_;
 };
 
 }  // namespace linnet

@@ -39,12 +39,29 @@ std::string space_to(size_t width, const std::string& text) {
 std::string padded(const std::string& name, size_t width) { return name + space_to(width, name); }
 std::string right(const std::string& text, size_t width) { return space_to(width, text) + text; }
 
-Json scores_json(const ClassReport::Scores& scores, int64_t support) {
-  return {{"precision", scores.precision}, {"recall", scores.recall}, {"f1", scores.f1}, {"support", support}};
-}
+// A row of the table.
+struct ScoredRow {
+  std::string name;
+  ClassReport::Scores scores;
+  int64_t support;
 
-ClassReport::Scores scores_of(const DecisionCounts& counts) {
-  return {counts.precision(), counts.recall(), counts.f1()};
+  ScoredRow(std::string name, const ClassReport::Scores& scores, int64_t support)
+      : name(std::move(name)), scores(scores), support(support) {}
+  ScoredRow(std::string name, const DecisionCounts& counts)
+      : ScoredRow(std::move(name), {counts.precision(), counts.recall(), counts.f1()}, counts.there) {}
+  Json json() const {
+    return {{"precision", scores.precision}, {"recall", scores.recall}, {"f1", scores.f1}, {"support", support}};
+  }
+};
+
+// Below the classes.
+std::vector<ScoredRow> means_of(const ClassReport& report) {
+  const DecisionCounts all = report.total();
+  std::vector<ScoredRow> rows;
+  if (report.confusion.empty()) rows.emplace_back("micro avg", all);
+  rows.emplace_back("macro avg", report.macro(), all.there);
+  rows.emplace_back("weighted avg", report.weighted(), all.there);
+  return rows;
 }
 
 }  // namespace
@@ -97,19 +114,16 @@ std::string ClassReport::text() const {
   size_t width = std::string_view("weighted avg").size();
   for (const std::string& name : names) width = std::max(width, width_of(name));
   std::string lines = padded("", width) + "  precision  recall      F1  support\n";
-  const auto row = [&](const std::string& name, const Scores& scores, int64_t support) {
+  const auto add = [&](const ScoredRow& row) {
     char figures[80];
-    std::snprintf(figures, sizeof figures, "     %.4f  %.4f  %.4f  %7lld\n", scores.precision, scores.recall, scores.f1,
-                  static_cast<long long>(support));
-    lines += padded(name, width) + figures;
+    std::snprintf(figures, sizeof figures, "     %.4f  %.4f  %.4f  %7lld\n", row.scores.precision, row.scores.recall,
+                  row.scores.f1, static_cast<long long>(row.support));
+    lines += padded(row.name, width) + figures;
   };
   const size_t shown = std::min(names.size(), kMostRows);
-  for (size_t i = 0; i < shown; ++i) row(names[i], scores_of(counts[i]), counts[i].there);
+  for (size_t i = 0; i < shown; ++i) add({names[i], counts[i]});
   if (shown < names.size()) lines += "... and " + std::to_string(names.size() - shown) + " more (--json has all)\n";
-  const DecisionCounts all = total();
-  if (confusion.empty()) row("micro avg", scores_of(all), all.there);
-  row("macro avg", macro(), all.there);
-  row("weighted avg", weighted(), all.there);
+  for (const ScoredRow& row : means_of(*this)) add(row);
   if (confusion.empty() || names.size() > kMostColumns) return lines;
   lines += "confusion matrix, a row for each class and a column for what was predicted:\n" + padded("", width);
   std::vector<size_t> widths;
@@ -127,12 +141,8 @@ std::string ClassReport::text() const {
 
 Json ClassReport::json() const {
   Json json{{"classes", Json::object()}};
-  for (size_t i = 0; i < names.size(); ++i)
-    json["classes"][names[i]] = scores_json(scores_of(counts[i]), counts[i].there);
-  const DecisionCounts all = total();
-  if (confusion.empty()) json["micro avg"] = scores_json(scores_of(all), all.there);
-  json["macro avg"] = scores_json(macro(), all.there);
-  json["weighted avg"] = scores_json(weighted(), all.there);
+  for (size_t i = 0; i < names.size(); ++i) json["classes"][names[i]] = ScoredRow(names[i], counts[i]).json();
+  for (const ScoredRow& row : means_of(*this)) json[row.name] = row.json();
   for (size_t i = 0; i < names.size() && !confusion.empty(); ++i) {
     const auto row = confusion.begin() + static_cast<std::ptrdiff_t>(i * names.size());
     json["confusion"].push_back(std::vector<int64_t>(row, row + std::ssize(names)));

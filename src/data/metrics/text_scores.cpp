@@ -5,43 +5,31 @@
 #include <limits>
 #include <map>
 #include <unordered_map>
-#include <utility>
-#include <vector>
-#include "base/fail.h"
+#include "base/error.h"
 #include "base/text.h"
 #include "data/text/unicode/unicode_classes.h"
-#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {
 
+using Texts = std::vector<std::string>;
+
 constexpr size_t kTokenOrders = 4, kCharacterOrders = 6;
 constexpr double kBetaSquared = 4;
+constexpr std::string_view kPunctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";  // Python's string.punctuation
 
-void check_sizes(const char* score, const std::vector<std::string>& hypotheses,
-                 const std::vector<std::string>& references) {
+void check_sizes(const char* score, const Texts& hypotheses, const Texts& references) {
   if (hypotheses.size() != references.size())
-    fail_internal(score, " of ", hypotheses.size(), " hypotheses against ", references.size(), " references");
-}
-
-// Calls use(character, is_space) with the bytes of each.
-template <class IsSpace, class Use>
-void for_each_character(std::string_view text, const IsSpace& is_space, const Use& use) {
-  for (size_t i = 0, length; i < text.size(); i += length) {
-    length = utf8_length_at(text, i);
-    use(text.substr(i, length), is_space(utf8_code_point_at(text, i)));
-  }
+    fail_internal(std::string(score) + " of " + std::to_string(hypotheses.size()) + " hypotheses against " +
+                  std::to_string(references.size()) + " references");
 }
 
 // The text from its first character that is no space to its last, in bytes.
 template <class IsSpace>
 std::pair<size_t, size_t> range_without_space(std::string_view text, const IsSpace& is_space) {
   size_t begin = text.size(), end = 0;
-  for_each_character(text, is_space, [&](std::string_view character, bool space) {
-    if (space) return;
-    const auto at = static_cast<size_t>(character.data() - text.data());
-    begin = std::min(begin, at), end = at + character.size();
-  });
+  for (const Utf8Character& character : utf8_characters(text))
+    if (!is_space(character.code_point())) begin = std::min(begin, character.begin), end = character.end;
   return {std::min(begin, end), end};
 }
 
@@ -82,14 +70,31 @@ struct OrderTotals {
   int64_t hypothesis = 0, reference = 0, matches = 0;
 };
 
+// Of each n up to `most`. `only_both`: a line's n-grams count where its reference has any.
+template <class UnitsOf>
+std::vector<OrderTotals> count_orders(const Texts& hypotheses, const Texts& references, size_t most, bool only_both,
+                                      const UnitsOf& units_of) {
+  std::vector<OrderTotals> orders(most);
+  for (size_t i = 0; i < hypotheses.size(); ++i) {
+    const Units hypothesis = units_of(hypotheses[i]), reference = units_of(references[i]);
+    for (size_t n = 1; n <= most; ++n) {
+      OrderTotals& order = orders[n - 1];
+      if (!only_both || reference.ngrams(n) > 0) order.hypothesis += hypothesis.ngrams(n);
+      order.reference += reference.ngrams(n);
+      order.matches += matches(hypothesis, reference, n);
+    }
+  }
+  return orders;
+}
+
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 bool is_period_or_comma(char c) { return c == '.' || c == ','; }
 
 // All ASCII punctuation but ' , - . -- those three are part of words and numbers -- and the blank.
 bool always_stands_alone(char c) {
-  return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') ||
-         (c >= ':' && c <= '@') || c == '/';
+  return c == ' ' ||
+         (kPunctuation.find(c) != kPunctuation.npos && std::string_view("',-.").find(c) == kPunctuation.npos);
 }
 
 // Rewrites every pair of neighbors (a, b) with match(a, b), left to right without overlap, as
@@ -111,24 +116,6 @@ std::string rewrite_pairs(const std::string& text, Match match, const char* firs
   return result;
 }
 
-void finish(const OrderTotals (&orders)[kTokenOrders], Bleu& bleu) {
-  const auto hypotheses = static_cast<double>(bleu.hypothesis_length);
-  const auto references = static_cast<double>(bleu.reference_length);
-  bleu.brevity_penalty = 1;
-  if (hypotheses < references) bleu.brevity_penalty = hypotheses > 0 ? std::exp(1 - references / hypotheses) : 0;
-  if (std::ranges::all_of(orders, [](const OrderTotals& order) { return order.matches == 0; })) return;
-
-  double smoothing = 1, log_sum = 0;
-  for (size_t n = 0; n < kTokenOrders; ++n) {
-    if (orders[n].hypothesis == 0) return;  // no line is long enough: the score is 0
-    const auto total = static_cast<double>(orders[n].hypothesis), correct = static_cast<double>(orders[n].matches);
-    if (correct == 0) smoothing *= 2;
-    bleu.precisions[n] = correct == 0 ? 100 / (smoothing * total) : 100 * correct / total;
-    log_sum += std::log(bleu.precisions[n]);
-  }
-  bleu.score = bleu.brevity_penalty * std::exp(log_sum / kTokenOrders);
-}
-
 Units tokens_of(const std::string& line) {
   Units units;
   for (const std::string& token : tokenize_13a(line)) units.add(token, " ");
@@ -137,9 +124,8 @@ Units tokens_of(const std::string& line) {
 
 Units characters_of(const std::string& line) {
   Units units;
-  for_each_character(line, is_python_space, [&](std::string_view character, bool space) {
-    if (!space) units.add(character, "");
-  });
+  for (const Utf8Character& character : utf8_characters(line))
+    if (!is_python_space(character.code_point())) units.add(character.bytes(), "");
   return units;
 }
 
@@ -148,7 +134,6 @@ std::string_view without_space(std::string_view text) {
   return text.substr(begin, end - begin);
 }
 
-constexpr std::string_view kPunctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";  // Python's string.punctuation
 constexpr std::array<std::u32string_view, 3> kArticles{U"a", U"an", U"the"};
 
 // As re.sub(r"\b(a|an|the)\b", " ", text).
@@ -166,8 +151,6 @@ std::u32string without_articles(const std::u32string& text) {
   return kept;
 }
 
-using WordCounts = std::map<std::string_view, int64_t>;
-
 std::vector<std::string_view> words_of(std::string_view normalized) {
   return normalized.empty() ? std::vector<std::string_view>() : split(normalized, ' ');
 }
@@ -175,14 +158,14 @@ std::vector<std::string_view> words_of(std::string_view normalized) {
 double word_f1(std::string_view found, std::string_view wanted, bool may_lack) {
   const std::vector<std::string_view> a = words_of(found), b = words_of(wanted);
   if (may_lack && (a.empty() || b.empty())) return a.empty() == b.empty() ? 1 : 0;
-  WordCounts counts;
+  std::map<std::string_view, int64_t> counts;
   for (const std::string_view word : b) ++counts[word];
   int64_t same = 0;
   for (const std::string_view word : a)
     if (const auto count = counts.find(word); count != counts.end() && count->second-- > 0) ++same;
   if (same == 0) return 0;
-  const double precision = 1.0 * static_cast<double>(same) / static_cast<double>(a.size()),
-               recall = 1.0 * static_cast<double>(same) / static_cast<double>(b.size());
+  const double precision = static_cast<double>(same) / static_cast<double>(a.size()),
+               recall = static_cast<double>(same) / static_cast<double>(b.size());
   return 2 * precision * recall / (precision + recall);
 }
 
@@ -209,46 +192,42 @@ std::vector<std::string> tokenize_13a(std::string_view line) {
       spaced, [](char a, char b) { return is_digit(a) && b == '-'; }, "", " ", " ");
   std::vector<std::string> tokens;
   bool inside = false;
-  for_each_character(spaced, is_python_space, [&](std::string_view character, bool space) {
+  for (const Utf8Character& character : utf8_characters(spaced)) {
+    const bool space = is_python_space(character.code_point());
     if (!space && !inside) tokens.emplace_back();
-    if (!space) tokens.back() += character;
+    if (!space) tokens.back() += character.bytes();
     inside = !space;
-  });
+  }
   return tokens;
 }
 
-Bleu corpus_bleu(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references) {
+Bleu corpus_bleu(const Texts& hypotheses, const Texts& references) {
   check_sizes("BLEU", hypotheses, references);
-  Bleu bleu;
-  OrderTotals orders[kTokenOrders];
-  for (size_t i = 0; i < hypotheses.size(); ++i) {
-    const Units hypothesis = tokens_of(hypotheses[i]), reference = tokens_of(references[i]);
-    bleu.hypothesis_length += hypothesis.size();
-    bleu.reference_length += reference.size();
-    for (size_t n = 1; n <= kTokenOrders; ++n) {
-      orders[n - 1].matches += matches(hypothesis, reference, n);
-      orders[n - 1].hypothesis += hypothesis.ngrams(n);
-    }
+  const std::vector<OrderTotals> orders = count_orders(hypotheses, references, kTokenOrders, false, tokens_of);
+  Bleu bleu{.hypothesis_length = orders[0].hypothesis, .reference_length = orders[0].reference};
+  const auto length = static_cast<double>(bleu.hypothesis_length);
+  const auto reference_length = static_cast<double>(bleu.reference_length);
+  bleu.brevity_penalty = 1;
+  if (length < reference_length) bleu.brevity_penalty = length > 0 ? std::exp(1 - reference_length / length) : 0;
+  if (std::ranges::all_of(orders, [](const OrderTotals& order) { return order.matches == 0; })) return bleu;
+
+  double smoothing = 1, log_sum = 0;
+  for (size_t n = 0; n < kTokenOrders; ++n) {
+    if (orders[n].hypothesis == 0) return bleu;  // no line is long enough: the score is 0
+    const auto total = static_cast<double>(orders[n].hypothesis), correct = static_cast<double>(orders[n].matches);
+    if (correct == 0) smoothing *= 2;
+    bleu.precisions[n] = correct == 0 ? 100 / (smoothing * total) : 100 * correct / total;
+    log_sum += std::log(bleu.precisions[n]);
   }
-  finish(orders, bleu);
+  bleu.score = bleu.brevity_penalty * std::exp(log_sum / kTokenOrders);
   return bleu;
 }
 
-double corpus_chrf(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references) {
+double corpus_chrf(const Texts& hypotheses, const Texts& references) {
   check_sizes("chrF", hypotheses, references);
-  OrderTotals orders[kCharacterOrders];
-  for (size_t i = 0; i < hypotheses.size(); ++i) {
-    const Units hypothesis = characters_of(hypotheses[i]), reference = characters_of(references[i]);
-    for (size_t n = 1; n <= kCharacterOrders; ++n) {
-      OrderTotals& order = orders[n - 1];
-      if (reference.ngrams(n) > 0) order.hypothesis += hypothesis.ngrams(n);
-      order.reference += reference.ngrams(n);
-      order.matches += matches(hypothesis, reference, n);
-    }
-  }
   double precision = 0, recall = 0;
   int counted = 0;
-  for (const OrderTotals& order : orders) {
+  for (const auto& order : count_orders(hypotheses, references, kCharacterOrders, true, characters_of)) {
     if (order.hypothesis == 0 || order.reference == 0) continue;
     precision += static_cast<double>(order.matches) / static_cast<double>(order.hypothesis);
     recall += static_cast<double>(order.matches) / static_cast<double>(order.reference);
@@ -263,7 +242,7 @@ bool is_exact_match(std::string_view hypothesis, std::string_view reference) {
   return without_space(hypothesis) == without_space(reference);
 }
 
-double exact_match(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references) {
+double exact_match(const Texts& hypotheses, const Texts& references) {
   check_sizes("exact match", hypotheses, references);
   if (hypotheses.empty()) return 0;
   size_t matches = 0;
@@ -292,8 +271,7 @@ double perplexity(double nats, int64_t count) {
 
 std::string normalized_answer(std::string_view text) {
   std::u32string lower;
-  for (size_t at = 0; at < text.size(); at += utf8_length_at(text, at))
-    append_lowercase(utf8_code_point_at(text, at), lower);
+  for (const Utf8Character& character : utf8_characters(text)) append_lowercase(character.code_point(), lower);
   std::erase_if(lower,
                 [](char32_t c) { return c < 128 && kPunctuation.find(static_cast<char>(c)) != kPunctuation.npos; });
   std::string normalized;

@@ -47,6 +47,7 @@ int64_t count_words(std::string_view text);
 double perplexity(double nats, int64_t count);
 
 // How good answers to questions are, as the evaluation scripts of SQuAD count (Rajpurkar et al. 2016, 2018).
+
 // In lower case, without ASCII's punctuation and English articles, one space between words.
 std::string normalized_answer(std::string_view text);
 

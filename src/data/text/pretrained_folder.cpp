@@ -1,19 +1,29 @@
 #include <filesystem>
 #include "base/fail.h"
 #include "base/files.h"
-#include "base/json_reader.h"
 #include "base/packed_files.h"
 #include "base/text.h"
-#include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/pipeline/tokenizer_tables.h"
 #include "data/text/pretrained_files.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
-#include "data/text/sentencepiece/sentencepiece_proto.h"
 
 namespace linnet {
 namespace {
 
 std::string read_if_there(const std::string& path) { return file_exists(path) ? read_file(path) : std::string(); }
+
+// The settings of a folder's tokenizer: tokenizer_config.json and special_tokens_map.json.
+struct Settings {
+  explicit Settings(const std::string& folder) : folder(folder) {}
+  Settings(const Settings&) = delete;
+
+  const std::string folder, config_path = folder + "/tokenizer_config.json",
+                            map_path = folder + "/special_tokens_map.json";
+  const std::string config_text = read_tokenizer_config(folder), map_text = read_if_there(map_path);
+  const Json json = parse_tokenizer_config(config_text, config_path);
+  const JsonObject config{json, "'" + config_path + "':"};
+  std::string kind() const { return tokenizer_kind(config, folder); }
+};
 
 bool has_piece(const SentencePieceModelFile& file, size_t id, std::string_view text) {
   return id < file.pieces.size() && file.pieces[id].text == text;
@@ -37,7 +47,7 @@ std::vector<std::string> m2m_languages(const std::string& codes) {
 std::string with_languages(const std::string& vocabulary, const std::string& path,
                            const std::vector<std::string>& languages) {
   Json json = Json::parse(vocabulary, "'" + path + "'", JsonLimits::tables());
-  int64_t next = static_cast<int64_t>(json.size());
+  int64_t next = std::ssize(json);
   for (const std::string& language : languages)
     if (!json.contains(language)) json[language] = next++;
   return json.dump();
@@ -45,21 +55,17 @@ std::string with_languages(const std::string& vocabulary, const std::string& pat
 
 // A SentencePiece model beside `folder`'s other files: Marian's (source.spm or target.spm and vocab.json), M2M100's
 // (with vocab.json), or one whose class is not known.
-std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string& path, const std::string& folder) {
-  const std::string config_path = folder + "/tokenizer_config.json", map_path = folder + "/special_tokens_map.json";
+std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string& path, const Settings& settings) {
+  const JsonObject& config = settings.config;
+  const std::string &folder = settings.folder, kind = settings.kind();
   SentencePieceOptions options;
-  options.config_json = read_tokenizer_config(folder);
-  const Json json = parse_tokenizer_config(options.config_json, config_path);
-  const JsonObject config(json, "'" + config_path + "':");
   const std::string type = config.text("tokenizer_class", "");
   const std::string name = std::filesystem::path(path).filename().string();
   std::string bytes = read_file(path);
   SentencePieceModelFile file = read_sentencepiece_model(bytes, path);
   const bool marian = path.ends_with(".spm");
-  const std::string kind = tokenizer_kind(config, folder);
-  const std::string map = read_if_there(map_path);
-  const Json map_json = parse_tokenizer_config(map, map_path);
-  const JsonObject special(map_json, "'" + map_path + "':");
+  const Json map_json = parse_tokenizer_config(settings.map_text, settings.map_path);
+  const JsonObject special(map_json, "'" + settings.map_path + "':");
   constexpr const char* kMore = "additional_special_tokens";
   std::vector<std::string> languages = special.has(kMore)  ? special.texts(kMore)
                                        : config.has(kMore) ? config.texts(kMore)
@@ -96,7 +102,7 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
     options.first_piece = "__" + config.text("src_lang", "en") + "__";
   }
   // files() gives neither config.json nor special_tokens_map.json.
-  Json kept = json;
+  Json kept = settings.json;
   if (type.empty() && !kind.empty()) kept["tokenizer_class"] = kind + "Tokenizer";
   if (!languages.empty()) kept[kMore] = languages;
   options.config_json = kept.dump();
@@ -109,7 +115,7 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
     roles.pad = tokenizer->id_of("<pad>");
     tokenizer->set_roles(roles);
   }
-  set_roles_from_files(*tokenizer, config_text, config_path, map, map_path);
+  set_roles_from_files(*tokenizer, config_text, settings.config_path, settings.map_text, settings.map_path);
   return tokenizer;
 }
 
@@ -123,51 +129,40 @@ std::string first_of(const std::string& folder, std::initializer_list<const char
   return "";
 }
 
-std::unique_ptr<PretrainedTokenizer> finish(Pipeline pipeline, const std::string& folder) {
-  const std::string config_path = folder + "/tokenizer_config.json", map_path = folder + "/special_tokens_map.json";
-  if (pipeline.config_json.empty()) pipeline.config_json = read_tokenizer_config(folder);
+std::unique_ptr<PretrainedTokenizer> finish(Pipeline pipeline, const Settings& settings) {
+  if (pipeline.config_json.empty()) pipeline.config_json = settings.config_text;
   const std::string config = pipeline.config_json;
   auto tokenizer = std::make_unique<PipelineTokenizer>(std::move(pipeline));
-  set_roles_from_files(*tokenizer, config, config_path, read_if_there(map_path), map_path);
-  const Json json = parse_tokenizer_config(config, config_path);
-  const JsonObject flags(json, "'" + config_path + "':");
+  set_roles_from_files(*tokenizer, config, settings.config_path, settings.map_text, settings.map_path);
+  const Json json = parse_tokenizer_config(config, settings.config_path);
+  const JsonObject flags(json, settings.config.where());
   tokenizer->add_to_template(flags.flag("add_bos_token", false), flags.flag("add_eos_token", false));
   return tokenizer;
 }
 
 // The same of files that have no tokens but the model's.
-template <typename Read>
-std::unique_ptr<PretrainedTokenizer> read_with_config(const std::string& folder, const Read& read) {
-  const std::string path = folder + "/tokenizer_config.json";
-  const Json json = parse_tokenizer_config(read_if_there(path), path);
-  const JsonObject config(json, "'" + path + "':");
-  Pipeline pipeline = read(tokenizer_kind(config, folder), config);
-  add_tokens_of_config(config, pipeline);
-  return finish(std::move(pipeline), folder);
+std::unique_ptr<PretrainedTokenizer> finish_with_config(Pipeline pipeline, const Settings& settings) {
+  add_tokens_of_config(settings.config, pipeline);
+  return finish(std::move(pipeline), settings);
 }
 
 // A SentencePiece model, by the class that reads it where one is known.
-std::unique_ptr<PretrainedTokenizer> read_sentencepiece(const std::string& file, const std::string& folder) {
-  const std::string path = folder + "/tokenizer_config.json", map_path = folder + "/special_tokens_map.json";
-  Json settings = parse_tokenizer_config(read_tokenizer_config(folder), path);
-  const std::string kind = tokenizer_kind(JsonObject(settings, "'" + path + "':"), folder);
-  const bool m2m100 = kind.starts_with("Nllb") && file_exists(folder + "/vocab.json");
+std::unique_ptr<PretrainedTokenizer> read_sentencepiece(const std::string& file, const Settings& settings) {
+  const std::string kind = settings.kind();
+  const bool m2m100 = kind.starts_with("Nllb") && file_exists(settings.folder + "/vocab.json");
   if (file.ends_with(".spm") || m2m100 || !has_sentencepiece_pipeline(kind))
-    return read_sentencepiece_files(file, folder);
-  if (!settings.contains("tokenizer_class")) settings["tokenizer_class"] = kind + "Tokenizer";
-  const Json map = parse_tokenizer_config(read_if_there(map_path), map_path);
-  Pipeline pipeline =
-      read_sentencepiece_pipeline(read_file(file), file, kind, settings, JsonObject(map, "'" + map_path + "':"));
-  add_tokens_of_config(JsonObject(settings, "'" + path + "':"), pipeline);
-  return finish(std::move(pipeline), folder);
+    return read_sentencepiece_files(file, settings);
+  Json config = settings.json;
+  if (!config.contains("tokenizer_class")) config["tokenizer_class"] = kind + "Tokenizer";
+  const Json map = parse_tokenizer_config(settings.map_text, settings.map_path);
+  const JsonObject special(map, "'" + settings.map_path + "':");
+  return finish_with_config(read_sentencepiece_pipeline(read_file(file), file, kind, config, special), settings);
 }
 
 // ByT5's tokens are bytes: its folder has settings and no vocabulary.
 bool is_byt5(const std::string& folder) {
-  const std::string path = folder + "/tokenizer_config.json";
-  if (!file_exists(path) && !file_exists(folder + "/config.json")) return false;
-  const Json json = parse_tokenizer_config(read_if_there(path), path);
-  return tokenizer_kind(JsonObject(json, "'" + path + "':"), folder).starts_with("ByT5");
+  if (!file_exists(folder + "/tokenizer_config.json") && !file_exists(folder + "/config.json")) return false;
+  return Settings(folder).kind().starts_with("ByT5");
 }
 
 // The tables that a packed model has beside the files of the folder; null where it has none.
@@ -175,7 +170,7 @@ std::unique_ptr<PretrainedTokenizer> read_packed_tables(const std::string& folde
   const std::string path = folder + "/" + kTokenizerTables;
   const PackedPath packed = split_packed_path(path);
   if (packed.packed.empty() || !file_exists(path)) return nullptr;
-  return finish(read_tokenizer_tables(open_packed(packed.packed)->files.at(packed.inside), path), folder);
+  return finish(read_tokenizer_tables(open_packed(packed.packed)->files.at(packed.inside), path), Settings(folder));
 }
 
 }  // namespace
@@ -195,36 +190,37 @@ std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string
     return "";
   };
   if (!is_folder && path.ends_with(".json") && chosen({"vocab.json", "encoder.json"}).empty())
-    return finish(read_tokenizer_json(read_file(path), path), folder);
+    return finish(read_tokenizer_json(read_file(path), path), Settings(folder));
   if (const std::string file = chosen({"tokenizer.json"}); !file.empty()) {
     Pipeline pipeline = read_tokenizer_json(read_file(file), file);
     if (const std::string model = first_of(folder, kSentencePieceModels); !model.empty())
       pipeline.made_of[std::filesystem::path(model).filename().string()] = read_file(model);
-    return finish(std::move(pipeline), folder);
+    return finish(std::move(pipeline), Settings(folder));
   }
   // Marian's folders have a vocab.json, too.
   const bool is_model = path.ends_with(".model") || path.ends_with(".spm");
   std::string model = is_folder ? first_of(folder, kSentencePieceModels) : is_model ? path : "";
   if (is_folder && model.empty()) model = first_of(folder, {"source.spm"});
-  if (!model.empty()) return read_sentencepiece(model, folder);
+  if (!model.empty()) return read_sentencepiece(model, Settings(folder));
   if (!chosen({"vocab.json", "encoder.json", "merges.txt", "vocab.bpe"}).empty()) {
     const std::string vocabulary = first_of(folder, {"vocab.json", "encoder.json"});
     const std::string merges = first_of(folder, {"merges.txt", "vocab.bpe"});
     if (vocabulary.empty()) fail_user("'", folder, "' has no vocab.json or encoder.json beside the merges");
     if (merges.empty()) fail_user("'", folder, "' has no merges.txt or vocab.bpe beside the vocabulary");
-    return read_with_config(folder, [&](const std::string& kind, const JsonObject& config) {
-      return read_gpt2_files(read_file(vocabulary), vocabulary, read_file(merges), merges, kind, config);
-    });
+    const Settings settings(folder);
+    return finish_with_config(
+        read_gpt2_files(read_file(vocabulary), vocabulary, read_file(merges), merges, settings.kind(), settings.config),
+        settings);
   }
-  if (const std::string file = is_folder                ? first_of(folder, {"vocab.txt"})
-                               : path.ends_with(".txt") ? path
-                                                        : "";
-      !file.empty())
-    return read_with_config(folder, [&](const std::string& kind, const JsonObject& config) {
-      return read_bert_vocabulary(read_file(file), file, kind, config);
-    });
-  if (is_folder && is_byt5(folder))
-    return read_with_config(folder, [](const std::string&, const JsonObject& config) { return read_byt5(config); });
+  const bool is_text = !is_folder && path.ends_with(".txt");
+  if (const std::string file = is_text ? path : is_folder ? first_of(folder, {"vocab.txt"}) : ""; !file.empty()) {
+    const Settings settings(folder);
+    return finish_with_config(read_bert_vocabulary(read_file(file), file, settings.kind(), settings.config), settings);
+  }
+  if (is_folder && is_byt5(folder)) {
+    const Settings settings(folder);
+    return finish_with_config(read_byt5(settings.config), settings);
+  }
   fail_user("'", path,
             "' holds no tokenizer of a kind that Linnet knows (tokenizer.json, vocab.txt, vocab.json with "
             "merges.txt, or a model of SentencePiece)",

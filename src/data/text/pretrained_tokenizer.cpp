@@ -75,7 +75,7 @@ void TextStream::shorten_window() {
     const bool broken = text.starts_with(kReplacement) || (!text.empty() && (text[0] & 0xC0) == 0x80);
     if (broken && count < window_.size()) continue;
     shown_ = text.substr(0, whole_size(text));
-    window_.erase(window_.begin(), window_.end() - static_cast<std::ptrdiff_t>(count));
+    window_.erase(window_.begin(), window_.end() - count);
     return;
   }
 }
@@ -83,12 +83,10 @@ void TextStream::shorten_window() {
 std::vector<TextRange> code_point_offsets(std::string_view text, std::span<const TextRange> offsets) {
   std::vector<size_t> count(text.size() + 1);  // code points that begin before each byte
   size_t seen = 0;
-  for (size_t i = 0; i < text.size();) {
-    const size_t length = utf8_length_at(text, i);
+  for (const Utf8Character& character : utf8_characters(text)) {
     // Inside of a character: tokenizers counts a token that begins there as beginning at the character.
-    for (size_t k = 0; k < length; ++k) count[i + k] = seen;
+    for (size_t i = character.begin; i < character.end; ++i) count[i] = seen;
     ++seen;
-    i += length;
   }
   count[text.size()] = seen;
   std::vector<TextRange> converted;

@@ -8,7 +8,7 @@
 #include <thread>
 #include "base/error.h"
 #include "base/files.h"
-#include "data/text/base64.h"
+#include "data/text/byte_spelling.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/subword_trainers.h"
 #include "temporary_folder.h"

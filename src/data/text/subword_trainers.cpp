@@ -5,8 +5,7 @@
 #include <queue>
 #include <utility>
 #include "base/fail.h"
-#include "data/text/bpe/byte_alphabet.h"
-#include "data/text/pipeline/tokenizer_json.h"
+#include "data/text/byte_spelling.h"
 #include "data/text/pretrained_files.h"
 #include "data/text/unicode/utf8.h"
 
@@ -18,10 +17,6 @@ constexpr int64_t kSpecials = 5;
 constexpr size_t kLongestWord = 100;  // of characters; longer ones are the unknown token
 
 using Counts = std::unordered_map<std::string, int64_t>;
-
-uint64_t key_of(TokenId left, TokenId right) {
-  return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
-}
 
 // Counts of pairs are kept up as words change, so a merge costs what it touches. The order of the words does not
 // matter.
@@ -36,14 +31,14 @@ class MergeLearner {
   }
 
   void add(std::vector<TokenId> word, int64_t count) {
-    for (size_t i = 0; i + 1 < word.size(); ++i) change(key_of(word[i], word[i + 1]), count, words_.size());
+    for (size_t i = 0; i + 1 < word.size(); ++i) change(pair_key(word[i], word[i + 1]), count, words_.size());
     words_.push_back({std::move(word), count});
   }
 
   // merges until there are `most` pieces, or nothing is left to merge
   void run(int64_t most) {
     for (const auto& [pair, count] : counts_) queue_.push({count, pair});
-    while (static_cast<int64_t>(pieces_.size()) < most && !queue_.empty()) {
+    while (std::ssize(pieces_) < most && !queue_.empty()) {
       const Candidate top = queue_.top();
       queue_.pop();
       const int64_t count = counts_[top.pair];
@@ -81,8 +76,7 @@ class MergeLearner {
 
   void merge(uint64_t pair) {
     const auto left = static_cast<TokenId>(pair >> 32), right = static_cast<TokenId>(pair & 0xFFFFFFFFu);
-    const std::string joined =
-        pieces_[static_cast<size_t>(left)] + pieces_[static_cast<size_t>(right)].substr(prefix_.size());
+    const std::string joined = pieces_[left] + pieces_[right].substr(prefix_.size());
     const auto [found, fresh] = piece_ids_.emplace(joined, static_cast<TokenId>(pieces_.size()));
     if (fresh) pieces_.push_back(joined);
     merges_.emplace_back(left, right);
@@ -109,14 +103,14 @@ class MergeLearner {
         continue;
       }
       if (to > 0) {
-        change(key_of(s[to - 1], left), -word.count, w);
-        change(key_of(s[to - 1], merged), word.count, w);
-        touched_.push_back(key_of(s[to - 1], merged));
+        change(pair_key(s[to - 1], left), -word.count, w);
+        change(pair_key(s[to - 1], merged), word.count, w);
+        touched_.push_back(pair_key(s[to - 1], merged));
       }
       if (from + 2 < s.size()) {
-        change(key_of(right, s[from + 2]), -word.count, w);
-        change(key_of(merged, s[from + 2]), word.count, w);
-        touched_.push_back(key_of(merged, s[from + 2]));
+        change(pair_key(right, s[from + 2]), -word.count, w);
+        change(pair_key(merged, s[from + 2]), word.count, w);
+        touched_.push_back(pair_key(merged, s[from + 2]));
       }
       s[to++] = merged;
       ++from;
@@ -157,7 +151,7 @@ Counts count_words(const std::vector<std::string>& texts, bool lowercase) {
   Counts words;
   for (const std::string& text : texts) {
     scratch.text.reset(text, 0, false);
-    pipeline.normalizer(scratch.text, scratch);
+    pipeline.normalizer(scratch);
     scratch.words.assign(1, {0, scratch.text.view().size()});
     for (const PreTokenizer& step : pipeline.pre_tokenizers) step(scratch);
     for (const TextSegment& word : scratch.words)
@@ -169,11 +163,8 @@ Counts count_words(const std::vector<std::string>& texts, bool lowercase) {
 // "t", "##h", "##e"
 std::vector<std::string> characters_of(const std::string& word) {
   std::vector<std::string> characters;
-  for (size_t at = 0; at < word.size();) {
-    const size_t length = utf8_length_at(word, at);
-    characters.push_back((at > 0 ? kPrefix : "") + word.substr(at, length));
-    at += length;
-  }
+  for (const Utf8Character& character : utf8_characters(word))
+    characters.push_back((character.begin > 0 ? kPrefix : "") + std::string(character.bytes()));
   return characters;
 }
 
@@ -215,13 +206,12 @@ std::unique_ptr<PretrainedTokenizer> BpeTrainer::train() const {
     for (const char c : word) symbols.push_back(ids[static_cast<unsigned char>(c)]);
     learner.add(std::move(symbols), count);
   }
-  learner.run(options_.vocab_size - static_cast<int64_t>(options_.special.size()));
+  learner.run(options_.vocab_size - std::ssize(options_.special));
   std::string vocabulary = "{", merges = "#version: 0.2\n";
   const auto& pieces = learner.pieces();
   for (size_t id = 0; id < pieces.size(); ++id)
     vocabulary += (id > 0 ? "," : "") + quote_json(spelt(pieces[id])) + ":" + std::to_string(id);
-  for (const auto& [left, right] : learner.merges())
-    merges += spelt(pieces[static_cast<size_t>(left)]) + " " + spelt(pieces[static_cast<size_t>(right)]) + "\n";
+  for (const auto& [left, right] : learner.merges()) merges += spelt(pieces[left]) + " " + spelt(pieces[right]) + "\n";
   const Json config = Json::object();
   Pipeline pipeline = read_gpt2_files(vocabulary + "}", kWhere, merges, kWhere, "", JsonObject(config, kWhere));
   TokenRoles roles;

@@ -57,7 +57,7 @@ class VocabularyTokenizer : public Tokenizer {
   }
 
   std::string kind() const override { return name_of(unit_); }
-  int64_t vocab_size() const override { return kSpecialTokenCount + static_cast<int64_t>(tokens_.size()); }
+  int64_t vocab_size() const override { return kSpecialTokenCount + std::ssize(tokens_); }
   void encode(std::string_view line, std::vector<TokenId>& ids) const override {
     for (const std::string_view unit : split_units(unit_, line)) {
       const auto found = ids_.find(unit);
@@ -75,7 +75,7 @@ class VocabularyTokenizer : public Tokenizer {
   }
   std::string piece(TokenId id) const override {
     check_token(id, vocab_size());
-    return id < kSpecialTokenCount ? kSpecialPieces[id] : tokens_[static_cast<size_t>(id - kSpecialTokenCount)];
+    return id < kSpecialTokenCount ? kSpecialPieces[id] : tokens_[id - kSpecialTokenCount];
   }
   void save(const std::string& folder, const std::string& stem) const override {
     write_file_atomically(folder + "/" + stem + "." + name_of(unit_), format_vocabulary(unit_, tokens_));

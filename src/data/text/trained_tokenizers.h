@@ -34,12 +34,11 @@ std::string seal_sentencepiece_model(std::string_view model);
 // The model without its seal; a user error when the seal is missing or wrong.
 std::string open_sentencepiece_model(std::string_view bytes, const std::string& path);
 
-// Training of SentencePiece models (Kudo and Richardson 2018) by the SentencePiece library. They are read without it
-// (trained_tokenizers.h).
-// Trains a model and returns it serialized. The trainer takes many times the corpus in memory, which would stay in this
-// process's high-water mark, so it runs in a forked child that hands back the model through a pipe and whose output is
-// kept off the terminal. Must be called while this process has a single thread: the child of a process with more
-// inherits their locks but not the threads that would release them.
+// Trains a SentencePiece model (Kudo and Richardson 2018) by the SentencePiece library and returns it serialized. The
+// trainer takes many times the corpus in memory, which would stay in this process's high-water mark, so it runs in a
+// forked child that hands back the model through a pipe and whose output is kept off the terminal. Must be called while
+// this process has a single thread: the child of a process with more inherits their locks but not the threads that
+// would release them.
 std::string train_sentencepiece(const TokenizerOptions& options, const std::vector<std::string>& lines);
 
 }  // namespace linnet

@@ -5,7 +5,7 @@
 #include "base/fail.h"
 #include "base/files.h"
 #include "data/text/pretrained_tokenizer.h"
-#include "data/text/sentencepiece/sentencepiece_proto.h"
+#include "data/text/sentencepiece/sentencepiece_model.h"
 #include "models/families/binding.h"
 #include "models/families/decoder_family.h"
 #include "models/families/gguf.h"

@@ -3,7 +3,7 @@
 #include <numeric>
 #include "base/json.h"
 #include "base/numbers.h"
-#include "data/text/base64.h"
+#include "data/text/byte_spelling.h"
 
 namespace linnet {
 namespace {

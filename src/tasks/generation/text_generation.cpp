@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/numbers.h"
-#include "data/text/bpe/byte_alphabet.h"
+#include "data/text/byte_spelling.h"
 #include "data/text/chat/chat_template.h"
 #include "data/text/unicode/utf8.h"
 #include "engine/plan/state_names.h"

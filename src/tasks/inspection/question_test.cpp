@@ -3,7 +3,7 @@
 #include "tasks/inspection/question.h"
 #include <gtest/gtest.h>
 #include <cstring>
-#include "data/text/base64.h"
+#include "data/text/byte_spelling.h"
 #include "formats/safetensors.h"
 #include "models/families/pretrained.h"
 #include "parsed_json.h"

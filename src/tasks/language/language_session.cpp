@@ -2,7 +2,6 @@
 #include <algorithm>
 #include "base/error.h"
 #include "base/log.h"
-#include "data/examples/text/token_stream.h"
 #include "data/metrics/text_scores.h"
 #include "tasks/text_files.h"
 
@@ -66,7 +65,7 @@ Evaluation LanguageSession::evaluate(const LanguageText& text, const SharedWork&
   OwnedBatch buffer(token_inputs(chunks, packed));
   int64_t done = 0;
   const auto [nats, tokens] = total_loss(scoring_batches(text.tokens, chunks), ranks, [&](int64_t index) {
-    fill_scoring_batch(text.tokens, chunks, index, token_arrays(buffer));
+    fill_scoring_batch(text.tokens, chunks, index, buffer);
     if (++done % kDropEvery == 0) text.tokens.drop_pages();
     return trainer->evaluate(buffer.batch);
   });

@@ -4,7 +4,6 @@
 #include <string>
 #include "config/config.h"
 #include "data/examples/text/token_chunks.h"
-#include "data/examples/text/token_stream.h"
 #include "generation/generators.h"
 #include "models/modules/causal_model.h"
 #include "tasks/language/language_model.h"

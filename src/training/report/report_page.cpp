@@ -4,7 +4,7 @@
 #include <map>
 #include "base/json.h"
 #include "base/text.h"
-#include "data/text/base64.h"
+#include "data/text/byte_spelling.h"
 
 namespace linnet {
 // The files of src/training/report/page, as the build embeds them (cmake/embed.cmake).

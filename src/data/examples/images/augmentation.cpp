@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 #include <numbers>
-#include <vector>
 #include "base/hash.h"
 
 namespace linnet {
@@ -42,52 +41,34 @@ double draw_log_gamma(uint64_t& state, double shape) {
 constexpr int kFraction = 17;
 constexpr int64_t kOne = int64_t{1} << kFraction;
 
-struct Rotation {
-  explicit Rotation(double degrees) {
-    const double angle = degrees * std::numbers::pi / 180;
-    sine = std::llround(std::sin(angle) * 65536), cosine = std::llround(std::cos(angle) * 65536);
-  }
-  int64_t sine, cosine;
-};
+// An image and what stands beyond it.
+struct Pixels {
+  const uint8_t* bytes;
+  const ImageFrame& frame;
 
-class Mover {
- public:
-  Mover(std::span<const uint8_t> image, int64_t height, int64_t width, int64_t channels, std::span<const uint8_t> fill)
-      : image_(image.data()), height_(height), width_(width), channels_(channels), fill_(fill) {}
-
-  // The pixel at whole coordinates.
-  void copy(int64_t row, int64_t column, uint8_t* out) const {
-    for (int64_t c = 0; c < channels_; ++c) out[c] = at(row, column, c);
-  }
-  // The pixel at (row, column) of the rotated image.
-  void copy_rotated(const Rotation& by, int64_t row, int64_t column, uint8_t* out) const {
-    const int64_t up = 2 * row - (height_ - 1), left = 2 * column - (width_ - 1);  // from the center, in halves
-    const int64_t y = by.cosine * up + by.sine * left + ((height_ - 1) << 16);
-    const int64_t x = by.cosine * left - by.sine * up + ((width_ - 1) << 16);
-    const int64_t r = y >> kFraction, c = x >> kFraction;
-    const int64_t down = weight(y), right = weight(x);
-    for (int64_t i = 0; i < channels_; ++i) {
-      const int64_t above = at(r, c, i) * (256 - right) + at(r, c + 1, i) * right;
-      const int64_t below = at(r + 1, c, i) * (256 - right) + at(r + 1, c + 1, i) * right;
-      out[i] = static_cast<uint8_t>((above * (256 - down) + below * down + (1 << 15)) >> 16);
-    }
-  }
-
- private:
-  // Of the pixel that follows, in 1/256.
-  static int64_t weight(int64_t position) {
-    return ((position & (kOne - 1)) + (int64_t{1} << (kFraction - 9))) >> (kFraction - 8);
-  }
   uint8_t at(int64_t row, int64_t column, int64_t channel) const {
-    if (row < 0 || row >= height_ || column < 0 || column >= width_)
-      return fill_.empty() ? uint8_t{0} : fill_[static_cast<size_t>(channel)];
-    return image_[(row * width_ + column) * channels_ + channel];
+    if (row < 0 || row >= frame.height || column < 0 || column >= frame.width) return frame.beyond(channel);
+    return bytes[(row * frame.width + column) * frame.channels + channel];
   }
-
-  const uint8_t* image_;
-  const int64_t height_, width_, channels_;
-  const std::span<const uint8_t> fill_;
 };
+
+// Of the pixel that follows, in 1/256.
+int64_t weight(int64_t position) {
+  return ((position & (kOne - 1)) + (int64_t{1} << (kFraction - 9))) >> (kFraction - 8);
+}
+
+// The pixel at (row, column) of an image that is rotated by an angle with this sine and cosine, in 2^-16.
+void copy_rotated(const Pixels& from, int64_t sine, int64_t cosine, int64_t row, int64_t column, uint8_t* out) {
+  const int64_t last_row = from.frame.height - 1, last_column = from.frame.width - 1;
+  const int64_t up = 2 * row - last_row, left = 2 * column - last_column;  // from the center, in halves
+  const int64_t y = cosine * up + sine * left + (last_row << 16), x = cosine * left - sine * up + (last_column << 16);
+  const int64_t r = y >> kFraction, c = x >> kFraction, down = weight(y), right = weight(x);
+  for (int64_t i = 0; i < from.frame.channels; ++i) {
+    const int64_t above = from.at(r, c, i) * (256 - right) + from.at(r, c + 1, i) * right;
+    const int64_t below = from.at(r + 1, c, i) * (256 - right) + from.at(r + 1, c + 1, i) * right;
+    out[i] = static_cast<uint8_t>((above * (256 - down) + below * down + (1 << 15)) >> 16);
+  }
+}
 
 // A rectangle of at least `least` of the area, whose sides are 3:4 to 4:3 (torchvision's RandomResizedCrop): ten
 // draws, then the whole. Scaled to the image's size.
@@ -101,20 +82,13 @@ void crop_image(double least, uint64_t& state, const ImageDataset& of, std::span
     const auto rows = std::max<int64_t>(std::llround(std::sqrt(area / ratio)), 1);
     if (columns > of.width || rows > of.height) continue;
     const int64_t top = draw(state, of.height - rows + 1), left = draw(state, of.width - columns + 1);
-    std::vector<uint8_t> part(static_cast<size_t>(rows * columns * of.channels));
+    std::vector<uint8_t> part(rows * columns * of.channels);
     for (int64_t row = 0; row < rows; ++row)
       std::copy_n(pixels.data() + ((top + row) * of.width + left) * of.channels, columns * of.channels,
                   part.data() + row * columns * of.channels);
     return resize_image(part.data(), rows, columns, {of.height, of.width, of.channels}, ImageFit::kStretch, out);
   }
   std::ranges::copy(pixels, out.begin());
-}
-
-void change_at_random(const Augmentation& how, uint64_t& state, const ImageDataset& of, std::span<uint8_t> pixels) {
-  for (int64_t i = 0; i < how.random; ++i) {
-    const auto change = static_cast<ImageChange>(draw(state, kImageChanges));
-    change_image(change, how.strength, draw(state, 2) == 1, of.height, of.width, of.channels, how.fill, pixels);
-  }
 }
 
 // The share of one of two numbers from Gamma(a, 1) in their sum is from Beta(a, a).
@@ -125,27 +99,31 @@ double draw_beta(uint64_t& state, double a) {
 
 uint8_t to_byte(double x) { return static_cast<uint8_t>(std::clamp(std::floor(x), 0.0, 255.0)); }
 
+using Counts = std::array<int64_t, 256>;
+using Table = std::array<uint8_t, 256>;
+
 class Picture {
  public:
-  Picture(int64_t height, int64_t width, int64_t channels, std::span<const uint8_t> fill, std::span<uint8_t> pixels)
-      : height_(height), width_(width), channels_(channels), fill_(fill), pixels_(pixels) {}
+  Picture(const ImageFrame& frame, std::span<uint8_t> pixels) : frame_(frame), pixels_(pixels) {}
 
   // The pixel at (x, y) from the center becomes that at (a x + b y + c, d x + e y + f).
   void move(double a, double b, double c, double d, double e, double f) {
-    const std::vector<uint8_t> from(pixels_.begin(), pixels_.end());
-    const double middle_x = 0.5 * static_cast<double>(width_ - 1), middle_y = 0.5 * static_cast<double>(height_ - 1);
+    const std::vector<uint8_t> copy(pixels_.begin(), pixels_.end());
+    const Pixels from{copy.data(), frame_};
+    const double middle_x = 0.5 * static_cast<double>(frame_.width - 1),
+                 middle_y = 0.5 * static_cast<double>(frame_.height - 1);
     uint8_t* out = pixels_.data();
-    for (int64_t i = 0; i < height_; ++i)
-      for (int64_t j = 0; j < width_; ++j) {
+    for (int64_t i = 0; i < frame_.height; ++i)
+      for (int64_t j = 0; j < frame_.width; ++j) {
         const double x = static_cast<double>(j) - middle_x, y = static_cast<double>(i) - middle_y;
         const double column = a * x + b * y + c + middle_x, row = d * x + e * y + f + middle_y;
         const double left = std::floor(column), top = std::floor(row), right = column - left, down = row - top;
         const auto at_row = static_cast<int64_t>(top), at_column = static_cast<int64_t>(left);
-        for (int64_t channel = 0; channel < channels_; ++channel) {
+        for (int64_t channel = 0; channel < frame_.channels; ++channel) {
           const double above =
-              at(from, at_row, at_column, channel) * (1 - right) + at(from, at_row, at_column + 1, channel) * right;
-          const double below = at(from, at_row + 1, at_column, channel) * (1 - right) +
-                               at(from, at_row + 1, at_column + 1, channel) * right;
+              from.at(at_row, at_column, channel) * (1 - right) + from.at(at_row, at_column + 1, channel) * right;
+          const double below = from.at(at_row + 1, at_column, channel) * (1 - right) +
+                               from.at(at_row + 1, at_column + 1, channel) * right;
           *out++ = to_byte(above * (1 - down) + below * down + 0.5);
         }
       }
@@ -154,17 +132,17 @@ class Picture {
   // pixels = other + factor (pixels - other)
   template <class Other>
   void blend(double factor, const Other& other) {
-    for (size_t i = 0; i < pixels_.size(); ++i) {
+    for (int64_t i = 0; i < std::ssize(pixels_); ++i) {
       const double beside = other(i);
       pixels_[i] = to_byte(beside + factor * (pixels_[i] - beside));
     }
   }
   // The brightness of each pixel (ITU-R 601).
   std::vector<uint8_t> grey() const {
+    if (frame_.channels == 1) return {pixels_.begin(), pixels_.end()};
     std::vector<uint8_t> found;
-    for (size_t i = 0; i < pixels_.size(); i += static_cast<size_t>(channels_))
-      found.push_back(channels_ == 1 ? pixels_[i]
-                                     : to_byte(0.2989 * pixels_[i] + 0.587 * pixels_[i + 1] + 0.114 * pixels_[i + 2]));
+    for (size_t i = 0; i < pixels_.size(); i += 3)
+      found.push_back(to_byte(0.2989 * pixels_[i] + 0.587 * pixels_[i + 1] + 0.114 * pixels_[i + 2]));
     return found;
   }
   void change_contrast(double factor) {
@@ -172,25 +150,23 @@ class Picture {
     const std::vector<uint8_t> brightness = grey();
     for (const uint8_t value : brightness) sum += value;
     const double mean = sum / static_cast<double>(brightness.size());
-    blend(factor, [&](size_t) { return mean; });
+    blend(factor, [&](int64_t) { return mean; });
   }
   void change_color(double factor) {
-    if (channels_ == 1) return;
+    if (frame_.channels == 1) return;
     const std::vector<uint8_t> brightness = grey();
-    blend(factor, [&](size_t i) { return brightness[i / static_cast<size_t>(channels_)]; });
+    blend(factor, [&](int64_t i) { return brightness[i / frame_.channels]; });
   }
   // Beside the image smoothed by 1 1 1 / 1 5 1 / 1 1 1; its edge stays.
   void change_sharpness(double factor) {
-    if (height_ < 3 || width_ < 3) return;
+    if (frame_.height < 3 || frame_.width < 3) return;
     const std::vector<uint8_t> from(pixels_.begin(), pixels_.end());
-    const auto stride = static_cast<size_t>(width_ * channels_), step = static_cast<size_t>(channels_);
-    blend(factor, [&](size_t i) -> double {
-      const size_t row = i / stride, column = i % stride / step;
-      if (row == 0 || row + 1 == static_cast<size_t>(height_) || column == 0 ||
-          column + 1 == static_cast<size_t>(width_))
-        return from[i];
+    const int64_t step = frame_.channels, stride = frame_.width * step;
+    blend(factor, [&](int64_t i) -> double {
+      const int64_t row = i / stride, column = i % stride / step;
+      if (row == 0 || row + 1 == frame_.height || column == 0 || column + 1 == frame_.width) return from[i];
       int sum = 4 * from[i];
-      for (const size_t line : {i - stride, i, i + stride}) sum += from[line - step] + from[line] + from[line + step];
+      for (const int64_t line : {i - stride, i, i + stride}) sum += from[line - step] + from[line] + from[line + step];
       return std::round(sum / 13.0);
     });
   }
@@ -200,41 +176,28 @@ class Picture {
     for (uint8_t& pixel : pixels_) pixel = f(pixel);
   }
   // Each channel's table is table(its histogram).
-  template <class Table>
-  void map_channels(const Table& table) {
-    for (int64_t channel = 0; channel < channels_; ++channel) {
-      std::array<int64_t, 256> counts{};
-      for (size_t i = static_cast<size_t>(channel); i < pixels_.size(); i += static_cast<size_t>(channels_))
-        ++counts[pixels_[i]];
-      const std::array<uint8_t, 256> becomes = table(counts);
-      for (size_t i = static_cast<size_t>(channel); i < pixels_.size(); i += static_cast<size_t>(channels_))
-        pixels_[i] = becomes[pixels_[i]];
+  void map_channels(Table (*table)(const Counts&)) {
+    for (int64_t channel = 0; channel < frame_.channels; ++channel) {
+      Counts counts{};
+      for (int64_t i = channel; i < std::ssize(pixels_); i += frame_.channels) ++counts[pixels_[i]];
+      const Table becomes = table(counts);
+      for (int64_t i = channel; i < std::ssize(pixels_); i += frame_.channels) pixels_[i] = becomes[pixels_[i]];
     }
   }
 
  private:
-  double at(const std::vector<uint8_t>& from, int64_t row, int64_t column, int64_t channel) const {
-    if (row < 0 || row >= height_ || column < 0 || column >= width_)
-      return fill_.empty() ? 0 : fill_[static_cast<size_t>(channel)];
-    return from[static_cast<size_t>((row * width_ + column) * channels_ + channel)];
-  }
-
-  const int64_t height_, width_, channels_;
-  const std::span<const uint8_t> fill_;
+  const ImageFrame& frame_;
   const std::span<uint8_t> pixels_;
 };
-
-using Counts = std::array<int64_t, 256>;
-using Table = std::array<uint8_t, 256>;
 
 // The darkest value becomes 0 and the brightest 255.
 Table stretched(const Counts& counts) {
   int low = 0, high = 255;
-  while (low < 255 && counts[static_cast<size_t>(low)] == 0) ++low;
-  while (high > 0 && counts[static_cast<size_t>(high)] == 0) --high;
+  while (low < 255 && counts[low] == 0) ++low;
+  while (high > 0 && counts[high] == 0) --high;
   Table table;
   for (int i = 0; i < 256; ++i)
-    table[static_cast<size_t>(i)] = low >= high ? static_cast<uint8_t>(i) : to_byte((i - low) * 255.0 / (high - low));
+    table[i] = low >= high ? static_cast<uint8_t>(i) : to_byte((i - low) * 255.0 / (high - low));
   return table;
 }
 
@@ -255,21 +218,23 @@ Table equalized(const Counts& counts) {
 
 }  // namespace
 
-void move_image(const Motion& motion, std::span<const uint8_t> image, int64_t height, int64_t width, int64_t channels,
-                std::span<const uint8_t> fill, std::span<uint8_t> out) {
-  const Mover mover(image, height, width, channels, fill);
-  const Rotation rotation(motion.degrees);
+void move_image(const Motion& motion, std::span<const uint8_t> image, const ImageFrame& frame, std::span<uint8_t> out) {
+  const Pixels from{image.data(), frame};
+  const double angle = motion.degrees * std::numbers::pi / 180;
+  const int64_t sine = std::llround(std::sin(angle) * 65536), cosine = std::llround(std::cos(angle) * 65536);
   uint8_t* to = out.data();
-  for (int64_t i = 0; i < height; ++i)
-    for (int64_t j = 0; j < width; ++j, to += channels) {
-      const int64_t row = i - motion.down, column = (motion.mirror ? width - 1 - j : j) - motion.right;
-      if (motion.degrees == 0) mover.copy(row, column, to);
-      else mover.copy_rotated(rotation, row, column, to);
+  for (int64_t i = 0; i < frame.height; ++i)
+    for (int64_t j = 0; j < frame.width; ++j, to += frame.channels) {
+      const int64_t row = i - motion.down, column = (motion.mirror ? frame.width - 1 - j : j) - motion.right;
+      if (motion.degrees != 0) copy_rotated(from, sine, cosine, row, column, to);
+      else
+        for (int64_t c = 0; c < frame.channels; ++c) to[c] = from.at(row, column, c);
     }
 }
 
 void augment_image(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of,
                    std::span<const uint8_t> pixels, std::span<uint8_t> out) {
+  const ImageFrame frame{{of.height, of.width, of.channels}, how.fill};
   uint64_t state = first_state(seed + 0x6a09e667f3bcc909u, epoch, image);
   // All numbers are drawn in any case: switching one change on leaves the others as they are.
   Motion motion;
@@ -286,17 +251,18 @@ void augment_image(const Augmentation& how, uint64_t seed, int64_t epoch, int64_
     crop_image(how.crop, crop_state, of, pixels, cropped);
     pixels = cropped;
   }
-  move_image(motion, pixels, of.height, of.width, of.channels, how.fill, out);
+  move_image(motion, pixels, frame, out);
   uint64_t change_state = first_state(seed + 0xa54ff53a5f1d36f1u, epoch, image);
-  change_at_random(how, change_state, of, out);
+  for (int64_t i = 0; i < how.random; ++i) {
+    const auto change = static_cast<ImageChange>(draw(change_state, kImageChanges));
+    change_image(change, how.strength, draw(change_state, 2) == 1, frame, out);
+  }
 
   const int64_t last_row = std::min(of.height, hole_row + how.cutout);
   const int64_t last_column = std::min(of.width, hole_column + how.cutout);
   for (int64_t i = std::max<int64_t>(0, hole_row); i < last_row; ++i)
     for (int64_t j = std::max<int64_t>(0, hole_column); j < last_column; ++j)
-      for (int64_t c = 0; c < of.channels; ++c)
-        out[static_cast<size_t>((i * of.width + j) * of.channels + c)] =
-            how.fill.empty() ? uint8_t{0} : how.fill[static_cast<size_t>(c)];
+      for (int64_t c = 0; c < of.channels; ++c) out[(i * of.width + j) * of.channels + c] = frame.beyond(c);
 }
 
 Mix draw_mix(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of) {
@@ -330,9 +296,8 @@ void mix_images(const Mix& mix, int64_t width, int64_t channels, std::span<const
     image[i] = static_cast<uint8_t>((image[i] * mix.share + other[i] * (256 - mix.share) + 128) >> 8);
 }
 
-void change_image(ImageChange change, int strength, bool negative, int64_t height, int64_t width, int64_t channels,
-                  std::span<const uint8_t> fill, std::span<uint8_t> pixels) {
-  Picture picture(height, width, channels, fill, pixels);
+void change_image(ImageChange change, int strength, bool negative, const ImageFrame& frame, std::span<uint8_t> pixels) {
+  Picture picture(frame, pixels);
   const double share = static_cast<double>(strength) / kMostStrength;
   const auto either_way = [&](double most) { return negative ? -most * share : most * share; };
   switch (change) {
@@ -340,14 +305,14 @@ void change_image(ImageChange change, int strength, bool negative, int64_t heigh
     case ImageChange::kShearAcross: return picture.move(1, either_way(0.3), 0, 0, 1, 0);
     case ImageChange::kShearDown: return picture.move(1, 0, 0, either_way(0.3), 1, 0);
     case ImageChange::kShiftAcross:
-      return picture.move(1, 0, std::trunc(either_way(150.0 / 331 * static_cast<double>(width))), 0, 1, 0);
+      return picture.move(1, 0, std::trunc(either_way(150.0 / 331 * static_cast<double>(frame.width))), 0, 1, 0);
     case ImageChange::kShiftDown:
-      return picture.move(1, 0, 0, 0, 1, std::trunc(either_way(150.0 / 331 * static_cast<double>(height))));
+      return picture.move(1, 0, 0, 0, 1, std::trunc(either_way(150.0 / 331 * static_cast<double>(frame.height))));
     case ImageChange::kRotate: {
       const double angle = either_way(30) * std::numbers::pi / 180;
       return picture.move(std::cos(angle), -std::sin(angle), 0, std::sin(angle), std::cos(angle), 0);
     }
-    case ImageChange::kBrightness: return picture.blend(1 + either_way(0.9), [](size_t) { return 0.0; });
+    case ImageChange::kBrightness: return picture.blend(1 + either_way(0.9), [](int64_t) { return 0.0; });
     case ImageChange::kColor: return picture.change_color(1 + either_way(0.9));
     case ImageChange::kContrast: return picture.change_contrast(1 + either_way(0.9));
     case ImageChange::kSharpness: return picture.change_sharpness(1 + either_way(0.9));

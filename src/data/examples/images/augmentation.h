@@ -32,10 +32,14 @@ struct Motion {
   int64_t down = 0, right = 0;
   bool mirror = false;
 };
-// Writes the moved image [height, width, channels] to `out`, which is other memory. Between pixels the four nearest are
-// interpolated linearly; a multiple of 90 degrees moves whole pixels of square images. `fill`: see Augmentation.
-void move_image(const Motion& motion, std::span<const uint8_t> image, int64_t height, int64_t width, int64_t channels,
-                std::span<const uint8_t> fill, std::span<uint8_t> out);
+// The size of an image and the pixel that stands beyond it; empty: zeros.
+struct ImageFrame : ImageInfo {
+  std::span<const uint8_t> fill;
+  uint8_t beyond(int64_t channel) const { return fill.empty() ? uint8_t{0} : fill[static_cast<size_t>(channel)]; }
+};
+// Writes the moved image to `out`, which is other memory. Between pixels the four nearest are interpolated linearly; a
+// multiple of 90 degrees moves whole pixels of square images.
+void move_image(const Motion& motion, std::span<const uint8_t> image, const ImageFrame& frame, std::span<uint8_t> out);
 
 // Writes the changed image number `image` of the dataset to `out`; its pixels are given, as ImageDataset::read() has
 // them. Mixing is not part of it.
@@ -83,9 +87,8 @@ enum class ImageChange {
 };
 constexpr int kImageChanges = 14;
 
-// Changes an image [height, width, channels] of 1 or 3 channels where it lies. `strength` from 0 to kMostStrength;
-// `negative`: the other way, of changes that have two. `fill`: a pixel that stands beyond the image; empty: zeros.
-void change_image(ImageChange change, int strength, bool negative, int64_t height, int64_t width, int64_t channels,
-                  std::span<const uint8_t> fill, std::span<uint8_t> pixels);
+// Changes an image of 1 or 3 channels where it lies. `strength` from 0 to kMostStrength; `negative`: the other way, of
+// changes that have two.
+void change_image(ImageChange change, int strength, bool negative, const ImageFrame& frame, std::span<uint8_t> pixels);
 
 }  // namespace linnet

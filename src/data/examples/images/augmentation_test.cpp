@@ -90,7 +90,8 @@ using Pixels = std::vector<uint8_t>;
 
 Pixels moved(const Motion& motion, const Pixels& image, int64_t height, int64_t width, int64_t channels) {
   Pixels out(image.size(), 99);
-  move_image(motion, image, height, width, channels, Pixels{7, 8}, out);
+  const Pixels fill{7, 8};
+  move_image(motion, image, {{height, width, channels}, fill}, out);
   return out;
 }
 
@@ -196,7 +197,7 @@ TEST(Augmentation, ChangesAreThoseOfPillow) {
       for (int c = 0; c < 3; ++c) image.push_back(static_cast<uint8_t>(37 * i + 91 * j + 53 * c + 7 * i * j));
   const auto expect = [&](ImageChange change, const std::vector<int>& expected) {
     Pixels changed = image;
-    change_image(change, 9, false, 5, 6, 3, {}, changed);
+    change_image(change, 9, false, {{5, 6, 3}, {}}, changed);
     for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(changed[i], expected[i], 1) << static_cast<int>(change);
   };
   expect(ImageChange::kBrightness, {0, 67, 134, 115, 182, 250, 231, 255, 40, 21, 88, 156});

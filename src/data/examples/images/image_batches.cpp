@@ -1,8 +1,8 @@
 #include "data/examples/images/image_batches.h"
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <numeric>
-#include <string>
 #include <utility>
 #include "base/fail.h"
 #include "base/hash.h"
@@ -13,7 +13,7 @@ namespace {
 // Of image `index`; -1: none.
 void write_label(const ImageDataset& dataset, int64_t index, int64_t row, OwnedBatch& owned) {
   if (!dataset.has_numbers()) {
-    owned.data(1)[row] = index < 0 ? -1 : dataset.labels[static_cast<size_t>(index)];
+    owned.data(1)[row] = index < 0 ? -1 : dataset.labels[index];
     return;
   }
   float* numbers = owned.data<float>(1) + row * dataset.classes();
@@ -22,18 +22,33 @@ void write_label(const ImageDataset& dataset, int64_t index, int64_t row, OwnedB
   owned.data<float>(2)[row] = index < 0 ? 0.0f : 1.0f;
 }
 
+// Images `indices`, which are in memory, into images [rows, height, width, channels]. Rows past the last index become
+// zeros.
+void gather_images(const ImageDataset& dataset, std::span<const int32_t> indices, int64_t rows, uint8_t* images) {
+  const int64_t bytes = dataset.image_bytes();
+  const auto filled = std::ssize(indices);
+  if (filled > rows) fail_internal("a batch of " + std::to_string(rows) + " rows was given more images than that");
+  constexpr int64_t kAhead = 4, kLine = 64;  // the images lie anywhere in memory: ask for the next ones in time
+  for (int64_t row = 0; row < filled; ++row) {
+    if (row + kAhead < filled) {
+      const uint8_t* next = dataset.image(indices[row + kAhead]).data();
+      for (int64_t offset = 0; offset < bytes; offset += kLine) __builtin_prefetch(next + offset);
+    }
+    const auto index = indices[row];
+    std::memcpy(images + row * bytes, dataset.image(index).data(), static_cast<size_t>(bytes));
+  }
+  std::memset(images + filled * bytes, 0, static_cast<size_t>((rows - filled) * bytes));
+}
+
 }  // namespace
 
 int64_t number_count(const ImageDataset& dataset) { return dataset.has_numbers() ? dataset.classes() : 0; }
 
 std::vector<BatchInput> image_inputs(int64_t rows, int64_t image_bytes, bool mixed, int64_t numbers) {
-  const auto count = static_cast<size_t>(rows);
-  std::vector<BatchInput> inputs{
-      {"images", count * static_cast<size_t>(image_bytes)},
-      {"labels", count * static_cast<size_t>(std::max<int64_t>(numbers, 1)) * sizeof(int32_t)}};
-  if (numbers > 0) inputs.push_back({"weights", count * sizeof(float)});
-  else if (mixed)
-    inputs.insert(inputs.end(), {{"other_labels", count * sizeof(int32_t)}, {"shares", count * sizeof(float)}});
+  std::vector<BatchInput> inputs{{"images", static_cast<size_t>(rows * image_bytes)},
+                                 number_input("labels", rows * std::max<int64_t>(numbers, 1))};
+  if (numbers > 0) inputs.push_back(number_input("weights", rows));
+  else if (mixed) inputs.insert(inputs.end(), {number_input("other_labels", rows), number_input("shares", rows)});
   return inputs;
 }
 
@@ -42,19 +57,16 @@ ImageBatches::ImageBatches(const ImageDataset& dataset, int64_t batch_size, uint
   if (dataset.count == 0) fail_user("there are no images to train on");
   if (batch_size < 1) fail_user("a batch of ", batch_size, " images");
   if (dataset.count > std::numeric_limits<int32_t>::max()) fail_user("too many images: ", dataset.count);
-  order_.resize(static_cast<size_t>(dataset.count));
+  order_.resize(dataset.count);
   const bool made = options_.augmentation.any() || !dataset.in_memory();
   const int slots = made ? options_.prefetch + 1 : 1;
   for (int i = 0; i < slots; ++i)
-    ring_.push_back(std::make_unique<Made>(
-        image_inputs(batch_size, dataset.image_bytes(), options_.augmentation.mixes(), number_count(dataset))));
+    ring_.emplace_back(
+        image_inputs(batch_size, dataset.image_bytes(), options_.augmentation.mixes(), number_count(dataset)));
   if (!made) return;
-  scratch_.assign(static_cast<size_t>(options_.threads),
-                  std::vector<uint8_t>(static_cast<size_t>(2 * dataset.image_bytes())));
-  const auto plan = [this](int slot) { return plan_batch(*ring_[static_cast<size_t>(slot)]); };
-  const auto make = [this](int slot, int64_t task, int thread) {
-    make_rows(*ring_[static_cast<size_t>(slot)], task, scratch_[static_cast<size_t>(thread)]);
-  };
+  scratch_.assign(options_.threads, std::vector<uint8_t>(2 * dataset.image_bytes()));
+  const auto plan = [this](int slot) { return plan_batch(ring_[slot]); };
+  const auto make = [this](int slot, int64_t task, int thread) { make_rows(ring_[slot], task, scratch_[thread]); };
   ahead_ = std::make_unique<BatchesAhead>(slots, options_.threads, BatchesAhead::Work{plan, make});
 }
 
@@ -70,28 +82,25 @@ void ImageBatches::take_share(BatchShare share) {
 
 int64_t ImageBatches::batches_per_epoch() const { return evaluation_batches(dataset_, batch_size_); }
 
-// From the sorted order.
-void ImageBatches::shuffle(int64_t epoch) {
-  std::iota(order_.begin(), order_.end(), 0);
-  shuffle_span(std::span(order_), mix64(mix64(seed_ + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch)));
-  ordered_epoch_ = epoch;
-}
-
 std::span<const int32_t> ImageBatches::take(BatchPosition& position) {
   const auto taken = cursor_.take([this](int64_t) { return batches_per_epoch(); });
-  if (ordered_epoch_ != taken.epoch) shuffle(taken.epoch);
+  if (ordered_epoch_ != taken.epoch) {
+    std::iota(order_.begin(), order_.end(), 0);
+    shuffle_span(std::span(order_), order_key(seed_, taken.epoch));
+    ordered_epoch_ = taken.epoch;
+  }
   position = taken.position;
   const int64_t first = taken.index * batch_size_, rows = std::min(batch_size_, dataset_.count - first);
-  return std::span<const int32_t>(order_).subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
+  return std::span<const int32_t>(order_).subspan(first, rows);
 }
 
 const Batch& ImageBatches::next() {
-  if (ahead_) return ring_[static_cast<size_t>(ahead_->next())]->owned.batch;
-  OwnedBatch& owned = ring_[0]->owned;
+  if (ahead_) return ring_[static_cast<size_t>(ahead_->next())].batch;
+  OwnedBatch& owned = ring_[0];
   const std::span<const int32_t> images = take(owned.batch);
   gather_images(dataset_, images, batch_size_, owned.data<uint8_t>(0));
   for (int64_t row = 0; row < batch_size_; ++row)
-    write_label(dataset_, row < std::ssize(images) ? images[static_cast<size_t>(row)] : -1, row, owned);
+    write_label(dataset_, row < std::ssize(images) ? images[row] : -1, row, owned);
   return owned.batch;
 }
 
@@ -102,17 +111,16 @@ int64_t ImageBatches::rows_per_task() const {
 }
 
 int64_t ImageBatches::plan_batch(Made& batch) {
-  OwnedBatch& owned = batch.owned;
-  const auto images = take(owned.batch);
+  const auto images = take(batch.batch);
   batch.images.assign(images.begin(), images.end());
   batch.epoch = ordered_epoch_;
-  const auto rows = static_cast<int64_t>(images.size());
-  std::fill(owned.data<uint8_t>(0) + rows * dataset_.image_bytes(),
-            owned.data<uint8_t>(0) + batch_size_ * dataset_.image_bytes(), uint8_t{0});
-  for (int64_t row = rows; row < batch_size_; ++row) write_label(dataset_, -1, row, owned);
+  const auto rows = std::ssize(images);
+  const int64_t bytes = dataset_.image_bytes(), unused = batch_size_ - rows;
+  std::fill_n(batch.data<uint8_t>(0) + rows * bytes, unused * bytes, uint8_t{0});
+  for (int64_t row = rows; row < batch_size_; ++row) write_label(dataset_, -1, row, batch);
   if (options_.augmentation.mixes() && !dataset_.has_numbers()) {
-    std::fill(owned.data(2) + rows, owned.data(2) + batch_size_, -1);
-    std::fill(owned.data<float>(3) + rows, owned.data<float>(3) + batch_size_, 1.0f);
+    std::fill_n(batch.data(2) + rows, unused, -1);
+    std::fill_n(batch.data<float>(3) + rows, unused, 1.0f);
   }
   return (rows + rows_per_task() - 1) / rows_per_task();
 }
@@ -129,26 +137,25 @@ void ImageBatches::make_image(int64_t epoch, int64_t image, std::span<uint8_t> o
 void ImageBatches::make_rows(Made& batch, int64_t task, std::vector<uint8_t>& scratch) const {
   const auto bytes = static_cast<size_t>(dataset_.image_bytes());
   const std::span<uint8_t> first(scratch.data(), bytes), second(scratch.data() + bytes, bytes);
-  OwnedBatch& owned = batch.owned;
   const int64_t begin = task * rows_per_task();
-  const int64_t end = std::min(begin + rows_per_task(), static_cast<int64_t>(batch.images.size()));
+  const int64_t end = std::min(begin + rows_per_task(), std::ssize(batch.images));
   for (int64_t row = begin; row < end; ++row) {
-    const int64_t image = batch.images[static_cast<size_t>(row)];
-    const std::span<uint8_t> out(owned.data<uint8_t>(0) + static_cast<size_t>(row) * bytes, bytes);
+    const int64_t image = batch.images[row];
+    const std::span<uint8_t> out(batch.data<uint8_t>(0) + static_cast<size_t>(row) * bytes, bytes);
     make_image(batch.epoch, image, out, first);
-    write_label(dataset_, image, row, owned);
+    write_label(dataset_, image, row, batch);
     if (!options_.augmentation.mixes()) continue;
     const Mix mix = draw_mix(options_.augmentation, seed_, batch.epoch, image, dataset_);
     make_image(batch.epoch, mix.other, second, first);
     mix_images(mix, dataset_.width, dataset_.channels, second, out);
     const auto share = static_cast<float>(mix.label_share(dataset_.height, dataset_.width));
     if (dataset_.has_numbers()) {
-      float* own = owned.data<float>(1) + row * dataset_.classes();
+      float* own = batch.data<float>(1) + row * dataset_.classes();
       for (const float other : dataset_.numbers_of(mix.other)) *own = other + (*own - other) * share, ++own;
       continue;
     }
-    owned.data(2)[row] = dataset_.labels[static_cast<size_t>(mix.other)];
-    owned.data<float>(3)[row] = share;
+    batch.data(2)[row] = dataset_.labels[mix.other];
+    batch.data<float>(3)[row] = share;
   }
 }
 

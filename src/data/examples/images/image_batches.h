@@ -43,17 +43,13 @@ class ImageBatches : public BatchSource {
   std::vector<BatchArray> device_data() const override;
   BatchPosition next_rows(std::span<int32_t> rows) override;
 
-  int64_t batch_size() const { return batch_size_; }
-
  private:
-  struct Made {
-    explicit Made(std::vector<BatchInput> inputs) : owned(std::move(inputs)) {}
-    OwnedBatch owned;
+  struct Made : OwnedBatch {
+    using OwnedBatch::OwnedBatch;
     std::vector<int32_t> images;  // of its rows
     int64_t epoch = 0;
   };
 
-  void shuffle(int64_t epoch);
   std::span<const int32_t> take(BatchPosition& position);  // the images of the next batch
   int64_t rows_per_task() const;
   int64_t plan_batch(Made& batch);
@@ -67,7 +63,7 @@ class ImageBatches : public BatchSource {
   std::vector<int32_t> order_;  // of the images in ordered_epoch_
   int64_t ordered_epoch_ = -1;
   BatchCursor cursor_;
-  std::vector<std::unique_ptr<Made>> ring_;    // one batch, where no thread makes it
+  std::vector<Made> ring_;                     // one batch, where no thread makes it
   std::vector<std::vector<uint8_t>> scratch_;  // of each thread: two images
   std::unique_ptr<BatchesAhead> ahead_;        // last: its threads use all of the above
 };

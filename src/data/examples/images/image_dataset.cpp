@@ -10,8 +10,6 @@
 #include <cstring>
 #include <iterator>
 #include <memory>
-#include <string_view>
-#include <utility>
 #include "base/fail.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
@@ -90,10 +88,6 @@ Decoded decode(const std::string& path, int64_t channels) {
   return image;
 }
 
-std::string lower_ending(const std::string& path) {
-  return lower_ascii(path.substr(std::min(path.rfind('.'), path.size())));
-}
-
 // How often each channel has each value of a byte: exact sums, whatever their order.
 using Histogram = std::vector<std::array<int64_t, 256>>;
 
@@ -109,12 +103,12 @@ Histogram histogram_of(const ImageDataset& dataset, int threads) {
   if (dataset.in_memory()) return count_values(dataset.pixels, sum), sum;
   ThreadPool pool(threads > 0 ? threads : available_threads());
   const auto bytes = static_cast<size_t>(dataset.image_bytes());
-  std::vector<Histogram> parts(static_cast<size_t>(pool.size()), Histogram(channels));
+  std::vector<Histogram> parts(pool.size(), Histogram(channels));
   std::vector<std::vector<uint8_t>> images(parts.size(), std::vector<uint8_t>(bytes));
   pool.run(dataset.count, [&](int64_t index, int worker) {
-    std::vector<uint8_t>& image = images[static_cast<size_t>(worker)];
+    std::vector<uint8_t>& image = images[worker];
     dataset.read(index, image);
-    count_values(image, parts[static_cast<size_t>(worker)]);
+    count_values(image, parts[worker]);
   });
   for (const Histogram& part : parts)
     for (size_t c = 0; c < channels; ++c)
@@ -124,28 +118,7 @@ Histogram histogram_of(const ImageDataset& dataset, int threads) {
 
 }  // namespace
 
-bool has_image_name(const std::string& path) {
-  const std::string ending = lower_ending(path);
-  return ending == ".png" || ending == ".jpg" || ending == ".jpeg" || ending == ".bmp";
-}
-
-std::string foreign_image_ending(const std::string& path) {
-  static constexpr const char* kEndings[] = {".webp", ".gif", ".tif", ".tiff", ".heic", ".heif", ".avif", ".jp2",
-                                             ".jxl",  ".tga", ".psd", ".ppm",  ".pgm",  ".pnm",  ".svg",  ".jfif"};
-  const std::string ending = lower_ending(path);
-  return std::ranges::find(kEndings, ending) == std::end(kEndings) ? "" : ending;
-}
-
 ImageInfo image_info(const std::string& path) { return checked_info(open_image(path).get(), path); }
-
-void read_image(const std::string& path, const ImageInfo& info, std::span<uint8_t> pixels) {
-  const Decoded image = decode(path, info.channels);
-  const auto bytes = static_cast<size_t>(info.height * info.width * info.channels);
-  if (pixels.size() != bytes) fail_internal("an image is read into memory of another size");
-  if (image.width != info.width || image.height != info.height)
-    fail_user("'", path, "' changed its size while it was in use: it was ", info.width, "x", info.height, " pixels");
-  std::memcpy(pixels.data(), image.pixels.get(), bytes);
-}
 
 void read_fitted_image(const std::string& path, const ImageInfo& size, ImageFit fit, std::span<uint8_t> pixels) {
   const Decoded image = decode(path, size.channels);
@@ -155,7 +128,7 @@ void read_fitted_image(const std::string& path, const ImageInfo& size, ImageFit 
 ImageFit image_fit(const std::string& name) {
   if (name == "stretch") return ImageFit::kStretch;
   if (name == "crop") return ImageFit::kCrop;
-  fail_internal("no way to fit images is called ", name);
+  fail_internal("no way to fit images is called " + name);
 }
 
 void resize_image(const uint8_t* from, int64_t height, int64_t width, const ImageInfo& to, ImageFit fit,
@@ -181,9 +154,9 @@ void resize_image(const uint8_t* from, int64_t height, int64_t width, const Imag
 
 void ImageDataset::read(int64_t index, std::span<uint8_t> out) const {
   if (in_memory()) return void(std::ranges::copy(image(index), out.begin()));
-  const std::string& path = files.paths[static_cast<size_t>(index)];
+  const std::string& path = files.paths[index];
   if (files.channels == channels) return read_fitted_image(path, {height, width, channels}, files.fit, out);
-  std::vector<uint8_t> decoded(static_cast<size_t>(height * width * files.channels));
+  std::vector<uint8_t> decoded(height * width * files.channels);
   read_fitted_image(path, {height, width, files.channels}, files.fit, decoded);
   const auto of = static_cast<size_t>(files.channels), to = static_cast<size_t>(channels);
   for (size_t i = 0; i < out.size(); ++i) out[i] = decoded[i / to * of];
@@ -197,7 +170,7 @@ ChannelMoments channel_moments(const ImageDataset& dataset, int threads) {
   for (const auto& counts : histogram) {
     double sum = 0, squares = 0;
     for (int value = 0; value < 256; ++value) {
-      const double x = value / 255.0, n = static_cast<double>(counts[static_cast<size_t>(value)]);
+      const double x = value / 255.0, n = static_cast<double>(counts[value]);
       sum += n * x;
       squares += n * x * x;
     }
@@ -211,64 +184,35 @@ ChannelMoments channel_moments(const ImageDataset& dataset, int threads) {
 ImageDataset split_off(ImageDataset& dataset, int64_t count) {
   if (count < 0 || count >= dataset.count)
     fail_user("cannot take ", count, " of ", dataset.count, " images for validation: some must remain");
-  std::vector<bool> taken(static_cast<size_t>(dataset.count));
-  for (int64_t i = 0; i < dataset.count; ++i)
-    taken[static_cast<size_t>(i)] = (i + 1) * count / dataset.count > i * count / dataset.count;
+  std::vector<bool> taken(dataset.count);
+  for (int64_t i = 0; i < dataset.count; ++i) taken[i] = (i + 1) * count / dataset.count > i * count / dataset.count;
   return take_images(dataset, taken);
 }
 
 ImageDataset take_images(ImageDataset& dataset, const std::vector<bool>& taken) {
-  ImageDataset part{.height = dataset.height, .width = dataset.width, .channels = dataset.channels};
+  // Moves the rows of so many values that are taken into another list.
+  const auto take = [&](auto& values, int64_t width) {
+    const int64_t count = values.empty() ? 0 : std::ssize(taken);
+    std::remove_reference_t<decltype(values)> part;
+    if (count > 0) part.reserve(std::ranges::count(taken, true) * width);
+    auto kept = values.begin();
+    for (int64_t i = 0; i < count; ++i) {
+      const auto row = values.begin() + i * width;
+      if (taken[i]) std::move(row, row + width, std::back_inserter(part));
+      else kept = row == kept ? row + width : std::move(row, row + width, kept);
+    }
+    values.erase(kept, values.end());
+    return part;
+  };
+  ImageDataset part = {.height = dataset.height, .width = dataset.width, .channels = dataset.channels};
   part.class_names = dataset.class_names;
-  part.count = std::ranges::count(taken, true);
-  part.files.fit = dataset.files.fit, part.files.channels = dataset.files.channels;
-  const bool in_memory = dataset.in_memory();
-  const int64_t bytes = in_memory ? dataset.image_bytes() : 0;
-  std::vector<std::string>& paths = dataset.files.paths;
-  part.pixels.reserve(static_cast<size_t>(part.count * bytes));
-  part.labels.reserve(static_cast<size_t>(part.count));
-  const int64_t width = dataset.has_numbers() ? dataset.classes() : 0;
-  int64_t kept = 0;
-  for (int64_t i = 0; i < dataset.count; ++i) {
-    const uint8_t* image = dataset.pixels.data() + i * bytes;
-    const int32_t label = dataset.labels[static_cast<size_t>(i)];
-    const float* numbers = dataset.numbers.data() + i * width;
-    if (taken[static_cast<size_t>(i)]) {
-      part.pixels.insert(part.pixels.end(), image, image + bytes);
-      if (!in_memory) part.files.paths.push_back(std::move(paths[static_cast<size_t>(i)]));
-      part.labels.push_back(label);
-      part.numbers.insert(part.numbers.end(), numbers, numbers + width);
-      continue;
-    }
-    if (kept != i) {
-      std::copy_n(image, bytes, dataset.pixels.data() + kept * bytes);
-      if (!in_memory) paths[static_cast<size_t>(kept)] = std::move(paths[static_cast<size_t>(i)]);
-      std::copy_n(numbers, width, dataset.numbers.data() + kept * width);
-    }
-    dataset.labels[static_cast<size_t>(kept++)] = label;
-  }
-  dataset.count = kept;
-  dataset.pixels.resize(static_cast<size_t>(kept * bytes));
-  dataset.labels.resize(static_cast<size_t>(kept));
-  dataset.numbers.resize(static_cast<size_t>(kept * width));
-  if (!in_memory) paths.resize(static_cast<size_t>(kept));
+  part.files = {.fit = dataset.files.fit, .channels = dataset.files.channels};
+  part.pixels = take(dataset.pixels, dataset.image_bytes());
+  part.numbers = take(dataset.numbers, dataset.classes());
+  part.files.paths = take(dataset.files.paths, 1);
+  part.labels = take(dataset.labels, 1);
+  part.count = std::ssize(part.labels), dataset.count = std::ssize(dataset.labels);
   return part;
-}
-
-void gather_images(const ImageDataset& dataset, std::span<const int32_t> indices, int64_t rows, uint8_t* images) {
-  const int64_t bytes = dataset.image_bytes();
-  const auto filled = static_cast<int64_t>(indices.size());
-  if (filled > rows) fail_internal("a batch of ", rows, " rows was given more images than that");
-  constexpr int64_t kAhead = 4, kLine = 64;  // the images lie anywhere in memory: ask for the next ones in time
-  for (int64_t row = 0; row < filled; ++row) {
-    if (row + kAhead < filled) {
-      const uint8_t* next = dataset.image(indices[static_cast<size_t>(row + kAhead)]).data();
-      for (int64_t offset = 0; offset < bytes; offset += kLine) __builtin_prefetch(next + offset);
-    }
-    const auto index = indices[static_cast<size_t>(row)];
-    std::memcpy(images + row * bytes, dataset.image(index).data(), static_cast<size_t>(bytes));
-  }
-  std::memset(images + filled * bytes, 0, static_cast<size_t>((rows - filled) * bytes));
 }
 
 }  // namespace linnet

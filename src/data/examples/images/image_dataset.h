@@ -18,16 +18,7 @@ struct ImageInfo {
 
 constexpr int64_t kMostPixels = 100'000'000;
 
-// By the name's ending, in either case: .png, .jpg, .jpeg, .bmp.
-bool has_image_name(const std::string& path);
-// Whether the ending is that of pictures in a format that is not read: .webp, .gif, .tif, .heic and others. Returns it
-// in lower case, or "".
-std::string foreign_image_ending(const std::string& path);
 ImageInfo image_info(const std::string& path);  // reads the header only
-// pixels [height, width, channels] of the size image_info() told, which the file must still have; 3 channels of a grey
-// file are equal. 16 bits a channel become 8.
-void read_image(const std::string& path, const ImageInfo& info, std::span<uint8_t> pixels);
-
 // How an image of another size becomes one of the wanted size.
 enum class ImageFit {
   kCrop,     // scaled, the middle kept: nothing is distorted, the edges of the longer side are lost
@@ -38,7 +29,7 @@ ImageFit image_fit(const std::string& name);  // "crop" or "stretch"
 // An image [height, width, to.channels] into `pixels`, which has the size `to`.
 void resize_image(const uint8_t* from, int64_t height, int64_t width, const ImageInfo& to, ImageFit fit,
                   std::span<uint8_t> pixels);
-// read_image() of a file of any size, resized to `size` and with its number of channels.
+// The pixels of a file, resized to `size`; 3 channels of a grey file are equal. 16 bits a channel become 8.
 void read_fitted_image(const std::string& path, const ImageInfo& size, ImageFit fit, std::span<uint8_t> pixels);
 
 // Labelled images of one size: as bytes in memory, or as files that are decoded when they are asked for, so that a
@@ -58,15 +49,15 @@ struct ImageDataset {
   std::vector<std::string> class_names;  // what the folders were called, or "0", "1", ...; of numbers: the outputs
 
   int64_t image_bytes() const { return height * width * channels; }
-  int64_t classes() const { return static_cast<int64_t>(class_names.size()); }
+  int64_t classes() const { return std::ssize(class_names); }
   bool in_memory() const { return files.paths.empty(); }
   bool has_numbers() const { return !numbers.empty(); }
   std::span<const float> numbers_of(int64_t index) const {
-    return std::span(numbers).subspan(static_cast<size_t>(index * classes()), static_cast<size_t>(classes()));
+    return std::span(numbers).subspan(index * classes(), classes());
   }
   // Only of images in memory.
   std::span<const uint8_t> image(int64_t index) const {
-    return std::span(pixels).subspan(static_cast<size_t>(index * image_bytes()), static_cast<size_t>(image_bytes()));
+    return std::span(pixels).subspan(index * image_bytes(), image_bytes());
   }
   // Copies or decodes one image to `out` [image_bytes()]. Several threads may read at once. User error naming the file
   // that cannot be decoded.
@@ -88,9 +79,5 @@ ChannelMoments channel_moments(const ImageDataset& dataset, int threads = 0);
 ImageDataset split_off(ImageDataset& dataset, int64_t count);
 // Takes the images with taken[i] out. The order of both parts is that of the dataset.
 ImageDataset take_images(ImageDataset& dataset, const std::vector<bool>& taken);
-
-// Images `indices`, which are in memory, into images [rows, height, width, channels]. Rows past the last index become
-// zeros.
-void gather_images(const ImageDataset& dataset, std::span<const int32_t> indices, int64_t rows, uint8_t* images);
 
 }  // namespace linnet

@@ -68,9 +68,6 @@ ImageSplits load_image_splits(const std::string& directory, const ImageLoading& 
 // Gives all parts as many channels as that with the most. User error where a part does not fit the training images.
 void make_alike(ImageSplits& splits, const std::string& directory);
 
-// Takes a share out of each class (data/examples/held_out.h). The order of both parts is that of the dataset.
-ImageDataset split_stratified(ImageDataset& dataset, double share, uint64_t seed);
-
 // The IDX format of the MNIST files (yann.lecun.com/exdb/mnist), plain or gzip: two zero bytes, the element type, the
 // number of axes; each axis' size in four bytes, most significant first; the elements.
 //

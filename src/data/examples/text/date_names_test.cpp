@@ -39,7 +39,8 @@ TEST(DateNames, AMisspellingCanMeanOneMonthOnly) {
   std::set<std::string> names;
   for (const DateLanguage language : kLanguages) {
     for (int month = 1; month <= kMonthCount; ++month) {
-      for (const std::string& name : {fold(month_name(language, month)), fold(month_abbreviation(language, month))}) {
+      const DateNames& own = date_names(language);
+      for (const std::string& name : {fold(own.months[month - 1]), fold(own.month_abbreviations[month - 1])}) {
         names.insert(name);
         for (const std::string& near : neighbors(name)) months_near[near].insert(month);
       }
@@ -48,11 +49,11 @@ TEST(DateNames, AMisspellingCanMeanOneMonthOnly) {
   for (const DateLanguage language : kLanguages) {
     for (int month = 1; month <= kMonthCount; ++month) {
       const std::vector<std::string>& misspellings = allowed_misspellings(language, month);
-      EXPECT_FALSE(misspellings.empty()) << month_name(language, month);
+      EXPECT_FALSE(misspellings.empty()) << date_names(language).months[month - 1];
       for (const std::string& word : misspellings) {
         EXPECT_EQ(months_near[fold(word)], std::set<int>{month}) << word;
         EXPECT_FALSE(names.contains(fold(word))) << word;
-        EXPECT_EQ(word[0], month_name(language, month)[0]) << word;
+        EXPECT_EQ(word[0], date_names(language).months[month - 1][0]) << word;
       }
       EXPECT_EQ(std::set<std::string>(misspellings.begin(), misspellings.end()).size(), misspellings.size());
     }

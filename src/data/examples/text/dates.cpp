@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <iterator>
-#include <vector>
 #include "base/hash.h"
 #include "base/text.h"
 #include "data/text/unicode/utf8.h"
@@ -14,56 +12,22 @@ namespace {
 
 // %W %w weekday, full and short; %M %m month, full and short; %R month as a Roman numeral; %N %n month number, two
 // digits and plain; %D %d day, two digits and plain; %o day as an ordinal; %Y %y year, four digits and two.
-struct Format {
-  DateLanguage language;
-  const char* name;
-  const char* pattern;
-};
-
-constexpr DateLanguage kEn = DateLanguage::kEnglish, kDe = DateLanguage::kGerman, kFr = DateLanguage::kFrench,
-                       kEs = DateLanguage::kSpanish;
-
+//
 // A new numeric format needs a place in the list at the top of dates.h: its own separator, or the same order of fields
 // as the others that use the separator.
-constexpr Format kFormats[] = {
-    {kEn, "month day, year", "%M %d, %Y"},
-    {kEn, "weekday, month day, year", "%W, %M %d, %Y"},
-    {kEn, "ordinal of month year", "%o of %M %Y"},
-    {kEn, "short weekday day short month year", "%w %d %m %Y"},
-    {kEn, "month ordinal, 'yy", "%M %o, '%y"},
-    {kEn, "m/d/yyyy", "%n/%d/%Y"},
-    {kEn, "m/d/yy", "%n/%d/%y"},
-
-    {kDe, "day. month year", "%d. %M %Y"},
-    {kDe, "weekday, der day. month year", "%W, der %d. %M %Y"},
-    {kDe, "short weekday, day. short month year", "%w, %d. %m %Y"},
-    {kDe, "am day. month 'yy", "am %d. %M '%y"},
-    {kDe, "dd.mm.yyyy", "%D.%N.%Y"},
-    {kDe, "weekday, dd.mm.yyyy", "%W, %D.%N.%Y"},
-    {kDe, "d.m.yy", "%d.%n.%y"},
-
-    {kFr, "day month year", "%o %M %Y"},
-    {kFr, "weekday day month year", "%W %o %M %Y"},
-    {kFr, "le day month yy", "le %o %M %y"},
-    {kFr, "day short month year", "%d %m %Y"},
-    {kFr, "dd-mm-yyyy", "%D-%N-%Y"},
-    {kFr, "dd mm yyyy", "%D %N %Y"},
-    {kFr, "yy-mm-dd", "%y-%N-%D"},
-
-    {kEs, "day de month de year", "%d de %M de %Y"},
-    {kEs, "weekday, day de month de year", "%W, %d de %M de %Y"},
-    {kEs, "month day de year", "%M %d de %Y"},
-    {kEs, "el day de month del yy", "el %d de %M del %y"},
-    {kEs, "short weekday day short month year", "%w %d %m %Y"},
-    {kEs, "day-Roman month-year", "%d-%R-%Y"},
-    {kEs, "d-m-yyyy", "%d-%n-%Y"},
+constexpr int kFormatsOfLanguage = 7, kFormatCount = kDateLanguageCount * kFormatsOfLanguage;
+constexpr const char* kFormats[kDateLanguageCount][kFormatsOfLanguage] = {
+    {"%M %d, %Y", "%W, %M %d, %Y", "%o of %M %Y", "%w %d %m %Y", "%M %o, '%y", "%n/%d/%Y", "%n/%d/%y"},
+    {"%d. %M %Y", "%W, der %d. %M %Y", "%w, %d. %m %Y", "am %d. %M '%y", "%D.%N.%Y", "%W, %D.%N.%Y", "%d.%n.%y"},
+    {"%o %M %Y", "%W %o %M %Y", "le %o %M %y", "%d %m %Y", "%D-%N-%Y", "%D %N %Y", "%y-%N-%D"},
+    {"%d de %M de %Y", "%W, %d de %M de %Y", "%M %d de %Y", "el %d de %M del %y", "%w %d %m %Y", "%d-%R-%Y",
+     "%d-%n-%Y"},
 };
-constexpr int kFormatCount = static_cast<int>(std::size(kFormats));
-static_assert(kFormatCount % kDateLanguageCount == 0);
+
+DateLanguage language_of(int format) { return static_cast<DateLanguage>(format / kFormatsOfLanguage); }
+const char* pattern_of(int format) { return kFormats[format / kFormatsOfLanguage][format % kFormatsOfLanguage]; }
 
 constexpr int kMisspeltPercent = 10;
-
-const Format& format_at(int format) { return kFormats[static_cast<size_t>(format)]; }
 
 struct Date {
   int year, month, day, weekday;  // month and day from 1, weekday from 0, Sunday
@@ -80,7 +44,7 @@ Date date_of(int number) {
 std::string two_digits(int value) { return {static_cast<char>('0' + value / 10), static_cast<char>('0' + value % 10)}; }
 
 std::string ordinal(DateLanguage language, int day) {
-  if (language == kFr) return day == 1 ? "1er" : std::to_string(day);
+  if (language == DateLanguage::kFrench) return day == 1 ? "1er" : std::to_string(day);
   const bool teen = day >= 11 && day <= 13;
   const char* ending = teen || day % 10 > 3 || day % 10 == 0 ? "th"
                        : day % 10 == 1                       ? "st"
@@ -91,11 +55,12 @@ std::string ordinal(DateLanguage language, int day) {
 
 std::string field(char letter, DateLanguage language, const Date& date, const std::string& month_spelling) {
   static constexpr const char* kRoman[] = {"I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"};
+  const DateNames& names = date_names(language);
   switch (letter) {
-    case 'W': return weekday_name(language, date.weekday);
-    case 'w': return weekday_abbreviation(language, date.weekday);
-    case 'M': return month_spelling.empty() ? month_name(language, date.month) : month_spelling;
-    case 'm': return month_abbreviation(language, date.month);
+    case 'W': return names.weekdays[date.weekday];
+    case 'w': return names.weekday_abbreviations[date.weekday];
+    case 'M': return month_spelling.empty() ? names.months[date.month - 1] : month_spelling;
+    case 'm': return names.month_abbreviations[date.month - 1];
     case 'R': return kRoman[date.month - 1];
     case 'N': return two_digits(date.month);
     case 'n': return std::to_string(date.month);
@@ -118,15 +83,7 @@ const std::vector<int>& days_of(DateSplit split) {
   return days[static_cast<size_t>(split)];
 }
 
-struct LanguageNames {
-  const char* code;
-  const char* months[kMonthCount];
-  const char* month_abbreviations[kMonthCount];
-  const char* weekdays[7];
-  const char* weekday_abbreviations[7];
-};
-
-constexpr LanguageNames kNames[kDateLanguageCount] = {
+constexpr DateNames kNames[kDateLanguageCount] = {
     {"en",
      {"January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
       "December"},
@@ -153,20 +110,18 @@ constexpr LanguageNames kNames[kDateLanguageCount] = {
      {"dom", "lun", "mar", "mié", "jue", "vie", "sáb"}},
 };
 
-const LanguageNames& names_of(DateLanguage language) { return kNames[static_cast<size_t>(language)]; }
-
 // Lower case without a full stop: what misspellings are compared by.
 std::u32string letters_of(const std::string& name) {
   std::u32string letters;
-  for (size_t i = 0; i < name.size(); i += utf8_length_at(name, i)) {
-    const char32_t c = utf8_code_point_at(name, i);
+  for (const Utf8Character& character : utf8_characters(name)) {
+    const char32_t c = character.code_point();
     if (c != U'.') letters += c >= U'A' && c <= U'Z' ? c + 32 : c;
   }
   return letters;
 }
 
 bool means_only(const std::u32string& word, int month) {
-  for (const LanguageNames& names : kNames) {
+  for (const DateNames& names : kNames) {
     for (int other = 1; other <= kMonthCount; ++other) {
       for (const char* name : {names.months[other - 1], names.month_abbreviations[other - 1]}) {
         const int distance = edit_distance<char32_t>(word, letters_of(name));
@@ -207,9 +162,7 @@ std::vector<std::string> find_misspellings(const std::string& name, int month) {
 
 int date_format_count() { return kFormatCount; }
 
-std::string date_language(int format) { return language_code(format_at(format).language); }
-
-std::string date_format_name(int format) { return date_language(format) + ": " + format_at(format).name; }
+std::string date_language(int format) { return date_names(language_of(format)).code; }
 
 DateSplit split_of_date(int day) {
   const uint64_t share = mix64(static_cast<uint64_t>(day) * kGolden + kGolden) % 20;
@@ -224,8 +177,8 @@ std::string iso_date(int day) {
 std::string write_date(int format, int day, const std::string& month_spelling) {
   const Date date = date_of(day);
   std::string text;
-  for (const char* p = format_at(format).pattern; *p != '\0'; ++p) {
-    if (*p == '%') text += field(*++p, format_at(format).language, date, month_spelling);
+  for (const char* p = pattern_of(format); *p != '\0'; ++p) {
+    if (*p == '%') text += field(*++p, language_of(format), date, month_spelling);
     else text += *p;
   }
   return text;
@@ -241,10 +194,11 @@ DateExample make_date(uint64_t seed, DateSplit split, uint64_t index) {
   example.day = days[draw(days.size())];
   example.iso = iso_date(example.day);
 
-  const Format& format = format_at(example.format);
   std::string spelling;
-  if (std::string(format.pattern).find("%M") != std::string::npos && draw(100) < kMisspeltPercent) {
-    const std::vector<std::string>& choices = allowed_misspellings(format.language, date_of(example.day).month);
+  if (std::string_view(pattern_of(example.format)).find("%M") != std::string_view::npos &&
+      draw(100) < kMisspeltPercent) {
+    const std::vector<std::string>& choices =
+        allowed_misspellings(language_of(example.format), date_of(example.day).month);
     if (!choices.empty()) spelling = choices[draw(choices.size())];
   }
   example.misspelt = !spelling.empty();
@@ -252,30 +206,17 @@ DateExample make_date(uint64_t seed, DateSplit split, uint64_t index) {
   return example;
 }
 
-std::string language_code(DateLanguage language) { return names_of(language).code; }
-
-std::string month_name(DateLanguage language, int month) { return names_of(language).months[month - 1]; }
-
-std::string month_abbreviation(DateLanguage language, int month) {
-  return names_of(language).month_abbreviations[month - 1];
-}
-
-std::string weekday_name(DateLanguage language, int weekday) { return names_of(language).weekdays[weekday]; }
-
-std::string weekday_abbreviation(DateLanguage language, int weekday) {
-  return names_of(language).weekday_abbreviations[weekday];
-}
+const DateNames& date_names(DateLanguage language) { return kNames[static_cast<size_t>(language)]; }
 
 const std::vector<std::string>& allowed_misspellings(DateLanguage language, int month) {
   using Table = std::array<std::array<std::vector<std::string>, kMonthCount>, kDateLanguageCount>;
   static const Table table = [] {
     Table result;
     for (size_t l = 0; l < kDateLanguageCount; ++l)
-      for (int m = 1; m <= kMonthCount; ++m)
-        result[l][static_cast<size_t>(m - 1)] = find_misspellings(kNames[l].months[m - 1], m);
+      for (int m = 1; m <= kMonthCount; ++m) result[l][m - 1] = find_misspellings(kNames[l].months[m - 1], m);
     return result;
   }();
-  return table[static_cast<size_t>(language)][static_cast<size_t>(month - 1)];
+  return table[static_cast<size_t>(language)][month - 1];
 }
 
 }  // namespace linnet

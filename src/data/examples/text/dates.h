@@ -31,9 +31,8 @@ struct DateExample {
   bool misspelt = false;
 };
 
-int date_format_count();                   // equally many for each language
-std::string date_format_name(int format);  // "en: weekday, month day, year"
-std::string date_language(int format);     // "en" | "de" | "fr" | "es"
+int date_format_count();                // equally many for each language
+std::string date_language(int format);  // "en" | "de" | "fr" | "es"
 
 // Example `index` of a split. Its format is index % date_format_count(), so any run of examples is uniform over formats
 // and languages; its date is drawn from the split's dates. One in ten of the full month names is misspelt.
@@ -50,13 +49,15 @@ enum class DateLanguage { kEnglish, kGerman, kFrench, kSpanish };
 constexpr int kDateLanguageCount = 4;
 constexpr int kMonthCount = 12;
 
-std::string language_code(DateLanguage language);  // "en" | "de" | "fr" | "es"
-
-// Spelt and capitalised as in running text. month counts from 1; weekday from 0, Sunday.
-std::string month_name(DateLanguage language, int month);
-std::string month_abbreviation(DateLanguage language, int month);
-std::string weekday_name(DateLanguage language, int weekday);
-std::string weekday_abbreviation(DateLanguage language, int weekday);
+// Spelt and capitalised as in running text; weekdays from Sunday on.
+struct DateNames {
+  const char* code;  // "en" | "de" | "fr" | "es"
+  const char* months[kMonthCount];
+  const char* month_abbreviations[kMonthCount];
+  const char* weekdays[7];
+  const char* weekday_abbreviations[7];
+};
+const DateNames& date_names(DateLanguage language);
 
 // The closed set of misspellings of a month's full name: two neighboring letters swapped, one dropped or one doubled,
 // the first letter never touched. Each is two edits or more (insert, delete, replace, swap neighbors) from every name

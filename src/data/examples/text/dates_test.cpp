@@ -45,15 +45,11 @@ TEST(Dates, EveryFormatWritesTheSameDay) {
                                              "7-3-2019"};
   ASSERT_EQ(date_format_count(), static_cast<int>(expected.size()));
   std::map<std::string, int> per_language;
-  std::set<std::string> names;
   for (int format = 0; format < date_format_count(); ++format) {
-    EXPECT_EQ(write_date(format, kMarch7th2019), expected[static_cast<size_t>(format)]) << date_format_name(format);
+    EXPECT_EQ(write_date(format, kMarch7th2019), expected[static_cast<size_t>(format)]) << format;
     ++per_language[date_language(format)];
-    names.insert(date_format_name(format));
   }
   EXPECT_EQ(per_language, (std::map<std::string, int>{{"de", 7}, {"en", 7}, {"es", 7}, {"fr", 7}}));
-  EXPECT_EQ(names.size(), expected.size());
-  EXPECT_EQ(date_format_name(1), "en: weekday, month day, year");
 }
 
 TEST(Dates, OrdinalsOfTheWholeMonth) {
@@ -93,7 +89,7 @@ TEST(Dates, NoWrittenDateHasTwoMeanings) {
   for (int format = 0; format < date_format_count(); ++format) {
     const bool spelt_out = write_date(format, 0, "?").find('?') != std::string::npos;
     const auto language = static_cast<DateLanguage>(format / 7);
-    ASSERT_EQ(language_code(language), date_language(format));
+    ASSERT_EQ(date_names(language).code, date_language(format));
     for (int day = 0; day < kDateCount; ++day) {
       add(write_date(format, day), day);
       if (!spelt_out || day % 10 != 0) continue;

@@ -1,7 +1,6 @@
 #include "data/examples/text/masked_chunks.h"
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include "base/fail.h"
 #include "base/hash.h"
 #include "data/examples/text/token_chunks.h"
@@ -10,7 +9,6 @@ namespace linnet {
 namespace {
 
 constexpr double kShare = 0.15, kMasked = 0.8, kReplaced = 0.9;  // kReplaced: those that become another token included
-constexpr int64_t kSortedBatches = 32;                           // batches among which rows are sorted by length
 constexpr int64_t kBatchesBetweenDrops = 256;                    // batches between which pages of a mapped file stay
 constexpr int64_t kScoring = -2;
 constexpr uint64_t kMaskedOffsets = 0x6d61736b6f666673u, kMaskedOrders = 0x6d61736b6f726472u,
@@ -30,21 +28,17 @@ int64_t masked_places(const MaskingOptions& options, int64_t length) {
 
 std::vector<BatchInput> masked_inputs(const MaskingOptions& options) {
   const int64_t longest = options.lengths.back(), slots = options.rows * masked_places(options, longest);
-  const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * sizeof(int32_t); };
-  return {{"tokens", bytes(options.rows * longest)},
-          {"lengths", bytes(options.rows)},
-          {"positions", bytes(slots)},
-          {"targets", bytes(slots)}};
+  return {number_input("tokens", options.rows * longest), number_input("lengths", options.rows),
+          number_input("positions", slots), number_input("targets", slots)};
 }
 
 MaskedChunks::MaskedChunks(const TokenStream& stream, std::vector<TokenSpan> documents, MaskingOptions options,
                            uint64_t seed)
-    : stream_(stream),
+    : SingleBatchSource(masked_inputs(options), seed),
+      stream_(stream),
       documents_(std::move(documents)),
       options_(std::move(options)),
-      seed_(seed),
-      content_(options_.lengths.back() - template_size(options_)),
-      owned_(masked_inputs(options_)) {
+      content_(options_.lengths.back() - template_size(options_)) {
   if (options_.lengths.front() <= template_size(options_))
     fail_user("rows of ", options_.lengths.front(), " tokens have no room for text");
   const auto holds_text = [](const TokenSpan& document) { return document.count > 0; };
@@ -61,41 +55,25 @@ void MaskedChunks::cut(int64_t offset) {
   }
 }
 
-int64_t MaskedChunks::batches() const {
-  return (static_cast<int64_t>(pieces_.size()) + options_.rows - 1) / options_.rows;
-}
+int64_t MaskedChunks::batches() const { return (std::ssize(pieces_) + options_.rows - 1) / options_.rows; }
 
-// Shuffled, sorted by length within pools of batches, and the batches shuffled again.
-int64_t MaskedChunks::prepare_epoch(int64_t epoch) {
+int64_t MaskedChunks::prepare(int64_t epoch) {
+  if (epoch < 0) return 0;
   if (prepared_ == epoch) return batches();
   cut(static_cast<int64_t>(epoch_key(seed_, kMaskedOffsets, epoch) % static_cast<uint64_t>(content_)));
-  const uint64_t key = epoch_key(seed_, kMaskedOrders, epoch);
-  const auto count = static_cast<int64_t>(pieces_.size());
-  const ShuffledIndex order(count, key), batch_order(batches(), mix64(key + 1));
-  std::vector<TokenSpan> shuffled(pieces_.size());
-  for (int64_t i = 0; i < count; ++i) shuffled[static_cast<size_t>(i)] = pieces_[static_cast<size_t>(order(i))];
+  std::vector<TokenSpan> shuffled;
+  starts_ = order_by_length(
+      std::ssize(pieces_), options_.rows, epoch_key(seed_, kMaskedOrders, epoch), shuffled,
+      [&](int64_t i) { return pieces_[i]; },
+      [&](const TokenSpan& piece) { return options_.lengths.size() > 1 ? piece.count : 0; });
   pieces_ = std::move(shuffled);
-  if (options_.lengths.size() > 1)
-    for (int64_t begin = 0; begin < count; begin += kSortedBatches * options_.rows)
-      std::ranges::stable_sort(pieces_.begin() + begin,
-                               pieces_.begin() + std::min(count, begin + kSortedBatches * options_.rows), {},
-                               &TokenSpan::count);
-  starts_.resize(static_cast<size_t>(batches()));
-  for (int64_t i = 0; i < batches(); ++i) starts_[static_cast<size_t>(i)] = batch_order(i) * options_.rows;
   prepared_ = epoch;
   return batches();
 }
 
-void MaskedChunks::seek(int64_t epoch, int64_t index) {
-  cursor_.seek(epoch, index, epoch >= 0 ? prepare_epoch(epoch) : 0);
-}
-
-const Batch& MaskedChunks::next() {
+void MaskedChunks::make(int64_t epoch, int64_t index) {
   if (++made_ % kBatchesBetweenDrops == 0) stream_.drop_pages();
-  const auto taken = cursor_.take([this](int64_t epoch) { return prepare_epoch(epoch); });
-  static_cast<BatchPosition&>(owned_.batch) = taken.position;
-  fill(starts_[static_cast<size_t>(taken.index)], epoch_key(seed_, kMasks, taken.epoch));
-  return owned_.batch;
+  fill(starts_[index], epoch_key(seed_, kMasks, epoch));
 }
 
 int64_t MaskedChunks::scoring_batches() {
@@ -114,18 +92,16 @@ const Batch& MaskedChunks::scoring_batch(int64_t index) {
 }
 
 void MaskedChunks::fill(int64_t first, uint64_t key) {
-  const int64_t count = std::min(options_.rows, static_cast<int64_t>(pieces_.size()) - first);
+  const int64_t count = std::min(options_.rows, std::ssize(pieces_) - first);
   int64_t longest = 0;
-  for (int64_t i = 0; i < count; ++i) longest = std::max(longest, pieces_[static_cast<size_t>(first + i)].count);
+  for (int64_t i = 0; i < count; ++i) longest = std::max(longest, pieces_[first + i].count);
   const auto found = std::ranges::lower_bound(options_.lengths, longest + template_size(options_));
   const int64_t length = *found;
   std::fill_n(owned_.data(0), options_.rows * length, 0);
   for (int64_t row = 0; row < options_.rows; ++row)
-    fill_row(row < count ? pieces_[static_cast<size_t>(first + row)] : TokenSpan{0, 0}, row, length, key);
-  const size_t slots = static_cast<size_t>(options_.rows * masked_places(options_, length)) * sizeof(int32_t);
-  owned_.resize(0, static_cast<size_t>(options_.rows * length) * sizeof(int32_t));
-  owned_.resize(2, slots);
-  owned_.resize(3, slots);
+    fill_row(row < count ? pieces_[first + row] : TokenSpan{0, 0}, row, length, key);
+  owned_.resize(0, options_.rows * length);
+  for (const size_t array : {2, 3}) owned_.resize(array, options_.rows * masked_places(options_, length));
   owned_.batch.shape_index = static_cast<int>(found - options_.lengths.begin());
 }
 
@@ -153,11 +129,11 @@ void MaskedChunks::fill_row(const TokenSpan& piece, int64_t row, int64_t length,
   for (int64_t i = 0; i < piece.count; ++i)
     if (can_be_masked(tokens[begin + i]))
       draws_.emplace_back(mix64(key ^ mix64(static_cast<uint64_t>(piece.first + i) + 0x9e3779b97f4a7c15u)), begin + i);
-  const auto chosen = std::min(places_of(piece.count), static_cast<int64_t>(draws_.size()));
+  const auto chosen = std::min(places_of(piece.count), std::ssize(draws_));
   std::ranges::nth_element(draws_, draws_.begin() + chosen);
   std::sort(draws_.begin(), draws_.begin() + chosen, [](const auto& a, const auto& b) { return a.second < b.second; });
   for (int64_t i = 0; i < chosen; ++i) {
-    const auto [bits, at] = draws_[static_cast<size_t>(i)];
+    const auto [bits, at] = draws_[i];
     positions[i] = static_cast<int32_t>(row * length + at);
     targets[i] = tokens[at];
     const double fate = uniform(mix64(bits + 1));
@@ -181,7 +157,7 @@ std::vector<TokenSpan> find_documents(const TokenStream& stream, int32_t separat
     const int64_t count = std::min(kChunk, stream.size() - begin);
     stream.read(begin, count, chunk.data());
     for (int64_t i = 0; i < count; ++i)
-      if (chunk[static_cast<size_t>(i)] == separator) end_at(begin + i);
+      if (chunk[i] == separator) end_at(begin + i);
   }
   end_at(stream.size());
   return documents;

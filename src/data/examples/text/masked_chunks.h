@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 #include "data/examples/batch.h"
-#include "data/examples/text/token_stream.h"
+#include "data/examples/text/token_chunks.h"
 
 namespace linnet {
 
@@ -33,16 +33,13 @@ int64_t masked_places(const MaskingOptions& options, int64_t length);
 // the flattened batch, and what stood there. Slots that are not used have target -1.
 std::vector<BatchInput> masked_inputs(const MaskingOptions& options);
 
-class MaskedChunks : public BatchSource {
+class MaskedChunks : public SingleBatchSource {
  public:
   // The stream must outlive this. User error when there is no document with a token.
   MaskedChunks(const TokenStream& stream, std::vector<TokenSpan> documents, MaskingOptions options, uint64_t seed);
 
   // Shapes are indices into options.lengths.
-  const Batch& next() override;
-  void seek(int64_t epoch, int64_t index) override;
-  void take_share(BatchShare share) override { cursor_.take_share(share); }
-  int64_t shape_count() const override { return static_cast<int64_t>(options_.lengths.size()); }
+  int64_t shape_count() const override { return std::ssize(options_.lengths); }
 
   // For evaluation: every token in one row, the shortest rows first; the masks are always the same. Valid as of next().
   int64_t scoring_batches();
@@ -50,7 +47,8 @@ class MaskedChunks : public BatchSource {
 
  private:
   void cut(int64_t offset);
-  int64_t prepare_epoch(int64_t epoch);  // how many batches it has
+  int64_t prepare(int64_t epoch) override;
+  void make(int64_t epoch, int64_t index) override;
   int64_t batches() const;
   void fill(int64_t first, uint64_t key);
   void fill_row(const TokenSpan& piece, int64_t row, int64_t length, uint64_t key);
@@ -59,13 +57,10 @@ class MaskedChunks : public BatchSource {
   const TokenStream& stream_;
   const std::vector<TokenSpan> documents_;
   const MaskingOptions options_;
-  const uint64_t seed_;
-  int64_t content_;                // most tokens of a piece
-  std::vector<TokenSpan> pieces_;  // rows of the epoch in order, or of the scoring
-  std::vector<int64_t> starts_;    // the first row of each batch
-  int64_t prepared_ = -1;          // the epoch that pieces_ is of; -2: of the scoring
-  BatchCursor cursor_;
-  OwnedBatch owned_;
+  int64_t content_;                                  // most tokens of a piece
+  std::vector<TokenSpan> pieces_;                    // rows of the epoch in order, or of the scoring
+  std::vector<int64_t> starts_;                      // the first row of each batch
+  int64_t prepared_ = -1;                            // the epoch that pieces_ is of; -2: of the scoring
   int64_t made_ = 0;                                 // batches
   std::vector<std::pair<uint64_t, int64_t>> draws_;  // of one row
 };

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstdio>
 #include "base/fail.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "data/examples/text/record_reader.h"
@@ -43,12 +42,12 @@ class TokenBlocks {
       blocks_.back().reserve(std::max(kBlockTokens, tokens.size()));
     }
     blocks_.back().insert(blocks_.back().end(), tokens.begin(), tokens.end());
-    size_ += static_cast<int64_t>(tokens.size());
+    size_ += std::ssize(tokens);
   }
   int64_t size() const { return size_; }
   std::vector<TokenId> take() {
     std::vector<TokenId> flat;
-    flat.reserve(static_cast<size_t>(size_));
+    flat.reserve(size_);
     for (std::vector<TokenId>& block : blocks_) {
       flat.insert(flat.end(), block.begin(), block.end());
       block = {};
@@ -64,8 +63,7 @@ class TokenBlocks {
 
 std::string grouped(int64_t number) {
   std::string digits = std::to_string(number);
-  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<size_t>(at), ",");
+  for (int64_t at = std::ssize(digits) - 3; at > 0; at -= 3) digits.insert(at, ",");
   return digits;
 }
 
@@ -85,7 +83,7 @@ std::vector<std::string> read_lines(const std::string& path) {
   Phase phase("reading '" + path + "', lines:");
   while (reader.next(line)) {
     result.push_back(line);  // a copy is no larger than it must be; the buffer line is reused
-    phase.tick(static_cast<int64_t>(result.size()));
+    phase.tick(std::ssize(result));
   }
   if (result.empty()) fail_empty(path);
   return result;
@@ -140,7 +138,7 @@ PairDataset::PairDataset(const ParallelText& text, const Tokenizer& source, cons
   starts_.reserve(2 * text.source.size() + 1);
   Phase phase("tokenizing");
   for (size_t line = 0; line < text.source.size(); ++line) {
-    phase.tick(static_cast<int64_t>(line), static_cast<int64_t>(text.source.size()));
+    phase.tick(static_cast<int64_t>(line), std::ssize(text.source));
     source_ids.clear();
     target_ids.clear();
     source.encode(text.source[line], source_ids);
@@ -160,8 +158,8 @@ PairDataset::PairDataset(const ParallelText& text, const Tokenizer& source, cons
     ++report_.pairs;
     report_.unknown_source_tokens += unknown_in(source_ids);
     report_.unknown_target_tokens += unknown_in(target_ids);
-    report_.source_tokens += static_cast<int64_t>(source_ids.size());
-    report_.target_tokens += static_cast<int64_t>(target_ids.size()) - 1;
+    report_.source_tokens += std::ssize(source_ids);
+    report_.target_tokens += std::ssize(target_ids) - 1;
     starts_.push_back(tokens.size());
     tokens.append(source_ids);
     starts_.push_back(tokens.size());
@@ -188,7 +186,7 @@ std::span<const TokenId> PairDataset::target_out(int64_t pair) const {
 
 std::vector<std::pair<int, int>> PairDataset::lengths() const {
   std::vector<std::pair<int, int>> lengths;
-  lengths.reserve(static_cast<size_t>(size()));
+  lengths.reserve(size());
   for (int64_t pair = 0; pair < size(); ++pair)
     lengths.emplace_back(static_cast<int>(source_length(pair)), static_cast<int>(target_length(pair)));
   return lengths;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <string_view>
 #include "base/fail.h"
 #include "base/text.h"
 #include "data/text/unicode/utf8.h"

@@ -5,8 +5,8 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
+#include "base/function_ref.h"
 #include "data/examples/batch.h"
 #include "data/examples/text/token_chunks.h"
 #include "data/text/pretrained_tokenizer.h"
@@ -22,8 +22,7 @@ struct LabelForm {
   };
   Kind kind = Kind::kClass;
   int64_t numbers = 1;
-  int64_t parts =
-      1;  // texts of an example: the rows of a batch are the first ones of all examples, then the second ones
+  int64_t parts = 1;  // texts of an example; the rows of a batch are the first ones of all examples, then the second
 };
 
 struct TextExamples {
@@ -52,13 +51,10 @@ struct TextExamples {
 std::vector<BatchInput> text_inputs(int64_t rows, int64_t longest, const LabelForm& form, bool types);
 
 // Batches of examples of like length.
-class LengthBatches : public BatchSource {
+class LengthBatches : public SingleBatchSource {
  public:
   // Shapes are indices into the padded lengths.
-  const Batch& next() override;
-  void seek(int64_t epoch, int64_t index) override { cursor_.seek(epoch, index, batches_per_epoch()); }
-  void take_share(BatchShare share) override { cursor_.take_share(share); }
-  int64_t shape_count() const override { return static_cast<int64_t>(lengths_.size()); }
+  int64_t shape_count() const override { return std::ssize(lengths_); }
   int64_t batches_per_epoch() const override { return (std::ssize(sizes_) + rows_ - 1) / rows_; }
 
   // For evaluation: every example once, shortest first. The batch is valid as long as that of next().
@@ -67,26 +63,23 @@ class LengthBatches : public BatchSource {
   std::span<const int64_t> sorted_rows(int64_t index) const;
 
  protected:
-  // `sizes`: tokens of each example. `lengths`: the padded lengths, ascending; examples must fit the last.
-  LengthBatches(std::vector<int64_t> sizes, int64_t rows, std::vector<int64_t> lengths, uint64_t seed,
-                std::vector<BatchInput> inputs);
+  // size_of(i): tokens of example i of `count`. `lengths`: the padded lengths, ascending; examples must fit the last.
+  LengthBatches(int64_t count, FunctionRef<int64_t(int64_t)> size_of, int64_t rows, std::vector<int64_t> lengths,
+                uint64_t seed, const std::vector<BatchInput>& inputs);
   // Fills the arrays with these examples, padded to `length`.
-  virtual void fill(std::span<const int64_t> examples, size_t length) = 0;
+  virtual void fill(std::span<const int64_t> examples, int64_t length) = 0;
 
   const int64_t rows_;
-  const std::vector<int64_t> lengths_;
-  OwnedBatch owned_;
 
  private:
-  void shuffle(int64_t epoch);
-  const Batch& fill_padded(std::span<const int64_t> examples);
+  void make(int64_t epoch, int64_t index) override;
+  void fill_padded(std::span<const int64_t> examples);
 
-  const std::vector<int64_t> sizes_;
-  const uint64_t seed_;
+  const std::vector<int64_t> lengths_;
+  std::vector<int64_t> sizes_;
   std::vector<int64_t> sorted_, order_;  // order_: of ordered_epoch_, rows_ a batch
   std::vector<int64_t> starts_;          // of the batches in order_
   int64_t ordered_epoch_ = -1;
-  BatchCursor cursor_;
 };
 
 class TextBatches : public LengthBatches {
@@ -95,8 +88,7 @@ class TextBatches : public LengthBatches {
   TextBatches(const TextExamples& data, int64_t rows, const std::vector<int64_t>& lengths, uint64_t seed);
 
  private:
-  void fill(std::span<const int64_t> examples, size_t length) override;
-  void fill_labels(size_t row, size_t example, size_t length);
+  void fill(std::span<const int64_t> examples, int64_t length) override;
 
   const TextExamples& data_;
 };
@@ -122,7 +114,7 @@ class PreferenceBatches : public LengthBatches {
                     uint64_t seed);
 
  private:
-  void fill(std::span<const int64_t> examples, size_t length) override;
+  void fill(std::span<const int64_t> examples, int64_t length) override;
 
   const std::vector<PreferencePair>& data_;
 };

@@ -1,23 +1,168 @@
 #include "data/examples/text/token_chunks.h"
 #include <algorithm>
 #include <bit>
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include "base/fail.h"
+#include "base/files.h"
 #include "base/hash.h"
+#include "base/log.h"
+#include "base/lost_pages.h"
+#include "data/examples/text/record_reader.h"
 
 namespace linnet {
 namespace {
 
+static_assert(std::endian::native == std::endian::little, "token files are read as they lie");
+constexpr int64_t kSmall = 1 << 16;
+
+// The document in a JSON value: the string `key` of an object. `where`: for messages.
+std::string document_of(Json& value, const std::string& key, const std::string& where) {
+  Json* found = value.find(key);
+  if (!found || !found->is_string()) fail_user(where, ": no string \"", key, "\"");
+  return std::move(found->text());
+}
+
+void read_records(const std::string& path, const std::string& key, FunctionRef<void(std::string)> document) {
+  RecordReader reader(path, {});
+  for (Json record; reader.next(record);) document(document_of(record, key, reader.where()));
+}
+
+std::string read_whole(const std::string& path) {
+  LineReader reader(path);
+  std::string text;
+  for (std::string line; reader.next(line);) {
+    text += line;
+    if (reader.line_was_ended()) text += '\n';
+  }
+  return text;
+}
+
+// One JSON value: an object, or a list of them. Also a file of JSON lines that is only called .json.
+void read_json(const std::string& path, const std::string& key, FunctionRef<void(std::string)> document) {
+  Json value = Json::parse_or_null(read_whole(path), JsonLimits::tables());
+  if (value.is_null()) return read_records(path, key, document);
+  if (value.is_object()) return document(document_of(value, key, "'" + path + "'"));
+  if (!value.is_array()) fail_user("'", path, "': neither JSON objects nor a list of them");
+  size_t number = 0;
+  for (Json& entry : value) {
+    const std::string where = "'" + path + "': entry " + std::to_string(++number);
+    if (!entry.is_object()) fail_user(where, " is not a JSON object");
+    document(document_of(entry, key, where));
+  }
+}
+
+bool is_table_of_tabs(const std::string& path) { return has_ending(path, ".tsv"); }  // a text as any other
+
+// Files with texts in a folder and below it, by name.
+std::vector<std::string> find_texts(const std::string& folder) {
+  std::vector<std::string> texts;
+  int64_t others = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file() || entry.path().filename().string().starts_with('.')) continue;
+    const std::string path = entry.path().string();
+    const bool text = has_ending(path, ".txt") || has_ending(path, ".md") || has_records(path);
+    text ? texts.push_back(path) : void(++others);
+  }
+  if (texts.empty()) fail_user("'", folder, "' is a folder without texts (.txt, .md, .jsonl, .json, .csv, .tsv)");
+  if (others > 0)
+    log_warning("'" + folder + "': " + std::to_string(others) + (others == 1 ? " file is" : " files are") +
+                " left out: a text ends in .txt, .md, .jsonl, .json, .csv or .tsv");
+  std::ranges::sort(texts);
+  return texts;
+}
+
+}  // namespace
+
+struct TokenStream::Storage {
+  std::string name;  // of the file, or empty
+  MappedFile file;
+  std::vector<uint16_t> small;
+  std::vector<uint32_t> large;
+};
+
+TokenStream::TokenStream(const std::vector<int32_t>& tokens, int64_t vocab_size)
+    : size_(std::ssize(tokens)), vocab_size_(vocab_size) {
+  auto storage = std::make_shared<Storage>();
+  if (vocab_size <= kSmall) {
+    storage->small.assign(tokens.begin(), tokens.end());
+    data_ = storage->small.data();
+  } else {
+    storage->large.assign(tokens.begin(), tokens.end());
+    data_ = storage->large.data(), bytes_each_ = 4;
+  }
+  storage_ = std::move(storage);
+}
+
+TokenStream::TokenStream(const std::string& path, int bytes_each, int64_t vocab_size)
+    : bytes_each_(bytes_each), vocab_size_(vocab_size) {
+  auto storage = std::make_shared<Storage>();
+  storage->name = path, storage->file = MappedFile(path);
+  const auto bytes = std::ssize(storage->file);
+  if (bytes % bytes_each != 0)
+    fail_user("'", path, "' has ", bytes, " bytes, which is no whole number of tokens of ", bytes_each, " bytes");
+  size_ = bytes / bytes_each;
+  data_ = storage->file.data();
+  storage_ = std::move(storage);
+}
+
+TokenStream TokenStream::part(int64_t first, int64_t count) const {
+  TokenStream part = *this;
+  part.data_ = static_cast<const std::byte*>(data_) + first * bytes_each_;
+  part.size_ = count, part.first_ = first_ + first;
+  return part;
+}
+
+void TokenStream::drop_pages() const { storage_->file.drop_pages(); }
+
+void TokenStream::read(int64_t first, int64_t count, int32_t* out) const {
+  if (first < 0 || count < 0 || first + count > size_) fail_internal("tokens beyond the end of a stream");
+  const auto copy = [&]<class T>(const T* data) {
+    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<int32_t>(data[first + i]);
+  };
+  if (bytes_each_ == 2) copy(static_cast<const uint16_t*>(data_));
+  else copy(static_cast<const uint32_t*>(data_));
+  if (storage_->file.data()) check_lost_pages(storage_->file.data());
+  for (int64_t i = 0; i < count; ++i)
+    if (out[i] < 0 || out[i] >= vocab_size_)
+      fail_user(storage_->name.empty() ? "the text" : "'" + storage_->name + "'", ": token ", first_ + first + i,
+                " is ", static_cast<uint32_t>(out[i]), ", and the vocabulary has ", vocab_size_, " tokens");
+}
+
+bool has_documents(const std::string& path) {
+  return (has_records(path) && !is_table_of_tabs(path)) || std::filesystem::is_directory(path);
+}
+
+void read_documents(const std::string& path, const std::string& key, FunctionRef<void(std::string)> document) {
+  if (std::filesystem::is_directory(path)) {
+    for (const std::string& file : find_texts(path)) read_documents(file, key, document);
+    return;
+  }
+  if (has_ending(path, ".json")) return read_json(path, key, document);
+  if (has_documents(path)) return read_records(path, key, document);
+  document(read_whole(path));
+}
+
+namespace {
+
 constexpr uint64_t kOffsets = 0x6f66667365747300u, kOrders = 0x6f72646572730000u;  // two streams of one seed
+
+enum : size_t { kTokenIds, kTargets, kPositions, kStarts };  // arrays
 
 constexpr int64_t kDropEvery = 256;  // batches between which pages of a mapped file stay
 
+// Of token t of the row that begins at `row`: where its document begins in the row.
+void set_start(OwnedBatch& batch, int64_t row, int64_t t, int64_t start) {
+  batch.data(kStarts)[row + t] = static_cast<int32_t>(start);
+  batch.data(kPositions)[row + t] = static_cast<int32_t>(t - start);
+}
+
 // Row `row` of the batch: `count` <= length inputs from `first` on, each with the token behind it as target.
 void fill_row(const TokenStream& stream, const ChunkOptions& options, int64_t row, int64_t first, int64_t count,
-              const TokenBatch& batch) {
+              OwnedBatch& batch) {
   const int64_t at = row * options.length;
-  int32_t *tokens = batch.tokens + at, *targets = batch.targets + at;
+  int32_t *tokens = batch.data(kTokenIds) + at, *targets = batch.data(kTargets) + at;
   if (count > 0) {
     int32_t next = 0;
     stream.read(first, count, tokens);
@@ -27,12 +172,11 @@ void fill_row(const TokenStream& stream, const ChunkOptions& options, int64_t ro
   }
   std::fill(tokens + count, tokens + options.length, 0);
   std::fill(targets + count, targets + options.length, -1);
-  if (!batch.starts) return;
+  if (batch.batch.arrays.size() <= kStarts) return;
   if (!options.separator_ends) std::replace(targets, targets + count, options.separator, -1);
   for (int64_t t = 0, start = 0; t < options.length; ++t) {
     if (t < count && tokens[t] == options.separator) start = t;
-    batch.starts[at + t] = static_cast<int32_t>(start);
-    batch.positions[at + t] = static_cast<int32_t>(t - start);
+    set_start(batch, at, t, start);
   }
 }
 
@@ -61,20 +205,14 @@ int64_t ShuffledIndex::operator()(int64_t i) const {
 }
 
 std::vector<BatchInput> token_inputs(const ChunkOptions& options, bool packed) {
-  const size_t bytes = static_cast<size_t>(options.rows * options.length) * sizeof(int32_t);
-  std::vector<BatchInput> inputs{{"tokens", bytes}, {"targets", bytes}};
-  if (packed) inputs.insert(inputs.end(), {{"positions", bytes}, {"starts", bytes}});
+  const int64_t count = options.rows * options.length;
+  std::vector<BatchInput> inputs{number_input("tokens", count), number_input("targets", count)};
+  if (packed) inputs.insert(inputs.end(), {number_input("positions", count), number_input("starts", count)});
   return inputs;
 }
 
-TokenBatch token_arrays(OwnedBatch& batch) {
-  TokenBatch arrays{batch.data(0), batch.data(1)};
-  if (batch.batch.arrays.size() > 2) arrays.positions = batch.data(2), arrays.starts = batch.data(3);
-  return arrays;
-}
-
 TrainingChunks::TrainingChunks(const TokenStream& stream, const ChunkOptions& options, uint64_t seed, bool packed)
-    : stream_(stream), options_(options), seed_(seed), owned_(token_inputs(options, packed)) {
+    : SingleBatchSource(token_inputs(options, packed), seed), stream_(stream), options_(options) {
   const int64_t usable = stream.size() - 1;  // inputs that have a target
   if (usable < options.length)
     fail_user("the training text has ", stream.size(), " tokens, and one chunk takes ", options.length + 1,
@@ -84,20 +222,16 @@ TrainingChunks::TrainingChunks(const TokenStream& stream, const ChunkOptions& op
   batches_ = std::max<int64_t>(1, chunks_ / options.rows);  // a rest of rows waits for the next epoch's cut
 }
 
-const Batch& TrainingChunks::next() {
+void TrainingChunks::make(int64_t epoch, int64_t index) {
   if (++made_ % kDropEvery == 0) stream_.drop_pages();
-  const auto taken = cursor_.take([this](int64_t) { return batches_; });
-  const auto offset =
-      static_cast<int64_t>(epoch_key(seed_, kOffsets, taken.epoch) % static_cast<uint64_t>(max_offset_ + 1));
-  const ShuffledIndex order(chunks_, epoch_key(seed_, kOrders, taken.epoch));
+  const auto offset = static_cast<int64_t>(epoch_key(seed_, kOffsets, epoch) % static_cast<uint64_t>(max_offset_ + 1));
+  const ShuffledIndex order(chunks_, epoch_key(seed_, kOrders, epoch));
   for (int64_t row = 0; row < options_.rows; ++row) {
-    const int64_t chunk = taken.index * options_.rows + row;
+    const int64_t chunk = index * options_.rows + row;
     const bool exists = chunk < chunks_;
     fill_row(stream_, options_, row, exists ? offset + order(chunk) * options_.length : 0, exists ? options_.length : 0,
-             token_arrays(owned_));
+             owned_);
   }
-  static_cast<BatchPosition&>(owned_.batch) = taken.position;
-  return owned_.batch;
 }
 
 int64_t scoring_batches(const TokenStream& stream, const ChunkOptions& options) {
@@ -105,8 +239,7 @@ int64_t scoring_batches(const TokenStream& stream, const ChunkOptions& options) 
   return (targets + each - 1) / each;
 }
 
-void fill_scoring_batch(const TokenStream& stream, const ChunkOptions& options, int64_t index,
-                        const TokenBatch& batch) {
+void fill_scoring_batch(const TokenStream& stream, const ChunkOptions& options, int64_t index, OwnedBatch& batch) {
   const int64_t targets = stream.size() - 1;
   for (int64_t row = 0; row < options.rows; ++row) {
     const int64_t first = (index * options.rows + row) * options.length;
@@ -116,7 +249,7 @@ void fill_scoring_batch(const TokenStream& stream, const ChunkOptions& options, 
 }
 
 PackedRows::PackedRows(const std::vector<TargetedTokens>& data, const ChunkOptions& options, uint64_t seed)
-    : data_(data), options_(options), seed_(seed), owned_(token_inputs(options, true)) {
+    : SingleBatchSource(token_inputs(options, true), seed), data_(data), options_(options) {
   if (data.empty()) fail_user("there are no examples");
   std::vector<size_t> order(data.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -136,38 +269,26 @@ PackedRows::PackedRows(const std::vector<TargetedTokens>& data, const ChunkOptio
 
 template <class Order>
 void PackedRows::fill(int64_t first, const Order& order) {
-  const TokenBatch arrays = token_arrays(owned_);
   const int64_t all = options_.rows * options_.length;
-  std::fill_n(arrays.tokens, all, 0);
-  std::fill_n(arrays.targets, all, -1);
+  std::fill_n(owned_.data(kTokenIds), all, 0);
+  std::fill_n(owned_.data(kTargets), all, -1);
   for (int64_t row = 0; row < options_.rows; ++row) {
     int64_t at = 0;
     const int64_t offset = row * options_.length;
     if (first + row < row_count())
-      for (const size_t i : rows_[static_cast<size_t>(order(first + row))]) {
-        const std::vector<int32_t>&tokens = data_[i].tokens, &targets = data_[i].targets;
-        std::ranges::copy(tokens, arrays.tokens + offset + at);
-        std::ranges::copy(targets, arrays.targets + offset + at);
-        const int64_t end = at + std::ssize(tokens);
-        for (int64_t t = at; t < end; ++t) {
-          arrays.starts[offset + t] = static_cast<int32_t>(at);
-          arrays.positions[offset + t] = static_cast<int32_t>(t - at);
-        }
+      for (const size_t i : rows_[order(first + row)]) {
+        std::ranges::copy(data_[i].tokens, owned_.data(kTokenIds) + offset + at);
+        std::ranges::copy(data_[i].targets, owned_.data(kTargets) + offset + at);
+        const int64_t end = at + std::ssize(data_[i].tokens);
+        for (int64_t t = at; t < end; ++t) set_start(owned_, offset, t, at);
         at = end;
       }
-    for (int64_t t = at; t < options_.length; ++t) {  // padding, a sequence of its own
-      arrays.starts[offset + t] = static_cast<int32_t>(at);
-      arrays.positions[offset + t] = static_cast<int32_t>(t - at);
-    }
+    for (int64_t t = at; t < options_.length; ++t) set_start(owned_, offset, t, at);  // padding, a sequence of its own
   }
 }
 
-const Batch& PackedRows::next() {
-  const auto taken = cursor_.take([this](int64_t) { return batches_per_epoch(); });
-  const ShuffledIndex shuffled(row_count(), mix64(mix64(seed_ + 1) + static_cast<uint64_t>(taken.epoch)));
-  static_cast<BatchPosition&>(owned_.batch) = taken.position;
-  fill(taken.index * options_.rows, shuffled);
-  return owned_.batch;
+void PackedRows::make(int64_t epoch, int64_t index) {
+  fill(index * options_.rows, ShuffledIndex(row_count(), mix64(mix64(seed_ + 1) + static_cast<uint64_t>(epoch))));
 }
 
 const Batch& PackedRows::ordered_batch(int64_t index) {

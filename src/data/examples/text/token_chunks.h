@@ -1,23 +1,54 @@
-// Rows of tokens for next-token training and scoring: inputs x[0..T) and targets x[1..T].
+// A long run of tokens: in memory, or in a file of 16- or 32-bit numbers that is mapped and never read whole; and its
+// rows for next-token training and scoring: inputs x[0..T) and targets x[1..T].
 //
 // Training takes chunks of a stream without end, in an order that is a pure function of (seed, epoch): each epoch cuts
 // the stream at another offset and shuffles the chunks. Nothing as large as the stream is kept, so that a mapped file
 // larger than memory works. Scoring takes every token after the first once, in order.
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
+#include "base/function_ref.h"
 #include "data/examples/batch.h"
-#include "data/examples/text/token_stream.h"
 
 namespace linnet {
 
-// Where a batch of [rows, length] goes. Rows past the last chunk have targets -1.
-struct TokenBatch {
-  int32_t* tokens;
-  int32_t* targets;
-  int32_t* positions = nullptr;  // with `starts`: of packed documents
-  int32_t* starts = nullptr;
+class TokenStream {
+ public:
+  // Tokens in [0, vocab_size), kept in 16 bits each where that is enough.
+  TokenStream(const std::vector<int32_t>& tokens, int64_t vocab_size);
+  // A file of little-endian numbers of `bytes_each` (2 or 4), nothing else. User error when its size is no multiple.
+  TokenStream(const std::string& path, int bytes_each, int64_t vocab_size);
+
+  int64_t size() const { return size_; }
+  // Tokens [first, first + count). One outside of the vocabulary is a user error that names its place.
+  void read(int64_t first, int64_t count, int32_t* out) const;
+  // The part [first, first + count) as a stream of the same memory.
+  TokenStream part(int64_t first, int64_t count) const;
+  // Gives pages of a mapped file back, so that they do not count as this process's memory.
+  void drop_pages() const;
+
+ private:
+  struct Storage;
+
+  std::shared_ptr<const Storage> storage_;
+  const void* data_ = nullptr;
+  int bytes_each_ = 2;
+  int64_t size_ = 0, vocab_size_ = 0, first_ = 0;  // first_: of the file, for messages
 };
+
+// Text for language models: documents of a file or folder.
+
+// Whether there are several: a folder, or a file whose name says that it has records (record_reader.h), one document
+// each. A .json file may also be a list of objects.
+bool has_documents(const std::string& path);
+
+// Calls `document` with each document: the field `key` of each record, or any other file whole, its line ends as "\n";
+// of a folder, of the files with texts in it and below it, by name. Plain or gzip, UTF-8. Every problem is a user error
+// that names file and line (see LineReader).
+void read_documents(const std::string& path, const std::string& key, FunctionRef<void(std::string text)> document);
 
 // Documents in one stream: each begins with the token `separator` and sees nothing before it. -1: one document.
 struct ChunkOptions {
@@ -42,35 +73,47 @@ class ShuffledIndex {
   int half_bits_ = 1;
 };
 
-// The arrays of a batch: tokens and targets [rows, length], and of packed documents positions and starts.
+// Rows of like length together: shuffled, sorted by length within pools of batches, and the batches shuffled again.
+// Appends row_of(i) of each i in [0, count) to `order`; returns where in it each batch of `rows` begins.
+template <class Row, class RowOf, class SizeOf>
+std::vector<int64_t> order_by_length(int64_t count, int64_t rows, uint64_t key, std::vector<Row>& order,
+                                     const RowOf& row_of, const SizeOf& size_of) {
+  constexpr int64_t kBatchesOfPool = 32;
+  const int64_t batches = (count + rows - 1) / rows;
+  const ShuffledIndex shuffled(count, key), shuffled_batches(batches, mix64(key + 1));
+  order.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) order.push_back(row_of(shuffled(i)));
+  for (int64_t begin = 0; begin < count; begin += kBatchesOfPool * rows)
+    std::ranges::stable_sort(order.begin() + begin, order.begin() + std::min(count, begin + kBatchesOfPool * rows), {},
+                             size_of);
+  std::vector<int64_t> starts;
+  for (int64_t i = 0; i < batches; ++i) starts.push_back(shuffled_batches(i) * rows);
+  return starts;
+}
+
+// The arrays of a batch: tokens and targets [rows, length], and of packed documents positions and starts. Rows past the
+// last chunk have targets -1.
 std::vector<BatchInput> token_inputs(const ChunkOptions& options, bool packed);
 
-// The arrays of a batch with these inputs.
-TokenBatch token_arrays(OwnedBatch& batch);
-
-class TrainingChunks : public BatchSource {
+class TrainingChunks : public SingleBatchSource {
  public:
   // User error when the stream has no length + 1 tokens.
   TrainingChunks(const TokenStream& stream, const ChunkOptions& options, uint64_t seed, bool packed = false);
 
-  const Batch& next() override;
-  void seek(int64_t epoch, int64_t index) override { cursor_.seek(epoch, index, batches_); }
-  void take_share(BatchShare share) override { cursor_.take_share(share); }
   int64_t batches_per_epoch() const override { return batches_; }
 
  private:
+  void make(int64_t epoch, int64_t index) override;
+
   const TokenStream& stream_;
   const ChunkOptions options_;
-  const uint64_t seed_;
   int64_t max_offset_, chunks_, batches_;
-  BatchCursor cursor_;
-  OwnedBatch owned_;
   int64_t made_ = 0;  // batches
 };
 
-// Chunks that hold targets [1, stream.size()) once each.
+// Chunks that hold targets [1, stream.size()) once each; the batch has the arrays of token_inputs().
 int64_t scoring_batches(const TokenStream& stream, const ChunkOptions& options);
-void fill_scoring_batch(const TokenStream& stream, const ChunkOptions& options, int64_t index, const TokenBatch& batch);
+void fill_scoring_batch(const TokenStream& stream, const ChunkOptions& options, int64_t index, OwnedBatch& batch);
 
 struct TargetedTokens {
   std::vector<int32_t> tokens;
@@ -80,33 +123,28 @@ struct TargetedTokens {
 
 // Rows that hold several token sequences each, none of which sees another, for training on texts of which only a part
 // is learned.
-class PackedRows : public BatchSource {
+class PackedRows : public SingleBatchSource {
  public:
   // Sequences are put into as few rows of options.length as best fit finds, the longest first; none is longer than a
   // row. Batches have the arrays of token_inputs(options, true). Which sequences share a row does not change from one
   // epoch to the next; the order of rows is a function of (seed, epoch). Data must outlive this.
   PackedRows(const std::vector<TargetedTokens>& data, const ChunkOptions& options, uint64_t seed);
 
-  const Batch& next() override;
-  void seek(int64_t epoch, int64_t index) override { cursor_.seek(epoch, index, batches_per_epoch()); }
-  void take_share(BatchShare share) override { cursor_.take_share(share); }
   int64_t batches_per_epoch() const override { return (row_count() + options_.rows - 1) / options_.rows; }
 
-  int64_t row_count() const { return static_cast<int64_t>(rows_.size()); }
+  int64_t row_count() const { return std::ssize(rows_); }
   // For evaluation: every row once. Valid as long as a batch of next().
   const Batch& ordered_batch(int64_t index);
 
  private:
+  void make(int64_t epoch, int64_t index) override;
   // The rows order(first), order(first + 1), ...
   template <class Order>
   void fill(int64_t first, const Order& order);
 
   const std::vector<TargetedTokens>& data_;
   const ChunkOptions options_;
-  const uint64_t seed_;
   std::vector<std::vector<size_t>> rows_;  // the sequences of each
-  BatchCursor cursor_;
-  OwnedBatch owned_;
 };
 
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include <numeric>
 #include <set>
 #include "base/error.h"
-#include "data/examples/text/token_stream.h"
 
 namespace linnet {
 namespace {
@@ -18,11 +17,6 @@ std::vector<int32_t> counting(int64_t count) {
 }
 
 struct Rows {
-  explicit Rows(const ChunkOptions& options)
-      : tokens(static_cast<size_t>(options.rows * options.length)),
-        targets(tokens.size()),
-        positions(tokens.size()),
-        starts(tokens.size()) {}
   // Copies what a source made.
   const Batch& take(const Batch& batch) {
     const auto copy = [&](const char* name, std::vector<int32_t>& to) {
@@ -31,10 +25,14 @@ struct Rows {
     };
     copy("tokens", tokens);
     copy("targets", targets);
+    if (batch.arrays.size() > 2) copy("positions", positions), copy("starts", starts);
     return batch;
   }
-  TokenBatch batch() { return {tokens.data(), targets.data()}; }
-  TokenBatch packed() { return {tokens.data(), targets.data(), positions.data(), starts.data()}; }
+  void score(const TokenStream& stream, const ChunkOptions& options, int64_t index, bool packed) {
+    OwnedBatch owned(token_inputs(options, packed));
+    fill_scoring_batch(stream, options, index, owned);
+    take(owned.batch);
+  }
   std::vector<int32_t> tokens, targets, positions, starts;
 };
 
@@ -77,7 +75,7 @@ TEST(TrainingChunks, CoverAnEpochOnceAndAreCutElsewhereInTheNext) {
   const ChunkOptions options{.rows = 4, .length = 10};
   TrainingChunks chunks(stream, options, 3);
   ASSERT_EQ(chunks.batches_per_epoch(), 24);  // 99 chunks
-  Rows rows(options);
+  Rows rows;
   std::set<int32_t> offsets;
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
     std::set<int32_t> firsts;
@@ -100,7 +98,7 @@ TEST(TrainingChunks, GoOnFromAnyBatch) {
   const TokenStream stream(counting(300), 300);
   const ChunkOptions options{.rows = 3, .length = 7};
   TrainingChunks straight(stream, options, 9), resumed(stream, options, 9);
-  Rows a(options), b(options);
+  Rows a, b;
   for (int i = 0; i < 20; ++i) a.take(straight.next());
   const Batch& location = a.take(straight.next());
   resumed.seek(location.epoch, location.index);
@@ -113,7 +111,7 @@ TEST(TrainingChunks, AShortTextFillsTheRowsThereAre) {
   const TokenStream stream(counting(11), 11);
   const ChunkOptions options{.rows = 3, .length = 10};
   TrainingChunks chunks(stream, options, 1);
-  Rows rows(options);
+  Rows rows;
   EXPECT_TRUE(rows.take(chunks.next()).last_of_epoch);
   EXPECT_EQ(rows.targets[9], 10);
   for (size_t at = 10; at < 30; ++at) EXPECT_EQ(rows.targets[at], -1);
@@ -125,10 +123,10 @@ TEST(ScoringChunks, ScoreEveryTokenButTheFirstOnce) {
   for (int64_t size : {2, 20, 21, 22, 57}) {
     const TokenStream stream(counting(size), size);
     const ChunkOptions options{.rows = 2, .length = 10};
-    Rows rows(options);
+    Rows rows;
     std::vector<int32_t> scored;
     for (int64_t i = 0; i < scoring_batches(stream, options); ++i) {
-      fill_scoring_batch(stream, options, i, rows.batch());
+      rows.score(stream, options, i, false);
       for (size_t at = 0; at < rows.targets.size(); ++at)
         if (rows.targets[at] >= 0) {
           EXPECT_EQ(rows.targets[at], rows.tokens[at] + 1);
@@ -144,8 +142,8 @@ TEST(ScoringChunks, ScoreEveryTokenButTheFirstOnce) {
 TEST(PackedRows, ADocumentBeginsWithItsSeparator) {
   const TokenStream stream({9, 1, 2, 9, 3, 9, 4, 5, 6, 9}, 10);
   const ChunkOptions options{.rows = 1, .length = 9, .separator = 9};
-  Rows rows(options);
-  fill_scoring_batch(stream, options, 0, rows.packed());
+  Rows rows;
+  rows.score(stream, options, 0, true);
   EXPECT_EQ(rows.starts, (std::vector<int32_t>{0, 0, 0, 3, 3, 5, 5, 5, 5}));
   EXPECT_EQ(rows.positions, (std::vector<int32_t>{0, 1, 2, 0, 1, 0, 1, 2, 3}));
   EXPECT_EQ(rows.targets, (std::vector<int32_t>{1, 2, 9, 3, 9, 4, 5, 6, 9}));
@@ -154,8 +152,8 @@ TEST(PackedRows, ADocumentBeginsWithItsSeparator) {
 TEST(PackedRows, ATokenThatOnlyBeginsDocumentsIsNoTarget) {
   const TokenStream stream({8, 1, 2, 9, 8, 3, 9, 8, 4, 9}, 10);  // <s> 1 2 </s> <s> 3 </s> <s> 4 </s>
   const ChunkOptions options{.rows = 1, .length = 9, .separator = 8, .separator_ends = false};
-  Rows rows(options);
-  fill_scoring_batch(stream, options, 0, rows.packed());
+  Rows rows;
+  rows.score(stream, options, 0, true);
   EXPECT_EQ(rows.starts, (std::vector<int32_t>{0, 0, 0, 0, 4, 4, 4, 7, 7}));
   EXPECT_EQ(rows.targets, (std::vector<int32_t>{1, 2, 9, -1, 3, 9, -1, 4, 9}));
 }

@@ -23,26 +23,6 @@ struct CallArguments {
   }
 };
 
-// Behind "(".
-CallArguments parse_arguments(Tokens& tokens) {
-  CallArguments arguments;
-  while (!tokens.take_operator(")")) {
-    if (!arguments.positional.empty() || !arguments.named.empty()) tokens.expect_operator(",");
-    if (tokens.take_operator(")")) break;
-    if (tokens.is_operator("*") || tokens.is_operator("**"))
-      fail("arguments from a list or dictionary are not supported");
-    if (tokens.peek().kind == Token::kName && tokens.is_operator("=", 1)) {
-      const std::string name = tokens.take().text;
-      tokens.take();
-      arguments.named.emplace_back(name, parse_expression(tokens));
-    } else {
-      if (!arguments.named.empty()) fail("an argument without a name follows one with a name");
-      arguments.positional.push_back(parse_expression(tokens));
-    }
-  }
-  return arguments;
-}
-
 Expression list_of(std::vector<Expression> items) {
   return [items = std::move(items)](Scope& scope) -> Value {
     List list;
@@ -60,6 +40,24 @@ void take_items(Tokens& tokens, const char* close, const TakeItem& take_item) {
     if (!first && tokens.take_operator(close)) break;
     take_item();
   }
+}
+
+// Behind "(".
+CallArguments parse_arguments(Tokens& tokens) {
+  CallArguments arguments;
+  take_items(tokens, ")", [&] {
+    if (tokens.is_operator("*") || tokens.is_operator("**"))
+      fail("arguments from a list or dictionary are not supported");
+    if (tokens.peek().kind == Token::kName && tokens.is_operator("=", 1)) {
+      const std::string name = tokens.take().text;
+      tokens.take();
+      arguments.named.emplace_back(name, parse_expression(tokens));
+    } else {
+      if (!arguments.named.empty()) fail("an argument without a name follows one with a name");
+      arguments.positional.push_back(parse_expression(tokens));
+    }
+  });
+  return arguments;
 }
 
 Expression parse_list(Tokens& tokens) {

@@ -44,8 +44,7 @@ class Lexer {
   }
 
   void advance(size_t to) {
-    line_ += static_cast<int>(std::count(source_.begin() + static_cast<std::ptrdiff_t>(at_),
-                                         source_.begin() + static_cast<std::ptrdiff_t>(to), '\n'));
+    line_ += static_cast<int>(std::count(source_.begin() + at_, source_.begin() + to, '\n'));
     at_ = to;
   }
 

@@ -9,22 +9,14 @@
 namespace linnet::jinja {
 namespace {
 
-// operation(&result), which says whether the result is out of range.
-template <class Operation>
-Value checked(const Operation& operation) {
+// Of op '+', '-' or '*'.
+int64_t exact(char op, int64_t a, int64_t b) {
   int64_t result = 0;
-  if (operation(&result)) fail("a whole number is out of range");
+  if (op == '+'   ? __builtin_add_overflow(a, b, &result)
+      : op == '-' ? __builtin_sub_overflow(a, b, &result)
+                  : __builtin_mul_overflow(a, b, &result))
+    fail("a whole number is out of range");
   return result;
-}
-
-Value sum(int64_t a, int64_t b) {
-  return checked([&](int64_t* result) { return __builtin_add_overflow(a, b, result); });
-}
-Value difference(int64_t a, int64_t b) {
-  return checked([&](int64_t* result) { return __builtin_sub_overflow(a, b, result); });
-}
-Value product(int64_t a, int64_t b) {
-  return checked([&](int64_t* result) { return __builtin_mul_overflow(a, b, result); });
 }
 
 Value repeated(const Value& value, int64_t count, Budget& budget) {
@@ -49,18 +41,18 @@ Value repeated(const Value& value, int64_t count, Budget& budget) {
 Value power(const Value& a, const Value& b) {
   if (!a.is_integer() || !b.is_integer() || b.integer() < 0) return std::pow(a.number(), b.number());
   if (std::abs(a.number()) < 2) return static_cast<int64_t>(std::pow(a.number(), b.number()));
-  Value result = 1;
-  for (int64_t i = 0; i < b.integer(); ++i) result = product(result.integer(), a.integer());
+  int64_t result = 1;
+  for (int64_t i = 0; i < b.integer(); ++i) result = exact('*', result, a.integer());
   return result;
 }
 
 int64_t floor_division(int64_t a, int64_t b) {
-  if (b == -1) return difference(0, a).integer();
+  if (b == -1) return exact('-', 0, a);
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
 Value add(const Value& a, const Value& b, Budget& budget) {
-  if (a.is_integer() && b.is_integer()) return sum(a.integer(), b.integer());
+  if (a.is_integer() && b.is_integer()) return exact('+', a.integer(), b.integer());
   if (a.is_number() && b.is_number()) return a.number() + b.number();
   if (a.text() && b.text()) {
     budget.make_text(a.text()->size() + b.text()->size());
@@ -119,8 +111,7 @@ Value operate(std::string_view op, const Value& a, const Value& b, Budget& budge
   if (op == "**") return power(a, b);
   if (a.is_integer() && b.is_integer()) {
     const int64_t x = a.integer(), y = b.integer();
-    if (op == "-") return difference(x, y);
-    if (op == "*") return product(x, y);
+    if (op == "-" || op == "*") return exact(op[0], x, y);
     if (op == "//") return floor_division(x, y);
     return y == -1 ? 0 : x - floor_division(x, y) * y;
   }
@@ -149,7 +140,7 @@ Value get_item(const Value& value, const Value& key, Budget& budget) {
   if (value.list() && key.is_integer()) {
     const List& list = *value.list();
     const int64_t at = key.integer() < 0 ? key.integer() + std::ssize(list) : key.integer();
-    if (at >= 0 && at < std::ssize(list)) return list[static_cast<size_t>(at)];
+    if (at >= 0 && at < std::ssize(list)) return list[at];
   }
   if (value.text() && key.is_integer()) {
     const std::string& text = *value.text();
@@ -190,7 +181,7 @@ Value slice_of(const Value& object, const Value& begin, const Value& end, const 
   const int64_t way = step > 0 ? last - first : first - last;
   budget.make_list(way > 0 ? static_cast<size_t>((way - 1) / std::abs(step) + 1) : 0);
   List chosen;
-  for (int64_t i = first; step > 0 ? i < last : i > last; i += step) chosen.push_back(items[static_cast<size_t>(i)]);
+  for (int64_t i = first; step > 0 ? i < last : i > last; i += step) chosen.push_back(items[i]);
   if (!object.text()) return chosen;
   std::string text;
   for (const Value& character : chosen) text += *character.text();
@@ -246,11 +237,8 @@ size_t length_of(const Value& value, Budget& budget) {
   if (const Dict* dict = value.dict()) return dict->items.size();
   if (value.is_undefined()) return 0;
   if (!value.text()) fail("a " + value.type_name() + " has no length");
-  const std::string& text = *value.text();
-  budget.read(text.size());
-  size_t count = 0;
-  for (size_t at = 0; at < text.size(); ++count) at += utf8_length_at(text, at);
-  return count;
+  budget.read(value.text()->size());
+  return count_code_points(*value.text());
 }
 
 List pairs_of(const Dict& dict, Budget& budget) {

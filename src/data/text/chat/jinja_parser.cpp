@@ -1,7 +1,6 @@
 // The parser of statements: text, {{ }} and {% %}; and the templates that are made of them.
 #include "base/fail.h"
 #include "data/text/chat/jinja_program.h"
-#include "data/text/chat/jinja_template.h"
 
 namespace linnet::jinja {
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 #include <vector>
-#include "data/text/chat/jinja_value.h"
+#include "data/text/chat/jinja_template.h"
 
 namespace linnet::jinja {
 
@@ -143,11 +143,11 @@ Expression parse_loop_range(TokenStream& tokens);
 
 // filters, tests and methods: null when there is none of that name.
 using Filter = Value (*)(const Value& value, const Arguments& arguments, Budget& budget);
-Filter find_filter(const std::string& name);
+Filter find_filter(std::string_view name);
 using Test = bool (*)(const Value& value, const Arguments& arguments, Budget& budget);
-Test find_test(const std::string& name);
+Test find_test(std::string_view name);
 // value.name: of texts and dictionaries; undefined when there is none.
-Value find_method(const Value& value, const std::string& name, Budget& budget);
+Value find_method(const Value& value, std::string_view name, Budget& budget);
 // range, namespace, dict, raise_exception, strftime_now
 void add_functions(std::map<std::string, Value>& names, Budget& budget);
 

@@ -1,7 +1,7 @@
-#include "data/text/chat/jinja_value.h"
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include "data/text/chat/jinja_template.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet::jinja {
@@ -13,6 +13,12 @@ constexpr size_t kLongestName = 100;
 
 void check_depth(int depth) {
   if (depth > kDeepest) fail("a value nests deeper than " + std::to_string(kDeepest) + " levels");
+}
+
+template <class Items>
+auto* value_of(Items& items, const std::string& key) {
+  const auto found = std::ranges::find(items, key, &std::pair<std::string, Value>::first);
+  return found == items.end() ? nullptr : &found->second;
 }
 
 int depth_with(int deepest, const Value& item) {
@@ -141,26 +147,15 @@ bool equal(const Value& a, const Value& b, Budget& budget, int depth) {
 
 void fail(const std::string& what) { throw TemplateError{what}; }
 
-const Value* Dict::find(const std::string& key) const {
-  for (const auto& [name, value] : items)
-    if (name == key) return &value;
-  return nullptr;
-}
+const Value* Dict::find(const std::string& key) const { return value_of(items, key); }
 
 void Dict::set(const std::string& key, Value value) {
-  for (auto& [name, old] : items)
-    if (name == key) {
-      old = std::move(value);
-      return;
-    }
-  items.emplace_back(key, std::move(value));
+  if (Value* old = value_of(items, key)) *old = std::move(value);
+  else items.emplace_back(key, std::move(value));
 }
 
 const Value* Arguments::find(size_t position, const std::string& name) const {
-  if (position < positional.size()) return &positional[position];
-  for (const auto& [key, value] : named)
-    if (key == name) return &value;
-  return nullptr;
+  return position < positional.size() ? &positional[position] : value_of(named, name);
 }
 
 Value::Value(List list) {
@@ -266,11 +261,9 @@ List elements(const Value& value, Budget& budget) {
   }
   List result;
   if (const std::string* text = value.text()) {
-    for (size_t i = 0; i < text->size();) {
-      const size_t length = utf8_length_at(*text, i);
-      budget.make_text(length + sizeof(Value));
-      result.emplace_back(text->substr(i, length));
-      i += length;
+    for (const Utf8Character& character : utf8_characters(*text)) {
+      budget.make_text(character.bytes().size() + sizeof(Value));
+      result.emplace_back(std::string(character.bytes()));
     }
     return result;
   }

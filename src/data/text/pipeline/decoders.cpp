@@ -1,6 +1,6 @@
 // From tokens back to text; the names are those of tokenizer.json.
 #include "base/text.h"
-#include "data/text/bpe/byte_alphabet.h"
+#include "data/text/byte_spelling.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/unicode/utf8.h"
 

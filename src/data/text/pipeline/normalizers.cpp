@@ -2,9 +2,10 @@
 #include <utf8proc.h>
 #include <algorithm>
 #include "base/error.h"
-#include "data/text/base64.h"
+#include "base/text.h"
+#include "data/text/byte_spelling.h"
 #include "data/text/pipeline/tokenizer_json.h"
-#include "data/text/sentencepiece/sentencepiece_normalizer.h"
+#include "data/text/sentencepiece/sentencepiece_model.h"
 #include "data/text/unicode/unicode_classes.h"
 
 namespace linnet {
@@ -49,9 +50,9 @@ struct Part {
 std::vector<Part> decomposed(Form form, std::string_view text) {
   std::vector<Part> parts;
   std::u32string letters;
-  for (size_t i = 0; i < text.size(); i += utf8_length_at(text, i)) {
+  for (const Utf8Character& character : utf8_characters(text)) {
     letters.clear();
-    append_decomposition(utf8_code_point_at(text, i), form.compatible, letters);
+    append_decomposition(character.code_point(), form.compatible, letters);
     for (size_t k = 0; k < letters.size(); ++k) parts.push_back({letters[k], combining_class(letters[k]), k == 0});
   }
   const auto is_starter = [](const Part& part) { return part.combining_class == 0; };
@@ -89,16 +90,12 @@ void put_decomposed(Form form, AlignedText& text, size_t begin, size_t end) {
 // `bytes` for text[begin, end): character by character where they do not interact, else as a whole.
 void put_composed(Form form, AlignedText& text, size_t begin, size_t end, const std::string& bytes) {
   const std::string_view old = text.view();
+  const Utf8Characters characters = utf8_characters(old.substr(begin, end - begin));
   std::vector<std::string> parts;
-  std::string joined;
-  for (size_t i = begin; i < end; i += utf8_length_at(old, i))
-    joined += parts.emplace_back(composed(form, old.substr(i, utf8_length_at(old, i))));
-  if (joined != bytes) return text.put(bytes, begin, end);
-  for (size_t at = begin; const std::string& part : parts) {
-    const size_t next = at + utf8_length_at(old, at);
-    text.put(part, at, next);
-    at = next;
-  }
+  for (const Utf8Character& character : characters) parts.push_back(composed(form, character.bytes()));
+  if (joined(parts, "") != bytes) return text.put(bytes, begin, end);
+  for (size_t i = 0; const Utf8Character& character : characters)
+    text.put(parts[i++], begin + character.begin, begin + character.end);
 }
 
 void normalize_unicode(Form form, AlignedText& text) {
@@ -158,8 +155,8 @@ void strip_white_space(bool left, bool right, AlignedText& text) {
   text.finish_rewrite();
 }
 
-void replace_matches(const SplitPattern& pattern, const std::string& content, AlignedText& text,
-                     PipelineScratch& scratch) {
+void replace_matches(const SplitPattern& pattern, const std::string& content, PipelineScratch& scratch) {
+  AlignedText& text = scratch.text;
   const std::string_view old = text.view();
   scratch.matches.clear();
   pattern.find_all(old, scratch.match, scratch.matches);
@@ -215,12 +212,10 @@ void replace_by_table(const CharsmapTable& table, AlignedText& text) {
       text.put(found, begin, end);
       continue;
     }
-    for (size_t i = begin; i < end;) {
-      const size_t length = utf8_length_at(old, i);
-      const char* part = grapheme.size() > length ? table.shortest(old.substr(i, length)) : nullptr;
-      if (part) text.put(part, i, i + length);
-      else text.keep(i, i + length);
-      i += length;
+    for (const Utf8Character& character : utf8_characters(grapheme)) {
+      const char* part = grapheme.size() > character.bytes().size() ? table.shortest(character.bytes()) : nullptr;
+      if (part) text.put(part, begin + character.begin, begin + character.end);
+      else text.keep(begin + character.begin, begin + character.end);
     }
   }
   text.finish_rewrite();
@@ -230,7 +225,7 @@ void replace_by_table(const CharsmapTable& table, AlignedText& text) {
 struct BertNormalizer {
   bool clean, space_cjk, strip_accents, lowercase;
 
-  void operator()(AlignedText& text, PipelineScratch&) const {
+  void operator()(AlignedText& text) const {
     // Marks that stay when accents go, such as those of vowels beside a letter: decomposition puts those behind one
     // letter in the order of their classes.
     struct Mark {
@@ -284,17 +279,17 @@ struct BertNormalizer {
   }
 };
 
-// Of a function that needs no scratch.
+// Of a function that needs the text alone.
 template <class Change>
 Normalizer normalizer(const Change& change) {
-  return [change](AlignedText& text, PipelineScratch&) { change(text); };
+  return [change](PipelineScratch& scratch) { change(scratch.text); };
 }
 
 Normalizer read_charsmap(const JsonObject& json) {
   std::string table;
   if (json.has("precompiled_charsmap") && !decode_base64(json.text("precompiled_charsmap"), table))
     json.fail("has a table that is not base64");
-  if (table.empty()) return [](AlignedText&, PipelineScratch&) {};
+  if (table.empty()) return [](PipelineScratch&) {};
   return normalizer([table = CharsmapTable(table, json.where())](AlignedText& text) { replace_by_table(table, text); });
 }
 
@@ -305,14 +300,14 @@ Normalizer read_normalizer(const JsonObject& json) {
   if (type == "Sequence") {
     std::vector<Normalizer> steps;
     for (const JsonObject& step : json.objects("normalizers")) steps.push_back(read_normalizer(step));
-    return [steps](AlignedText& text, PipelineScratch& scratch) {
-      for (const Normalizer& step : steps) step(text, scratch);
+    return [steps](PipelineScratch& scratch) {
+      for (const Normalizer& step : steps) step(scratch);
     };
   }
   if (type == "BertNormalizer") {
     const bool lowercase = json.flag("lowercase", true);
-    return BertNormalizer{json.flag("clean_text", true), json.flag("handle_chinese_chars", true),
-                          json.flag("strip_accents", lowercase), lowercase};
+    return normalizer(BertNormalizer{json.flag("clean_text", true), json.flag("handle_chinese_chars", true),
+                                     json.flag("strip_accents", lowercase), lowercase});
   }
   if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
     const Form form{.compatible = type.size() == 4, .composes = type.ends_with('C')};
@@ -324,8 +319,8 @@ Normalizer read_normalizer(const JsonObject& json) {
     return normalizer([left = json.flag("strip_left", true), right = json.flag("strip_right", true)](
                           AlignedText& text) { strip_white_space(left, right, text); });
   if (type == "Replace")
-    return [pattern = read_pattern(json), content = json.text("content")](AlignedText& text, PipelineScratch& scratch) {
-      replace_matches(pattern, content, text, scratch);
+    return [pattern = read_pattern(json), content = json.text("content")](PipelineScratch& scratch) {
+      replace_matches(pattern, content, scratch);
     };
   if (type == "Prepend")
     return normalizer([content = json.text("prepend")](AlignedText& text) { prepend(content, text); });

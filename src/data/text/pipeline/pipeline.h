@@ -73,10 +73,8 @@ class AlignedText {
   template <class Change>
   void rewrite_characters(const Change& change) {
     start_rewrite();
-    for (size_t begin = 0, end; begin < view().size(); begin = end) {
-      end = begin + utf8_length_at(view(), begin);
-      change(utf8_code_point_at(view(), begin), begin, end);
-    }
+    for (const Utf8Character& character : utf8_characters(view()))
+      change(character.code_point(), character.begin, character.end);
     finish_rewrite();
   }
 
@@ -99,7 +97,8 @@ struct PipelineScratch {
   WordCache cache;
 };
 
-using Normalizer = std::function<void(AlignedText& text, PipelineScratch& scratch)>;
+// Rewrites scratch.text.
+using Normalizer = std::function<void(PipelineScratch& scratch)>;
 // Refines scratch.words, segments of scratch.text; those with an id are left alone.
 using PreTokenizer = std::function<void(PipelineScratch& scratch)>;
 using TokenDecoder = std::function<void(std::vector<std::string>& tokens)>;  // the text is what they give when joined

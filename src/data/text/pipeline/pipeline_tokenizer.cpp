@@ -1,9 +1,119 @@
+// Texts on their way to a model, and the tokenizer that sends them there.
 #include <algorithm>
-#include "base/error.h"
 #include "base/json.h"
 #include "data/text/pipeline/tokenizer_json.h"
+#include "data/text/unicode/unicode_classes.h"
 
 namespace linnet {
+namespace {
+
+uint32_t start_of(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(text[i])); };
+  return text.size() == 1 ? byte(0) << 16 : byte(0) << 8 | byte(1);
+}
+
+bool ends_in_word(std::string_view text) {
+  return !text.empty() && is_word_character(utf8_code_point_at(text, utf8_start_before(text, text.size())));
+}
+
+bool starts_in_word(std::string_view text) { return !text.empty() && is_word_character(utf8_code_point_at(text, 0)); }
+
+}  // namespace
+
+AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    if (tokens_[i].text.empty()) continue;
+    first_.set(static_cast<unsigned char>(tokens_[i].text[0]));
+    by_start_[start_of(tokens_[i].text)].push_back(i);
+  }
+  for (auto& [start, locations] : by_start_)
+    std::ranges::stable_sort(locations, std::ranges::greater{}, [&](size_t i) { return tokens_[i].text.size(); });
+}
+
+size_t AddedTokenMatcher::match_at(std::string_view text, size_t at) const {
+  const std::string_view rest = text.substr(at);
+  for (size_t length : {size_t{2}, size_t{1}}) {
+    if (rest.size() < length) continue;
+    const auto found = by_start_.find(start_of(rest.substr(0, length)));
+    if (found == by_start_.end()) continue;
+    for (const size_t location : found->second)
+      if (rest.starts_with(tokens_[location].text)) return location;
+  }
+  return std::string_view::npos;
+}
+
+void AddedTokenMatcher::split(std::string_view text, size_t begin, size_t end,
+                              std::vector<TextSegment>& segments) const {
+  const std::string_view part = text.substr(0, end);
+  size_t done = begin;
+  for (size_t at = begin; at < end;) {
+    const size_t location = first_[static_cast<unsigned char>(part[at])] ? match_at(part, at) : part.npos;
+    if (location == part.npos) {
+      ++at;
+      continue;
+    }
+    const AddedToken& token = tokens_[location];
+    size_t from = at, to = at + token.text.size();
+    at = to;
+    if (token.single_word && (ends_in_word(part.substr(begin, from - begin)) || starts_in_word(part.substr(to))))
+      continue;
+    while (token.left_strip && from > done) {
+      const size_t before = utf8_start_before(part, from);
+      if (before < done || !is_white_space(utf8_code_point_at(part, before))) break;
+      from = before;
+    }
+    while (token.right_strip && to < end && is_white_space(utf8_code_point_at(part, to)))
+      to += utf8_length_at(part, to);
+    if (from > done) segments.push_back({done, from, kNoToken});
+    segments.push_back({from, to, token.id});
+    done = to;
+    at = std::max(at, to);
+  }
+  if (done < end) segments.push_back({done, end, kNoToken});
+}
+
+void AlignedText::reset(std::string_view view, size_t base, bool tracked) {
+  view_ = view;
+  base_ = base;
+  tracked_ = tracked;
+  rewritten_ = false;
+}
+
+TextRange AlignedText::source(size_t begin, size_t end) const {
+  if (!rewritten_) return {base_ + begin, base_ + end};
+  if (source_.empty()) return {base_, base_};
+  if (begin >= end) {
+    const size_t at = begin < source_.size() ? source_[begin].begin : source_.back().end;
+    return {at, at};
+  }
+  return {source_[begin].begin, source_[end - 1].end};
+}
+
+void AlignedText::start_rewrite() {
+  next_text_.clear();
+  next_source_.clear();
+}
+
+void AlignedText::keep(size_t begin, size_t end) {
+  next_text_.append(view().substr(begin, end - begin));
+  if (!tracked_) return;
+  if (rewritten_) {
+    next_source_.insert(next_source_.end(), source_.begin() + begin, source_.begin() + end);
+  } else {
+    for (size_t i = begin; i < end; ++i) next_source_.push_back({base_ + i, base_ + i + 1});
+  }
+}
+
+void AlignedText::put(std::string_view bytes, size_t begin, size_t end) {
+  next_text_.append(bytes);
+  if (tracked_) next_source_.insert(next_source_.end(), bytes.size(), source(begin, end));
+}
+
+void AlignedText::finish_rewrite() {
+  text_.swap(next_text_);
+  source_.swap(next_source_);
+  rewritten_ = true;
+}
 
 PipelineTokenizer::PipelineTokenizer(Pipeline pipeline) : pipeline_(std::move(pipeline)) {
   post_ = pipeline_.post;
@@ -18,7 +128,7 @@ PipelineTokenizer::PipelineTokenizer(Pipeline pipeline) : pipeline_(std::move(pi
     (token.normalized ? after : before).push_back(token);
     if (!token.normalized) continue;
     scratch.text.reset(token.text, 0, false);
-    if (pipeline_.normalizer) pipeline_.normalizer(scratch.text, scratch);
+    if (pipeline_.normalizer) pipeline_.normalizer(scratch);
     after.back().text = scratch.text.view();
   }
   before_ = AddedTokenMatcher(before);
@@ -39,7 +149,7 @@ void PipelineTokenizer::tokenize(std::string_view text, std::vector<TokenId>& id
       continue;
     }
     scratch.text.reset(text.substr(segment.begin, segment.end - segment.begin), segment.begin, offsets != nullptr);
-    if (pipeline_.normalizer) pipeline_.normalizer(scratch.text, scratch);
+    if (pipeline_.normalizer) pipeline_.normalizer(scratch);
     scratch.words.clear();
     after_.split(scratch.text.view(), 0, scratch.text.view().size(), scratch.words);
     for (const PreTokenizer& step : pipeline_.pre_tokenizers) step(scratch);
@@ -79,22 +189,23 @@ void PipelineTokenizer::tokenize_words(PipelineScratch& scratch, std::vector<Tok
   begin = begin && roles_.begin != kNoToken, end = end && roles_.end != kNoToken;
   if (added_by_template(false) > 0 || (!begin && !end)) return;
   Json single = Json::array(), pair = Json::array(), tokens = Json::object();
-  post_.single.clear(), post_.pair.clear();
-  const auto add_token = [&](TokenId id, uint8_t segment) {
-    const std::string name = piece(id);
-    const Json item = {{"SpecialToken", {{"id", name}, {"type_id", segment}}}};
-    tokens[name] = {{"id", name}, {"ids", Json::array({id})}, {"tokens", Json::array({name})}};
-    if (segment == 0) post_.single.push_back({-1, id, 0}), single.push_back(item);
-    post_.pair.push_back({-1, id, segment}), pair.push_back(item);
+  const auto add = [&](const char* kind, const std::string& id, int segment) {
+    const Json item = {{kind, {{"id", id}, {"type_id", segment}}}};
+    if (segment == 0) single.push_back(item);
+    pair.push_back(item);
   };
-  for (const uint8_t segment : {uint8_t{0}, uint8_t{1}}) {
+  const auto add_token = [&](TokenId id, int segment) {
+    const std::string name = piece(id);
+    tokens[name] = {{"id", name}, {"ids", Json::array({id})}, {"tokens", Json::array({name})}};
+    add("SpecialToken", name, segment);
+  };
+  for (const int segment : {0, 1}) {
     if (begin) add_token(roles_.begin, segment);
-    const Json text = {{"Sequence", {{"id", segment == 0 ? "A" : "B"}, {"type_id", segment}}}};
-    if (segment == 0) post_.single.push_back({0, kNoToken, 0}), single.push_back(text);
-    post_.pair.push_back({segment, kNoToken, segment}), pair.push_back(text);
+    add("Sequence", segment == 0 ? "A" : "B", segment);
     if (end) add_token(roles_.end, segment);
   }
   const Json added = {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
+  read_post_processor(JsonObject(added, "the template"), post_);
   const Json before = Json::parse(pipeline_.post_json, JsonLimits::tables());
   const Json all = {{"type", "Sequence"}, {"processors", Json::array({before, added})}};
   pipeline_.post_json = (before.is_null() ? added : all).dump_sorted();

@@ -3,7 +3,6 @@
 #include "base/fail.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/unicode/unicode_classes.h"
-#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {
@@ -130,7 +129,7 @@ Encoding TemplateTokenizer::join(std::initializer_list<std::string_view> texts, 
   }
   for (const TemplateItem& item : pair ? post_.pair : post_.single) {
     if (item.text >= 0) {
-      append(parts[static_cast<size_t>(item.text)], item.segment);
+      append(parts[item.text], item.segment);
       continue;
     }
     whole.ids.push_back(item.id);

@@ -1,7 +1,8 @@
 // What cuts text into words before the model sees it; the names are those of tokenizer.json.
+#include <algorithm>
+#include <iterator>
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/unicode/unicode_classes.h"
-#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 
@@ -10,37 +11,23 @@ const char* const kGpt2Expression = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+
 
 namespace {
 
+// What becomes of the matches at which a text is cut. From kMergedWithPrevious on they may join their neighbors.
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
+constexpr std::string_view kBehaviors[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
 
 // Cuts [begin, end) at `matches` (sorted, disjoint) and appends the pieces.
 void cut_between(size_t begin, size_t end, const std::vector<TextRange>& matches, SplitBehavior behavior, bool inverted,
                  std::vector<TextSegment>& words) {
   const size_t first = words.size();
   bool after_match = false;  // whether the last piece ends with a match
-  size_t held = begin;       // kMergedWithNext: where the matches begin that wait for text
   const auto add = [&](size_t from, size_t to, bool match) {
-    if (from == to) return;
-    switch (behavior) {
-      case SplitBehavior::kRemoved:
-        if (!match) words.push_back({from, to, kNoToken});
-        break;
-      case SplitBehavior::kIsolated: words.push_back({from, to, kNoToken}); break;
-      case SplitBehavior::kMergedWithPrevious:
-        if (match && !after_match && words.size() > first) words.back().end = to;
-        else words.push_back({from, to, kNoToken});
-        after_match = match;
-        break;
-      case SplitBehavior::kMergedWithNext:
-        if (!match) words.push_back({held, to, kNoToken});
-        else if (held < from) words.push_back({held, from, kNoToken});
-        held = match ? from : to;
-        break;
-      case SplitBehavior::kContiguous:
-        if (words.size() > first && after_match == match) words.back().end = to;
-        else words.push_back({from, to, kNoToken});
-        after_match = match;
-        break;
-    }
+    if (from == to || (match && behavior == SplitBehavior::kRemoved)) return;
+    const bool joins = behavior == SplitBehavior::kMergedWithPrevious ? match && !after_match
+                       : behavior == SplitBehavior::kMergedWithNext   ? !match && after_match
+                                                                      : match == after_match;
+    if (joins && behavior >= SplitBehavior::kMergedWithPrevious && words.size() > first) words.back().end = to;
+    else words.push_back({from, to, kNoToken});
+    after_match = match;
   };
   size_t done = begin;
   for (const TextRange& match : matches) {
@@ -49,7 +36,6 @@ void cut_between(size_t begin, size_t end, const std::vector<TextRange>& matches
     done = match.end;
   }
   add(done, end, inverted);
-  if (behavior == SplitBehavior::kMergedWithNext && held < end) words.push_back({held, end, kNoToken});
 }
 
 // Words that are tokens already stay; split_word(word, text, scratch) appends to next_words what becomes of each other.
@@ -81,11 +67,9 @@ PreTokenizer pattern_split(const SplitPattern& pattern, SplitBehavior behavior, 
 PreTokenizer character_split(bool (*matches)(char32_t), SplitBehavior behavior) {
   return split_words([=](const TextSegment& word, std::string_view text, PipelineScratch& scratch) {
     scratch.matches.clear();
-    for (size_t i = word.begin; i < word.end;) {
-      const size_t length = utf8_length_at(text, i);
-      if (matches(utf8_code_point_at(text, i))) scratch.matches.push_back({i, i + length});
-      i += length;
-    }
+    for (const Utf8Character& character : utf8_characters(text.substr(word.begin, word.end - word.begin)))
+      if (matches(character.code_point()))
+        scratch.matches.push_back({word.begin + character.begin, word.begin + character.end});
     cut_between(word.begin, word.end, scratch.matches, behavior, false, scratch.next_words);
   });
 }
@@ -98,15 +82,13 @@ PreTokenizer class_split(KindOf kind_of) {
   return split_words([=](const TextSegment& word, std::string_view text, PipelineScratch& scratch) {
     auto& words = scratch.next_words;
     size_t begin = word.begin;
-    for (size_t i = word.begin; i < word.end;) {
-      const size_t length = utf8_length_at(text, i);
-      const Kind kind = kind_of(utf8_code_point_at(text, i));
-      if (kind != Kind::kText) {
-        if (begin < i) words.push_back({begin, i, kNoToken});
-        if (kind == Kind::kAlone) words.push_back({i, i + length, kNoToken});
-        begin = i + length;
-      }
-      i += length;
+    for (const Utf8Character& character : utf8_characters(text.substr(word.begin, word.end - word.begin))) {
+      const Kind kind = kind_of(character.code_point());
+      if (kind == Kind::kText) continue;
+      const size_t at = word.begin + character.begin, end = word.begin + character.end;
+      if (begin < at) words.push_back({begin, at, kNoToken});
+      if (kind == Kind::kAlone) words.push_back({at, end, kNoToken});
+      begin = end;
     }
     if (begin < word.end) words.push_back({begin, word.end, kNoToken});
   });
@@ -182,12 +164,9 @@ void put_spaces(const Metaspace& how, bool cut, PipelineScratch& scratch) {
 
 SplitBehavior read_behavior(const JsonObject& step) {
   const std::string name = step.text("behavior");
-  if (name == "Removed") return SplitBehavior::kRemoved;
-  if (name == "Isolated") return SplitBehavior::kIsolated;
-  if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
-  if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
-  if (name == "Contiguous") return SplitBehavior::kContiguous;
-  fail_unknown(step, "behavior", name);
+  const auto found = std::ranges::find(kBehaviors, name);
+  if (found == std::end(kBehaviors)) fail_unknown(step, "behavior", name);
+  return static_cast<SplitBehavior>(found - kBehaviors);
 }
 
 // Every step but Sequence and ByteLevel.

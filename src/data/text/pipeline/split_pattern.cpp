@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <vector>
 #include "base/fail.h"
 #include "data/text/unicode/utf8.h"
 

@@ -1,4 +1,5 @@
-// The step of a pretrained tokenizer that cuts a word into pieces of its vocabulary.
+// The step of a pretrained tokenizer that cuts a word into pieces of its vocabulary, and the two-way table of the
+// pieces and their ids.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -9,14 +10,10 @@
 #include <string_view>
 #include <vector>
 #include "base/json_reader.h"
-#include "data/text/tokenizer.h"
+#include "data/text/pipeline/segmentation.h"
 
 namespace linnet {
 
-class TokenizerTables;  // pipeline/tokenizer_tables.h
-class TokenizerTableWriter;
-
-// The two-way table of a pretrained tokenizer's pieces and their ids.
 // Eight bytes at a time: words and pieces are short, and every word of a text is hashed. Packed models hold tables that
 // were made with it: another hash is another version of theirs (pipeline/tokenizer_tables.h).
 inline uint64_t hash_piece(std::string_view bytes) {
@@ -80,11 +77,9 @@ class Vocabulary {
       if (s.tag == static_cast<uint32_t>(hash >> 32) && this->piece(s.id) == piece) return s.id;
     }
   }
-  bool has(TokenId id) const {
-    return id >= 0 && id < size() && tables_.locations[static_cast<size_t>(id)].begin != kGap;
-  }
+  bool has(TokenId id) const { return id >= 0 && id < size() && tables_.locations[id].begin != kGap; }
   std::string_view piece(TokenId id) const {  // of an id in 0..size(); "" for a gap
-    const Location& location = tables_.locations[static_cast<size_t>(id)];
+    const Location& location = tables_.locations[id];
     return location.begin == kGap ? std::string_view()
                                   : std::string_view(tables_.text.data() + location.begin, location.length);
   }
@@ -102,35 +97,14 @@ class Vocabulary {
   size_t used_ = 0, longest_ = 0;
 };
 
-struct ModelToken {
-  TokenId id = 0;
-  uint32_t end = 0;  // bytes of the word up to the token's end; it begins where the one before it ends
-};
+class TokenizerTables;  // pipeline/tokenizer_tables.h
+class TokenizerTableWriter;
 
 // What one thread needs besides the model; reused from word to word.
 struct ModelScratch {
-  struct Symbol {
-    TokenId id;
-    int32_t previous, next;  // locations in `symbols`, -1 at the ends
-    uint32_t end;
-    bool alive;
-  };
-  struct Merge {
-    uint32_t rank, location;
-    TokenId merged;
-    // The lowest rank first, then the leftmost.
-    bool operator<(const Merge& other) const {
-      return rank != other.rank ? rank > other.rank : location > other.location;
-    }
-  };
-  std::vector<Symbol> symbols;
-  std::vector<Merge> heap;
-  struct Node {  // the best way to one location of the word
-    double score;
-    uint32_t begin;
-    TokenId id;
-  };
-  std::vector<Node> nodes;
+  PairMerger<uint32_t> merger;
+  std::vector<WayNode<double>> nodes;
+  std::vector<ModelToken> way;
   std::string text;
 };
 
@@ -204,10 +178,5 @@ class SubwordModel {
 // The "model" of a tokenizer.json. `byte_level`: the words that it sees are spelt in GPT-2's alphabet of bytes.
 // `tables`: if set, they have what the JSON lacks.
 std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level, const TokenizerTables* tables);
-// The same of each type.
-std::unique_ptr<SubwordModel> read_bpe(const JsonObject& json, bool byte_level, const TokenizerTables* tables);
-std::unique_ptr<SubwordModel> read_unigram(const JsonObject& json, const TokenizerTables* tables);
-std::unique_ptr<SubwordModel> read_wordpiece(const JsonObject& json, const TokenizerTables* tables);
-std::unique_ptr<SubwordModel> read_word_level(const JsonObject& json, const TokenizerTables* tables);
 
 }  // namespace linnet

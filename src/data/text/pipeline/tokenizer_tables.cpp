@@ -3,7 +3,6 @@
 #include "base/fail.h"
 #include "base/numbers.h"
 #include "data/text/byte_trie.h"
-#include "data/text/pipeline/tokenizer_json.h"
 
 namespace linnet {
 namespace {

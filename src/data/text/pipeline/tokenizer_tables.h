@@ -15,7 +15,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 #include "data/text/pipeline/tokenizer_json.h"
 
 namespace linnet {

@@ -1,13 +1,162 @@
+#include "data/text/sentencepiece/sentencepiece_model.h"
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include "base/fail.h"
-#include "data/text/sentencepiece/sentencepiece_normalizer.h"
-#include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
+namespace {
+
+// A unit of the trie, as darts-clone lays it out: bit 31 marks a value, bit 8 that a value hangs here, bits 10 up
+// (times 256 where bit 9 is set) say where the children are, the lowest 8 bits are the byte that leads here.
+bool has_leaf(uint32_t unit) { return (unit >> 8) & 1; }
+uint32_t unit_value(uint32_t unit) { return unit & 0x7FFFFFFFu; }
+uint32_t label_of(uint32_t unit) { return unit & 0x800000FFu; }
+uint32_t offset_of(uint32_t unit) { return (unit >> 10) << ((unit & 0x200u) >> 6); }
+
+constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
+
+bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
+
+}  // namespace
+
+CharsmapTable::CharsmapTable(std::string_view table, const std::string& where) {
+  uint32_t bytes = 0;
+  if (table.size() < sizeof bytes) fail_user(where, " has a damaged table of replacements (too short)");
+  std::memcpy(&bytes, table.data(), sizeof bytes);
+  table.remove_prefix(sizeof bytes);
+  if (bytes % sizeof(uint32_t) != 0 || bytes == 0 || bytes >= table.size())
+    fail_user(where, " has a damaged table of replacements (its trie's size)");
+  units_.resize(bytes / sizeof(uint32_t));
+  std::memcpy(units_.data(), table.data(), bytes);
+  texts_ = table.substr(bytes);
+  texts_ += '\0';
+  if (invalid_utf8_at(texts_) != std::string::npos) fail_user(where, " has replacements that are not UTF-8");
+}
+
+// Common-prefix search; every step is checked against the table's ends.
+CharsmapTable::Entry CharsmapTable::find(std::string_view text, bool first) const {
+  Entry entry;
+  if (units_.empty()) return entry;
+  size_t location = offset_of(units_[0]);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    location ^= byte;
+    if (location >= units_.size() || label_of(units_[location]) != byte) break;
+    const uint32_t unit = units_[location];
+    location ^= offset_of(unit);
+    if (!has_leaf(unit)) continue;
+    if (location >= units_.size() || unit_value(units_[location]) >= texts_.size()) break;
+    entry = {texts_.data() + unit_value(units_[location]), i + 1};
+    if (first) break;
+  }
+  return entry;
+}
+
+bool CharsmapTable::begins_ascii(unsigned char byte) const {
+  if (units_.empty()) return false;
+  size_t location = offset_of(units_[0]) ^ byte;
+  if (location >= units_.size() || label_of(units_[location]) != byte) return false;
+  if (has_leaf(units_[location])) return true;
+  location ^= offset_of(units_[location]);
+  for (size_t next = 0; next < 0x80; ++next)
+    if ((location ^ next) < units_.size() && label_of(units_[location ^ next]) == next) return true;
+  return false;
+}
+
+SentencePieceNormalizer::SentencePieceNormalizer(const SentencePieceModelFile::Normalization& spec,
+                                                 bool space_as_suffix, const ByteTrie* user_defined,
+                                                 const std::string& path)
+    : user_defined_(user_defined),
+      dummy_prefix_(spec.dummy_prefix),
+      remove_extra_(spec.remove_extra_spaces),
+      escape_(spec.escape_spaces),
+      suffix_(space_as_suffix) {
+  if (!spec.charsmap.empty()) table_ = CharsmapTable(spec.charsmap, "'" + path + "'");
+  for (size_t c = 0; c < 128; ++c) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool begins_user_defined = user_defined && user_defined->next(ByteTrie::kRoot, byte) != ByteTrie::kNowhere;
+    plain_[c] = !begins_user_defined && !table_.begins_ascii(byte);
+  }
+}
+
+void SentencePieceNormalizer::apply(std::string_view text, std::string& out, std::vector<size_t>* sources) const {
+  out.clear();
+  if (!sources) return rewrite<false>(text, out, nullptr);
+  sources->clear();
+  rewrite<true>(text, out, sources);
+}
+
+bool SentencePieceNormalizer::is_plain(std::string_view text, size_t at) const {
+  return plain_[static_cast<unsigned char>(text[at])] && (at + 1 == text.size() || is_ascii(text[at + 1]));
+}
+
+SentencePieceNormalizer::Prefix SentencePieceNormalizer::prefix_of(std::string_view text) const {
+  if (is_plain(text, 0)) return {text.substr(0, 1), 1};
+  if (user_defined_)
+    if (const size_t length = user_defined_->longest_prefix(text); length > 0) return {text.substr(0, length), length};
+  if (const CharsmapTable::Entry entry = table_.longest(text); entry.text) return {entry.text, entry.length};
+  const size_t length = utf8_length_at(text, 0);
+  if (length == 1 && !is_ascii(text[0])) return {kReplacementCharacter, 1};
+  return {text.substr(0, length), length};
+}
+
+template <bool kTracked>
+void SentencePieceNormalizer::rewrite(std::string_view text, std::string& out, std::vector<size_t>* sources) const {
+  size_t at = 0;
+  while (remove_extra_ && at < text.size()) {
+    const Prefix prefix = prefix_of(text.substr(at));
+    if (prefix.text != " ") break;
+    at += prefix.length;
+  }
+  if (at == text.size()) return;
+
+  const auto put = [&](std::string_view bytes) {
+    out += bytes;
+    if constexpr (kTracked) sources->insert(sources->end(), bytes.size(), at);
+  };
+  const std::string_view space = escape_ ? kSpaceSymbol : std::string_view(" ");
+  if (!suffix_ && dummy_prefix_) put(space);
+  bool after_space = remove_extra_;  // where further spaces are left out
+  while (at < text.size()) {
+    // Most text is letters that nothing happens to.
+    size_t end = at;
+    while (end < text.size() && text[end] != ' ' && is_plain(text, end)) ++end;
+    if (end > at) {
+      out += text.substr(at, end - at);
+      if constexpr (kTracked)
+        for (size_t i = at; i < end; ++i) sources->push_back(i);
+      at = end;
+      after_space = false;
+      continue;
+    }
+    const Prefix prefix = prefix_of(text.substr(at));
+    std::string_view bytes = prefix.text;
+    if (after_space)
+      while (bytes.starts_with(' ')) bytes.remove_prefix(1);
+    if (!bytes.empty()) {
+      after_space = bytes.ends_with(' ');
+      for (size_t begin = 0; begin < bytes.size();) {
+        const size_t blank = escape_ ? std::min(bytes.find(' ', begin), bytes.size()) : bytes.size();
+        put(bytes.substr(begin, blank - begin));
+        if (blank < bytes.size()) put(kSpaceSymbol);
+        begin = blank + 1;
+      }
+    }
+    if (!remove_extra_) after_space = false;
+    at += prefix.length;
+  }
+  // The spaces at the end are as if they had not been there.
+  while (remove_extra_ && std::string_view(out).ends_with(space)) {
+    out.resize(out.size() - space.size());
+    if constexpr (kTracked) at = (*sources)[out.size()], sources->resize(out.size());
+  }
+  if (suffix_ && dummy_prefix_) put(space);
+  if constexpr (kTracked) sources->push_back(at);
+}
 
 using File = SentencePieceModelFile;
 
@@ -46,15 +195,7 @@ constexpr float kUnknownPenalty = 10;  // below the lowest score
 constexpr double kClear = 0.25;
 constexpr float kLargestSum = 65000;
 
-// The tokens on the way to the last node.
-template <class Nodes>
-void append_way(const Nodes& nodes, std::vector<ModelToken>& tokens) {
-  for (auto end = static_cast<uint32_t>(nodes.size() - 1); end > 0; end = nodes[end].begin)
-    tokens.push_back({nodes[end].id, end});
-  std::ranges::reverse(tokens);
-}
-
-// The unigram model (Kudo 2018): the way with the largest sum of scores.
+// The unigram model: the way with the largest sum of scores.
 class SentencePieceUnigram : public SentencePieceModel {
  public:
   SentencePieceUnigram(const File& file, const std::string& path) : SentencePieceModel(file, path) {
@@ -62,7 +203,7 @@ class SentencePieceUnigram : public SentencePieceModel {
     float lowest = FLT_MAX, highest = 0;
     ByteTrie::Keys keys;
     for (TokenId id = 0; id < vocabulary_.size(); ++id) {
-      const File::Piece& piece = file.pieces[static_cast<size_t>(id)];
+      const File::Piece& piece = file.pieces[id];
       const bool user_defined = piece.type == File::kUserDefined, normal = piece.type == File::kNormal;
       // A user-defined piece wins against any way that has no other of them; by how much shows in sums that are nearly
       // equal later in the line. As sentencepiece 0.2.3 has it, in fp64.
@@ -87,19 +228,10 @@ class SentencePieceUnigram : public SentencePieceModel {
     for (const ModelToken& token : scratch.word) scratch.sum += score_of(token.id);
   }
 
-  // Viterbi over the places of the word, in fp32 from the sum of what is before it.
+  // In fp32 from the sum of what is before it.
   void best_way(std::string_view word, SentencePieceScratch& scratch) const {
-    constexpr uint32_t kNowhere = UINT32_MAX;
-    auto& nodes = scratch.nodes;
-    nodes.assign(word.size() + 1, {0, kNowhere, -1});
-    nodes[0].score = scratch.sum;
-    trie_.visit_keys(word, [&](size_t begin, size_t end, TokenId id) {
-      const float score = score_of(id) + nodes[begin].score;
-      SentencePieceScratch::Node& node = nodes[end];
-      if (node.begin == kNowhere || score > node.score)
-        node = {score, static_cast<uint32_t>(begin), id < 0 ? unknown_ : id};
-    });
-    append_way(nodes, scratch.word);
+    const auto score = [&](TokenId id) { return score_of(id); };
+    append_best_way(trie_, word, scratch.sum, unknown_, score, scratch.nodes, scratch.word);
   }
 
   // The same in fp64, with the second best way; false when that is close.
@@ -121,9 +253,7 @@ class SentencePieceUnigram : public SentencePieceModel {
     return true;
   }
 
-  float score_of(TokenId id) const {
-    return id < 0 || id == unknown_ ? unknown_score_ : scores_[static_cast<size_t>(id)];
-  }
+  float score_of(TokenId id) const { return id < 0 || id == unknown_ ? unknown_score_ : scores_[id]; }
 
   ByteTrie trie_;
   std::vector<float> scores_;
@@ -131,8 +261,7 @@ class SentencePieceUnigram : public SentencePieceModel {
   bool has_clear_words_ = true;
 };
 
-// Byte-pair encoding (Sennrich and others 2016): of the pairs of neighbors that make a piece the one with the largest
-// score is joined first.
+// Byte-pair encoding: of the pairs of neighbors that make a piece the one with the largest score is joined first.
 class SentencePieceBpe : public SentencePieceModel {
  public:
   SentencePieceBpe(const File& file, const ByteTrie* user_defined, const std::string& path)
@@ -147,120 +276,59 @@ class SentencePieceBpe : public SentencePieceModel {
   }
 
  private:
-  // Up to here a word's best pair is found by looking at all of them; a heap pays for itself later.
-  static constexpr size_t kFew = 40;
+  using Merger = PairMerger<float>;
+  static constexpr TokenId kPlain = -1, kFrozen = -2;  // symbols as they stand in the text; frozen ones stay so
 
   void cut(std::string_view word, SentencePieceScratch& scratch) const override {
     const bool is_kept = word.size() <= WordCache::kBytes && !any_unused_;
     const uint64_t hash = is_kept ? hash_piece(word) : 0;
     if (is_kept && scratch.cache.find(word, hash, scratch.word)) return;
     split(word, scratch);
-    if (scratch.symbols.size() <= kFew && !any_unused_) join_few(word, scratch);
-    else join_many(word, scratch);
+    std::vector<ModelToken>& symbols = scratch.symbols;
+    const auto join = [&](uint32_t begin, const ModelToken& left, const ModelToken& right) -> Merger::Joined {
+      if (left.id == kFrozen || right.id == kFrozen) return Merger::kApart;
+      const std::string_view text = word.substr(begin, right.end - begin);
+      const TokenId id = joined(text);
+      if (id < 0) return Merger::kApart;
+      if (unused_[id]) scratch.splits[text] = left.end - begin;
+      return {-file_.pieces[id].score, id};
+    };
+    if (symbols.size() <= Merger::kFew && !any_unused_) Merger::merge_few(symbols, 0, join);
+    else scratch.splits.clear(), scratch.merger.merge_many(symbols, 0, join);
+    uint32_t begin = 0;
+    for (const ModelToken& symbol : symbols) finish(word, std::exchange(begin, symbol.end), symbol.end, scratch);
     if (is_kept) scratch.cache.keep(word, hash, scratch.word);
   }
 
   // The word's characters, and user-defined pieces whole, as the first symbols.
   void split(std::string_view word, SentencePieceScratch& scratch) const {
-    auto& symbols = scratch.symbols;
-    symbols.clear();
+    scratch.symbols.clear();
     for (size_t begin = 0; begin < word.size();) {
       const size_t own = user_defined_ ? user_defined_->longest_prefix(word.substr(begin)) : 0;
-      const size_t size = own > 0 ? own : utf8_length_at(word, begin);
-      const auto index = static_cast<int32_t>(symbols.size());
-      symbols.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(size), index - 1, index + 1, own > 0});
-      begin += size;
+      begin += own > 0 ? own : utf8_length_at(word, begin);
+      scratch.symbols.push_back({own > 0 ? kFrozen : kPlain, static_cast<uint32_t>(begin)});
     }
-    symbols.back().next = -1;
-  }
-
-  void join_few(std::string_view word, SentencePieceScratch& scratch) const {
-    auto* symbols = scratch.symbols.data();
-    size_t count = scratch.symbols.size();
-    TokenId pairs[kFew];  // pairs[i]: what symbols i and i + 1 make
-    float scores[kFew];
-    const auto consider = [&](size_t i) {
-      pairs[i] = symbols[i].frozen || symbols[i + 1].frozen
-                     ? -1
-                     : joined(word.substr(symbols[i].begin, symbols[i].size + symbols[i + 1].size));
-      if (pairs[i] >= 0) scores[i] = file_.pieces[static_cast<size_t>(pairs[i])].score;
-    };
-    for (size_t i = 0; i + 1 < count; ++i) consider(i);
-    while (count > 1) {
-      size_t best = count;
-      for (size_t i = 0; i + 1 < count; ++i)
-        if (pairs[i] >= 0 && (best == count || scores[i] > scores[best])) best = i;
-      if (best == count) break;
-      symbols[best].size += symbols[best + 1].size;
-      --count;
-      for (size_t i = best + 1; i < count; ++i) symbols[i] = symbols[i + 1];
-      for (size_t i = best + 1; i + 1 < count; ++i) {
-        pairs[i] = pairs[i + 1];
-        scores[i] = scores[i + 1];
-      }
-      if (best + 1 < count) consider(best);
-      if (best > 0) consider(best - 1);
-    }
-    for (size_t i = 0; i < count; ++i) finish(word, symbols[i].begin, symbols[i].size, scratch);
-  }
-
-  void join_many(std::string_view word, SentencePieceScratch& scratch) const {
-    auto& symbols = scratch.symbols;
-    auto& pairs = scratch.pairs;
-    pairs.clear();
-    scratch.splits.clear();
-    const auto symbol = [&](int32_t i) -> SentencePieceScratch::Symbol& { return symbols[static_cast<size_t>(i)]; };
-    const auto consider = [&](int32_t left, int32_t right) {
-      if (left < 0 || right < 0 || symbol(left).frozen || symbol(right).frozen) return false;
-      const uint32_t size = symbol(left).size + symbol(right).size;
-      const std::string_view text = word.substr(symbol(left).begin, size);
-      const TokenId id = joined(text);
-      if (id < 0) return false;
-      pairs.push_back({file_.pieces[static_cast<size_t>(id)].score, static_cast<uint32_t>(left),
-                       static_cast<uint32_t>(right), size});
-      if (unused_[static_cast<size_t>(id)]) scratch.splits[text] = symbol(left).size;
-      return true;
-    };
-    for (size_t i = 1; i < symbols.size(); ++i) consider(static_cast<int32_t>(i) - 1, static_cast<int32_t>(i));
-    std::make_heap(pairs.begin(), pairs.end());
-    while (!pairs.empty()) {
-      std::pop_heap(pairs.begin(), pairs.end());
-      const SentencePieceScratch::Pair pair = pairs.back();
-      pairs.pop_back();
-      const auto location = static_cast<int32_t>(pair.left), other = static_cast<int32_t>(pair.right);
-      // One of the two has changed since; a size of 0 is a symbol that went into another.
-      if (symbol(location).size == 0 || symbol(other).size == 0 ||
-          symbol(location).size + symbol(other).size != pair.size)
-        continue;
-      symbol(location).size = pair.size;
-      symbol(location).next = symbol(other).next;
-      if (symbol(other).next >= 0) symbol(symbol(other).next).previous = location;
-      symbol(other).size = 0;
-      if (consider(symbol(location).previous, location)) std::push_heap(pairs.begin(), pairs.end());
-      if (consider(location, symbol(location).next)) std::push_heap(pairs.begin(), pairs.end());
-    }
-    for (int32_t i = 0; i >= 0; i = symbol(i).next) finish(word, symbol(i).begin, symbol(i).size, scratch);
   }
 
   // The token of a symbol; one that is not to be used is cut as it was joined. Control pieces are not read from text.
-  void finish(std::string_view word, uint32_t begin, uint32_t size, SentencePieceScratch& scratch) const {
-    TokenId id = joined(word.substr(begin, size));
-    if (id >= 0 && unused_[static_cast<size_t>(id)]) {
-      if (const auto found = scratch.splits.find(word.substr(begin, size)); found != scratch.splits.end()) {
-        const uint32_t left = found->second;
-        finish(word, begin, left, scratch);
-        finish(word, begin + left, size - left, scratch);
-        return;
+  void finish(std::string_view word, uint32_t begin, uint32_t end, SentencePieceScratch& scratch) const {
+    const std::string_view text = word.substr(begin, end - begin);
+    TokenId id = joined(text);
+    if (id >= 0 && unused_[id]) {
+      if (const auto found = scratch.splits.find(text); found != scratch.splits.end()) {
+        const uint32_t middle = begin + found->second;
+        finish(word, begin, middle, scratch);
+        return finish(word, middle, end, scratch);
       }
       id = -1;
     }
-    scratch.word.push_back({id < 0 ? unknown_ : id, begin + size});
+    scratch.word.push_back({id < 0 ? unknown_ : id, end});
   }
 
   // The piece that text can be joined to, or -1.
   TokenId joined(std::string_view text) const {
     const TokenId id = vocabulary_.find(text);
-    return id >= 0 && joinable_[static_cast<size_t>(id)] ? id : -1;
+    return id >= 0 && joinable_[id] ? id : -1;
   }
 
   const ByteTrie* user_defined_;

@@ -1,10 +1,8 @@
 #include <algorithm>
 #include "base/text.h"
-#include "data/text/base64.h"
-#include "data/text/pipeline/tokenizer_json.h"
+#include "data/text/byte_spelling.h"
 #include "data/text/pretrained_files.h"
-#include "data/text/sentencepiece/sentencepiece_normalizer.h"
-#include "data/text/sentencepiece/sentencepiece_proto.h"
+#include "data/text/sentencepiece/sentencepiece_model.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
@@ -310,25 +308,19 @@ class Converter {
   Json merges() const {
     struct Merge {
       float score;
-      TokenId id;
-      size_t characters, left;
+      std::string_view left, right;
     };
     std::vector<Merge> all;
-    for (size_t id = 0; id < pieces_.size(); ++id) {
-      const std::string& text = pieces_[id].text;
-      size_t characters = 0;
-      for (size_t left = 0; left < text.size(); left += utf8_length_at(text, left), ++characters)
-        if (left > 0 && find(text.substr(0, left)) != kNoToken && find(text.substr(left)) != kNoToken)
-          all.push_back({pieces_[id].score, static_cast<TokenId>(id), characters, left});
-    }
-    std::ranges::sort(all, [](const Merge& a, const Merge& b) {
-      return std::tuple(-a.score, a.id, a.characters) < std::tuple(-b.score, b.id, b.characters);
-    });
+    for (const auto& piece : pieces_)
+      for (const Utf8Character& character : utf8_characters(piece.text)) {
+        const std::string_view left = character.text.substr(0, character.begin),
+                               right = character.text.substr(character.begin);
+        if (find(std::string(left)) != kNoToken && find(std::string(right)) != kNoToken)
+          all.push_back({piece.score, left, right});
+      }
+    std::ranges::stable_sort(all, std::ranges::greater{}, &Merge::score);
     Json merges = Json::array();
-    for (const Merge& merge : all) {
-      const std::string& text = pieces_[static_cast<size_t>(merge.id)].text;
-      merges.push_back(Json::array({text.substr(0, merge.left), text.substr(merge.left)}));
-    }
+    for (const Merge& merge : all) merges.push_back(Json::array({merge.left, merge.right}));
     return merges;
   }
 

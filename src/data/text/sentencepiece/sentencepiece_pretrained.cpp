@@ -2,7 +2,7 @@
 #include <algorithm>
 #include "base/fail.h"
 #include "base/text.h"
-#include "data/text/bpe/byte_alphabet.h"
+#include "data/text/byte_spelling.h"
 #include "data/text/pretrained_files.h"
 
 namespace linnet {
@@ -16,7 +16,7 @@ SentencePiecePretrained::SentencePiecePretrained(SentencePieceModelFile file, st
   for (const Piece& piece : file_.pieces) {
     const auto id = static_cast<TokenId>(tokens_.size());
     if (piece.type == SentencePieceModelFile::kUserDefined) user_defined.emplace_back(piece.text, 0);
-    if (piece.type == SentencePieceModelFile::kByte) byte_ids_[static_cast<size_t>(fallback_byte(piece.text))] = id;
+    if (piece.type == SentencePieceModelFile::kByte) byte_ids_[fallback_byte(piece.text)] = id;
     tokens_.push_back({piece.text, id, piece.type == SentencePieceModelFile::kControl});
   }
   if (!user_defined.empty()) user_defined_ = std::make_unique<ByteTrie>(std::move(user_defined));
@@ -26,9 +26,7 @@ SentencePiecePretrained::SentencePiecePretrained(SentencePieceModelFile file, st
 
   if (!options_.vocabulary.empty()) map_ids(options_.vocabulary_path);
   std::vector<AddedToken> added;
-  const auto add = [&](TokenId id) {
-    added.push_back({.id = id, .text = tokens_[static_cast<size_t>(id)].piece, .special = true});
-  };
+  const auto add = [&](TokenId id) { added.push_back({.id = id, .text = tokens_[id].piece, .special = true}); };
   const auto is_added = [&](const std::string& piece) {
     return std::ranges::find(added, piece, &AddedToken::text) != added.end();
   };
@@ -41,7 +39,7 @@ SentencePiecePretrained::SentencePiecePretrained(SentencePieceModelFile file, st
   for (const std::string& piece : options_.text_tokens) {
     const TokenId id = id_of(piece);
     if (id == kNoToken || is_added(piece)) continue;
-    tokens_[static_cast<size_t>(id)].special = true;
+    tokens_[id].special = true;
     add(id);
   }
   added_ = AddedTokenMatcher(added);
@@ -53,10 +51,10 @@ SentencePiecePretrained::SentencePiecePretrained(SentencePieceModelFile file, st
 }
 
 void SentencePiecePretrained::find_roles() {
-  const auto ours = [&](TokenId id) { return to_ours_.empty() ? id : to_ours_[static_cast<size_t>(id)]; };
+  const auto ours = [&](TokenId id) { return to_ours_.empty() ? id : to_ours_[id]; };
   const auto control = [&](const std::string& piece) {
     const TokenId id = model_->vocabulary().find(piece);
-    const bool is_control = id >= 0 && file_.pieces[static_cast<size_t>(id)].type == SentencePieceModelFile::kControl;
+    const bool is_control = id >= 0 && file_.pieces[id].type == SentencePieceModelFile::kControl;
     return is_control ? ours(id) : kNoToken;
   };
   roles_.begin = control(file_.begin_piece);
@@ -90,22 +88,22 @@ void SentencePiecePretrained::map_ids(const std::string& path) {
     if (!id.is_integer(0, Vocabulary::kMaxId) || !vocabulary.add(piece, id.get<TokenId>()))
       fail_user("'", path, "' has an id that is out of range or comes twice");
   const std::vector<Token> models = std::exchange(tokens_, {});
-  const std::string& unknown_piece = models[static_cast<size_t>(model_->unknown())].piece;
+  const std::string& unknown_piece = models[model_->unknown()].piece;
   const TokenId unknown = vocabulary.find(unknown_piece);
   if (unknown < 0) fail_user("'", path, "' has no ", unknown_piece);
   for (TokenId id = 0; id < vocabulary.size(); ++id) tokens_.push_back({.piece = std::string(vocabulary.piece(id))});
   for (const Token& token : models) {
     const TokenId ours = vocabulary.find(token.piece);
     to_ours_.push_back(ours < 0 ? unknown : ours);
-    if (ours >= 0) tokens_[static_cast<size_t>(ours)] = token;
+    if (ours >= 0) tokens_[ours] = token;
   }
-  if (const TokenId pad = vocabulary.find("<pad>"); pad >= 0) tokens_[static_cast<size_t>(pad)].special = true;
+  if (const TokenId pad = vocabulary.find("<pad>"); pad >= 0) tokens_[pad].special = true;
 }
 
 // What the model does not know may be in a vocabulary that two models share.
 TokenId SentencePiecePretrained::our_id(TokenId id, std::string_view text) const {
   if (to_ours_.empty()) return id;
-  const TokenId ours = to_ours_[static_cast<size_t>(id)];
+  const TokenId ours = to_ours_[id];
   if (id != model_->unknown()) return ours;
   const TokenId found = id_of(text);
   return found == kNoToken ? ours : found;
@@ -177,7 +175,7 @@ std::string SentencePiecePretrained::decode_pieces(std::span<const int> model_id
   };
   bool at_begin = true, space_seen = false;  // the space that was put before the text is left out once
   for (const int id : model_ids) {
-    const File::Piece& piece = file_.pieces[static_cast<size_t>(id)];
+    const File::Piece& piece = file_.pieces[id];
     if (piece.type == File::kByte) {
       bytes += static_cast<char>(fallback_byte(piece.text));
       continue;
@@ -214,7 +212,7 @@ std::string SentencePiecePretrained::decode(std::span<const TokenId> ids, bool s
   };
   for (const TokenId id : ids) {
     if (id < 0 || id >= vocab_size()) continue;
-    const Token& token = tokens_[static_cast<size_t>(id)];
+    const Token& token = tokens_[id];
     if (token.model_id >= 0 && !token.special) {
       run.push_back(token.model_id);
     } else if (!token.special || !skip_special) {
@@ -228,7 +226,7 @@ std::string SentencePiecePretrained::decode(std::span<const TokenId> ids, bool s
 
 std::string SentencePiecePretrained::piece(TokenId id) const {
   check_token(id, vocab_size());
-  return tokens_[static_cast<size_t>(id)].piece;
+  return tokens_[id].piece;
 }
 
 TokenId SentencePiecePretrained::id_of(std::string_view piece) const {
@@ -237,7 +235,7 @@ TokenId SentencePiecePretrained::id_of(std::string_view piece) const {
 }
 
 bool SentencePiecePretrained::is_special(TokenId id) const {
-  return id >= 0 && id < vocab_size() && tokens_[static_cast<size_t>(id)].special;
+  return id >= 0 && id < vocab_size() && tokens_[id].special;
 }
 
 std::map<std::string, std::string> SentencePiecePretrained::files() const {

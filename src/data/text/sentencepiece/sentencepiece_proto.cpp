@@ -1,10 +1,11 @@
-#include "data/text/sentencepiece/sentencepiece_proto.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <unordered_set>
 #include "base/fail.h"
 #include "base/protobuf.h"
+#include "data/text/byte_spelling.h"
+#include "data/text/sentencepiece/sentencepiece_model.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
@@ -12,7 +13,7 @@ namespace {
 
 using Fail = ProtoReader::Fail;
 
-// The trie of a table of replacements (see sentencepiece_normalizer.cpp): all steps stay inside, whatever byte comes
+// The trie of a table of replacements (see sentencepiece_model.cpp): all steps stay inside, whatever byte comes
 // next, with at most 32 entries on the way to any leaf, for which SentencePiece has room.
 void check_charsmap(std::string_view table, const Fail& fail_model) {
   if (table.empty()) return;
@@ -111,12 +112,6 @@ void read_normalizer_spec(std::string_view bytes, const Fail& fail, SentencePiec
   }
 }
 
-// "<0x00>" to "<0xFF>".
-bool is_byte_piece(const std::string& text) {
-  const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F'); };
-  return text.size() == 6 && text.starts_with("<0x") && is_digit(text[3]) && is_digit(text[4]) && text[5] == '>';
-}
-
 void check_pieces(const SentencePieceModelFile& model, const Fail& fail) {
   using File = SentencePieceModelFile;
   constexpr size_t kLongest = 1000, kMost = 10'000'000, kNested = 60;
@@ -134,7 +129,8 @@ void check_pieces(const SentencePieceModelFile& model, const Fail& fail) {
     if (!std::isfinite(piece.score) || std::fabs(piece.score) > 1e9f) fail(where + "has no finite score");
     if (!seen.insert(piece.text).second) fail(where + "is there twice");
     unknown += piece.type == File::kUnknown;
-    if (piece.type == File::kByte && !is_byte_piece(piece.text)) fail(where + "is no byte");
+    if (piece.type == File::kByte && byte_piece(std::max(fallback_byte(piece.text), 0)) != piece.text)
+      fail(where + "is no byte");
     bytes += piece.type == File::kByte;
     if (piece.type == File::kUserDefined) user_defined.insert(piece.text);
   }

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <iterator>
 #include <span>
-#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {

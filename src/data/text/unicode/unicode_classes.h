@@ -2,7 +2,6 @@
 // utf8proc are cut back to what such a version assigned.
 #pragma once
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include "data/text/unicode/utf8.h"
 

@@ -69,17 +69,13 @@ char32_t utf8_code_point_at(std::string_view text, size_t offset) {
 std::vector<std::string_view> split_code_points(std::string_view text) {
   std::vector<std::string_view> parts;
   parts.reserve(text.size());
-  for (size_t i = 0; i < text.size();) {
-    const size_t length = utf8_length_at(text, i);
-    parts.push_back(text.substr(i, length));
-    i += length;
-  }
+  for (const Utf8Character& character : utf8_characters(text)) parts.push_back(character.bytes());
   return parts;
 }
 
 size_t count_code_points(std::string_view text) {
   size_t count = 0;
-  for (size_t i = 0; i < text.size(); i += utf8_length_at(text, i)) ++count;
+  for ([[maybe_unused]] const Utf8Character& character : utf8_characters(text)) ++count;
   return count;
 }
 
@@ -100,13 +96,10 @@ bool is_white_space(char32_t c) {
 std::vector<std::string_view> split_white_space(std::string_view text) {
   std::vector<std::string_view> words;
   size_t start = 0;
-  for (size_t i = 0; i < text.size();) {
-    const size_t length = utf8_length_at(text, i);
-    if (is_white_space(utf8_code_point_at(text, i))) {
-      if (i > start) words.push_back(text.substr(start, i - start));
-      start = i + length;
-    }
-    i += length;
+  for (const Utf8Character& character : utf8_characters(text)) {
+    if (!is_white_space(character.code_point())) continue;
+    if (character.begin > start) words.push_back(text.substr(start, character.begin - start));
+    start = character.end;
   }
   if (start < text.size()) words.push_back(text.substr(start));
   return words;

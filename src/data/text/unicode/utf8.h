@@ -1,6 +1,7 @@
 // The little of Unicode that tokenizers, readers and metrics share. Everything works on UTF-8 bytes in place.
 #pragma once
 #include <cstddef>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,30 @@ size_t utf8_length_at(std::string_view text, size_t offset);
 
 // The code point that starts at text[offset]; U+FFFD for a malformed byte.
 char32_t utf8_code_point_at(std::string_view text, size_t offset);
+
+struct Utf8Character {
+  std::string_view text;
+  size_t begin, end;  // its bytes in the text
+  std::string_view bytes() const { return text.substr(begin, end - begin); }
+  char32_t code_point() const { return utf8_code_point_at(text, begin); }
+};
+// The characters of a text, as a loop goes over them; a malformed byte is one of its own.
+struct Utf8Characters {
+  struct Iterator {
+    Utf8Character character;
+    const Utf8Character& operator*() const { return character; }
+    Iterator& operator++() { return *this = {{character.text, character.end, end_of(character.text, character.end)}}; }
+    bool operator!=(std::default_sentinel_t) const { return character.begin < character.text.size(); }
+  };
+  static size_t end_of(std::string_view text, size_t begin) {
+    return begin < text.size() ? begin + utf8_length_at(text, begin) : begin;
+  }
+  Iterator begin() const { return {{text, 0, end_of(text, 0)}}; }
+  std::default_sentinel_t end() const { return {}; }
+
+  std::string_view text;
+};
+inline Utf8Characters utf8_characters(std::string_view text) { return {text}; }
 
 // Views into `text`, one a code point.
 std::vector<std::string_view> split_code_points(std::string_view text);
