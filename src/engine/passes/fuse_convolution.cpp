@@ -58,13 +58,8 @@ class Convolutions final : public Fusion {
     if (node.in.size() != 1) return false;
     for (const TracedActivation& activation : traced_activations())
       if (SameFunction(expression, activation.value)())
-        return activate(node, lone_convolution(node.in[0]), activation.kind);
+        return activate(node, rewriter_.lone_producer(node.in[0], kConv2d), activation.kind);
     return false;
-  }
-
-  const Node* lone_convolution(ValueId old) const {
-    const Node* producer = rewriter_.lone_producer(old);
-    return is(producer, kConv2d) ? producer : nullptr;
   }
 
   // Whether operand `row` of the node is one number for each filter.
@@ -73,7 +68,7 @@ class Convolutions final : public Fusion {
   }
 
   bool take_scale(const Node& node, size_t which) {
-    const Node* convolution = lone_convolution(node.in[which]);
+    const Node* convolution = rewriter_.lone_producer(node.in[which], kConv2d);
     if (!convolution || convolution->attrs.as<Conv2dAttrs>().is_fused() || !is_row(node, 1 - which)) return false;
     Conv2dAttrs attrs = convolution->attrs.as<Conv2dAttrs>();
     attrs.scale = true;
@@ -81,7 +76,7 @@ class Convolutions final : public Fusion {
   }
 
   bool take_sum(const Node& node, size_t which) {
-    const Node* convolution = lone_convolution(node.in[which]);
+    const Node* convolution = rewriter_.lone_producer(node.in[which], kConv2d);
     if (!convolution) return false;
     Conv2dAttrs attrs = convolution->attrs.as<Conv2dAttrs>();
     if (attrs.residual || attrs.activation != GemmActivation::kNone) return false;

@@ -70,25 +70,17 @@ class Epilogue final : public Fusion {
     return false;
   }
 
-  const Node* lone_matmul(ValueId old) const {
-    const Node* producer = rewriter_.lone_producer(old);
-    return is(producer, kMatmul) ? producer : nullptr;
-  }
-
   static bool is_open(const MatmulAttrs& attrs) { return attrs.is_sum() && !attrs.accumulate && !attrs.pre_activation; }
 
   bool take_bias(const Node& node, size_t which) {
-    const Node* product = lone_matmul(node.in[which]);
+    const Node* product = rewriter_.lone_producer(node.in[which], kMatmul);
     if (!product) return false;
     MatmulAttrs attrs = product->attrs.as<MatmulAttrs>();
     const Tensor row = rewriter_[node.in[1 - which]];
     const Shape& shape = graph_.value(node.in[which]).type.shape;
     if (attrs.bias || !is_open(attrs) || row.shape() != Shape{shape[-1]} || shape.rank() < 2) return false;
     attrs.bias = true;
-    std::vector<Tensor> in = rewriter_.operands(*product);
-    in.push_back(row);
-    rewriter_.map(node.out[0], rewriter_.add(*product, kMatmul, in, attrs)[0]);
-    return true;
+    return take_in(node, *product, row, attrs);
   }
 
   bool take_activation(const Node& node, const TracedActivation& function) {
@@ -128,17 +120,14 @@ class Epilogue final : public Fusion {
         scale = dropout_scale(forward->attrs.as<DropoutAttrs>().probability);
       }
     }
-    const Node* product = lone_matmul(dy);
+    const Node* product = rewriter_.lone_producer(dy, kMatmul);
     if (!product) return false;
     MatmulAttrs attrs = product->attrs.as<MatmulAttrs>();
     const Tensor aux = rewriter_[x];
     if (!is_open(attrs) || aux.type() != rewriter_[dy].type()) return false;
     attrs.derivative = function.kind;
     attrs.derivative_scale = scale;
-    std::vector<Tensor> in = rewriter_.operands(*product);
-    in.push_back(aux);
-    rewriter_.map(node.out[0], rewriter_.add(*product, kMatmul, in, attrs)[0]);
-    return true;
+    return take_in(node, *product, aux, attrs);
   }
 
   std::set<ValueId> read_;                   // of the old graph, by the nodes so far
@@ -157,10 +146,7 @@ class Accumulate final : public Fusion {
   bool fuse(const Node& node, size_t which) {
     const Node* lone = rewriter_.lone_producer(node.in[which]);
     if (!lone || !lone->op->can_accumulate || !lone->op->can_accumulate(*lone) || lone->out.size() != 1) return false;
-    std::vector<Tensor> in = rewriter_.operands(*lone);
-    in.push_back(rewriter_[node.in[1 - which]]);
-    rewriter_.map(node.out[0], rewriter_.add(*lone, *lone->op, in, lone->op->with_accumulator(lone->attrs))[0]);
-    return true;
+    return take_in(node, *lone, rewriter_[node.in[1 - which]], lone->op->with_accumulator(lone->attrs));
   }
 };
 

@@ -76,9 +76,7 @@ class FuseLoss final : public Fusion {
     const NodeId producer = graph_.value(value).producer;
     if (producer < location) return true;  // an input, or there already
     const Node& node = graph_.node(producer);
-    const Algebra algebra = algebra_of(node);
-    const bool renames = algebra == Algebra::kReshape || algebra == Algebra::kSplit;
-    if (producer == location || !(renames || graph_.value(value).type.shape.elements() == 1)) return false;
+    if (producer == location || !(renames(node) || graph_.value(value).type.shape.elements() == 1)) return false;
     return std::all_of(node.in.begin(), node.in.end(), [&](ValueId in) { return can_move_before(in, location); });
   }
 
@@ -208,8 +206,8 @@ class EmbeddingScale final : public Fusion {
 
   bool take(const Node& node) override {
     if (!is(node, kEmbeddingGrad) || node.attrs.as<EmbeddingGradAttrs>().scale != 1) return false;
-    const Node* product = rewriter_.lone_producer(node.in[0]);
-    if (!is(product, kPointwise) || product->in.size() != 1) return false;
+    const Node* product = rewriter_.lone_producer(node.in[0], kPointwise);
+    if (!product || product->in.size() != 1) return false;
     const auto factor = constant_factor(without_rounding(product->attrs.as<PointwiseAttrs>().expression));
     if (!factor) return false;
     EmbeddingGradAttrs attrs = node.attrs.as<EmbeddingGradAttrs>();
@@ -232,8 +230,8 @@ class PoolGradient final : public Fusion {
     if (!is(node, kConvReluPoolWeightGrad) || node.in.size() != 3 || !rewriter_.lone_producer(node.in[2])) return false;
     const Node& flat = *matcher_.producer(node.in[2]);
     if (algebra_of(flat) != Algebra::kReshape) return false;
-    const Node* product = rewriter_.lone_producer(flat.in[0]);
-    if (!is(product, kMatmul) || !computes(product->attrs.as<MatmulAttrs>())) return false;
+    const Node* product = rewriter_.lone_producer(flat.in[0], kMatmul);
+    if (!product || !computes(product->attrs.as<MatmulAttrs>())) return false;
     const std::vector<Tensor> factors = rewriter_.operands(*product);
     // One row for each image, and a kernel that takes the factors instead of their product.
     const std::array in{rewriter_[node.in[0]], rewriter_[node.in[1]], factors[0], factors[1]};

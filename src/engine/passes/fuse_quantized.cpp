@@ -26,10 +26,7 @@ class Quantized final : public Fusion {
 
   bool take(const Node& node) override { return product(node) || lookup(node) || loss(node); }
 
-  const Node* dequantized(ValueId value) const {
-    const Node* producer = matcher_.producer(value);
-    return is(producer, kDequantize) ? producer : nullptr;
-  }
+  const Node* dequantized(ValueId value) const { return matcher_.producer(value, kDequantize); }
 
   // The same through reshapes that end where they began: of filters that are a product's matrix.
   const Node* dequantized_matrix(ValueId value) const {
@@ -87,8 +84,8 @@ class Int8Convolutions final : public Fusion {
   bool take(const Node& node) override {
     if (!is(node, kConv2d)) return false;
     const auto& attrs = node.attrs.as<Conv2dAttrs>();
-    const Node* weight = matcher_.producer(before_reshapes(graph_, node.in[1]));
-    if (!is(weight, kDequantize) || attrs.groups != 1 || attrs.packed) return false;
+    const Node* weight = matcher_.producer(before_reshapes(graph_, node.in[1]), kDequantize);
+    if (!weight || attrs.groups != 1 || attrs.packed) return false;
     const auto& packed = weight->attrs.as<QuantizedAttrs>();
     const Shape& filters = graph_.value(node.in[1]).type.shape;
     if (packed.format != WeightFormat::kInt8 || packed.weight.shape[0] != filters[0]) return false;

@@ -26,17 +26,12 @@ namespace {
 constexpr const char* kLoss = "loss_sum";
 constexpr double kOperationsPerByte = 8;  // a CPU core does about 80 GFLOP/s and reads about 10 GB/s
 
-bool moves_nothing(const Node& node) {
-  const Algebra algebra = algebra_of(node);
-  return algebra == Algebra::kReshape || algebra == Algebra::kSplit;
-}
-
 // By value: a reshaped value, or a part of one, lies in the memory of what it is made of.
 std::vector<ValueId> owners_of(const Graph& graph) {
   std::vector<ValueId> owner(graph.value_count());
   std::iota(owner.begin(), owner.end(), 0);
   for (const Node& node : graph.nodes())
-    if (moves_nothing(node))
+    if (renames(node))
       for (const ValueId out : node.out) owner[out] = owner[node.in[0]];
   return owner;
 }
@@ -220,7 +215,7 @@ class KeptParts {
       double best_gain = 0;
       for (const NodeId id : ids_) {
         const int place = place_[id];
-        if (kept.contains(place) || moves_nothing(graph_.node(id)) || bytes(id) == 0) continue;
+        if (kept.contains(place) || renames(graph_.node(id)) || bytes(id) == 0) continue;
         std::set<int> with = kept;
         with.insert(place);
         if (const double gain = (now - cost(with)) / bytes(id); gain > best_gain) best = place, best_gain = gain;
@@ -401,7 +396,7 @@ size_t saved_bytes(const Graph& graph) {
   const std::vector<ValueId> owner = owners_of(graph);
   std::set<ValueId> saved;
   for (NodeId id = loss + 1; id < graph.node_count(); ++id)
-    if (const Node& node = graph.node(id); !moves_nothing(node)) saved.insert(node.in.begin(), node.in.end());
+    if (const Node& node = graph.node(id); !renames(node)) saved.insert(node.in.begin(), node.in.end());
   std::set<ValueId> owners;
   for (const ValueId value : saved) {
     const NodeId producer = graph.value(owner[value]).producer;
@@ -413,7 +408,7 @@ size_t saved_bytes(const Graph& graph) {
 }
 
 double node_work(const Graph& graph, const Node& node, bool with_parameters) {
-  if (moves_nothing(node) || algebra_of(node) == Algebra::kConcat) return 0;
+  if (renames(node) || algebra_of(node) == Algebra::kConcat) return 0;
   double work = node_flops(graph, node);
   for (const auto* values : {&node.in, &node.out})
     for (const ValueId id : *values)

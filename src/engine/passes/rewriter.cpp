@@ -89,6 +89,13 @@ Graph Fusion::run() {
   return remove_dead_code(rewriter_.finish());
 }
 
+bool Fusion::take_in(const Node& node, const Node& producer, Tensor operand, Attrs attrs) {
+  std::vector<Tensor> in = rewriter_.operands(producer);
+  in.push_back(operand);
+  rewriter_.map(node.out[0], rewriter_.add(producer, *producer.op, in, std::move(attrs))[0]);
+  return true;
+}
+
 bool Fusion::has_kernel(const Node& node, const OpDef& op, Attrs attrs, std::span<const Tensor> in) const {
   Node made = node;
   made.op = &op, made.attrs = std::move(attrs);

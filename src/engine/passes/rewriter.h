@@ -16,6 +16,11 @@ namespace linnet {
 // The operand of a node with two operands that is not `one`.
 ValueId other_operand(const Node& node, ValueId one);
 
+// Whether the results are other names of the operand, or of parts of it.
+inline bool renames(const Node& node) {
+  return algebra_of(node) == Algebra::kReshape || algebra_of(node) == Algebra::kSplit;
+}
+
 // What the value is a reshape of, or the value itself.
 ValueId before_reshapes(const Graph& graph, ValueId value);
 
@@ -26,6 +31,11 @@ class Matcher {
 
   // The node that computes the value; nullptr for an input of the graph.
   const Node* producer(ValueId value) const { return producer_of(graph_, value); }
+  // nullptr where it is a node of another op.
+  const Node* producer(ValueId value, const OpDef& op) const {
+    const Node* node = producer(value);
+    return is(node, op) ? node : nullptr;
+  }
   // The nodes that read the value, in order, once for each operand; node_count() stands for an output of the graph or
   // the new value of a state.
   std::span<const NodeId> readers(ValueId value) const { return readers_[value]; }
@@ -57,6 +67,11 @@ class Rewriter {
   // For joining a node with what feeds it: the new graph's node that computes the value which stands for `old_value`,
   // when that value has a single reader. nullptr otherwise. Valid until the next add().
   const Node* lone_producer(ValueId old_value) const;
+  // nullptr where it is a node of another op.
+  const Node* lone_producer(ValueId old_value, const OpDef& op) const {
+    const Node* node = lone_producer(old_value);
+    return is(node, op) ? node : nullptr;
+  }
   // The operands of a node of the new graph.
   std::vector<Tensor> operands(const Node& new_node);
 
@@ -95,6 +110,8 @@ class Fusion {
   NodeId id_of(const Node& node) const { return static_cast<NodeId>(&node - graph_.nodes().data()); }
   // Whether the backend has a kernel for the op with these operands and the results of `node`.
   bool has_kernel(const Node& node, const OpDef& op, Attrs attrs, std::span<const Tensor> in) const;
+  // `producer`, of the new graph, takes in the node that reads it and stands for both, with one more operand.
+  bool take_in(const Node& node, const Node& producer, Tensor operand, Attrs attrs);
 
   const Graph& graph_;
   const Matcher matcher_;

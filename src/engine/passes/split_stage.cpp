@@ -78,8 +78,7 @@ class Splitter {
     const TensorType& type = graph_.value(value).type;
     const NodeId producer = graph_.value(value).producer;
     if (producer == kNone) return found = graph.input(input_name(value), type);
-    const Algebra algebra = algebra_of(graph_.node(producer));
-    if (algebra == Algebra::kReshape || algebra == Algebra::kSplit || graph_.node(producer).in.empty()) {
+    if (renames(graph_.node(producer)) || graph_.node(producer).in.empty()) {
       add_backward(producer);
       return backward_[value];
     }

@@ -173,11 +173,6 @@ SymbolicSize OnnxLowering::fit(const std::function<int64_t(const Node&)>& number
   return *size;
 }
 
-const Node* OnnxLowering::producer(ValueId id) const {
-  const NodeId node = graph().value(id).producer;
-  return node == kNone ? nullptr : &graph().node(node);
-}
-
 std::string OnnxLowering::arranged_value(ValueId id, const std::vector<int64_t>& order) {
   const auto found = parameters_.find(id);
   if (found == parameters_.end() || uses_[id] > 1) return builder.transpose(name_of(id), order);

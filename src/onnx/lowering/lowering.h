@@ -86,7 +86,7 @@ class OnnxLowering {
   // Of any value of the graph.
   const std::string& name_of(ValueId id) const { return names_.at(id); }
   const SymbolicShape& shape_of(ValueId id) const { return shapes_[id]; }
-  const Node* producer(ValueId id) const;
+  const Node* producer(ValueId id) const { return producer_of(graph(), id); }
 
   [[noreturn]] void fail(const std::string& problem) const;
 
