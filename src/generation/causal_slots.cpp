@@ -1,7 +1,6 @@
 #include "generation/causal_slots.h"
 #include <algorithm>
 #include <cstring>
-#include <utility>
 #include "base/fail.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"

@@ -12,7 +12,6 @@
 // On a GPU a prompt is computed whole, padded at its right end, by the plan of the smallest planned length that it
 // fits.
 #pragma once
-#include <string>
 #include "engine/plan/state_names.h"
 #include "generation/prefix_cache.h"
 #include "generation/slot_model.h"

@@ -20,11 +20,6 @@
 // logits as ever, with the random draws that they have without a draft, for as long as they are those that were
 // guessed, and one beyond. So a draft changes neither tokens nor logits. It guesses by the same settings and draws.
 #pragma once
-#include <deque>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <vector>
 #include "generation/beam_search.h"
 #include "generation/causal_slots.h"
 #include "generation/sampling.h"

@@ -1,6 +1,5 @@
 #include "generation/generators.h"
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include "base/fail.h"
 

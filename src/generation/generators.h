@@ -1,8 +1,5 @@
 // Generates texts with a decoder-only model: a loop around an engine (engine.h) for callers with a list of prompts.
 #pragma once
-#include <functional>
-#include <span>
-#include <vector>
 #include "generation/engine.h"
 
 namespace linnet {

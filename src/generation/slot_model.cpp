@@ -1,10 +1,6 @@
 #include "generation/slot_model.h"
 #include <algorithm>
-#include <array>
-#include <map>
-#include <string_view>
 #include <tuple>
-#include <utility>
 #include "base/error.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/low_rank.h"

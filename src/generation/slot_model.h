@@ -3,11 +3,6 @@
 // token of any slot. Engine (engine.h) decides which request has which slot; this class only computes. CausalSlots
 // (causal_slots.h) is for decoder-only models, SourceSlots (source_slots.h) for encoder-decoders.
 #pragma once
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <vector>
 #include "engine/exec/executor.h"
 #include "engine/ir/graph.h"
 #include "engine/plan/store.h"

@@ -6,7 +6,6 @@
 // smaller decode plans than steps of many: as long as products have more than a few rows, a row has the same bits in
 // all of them (engine/kernels/gemm.h). So on the CPU the logits of a slot do not depend on what the other slots do.
 #pragma once
-#include <string>
 #include "data/text/tokenizer.h"
 #include "engine/plan/state_names.h"
 #include "generation/slot_model.h"

@@ -1,13 +1,8 @@
 // A set of texts, as an automaton over bytes that reads one byte after another and calls subroutines; and what lets a
 // text be one of them: which tokens may come next, by what each adds to the text.
 #pragma once
-#include <cstdint>
 #include <map>
 #include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 #include "base/fail.h"
 #include "base/json.h"
 #include "generation/sampling.h"

@@ -1,7 +1,6 @@
 // What functions on tensors share.
 #pragma once
 #include <atomic>
-#include <string>
 #include "base/fail.h"
 #include "engine/ir/graph.h"
 #include "engine/ir/tensor.h"

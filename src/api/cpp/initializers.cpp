@@ -1,6 +1,5 @@
 #include "linnet/initializers.h"
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 #include "base/fail.h"

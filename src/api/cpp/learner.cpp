@@ -8,11 +8,6 @@
 namespace linnet {
 namespace {
 
-void check_rate(double rate) {
-  if (!std::isfinite(rate) || rate < 0)
-    fail_user("the learning rate is ", rate, "; it must be finite and not negative");
-}
-
 // The first `rows` of an output.
 void take_output(const TensorView& view, const std::string& name, Arrays& outputs, int64_t rows) {
   const HostTensor copy = dense_copy(view);
@@ -132,7 +127,8 @@ LossTotal Learner::State::evaluate(const BatchKind& kind, int64_t batch) {
 
 void Learner::State::check_step(double rate, size_t micro_batches) const {
   if (!options.training) fail_user("the learner was constructed with training = false and takes no steps");
-  check_rate(rate);
+  if (!std::isfinite(rate) || rate < 0)
+    fail_user("the learning rate is ", rate, "; it must be finite and not negative");
   if (micro_batches != static_cast<size_t>(options.accumulate))
     fail_user("a step takes ", options.accumulate, " micro-batches, as the option accumulate says, ", "and was given ",
               micro_batches);

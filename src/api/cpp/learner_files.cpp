@@ -1,6 +1,5 @@
 // Files of a Learner: weights by name, and all that the next steps follow from.
 #include <algorithm>
-#include <optional>
 #include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
 #include "formats/weight_files.h"

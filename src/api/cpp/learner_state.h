@@ -1,11 +1,5 @@
 // What a Learner holds.
 #pragma once
-#include <atomic>
-#include <map>
-#include <memory>
-#include <set>
-#include <string>
-#include <vector>
 #include "linnet/learner.h"
 #include "training/trainer/trainer.h"
 

@@ -1,9 +1,6 @@
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <stop_token>
 #include "api/cpp/helpers.h"
 #include "api/cpp/shuffle.h"

@@ -1,6 +1,5 @@
 // Operations made of others, and those of one element that model code of the library does not use.
 #include "linnet/math.h"
-#include <array>
 #include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "engine/ir/op.h"

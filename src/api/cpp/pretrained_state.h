@@ -1,7 +1,5 @@
 // What a PretrainedModule holds.
 #pragma once
-#include <memory>
-#include <string>
 #include "linnet/pretrained.h"
 #include "models/families/gguf.h"
 #include "models/families/pretrained.h"

@@ -1,6 +1,5 @@
 #include "linnet/tracer.h"
 #include <algorithm>
-#include <array>
 #include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
 #include "base/fail.h"

@@ -1,7 +1,5 @@
 // How throughput and memory of a workload grow with its batch.
 #pragma once
-#include <functional>
-#include <vector>
 #include "app/bench/measure.h"
 
 namespace linnet {

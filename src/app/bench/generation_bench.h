@@ -1,8 +1,5 @@
 // How fast a decoder writes: GPT-2's 124M with random weights, one text, with the key-value cache and without.
 #pragma once
-#include <cstdint>
-#include <string>
-#include <vector>
 #include "generation/generators.h"
 #include "models/families/pretrained.h"
 #include "models/modules/text_decoder.h"

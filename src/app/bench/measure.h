@@ -1,7 +1,5 @@
 // One workload, measured: what `linnet bench` prints.
 #pragma once
-#include <optional>
-#include <string>
 #include "app/bench/workload.h"
 #include "base/function_ref.h"
 #include "engine/kernels/precision.h"

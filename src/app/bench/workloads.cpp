@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <cstring>
 #include "app/bench/workload.h"
 #include "base/fail.h"
+#include "base/hash.h"
 #include "config/hints.h"
 #include "data/examples/batch.h"
 #include "models/modules/cnn.h"
@@ -14,31 +16,25 @@ namespace linnet {
 
 namespace {
 
-struct Row {
-  const char* name;
-  const char* description;
-  std::function<Workload(const WorkloadOptions&)> make;
+// Whole numbers for made data: the same on every machine.
+class MadeNumbers {
+ public:
+  explicit MadeNumbers(uint64_t seed) : state_(seed) {}
+  // Uniform in [low, high).
+  int32_t next(int64_t low, int64_t high) {
+    return static_cast<int32_t>(low +
+                                static_cast<int64_t>(next_splitmix64(state_) % static_cast<uint64_t>(high - low)));
+  }
+
+ private:
+  uint64_t state_;
 };
 
-const std::vector<Row>& rows() {
-  static const std::vector<Row> rows = {
-      {"r-64", "Transformer d 256, 2+2 layers, batch 16, length 64",
-       [](auto& o) { return transformer_workload(o, 64); }},
-      {"r-128", "the same, length 128", [](auto& o) { return transformer_workload(o, 128); }},
-      {"r-256", "the same, length 256", [](auto& o) { return transformer_workload(o, 256); }},
-      {"r-384", "the same, length 384", [](auto& o) { return transformer_workload(o, 384); }},
-      {"cnn-128", "conv 3x3 + relu + pool + dense on 28x28, batch 128", [](auto& o) { return cnn_workload(o, 128); }},
-      {"cnn-1024", "the same, batch 1024", [](auto& o) { return cnn_workload(o, 1024); }},
-      {"resnet20", "ResNet-20 on 32x32, batch 128", [](auto& o) { return resnet_workload(o, 20, 32, 128); }},
-      {"resnet18", "ResNet-18 on 224x224, batch 8", [](auto& o) { return resnet_workload(o, 18, 224, 8); }},
-      {"gpt-6l", "GPT, 6 layers, d 384, 8 x 256 tokens, vocabulary 65",
-       [](auto& o) { return gpt_workload(o, false, 8); }},
-      {"gpt2-124m", "GPT-2 124M, 2 x 1024 tokens", [](auto& o) { return gpt_workload(o, true, 2); }},
-      {"gpt2-124m-8", "the same, 8 x 1024 tokens, for a GPU", [](auto& o) { return gpt_workload(o, true, 8); }},
-      {"bert-base", "BERT-base, masked language model, 4 x 512 tokens", [](auto& o) { return bert_workload(o, 4); }},
-      {"bert-base-32", "the same, 32 x 512 tokens, for a GPU", [](auto& o) { return bert_workload(o, 32); }},
-  };
-  return rows;
+template <class T>
+WorkloadInput workload_input(std::string name, DType dtype, Shape shape, const std::vector<T>& values) {
+  WorkloadInput input{std::move(name), {dtype, shape}, std::vector<std::byte>(values.size() * sizeof(T))};
+  std::memcpy(input.data.data(), values.data(), input.data.size());
+  return input;
 }
 
 // Convolutional networks on images that come as bytes. The images are ten made patterns under noise, so that there is
@@ -89,29 +85,6 @@ Sentences make_sentences(MadeNumbers& numbers, int64_t length) {
       s.words.push_back(t < s.lengths.back() ? numbers.next(kFirstWord, kVocabulary) : kPad);
   }
   return s;
-}
-
-}  // namespace
-
-std::vector<WorkloadRow> workload_rows() {
-  std::vector<WorkloadRow> result;
-  for (const Row& row : rows()) result.push_back({row.name, row.description});
-  return result;
-}
-
-Workload make_workload(const std::string& name, const WorkloadOptions& options) {
-  std::vector<std::string> names;
-  for (const Row& row : rows()) {
-    if (name != row.name) {
-      names.emplace_back(row.name);
-      continue;
-    }
-    if (options.batch > 0 && name.starts_with("r-")) fail_user("the batch of ", name, " is 16 and cannot be chosen");
-    Workload workload = row.make(options);
-    workload.name = row.name, workload.description = row.description;
-    return workload;
-  }
-  fail_user("there is no workload \"", name, "\"", did_you_mean(name, names));
 }
 
 // BERT-base, masked language modelling: 4 x 512 tokens (for a GPU 32 x 512) with lengths between half and all of it, 77
@@ -253,6 +226,56 @@ Workload transformer_workload(const WorkloadOptions& options, int64_t length) {
                      workload_input("target_out", DType::kI32, rows, out),
                      workload_input("target_lengths", DType::kI32, counts, target.lengths)};
   return workload;
+}
+
+struct Row {
+  const char* name;
+  const char* description;
+  std::function<Workload(const WorkloadOptions&)> make;
+};
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> rows = {
+      {"r-64", "Transformer d 256, 2+2 layers, batch 16, length 64",
+       [](auto& o) { return transformer_workload(o, 64); }},
+      {"r-128", "the same, length 128", [](auto& o) { return transformer_workload(o, 128); }},
+      {"r-256", "the same, length 256", [](auto& o) { return transformer_workload(o, 256); }},
+      {"r-384", "the same, length 384", [](auto& o) { return transformer_workload(o, 384); }},
+      {"cnn-128", "conv 3x3 + relu + pool + dense on 28x28, batch 128", [](auto& o) { return cnn_workload(o, 128); }},
+      {"cnn-1024", "the same, batch 1024", [](auto& o) { return cnn_workload(o, 1024); }},
+      {"resnet20", "ResNet-20 on 32x32, batch 128", [](auto& o) { return resnet_workload(o, 20, 32, 128); }},
+      {"resnet18", "ResNet-18 on 224x224, batch 8", [](auto& o) { return resnet_workload(o, 18, 224, 8); }},
+      {"gpt-6l", "GPT, 6 layers, d 384, 8 x 256 tokens, vocabulary 65",
+       [](auto& o) { return gpt_workload(o, false, 8); }},
+      {"gpt2-124m", "GPT-2 124M, 2 x 1024 tokens", [](auto& o) { return gpt_workload(o, true, 2); }},
+      {"gpt2-124m-8", "the same, 8 x 1024 tokens, for a GPU", [](auto& o) { return gpt_workload(o, true, 8); }},
+      {"bert-base", "BERT-base, masked language model, 4 x 512 tokens", [](auto& o) { return bert_workload(o, 4); }},
+      {"bert-base-32", "the same, 32 x 512 tokens, for a GPU", [](auto& o) { return bert_workload(o, 32); }},
+  };
+  return rows;
+}
+
+}  // namespace
+
+std::vector<WorkloadRow> workload_rows() {
+  std::vector<WorkloadRow> result;
+  for (const Row& row : rows()) result.push_back({row.name, row.description});
+  return result;
+}
+
+Workload make_workload(const std::string& name, const WorkloadOptions& options) {
+  std::vector<std::string> names;
+  for (const Row& row : rows()) {
+    if (name != row.name) {
+      names.emplace_back(row.name);
+      continue;
+    }
+    if (options.batch > 0 && name.starts_with("r-")) fail_user("the batch of ", name, " is 16 and cannot be chosen");
+    Workload workload = row.make(options);
+    workload.name = row.name, workload.description = row.description;
+    return workload;
+  }
+  fail_user("there is no workload \"", name, "\"", did_you_mean(name, names));
 }
 
 }  // namespace linnet

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <thread>
 #include "app/cli/bench_parts.h"

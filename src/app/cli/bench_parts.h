@@ -1,8 +1,5 @@
 // Parts of `linnet bench`, each in a file of its own. They return the exit code.
 #pragma once
-#include <cstdint>
-#include <string>
-#include <vector>
 #include "app/bench/measure.h"
 
 namespace linnet {

@@ -1,16 +1,12 @@
 // What commands take from the command line. CLI11 stands behind it, in command_line.cpp alone: each file that includes
 // its header takes five seconds more to compile.
 #pragma once
-#include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
-#include <vector>
-#include "app/cli/command_description.h"
 #include "tasks/model_load.h"
 
 namespace CLI {
@@ -18,6 +14,48 @@ class App;
 }
 
 namespace linnet {
+
+// What commands were declared to take, and what tells about it: help, manual pages, shell completion.
+
+struct ArgumentDescription {
+  std::string name;  // "--beam", or "model" for an argument by its position
+  std::string help;
+  std::string type = "";                 // of the value: "FILE", "N"
+  std::vector<std::string> values = {};  // that it must have, or may well have; empty: anything
+  bool is_required = false;
+  bool is_list = false;  // may be given several times
+  bool is_flag = false;  // takes no value
+
+  bool is_option() const { return name.starts_with('-'); }
+};
+
+struct CommandDescription {
+  std::string name, help;
+  std::vector<ArgumentDescription> arguments;
+  std::list<CommandDescription> subcommands;  // a list: a Command keeps the address of its description
+};
+
+// Calls visit(path, command) for the root (an empty path) and every command below it, in the order of declaration.
+template <class Visit>
+void for_each_command(const CommandDescription& command, const Visit& visit,
+                      const std::vector<std::string>& path = {}) {
+  visit(path, command);
+  for (const CommandDescription& child : command.subcommands) {
+    std::vector<std::string> below = path;
+    below.push_back(child.name);
+    for_each_command(child, visit, below);
+  }
+}
+
+// What `linnet help COMMAND` and `linnet COMMAND --help` print. `path`: the names that lead from `root` to the command.
+// It must be one of root's.
+std::string help_page(const CommandDescription& root, const std::vector<std::string>& path);
+
+// The name of an argument by its position as help writes it: "model" is MODEL.
+std::string placeholder(const ArgumentDescription& argument);
+
+// Makes a shell complete what the commands declared. `shell`: bash, zsh or fish.
+std::string completion_script(const CommandDescription& root, const std::string& shell);
 
 struct TextGenerationOptions;  // tasks/generation/generation_choice.h
 

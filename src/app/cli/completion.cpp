@@ -1,5 +1,5 @@
 #include <set>
-#include "app/cli/command_description.h"
+#include "app/cli/command_line.h"
 #include "base/text.h"
 
 namespace linnet {

@@ -1,7 +1,6 @@
 // Texts of a model that writes: `linnet generate` and `linnet chat`.
 #include <unistd.h>
 #include <algorithm>
-#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include "app/cli/commands.h"

@@ -85,6 +85,70 @@ void append_arguments(std::string& out, const CommandDescription& command, bool 
   }
 }
 
+// The command that the words name, from `root` on; null when there is none.
+const CommandDescription* find_command(const CommandDescription& root, const std::vector<std::string>& path) {
+  const CommandDescription* at = &root;
+  for (const std::string& name : path) {
+    const auto found = std::ranges::find(at->subcommands, name, &CommandDescription::name);
+    if (found == at->subcommands.end()) return nullptr;
+    at = &*found;
+  }
+  return at;
+}
+
+// "linnet tokenizer train [OPTIONS] MODEL FILES..."
+std::string usage_line(const CommandDescription& root, const std::vector<std::string>& path) {
+  const CommandDescription* command = find_command(root, path);
+  if (!command) fail_internal("there is no command '" + joined(path, " ") + "'");
+  std::string line = "linnet" + std::string(path.empty() ? "" : " ") + joined(path, " ");
+  if (!command->subcommands.empty()) return line + " COMMAND ...";
+  for (const ArgumentDescription& argument : command->arguments)
+    if (argument.is_option() && argument.is_required) line += " " + argument.name + " " + argument.type;
+  if (std::ranges::any_of(command->arguments, [](const auto& a) { return a.is_option() && !a.is_required; }))
+    line += " [OPTIONS]";
+  for (const ArgumentDescription& argument : command->arguments) {
+    if (argument.is_option()) continue;
+    const std::string name = placeholder(argument) + (argument.is_list ? "..." : "");
+    line += argument.is_required ? " " + name : " [" + name + "]";
+  }
+  return line;
+}
+
+// "linnet-tokenizer-train" for {"tokenizer", "train"}.
+std::string man_page_name(const std::vector<std::string>& path) {
+  return path.empty() ? "linnet" : "linnet-" + joined(path, "-");
+}
+
+// In the format of man(7).
+std::string man_page(const CommandDescription& root, const std::vector<std::string>& path) {
+  const CommandDescription& command = *find_command(root, path);
+  const std::string name = man_page_name(path);
+  std::string out = ".TH " + upper_ascii(name) + " 1 \"\" \"linnet " LINNET_VERSION "\" \"Linnet\"\n";
+  out += ".SH NAME\n" + roff(name) + " \\- " + roff(command.help) + "\n";
+  out += ".SH SYNOPSIS\n.B " + roff(usage_line(root, path)) + "\n";
+  append_arguments(out, command, false, "ARGUMENTS");
+  append_arguments(out, command, true, "OPTIONS");
+  if (!command.subcommands.empty()) out += ".SH COMMANDS\n";
+  for (const CommandDescription& child : command.subcommands) {
+    std::vector<std::string> below = path;
+    below.push_back(child.name);
+    append_item(out, man_page_name(below) + "(1)", child.help);
+  }
+  out += ".SH EXIT STATUS\n";
+  for (const auto& [code, meaning] :
+       {std::pair{"0", "Done, or stopped by a signal after saving."},
+        {"2", "Something the user or the machine can change: arguments, configuration, files, memory, disk."},
+        {"3", "The loss or the gradient is not finite."},
+        {"70", "A broken invariant of Linnet itself."}})
+    append_item(out, code, meaning);
+  out += ".SH SEE ALSO\n";
+  if (!path.empty()) out += ".BR linnet (1)\n.P\n";
+  out +=
+      "The guide, which messages call docs/: /usr/share/doc/linnet/docs, the folder docs of the tarball or of the "
+      "sources.\n";
+  return out;
+}
+
 // The command must be there; a misspelt one is told with the nearest.
 void check_command(const CommandDescription& root, const std::vector<std::string>& path) {
   for (size_t size = 1; size <= path.size(); ++size) {
@@ -114,34 +178,7 @@ int print_man_page(const CommandDescription& root, const std::vector<std::string
 
 }  // namespace
 
-const CommandDescription* find_command(const CommandDescription& root, const std::vector<std::string>& path) {
-  const CommandDescription* at = &root;
-  for (const std::string& name : path) {
-    const auto found = std::ranges::find(at->subcommands, name, &CommandDescription::name);
-    if (found == at->subcommands.end()) return nullptr;
-    at = &*found;
-  }
-  return at;
-}
-
 std::string placeholder(const ArgumentDescription& argument) { return upper_ascii(argument.name); }
-
-std::string usage_line(const CommandDescription& root, const std::vector<std::string>& path) {
-  const CommandDescription* command = find_command(root, path);
-  if (!command) fail_internal("there is no command '" + joined(path, " ") + "'");
-  std::string line = "linnet" + std::string(path.empty() ? "" : " ") + joined(path, " ");
-  if (!command->subcommands.empty()) return line + " COMMAND ...";
-  for (const ArgumentDescription& argument : command->arguments)
-    if (argument.is_option() && argument.is_required) line += " " + argument.name + " " + argument.type;
-  if (std::ranges::any_of(command->arguments, [](const auto& a) { return a.is_option() && !a.is_required; }))
-    line += " [OPTIONS]";
-  for (const ArgumentDescription& argument : command->arguments) {
-    if (argument.is_option()) continue;
-    const std::string name = placeholder(argument) + (argument.is_list ? "..." : "");
-    line += argument.is_required ? " " + name : " [" + name + "]";
-  }
-  return line;
-}
 
 std::string help_page(const CommandDescription& root, const std::vector<std::string>& path) {
   const CommandDescription& command = *find_command(root, path);
@@ -162,39 +199,6 @@ std::string help_page(const CommandDescription& root, const std::vector<std::str
   for (const CommandDescription& child : command.subcommands) rows.emplace_back(child.name, child.help);
   out += "\ncommands:\n" + table(rows);
   out += "\n`linnet help " + (path.empty() ? "" : joined(path, " ") + " ") + "COMMAND` tells what a command takes.\n";
-  return out;
-}
-
-std::string man_page_name(const std::vector<std::string>& path) {
-  return path.empty() ? "linnet" : "linnet-" + joined(path, "-");
-}
-
-std::string man_page(const CommandDescription& root, const std::vector<std::string>& path) {
-  const CommandDescription& command = *find_command(root, path);
-  const std::string name = man_page_name(path);
-  std::string out = ".TH " + upper_ascii(name) + " 1 \"\" \"linnet " LINNET_VERSION "\" \"Linnet\"\n";
-  out += ".SH NAME\n" + roff(name) + " \\- " + roff(command.help) + "\n";
-  out += ".SH SYNOPSIS\n.B " + roff(usage_line(root, path)) + "\n";
-  append_arguments(out, command, false, "ARGUMENTS");
-  append_arguments(out, command, true, "OPTIONS");
-  if (!command.subcommands.empty()) out += ".SH COMMANDS\n";
-  for (const CommandDescription& child : command.subcommands) {
-    std::vector<std::string> below = path;
-    below.push_back(child.name);
-    append_item(out, man_page_name(below) + "(1)", child.help);
-  }
-  out += ".SH EXIT STATUS\n";
-  for (const auto& [code, meaning] :
-       {std::pair{"0", "Done, or stopped by a signal after saving."},
-        {"2", "Something the user or the machine can change: arguments, configuration, files, memory, disk."},
-        {"3", "The loss or the gradient is not finite."},
-        {"70", "A broken invariant of Linnet itself."}})
-    append_item(out, code, meaning);
-  out += ".SH SEE ALSO\n";
-  if (!path.empty()) out += ".BR linnet (1)\n.P\n";
-  out +=
-      "The guide, which messages call docs/: /usr/share/doc/linnet/docs, the folder docs of the tarball or of the "
-      "sources.\n";
   return out;
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <utility>
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/signals.h"

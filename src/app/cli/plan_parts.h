@@ -1,7 +1,5 @@
 // Parts of `linnet plan`, each in a file of its own.
 #pragma once
-#include <string>
-#include <vector>
 #include "config/config.h"
 #include "tasks/planning/plan_memory.h"
 

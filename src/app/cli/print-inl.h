@@ -2,8 +2,6 @@
 #pragma once
 #include <fmt/format.h>
 #include <cstdio>
-#include <string>
-#include <utility>
 #include "base/fail.h"
 #include "base/json.h"
 

@@ -3,13 +3,10 @@
 #include <fmt/chrono.h>
 #include <sys/stat.h>
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <limits>
-#include <map>
-#include <set>
 #include "app/cli/commands.h"
 #include "app/cli/print-inl.h"
 #include "base/text.h"

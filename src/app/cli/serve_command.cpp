@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <mutex>
 #include "app/cli/commands.h"
 #include "app/cli/print-inl.h"
 #include "base/log.h"

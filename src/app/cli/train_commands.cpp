@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <map>
 #include "app/cli/commands.h"
 #include "app/cli/print-inl.h"
 #include "app/cli/rank_start.h"

@@ -1,7 +1,6 @@
 #include "engine/cuda/gpu_ranks.h"
 #include <algorithm>
 #include <exception>
-#include <map>
 #include "distributed/comm/agreement.h"
 #include "engine/device/cuda/nccl_library.h"
 #include "engine/ops/collective/add_values_cuda.h"

@@ -1,14 +1,26 @@
 // The bodies of answers, in OpenAI's form and in that of Hugging Face.
 #pragma once
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
-#include "serving/http/tool_calls.h"
 #include "serving/loaded/text_worker.h"
 
 namespace linnet {
+
+// Calls of functions in what a model writes, in the forms that chat models are trained to write them:
+//   <tool_call>{"name": ..., "arguments": {...}}</tool_call>, several of them, after any text (Hermes, Qwen)
+//   {"name": ..., "parameters": {...}} as the whole text, several with ";" between (Llama 3)
+
+struct ToolCall {
+  std::string name, arguments;  // JSON
+};
+
+struct TextWithCalls {
+  std::string content;  // the text before the calls
+  std::vector<ToolCall> calls;
+};
+// Calls of other functions than `functions`, and what is not JSON, are content.
+TextWithCalls find_tool_calls(const std::string& text, std::span<const std::string> functions);
+
+// How many bytes of a text that is still written are content, whatever comes.
+size_t certain_content(std::string_view text);
 
 // What is the same in all parts of an answer that writes text.
 struct AnswerHead {

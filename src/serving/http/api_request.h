@@ -1,10 +1,6 @@
 // The bodies of requests, read: OpenAI's completions, conversations and embeddings, and the inputs of Hugging Face's
 // translation, classification and embedding. What is wrong is an ApiError with status 400 that names the key.
 #pragma once
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 #include "tasks/generation/text_request.h"
 
 namespace linnet {

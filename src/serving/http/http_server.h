@@ -2,9 +2,6 @@
 // and writes the answers, whole or in chunks as they come. The handler answers from any thread.
 #pragma once
 #include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
 #include "serving/http/http.h"
 
 namespace linnet {

@@ -218,14 +218,9 @@ void HttpSession::read_body() {
   if (parser_->is_done()) return handle();
   if (chunked_ && lower_ascii(request_.header("expect")) == "100-continue" && buffer_.size() == 0)
     send("HTTP/1.1 100 Continue\r\n\r\n");
-  http::async_read(socket_, buffer_, *parser_,
-                   [self = shared_from_this()](error_code error, size_t) { self->got_body(error); });
-}
-
-void HttpSession::got_body(error_code error) {
-  if (state_ != kReading) return;
-  if (error) return read_failed(error);
-  handle();
+  http::async_read(socket_, buffer_, *parser_, [self = shared_from_this()](error_code error, size_t) {
+    if (self->state_ == kReading) error ? self->read_failed(error) : self->handle();
+  });
 }
 
 void HttpSession::handle() {

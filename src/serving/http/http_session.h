@@ -97,7 +97,6 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void got_head(error_code error);
   void fail_read(int status, const std::string& message);
   void read_body();
-  void got_body(error_code error);
   void handle();
   void read_failed(error_code error);
   void refuse(HttpResponse response);

@@ -1,22 +1,52 @@
 // What the server answers: finds the model that a request names, gives it the work and writes the answer when it comes.
 // It knows nothing of sockets.
 #pragma once
-#include <atomic>
 #include <condition_variable>
-#include <memory>
-#include <mutex>
-#include <string>
+#include <stop_token>
 #include <thread>
-#include <vector>
+#include "base/stopping_threads.h"
 #include "serving/http/api_keys.h"
 #include "serving/http/api_request.h"
 #include "serving/http/http.h"
 #include "serving/http/metrics.h"
-#include "serving/http/request_threads.h"
 #include "serving/http/text_answer.h"
+#include "serving/loaded/fair_queue.h"
 #include "serving/loaded/loaded_model.h"
 
 namespace linnet {
+
+// Threads that read requests and hand them to models, beside the server's own thread, which must not wait. Clients take
+// turns.
+class RequestThreads {
+ public:
+  // Its end does what is left first.
+  explicit RequestThreads(int threads) : threads_(threads, [this](const std::stop_token& stop) { work(stop); }) {}
+
+  void run(const std::string& client, std::function<void()> job) {
+    {
+      const std::lock_guard lock(mutex_);
+      jobs_.push(client, std::move(job));
+    }
+    wake_.notify_one();
+  }
+
+ private:
+  void work(const std::stop_token& stop) {
+    for (;;) {
+      std::unique_lock lock(mutex_);
+      if (!wake_.wait(lock, stop, [&] { return !jobs_.empty(); })) return;
+      const std::function<void()> job = std::move(jobs_.front());
+      jobs_.end_turn(true);
+      lock.unlock();
+      job();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  FairQueue<std::function<void()>> jobs_;
+  StoppingThreads threads_;
+};
 
 struct ServiceOptions {
   std::vector<std::string> models;  // FOLDER, or NAME=FOLDER; a folder's own name is the last part of its path

@@ -2,10 +2,6 @@
 // stream of events while the texts grow.
 #pragma once
 #include <chrono>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
 #include "serving/http/api_answer.h"
 #include "serving/http/http.h"
 #include "serving/loaded/text_worker.h"

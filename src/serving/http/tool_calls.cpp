@@ -1,7 +1,7 @@
-#include "serving/http/tool_calls.h"
 #include <algorithm>
 #include "base/json.h"
 #include "base/text.h"
+#include "serving/http/api_answer.h"
 
 namespace linnet {
 namespace {

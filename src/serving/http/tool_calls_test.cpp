@@ -1,7 +1,7 @@
 // Calls of functions in texts, whole and as they are streamed.
-#include "serving/http/tool_calls.h"
 #include <gtest/gtest.h>
 #include "base/json.h"
+#include "serving/http/api_answer.h"
 #include "serving/http/text_answer.h"
 
 namespace linnet {

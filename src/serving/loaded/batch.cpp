@@ -1,8 +1,6 @@
 #include "serving/loaded/batch.h"
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
-#include <mutex>
 #include "base/fail.h"
 #include "base/json.h"
 #include "base/numbers.h"

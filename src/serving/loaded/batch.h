@@ -1,8 +1,5 @@
 // Many requests to one model, answered in their order: lines of text, or lines of JSON.
 #pragma once
-#include <functional>
-#include <optional>
-#include <string>
 #include "serving/loaded/loaded_model.h"
 
 namespace linnet {

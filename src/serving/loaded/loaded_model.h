@@ -1,10 +1,6 @@
 // Whatever a folder holds that answers texts, loaded once and asked from any thread: a language model, a translator, a
 // classifier, an encoder of sentences, or what marks parts of texts.
 #pragma once
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
 #include "base/json.h"
 #include "serving/loaded/row_worker.h"
 #include "serving/loaded/text_worker.h"

@@ -1,7 +1,5 @@
 // `linnet pack`: a run or a model folder as one file (formats/packed_model.h).
 #pragma once
-#include <functional>
-#include <string>
 #include "models/families/pretrained.h"
 #include "models/nn/parameter_file.h"
 

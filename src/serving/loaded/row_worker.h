@@ -3,14 +3,8 @@
 // Orders take turns as those of TextWorker do, kTogether texts at a time; those of no client ("") are computed at once.
 #pragma once
 #include <condition_variable>
-#include <cstdint>
-#include <functional>
 #include <map>
-#include <memory>
-#include <mutex>
 #include <stop_token>
-#include <string>
-#include <vector>
 #include "base/stopping_threads.h"
 #include "serving/loaded/fair_queue.h"
 #include "tasks/model_load.h"

@@ -6,15 +6,7 @@
 #pragma once
 #include <chrono>
 #include <condition_variable>
-#include <deque>
-#include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
 #include <stop_token>
-#include <string>
-#include <vector>
 #include "base/stopping_threads.h"
 #include "serving/loaded/fair_queue.h"
 #include "tasks/generation/text_model.h"

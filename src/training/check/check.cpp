@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <optional>
 #include "base/process_memory.h"
 #include "base/timeline.h"
 #include "engine/ir/op.h"

@@ -1,9 +1,6 @@
 // Is a model sane, before a night is spent on it? Checks of a model with its loss, its initial weights and one batch:
 // each gives a line with a figure and a verdict.
 #pragma once
-#include <functional>
-#include <string>
-#include <vector>
 #include "engine/exec/interpreter.h"
 #include "training/trainer/trainer.h"
 

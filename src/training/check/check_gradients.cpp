@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include "engine/ir/op.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/plan/state_names.h"

@@ -1,7 +1,6 @@
 #include "training/report/report_page.h"
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include "base/json.h"
 #include "base/text.h"
 #include "data/text/byte_spelling.h"

@@ -1,9 +1,5 @@
 // One self-contained HTML page about one run or several: no network, no other files.
 #pragma once
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 #include "training/trainer/trainer.h"
 
 namespace linnet {

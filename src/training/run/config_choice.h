@@ -1,8 +1,5 @@
 // Which configuration a user asks for: one to start from, and what of it is changed.
 #pragma once
-#include <optional>
-#include <string>
-#include <vector>
 #include "config/config.h"
 
 namespace linnet {

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <fstream>
-#include <map>
 #include "base/fail.h"
 #include "base/process_memory.h"
 #include "base/text.h"

@@ -1,8 +1,5 @@
 // The memory a run will take, known before its first step.
 #pragma once
-#include <optional>
-#include <string>
-#include <vector>
 #include "base/error.h"
 #include "config/config.h"
 #include "engine/plan/store.h"

@@ -1,10 +1,6 @@
 // Run folders of models that a family describes (models/families/family.h): beside the weights they hold config.json
 // and the tokenizer as model folders have them.
 #pragma once
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
 #include "config/config.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "models/families/generation_config.h"

@@ -1,8 +1,6 @@
 // A learning-rate range test (Smith 2017): a run of few steps whose rate rises from step to step, to see where the loss
 // begins to fall and where it breaks out.
 #pragma once
-#include <string>
-#include <vector>
 #include "training/run/training_task.h"
 
 namespace linnet {

@@ -1,9 +1,6 @@
 // The files of weights that a training run reads and writes: what it begins with, checkpoints, models. Rank 0 has the
 // files. Every rank makes the same calls, as the others give and take their parts of what ranks divide.
 #pragma once
-#include <cstdint>
-#include <optional>
-#include <string>
 #include "config/config.h"
 #include "distributed/comm/communicator.h"
 #include "distributed/comm/tensor_group.h"

@@ -14,8 +14,6 @@
 //   anomaly.safetensors          a step that was not finite (run_reporter.h), the same
 //   events.out.tfevents.*        for TensorBoard, the same
 #pragma once
-#include <optional>
-#include <string>
 #include "base/files.h"
 #include "config/config.h"
 

@@ -5,7 +5,6 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include "base/json.h"
 #include "base/thread_pool.h"
 #include "config/config_keys.h"

@@ -3,7 +3,6 @@
 //   memory.json     the planned memory: a picture of the arena (training/report/report_page.h), sizes by kind
 //   system.json     what trains it: program, processor, threads, instruction set, device
 #pragma once
-#include <string>
 #include "training/report/report_page.h"
 #include "training/run/training_task.h"
 

@@ -1,12 +1,6 @@
 // What a training run tells: a line of metrics.jsonl for the machine, the progress bar and messages for people.
 #pragma once
 #include <chrono>
-#include <map>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 #include "base/files.h"
 #include "base/log.h"
 #include "config/config.h"

@@ -1,8 +1,6 @@
 // How the ranks of a run begin with the same configuration, data, assets and weights. Rank 0 alone reads and writes the
 // run folder; the others get what they need from it, as their machines may not see the folder.
 #pragma once
-#include <string>
-#include <vector>
 #include "base/function_ref.h"
 #include "config/config.h"
 #include "distributed/comm/communicator.h"

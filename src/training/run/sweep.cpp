@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
-#include <set>
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"

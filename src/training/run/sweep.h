@@ -6,10 +6,6 @@
 //
 // Values follow from the seed alone, and runs are resumed exactly: so is a sweep that was stopped.
 #pragma once
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
 #include "training/run/config_choice.h"
 #include "training/run/training_run.h"
 

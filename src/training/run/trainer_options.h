@@ -1,6 +1,5 @@
 // What a configuration says to the trainer.
 #pragma once
-#include <cstdint>
 #include "config/config.h"
 #include "training/run/memory_report.h"
 #include "training/trainer/schedule.h"

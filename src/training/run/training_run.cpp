@@ -1,7 +1,6 @@
 #include "training/run/training_run.h"
 #include <fmt/format.h>
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include "base/lost_pages.h"
 #include "base/signals.h"

@@ -1,7 +1,5 @@
 // `linnet train`: from a configuration to a run folder with a trained model.
 #pragma once
-#include <functional>
-#include <string>
 #include "distributed/comm/communicator.h"
 #include "training/run/run_folder.h"
 #include "training/run/training_task.h"

@@ -1,9 +1,5 @@
 // What a run trains and on what: all that the training loop (training_run.cpp) knows of model and data.
 #pragma once
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 #include "config/config.h"
 #include "data/examples/batch.h"
 #include "data/metrics/class_report.h"

@@ -1,6 +1,5 @@
 #include "training/trainer/checkpoint.h"
 #include <algorithm>
-#include <set>
 #include "base/fail.h"
 #include "base/numbers.h"
 #include "engine/plan/state_names.h"

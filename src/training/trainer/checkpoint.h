@@ -2,7 +2,6 @@
 // and where the run stands, for resuming bit for bit). Both are safetensors files, replaced in one step, so that a
 // crash at any moment leaves the last good one.
 #pragma once
-#include <string>
 #include "models/nn/model_file.h"
 #include "training/trainer/divided_states.h"
 #include "training/trainer/trainer.h"

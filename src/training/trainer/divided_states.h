@@ -1,8 +1,5 @@
 // States that no rank has as a whole.
 #pragma once
-#include <cstdint>
-#include <string>
-#include <vector>
 #include "base/function_ref.h"
 #include "distributed/comm/communicator.h"
 #include "models/nn/pipeline_parallel.h"

@@ -1,8 +1,6 @@
 #include "training/trainer/fit_memory.h"
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <optional>
 
 namespace linnet {
 namespace {

@@ -1,7 +1,5 @@
 // What of a training step to compute again so that it fits into a given memory.
 #pragma once
-#include <string>
-#include <vector>
 #include "engine/ops/kernel.h"
 #include "engine/passes/passes.h"
 #include "engine/plan/plan.h"

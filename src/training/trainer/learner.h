@@ -6,7 +6,6 @@
 //   learner.set<float>("x", {0, 1});
 //   StepReport report = learner.step(0.02);
 #pragma once
-#include <span>
 #include "training/trainer/resident.h"
 
 namespace linnet {

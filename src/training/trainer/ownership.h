@@ -1,8 +1,6 @@
 // Which parameters each rank updates where ranks divide the update (ZeRO, Rajbhandari et al. 2020): of every trained
 // range consecutive elements, in the order of the ranks, so that moments and gradients are divided alike.
 #pragma once
-#include <span>
-#include <vector>
 #include "base/thread_pool.h"
 #include "distributed/comm/communicator.h"
 #include "distributed/comm/shard_sum.h"

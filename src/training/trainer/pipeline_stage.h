@@ -3,11 +3,6 @@
 // between the forward and the backward pass lies in a slot; a chunk has as many of them as micro-batches are on their
 // way. The last stage computes both passes of a micro-batch in one plan.
 #pragma once
-#include <map>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 #include "base/function_ref.h"
 #include "distributed/comm/pipeline_order.h"
 #include "distributed/comm/tensor_group.h"

@@ -1,8 +1,6 @@
 #include "training/trainer/range_update.h"
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <span>
 #include "base/error.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/movement/movement.h"

@@ -2,9 +2,6 @@
 // update. Elementwise optimizers are one node over the flat buffer. Those that see a matrix as a whole (Muon,
 // Adafactor) are composed of other ops, a piece of the buffer at a time, where it lies.
 #pragma once
-#include <optional>
-#include <string>
-#include <vector>
 #include "engine/ops/optimizer/optimizer.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/parameter_layout.h"

@@ -11,10 +11,6 @@
 //     steps.run(rates.size());                      // queued
 //     for (const StepReport& report : steps.reports()) ...
 #pragma once
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 #include "training/trainer/trainer.h"
 
 namespace linnet {

@@ -20,9 +20,6 @@
 // Saved buffers (running statistics) begin each shard with the values they had before the step; after it they are the
 // mean of what the shards made of them.
 #pragma once
-#include <map>
-#include <optional>
-#include <vector>
 #include "base/thread_pool.h"
 #include "data/examples/batch.h"
 #include "distributed/comm/shard_sum.h"

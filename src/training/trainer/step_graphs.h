@@ -14,8 +14,6 @@
 // "token_count".
 #pragma once
 #include <algorithm>
-#include <cstdint>
-#include <vector>
 #include "distributed/comm/communicator.h"
 #include "engine/ops/optimizer/optimizer.h"
 #include "engine/plan/plan.h"

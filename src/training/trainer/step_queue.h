@@ -1,8 +1,6 @@
 // Training steps in a row from a source of batches, those that the host feeds and those that find their data on the
 // device alike: steps are asked for with submit() and their reports read with collect(), in the same order.
 #pragma once
-#include <span>
-#include <vector>
 #include "data/examples/batch.h"
 #include "training/trainer/resident.h"
 #include "training/trainer/sharded_step.h"

@@ -6,12 +6,6 @@
 //   store.allocate();  trainer.plans().bind();  trainer.state().initialize();
 //   StepReport report = trainer.step(shape, learning_rate, step);
 #pragma once
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 #include "base/function_ref.h"
 #include "data/examples/batch.h"
 #include "engine/exec/executor.h"

@@ -2,10 +2,6 @@
 // name and in the packed forms of some optimizers; with several ranks, this rank's part of them. And what a trainer is
 // told, which says what states there are.
 #pragma once
-#include <functional>
-#include <span>
-#include <string>
-#include <vector>
 #include "base/function_ref.h"
 #include "base/thread_pool.h"
 #include "distributed/comm/shard_sum.h"
