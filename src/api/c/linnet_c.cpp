@@ -6,7 +6,7 @@
 #include <cstring>
 #include <future>
 #include <new>
-#include "base/error.h"
+#include "base/fail.h"
 #include "data/text/unicode/utf8.h"
 #include "formats/packed_model.h"
 #include "models/families/gguf.h"
@@ -28,7 +28,10 @@ struct CallError {
   std::string message;
 };
 
-[[noreturn]] void fail(linnet_status status, const std::string& message) { throw CallError{status, message}; }
+template <class... Parts>
+[[noreturn]] void fail(linnet_status status, const Parts&... message) {
+  throw CallError{status, text_of_parts(message...)};
+}
 
 linnet_status status_of(ErrorKind kind) {
   switch (kind) {
@@ -70,13 +73,13 @@ linnet_status guarded(const Action& action) noexcept {
 }
 
 void need(const void* pointer, const char* name) {
-  if (!pointer) fail(LINNET_BAD_ARGUMENT, std::string(name) + " is NULL");
+  if (!pointer) fail(LINNET_BAD_ARGUMENT, name, " is NULL");
 }
 
 std::string text_of(const char* text, const char* name) {
   need(text, name);
   if (const size_t at = invalid_utf8_at(text); at != std::string::npos)
-    fail(LINNET_USER_ERROR, std::string(name) + ": byte " + std::to_string(at + 1) + " is not valid UTF-8");
+    fail(LINNET_USER_ERROR, name, ": byte ", at + 1, " is not valid UTF-8");
   return text;
 }
 
@@ -87,8 +90,7 @@ Options options_of(const Options* given, void (*init)(Options*), const char* nam
   init(&options);
   if (!given) return options;
   if (given->size < sizeof(size_t) || given->size > sizeof(Options))
-    fail(LINNET_BAD_ARGUMENT, std::string(name) + "->size is " + std::to_string(given->size) +
-                                  "; set it with the function that ends in _init");
+    fail(LINNET_BAD_ARGUMENT, name, "->size is ", given->size, "; set it with the function that ends in _init");
   std::memcpy(&options, given, given->size);
   options.size = sizeof(Options);
   return options;
@@ -103,16 +105,16 @@ char* copy_of(const std::string& text) {
 RowWorker& rows_of(const linnet_model* model, ModelKind kind, const char* what) {
   need(model, "model");
   if (model->resident->kind != kind)
-    fail(LINNET_BAD_ARGUMENT,
-         "'" + model->resident->folder + "' " + what + "; its kind is " + model_kind_name(model->resident->kind));
+    fail(LINNET_BAD_ARGUMENT, "'", model->resident->folder, "' ", what, "; its kind is ",
+         model_kind_name(model->resident->kind));
   return *model->resident->rows;
 }
 
 TextWorker& writer_of(const linnet_model* model) {
   need(model, "model");
   if (!model->resident->text)
-    fail(LINNET_BAD_ARGUMENT,
-         "'" + model->resident->folder + "' writes no texts; its kind is " + model_kind_name(model->resident->kind));
+    fail(LINNET_BAD_ARGUMENT, "'", model->resident->folder, "' writes no texts; its kind is ",
+         model_kind_name(model->resident->kind));
   return *model->resident->text;
 }
 
@@ -169,8 +171,7 @@ TextRequest request_of(const linnet_generate_options& given, const char* prompt)
 // A job that the model has no room for is a user error, not an internal one.
 TextJob checked(const TextWorker& worker, TextJob job) {
   if (job.choice.beams > worker.model().beams())
-    fail(LINNET_USER_ERROR, "a search of " + std::to_string(job.choice.beams) + " beams needs linnet_model_options." +
-                                "beams to be as many");
+    fail(LINNET_USER_ERROR, "a search of ", job.choice.beams, " beams needs linnet_model_options.beams to be as many");
   job.choice.max_tokens = std::min(job.choice.max_tokens, worker.model().room());
   return job;
 }
@@ -240,8 +241,7 @@ linnet_status linnet_encode(const linnet_model* model, const char* text, int32_t
                                            : writer_of(model).model().prepare(request).prompt;
     *count = found.size();
     if (found.size() > capacity)
-      fail(LINNET_BUFFER_TOO_SMALL, "the text has " + std::to_string(found.size()) + " tokens, and there are " +
-                                        std::to_string(capacity) + " places");
+      fail(LINNET_BUFFER_TOO_SMALL, "the text has ", found.size(), " tokens, and there are ", capacity, " places");
     if (!found.empty()) need(tokens, "tokens");
     std::ranges::copy(found, tokens);
   });
@@ -274,7 +274,7 @@ linnet_status linnet_translate(linnet_model* model, const char* text, char** tra
     TextWorker& worker = writer_of(model);
     need(translation, "translation");
     if (!worker.model().answers())
-      fail(LINNET_BAD_ARGUMENT, "'" + model->resident->folder + "' translates no texts; its kind is language");
+      fail(LINNET_BAD_ARGUMENT, "'", model->resident->folder, "' translates no texts; its kind is language");
     TextRequest request;
     request.prompt = text_of(text, "text"), request.where = "the text";
     const bool blank = request.prompt.find_first_not_of(" \t\r\n") == std::string::npos;

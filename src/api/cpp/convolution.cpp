@@ -11,14 +11,13 @@ namespace linnet {
 namespace {
 
 void check_kernel(const std::string& path, int64_t in, int64_t out, int64_t size, const Conv2dOptions& options) {
-  const auto fail = [&](const std::string& problem) { fail_user("convolution \"", path, "\": ", problem); };
+  const auto fail = [&](const auto&... problem) { fail_user("convolution \"", path, "\": ", problem...); };
   if (in < 1 || out < 1 || size < 1) fail("channels and size must be at least 1");
   if (options.stride < 1 || options.dilation < 1 || options.groups < 1)
     fail("stride, dilation and groups must be at least 1");
   if (options.padding < 0) fail("padding must not be negative");
   if (in % options.groups != 0 || out % options.groups != 0)
-    fail(std::to_string(in) + " channels in and " + std::to_string(out) + " out are no multiples of " +
-         std::to_string(options.groups) + " groups");
+    fail(in, " channels in and ", out, " out are no multiples of ", options.groups, " groups");
 }
 
 Initializer initializer_of(const Conv2dOptions& options) {

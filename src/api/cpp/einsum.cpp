@@ -23,11 +23,10 @@ class Einsum {
       : equation_(equation), where_(where) {
     parse();
     if (terms_.size() != operands.size())
-      fail(std::to_string(terms_.size()) + " operands are named, and " + std::to_string(operands.size()) +
-           " are given");
+      fail(terms_.size(), " operands are named, and ", operands.size(), " are given");
     for (size_t i = 0; i < terms_.size(); ++i) take(terms_[i], operands[i]);
     for (const char letter : result_)
-      if (!sizes_.contains(letter)) fail(std::string("no operand has the letter ") + letter + " of the result");
+      if (!sizes_.contains(letter)) fail("no operand has the letter ", letter, " of the result");
   }
 
   Tensor compute() {
@@ -41,8 +40,9 @@ class Einsum {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& problem) const {
-    fail_shape(where_, "einsum(\"", equation_, "\"): ", problem);
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... problem) const {
+    fail_shape(where_, "einsum(\"", equation_, "\"): ", problem...);
   }
 
   void parse() {
@@ -57,13 +57,13 @@ class Einsum {
         continue;
       }
       check_letter(c);
-      if (has(terms_.back().letters, c)) fail(std::string("the letter ") + c + " is twice in one operand");
+      if (has(terms_.back().letters, c)) fail("the letter ", c, " is twice in one operand");
       terms_.back().letters += c;
     }
     if (arrow != text.npos) {
       for (const char c : text.substr(arrow + 2)) {
         check_letter(c);
-        if (has(result_, c)) fail(std::string("the letter ") + c + " is twice in the result");
+        if (has(result_, c)) fail("the letter ", c, " is twice in the result");
         result_ += c;
       }
       return;
@@ -77,19 +77,18 @@ class Einsum {
 
   void check_letter(char c) const {
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    if (!letter) fail(std::string("'") + c + "' is no letter");
+    if (!letter) fail("'", c, "' is no letter");
   }
 
   void take(Term& term, Tensor value) {
     term.value = value;
     if (value.shape().rank() != static_cast<int>(term.letters.size()))
-      fail("\"" + term.letters + "\" stands for " + value.shape().text());
+      fail("\"", term.letters, "\" stands for ", value.shape());
     for (size_t axis = 0; axis < term.letters.size(); ++axis) {
       const int64_t size = value.dim(static_cast<int>(axis));
       const auto [known, is_new] = sizes_.emplace(term.letters[axis], size);
       if (!is_new && known->second != size)
-        fail(std::string("the letter ") + term.letters[axis] + " is " + std::to_string(known->second) + " and " +
-             std::to_string(size));
+        fail("the letter ", term.letters[axis], " is ", known->second, " and ", size);
     }
   }
 

@@ -39,8 +39,10 @@ void fill_normal(std::span<float> values, double deviation, const std::function<
   }
 }
 
-void fill_uniform(std::span<float> values, double bound, const std::function<double()>& uniform) {
-  for (float& value : values) value = static_cast<float>((2 * uniform() - 1) * bound);
+Initializer normal_of(double (*variance)(const Fans& fans)) {
+  return [variance](std::span<float> values, const Shape& shape, const auto& uniform) {
+    fill_normal(values, std::sqrt(variance(fans_of(shape))), uniform);
+  };
 }
 
 // Draws are told apart by their module and by how many came before them.
@@ -64,28 +66,22 @@ Initializer values_init(std::vector<float> given) {
 }
 
 Initializer xavier_normal() {
-  return [](std::span<float> values, const Shape& shape, const auto& uniform) {
-    const Fans fans = fans_of(shape);
-    fill_normal(values, std::sqrt(2 / (fans.in + fans.out)), uniform);
-  };
+  return normal_of([](const Fans& fans) { return 2 / (fans.in + fans.out); });
 }
 
 Initializer he_uniform() {
   return [](std::span<float> values, const Shape& shape, const auto& uniform) {
-    fill_uniform(values, std::sqrt(6 / fans_of(shape).in), uniform);
+    const double bound = std::sqrt(6 / fans_of(shape).in);
+    for (float& value : values) value = static_cast<float>((2 * uniform() - 1) * bound);
   };
 }
 
 Initializer he_normal() {
-  return [](std::span<float> values, const Shape& shape, const auto& uniform) {
-    fill_normal(values, std::sqrt(2 / fans_of(shape).in), uniform);
-  };
+  return normal_of([](const Fans& fans) { return 2 / fans.in; });
 }
 
 Initializer lecun_normal() {
-  return [](std::span<float> values, const Shape& shape, const auto& uniform) {
-    fill_normal(values, std::sqrt(1 / fans_of(shape).in), uniform);
-  };
+  return normal_of([](const Fans& fans) { return 1 / fans.in; });
 }
 
 Initializer truncated_normal_init(double deviation) {

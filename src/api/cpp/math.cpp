@@ -1,7 +1,6 @@
 // Operations made of others, and those of one element that model code of the library does not use.
 #include "linnet/math.h"
 #include "api/cpp/helpers.h"
-#include "base/error.h"
 #include "engine/ir/op.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
@@ -45,10 +44,7 @@ Tensor pow(At x, double exponent) {
 Tensor where(At condition, Tensor a, Tensor b) { return apply_scalar(Scalar::kSelect, condition, a, b); }
 
 Tensor clamp(At x, double low, double high) {
-  if (!(low <= high)) {
-    throw Error(ErrorKind::kUser, x.where.text() + ": clamp: the lower bound " + std::to_string(low) +
-                                      " is not at most the upper bound " + std::to_string(high));
-  }
+  if (!(low <= high)) fail_user(x.where, ": clamp: the lower bound ", low, " is not at most the upper bound ", high);
   ExpressionBuilder e;
   const auto bounded = e.apply(Scalar::kMax, e.input(0), e.constant(low));
   return pointwise(e.finish(e.apply(Scalar::kMin, bounded, e.constant(high))), std::array{x.value}, x.where);

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <numeric>
 #include "api/cpp/helpers.h"
-#include "base/error.h"
 #include "engine/ir/op.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
@@ -13,8 +12,8 @@ namespace linnet {
 
 Tensor arange(int64_t count, DType dtype, SourceLine where) {
   if (count < 1 || count > INT32_MAX || (dtype != DType::kF32 && dtype != DType::kI32))
-    throw Error(ErrorKind::kUser, where.text() + ": arange: " + std::to_string(count) + " numbers of type " +
-                                      dtype_name(dtype) + "; there are at least one, f32 or i32");
+    fail_user(where, ": arange: ", count, " numbers of type ", dtype_name(dtype),
+              "; there are at least one, f32 or i32");
   Trace& trace = Trace::current();
   const auto numbers = [&]<class T>(DType type) {
     std::vector<T> values(static_cast<size_t>(count));

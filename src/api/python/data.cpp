@@ -4,7 +4,7 @@
 #include <linnet/pretrained_tokenizer.h>
 #include <nanobind/stl/pair.h>
 #include "api/cpp/helpers.h"
-#include "api/python/loader.h"
+#include "api/python/learner.h"
 
 namespace linnet::python {
 namespace {

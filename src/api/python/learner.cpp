@@ -4,7 +4,6 @@
 #include <linnet/decoder.h>
 #include <linnet/error.h>
 #include <linnet/pretrained.h>
-#include "api/python/loader.h"
 #include "base/fail.h"
 
 namespace linnet::python {

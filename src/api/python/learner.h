@@ -1,9 +1,10 @@
-// A Learner of a Python model.
+// A Learner of a Python model, and what gives it batches.
 #pragma once
+#include <linnet/dataset.h>
 #include <linnet/learner.h>
+#include <atomic>
 #include <memory>
 #include <vector>
-#include "api/python/python.h"
 #include "api/python/tree.h"
 
 namespace linnet::python {
@@ -29,6 +30,26 @@ class PyLearner {
   Tree tree_;
   std::vector<InputTypes> shapes_;
   std::unique_ptr<Learner> learner_;
+};
+
+// A loader that begins anew, with threads of its own, in a process that was forked.
+class PyLoader {
+ public:
+  PyLoader(const Dataset& data, const LoaderOptions& options);
+  ~PyLoader();
+  PyLoader(const PyLoader&) = delete;
+  PyLoader& operator=(const PyLoader&) = delete;
+
+  Loader& loader();
+  // A copy of the next batch. Throws Error(kUser) while another thread calls it.
+  Arrays next();
+
+ private:
+  const Dataset data_;
+  const LoaderOptions options_;
+  std::unique_ptr<Loader> loader_;
+  std::atomic<bool> busy_ = false;
+  ForkGuard guard_;
 };
 
 // Throws Error(kUser) for what is no optimizer.
