@@ -32,7 +32,6 @@ Json head_json(const AnswerHead& head, const char* chat_object, const char* text
           {"model", head.model}};
 }
 
-Json whole_head(const AnswerHead& head) { return head_json(head, "chat.completion", "text_completion"); }
 Json event_head(const AnswerHead& head) { return head_json(head, "chat.completion.chunk", "text_completion"); }
 
 Json usage_json(const TokenUsage& usage) {
@@ -145,7 +144,7 @@ Json model_json(const ModelDescription& model) {
 std::string format_event(const std::string& json) { return "data: " + json + "\n\n"; }
 
 std::string format_answer(const AnswerHead& head, const std::vector<AnswerChoice>& choices, const TokenUsage& usage) {
-  Json json = whole_head(head);
+  Json json = head_json(head, "chat.completion", "text_completion");
   json["choices"] = Json::array();
   for (size_t i = 0; i < choices.size(); ++i)
     json["choices"].push_back(choice_json(head, static_cast<int64_t>(i), choices[i]));

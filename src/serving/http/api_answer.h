@@ -57,10 +57,10 @@ inline constexpr const char* kDoneEvent = "data: [DONE]\n\n";
 std::string format_openai_embeddings(const std::string& model, std::span<const float> rows, size_t width, bool base64,
                                      int64_t prompt_tokens);
 std::string format_embeddings(std::span<const float> rows, size_t width);
-// The likeliest classes of each text, at most `top`, best first: [[{"label": ..., "score": ...}, ...], ...]
 // Of each text its entities or its answers, as Hugging Face's pipelines have them; not as a list if it is one text
 // alone.
 std::string format_spans(std::span<const Json> found, bool as_list);
+// The likeliest classes of each text, at most `top`, best first: [[{"label": ..., "score": ...}, ...], ...]
 std::string format_classes(std::span<const float> rows, const std::vector<std::string>& classes, size_t top);
 
 // Documents by their scores, best first.

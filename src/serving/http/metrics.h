@@ -18,7 +18,7 @@ class Metrics {
 
   void add(const std::string& counter, const Labels& labels, double value = 1);
   void observe(const std::string& histogram, const Labels& labels, double seconds);
-  // All of them, with HELP and TYPE of those that describe() knows.
+  // All of them, with their types.
   std::string text() const;
 
  private:
