@@ -37,15 +37,11 @@ bool accumulates(const Graph& graph) {
          std::ranges::any_of(graph.inputs(), [](const GraphInput& input) { return state::is_gradient(input.name); });
 }
 
-bool in_one_memory(const Graph& graph, ValueId a, ValueId b) {
-  return root_of(graph, a).value == root_of(graph, b).value;
-}
-
 // The views pass leaves nothing to do for nodes whose results lie in their operands, or the other way around.
 bool is_moved(const Graph& graph, const Node& node) {
   const Algebra algebra = algebra_of(node);
   const bool may_be_view = algebra == Algebra::kReshape || algebra == Algebra::kSplit || algebra == Algebra::kConcat;
-  return !may_be_view || !in_one_memory(graph, node.in[0], node.out[0]);
+  return !may_be_view || root_of(graph, node.in[0]).value != root_of(graph, node.out[0]).value;
 }
 
 double moved_bytes(const Graph& graph, const Node& node) {

@@ -66,17 +66,10 @@ void RankProfiles::share(MachinePeak& machine) const {
   machine.flops = peaks[0], machine.bandwidth = peaks[1];
 }
 
-// Clocks are compared now, as they may have drifted since the run began.
-std::string RankProfiles::put_together(const Profile& profile) {
-  return put_together(profile, clock_offset(*rank_.world, [] { return Timeline::now(); }));
-}
-
-std::string RankProfiles::put_together(const Profile& profile, int64_t offset) {
+std::string RankProfiles::put_together(const Profile& profile, std::optional<int64_t> ahead) {
+  // Clocks are compared now, as they may have drifted since the run began.
+  const int64_t offset = ahead ? *ahead : clock_offset(*rank_.world, [] { return Timeline::now(); });
   if (rank_.stages) find_bubble(profile, offset);
-  return trace(profile, offset);
-}
-
-std::string RankProfiles::trace(const Profile& profile, int64_t offset) const {
   Communicator& world = *rank_.world;
   const int64_t start = first_moment(profile) - offset;
   std::vector<int64_t> starts(world.size());

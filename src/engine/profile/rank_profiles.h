@@ -1,5 +1,6 @@
 // The profiles of a run's ranks, put together: one trace in rank 0's time, and how long a pipeline's stages waited.
 #pragma once
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,14 +28,12 @@ class RankProfiles {
   // Every rank calls these.
   void share(MachinePeak& machine) const;  // rank 0's
   // Returns the trace with a process row for each rank on rank 0, and an empty text on the others; finds the bubble.
-  std::string put_together(const Profile& profile);
-  // The same where this rank's timeline is known to be ahead of rank 0's by `offset` nanoseconds.
-  std::string put_together(const Profile& profile, int64_t offset);
+  // `ahead`: by how many nanoseconds this rank's timeline is ahead of rank 0's, where that is known.
+  std::string put_together(const Profile& profile, std::optional<int64_t> ahead = {});
   // Of what was put together last: that of this rank's pipeline.
   const PipelineBubble& bubble() const { return bubble_; }
 
  private:
-  std::string trace(const Profile& profile, int64_t offset) const;
   void find_bubble(const Profile& profile, int64_t offset);
 
   const Rank rank_;
