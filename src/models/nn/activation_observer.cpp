@@ -28,7 +28,7 @@ std::span<const int32_t> lengths_of(const Graph& graph, const Store& store, cons
   return {};
 }
 
-// Calls visit(first element) for each index of the leading axes of a view, in their order.
+// Calls visit(first element) for each index of the leading axes of a view, in order.
 template <class Visit>
 void for_each_row(const TensorView& view, const Visit& visit) {
   const Shape& shape = view.shape();
@@ -148,8 +148,8 @@ namespace {
 
 constexpr size_t kLevels = 128;  // magnitudes that 8 bits have
 
-// The divergence of the first `used` bins, to whose last one all further values are clipped, from what is left of them
-// when equally many neighbors become one level. Within a level the values keep to the bins that had some.
+// The divergence of the first `used` bins, with all further values clipped to the last one, from themselves when
+// equally many neighbors become one level. Within a level only bins that had values get a share.
 double divergence(std::span<const int64_t> bins, size_t used, int64_t clipped, int64_t total) {
   const size_t per_level = used / kLevels;
   double sum = 0;
@@ -162,7 +162,7 @@ double divergence(std::span<const int64_t> bins, size_t used, int64_t clipped, i
       const int64_t bin = part[i] + (last ? clipped : 0);
       if (bin == 0) continue;
       const double p = static_cast<double>(bin) / static_cast<double>(total);
-      // Clipped values fall in a bin that may have had none of its own: then nothing stands for them.
+      // Clipped values may fall in a bin that had none of its own.
       const double q =
           part[i] > 0 ? static_cast<double>(count) / static_cast<double>(filled * (total - clipped)) : 1e-12;
       sum += p * std::log(p / q);

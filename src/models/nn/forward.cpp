@@ -26,7 +26,7 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
     for (Graph& graph : graphs) graph = group_images(graph);
   bind_inputs(graphs);
   if (options.pack_weights) find_filters(graphs);
-  // What is not a linear layer's product is rounded no more coarsely than those are.
+  // Other nodes are rounded no more coarsely than the products of linear layers.
   const auto bf16_if = [](bool is_wanted) { return is_wanted ? Precision::kBf16 : Precision::kF32; };
   const bool in_bf16 = options.quantization.linear == WeightFormat::kBf16;
   const bool in_int8 = options.quantization.linear == WeightFormat::kInt8;

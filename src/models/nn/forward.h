@@ -1,5 +1,4 @@
-// The short way to run a model: what a function of a Trace computes, in memory planned beforehand. For training see
-// training/trainer/learner.h.
+// Runs functions of a Trace in memory planned beforehand. For training see training/trainer/learner.h.
 //
 //   Forward forward(model, {[&](Trace& trace) {
 //     const Tensor tokens = trace.input("tokens", {DType::kI32, {1, 8}});
@@ -27,16 +26,14 @@ namespace linnet {
 class ParameterFile;
 
 struct ForwardOptions {
-  int threads = 0;  // 0: all there are
-  // With any, load() instead of parameters(). Where linear layers are kept in bf16, products are computed in bf16; in
-  // int8, those of attention are.
+  int threads = 0;  // 0: all the process may use
+  // If any, use load() instead of parameters(). bf16 linear layers compute in bf16; with int8 attention does too.
   WeightQuantization quantization = {};
   std::string device = "cpu";
-  // load() computes what depends on parameters alone (engine/passes/passes.h), packs filters of convolutions,
-  // beside the parameters, and weights of linear layers, in their place, once, where otherwise every run would
-  // (engine/passes/passes.h, engine/plan/packed_weights.h). Results keep their bits. load() must then fill all
-  // parameters, and parameters() is neither to be written nor read. A packed model that is mapped gets pages of its own
-  // for these weights, which other processes do not share.
+  // load() computes what depends on parameters alone (engine/passes/passes.h) and packs filters and weights of linear
+  // layers (engine/plan/packed_weights.h) once instead of in every run. Results keep their bits. load() must fill all
+  // parameters, and parameters() must not be used. Processes do not share the pages of a mapped packed model that hold
+  // these weights.
   bool pack_weights = false;
 };
 
@@ -46,20 +43,20 @@ class Forward {
   using Function = std::function<void(Trace&)>;
 
   // Traces and plans each function: one for every batch shape. They share parameters, inputs by name, and working
-  // memory. Takes all memory; parameters are zero until they are filled. threads 0: all there are.
+  // memory. Takes all memory; parameters are zero until they are filled.
   Forward(const Module& model, const std::vector<Function>& functions, int threads = 0)
       : Forward(model, functions, ForwardOptions{.threads = threads}) {}
   Forward(const Module& model, const std::vector<Function>& functions, const ForwardOptions& options);
 
   const ParameterLayout& layout() const { return layout_; }
   float* parameters() { return store_.as<float>(state::kParameters); }
-  // See load_into() in models/nn/model_store.h.
+  // See load_into() (models/nn/model_store.h).
   void load(const std::function<void(const ParameterTarget& parameters)>& load);
-  // The same of a packed model, whose file becomes the memory if it can; false when it lacks a parameter. Nobody may
-  // write to parameters() afterwards.
+  // Loads a packed model, whose file becomes the memory if it can; false if it lacks a parameter. Nobody may write to
+  // parameters() afterwards.
   bool load(const ParameterFile& file);
 
-  // Fills the beginning of an input. User error when there is no such input or `values` are more than fit.
+  // Fills the beginning of an input. User error for an unknown input or too many values.
   template <class T>
   void set(const std::string& input, std::span<const T> values) {
     std::copy(values.begin(), values.end(), static_cast<T*>(location(input, sizeof(T) * values.size())));
@@ -70,13 +67,13 @@ class Forward {
   }
 
   Forward& run(size_t function = 0);
-  // Of the function that ran last; valid until the next run.
+  // An output of the function that ran last; valid until the next run.
   std::span<const float> output(const std::string& name) const;
   std::span<const int32_t> whole_output(const std::string& name) const;  // of i32
 
   size_t memory_bytes() const { return store_.total_bytes(); }
 
-  // Where the time of a run of the first function goes: the mean of `times` runs.
+  // The time of each node of the first function: the mean of `times` runs.
   struct NodeTime {
     std::string op, types;  // "conv2d", "f32[1, 3, 224, 224] f32[16, 3, 3, 3] -> f32[1, 16, 112, 112]"
     double seconds;

@@ -58,8 +58,7 @@ Tensor BatchNorm::operator()(At x) {
   const Trace& trace = Trace::current();
   // A frozen layer does not learn the statistics of other images either.
   if (!trace.options().training || (trace.is_frozen(weight.spec()) && trace.is_frozen(bias.spec()))) {
-    // A factor and a summand for each channel, which join a convolution before them
-    // (engine/passes/fuse_convolution.cpp).
+    // A factor and a summand per channel can join the convolution before them (engine/passes/fuse_convolution.cpp).
     const Tensor factor = rsqrt(running_var.tensor() + epsilon) * weight;
     const Tensor summand = bias.tensor() - running_mean.tensor() * factor;
     return At(x * factor, x.where) + summand;

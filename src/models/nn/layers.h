@@ -9,28 +9,23 @@
 
 namespace linnet {
 
-// y = x weight^T + bias; x [..., in] -> [..., out]. With adapters (see LowRank), their products are added.
+// y = x weight^T + bias: [..., in] -> [..., out], plus the products of adapters (LowRank).
 struct Linear : Module {
   // From `in` to `out` features. Throws Error(kUser) for sizes below 1.
   Linear(Module* parent, std::string name, int64_t in, int64_t out, const Initializer& initializer = xavier_uniform(),
          bool has_bias = true);
-  // Applies it: [..., in] -> [..., out].
-  Tensor operator()(At x);
-  // From now on it computes as static int8 will: x and the weight are rounded to 8 bits, x
-  // by a step that is trained and begins as `step`.
+  Tensor operator()(At x);  // [..., in] -> [..., out]
+  // From now on computes as static int8 will: rounds x and the weight to 8 bits, x by a trained step that begins as
+  // `step`.
   void train_quantized(float step);
 
-  // [out, in]
-  Parameter weight;
-  // [out]; none without has_bias.
-  std::optional<Parameter> bias;
-  // [1]: the step of x; usually none.
-  std::optional<Parameter> input_step;
-  // Adapters that are trained beside the weight; usually none.
-  LowRank low_rank;
+  Parameter weight;                     // [out, in]
+  std::optional<Parameter> bias;        // [out]; none without has_bias
+  std::optional<Parameter> input_step;  // [1]: the step of x; usually none
+  LowRank low_rank;                     // adapters trained beside the weight; usually none
 };
 
-// What a LayerNorm does.
+// The form of a LayerNorm.
 enum class NormKind {
   kLayer,       // layer normalization with weight and bias
   kBare,        // without: weight is 1, bias 0
@@ -44,70 +39,53 @@ enum class NormKind {
 struct LayerNorm : Module {
   // `width` is the size of the last axis.
   LayerNorm(Module* parent, std::string name, int64_t width, double epsilon = 1e-5, NormKind kind = NormKind::kLayer);
-  // Applies it: [..., width] -> [..., width].
-  Tensor operator()(At x);
+  Tensor operator()(At x);  // [..., width] -> [..., width]
 
-  // As constructed.
-  NormKind kind;
-  // [width]; none of kBare.
-  std::optional<Parameter> weight;
-  // [width]; of kLayer alone.
-  std::optional<Parameter> bias;
-  // Added to the variance.
-  double epsilon;
+  NormKind kind;                    // as constructed
+  std::optional<Parameter> weight;  // [width]; none of kBare
+  std::optional<Parameter> bias;    // [width]; of kLayer alone
+  double epsilon;                   // added to the variance
 };
 
-// Batch normalization (Ioffe & Szegedy 2015) over all axes but the last, which holds the channels: x [..., channels].
-// Training normalizes with the mean and variance of the batch and moves running_mean and running_var by `momentum`
-// toward them (the variance without bias, as PyTorch does); otherwise those are used. Needs more than one element a
-// channel to train on.
+// Batch normalization (Ioffe & Szegedy 2015) over all axes but the last, the channels. Training normalizes with the
+// mean and variance of the batch and moves running_mean and running_var (unbiased, as in PyTorch) by `momentum` toward
+// them; evaluation uses those. Training needs more than one element per channel.
 struct BatchNorm : Module {
   // `channels` is the size of the last axis.
   BatchNorm(Module* parent, std::string name, int64_t channels, double epsilon = 1e-5, double momentum = 0.1);
-  // Applies it: [..., channels] -> [..., channels]. Where its weight and bias are frozen, training uses the running
-  // statistics too, and they stay as they are.
+  // [..., channels] -> [..., channels]. If weight and bias are frozen, training uses the running statistics too and
+  // does not change them.
   Tensor operator()(At x);
 
-  // [channels]
-  Parameter weight;
-  // [channels]
-  Parameter bias;
-  // [channels]: the mean that evaluation uses.
-  SavedBuffer running_mean;
-  // [channels]: the variance that evaluation uses.
-  SavedBuffer running_var;
-  // Added to the variance.
-  double epsilon;
-  // The share of each batch in the running statistics.
-  double momentum;
+  Parameter weight;          // [channels]
+  Parameter bias;            // [channels]
+  SavedBuffer running_mean;  // [channels], used by evaluation
+  SavedBuffer running_var;   // [channels], used by evaluation
+  double epsilon;            // added to the variance
+  double momentum;           // the share of each batch in the running statistics
 };
 
-// ids i32 [...] -> [..., width]: rows of a table.
+// Looks up rows of a table: ids i32 [...] -> [..., width].
 struct Embedding : Module {
   // A table of vocab_size rows, by default drawn from N(0, 1).
   Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width,
             const Initializer& initializer = normal_init(1));
-  // Looks ids up: [...] -> [..., width]. An id out of [0, vocab_size) is an Error(kUser) when the graph runs.
+  // An id outside of [0, vocab_size) is an Error(kUser) when the graph runs.
   Tensor operator()(At ids);
 
-  // [vocab_size, width]
-  Parameter weight;
-  // What rows are multiplied by: sqrt(width) in the Transformer of 2017.
-  double scale = 1;
-  // An id whose lookups do not train the table; -1: none.
-  int64_t padding = -1;
+  Parameter weight;      // [vocab_size, width]
+  double scale = 1;      // factor of all rows: sqrt(width) in the Transformer of 2017
+  int64_t padding = -1;  // the id whose lookups do not train the table; -1: none
 };
 
-// Zeroes elements with the given probability while training, and scales the others up. The mask depends on the module's
-// path, never on the order of tracing.
+// In training, zeroes elements with the given probability and scales the others up. The mask depends on the module's
+// path, not on the order of tracing.
 struct Dropout : Module {
   // `probability` is in [0, 1); Error(kUser) otherwise.
   Dropout(Module* parent, std::string name, float probability);
-  // Applies it; x itself when the graph does not train.
-  Tensor operator()(At x);
+  Tensor operator()(At x);  // x itself if the graph does not train
 
-  // As constructed.
-  float probability;
+  float probability;  // as constructed
 };
 
 }  // namespace linnet

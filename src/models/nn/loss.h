@@ -7,13 +7,10 @@ namespace linnet {
 
 class Trace;
 
-// Two scalars over the samples or tokens of a batch. The mean is taken later: sums and counts add up over
-// micro-batches.
+// Two scalars over the samples or tokens of a batch, which add up over micro-batches; the mean is taken later.
 struct Loss {
-  // The sum of the losses of all samples or tokens that count.
-  Tensor sum;
-  // How many those are.
-  Tensor count;
+  Tensor sum;    // of the losses of all samples or tokens that count
+  Tensor count;  // how many those are
 };
 
 // Records the loss of one batch shape in the trace it is given. The engine's own form of TracedLoss.

@@ -28,7 +28,6 @@ std::optional<WeightFormat> format_of(const char* name) {
   return {};
 }
 
-// Empty: no such text.
 std::optional<PackedShape> parsed(const std::string& text) {
   char format[16], tail_format[16];
   long long rows = 0, columns = 0, tail_rows = 0;
@@ -58,7 +57,7 @@ void copy_tensor(const SafetensorsFile& file, const std::string& name, const Ten
 void copy_tensors(const SafetensorsFile& file, std::span<const ParameterSlot> slots, const std::string& prefix,
                   const ParameterTarget& target) {
   for (const ParameterSlot& slot : slots) {
-    // A model that was trained in fp32 has no steps: they keep the values they have.
+    // A model that was trained in fp32 has no steps; the target keeps its own.
     if (!weight_of_input_step(slot.spec.name).empty() && !file.find(prefix + slot.spec.name)) continue;
     copy_tensor(file, prefix + slot.spec.name, {DType::kF32, slot.spec.shape}, target.flat + slot.offset);
     target.finish(slot);

@@ -1,4 +1,4 @@
-// The weights of a model by name, as a run folder keeps them: a safetensors file.
+// The weights of a model by name in a safetensors file of a run folder.
 #pragma once
 #include <map>
 #include <memory>
@@ -12,26 +12,25 @@ namespace linnet {
 
 using Metadata = std::map<std::string, std::string>;
 
-// Writes weights as fp32, and replaces the file in one step. Metadata that name a file of frozen weights
-// (models/nn/model_file.h) leave those out.
+// Writes weights as fp32 and replaces the file in one step. If the metadata name a file of frozen weights (below),
+// those are left out.
 void save_model(const std::string& path, const ParameterLayout& layout, const ParameterValues& values,
                 const Metadata& metadata);
-// Throws Error(kUser) naming the file and the tensor that is missing, unknown or of another shape. `path` may be a file
-// of a packed model.
+// Throws Error(kUser) naming the file and the tensor that is missing, unknown or of another shape. A packed model's
+// file is read too.
 Metadata load_model(const std::string& path, const ParameterLayout& layout, const ParameterTarget& target);
 
-// The data of a tensor, which may be unaligned. Throws Error(kUser) when it is missing or of another type.
+// The tensor's data, which may be unaligned. Throws Error(kUser) if it is missing or of another type.
 const std::byte* tensor_data(const SafetensorsFile& file, const std::string& name, const TensorType& expected);
-// Copies those data to `to`; the same errors.
+// Copies them; the same errors.
 void copy_tensor(const SafetensorsFile& file, const std::string& name, const TensorType& expected, void* to);
-// The parameters `slots`, whose names in the file begin with `prefix`.
+// Copies `slots`, whose names in the file begin with `prefix`.
 void copy_tensors(const SafetensorsFile& file, std::span<const ParameterSlot> slots, const std::string& prefix,
                   const ParameterTarget& target);
 
-// The packed weights of a run that training leaves as they are: those beside which adapters are trained
-// (lora.base_storage), and frozen groups with a storage of their own. They are as large as the model and never change,
-// so a run folder has them once, in a file that its models and training states name in their metadata ("frozen", a path
-// from their own folder):
+// The packed weights that training leaves unchanged: those with adapters (lora.base_storage), and frozen groups with a
+// storage of their own. They are as large as the model, so a run folder has them once, in a file that its models and
+// training states name in their metadata ("frozen", a path relative to their own folder):
 //
 //   NAME          U8: the weight as graphs read it (engine/kernels/quantized/packed_weight.h)
 //   __metadata__  NAME: "FORMAT ROWS COLUMNS TAIL_FORMAT TAIL_ROWS", the fields of PackedShape
@@ -45,14 +44,14 @@ void save_frozen_weights(const std::string& path, const Store& store, const Para
 class FrozenWeights {
  public:
   enum class Check { kData, kShapes };
-  // Of the file that the metadata of `file` name; null: they name none. User error when it is missing or damaged.
+  // The file that the metadata of `file` name; null if none. User error if it is missing or damaged.
   static std::unique_ptr<const FrozenWeights> beside(const SafetensorsFile& file, Check check = Check::kData);
 
   int64_t parameter_count() const;  // numbers that all weights stand for
   bool has(const std::string& parameter) const { return file_.find(parameter) != nullptr; }
-  // The numbers that the weight stands for. User error where its shape is another one.
+  // The values of the weight. User error for another shape.
   void read(const ParameterSlot& slot, float* values) const;
-  // The packed bytes. User error where they are of another form.
+  // The packed bytes. User error for another form.
   void copy(const QuantizedSlot& slot, std::byte* to) const;
 
  private:

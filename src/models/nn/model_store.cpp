@@ -57,7 +57,7 @@ void write_quantized(const Store& store, const QuantizedSlot& slot, const float*
 
 namespace {
 
-// Addresses for all parameters, of which only those that are being read have memory.
+// Addresses for all parameters; only those being read have memory.
 class LoadingBuffer {
  public:
   LoadingBuffer(const Store& store, const ParameterLayout& layout, ThreadPool& pool)

@@ -8,7 +8,7 @@ namespace linnet {
 
 namespace {
 
-// '*' stands for any characters in patterns of names, and messages are of one line.
+// '*' is a wildcard in patterns of names; control characters would break messages of one line.
 void check_name(const char* what, const std::string& name) {
   const auto is_odd = [](char c) { return c == '*' || static_cast<unsigned char>(c) < ' '; };
   std::string shown = name;
@@ -18,7 +18,6 @@ void check_name(const char* what, const std::string& name) {
     fail_user(what, " \"", shown, "\": a name has no '*' and no control characters");
 }
 
-// Of a part, below a path.
 std::string join_names(const std::string& above, const std::string& name) {
   if (above.empty() || name.empty()) return above + name;
   return above.back() == '_' ? above + name : above + "." + name;
@@ -113,7 +112,7 @@ int64_t Module::parameter_count() const {
 
 namespace {
 
-// Checks what a parameter is constructed with, and returns its name with the path of its module.
+// Checks the arguments of a parameter; returns its name with the path of its module.
 std::string full_name(const Module* module, const std::string& name, const Shape& shape,
                       const Initializer& initializer) {
   if (!module) fail_user("parameter \"", name, "\" has no module: pass `this` of the module that it is a part of");

@@ -17,69 +17,56 @@
 
 namespace linnet {
 
-// What is known of a parameter.
+// The description of a parameter.
 struct ParameterSpec {
   // The name with the path of its module: "encoder.layers.0.linear1.weight".
   std::string name;
-  // The sizes of its axes.
-  Shape shape;
-  // Gives its values before training.
-  Initializer initializer;
-  // Whether weight decay applies to it: to matrices, not to biases and norms.
-  bool weight_decay;
-  // Whether it has a gradient.
-  bool trainable = true;
-  // Whether it is saved though it is not trainable; see SavedBuffer.
-  bool buffer = false;
-  // Whether its rows are looked up by ids, as those of an embedding are.
-  bool table = false;
+  Shape shape;              // the sizes of its axes
+  Initializer initializer;  // gives its values before training
+  bool weight_decay;        // whether weight decay applies to it: to matrices, not to biases and norms
+  bool trainable = true;    // whether it has a gradient
+  bool buffer = false;      // whether it is saved though not trainable; see SavedBuffer
+  bool table = false;       // whether its rows are looked up by ids, as in an embedding
 };
 
 class Parameter;
 class Learner;
 
-// A part of a model, or a whole one. It is not copied. A module that is moved, as in a vector that grows, takes its
-// parts and its place in its parent along; what refers to it by address, such as the function of a loss, does not
-// follow. Parts and parent may be destroyed in any order; a destroyed part is no longer in its parent.
+// A part of a model, or a whole one. It cannot be copied. A moved module, as in a vector that grows, keeps its parts
+// and its position in its parent, but references to its address, such as in a loss function, become invalid. Parts and
+// parent may be destroyed in any order; a destroyed part leaves its parent.
 class Module {
  public:
-  // A root: a model.
-  Module() = default;
-  // A part of `parent`, usually `this` of the struct whose member it is. An empty name adds nothing to the path, and
-  // one that ends in '_' is joined to the names below it without a dot ("in_proj_weight"). Throws Error(kUser) when
-  // parent is null and for a name with '*' or a control character.
+  Module() = default;  // a root: a model
+  // A part of `parent`, usually `this` of the struct whose member it is. An empty name adds nothing to the path; one
+  // that ends in '_' joins the names below without a dot ("in_proj_weight"). Throws Error(kUser) if parent is null and
+  // for a name with '*' or a control character.
   Module(Module* parent, std::string name);
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
-  // Takes the parts and the place in the parent.
-  Module(Module&& other) noexcept;
-  // Leaves the parent.
-  virtual ~Module();
+  Module(Module&& other) noexcept;  // takes over the parts and the position in the parent
+  virtual ~Module();                // leaves the parent
 
-  // The names from the root to this module, with dots between: "encoder.layers.0".
-  std::string path() const;
-  // This module's parameters and those below it, in order of declaration.
-  std::vector<ParameterSpec> parameters() const;
-  // The number of elements of the trainable parameters.
-  int64_t parameter_count() const;
-  // Whether this is `root` or one of the modules below it.
-  bool is_within(const Module& root) const;
+  std::string path() const;                       // from the root to this module: "encoder.layers.0"
+  std::vector<ParameterSpec> parameters() const;  // of this module and those below it, in order of declaration
+  int64_t parameter_count() const;                // elements of the trainable parameters
+  bool is_within(const Module& root) const;       // whether this is `root` or below it
 
   // Calls visitor(module) for this module and those below it, in order of declaration.
   void visit(const std::function<void(Module&)>& visitor);
-  // A learner calls this once it has drawn the values of all parameters, for modules that have theirs from elsewhere: a
-  // folder. `learner` is of the model that this is a part of.
+  // A learner calls this after it has drawn the values of all parameters, for modules that load theirs from a folder.
+  // `learner` trains the model that contains this module.
   virtual void begin(Learner& learner);
 
-  // Makes a root, and all that is in it, a part of this module: names get `name` in front. The root has not been used
-  // in a trace or a layout that still lives. Throws Error(kUser) when it is a part of a module already.
+  // Makes a root with all its parts a part of this module: names get `name` in front. No live trace or layout may have
+  // used the root. Throws Error(kUser) if it is a part of a module already.
   void adopt(Module& root, const std::string& name);
 
  private:
   friend class Parameter;
   void collect(std::vector<ParameterSpec>& out) const;
   void prefix_names(const std::string& prefix);
-  // Children and parameters in one list, so that names come in the order they are declared.
+  // Children and parameters in one list, in order of declaration.
   struct Member {
     Module* module;
     Parameter* parameter;
@@ -93,29 +80,23 @@ class Module {
   std::vector<Member> members_;
 };
 
-// An array that training changes. Where a tensor is wanted, a parameter stands for its value in the graph that is being
-// traced.
+// An array that training changes. Used as a tensor, it stands for its value in the graph being traced.
 class Parameter {
  public:
-  // A part of `module`. `table`: see ParameterSpec. Throws Error(kUser) when module is null, for a size below 1, for an
-  // empty initializer and for a name as Module() does.
+  // A part of `module`. `table`: see ParameterSpec. Throws Error(kUser) if module is null, for a size below 1, an empty
+  // initializer and the names that Module() refuses.
   Parameter(Module* module, const std::string& name, Shape shape, Initializer initializer, bool table = false);
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
-  // Takes the place in the module.
-  Parameter(Parameter&& other) noexcept;
-  // Leaves the module.
-  ~Parameter();
+  Parameter(Parameter&& other) noexcept;  // takes over the position in the module
+  ~Parameter();                           // leaves the module
 
-  // The parameter as an input of the graph being traced. Throws Error(kUser) outside of a trace, and when the model
-  // that is traced does not have this parameter.
-  operator Tensor() const;  // NOLINT: used wherever a tensor is
-  // The same by name.
-  Tensor tensor() const { return *this; }
-  // Its name, shape and further properties.
-  const ParameterSpec& spec() const { return spec_; }
-  // The module that it is a part of; null after that was destroyed.
-  const Module* module() const { return module_; }
+  // The parameter as an input of the graph being traced. Throws Error(kUser) outside of a trace and if the traced model
+  // does not have this parameter.
+  operator Tensor() const;                             // NOLINT: used wherever a tensor is
+  Tensor tensor() const { return *this; }              // the same by name
+  const ParameterSpec& spec() const { return spec_; }  // name, shape and further properties
+  const Module* module() const { return module_; }     // null after the module was destroyed
 
  protected:
   friend class Module;  // which renames it
@@ -125,7 +106,7 @@ class Parameter {
   Module* module_;
 };
 
-// A constant table the module computes once (sinusoidal positions): not trained, not saved.
+// A constant table that the module computes once (sinusoidal positions): not trained, not saved.
 class Constant : public Parameter {
  public:
   // See Parameter.
@@ -136,8 +117,8 @@ class Constant : public Parameter {
   }
 };
 
-// State that training graphs update and evaluation graphs read (the running statistics of batch normalization): not
-// trained, saved with the parameters. A moving average of the parameters leaves it alone.
+// State that training updates and evaluation reads (running statistics of batch normalization): not trained, saved with
+// the parameters, not part of a moving average of the parameters.
 class SavedBuffer : public Parameter {
  public:
   // See Parameter.
@@ -148,19 +129,17 @@ class SavedBuffer : public Parameter {
     spec_.buffer = true;
   }
 
-  // After the step (with accumulation: after each micro-batch) the buffer holds `next`, of its shape. Only in graphs
-  // that train, and once in each; reading the buffer in the same graph gives the old value. Throws Error(kUser)
-  // otherwise.
+  // After the step (with accumulation: after each micro-batch) the buffer holds `next`, of its shape; reading it in the
+  // same graph gives the old value. Throws Error(kUser) in graphs that do not train and for a second call in one graph.
   void update(Tensor next) const;
 };
 
-// Nodes made while this is alive carry the module's path, which error messages and profiles show.
+// Nodes made during its lifetime carry the module's path, which error messages and profiles show.
 class ModuleScope {
  public:
   // Enters the module. Throws Error(kUser) outside of a trace.
   explicit ModuleScope(const Module& module);
-  // Leaves it.
-  ~ModuleScope();
+  ~ModuleScope();  // leaves it
   ModuleScope(const ModuleScope&) = delete;
   ModuleScope& operator=(const ModuleScope&) = delete;
 
@@ -189,11 +168,10 @@ class ModuleList : public Module {
     items_.push_back(std::make_unique<T>(this, std::to_string(items_.size()), args...));
     return *items_.back();
   }
-  // The number of modules.
-  size_t size() const { return items_.size(); }
-  // Module number i, counted from 0. Throws Error(kUser) when there is none.
+  size_t size() const { return items_.size(); }  // the number of modules
+  // Module `i`, counted from 0. Throws Error(kUser) if there is none.
   T& operator[](size_t i) { return *items_[checked(i)]; }
-  // Module number i, counted from 0. Throws Error(kUser) when there is none.
+  // Module `i`, counted from 0. Throws Error(kUser) if there is none.
   const T& operator[](size_t i) const { return *items_[checked(i)]; }
 
   // Visits the modules in their order.
@@ -202,8 +180,7 @@ class ModuleList : public Module {
    public:
     // At number i of the list.
     Iterator(List* list, size_t i) : list_(list), i_(i) {}
-    // The module.
-    Item& operator*() const { return (*list_)[i_]; }
+    Item& operator*() const { return (*list_)[i_]; }  // the module
     // Goes to the next module.
     Iterator& operator++() {
       ++i_;
@@ -216,15 +193,11 @@ class ModuleList : public Module {
     List* list_;
     size_t i_;
   };
-  using Module::begin;  // of a module itself
-  // The first module.
-  Iterator<ModuleList, T> begin() { return {this, 0}; }
-  // Behind the last module.
-  Iterator<ModuleList, T> end() { return {this, size()}; }
-  // The first module.
-  Iterator<const ModuleList, const T> begin() const { return {this, 0}; }
-  // Behind the last module.
-  Iterator<const ModuleList, const T> end() const { return {this, size()}; }
+  using Module::begin;                                                        // of a module itself
+  Iterator<ModuleList, T> begin() { return {this, 0}; }                       // the first module
+  Iterator<ModuleList, T> end() { return {this, size()}; }                    // behind the last module
+  Iterator<const ModuleList, const T> begin() const { return {this, 0}; }     // the first module
+  Iterator<const ModuleList, const T> end() const { return {this, size()}; }  // behind the last module
 
  private:
   size_t checked(size_t i) const {

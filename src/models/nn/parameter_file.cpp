@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char *kCodes = ".codes", *kSums = ".sums";
 
-// A tensor of a quantized parameter, and where its bytes lie among the packed ones.
+// A tensor of a quantized parameter, and the location of its bytes among the packed ones.
 struct Piece {
   std::string name;
   FileDType dtype;
@@ -95,13 +95,13 @@ ParameterFile::ParameterFile(const SafetensorsFile& tensors, std::shared_ptr<con
 
 void ParameterFile::fail(const std::string& problem) const { fail_user("'", path(), "' is damaged: ", problem); }
 
-// The tensor that stands for the parameter's numbers: as they are, or as codes.
+// The tensor that has the parameter's values or codes.
 const SafetensorsEntry* ParameterFile::find(const std::string& parameter) const {
   const SafetensorsEntry* plain = tensors_.find(parameter);
   return plain ? plain : tensors_.find(parameter + kCodes);
 }
 
-// The form in which the file has it; empty: plain numbers. bf16 counts as plain here, as it reads the same.
+// Empty: plain numbers. bf16 counts as plain here, as it is read the same way.
 std::optional<PackedShape> ParameterFile::packed_shape(const ParameterSpec& spec) const {
   if (tensors_.find(spec.name)) return {};
   const SafetensorsEntry* codes = tensors_.find(spec.name + kCodes);
@@ -114,7 +114,7 @@ std::optional<PackedShape> ParameterFile::packed_shape(const ParameterSpec& spec
   return PackedShape{format, spec.shape[0], spec.shape.elements(1, spec.shape.rank())};
 }
 
-// The packed bytes, once all tensors are known to be there, of the right size and next to each other.
+// Checks that all tensors are there, of the right size and next to each other.
 const std::byte* ParameterFile::packed_bytes(const std::string& name, const PackedShape& shape) const {
   const std::byte* first = nullptr;
   for (const Piece& piece : pieces_of(name, shape)) {
@@ -201,7 +201,7 @@ bool ParameterFile::load(const Store& store, const ParameterLayout& layout, Thre
   return true;
 }
 
-// Null when the file does not have them as fp32.
+// Null if the file does not have them as fp32.
 const std::byte* ParameterFile::flat_values(const ParameterSlot& slot) const {
   const SafetensorsEntry* entry = tensors_.find(slot.spec.name);
   return entry && entry->dtype == FileDType::kF32 && entry->type.shape == slot.spec.shape ? entry->data : nullptr;

@@ -1,19 +1,18 @@
-// The weights of a packed model (formats/packed_model.h) in the form and the order in which graphs read them, so that
-// the file's pages can be the model's memory. Its tensors are named after the model's parameters:
+// The weights of a packed model (formats/packed_model.h) in the form and order in which graphs read them, so that the
+// file's pages can be the model's memory. Tensors are named after the parameters:
 //
 //   NAME           a parameter that is not quantized: F32, or the type that the folder had all of it in
 //   NAME           BF16 [rows, columns]: WeightFormat::kBf16
-//   NAME.codes     I8 [panels, blocks, 8, 16, 4] of kInt8 and kInt8Blocks, U8 [panels, blocks, 4, 16, 4]
-//                  of kInt4Blocks, which has two codes in a byte (engine/kernels/quantized/packed_weight.h)
+// NAME.codes     I8 [panels, blocks, 8, 16, 4] of kInt8 and kInt8Blocks; U8 [panels, blocks, 4, 16, 4] of kInt4Blocks,
+//                  two codes per byte (engine/kernels/quantized/packed_weight.h)
 //   NAME.scales    F32 [panels * 16] of kInt8, BF16 [panels, blocks, 16] of the others
 //   NAME.sums      I32 [panels * 16], of kInt8 alone
 //   NAME.padding   U8, where the parts before it do not make a multiple of 64 bytes
 //   linnet.padding U8, up to the next page: behind the quantized parameters, and behind the others
-//   __metadata__   linnet_parameters: {"quantize": "int8", "tables": "", "keep": ["head*"]}, as parse_quantization()
-//                  takes them
+// __metadata__   linnet_parameters: {"quantize": "int8", "tables": "", "keep": ["head*"]}, see parse_quantization()
 //
-// Quantized parameters come first, then the others, each in the order of ParameterLayout and without gaps: the first
-// begin a page of the file and are the region of packed weights, the others begin another and are the flat buffer.
+// Quantized parameters come first, then the others, each in the order of ParameterLayout without gaps. The first begin
+// a page and are the region of packed weights; the others begin another and are the flat buffer.
 #pragma once
 #include <functional>
 #include <memory>
@@ -28,7 +27,7 @@ namespace linnet {
 
 constexpr const char* kParametersKey = "linnet_parameters";  // of the metadata
 
-// What was asked for when the model was packed, in the words of the command line.
+// What the model was packed with, in the words of the command line.
 struct QuantizationWords {
   std::string quantize = "none";
   std::string tables = {};  // embeddings, and heads that share their weight; "": as `quantize` says
@@ -46,30 +45,29 @@ enum class WeightCheck {
 
 class ParameterFile {
  public:
-  // Null where `folder` is no packed model, or one whose tensors are those of its folder.
+  // Null if `folder` is no packed model, or one whose tensors are those of its folder.
   static std::unique_ptr<const ParameterFile> open(const std::string& folder);
-  // User error, as of a damaged file, when the metadata are not as above. `tensors` outlive this object, or `opened`
-  // keeps them; without `opened` nothing is mapped and nothing is compared.
+  // User error for metadata that are not as above. `tensors` must outlive this object unless `opened` keeps them;
+  // without `opened` nothing is mapped or compared.
   ParameterFile(const SafetensorsFile& tensors, std::shared_ptr<const OpenedPackedModel> opened);
 
   const std::string& path() const { return tensors_.path(); }
   const QuantizationWords& words() const { return words_; }
   const SafetensorsMetadata& metadata() const { return tensors_.metadata(); }
   bool has(const std::string& parameter) const { return find(parameter) != nullptr; }
-  // User error when it is not there, of another shape or incomplete.
+  // User error if it is missing, of another shape or incomplete.
   void check(const ParameterSpec& parameter) const;
-  // The type of a parameter that is not quantized; F32 for others.
-  FileDType dtype(const std::string& parameter) const;
+  FileDType dtype(const std::string& parameter) const;  // F32 for quantized ones
 
-  // Puts all parameters where graphs read them: the file's pages become the store's memory if they lie as the store's
-  // regions do, else they are copied. Nobody may write to the parameters afterwards. False, and nothing is done, when
-  // the file lacks a parameter. The store is on the host and has its memory.
+  // Puts all parameters where graphs read them: the file's pages become the store's memory if they lie as its regions
+  // do, otherwise they are copied. Nobody may write to the parameters afterwards. Returns false and does nothing if the
+  // file lacks a parameter. The store is on the host and has its memory.
   bool load(const Store& store, const ParameterLayout& layout, ThreadPool& pool,
             WeightCheck check = WeightCheck::kNow) const;
   void check_weights() const;  // OpenedPackedModel's
   bool can_map(const ParameterLayout& layout) const;
-  // Fills a flat buffer with the numbers that the weights stand for. Parameters that the file lacks are left to
-  // `missing`, or are user errors if that is empty.
+  // Fills a flat buffer with the values of the weights. `missing` handles parameters that the file lacks; if it is
+  // empty, they are user errors.
   using Missing = std::function<void(const ParameterSlot& slot)>;
   void read(const ParameterLayout& layout, const ParameterTarget& target, const Missing& missing = {}) const;
 
@@ -90,12 +88,12 @@ class ParameterFile {
   QuantizationWords words_;
 };
 
-// How the weights of a model are kept: as it was packed, or as asked for where it is not packed or in fp32. User error
-// when it was packed in another way than what is asked for.
+// How to keep the weights of a model: as it was packed, or as asked for if it is not packed or in fp32. User error if
+// it was packed in another way.
 WeightQuantization quantization_of(const std::string& folder, const WeightQuantization& asked);
 
-// The tensors of the parameters that lie in `store`, which was declared by declare_model(), in the order of the file.
-// `dtypes`: of parameters that are not quantized, by name; F32 for others. The store must outlive them.
+// The tensors of the parameters in `store` (see declare_model()), in the order of the file. `dtypes`: of parameters
+// that are not quantized, by name; F32 for others. The store must outlive them.
 std::vector<WeightSource> parameter_sources(const Store& store, const ParameterLayout& layout,
                                             const std::map<std::string, FileDType>& dtypes);
 std::string parameters_metadata(const QuantizationWords& words);

@@ -13,7 +13,7 @@
 namespace linnet {
 namespace {
 
-// The group of a parameter: the first that has a pattern for its name; -1 for none.
+// The first group with a pattern for the name; -1: none.
 int group_of(const std::string& name, std::span<const ParameterGroup> groups) {
   for (size_t i = 0; i < groups.size(); ++i)
     for (const std::string& pattern : groups[i].patterns)
@@ -21,7 +21,7 @@ int group_of(const std::string& name, std::span<const ParameterGroup> groups) {
   return -1;
 }
 
-// How a group keeps a parameter; empty: in fp32, as it keeps all but matrices.
+// Empty: in fp32, as all but matrices are.
 std::optional<PackedShape> storage_in(const ParameterGroup& group, const ParameterSpec& spec) {
   if (!group.storage || spec.shape.rank() != 2) return {};
   // Tables keep 8 bits, as with --quantize int4-weights.
@@ -58,7 +58,7 @@ std::string name_kinds(const std::vector<ParameterSpec>& specs) {
   return text + (kinds.size() > kMost ? ", ..." : "");
 }
 
-// Names are different, and all elements together can be counted.
+// Checks that names differ and that all elements together can be counted.
 void check_specs(const std::vector<ParameterSpec>& specs) {
   constexpr int64_t kMost = int64_t{1} << 48;
   std::set<std::string_view> names;
@@ -204,8 +204,8 @@ int64_t ParameterLayout::whole_parameter_count() const {
   return count;
 }
 
-// Of a rank of a pipeline, what it has alone and what earlier ranks have too are ranges of their own, and what each of
-// its stages has.
+// On a pipeline rank, parameters that it has alone, those that earlier ranks have too, and those of each of its stages
+// become separate ranges.
 void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group) {
   if (owner_) return add_runs(specs, group);
   if (!division_) return add_range(specs, group, false);
@@ -264,7 +264,6 @@ void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const P
 
 namespace {
 
-// Each by its own name: in any order, on any thread.
 void initialize_all(std::span<const ParameterSlot> slots, uint64_t seed, float* buffer, ThreadPool& pool) {
   pool.run(static_cast<int64_t>(slots.size()), [&](int64_t i, int) {
     const auto& [spec, offset] = slots[static_cast<size_t>(i)];
@@ -278,7 +277,7 @@ void initialize_all(std::span<const ParameterSlot> slots, uint64_t seed, float* 
 void ParameterLayout::initialize_parameters(uint64_t seed, float* parameters, ThreadPool& pool) const {
   const std::span<const ParameterSlot> slots = std::span(parameters_).first(stored_slots_);
   if (!division_ || division_->parameters.empty()) return initialize_all(slots, seed, parameters, pool);
-  // One after another: a rank has no memory for several whole parameters.
+  // In sequence: a rank has no memory for several whole parameters.
   for (const ParameterSlot& slot : slots) {
     const Sharding* sharding = sharding_of(slot);
     if (!sharding) {
@@ -297,7 +296,7 @@ void ParameterLayout::initialize_constants(float* constants, ThreadPool& pool) c
   initialize_all(constants_, 0, constants, pool);
 }
 
-// Greedy, with one point to go back to: the last '*' and how much of the name it has taken.
+// Greedy with one backtrack point: the last '*' and how much of the name it has taken.
 bool matches(std::string_view name, std::string_view pattern) {
   size_t n = 0, p = 0, star = pattern.npos, taken = 0;
   while (n < name.size()) {

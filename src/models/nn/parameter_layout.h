@@ -1,20 +1,20 @@
 // Where each parameter lies in the flat buffer: one fp32 array for the whole model, so that clipping, the optimizer and
-// the moving average are one pass over memory for each group. Gradients, moments and the moving average have the
-// offsets of their parameters.
+// the moving average are one pass over memory per group. Gradients, moments and the moving average use the same
+// offsets.
 //
-// Order: the groups that are trained one after another, in each the parameters with weight decay before the others;
-// then all that are frozen, then buffers (running statistics). Constants (positions) lie elsewhere.
+// Order: the trained groups, in each the parameters with weight decay first; then all frozen ones, then buffers
+// (running statistics). Constants (positions) lie elsewhere.
 //
-// With tensor parallel the layout is that of a rank: slots have the shapes of its parts, and parameters that are
-// divided make ranges of their own before those that every rank has.
+// With tensor parallel the layout is that of a rank: slots have the shapes of its parts, and divided parameters make
+// ranges of their own before those that every rank has.
 //
-// A layout may be one of weights that another one has laid out (`owner`): moments and gradients then lie as above, and
-// each range is a run of parameters that follow each other in the owner's flat buffer, where it is bound
-// (declare_shared() in models/nn/model_store.h). Frozen parameters are inputs of graphs one by one.
+// A layout may use the weights of another one (`owner`): moments and gradients then lie as above, and each range is a
+// run of parameters that are adjacent in the owner's flat buffer (declare_shared() in models/nn/model_store.h). Frozen
+// parameters are then separate inputs of graphs.
 //
-// Weights may be quantized: for inference (WeightQuantization), and in groups with a storage of their own. They come
-// last in the order, and only in the buffers that weights are loaded through: the flat buffer of graphs ends
-// before them, and each lies packed in a region of its own (declare_quantized() in models/nn/model_store.h).
+// Weights may be quantized: for inference (WeightQuantization), and in groups with a storage. They come last, and only
+// in the buffers that load weights: the flat buffer of graphs ends before them, and each lies packed in another region
+// (declare_quantized() in models/nn/model_store.h).
 #pragma once
 #include <functional>
 #include <map>
@@ -36,18 +36,17 @@ class ThreadPool;
 struct ModelDivision;  // engine/passes/tensor_parallel.h
 struct Sharding;       // engine/ops/sharding.h
 
-// Parameters that are trained alike, chosen by their names: frozen ones, and those with a learning rate, a weight decay
-// or an optimizer of their own.
+// Parameters that are trained alike, chosen by name: frozen, or with a learning rate, weight decay or optimizer of
+// their own.
 struct ParameterGroup {
-  // Of full names ("encoder.layers.0.linear1.weight"); '*' stands for any characters. A parameter belongs to the first
-  // group that has a pattern for it; those without one are trained as the trainer's options say.
+  // Patterns of full names ("encoder.layers.0.linear1.weight"); '*' stands for any characters. The first group with a
+  // matching pattern has the parameter; without one the trainer's options apply.
   std::vector<std::string> patterns = {};
-  // Not trained: no gradient, no moments, no moving average, and the backward pass does not go through what only frozen
-  // parameters need.
+  // No gradient, moments or moving average; the backward pass skips what only frozen parameters need.
   bool frozen = false;
-  // How the group's matrices lie in memory; empty: in fp32, as everything else does. Of a trained group kBf16 alone:
-  // updates compute in fp32 and are rounded stochastically (engine/ops/quantized/quantized.h). Never kInt8, whose
-  // products would round activations.
+  // How the group's matrices are stored; empty: in fp32, as everything else. A trained group may have kBf16 alone:
+  // updates compute in fp32 and round stochastically (engine/ops/quantized/quantized.h). Never kInt8, whose products
+  // would round activations.
   std::optional<WeightFormat> storage = {};
   double rate_factor = 1;                        // of the learning rate
   std::optional<double> weight_decay = {};       // empty: the trainer's
@@ -61,7 +60,6 @@ struct ParameterSlot {
   int64_t offset;  // elements, in the parameters or in the constants
 };
 
-// A parameter that graphs read packed.
 struct QuantizedSlot {
   ParameterSlot slot;
   PackedShape shape;
@@ -70,18 +68,18 @@ struct QuantizedSlot {
   std::string input() const { return "quantized." + slot.spec.name; }  // of graphs
 };
 
-// The parameters of one group that is trained: a range of the flat buffer, and one input of graphs.
+// The trained parameters of one group: a range of the flat buffer, and one input of graphs.
 struct TrainedRange {
   int64_t offset, count;  // elements
   int64_t decay_count;    // the first so many have weight decay
   ParameterGroup group;
   std::string suffix;  // of the names of its inputs: "" for the first range ("parameters", "moment1"), then ".1", ...
-  // Of parameters that the ranks of a tensor group divide: the sum of squares of its gradient is a part of the model's.
+  // The ranks of a tensor group divide these: the gradient's sum of squares is a part of the model's.
   bool is_divided = false;
 };
 
-// A matrix that is trained and stored in bf16. It is a range of its own, whose states are named after it; `offset` is
-// that of its slot.
+// A matrix that is trained and stored in bf16: a range of its own at its slot's offset, whose states are named after
+// it.
 struct PackedRange {
   TrainedRange range;
   size_t quantized;  // of ParameterLayout::quantized()
@@ -89,8 +87,8 @@ struct PackedRange {
 
 class ParameterLayout {
  public:
-  // Throws Error(kUser) for a pattern that no parameter has, and when everything is frozen.
-  // `quantization` is for inference: user error when one of its patterns has no parameter.
+  // Throws Error(kUser) for a pattern that no parameter has, also in `quantization` (for inference), and if everything
+  // is frozen.
   explicit ParameterLayout(const Module& model, std::span<const ParameterGroup> groups = {},
                            const WeightQuantization& quantization = {},
                            std::shared_ptr<const ModelDivision> division = nullptr,
@@ -104,12 +102,11 @@ class ParameterLayout {
   std::span<const ParameterSlot> buffers() const {
     return std::span(parameters_).subspan(buffer_slots_, stored_slots_ - buffer_slots_);
   }
-  // Frozen parameters and buffers: what is saved and has no moments and no moving average.
+  // Frozen parameters and buffers: saved, without moments and moving average.
   std::span<const ParameterSlot> untrained() const { return std::span(parameters_).subspan(trained_slots_); }
   const std::vector<TrainedRange>& ranges() const { return ranges_; }
-  size_t slots_in(const TrainedRange& range) const;  // parameters in it
-  // What is trained beside those ranges.
-  const std::vector<PackedRange>& packed_ranges() const { return packed_ranges_; }
+  size_t slots_in(const TrainedRange& range) const;                                 // parameters in it
+  const std::vector<PackedRange>& packed_ranges() const { return packed_ranges_; }  // trained beside ranges()
   const std::vector<ParameterSlot>& constants() const { return constants_; }
   const std::vector<QuantizedSlot>& quantized() const { return quantized_; }
   bool is_quantized(const ParameterSlot& slot) const { return slot.offset >= stored_count_; }
@@ -118,17 +115,17 @@ class ParameterLayout {
     return is_quantized(slot) && is_file_format(quantized_slot(slot).shape.format);
   }
   size_t quantized_bytes() const { return quantized_bytes_; }  // packed
-  // Elements, of which the first trained_count() are trained; from buffer_offset() on they belong to buffers, and from
+  // Elements. The first trained_count() are trained; from buffer_offset() on they belong to buffers, from
   // stored_count() on to quantized parameters, which the flat buffer of graphs does not have.
   int64_t parameter_count() const { return parameter_count_; }
   int64_t trained_count() const { return trained_count_; }
   int64_t buffer_offset() const { return buffer_offset_; }
   int64_t stored_count() const { return stored_count_; }
   int64_t constant_count() const { return constant_count_; }
-  // Whose weights these are, by a layout of the same model; null: they are its own.
+  // The layout of the same model whose weights these are; null: they are its own.
   const ParameterLayout* owner() const { return owner_; }
   int64_t offset_at_owner(const ParameterSlot& slot) const { return owner_offsets_.at(slot.spec.name); }
-  // Of tensor parallel; null: every parameter is whole.
+  // For tensor parallel; null: every parameter is whole.
   const ModelDivision* division() const { return division_.get(); }
   const std::shared_ptr<const ModelDivision>& shared_division() const { return division_; }
   const Sharding* sharding_of(const ParameterSlot& slot) const;  // null: it is whole
@@ -165,16 +162,15 @@ class ParameterLayout {
   int64_t parameter_count_ = 0, trained_count_ = 0, buffer_offset_ = 0, stored_count_ = 0, constant_count_ = 0;
 };
 
-// The graph inputs that hold the frozen parameters, and the buffers.
 inline constexpr const char* kFrozenInput = "parameters.frozen";
 inline constexpr const char* kBufferInput = "parameters.buffers";
-// Of a frozen parameter that lies in the owner's buffer.
+// The input of a frozen parameter that lies in the owner's buffer.
 inline std::string shared_input(const ParameterSlot& slot) { return kFrozenInput + ("." + slot.spec.name); }
 
 // Where parameters are read to: a flat buffer of layout.parameter_count() floats.
 struct ParameterTarget {
   ParameterTarget(float* buffer) : flat(buffer) {}  // NOLINT: a plain buffer is one
-  // Whoever fills the buffer calls it when all values of a parameter are in it and are not read again.
+  // To be called when all values of a parameter are in the buffer and will not be read again.
   void finish(const ParameterSlot& slot) const {
     if (finished) finished(slot);
   }

@@ -16,13 +16,12 @@ const ParameterSlot* find_slot(std::span<const ParameterSlot> slots, const std::
   return found == slots.end() ? nullptr : &*found;
 }
 
-// A parameter or a constant.
 const ParameterSlot* find_any(const ParameterLayout& layout, const std::string& name) {
   const ParameterSlot* slot = find_slot(layout.parameters(), name);
   return slot ? slot : find_slot(layout.constants(), name);
 }
 
-// All ranks of a tensor group cut the graph of the first of them, so that they agree.
+// All ranks of a tensor group divide the graph of its first rank, so that they agree.
 LossFunction loss_of_first_rank(const LossFunction& loss, const ModelDivision* tensor) {
   if (!tensor) return loss;
   ModelDivision first = *tensor;
@@ -44,7 +43,7 @@ std::shared_ptr<const ModelStages> cut_model(const Module& model, std::span<cons
   stages->cut = choose_cut(whole.graph, whole.results, stages->trained, rank.stages(), rank.splits_encoder);
   for (const GraphInput& input : whole.graph.inputs())
     if (!known.contains(input.name)) stages->batch.insert(input.name);
-  // What no loss reads is the first stage's.
+  // Parameters that no loss reads belong to the first stage.
   for (const std::string& name : stages->trained) {
     std::vector<int>& of = stages->of[name];
     for (int stage = 0; stage < rank.stages(); ++stage)
@@ -65,8 +64,8 @@ std::shared_ptr<const ModelDivision> divide_model(const Module& model, const Los
   std::set<std::string> parameters;
   for (const ParameterSpec& spec : model.parameters()) {
     if (spec.buffer) fail_user("tensor parallel cannot train a model with batch normalization");
-    // The first of an adapter's matrices is small (models/nn/low_rank.h): divided by its rows it would cost a sum of
-    // the layer's whole result. Every rank has all of it, and of the second matrix what it has of the layer's outputs.
+    // An adapter's first matrix is small (models/nn/low_rank.h), and dividing its rows would cost a sum of the layer's
+    // whole result: every rank has all of it, and its share of the rows of the second.
     if (spec.trainable && !matches(spec.name, "*.lora_A.*")) parameters.insert(spec.name);
   }
   const WholeLoss whole(loss, DType::kF32, true);

@@ -9,8 +9,7 @@
 namespace linnet {
 namespace {
 
-// The trace that modules add their nodes to. A model is functions that users write: a layer's call, layer(x), has no
-// argument for the trace. It is the thread's, as several threads may record at once.
+// Models are functions that users write, so layer(x) has no argument for the trace. Several threads may record at once.
 thread_local Trace* t_current = nullptr;
 
 // One split node cuts the whole flat input; the views pass makes each part a slot in it.

@@ -1,4 +1,4 @@
-// The recording of one graph: while a Trace is alive on a thread, modules on that thread add their nodes to it.
+// Records one graph: while a Trace is alive on a thread, modules on that thread add their nodes to it.
 #pragma once
 #include <map>
 #include <string>
@@ -18,7 +18,7 @@ class Recording;  // api/python/tree.h
 struct TraceOptions {
   DType dtype = DType::kF32;  // of parameters and activations; f64 for the interpreter
   bool training = false;      // dropout is active; the graph gets an input "random" i32 [4]
-  // Parameters are parts of the flat inputs `flat_name` and "constants". Without a layout each is an input of its own.
+  // Parameters are parts of the flat inputs `flat_name` and "constants"; without a layout each is an input.
   const ParameterLayout* layout = nullptr;
   std::string flat_name = state::kParameters;
 };
@@ -32,33 +32,29 @@ class Trace {
 
   static Trace& current();  // Error(kUser) when none is alive
   static Trace* find();     // null when none is alive
-  // Whether one is alive whose device has no kernels for a program's own ops, nor for recurrent layers.
+  // Whether a trace is alive whose device has no kernels for a program's own ops and for recurrent layers.
   static bool must_decompose() { return find() && find()->decomposes; }
 
-  // From now on parameters of modules outside of `model` are errors, also where the model has some of the same name.
-  // nullptr: any parameter that the layout knows by name and shape.
+  // From now on parameters of modules outside of `model` are errors, even with a name that the model has. nullptr: any
+  // parameter that the layout has by name and shape.
   void set_model(const Module* model) { model_ = model; }
   const Module* model() const { return model_; }
 
   Graph& graph() { return graph_; }
-  // A value that is given from outside, by name.
   Tensor input(std::string name, TensorType type) { return graph_.input(std::move(name), type); }
-  // A scalar of the trace's float type.
-  Tensor number(double value, SourceLine where = SourceLine::current());
+  Tensor number(double value, SourceLine where = SourceLine::current());  // of the trace's float type
   const TraceOptions& options() const { return options_; }
-  // A parameter as a tensor of this graph.
   Tensor parameter(const ParameterSpec& spec);
-  // Whether it stays as it is in training.
   bool is_frozen(const ParameterSpec& spec) const;
-  // The value that a buffer has after the graph has run. Internal error outside training or for a second one.
+  // Sets the buffer's value after the graph has run. Internal error outside of training or for a second one.
   void update_buffer(const ParameterSpec& spec, Tensor next);
-  // Makes the updates of buffers part of the graph. Whoever builds a training graph calls it once, at the end.
+  // Adds the updates of buffers to the graph. Called once, at the end of a training graph.
   void finish_buffers();
   Tensor random();  // see ops/dropout: {seed low, seed high, step, micro-step}
   Graph finish() { return std::move(graph_); }
 
-  // What layers and ops look up in the trace, because the program's functions that call them do not know it.
-  const AttentionContext* decoding = nullptr;  // how layers of a decoder that writes attend to themselves
+  // Looked up by layers and ops whose callers, the program's functions, do not know of it.
+  const AttentionContext* decoding = nullptr;  // how layers of a generating decoder attend to themselves
   bool decomposes = false;                     // see must_decompose()
   python::Recording* recording = nullptr;      // of a model of Python
 

@@ -13,13 +13,13 @@ std::optional<PackedShape> WeightQuantization::choose(const ParameterSpec& spec)
   const std::optional<WeightFormat> format = is_in_blocks ? in_file->second.format : spec.table ? table : linear;
   if (!format || !spec.trainable || spec.shape.rank() == 0) return {};
   const PackedShape shape{*format, spec.shape[0], spec.shape.elements(1, spec.shape.rank())};
-  // Filters [O, R, S, C] of square windows; the order of ONNX's is another.
+  // Filters [O, R, S, C] of square windows. ONNX has them in another order.
   const bool are_filters = spec.shape.rank() == 4 && spec.shape[1] == spec.shape[2] && *format == WeightFormat::kInt8;
   if (spec.shape.rank() != 2 && !are_filters) return {};
   if (shape.rows < PackedShape::kPanel || shape.columns < PackedShape::kBlock ||
       shape.columns > PackedShape::kMostColumns)
     return {};
-  // Of adapters, and of experts, whose products have no kernel for these formats.
+  // Products of adapters and of experts have no kernel for these formats.
   for (const char* pattern : {"*.lora_A.*", "*.lora_B.*", "*.experts.*"})
     if (matches(spec.name, pattern)) return {};
   if (std::ranges::any_of(keep, [&](const std::string& pattern) { return matches(spec.name, pattern); })) return {};
