@@ -1,4 +1,4 @@
-// A file descriptor that closes itself, and reading and writing all that there is.
+// A file descriptor that closes itself, and loops that read or write everything.
 #pragma once
 #include <unistd.h>
 #include <cerrno>
@@ -19,7 +19,7 @@ class Descriptor {
   }
   int get() const { return value_; }
   bool open() const { return value_ >= 0; }
-  // False when the file system reports a write it had delayed.
+  // Returns false if the file system reports a write it had delayed.
   bool close() {
     const int value = std::exchange(value_, -1);
     return value < 0 || ::close(value) == 0;
@@ -29,7 +29,7 @@ class Descriptor {
   int value_;
 };
 
-// False, with errno set, when the file takes no more.
+// Returns false, with errno set, if the file takes no more.
 inline bool write_all(int descriptor, const void* bytes, size_t size) {
   const char* next = static_cast<const char*>(bytes);
   while (size > 0) {
@@ -42,7 +42,7 @@ inline bool write_all(int descriptor, const void* bytes, size_t size) {
   return true;
 }
 
-// Appends what is left to read. False, with errno set, when reading fails.
+// Appends the rest of the file. Returns false, with errno set, if reading fails.
 inline bool read_to_end(int descriptor, std::string& bytes) {
   char buffer[1 << 16];
   for (;;) {

@@ -1,10 +1,10 @@
-// The one exception type of Linnet. Its kind becomes the exit code of the command line.
+// The one exception type of Linnet.
 #pragma once
 #include <stdexcept>
 #include <string>
 
 namespace linnet {
-// What went wrong.
+// What went wrong. The kind decides the exit code of the command line.
 enum class ErrorKind {
   kUser,      // bad input: a file, a configuration, an argument            -> exit code 2
   kShape,     // tensors whose shapes do not fit, found while tracing       -> exit code 2

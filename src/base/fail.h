@@ -6,8 +6,7 @@
 
 namespace linnet {
 
-// Of texts, numbers, and what has a text().
-template <class Part>
+template <class Part>  // texts, numbers, and types with text()
 std::string part_text(const Part& part) {
   if constexpr (std::is_same_v<Part, char>) return std::string(1, part);
   else if constexpr (std::is_arithmetic_v<Part>) return std::to_string(part);

@@ -26,7 +26,7 @@ namespace {
   fail_user("cannot read '", path, "': ", std::strerror(code));
 }
 
-// Opening a folder for reading succeeds; only reading it fails. So it is asked for first.
+// Opening a folder for reading succeeds and only reading fails, so the type is checked first.
 struct OpenFile {
   Descriptor descriptor;
   struct stat status {};
@@ -39,7 +39,7 @@ struct OpenFile {
   }
 };
 
-// A rename is only durable once the folder that holds the name is.
+// A rename is durable only once the folder is synced.
 bool sync_folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
@@ -55,8 +55,8 @@ std::string read_holder(int descriptor) {
   return std::string(text, digits);
 }
 
-// A process that was killed a moment ago keeps its lock until the system has taken it apart, and so does a child it had
-// forked. When the holder written down is gone, the lock is tried again for half a second.
+// A killed process, or a child it forked, keeps its lock until the system has taken it apart. If the recorded holder is
+// gone, the lock is tried again for half a second.
 bool lock_patiently(int descriptor) {
   constexpr int kAttempts = 50;
   for (int attempt = 0;; ++attempt) {
@@ -72,7 +72,7 @@ bool lock_patiently(int descriptor) {
   }
 }
 
-// "org/name", of the characters that the Hub allows.
+// "org/name", in the characters that the Hub allows
 bool is_hub_name(std::string_view path) {
   const size_t slash = path.find('/');
   const auto is_allowed = [](char c) {
@@ -85,7 +85,6 @@ bool is_hub_name(std::string_view path) {
   return slash != path.npos && is_part(path.substr(0, slash)) && is_part(path.substr(slash + 1));
 }
 
-// A file inside a packed one, or the whole file.
 std::string read_all(const std::string& path, bool is_regular) {
   if (const PackedPath inside = split_packed_path(path); !inside.packed.empty()) {
     const auto packed = open_packed(inside.packed);
@@ -292,7 +291,7 @@ std::string missing_model_hint(const std::string& path) {
     return "; --set model.from=FOLDER names the model to start from";
   if (path.find(' ') != path.npos && path.find('/') == path.npos && !file_exists(path))
     return "; a text comes from standard input: echo TEXT |";
-  // A folder beside others, such as "runs/a", is rather a run that is not there.
+  // If the first folder exists, as in "runs/a", the path is more likely a missing run.
   const std::string parent = path.substr(0, path.find('/'));
   if (!file_exists(path) && is_hub_name(path) && !file_exists(parent))
     return "; if that is a name on the Hugging Face Hub, download it first: `hf download " + path + " --local-dir " +

@@ -1,4 +1,4 @@
-// A borrowed callable: two words, no allocation. The callable must outlive the call it is passed to.
+// A borrowed callable: two words, no allocation. The callable must outlive the call.
 #pragma once
 #include <memory>
 #include <type_traits>

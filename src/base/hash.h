@@ -1,4 +1,4 @@
-// Two small hash functions and random numbers, the same on every machine.
+// Hash functions and random numbers, the same on every machine.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -13,11 +13,10 @@ constexpr uint64_t mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// The next number of a SplitMix64 sequence.
 constexpr uint64_t next_splitmix64(uint64_t& state) { return mix64(state += 0x9e3779b97f4a7c15u); }
 
-// A number of that sequence, uniform in [0, bound), without the bias of a remainder. Our own, like shuffles by it,
-// because the standard distributions and std::shuffle differ between libraries.
+// A number of the sequence, uniform in [0, bound), without modulo bias. The standard distributions and std::shuffle
+// differ between libraries.
 constexpr uint64_t uniform_below(uint64_t bound, uint64_t& state) {
   const uint64_t limit = std::numeric_limits<uint64_t>::max() / bound * bound;
   uint64_t value = 0;
@@ -26,7 +25,7 @@ constexpr uint64_t uniform_below(uint64_t bound, uint64_t& state) {
   return value % bound;
 }
 
-// FNV-1a, 64 bits; `hash` continues an earlier one.
+// FNV-1a, 64 bits. Pass an earlier result as `hash` to continue it.
 constexpr uint64_t fnv1a(std::string_view bytes, uint64_t hash = 0xcbf29ce484222325u) {
   for (char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return hash;

@@ -14,8 +14,8 @@ namespace {
 constexpr uint32_t kEmpty = UINT32_MAX;  // of a slot
 constexpr size_t kSmall = 8;             // members that are looked through one by one
 
-// A polynomial of the key at a random point, modulo the prime 2^61 - 1: nobody who does not know the point can make
-// keys that collide (Carter & Wegman 1979).
+// A polynomial of the key at a random point, modulo the prime 2^61 - 1: without the point nobody can make keys that
+// collide (Carter & Wegman 1979).
 uint64_t hash_key(std::string_view key) {
   constexpr uint64_t kPrime = (uint64_t{1} << 61) - 1;
   static const uint64_t point = [] {
@@ -35,7 +35,7 @@ uint64_t hash_key(std::string_view key) {
   return mix64(hash);  // the last part alone is in the lowest bits
 }
 
-// The slot of the key by linear probing: one with is_at(its position), or the empty one where it would be.
+// The slot of the key by linear probing: the one with is_at(its position), or the empty one for it.
 template <class IsAt>
 size_t slot_of(const std::vector<uint32_t>& slots, std::string_view key, const IsAt& is_at) {
   const size_t mask = slots.size() - 1;
@@ -318,7 +318,7 @@ void Json::sort_keys() {
   object.index();
 }
 
-// Builds the tree from the parser's events. Containers that are open do not move: only the innermost one grows.
+// Builds the tree from the parser's events. Only the innermost open container grows, so open containers do not move.
 class JsonBuilder {
  public:
   explicit JsonBuilder(const JsonLimits& limits) : limits_(limits) {}

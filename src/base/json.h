@@ -1,5 +1,4 @@
-// JSON: the one value class with which all of Linnet reads and writes it. The header is cheap to include; the parser
-// and the formatting of numbers are the nlohmann library's, in json.cpp alone.
+// The JSON value class. The header is cheap to include; only json.cpp includes nlohmann's parser.
 #pragma once
 #include <concepts>
 #include <cstdint>
@@ -15,8 +14,8 @@
 
 namespace linnet {
 
-// A text that is not JSON, or a value that is not of the type asked for: a user error. The message lacks its subject
-// where the caller knows it: "is not JSON: ...", "has no \"name\"".
+// A user error: a text that is not JSON, or a value of another type. Without a known subject the message starts with
+// the verb: "is not JSON: ...", "has no \"name\"".
 class JsonError : public Error {
  public:
   explicit JsonError(const std::string& message, std::string key = "")
@@ -24,7 +23,7 @@ class JsonError : public Error {
   const std::string key;  // of the object, "" if it is about no key of one
 };
 
-// What a parser accepts. Reading is linear in the text; the limits bound the memory that a text can ask for.
+// Limits of a parser. Reading is linear in the text; the limits bound the memory that a text can ask for.
 struct JsonLimits {
   size_t bytes;                     // of the text
   int depth;                        // of lists and objects within each other
@@ -37,8 +36,7 @@ struct JsonLimits {
   static constexpr JsonLimits tables() { return {size_t{1} << 30, 100, 50'000'000}; }   // tokenizer.json, headers
 };
 
-// null, true or false, an integer, a floating-point number, a string, a list, or an object. An object keeps its keys in
-// the order in which they came and finds one in constant time.
+// Any JSON value. An object keeps the order of its keys and finds one in constant time.
 class Json {
  public:
   struct Member;
@@ -65,16 +63,16 @@ class Json {
   Json(const Map& map) : Json(object()) {
     for (const auto& [key, value] : map) (*this)[key] = value;
   }
-  // {{"name", 1}, {"other", {2, 3}}}: pairs whose first part is a string make an object, anything else a list.
+  // {{"name", 1}, {"other", {2, 3}}}: pairs that begin with a string make an object, anything else a list.
   Json(std::initializer_list<Item> items);
   static Json object() { return Json(Value(Members())); }
   static Json array() { return Json(Value(List())); }
   static Json array(std::initializer_list<Item> items);
 
-  // Error: JsonError. `subject` begins its message: "'config.json'".
+  // Throws JsonError. `subject` begins its message: "'config.json'".
   static Json parse(std::string_view text, const JsonLimits& limits);
   static Json parse(std::string_view text, const std::string& subject, const JsonLimits& limits);
-  // null for what is not JSON or beyond the limits.
+  // Returns null for text that is not JSON or beyond the limits.
   static Json parse_or_null(std::string_view text, const JsonLimits& limits);
 
   bool is_null() const { return holds<std::nullptr_t>(); }
@@ -89,7 +87,7 @@ class Json {
   bool is_number() const { return is_float() || holds<int64_t>() || holds<uint64_t>(); }
 
   // The value as a bool, an integer, a floating-point number (also of an integer), a string or a vector of these.
-  // JsonError where it is none.
+  // Throws JsonError for another type.
   template <class T>
   T get() const;
   template <class T>
@@ -99,7 +97,7 @@ class Json {
   const std::string& text() const;  // of a string
   std::string& text();
 
-  // Of an object. find() is null where the key is absent, and for whatever is no object.
+  // For objects. find() returns null if the key is absent or the value is no object.
   const Json* find(std::string_view key) const;
   Json* find(std::string_view key);
   bool contains(std::string_view key) const { return find(key) != nullptr; }
@@ -118,7 +116,7 @@ class Json {
   std::vector<Member>& items();               // whose keys must stay
   size_t probes(std::string_view key) const;  // keys that find() compares
 
-  // Of a list. A value that is no list has no elements to iterate over.
+  // For lists. Other values have no elements.
   const Json* begin() const { return elements().data(); }
   const Json* end() const { return elements().data() + elements().size(); }
   Json* begin() { return const_cast<Json*>(std::as_const(*this).begin()); }
@@ -137,8 +135,8 @@ class Json {
   size_t size() const;  // of a list or object: 0 for null, 1 for anything else
   bool empty() const { return size() == 0; }
 
-  // With an indent below 0 on one line. Numbers are the shortest text that reads back exactly; what is not finite is
-  // null, and bytes that are not UTF-8 become U+FFFD.
+  // An indent below 0 gives one line. Numbers are the shortest text that reads back exactly; non-finite ones are null,
+  // and bytes that are not UTF-8 become U+FFFD.
   std::string dump(int indent = -1) const;
   std::string dump_ascii() const;                  // with \u escapes
   std::string dump_if_utf8() const;                // JsonError for a string that is not UTF-8
@@ -190,11 +188,10 @@ struct Json::Member {
   Json value;
 };
 
-// The members of an object and the index over them.
 struct Json::Object {
   static constexpr size_t kNone = SIZE_MAX;
 
-  // The member with this key, or kNone. `compared` counts the keys that were looked at.
+  // The index of the member with this key, or kNone. `compared` receives the number of keys compared.
   size_t position(std::string_view key, size_t* compared = nullptr) const;
   Json& add(std::string key, Json value);  // a key that is not there yet
   void index();                            // anew, after members have moved
@@ -204,7 +201,7 @@ struct Json::Object {
   std::vector<uint32_t> slots = {};  // a hash table of positions in `members`; empty while these are few
 };
 
-// What stands in a braced list: it can be moved out, which elements of an initializer_list cannot.
+// An element of a braced list. It can be moved out, unlike elements of an initializer_list.
 struct Json::Item {
   template <class T>
   requires(!std::same_as<std::remove_cvref_t<T>, Item> && std::constructible_from<Json, T>) Item(T&& from)

@@ -1,4 +1,4 @@
-// The fields of a JSON object, read by key with errors of one line that say where the object is and what its key holds.
+// Reads the fields of a JSON object by key. Errors are one line that names the object and the expected value.
 #pragma once
 #include <optional>
 #include <span>
@@ -6,7 +6,7 @@
 
 namespace linnet {
 
-// A field that is null counts as absent, other than for find().
+// A null field counts as absent, except for find().
 class JsonObject {
  public:
   // `value` outlives this. `where` begins every message ("'tokenizer.json': model"); "" for none.
@@ -16,7 +16,7 @@ class JsonObject {
   std::string within(const std::string& key) const;  // where() and the key
   const Json* find(const char* key) const;           // null if absent
   bool has(const char* key) const;
-  // Without another value to take, an absent field is an error, as is one of another type.
+  // Without a default value, an absent field is an error. A field of another type always is.
   const Json& at(const char* key) const;
   const Json& list(const char* key) const;
   JsonObject object(const char* key) const;
@@ -28,12 +28,12 @@ class JsonObject {
   int64_t integer(const char* key) const;  // also 5.0, as some programs write integers
   int64_t integer(const char* key, int64_t otherwise) const { return has(key) ? integer(key) : otherwise; }
   std::optional<int64_t> integer(const char* key, int64_t least, int64_t most) const;
-  // A finite number with fits(x); `range` says which these are.
+  // A finite number with fits(x); `range` describes the range in errors.
   std::optional<double> number(const char* key, bool (*fits)(double), const std::string& range) const;
 
-  // Keys that are not read, but may be there.
+  // Keys that are allowed but not read.
   void ignore(std::initializer_list<const char*> keys) const { known_.insert(known_.end(), keys.begin(), keys.end()); }
-  // User error for a key that nothing has asked for; nearest(key, known) is the one that was meant; it may be empty.
+  // Throws a user error for a key that nothing has asked for. nearest(key, known) is the suggestion; it may be empty.
   void check_names(std::string (*nearest)(std::string_view key, std::span<const std::string> known)) const;
   [[noreturn]] void fail(const std::string& what) const;
   [[noreturn]] void fail(const std::string& key, const std::string& what) const;  // of the field

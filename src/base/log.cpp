@@ -24,7 +24,7 @@ std::atomic<Level>& level() {
   return current;
 }
 
-// The whole line in one call, so that lines of several threads do not mix.
+// One write for the whole line, so that lines of several threads do not mix.
 void print(const char* begin, const std::string& message) {
   const std::string line = begin + message + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
@@ -33,8 +33,7 @@ void print(const char* begin, const std::string& message) {
 
 constexpr size_t kLongest = 300;
 
-// 0: nobody has told.
-size_t told_columns() {
+size_t told_columns() {  // 0: unset
   const char* columns = std::getenv(TerminalLine::kColumns);
   return columns ? std::strtoul(columns, nullptr, 10) : 0;
 }

@@ -1,5 +1,5 @@
-// Plain lines for the user on standard error: "linnet: ..." and "linnet: warning: ...". The environment variable
-// LINNET_LOG (info, warning, off; info by default) says from which level on.
+// Prints lines to standard error: "linnet: ..." and "linnet: warning: ...". The environment variable LINNET_LOG (info,
+// warning, off; info by default) sets the lowest level printed.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -11,18 +11,17 @@ namespace linnet {
 
 void log_info(const std::string& message);
 void log_warning(const std::string& message);
-// Does log_info() print? Progress and samples follow it.
+// Whether log_info() prints. Progress and samples follow it.
 bool log_shows_info();
-// From now on nothing is printed: of processes that train together only the first one tells what happens.
+// Prints nothing from now on. Of processes that train together only rank 0 prints.
 void silence_log();
 
-// The one line at the bottom of a terminal that is redrawn while something goes on. It needs no escape sequences: a
-// carriage return goes back to its beginning, and blanks cover what is left of a longer line.
+// One line at the bottom of a terminal, redrawn in place. It needs no escape sequences: a carriage return goes back to
+// its beginning, and blanks cover the rest of a longer line.
 
 class TerminalLine {
  public:
-  // The columns of the terminal that standard error is passed on to, in the environment of a process whose standard
-  // error is a pipe.
+  // The environment variable that passes the terminal's columns to a process whose standard error is a pipe.
   static constexpr const char* kColumns = "LINNET_COLUMNS";
 
   TerminalLine();  // looks at standard error
@@ -30,11 +29,11 @@ class TerminalLine {
   TerminalLine(const TerminalLine&) = delete;
   TerminalLine& operator=(const TerminalLine&) = delete;
 
-  // False when standard error is no terminal, or one that cannot redraw a line (TERM=dumb).
+  // False if standard error is no terminal, or one that cannot redraw a line (TERM=dumb).
   bool usable() const { return usable_; }
-  // Characters that fit: one less than the columns, because the cursor needs the last one. Looked up at every call.
+  // The characters that fit: one less than the columns, as the cursor needs the last. Asks the terminal at every call.
   size_t room() const;
-  // Draws `text`, which is cut to room(). Allocates nothing.
+  // Draws `text`, cut to room(). Allocates nothing.
   void draw(std::string_view text);
   void clear();
 
@@ -43,16 +42,13 @@ class TerminalLine {
   size_t drawn_ = 0;  // characters on the line
 };
 
-// Tells what goes on before training when it takes longer than about a second: a line that is redrawn at a terminal,
-// one plain line elsewhere. With LINNET_LOG=warning or off, nothing.
-//
-//   Phase phase("tokenizing");
-//   for (...) phase.tick(done, total);
+// Reports work before training that takes longer than about a second: a redrawn line at a terminal, one plain line
+// elsewhere, nothing with LINNET_LOG=warning or off. Phase phase("tokenizing"); for (...) phase.tick(done, total);
 
 class Phase {
  public:
   explicit Phase(std::string what) : what_(std::move(what)), start_(Clock::now()), next_(start_ + kPatience) {}
-  // Call it often: it looks at the clock, and seldom draws. Without a total it counts what is done, if anything.
+  // Cheap enough for inner loops: it rarely draws. Without a total it shows the count `done`, if above 0.
   void tick(int64_t done = 0, int64_t total = 0) {
     if (Clock::now() >= next_) show(done, total);
   }

@@ -11,7 +11,7 @@
 namespace linnet {
 namespace {
 
-// The handler reads these, so they are lock-free and nothing in them is ever freed. A free entry has begin 0.
+// The signal handler reads these, so they are lock-free and never freed. A free entry has begin 0.
 struct Range {
   std::atomic<uintptr_t> begin{0}, end{0}, mapping{0};
   std::atomic<bool> lost{false};
@@ -36,7 +36,7 @@ Paths& paths() {
 
 uintptr_t address_of(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-// Calls visit(range) for the ranges of a mapping; null: of all.
+// Calls visit(range) for the ranges of a mapping, or for all if it is null.
 template <class Visit>
 void visit_ranges(const void* mapping, const Visit& visit) {
   for (size_t i = 0; i < used_ranges.load(std::memory_order_acquire); ++i) {
@@ -46,7 +46,7 @@ void visit_ranges(const void* mapping, const Visit& visit) {
   }
 }
 
-// Every thread that meets the page may replace it: zeros replace zeros.
+// Several threads may replace the same page: zeros replace zeros.
 void replace_page(int, siginfo_t* info, void*) {
   const uintptr_t at = address_of(info->si_addr);
   bool is_watched = false;

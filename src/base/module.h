@@ -1,4 +1,4 @@
-// Modules: shared libraries of Linnet's own that the program opens when they are wanted.
+// Finds Linnet's own shared libraries, which are loaded on demand.
 #pragma once
 #include <cstdlib>
 #include <filesystem>
@@ -12,8 +12,7 @@ struct ModuleSearch {
   std::string looked;           // where it was looked for, for messages
 };
 
-// Looks for the file `name` beside the program and in its library folder. If the environment variable is set, it names
-// the file instead.
+// Looks for the file `name` beside the program and in its library folder; the environment variable, if set, overrides.
 inline ModuleSearch search_module(const char* name, const char* variable) {
   std::vector<std::filesystem::path> locations;
   if (const char* given = std::getenv(variable)) {

@@ -26,8 +26,7 @@ constexpr std::common_type_t<A, B> round_up(A value, B unit) {
   return ceil_div(value, unit) * unit;
 }
 
-// Of an IEEE number of 16 bits.
-inline float half_to_float(uint16_t half) {
+inline float half_to_float(uint16_t half) {  // IEEE binary16
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
   const uint32_t exponent = half >> 10 & 31, fraction = half & 1023;
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000 | fraction << 13);
@@ -36,14 +35,14 @@ inline float half_to_float(uint16_t half) {
   return sign ? -value : value;
 }
 
-// The middle one of at least one value; of an even number the upper of the two in the middle.
+// The middle of at least one value; of an even number the upper of the two middle ones.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
-// Appends the fewest digits that are read back as the same number: "0.1", "1e-12".
+// Appends the shortest text that reads back as the same number: "0.1", "1e-12".
 template <class T>
 void append_shortest(std::string& text, T value) {
   char digits[32];
@@ -57,7 +56,7 @@ std::string shortest(T value) {
   return text;
 }
 
-// The number that is the whole text; empty: it is none, or does not fit.
+// The number, if the whole text is one that fits the type.
 template <class T>
 std::optional<T> parse_number(std::string_view text) {
   T value{};

@@ -16,14 +16,14 @@ struct Kind {
 };
 Kind kinds[] = {{kPackedEnding}, {kGgufEnding}};
 
-// Null where files of that name are not read as folders.
+// Returns null if files of that name are not read as folders.
 PackedReader reader_of(std::string_view path) {
   for (const Kind& kind : kinds)
     if (path.ends_with(kind.ending)) return kind.reader;
   return nullptr;
 }
 
-// What tells a file from one that has replaced it.
+// Identifies the version of a file.
 using Stamp = std::tuple<dev_t, ino_t, off_t, time_t, long>;
 
 bool stat_regular(const std::string& path, struct stat& status) {
@@ -41,7 +41,7 @@ struct Opened {
   std::shared_ptr<const PackedFiles> files;
 };
 
-// Opening a model reads several of its files one by one. A file that is in use beyond that has owners elsewhere.
+// Opening a model reads several of its files one by one. A file used longer has other owners.
 constexpr size_t kKept = 4;
 
 }  // namespace

@@ -15,7 +15,7 @@
 namespace linnet {
 namespace {
 
-// What the system says in a file of at most N - 1 bytes. Allocates nothing: the trainer calls it between steps.
+// Reads at most N - 1 bytes. Allocates nothing: the trainer calls it between steps.
 template <size_t N>
 void read_proc(const char* path, char (&text)[N]) {
   Descriptor file(::open(path, O_RDONLY | O_CLOEXEC));
@@ -24,8 +24,7 @@ void read_proc(const char* path, char (&text)[N]) {
   text[got] = '\0';
 }
 
-// Of "Name:   1234 kB".
-uint64_t status_bytes(const char* name) {
+uint64_t status_bytes(const char* name) {  // "Name:   1234 kB"
   char text[8192];
   read_proc("/proc/self/status", text);
   const char* line = std::strstr(text, name);
@@ -33,16 +32,16 @@ uint64_t status_bytes(const char* name) {
   return std::strtoull(line + std::strlen(name), nullptr, 10) * 1024;
 }
 
-// A limit; "max" and -1 stand for none.
+// Empty for "max" and -1, which mean no limit.
 std::optional<double> read_limit(const std::string& path) {
   std::ifstream file(path);
   double value = 0;
   return file >> value && value >= 0 ? std::optional(value) : std::nullopt;
 }
 
-// Calls visit(folder, version) for the group of a controller that this process is in and for all groups above. A line
-// of `membership` is ID:CONTROLLERS:PATH, without controllers for version 2. A container may not see its path: what it
-// sees then is its own group, at the root.
+// Calls visit(folder, version) for the process's group of a controller and for all groups above. A line of `membership`
+// is ID:CONTROLLERS:PATH, without controllers in version 2. A container may not see its path; its own group is then the
+// root.
 template <class Visit>
 void visit_groups(const std::string& root, const std::string& membership, const std::string& controller, Visit visit) {
   std::ifstream file(membership);
@@ -61,7 +60,7 @@ void visit_groups(const std::string& root, const std::string& membership, const 
   }
 }
 
-// Pages of files that a group has in memory.
+// Bytes of file pages that a group has in memory.
 double file_pages(const std::string& folder, int version) {
   std::ifstream file(folder + "/memory.stat");
   std::string key;
@@ -92,7 +91,7 @@ void give_back_pages(void* begin, size_t bytes) {
 double process_seconds() {
   char text[4096];
   read_proc("/proc/self/stat", text);
-  // proc(5): after the name in parentheses come fields 3 on; field 22 is the start, in clock ticks since boot.
+  // proc(5): fields 3 and on follow the name in parentheses; field 22 is the start, in clock ticks since boot.
   const char* field = std::strrchr(text, ')');
   for (int i = 2; field && i < 22; ++i) field = std::strchr(field + 1, ' ');
   if (!field) fail_internal("/proc/self/stat has too few fields");
@@ -108,7 +107,7 @@ uint64_t cgroup_memory_left(const std::string& root, const std::string& membersh
     const char* limit_name = version == 2 ? "/memory.max" : "/memory.limit_in_bytes";
     const char* used_name = version == 2 ? "/memory.current" : "/memory.usage_in_bytes";
     const std::optional<double> limit = read_limit(folder + limit_name), used = read_limit(folder + used_name);
-    // Version 1 says "no limit" with a number near 2^63.
+    // Version 1 writes a number near 2^63 for "no limit".
     if (!limit || !used || *limit > 1e18) return;
     left = std::min(left, static_cast<uint64_t>(std::max(0.0, *limit - *used + file_pages(folder, version))));
   });

@@ -1,4 +1,4 @@
-// What the operating system says of this process.
+// Memory, time and limits of this process, as the operating system reports them.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -6,28 +6,27 @@
 
 namespace linnet {
 
-// Memory it occupies, shared libraries included.
+// Occupied memory, including shared libraries.
 uint64_t resident_bytes();       // now (VmRSS)
 uint64_t peak_resident_bytes();  // the most it ever was (VmHWM)
 
-// For messages about memory that was refused: "; the address space is limited to 30 MB (ulimit -v)", or "" if it is
-// not.
+// For errors about refused memory: "; the address space is limited to 30 MB (ulimit -v)", or "" without a limit.
 std::string memory_limit();
 
 // Gives the pages that lie wholly within these bytes back to the system. They read as zeros afterwards.
 void give_back_pages(void* begin, size_t bytes);
 
-// Since it was started, to a hundredth.
+// Since its start, to 0.01 s.
 double process_seconds();
 
-// What control groups (cgroups, version 1 or 2) leave to this process: limits are looked for in its own group and in
-// those above it. `root` and `membership` name what Linux shows under /sys/fs/cgroup and /proc/self/cgroup.
+// Limits of control groups (cgroups, version 1 or 2), in the process's own group and in those above it. `root` and
+// `membership` are the contents of /sys/fs/cgroup and /proc/self/cgroup.
 
-// Bytes below the lowest limit; pages of files count as free, since the kernel gives them back. UINT64_MAX: no limit.
+// Bytes below the lowest limit; file pages count as free, since the kernel reclaims them. UINT64_MAX: no limit.
 uint64_t cgroup_memory_left(const std::string& root = "/sys/fs/cgroup",
                             const std::string& membership = "/proc/self/cgroup");
 
-// Processors by the lowest quota. A large number: no limit.
+// The lowest quota in processors; a large number if there is no limit.
 double cgroup_processors(const std::string& root = "/sys/fs/cgroup",
                          const std::string& membership = "/proc/self/cgroup");
 

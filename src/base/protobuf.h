@@ -1,5 +1,4 @@
-// The wire format of Protocol Buffers: fields of a number and a value, one after another.
-// https://protobuf.dev/programming-guides/encoding/
+// The wire format of Protocol Buffers: https://protobuf.dev/programming-guides/encoding/
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -8,7 +7,7 @@
 
 namespace linnet {
 
-// Reads the fields of one message. `fail` is called with the problem when the bytes are no message, and must throw.
+// Reads the fields of one message. `fail` is called with the problem of malformed bytes, and must throw.
 class ProtoReader {
  public:
   using Fail = std::function<void(const std::string& problem)>;
@@ -17,11 +16,11 @@ class ProtoReader {
   // Goes to the next field. False at the message's end.
   bool next();
   uint64_t number() const { return number_; }
-  // The field's value. A field of another wire type is an error.
+  // The field's value. Another wire type is an error.
   std::string_view data() const { return expect(2), data_; }
   int64_t integer() const { return expect(0), static_cast<int64_t>(value_); }
   float real() const;
-  // Calls `add` for each element of a repeated number, which may be packed or not.
+  // Calls `add` for each element of a repeated number, packed or not.
   void each_integer(const std::function<void(int64_t)>& add) const;
   void each_real(const std::function<void(float)>& add) const;
   void each_double(const std::function<void(double)>& add) const;
@@ -49,7 +48,7 @@ class ProtoWriter {
   void text(int number, std::string_view value);  // strings, bytes and messages
   void message(int number, const ProtoWriter& message) { text(number, message.bytes_); }
   void append(const ProtoWriter& fields) { bytes_ += fields.bytes_; }
-  // The beginning of a field of `size` bytes that the caller writes elsewhere.
+  // Begins a field of `size` bytes that the caller writes elsewhere.
   void begin(int number, uint64_t size);
 
   const std::string& bytes() const { return bytes_; }

@@ -8,7 +8,7 @@
 
 namespace linnet {
 
-// The last member of what the threads use: its end stops them and waits for them.
+// Must be the last member of the data that the threads use: its destructor stops and joins them.
 class StoppingThreads {
  public:
   StoppingThreads(int count, const std::function<void(std::stop_token)>& work) : StoppingThreads() {

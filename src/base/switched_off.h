@@ -1,11 +1,10 @@
-// Switches in the environment, to find out what is at fault.
+// Environment variables that switch features off, to find the cause of a fault.
 #pragma once
 #include <cstdlib>
 #include <string_view>
 
 namespace linnet {
 
-// Whether `variable` says "off".
 inline bool switched_off(const char* variable) {
   const char* given = std::getenv(variable);
   return given && std::string_view(given) == "off";

@@ -9,11 +9,10 @@
 
 namespace linnet {
 
-// A message about what files hold, which may be anything, without line breaks and control characters; of a long one,
-// its beginning and its end.
+// The message without line breaks and control characters, since it may quote files; a long one is cut in the middle.
 std::string one_line(std::string message);
 
-// text_of(item) of all items, with `separator` behind what is not empty.
+// Joins text_of(item) of all items that are not empty.
 template <class Items, class TextOf = std::identity>
 std::string joined(const Items& items, std::string_view separator = ", ", const TextOf& text_of = {}) {
   std::string text;
@@ -24,7 +23,7 @@ std::string joined(const Items& items, std::string_view separator = ", ", const 
   return text;
 }
 
-// The parts between the separators, also empty ones: "a,,b" has three.
+// The parts between the separators, including empty ones: "a,,b" has three.
 inline std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   for (size_t end; (end = text.find(separator)) != text.npos; text.remove_prefix(end + 1))
@@ -46,7 +45,7 @@ inline void replace_all(std::string& text, std::string_view from, std::string_vi
     text.replace(at, from.size(), to);
 }
 
-// The letters A to Z in lower case, whatever the locale; other bytes as they are.
+// Lowers A to Z, whatever the locale; other bytes stay.
 constexpr char lower_ascii(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 inline std::string lower_ascii(std::string_view text) {
   std::string lower(text);
@@ -61,7 +60,7 @@ inline std::string upper_ascii(std::string_view text) {
   return upper;
 }
 
-// Text that may stand within the text and the attributes of HTML and SVG.
+// Escapes text for contents and attributes of HTML and SVG.
 inline std::string html_escaped(std::string_view text) {
   std::string result;
   for (const char c : text)
@@ -73,10 +72,8 @@ inline std::string html_escaped(std::string_view text) {
   return result;
 }
 
-// How far apart two words are, for misspellings.
-
 // The fewest insertions, deletions, replacements and swaps of neighbors that turn `a` into `b` (optimal string
-// alignment). Damerau and Levenshtein's recurrence, with the three rows it looks at:
+// alignment), by Damerau and Levenshtein's recurrence, of which three rows are kept:
 //   d[i][j] = min(d[i-1][j] + 1, d[i][j-1] + 1, d[i-1][j-1] + (a[i] != b[j]), d[i-2][j-2] + 1 where neighbors swap)
 template <class Character>
 int edit_distance(std::basic_string_view<Character> a, std::basic_string_view<Character> b) {

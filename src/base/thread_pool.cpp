@@ -21,9 +21,9 @@
 namespace linnet {
 namespace {
 
-// Kernels of one step follow each other within microseconds; a product's last task takes some 30, and between products
-// are kernels too small for two threads. A spin of that length catches the next task, where a parked thread would be
-// woken too late for its share. A longer idle spell parks the thread, so that our waiting slows no busy machine down.
+// Kernels of a step follow each other within microseconds. A product's last task takes some 30 us, and a woken thread
+// would be too late for its share of the next one. A longer idle spell parks the thread, so that other processes get
+// the CPU.
 constexpr auto kSpin = std::chrono::microseconds(200);
 
 inline void relax() {
@@ -45,7 +45,7 @@ void wait_while_equal(std::atomic<T>& value, T old) {
   while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
 
-// A fork copies pools without their threads: in the child each pool starts new ones when it is used next.
+// A fork copies pools without their threads: in the child a pool starts new ones at its next use.
 class Pools {
  public:
   static Pools& get() {
@@ -56,7 +56,7 @@ class Pools {
     const std::lock_guard lock(mutex_);
     pools_[pool] = false;
   }
-  // Whether the pool's threads are those of a parent process.
+  // Returns whether the pool's threads belong to a parent process.
   bool remove(const ThreadPool* pool) {
     const std::lock_guard lock(mutex_);
     return pools_.extract(pool).mapped();
@@ -81,7 +81,7 @@ class Pools {
   std::atomic<bool> forked_{false};
 };
 
-// Lets go of threads that are not in this process: they can be neither joined nor detached.
+// Leaks threads of another process, which can be neither joined nor detached.
 void forget(std::vector<std::thread>& workers) { new std::vector<std::thread>(std::exchange(workers, {})); }
 
 }  // namespace

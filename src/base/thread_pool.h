@@ -1,7 +1,7 @@
 // A pool of threads for kernels: fork and join in about a microsecond, no allocation, parked when idle.
 //
-// Determinism is the caller's: a kernel cuts its work into tasks by shape alone, never by the number of threads, and
-// each task writes its own part of the result. Which thread runs a task then cannot change a bit.
+// For deterministic results a kernel divides its work into tasks by shape alone, never by the number of threads, and
+// each task writes its own part of the result.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -25,14 +25,13 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls body(task, worker) once for every task in [0, tasks); worker is in [0, size()) and tells which scratch
-  // memory is free to use. Returns when all are done. An exception in any task reappears here (the first one).
-  // Must not be called from inside a task.
+  // Calls body(task, worker) once for every task in [0, tasks) and returns when all are done; worker, in [0, size()),
+  // selects scratch memory. Rethrows the first exception of a task. Must not be called from inside a task.
   void run(int64_t tasks, FunctionRef<void(int64_t task, int worker)> body);
 
-  // Throws Stopped (base/signals.h) where StopPoints of the pool live and a stop is requested. run() begins with it.
+  // Throws Stopped (base/signals.h) if the pool has StopPoints and a stop is requested. run() calls it first.
   void stop_point() const;
-  // Work that must not be abandoned from here on begins, an update of the weights: stop_point() does nothing until the
+  // Begins work that must not be abandoned, such as an update of the weights: stop_point() does nothing until the
   // StopPoints are gone.
   void pass_last_stop_point() { may_stop_ = false; }
 
@@ -49,10 +48,10 @@ class ThreadPool {
   const FunctionRef<void(int64_t, int)>* body_ = nullptr;
   int64_t tasks_ = 0;
   alignas(64) std::atomic<int64_t> next_{0};
-  // Wakes the workers: counts calls of run().
+  // Counts calls of run(); wakes the workers.
   alignas(64) std::atomic<uint32_t> generation_{0};
-  // Who is in: the low half counts workers at work, kOpen says whether more may join. A worker that the system wakes
-  // late finds the door closed, so a busy machine never makes the caller wait for a thread that has done nothing.
+  // The low half counts active workers; kOpen says whether more may join. A worker that the system wakes late finds the
+  // door closed, so the caller never waits for a thread that has done nothing.
   static constexpr uint32_t kOpen = 1u << 31;
   alignas(64) std::atomic<uint32_t> door_{0};
   std::atomic<bool> stop_{false};
@@ -61,8 +60,8 @@ class ThreadPool {
   bool may_stop_ = false;  // the calling thread's alone
 };
 
-// While one of these lives, work that the pool computes ends at its next kernel by Stopped when a stop is requested. It
-// is for work that may be abandoned at any kernel: an evaluation, or a training step whose optimizer has not begun.
+// While one lives, a stop request ends the pool's work at its next kernel by Stopped. For work that may be abandoned at
+// any kernel: an evaluation, or a training step before its optimizer.
 class StopPoints {
  public:
   explicit StopPoints(ThreadPool& pool) : pool_(pool) { pool_.may_stop_ = true; }
@@ -73,27 +72,25 @@ class StopPoints {
   ThreadPool& pool_;
 };
 
-// How many threads this process may use: the affinity mask and the cgroup's CPU quota, at least 1.
+// The number of threads this process may use, by affinity mask and cgroup CPU quota; at least 1.
 int available_threads();
 
-// A thread that does `work`. System error of one line, which names the limits that are set, when it is refused: by
-// `ulimit -u`, a container's limit of processes, or too little address space.
+// Starts a thread. If it is refused (`ulimit -u`, a container's process limit, too little address space), throws a
+// system error of one line that names the limits.
 std::thread start_thread(std::function<void()> work);
 
-// A thread that does numbered tasks in their order, as soon as each may begin.
-
+// A thread that runs numbered tasks in order, each as soon as it is allowed.
 class OrderedWorker {
  public:
-  // `name`: of the thread, in profiles.
+  // `name`: of the thread in profiles.
   OrderedWorker(std::string name, std::function<void(size_t task)> work);
   ~OrderedWorker();  // waits for a task that has begun; the others are not begun
 
-  // Tasks 0 to count - 1 may begin. Counts only grow until finish().
+  // Allows tasks 0 to count - 1. The count only grows until finish().
   void allow(size_t count);
-  // Waits until tasks 0 to count - 1, which were allowed, are done. An exception of a task stays for finish().
+  // Waits for tasks 0 to count - 1, which must be allowed. Leaves a task's exception for finish().
   void wait(size_t count);
-  // Waits until all that were allowed are done, and begins at 0 again. An exception of a task reappears here, the first
-  // one; no task begins after it.
+  // Waits for all allowed tasks and starts again at 0. Rethrows the first exception of a task; no task begins after it.
   void finish();
 
  private:

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kReserved = 1 << 14;  // spans of a thread before its track grows
 
-// A thread appends to its own track only; the lock is for take(), which may come while other threads still work.
+// A thread appends only to its own track; the lock is for take(), which may run while other threads work.
 struct ThreadTrack : Track {
   std::mutex mutex;
 };
@@ -23,7 +23,7 @@ AllTracks& all = *new AllTracks;  // never destroyed: threads may outlive static
 std::atomic<const void*> current_plan{nullptr};
 std::atomic<int64_t> current_node{-1};
 
-// Where the running thread records, wherever that is in the code; one track for all would make threads wait.
+// Thread-local: one track for all threads would make them wait.
 thread_local std::string t_name = "main";
 thread_local std::shared_ptr<ThreadTrack> t_track;
 
@@ -79,7 +79,7 @@ std::vector<Track> Timeline::take() {
     std::swap(track.spans, thread->spans);
     taken.insert(thread == t_track ? taken.begin() : taken.end(), std::move(track));
   }
-  // Tracks of threads that have ended.
+  // Removes the tracks of threads that have ended.
   std::erase_if(all.tracks, [](const auto& thread) { return thread.use_count() == 1; });
   return taken;
 }

@@ -1,7 +1,6 @@
-// Records what ran when, for profiles. A span is recorded on the thread that ran it. The process has one timeline;
-// while it is not active, code that could record pays for one load of a flag.
-//
-//   const HostSpan span("next batch");   // until the end of the block
+// Records what ran when, for profiles; a span belongs to the thread that ran it. The process has one timeline; while it
+// is inactive, a recording point costs one load of a flag. HostSpan span("next batch") lasts until the end of its
+// block.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -11,8 +10,8 @@
 
 namespace linnet {
 
-// What a span is of: making and moving data, sharing values with other ranks, or a pass of a pipeline's stage, whose
-// index is the micro-batch.
+// Making and moving data, sharing values with other ranks, or a pass of a pipeline stage, whose index is the
+// micro-batch.
 enum class SpanKind : uint8_t { kData, kSharing, kStagePass };
 
 struct Span {
@@ -33,25 +32,24 @@ class Timeline {
   static bool is_active() { return active_.load(std::memory_order_relaxed); }
   static void start();
   static void stop();
-  // Returns what was recorded since start() and forgets it. One track for each thread that recorded anything; the
-  // thread that calls is the first.
+  // Returns and forgets the spans since start(): a track for each thread that recorded any, the calling thread first.
   static std::vector<Track> take();
 
   static void record(const Span& span);  // also while inactive: a span may end after stop()
   static int64_t now();
-  // What the calling thread is called in the tracks; "main" if never set.
+  // The calling thread's name in the tracks; "main" by default.
   static void name_thread(std::string name);
-  // The node that kernels compute now: what the threads of a pool are recorded to have worked on. One for the process,
-  // so while several plans run at the same time the workers' spans may name the wrong one.
+  // Sets the node that the pool's threads are recorded to work on. There is one for the process: if several plans run
+  // at the same time, workers' spans may name the wrong one.
   static void set_work(const void* plan, int64_t node);
-  // Records that the calling thread worked on it.
+  // Records that the calling thread worked on that node.
   static void record_work(int64_t begin);
 
  private:
   static std::atomic<bool> active_;
 };
 
-// Records the time from its construction to its destruction, if the timeline is active at both.
+// Records its lifetime if the timeline is active at both ends.
 class HostSpan {
  public:
   explicit HostSpan(const char* name, SpanKind kind = SpanKind::kData, int64_t index = -1)
@@ -68,8 +66,7 @@ class HostSpan {
   const int64_t index_, begin_;
 };
 
-// Seconds of the steady clock.
-inline double now() {
+inline double now() {  // seconds of the steady clock
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
