@@ -43,12 +43,12 @@ class TerminalLine {
 };
 
 // Reports work before training that takes longer than about a second: a redrawn line at a terminal, one plain line
-// elsewhere, nothing with LINNET_LOG=warning or off. Phase phase("tokenizing"); for (...) phase.tick(done, total);
+// elsewhere, nothing with LINNET_LOG=warning or off.
 
 class Phase {
  public:
   explicit Phase(std::string what) : what_(std::move(what)), start_(Clock::now()), next_(start_ + kPatience) {}
-  // Cheap enough for inner loops: it rarely draws. Without a total it shows the count `done`, if above 0.
+  // Call it often: it rarely draws. Without a total it shows the count `done`, if above 0.
   void tick(int64_t done = 0, int64_t total = 0) {
     if (Clock::now() >= next_) show(done, total);
   }

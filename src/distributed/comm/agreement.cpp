@@ -8,12 +8,11 @@
 namespace linnet {
 namespace {
 
-// One character for the kind and the message behind it; empty: no error.
+// One character for the kind, then the message; empty: no error.
 std::string packed(ErrorKind kind, const char* message) {
   return std::string(1, static_cast<char>('0' + static_cast<int>(kind))) + message;
 }
 
-// Cuts the first line off `text`.
 std::string next_line(std::string& text) {
   const size_t end = std::min(text.find('\n'), text.size());
   std::string line = text.substr(0, end);
@@ -21,8 +20,7 @@ std::string next_line(std::string& text) {
   return line;
 }
 
-// "learning_rate = 0.1, not learning_rate = 0.2"
-std::string difference(std::string there, std::string here) {
+std::string difference(std::string there, std::string here) {  // "learning_rate = 0.1, not learning_rate = 0.2"
   while (!there.empty() || !here.empty()) {
     const std::string a = next_line(there), b = next_line(here);
     if (a != b) return (a.empty() ? "nothing" : a) + ", not " + (b.empty() ? "nothing" : b);
@@ -53,14 +51,14 @@ int64_t offset_of(Communicator& world, int rank, FunctionRef<int64_t()> clock) {
   return offset;
 }
 
-// Texts one after another, each behind its length and a space.
+// Each text follows its length and a space.
 std::string joined(const std::vector<std::string>& texts) {
   std::string all;
   for (const std::string& text : texts) all += std::to_string(text.size()) + " " + text;
   return all;
 }
 
-// The next of them; `at` goes on behind it.
+// Reads the next text and moves `at` behind it.
 std::string next_text(const std::string& all, size_t& at) {
   const size_t space = all.find(' ', at);
   const size_t length = std::stoul(all.substr(at, space - at));

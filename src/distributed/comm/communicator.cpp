@@ -19,7 +19,7 @@ class SingleProcess : public Communicator {
 
 size_t block_count(size_t count) { return (count + kSliceUnit - 1) / kSliceUnit; }
 
-// part(rank): the bytes of `all` that are the rank's.
+// part(rank): the bytes of `all` that the rank owns.
 void all_gather_parts(Communicator& world, std::span<std::byte> all, FunctionRef<Slice(int rank)> part) {
   const auto block = [&](int rank) { return all.subspan(part(rank).first, part(rank).count); };
   auto& [outgoing, incoming, parts] = world.empty_lists();
@@ -31,7 +31,6 @@ void all_gather_parts(Communicator& world, std::span<std::byte> all, FunctionRef
   world.exchange(outgoing, incoming);
 }
 
-// The blocks of slice().
 Slice equal_blocks(size_t count, int rank, int size) {
   const size_t blocks = block_count(count), ranks = static_cast<size_t>(size);
   const auto first = [&](int r) {

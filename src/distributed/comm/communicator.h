@@ -1,6 +1,5 @@
-// Processes that train one model together: ranks 0 to size - 1. A communicator only moves bytes between them; what is
-// added, and in which order, is decided in this folder, because Open MPI and NCCL choose their order of summation by
-// size, by the number of ranks and from call to call.
+// Processes that train one model together: ranks 0 to size - 1. A communicator only moves bytes; this folder decides
+// the order of sums, because Open MPI and NCCL choose theirs by size, by the number of ranks and from call to call.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -30,15 +29,15 @@ class Communicator {
     int from;
     std::span<std::byte> bytes;
   };
-  // How a rank waits for messages: kSoon keeps its processor for a moment, for other ranks that are about to send;
-  // kPatiently leaves it to threads that compute meanwhile.
+  // How a rank waits for messages: kSoon keeps its processor, for ranks that are about to send; kPatiently leaves it to
+  // threads that compute meanwhile.
   enum class Wait : uint8_t { kSoon, kPatiently };
-  // Sends and receives all of these messages and waits for them. Between two ranks, messages arrive in their order, and
-  // both state the same sizes; empty ones are left out. Allocates nothing after calls with as many. For one thread.
+  // Sends and receives all of these messages and waits for them. Messages between two ranks keep their order; both
+  // state the same sizes; empty ones are skipped. Allocates only for more messages than before. Not thread-safe.
   virtual void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming,
                         Wait wait = Wait::kSoon) = 0;
 
-  // Empty lists for the caller of exchange(), until the next call of this, which keep their memory.
+  // Empty lists for exchange(), valid until the next call. They keep their memory.
   struct Lists {
     std::vector<Outgoing> outgoing;
     std::vector<Incoming> incoming;
@@ -49,77 +48,73 @@ class Communicator {
     return lists_;
   }
 
-  // The exit code of a process that ends because another rank has gone silent.
+  // The exit code of a process that ends because another rank stopped responding.
   static constexpr int kLostRank = 75;
 
-  // The last call: every rank has done its work. Waits for all of them. A rank that fails does not call it.
+  // The last call, after every rank has done its work; waits for all. A rank that fails does not call it.
   virtual void leave() {}
 
  private:
   Lists lists_;
 };
 
-// The communicator of a process that trains alone.
-Communicator& single_process();
+Communicator& single_process();  // of a process that trains alone
 
-// One message.
 void send(Communicator& world, int to, std::span<const std::byte> bytes);
 void receive(Communicator& world, int from, std::span<std::byte> bytes);
 
-// Every rank calls these, in the same order. `root` is the rank that has the value.
+// Collective, in the same order on all ranks. `root` is the rank that has the value.
 void barrier(Communicator& world);
 void broadcast(Communicator& world, int root, std::span<std::byte> bytes);
 void broadcast(Communicator& world, int root, std::span<float> values);
-// `all` has world.size() blocks of mine.size() bytes, by rank. Allocates nothing after calls with as many ranks.
+// `all` has world.size() blocks of mine.size() bytes, by rank. Allocates only for more ranks than before.
 void all_gather(Communicator& world, std::span<const std::byte> mine, std::span<std::byte> all);
 
-// Texts, of any length.
 std::string broadcast_text(Communicator& world, int root, std::string text);
 std::vector<std::string> gather_texts(Communicator& world, std::string_view mine);
 
-// Which of `count` values a rank owns: consecutive ones from a multiple of kSliceUnit on, so that partial sums over
-// blocks of that size (kSumBlock in engine/kernels/reduce/reduce.h) belong to one rank.
+// The values that a rank owns: consecutive ones from a multiple of kSliceUnit on, so that a partial sum over a block of
+// that size (kSumBlock in engine/kernels/reduce/reduce.h) belongs to one rank.
 constexpr size_t kSliceUnit = 4096;
 struct Slice {
   size_t first, count;
 };
 Slice slice(size_t count, int rank, int size);
-// What lies in both; where that is nothing, the count is 0.
+// The intersection; its count may be 0.
 Slice overlap(Slice a, Slice b);
 
-// A division of values between ranks in their order: rank r owns [bounds[r], bounds[r + 1]).
+// Rank r owns values [bounds[r], bounds[r + 1]).
 using SliceBounds = std::vector<size_t>;
 SliceBounds slice_bounds(size_t count, int size);  // that of slice()
 inline Slice slice(const SliceBounds& bounds, int rank) {
   const auto r = static_cast<size_t>(rank);
   return {bounds[r], bounds[r + 1] - bounds[r]};
 }
-// The blocks of kSliceUnit values that begin in a rank's slice; the last of them may end in slices of later ranks.
+// The blocks of kSliceUnit values that begin in a rank's slice; the last one may end in later ranks' slices.
 Slice block_slice(const SliceBounds& bounds, int rank);
 
-// Every rank has its slice of the values; afterwards all have all of them.
+// Each rank contributes its slice; afterwards all ranks have all values.
 void all_gather_slices(Communicator& world, std::span<float> all, const SliceBounds& bounds);
 void all_gather_slices(Communicator& world, std::span<float> all);  // by slice()
-// The same of one number for each block of block_slice().
+// The same for one number per block of block_slice().
 void all_gather_slice_blocks(Communicator& world, std::span<double> blocks, const SliceBounds& bounds);
 
-// Ranks that train on a GPU each and exchange values between the GPUs' memories, past the host's. The CUDA module has
-// them by NCCL (engine/exec/backend.h), which only moves bytes.
+// Ranks with a GPU each, which exchange values between device memories, past the host. The CUDA module implements them
+// with NCCL (engine/exec/backend.h), which only moves bytes.
 class DeviceRanks {
  public:
   virtual ~DeviceRanks() = default;
 
-  // All addresses are of the device's memory. Nothing waits: everything is queued behind what the device was asked
-  // before. All ranks of the world from which this was made queue the same messages in the same order.
+  // Addresses are device memory. Nothing waits: messages are queued behind earlier work of the device. All ranks of the
+  // original world queue the same messages in the same order.
   virtual Communicator& messages() = 0;
-  // all_gather_slices() of distributed/comm/communicator.h.
   virtual void all_gather_slices(std::span<float> all, const SliceBounds& bounds) = 0;
-  // into[i] += from[i]; rounded as on CPUs.
+  // into[i] += from[i], rounded as on CPUs
   virtual void add(float* into, const float* from, size_t count) = 0;
   virtual void copy(float* into, const float* from, size_t count) = 0;
   virtual void clear(float* values, size_t count) = 0;
 
-  // What moves the messages, as in "NCCL 2.27.3"; empty for one rank.
+  // The transport, as in "NCCL 2.27.3"; empty for one rank.
   virtual std::string text() const = 0;
 };
 

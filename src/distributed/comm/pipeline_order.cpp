@@ -4,7 +4,7 @@
 namespace linnet {
 namespace {
 
-// Pass number `index` of its direction, from 0.
+// `index` counts the passes of one direction from 0.
 PipelinePass pass_at(const PipelineOrder& order, bool is_forward, int64_t index) {
   if (order.chunks == 1) return {is_forward, 0, index};
   const int64_t of_group = int64_t{order.ranks} * order.chunks, group = index / of_group, in_group = index % of_group;
@@ -14,7 +14,7 @@ PipelinePass pass_at(const PipelineOrder& order, bool is_forward, int64_t index)
 
 int64_t pass_count(const PipelineOrder& order) { return order.micro_batches * order.chunks; }
 
-// Forward passes that a rank computes before the first backward pass is in turn.
+// Forward passes that a rank computes before its first backward pass.
 int64_t passes_ahead(const PipelineOrder& order, int rank) {
   const int64_t behind = order.ranks - 1 - rank;
   const int64_t ahead = order.chunks == 1 ? behind : 2 * behind + int64_t{order.chunks - 1} * order.ranks;
@@ -26,14 +26,13 @@ int rank_of(const PipelineOrder& order, int stage) {  // -1: there is no such st
   return stage < 0 || stage == order.ranks * order.chunks ? -1 : stage % order.ranks;
 }
 
-// With several chunks: the order in which a last group of fewer micro-batches than ranks is complete.
+// With several chunks, completes a last group that has fewer micro-batches than ranks.
 PipelineOrder with_whole_groups(PipelineOrder order) {
   if (order.chunks > 1) order.micro_batches = (order.micro_batches + order.ranks - 1) / order.ranks * order.ranks;
   return order;
 }
 
-// Leaves out the passes of micro-batches that there are not. No rank waits for another in what is left that did not in
-// the whole: each message is left out by both of its ranks.
+// Leaves out the passes of missing micro-batches. This adds no waiting, since both ranks of a message leave it out.
 std::vector<PipelineStep> without_missing(const std::vector<PipelineStep>& steps, int64_t micro_batches) {
   const auto is_missing = [&](const PipelinePass& pass) { return pass.micro >= micro_batches; };
   std::vector<PipelineStep> left;
@@ -45,7 +44,6 @@ std::vector<PipelineStep> without_missing(const std::vector<PipelineStep>& steps
   return left;
 }
 
-// The steps of a rank as they are found.
 class Steps {
  public:
   Steps(const PipelineOrder& order, int rank) : order_(order), rank_(rank) {}
@@ -53,11 +51,11 @@ class Steps {
   PipelinePass forward(int64_t index) const { return pass_at(order_, true, index); }
   PipelinePass backward(int64_t index) const { return pass_at(order_, false, index); }
 
-  // Asks for the input of a pass in the next exchange.
+  // Adds the pass's input to the next exchange.
   void receive(const PipelinePass& pass) {
     if (pipeline_sender(order_, rank_, pass) >= 0) next_.receives.push_back(pass);
   }
-  // One after another, with no exchange in between.
+  // Computes without an exchange in between.
   void compute(const std::vector<PipelinePass>& passes) {
     std::vector<PipelinePass> made;
     for (const PipelinePass& pass : passes) {
@@ -71,7 +69,7 @@ class Steps {
     for (const PipelinePass& pass : made)
       if (pipeline_receiver(order_, rank_, pass) >= 0) next_.sends.push_back(pass);
   }
-  // Ends a step that only exchanges messages, unless there are none.
+  // Ends a step without a pass, if it has messages.
   void exchange() {
     if (next_.pass || !next_.sends.empty() || !next_.receives.empty()) steps_.push_back(next_);
     next_ = {};
@@ -88,7 +86,7 @@ class Steps {
   std::vector<PipelineStep> steps_;
 };
 
-// What a pass has made is sent together with the request for what the next pass needs.
+// Sends what a pass has made in one exchange with the request for what the next pass needs.
 std::vector<PipelineStep> steps_of_one_chunk(const PipelineOrder& order, int rank) {
   Steps steps(order, rank);
   const int64_t ahead = passes_ahead(order, rank), all = pass_count(order);
@@ -108,8 +106,8 @@ std::vector<PipelineStep> steps_of_one_chunk(const PipelineOrder& order, int ran
   return steps.finish();
 }
 
-// A forward pass and a backward pass, then one exchange of what both have made for what the next two need. All ranks do
-// so at the same time, rank r a pair behind rank r - 1, so that none waits while another computes.
+// A forward and a backward pass, then one exchange of their results for the inputs of the next two. Rank r is one pair
+// behind rank r - 1, so that none waits while another computes.
 std::vector<PipelineStep> interleaved_steps(const PipelineOrder& order, int rank) {
   Steps steps(order, rank);
   const int64_t ahead = passes_ahead(order, rank), all = pass_count(order);

@@ -7,8 +7,8 @@
 namespace linnet {
 namespace {
 
-// Floats of a node that are received at once: on the host such that they are added while they are in the caches, on a
-// device such that starting a message takes little of its time.
+// Floats of a node received at once: on the host few enough to be added while in cache, on a device enough to amortize
+// starting a message.
 constexpr size_t kPiece = size_t{1} << 16, kDevicePiece = size_t{1} << 22;
 constexpr size_t kTask = size_t{1} << 14;  // floats that a thread adds at once
 
@@ -19,12 +19,12 @@ size_t nodes_of_others(const ShardShare& share) {
   return count;
 }
 
-// Whether the tree adds the two, of which `right` follows `left`.
+// Whether the tree adds the two; `right` follows `left`.
 bool are_siblings(const ShardNode& left, const ShardNode& right) {
   return left.count == right.count && left.first + left.count == right.first && left.first % (2 * left.count) == 0;
 }
 
-// body(piece), where piece(rank) is what the rank owns of a part, cut such that all messages fit into the workspace.
+// Calls body(piece) for pieces so small that all messages fit the workspace; piece(rank) is what the rank owns of it.
 template <class Body>
 void in_pieces(const SliceBounds& bounds, Slice part, int ranks, size_t piece_size, const Body& body) {
   const auto share = [&](int rank) { return overlap(slice(bounds, rank), part); };
@@ -81,7 +81,7 @@ ShardSum::ShardSum(Communicator& world, DeviceRanks* device, const ShardShare& s
   values_.reserve(all);
 }
 
-// Lists messages with values(node), which are this rank's, for all others.
+// Lists messages to all other ranks; values(node) are this rank's.
 template <class Values>
 void ShardSum::list_outgoing(size_t nodes, const Values& values) {
   outgoing_.clear();
@@ -90,8 +90,8 @@ void ShardSum::list_outgoing(size_t nodes, const Values& values) {
       outgoing_.push_back({rank, std::as_bytes(std::span<const float>(values(rank, i)))});
 }
 
-// After the messages were listed: receives the other ranks' nodes of `count` values, and adds all nodes, those of this
-// rank at mine(i), to the ones on the stack as the tree does; with `all` to one sum.
+// After the messages were listed: receives the other ranks' nodes of `count` values and adds all nodes, this rank's at
+// mine(i), to those on the stack in the tree's order; with `all`, to one sum.
 template <class Mine>
 void ShardSum::exchange_and_add(const std::vector<std::vector<ShardNode>>& nodes, const Mine& mine, size_t count,
                                 bool all, ThreadPool& pool, Communicator::Wait wait) {
@@ -111,7 +111,7 @@ void ShardSum::exchange_and_add(const std::vector<std::vector<ShardNode>>& nodes
   while (all && values_.size() > 1) add_last_two(pool, count);
 }
 
-// Values [first, first + count) of each of `nodes`; the sum is left in the first one.
+// Adds values [first, first + count) of each of `nodes`; nodes[0] receives the sum.
 void ShardSum::add_nodes(std::span<const std::span<float>> nodes, size_t first, size_t count, ThreadPool& pool,
                          Communicator::Wait wait) {
   stack_.clear(), values_.clear();
@@ -132,7 +132,7 @@ void ShardSum::copy(float* into, const float* from, size_t count) {
   else std::copy_n(from, count, into);
 }
 
-// `count` values of a round's shards, of which this rank's begin at `mine`, and those of the waiting nodes at `first`.
+// `count` values of a round's shards, this rank's at `mine`, and those of the waiting nodes at `first`.
 void ShardSum::exchange_and_add_round(int64_t round, float* mine, std::span<const std::span<float>> sums, size_t first,
                                       size_t count, ThreadPool& pool, Communicator::Wait wait) {
   stack_.clear(), values_.clear();

@@ -10,10 +10,10 @@ constexpr size_t kSummedPiece = size_t{1} << 18;  // floats that are summed at o
 constexpr size_t kFew = 4096;                     // floats that every rank sends whole: one exchange in place of two
 constexpr size_t kThreadPiece = size_t{1} << 14;  // floats that a thread adds at once
 
-// With few values, each rank's part of the sum is all of them.
+// With few values, each rank computes the whole sum.
 bool sends_whole(size_t values, size_t ranks) { return values * ranks <= kFew; }
 
-// to = the sum of the parts in their order; `to` is one of them.
+// to = the sum of the parts in order; `to` is one of them.
 void add_in_order(ThreadPool& pool, std::span<const float* const> parts, float* to, size_t count) {
   in_ranges(pool, count, kThreadPiece, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {

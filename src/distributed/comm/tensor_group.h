@@ -1,7 +1,7 @@
 // Tensor parallel: ranks that compute one model together, each with a part of its layers
-// (engine/passes/tensor_parallel.h). Ranks are numbered so that those of a tensor group follow each other, then the
-// stages of a pipeline: with T ranks in a tensor group and P stages, rank r is number r % T of its tensor group,
-// computes stage r / T % P, and is in model r / (T P). The ranks of the same number and stage train on different data.
+// (engine/passes/tensor_parallel.h). Ranks are numbered first within a tensor group, then by pipeline stage: with T
+// ranks in a group and P stages, rank r is number r % T of its tensor group, computes stage r / T % P, and is in model
+// r / (T P). Ranks of the same number and stage train on different data.
 #pragma once
 #include <span>
 #include <vector>
@@ -12,10 +12,10 @@ namespace linnet {
 
 std::vector<int> some_ranks(int first, int count, int step);
 
-// Some of the ranks of a world as a communicator of their own. All of them use it at the same point.
+// Some ranks of a world as a communicator. All of them use it at the same point.
 class RankGroup : public Communicator {
  public:
-  // `ranks` of `world`, in ascending order; this process's is one of them. The world outlives the group.
+  // `ranks` of `world`, in ascending order, include this process's. The world outlives the group.
   RankGroup(Communicator& world, std::vector<int> ranks);
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(ranks_.size()); }
@@ -29,7 +29,7 @@ class RankGroup : public Communicator {
   std::vector<Incoming> incoming_;
 };
 
-// What a process is in a division of the world into models of `tensor_ranks` * `stages` ranks.
+// A process's groups when the world is divided into models of `tensor_ranks` * `stages` ranks.
 struct RankGroups {
   RankGroups(Communicator& world, int tensor_ranks, int stages = 1);
   RankGroup tensor;    // the ranks that share this rank's layers
@@ -37,11 +37,11 @@ struct RankGroups {
   RankGroup data;      // those that have the same part of the same layers
 };
 
-// The group with which a plan is run. Internal error unless it has `ranks` ranks.
+// Checks the group with which a plan runs: internal error unless it has `ranks` ranks.
 Communicator& checked_group(Communicator* group, int ranks);
 
-// values = the sum of all ranks' values, the same bits on every rank: they are added in the order of the ranks.
-// `scratch`: sum_scratch_size() floats. Allocates nothing after calls with as many ranks.
+// values = the sum of all ranks' values in rank order, the same bits on every rank. `scratch`: sum_scratch_size()
+// floats. Allocates only for more ranks than before.
 void sum_over_ranks(Communicator& group, std::span<float> values, std::span<float> scratch, ThreadPool& pool);
 size_t sum_scratch_size(size_t values, int ranks);
 

@@ -26,7 +26,7 @@ std::filesystem::path find_module() {
 
 OpenWorld load_module() {
   const std::filesystem::path location = find_module();
-  // Open MPI loads plugins that need its symbols. The module is never unloaded.
+  // RTLD_GLOBAL: Open MPI loads plugins that need its symbols. The module is never unloaded.
   void* module = dlopen(location.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!module) fail_user("cannot load the MPI module: ", dlerror());
   const auto open = reinterpret_cast<OpenWorld>(dlsym(module, "linnet_mpi_open"));
@@ -58,7 +58,7 @@ std::optional<std::string> on_path(const char* program) {
   return {};
 }
 
-// Empty when the variable is not set or not a number.
+// Empty if the variable is unset or not a number.
 std::optional<int> number_in(const char* variable) {
   const char* text = std::getenv(variable);
   const auto value = parse_number<int>(text ? text : "");
@@ -108,14 +108,14 @@ std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string
   return command;
 }
 
-// The number in the middle: raised whenever ModuleWorld changes.
+// Raise the number whenever ModuleWorld changes.
 const char* comm_version() { return "linnet " LINNET_VERSION ", communicator 3, " __VERSION__; }
 
 std::optional<Starter> find_starter() {
   if (const auto starter = starter_from("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                                         "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"))
     return starter;
-  // SLURM_NTASKS is also set in a batch script, which is one process; these are set by srun alone.
+  // srun alone sets these; SLURM_NTASKS is also set in a batch script, which is one process.
   return starter_from("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS_PER_NODE", "SLURM_LOCALID");
 }
 

@@ -1,5 +1,5 @@
-// The ranks of MPI_COMM_WORLD, and the one function that the program looks up (distributed/comm/world.h). Of MPI it
-// uses messages alone: no reduction, whose order of summation MPI does not state.
+// The ranks of MPI_COMM_WORLD, and the function that the program looks up (distributed/comm/world.h). Only messages are
+// used, no reductions, as MPI does not state their order of summation.
 #include <mpi.h>
 #include <unistd.h>
 #include <algorithm>
@@ -51,7 +51,7 @@ class MpiWorld {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // Null, or the message of what `call` has thrown, which is valid until the next call.
+  // Returns null, or the message of what `call` has thrown, valid until the next call.
   template <class Call>
   const char* problem_of(const Call& call) {
     try {
@@ -79,7 +79,7 @@ class MpiWorld {
 
  private:
   static constexpr auto kLook = std::chrono::microseconds(50);
-  // How often a rank tells the next one that it lives, and after how long without it that one gives up.
+  // The interval of heartbeats to the next rank, and the silence after which that rank gives up.
   static constexpr auto kBeat = std::chrono::milliseconds(500), kPatience = std::chrono::seconds(8);
 
   void start(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming) {
@@ -110,16 +110,16 @@ class MpiWorld {
     return done != 0;
   }
 
-  // MPI's own wait keeps its processor busy. Where there are more ranks than processors the others need it, so after a
-  // moment this one gives way, and later it sleeps between looks.
+  // MPI's own wait keeps its processor busy, which other ranks need if there are more ranks than processors. This one
+  // yields after a moment, and later sleeps between polls.
   void wait_for_messages(Wait wait) {
     constexpr int kBusy = 2000, kGivingWay = 20000;
     for (int looks = wait == Wait::kPatiently ? kGivingWay : 0; !are_done(requests_); ++looks)
       if (looks >= kBusy) std::this_thread::sleep_for(looks < kGivingWay ? std::chrono::microseconds(0) : kLook);
   }
 
-  // A rank that was stopped, or whose machine is gone, would let the others wait forever. Each rank hears from the one
-  // before it, from a thread, so that long computations do not look like an end.
+  // A rank that was stopped, or whose machine is gone, would let the others wait forever. A thread of each rank listens
+  // to the one before it, so that a long computation does not look like an end.
   void watch_neighbor() {
     using Clock = std::chrono::steady_clock;
     const int next = (rank_ + 1) % size_, before = (rank_ + size_ - 1) % size_;
@@ -140,7 +140,7 @@ class MpiWorld {
           const std::lock_guard lock(mpi_);
           if (!before_ended) check(MPI_Irecv(&heard, 1, MPI_CHAR, before, kTag, beats_, &hearing[0]), "MPI_Irecv");
         }
-        // This process, too, may have been stopped for a while, or its machine.
+        // This process or its machine may have been suspended, too.
         if (Clock::now() - looked > kPatience / 4) last = Clock::now();
         looked = Clock::now();
         if (!before_ended && looked - last > kPatience) give_up_on(before);

@@ -25,7 +25,7 @@ constexpr Unit kBandwidths[] = {{"TB/s", 1e12},      {"GB/s", 1e9},       {"MB/s
 constexpr size_t kByteUnits = 5;  // the first of these
 constexpr Unit kTimes[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
 
-// The value of "25 GB/s"; below 0 where the text is not a number and one of the units.
+// The value of "25 GB/s"; below 0 unless the text is a number and one of the units.
 double parse_quantity(std::string_view text, std::span<const Unit> units) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -37,7 +37,7 @@ double parse_quantity(std::string_view text, std::span<const Unit> units) {
   return -1;
 }
 
-// In the largest unit that leaves a number of at least 1.
+// In the largest unit in which the number is at least 1.
 std::string in_units(double value, std::span<const Unit> descending) {
   const Unit* unit = descending.data();
   while (unit != &descending.back() && value < unit->factor) ++unit;
@@ -46,14 +46,14 @@ std::string in_units(double value, std::span<const Unit> descending) {
   return text + std::string(unit->name);
 }
 
-// As in comm/: traffic_test.cpp holds these against its calls.
+// The same sizes as in comm/; traffic_test.cpp compares them.
 constexpr size_t kShardPiece = size_t{1} << 16;   // floats of a node in one exchange: distributed/comm/shard_sum.cpp
 constexpr size_t kTensorPiece = size_t{1} << 18;  // floats summed at once, and
 constexpr size_t kTensorFew = 4096;  // floats that every rank sends whole: distributed/comm/tensor_group.cpp
 
 double bytes_of(size_t values) { return 4.0 * static_cast<double>(values); }
 
-// By rank, the nodes that it has, and the values of a part of all that it owns.
+// By rank: its nodes, and the values it owns of a part.
 struct Shares {
   Shares(const ShardShare& share, size_t values, Slice part) {
     for (int rank = 0; rank < share.ranks; ++rank) {
@@ -91,10 +91,9 @@ std::string network_text(const Network& network) {
          in_units(network.latency, kTimes) + (network.overlaps ? "" : ",no-overlap");
 }
 
-// From the smallest exchange to each other one, in seconds a byte: the median. A few sizes may be far from the line, as
-// where a token bucket lets small messages pass at once, or where an MPI sends large ones in another way. Small
-// messages may go another way, too, so that the line says little of the latency: that is no more than the fastest
-// exchange took, and at least half of it.
+// The bandwidth is the median of seconds per byte from the smallest exchange to each other one. A few sizes may be far
+// from the line: a token bucket lets small messages pass at once, and some MPIs send large ones in another way. As
+// small messages may differ too, the latency is bounded: at most the fastest exchange's time, at least half of it.
 Network fit_network(std::span<const TimedExchange> exchanges) {
   const auto smallest = std::ranges::min_element(exchanges, {}, &TimedExchange::bytes);
   std::vector<double> slopes;

@@ -1,5 +1,5 @@
-// How long it takes to move bytes between ranks: a latency for each exchange, and a bandwidth that each rank has in
-// each direction. Links are not shared: a rank's own port is what bounds it (the model of Hockney 1994 with one port).
+// The time to move bytes between ranks: a latency for each exchange, and a bandwidth of each rank in each direction.
+// Links are not shared: a rank's own port is the bound (the model of Hockney 1994 with one port).
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,8 +12,8 @@ namespace linnet {
 struct Network {
   double bytes_per_second = 0;  // of one rank, in each direction at the same time
   double latency = 0;           // seconds of an exchange of no bytes
-  // Whether a rank computes at full speed while its messages move. Ranks of one machine copy messages with the
-  // processors that compute: then they do not.
+  // Whether a rank computes at full speed while its messages move. False on one machine, where the processors that
+  // compute also copy the messages.
   bool overlaps = true;
 };
 
@@ -23,15 +23,13 @@ Network parse_network(const std::string& text);
 // A text that parse_network() reads as nearly the same network.
 std::string network_text(const Network& network);
 
-// An exchange in which each rank sends and receives so many bytes.
-struct TimedExchange {
+struct TimedExchange {  // each rank sends and receives `bytes`
   double bytes, seconds;
 };
-// The latency and bandwidth of most of the measured exchanges. Of at least two sizes.
+// Fits latency and bandwidth to most of the exchanges, which must have at least two sizes.
 Network fit_network(std::span<const TimedExchange> exchanges);
 
-// What one rank sends and receives in an operation of comm/, which is one exchange after another. Of an operation in
-// which ranks send different amounts these are the figures of the busiest.
+// What the busiest rank sends and receives in an operation of comm/, as consecutive exchanges.
 struct Traffic {
   int64_t exchanges = 0;
   double port_bytes = 0;  // the larger of what the busiest rank sends and what it receives, over all exchanges
@@ -46,22 +44,20 @@ struct Traffic {
 double seconds_of(const Traffic& traffic, const Network& network);
 
 // As many exchanges and bytes as comm/ makes of the same call. Every value goes directly to the rank that adds it, so
-// an all-reduce of balanced slices moves as many bytes as a ring does, 2 (n - 1) / n of the values, in fewer exchanges.
+// an all-reduce of balanced slices moves as many bytes as a ring, 2 (n - 1) / n of the values, in fewer exchanges.
 
 // ShardSum::reduce_scatter of `part` of `values` floats: each rank receives the others' for its own slice.
 Traffic reduce_scatter_traffic(size_t values, Slice part, const ShardShare& share);
-// all_gather_slices() of `values` floats.
 Traffic gather_slices_traffic(size_t values, int ranks);
-// ShardSum::sum_everywhere(), for few values.
 Traffic sum_everywhere_traffic(size_t values, const ShardShare& share);
-// sum_over_ranks() of a tensor group: what the op all_reduce does.
+// sum_over_ranks() of a tensor group: the op all_reduce.
 Traffic all_reduce_traffic(size_t values, int ranks);
 // Each rank sends `values` floats to all others: the op all_gather.
 Traffic all_gather_traffic(size_t values, int ranks);
 // One message of `bytes` between two ranks.
 Traffic send_traffic(double bytes);
 
-// Bytes that the rank which adds most reads and writes beside the messages, in a reduce_scatter_traffic().
+// Bytes that the rank which adds most reads and writes, besides messages, in a reduce_scatter_traffic().
 double added_bytes(size_t values, Slice part, const ShardShare& share);
 
 }  // namespace linnet

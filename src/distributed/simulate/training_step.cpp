@@ -61,12 +61,11 @@ class Builder {
   }
 
  private:
-  // A rank of a pipeline.
   struct RankState {
     std::vector<PipelinePass> passes;
     size_t done = 0;
   };
-  // When what a stage needs for a pass has arrived, by tensor rank; empty: it was not sent yet.
+  // When the inputs of a stage's pass have arrived, by tensor rank; empty: not sent yet.
   using Arrivals = std::map<std::tuple<bool, int, int64_t>, std::vector<OperationId>>;  // forward, stage, micro-batch
 
   int rank_of(int data, int pipeline, int tensor) const {
@@ -79,7 +78,7 @@ class Builder {
     return some_ranks(rank_of(0, pipeline, tensor), layout_.data, layout_.ranks_of_model());
   }
 
-  // The next operation that the ranks' own threads do.
+  // The next operation of the ranks' own threads.
   OperationId add_next(Operation operation, const std::vector<int>& ranks) {
     for (const int rank : ranks)
       if (last(rank) != kNone) operation.after.push_back(last(rank));
@@ -107,7 +106,6 @@ class Builder {
     return operation;
   }
 
-  // The ranks wait for it.
   void exchange_now(const std::string& name, OperationKind kind, const Traffic& traffic,
                     const std::vector<int>& ranks) {
     if (traffic.exchanges > 0 && ranks.size() > 1) add_next(exchange(name, kind, traffic, ranks, true), ranks);
@@ -145,7 +143,7 @@ class Builder {
 
   int stage_of(int pipeline, const PipelinePass& pass) const { return pass.chunk * layout_.pipeline + pipeline; }
 
-  // All micro-batches of the ranks that compute one model together.
+  // All micro-batches of the ranks of one model.
   void add_pipeline(int data) {
     std::vector<RankState> states;
     for (int rank = 0; rank < layout_.pipeline; ++rank) states.push_back({pipeline_passes(order(), rank)});
@@ -159,7 +157,7 @@ class Builder {
       if (state.done < state.passes.size()) fail_internal("a pipeline whose stages wait for each other");
   }
 
-  // False: all is done, or what the next pass waits for is not in the schedule yet.
+  // False if all is done, or an input of the next pass is not in the schedule yet.
   bool add_next_pass(int data, int rank, RankState& state, Arrivals& arrivals) {
     if (state.done == state.passes.size()) return false;
     const PipelinePass& pass = state.passes[state.done];
@@ -178,7 +176,7 @@ class Builder {
     return true;
   }
 
-  // The gradients of all data groups. completed_ is of the last backward pass.
+  // Sums the gradients of all data groups. completed_ is of the last backward pass.
   void add_sums(int rank) {
     if (layout_.data == 1) return;
     for (int tensor = 0; tensor < layout_.tensor; ++tensor) {
@@ -195,7 +193,7 @@ class Builder {
     }
   }
 
-  // Of a stage, after the operation `before`. The last of them.
+  // Sums a stage's gradients after the operation `before`. Returns the last operation.
   OperationId add_gradients(const StageWork& work, const std::vector<int>& group, OperationId before) {
     const bool early = step_.adds_early;
     for (size_t i = 0; i < work.gradients.size(); ++i) {
@@ -219,7 +217,7 @@ class Builder {
     return before;
   }
 
-  // Of clipping, which is by the norm of the whole gradient: a number of each rank of a model.
+  // Clipping needs the norm of the whole gradient: each rank of a model sends one number.
   void add_norms() {
     const int of_model = layout_.ranks_of_model();
     for (int data = 0; data < layout_.data; ++data)
@@ -297,7 +295,7 @@ std::vector<Interval> RankSchedule::simulate() const {
   std::vector<int> waiting(operations_.size());
   std::vector<std::vector<OperationId>> readers(operations_.size());
   std::vector<double> ready(operations_.size()), free(static_cast<size_t>(ranks_) * kLaneKinds);
-  // The earliest event first; of simultaneous ones that of the operation which was added first.
+  // The earliest event first, then the operation that was added first.
   using Event = std::pair<double, OperationId>;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
   for (OperationId id = 0; id < std::ssize(operations_); ++id) {

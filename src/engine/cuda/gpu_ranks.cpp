@@ -8,7 +8,7 @@
 namespace linnet {
 namespace {
 
-// What a rank needs of NCCL; of one rank alone, nothing.
+// A rank's use of NCCL; with one rank, nothing.
 class NcclWorld : public Communicator {
  public:
   NcclWorld(CudaDevice& device, int rank, int size) : device_(device), rank_(rank), size_(size) {}
@@ -19,7 +19,7 @@ class NcclWorld : public Communicator {
     device_.stream();  // makes the GPU this thread's, which is the one that NCCL takes
     nccl_check(nccl().init_rank(&comm_, size_, id, rank_), "joining the ranks");
   }
-  // Destroying waits for the other ranks, which may be gone where this one fails.
+  // Destroying waits for the other ranks, which may be gone after an error here.
   ~NcclWorld() override {
     if (!comm_) return;
     if (std::uncaught_exceptions() > 0) {
@@ -30,7 +30,7 @@ class NcclWorld : public Communicator {
     }
   }
 
-  // One group: NCCL may then move all of the messages at once, in whatever order both sides can.
+  // One group lets NCCL move all of the messages at once, in any order that both sides can.
   void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming, Wait) override {
     const auto is_empty = [](const auto& message) { return message.bytes.empty(); };
     if (std::ranges::all_of(outgoing, is_empty) && std::ranges::all_of(incoming, is_empty)) return;
@@ -103,7 +103,7 @@ class GpuRanks : public DeviceRanks {
 
 #if LINNET_HAS_NCCL
 
-// The first byte: whether this rank has NCCL. Then the version and the GPU, or what is missing.
+// The first byte says whether this rank has NCCL. Then follow version and GPU, or what is missing.
 constexpr char kHas = '+', kLacks = '-';
 
 std::string own_part(CudaDevice& device) {
@@ -116,8 +116,7 @@ std::string own_part(CudaDevice& device) {
   }
 }
 
-// Empty where all ranks can be joined.
-std::string why_not(const std::vector<std::string>& parts) {
+std::string why_not(const std::vector<std::string>& parts) {  // empty if all ranks can be joined
   std::map<std::string, size_t> ranks_of_gpu;
   const auto name = [](size_t rank) { return "rank " + std::to_string(rank); };
   for (size_t rank = 0; rank < parts.size(); ++rank)

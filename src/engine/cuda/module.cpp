@@ -1,4 +1,4 @@
-// The functions that the program looks up in the module (engine/exec/backend.h, engine/exec/backend.h).
+// The functions that the program looks up in the module (engine/exec/backend.h).
 #include <cstdio>
 #include <exception>
 #include "engine/cuda/gpu_ranks.h"
@@ -21,7 +21,7 @@ extern "C" __attribute__((visibility("default"))) const linnet::Backend* linnet_
                                                                                           int index, char* message,
                                                                                           size_t message_size) {
   using namespace linnet;
-  // Never destroyed: at the program's end the driver may be gone before it.
+  // Never destroyed: at the program's end the driver may be gone first.
   static auto& opened = *new std::map<int, std::unique_ptr<OpenDevice>>;
   try {
     if (std::string(program_version) != backend_version())

@@ -26,24 +26,23 @@ void* load_module() {
   if (search.found.empty())
     throw Error(ErrorKind::kSystem, "this program has no CUDA module, a part of builds for GPUs (looked for " +
                                         search.looked + "); docs/gpu.md tells how to build it");
-  // Its symbols stay its own; it is never unloaded.
+  // RTLD_LOCAL keeps its symbols its own. It is never unloaded.
   void* module = dlopen(search.found.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!module) fail_user("cannot load the CUDA module: ", dlerror());
   if (!dlsym(module, "linnet_cuda_open")) fail_user(search.found.string(), " is not Linnet's CUDA module");
   return module;
 }
 
-// What the module exports as `linnet_cuda_count`: the number of GPUs.
+// The module's `linnet_cuda_count`: the number of GPUs.
 using CountGpus = int (*)();
 
-// Null when the module has no such function.
-template <class Function>
+template <class Function>  // null if the module has no such function
 Function module_function(const char* name) {
   static void* const module = load_module();
   return reinterpret_cast<Function>(dlsym(module, name));
 }
 
-// Ranks that a starter has put on one machine take its GPUs in turn. Slurm may show each of them only its own.
+// Ranks that a starter has put on one machine take its GPUs in turn. Slurm may show each only its own.
 int gpu_of_rank() {
   const std::optional<Starter> starter = find_starter();
   if (!starter || starter->rank_here == 0) return 0;
@@ -62,7 +61,7 @@ const Backend* open_cuda(int index) {
 
 }  // namespace
 
-// The number in the middle: raised whenever Device, Backend or what kernels are given changes.
+// Raise the number whenever Device, Backend or what kernels are given changes.
 const char* backend_version() { return "linnet " LINNET_VERSION ", backend 5, " __VERSION__; }
 
 const Backend& open_backend(const std::string& device) {

@@ -19,12 +19,12 @@ constexpr size_t kSmall = 4096;  // bytes of an output that comes home by itself
 
 }  // namespace
 
-// How a plan runs on a device: the batch is copied over, the kernels are queued - the first time one by one, which is
-// when libraries choose and compile, from the second time on as one recording. Small outputs (losses, counts, norms)
-// are copied to the host after every run and stay readable for kKept runs; a large one comes when somebody asks.
+// A plan's run on a device: the batch is copied over and the kernels are queued, the first time one by one (when
+// libraries choose and compile), from the second time on as one recording. Small outputs (losses, counts, norms) are
+// copied to the host after every run and stay readable for kKept runs; a large one is copied on request.
 class DeviceRun {
  public:
-  // `outputs`: where they lie on the device.
+  // `outputs`: on the device.
   DeviceRun(const Plan& plan, const Store& store, const std::map<std::string, TensorView>& outputs)
       : device_(store.device()) {
     find_batch(plan, store);
@@ -38,10 +38,9 @@ class DeviceRun {
   DeviceRun(const DeviceRun&) = delete;
   DeviceRun& operator=(const DeviceRun&) = delete;
 
-  // Returns as soon as the work is queued; the host may then write the next batch.
-  // `times`: how often `queue_kernels` queues the plan; there is a recording for each number, so let them be few. More
-  // than once: the plan has no batch. Returns the run's number, from 1 on.
-  // `replay`: false queues the kernels one by one, although there may be a recording.
+  // Returns as soon as the work is queued; the host may then write the next batch. `times`: how often `queue_kernels`
+  // queues the plan; above 1 it must have no batch. Each number has a recording, so use few. `replay` false: queues
+  // kernels one by one, even if there is a recording. Returns the run's number, from 1 on.
   int64_t run(FunctionRef<void()> queue_kernels, int64_t times, bool replay) {
     if (times > 1 && !batch_.empty()) fail_internal("several runs on one batch");
     push_batch();
@@ -57,7 +56,6 @@ class DeviceRun {
     return runs_;
   }
 
-  // Copies the batch over and leaves the rest to the caller.
   void push_batch() {
     if (batch_.empty()) return;
     std::byte* slot = staging_ + slot_ * slot_bytes_;
@@ -106,7 +104,7 @@ class DeviceRun {
   };
   static constexpr size_t kSlots = 4;  // batches that the host may be ahead
 
-  // One range for each region of batches: from the plan's first input in it to the end of the last.
+  // One range per region of batches: from the plan's first input in it to the end of the last.
   void find_batch(const Plan& plan, const Store& store) {
     std::map<RegionId, std::pair<size_t, size_t>> ranges;
     for (const GraphInput& input : plan.graph.inputs()) {
@@ -197,7 +195,7 @@ Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& sh
 Executor::Executor(Executor&& other) noexcept = default;
 Executor::~Executor() = default;
 
-// Whatever touches memory that a node aside writes, or writes memory that it reads, waits for it.
+// A node waits for an aside node that writes memory it uses, or reads memory it writes.
 void Executor::order_asides() {
   using Bytes = std::pair<const std::byte*, const std::byte*>;
   struct Touched {
@@ -266,7 +264,7 @@ void Executor::run_all(ThreadPool& pool, AfterNode after) const {
   copy_updates();
 }
 
-// A node begins when the one before it ends, so that the times of all nodes add up to that of the run.
+// A node begins when the one before it ends, so that the times of all nodes add up to the run's.
 void Executor::run_recorded(ThreadPool& pool, AfterNode after) const {
   int64_t began = Timeline::now();
   for (size_t i = 0; i < steps_.size(); ++i) {

@@ -1,5 +1,5 @@
-// Runs a plan: one loop over kernels whose operands were bound to memory beforehand. Nothing is allocated. On a device
-// the same loop is recorded once and then replayed.
+// Runs a plan: one loop over kernels whose operands were bound to memory beforehand, without allocation. On a device
+// the loop is recorded once and then replayed.
 #pragma once
 #include <map>
 #include <memory>
@@ -19,24 +19,22 @@ class Executor {
   Executor(Executor&& other) noexcept;
   ~Executor();
 
-  // While the Timeline (base/timeline.h) is active, run() and run_together() record the time of each node. On a device
-  // each node is then queued alone and timed there, and the times are put one after another from when the run began.
-  //
-  // The pool may not have more threads than the plan was made for. On a device run() only queues: batches may be
-  // written and other plans run after it, and output() waits. Returns the run's number for output(), 0 on the CPU.
+  // Runs the plan; the pool may not have more threads than the plan was made for. On a device it only queues: batches
+  // may be written and other plans run after it, and output() waits. Returns the run's number for output(), 0 on the
+  // CPU. While the Timeline (base/timeline.h) is active, the time of each node is recorded; on a device, nodes are then
+  // queued and timed alone, and their times are put one after another from the run's beginning.
   int64_t run(ThreadPool& pool) const;
   // On the CPU: calls after(node) when a node is done, on the calling thread.
   using AfterNode = FunctionRef<void(NodeId node)>;
   void run(ThreadPool& pool, AfterNode after) const;
-  // So many runs, each of which finds in its states what the one before left there; on a device they are one
-  // recording. For plans whose inputs are all states: a batch would be the same for all.
+  // Runs `times` times, each run reading the states that the one before left; on a device this is one recording. For
+  // plans whose inputs are all states, since there is one batch for all runs.
   void run_together(ThreadPool& pool, int64_t times) const;
   // As run(), adding each node's seconds to seconds[node].
   void run_timed(ThreadPool& pool, std::vector<double>& seconds) const;
 
-  // A named output after run(), where the host can read it. `run`: 0 for the last one; on a device some earlier ones
-  // are kept too: a large output is that of the last run and valid until the next, a small one may be asked for until
-  // kKept more runs were queued.
+  // A named output where the host can read it. `run`: 0 for the last one. On a device, a large output is that of the
+  // last run and valid until the next; a small one stays readable until kKept more runs were queued.
   const TensorView& output(const std::string& name, int64_t run = 0) const;
   static constexpr int64_t kKept = 4;
   const Plan& plan() const { return *plan_; }

@@ -1,5 +1,5 @@
-// Runs any graph node by node, each value in memory of its own: the way to look inside, and the oracle of the planned
-// executor, which on the same graph and kernels gives the same bits.
+// Runs any graph node by node, each value in its own memory: for inspection, and as the oracle of the planned executor,
+// which gives the same bits on the same graph and kernels.
 #pragma once
 #include <cstring>
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace linnet {
 
-// A tensor that owns its memory: what goes into and comes out of the interpreter.
+// A tensor that owns its memory.
 
 class HostTensor {
  public:
@@ -21,7 +21,7 @@ class HostTensor {
   explicit HostTensor(TensorType type) : type_(type), words_(type.bytes() / 8 + 8) {}  // zeroed
   template <class T>
   HostTensor(TensorType type, std::span<const T> values) : HostTensor(type) {
-    // An empty span may point nowhere, which memcpy does not accept.
+    // The pointer of an empty span may be null, which memcpy does not accept.
     if (!values.empty()) std::memcpy(data(), values.data(), type.bytes());
   }
 
@@ -45,7 +45,7 @@ class HostTensor {
   std::vector<double> words_;
 };
 
-// The elements one after another, whatever the strides of the view.
+// The elements in row-major order, whatever the view's strides.
 HostTensor dense_copy(const TensorView& view);
 
 using NamedTensors = std::map<std::string, HostTensor>;
@@ -53,7 +53,7 @@ using NamedTensors = std::map<std::string, HostTensor>;
 struct InterpreterOptions {
   KernelSet kernels = KernelSet::kReference;
   int threads = 1;
-  // Called after each node with its outputs (which dense_copy() keeps).
+  // Called after each node with its outputs; copy them with dense_copy() to keep them.
   std::function<void(NodeId, std::span<const TensorView>)> after_node = {};
 };
 
@@ -62,12 +62,12 @@ struct InterpreterResult {
   NamedTensors states;  // the new values of updated inputs, by the input's name
 };
 
-// Throws Error(kUser) when an input is missing or of another type.
+// Throws Error(kUser) if an input is missing or of another type.
 InterpreterResult interpret(const Graph& graph, const NamedTensors& inputs, const InterpreterOptions& options = {});
 
-// The first node (in order) whose output holds a NaN or an infinity although its float inputs hold none, as
-// "file:line: op (in module) of f32[8, 16] from -1.2 to 3.4, ...", the operands with the ranges of their values; empty
-// when there is none. -inf that a mask wrote is not counted.
+// Finds the first node whose output holds a NaN or an infinity although its float inputs hold none: "file:line: op (in
+// module) of f32[8, 16] from -1.2 to 3.4, ...", with the ranges of the operands; empty if there is none. A mask's -inf
+// does not count.
 std::string first_non_finite(const Graph& graph, const NamedTensors& inputs, const InterpreterOptions& options = {});
 
 }  // namespace linnet

@@ -174,7 +174,7 @@ void compare_finite_differences(const OpTrial& op, const NamedTensors& inputs, s
   }
 }
 
-// Activations stored in bf16, as in training with precision = "bf16".
+// Activations are stored in bf16, as in training with precision = "bf16".
 void compare_stored_in_bf16(const OpTrial& op, const NamedTensors& inputs, std::vector<std::string>& problems) {
   const NamedTensors rounded = rounded_to_bf16(inputs, op), inputs32 = in_float32(rounded);
   NamedTensors expected = interpret(trial_graph(op, DType::kF64, op.differentiate), rounded).outputs;
@@ -197,7 +197,7 @@ std::vector<std::string> trial_problems(const OpTrial& op) {
   const NamedTensors expected = interpret(exact, inputs).outputs;
   if (op.differentiate) compare_finite_differences(op, inputs, problems);
 
-  // Decomposed before differentiation: the basic ops' gradients check the fused one's.
+  // Decomposed before differentiation, so that the basic ops' gradients check the fused one's.
   NamedTensors values;
   for (const auto& [name, tensor] : expected)
     if (name[0] == 'y') values[name] = tensor;

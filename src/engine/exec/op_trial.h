@@ -1,5 +1,5 @@
-// One description of an op tests it in every way (after ggml's test-backend-ops). tests/op_harness.h says which, and
-// adds what needs a GPU or its emulation; programs have it as linnet/testing.h.
+// One description of an op tests it in every way (after ggml's test-backend-ops). tests/op_harness.h lists these and
+// adds tests for a GPU or its emulation; programs include it as linnet/testing.h.
 #pragma once
 #include <functional>
 #include <optional>
@@ -29,21 +29,21 @@ struct OpTrial {
   std::function<std::vector<Tensor>(Graph&, const std::vector<Tensor>&)> build;  // the outputs to check
   double tolerance = 2e-5;  // float32 against float64, relative to the norm
   bool differentiate = true;
-  // Above 0: once more with activations stored as bf16, within this distance.
+  // Above 0: also test with activations stored as bf16, within this distance.
   double bf16_tolerance = 0;
 };
 
-// Outputs y0, y1, ...; and with gradients, d0, d1, ... of sum(w_i * y_i) with respect to the float inputs x0, x1, ...
-// In bf16 the op's own operands and results are, and fp32 around it. `rounded`: in fp32, and what bf16 would be is
-// rounded to bf16, so that the pass that stores activations in bf16 finds them so.
+// Outputs y0, y1, ...; with gradients also d0, d1, ... of sum(w_i * y_i) with respect to the float inputs x0, x1, ...
+// With bf16 only the op's operands and results have it. `rounded`: fp32 throughout, rounded to bf16 where bf16 would
+// be, so that the storage pass finds bf16 values.
 Graph trial_graph(const OpTrial& op, DType dtype, bool with_gradients, bool rounded = false);
-// Numbers for the inputs of such a graph in float64, which are exact in float32.
+// Inputs in float64 that are exact in float32.
 NamedTensors trial_inputs(const Graph& graph, const OpTrial& op);
 NamedTensors in_float32(const NamedTensors& tensors);
-// The same with those rounded that bf16 would be.
+// Rounds those that bf16 would store.
 NamedTensors rounded_to_bf16(NamedTensors inputs, const OpTrial& op);
 
-// The plan of a graph, after all passes, in memory of its own, on the CPU or on another backend.
+// A graph's plan after all passes, in its own memory, on the CPU or another backend.
 class PlannedGraph {
  public:
   PlannedGraph(const Graph& graph, int threads, const Backend& backend = cpu_backend(), PassOptions passes = {});
@@ -56,17 +56,16 @@ class PlannedGraph {
   std::optional<Executor> executor_;
 };
 
-// What the CPU gets wrong: a line for each, none when all is well.
+// What the CPU gets wrong, a line each.
 std::vector<std::string> trial_problems(const OpTrial& op);
 
-// Whether all of `expected` are in `got`, each at most `tolerance` away; adds a line for those that are not.
+// Adds a line for each of `expected` that is not in `got` within `tolerance`.
 void compare_close(const NamedTensors& got, const NamedTensors& expected, double tolerance, const std::string& what,
                    std::vector<std::string>& problems);
-// The same for equal bits.
 void compare_bits(const NamedTensors& got, const NamedTensors& expected, const std::string& what,
                   std::vector<std::string>& problems);
 
-// The relative distance of two tensors: ||a - b|| / (||b|| + tiny); infinite when their shapes differ.
+// Relative distance: ||a - b|| / (||b|| + tiny); infinite for different shapes.
 double tensor_distance(const HostTensor& a, const HostTensor& b);
 
 }  // namespace linnet
