@@ -43,7 +43,7 @@ double difference(double a, double b) {
 
 namespace {
 
-// The classes that the loss chooses from; 0: the graph has no such loss.
+// The number of classes that the loss chooses from; 0 if the graph has no such loss.
 int64_t class_count(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
     const std::string_view op = node.op->name;
@@ -71,14 +71,14 @@ int64_t rows_of(const CheckSubject& subject) {
   return 0;
 }
 
-// Summed, with the weights as they are.
+// The sum of losses with the current weights.
 LossTotal loss_of(const CheckSubject& subject, const CheckBatch& batch) {
   load(subject, batch);
   return subject.trainer.evaluate(subject.shape);
 }
 
-// Random weights should know nothing and be sure of nothing: their loss is that of a guess among all classes. It is
-// that of a training step: at first batch normalization has no statistics for evaluation yet.
+// With random weights the loss should be that of a guess among all classes. It is the training loss, as batch
+// normalization has no statistics for evaluation yet.
 Finding check_initial_loss(CheckSubject& subject) {
   restart(subject);
   load(subject, subject.batch);
@@ -88,7 +88,6 @@ Finding check_initial_loss(CheckSubject& subject) {
   if (report.tokens == 0) return verdict(false, "the batch has no targets");
   if (!std::isfinite(loss)) return verdict(false, "the loss is not finite");
   if (classes < 2) return skipped(fmt::format("loss {:.3f}; the loss is not over classes", loss));
-  // Few targets may be unlucky ones.
   const double guess = std::log(static_cast<double>(classes));
   const double most = 1.25 * guess + 1 + 3 / std::sqrt(static_cast<double>(report.tokens));
   const bool fits = loss < most && (!subject.is_fresh || loss > 0.5 * guess);
@@ -105,7 +104,7 @@ Finding check_overfitting(CheckSubject& subject, std::optional<Finding>& through
   double first = 0, loss = 0, step_seconds = 1e9;
   int64_t step = 0, tokens = 0;
   while (step < kMostSteps && (step < 3 || now() - began < subject.overfit_seconds)) {
-    // A few steps of warmup: Adam's first steps are all of the size of the rate.
+    // Adam's first steps are as long as the rate: warm up.
     const double rate = std::max(subject.learning_rate, kLeastRate) * std::min(1.0, static_cast<double>(step + 1) / 10);
     const double before = now();
     const StepReport report = subject.trainer.step(subject.shape, rate, ++step);
@@ -139,7 +138,7 @@ Finding check_determinism(CheckSubject& subject) {
     return figures;
   };
   const std::vector<double> first = steps(), second = steps();
-  // The same is the same also where the loss is not a number, which is for other checks to tell.
+  // Equal NaNs count as the same; other checks report them.
   const bool equal =
       std::ranges::equal(first, second, [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); });
   return verdict(equal, fmt::format("loss after a step {:.9g}, again {:.9g}", first[2], second[2]));
@@ -155,7 +154,7 @@ Finding check_drift(CheckSubject& subject) {
                              difference(loss, other)));
 }
 
-// Who sees what: padding, other rows, later tokens, and the length that a row is padded to.
+// Causality, padding, and independence of other rows.
 
 constexpr double kRounding = 2e-5;  // relative, between sums in another order
 
@@ -164,7 +163,7 @@ int64_t row_bytes(const CheckSubject& subject, const std::string& name) {
   return static_cast<int64_t>(type.bytes()) / type.shape[0];
 }
 
-// Other tokens of the batch in the places of [from, to) of a row, so that all stay in the vocabulary.
+// Replaces [from, to) of a row by other tokens of the batch, which are in the vocabulary.
 void replace(std::span<int32_t> row, int64_t from, int64_t to, std::span<const int32_t> all) {
   for (int64_t i = from; i < to; ++i)
     for (size_t next = static_cast<size_t>(7 * i + 3), tries = 0; tries < all.size(); ++next, ++tries)
@@ -182,7 +181,6 @@ Rows sizes(const CheckSubject& subject, const CheckSequence& sequence) {
   return {shape[0], shape[1]};
 }
 
-// Other tokens from from(row) up to `to` in each row.
 template <class From>
 void replace_tokens(CheckBatch& batch, const CheckSequence& sequence, const Rows& rows, const From& from, int64_t to) {
   const auto tokens = ids(batch, sequence.tokens);
@@ -196,7 +194,7 @@ struct Positions {
   int64_t from, to;
 };
 
-// How much the loss of the targets at some positions of each row changes with the tokens at others.
+// How much the loss of the targets at `kept` positions changes with the tokens at `replaced` ones.
 double change_of_loss(CheckSubject& subject, const CheckSequence& sequence, Positions kept, Positions replaced) {
   restart(subject);
   const Rows rows = sizes(subject, sequence);
@@ -216,7 +214,7 @@ const CheckSequence* causal_sequence(const CheckSubject& subject) {
   return found == subject.sequences.end() ? nullptr : &*found;
 }
 
-// A position that rows reach with tokens on both sides of it.
+// A position with tokens on both sides of it in all rows.
 int64_t middle(const CheckSubject& subject, const CheckSequence& sequence) {
   const Rows rows = sizes(subject, sequence);
   int64_t longest = rows.length;
@@ -227,7 +225,6 @@ int64_t middle(const CheckSubject& subject, const CheckSequence& sequence) {
   return longest / 2;
 }
 
-// Row `row` of the batch in every row.
 CheckBatch repeated(const CheckSubject& subject, int64_t row, int64_t rows) {
   CheckBatch batch = subject.batch;
   for (auto& [name, bytes] : batch) {
@@ -238,7 +235,6 @@ CheckBatch repeated(const CheckSubject& subject, int64_t row, int64_t rows) {
   return batch;
 }
 
-// Every row one place further down.
 CheckBatch rotated(const CheckSubject& subject, int64_t rows) {
   CheckBatch batch = subject.batch;
   for (auto& [name, bytes] : batch)
@@ -310,7 +306,7 @@ Finding check_rows(CheckSubject& subject) {
                  fmt::format("{} rows in another order, or each among copies of itself: {:.2g} relative", rows, worst));
 }
 
-// Row 0 alone, in its own shape and padded to that of another plan.
+// Compares the loss of row 0 in its own shape and padded to another plan's.
 Finding check_lengths(CheckSubject& subject) {
   const auto plans = subject.trainer.plans().by_name();
   if (subject.sequences.empty() || !subject.flat_positions.empty() || subject.sequences[0].lengths.empty() ||
@@ -333,7 +329,7 @@ Finding check_lengths(CheckSubject& subject) {
       const auto row = static_cast<int64_t>(type.bytes()) / type.shape[0];
       std::memcpy(to.data(), bytes.data(), static_cast<size_t>(std::min(row, row_bytes(subject, name))));
     }
-    // What does not fit the shorter of the two is cut off in both.
+    // Both are cut to the shorter shape.
     for (const CheckSequence& sequence : subject.sequences) {
       if (sequence.lengths.empty()) continue;
       int32_t& length = ids(batch, sequence.lengths)[0];

@@ -1,5 +1,4 @@
-// Is a model sane, before a night is spent on it? Checks of a model with its loss, its initial weights and one batch:
-// each gives a line with a figure and a verdict.
+// Sanity checks of a model before a long training run, with its loss, initial weights and one batch.
 #pragma once
 #include "engine/exec/interpreter.h"
 #include "training/trainer/trainer.h"
@@ -11,17 +10,17 @@ enum class Verdict { kPass, kFail, kSkipped };
 struct CheckLine {
   std::string name;  // "causality"
   Verdict verdict;
-  std::string figure;  // "loss 9.32, ln(6000 classes) = 8.70"; of a skipped check: why
+  std::string figure;  // for example "loss 9.32, ln(6000 classes) = 8.70"; of a skipped check the reason
 };
 
-// Tokens of a batch, so that checks know what they may change: i32 arrays [rows, length].
+// Token arrays of a batch, i32 [rows, length].
 struct CheckSequence {
   std::string tokens;
-  std::string lengths;  // i32 [rows]: what lies beyond is padding; empty: rows are full
-  std::string targets;  // [rows, length]: target t is predicted from tokens up to t; empty: not of this kind
+  std::string lengths;  // i32 [rows]: tokens beyond it are padding; empty: rows are full
+  std::string targets;  // [rows, length]: target t is predicted from tokens up to t; empty: not a language model
 };
 
-// The arrays of one batch by graph input; the first axis of each is the rows.
+// Arrays of one batch by graph input; the first axis is the rows.
 using CheckBatch = std::map<std::string, std::vector<std::byte>>;
 
 struct CheckSubject {
@@ -32,20 +31,20 @@ struct CheckSubject {
   double learning_rate = 1e-3;
   bool is_fresh = true;  // the weights are random, not read from a folder
   std::vector<CheckSequence> sequences = {};
-  std::vector<std::string> labels = {};  // i32 arrays whose negative values count nothing
+  std::vector<std::string> labels = {};  // i32 arrays whose negative values are ignored
   bool rows_are_apart = true;            // each row has a loss of its own
   bool labels_are_positions = false;     // of tokens in their rows
   std::string flat_positions = {};       // i32 places in [rows * length] (masked tokens)
-  // The mean loss of the same batch and weights with products in bf16; empty: there are no such instructions.
+  // The mean loss of the same batch and weights with products in bf16; empty without bf16 instructions.
   std::function<double()> bf16_loss = {};
   double overfit_seconds = 20;
-  uint64_t planned_bytes = 0;  // what the process should take at most; 0: not known
+  uint64_t planned_bytes = 0;  // planned memory of the process; 0: not known
 };
 
-// Runs all checks, in an order in which a reader would look at them. `on_line` is called as each is done.
+// Runs all checks; `on_line` is called after each.
 std::vector<CheckLine> run_checks(CheckSubject& subject, const std::function<void(const CheckLine&)>& on_line = {});
 
-// The checks behind check.h, each by itself, and what they share.
+// Shared by the files of this folder.
 
 struct Finding {
   Verdict verdict;
@@ -56,15 +55,13 @@ Finding skipped(std::string why);
 
 const Graph& evaluation_graph(const CheckSubject& subject);
 void load(const CheckSubject& subject, const CheckBatch& batch);
-// The weights as they are at first, and an optimizer that has seen nothing.
+// Restores the initial weights and resets the optimizer.
 void restart(CheckSubject& subject);
 // |a - b| relative to the larger.
 double difference(double a, double b);
 
-// Gradients.
 Finding check_gradient_norms(CheckSubject& subject);
 Finding check_finite_differences(CheckSubject& subject);
-// Inside the graph.
 Finding check_attention(CheckSubject& subject);
 Finding check_dead_units(CheckSubject& subject);
 

@@ -1,4 +1,3 @@
-// Gradients: of every parameter, and against differences of the loss.
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
@@ -17,7 +16,7 @@ struct ParameterGradient {
   double rms() const { return norm / std::sqrt(static_cast<double>(values.size())); }
 };
 
-// Of the mean loss at the first weights. A step with learning rate 0 leaves these as they are.
+// Gradients of the mean loss at the initial weights. A step with learning rate 0 leaves them in memory.
 std::vector<ParameterGradient> gradients_of(CheckSubject& subject) {
   restart(subject);
   load(subject, subject.batch);
@@ -41,18 +40,18 @@ double evaluated_loss(CheckSubject& subject) {
   return total.sum / static_cast<double>(total.tokens);
 }
 
-// The loss that a step would lower. A rate of 0 leaves the weights, and step 1 draws the same dropout every time.
+// The training loss. Rate 0 keeps the weights, and step 1 always draws the same dropout.
 double trained_loss(CheckSubject& subject) { return subject.trainer.step(subject.shape, 0, 1).loss; }
 
 using MeanLoss = double (*)(CheckSubject& subject);
 
-// Dropout of a model folder and statistics of a batch make training compute another loss than evaluation; where they
-// agree, evaluation takes a third of the time.
+// Dropout and batch statistics make the training loss differ from evaluation; otherwise evaluation takes a third of the
+// time.
 MeanLoss loss_of_training(CheckSubject& subject) {
   return difference(trained_loss(subject), evaluated_loss(subject)) < 1e-5 ? evaluated_loss : trained_loss;
 }
 
-// How large the parameter's values are together; of small ones, as biases are at first, what they grow to.
+// The norm of the parameter's values, or, of small ones such as initial biases, the norm they will grow to.
 double size_of(CheckSubject& subject, const ParameterGradient& gradient) {
   constexpr double kUsual = 0.02;
   const float* values = subject.trainer.state().flat(state::kParameters) + gradient.slot->offset;
@@ -61,7 +60,7 @@ double size_of(CheckSubject& subject, const ParameterGradient& gradient) {
   return std::sqrt(squares) + kUsual * std::sqrt(static_cast<double>(gradient.values.size()));
 }
 
-// The loss's rate of change along the gradient of one parameter, by differences on both sides.
+// The loss's derivative along one parameter's gradient, by central differences.
 double slope(CheckSubject& subject, const ParameterGradient& gradient, double step, MeanLoss mean_loss) {
   float* values = subject.trainer.state().flat(state::kParameters) + gradient.slot->offset;
   const std::vector<float> kept(values, values + gradient.values.size());
@@ -77,9 +76,7 @@ double slope(CheckSubject& subject, const ParameterGradient& gradient, double st
   return (above - below) / (2 * step);
 }
 
-// Inside the graph: what attention does with values that are all one, and units that never fire.
-
-// The farthest that any attention of a row of ones is from 1, or, where a query sees no key, from 0.
+// The largest difference of attention over values of 1 from 1, or from 0 where a query sees no key.
 double attention_of_ones(const Node& node, std::vector<HostTensor> operands) {
   std::ranges::fill(operands[2].as<float>(), 1.0F);
   Graph graph;
@@ -111,7 +108,6 @@ Finding check_gradient_norms(CheckSubject& subject) {
       return verdict(false, "the gradient of " + gradient.slot->spec.name + " is not finite");
     if (gradient.norm == 0)
       return verdict(false, "the gradient of " + gradient.slot->spec.name + " is zero: nothing reaches it");
-    // Biases before a softmax have gradients of rounding errors alone.
     if (gradient.slot->spec.shape.rank() < 2) continue;
     if (!least || gradient.rms() < least->rms()) least = &gradient;
     if (!most || gradient.rms() > most->rms()) most = &gradient;
@@ -124,13 +120,13 @@ Finding check_gradient_norms(CheckSubject& subject) {
 
 Finding check_finite_differences(CheckSubject& subject) {
   constexpr size_t kMost = 12;
-  constexpr double kTolerance = 0.05, kLeastChange = 2.5e-4;  // relative: of the slope; of the loss
+  constexpr double kTolerance = 0.05, kLeastChange = 2.5e-4;  // relative to the slope and to the loss
   std::vector<ParameterGradient> gradients = gradients_of(subject);
   if (gradients.empty()) return skipped("the plan has written over the gradient");
   load(subject, subject.batch);
   const MeanLoss mean_loss = loss_of_training(subject);
   const double loss = mean_loss(subject);
-  // Those whose effect on the loss stands out from its rounding without a step that leaves its straight part.
+  // Keeps gradients whose effect on the loss exceeds rounding at a step that stays in the linear range.
   std::erase_if(gradients, [&](const ParameterGradient& g) {
     return !std::isfinite(g.norm) || !(kLeastChange * loss / g.norm < 0.03 * size_of(subject, g));
   });
@@ -142,7 +138,7 @@ Finding check_finite_differences(CheckSubject& subject) {
   for (size_t i = 0; i < gradients.size(); i += stride, ++checked) {
     const ParameterGradient& g = gradients[i];
     double best = INFINITY, best_slope = 0;
-    // Long steps leave the straight part of the loss, short ones drown in rounding.
+    // Long steps leave the linear range, short ones drown in rounding.
     for (const double change : {1e-3, kLeastChange, 4e-3, 2e-2}) {
       const double measured = slope(subject, g, change * loss / g.norm, mean_loss);
       if (difference(measured, g.norm) < best) best = difference(measured, g.norm), best_slope = measured;
@@ -161,7 +157,6 @@ Finding check_attention(CheckSubject& subject) {
   const Graph& graph = evaluation_graph(subject);
   restart(subject);
   load(subject, subject.batch);
-  // Operands of attention nodes as they are computed.
   std::map<ValueId, HostTensor> kept;
   const auto is_attention = [](const Node& node) { return node.op == &kAttention; };
   for (const Node& node : graph.nodes())

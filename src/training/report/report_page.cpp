@@ -6,7 +6,7 @@
 #include "data/text/byte_spelling.h"
 
 namespace linnet {
-// The files of src/training/report/page, as the build embeds them (cmake/embed.cmake).
+// Files of src/training/report/page, embedded by cmake/embed.cmake.
 extern const char* const kPageHtml;
 extern const char* const kPageStyle;
 extern const char* const kPageScript;     // of reports about runs
@@ -29,7 +29,6 @@ std::vector<Json> parsed_lines(const std::string& text) {
   return lines;
 }
 
-// Six digits are more than a picture shows.
 Json rounded(const Json& value) {
   if (!value.is_float()) return value.is_number() ? value : Json(nullptr);
   const double x = value.get<double>();
@@ -43,7 +42,7 @@ double loss_of(const Json& line) {
   return loss && loss->is_number() ? loss->get<double>() : 0;
 }
 
-// Of each stretch of steps the lines with the least and the largest loss: spikes stay visible.
+// Keeps the lowest and the highest loss of each stretch of steps, so that spikes stay visible.
 std::vector<Json> thinned(std::vector<Json> lines) {
   if (lines.size() <= kMostPoints) return lines;
   std::vector<Json> kept;
@@ -59,7 +58,7 @@ std::vector<Json> thinned(std::vector<Json> lines) {
   return kept;
 }
 
-// {"step": [...], "loss": [...], ...}: a column for every number that any line has.
+// {"step": [...], "loss": [...], ...}: a column for every number in any line.
 Json columns(const std::vector<Json>& lines) {
   Json table{{"step", Json::array()}};
   for (const Json& line : lines)
@@ -125,7 +124,7 @@ Json run_data(const ReportRun& run, bool with_pictures) {
   return json;
 }
 
-// JSON that may stand within a script element: nothing in it can end the element.
+// Escapes JSON so that nothing in it ends a script element.
 std::string script_text(const std::string& json) {
   std::string result;
   for (const char c : json)
@@ -148,7 +147,6 @@ std::string filled(const std::map<std::string, std::string>& values) {
   return result;
 }
 
-// A page with this script, which reads `json`. `command`: of linnet, which made the page.
 std::string filled_page(const std::string& title, const std::string& command, const char* script,
                         const std::string& json) {
   return filled({{"title", html_escaped(title)},
@@ -158,14 +156,13 @@ std::string filled_page(const std::string& title, const std::string& command, co
                  {"data", script_text(json)}});
 }
 
-// A value that is filled piece by piece has a tenant for each piece.
 std::string name_of(const TensorType& type, size_t bytes) {
   return bytes < type.bytes() ? "part of " + type.text() : type.text();
 }
 
 size_t length_of(const Inspection& inspection, size_t sequence) { return inspection.sequences[sequence].tokens.size(); }
 
-// [heads][queries][keys]
+// Weights as [heads][queries][keys].
 Json nested(const Inspection& inspection, const InspectedAttention& map) {
   const size_t queries = length_of(inspection, map.queries), keys = length_of(inspection, map.keys);
   Json heads = Json::array();
@@ -179,7 +176,7 @@ Json nested(const Inspection& inspection, const InspectedAttention& map) {
   return heads;
 }
 
-// Two bytes a weight, the lower one first, in base64: a page of GPT-2 and 64 tokens has 1.6 MB of them.
+// 16 bits a weight, little-endian, in base64: a page of GPT-2 with 64 tokens has 1.6 MB of them.
 std::string packed(const InspectedAttention& map) {
   std::string bytes;
   for (const float weight : map.weights) {

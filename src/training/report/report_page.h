@@ -1,10 +1,10 @@
-// One self-contained HTML page about one run or several: no network, no other files.
+// Self-contained HTML pages about runs and inspections: no network, no other files.
 #pragma once
 #include "training/trainer/trainer.h"
 
 namespace linnet {
 
-// What is known of a run, as its folder holds it. Everything but the name may be empty.
+// What a run folder holds. Everything but the name may be empty.
 struct ReportRun {
   std::string name;
   std::vector<std::pair<std::string, std::string>> config;  // "train.seed" and its value as TOML
@@ -21,18 +21,16 @@ struct ReportTitle {
   std::string command;  // that made it: "report"
 };
 
-// Stays below 2 MB: of long runs the curves are thinned, and if that is not enough the later runs' memory and profiles
-// are left out. Lines and files that are damaged are left out.
+// Stays below 2 MB: curves are thinned; if that is not enough, later runs lose memory and profiles. Skips damaged
+// input.
 std::string report_page(const ReportTitle& title, std::span<const ReportRun> runs);
 
-// The data of a picture of a plan's memory: every tensor with its place in the arena and its life.
-
-// Of the plan with the largest arena among those the trainer trains with, or evaluates with if it does not train:
-// {"name", "arena_bytes", "nodes": [[op, phase, module, source]...], "live": [bytes...],
-//  "tenants": [[type, offset, bytes, first node, last node]...]}
+// Every tensor's offset and lifetime in the plan with the largest arena (of evaluation if the trainer does not train):
+// {"name", "arena_bytes", "nodes": [[op, phase, module, source]...], "live": [bytes...], "tenants": [[type, offset,
+// bytes, first node, last node]...]}
 std::string memory_picture(const Trainer& trainer, RegionId arena);
 
-// What `linnet inspect` found out about one text: where attention looked, and which tokens its answers came from.
+// What `linnet inspect` found about one text: attention weights, and which tokens its answers came from.
 
 struct InspectedSequence {
   std::string name;                 // "text", "source", "target"
@@ -63,7 +61,7 @@ struct Inspection {
 };
 
 std::string inspection_json(const Inspection& inspection);
-// One self-contained file: no network, no other files. Attention weights are rounded to multiples of 1 / 65535.
+// Attention weights are rounded to multiples of 1 / 65535.
 std::string inspection_page(const Inspection& inspection);
 
 }  // namespace linnet

@@ -10,20 +10,18 @@
 namespace linnet {
 namespace {
 
-// --data: the one file or folder that a task reads. Another one's validation and test examples would not fit it.
+// --data: the file or folder that a task reads. Clears validation and test examples, which would not fit it.
 void set_data(Config& config, const std::string& path) {
   DataConfig& data = config.data;
   data.data_dir.clear();
   for (std::string* file : data_files(config)) file->clear();
   const TaskRow& task = task_row(config);
-  // Of images: a folder of them, or a table of files and labels.
   if (task.kind == TaskKind::kImages && (has_records(path) || std::filesystem::is_regular_file(path)))
     data.train_tsv = path;
   else data.*task.data = path;
   data.task = task.data_task;
 }
 
-// A run folder stands for its configuration.
 std::string config_path(const std::string& config) {
   const RunFolder run(config);
   if (run.has_config()) return run.config_path();
@@ -58,7 +56,7 @@ Config ConfigChoice::load(bool resume) const {
                                            {"--pair-column", "pair_column", &pair_column},
                                            {"--label-column", "label_column", &label_column}})
     if (*value) set_value(loaded, std::string(key) + "=" + **value, std::string(option) + " " + **value);
-  // A preset's epochs would end training before so many steps.
+  // A preset's max_epochs could end training before `steps`.
   const auto limits_epochs = [](const std::string& setting) { return setting.find("max_epochs=") != setting.npos; };
   if (steps && !epochs && std::ranges::none_of(settings, limits_epochs)) loaded.train.max_epochs = 0;
   if (!parallel.empty()) set_value(loaded, "parallel=" + parallel, "--parallel " + parallel);
@@ -68,8 +66,7 @@ Config ConfigChoice::load(bool resume) const {
   if (!device.empty()) loaded.train.device = device;
   validate(loaded);
   for (const std::string& setting : settings) check_setting_belongs(loaded, setting);
-  // A preset's keys are not the user's, who may have chosen another architecture for it. And a run made before such
-  // keys were refused can still be resumed.
+  // Not checked: presets, whose keys the user did not choose, and resumed runs, which may predate the check.
   if (!resume && !is_preset(config)) check_keys_belong(loaded);
   return loaded;
 }

@@ -1,4 +1,4 @@
-// Which configuration a user asks for: one to start from, and what of it is changed.
+// The configuration a user asks for: a base and changes to it.
 #pragma once
 #include "config/config.h"
 
@@ -8,15 +8,14 @@ struct ConfigChoice {
   std::string config;                 // a file, the name of a preset, or a run folder
   std::vector<std::string> settings;  // key=value
   std::string data, source, target;   // --data, --source, --target
-  // Short forms of keys, as they were written.
+  // Short options as written.
   std::optional<std::string> steps, epochs, batch, learning_rate, text_column, pair_column, label_column;
   int threads = 0;
   std::string isa, device, memory;
   std::string parallel;  // --parallel, of commands that take --ranks
 
-  // Reads, applies the settings, and validates.
   Config load(bool resume = false) const;
-  // User error where a new run would read what only the preset names, and it is not there. `loaded`: by load().
+  // User error if a new run needs a file that only the preset names and that does not exist. `loaded`: from load().
   void check_preset_files(const Config& loaded) const;
 };
 

@@ -9,7 +9,7 @@
 namespace linnet {
 namespace {
 
-// The program's code that is read in later, thread stacks, the text of an evaluation.
+// Program code paged in later, thread stacks, evaluation texts.
 constexpr uint64_t kUnplanned = 5 << 20;
 
 uint64_t available_for(const MemoryForecast& forecast, const Store& store) {

@@ -1,5 +1,4 @@
-// Run folders of models that a family describes (models/families/family.h): beside the weights they hold config.json
-// and the tokenizer as model folders have them.
+// Run folders of models that a family describes (models/families/family.h); they hold config.json and tokenizers too.
 #pragma once
 #include "config/config.h"
 #include "data/text/pretrained_tokenizer.h"
@@ -11,35 +10,32 @@ namespace linnet {
 
 class TrainingState;
 
-// Fills a buffer with a model's weights, in the order of the layout.
 using LoadWeights = std::function<void(const ParameterLayout& layout, const ParameterTarget& parameters)>;
-// The best weights of the run in `folder`; with `model`, those of the model folder that it was opened from.
+// The best weights of the run in `folder`; with `model`, those of the folder that `model` was opened from.
 LoadWeights weights_of(const std::string& folder, const PretrainedModel* model = nullptr);
 std::vector<float> flat_weights(const ParameterLayout& layout, const LoadWeights& load);
 
 void save_pretrained_assets(const std::string& folder, const PretrainedModel& model,
                             const PretrainedTokenizer& tokenizer);
 
-// The folder within a run that says what its model is, as a model folder does.
+// The folder within a run that describes its model like a model folder.
 std::string model_description(const std::string& run);
-// How the author of the model that a run began with lets it write: kept beside that description, for what the run
-// writes and for the folders that are made of it.
+// Keeps the generation_config.json of the initial model for the run's generation and exports.
 void keep_generation_config(const PretrainedModel& model, const std::string& run);
 GenerationConfig run_generation_config(const std::string& run);
 std::map<std::string, std::string> generation_files(const std::string& run);
-// What those hold, without the weights.
 PretrainedModel open_run_model(const std::string& folder);
-// User error where there are adapters to read beside a run, whose weights are those that it trained.
+// User error if adapters are given for a run, which has its own trained weights.
 void refuse_adapters(const std::string& run, const std::vector<AdapterFolder>& adapters);
 std::unique_ptr<PretrainedTokenizer> open_run_tokenizer(const std::string& folder);
 
-// Writes the run's model as a folder that other programs load; adapters are merged into the weights.
+// Exports the run's model as a model folder; adapters are merged into the weights.
 void export_pretrained_run(const std::string& folder, const std::string& out);
-// Writes the adapters of a run that has some as a folder that PEFT reads. User error for a run without.
+// Exports the run's adapters as a PEFT folder. User error for a run without any.
 void export_adapters(const std::string& folder, const std::string& out);
 
-// The weights that training begins from: those of a model folder, what it lacks drawn from the configuration's seed.
-// Nothing where ranks share the layers of a model: load_divided_weights() (training/run/run_checkpoints.cpp).
+// Initial weights from a model folder; missing ones are drawn from the seed. No-op where ranks share the layers: see
+// load_divided_weights() (training/run/run_checkpoints.cpp).
 void load_initial_weights(TrainingState& states, const PretrainedModel& model, const Config& config);
 
 }  // namespace linnet

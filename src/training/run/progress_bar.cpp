@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kLongestBar = 24, kShortestBar = 8;
 
-// A text in the making, with room enough that nothing is allocated: the training thread draws between two steps.
+// Large enough to draw without an allocation between two steps.
 using Text = fmt::basic_memory_buffer<char, 320>;
 
 template <class... Values>
@@ -25,7 +25,7 @@ void add_duration(Text& text, double seconds) {
   else write(text, "{}:{:02} left", s / 60, s % 60);
 }
 
-// One figure of the line. Where there is not room for all, those of the highest rank are left out.
+// One figure of the line. If space is short, figures of the highest rank are left out.
 struct Figure {
   int rank;
   Text text = Text();
@@ -48,14 +48,13 @@ void add_bar(Text& line, const ProgressView& v, size_t width) {
   write(line, "[{:=<{}}{:<{}}] ", "", filled, "", width - filled);
 }
 
-// Those of a rank below `shown`.
 void add_figures(Text& line, const std::array<Figure, 6>& figures, int shown) {
   const char* gap = "";
   for (const Figure& figure : figures)
     if (figure.rank < shown) write(line, "{}{}", std::exchange(gap, "  "), shown_text(figure.text));
 }
 
-// The figures that fit in `room` characters, and in front of them a bar, where at least a short one fits.
+// The figures that fit in `room` characters, and before them a bar if at least a short one fits.
 Text progress_line(const ProgressView& v, size_t room) {
   constexpr size_t kGap = 2, kFrame = 3;
   const std::array<Figure, 6> figures = figures_of(v);

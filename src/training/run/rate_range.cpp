@@ -54,12 +54,11 @@ RateAnswer judge_rates(std::vector<RateTrial> trials, bool broke_out) {
   const std::vector<RateTrial>& t = answer.trials;
   if (t.size() < 5) return answer;
   const auto lowest = std::ranges::min_element(t, {}, &RateTrial::loss);
-  // Where the loss rose for good.
   if (broke_out || t.back().loss > lowest->loss + 0.1 * std::abs(lowest->loss)) answer.highest = lowest->rate;
   double first = 0;
   for (size_t i = 0; i < 5; ++i) first += t[i].loss / 5;
   if (first - lowest->loss < kNoise * std::abs(first)) return answer;
-  // The steepest stretch of five trials before the least loss, by the logarithm of the rate.
+  // The steepest fall over five trials before the lowest loss, by log rate.
   double steepest = 0;
   for (auto i = t.begin(); i + 4 <= lowest; ++i) {
     const double slope = ((i + 4)->loss - i->loss) / std::log((i + 4)->rate / i->rate);

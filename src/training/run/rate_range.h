@@ -1,5 +1,5 @@
-// A learning-rate range test (Smith 2017): a run of few steps whose rate rises from step to step, to see where the loss
-// begins to fall and where it breaks out.
+// A learning-rate range test (Smith 2017): the rate rises every step, to find where the loss falls and where it
+// diverges.
 #pragma once
 #include "training/run/training_task.h"
 
@@ -9,7 +9,7 @@ struct RateRange {
   double from = 1e-6, to = 1;
 };
 
-// "1e-6:1". Throws Error(kUser) unless both are above 0 and rise.
+// Parses "1e-6:1". Throws Error(kUser) unless 0 < low < high.
 RateRange parse_rate_range(const std::string& text);
 
 struct RateTrial {
@@ -23,13 +23,12 @@ struct RateAnswer {
   bool broke_out = false;  // ended before the last rate: the loss was far above its least, or not finite
 };
 
-// Trains from the task's first weights, which are gone afterwards. Stops early if a signal asks for it.
+// Trains from the task's initial weights, which are lost. Stops early on a signal.
 RateAnswer test_rates(TrainingTask& task, const RateRange& range, int64_t steps);
 
-// The suggestion from the trials.
 RateAnswer judge_rates(std::vector<RateTrial> trials, bool broke_out);
 
-// A chart of the loss over the rate, in characters, and the suggestion.
+// A text chart of the loss over the rate, and the suggestion.
 std::string rate_chart(const RateAnswer& answer);
 
 }  // namespace linnet

@@ -19,7 +19,7 @@
 namespace linnet {
 namespace {
 
-// Rank 0 tells all which of the tensors follows, or kEnd.
+// Rank 0 tells all ranks the index of the next tensor, or kEnd.
 constexpr int64_t kEnd = -1;
 int64_t announce(Communicator& world, int64_t index) {
   broadcast(world, 0, std::as_writable_bytes(std::span(&index, 1)));
@@ -32,7 +32,7 @@ void give_weights(Communicator& world, const TrainingState& states, WholeStates&
   for (const ParameterSlot& slot : of_all_stages(states.layout()).parameters())
     index.emplace(slot.spec.name, static_cast<int64_t>(index.size()));
   const ParameterLayout layout(*model.module);
-  // Addresses for all parameters, of which only the one that is being read has memory.
+  // Addresses for all parameters; only the one being read takes memory.
   const auto values = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(layout.parameter_count()));
   ParameterTarget target = values.get();
   target.finished = [&](const ParameterSlot& slot) {
@@ -51,9 +51,9 @@ void take_weights(Communicator& world, const TrainingState& states, WholeStates&
     whole.scatter(whole_tensor(states, state::kParameters, slots[next]), nullptr);
 }
 
-// The weights of a model folder where ranks share the layers of one model: no rank has room for all of them. Rank 0
-// reads tensor after tensor and gives every rank its part; what the folder lacks is drawn from `seed`. Every rank calls
-// it. `model`: on rank 0 that of the folder. Throws AgreedError where the folder cannot be read.
+// Loads a model folder where ranks share the layers of one model and no rank has memory for all of it: rank 0 reads one
+// tensor after another and sends every rank its part. Missing tensors are drawn from `seed`. Every rank calls it.
+// `model`: the folder's, on rank 0. Throws AgreedError if the folder cannot be read.
 void load_divided_weights(Communicator& world, TrainingState& states, WholeStates& whole, const PretrainedModel* model,
                           uint64_t seed) {
   run_on_all(world, [&] {
@@ -69,10 +69,9 @@ void load_divided_weights(Communicator& world, TrainingState& states, WholeState
   states.reset_ema();
 }
 
-// Where training with quantize = "int8" begins: sets the steps of the model's linear layers
-// (models/nn/quantized_training.h) to the scales that its weights, as they are now, have on the validation examples.
-// (The paper's first step, 2 mean|x| / sqrt(127), is made for few bits: at 8 bits it is four times what values of a
-// normal distribution want, and the short training of a finished model would not find back.)
+// Starts training with quantize = "int8": sets the step sizes of linear layers (models/nn/quantized_training.h) to the
+// scales of the current weights on the validation examples. The paper's initial step size, 2 mean|x| / sqrt(127), suits
+// few bits: at 8 bits it is four times too large for normal values, and short fine-tuning would not correct it.
 void calibrate_steps(TrainingTask& task) {
   TrainingState& states = task.trainer().state();
   ActivationObserver* observer = states.layout().observer();
@@ -97,7 +96,7 @@ void calibrate_steps(TrainingTask& task) {
 namespace fs = std::filesystem;
 constexpr const char *kFolder = "/checkpoints", *kEnding = ".safetensors";
 
-// Weights that a run keeps beside its best ones: checkpoints/STEP.safetensors.
+// Weights kept beside the best ones: checkpoints/STEP.safetensors.
 struct KeptCheckpoint {
   int64_t step;
   std::string path;
@@ -108,7 +107,7 @@ std::string kept_checkpoint_path(const std::string& folder, int64_t step) {
   return folder + kFolder + "/" + std::to_string(step) + kEnding;
 }
 
-// Those of a run folder, oldest first.
+// Sorted by step.
 std::vector<KeptCheckpoint> kept_checkpoints(const std::string& folder) {
   std::vector<KeptCheckpoint> checkpoints;
   std::error_code none;
@@ -120,7 +119,7 @@ std::vector<KeptCheckpoint> kept_checkpoints(const std::string& folder) {
   return checkpoints;
 }
 
-// Removes all but the last `keep_checkpoints` and every step that is a multiple of `keep_every`.
+// Keeps the last `keep_checkpoints` and every step that is a multiple of `keep_every`.
 void remove_old_checkpoints(const std::string& folder, const TrainConfig& config) {
   const auto kept = static_cast<size_t>(config.keep_checkpoints);
   const std::vector<KeptCheckpoint> all = kept_checkpoints(folder);
@@ -131,7 +130,7 @@ void remove_old_checkpoints(const std::string& folder, const TrainConfig& config
   }
 }
 
-// Sums in double: the mean of equal weights is these weights.
+// Sums in double: the mean of equal weights is exactly these weights.
 std::vector<std::vector<double>> sum_of(std::span<const KeptCheckpoint> checkpoints) {
   std::vector<std::vector<double>> sums;
   const SafetensorsFile first(checkpoints[0].path);
@@ -151,7 +150,7 @@ std::vector<std::vector<double>> sum_of(std::span<const KeptCheckpoint> checkpoi
   return sums;
 }
 
-// What a model needs beside its weights: everything but what belongs to the training of the other run.
+// Copies all but the weights and what belongs to the other run's training.
 void copy_assets(const std::string& run, const std::string& out) {
   for (const auto& entry : fs::directory_iterator(run)) {
     const std::string name = entry.path().filename();
@@ -193,7 +192,7 @@ Progress RunCheckpoints::load() {
   return progress;
 }
 
-// On rank 0: all that it has as a whole. Whether that is of the run's checkpoint.
+// On rank 0. Returns whether the run's own checkpoint was loaded.
 bool RunCheckpoints::load_whole(Progress& progress) {
   const bool resumed = request_.resume && folder_.has_state();
   if (resumed) {
@@ -238,7 +237,7 @@ void RunCheckpoints::save_weights(const Progress& progress, const std::string& p
   save_model(path, trainer_.state().layout(), trainer_.state().values(state), about);
 }
 
-// Before the first file that names it.
+// Called before the first file that refers to the frozen weights.
 void RunCheckpoints::save_frozen() {
   if (frozen_saved_ || !is_first_rank()) return;
   const TrainingState& states = trainer_.state();
@@ -248,8 +247,8 @@ void RunCheckpoints::save_frozen() {
 }
 
 void RunCheckpoints::save(const Progress& progress) {
-  // The model that is kept is written first: a run that is killed between the two files resumes before this step and
-  // writes both again. In the other order the kept model would be missing for good.
+  // The kept model is written first: a run killed between the two files resumes before this step and writes both again.
+  // In the other order the kept model would be missing for good.
   if (progress.step > 0 && is_due(progress.step)) keep(progress);
   save_frozen();
   if (is_first_rank())

@@ -1,5 +1,4 @@
-// The files of weights that a training run reads and writes: what it begins with, checkpoints, models. Rank 0 has the
-// files. Every rank makes the same calls, as the others give and take their parts of what ranks divide.
+// Weight files of a training run. Rank 0 has the files; every rank makes the same calls, to exchange divided parts.
 #pragma once
 #include "config/config.h"
 #include "distributed/comm/communicator.h"
@@ -11,22 +10,21 @@
 
 namespace linnet {
 
-// The weights that another run has saved, whatever the groups of either are.
+// Loads weights of another run, however either is divided.
 void load_run_weights(TrainingState& states, const RunFolder& from);
 
 class RunCheckpoints {
  public:
-  // All of them outlive it.
+  // All arguments outlive it.
   RunCheckpoints(const TrainRequest& request, const RunFolder& folder, TrainingTask& task, RankGroups& groups);
 
-  // What to begin with: the run's checkpoint, or weights of another run, of a model folder, or drawn from the seed.
+  // Loads the run's checkpoint, or weights of another run or a model folder, or draws them from the seed.
   Progress load();
-  // As often as the configuration says a model that is kept, then the training state.
+  // Saves the training state, and a kept model when the configuration's interval is due.
   void save(const Progress& progress);
-  // The run's model. `state`: "parameters", or their moving average.
+  // Saves the run's model. `state`: "parameters", or their moving average.
   void save_best(const Progress& progress, const std::string& state);
 
-  // Whether a training state is to be saved after the step.
   bool is_due(int64_t step) const;
   int64_t last_saved() const { return last_saved_; }  // the step of the last training state in the folder
   bool has_state() const;                             // rank 0's answer on rank 0, false on the others
@@ -40,7 +38,7 @@ class RunCheckpoints {
   void save_weights(const Progress& progress, const std::string& path, const std::string& state, const char* frozen);
   void keep(const Progress& progress);
   void save_frozen();
-  // `frozen`: the folder of the frozen weights as the file's own folder sees it: "", or "../".
+  // `frozen`: path to the folder with frozen weights, from the file's own folder: "" or "../".
   Metadata metadata(const Progress& progress, const char* frozen) const;
 
   const TrainRequest& request_;
@@ -54,8 +52,7 @@ class RunCheckpoints {
   int64_t last_saved_ = 0;
 };
 
-// The mean of the last `count` kept checkpoints as a run folder of its own, with the run's configuration and
-// tokenizers. User error when there are not so many.
+// Averages the last `count` kept checkpoints into a new run folder. User error if there are fewer.
 void average_checkpoints(const std::string& run, int64_t count, const std::string& out);
 
 }  // namespace linnet

@@ -23,7 +23,6 @@ std::string processor_name() {
 
 std::string text_if_there(const std::string& path) { return file_exists(path) ? read_file(path) : ""; }
 
-// The summary of the steps that were profiled last.
 std::string last_profile(const std::string& folder) {
   std::string newest;
   std::filesystem::file_time_type time{};

@@ -14,7 +14,7 @@
 
 namespace linnet {
 
-// What was measured: a line of metrics.jsonl, one JSON object.
+// One line of metrics.jsonl.
 struct MetricsLine {
   int64_t step;
   std::string_view split;  // "train", "valid"
@@ -28,31 +28,31 @@ struct MetricsLine {
 
 namespace {
 
-// "encoder.layers.0.ff" of "encoder.layers.0.ff.weight".
+// "encoder.layers.0.ff.weight" -> "encoder.layers.0.ff".
 std::string module_of(const std::string& parameter) {
   const size_t dot = parameter.rfind('.');
   return dot == std::string::npos ? parameter : parameter.substr(0, dot);
 }
 
-// A block of Markdown that shows the text as it is.
+// An indented Markdown block, which shows the text as it is.
 std::string as_code(std::string text) {
   replace_all(text, "\n", "\n    ");
   return "    " + text;
 }
 
-// A text is of letters that need no escape, a number the shortest that reads back exactly. Does not allocate where the
-// line has room.
+// Text must need no escapes; numbers are the shortest that read back exactly. Does not allocate while the line has
+// room.
 template <class T>
 void add_field(std::string& line, std::string_view name, T value) {
   for (const std::string_view part : {std::string_view(line.size() > 1 ? ",\"" : "\""), name, std::string_view("\":")})
     line += part;
   if constexpr (std::is_same_v<T, std::string_view>) ((line += '"') += value) += '"';
   else if (std::isfinite(static_cast<double>(value))) append_shortest(line, value);
-  else line += "null";  // JSON has no other word for it
+  else line += "null";  // JSON has no NaN
 }
 
-// The bytes of lines up to `last_step`, with its evaluations or without, and without what a crash left half written. A
-// damaged line before the end is kept: it says nothing, but what follows it does.
+// The size of the lines up to `last_step`, with or without its evaluations, without a line cut off by a crash. A
+// damaged line before the end is kept, as valid lines follow it.
 uint64_t bytes_up_to_step(const std::string& path, int64_t last_step, bool keep_evaluation) {
   if (!std::filesystem::is_regular_file(path)) return 0;  // not there, or /dev/null
   const std::string text = read_file(path);
@@ -83,7 +83,7 @@ std::string metric_text(const std::string& name, double value) {
   return fmt::format("{} {:.4f}", name == "exact_match" ? "exact match" : name, value);
 }
 
-// Whether weights and average differ by what is worth a line: a point of BLEU, 1% of the examples, or 2% of the loss.
+// Whether weights and average differ enough for a line: a BLEU point, 1% of the examples, or 2% of the loss.
 bool differ(const TrainConfig& config, const Evaluation& a, const Evaluation& b) {
   const double by_metric = std::abs(metric_of(config, a) - metric_of(config, b));
   if (config.metric != "loss" && by_metric > (config.metric == "bleu" ? 1 : 0.01)) return true;
@@ -225,7 +225,7 @@ std::string RunReporter::figures(const Evaluation& result) const {
   return text;
 }
 
-// What chooses the best weights; where that is the loss, all that might.
+// The metric that chooses the best weights; if that is the loss, all metrics.
 std::vector<std::pair<std::string_view, double>> RunReporter::told_metrics(const Evaluation& result) const {
   if (config_.metric != "loss") return {{config_.metric, metric_of(config_, result)}};
   std::vector<std::pair<std::string_view, double>> told;

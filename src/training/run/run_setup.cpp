@@ -58,12 +58,10 @@ bool is_path_of_data(const std::string& key) {
   return key == "data_dir" || std::ranges::count(data_file_keys(), key) > 0;
 }
 
-// Checks what --resume may not change. Error(kUser) names the keys. Data may lie elsewhere than they did when they are
-// the same; data that changed where they are give a warning.
+// Error(kUser) names keys that --resume may not change. Unchanged data may have moved; changed data give a warning.
 void check_resumable(const Config& saved, const Config& wanted, const std::string& folder) {
   const DataFingerprint before = DataFingerprint::load(folder), now = DataFingerprint::of(wanted);
   const std::vector<std::string> changes = before.changes(now);
-  // The same data in another place, all of them.
   const bool moved = !before.entries.empty() && before.entries.size() == now.entries.size() && changes.empty();
   std::vector<std::string> fixed;
   bool same_paths = true;
@@ -88,13 +86,13 @@ std::string data_text(const Config& config) {
   return text;
 }
 
-// What each rank may have of its own.
+// The configuration without what may differ by rank.
 std::string common_text(Config config) {
   config.train.threads = 0;
   return to_toml(config, false);
 }
 
-// The files below rank 0's folder come into the others'.
+// Copies the files below rank 0's folder to the other ranks.
 void share_files(Communicator& world, const std::string& folder) {
   std::vector<std::string> names;
   if (world.rank() == 0)
@@ -112,7 +110,7 @@ void share_files(Communicator& world, const std::string& folder) {
   }
 }
 
-// "fp32", or why it is not what was asked for.
+// "fp32", or why it differs from `wanted`.
 std::string cpu_products_text(const std::string& wanted) {
   if (wanted == "fp16") return "fp32 with operands of products rounded to fp16";
   if (wanted == "int8") return std::string("int8 and ") + precision_name(cpu_precision(precision_of(wanted)));
@@ -178,13 +176,13 @@ std::string open_folder(TrainRequest& request, RunFolder& folder) {
     Config saved = folder.load_config();
     if (saved.train.data_shards == 0) saved.train.data_shards = 1;  // made before runs were divided
     if (request.config.train.data_shards == 0) request.config.train.data_shards = saved.train.data_shards;
-    // What a run began with says how far in the data it is: another limit of memory does not cut its batches anew.
+    // A run counts its position in batches: another memory limit must not cut them anew.
     if (saved.train.micro_batches == 0) saved.train.micro_batches = 1;
     if (request.config.train.micro_batches == 0) request.config.train.micro_batches = saved.train.micro_batches;
     for (const std::string& key : keep_saved_values(saved, request.config))
       log_info("resuming with the run's own " + key);
     check_resumable(saved, request.config, folder.path());
-    // As `linnet average` makes it. A new run in it would write over the weights.
+    // A folder by `linnet average`: a new run in it would overwrite the weights.
     if (!folder.has_state() && file_exists(folder.model_path()) && !file_exists(folder.metrics_path()))
       fail_user("'", folder.path(), "' has weights and no state of training to go on with; --init ", folder.path(),
                 " --run DIR begins a new run with them");
@@ -278,7 +276,7 @@ void share_state(Communicator& world, Trainer& trainer, Progress& progress) {
   states.pull();
   const ParameterLayout& layout = states.layout();
   for (const std::string& state : states.names()) {
-    // What stages of a pipeline have, too, was drawn by each from the seed, or comes from a file.
+    // What all stages of a pipeline have was drawn by each from the seed, or comes from a file.
     if (states.is_divided(state) || stages_of(layout)) continue;
     const int64_t count = state == state::kParameters ? layout.stored_count() : layout.trained_count();
     if (!layout.division()) {

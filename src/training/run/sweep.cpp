@@ -26,7 +26,6 @@ std::optional<double> number_of(std::string_view text) {
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
-// Rounded to what people would write.
 std::string value_at(const SweepAxis& axis, double location) {
   const double value = axis.is_logarithmic ? axis.low * std::pow(axis.high / axis.low, location)
                                            : axis.low + (axis.high - axis.low) * location;
@@ -77,7 +76,7 @@ std::vector<std::string> draw(std::span<const SweepAxis> axes, uint64_t& state) 
   return settings;
 }
 
-// The settings of each run, "key=value". `runs` 0: of a grid all, else 12. The first ones do not depend on `runs`. User
+// The settings of each run, "key=value". `runs` 0: the whole grid, or 12. The first ones do not depend on `runs`. User
 // error for a grid of ranges, or of more combinations than `runs`.
 std::vector<std::vector<std::string>> sweep_settings(std::span<const SweepAxis> axes, SweepSearch search, int64_t runs,
                                                      uint64_t seed) {
@@ -137,7 +136,6 @@ class SweepRunner {
  private:
   std::string folder_of(const SweepRun& run) const { return request_.folder + "/" + run.name; }
 
-  // Runs that were trained further come first.
   static bool is_better(const SweepRun& a, const SweepRun& b) {
     if (a.rounds.size() != b.rounds.size()) return a.rounds.size() > b.rounds.size();
     if (a.rounds.empty()) return false;
@@ -149,7 +147,7 @@ class SweepRunner {
     std::ranges::stable_sort(runs, [&](size_t a, size_t b) { return is_better(sweep_.runs[a], sweep_.runs[b]); });
   }
 
-  // A finished run is one of this sweep only if nothing else has changed either.
+  // A finished run counts only if its whole configuration is unchanged.
   static void check_unchanged(const RunFolder& folder, const Config& config) {
     if (!folder.has_config()) return;
     for (const std::string& key : changed_keys(folder.load_config(), with_absolute_paths(config)))
@@ -157,7 +155,7 @@ class SweepRunner {
         fail_user("run '", folder.path(), "' of this sweep has another ", key, "; --out FOLDER names another folder");
   }
 
-  // What an earlier process has done of the same sweep.
+  // Continues from sweep.json of an earlier process.
   void take_up() {
     if (!file_exists(path_)) return save();
     const Json saved = Json::parse(read_file(path_), "'" + path_ + "'", JsonLimits::settings());
@@ -204,7 +202,7 @@ class SweepRunner {
     if (!runs.empty()) write_file_atomically(request_.folder + "/report.html", report_page(title, runs));
   }
 
-  // Up to the first evaluation after this share of the steps.
+  // Trains up to the first evaluation after this share of the steps.
   void train(size_t index, size_t round, double share) {
     SweepRun& run = sweep_.runs[index];
     log_info("run " + run.name + " of " + std::to_string(sweep_.runs.size()) + ": " + joined(run.settings, " ") +
@@ -214,7 +212,7 @@ class SweepRunner {
     request.program = request_.program;
     int64_t steps = 0;
     bool is_over = false;  // the round
-    // A run that was saved further on, because the process was killed before its result was, trains one step too many.
+    // A run killed after saving and before its result was stored trains one step too many.
     request.on_event = [&](const TrainEvent& event) {
       const int64_t every = configs_[index].train.eval_every;
       const auto wanted = static_cast<int64_t>(std::ceil(share * static_cast<double>(event.total_steps)));
@@ -233,7 +231,7 @@ class SweepRunner {
           {is_over ? steps : progress.step, progress.best_step, progress.best_metric, progress.best_loss});
       run.error.clear();
     } catch (const Error& error) {
-      // What is wrong with the first run is wrong with all, most likely.
+      // An error of the first run is most likely one of all runs.
       const bool is_first = std::ranges::all_of(sweep_.runs, [](const SweepRun& each) { return each.rounds.empty(); });
       if (error.kind() != ErrorKind::kNumeric && (error.kind() != ErrorKind::kUser || (is_first && round == 0))) throw;
       run.error = error.what();

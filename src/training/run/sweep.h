@@ -1,17 +1,13 @@
-// Many runs of one configuration, with other values of some keys.
-//
-//   FOLDER/001, 002, ...   a run folder each, as `linnet train` makes them
-//   FOLDER/sweep.json      the settings of all runs and what they have reached so far
-//   FOLDER/report.html     their report, the best first
-//
-// Values follow from the seed alone, and runs are resumed exactly: so is a sweep that was stopped.
+// Many runs of one configuration with different values of some keys. FOLDER has a run folder for each (001, 002, ...),
+// sweep.json (settings and results so far) and report.html (best first). Values follow from the seed alone, and runs
+// resume exactly: so does a stopped sweep.
 #pragma once
 #include "training/run/config_choice.h"
 #include "training/run/training_run.h"
 
 namespace linnet {
 
-// The values of a key that a sweep tries: those that are listed, or a range.
+// The values of a key that a sweep tries: a list or a range.
 struct SweepAxis {
   std::string key;                  // as it was written
   std::vector<std::string> values;  // empty: a range
@@ -19,9 +15,9 @@ struct SweepAxis {
   bool is_logarithmic = false, is_whole = false;
 };
 
-// Of "key=0.1,0.2", "key=1e-5..1e-3" or "key=1e-5..1e-3:4", which lists so many values from end to end. Empty for a
-// setting of one value; a text without choices is always one. Ranges of numbers above 0 whose ends are 10 times apart
-// or more are logarithmic. User error for a range that is none.
+// Parses "key=0.1,0.2", "key=1e-5..1e-3" or "key=1e-5..1e-3:4", which lists 4 values from end to end. Empty for a
+// single value or text without choices. Ranges above 0 whose ends are at least 10 times apart are logarithmic. User
+// error for an invalid range.
 std::optional<SweepAxis> parse_sweep_axis(const std::string& setting);
 
 enum class SweepSearch {
@@ -40,7 +36,7 @@ struct SweepRequest {
   std::string program;  // see TrainRequest
 };
 
-// Where a run stood at the end of a round of kHalving, or at its end.
+// The state of a run at the end of a kHalving round, or at its end.
 struct SweepResult {
   int64_t steps = 0, best_step = 0;
   double metric = 0, loss = 0;  // of the best evaluation; metric is higher where it is better
@@ -59,9 +55,7 @@ struct Sweep {
   bool stopped = false;        // by a signal
 };
 
-// Trains what is left to be trained.
 Sweep run_sweep(const SweepRequest& request, MakeTask* make_task);
-// For people; ends with a newline.
 std::string sweep_table(const Sweep& sweep);
 
 }  // namespace linnet

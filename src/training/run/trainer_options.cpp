@@ -107,7 +107,7 @@ Schedule schedule_of(const Config& whole) {
 
 int64_t last_step(const TrainConfig& config, int64_t batches) {
   if (config.max_epochs == 0 || batches == 0) return config.max_steps;
-  // With one shard the last step of an epoch takes what is left; with several it goes on into the next one.
+  // With one shard an epoch's last step may be short; with several it continues into the next epoch.
   const auto per_step = static_cast<double>(config.accumulate_steps * std::max<int64_t>(config.micro_batches, 1) *
                                             std::max<int64_t>(config.data_shards, 1));
   const auto epochs = static_cast<double>(config.max_epochs), count = static_cast<double>(batches);

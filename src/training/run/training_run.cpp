@@ -80,7 +80,6 @@ class TrainingRun {
     return {stopped_, progress_, now() - began_, task_.forecast().peak()};
   }
 
-  // Of a run that was resumed and has nothing left to do.
   std::string reason_of_end() const {
     if (out_of_time())
       return fmt::format("the run has used its {} minutes already; --set max_minutes=N goes on to N",
@@ -94,11 +93,11 @@ class TrainingRun {
 
   bool is_first_rank() const { return world_.rank() == 0; }
   bool is_alone() const { return world_.size() == 1; }
-  // Whether ranks share the layers of one model: then they run every step and every evaluation together.
+  // Whether ranks share the layers of one model and so run every step and evaluation together.
   bool shares_layers() const { return trainer_.options().tensor.ranks > 1 || trainer_.pipeline(); }
 
-  // Whether the run ends here. Several ranks end at the same point: they learn of each other's wishes where they
-  // exchange messages anyway (ShardedStep::finish), and after evaluations.
+  // Whether the run ends here. Ranks agree on it where they exchange messages anyway (ShardedStep::finish), and after
+  // evaluations.
   bool must_stop() const { return is_alone() ? stop_requested() || stop_is_asked_ : stop_is_agreed_; }
   void agree_on_stop(bool here) {
     if (!is_alone() && any_rank(world_, here)) stop_is_agreed_ = true;
@@ -106,7 +105,7 @@ class TrainingRun {
 
   void start() {
     progress_ = checkpoints_.load();
-    // Only now: where ranks divide a parameter, each draws it as a whole, and needs memory for that.
+    // Not earlier: each rank draws a divided parameter as a whole, which needs memory.
     run_on_all(world_, [&] {
       task_.take_memory();
       check_lost_pages();
@@ -115,11 +114,11 @@ class TrainingRun {
     task_.batches().seek(progress_.epoch, progress_.batch);
     if (is_first_rank()) begin_files();
     start_profile();
-    // A run that is killed before its first checkpoint must still go on from the other run's weights.
+    // A run killed before its first checkpoint must resume from the other run's weights.
     if (!request_.init.empty() && any_rank(world_, is_first_rank() && !checkpoints_.has_state())) save();
   }
 
-  // Written once the checkpoint was found to be whole: a refused run changes no file.
+  // Called after the checkpoint was verified: a refused run changes no file.
   void begin_files() {
     task_.save_assets(folder_.path());
     write_file_atomically(folder_.config_path(), to_toml(request_.config, false));
@@ -132,7 +131,7 @@ class TrainingRun {
     if (!joined_.reason.empty()) log_warning("gradients go through the host's memory: " + joined_.reason);
   }
 
-  // Every rank profiles the steps that rank 0 was asked for.
+  // Every rank profiles the steps that rank 0 profiles.
   void start_profile() {
     ProfileOptions options = request_.profile.is_on() ? request_.profile : profile_options_from_environment();
     std::array steps{options.skip_first, options.wait, options.warmup, options.active, options.repeat};
@@ -160,8 +159,8 @@ class TrainingRun {
     };
   }
 
-  // One step, or as many as are done without the host, up to where something is due. A step during which a stop is
-  // requested is abandoned before its update: the run is saved as it was, and trains that step when it is resumed.
+  // Runs one step, or as many as run without the host before something is due. A stop request abandons the current step
+  // before its update; a resumed run repeats it.
   void train_some() {
     const int64_t first = progress_.step + static_cast<int64_t>(steps_.waiting()) + 1;
     rates_.clear();
@@ -171,12 +170,12 @@ class TrainingRun {
     }
     if (shares_layers()) agree_on_stop(stop_requested());
     try {
-      // A rank that abandoned a step alone would leave the others waiting for its gradient.
+      // A rank that abandons a step alone would leave the others waiting for its gradient.
       std::optional<StopPoints> points;
       if (is_alone()) points.emplace(trainer_.pool());
       if (must_stop()) throw Stopped{};
       const BatchPosition batch = steps_.submit(rates_, first);
-      // What is due after a step needs all that came before it, and nothing that comes later.
+      // Work due after a step needs all earlier steps and no later one.
       const int64_t last = progress_.step + static_cast<int64_t>(steps_.waiting());
       finish_submitted(is_due(last) || ends_training(batch) ? 0 : steps_.steps_ahead());
     } catch (const Stopped&) {
@@ -217,7 +216,7 @@ class TrainingRun {
     if (request_.on_event && !request_.on_event(event)) stop_is_asked_ = true;
   }
 
-  // With max_minutes, time decides what is done: then rank 0's is that of all.
+  // With max_minutes rank 0's time counts for all ranks.
   void count_time() {
     progress_.seconds = before_ + now() - began_;
     if (config_.max_minutes > 0 && !is_alone())
@@ -228,7 +227,7 @@ class TrainingRun {
     return config_.max_epochs > 0 && batch.next_epoch >= config_.max_epochs;
   }
 
-  // What an evaluation found to be no numbers: the weights that the last step has left.
+  // Stops if an evaluation found the last step's weights to be non-finite.
   void stop_if_broken() {
     if (last_tokens_ == 0 || task_.resident() || !is_alone() || trainer_.find_non_finite(last_shape_).empty()) return;
     stop_non_finite("the weights are broken after step " + std::to_string(progress_.step), last_shape_, progress_.step);
@@ -258,7 +257,7 @@ class TrainingRun {
     return learning_rate(schedule, step);
   }
 
-  // How many steps the run will have; with max_minutes an estimate from the steps so far.
+  // With max_minutes an estimate from the steps so far.
   int64_t total_steps() const {
     if (config_.max_minutes == 0 || progress_.step == 0) return last_step_;
     const double budget = 60 * config_.max_minutes, used = std::max(progress_.seconds, 1e-3);
@@ -273,7 +272,7 @@ class TrainingRun {
     return progress_.step % config_.eval_every == 0 || progress_.step == config_.max_steps || done_;
   }
 
-  // Evaluates and saves where it is due. A stop abandons an evaluation, with which a resumed run begins.
+  // Evaluates and saves when due. A stop abandons the evaluation; a resumed run begins with it.
   void finish_step() {
     if (!progress_.evaluated && !must_stop()) evaluate();
     agree_on_stop(stop_requested());
@@ -308,12 +307,12 @@ class TrainingRun {
       reporter_->message(fmt::format("no better evaluation in {}: stopping early", config_.patience));
   }
 
-  // Empty: abandoned, because a stop was requested on this rank.
+  // Empty if a stop was requested on this rank.
   std::optional<Judged> judge_unless_stopped() {
     try {
       std::optional<StopPoints> points;
       if (!shares_layers()) points.emplace(trainer_.pool());
-      // Evaluation writes over what the step has left in memory.
+      // Evaluation overwrites the step's gradient.
       if (reporter_ && reporter_->events() && last_tokens_ > 0 && !task_.resident())
         reporter_->events()->count_gradient(trainer_, last_shape_, last_tokens_, last_scale_);
       return judge();
@@ -325,7 +324,7 @@ class TrainingRun {
     }
   }
 
-  // With a moving average, also the weights: an average of few steps, or of steps that went wrong, is worse.
+  // With a moving average also evaluates the weights: an average of few or bad steps can be worse.
   Judged judge() {
     Judged judged{
         .average = trainer_.state().evaluated() == state::kAverage, .best = task_.evaluate(evaluation_), .other = {}};
@@ -345,7 +344,7 @@ class TrainingRun {
     return judged;
   }
 
-  // Equal metrics are told apart by the loss: early BLEU is often 0.
+  // The loss breaks ties: early BLEU is often 0.
   bool is_better(const Evaluation& result, double than_metric, double than_loss) const {
     const double metric = metric_of(config_, result);
     return metric > than_metric || (metric == than_metric && result.loss < than_loss);
@@ -370,7 +369,7 @@ class TrainingRun {
   void close() {
     const bool is_missing = is_first_rank() && !checkpoints_.has_state();
     if (any_rank(world_, unsaved_result_ || checkpoints_.last_saved() != progress_.step || is_missing)) save();
-    // Stopped before the first evaluation: better than nothing to load.
+    // Stopped before the first evaluation: save some model.
     if (progress_.best_step == 0) checkpoints_.save_best(progress_, trainer_.state().evaluated());
     if (!is_first_rank()) return;
     reporter_->clear();

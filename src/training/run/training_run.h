@@ -7,7 +7,7 @@
 
 namespace linnet {
 
-// What a program that trains is told after each step, and after each evaluation.
+// Reported after each step and each evaluation.
 struct TrainEvent {
   int64_t step = 0, epoch = 0, total_steps = 0;
   double loss = 0, rate = 0, seconds = 0;  // of the step, or the loss of the evaluation
@@ -21,7 +21,7 @@ struct TrainRequest {
   std::string init;                // a run folder whose weights to start from; empty: none
   std::string program = "linnet";  // with its version, for system.json
   bool detect_anomaly = false;     // keep a step that is not finite (run_reporter.h)
-  // Processes that train together, of which rank 0 alone writes the run folder and tells what happens (run_setup.h).
+  // Ranks that train together; rank 0 alone writes the run folder and reports (run_setup.h).
   Communicator* world = &single_process();
   std::function<bool(const TrainEvent&)> on_event = {};  // false: the run is saved and ends, as after a signal
   ProfileOptions profile = {};  // the folder in it is not looked at: files go to profile/ in the run folder
@@ -34,11 +34,11 @@ struct TrainOutcome {
   uint64_t predicted_peak = 0;
 };
 
-// The task of a configuration (see make_training_task in tasks/task_table.h). `assets`: a run folder whose tokenizers
-// and other assets are taken instead of made anew; empty: none.
+// Makes the task of a configuration (make_training_task in tasks/task_table.h). `assets`: a run folder whose tokenizers
+// and other assets are used; empty: made anew.
 using MakeTask = std::unique_ptr<TrainingTask>(Config& config, const std::string& assets);
 
-// `afterwards` is called with the trained model still in memory, its best weights in the state that evaluation uses.
+// Calls `afterwards` with the best weights in the state that evaluation uses.
 TrainOutcome run_training(const TrainRequest& request, MakeTask* make_task,
                           const std::function<void(TrainingTask&)>& afterwards = {});
 

@@ -1,4 +1,4 @@
-// What a run trains and on what: all that the training loop (training_run.cpp) knows of model and data.
+// A model and its data, as the training loop (training_run.cpp) sees them.
 #pragma once
 #include "config/config.h"
 #include "data/examples/batch.h"
@@ -11,7 +11,6 @@ namespace linnet {
 
 struct PretrainedModel;  // models/families/pretrained.h
 
-// How good a model is on a set of examples.
 struct Evaluation {
   double loss = 0;                                      // mean over `items`
   int64_t items = 0;                                    // target tokens, or images
@@ -29,18 +28,18 @@ class TrainingTask {
   virtual Trainer& trainer() = 0;
   virtual const Store& store() const = 0;
   virtual const MemoryForecast& forecast() const = 0;
-  // The batches to train on; where they can be rows of data on the device, resident() trains on those.
+  // Training batches; resident() is non-null if they can be rows of a device-resident dataset.
   virtual BatchSource& batches() = 0;
   virtual ResidentSteps* resident() { return nullptr; }
 
-  // Weights to start from, drawn from the seed or read from a model folder. Where ranks share the layers of a model
-  // they are drawn, and load_divided_weights() (training/run/run_checkpoints.cpp) reads them.
+  // Initial weights, from the seed or a model folder. Where ranks share the layers they are drawn, and
+  // load_divided_weights() (training/run/run_checkpoints.cpp) reads them.
   virtual void initialize() { trainer().state().initialize(); }
-  // The model of that folder; null: none.
+  // The initial model folder's model; null: none.
   virtual const PretrainedModel* starts_from() const { return nullptr; }
-  // On the validation examples, with the weights evaluation uses: the same on all ranks and for any number of them.
+  // Evaluates the validation examples; the result does not depend on the number of ranks.
   virtual Evaluation evaluate(const SharedWork& ranks) = 0;
-  // What it takes beside the weights to use the trained model: tokenizers, names of classes.
+  // Saves what the trained model needs beside its weights: tokenizers, class names.
   virtual void save_assets(const std::string& folder) const = 0;
 
   void take_memory() const { store().touch(); }

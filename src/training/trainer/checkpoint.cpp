@@ -19,7 +19,7 @@ double number(const SafetensorsFile& file, const std::string& key) {
   return *value;
 }
 
-// Calls visit(key, field) for what a file's metadata say of a run and of its loss scale.
+// Calls visit(key, field) for each field that metadata hold.
 template <class Visit>
 void for_fields(Progress& p, const Visit& visit) {
   visit("step", p.step), visit("epoch", p.epoch), visit("batch", p.batch), visit("target_tokens", p.target_tokens);
@@ -32,7 +32,6 @@ void for_fields(LossScale& scale, const Visit& visit) {
   visit("skipped_steps", scale.skipped_steps);
 }
 
-// From a file's metadata.
 template <class Fields>
 Fields read_fields(const SafetensorsFile& file) {
   Fields fields;
@@ -42,17 +41,17 @@ Fields read_fields(const SafetensorsFile& file) {
   return fields;
 }
 
-// Before the names of what is stored as it lies in memory: rounded again, it might be other numbers.
+// Names of tensors stored in their memory format begin with this: rounding them again could change values.
 constexpr const char* kPackedPrefix = "packed.";
 
-// Those of which a state holds fp32 values: moments and averages have only trained ones.
+// The slots of which a state has fp32 values: moments and averages only have trained ones.
 Slots slots_of(const TrainingState& states, const std::string& state) {
   const ParameterLayout& layout = of_all_stages(states.layout());
   if (state != state::kParameters) return layout.trained();
   return Slots(layout.parameters()).first(layout.parameters().size() - layout.quantized().size());
 }
 
-// What rank 0 has of a tensor as a whole; else null, and it is fetched.
+// A tensor that rank 0 has as a whole; null data if it must be fetched.
 SafetensorsTensor stored(const TrainingState& states, const WholeTensor& tensor) {
   const bool is_whole = !tensor.packed && !WholeStates::is_divided(states, tensor.state, *tensor.slot);
   return {tensor.name, tensor.type, is_whole ? states.flat(tensor.state) + tensor.slot->offset : nullptr};
@@ -70,7 +69,7 @@ std::vector<SafetensorsTensor> state_tensors(const TrainingState& states, bool w
   return tensors;
 }
 
-// The tensors of a training state that ranks divide, in the order of the file, which has larger elements first.
+// Tensors of a training state that ranks divide, in file order: larger elements first.
 std::vector<WholeTensor> divided_tensors(const TrainingState& states) {
   std::vector<WholeTensor> tensors;
   for (const std::string& state : states.names())
@@ -84,7 +83,7 @@ std::vector<WholeTensor> divided_tensors(const TrainingState& states) {
   return tensors;
 }
 
-// Where a model's parameter comes from: a moving average has trained ones alone.
+// The state that a model's parameter is saved from: a moving average only has trained ones.
 const std::string& state_of(const TrainingState& states, const ParameterSlot& slot, const std::string& trained) {
   static const std::string parameters = state::kParameters;
   return slot.offset < of_all_stages(states.layout()).trained_count() ? trained : parameters;
@@ -97,7 +96,7 @@ std::vector<WholeTensor> model_tensors(const TrainingState& states, const std::s
   return tensors;
 }
 
-// Gathers the tensors that a file lacks by name, in whatever order it asks for them.
+// Gathers by name, in any order, the tensors that rank 0 lacks.
 FetchTensor fetch_from(const std::vector<WholeTensor>& tensors, WholeStates* whole) {
   std::map<std::string, WholeTensor> by_name;
   for (const WholeTensor& tensor : tensors) by_name.emplace(tensor.name, tensor);
@@ -106,7 +105,7 @@ FetchTensor fetch_from(const std::vector<WholeTensor>& tensors, WholeStates* who
 
 constexpr int kFetches = 2;  // of save_safetensors(), of each tensor
 
-// Rank 0 reads the file, and gives every rank its parts.
+// Rank 0 reads the file and sends every rank its parts.
 void share_tensors(const std::string& path, const std::vector<WholeTensor>& tensors, WholeStates& whole) {
   std::optional<SafetensorsFile> file;
   if (whole.is_first_rank()) file.emplace(path);
@@ -192,7 +191,7 @@ uint64_t checkpoint_bytes(const TrainingState& states) {
   for (const ParameterSlot& slot : of_all_stages(states.layout()).parameters())
     if (!apart.contains(slot.spec.name))
       model.push_back({slot.spec.name, {DType::kF32, states.layout().whole_shape(slot)}, nullptr});
-  // The new file of each kind stands beside the old one until it is renamed; the larger kind is written last.
+  // Each new file stands beside the old one until it is renamed; the larger kind is written last.
   const uint64_t state = safetensors_size(state_tensors(states, false)) + 4096,
                  weights = safetensors_size(model) + 4096;
   return frozen + state + weights + std::max(state, weights);

@@ -1,6 +1,5 @@
-// What a run leaves on disk: a model (models/nn/model_file.h) and a training state (weights, moments, moving average
-// and where the run stands, for resuming bit for bit). Both are safetensors files, replaced in one step, so that a
-// crash at any moment leaves the last good one.
+// Files of a run: a model (models/nn/model_file.h), and a training state from which it resumes bit for bit. Both are
+// safetensors files, replaced atomically, so that a crash at any moment leaves the last good one.
 #pragma once
 #include "models/nn/model_file.h"
 #include "training/trainer/divided_states.h"
@@ -8,7 +7,6 @@
 
 namespace linnet {
 
-// Where a run stands after `step` steps.
 struct Progress {
   int64_t step = 0;
   int64_t epoch = 0, batch = 0;  // the next batch to train on
@@ -21,23 +19,23 @@ struct Progress {
   int64_t worse_since_best = 0;
 };
 
-// save_model() and load_model() of a trainer whose parameters ranks divide, with the trained ones from a state. All
-// ranks call it at the same point; rank 0 writes the file, or reads it.
+// save_model() and load_model() of a trainer whose parameters ranks divide; trained ones come from `state`. All ranks
+// call it; rank 0 accesses the file.
 void save_divided_model(const std::string& path, const TrainingState& states, const std::string& state,
                         const Metadata& metadata, WholeStates& whole);
 void load_divided_model(const std::string& path, const TrainingState& states, WholeStates& whole);
 
-// Metadata that name a file of frozen weights (models/nn/model_file.h) leave those out. `whole`: of states that
-// ranks divide, which are gathered as the file is written; the other ranks call give_training_state() meanwhile.
+// Metadata that name a file of frozen weights (models/nn/model_file.h) leave those out. `whole`: gathers divided states
+// during writing; the other ranks call give_training_state() meanwhile.
 void save_training_state(const std::string& path, const Trainer& trainer, const Progress& progress,
                          const Metadata& metadata, WholeStates* whole = nullptr);
 void give_training_state(const TrainingState& states, WholeStates& whole);
-// All but what ranks divide.
+// Loads all but divided states.
 Progress load_training_state(const std::string& path, Trainer& trainer, Metadata* metadata = nullptr);
-// That, on every rank; `path` is read by rank 0.
+// Loads divided states on every rank; rank 0 reads `path`.
 void load_divided_states(const std::string& path, const TrainingState& states, WholeStates& whole);
 
-// Bytes a run folder needs at most while it is replacing its files; it has frozen weights in a file of their own.
+// The most bytes a run folder needs while its files are replaced, without its file of frozen weights.
 uint64_t checkpoint_bytes(const TrainingState& states);
 
 }  // namespace linnet

@@ -13,8 +13,8 @@ std::span<std::byte> bytes_at(float* values, int64_t count) {
 
 size_t bytes_of_floats(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
 
-// Moves parts between `whole`, which rank 0 has, and the ranks' own memory: with `gathers` to rank 0, else to the
-// ranks. for_parts(visit) calls visit(rank, first byte of the whole, first of the rank's own, bytes) for all parts.
+// Moves parts between `whole` on rank 0 and the ranks' `own` memory; `gathers`: to rank 0. for_parts(visit) calls
+// visit(rank, first byte of the whole, first of the rank's own, bytes) for all parts.
 template <class ForParts>
 void exchange_parts(Communicator& world, bool gathers, std::byte* whole, std::byte* own, const ForParts& for_parts) {
   auto& [outgoing, incoming, none] = world.empty_lists();
@@ -61,7 +61,7 @@ WholeTensor whole_tensor(const TrainingState& states, const std::string& state, 
   return {prefix + slot.spec.name, {DType::kF32, states.layout().whole_shape(slot)}, state, &slot};
 }
 
-// Of the elements [first, first + count) of a state, or of `tensor`, which is packed, the bytes.
+// Exchanges `piece` of a divided state.
 void WholeStates::exchange_slices(const std::string& state, Piece piece, bool gathers, float* whole) {
   exchange_parts(data_, gathers, reinterpret_cast<std::byte*>(whole), reinterpret_cast<std::byte*>(states_.flat(state)),
                  [&](const auto& visit) {
@@ -131,7 +131,7 @@ void WholeStates::scatter(const WholeTensor& tensor, const std::byte* whole, Fun
   });
 }
 
-// Scratch memory is the piece, and behind it what a rank has of it.
+// Scratch memory holds the piece, then the rank's part of it.
 float* WholeStates::place(int64_t floats) { return states_.scratch(2 * floats).data(); }
 
 template <class Visit>
@@ -160,7 +160,7 @@ float* WholeStates::own_part(const std::string& state, const ParameterSlot& slot
   return place(piece_count) + piece_count;
 }
 
-// The first stage that has a tensor gives it to rank 0.
+// The first stage that has the tensor sends it to rank 0.
 const float* WholeStates::gather_floats(const std::string& state, const ParameterSlot& slot, Piece piece) {
   const ModelStages* stages = stages_of(states_.layout());
   if (!stages) return gather_in_stage(state, slot, piece);
@@ -177,7 +177,7 @@ const float* WholeStates::gather_floats(const std::string& state, const Paramete
   return nullptr;
 }
 
-// Every stage that has a tensor gets it.
+// Every stage that has the tensor receives it.
 void WholeStates::scatter_floats(const std::string& state, const ParameterSlot& slot, Piece piece,
                                  const float* values) {
   const ModelStages* stages = stages_of(states_.layout());
@@ -206,7 +206,7 @@ const float* WholeStates::gather_in_stage(const std::string& state, const Parame
     return nullptr;
   }
   float* values = place(piece.count);
-  // A part that lies in scratch memory is placed before others are received there.
+  // A part in scratch memory is moved before others are received there.
   for (int rank = 0; rank < tensor_.size(); ++rank) {
     if (rank > 0) {
       part = values + piece.count;

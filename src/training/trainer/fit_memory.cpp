@@ -7,7 +7,7 @@ namespace {
 
 using Choices = std::vector<BlockChoice>;
 
-// One layer's way from one choice to a costlier one.
+// Replaces one choice for a layer by one that costs more work and frees more memory.
 struct Upgrade {
   double work_per_byte;  // that it frees
   uint64_t kind;         // of the layers it is for
@@ -19,7 +19,7 @@ struct Measured {
   double work, bytes;  // more than without, and freed
 };
 
-// With the cheap recomputation of single nodes, which follows anyway.
+// Includes the cheap recomputation of single nodes, which follows anyway.
 Measured measure(const Graph& traced, size_t block, const BlockChoice& choice, size_t count, const Backend& backend) {
   Choices choices(choice.what == Recomputation::kNone ? 0 : count);
   if (!choices.empty()) choices[block] = choice;
@@ -27,7 +27,7 @@ Measured measure(const Graph& traced, size_t block, const BlockChoice& choice, s
   return {choice, estimated_work(graph), static_cast<double>(saved_bytes(graph))};
 }
 
-// The lower convex hull of the options of one layer, from cheap to costly for each byte that is freed.
+// The lower convex hull of a layer's options by work per freed byte, cheapest first.
 std::vector<Upgrade> upgrades_of(uint64_t kind, const std::vector<Measured>& options) {
   std::vector<Upgrade> upgrades;
   for (Measured now{{}, 0, 0};;) {
@@ -44,7 +44,7 @@ std::vector<Upgrade> upgrades_of(uint64_t kind, const std::vector<Measured>& opt
   }
 }
 
-// The upgrades of all kinds of layers, the cheapest first. Layers of one kind are measured once, at the first of them.
+// Upgrades of all kinds of layers, cheapest first. Each kind is measured once, at its first layer.
 std::vector<Upgrade> find_upgrades(const Graph& traced, const std::vector<Block>& blocks, const Backend& backend) {
   std::map<uint64_t, std::vector<Measured>> kinds;
   const Measured none = measure(traced, 0, {}, blocks.size(), backend);
@@ -65,7 +65,7 @@ std::vector<Upgrade> find_upgrades(const Graph& traced, const std::vector<Block>
   return upgrades;
 }
 
-// Every `length`-th layer of a list keeps its input; the others compute it again from there.
+// Every `length`-th layer of a list keeps its input; the others are recomputed from there.
 Choices chains(const std::vector<Block>& blocks, size_t length) {
   Choices choices(blocks.size(), {.what = Recomputation::kBlock});
   const auto list_of = [](const Block& block) { return block.path.substr(0, block.path.rfind('.') + 1); };
@@ -76,14 +76,13 @@ Choices chains(const std::vector<Block>& blocks, size_t length) {
   return choices;
 }
 
-// All choices in the order in which they are tried.
 struct Ladder {
   std::vector<Choices> steps;
   std::vector<size_t> ends;  // the steps after which all layers of a kind have the same choice
 };
 
-// The first layers come first: their backward pass is the last, when most of what other layers saved is gone, so that
-// computing them again needs no memory that the peak has.
+// First layers first: their backward pass comes last, when most saved activations are freed, so that recomputing them
+// does not add to the peak.
 Ladder ladder(const Graph& traced, const std::vector<Block>& blocks, const Backend& backend) {
   Ladder made{.steps = {Choices(blocks.size())}, .ends = {0}};
   std::vector<Choices>& steps = made.steps;
@@ -112,7 +111,7 @@ class Search {
   }
 
   Fit run() {
-    // No plan is smaller than its bound: the first step whose bound fits, by bisection, then the first whose plan does.
+    // No plan is below its bound: bisect for the first step whose bound fits, then try plans from there.
     size_t low = 0, high = ladder_.steps.size();
     while (low < high) {
       const size_t middle = (low + high) / 2;
@@ -130,8 +129,8 @@ class Search {
   }
 
  private:
-  // The first step that takes hardly more than the one that takes least. Only the ends are looked at: each step costs a
-  // whole optimization, and a choice for half of the layers rarely takes less than for none or for all.
+  // The first step within a little of the smallest. Tries only `ends`: each step costs a whole optimization, and a
+  // choice for half of the layers rarely takes less than for none or for all.
   size_t smallest() const {
     std::vector<size_t> bytes;
     for (const size_t end : ladder_.ends) {

@@ -1,4 +1,4 @@
-// What of a training step to compute again so that it fits into a given memory.
+// Chooses what a training step recomputes to fit into a given memory.
 #pragma once
 #include "engine/ops/kernel.h"
 #include "engine/passes/passes.h"
@@ -23,12 +23,11 @@ struct Fit {
 
 using FitsMemory = FunctionRef<bool(const PlanSize&)>;
 
-// The choice for a mode other than kAuto.
 Fit fit_by_mode(const Graph& traced, const PassOptions& passes, RecomputeMode mode);
 
-// Of a list of choices, each with more work and less memory than the one before, the first whose plan fits: nothing,
-// then for one layer after another what frees most bytes for its work, last chains of layers. The list depends on the
-// graph alone, so less memory never means less work. When nothing fits, the choice that takes least.
+// Returns the first choice that fits from a list with ever more work and less memory: nothing; then, layer by layer,
+// what frees most bytes for its work; last, chains of layers. The list depends on the graph alone, so less memory never
+// means less work. If nothing fits, returns the choice that takes least.
 Fit fit_to_memory(const Graph& traced, const PassOptions& passes, const PlanOptions& planning, const FitsMemory& fits);
 
 }  // namespace linnet

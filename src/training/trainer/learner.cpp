@@ -15,7 +15,7 @@ SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, c
   shared_ = {store_.add_region("arena", MemoryKind::kActivations, 0),
              store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
   trainer_ = std::make_unique<Trainer>(layout_, store_, shared_, options);
-  // What the loss asks for beyond the trainer's states is the user's to fill; on stages of a pipeline, the whole batch.
+  // The user fills what the loss reads beyond the trainer's states; on pipeline stages, the whole batch.
   const ModelStages* stages = stages_of(layout_);
   const Graph graph =
       stages ? WholeLoss(whole, DType::kF32, false).graph.clone() : evaluate_graph(layout_, loss, state::kParameters);

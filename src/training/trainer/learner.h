@@ -1,6 +1,5 @@
-// The shortest way to train a model of one's own: a module, a loss, and arrays to feed it. A SingleShapeLearner owns
-// the memory, one Trainer and one batch shape; programs with buckets, evaluation or decoding use Trainer and Store
-// directly.
+// The shortest way to train a custom model: a module, a loss and arrays. A SingleShapeLearner owns the memory, one
+// Trainer and one batch shape; programs with buckets, evaluation or decoding use Trainer and Store directly.
 //
 //   SingleShapeLearner learner(net, [&](Trace& trace) -> Loss { ... trace.input("x", {...}) ... });
 //   learner.set<float>("x", {0, 1});
@@ -12,14 +11,13 @@ namespace linnet {
 
 class SingleShapeLearner {
  public:
-  // Traces the loss, plans, takes the memory and draws the initial parameters. Model and loss must outlive the learner.
-  // Throws Error(kShape) naming line and module when shapes do not fit.
-  // With resident data there are resident() steps beside step().
-  // `groups`: parameters that are frozen or trained otherwise than `options` say.
+  // Traces the loss, plans, allocates and draws the initial parameters. Model and loss must outlive the learner. Throws
+  // Error(kShape) naming line and module. With resident data there are resident() steps beside step(). `groups`:
+  // parameters that are frozen or trained with other options.
   SingleShapeLearner(const Module& model, LossFunction loss, const TrainerOptions& options = {},
                      const ResidentOptions& resident = {}, std::span<const ParameterGroup> groups = {});
 
-  // Fills an input that the loss declared. User error when there is none of that name, type and size.
+  // Fills an input that the loss declared. User error if name, type or size do not match.
   template <class T>
   void set(const std::string& input, std::span<const T> values) {
     std::copy(values.begin(), values.end(), static_cast<T*>(slot(input, sizeof(T) * values.size())));
@@ -40,7 +38,7 @@ class SingleShapeLearner {
   const SharedRegions& shared() const { return shared_; }
   ResidentSteps& resident() { return *resident_; }
   size_t memory_bytes() const { return store_.total_bytes(); }  // all there will ever be
-  // A parameter's values by name, e.g. "hidden.weight".
+  // A parameter's values by name, such as "hidden.weight".
   std::span<float> parameter(const std::string& name);
 
  private:

@@ -6,7 +6,7 @@
 namespace linnet {
 namespace {
 
-// Cuts `count` elements into about equal parts. Matrices stay whole, and so do other pieces unless they may be cut.
+// Cuts `count` elements into about equal parts. Cuts no matrix, and other pieces only if `cuts_others`.
 SliceBounds bounds_at_pieces(const std::vector<RangePiece>& pieces, int64_t count, int ranks, bool cuts_others) {
   SliceBounds bounds{0};
   for (int rank = 1; rank < ranks; ++rank) {
@@ -101,7 +101,7 @@ std::vector<std::vector<std::span<float>>> gradient_slices(const Store& store, c
   return nodes;
 }
 
-// The last block that begins in this rank's slice, when it ends in others; empty when it does not.
+// The last block that begins in this rank's slice if it ends in another rank's; otherwise empty.
 std::span<const float> SharedSquares::complete_last_block(std::span<const float> own, const SliceBounds& bounds) {
   const int rank = world_.rank();
   const Slice mine = slice(bounds, rank), values = block_values(bounds, rank);

@@ -63,13 +63,13 @@ PipelineStage::ChunkPlans& PipelineStage::at(int shape, int chunk) {
   return *shapes_[shape][chunk];
 }
 
-// Of plans and of names in the store: "3", of the second chunk "3.chunk1".
+// A name of plans and store entries: "3", for the second chunk "3.chunk1".
 std::string PipelineStage::name_of(int shape, int chunk) const {
   return std::to_string(shape) + (is_interleaved() ? ".chunk" + std::to_string(chunk) : "");
 }
 
-// Inputs that the neighbors send get names of their own, as plans of other shapes find them elsewhere. With slots,
-// those and the batch lie in the first slot.
+// Gives inputs from neighbors names of their own, as plans of other shapes have them at other locations. With slots,
+// these and the batch lie in the first slot.
 Graph PipelineStage::take_ends(const Graph& graph, const std::string& prefix, int chunk, bool uses_slots, Ends& ends) {
   std::set<std::string> names;
   const auto take = [&](std::vector<End>& list, const std::string& name, bool in_slot) {
@@ -155,7 +155,7 @@ void PipelineStage::plan_training(int index, int chunk, const Graph& traced, con
                            {}});
 }
 
-// Room for the batches of a group of micro-batches (distributed/comm/pipeline_order.h).
+// Memory for the batches of a group of micro-batches (distributed/comm/pipeline_order.h).
 void PipelineStage::keep_batch(const Graph& graph) {
   if (!is_interleaved()) return;
   for (const GraphInput& input : graph.inputs())
@@ -225,7 +225,7 @@ void PipelineStage::send(const Executor& executor, const std::vector<std::string
   }
 }
 
-// What a pass has made lies where its plan has left it, or in the outbox.
+// A pass's result lies where its plan left it, or in the outbox.
 void PipelineStage::send_result(const PipelinePass& pass) {
   const ChunkPlans& plans = plans_of(pass);
   const int to = pipeline_receiver(order_of(1), stages_.rank.rank, pass);
@@ -249,7 +249,7 @@ void PipelineStage::exchange() {
   outgoing_.clear(), incoming_.clear();
 }
 
-// Between where the loss reads a batch and where the batches of a group wait for the rank's later chunks.
+// Copies between the loss's inputs and the group's batches kept for the rank's later chunks.
 void PipelineStage::copy_batch(int64_t micro, bool to_store) const {
   std::byte* waiting = store_.location(waiting_) + static_cast<size_t>(micro % stages_.rank.ranks) * waiting_bytes_;
   for (const auto& [name, bytes] : batch_bytes_) {
@@ -259,7 +259,7 @@ void PipelineStage::copy_batch(int64_t micro, bool to_store) const {
   }
 }
 
-// Whether all that the step computes or receives is of micro-batches whose shape is known.
+// Whether the shapes of all micro-batches that the step computes or receives are known.
 bool PipelineStage::has_begun(const PipelineStep& step) const {
   const auto begun = [&](const PipelinePass& pass) { return pass.micro < static_cast<int64_t>(begun_.size()); };
   return std::ranges::all_of(step.receives, begun) && (!step.pass || begun(*step.pass));
@@ -314,8 +314,8 @@ void PipelineStage::run_pass(const PipelineStep& step, SetRandom set_random, Thr
   }
 }
 
-// At the end of an epoch a step may have fewer micro-batches than steps_ is for. What has run so far is also the
-// beginning of the list for fewer (distributed/comm/pipeline_order_test.cpp), whose rest completes the step.
+// The last step of an epoch may have fewer micro-batches than steps_. What has run is also the beginning of the shorter
+// list (distributed/comm/pipeline_order_test.cpp), whose rest completes the step.
 void PipelineStage::finish(SetRandom set_random, ThreadPool& pool) {
   if (begun_.empty()) return;
   if (next_ < steps_.size()) {

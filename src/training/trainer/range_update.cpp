@@ -28,7 +28,6 @@ RangePiece piece_of(const ParameterSpec& spec, int64_t offset, int64_t count, bo
   return {offset, count, is_matrix, spec.weight_decay, is_matrix ? spec.shape[0] : 0, is_matrix ? spec.shape[1] : 0};
 }
 
-// Calls visit(spec, offset in the range, count) for what the range has of each parameter.
 template <class Visit>
 void for_parameters(const ParameterLayout& layout, const TrainedRange& range, const Visit& visit) {
   for (const auto& [spec, offset] : layout.parameters()) {
@@ -48,7 +47,7 @@ void expect_whole(const ParameterSpec& spec, int64_t count) {
   if (count != spec.shape.elements()) fail_internal(spec.name + " is updated as a whole and was divided");
 }
 
-// The parameters of a range as its update reads them, [range.count] in fp32, and what becomes of its result.
+// The parameters of a range, fp32 [range.count], as its update reads them, and where its result goes.
 Tensor range_parameters(Graph& graph, const TrainedRange& range, const RangeGradient& gradient) {
   const TensorType flat = gradient.flat.type();
   if (!gradient.packed) return graph.input("parameters" + range.suffix, flat);
@@ -100,7 +99,7 @@ Ref moved_towards(ExpressionBuilder& e, Ref from, Ref to, Ref share) {
   return e.apply(Scalar::kAdd, from, times(e, e.apply(Scalar::kSub, to, from), share));
 }
 
-// Operand 0 as it is where the step is not finite, which operand 3 says.
+// Operand 0, unchanged, unless operand 3 says that the step is finite.
 Ref if_finite(ExpressionBuilder& e, Ref next) { return e.apply(Scalar::kSelect, e.input(3), next, e.input(0)); }
 
 // m + (1 - momentum) (g - m), where operand 0 is m, 1 the gradient and 2 its factor.
@@ -128,8 +127,8 @@ Tensor next_mean(const Tensor& old, const Tensor& sum, double factor, const Tens
   return computed(e, if_finite(e, moved_towards(e, e.input(0), mean, e.input(2))), old, sum, share, factors.finite);
 }
 
-// parameters * (1 - rate * decay) - rate * length * direction, all of the same shape; the parameters as they are where
-// the step is not finite. `rate` [] is the learning rate.
+// parameters * (1 - rate * decay) - rate * length * direction, all of one shape; unchanged parameters if the step is
+// not finite. `rate` [] is the learning rate.
 Tensor stepped(const Tensor& parameters, const Tensor& direction, const Tensor& rate, const UpdateFactors& factors,
                double length, double decay) {
   ExpressionBuilder e;
@@ -162,7 +161,7 @@ Tensor direction(const Tensor& gradient, const Tensor& row, const Tensor& column
   return gradient * scale * by_row * by_column;
 }
 
-// The direction with a root mean square of at most 1.
+// Scales the direction to a root mean square of at most 1.
 Tensor clipped(const Tensor& u) {
   ExpressionBuilder e;
   const Ref mean = times(e, e.input(1), e.constant(1.0 / static_cast<double>(u.shape().elements())));
@@ -172,7 +171,7 @@ Tensor clipped(const Tensor& u) {
 
 Tensor joined_pieces(std::span<const Tensor> pieces) { return concat(pieces[0], pieces.subspan(1), 0); }
 
-// A flat tensor cut along `sizes`, whose pieces are updated one after another; without any, no tensors.
+// A flat tensor cut along `sizes` and updated piece by piece; empty without a tensor.
 struct Parts {
   Parts(const Tensor& whole, const std::vector<int64_t>& sizes) : whole(whole), old(split(whole, 0, sizes)) {}
   Parts(Graph& graph, const std::string& name, DType dtype, const std::vector<int64_t>& sizes) {
@@ -188,7 +187,7 @@ struct Parts {
   std::vector<Tensor> old, next;
 };
 
-// What both optimizers update a range with, piece by piece: the parameters and, if asked for, their average.
+// What Muon and Adafactor update a range with, piece by piece: the parameters and, if asked for, their average.
 struct RangeUpdate {
   RangeUpdate(Graph& graph, const std::vector<RangePiece>& pieces, const TrainedRange& range,
               const OptimizerAttrs& attrs, const RangeGradient& gradient)
@@ -205,7 +204,6 @@ struct RangeUpdate {
     gradients = split(gradient.flat, 0, sizes);
     if (attrs.ema_decay > 0) average = flat(state::kAverage, range);
   }
-  // Moves the next piece along a direction of a length.
   void step(const RangePiece& piece, const Tensor& along, double length, const OptimizerAttrs& attrs) {
     const Tensor next = stepped(parameters->current(), along, rate, factors, attrs.rate_factor * length,
                                 attrs.rate_factor * (piece.decays ? attrs.weight_decay : 0));
@@ -230,19 +228,18 @@ struct RangeUpdate {
   std::optional<Parts> parameters, average;
 };
 
-// Muon (Jordan et al. 2024): a matrix moves along the nearest semi-orthogonal matrix to its momentum, so that all
-// directions of the step are equally long.
+// Muon (Jordan et al. 2024): a matrix moves along the semi-orthogonal matrix nearest to its momentum, so that a step is
+// equally long in all directions.
 //
 //   g = gradient * scale,   m += (1 - momentum) (g - m),   u = (1 - momentum) g + momentum m          (Nesterov)
 //   x = u / |u|;  five times:  a = x x^T,  x = 3.4445 x + (-4.7750 a + 2.0315 a^2) x
 //   parameter = parameter * (1 - rate * weight_decay) - rate * 0.2 sqrt(max(rows, columns)) x
 //
-// The factor makes the step as long as AdamW's in large models, so that it takes AdamW's learning rate and weight decay
-// there (Liu et al. 2025, "Muon is Scalable for LLM Training"); small models want three to four times the rate. What is
-// no matrix of a layer (training/trainer/range_update.h) is updated by AdamW.
+// The factor makes the step as long as AdamW's in large models, which take AdamW's learning rate and weight decay (Liu
+// et al. 2025, "Muon is Scalable for LLM Training"); small models need three to four times the rate. AdamW updates all
+// but layer matrices (training/trainer/range_update.h).
 //
-// States: "moment1", the momentum of matrices and AdamW's first moment of the rest; "moment2.rest", the second moment
-// of the rest, without the matrices between.
+// States: "moment1", the momentum of matrices and AdamW's first moment; "moment2.rest", AdamW's second moment.
 void update_by_muon(Graph& graph, const std::vector<RangePiece>& pieces, const TrainedRange& range,
                     const OptimizerAttrs& attrs, const RangeGradient& gradient) {
   RangeUpdate update(graph, pieces, range, attrs, gradient);
@@ -272,14 +269,14 @@ void update_by_muon(Graph& graph, const std::vector<RangePiece>& pieces, const T
   moment1.update(graph), moment2.update(graph);
 }
 
-// Of "moment2.factors".
+// The size of "moment2.factors".
 int64_t factor_elements(const std::vector<RangePiece>& pieces) {
   int64_t count = 0;
   for (const RangePiece& piece : pieces) count += piece.rows + piece.columns;
   return count;
 }
 
-// Adafactor without a first moment (Shazeer & Stern 2018, algorithms 4 and 5), each tensor by itself:
+// Adafactor without a first moment (Shazeer & Stern 2018, algorithms 4 and 5), for each tensor:
 //
 //   g = gradient * scale,   fresh = step^-decay_power
 //   matrices [N, M]:  r += fresh (mean over columns of (g^2 + 1e-30) - r),   c += fresh (mean over rows - c)
@@ -288,10 +285,9 @@ int64_t factor_elements(const std::vector<RangePiece>& pieces) {
 //   u = g / sqrt(v),   u = u / max(1, root mean square of u)
 //   parameter = parameter * (1 - rate * weight_decay) - rate * u
 //
-// The rate is the learning rate itself, as AdamW's is; the paper's factor, the root mean square of the parameter, is
-// left out.
+// The rate is the learning rate; unlike the paper's it is not multiplied by the parameter's root mean square.
 //
-// States: "moment2.factors", r and c of all matrices in their order; "moment2.rest", v of the others.
+// States: "moment2.factors", r and c of all matrices in order; "moment2.rest", v of the others.
 void update_by_adafactor(Graph& graph, const std::vector<RangePiece>& pieces, const TrainedRange& range,
                          const OptimizerAttrs& attrs, const RangeGradient& gradient) {
   RangeUpdate update(graph, pieces, range, attrs, gradient);

@@ -1,6 +1,5 @@
-// How the parameters of one trained range become new ones: what its optimizer keeps between steps, and the nodes of an
-// update. Elementwise optimizers are one node over the flat buffer. Those that see a matrix as a whole (Muon,
-// Adafactor) are composed of other ops, a piece of the buffer at a time, where it lies.
+// The update of one trained range and the states of its optimizer. Elementwise optimizers are one node over the flat
+// buffer. Muon and Adafactor, which need whole matrices, are composed of ops on pieces of the buffer, in place.
 #pragma once
 #include "engine/ops/optimizer/optimizer.h"
 #include "engine/plan/state_names.h"
@@ -8,19 +7,17 @@
 
 namespace linnet {
 
-// A state of the optimizer beside "moment1", "moment2" and "ema", which have a number for each parameter.
+// An optimizer state other than "moment1", "moment2" and "ema", which have one number for each parameter.
 struct PackedState {
   std::string name;  // of the graphs' input, with the range's suffix
   TensorType type;
 };
 
-// The trainer's optimizer with what the group says otherwise.
+// The trainer's optimizer with the settings of the range's group.
 OptimizerAttrs optimizer_of(const TrainedRange& range, const OptimizerAttrs& common);
-// Whether the range's optimizer keeps "moment1" or "moment2".
 bool has_moment(const OptimizerAttrs& attrs, int moment);
 std::vector<PackedState> packed_states_of(const ParameterLayout& layout, const TrainedRange& range,
                                           const OptimizerAttrs& common);
-// Of all ranges.
 std::vector<PackedState> packed_states(const ParameterLayout& layout, const OptimizerAttrs& common);
 // Whether any part of a range can be updated without the rest.
 bool is_elementwise(const OptimizerAttrs& attrs);
@@ -31,7 +28,7 @@ struct PackedParameters {
   Tensor random;  // [4], for rounding
 };
 
-// The gradient of the sum of losses and what an update needs beside it.
+// The gradient of the sum of losses and what else an update needs.
 struct RangeGradient {
   Tensor flat;                                  // [range.count]
   Tensor squares, count, control;               // of all ranges; see engine/ops/optimizer/optimizer.h
@@ -42,8 +39,8 @@ struct RangeGradient {
 void update_range(Graph& graph, const ParameterLayout& layout, const TrainedRange& range, const OptimizerAttrs& common,
                   const RangeGradient& gradient);
 
-// A trained range, or the part of it that a rank updates, cut into what Muon and Adafactor update each by itself:
-// matrices, and runs of other parameters, which alone a part may cut, for Adafactor only between tensors.
+// A part of a trained range that Muon or Adafactor updates by itself: a matrix, or a run of other parameters, which
+// ranks may divide; for Adafactor only between tensors.
 struct RangePiece {
   int64_t offset, count;  // in the range
   bool is_matrix;
@@ -51,14 +48,14 @@ struct RangePiece {
   int64_t rows, columns;  // of a matrix
 };
 
-// Matrices of layers: two axes of at least two elements, no table of an embedding and not the head, whose name has a
+// Matrices of layers: two axes of at least two elements, but neither an embedding table nor the head, whose name has a
 // part "head", "lm_head" or "classifier".
 std::vector<RangePiece> layer_matrices(const ParameterLayout& layout, const TrainedRange& range);
 
-// Each tensor by itself; matrices are all that have two axes of at least two elements.
+// Each tensor by itself; matrices are all with two axes of at least two elements.
 std::vector<RangePiece> tensors_of(const ParameterLayout& layout, const TrainedRange& range);
 
-// Of Muon: x [rows, columns], scaled to about the nearest semi-orthogonal matrix: singular values between 0.7 and 1.2.
+// Muon: scales x [rows, columns] to about the nearest semi-orthogonal matrix, with singular values from 0.7 to 1.2.
 Tensor orthogonal(At x);
 
 }  // namespace linnet

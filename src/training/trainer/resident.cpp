@@ -10,7 +10,7 @@ namespace {
 
 const std::string kPrefix = "resident.";
 constexpr std::array kReported{"loss_sum", "token_count", "sum_of_squares"};
-// A recording of more nodes saves nothing more: the host is ahead anyway.
+// Longer recordings save nothing: the host is ahead anyway.
 constexpr int64_t kNodesTogether = 512;
 constexpr size_t kDeviceAlignment = 256;
 
@@ -98,8 +98,8 @@ ResidentSteps::ResidentSteps(Trainer& trainer, Store& store, const SharedRegions
   together_ = std::clamp<int64_t>(kNodesTogether / nodes, 1, options_.steps_per_graph);
 }
 
-// What graph inputs there are of ours, in three regions: the data; what begin_chunk() writes, which goes over in one
-// piece ("resident.chunk"); and the ring, which comes back.
+// Binds the graph's own inputs in three regions: the data; what begin_chunk() uploads at once ("resident.chunk"); and
+// the ring, which is read back.
 void ResidentSteps::declare(const Graph& graph) {
   const auto bind_in_one = [&](const char* region, MemoryKind kind, const std::vector<std::string>& names) {
     size_t bytes = 0;

@@ -1,6 +1,6 @@
-// Training from data that lie where the model is trained, for models so small that the host's part of a step counts:
-// the step graph gathers its own batch and finds its own rate, step and dropout counter, so that many steps are one
-// recording on a device. They are those of Trainer::step on the same batches, bit for bit.
+// Training from a device-resident dataset, for models so small that the host's part of a step counts. The step graph
+// gathers its batch and finds its rate, step and dropout counter, so that a device records many steps as one. Results
+// equal those of Trainer::step on the same batches, bit for bit.
 //
 //   ResidentSteps steps(trainer, store, shared, loss, {.data = {{"images", {DType::kU8, {n, 28, 28, 1}}},
 //                                                               {"labels", {DType::kI32, {n}}}}});
@@ -22,32 +22,32 @@ struct ResidentOptions {
   };
   std::vector<Input> data;  // every input of the loss
   int64_t steps_per_chunk = 256;
-  // On a device: how many steps are one recording, at most.
+  // On a device: the most steps of one recording.
   int64_t steps_per_graph = 16;
 };
 
-// A step graph (training/trainer/step_graphs.h) whose data come from the inputs "resident.NAME" [N, ...] and whose
-// `control` and `random` are rows of "resident.control" [steps, 2] and "resident.random" i32 [steps, 4].
-// "resident.order" i32 [steps * rows] says which data are the batch of a step. States: "resident.cursor" i32 [1] counts
-// the steps, "resident.ring" [steps, 3] takes each step's loss_sum, token_count and sum_of_squares.
+// A step graph (training/trainer/step_graphs.h) that reads its data from inputs "resident.NAME" [N, ...], `control`
+// from a row of "resident.control" [steps, 2] and `random` from "resident.random" i32 [steps, 4]. "resident.order" i32
+// [steps * rows] lists the rows of each batch. States: "resident.cursor" i32 [1] counts steps; "resident.ring" [steps,
+// 3] has each step's loss_sum, token_count and sum_of_squares.
 Graph resident_graph(const Graph& step, const ResidentOptions& options);
 
 class ResidentSteps {
  public:
-  // Of a trainer of the same store, whose steps are one micro-batch. Before store.allocate().
+  // Call before store.allocate(). The trainer uses the same store, and its steps are one micro-batch.
   ResidentSteps(Trainer& trainer, Store& store, const SharedRegions& shared, const LossFunction& loss,
                 ResidentOptions options);
   void bind() { executor_ = std::make_unique<Executor>(plan_, store_, shared_); }  // after store.allocate()
 
-  // All data of an input; waits until they are where they are used.
+  // Copies all data of an input and waits until they have arrived.
   void stage(const std::string& input, std::span<const std::byte> data);
 
-  // The steps to come, at most steps_per_chunk: step i is number first_step + i, has learning rate rates[i] and takes
-  // the data order[i * rows ... (i + 1) * rows). A negative entry is no datum: zeros, and -1 where data are integers.
+  // Sets the next steps, at most steps_per_chunk: step i is number first_step + i, has learning rate rates[i] and takes
+  // the rows order[i * rows ... (i + 1) * rows). A negative row reads as zeros, and as -1 for integer data.
   void begin_chunk(std::span<const int32_t> order, std::span<const float> rates, int64_t first_step);
-  // The next `steps` of them. On a device they are only queued.
+  // Runs the next `steps`. On a device they are only queued.
   void run(int64_t steps);
-  // Of the chunk's steps so far; waits for them.
+  // Reports of the chunk's steps so far; waits for them.
   std::vector<StepReport> reports() const;
 
   int64_t rows() const { return rows_; }

@@ -11,14 +11,13 @@ namespace {
 constexpr const char* kWaiting = "shards.waiting";
 constexpr const char* kMessages = "shards.messages";
 
-// The values of a node beside its gradient; buffers follow.
+// Values of a node beside its gradient; buffers follow.
 enum Few : size_t { kLoss, kTokens, kStops, kBuffers };
 
 size_t few_count(const ParameterLayout& layout) {
   return kBuffers + static_cast<size_t>(layout.stored_count() - layout.buffer_offset());
 }
 
-// A state's values, on the device or in the host's copy.
 std::span<float> floats(const Store& store, const char* name, size_t count, bool on_device = false) {
   if (!store.has(name)) return {static_cast<float*>(nullptr), count};
   if (!on_device) return {store.as<float>(name), count};
@@ -26,7 +25,6 @@ std::span<float> floats(const Store& store, const char* name, size_t count, bool
   return {reinterpret_cast<float*>(store.location(at.region) + at.offset), count};
 }
 
-// Of a range, what lies in a state of all.
 std::span<float> part_of(std::span<float> flat, const TrainedRange& range) {
   return flat.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count));
 }
@@ -100,7 +98,7 @@ BatchShare ShardedStep::batches() const {
   return {share_.first() * micros, share_.shards * micros, share_.count() * micros};
 }
 
-// Micro-batches count through all shards of a step, so that no two have the same dropout masks.
+// Micro-batches are numbered through all shards of a step, so that no two have the same dropout masks.
 int64_t ShardedStep::first_micro(int64_t shard) const {
   const int64_t of_step = divides_gradients() ? shard * share_.ranks + share_.rank : share_.first() + shard;
   return of_step * trainer_.options().accumulate_steps;
@@ -127,7 +125,7 @@ void ShardedStep::accumulate_and_send(int shape, int64_t step, int64_t micro) {
   sender_->allow(buckets_.size());
 }
 
-// Each bucket is sent when it is complete; by a sender while the next one is computed. Then its memory is others'.
+// Sends each bucket when it is complete, on the sender's thread if there is one; then its memory is reused.
 void ShardedStep::accumulate_and_send_held(int shape, int64_t step, int64_t micro) {
   std::vector<HeldBucket>& held = held_[shape];
   if (held.empty()) held = held_buckets(trainer_.plans().train_executor(shape).plan());
@@ -146,7 +144,7 @@ void ShardedStep::send(size_t index, ThreadPool& pool, Communicator::Wait wait) 
   const HostSpan span("add ranks' gradients");
   const GradientBucket& bucket = buckets_[index];
   const Slice part{static_cast<size_t>(bucket.first), static_cast<size_t>(bucket.count)};
-  // What add() and finish() do of the last shard, for a bucket of it.
+  // What add() and finish() do for the last shard, for one of its buckets.
   if (!divides_gradients())
     return sum_part(bucket.range, part, additions_of_last_, static_cast<size_t>(waiting_at_last_), pool, wait);
   const auto offset = static_cast<size_t>(state_.layout().ranges()[bucket.range].offset) + part.first;
@@ -155,8 +153,8 @@ void ShardedStep::send(size_t index, ThreadPool& pool, Communicator::Wait wait) 
                  pool, wait);
 }
 
-// Of a part of a range, adds `additions` of the `waiting` gradients to the last one, and what is left over the ranks;
-// the sum comes into this rank's slice of the gradient. On the sender's thread or, without one, the trainer's.
+// Adds `additions` of the `waiting` gradients to the last one, for a part of a range, and sums the rest over the ranks
+// into this rank's slice of the gradient. Runs on the sender's thread, if any.
 void ShardedStep::sum_part(size_t index, Slice part, int64_t additions, size_t waiting, ThreadPool& pool,
                            Communicator::Wait wait) {
   const TrainedRange& range = state_.layout().ranges()[index];
@@ -180,7 +178,6 @@ std::span<float> ShardedStep::waiting_gradient(size_t index) const {
   return floats(store_, kWaiting, (index + 1) * gradient_.size(), device_ != nullptr).last(gradient_.size());
 }
 
-// The gradient is zero for the next shard.
 void ShardedStep::keep_for_sibling(std::span<float> into) {
   if (device_) {
     device_->copy(into.data(), gradient_.data(), gradient_.size());
@@ -199,7 +196,7 @@ void ShardedStep::begin() {
   std::ranges::copy(buffers_, buffers_before_.begin());
 }
 
-// What the next shard begins with.
+// Restores the values that a shard begins with.
 void ShardedStep::reset_shard() {
   const float zero = 0;
   for (const char* name : {"loss_sum", "token_count"}) store_.fill(name, &zero, sizeof zero);
@@ -214,7 +211,7 @@ void ShardedStep::read_few(std::vector<float>& few) const {
   std::ranges::copy(buffers_, few.begin() + kBuffers);
 }
 
-// Of divided gradients: what accumulate() has not sent, and the few values.
+// Divided gradients: sends what accumulate() has not sent, and the few values.
 void ShardedStep::add_round() {
   if (sender_) sender_->finish();
   else if (state_.has_whole_gradient())
@@ -253,7 +250,7 @@ std::span<const float> ShardedStep::own_gradient(size_t range) const {
   return gradient_.subspan(static_cast<size_t>(state_.layout().ranges()[range].offset) + own.first, own.count);
 }
 
-// The norm's square, as the op sum_of_squares computes it from whole gradients.
+// The squared norm, bit for bit as the op sum_of_squares computes it from whole gradients.
 void ShardedStep::add_squares() {
   float total = 0;
   for (size_t i = 0; i < state_.layout().ranges().size(); ++i) {
@@ -301,7 +298,7 @@ void ShardedStep::finish() {
   for (size_t i = 0; !divides_gradients() && i < state_.layout().ranges().size(); ++i) {
     const Slice all{0, static_cast<size_t>(state_.layout().ranges()[i].count)};
     if (!sender_) sum_part(i, all, 0, stack_.nodes().size() - 1, trainer_.pool(), Communicator::Wait::kSoon);
-    // Where each rank updates its slice alone, it needs no other.
+    // Each rank updates its slice alone and needs no other.
     if (state_.divides_moments()) continue;
     const std::span<float> sum = part_of(gradient_, state_.layout().ranges()[i]);
     if (device_) device_->all_gather_slices(sum, state_.ownership().bounds(i));

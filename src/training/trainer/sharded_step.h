@@ -1,6 +1,6 @@
-// A training step whose batch is cut into data shards, on one rank or on several. Each rank computes its shards one
-// after the other; their gradients are added in the order of the shard tree (distributed/comm/shard_sum.h). So for one
-// number of shards every number of ranks trains to the same bits.
+// A training step whose batch is cut into data shards, on one or several ranks. Each rank computes its shards in turn;
+// gradients are added in the order of the shard tree (distributed/comm/shard_sum.h). So a number of shards gives the
+// same bits on any number of ranks.
 //
 //   ShardedStep shards(trainer, world);
 //   shards.begin();
@@ -9,16 +9,14 @@
 //   trainer.apply(...);
 //   shards.share_update();
 //
-// On the CPU the ranks add the gradient in buckets, on a thread, while the backward pass of each rank's last batch
-// still computes the others. On a GPU it stays in its memory where the ranks' devices have joined
-// (distributed/comm/communicator.h).
+// On the CPU a thread adds buckets of the gradient over the ranks while the backward pass of a rank's last batch still
+// computes others. Gradients stay in GPU memory if the ranks' devices are joined (distributed/comm/communicator.h).
 //
-// Where ranks divide the gradient (ZeRO stage 2), a rank keeps its slice of it alone: every shard is sent by itself.
-// The tree's siblings are then on different ranks, whose shards the owners of the slices add at once
-// (ShardSum::add_round).
+// Where ranks divide the gradient (ZeRO stage 2), a rank keeps only its slice and sends every shard by itself. The
+// tree's siblings are then on different ranks, and the slices' owners add them at once (ShardSum::add_round).
 //
-// Saved buffers (running statistics) begin each shard with the values they had before the step; after it they are the
-// mean of what the shards made of them.
+// Saved buffers (running statistics) start each shard with their values before the step, and end as the mean over
+// shards.
 #pragma once
 #include "base/thread_pool.h"
 #include "data/examples/batch.h"
@@ -29,30 +27,29 @@
 
 namespace linnet {
 
-// The memory that a ShardedStep takes: gradients that wait for their sibling, and pieces of the other ranks'.
-// `divided`: of gradients that ranks divide, or null.
+// Declares a ShardedStep's memory: gradients that wait for their sibling, and pieces of other ranks' gradients.
+// `divided`: for gradients that ranks divide, or null.
 void declare_shard_sums(Store& store, const ParameterLayout& layout, const ShardShare& share, const Ownership* divided);
 
 class ShardedStep {
  public:
-  // Of a trainer with several shards, whose store is allocated. Where ranks share the layers `world` are those that
-  // have the same part of them, and `tensor` those of the tensor group: no thread sends then, as both would use the
-  // messages at once, and who trains agrees on stops before the step. `device`: the same ranks on the trainer's device,
-  // or null; it outlives this.
+  // The trainer has several shards, and its store is allocated. Where ranks share layers, `world` has the ranks with
+  // the same part and `tensor` the tensor group; no thread sends then, as both would use the messages at once, and the
+  // caller agrees on stops before the step. `device`: the same ranks on the trainer's device, or null; it outlives
+  // this.
   explicit ShardedStep(Trainer& trainer, Communicator& world, Communicator* tensor = nullptr,
                        DeviceRanks* device = nullptr);
 
-  // The batches of a step that are this rank's.
   BatchShare batches() const;
 
   void begin();
   // Trainer::accumulate() of batch `micro`, from 0, of the shard that add() ends.
   void accumulate(int shape, int64_t step, int64_t micro);
   void add();
-  // Waits for all ranks. Throws Stopped on all of them when a stop was requested on any: nothing was updated then.
+  // Waits for all ranks. Throws Stopped on all, before any update, if a stop was requested on any.
   void finish();
-  // After the update, of which ranks that divide the moments have done a slice each: the parameters; and before an
-  // evaluation or a checkpoint their moving average.
+  // Where ranks divide the update, share_update() sends each one's parameters to all after it; share_average() sends
+  // the moving average before an evaluation or a checkpoint.
   void share_update();
   void share_average();
 
@@ -92,13 +89,13 @@ class ShardedStep {
   std::vector<std::span<float>> nodes_;
   SharedSquares squares_;
   std::vector<float> scratch_;  // of a sum over the tensor ranks
-  // Of the backward pass that sends.
+  // For the backward pass that sends.
   const int64_t waiting_at_last_;  // nodes that wait for this rank's last shard
   int64_t additions_of_last_ = 0;  // how many of them that shard is added to
   std::vector<GradientBucket> buckets_;
   std::map<int, std::vector<NodeId>> last_writers_;  // by shape, of each bucket
   std::vector<std::span<float>> sent_nodes_;
-  // Of divided gradients.
+  // For divided gradients.
   std::vector<std::vector<std::span<float>>> slices_;  // by range: gradient_slices()
   std::map<int, std::vector<HeldBucket>> held_;        // by shape; without a whole gradient
   const std::vector<HeldBucket>* sent_ = nullptr;      // of the shape that runs

@@ -22,8 +22,7 @@ Tensor flat_state(Graph& graph, const std::string& name, const TrainedRange& ran
   return graph.input(name + range.suffix, {dtype, {range.count}});
 }
 
-// The gradients of one range's parameters, one after another in the order of the layout. With `start`, added to it
-// piece by piece, so that each contribution can be computed where it lies.
+// One range's gradients in layout order. With `start`, adds them to it piece by piece, each where it is computed.
 Tensor flat_gradient(std::span<Tensor> parts, Tensor start) {
   std::vector<int64_t> sizes;
   for (const Tensor& part : parts) sizes.push_back(part.shape().elements());
@@ -37,7 +36,7 @@ Tensor flat_gradient(std::span<Tensor> parts, Tensor start) {
 
 Tensor loss_scale(Graph& graph, const StepOptions& options) { return graph.input("loss_scale", {options.dtype, {}}); }
 
-// The gradients of the sum of losses: of ParameterLayout::trained(), then of packed ranges.
+// Gradients of the sum of losses: of ParameterLayout::trained(), then of packed ranges.
 std::vector<Tensor> parameter_gradients(Trace& trace, const ParameterLayout& layout, const Loss& traced,
                                         const StepOptions& options) {
   const Tensor loss = options.scales_loss ? traced.sum * loss_scale(trace.graph(), options) : traced.sum;
@@ -45,7 +44,7 @@ std::vector<Tensor> parameter_gradients(Trace& trace, const ParameterLayout& lay
   for (const ParameterSlot& slot : layout.trained()) parameters.push_back(trace.parameter(slot.spec));
   for (const PackedRange& packed : layout.packed_ranges())
     parameters.push_back(trace.parameter(layout.quantized()[packed.quantized].slot.spec));
-  // What a stage of a pipeline gets from the one before it, which gets their gradients.
+  // Inputs from the previous pipeline stage, which receives their gradients.
   const size_t count = parameters.size();
   for (size_t i = 0; const auto value = trace.graph().find_input(stage_input(i)); ++i)
     parameters.push_back({&trace.graph(), *value});
@@ -55,7 +54,7 @@ std::vector<Tensor> parameter_gradients(Trace& trace, const ParameterLayout& lay
   return parts;
 }
 
-// `starts`: what the gradient of each range is added to, undefined where it is not wanted; or empty.
+// `starts`: what each range's gradient is added to, undefined where it is not wanted; or empty.
 Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFunction& loss_function,
                        const StepOptions& options, std::span<const Tensor> starts) {
   Traced traced{loss_function(trace), {}, 0};
@@ -72,7 +71,7 @@ Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFu
   return traced;
 }
 
-// What the gradient's sum is divided by: the tokens, and the loss's scale.
+// The divisor of the gradient's sum: tokens times loss scale.
 Tensor scaled_count(Graph& graph, const StepOptions& options, Tensor count) {
   return options.scales_loss ? count * loss_scale(graph, options) : count;
 }
@@ -83,7 +82,7 @@ Tensor unscaled_squares(Graph& graph, const StepOptions& options, Tensor squares
   return squares / scale / scale;
 }
 
-// Of a range that ranks divide, each has the squares of its part.
+// Where ranks divide a range, each has the squares of its part.
 Tensor squares_of(const ParameterLayout& layout, size_t range, Tensor gradient) {
   const Tensor squares = sum_of_squares(gradient);
   const bool is_divided = range < layout.ranges().size() && layout.ranges()[range].is_divided;
@@ -108,7 +107,7 @@ void add_updates(Graph& graph, const ParameterLayout& layout, const StepOptions&
   graph.output("sum_of_squares", unscaled_squares(graph, options, squares));
 }
 
-// Of all ranges, packed ones last; undefined for those that a chunk of a pipeline has no parameters of.
+// For all ranges, packed ones last; undefined if a pipeline chunk has no parameters of the range.
 std::vector<Tensor> gradient_states(Graph& graph, const ParameterLayout& layout, DType dtype,
                                     std::optional<int> chunk = {}) {
   std::vector<Tensor> states;
@@ -125,7 +124,6 @@ void output_totals(Graph& graph, const Tensor& sum, const Tensor& count) {
   graph.output("token_count", count);
 }
 
-// Adds to the states "loss_sum" and "token_count".
 void add_totals(Graph& graph, const Loss& loss, DType dtype) {
   for (const auto& [name, value] : {std::pair{"loss_sum", loss.sum}, {"token_count", loss.count}}) {
     const Tensor total = graph.input(name, {dtype, {}});
@@ -133,7 +131,7 @@ void add_totals(Graph& graph, const Loss& loss, DType dtype) {
   }
 }
 
-// The trained parameters of a bucket, as numbers of ParameterLayout::trained().
+// A bucket's parameters, as indices of ParameterLayout::trained().
 std::vector<size_t> slots_of(const ParameterLayout& layout, const GradientBucket& bucket) {
   std::vector<size_t> slots;
   const int64_t first = layout.ranges()[bucket.range].offset + bucket.first;
@@ -172,7 +170,7 @@ Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, 
     if (states[i].defined()) graph.update(states[i], traced.gradients[i]);
   add_totals(graph, traced.loss, options.dtype);
   trace.finish_buffers();
-  // Each gradient is added where it is computed, so that the activations it came from are not kept any longer.
+  // Each gradient is added as soon as it is computed, to free its activations early.
   return run_early(trace.finish(), traced.flat);
 }
 
@@ -266,7 +264,7 @@ std::vector<GradientBucket> gradient_buckets(const ParameterLayout& layout) {
     const TrainedRange& trained = layout.ranges()[range];
     GradientBucket bucket{range, 0, 0};
     for (const size_t end = slot + layout.slots_in(trained); slot < end; ++slot) {
-      // Up to the next parameter: between two there may be padding.
+      // Includes the padding before the next parameter.
       const int64_t next = slot + 1 < end ? layout.trained()[slot + 1].offset - trained.offset : trained.count;
       bucket.count = next - bucket.first;
       if (bucket.count < enough && next < trained.count) continue;

@@ -6,12 +6,11 @@
 //   single       both in one, when a step is one micro-batch: the gradient is never added up in memory
 //   evaluate     forward only
 //
-// States, of each range of trained parameters (models/nn/parameter_layout.h), with the range's suffix: "parameters",
-// "moment1", "moment2" (Adam), "ema" (if asked for), "gradient" [range.count], and what other optimizers keep
-// (training/trainer/range_update.h); "loss_sum", "token_count" []. Other inputs: "parameters.frozen", "control" [2] =
-// {learning rate, step from 1}, "random" i32 [4], "loss_scale" [] (if asked for), and what the loss declares. Outputs:
-// single and apply: "loss_sum", "token_count", "sum_of_squares" (of the undivided gradient); evaluate: "loss_sum",
-// "token_count".
+// States of each trained range (models/nn/parameter_layout.h), with its suffix: "parameters", "moment1", "moment2"
+// (Adam), "ema" (optional), "gradient" [range.count], and those of other optimizers (training/trainer/range_update.h);
+// "loss_sum", "token_count" []. Other inputs: "parameters.frozen", "control" [2] = {learning rate, step from 1},
+// "random" i32 [4], "loss_scale" [] (optional), and those of the loss. Outputs of single, apply and evaluate:
+// "loss_sum", "token_count"; of single and apply also "sum_of_squares" (of the undivided gradient).
 #pragma once
 #include <algorithm>
 #include "distributed/comm/communicator.h"
@@ -23,9 +22,9 @@
 
 namespace linnet {
 
-// The flat gradient in pieces that ranks add while the backward pass, last layers first, still computes others.
+// Pieces of the flat gradient that ranks add while the backward pass, last layers first, still computes others.
 
-// The elements [first, first + count) of a trained range: whole parameters, one after another.
+// Elements [first, first + count) of a trained range: consecutive whole parameters.
 struct GradientBucket {
   size_t range;  // of ParameterLayout::ranges()
   int64_t first, count;
@@ -34,15 +33,15 @@ struct GradientBucket {
 // All trained parameters but packed ones, in buckets of at least about a sixteenth of them.
 std::vector<GradientBucket> gradient_buckets(const ParameterLayout& layout);
 
-// By bucket: the last node of the plan that writes to it; the number of nodes where that is done after all of them.
+// The last node of the plan that writes to each bucket; the number of nodes if it is complete only after all.
 std::vector<NodeId> last_writers(const Plan& plan, const ParameterLayout& layout,
                                  const std::vector<GradientBucket>& buckets);
 
-// In the order in which the plan completes them. Rank 0's order on every rank, all of which must call this.
+// Sorts by completion in rank 0's plan. All ranks must call this.
 void sort_by_completion(std::vector<GradientBucket>& buckets, const std::vector<NodeId>& last_writers,
                         Communicator& world);
 
-// Where a plan of bucket_graph() (training/trainer/step_graphs.h) has a bucket, in the order of its buckets.
+// When a plan of bucket_graph() has a bucket in memory, in the order of its buckets.
 struct HeldBucket {
   NodeId ready;  // complete when this node is done
   NodeId hold;   // and in memory until this one
@@ -53,43 +52,42 @@ struct HeldBucket {
 };
 std::vector<HeldBucket> held_buckets(const Plan& plan);
 
-// A part of a trained range.
 struct RangeSlice {
   size_t range;  // of ParameterLayout::ranges()
   int64_t first, count;
 };
 
-// That part as a range of its own, whose states have this behind their names: "parameters.own", "moment1.1.own".
+// That part as a range of its own, whose states have this suffix: "parameters.own", "moment1.1.own".
 inline constexpr const char* kOwnSuffix = ".own";
 TrainedRange part_of(const TrainedRange& range, const RangeSlice& part);
 
 struct StepOptions {
   DType dtype = DType::kF32;
   OptimizerAttrs optimizer;
-  // Gradients are those of the loss times the input "loss_scale" []; the update and "sum_of_squares" are without it.
+  // Gradients are those of the loss times the input "loss_scale" []; the update and "sum_of_squares" divide it out.
   bool scales_loss = false;
-  // Of a rank's stage (models/nn/pipeline_parallel.h), whose parameters accumulate_graph() has alone.
+  // Of a rank's stage (models/nn/pipeline_parallel.h); accumulate_graph() only has its parameters.
   int chunk = 0;
 };
 
 Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options);
 Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options);
-// accumulate_graph() without the states "gradient", of a step's only micro-batch: each bucket is a tensor [count], of
-// the same bits. A node `hold` (ops/collective) for each bucket, in their order, reads it when the bucket behind it is
-// complete; whoever runs the graph waits there until the bucket was sent. `sorts`: by when they are complete.
+// accumulate_graph() of a step's only micro-batch without the states "gradient": each bucket is a tensor [count] of the
+// same bits. One node `hold` (ops/collective) for each, in order, reads it when the next bucket is complete; whoever
+// runs the graph waits there until the bucket was sent. `sorts`: by completion.
 Graph bucket_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options,
                    std::vector<GradientBucket>& buckets, bool sorts);
 Graph apply_graph(const ParameterLayout& layout, const StepOptions& options);
-// The same for slices of the parameters, where other processes update the rest. "sum_of_squares" [] of all gradients is
-// an input. Gradients are the states "gradient" of whole ranges, or else of the slices, which are not cleared.
+// Updates slices of the parameters; other processes update the rest. "sum_of_squares" [] of all gradients is an input.
+// Gradients are the states "gradient" of whole ranges, or else of the slices, which are not cleared.
 Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSlice> slices, const StepOptions& options,
                          bool has_whole_gradient);
 // `flat_name`: "parameters", or "ema" to evaluate the moving average.
 Graph evaluate_graph(const ParameterLayout& layout, const LossFunction& loss, const std::string& flat_name,
                      DType dtype = DType::kF32);
 
-// The factor of the loss in fp16 training (Micikevicius et al. 2018): gradients that fp16 would round to zero are
-// scaled up. It grows while nothing overflows, and is halved when something does; that step changes nothing.
+// The loss factor in fp16 training (Micikevicius et al. 2018), which keeps small gradients from rounding to zero. It
+// grows while nothing overflows; an overflow halves it and skips the step.
 
 struct LossScaleOptions {
   double initial = 0;           // a power of two from 1 to 2^24; 0: the loss is not scaled
@@ -103,9 +101,9 @@ struct LossScale {
   int64_t clean_steps = 0;    // since the scale changed last
   int64_t skipped_steps = 0;  // of the whole run
 
-  // An overflow at the least scale is no matter of the scale.
+  // At the smallest scale an overflow has another cause.
   bool can_skip() const { return value > kLeast; }
-  // Counts a step that was applied, or one that was skipped because its gradient overflowed.
+  // Counts a step that was applied, or skipped because its gradient overflowed.
   void count(bool finite, int64_t growth_steps) {
     if (!finite) {
       value = std::max(value / 2, kLeast), clean_steps = 0, ++skipped_steps;

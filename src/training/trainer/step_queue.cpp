@@ -36,7 +36,7 @@ void StepQueue::submit_step(double rate, int64_t step) {
   waiting_.push_back(waiting);
 }
 
-// Of one data shard, or of the whole step.
+// For one data shard, or the whole step.
 BatchPosition StepQueue::accumulate(int64_t step) {
   BatchPosition position;
   for (int64_t micro = 0; micro < trainer_.options().accumulate_steps; ++micro) {
@@ -61,7 +61,6 @@ BatchPosition StepQueue::accumulate_shards(int64_t step) {
   return position;
 }
 
-// Loaded.
 const Batch& StepQueue::next_batch() {
   const Batch& batch = [&]() -> const Batch& {
     const HostSpan span("next batch");
@@ -114,7 +113,7 @@ DoneStep StepQueue::collect() {
   return done;
 }
 
-// Later batches have taken the place of this one, or it was never on the host.
+// Puts back the batch, which later ones have replaced or which was never on the host.
 void StepQueue::restore(const Waiting& step) {
   source_.seek(step.batch.epoch, step.batch.index);
   trainer_.load(source_.next());

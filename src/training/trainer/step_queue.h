@@ -1,5 +1,5 @@
-// Training steps in a row from a source of batches, those that the host feeds and those that find their data on the
-// device alike: steps are asked for with submit() and their reports read with collect(), in the same order.
+// Runs consecutive training steps from a batch source, on host batches or a device-resident dataset: submit() requests
+// steps, collect() returns their reports in the same order.
 #pragma once
 #include "data/examples/batch.h"
 #include "training/trainer/resident.h"
@@ -7,7 +7,6 @@
 
 namespace linnet {
 
-// A step whose report was read.
 struct DoneStep {
   int64_t step;
   BatchPosition batch;  // the last one, of several micro-batches
@@ -22,15 +21,15 @@ class StepQueue {
   StepQueue(Trainer& trainer, BatchSource& source, ResidentSteps* resident, const Store& store,
             ShardedStep* shards = nullptr);
 
-  // How many steps one submit() takes at most.
+  // The most steps that one submit() takes.
   int64_t most_steps() const { return resident_ && !is_profiling() ? resident_->steps_per_chunk() : 1; }
-  // How many steps may be waiting while the host goes on: a device does them meanwhile.
+  // How many steps a device may have queued while the host goes on.
   size_t steps_ahead() const { return is_profiling() ? 0 : steps_ahead_; }
   size_t waiting() const { return waiting_.size(); }
-  // Begins the steps from `first_step` on, one for each of `rates`, up to the end of an epoch at most. Returns the last
-  // step's batch. May throw Stopped: nothing was begun then.
+  // Begins a step for each of `rates`, at most to the end of the epoch, and returns the last one's batch. May throw
+  // Stopped before anything begins.
   BatchPosition submit(std::span<const double> rates, int64_t first_step);
-  // The oldest step that waits. If its report is not finite, its inputs are in place again, for find_non_finite().
+  // Waits for the oldest step. If its report is not finite, restores its inputs for find_non_finite().
   DoneStep collect();
 
  private:
@@ -40,7 +39,7 @@ class StepQueue {
     double rate, began;
     SubmittedStep report;  // of a step that the host feeds
   };
-  // Profiled steps are done one by one.
+  // Profiled steps run one at a time.
   bool is_profiling() const { return trainer_.profiler() && !trainer_.profiler()->is_done(); }
   const Batch& next_batch();
   void submit_step(double rate, int64_t step);

@@ -22,7 +22,7 @@ Precision cpu_precision(Precision wanted) {
 
 namespace {
 
-// Activations are stored in bf16 where the machine multiplies in bf16: elsewhere products read fp32.
+// Stores activations in bf16 only where the machine multiplies in bf16: elsewhere products read fp32.
 TrainerOptions for_machine(TrainerOptions options, const Store& store) {
   if (store.device().is_host() && !gemm_has_bf16()) options.passes.storage_type.reset();
   return options;
@@ -54,7 +54,7 @@ void check_division(const ParameterLayout& layout, const TrainerOptions& options
           ones);
 }
 
-// This rank's stages of a pipeline; null: it has all layers.
+// This rank's pipeline stages; null: it has all layers.
 std::unique_ptr<PipelineStage> make_stages(const ParameterLayout& layout, Store& store, const SharedRegions& shared,
                                            const TrainerOptions& options) {
   check_division(layout, options);
@@ -67,7 +67,7 @@ void clear_totals(const Store& store) {
   for (const char* name : {"loss_sum", "token_count"}) store.fill(name, &zero, sizeof zero);
 }
 
-// A count of samples or tokens. One that is not finite makes the loss not finite.
+// A count of samples or tokens. If it is not finite, neither is the loss.
 int64_t whole_count(double count) {
   if (!std::isfinite(count)) return 0;
   if (count < 0 || count != std::floor(count))
@@ -78,7 +78,7 @@ int64_t whole_count(double count) {
 
 bool is_norm(const Node& node) { return std::string_view(node.op->name) == "sum_of_squares"; }
 
-// Whether a flat gradient is still there when the plan has run: nothing that is computed after its norm may lie there.
+// Whether a flat gradient survives the plan: nothing computed after its norm may overlap it.
 bool is_intact(const Plan& plan, RegionId arena, const Location& location, size_t bytes) {
   if (location.region != arena) return true;
   const auto first_norm = std::ranges::find_if(plan.graph.nodes(), is_norm);
@@ -136,11 +136,11 @@ void Trainer::profile(const ProfileOptions& options) {
                                       .planned_bytes = [this] { return store_.total_bytes(); }});
 }
 
-// Of a device nothing is measured: its name says what it is.
+// Measures nothing on a device, which is named instead.
 MachinePeak Trainer::measure_peak() {
   constexpr size_t kBlock = size_t{128} << 20;
   if (!store_.device().is_host()) return {.name = store_.device().info().name};
-  // On a CPU without bf16 instructions not what the options ask for.
+  // Without bf16 instructions this differs from the options.
   const Precision precision = cpu_precision(options_.passes.precision);
   return {.name = std::to_string(pool_.size()) + (pool_.size() == 1 ? " thread, " : " threads, ") + current_isa() +
                   ", " + precision_name(precision),
@@ -148,7 +148,7 @@ MachinePeak Trainer::measure_peak() {
           .bandwidth = measured_bandwidth(pool_, kBlock)};
 }
 
-// Steps that were skipped do not count for the optimizer.
+// The optimizer does not count skipped steps.
 void Trainer::set_control(double learning_rate, int64_t step) {
   write_control(store_.as<float>("control"), learning_rate, step - loss_scale_.skipped_steps);
   set_loss_scale_input();
@@ -242,7 +242,7 @@ LossTotal Trainer::evaluate(int shape) {
           whole_count(static_cast<double>(executor.output("token_count").as<float>()[0]))};
 }
 
-// Where ranks share the layers nothing is looked for: they would leave the exchanges at different nodes.
+// No search where ranks share layers: they would leave the exchanges at different nodes.
 std::string Trainer::find_non_finite(int shape) const {
   if (layout_.division()) return {};
   Graph graph = plans_.traced_step(shape);
@@ -257,7 +257,7 @@ NamedTensors Trainer::graph_inputs(const Graph& graph) const {
   state_.pull();
   for (const GraphInput& input : graph.inputs()) {
     HostTensor tensor(graph.value(input.value).type);
-    // Of divided moments and gradients a rank has slices. Only the update reads them, behind all that can be found.
+    // A rank has slices of divided moments and gradients. Only the update reads them, after all that is searched.
     const bool has_slices =
         state_.is_divided(input.name) || (state_.divides_gradients() && state::is_gradient(input.name));
     if (!has_slices) std::memcpy(tensor.data(), store_.data(input.name), tensor.type().bytes());

@@ -1,5 +1,5 @@
-// Training steps over planned memory. A trainer declares its states in a store, plans one step for each batch shape,
-// and then only runs plans: between bind() and the end it allocates nothing.
+// Training steps over planned memory. A trainer declares its states in a store and plans one step for each batch shape;
+// after bind() it only runs plans and allocates nothing.
 //
 //   Trainer trainer(layout, store, shared, options);
 //   int shape = trainer.plans().add_shape(loss);      // once per bucket
@@ -15,19 +15,19 @@
 
 namespace linnet {
 
-// The plans of a trainer: for each batch shape those of its training step and its evaluation, and the one of the update
-// where a step is several micro-batches. Steps and evaluations find in the executors what runs them.
+// A trainer's plans: a training step and an evaluation for each batch shape, and an update for steps of several
+// micro-batches.
 
 class PipelineStage;  // training/trainer/pipeline_stage.h
 
-// What computes a micro-batch: a plan for each pass, or one for both, `forward`.
+// The plans of a micro-batch: one for each pass, or `forward` for both.
 struct StepPlans {
   const Plan *forward = nullptr, *backward = nullptr;
 };
 
 class TrainerPlans {
  public:
-  // Of states in the same store. `pipeline`: this rank's stages, or null. All but `shared` outlive the plans.
+  // States are in the same store. `pipeline`: this rank's stages, or null. All but `shared` outlive the plans.
   TrainerPlans(const TrainingState& state, Store& store, const SharedRegions& shared, const TrainerOptions& options,
                PipelineStage* pipeline);
 
@@ -35,36 +35,36 @@ class TrainerPlans {
   int add_shape(LossFunction loss);
   // Plans the evaluation only; plan_training_within_memory() may follow.
   int add_evaluation_shape(LossFunction loss);
-  // Plans the training of all shapes within the options' memory, of which what is not planned takes `others` bytes.
-  // Everything else must have been declared in the store. Where nothing fits, the plan that takes least is made and
-  // Fit::fits is false. It may take a minute; `planned` hears how many of how many shapes are done.
+  // Plans the training of all shapes within the options' memory, of which unplanned things take `others` bytes. All
+  // else must be declared in the store. If nothing fits, makes the smallest plan and sets Fit::fits to false. May take
+  // a minute; `planned` reports progress.
   using Planned = FunctionRef<void(int64_t done, int64_t shapes)>;
   void plan_training_within_memory(
       uint64_t others, Planned planned = [](int64_t, int64_t) {});
   void bind();  // after store.allocate()
 
   int shape_count() const { return static_cast<int>(shapes_.size()); }
-  // Of the shape whose plan takes most.
+  // Of the shape with the largest plan.
   const Fit& largest_fit() const;
   // What the passes made of the training graph planned last.
   const std::vector<PassReport>& pass_reports() const { return pass_reports_; }
-  // The arena's size of the largest plan, and what no placement could have gone below.
+  // The largest plan's arena, and a lower bound for any placement.
   std::pair<size_t, size_t> arena_use() const;
   const std::vector<GradientBucket>& buckets() const { return buckets_; }  // of bucket_graph()
 
-  // All plans, by "train.SHAPE", "evaluate.SHAPE" and "apply". A stage of a pipeline that is not the last has
-  // "train.forward.SHAPE" and "train.backward.SHAPE" instead of the first, and the same of each slot but the first.
+  // "train.SHAPE", "evaluate.SHAPE" and "apply". Pipeline stages but the last have "train.forward.SHAPE" and
+  // "train.backward.SHAPE" instead of the first, and the same of each slot but the first.
   NamedPlans by_name() const;
-  // Of a shape whose training is planned, by chunk of the pipeline; one chunk without it.
+  // By pipeline chunk, for a shape with planned training; one chunk without a pipeline.
   std::vector<StepPlans> step_plans(int shape) const;
   const Plan* apply_plan() const { return apply_.kernels.empty() ? nullptr : &apply_; }
-  // The plans of Trainer::evaluate(), which nothing but PackedWeights may change; none with a pipeline.
+  // The plans of Trainer::evaluate(), which only PackedWeights may change; none with a pipeline.
   std::vector<Plan*> evaluation_plans();
-  // The graph of a training step before passes, with TrainerOptions::keep_graphs the one that was planned.
+  // The training step's graph before passes; with TrainerOptions::keep_graphs the planned one.
   Graph traced_step(int shape) const;
 
-  // What runs a shape's training step, its evaluation and the update, and has their outputs, as the loss function named
-  // them, until the next run of any plan. Those of a step of several micro-batches are of the last one.
+  // Executors of a shape's training step, evaluation and update. They keep their outputs, named by the loss function,
+  // until any plan runs; those of several micro-batches are the last one's.
   const Executor& train_executor(int shape) const { return *shapes_[shape]->run_train; }
   const Executor& evaluate_executor(int shape) const { return *shapes_[shape]->run_evaluate; }
   const Executor& apply_executor() const { return *run_apply_; }
@@ -81,7 +81,7 @@ class TrainerPlans {
   PlanOptions planning() const { return {.threads = options_.threads, .verify = options_.verify_plans}; }
   int chunks() const { return pipeline_ ? options_.pipeline.chunks : 1; }
   Graph training_graph(const LossFunction& loss, int chunk);
-  // `limit`: most bytes that arena and workspace may take together, with what other plans have made them.
+  // `limit`: most bytes of arena and workspace together, including what other plans already need.
   void plan_training(int shape, std::optional<size_t> limit = {});
   void plan_training_of(int chunk, int shape, std::optional<size_t> limit);
 
@@ -104,22 +104,21 @@ struct StepReport {
   double grad_norm;  // of the mean loss, before clipping
   int64_t tokens;
   bool finite;  // false: the parameters were left as they were
-  // With a loss scale: what it was, and whether the step was left out because of it: the next ones have a smaller one.
+  // With a loss scale: its value, and whether an overflow skipped the step and lowered the scale.
   double loss_scale = 1;
   bool skipped = false;
 };
 
-// What products on this processor multiply in where `wanted` is asked for: without bf16 instructions in the current set
-// (engine/kernels/isa.h) they stay in fp32.
+// The precision of products on this processor when `wanted` is asked for: fp32 instead of bf16 without bf16
+// instructions in the current set (engine/kernels/isa.h).
 Precision cpu_precision(Precision wanted);
 
-// From the outputs of a step graph.
 StepReport step_report(double loss_sum, double token_count, double sum_of_squares);
-// The inputs of a step graph that vary from step to step: control [2], random [4].
+// Step graph inputs that vary by step: control [2], random [4].
 void write_control(float* control, double learning_rate, int64_t step);
 void write_random(int32_t* random, uint64_t seed, int64_t step, int64_t micro);
 
-// A step that was asked for and whose report was not read yet.
+// A step whose report is still to be collected.
 struct SubmittedStep {
   const Executor* executor;
   int64_t run;
@@ -143,21 +142,21 @@ class Trainer {
   const TrainerOptions& options() const { return options_; }
   ThreadPool& pool() { return pool_; }
 
-  // Copies a batch's arrays to where the graphs read them; the functions below run on what was loaded last.
+  // Copies a batch to the graphs' inputs; the functions below use the batch loaded last.
   void load(const Batch& batch) const;
-  // One step of one micro-batch. `step` counts from 1.
+  // A step of one micro-batch. `step` counts from 1.
   StepReport step(int shape, double learning_rate, int64_t step) { return collect(submit(shape, learning_rate, step)); }
   // The same in two: on a device submit() only queues the step, at most Executor::kKept of them; collect() waits.
   SubmittedStep submit(int shape, double learning_rate, int64_t step);
   StepReport collect(const SubmittedStep& step);
-  // What submit() writes for the step to read, alone: for find_non_finite() after steps that were run otherwise.
+  // Only writes submit()'s inputs, for find_non_finite() after steps that were run otherwise.
   void set_step(double learning_rate, int64_t step);
-  // Or several: accumulate() each (micro from 0), then apply(), or submit_apply() and later collect().
+  // A step of several micro-batches: accumulate() each (micro from 0), then apply(), or submit_apply() and collect().
   void accumulate(int shape, int64_t step, int64_t micro);
-  // On the CPU: after(node) is called when a node of the shape's train_executor() is done.
+  // On the CPU: calls after(node) when a node of the shape's train_executor() is done.
   void accumulate(int shape, int64_t step, int64_t micro, Executor::AfterNode after);
-  // Of a pipeline: completes what accumulate() has begun, and with it the state "gradient" of the stage's parameters.
-  // submit_apply() calls it, unless there are shards.
+  // Pipeline: completes what accumulate() began, with the state "gradient" of the stage's parameters. submit_apply()
+  // calls it, unless there are shards.
   void finish_accumulation();
   StepReport apply(double learning_rate, int64_t step) { return collect(submit_apply(learning_rate, step)); }
   SubmittedStep submit_apply(double learning_rate, int64_t step);
@@ -169,19 +168,19 @@ class Trainer {
     return evaluate(batch.shape_index);
   }
 
-  // All that a graph of the trainer's reads; of what ranks divide, zeros.
+  // All inputs of a graph of the trainer; zeros for divided states.
   NamedTensors graph_inputs(const Graph& graph) const;
-  // Runs the last micro-batch again, which is still in place, node by node: "file:line: op (in module)" of the first
-  // that produced a NaN or an infinity; empty when none did.
+  // Reruns the last micro-batch node by node. Returns "file:line: op (in module)" of the first node that produced a NaN
+  // or an infinity, or an empty text.
   std::string find_non_finite(int shape) const;
-  // Calls visit(parameter, values) with the gradient of the sum of losses of the step that ran last, of this shape, for
-  // all parameters but packed ones; before any other plan runs. Of a step of several micro-batches the last one's is
-  // computed again, and its tokens counted in `micro_batch_tokens`. A loss scale is in it. False: the plan has written
-  // over some of it, or the process is a stage of a pipeline.
+  // Calls visit(parameter, values) with the gradients of the sum of losses, times any loss scale, of the last step,
+  // which had this shape; skips packed parameters. Call it before any other plan runs. Of several micro-batches the
+  // last one's gradient is recomputed and its tokens returned in `micro_batch_tokens`. False if the plan has
+  // overwritten some of it, or the process is a pipeline stage.
   using GradientVisitor = FunctionRef<void(const ParameterSlot& parameter, std::span<const float> values)>;
   bool visit_gradient(int shape, GradientVisitor visit, double* micro_batch_tokens = nullptr);
 
-  // Of the next step; collect() moves it. Only where options().loss_scale is on.
+  // Of the next step; collect() updates it. Only if options().loss_scale is on.
   const LossScale& loss_scale() const { return loss_scale_; }
   void set_loss_scale(const LossScale& scale) { loss_scale_ = scale; }
   // Profiles the steps that the options name, from now on.

@@ -14,7 +14,7 @@ TrainerPlans::TrainerPlans(const TrainingState& state, Store& store, const Share
       pipeline_(pipeline),
       step_options_{DType::kF32, options.optimizer, options.loss_scale.is_on()} {
   if (!options.training || !options.accumulates()) return;
-  // The gradient's norm comes from several ranks, so the update gets it from the host.
+  // Several ranks contribute to the gradient's norm, so the host passes it to the update.
   const bool has_given_norm = state.divides_moments() || pipeline;
   Graph apply = has_given_norm
                     ? apply_slices_graph(layout_, state.own_slices(), step_options_, !state.divides_gradients())
@@ -69,7 +69,7 @@ Graph TrainerPlans::training_graph(const LossFunction& loss, int chunk) {
   options.chunk = chunk;
   if (state_.has_whole_gradient())
     return accumulate_graph(layout_, loss_of_stage(loss, layout_.shared_division(), chunk), options);
-  // All ranks send the buckets in one order, so the first shape decides it for all shapes.
+  // All ranks send buckets in one order, so the first shape decides it for all shapes.
   const bool is_first = buckets_.empty();
   if (is_first) buckets_ = gradient_buckets(layout_);
   return bucket_graph(layout_, loss, step_options_, buckets_, is_first);
@@ -81,7 +81,7 @@ void TrainerPlans::plan_training(int shape, std::optional<size_t> limit) {
   for (int chunk = 0; chunk < chunks(); ++chunk) plan_training_of(chunk, shape, limit);
 }
 
-// The shape's fit is that of the chunk that takes most.
+// The shape's fit is that of the largest chunk.
 void TrainerPlans::plan_training_of(int chunk, int shape, std::optional<size_t> limit) {
   ShapePlans& plans = *shapes_[shape];
   Graph graph = training_graph(plans.loss, chunk);

@@ -48,7 +48,7 @@ void TrainingState::declare_training() {
   if (any_moment(1)) names_.emplace_back(state::kMoment1);
   if (any_moment(2)) names_.emplace_back(state::kMoment2);
   if (options_.optimizer.ema_decay > 0) names_.emplace_back(state::kAverage);
-  // Of the states that are divided, this rank's slices, one after the other.
+  // This rank's slices of divided states, one after the other.
   for (const std::string& name : names_)
     if (is_divided(name))
       store_.declare(name, MemoryKind::kOptimizer, float_bytes(ownership_.count(options_.shards.rank)));
@@ -64,7 +64,7 @@ void TrainingState::declare_training() {
   } else {
     packed_ = packed_states(layout_, options_.optimizer);
   }
-  // In one region, as a region is rounded up to large pages.
+  // One region for all, as a region is rounded up to large pages.
   Store::Parts parts;
   for (const auto& [name, type] : packed_) parts.emplace_back(name, type.bytes());
   if (!parts.empty()) store_.declare_together("packed moments", MemoryKind::kOptimizer, parts);
@@ -75,7 +75,7 @@ void TrainingState::declare_training() {
   if (divides_moments_ || stages_of(layout_)) bind_own_slices(store_, layout_, own_slices(), names_);
 }
 
-// What a matrix that is stored in bf16 does without.
+// Rejects options that bf16-stored matrices do not support.
 void TrainingState::check_packed() const {
   if (layout_.packed_ranges().empty()) return;
   if (options_.optimizer.ema_decay > 0)

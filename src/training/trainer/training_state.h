@@ -1,6 +1,5 @@
-// What training changes, in the memory of a store: parameters, moments and their moving average, as flat buffers by
-// name and in the packed forms of some optimizers; with several ranks, this rank's part of them. And what a trainer is
-// told, which says what states there are.
+// What training changes, in a store's memory: parameters, moments and their moving average, as named flat buffers and
+// in packed optimizer states; with several ranks, this rank's part. And the trainer's options.
 #pragma once
 #include "base/function_ref.h"
 #include "base/thread_pool.h"
@@ -21,14 +20,14 @@ struct TrainerOptions {
   OptimizerAttrs optimizer;
   int64_t accumulate_steps = 1;
   ShardShare shards = {};  // a step's batches, or groups of accumulate_steps: training/trainer/sharded_step.h
-  // Which rank of its tensor group this is, and which stages of a pipeline it has. The layout has the divisions
-  // (models/nn/pipeline_parallel.h, pipeline_parallel.h); losses are those of the tensor rank, and the trainer cuts
-  // them into stages; whoever runs steps and evaluations calls TrainingState::set_groups(). A pipeline's micro-batches
-  // are the accumulate_steps, a multiple of the ranks where each has several stages.
+  // This rank of its tensor group, and its pipeline stages. The layout has the divisions
+  // (models/nn/pipeline_parallel.h); losses are the tensor rank's, and the trainer cuts them into stages. Whoever runs
+  // steps and evaluations calls TrainingState::set_groups(). Micro-batches of a pipeline are the accumulate_steps, a
+  // multiple of the ranks if each has several stages.
   TensorRank tensor = {};
   PipelineRank pipeline = {};
-  // ZeRO (Rajbhandari et al. 2020). Stage 1: each rank has the moments of a part of the parameters
-  // (training/trainer/ownership.h), and updates it. Stage 2: and its gradients; others it has only until they were
+  // ZeRO (Rajbhandari et al. 2020). Stage 1: each rank has the moments of its part of the parameters
+  // (training/trainer/ownership.h) and updates it. Stage 2: also its part of the gradients; other parts are freed once
   // sent. Several accumulate_steps need the whole gradient between them.
   bool divide_moments = false, divide_gradients = false;
   LossScaleOptions loss_scale = {};  // for fp16
@@ -36,17 +35,17 @@ struct TrainerOptions {
   uint64_t seed = 1;  // of initial weights and dropout
   PassOptions passes = {};
   RecomputeMode recompute = RecomputeMode::kAuto;
-  // Most bytes to take; 0: no limit. With kAuto, layers are computed again until the step fits. A SingleShapeLearner
-  // counts what it plans, a session also what the process holds; on a device its memory.
+  // Most bytes to use; 0: no limit. With kAuto, layers are recomputed until the step fits. A SingleShapeLearner counts
+  // planned memory, a session also that of the process, or on a device the device's memory.
   uint64_t memory = 0;
   uint64_t memory_beside = 0;  // SingleShapeLearner: bytes of `memory` that something else takes
   bool training = true;        // false: only evaluation; no gradients and no moments
   bool verify_plans = true;    // see PlanOptions
-  // find_non_finite() reads the graphs that were planned: losses are not traced again after bind().
+  // Keeps the planned graphs for find_non_finite(): losses are not traced again after bind().
   bool keep_graphs = false;
   const Store* owner = nullptr;  // of the weights, if the layout has an owner: then there is no state "parameters"
   const Backend* backend = &cpu_backend();  // where a SingleShapeLearner makes its store; otherwise the store says
-  // Which steps are profiled; if it is off, the environment variable LINNET_PROFILE decides.
+  // The steps to profile; if off, the environment variable LINNET_PROFILE decides.
   ProfileOptions profile = {};
 
   // Whether a step is Trainer::accumulate() and apply() instead of step().
@@ -55,56 +54,55 @@ struct TrainerOptions {
 
 class TrainingState {
  public:
-  // Declares the states in the store, and the inputs that vary from step to step. All but `shared` outlive the state.
+  // Declares the states in the store, and the inputs that vary by step. All but `shared` outlive the state.
   TrainingState(const ParameterLayout& layout, Store& store, const SharedRegions& shared, const TrainerOptions& options,
                 ThreadPool& pool);
 
   const ParameterLayout& layout() const { return layout_; }
   const Store& store() const { return store_; }
-  // What kernels that sum over ranks exchange with; the groups outlive all runs.
+  // Groups for kernels that sum over ranks; they outlive all runs.
   void set_groups(const Store::Groups& groups) { store_.set_groups(groups); }
 
   void initialize();            // parameters and constants from the seed
   void initialize_constants();  // alone: before load_parameters(), which sets all parameters
-  // Has `load` fill a buffer with all parameters, on which the moving average then begins.
+  // `load` fills a buffer with all parameters; the moving average restarts from them.
   void load_parameters(const std::function<void(const ParameterTarget& parameters)>& load);
-  // Has `write` fill a parameter, wherever it lies. The host's copy.
+  // `write` fills the host's copy of a parameter, wherever it lies.
   void set_parameter(const ParameterSlot& slot, FunctionRef<void(std::span<float>)> write);
 
-  // Flat states by name: "parameters" [parameter_count], "moment1", "moment2", "ema" [trained_count] floats.
+  // Flat states: "parameters" [parameter_count], "moment1", "moment2", "ema" [trained_count] floats.
   const std::vector<std::string>& names() const { return names_; }
   // With a device: the host's copy, see pull().
   float* flat(const std::string& name) const { return store_.as<float>(name); }
-  // What some optimizers keep in other forms, by name in the store; where ranks divide them, this rank's parts.
+  // Packed optimizer states by name in the store; where ranks divide them, this rank's parts.
   const std::vector<PackedState>& packed() const { return packed_; }
-  // What files hold as it lies in memory: packed(), unless ranks divide them, and weights with a storage of their own,
-  // with or without those that nothing changes (models/nn/model_file.h).
+  // States that files store in their memory format: undivided packed() and weights with a storage of their own, with or
+  // without those that nothing changes (models/nn/model_file.h).
   std::vector<PackedState> all_packed(bool with_frozen = true) const;
-  // What each rank has a part of instead.
   const std::vector<DividedPackedState>& divided_packed() const { return divided_packed_; }
-  // All states from the device to the host's copies, and back after they were written. Nothing to do on the CPU.
+  // Copies all states from the device to the host, and back. No-op on the CPU.
   void pull() const;
   void push() const;
 
-  // The state that evaluation and saved models take: "ema" when there is one, or "parameters".
+  // The state that evaluation and saved models use: "ema" if there is one, or "parameters".
   const std::string& evaluated() const { return evaluated_; }
-  // All parameters, with the trained ones from a state: "parameters" or "ema". The host's copies.
+  // All parameters (host copies), the trained ones from a state: "parameters" or "ema".
   ParameterValues values(const std::string& of_state) const { return {store_, layout_, flat(of_state)}; }
   void reset_ema();  // to the parameters that the host has written; pushes
-  // Exchanges the parameters and their moving average for an evaluation of the former; call it again before a step.
+  // Swaps parameters and moving average to evaluate the parameters; call it again before a step.
   void exchange_average();
 
   // Whether ranks divide the moments (training/trainer/divided_states.h), on the CPU only; flat() has slices then.
   bool divides_moments() const { return divides_moments_; }
   bool is_divided(const std::string& state) const { return divides_moments_ && state::is_moment(state); }
-  // Whether the gradients are too, and whether there is a whole one nevertheless, in the store's "gradient"; otherwise
-  // its pieces are tensors of the step's plan (bucket_graph()).
+  // Whether ranks also divide the gradients, and whether the store has a whole "gradient" too; otherwise its pieces are
+  // tensors of the step's plan (bucket_graph()).
   bool divides_gradients() const { return divides_moments_ && options_.divide_gradients; }
   bool has_whole_gradient() const { return !divides_gradients() || options_.accumulate_steps > 1; }
   const Ownership& ownership() const { return ownership_; }
   std::vector<RangeSlice> own_slices() const;  // what this rank updates
 
-  // `count` floats of the host that nobody else uses until the next run of a plan: the arena's, if it has as many.
+  // `count` floats of host memory free until a plan runs: the arena's, if it is large enough.
   std::span<float> scratch(int64_t count);
 
  private:
