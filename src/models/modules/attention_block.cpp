@@ -26,7 +26,6 @@ Initializer or_glorot(const Initializer& initializer, int64_t parts) {
   return initializer ? initializer : xavier_uniform(parts);
 }
 
-// The first `rows` of a weight are scaled.
 Initializer scale_rows(Initializer initializer, int64_t rows, double scale) {
   if (scale == 1) return initializer;
   return [=](std::span<float> values, const Shape& shape, const std::function<double()>& uniform) {
@@ -105,8 +104,7 @@ Tensor by_distance(Tensor x) {
   return slice(reshape(shifted, {batch, length, 2 * length - 1}), 2, 0, length);
 }
 
-// The products of each row of x [B, T, H * D] with what each head has of every distance, [2 T - 1, H * D], in the
-// order of by_distance(): [H, B, T, T].
+// Each row of x [B, T, H * D] times every distance's vector [2 T - 1, H * D] per head: [H, B, T, T], by_distance().
 Tensor distance_products(Tensor x, Tensor distances, int64_t heads) {
   const int64_t batch = x.dim(0), length = x.dim(1), size = x.dim(2) / heads, count = distances.dim(0);
   const Tensor rows =

@@ -33,7 +33,7 @@ AttentionConfig attention_config(const LayerConfig& config) {
 
 Initializer or_glorot(const Initializer& initializer) { return initializer ? initializer : xavier_uniform(); }
 
-// One residual sub-layer:  pre-LN  x + dropout(f(norm(x)))    post-LN  norm(x + dropout(f(x)))
+// Pre-LN: x + dropout(f(norm(x))); post-LN: norm(x + dropout(f(x))).
 template <class SubLayer>
 Tensor residual(Tensor x, NormPlace place, LayerNorm& norm, Dropout& dropout, SubLayer f) {
   if (place == NormPlace::kInput) return x + dropout(f(norm(x)));
@@ -46,7 +46,7 @@ Tensor identity_matrix(Graph& graph, DType dtype, int64_t size) {
   return literal(graph, {dtype, {size, size}}, values);
 }
 
-// x router^T, always in fp32: all rows choose the only weight.
+// x router^T, always in fp32: every row selects the only weight.
 Tensor route(Tensor x, Tensor router) {
   const Tensor first = fill(*x.graph, {DType::kI32, {x.dim(0)}}, 0);
   return grouped_matmul(x, router, first, {.groups = 1, .exact = true});
@@ -58,7 +58,7 @@ Tensor joined(const std::vector<Tensor>& parts) {
 
 }  // namespace
 
-// The two projections are named directly under the layer, as PyTorch does: this module adds no name of its own.
+// Adds no name: PyTorch names the two projections directly under the layer.
 FeedForward::FeedForward(Module* parent, const LayerConfig& config)
     : Module(parent, ""),
       activation(config.activation),

@@ -1,7 +1,5 @@
-// Layers of Transformers, shared by all models: attention and feed-forward with their residual connections.
-//
-// Parameter names and layouts follow PyTorch's nn.TransformerEncoderLayer and DecoderLayer, except that a
-// cross-attention's query projection is a weight of its own (cross_attn.q_proj, cross_attn.kv_proj).
+// Transformer layers that models share. Parameter names and layouts follow PyTorch's nn.TransformerEncoderLayer and
+// DecoderLayer, but cross-attention has a separate query weight (cross_attn.q_proj, cross_attn.kv_proj).
 #pragma once
 #include <optional>
 #include "models/modules/attention_block.h"
@@ -13,8 +11,7 @@ enum class Activation { kRelu, kGelu, kGeluTanh, kSilu, kTanh };
 
 Tensor activate(Tensor x, Activation activation);
 
-// Which linear layers have one: attention's projections to queries, keys and values, that of its result, and those of
-// the feed-forward.
+// Which linear layers have a bias: attention's query, key and value projections, its output, and the feed-forward.
 struct Biases {
   bool attention = true, output = true, feed_forward = true;
   std::optional<bool> last = {};  // of the feed-forward's last layer; empty: as feed_forward
@@ -22,7 +19,7 @@ struct Biases {
 };
 constexpr Biases kNoBiases{false, false, false};
 
-// Where a layer's norms stand; f is a sub-layer, attention or feed-forward.
+// Where norms stand; f is attention or feed-forward.
 enum class NormPlace {
   kSum,             // norm(x + f(x)): post-LN
   kInput,           // x + f(norm(x)): pre-LN (Xiong et al. 2020)
@@ -30,10 +27,10 @@ enum class NormPlace {
   kInputAndResult,  // x + norm(f(norm(x)))
 };
 
-// What layers of one model may differ in.
+// The options that may differ among layers of one model.
 struct LayerKind {
   int64_t window = 0;  // keys are less than `window` positions before a query, in an encoder also behind it; 0: all
-  std::optional<RotaryConfig> rotary = {};  // empty: positions do not turn queries and keys
+  std::optional<RotaryConfig> rotary = {};  // empty: no rotation
 };
 
 struct LayerConfig {
@@ -41,24 +38,23 @@ struct LayerConfig {
   double dropout = 0.1;         // of each sub-layer's result
   double hidden_dropout = 0.1;  // of the feed-forward's hidden units
   NormPlace norm_place = NormPlace::kSum;
-  bool attention_norm = true;  // false: attention's input is not normalized, with kInput
+  bool attention_norm = true;  // with kInput; false: attention's input is not normalized
   bool parallel = false;       // x + attention(norm(x)) + feed-forward(norm(x)), each with its norm
   double residual_scale = 1;   // of the sub-layers' results
   Activation activation = Activation::kRelu;
   double epsilon = 1e-5;  // of the norms
-  // Of weights; `residual`: of those whose results are added to the residual stream. Empty: Glorot's rule.
+  // Of weights; `residual`: of those whose results enter the residual stream. Empty: Glorot's rule.
   Initializer weights = {}, residual = {};
   std::optional<double> attention_dropout = {};  // of the attention probabilities; empty: as `dropout`
   NormKind norms = NormKind::kLayer;
   Biases biases = {};
-  bool gated = false;        // the feed-forward's: f(x) = linear2(activation(linear1(x)) * linear3(x)) (Shazeer 2020)
-  bool fused_gate = false;   // linear1 and linear3 are one layer, linear1, whose second half is linear3's
-  bool gate_second = false;  // of the fused layer, the second half is linear1's
-  // > 0: in place of the feed-forward so many of `hidden` units, gated, of which each token has some
-  // .
+  bool gated = false;        // f(x) = linear2(activation(linear1(x)) * linear3(x)) (Shazeer 2020)
+  bool fused_gate = false;   // linear3 is the second half of linear1
+  bool gate_second = false;  // of the fused layer, the second half is activated
+  // > 0: this many gated experts replace the feed-forward; each token uses chosen_experts of them.
   int64_t experts = 0, chosen_experts = 0;
   bool normalized_choice = false;
-  // Of attention (models/modules/attention_block.h).
+  // For models/modules/attention_block.h.
   int64_t kv_heads = 0, head_size = 0, window = 0;
   QueryKeyNorms query_key_norms = QueryKeyNorms::kNone;
   double attention_scale = 0, query_scale = 1, soft_cap = 0;
@@ -76,15 +72,14 @@ struct FeedForward : Module {
   Dropout dropout;
 };
 
-// A mixture of experts (Shazeer et al. 2017): many gated feed-forwards, of which a router chooses some for each token.
-// Only those are computed.
+// A mixture of experts (Shazeer et al. 2017): a router chooses gated feed-forwards for each token; no others run.
 struct Experts : Module {
   Experts(Module* parent, std::string name, const LayerConfig& config);
   // The sum of the chosen experts' results, weighted by the router's probabilities: [B, T, D].
   Tensor operator()(Tensor x);
 
-  // Of the last call in a graph that trains, over all its tokens [1, count]: the share of the tokens that chose each
-  // expert, and the mean of the router's probabilities. Their product keeps experts equally busy (see TextDecoder).
+  // Of the last call in a training graph, over all its tokens [1, count]: the share of the tokens that chose each
+  // expert, and the router's mean probability. Their product keeps experts equally busy (see TextDecoder).
   struct Load {
     Tensor chosen, probability;
   };
@@ -94,11 +89,11 @@ struct Experts : Module {
   const bool normalized;
   const Activation activation;
   Parameter router;   // [count, D]
-  Parameter linear1;  // [count * 2 hidden, D]: of each expert, what is activated, then what multiplies it
+  Parameter linear1;  // [count * 2 hidden, D]: for each expert the activated rows, then the gate's
   Parameter linear2;  // [count * D, hidden]
 };
 
-// Self-attention and feed-forward: an encoder's layer, and with `causal` that of a decoder without an encoder.
+// Self-attention and feed-forward: an encoder's layer; with `causal`, a decoder-only model's.
 struct EncoderLayer : Module {
   EncoderLayer(Module* parent, std::string name, const LayerConfig& config);
   Tensor operator()(Tensor x, const AttentionContext& context);  // [B, T, D]
@@ -109,7 +104,7 @@ struct EncoderLayer : Module {
   SelfAttention self_attn;
   std::optional<FeedForward> feed_forward;  // or experts
   std::optional<Experts> experts;
-  std::optional<LayerNorm> norm1, norm2;                // norm1 is absent without attention_norm
+  std::optional<LayerNorm> norm1, norm2;                // norm1: none without attention_norm
   std::optional<LayerNorm> result_norm1, result_norm2;  // with kInputAndResult
   Dropout dropout1, dropout2;
 
@@ -119,7 +114,7 @@ struct EncoderLayer : Module {
 
 struct DecoderLayer : Module {
   DecoderLayer(Module* parent, std::string name, const LayerConfig& config);
-  // memory may be undefined where context.memory has its keys and values.
+  // `memory` may be undefined if context.memory is set.
   Tensor operator()(Tensor x, const AttentionContext& context, Tensor memory);
 
   NormPlace norm_place;  // kSum or kInput

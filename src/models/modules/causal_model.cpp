@@ -11,12 +11,12 @@
 namespace linnet {
 namespace {
 
-// Of the tokens of each answer [rows], and how many those are.
+// Per answer [rows]; counts: its tokens.
 struct AnswerScores {
   Tensor log_probabilities, counts;
 };
 
-// Each row's loss is a node of its own, so that no logits are in memory beside a chunk of one row's.
+// Each row's loss is a separate node, so that only a chunk of one row's logits is in memory.
 AnswerScores score_answers(CausalModel& model, Tensor hidden, Tensor targets) {
   std::vector<Tensor> scores, counts;
   for (int64_t row = 0; row < targets.dim(0); ++row) {

@@ -6,7 +6,7 @@
 namespace linnet {
 namespace {
 
-// U(-a, a), a = 1 / sqrt(fan_in): how PyTorch starts convolutions and their biases.
+// U(-a, a), a = 1 / sqrt(fan_in), as PyTorch initializes convolutions and their biases.
 Initializer fan_in_uniform(int64_t fan_in) {
   const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
   return [bound](std::span<float> values, const Shape&, const auto& uniform) {

@@ -1,5 +1,5 @@
-// A small image classifier: 3x3 convolution (zeros around the image), ReLU, 2x2 max-pooling, one linear layer. For
-// 28x28 grey images, 16 filters and 10 classes 31,530 parameters, and about 98.5% of MNIST's test images.
+// A small image classifier: 3x3 convolution (zero padding), ReLU, 2x2 max-pooling, one linear layer. With 28x28 grey
+// images, 16 filters and 10 classes: 31,530 parameters, about 98.5% on MNIST's test images.
 #pragma once
 #include <vector>
 #include "engine/ops/pixels/pixels.h"
@@ -15,7 +15,7 @@ struct CnnConfig {
   std::vector<double> mean = {}, deviation = {};  // see ImageModel
 };
 
-// conv_relu_pool (ops/conv_pool) with its parameters. Images u8 [N, H, W, C], or floats already scaled.
+// conv_relu_pool (ops/conv_pool) with its parameters. Images: u8 [N, H, W, C], or floats already scaled.
 struct ConvPool : Module {
   ConvPool(Module* parent, std::string name, int64_t channels, int64_t filters);
   Tensor operator()(At images, const PixelScaling& scaling = {});

@@ -13,12 +13,10 @@ Tensor log(Tensor x) {
   return pointwise({{{Scalar::kInput, 0}, {Scalar::kLog, 0}}}, std::array{x}, SourceLine::current());
 }
 
-// [..., V] -> [..., V]
 Tensor log_probabilities(Tensor logits) { return logits - log_sum_exp_last(logits); }
 
-// The logarithms of the mean probabilities, up to a constant of each row. With d_i = log p_i - log p_0 and m about the
-// largest of them, that is the first member's logits + m + log(mean of exp(d_i - m)): nothing overflows, and members
-// that are alike leave the first one's logits as they are.
+// Logarithms of mean probabilities, up to a constant per row. With d_i = log p_i - log p_0, m about the largest: the
+// first logits + m + log(mean of exp(d_i - m)). Nothing overflows; equal members keep the first one's logits.
 Tensor mean_of(const std::vector<Tensor>& logits) {
   const Tensor first = log_probabilities(logits[0]);
   std::vector<Tensor> differences;

@@ -1,4 +1,4 @@
-// What training and generation need of an encoder-decoder: Transformer, T5, and any model like them.
+// The interface of encoder-decoders for training and generation.
 #pragma once
 #include <memory>
 #include <vector>
@@ -8,15 +8,14 @@
 
 namespace linnet {
 
-// Target positions `past`, past + 1, ... of a batch, for decoders whose caller keeps earlier keys and values.
+// Target positions `past`, past + 1, ... of a batch, for decoding with kept keys and values.
 struct TargetRows {
   Tensor tokens;  // i32 [B, T]
   int64_t past = 0;
   Tensor source_lengths;       // i32, of each memory
-  SplitProjection split = {};  // undefined: nothing came before
-  MemoryKeys memory;           // what the layers' attention to the source reads
-  // One token in each row (T = 1), at a position of its own: the positions i32 [B, 1] or [1, 1], the keys of the split
-  // and how many of them each row sees, i32 [B].
+  SplitProjection split = {};  // undefined: no earlier positions
+  MemoryKeys memory;           // of the source
+  // For T = 1: positions i32 [B, 1] or [1, 1]; `keys` of the split, of which each row sees lengths i32 [B].
   Tensor positions = {}, lengths = {};
   int64_t keys = 0;
 
@@ -29,8 +28,7 @@ struct TargetRows {
   }
 };
 
-// One step of decoding: tokens i32 [R], each at its own step.position.
-TargetRows step_targets(Tensor tokens, const DecodeStep& step);
+TargetRows step_targets(Tensor tokens, const DecodeStep& step);  // tokens i32 [R]
 
 struct EncoderDecoder : Module {
   virtual int64_t output_vocab_size() const = 0;
@@ -42,39 +40,35 @@ struct EncoderDecoder : Module {
   virtual Tensor encode(Tensor source, Tensor source_lengths) = 0;
   virtual Tensor decode(const TargetRows& rows) = 0;  // logits [B, T, V]
 
-  // The sum of cross-entropies of the decoder's predictions for targets i32 [B, T], of which negative ones are left
-  // out. target_in i32 [B, T]: begin, then the target without its last token.
+  // The summed cross-entropy of the decoder's predictions for targets i32 [B, T]; negative ones are left out. target_in
+  // i32 [B, T]: begin, then the target without its last token.
   virtual Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
                       double label_smoothing) = 0;
 
-  // The logits [B, T, V] of those predictions, whole in memory.
+  // The logits [B, T, V] of those predictions.
   virtual Tensor target_logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) = 0;
 
-  // For generation: encodes, and leaves the keys and values that the decoder attends to in row memory.rows[b] of its
-  // states, for row b of source i32 [B, S], S <= memory.max_length.
+  // For generation: encodes source i32 [B, S], S <= memory.max_length, and stores the decoder's keys and values of row
+  // b in row memory.rows[b] of its states.
   virtual void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) = 0;
 };
 
-// The loss of a translation batch: token cross-entropy of the decoder's predictions.
-//
-// Inputs of the graph, all i32: "source" [B, S], "source_lengths" [B], "target_in" [B, T] (begin, then the target),
-// "target_out" [B, T] (the target, then end), "target_lengths" [B]. Tokens at and past a length count for nothing.
+// Token cross-entropy. Inputs, all i32: "source" [B, S], "source_lengths" [B], "target_in" [B, T] (begin, then the
+// target), "target_out" [B, T] (the target, then end), "target_lengths" [B]. Tokens from a length on are ignored.
 struct TranslationSizes {
   int64_t batch, source_length, target_length;  // B, S, T
 };
 
 Loss translation_loss(EncoderDecoder& model, Trace& trace, const TranslationSizes& sizes, double label_smoothing);
 
-// Several encoder-decoders as one model, whose next-token probabilities are the mean of theirs. For generation and
-// evaluation; the same model twice gives the logits of the one, bit for bit.
+// Averages the next-token probabilities of its members. The same model twice gives the logits of one, bit for bit.
 struct Ensemble : EncoderDecoder {
-  // Adopts the members (Module::adopt): the parameters of member i are named "<i>.<name>". They share the vocabularies
-  // of source and target.
+  // Adopts the members (Module::adopt): parameters of member i are named "<i>.<name>". Members share both vocabularies.
   explicit Ensemble(std::vector<std::shared_ptr<EncoderDecoder>> members);
 
   int64_t output_vocab_size() const override { return members_.front()->output_vocab_size(); }
   int64_t max_length() const override;
-  // Of the first member. It has no encoder of its own: encode() is an internal error.
+  // Of the first member. encode() is an internal error: each member has its own encoder.
   const AttentionConfig& decoder_attention() const override { return members_.front()->decoder_attention(); }
   Tensor encode(Tensor source, Tensor source_lengths) override;
   Tensor decode(const TargetRows& rows) override;

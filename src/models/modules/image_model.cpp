@@ -18,7 +18,6 @@ Tensor mixed_target(Tensor labels, Tensor others, Tensor share, int64_t classes,
          is_row * (label_smoothing / static_cast<double>(classes));
 }
 
-// The model's logits of the images of a batch, an output of evaluation.
 Tensor traced_logits(ImageModel& model, Trace& trace, int64_t batch) {
   const ImageShape& s = model.images;
   const Tensor logits = model(trace.input("images", {DType::kU8, {batch, s.height, s.width, s.channels}}));

@@ -1,4 +1,4 @@
-// What the image task asks of a model: logits of images of one size, which come as bytes.
+// The interface of models for the image task: bytes of images of one size to logits.
 #pragma once
 #include "engine/ops/pixels/pixels.h"
 #include "models/modules/losses.h"
@@ -13,8 +13,8 @@ struct ImageShape {
 
 class ImageModel : public Module {
  public:
-  // mean, deviation: of each channel of the training images (data/examples/images/image_dataset.h channel_moments), for
-  // pixels from 0 to 1; empty: 0 and 1. Part of the model. User error where they do not fit the channels.
+  // mean, deviation: per channel, for pixels from 0 to 1 (channel_moments() in data/examples/images/image_dataset.h);
+  // empty: 0 and 1. Part of the model. User error if they do not fit the channels.
   ImageModel(const ImageShape& images, const std::vector<double>& mean, const std::vector<double>& deviation)
       : images(images), scaling(pixel_scaling(images.channels, mean, deviation)) {}
 
@@ -25,13 +25,11 @@ class ImageModel : public Module {
   ClassWeights class_weights;
 };
 
-// Cross-entropy of a batch. Inputs of the graph: "images" u8 [B, height, width, channels] and "labels" i32 [B]; rows
-// with a negative label count for nothing. Outside of training the graph also has the outputs "predictions" i32 [B],
-// each row's most likely class, and "logits" [B, classes]. `mixed`: in training images are blends of two; the inputs
-// "other_labels" i32 [B] and "shares" f32 [B, 1] say what with, and how much of the image has the first label.
+// Cross-entropy. Inputs: "images" u8 [B, height, width, channels], "labels" i32 [B]; rows with a negative label are
+// left out. Evaluation outputs "predictions" i32 [B], the likeliest classes, and "logits" [B, classes]. `mixed`:
+// training images are blends of two; inputs "other_labels" i32 [B] and "shares" f32 [B, 1], the part of the first.
 Loss image_loss(ImageModel& model, Trace& trace, int64_t batch, double label_smoothing = 0, bool mixed = false);
-// label_loss() or number_loss() of a batch of "images" (models/modules/losses.h). Outside of training the graph
-// also has the output "logits".
+// label_loss() or number_loss() (models/modules/losses.h) of "images". Evaluation has the output "logits".
 Loss image_label_loss(ImageModel& model, Trace& trace, int64_t batch);
 Loss image_number_loss(ImageModel& model, Trace& trace, int64_t batch);
 

@@ -6,7 +6,7 @@
 namespace linnet {
 namespace {
 
-// Keys and values lie side by side in a state: [..., 2 key_width].
+// A state has keys and values side by side: [..., 2 key_width].
 QueriesKeysValues with_queries(Tensor queries, Tensor keys_values, Tensor rows = {}) {
   const std::vector<Tensor> both = split_evenly(keys_values, -1, 2);
   return {queries, both[0], both[1], rows};

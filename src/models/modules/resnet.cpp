@@ -37,13 +37,12 @@ Plan plan_of(int64_t depth) {
   return {{n, n, n}, 16, false, false};
 }
 
-// As He et al. 2015 propose for layers before a ReLU, by the number of outputs that an input reaches.
+// He et al. 2015, for layers before a ReLU, by fan-out.
 Initializer he_fan_out(int64_t out, int64_t window) {
   return normal_init(std::sqrt(2 / static_cast<double>(out * window * window)));
 }
 
-// 3x3 windows, stride 2, a border of one pixel. Nothing is below zero after a ReLU, so that zeros may stand around the
-// image.
+// 3x3 windows, stride 2, a border of one pixel. Padding with zeros is right, as nothing is below zero after a ReLU.
 Tensor pool_positive(Tensor x) {
   for (const int axis : {1, 2}) {
     Shape border = x.shape();

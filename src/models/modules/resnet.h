@@ -1,10 +1,8 @@
-// Residual networks (He et al. 2016) with the layers and the parameter names of torchvision's.
-//
-// Depths 18, 34, 50, 101 and 152 are those for large images: a 7x7 convolution of stride 2, 3x3 max-pooling of stride 2
-// and four stages of 64 to 512 channels. Depths 6 n + 2 (20, 32, 44, 56) are those for small images: a 3x3 convolution
-// and three stages of n blocks with 16, 32 and 64 channels. Where the channels or the size change, the shortcut is a
-// 1x1 convolution with batch normalization. Images are [N, H, W, C]; filters [O, R, S, C], where torchvision has [O, C,
-// R, S].
+// Residual networks (He et al. 2016) with torchvision's layers and parameter names.
+// Depths 18, 34, 50, 101 and 152, for large images: a 7x7 convolution of stride 2, 3x3 max-pooling of stride 2 and four
+// stages of 64 to 512 channels. Depths 6 n + 2 (20, 32, 44, 56), for small ones: a 3x3 convolution and three stages of
+// n blocks with 16, 32 and 64 channels. If channels or size change, the shortcut is a 1x1 convolution with batch
+// normalization. Images are [N, H, W, C]; filters [O, R, S, C] ([O, C, R, S] in torchvision).
 #pragma once
 #include <deque>
 #include <memory>
@@ -23,7 +21,7 @@ struct ResNetConfig {
   std::vector<double> mean = {}, deviation = {};  // see ImageModel
 };
 
-// A convolution without bias: [N, H, W, in] -> [N, H', W', out]. Zeros around the image keep its size at stride 1.
+// A convolution without bias: [N, H, W, in] -> [N, H', W', out]. Zero padding keeps the size at stride 1.
 struct FilterLayer : Module, QuantizedTrainingLayer {
   FilterLayer(Module* parent, std::string name, int64_t in, int64_t out, int64_t window, int64_t stride = 1);
   Tensor operator()(At x);
@@ -32,9 +30,8 @@ struct FilterLayer : Module, QuantizedTrainingLayer {
   void train_quantized(float step) override;
 
   int64_t stride;
-  Parameter weight;  // [out, window, window, in]
-  // [1]: the step of x, as of Linear; usually none.
-  std::optional<Parameter> input_step;
+  Parameter weight;                     // [out, window, window, in]
+  std::optional<Parameter> input_step;  // [1]: the step of x, as of Linear; usually none
 };
 
 struct Shortcut : Module {
@@ -45,7 +42,7 @@ struct Shortcut : Module {
   BatchNorm norm;    // "1"
 };
 
-// Two 3x3 convolutions; or, as a bottleneck, 1x1, 3x3 and 1x1 with four times as many channels at the end.
+// Two 3x3 convolutions; a bottleneck has 1x1, 3x3 and 1x1 with four times as many channels at the end.
 struct ResidualBlock : Module {
   ResidualBlock(Module* parent, std::string name, int64_t in, int64_t width, int64_t stride, bool bottleneck);
   Tensor operator()(At x);
@@ -67,14 +64,13 @@ struct ResidualStage : Module {
   std::deque<std::unique_ptr<ResidualBlock>> blocks;
 };
 
-// The depth of the network with so many blocks in its stages; 0: there is none.
+// The depth of the network with so many blocks in its stages; 0: none.
 int64_t resnet_depth(std::span<const int64_t> blocks, bool bottleneck);
 
 struct ResNet : ImageModel {
   explicit ResNet(const ResNetConfig& config);  // user error naming the depths there are
   Tensor operator()(At images) override;
-  // Of images that are already scaled: floats [N, H, W, C] -> logits.
-  Tensor logits(At x);
+  Tensor logits(At x);  // of scaled images: floats [N, H, W, C] -> logits
 
   const ResNetConfig config;
   FilterLayer conv1;

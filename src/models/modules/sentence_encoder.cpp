@@ -1,4 +1,4 @@
-// What SentenceEncoders make of states, and what they learn by.
+// Poolings and losses of SentenceEncoders.
 #include <array>
 #include <vector>
 #include "engine/ops/cross_entropy/cross_entropy.h"
@@ -29,7 +29,7 @@ Tensor last_state(Tensor states, Tensor lengths) {
   return reshape(matmul(reshape(last, {batch, 1, length}), states), {batch, states.dim(2)});
 }
 
-// The largest of each feature over a sequence's states, whose gradient goes to where it is.
+// The largest of each feature over a sequence's states; the gradient goes to that state.
 Tensor largest_state(Tensor states, Tensor lengths) {
   constexpr double kHidden = 1e30;
   const int64_t batch = states.dim(0), length = states.dim(1), width = states.dim(2);
@@ -52,12 +52,12 @@ Tensor pool(Tensor states, Tensor lengths, Pooling pooling, int64_t heads) {
 // Rows of length 1; a row of zeros stays one.
 Tensor unit_rows(Tensor x) { return x * rsqrt(sum_to(square(x), {x.dim(0), 1}) + kTiny); }
 
-// Added to what softmax must not see, where `counts` is 0.
+// Added to logits: large and negative where `counts` is 0.
 Tensor hide(Tensor counts) { return (counts + -1.0) * 1e12; }
 
 Tensor row_products(Tensor a, Tensor b) { return sum_to(a * b, {a.dim(0), 1}); }
 
-// The cross-entropy of each text's partner, [batch, 1], among the other texts of the batch (van den Oord et al. 2018).
+// [batch, 1]: cross-entropy of each text's partner among the batch's other texts (van den Oord et al. 2018).
 Tensor in_batch_errors(Tensor firsts, Tensor partners, Tensor others, Tensor weights, double scale) {
   const int64_t batch = firsts.dim(0), copies = others.dim(0) / batch;
   const std::vector<Tensor> columns(static_cast<size_t>(copies), weights);
@@ -66,7 +66,7 @@ Tensor in_batch_errors(Tensor firsts, Tensor partners, Tensor others, Tensor wei
   return log_sum_exp_last(scores) - row_products(firsts, partners) * scale;
 }
 
-// log(1 + the sum over pairs whose scores are in an order of exp(their difference the wrong way round)).
+// log(1 + the sum of exp(difference) over wrongly ordered pairs of pairs).
 Tensor cosent(Tensor cosines, Tensor labels, Tensor weights) {
   const int64_t batch = weights.dim(0);
   const Shape pairs{batch, batch};

@@ -9,7 +9,7 @@
 namespace linnet {
 namespace {
 
-// Normal, with the deviation that keeps a product's size.
+// Normal with deviation 1 / sqrt(fan_in), which keeps a product's size.
 Initializer by_fan_in() {
   return [](std::span<float> values, const Shape& shape, const std::function<double()>& uniform) {
     normal_init(1 / std::sqrt(static_cast<double>(shape[-1])))(values, shape, uniform);
@@ -111,7 +111,7 @@ Tensor T5::decode(const TargetRows& rows) {
   return logits(scaled(decoder.dropout_out(decoder.norm(x))));
 }
 
-// What follows a target's end is neither seen, by the causal mask, nor a target.
+// Positions after a target's end are hidden by the causal mask and are no targets.
 Tensor T5::loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor, Tensor targets,
                 double label_smoothing) {
   return linear_cross_entropy_sum(hidden(source, source_lengths, target_in), head_weight(), std::nullopt, targets,

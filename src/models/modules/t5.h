@@ -1,6 +1,5 @@
-// T5 (Raffel et al. 2020): an encoder-decoder of pre-norm layers with root-mean-square norms and no biases. Positions
-// are known by a bias on the attention's scores for each distance, which block 0 of encoder and decoder has for all.
-// Scores are not scaled. Defaults are those of t5-small.
+// T5 (Raffel et al. 2020): a pre-norm encoder-decoder with root-mean-square norms, no biases and unscaled scores.
+// Position is a bias on the scores by distance, which block 0 of each stack has for all. Defaults: t5-small.
 #pragma once
 #include "models/modules/blocks.h"
 #include "models/modules/encoder_decoder.h"
@@ -17,17 +16,16 @@ struct T5Config {
   bool gated = false;  // the feed-forward, as from version 1.1 on
   double dropout = 0.1, epsilon = 1e-6;
   bool tied_head = true;    // the output layer is the token embedding
-  bool scaled_head = true;  // what it reads is scaled by width^-0.5: when it was tied in pretraining
+  bool scaled_head = true;  // the head's input is scaled by width^-0.5, as for heads tied in pretraining
   int32_t start_token = 0;  // the decoder's first, which is also padding
 };
 
-// Encoder or decoder.
 template <class Layer>
 struct T5Stack : Module {
   T5Stack(Module* parent, std::string name, const T5Config& config, int64_t layers, bool bidirectional);
-  // [heads, queries + keys - 1], the queries from `position` on (ops/distance_buckets).
+  // [heads, queries + keys - 1], for queries from `position` on (ops/distance_buckets).
   Tensor distance_bias(Graph& graph, int64_t queries, int64_t keys, Tensor position = {});
-  // Of one query in each row, at positions i32 [R, 1], to `keys` keys: [R, heads, keys].
+  // [R, heads, keys]: one query in each row, at positions i32 [R, 1].
   Tensor distance_bias_at(Tensor positions, int64_t keys);
 
   ModuleList<Layer> layers;
@@ -43,7 +41,7 @@ struct T5 : EncoderDecoder {
 
   Tensor encode(Tensor source, Tensor source_lengths) override;
   Tensor decode(const TargetRows& rows) override;
-  // What the head predicts from, scaled: target_in i32 [B, T], the start token, then the target -> [B, T, D]
+  // The head's scaled input; target_in i32 [B, T]: the start token, then the target -> [B, T, D]
   Tensor hidden(Tensor source, Tensor source_lengths, Tensor target_in);
   Tensor logits(Tensor hidden) { return matmul(hidden, head_weight(), false, true); }  // [..., D] -> [..., V]
   Tensor head_weight() { return head ? head->tensor() : tokens.weight.tensor(); }
@@ -70,8 +68,8 @@ struct T5 : EncoderDecoder {
   Tensor scaled(Tensor hidden) const;
 };
 
-// Inputs of the graph: "source" i32 [batch, source_length], "source_lengths" i32 [batch], "target_in" and "targets" i32
-// [batch, target_length]; a negative target is left out.
+// Inputs: "source" i32 [batch, source_length], "source_lengths" i32 [batch], "target_in" and "targets" i32 [batch,
+// target_length]; a negative target is left out.
 Loss t5_loss(T5& model, Trace& trace, int64_t batch, int64_t source_length, int64_t target_length);
 
 }  // namespace linnet

@@ -10,7 +10,7 @@ namespace linnet {
 namespace {
 
 LayerConfig layer_config(const DecoderConfig& config, const LayerKind& kind) {
-  // Two sub-layers each add to the residual stream: their scale keeps its variance at the end.
+  // Two sub-layers per layer add to the residual stream; the scale keeps its final variance.
   const double additions = config.scaled_residual ? 2 * static_cast<double>(config.layers) : 1;
   return {.width = config.width,
           .heads = config.heads,
@@ -104,7 +104,7 @@ Tensor TextDecoder::hidden(const TokenRows& rows) {
   Tensor x = dropout(embed(rows));
   AttentionContext context = rows.context();
   for (size_t i = 0; i < layers.size(); ++i) {
-    // In a step of decoding `starts` is where the window begins, which layers without one do not have.
+    // In decoding, `starts` is where the window begins; layers without one see all.
     context.starts = rows.causal || layers[i].self_attn.config.window > 0 ? rows.starts : Tensor{};
     x = layers[i](x, context);
   }
@@ -113,8 +113,7 @@ Tensor TextDecoder::hidden(const TokenRows& rows) {
   return config.logit_scale == 1 ? x : x * config.logit_scale;
 }
 
-// The number of experts times the sum over them of: the share of tokens that chose one, times its mean probability,
-// both over all layers.
+// The number of experts times the sum over them of the share of tokens that chose one times its mean probability.
 Tensor TextDecoder::training_loss() {
   if (config.experts == 0 || config.load_loss == 0) return {};
   Tensor chosen, probability;

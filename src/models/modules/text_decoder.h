@@ -1,5 +1,5 @@
-// A decoder-only model: a token embedding, layers under a causal mask, a norm and an output layer. What families differ
-// in is data. Defaults are those of GPT-2's 124M model (Radford et al. 2019): 124,439,808 parameters.
+// A decoder-only model: token embedding, layers under a causal mask, norm and output layer; DecoderConfig has all that
+// families differ in. Defaults: GPT-2 124M (Radford et al. 2019), 124,439,808 parameters.
 #pragma once
 #include "models/modules/blocks.h"
 #include "models/modules/causal_model.h"
@@ -44,8 +44,8 @@ struct DecoderConfig {
   bool scaled_residual = true;  // ...divided, where results are added to the residual stream, by sqrt(2 layers)
 };
 
-// The same sizes with the options of Llama (Touvron et al. 2023): root-mean-square norms, rotary positions, a gated
-// feed-forward, no biases, an output layer of its own.
+// The same sizes with Llama's options (Touvron et al. 2023): root-mean-square norms, rotary positions, a gated
+// feed-forward, no biases, an untied output layer.
 DecoderConfig llama_kind(DecoderConfig sizes);
 
 struct TextDecoder : CausalModel {
@@ -61,7 +61,7 @@ struct TextDecoder : CausalModel {
   Tensor hidden(const TokenRows& rows) override;
   Tensor training_loss() override;
   Tensor head_weight() override { return head ? head->tensor() : tokens.weight.tensor(); }
-  // Whether a step of decoding reads only rows of the parameter, as of an embedding that is no output layer.
+  // Whether decoding reads only rows of the parameter, as of an untied embedding.
   bool is_looked_up(const ParameterSpec& parameter) const;
 
   const DecoderConfig config;

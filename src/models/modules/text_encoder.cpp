@@ -54,14 +54,14 @@ std::unique_ptr<Embedding> optional_table(Module* parent, const char* name, int6
   return std::make_unique<Embedding>(parent, name, rows, embedding_width(config), normal_init(kEncoderDeviation));
 }
 
-// The entries of distances 1 - length ... length - 1 along the last axis of a constant that has those of the longest
-// text: so a constant does not depend on the length, which an ONNX file leaves open.
+// The entries of distances 1 - length ... length - 1 on the last axis of a constant for the longest text. So the
+// constant does not depend on the length, which an ONNX file leaves open.
 Tensor of_distances(Tensor constant, int64_t longest, int64_t length) {
   return slice(constant, -1, longest - length, 2 * length - 1);
 }
 
-// [heads, 2 length - 1]: minus the distance, times the head's slope. Slopes are powers of 2^(-8 / n), n the largest
-// power of two up to the number of heads; heads beyond n have every other one of 2 n's.
+// [heads, 2 length - 1]: minus the distance times the head's slope. Slopes are powers of 2^(-8 / n), n the largest
+// power of two up to the number of heads; heads beyond n have every other slope of 2 n heads.
 Tensor linear_biases(Graph& graph, DType dtype, const EncoderConfig& config, int64_t length) {
   const int64_t heads = config.heads, longest = config.max_seq_len;
   int64_t power = 1;
@@ -176,13 +176,12 @@ Tensor TextEncoder::embed(Tensor ids, Tensor type_ids) {
 Tensor TextEncoder::bias_of(size_t i, Tensor shared, Tensor like) const {
   const int64_t length = like.dim(1), window = config.layer_kinds.empty() ? 0 : config.layer_kinds.at(i).window;
   if (window == 0 || length <= window) return shared;
-  // Added to scores at distances that are not seen: their probabilities are 0, also in fp16. It is finite, as a query
-  // of padding may see no key at all.
+  // Added to hidden scores: probability 0, also in fp16. Finite, as a query of padding may see no key.
   constexpr double kHidden = -1e4;
   const auto entries = [&](int64_t count, double value) {
     return fill(*like.graph, {like.type().dtype, {1, count}}, value);
   };
-  // Cut from the biases of the longest text, so that a graph for texts of any length has no size below 0.
+  // Cut from the longest text's biases, so that graphs for any length have no size below 0.
   const Tensor far = entries(config.max_seq_len - window, kHidden);
   const Tensor all = concat(far, std::array{entries(2 * window - 1, 0), far}, 1);
   const int64_t distances = 2 * length - 1;
@@ -264,7 +263,7 @@ EncoderInputs declare_inputs(Trace& trace, int64_t batch, int64_t length, bool t
 
 namespace {
 
-// What evaluation wants: predictions beside the loss, from logits of a few rows at a time.
+// Loss and predictions, from logits of a few rows at a time.
 Tensor evaluate_masked(MaskedLanguageModel& model, Trace& trace, Tensor states, Tensor targets) {
   constexpr int64_t kRows = 128;
   const int64_t count = states.dim(0);
@@ -334,7 +333,6 @@ Tensor TokenClassifier::logits(Tensor tokens, Tensor lengths, Tensor types) {
 
 namespace {
 
-// The model's logits of the inputs of a batch, an output of evaluation.
 Tensor traced_logits(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
   const EncoderInputs inputs = declare_inputs(trace, batch, length, types);
   const Tensor logits = model.logits(inputs.tokens, inputs.lengths, inputs.types);

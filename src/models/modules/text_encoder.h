@@ -1,7 +1,6 @@
-// An encoder of texts (Devlin et al. 2019): layers that see the whole sequence; and what stands on it: a
-// masked-language-model head that is computed at the masked positions only, its output layer tied to the word
-// embedding; a classifier of sequences; an embedding of sentences. What families differ in is data. Defaults are those
-// of bert-base-uncased.
+// A bidirectional encoder of texts (Devlin et al. 2019) and its heads: masked language model (computed at the masked
+// positions only, output layer tied to the word embedding), classifiers, sentence embedding. EncoderConfig has all that
+// families differ in. Defaults: bert-base-uncased.
 #pragma once
 #include <algorithm>
 #include "models/modules/blocks.h"
@@ -28,13 +27,12 @@ struct EncoderConfig {
   int64_t embedding_width = 0;   // of all embeddings, with a projection to `width`; 0: width, and no projection
   int64_t max_distance = 128;    // of these buckets
   int64_t distance_buckets = 0;  // of a bias of all layers' scores by distance (ops/distance_buckets); 0: none
-  bool linear_biases = false;    // scores fall with the distance, in each head by another slope (Press et al. 2022)
-  // > 0: attention is disentangled (DeBERTa): distances to either side have embeddings, nearer ones one each. With
-  // distance_span_buckets those beyond half of them share one, up to max_distance.
+  bool linear_biases = false;    // scores fall with the distance, by a slope per head (Press et al. 2022)
+  // > 0: attention is disentangled (DeBERTa), with an embedding per distance to either side. With
+  // distance_span_buckets, distances beyond half of them share embeddings, up to max_distance.
   int64_t distance_span = 0, distance_span_buckets = 0;
   bool distance_norm = false;  // of these embeddings
-  // > 0: a convolution over so many neighboring embeddings, through its activation, is added to the first layer's
-  // states.
+  // > 0: the first layer's states get a convolution over so many neighboring embeddings, through its activation.
   int64_t convolution = 0;
   Activation convolution_activation = Activation::kTanh;
   // Of layers (models/modules/blocks.h).
@@ -52,7 +50,7 @@ struct EncoderConfig {
   bool final_norm = false;                  // of the last layer's states
   double hidden_dropout = 0;                // in the feed-forward
   std::vector<LayerKind> layer_kinds = {};  // of each layer; empty: no windows, no rotary positions
-  // > 0: `layers` in so many groups share weights. Each layer is group_layers blocks then.
+  // > 0: `layers` in so many groups share weights; a layer is group_layers blocks.
   int64_t layer_groups = 0, group_layers = 1;
   // Of heads.
   bool head_biases = true;                           // of their dense layers
@@ -65,7 +63,7 @@ struct EncoderConfig {
   std::optional<double> tagger_dropout = {};         // before that of tokens; empty: as `dropout`
 };
 
-// norm(states + activation(convolution of the texts' embeddings + bias)): [B, T, D]. Behind its end a text has zeros.
+// norm(states + activation(convolution of the embeddings + bias)): [B, T, D]. Padding counts as zeros.
 struct TokenConvolution : Module {
   TokenConvolution(Module* parent, std::string name, const EncoderConfig& config);
   Tensor operator()(Tensor embeddings, Tensor lengths, Tensor states);
@@ -79,8 +77,7 @@ struct TokenConvolution : Module {
 
 struct TextEncoder : Module {
   TextEncoder(Module* parent, std::string name, const EncoderConfig& config);
-  // tokens, types i32 [B, T], lengths i32 [B] -> [B, T, D]. Without `types` every token is of type 0; a model without
-  // token types ignores them.
+  // tokens, types i32 [B, T], lengths i32 [B] -> [B, T, D]. No `types`: all 0. Without token_types they are ignored.
   Tensor operator()(Tensor tokens, Tensor lengths, Tensor types = {});
 
   const EncoderConfig config;
@@ -99,12 +96,12 @@ struct TextEncoder : Module {
 
  private:
   Tensor embed(Tensor tokens, Tensor types);
-  // Biases of scores of layer i by distance, [heads, 2 T - 1], or undefined. `shared`: that of all layers.
+  // Score biases of layer i by distance, [heads, 2 T - 1], or undefined. `shared`: that of all layers.
   Tensor bias_of(size_t i, Tensor shared, Tensor like) const;
   void add_distances(AttentionContext& context, Tensor like);
 };
 
-// dense, activation, norm; then logits by the word embedding and a bias.
+// Dense layer, activation, norm; then logits by the word embedding and a bias.
 struct MaskedHead : Module {
   MaskedHead(Module* parent, std::string name, const EncoderConfig& config);
   Tensor operator()(Tensor x);
@@ -118,22 +115,21 @@ struct MaskedHead : Module {
 struct MaskedLanguageModel : Module {
   explicit MaskedLanguageModel(const EncoderConfig& config)
       : encoder{this, "bert", config}, head{this, "head", config} {}
-  // Of every position: [B, T, V]. Training computes those of the masked positions only.
+  // Of every position, [B, T, V]; training computes only those of masked positions.
   Tensor logits(Tensor tokens, Tensor lengths, Tensor types = {});
-  Tensor logits_of(Tensor states);  // states that the head has transformed, [..., D] -> [..., V]
+  Tensor logits_of(Tensor states);  // of states after the head, [..., D] -> [..., V]
 
   TextEncoder encoder;
   MaskedHead head;
 };
 
-// Masked-token loss. Inputs of the graph: "tokens" i32 [batch, length], "lengths" i32 [batch]; "positions" and
-// "targets" i32 [masked]: rows of the flattened batch (b * length + t), and what stood there; a negative target is left
-// out. With `types` also "types" i32 [batch, length]. Evaluation has an output "predictions" i32 [masked].
+// Masked-token loss. Inputs: i32 "tokens" [batch, length], "lengths" [batch], "positions" (b * length + t) and
+// "targets" [masked], negative: left out; with `types` "types" [batch, length]. Evaluation outputs "predictions" i32
+// [masked].
 Loss masked_language_loss(MaskedLanguageModel& model, Trace& trace, int64_t batch, int64_t length, int64_t masked,
                           bool types = false, double label_smoothing = 0);
 
-// One state through dropout, a dense layer, its activation and perhaps a norm: [B, T, D] -> [B, D]. It is that of the
-// first token, or the mean.
+// Dropout, dense layer, activation and perhaps a norm of the first token's state or the mean: [B, T, D] -> [B, D].
 struct Pooler : Module {
   Pooler(Module* parent, std::string name, const EncoderConfig& config, double dropout = 0);
   Tensor operator()(Tensor states, Tensor lengths = {});  // lengths: of mean_pooled
@@ -146,7 +142,7 @@ struct Pooler : Module {
 };
 
 struct SequenceClassifier : TextClassifier {
-  // dropout: before the classifier; empty: as in the encoder
+  // `dropout`: before the classifier; empty: as in the encoder.
   SequenceClassifier(const EncoderConfig& config, int64_t classes, std::optional<double> dropout = {});
   Tensor logits(Tensor tokens, Tensor lengths, Tensor types = {}) override;
   int64_t max_length() const override { return encoder.config.max_seq_len; }
@@ -157,9 +153,9 @@ struct SequenceClassifier : TextClassifier {
   Linear classifier;
 };
 
-// Logits of each token, [B, T, outputs]. The linear layer is called `name`, as in files.
+// Logits [B, T, outputs]. The linear layer is called `name`, as in files.
 struct TokenClassifier : TextClassifier {
-  // dropout: before the linear layer
+  // `dropout`: before the linear layer.
   TokenClassifier(const EncoderConfig& config, std::string name, int64_t outputs, double dropout);
   Tensor logits(Tensor tokens, Tensor lengths, Tensor types = {}) override;
   int64_t max_length() const override { return encoder.config.max_seq_len; }
@@ -169,43 +165,42 @@ struct TokenClassifier : TextClassifier {
   Linear classifier;
 };
 
-// [B, T]: 1 for the tokens of each sequence, 0 for its padding. With `longest`, the most tokens there can be, no
-// constant of the graph depends on the length.
+// [B, T]: 1 for tokens, 0 for padding. With `longest`, the greatest length, constants do not depend on the length.
 Tensor token_mask(Tensor lengths, int64_t length, DType dtype, int64_t longest = 0);
-// Of a sequence's states [B, T, D] the first one, and the mean over its tokens: [B, D].
+// The first of a sequence's states [B, T, D], and their mean over its tokens: [B, D].
 Tensor first_state(Tensor states);
 Tensor mean_state(Tensor states, Tensor lengths, int64_t heads);
 
-// How the states of a text's tokens become one. kRootMean: the mean times the square root of the number of tokens.
+// How token states become one. kRootMean: the mean times the square root of the number of tokens.
 enum class Pooling { kMean, kFirst, kLast, kMax, kRootMean };
 
-// One state for each text, of length 1 when `normalized` (Reimers & Gurevych 2019): [B, D].
+// [B, D], of length 1 if `normalized` (Reimers & Gurevych 2019).
 Tensor sentence_embeddings(TextEncoder& encoder, Tensor tokens, Tensor lengths, bool normalized = true,
                            Pooling pooling = Pooling::kMean);
 
-// What embeddings learn of examples of several texts; cosines but for kTriplet.
+// What is learned of examples of several texts; distances are cosines but for kTriplet.
 struct EmbeddingLoss {
   enum class Kind {
-    kInBatch,  // cross-entropy: a text's partner among the other texts of the batch, which are not first ones
-    kTriplet,  // the distance to the partner is smaller than that to the third text by `margin`, else the difference
+    kInBatch,  // cross-entropy of a text's partner among the batch's other non-first texts
+    kTriplet,  // max(0, distance to the partner - distance to the third text + margin)
     kCosent,   // pairs with a greater score have a greater cosine (log-sum-exp over pairs of pairs)
     kCosine,   // squared difference of cosine and score
   };
   Kind kind = Kind::kInBatch;
-  int64_t parts = 2;  // texts of an example; 1: there is nothing to learn, the model is only asked
+  int64_t parts = 2;  // texts of an example; 1: inference only
   double scale = 20, margin = 5;
-  std::vector<int64_t> dimensions = {};  // the sum of the losses of so many first numbers; empty: of all numbers
-  bool cached = false;                   // a batch is a part of a larger one, of which it is told the gradients
+  std::vector<int64_t> dimensions = {};  // sums the losses of the first so many numbers; empty: of all numbers
+  bool cached = false;                   // the batch is part of a larger one and receives its gradients
 
   bool has_labels() const { return kind == Kind::kCosent || kind == Kind::kCosine; }
-  bool is_of_batch() const { return kind == Kind::kInBatch || kind == Kind::kCosent; }  // whose examples learn together
+  bool is_of_batch() const { return kind == Kind::kInBatch || kind == Kind::kCosent; }  // examples depend on each other
 };
 
-// Of embeddings [parts * batch, D], the first texts of all examples before all second ones. Inputs: "weights" f32
-// [batch], 0 for rows that are left out; with labels "labels" f32 [batch].
+// Embeddings [parts * batch, D]: all first texts before all second ones. Inputs: "weights" f32 [batch], 0 for rows left
+// out; with labels "labels" f32 [batch].
 Loss embedding_loss_of(const EmbeddingLoss& options, Trace& trace, Tensor embeddings, int64_t batch);
 
-// The encoder without a task. The pooler is part of the files and not used here.
+// The encoder without a task. The pooler is part of the files and unused.
 struct SentenceEncoder : TextClassifier {
   explicit SentenceEncoder(const EncoderConfig& config) : encoder{this, "bert", config} {
     if (config.has_pooler) pooler.emplace(this, "pooler", config);
@@ -230,13 +225,11 @@ struct SentenceEncoder : TextClassifier {
   EmbeddingLoss training_loss, evaluation_loss;
 };
 
-// The loss that a SentenceEncoder says, of `batch` examples, in the order of embedding_loss_of(). One that is cached
-// has instead of its inputs "gradients" f32 [parts * batch, D], those of the loss of the larger batch, and "share" f32
-// [2], what counts as this batch's loss and as its number of examples.
+// The model's own loss of `batch` examples, in the order of embedding_loss_of(). If cached, its inputs are "gradients"
+// f32 [parts * batch, D] of the larger batch's loss and "share" f32 [2], this batch's loss and number of examples.
 Loss embedding_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
-// Only embeds, the output "logits", so many texts.
+// Only embeds so many texts: output "logits".
 Loss embedding_alone(TextClassifier& model, Trace& trace, int64_t texts, int64_t length);
-// Training is without dropout from now on.
-void leave_dropout_out(Module& model);
+void leave_dropout_out(Module& model);  // for further training
 
 }  // namespace linnet

@@ -21,7 +21,7 @@ LayerConfig layer_config(const TransformerConfig& config) {
           .attention_dropout = config.attention_dropout};
 }
 
-// Sines, then cosines; the row of a position is `first` + that.
+// Sines, then cosines; position p has row `first` + p.
 Initializer inclusive_positions(int64_t first) {
   return [first](std::span<float> values, const Shape& shape, const auto&) {
     const int64_t width = shape[1], half = width / 2;

@@ -1,5 +1,4 @@
-// The encoder-decoder Transformer of "Attention Is All You Need" (Vaswani et al. 2017), with the variants that train
-// better today: normalization before each sub-layer (Xiong et al. 2020), GELU, shared embeddings (Press & Wolf 2017).
+// The Transformer of Vaswani et al. 2017; also pre-LN (Xiong et al. 2020) and shared embeddings (Press & Wolf 2017).
 #pragma once
 #include <functional>
 #include <optional>
@@ -8,7 +7,7 @@
 
 namespace linnet {
 
-// Positions that are added to the embeddings. Those of sines and cosines are computed.
+// Positions added to the embeddings. Sines and cosines are computed.
 enum class Positions {
   kAlternating,  // sines and cosines alternate
   kHalved,       // the sines come before the cosines (Marian, Pegasus)
@@ -27,7 +26,7 @@ struct TransformerConfig {
   Activation activation = Activation::kRelu;
   bool share_embeddings = false;  // one table for both sides: needs one vocabulary
   bool tie_head = false;          // the output projection is the target embedding
-  // Of attention probabilities and of the feed-forward's hidden units; empty: as `dropout`.
+  // Of attention probabilities and hidden units of the feed-forward; empty: as `dropout`.
   std::optional<double> attention_dropout = {}, hidden_dropout = {};
   bool scale_embedding = true;  // embeddings times sqrt(d_model)
   Positions positions = Positions::kAlternating;
@@ -57,7 +56,7 @@ struct TransformerDecoder : Module {
 struct Head : Module {
   Head(Module* parent, std::string name, const TransformerConfig& config);
   Tensor operator()(Tensor x, const Embedding& target_embedding);  // [..., D] -> [..., V]
-  // The sum of cross-entropies against targets i32 [...], with the logits never whole in memory.
+  // Summed cross-entropy against targets i32 [...], never with all logits in memory.
   Tensor loss(Tensor x, const Embedding& target_embedding, Tensor targets, double label_smoothing);
 
   std::optional<Parameter> weight;  // absent when tied
@@ -97,12 +96,11 @@ struct Transformer : EncoderDecoder {
  private:
   Embedding& source_table() { return shared_embedding ? *shared_embedding : *source_embedding; }
   Embedding& target_table() { return shared_embedding ? *shared_embedding : *target_embedding; }
-  // What the layers read of one side's embedded tokens. `rows` gives what a table of [max_seq_len, D] has at their
-  // positions.
+  // The layers' input for one side. `rows` returns the rows of a [max_seq_len, D] table at the tokens' positions.
   using RowsOf = std::function<Tensor(Tensor table)>;
   Tensor add_positions(Tensor embedded, bool of_target, const RowsOf& rows);
   Tensor embed_target(Tensor ids);  // from position 0
-  // What the head predicts from: [B, T, D]
+  // The head's input [B, T, D].
   Tensor hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths);
 };
 

@@ -48,7 +48,7 @@ PatchProjection::PatchProjection(Module* parent, std::string name, const VitConf
              normal_init(kVitDeviation)},
       bias{this, "bias", {config.width}, constant_init(0)} {}
 
-// A convolution whose windows do not overlap is a product of the patches with the filters.
+// Convolution windows do not overlap, so it is a product of patches and filters.
 Tensor PatchProjection::operator()(At images) {
   ModuleScope scope(*this);
   const Shape& filter = weight.spec().shape;

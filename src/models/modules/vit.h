@@ -1,6 +1,5 @@
-// A vision Transformer (Dosovitskiy et al. 2021): an image is cut into square patches, each is projected to a token, a
-// learned token is put before them, and pre-LN layers that see all of them follow. The first token's state is
-// classified. Defaults are those of vit-base-patch16-224.
+// A vision Transformer (Dosovitskiy et al. 2021): square patches are projected to tokens after a learned first token,
+// whose state behind pre-LN layers is classified. Defaults: vit-base-patch16-224.
 #pragma once
 #include "models/modules/blocks.h"
 #include "models/modules/image_model.h"
@@ -21,8 +20,7 @@ struct VitConfig {
   int64_t patches() const { return images.height / patch * (images.width / patch); }
 };
 
-// Patches of [B, H, W, C] to tokens [B, H / patch * W / patch, width], row by row. The weight is a filter of the size
-// of a patch, as transformers has it, but [width, patch, patch, C].
+// Patches of [B, H, W, C] to tokens [B, H / patch * W / patch, width], row by row. weight: [width, patch, patch, C].
 struct PatchProjection : Module {
   PatchProjection(Module* parent, std::string name, const VitConfig& config);
   Tensor operator()(At images);
@@ -31,10 +29,9 @@ struct PatchProjection : Module {
 };
 
 struct Vit : ImageModel {
-  explicit Vit(const VitConfig& config);  // user error where patches do not divide the images, or heads the width
+  explicit Vit(const VitConfig& config);  // user error if patches do not divide the images, or heads the width
   Tensor operator()(At images) override { return logits(scale_pixels(images, scaling)); }
-  // Of images that are already scaled: floats [B, H, W, C] -> logits [B, classes].
-  Tensor logits(At images);
+  Tensor logits(At images);  // of scaled images: floats [B, H, W, C] -> logits [B, classes]
 
   const VitConfig config;
   Parameter cls_token;  // [1, 1, width]

@@ -4,8 +4,7 @@
 //   ... a model whose layout was made with WeightQuantization{.observer = observer} is evaluated on examples ...
 //   std::map<std::string, float> scales = observer->scales(CalibrationMethod::kPercentile);
 //
-// Linear layers call watch_input() while they are traced; what runs the plan (Forward, Trainer) calls collect() after
-// it.
+// Linear layers call watch_input() during tracing; what runs the plan (Forward, Trainer) calls collect() after it.
 #pragma once
 #include <cstddef>
 #include <cstdint>

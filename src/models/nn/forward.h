@@ -31,9 +31,9 @@ struct ForwardOptions {
   WeightQuantization quantization = {};
   std::string device = "cpu";
   // load() computes what depends on parameters alone (engine/passes/passes.h) and packs filters and weights of linear
-  // layers (engine/plan/packed_weights.h) once instead of in every run. Results keep their bits. load() must fill all
-  // parameters, and parameters() must not be used. Processes do not share the pages of a mapped packed model that hold
-  // these weights.
+  // layers (engine/plan/packed_weights.h) once instead of in every run, with the same bits. load() must fill all
+  // parameters, and parameters() must not be used. Processes do not share the pages of a mapped model with these
+  // weights.
   bool pack_weights = false;
 };
 
@@ -52,8 +52,8 @@ class Forward {
   float* parameters() { return store_.as<float>(state::kParameters); }
   // See load_into() (models/nn/model_store.h).
   void load(const std::function<void(const ParameterTarget& parameters)>& load);
-  // Loads a packed model, whose file becomes the memory if it can; false if it lacks a parameter. Nobody may write to
-  // parameters() afterwards.
+  // Loads a packed model, mapped if possible; false if it lacks a parameter. Nobody may write to parameters()
+  // afterwards.
   bool load(const ParameterFile& file);
 
   // Fills the beginning of an input. User error for an unknown input or too many values.

@@ -15,8 +15,7 @@ struct Linear : Module {
   Linear(Module* parent, std::string name, int64_t in, int64_t out, const Initializer& initializer = xavier_uniform(),
          bool has_bias = true);
   Tensor operator()(At x);  // [..., in] -> [..., out]
-  // From now on computes as static int8 will: rounds x and the weight to 8 bits, x by a trained step that begins as
-  // `step`.
+  // From now on computes as static int8: rounds x and the weight to 8 bits, x by a trained step that begins as `step`.
   void train_quantized(float step);
 
   Parameter weight;                     // [out, in]
@@ -53,8 +52,7 @@ struct LayerNorm : Module {
 struct BatchNorm : Module {
   // `channels` is the size of the last axis.
   BatchNorm(Module* parent, std::string name, int64_t channels, double epsilon = 1e-5, double momentum = 0.1);
-  // [..., channels] -> [..., channels]. If weight and bias are frozen, training uses the running statistics too and
-  // does not change them.
+  // [..., channels] -> [..., channels]. With frozen weight and bias, training uses the running statistics unchanged.
   Tensor operator()(At x);
 
   Parameter weight;          // [channels]
@@ -78,8 +76,7 @@ struct Embedding : Module {
   int64_t padding = -1;  // the id whose lookups do not train the table; -1: none
 };
 
-// In training, zeroes elements with the given probability and scales the others up. The mask depends on the module's
-// path, not on the order of tracing.
+// In training, zeroes elements with this probability and scales the others up. The mask depends on the module's path.
 struct Dropout : Module {
   // `probability` is in [0, 1); Error(kUser) otherwise.
   Dropout(Module* parent, std::string name, float probability);

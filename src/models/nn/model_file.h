@@ -12,12 +12,10 @@ namespace linnet {
 
 using Metadata = std::map<std::string, std::string>;
 
-// Writes weights as fp32 and replaces the file in one step. If the metadata name a file of frozen weights (below),
-// those are left out.
+// Writes weights as fp32, without the frozen ones that the metadata name (below), and replaces the file in one step.
 void save_model(const std::string& path, const ParameterLayout& layout, const ParameterValues& values,
                 const Metadata& metadata);
-// Throws Error(kUser) naming the file and the tensor that is missing, unknown or of another shape. A packed model's
-// file is read too.
+// Reads a packed model's file too. Throws Error(kUser) for a tensor that is missing, unknown or of another shape.
 Metadata load_model(const std::string& path, const ParameterLayout& layout, const ParameterTarget& target);
 
 // The tensor's data, which may be unaligned. Throws Error(kUser) if it is missing or of another type.

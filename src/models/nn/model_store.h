@@ -7,8 +7,7 @@
 
 namespace linnet {
 
-// Binds "parameters" and "constants" in regions of their own, and any quantized weights, and adds the arena and the
-// workspace that plans share.
+// Binds "parameters", "constants" and any quantized weights, and adds the arena and the workspace that plans share.
 SharedRegions declare_model(Store& store, const ParameterLayout& layout);
 
 // A region for a flat buffer in the order of the layout, bound as a whole by `name` and by the inputs of each trained
@@ -22,9 +21,8 @@ void declare_shared(Store& store, const ParameterLayout& layout, const Store& ow
 // A region for the packed weights, each bound by its input's name; none if no parameter is quantized.
 void declare_quantized(Store& store, const ParameterLayout& layout);
 
-// Has `load` fill a buffer and puts the values where graphs read them. The buffer is "parameters" itself or, if some
-// are quantized, reserved addresses whose memory is freed as each parameter is finished. Fills the host's copies; the
-// caller pushes them.
+// Has `load` fill a buffer and puts the values where graphs read them, on the host. The buffer is "parameters" itself
+// or, if some are quantized, reserved addresses whose memory is freed as each parameter is finished. The caller pushes.
 void load_into(const Store& store, const ParameterLayout& layout, ThreadPool& pool,
                const std::function<void(const ParameterTarget& parameters)>& load);
 

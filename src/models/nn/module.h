@@ -91,8 +91,7 @@ class Parameter {
   Parameter(Parameter&& other) noexcept;  // takes over the position in the module
   ~Parameter();                           // leaves the module
 
-  // The parameter as an input of the graph being traced. Throws Error(kUser) outside of a trace and if the traced model
-  // does not have this parameter.
+  // The parameter in the graph being traced. Throws Error(kUser) outside of a trace and if the model does not have it.
   operator Tensor() const;                             // NOLINT: used wherever a tensor is
   Tensor tensor() const { return *this; }              // the same by name
   const ParameterSpec& spec() const { return spec_; }  // name, shape and further properties

@@ -66,8 +66,7 @@ class ParameterFile {
             WeightCheck check = WeightCheck::kNow) const;
   void check_weights() const;  // OpenedPackedModel's
   bool can_map(const ParameterLayout& layout) const;
-  // Fills a flat buffer with the values of the weights. `missing` handles parameters that the file lacks; if it is
-  // empty, they are user errors.
+  // Fills a flat buffer with the weights' values. Without `missing`, parameters that the file lacks are user errors.
   using Missing = std::function<void(const ParameterSlot& slot)>;
   void read(const ParameterLayout& layout, const ParameterTarget& target, const Missing& missing = {}) const;
 
@@ -88,8 +87,7 @@ class ParameterFile {
   QuantizationWords words_;
 };
 
-// How to keep the weights of a model: as it was packed, or as asked for if it is not packed or in fp32. User error if
-// it was packed in another way.
+// How to keep a model's weights: as packed or, if it is not packed or in fp32, as asked. User error if these differ.
 WeightQuantization quantization_of(const std::string& folder, const WeightQuantization& asked);
 
 // The tensors of the parameters in `store` (see declare_model()), in the order of the file. `dtypes`: of parameters

@@ -204,8 +204,7 @@ int64_t ParameterLayout::whole_parameter_count() const {
   return count;
 }
 
-// On a pipeline rank, parameters that it has alone, those that earlier ranks have too, and those of each of its stages
-// become separate ranges.
+// On a pipeline rank, parameters that earlier ranks have too, and those of each stage, are separate ranges.
 void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group) {
   if (owner_) return add_runs(specs, group);
   if (!division_) return add_range(specs, group, false);

@@ -36,17 +36,15 @@ class ThreadPool;
 struct ModelDivision;  // engine/passes/tensor_parallel.h
 struct Sharding;       // engine/ops/sharding.h
 
-// Parameters that are trained alike, chosen by name: frozen, or with a learning rate, weight decay or optimizer of
-// their own.
+// Parameters, by name, that are frozen or have a learning rate, weight decay or optimizer of their own.
 struct ParameterGroup {
   // Patterns of full names ("encoder.layers.0.linear1.weight"); '*' stands for any characters. The first group with a
   // matching pattern has the parameter; without one the trainer's options apply.
   std::vector<std::string> patterns = {};
   // No gradient, moments or moving average; the backward pass skips what only frozen parameters need.
   bool frozen = false;
-  // How the group's matrices are stored; empty: in fp32, as everything else. A trained group may have kBf16 alone:
-  // updates compute in fp32 and round stochastically (engine/ops/quantized/quantized.h). Never kInt8, whose products
-  // would round activations.
+  // How the group's matrices are stored; empty: in fp32, as everything else. Trained groups: kBf16 alone, with updates
+  // in fp32 and stochastic rounding (engine/ops/quantized/quantized.h). Never kInt8, whose products round activations.
   std::optional<WeightFormat> storage = {};
   double rate_factor = 1;                        // of the learning rate
   std::optional<double> weight_decay = {};       // empty: the trainer's
@@ -78,8 +76,7 @@ struct TrainedRange {
   bool is_divided = false;
 };
 
-// A matrix that is trained and stored in bf16: a range of its own at its slot's offset, whose states are named after
-// it.
+// A matrix trained and stored in bf16: a range of its own at its slot's offset; its states are named after it.
 struct PackedRange {
   TrainedRange range;
   size_t quantized;  // of ParameterLayout::quantized()
@@ -87,8 +84,7 @@ struct PackedRange {
 
 class ParameterLayout {
  public:
-  // Throws Error(kUser) for a pattern that no parameter has, also in `quantization` (for inference), and if everything
-  // is frozen.
+  // Throws Error(kUser) for a pattern that no parameter has, also in `quantization`, and if everything is frozen.
   explicit ParameterLayout(const Module& model, std::span<const ParameterGroup> groups = {},
                            const WeightQuantization& quantization = {},
                            std::shared_ptr<const ModelDivision> division = nullptr,

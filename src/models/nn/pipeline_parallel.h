@@ -1,6 +1,5 @@
 // Divides a model among ranks: layers by pipeline stages, the work in a layer by tensor groups
-// (engine/passes/tensor_parallel.h). The result goes into the ParameterLayout; the losses of a rank are traced with
-// that layout.
+// (engine/passes/tensor_parallel.h). The division goes into the ParameterLayout, with which a rank's losses are traced.
 #pragma once
 #include <map>
 #include <memory>
@@ -38,9 +37,8 @@ struct ModelStages {
   bool owns(const std::string& parameter) const { return owner(parameter) == rank.rank; }
 };
 
-// How pipeline ranks and tensor ranks share a model; null if neither has several. `loss` is any of its training losses:
-// the division does not depend on the batch's shape. `groups` are those of its ParameterLayout. User error for a model
-// that cannot be divided so.
+// How pipeline ranks and tensor ranks share a model; null if neither has several. `loss` is any of its training losses,
+// of any batch shape; `groups` are those of its ParameterLayout. User error if the model cannot be divided so.
 std::shared_ptr<const ModelDivision> divide_among_ranks(const Module& model, std::span<const ParameterGroup> groups,
                                                         const LossFunction& loss, const TensorRank& tensor,
                                                         const PipelineRank& pipeline);
@@ -54,11 +52,10 @@ bool is_in_chunk(const ParameterLayout& layout, const TrainedRange& range, int c
 const ParameterSlot* find_parameter(const ParameterLayout& layout, const std::string& name);  // null: none
 
 // The loss as a stage of this rank computes it, for a trace whose layout has the stages; with tensor parallel `loss` is
-// loss_of_rank(). All stages but the last return a stage_output (ops/stage_output) in training, 0 in evaluation,
-// instead of a loss. The graph's inputs and outputs are stage_input(i), stage_output_name(i) and, in training,
-// stage_gradient_input(i). In evaluation the last stage of every rank has the loss's named outputs: the last rank
-// computes them, the others take them as inputs stage_shared_input(name), to be filled with its values. Without stages,
-// the loss itself.
+// loss_of_rank(). All stages but the last return a stage_output (ops/stage_output) in training, 0 in evaluation. The
+// graph's inputs and outputs are stage_input(i), stage_output_name(i) and, in training, stage_gradient_input(i). In
+// evaluation the last stage of every rank has the loss's named outputs: the last rank computes them, the others take
+// them as inputs stage_shared_input(name), to be filled with its values. Without stages, the loss itself.
 LossFunction loss_of_stage(LossFunction loss, const std::shared_ptr<const ModelDivision>& division, int chunk);
 std::string stage_shared_input(const std::string& output);
 

@@ -1,7 +1,6 @@
-// Training with the rounding errors of static int8 (quantization-aware training): linear layers round weights and
-// inputs as the finished model will (ops/fake_quantize). The step of each input is a parameter, "LAYER.input_step" [1],
-// the layer's scale in static int8. Weights need no steps: the quantizer that packs them rounds them
-// (engine/kernels/quantized/packed_weight.h).
+// Quantization-aware training for static int8: linear layers round weights and inputs as the finished model will
+// (ops/fake_quantize). The step of each input is a parameter, "LAYER.input_step" [1], the layer's scale in static int8.
+// Weights are rounded by the quantizer that packs them (engine/kernels/quantized/packed_weight.h), without steps.
 #pragma once
 #include <string>
 #include "models/nn/module.h"

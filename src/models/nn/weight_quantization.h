@@ -27,8 +27,7 @@ struct WeightQuantization {
 
   bool any() const { return linear || table || !blocks.empty(); }
   bool operator==(const WeightQuantization&) const = default;
-  // Empty: in fp32, as are adapters (models/nn/low_rank.h), experts and all but matrices of at least 16 rows of 32
-  // numbers.
+  // Empty: in fp32, as are adapters, experts and all but matrices of at least 16 rows of 32 numbers.
   std::optional<PackedShape> choose(const ParameterSpec& spec) const;
 };
 
