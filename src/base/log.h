@@ -44,7 +44,6 @@ class TerminalLine {
 
 // Reports work before training that takes longer than about a second: a redrawn line at a terminal, one plain line
 // elsewhere, nothing with LINNET_LOG=warning or off.
-
 class Phase {
  public:
   explicit Phase(std::string what) : what_(std::move(what)), start_(Clock::now()), next_(start_ + kPatience) {}

@@ -1,6 +1,5 @@
 // Records what ran when, for profiles; a span belongs to the thread that ran it. The process has one timeline; while it
-// is inactive, a recording point costs one load of a flag. HostSpan span("next batch") lasts until the end of its
-// block.
+// is inactive, a recording point costs one load of a flag.
 #pragma once
 #include <atomic>
 #include <chrono>

@@ -96,8 +96,7 @@ struct TrainingStep {
   std::vector<StageWork> stages;  // layout.stages() of them
   // Gradients are sent while the last backward pass computes others; otherwise after it.
   bool adds_early = false;
-  // Each rank updates a part of the parameters, which are gathered afterwards (ZeRO); otherwise gradients are gathered
-  // before.
+  // Each rank updates a part of the parameters, which are gathered afterwards (ZeRO); otherwise gradients are, before.
   bool divides_update = false;
 };
 

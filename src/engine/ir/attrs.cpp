@@ -12,7 +12,7 @@ std::string list_text(const std::vector<T>& values) {
   return text + "]";
 }
 
-// A member as text. `word` is what names it without its value: the name of a bool, the value of an enumeration.
+// A member as text. `word` names it without its value: the name of a bool, the value of an enumeration.
 struct Member {
   std::string text, word;
 };
@@ -57,7 +57,7 @@ class TextVisitor : public FieldVisitor {
   std::vector<size_t> before_;
 };
 
-// The values of all members one after another, in memory's order; lists and shapes after their lengths.
+// All members one after another, in memory's order; lists and shapes follow their lengths.
 class ByteVisitor : public FieldVisitor {
  public:
   std::string bytes;
@@ -95,7 +95,7 @@ std::vector<Member> members_of(WalkFields walk, const void* value) {
   return visitor.members;
 }
 
-// Calls use(member) for each that is not as in `defaults`. A list of another length ends the comparison.
+// Calls use(member) for each that differs from `defaults`. Lists of different lengths end the comparison.
 template <class Use>
 void for_changed(WalkFields walk, const void* value, const void* defaults, Use&& use) {
   const std::vector<Member> members = members_of(walk, value), others = members_of(walk, defaults);

@@ -1,5 +1,4 @@
-// The attributes of a node: one small struct per op that lists its members (engine/ir/attrs.h), held by value
-// semantics. The graph does not know the types; an op's own code does.
+// The attributes of a node: one small struct per op, held with value semantics. The graph does not know the types.
 #pragma once
 #include <concepts>
 #include <cstdint>
@@ -15,8 +14,7 @@
 
 namespace linnet {
 
-// A struct that lists its members once, in `void fields(FieldVisitor& visit)`, has all that follows from the list: a
-// text for people and exact equality.
+// A struct that lists its members once, in `void fields(FieldVisitor& visit)`, gets a text and exact equality from it.
 //
 //   struct SplitAttrs {
 //     int axis = 0;
@@ -24,7 +22,7 @@ namespace linnet {
 //     void fields(FieldVisitor& visit) { visit("axis", axis), visit("sizes", sizes); }
 //   };
 //
-// Each member has a default value; the text leaves out members that have it. Floating-point numbers keep every bit.
+// Each member has a default value, and the text leaves out members that have it. Every bit of a float counts.
 
 class FieldVisitor;
 
@@ -33,7 +31,7 @@ concept HasFields = requires(T& t, FieldVisitor& visit) {
   t.fields(visit);
 };
 
-// Visitors only look at members.
+// Visitors must not change members.
 class FieldVisitor {
  public:
   virtual ~FieldVisitor() = default;
@@ -54,7 +52,7 @@ class FieldVisitor {
   void operator()(const char* name, std::vector<int>& value);
   void operator()(const char* name, TensorType& value);
 
-  // An enumeration from 0 on whose names, in order, enum_names(E) gives as a span of C strings.
+  // An enumeration from 0 on, whose names enum_names(E) gives in order as a span of C strings.
   template <class E>
   requires std::is_enum_v<E>
   void operator()(const char* name, E& value) { enumeration(name, static_cast<int64_t>(value), enum_names(E{})); }
@@ -72,21 +70,20 @@ class FieldVisitor {
   }
 
  protected:
-  // The index stays within the names.
+  // `index` must be within the names.
   virtual void enumeration(const char* name, int64_t index, std::span<const char* const> names) = 0;
   virtual void begin(const char* name) = 0;  // members of a member
   virtual void begin_list(const char* name, int64_t count) = 0;
   virtual void end() = 0;
 };
 
-// The members of a struct as bytes: those of two values are equal if all members are, bit for bit.
+// The members of a struct as bytes: equal exactly if all members are equal, bit for bit.
 using WalkFields = void (*)(void* value, FieldVisitor& visit);
 std::string field_bytes(WalkFields walk, const void* value);
 
-// "trans_b bias activation=relu": the members of `value` that differ from those of `defaults`. A bool is named alone.
+// "trans_b bias activation=relu": the members that differ from `defaults`. A bool is named alone.
 std::string fields_text(WalkFields walk, const void* value, const void* defaults);
-// The names of the bools that are true and the values of the enumerations that differ: what kind of node it is, without
-// sizes and numbers.
+// The names of true bools and the values of enumerations that differ: the kind of node, without sizes and numbers.
 std::vector<std::string> field_words(WalkFields walk, const void* value, const void* defaults);
 
 template <HasFields T>
@@ -107,7 +104,7 @@ class Attrs {
     return holder->value;
   }
 
-  // For people: see fields_text() and field_words().
+  // For people; see fields_text() and field_words().
   std::string text() const { return held_ ? held_->text() : ""; }
   std::vector<std::string> words() const { return held_ ? held_->words() : std::vector<std::string>{}; }
   // As a key: equal bytes are equal attributes of an op.

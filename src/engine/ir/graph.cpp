@@ -27,7 +27,7 @@ struct LiveGraphs {
   }
 };
 
-// Never destroyed: graphs of static storage may be destroyed after it.
+// Never destroyed: static graphs may be destroyed after it.
 LiveGraphs& live_graphs() {
   static auto* live = new LiveGraphs;
   return *live;
@@ -46,7 +46,7 @@ std::string value_text(const Graph& graph, ValueId id) {
   return text;
 }
 
-// Whether a device stores a value in bf16 is no matter of the op's inference.
+// Inference ignores storage in bf16.
 TensorType widened(TensorType type) {
   if (type.dtype == DType::kBF16) type.dtype = DType::kF32;
   return type;
@@ -205,7 +205,7 @@ std::string Graph::where_text(NodeId id) const {
 Root root_of(const Graph& graph, ValueId id) {
   const Value* value = &graph.value(id);
   Root root{id, 0, dense_strides(value->type.shape)};
-  // A view of a view is made only of dense bases (verify() checks it), so offsets add up.
+  // verify() checks that views have dense bases, so offsets add up.
   if (value->view) root.strides = value->view->strides;
   while (value->view) {
     root.offset += value->view->offset;

@@ -1,6 +1,5 @@
-// The graph every model becomes: nodes in topological order, each value written once (SSA). The graph knows no concrete
-// op; it calls an op's shape inference through its OpDef and keeps, for every node, the source line and the module path
-// that made it, so that an error points at the user's own code.
+// The graph of a model: nodes in topological order, each value written once (SSA). The graph knows no concrete op; it
+// calls shape inference through OpDef. Every node keeps the source line and the module path that made it, for errors.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -16,7 +15,7 @@ struct OpDef;
 
 using NodeId = int32_t;
 
-// A value that has no memory of its own: element (i, j, ...) is element offset + i*strides[0] + j*strides[1] + ... of
+// A value without memory of its own: element (i, j, ...) is element offset + i*strides[0] + j*strides[1] + ... of
 // `base`. Only the views pass makes these; before it every value is dense.
 struct View {
   ValueId base;
@@ -39,7 +38,7 @@ struct Node {
   ScopeId scope;
 };
 
-// Where an input's bytes come from is decided by its name when a plan is made (engine/plan/store.h).
+// A plan decides by the name where an input's bytes come from (engine/plan/store.h).
 struct GraphInput {
   std::string name;
   ValueId value;
@@ -50,14 +49,14 @@ struct GraphOutput {
   ValueId value;
 };
 
-// After the graph has run, input `state` holds what `value` computed.
+// After the graph has run, input `state` holds `value`.
 struct StateUpdate {
   ValueId state;
   ValueId value;
 };
 
-// The number of a graph among all of the process (Tensor::stamp). It is alive while the graph object lives and is not
-// moved from: both sides of a move get new numbers, as tensors point to the object.
+// A number unique in the process (Tensor::stamp), alive while the graph object lives and is not moved from: both sides
+// of a move get new numbers, as tensors point to the object.
 class GraphStamp {
  public:
   GraphStamp();
@@ -79,11 +78,11 @@ class Graph {
   Graph& operator=(Graph&&) = default;
   Graph clone() const { return Graph(*this); }  // ids stay the same
 
-  // Appends a node; runs the op's shape inference. Throws Error(kShape) with "file:line: op: problem (in module.path)".
+  // Appends a node and infers its types. Throws Error(kShape) with "file:line: op: problem (in module.path)".
   std::vector<Tensor> add(const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where);
-  // The same for an op with one output.
-  Tensor add_one(const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where);
-  // Without inference, where it was chosen how results are stored: `types` are what it would give, some in bf16.
+  Tensor add_one(const OpDef& op, std::span<const Tensor> in, Attrs attrs,
+                 SourceLine where);  // for ops with one output
+  // Without inference, once storage types are chosen: `types` are what it would give, some in bf16.
   std::vector<Tensor> add_stored(const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where,
                                  std::span<const TensorType> types);
 
@@ -91,12 +90,12 @@ class Graph {
   void output(std::string name, Tensor tensor);
   void update(Tensor state, Tensor value);
 
-  // Module paths: enter returns the scope to leave to.
+  // Enters a module path and returns the scope to leave to.
   ScopeId enter_scope(const std::string& path);
   void leave_scope(ScopeId previous) { scope_ = previous; }
   ScopeId scope() const { return scope_; }
   void set_scope(ScopeId scope) { scope_ = scope; }
-  // While set, nodes are made in the name of another place: a gradient belongs to the line of its forward node.
+  // While set, nodes get this source line: a gradient has the line of its forward node.
   void set_origin(std::optional<SourceLine> where) { origin_ = where; }
   const std::string& scope_path(ScopeId scope) const { return scopes_[scope]; }
   void copy_scopes(const Graph& other) { scopes_ = other.scopes_; }
@@ -131,7 +130,7 @@ class Graph {
   std::optional<SourceLine> origin_;
 };
 
-// The value that owns the memory `id` lives in, through any chain of views, and where in it.
+// The value that owns the memory of `id`, through any chain of views, and where in it.
 struct Root {
   ValueId value;
   int64_t offset;  // elements
@@ -139,19 +138,19 @@ struct Root {
 };
 Root root_of(const Graph& graph, ValueId id);
 
-// The values that leave the graph: outputs and the new values of states.
+// Outputs and the new values of states.
 std::vector<ValueId> results_of(const Graph& graph);
 // By node: whether any of these values depends on it.
 std::vector<bool> ancestors_of(const Graph& graph, std::span<const ValueId> values);
-// The node that computes a value; null for an input of the graph. Valid until the graph gets another node.
+// The node that computes a value; null for an input of the graph. Invalidated by the next node.
 const Node* producer_of(const Graph& graph, ValueId value);
 inline const Node* producer_of(Tensor x) { return producer_of(*x.graph, x.id); }
 
-// How many times each value is read: by nodes, as an output, as the new value of a state.
+// How many times each value is read, by nodes, as an output, or as the new value of a state.
 std::vector<int> count_uses(const Graph& graph);
 
-// Checks the graph's invariants (topological order, one producer, types that match the op's inference, states updated
-// at most once). Throws Error(kInternal).
+// Checks the graph's invariants (topological order, one producer, types that match inference, at most one update of a
+// state). Throws Error(kInternal).
 void verify(const Graph& graph);
 
 // One line a node: %12 = matmul(%3, %7) {trans_b} : f32[8, 16]   # gpt.cpp:57: matmul (in h.0.mlp)

@@ -1,5 +1,5 @@
 // What the engine knows of an op: its row in the table of all ops (engine/ops/all_ops.cpp). Kernels are listed apart
-// (engine/ops/kernel.h), so that a pass never needs them; an op that is not in the table brings its own.
+// (engine/ops/kernel.h), so passes never need them; an op outside of the table brings its own.
 #pragma once
 #include <initializer_list>
 #include <span>
@@ -35,7 +35,7 @@ struct GradientArgs {
   const T& attrs() const {
     return node.attrs.as<T>();
   }
-  // The results of a node of the gradient, at the line of the forward node and, unless told, with its attributes.
+  // Adds a node of the gradient at the line of the forward node, by default with its attributes.
   std::vector<Tensor> add(const OpDef& op, const std::vector<Tensor>& operands) const;
   std::vector<Tensor> add(const OpDef& op, const std::vector<Tensor>& operands, Attrs attrs) const;
 };
@@ -61,8 +61,8 @@ struct FlopsArgs {
   }
 };
 
-// In which type the kernels read or write a value that is fp32 in the model, where activations are stored in a shorter
-// type, such as bf16 (the pass cast_to_storage_type).
+// The type in which kernels read or write a value that is fp32 in the model, when activations are stored in a shorter
+// type such as bf16 (the pass cast_to_storage_type).
 enum class Storage : uint8_t {
   kF32,       // fp32
   kReduced,   // the storage type
@@ -78,8 +78,8 @@ struct StorageRule {
   Storage result(size_t i) const { return i < out.size() ? out[i] : rest; }
 };
 
-// OpDef::storage of an op whose kernels read operand i (bit i of `in`) and write result i (bit i of `out`) in the
-// storage type, and the others in fp32.
+// OpDef::storage of an op whose kernels use the storage type for operand i (bit i of `in`) and result i (bit i of
+// `out`), and fp32 for the others.
 template <unsigned in, unsigned out>
 StorageRule reduced(const Node&) {
   StorageRule rule;
@@ -88,10 +88,10 @@ StorageRule reduced(const Node&) {
   return rule;
 }
 
-// Of what products a node's arithmetic consists, whose operands the precision policy rounds.
+// The kind of products in a node, whose operands the precision policy rounds.
 enum class ProductKind : uint8_t { kNone, kMatrix, kAttention };
 
-// What a node does to its operands, as far as rewrites of graphs ask.
+// What a node does, as far as graph rewrites ask.
 enum class Algebra : uint8_t {
   kOther,
   kElementwise,  // element i of the result is a function of element i of the operands
@@ -109,69 +109,67 @@ Algebra always(const Node&) {
 struct OpDef {
   const char* name;
 
-  // Types of the outputs. Throws ShapeProblem saying what was got and what was expected.
+  // Types of the outputs. Throws ShapeProblem, which says what was got and what was expected.
   std::vector<TensorType> (*infer)(const InferArgs&);
 
-  // One gradient per input, as ordinary nodes; an undefined Tensor for an input that has none. nullptr: the op cannot
-  // be differentiated, which is an error when tracing a gradient through it.
+  // One gradient per input, as ordinary nodes; an undefined Tensor for an input without one. nullptr: the op cannot be
+  // differentiated, an error when a gradient is traced through it.
   std::vector<Tensor> (*gradient)(const GradientArgs&) = nullptr;
 
-  // The same computation from basic ops, one Tensor per output: the fallback and the test oracle of a fused op.
+  // The same computation from basic ops, a Tensor per output: the fallback and the test oracle of a fused op.
   std::vector<Tensor> (*decompose)(const DecomposeArgs&) = nullptr;
 
-  // May output `output` be written over input `input`, when nothing else reads it? nullptr: never.
+  // Whether output `output` may overwrite input `input` if nothing else reads it. nullptr: never.
   bool (*may_overwrite)(const Node&, int output, int input) = nullptr;
 
-  // Which operands and results the kernels take with strides (bit i: operand i). The last axis is always dense.
+  // Operands and results (bit i) that kernels take with strides. The last axis is always dense.
   unsigned strided_inputs = 0;
   unsigned strided_outputs = 0;
 
-  // The op can add to a tensor instead of writing a new one: with_accumulator returns the attributes of a node that has
-  // one more input at the end, to which the result is added. nullptr: it cannot, or already does.
+  // With with_accumulator's attributes a node has one more input at the end, to which it adds the result. nullptr: the
+  // op cannot, or already does.
   bool (*can_accumulate)(const Node&) = nullptr;
   Attrs (*with_accumulator)(const Attrs&) = nullptr;
 
-  // What it does to its operands. nullptr: Algebra::kOther.
+  // nullptr: Algebra::kOther
   Algebra (*algebra)(const Node&) = nullptr;
   int (*axis)(const Node&) = nullptr;  // of kSplit and kConcat
-  // nullptr: the kernels read and write fp32 alone.
+  // nullptr: kernels read and write fp32 alone
   StorageRule (*storage)(const Node&) = nullptr;
-  // with_precision returns the attributes of a node that computes its products in another precision.
+  // Returns the attributes of a node that computes its products in another precision.
   ProductKind product = ProductKind::kNone;
   Attrs (*with_precision)(const Attrs&, Precision) = nullptr;
-  // Returns the attributes of a node that gives each row of its result the same bits whatever the number of rows is.
-  // nullptr: every kernel of the op does so anyway, or the op mixes rows.
+  // Returns the attributes of a node that gives a row of its result the same bits for any number of rows. nullptr:
+  // every kernel of the op does so anyway, or the op mixes rows.
   Attrs (*with_independent_rows)(const Attrs&) = nullptr;
-  // Kernels for the CPU, best first, of an op that is not in the table of all ops: a program has them only if it uses
-  // the op. Other devices have none for it.
+  // CPU kernels, best first, of an op outside of the table of all ops: they are linked only if a program uses the op.
+  // Other devices have none for it.
   std::span<const Kernel> (*kernels)() = nullptr;
 
-  // Operands (bit i) that lie in an order of the kernel's own: weights, arranged once where they do not change
+  // Operands (bit i) in an order of the kernel's own: weights, arranged once if they do not change
   // (engine/passes/passes.h).
   unsigned arranged_inputs = 0;
-  // Running it again costs less than keeping its first result in memory for the backward pass
-  // (engine/passes/recompute.cpp).
+  // Recomputing it costs less than keeping its result for the backward pass (engine/passes/recompute.cpp).
   bool cheap = false;
-  // On a GPU one of NVIDIA's libraries computes it, for some types at least. The emulation of a GPU (tests) lets the
-  // CPU's kernels stand in for these ops alone: every other op must have a CUDA kernel of its own.
+  // On a GPU, an NVIDIA library computes it for some types. Only for these ops may the emulation of a GPU (tests) use
+  // CPU kernels: every other op must have a CUDA kernel of its own.
   bool by_gpu_library = false;
-  // What a node is in reports of fusions and in profiles: "matmul+bias+relu". nullptr: the name with Attrs::words().
+  // The node's label in reports and profiles: "matmul+bias+relu". nullptr: the name with Attrs::words().
   std::string (*label)(const Node&) = nullptr;
 
-  // Floating-point operations of the op's products, a multiply-add counting as two: what speeds are quoted by.
-  // Masked and padded places count, recomputation does not. nullptr: none to speak of.
+  // Floating-point operations of the op's products; a multiply-add is two. Masked and padded positions count,
+  // recomputation does not. nullptr: negligible.
   double (*flops)(const FlopsArgs&) = nullptr;
 };
 
 inline bool is(const Node& node, const OpDef& op) { return node.op == &op; }
 inline bool is(const Node* node, const OpDef& op) { return node && is(*node, op); }
 
-// The facts above of one node, with what a null pointer stands for.
+// The facts above of one node; a null pointer gives its default.
 Algebra algebra_of(const Node& node);
 StorageRule storage_of(const Node& node);
 std::string label_of(const Node& node);
 
-// OpDef::with_precision of attributes with a member `precision`.
 template <class T>
 Attrs set_precision(const Attrs& old, Precision precision) {
   T attrs = old.as<T>();
@@ -179,7 +177,7 @@ Attrs set_precision(const Attrs& old, Precision precision) {
   return attrs;
 }
 
-// OpDef::with_accumulator and the like: sets a member, which is a bool.
+// OpDef::with_accumulator and the like: sets a bool member.
 template <auto kMember>
 Attrs set_member(const Attrs& old) {
   const auto with = [&]<class T>(bool T::*member) {
@@ -190,42 +188,37 @@ Attrs set_member(const Attrs& old) {
   return with(kMember);
 }
 
-// OpDef::gradient of an op through which nothing flows back, and of one that passes a gradient on to its first operand.
+// OpDef::gradient of an op without gradients, and of one that passes its gradient to its first operand.
 std::vector<Tensor> no_gradient(const GradientArgs& args);
 std::vector<Tensor> first_gradient(const GradientArgs& args);
 
-// OpDef::may_overwrite: any operand, the first, the one that the result takes the place of.
+// OpDef::may_overwrite: any operand, the first, the one that the result replaces.
 inline bool overwrites_any(const Node&, int, int) { return true; }
 inline bool overwrites_first(const Node&, int, int input) { return input == 0; }
 inline bool overwrites_same(const Node&, int output, int input) { return output == input; }
 
-// By OpDef::flops; 0 where an op has none.
-double node_flops(const Graph& graph, const Node& node);
+double node_flops(const Graph& graph, const Node& node);  // 0 if the op has no `flops`
 double graph_flops(const Graph& graph);
 
-// Helpers for inference.
 void expect_inputs(const InferArgs& args, size_t count);
-// Throws ShapeProblem with the text of all parts: strings, numbers, types and shapes.
+// Throws ShapeProblem with the text of all parts (strings, numbers, types, shapes) unless `condition`.
 template <class... Parts>
 void expect(bool condition, const Parts&... parts) {
   if (!condition) throw ShapeProblem(text_of_parts(parts...));
 }
-// OpDef::infer of an op with one operand, a float, whose type is the result's.
+// OpDef::infer of an op with one float operand, whose type is the result's.
 std::vector<TensorType> infer_same_float(const InferArgs& args);
 
-// The shape without its last axis; with another size of an axis.
 Shape leading_axes(const Shape& shape);
 Shape with_size(Shape shape, int axis, int64_t size);
 
-// What an op's function does: the results of a new node, in the graph and at the line of its first operand. Throws
-// Error(kShape) naming the line when that is undefined or its graph is gone.
+// The results of a new node, in the graph and at the line of its first operand. Throws Error(kShape) with the line if
+// that operand is undefined or its graph is gone.
 std::vector<Tensor> op_results(const OpDef& op, const At& first, const std::vector<Tensor>& rest = {},
                                Attrs attrs = {});
-// The first of them.
 Tensor op_result(const OpDef& op, const At& first, const std::vector<Tensor>& rest = {}, Attrs attrs = {});
-// Those of the list that are defined, behind the others: operands that may be left out.
+// Appends the defined ones of `optional`, operands that may be left out.
 std::vector<Tensor> with_defined(std::vector<Tensor> operands, std::initializer_list<Tensor> optional);
-// The graph of an operand, or the error above.
-Graph* graph_of(const At& x);
+Graph* graph_of(const At& x);  // throws as op_results() does
 
 }  // namespace linnet
