@@ -9,8 +9,7 @@
 
 namespace linnet {
 
-// Making and moving data, sharing values with other ranks, or a pass of a pipeline stage, whose index is the
-// micro-batch.
+// Making and moving data, sharing values with other ranks, or a pass of a pipeline stage (index: micro-batch).
 enum class SpanKind : uint8_t { kData, kSharing, kStagePass };
 
 struct Span {

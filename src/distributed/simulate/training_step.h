@@ -105,8 +105,7 @@ RankSchedule schedule_of(const TrainingStep& step, const Network& network);
 struct StepForecast {
   double seconds = 0;
   double compute_seconds = 0;  // mean of the ranks
-  // Idle time of the mean rank: without any communication (the pipeline's bubble and imbalance of stages), and the
-  // rest.
+  // Idle time of the mean rank: what remains without communication (pipeline bubble, imbalance), and the rest.
   double bubble_seconds = 0, exposed_seconds = 0;
   // By OperationKind, of the rank that sends most.
   std::array<double, kOperationKinds> sent_bytes = {};

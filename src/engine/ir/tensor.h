@@ -1,5 +1,4 @@
-// The handle of a value in a graph that is being recorded. It has a type and no numbers, which exist when the graph
-// runs.
+// The handle of a value in a graph that is being recorded. It has no numbers, which exist only when the graph runs.
 #pragma once
 #include <concepts>
 #include <cstdint>

@@ -8,7 +8,6 @@
 namespace linnet {
 namespace {
 
-// What is known of a value before the first run.
 struct Known {
   bool fixed = false;  // it depends on parameters and on numbers of the graph alone
   bool of_parameters = false;
@@ -35,7 +34,7 @@ std::vector<Known> known_values(const Graph& graph, const std::set<std::string>&
   return known;
 }
 
-// What the value is computed by, from inputs of the graph.
+// The computation of the value from inputs of the graph.
 Graph computation_of(const Graph& graph, ValueId value, const std::string& name) {
   const std::vector<bool> needed = ancestors_of(graph, std::array{value});
   Graph result;

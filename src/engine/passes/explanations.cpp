@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kNoSequence = -1;
 
-// Of each value the last sequence that it was computed from.
+// By value: the last sequence that it was computed from.
 std::vector<int> last_sequences(const Graph& graph, std::span<const std::string> sequences) {
   std::vector<int> last(graph.value_count(), kNoSequence);
   for (size_t i = 0; i < sequences.size(); ++i)
@@ -35,7 +35,7 @@ struct Lookup {
   Tensor moved, difference;  // m + alpha (e - m), and e - m: [B, T, D]
 };
 
-// The sequence by whose ids the node looks up rows of a table; "" for other nodes.
+// The sequence whose ids the node looks up in a table; "" for other nodes.
 std::string sequence_of(const Graph& graph, const Node& node, std::span<const std::string> sequences) {
   if (!is(node, kEmbedding)) return "";
   for (const std::string& sequence : sequences)

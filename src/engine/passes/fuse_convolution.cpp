@@ -1,7 +1,6 @@
-// What follows a convolution moves into it: a factor and a summand for each filter (a bias, or batch normalization with
-// the statistics it has learned), the addition of a tensor of the result's shape, and an activation function. The
-// result then is written once instead of being read and written again. The bits stay the same: the kernels round after
-// each operation.
+// Fuses into a convolution what follows it: a factor and a summand per filter (a bias, or batch normalization with
+// learned statistics), the addition of a tensor of the result's shape, and an activation function. The result is then
+// written once. The bits stay, as the kernels round after each operation.
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -12,7 +11,6 @@ namespace linnet {
 
 namespace {
 
-// The expression that the op itself makes of a function.
 template <class Function>
 Expression traced(const Function& function) {
   Graph graph;
@@ -22,8 +20,8 @@ Expression traced(const Function& function) {
   return graph.node(0).attrs.as<PointwiseAttrs>().expression;
 }
 
-// Whether two expressions of one operand are one function, operand by operand, whatever the order of their
-// instructions. Constants count as floats, as which kernels have them.
+// Whether two expressions of one operand are one function, whatever the order of their instructions. Constants are
+// compared as floats, as kernels have them.
 class SameFunction {
  public:
   SameFunction(const Expression& a, const Expression& b) : a_(a.code), b_(b.code) {}
@@ -45,7 +43,7 @@ class SameFunction {
   const std::vector<Instruction>&a_, &b_;
 };
 
-// The convolution moves to where that stands which it takes in: by then the other operand has been computed.
+// The convolution moves to the last node fused into it, where the other operand has been computed.
 class Convolutions final : public Fusion {
   using Fusion::Fusion;
 
@@ -62,7 +60,7 @@ class Convolutions final : public Fusion {
     return false;
   }
 
-  // Whether operand `row` of the node is one number for each filter.
+  // Whether operand `row` of the node has one number per filter.
   bool is_row(const Node& node, size_t row) const {
     return graph_.value(node.in[row]).type.shape == Shape{graph_.value(node.in[1 - row]).type.shape[-1]};
   }
@@ -94,7 +92,7 @@ class Convolutions final : public Fusion {
     return replace(node, *convolution, attrs, {});
   }
 
-  // x * sigmoid(x) of two nodes, which alone read x.
+  // x * sigmoid(x) of two nodes, the only readers of x.
   bool take_silu(const Node& node, size_t which) {
     const ValueId x = node.in[which];
     const Node* sigmoid = matcher_.producer(node.in[1 - which]);
@@ -104,7 +102,7 @@ class Convolutions final : public Fusion {
     return activate(node, producer_of(rewriter_[x]), GemmActivation::kSilu);
   }
 
-  // Operands come in the order in which they are taken in: factor, summand, residual.
+  // Operands are appended in the order of fusion: factor, summand, residual.
   bool replace(const Node& node, const Node& convolution, const Conv2dAttrs& attrs, Tensor operand) {
     std::vector<Tensor> in = rewriter_.operands(convolution);
     if (operand.defined()) in.push_back(operand);

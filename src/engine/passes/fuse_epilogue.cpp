@@ -1,9 +1,9 @@
-// What follows a product moves into it: the addition of a row (a bias), an activation function, and in the backward
+// Fuses into a product what follows it: the addition of a row (a bias), an activation function, and in the backward
 // pass the multiplication by an activation function's derivative.
 //
-// A gradient of GELU reads what GELU was computed of: then the product has both as results. relu's gradient reads
-// relu's result, so there nothing in between need be kept. Dropout after relu joins too: what flows back through both
-// is scaled where dropout's result is not zero, so neither its mask nor relu's result is needed again.
+// GELU's gradient reads GELU's operand, so the product then has both as results. ReLU's gradient reads ReLU's result,
+// so nothing else is kept. Dropout after ReLU joins too: the gradient through both is scaled where dropout's result is
+// not zero, so neither its mask nor ReLU's result is needed.
 #include <array>
 #include <map>
 #include <set>
@@ -19,7 +19,7 @@ namespace linnet {
 
 namespace {
 
-// The op itself makes both nodes, so that they are recognized whatever it makes of them.
+// Uses the op's own function, so its nodes are recognized whatever they are.
 TracedActivation trace(GemmActivation kind, Tensor (*function)(At), bool with_gradient = true) {
   Graph graph;
   const Tensor x = graph.input("x", {DType::kF32, {2}}), dy = graph.input("dy", {DType::kF32, {2}}), y = function(x);
@@ -46,7 +46,7 @@ Expression relu6_expression() {
   return b.finish(b.apply(Scalar::kMin, x, b.constant(6)));
 }
 
-// The product moves to where that stands which it takes in: by then the other operand has been computed.
+// The product moves to the last node fused into it, where the other operand has been computed.
 class Epilogue final : public Fusion {
   using Fusion::Fusion;
 
@@ -88,7 +88,7 @@ class Epilogue final : public Fusion {
     const Node* product = producer_of(rewriter_[x]);
     if (!is(product, kMatmul)) return false;
     MatmulAttrs attrs = product->attrs.as<MatmulAttrs>();
-    // Others that read x must come later; kernels keep it beside GELU alone.
+    // Other readers of x must come later; kernels keep x beside GELU alone.
     const bool lone = rewriter_.lone_producer(x) != nullptr;
     if (!is_open(attrs) || (!lone && (read_.contains(x) || function.kind == GemmActivation::kRelu))) return false;
     attrs.activation = function.kind;
@@ -99,7 +99,7 @@ class Epilogue final : public Fusion {
     return true;
   }
 
-  // The node that drops out what `backward` passes back the gradient of, if that was a dropout of `x`.
+  // The dropout whose gradient `backward` computes, if it is a dropout of `x`.
   const Node* same_dropout(const Node& backward, ValueId x) const {
     const auto found = dropouts_.find(x);
     if (found == dropouts_.end() || !is(backward, kDropout)) return nullptr;
@@ -134,15 +134,15 @@ class Epilogue final : public Fusion {
   std::map<ValueId, const Node*> dropouts_;  // of the old graph, by operand
 };
 
-// sum + product, where only this addition reads the product, becomes a product that adds to the sum: the contributions
-// to a shared weight's gradient, or to the gradients of earlier micro-steps, are added up where they lie.
+// sum + product, where only this addition reads the product, becomes a product that adds to the sum: parts of a shared
+// weight's gradient, and gradients of micro-steps, are added in place.
 
 class Accumulate final : public Fusion {
   using Fusion::Fusion;
 
   bool take(const Node& node) override { return matcher_.is_sum(node) && (fuse(node, 1) || fuse(node, 0)); }
 
-  // Operand `which` is computed by an op that can add to the other one.
+  // Operand `which` is computed by an op that can add to the other operand.
   bool fuse(const Node& node, size_t which) {
     const Node* lone = rewriter_.lone_producer(node.in[which]);
     if (!lone || !lone->op->can_accumulate || !lone->op->can_accumulate(*lone) || lone->out.size() != 1) return false;

@@ -1,7 +1,7 @@
-// A linear cross-entropy and its gradient read the same operands, and the gradient computes the same logits: it gives
-// the loss as well, in the forward node's location. What it needs besides is moved before it: the gradient of the loss,
-// a scalar that does not depend on the loss; and, where micro-steps add up gradients, the weight's gradient so far, to
-// which it then adds its own. (A tied weight's gradient gets further parts later, so the sum does not start with it.)
+// A linear cross-entropy and its gradient compute the same logits, so the gradient node computes the loss as well, at
+// the forward node's position. What else it needs moves before it: the loss's gradient, a scalar that does not depend
+// on the loss, and the weight's gradient of earlier micro-steps, to which it adds its own. (A tied weight's gradient
+// gets further parts later, so its sum does not start with it.)
 #include <algorithm>
 #include <array>
 #include <map>
@@ -52,7 +52,7 @@ class FuseLoss final : public Fusion {
     return true;
   }
 
-  // The gradient node of the same loss, when what it needs can be known before the loss.
+  // The gradient node of the same loss, if its operands can be known before the loss.
   NodeId gradient_of(NodeId forward) const {
     const Node& node = graph_.node(forward);
     for (NodeId id = forward + 1; id < graph_.node_count(); ++id) {
@@ -71,7 +71,7 @@ class FuseLoss final : public Fusion {
     return Attrs(attrs) == loss;
   }
 
-  // Scalars and other names of a tensor cost nothing to have early.
+  // Scalars and reshapes or parts of a tensor cost nothing to have early.
   bool can_move_before(ValueId value, NodeId location) const {
     const NodeId producer = graph_.value(value).producer;
     if (producer < location) return true;  // an input, or there already
@@ -87,8 +87,8 @@ class FuseLoss final : public Fusion {
     rewriter_.copy(producer);
   }
 
-  // In start + (part + later parts), where nothing else reads the sums: `start`, which the part is then added to. The
-  // outer sum becomes another name of what is in the brackets. kNone: there is nothing to start from.
+  // For start + (part + later parts), where nothing else reads the sums: returns `start`, to which the part is added.
+  // The outer sum becomes an alias of the inner one. kNone: no start.
   ValueId take_start(ValueId part, NodeId location) {
     for (const Node* sum = matcher_.one_reader(part); sum && matcher_.is_sum(*sum); sum = matcher_.one_reader(part)) {
       const ValueId other = other_operand(*sum, part);
@@ -104,8 +104,8 @@ class FuseLoss final : public Fusion {
   std::map<ValueId, ValueId> renamed_;
 };
 
-// The gradient of a linear layer's bias sums the same rows that the product for its weight's gradient reads. A GPU's
-// library adds them up on the way, which saves the launches of a sum of its own.
+// The gradient of a linear layer's bias sums the same rows that its weight's gradient product reads. A GPU's library
+// adds them on the way, which saves the launches of a separate sum.
 
 class BiasGradient final : public Fusion {
  public:
@@ -139,7 +139,7 @@ class BiasGradient final : public Fusion {
     return from.rank() > 1 && graph_.value(node.out[0]).type.shape == Shape{from[-1]};
   }
 
-  // A product for which `rows` is the first operand, transposed.
+  // Finds a product whose first operand is `rows`, transposed.
   bool pair_with_reader_of(ValueId rows, const Node& sum) {
     const Shape &shape = graph_.value(rows).type.shape, &sums = graph_.value(sum.out[0]).type.shape;
     if (shape.rank() != 2 || shape[-1] != sums[0]) return false;
@@ -148,7 +148,7 @@ class BiasGradient final : public Fusion {
     });
   }
 
-  // The new node stands where the later of the two stood: by then all operands are there.
+  // The new node stands at the later position, where all operands exist.
   bool pair(const Node& product, const Node& sum) {
     if (!is(product, kMatmul) || !is_plain(product) || !has_kernel(product, sum)) return false;
     const NodeId first = std::min(id_of(product), id_of(sum)), last = std::max(id_of(product), id_of(sum));
@@ -188,10 +188,10 @@ class BiasGradient final : public Fusion {
   std::set<NodeId> moved_;        // the earlier ones
 };
 
-// Where lookups are multiplied by a number (the square root of the width), so are the gradients before the table's
-// gradient adds them up. A GPU multiplies the sums instead: a launch less, and no copy of the gradients.
+// If lookups are multiplied by a number (the square root of the width), so are their gradients before they are summed
+// for the table. A GPU scales the sums instead: one launch less, and no copy of the gradients.
 
-// c where the expression is x * c.
+// c of the expression x * c
 std::optional<double> constant_factor(const Expression& expression) {
   const std::vector<Instruction>& code = expression.code;
   if (code.size() != 3 || code[2].function != Scalar::kMul || code[2].a == code[2].b) return {};
@@ -220,8 +220,8 @@ class EmbeddingScale final : public Fusion {
   }
 };
 
-// Where a linear layer follows a pooled convolution, its input's gradient is as large as all pooled images and read
-// once, by the gradient of the convolution's weight: that computes it for a few images at a time instead, in cache.
+// If a linear layer follows a pooled convolution, its input's gradient is as large as all pooled images and read once,
+// by the gradient of the convolution's weight. That computes it for a few images at a time instead, in cache.
 
 class PoolGradient final : public Fusion {
   using Fusion::Fusion;
@@ -233,7 +233,7 @@ class PoolGradient final : public Fusion {
     const Node* product = rewriter_.lone_producer(flat.in[0], kMatmul);
     if (!product || !computes(product->attrs.as<MatmulAttrs>())) return false;
     const std::vector<Tensor> factors = rewriter_.operands(*product);
-    // One row for each image, and a kernel that takes the factors instead of their product.
+    // One row per image, and a kernel that takes the factors instead of their product.
     const std::array in{rewriter_[node.in[0]], rewriter_[node.in[1]], factors[0], factors[1]};
     if (factors[0].shape().rank() != 2 || factors[1].shape().rank() != 2 ||
         factors[0].dim(0) != graph_.value(node.in[2]).type.shape[0] || !has_kernel(node, *node.op, node.attrs, in))

@@ -11,15 +11,14 @@
 namespace linnet {
 namespace {
 
-// What follows a batch norm in training moves into it: the addition of a residual and ReLU. The result is then written
-// once instead of being read and written again.
+// Fuses the addition of a residual and ReLU into a batch norm in training, so that the result is written once.
 //
 //   forward    batch_norm [-> add] -> relu       batch_norm+residual+relu
 //   backward   relu's gradient -> batch_norm_grad   batch_norm_grad+relu, where there is no residual
 //
-// The gradient computes again which elements were above zero, from what the norm was given. With a residual, ReLU's
-// gradient is the residual's as well, and stays a node. In fp32 the bits stay the same; in bf16 the sum before the ReLU
-// is not rounded. Where a block is computed again, its second computation is fused like its first.
+// The gradient recomputes from the norm's operands which elements were above zero. With a residual, ReLU's gradient is
+// also the residual's and stays a node. In fp32 the bits stay; in bf16 the sum before ReLU is not rounded. A block's
+// recomputation is fused like its first computation.
 
 class FuseBatchNorm final : public Fusion {
   using Fusion::Fusion;
@@ -75,12 +74,12 @@ class FuseBatchNorm final : public Fusion {
   const TracedActivation& relu_ = traced_activations().front();
 };
 
-// The end of a sub-layer becomes one node each way.
+// Fuses the end of a sub-layer into one node each way.
 //
 //   forward    [dropout ->] add -> layer_norm                     residual_norm
 //   backward   layer_norm_grad [-> add] [-> dropout]              residual_norm_grad
 //
-// Pre-LN reads the sum again at the next sub-layer's end, post-LN does not; in the backward pass the addition is that
+// Pre-LN reads the sum again at the next sub-layer's end, post-LN does not. In the backward pass the addition is that
 // of the residual stream's gradient (pre-LN), the dropout that of the branch.
 
 class FuseResidualNorm final : public Fusion {
@@ -104,7 +103,7 @@ class FuseResidualNorm final : public Fusion {
            graph_.node(id).attrs.as<DropoutAttrs>().is_whole();
   }
 
-  // Additions whose first reader is a norm: they are computed there.
+  // Finds additions whose first reader is a norm.
   void find_forward() {
     for (NodeId id = 0; id < graph_.node_count(); ++id) {
       const Node& norm = graph_.node(id);
@@ -135,7 +134,7 @@ class FuseResidualNorm final : public Fusion {
     return true;
   }
 
-  // The value is a dropout's, for this addition alone.
+  // Whether the value is a dropout's that only this addition reads.
   bool drops(ValueId value) const { return is_dropout(producer(value)) && matcher_.has_one_reader(value); }
 
   static void take_dropout(const Node& dropout, ResidualNormAttrs& attrs) {

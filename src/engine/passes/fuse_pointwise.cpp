@@ -1,11 +1,11 @@
-// An elementwise op whose result has one reader, elementwise too and of the same shape, joins it. Nothing is computed
-// twice and nothing fuses across a reduction.
+// Joins an elementwise op with its only reader, if that is elementwise with the same shape. Nothing is computed twice,
+// and nothing fuses across a reduction.
 //
-// Results that are rounded to bf16 (lower_precision.cpp) join last. They have a single reader only where blocks or
-// single nodes are computed again; where they have several they do not join at all. So a node that grows too long
-// leaves out these, and joins the same others either way.
+// Results that are rounded to bf16 (lower_precision.cpp) join last, as they have a single reader only if blocks or
+// nodes are recomputed. A node that becomes too long then leaves out only these, so it is the same with and without
+// recomputation.
 //
-// An operand [B, 1, D] that broadcast_to() has repeated to [B, T, D] is repeated by the op itself, on the CPU.
+// On the CPU the op itself repeats an operand [B, 1, D] that broadcast_to() has repeated to [B, T, D].
 #include <algorithm>
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -33,7 +33,7 @@ class Pointwise final : public Fusion {
     return true;
   }
 
-  // Joins the producers of operands whose results are rounded, or those whose results are not.
+  // Joins the producers of operands with rounded results, or the others.
   void join_producers(bool rounded, const Shape& shape, Expression& expression, std::vector<Tensor>& in,
                       std::vector<ValueId>& old) {
     for (size_t k = 0; k < in.size();) {
@@ -59,13 +59,13 @@ class Pointwise final : public Fusion {
     for (Tensor& operand : in) {
       if (!is_full(operand)) continue;
       const Tensor repeated = std::exchange(operand, before_repetition(operand));
-      // Another operand has to tell the shape.
+      // Another operand must give the shape.
       if (std::ranges::none_of(in, is_full) || !has_kernel(node, kPointwise, PointwiseAttrs{expression}, in))
         operand = repeated;
     }
   }
 
-  // What [B, 1, D] was before it was repeated along its middle; the operand itself if it was not.
+  // The operand [B, 1, D] of a repetition along the middle axis; other operands as they are.
   Tensor before_repetition(Tensor operand) {
     const auto by = [](Tensor x, const OpDef& op) {
       const Node* producer = producer_of(x);

@@ -1,8 +1,8 @@
-// A product or a convolution with a quantized weight, or a lookup in a quantized table, reads it as it lies in memory.
-// What else reads such a parameter computes with the numbers that it stands for. Convolutions are of filters in int8.
+// Lets products and convolutions (in int8) with a quantized weight, and lookups in a quantized table, read it as it
+// lies in memory. Other readers compute with the dequantized parameter.
 //
-// A result that is read by such products alone, or by such convolutions, which round it by one scale, known beforehand
-// (static int8), is written as the codes that they would round it to: its floats are never stored.
+// A result read only by products or convolutions that round it by one scale known beforehand (static int8) is written
+// as their codes; its floats are never stored.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -28,13 +28,13 @@ class Quantized final : public Fusion {
 
   const Node* dequantized(ValueId value) const { return matcher_.producer(value, kDequantize); }
 
-  // The same through reshapes that end where they began: of filters that are a product's matrix.
+  // The same through reshapes that cancel out, for filters that are a product's matrix.
   const Node* dequantized_matrix(ValueId value) const {
     const Node* producer = dequantized(before_reshapes(graph_, value));
     return producer && graph_.value(value).type == graph_.value(producer->out[0]).type ? producer : nullptr;
   }
 
-  // a W^T or, in a backward pass, a W, with all that follows it in one node.
+  // a W^T or, in a backward pass, a W, with all that was fused into the node.
   bool product(const Node& node) {
     if (!is(node, kMatmul)) return false;
     const auto& attrs = node.attrs.as<MatmulAttrs>();
@@ -57,8 +57,7 @@ class Quantized final : public Fusion {
     return put(node, kQuantizedEmbedding, std::array{rewriter_[table->in[0]], rewriter_[node.in[1]]}, table->attrs);
   }
 
-  // A classifier's weight, frozen or stored in bf16. (With kInt8, whose products round their other operand, losses are
-  // not computed.)
+  // A classifier's weight, frozen or stored in bf16. (kInt8 rounds the other operand and is not used for losses.)
   bool loss(const Node& node) {
     if (!is(node, kLinearCrossEntropy) && !is(node, kLinearCrossEntropyGrad)) return false;
     const Node* weight = dequantized(node.in[1]);
@@ -70,7 +69,7 @@ class Quantized final : public Fusion {
     return put(node, *node.op, in, attrs);
   }
 
-  // A GPU reads codes in products of few rows alone; elsewhere it multiplies what dequantize gives.
+  // A GPU reads codes in products of few rows alone; for others it dequantizes the weight.
   bool put(const Node& node, const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
     if (!backend_.device->is_host() && !has_kernel(node, op, attrs, in)) return false;
     rewriter_.replace(node, op, in, attrs);
@@ -107,7 +106,7 @@ class Int8Convolutions final : public Fusion {
     return true;
   }
 
-  // These convolutions have no function but ReLU: others follow them.
+  // These convolutions fuse ReLU alone; other functions become nodes behind them.
   Tensor after(const Node& node, Tensor y, GemmActivation activation) {
     for (const TracedActivation& other : traced_activations())
       if (other.kind == activation && activation != GemmActivation::kRelu)
@@ -115,7 +114,7 @@ class Int8Convolutions final : public Fusion {
     return y;
   }
 
-  // What is nowhere negative has twice the steps: 0..255 stand for the numbers up to the same bound.
+  // Non-negative values have twice the steps: codes 0..255 stand for the numbers up to the same bound.
   RoundingAttrs rounding_of(ValueId x, float scale) const {
     if (!is_positive(x)) return scale > 0 ? rounding_attrs(static_rounding(scale)) : RoundingAttrs{};
     return {.scale = scale * 127 / 255, .zero = 0, .least = 0, .most = 255};
@@ -132,8 +131,7 @@ class Int8Convolutions final : public Fusion {
   }
 };
 
-// Results of `op` that are read by nodes of it alone, which round them alike by a scale that is known beforehand, are
-// handed on as the codes that they would be rounded to.
+// A result of `op` is passed on as codes if only nodes of that op read it and all round it by the same known scale.
 template <class OpAttrs>
 class CodedResults final : public Fusion {
  public:
@@ -154,7 +152,7 @@ class CodedResults final : public Fusion {
     return true;
   }
 
-  // How all that read a result round it; empty: not all do, or not alike.
+  // The rounding that all readers agree on, or empty.
   std::optional<RoundingAttrs> codes_of(ValueId value) const {
     std::optional<RoundingAttrs> found;
     for (const NodeId reader : matcher_.readers(value)) {
@@ -175,24 +173,23 @@ class CodedResults final : public Fusion {
   const OpDef& op_;
 };
 
-// Training in int8 (Wortsman et al. 2023, "SwitchBack"): a linear layer's product a W^T, and that of its input's
-// gradient dy W, multiply 8-bit numbers. Rows of a and dy are rounded when they are multiplied, each by a scale of its
-// own, and a row with outliers with its remainder (StaticRounding::largest_error); the weight is rounded and packed
-// once for each of the two products, each row of W or W^T by a scale of its own. The weight's gradient dy^T a, of which
-// both operands are new in each step and whose errors would add up in the weight, keeps the precision that all else
-// has.
+// Training in int8 (Wortsman et al. 2023, "SwitchBack"): a linear layer's product a W^T and its input's gradient dy W
+// multiply 8-bit numbers. Each row of a and dy has its own scale, and a row with outliers also keeps a remainder
+// (StaticRounding::largest_error). The weight is rounded and packed once per product, with a scale for each row of W or
+// W^T. The weight's gradient dy^T a keeps its precision: both operands are new in each step, and errors would add up in
+// the weight.
 //
-// Lookups in a table, a classifier with its loss (linear_cross_entropy) and convolutions are other ops: the first and
-// the last layer of a language model are not rounded.
+// Table lookups, a classifier with its loss (linear_cross_entropy) and convolutions are other ops, so the first and the
+// last layer of a language model are not rounded.
 
-// A smaller product takes less time than the rounding of its operands.
+// A smaller product takes less time than rounding its operands.
 constexpr int64_t kLeastSize = 32;
 constexpr float kLargestError = 0.04F;
 
 class QuantizeProducts final : public Fusion {
   using Fusion::Fusion;
 
-  // Whether the value is an input of the graph, or what an input stands for: a weight, as it does not change in a run.
+  // Whether the value is an input of the graph or a reshape or part of one, which does not change in a run.
   bool is_weight(ValueId value) const {
     const Node* producer = matcher_.producer(value);
     return !producer || ((is(producer, kReshape) || is(producer, kSplit) || is(producer, kDequantize)) &&
@@ -209,7 +206,7 @@ class QuantizeProducts final : public Fusion {
     product.trans_b = true;
     const QuantizedAttrs weight{.weight = {DType::kF32, transposed ? Shape{w[1], w[0]} : w}};
     std::vector<Tensor> in = rewriter_.inputs_of(node);
-    // What is computed again in the backward pass packs again, so that no weight waits in memory.
+    // Recomputed nodes of the backward pass pack again, so that no packed weight stays in memory.
     const bool is_backward = id_of(node) > loss_;
     Tensor& packed = packed_[{node.in[1], transposed, is_backward}];
     if (!packed.defined())

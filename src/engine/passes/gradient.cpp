@@ -11,7 +11,7 @@
 namespace linnet {
 namespace {
 
-// Which values depend on a w: only through them does gradient flow.
+// The values that depend on a w: only through them does gradient flow.
 std::vector<bool> depends_on(const Graph& graph, std::span<const Tensor> wrt) {
   std::vector<bool> depends(graph.value_count());
   for (const Tensor& w : wrt) depends[w.id] = true;
@@ -25,7 +25,7 @@ std::vector<bool> depends_on(const Graph& graph, std::span<const Tensor> wrt) {
   return depends;
 }
 
-// How many nodes cut each value into parts.
+// How many nodes split each value.
 std::vector<int> count_splits(const Graph& graph) {
   std::vector<int> counts(graph.value_count());
   for (const Node& node : graph.nodes())
@@ -40,7 +40,7 @@ struct Piece {
   Tensor gradient;
 };
 
-// Pieces that do not overlap, one behind another along their axis with zeros between them.
+// Concatenates pieces that do not overlap, with zeros between them.
 Tensor join_pieces(Graph& graph, const std::vector<Piece>& pieces, const TensorType& whole) {
   const int axis = pieces.front().axis;
   std::vector<Tensor> parts;
@@ -104,7 +104,7 @@ class Backward {
       if (gradients[i].defined() && depends_[node.in[i]]) add(node, node.in[i], gradients[i]);
   }
 
-  // Of a value that several nodes cut, as slices of one tensor are: each alone would give a gradient of the whole.
+  // For a value that several nodes split, as slices do: each alone would give a gradient of the whole.
   void keep_pieces(const Node& node, std::span<const Tensor> out, std::span<const Tensor> out_grad) {
     const int axis = node.attrs.as<SplitAttrs>().axis;
     std::vector<Piece>& pieces = pieces_[node.in[0]];
@@ -116,7 +116,7 @@ class Backward {
     }
   }
 
-  // All readers of the value have been visited. Pieces that overlap go into several sums.
+  // Called when all readers of the value were visited. Overlapping pieces go into several sums.
   void finish_pieces(ValueId value) {
     const auto found = pieces_.find(value);
     if (found == pieces_.end()) return;

@@ -1,6 +1,6 @@
-// A convolutional network's large layers are computed for a few images at a time, so that what one layer writes is
-// still in the processor's cache when the next one reads it: a batch of 8 images of 112 x 112 x 96 is 39 MB. It also
-// takes less memory. Small layers keep the whole batch, which reads their filters once.
+// Computes the large layers of a convolutional network for a few images at a time, so that a layer's result is still in
+// cache when the next one reads it: a batch of 8 images of 112 x 112 x 96 is 39 MB. It also takes less memory. Small
+// layers keep the whole batch, for which filters are read once.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -21,10 +21,9 @@
 namespace linnet {
 namespace {
 
-// Bytes of a batch from which a layer is large, and what a group's should not exceed: a part of the cache that all
-// cores share.
+// A layer is large from kLarge bytes of a batch on; a group has up to kGroup bytes, a part of the shared cache.
 constexpr size_t kLarge = 8 << 20, kGroup = 4 << 20;
-// So many small layers between two large ones are computed in groups too.
+// At most this many small layers between two large ones are computed in groups too.
 constexpr int kBetween = 6;
 constexpr size_t kOperandBits = 31;  // of a node that is computed in groups
 
@@ -55,7 +54,7 @@ class Groups {
 
  private:
   const Shape& shape(ValueId value) const { return graph_.value(value).type.shape; }
-  // The first axis are the images, or parts of images, in order.
+  // The first axis has images, or parts of images, in order.
   bool can_be_cut(ValueId value) const {
     return shape(value).rank() >= 2 && shape(value)[0] > 0 && shape(value)[0] % images_ == 0;
   }
@@ -76,8 +75,8 @@ class Groups {
     }
   }
 
-  // Bit i: rows [a, b) of the results' first axis depend on those of operand i, as parts of all. 0: on others too, or
-  // the op is none that is known.
+  // Bit i: rows [a, b) of the results' first axis depend on the same share of operand i's rows alone. 0: they depend on
+  // other rows too, or the op is unknown.
   unsigned operands_to_cut(const Node& node) const {
     unsigned bits = 0;
     for (size_t i = 0; i < node.in.size(); ++i) bits |= unsigned{can_be_cut(node.in[i])} << i;
@@ -114,7 +113,7 @@ class Groups {
     return most;
   }
 
-  // The end of a run of nodes from `begin` on that are worth computing in groups; `begin`: there is none.
+  // The end of a run of nodes from `begin` on that is worth computing in groups; `begin` if there is none.
   NodeId end_of_segment(NodeId begin) const {
     if (operands(begin) == 0) return begin;
     std::vector<bool> computed(graph_.value_count());

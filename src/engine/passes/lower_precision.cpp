@@ -1,6 +1,5 @@
-// Matrix products in bf16 or TF32: operands are rounded on their way in, sums and everything else stay fp32.
-// Parameters, gradients and the optimizer's states are never stored in less than fp32. For fp16 the rounding is nodes
-// of its own, and the products themselves stay fp32.
+// Matrix products in bf16 or TF32: operands are rounded when read; all else, sums included, stays fp32. Parameters,
+// gradients and optimizer states are never stored below fp32. For fp16, rounding is a node and products stay fp32.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -20,7 +19,7 @@ Precision precision_of(const Node& node, Precision precision, Precision attentio
                                                        : precision;
 }
 
-// Rounds the operands of products to fp16, each value once: those that may be stored in less than fp32.
+// Rounds each operand of products that may be stored below fp32 to fp16, once.
 class HalfOperands {
  public:
   explicit HalfOperands(Rewriter& rewriter) : rewriter_(rewriter) {}
@@ -44,14 +43,13 @@ class HalfOperands {
   std::map<ValueId, Tensor> halves_;
 };
 
-// Which results are rounded to the storage type must not depend on what is computed again. Where activations are stored
-// in bf16, a value is rounded when it is written to memory, and an elementwise result that has one elementwise reader
-// is not: fuse_pointwise joins the two. A result with several readers, as silu(gate) of a gated feed-forward part has
-// (the product with the other half, and in the backward pass that half's gradient), is written once. Computed again, it
-// becomes two results with one reader each, which both join their readers.
+// Keeps recomputation from changing which results are rounded to the storage type. With bf16 activations, a value is
+// rounded when it is written to memory, and an elementwise result with one elementwise reader is never written, as
+// fuse_pointwise joins the two. A result with several readers, such as silu(gate) of a gated feed-forward layer, is
+// written once; recomputed, it becomes two results with one reader each, which both join their readers.
 //
-// So the rounding of such results becomes a part of their computation while the graph is still as it was traced. Where
-// one is stored in bf16 after all, cast_to_storage_type takes it out again.
+// So this makes rounding a part of such a result's computation while the graph is as traced. If the result is stored in
+// bf16 after all, cast_to_storage_type removes the rounding.
 
 class RoundShared final : public Fusion {
  public:
@@ -74,8 +72,8 @@ class RoundShared final : public Fusion {
   };
   Wants& wants(ValueId value) { return wants_[value]; }
 
-  // What a node wants its operands stored as, when what its results' readers want is known. Values that every reader
-  // wants in fp32 will not be stored in bf16.
+  // Finds how a node wants its operands stored, given what its results' readers want. Values that every reader wants in
+  // fp32 will not be stored in bf16.
   void ask(const Node& node) {
     const StorageRule rule = storage_of(node);
     for (size_t i = 0; i < node.in.size(); ++i) {

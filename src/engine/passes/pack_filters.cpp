@@ -12,15 +12,14 @@
 namespace linnet {
 namespace {
 
-// Which part of a flat buffer of parameters a value is: parameters are the results of a split of an input of the graph,
-// reshaped before they are read. What is computed once is an input by itself.
+// The part of a flat buffer of parameters that a value is. Parameters are results of a split of a graph input, reshaped
+// before they are read. Values that are computed once are inputs themselves.
 struct ParameterPart {
   std::string flat;  // the input of the graph
   int64_t offset;    // elements, in it
 };
 
-// Also of a reshaped part.
-std::optional<ParameterPart> parameter_part(const Graph& graph, ValueId value) {
+std::optional<ParameterPart> parameter_part(const Graph& graph, ValueId value) {  // also of a reshaped part
   value = before_reshapes(graph, value);
   const Node* split = producer_of(graph, value);
   if (split && !is(split, kSplit)) return std::nullopt;
@@ -47,7 +46,7 @@ std::optional<PackedFilters> packable(const Graph& graph, const Node& node) {
   return PackedFilters{part->flat, part->offset, sizes, floats};
 }
 
-// What is packed for one serves the other.
+// Whether both can share the packed filters.
 bool is_like(const PackedFilters& a, const PackedFilters& b) {
   return a.flat == b.flat && a.offset == b.offset && convolution_method(a.sizes) == convolution_method(b.sizes);
 }
@@ -61,7 +60,7 @@ std::vector<PackedFilters> packable_in(const Graph& graph) {
   for (const Node& node : graph.nodes())
     if (std::optional<PackedFilters> filters = packable(graph, node); filters && !has_like(found, *filters))
       found.push_back(std::move(*filters));
-  // Filters that two convolutions want packed in two ways are packed in every run.
+  // Filters that two convolutions want packed in different ways are packed in every run.
   std::map<std::string, int> ways;
   for (const PackedFilters& filters : found) ++ways[filters.input()];
   std::erase_if(found, [&](const PackedFilters& filters) { return ways[filters.input()] > 1; });

@@ -27,11 +27,10 @@ Graph pass(const Graph& graph, const PassOptions& options) {
   else return rewrite(graph);
 }
 
-// What is rounded is said before anything is computed again. Blocks are computed again next: all other passes then
-// treat both computations alike, so both are fused. A loss before anything could come between it and its gradient.
-// Norms take their sums before products add to them. Epilogues before sums: a bias belongs to its product before the
-// product joins a sum. Quantized weights after both, so that those fusions know plain products alone. Views last: they
-// fix layouts.
+// Rounding is decided before anything is recomputed. Recomputation comes next, so that all other passes fuse both
+// computations alike. Losses are fused before another node can come between a loss and its gradient; norms take their
+// sums before products add to them; epilogues come before sums, so that a bias joins its product before the product
+// joins a sum; quantized weights follow, so those fusions see plain products. Views are last: they fix layouts.
 constexpr std::array kPasses{
     Pass{"round_shared", pass<round_shared>, [](const PassOptions& o) { return o.storage_type == DType::kBF16; }},
     Pass{"recompute_blocks", [](const Graph& g, const PassOptions& o) { return recompute_blocks(g, o.blocks); },
@@ -77,8 +76,7 @@ int count_views(const Graph& graph) {
   return count;
 }
 
-// Nodes of `after`, counted by what they do, beyond those of `before`; for elementwise ones, their functions. Where
-// values became views: how many are.
+// Counts nodes of `after` beyond those of `before` by label, elementwise ones with functions, or new views.
 std::vector<std::string> new_nodes(const Graph& before, const Graph& after) {
   std::vector<std::string> changes;
   const auto old = count_nodes(before);
@@ -148,8 +146,8 @@ Graph decompose(const Graph& graph, bool (*keep)(const OpDef& op)) {
   return rewriter.finish();
 }
 
-// Products of a decoding graph, whose rows belong to requests that do not know each other: what a request gets must not
-// depend on how many others there are.
+// Products of a decoding graph, whose rows belong to independent requests: a request's result must not depend on how
+// many others there are.
 
 Graph independent_rows(const Graph& graph) {
   Rewriter rewriter(graph);
@@ -161,7 +159,7 @@ Graph independent_rows(const Graph& graph) {
 }
 
 Graph run_early(const Graph& graph, NodeId first) {
-  // After which of the nodes before `first` each node comes.
+  // By node: the node before `first` that it follows.
   std::vector<NodeId> after(graph.node_count());
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     NodeId& place = after[id];
@@ -170,7 +168,7 @@ Graph run_early(const Graph& graph, NodeId first) {
     for (const ValueId in : graph.node(id).in)
       if (const NodeId producer = graph.value(in).producer; producer != kNone) place = std::max(place, after[producer]);
   }
-  // What has no operands stands before its first reader.
+  // A node without operands goes before its first reader.
   for (NodeId id = first; id < graph.node_count(); ++id) {
     if (!graph.node(id).in.empty()) continue;
     NodeId place = graph.node_count();

@@ -1,5 +1,5 @@
-// The rewrites of a graph, and the driver that runs them. docs/architecture.md has what each makes of a graph, in their
-// order; the beginning of its file says how.
+// The rewrites of a graph, and their driver. docs/architecture.md shows what each makes of a graph, in order; the
+// comment at the beginning of its file says how.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -15,8 +15,8 @@
 
 namespace linnet {
 
-// Filters of convolutions that are packed once, before the runs of a plan whose parameters do not change: otherwise the
-// kernel packs them in every run, which costs more the fewer pixels there are.
+// Filters packed once, before the runs of a plan with constant parameters. Packing them in every run costs more the
+// fewer pixels there are.
 struct PackedFilters {
   std::string flat;  // the input of the graph that the filters are a part of
   int64_t offset;    // elements, in it
@@ -25,13 +25,13 @@ struct PackedFilters {
 
   std::string input() const { return "packed." + flat + "." + std::to_string(offset); }  // that holds them packed
 };
-// The parameters that convolutions of all graphs read and can take packed, in one way. None where the backend's kernels
-// do not take packed filters. For graphs as they were traced.
+// The parameters that convolutions of all graphs can read packed, in one way. None if the backend's kernels do not take
+// packed filters. For graphs as traced.
 std::vector<PackedFilters> packable_filters(std::span<const Graph> graphs, const Backend& backend);
-// Fills the inputs that pack_filters() makes. flat: the flat input; packed: 64-byte aligned.
+// Fills the inputs that pack_filters() makes from the flat input; `packed` is 64-byte aligned.
 void pack(const PackedFilters& filters, const float* flat, float* packed, ThreadPool& pool);
 
-// The passes of optimize(). A backend is asked whether it has kernels for what a pass would make.
+// The passes of optimize(). A pass asks the backend whether it has kernels for a result.
 Graph round_shared(const Graph& graph);
 Graph lower_precision(const Graph& graph, Precision precision, Precision attention);
 Graph independent_rows(const Graph& graph);
@@ -53,37 +53,37 @@ Graph fuse_pointwise(const Graph& graph, const Backend& backend);
 Graph cast_to_storage_type(const Graph& graph, DType storage_type, const Backend& backend);
 Graph make_views(const Graph& graph);
 
-// Nodes nothing depends on disappear.
+// Removes nodes that nothing depends on.
 Graph remove_dead_code(const Graph& graph);
-// Every fused op becomes its basic ones, but those that `keep` holds for.
+// Replaces fused ops by basic ones, except those with keep(op).
 Graph decompose(const Graph& graph, bool (*keep)(const OpDef& op) = nullptr);
-// The nodes from `first` on are moved to where their operands have just been computed; those without operands, to their
-// first reader: whoever builds a graph knows which of its nodes must not wait.
+// Moves the nodes from `first` on to directly after their last operand, or before their first reader if they have none.
+// The graph's author knows which nodes must not be late.
 Graph run_early(const Graph& graph, NodeId first);
-// The large layers of a convolutional network are computed for a few images at a time. For graphs of forward passes as
-// they were traced, on the CPU; the images are the first axis of what convolutions read.
+// Computes the large layers of a convolutional network for a few images at a time. For graphs of forward passes as
+// traced, on the CPU; the images are the first axis of the convolutions' operands.
 Graph group_images(const Graph& graph);
 
-// What depends on parameters alone is computed once, before the runs of a plan whose parameters do not change: the
-// factors of batch normalization, or filters that a network standardizes. What only moves numbers
-// stays as it is, but for operands that a kernel wants in an order of its own (OpDef::arranged_inputs).
+// Computes what depends on parameters alone once, before the runs of a plan with constant parameters: the factors of
+// batch normalization, or filters that a network standardizes. Nodes that only move numbers stay, except for operands
+// that a kernel wants in its own order (OpDef::arranged_inputs).
 struct ComputedOnce {
   std::vector<Graph> first;  // each from the parameters to an output of a name that `rest` has as an input
   Graph rest;
 };
-// `fixed`: the inputs that do not change; `prefix`: what the names of the new inputs begin with, after "once.".
-// nullopt: there is nothing of that kind. For graphs as they were traced.
+// `fixed`: the inputs that do not change; `prefix`: begins the names of the new inputs, after "once.". nullopt: nothing
+// to compute once. For graphs as traced.
 std::optional<ComputedOnce> compute_once(const Graph& graph, const std::set<std::string>& fixed,
                                          const std::string& prefix);
 inline constexpr const char* kComputedOnce = "once.";
 inline bool is_computed_once(const std::string& input) { return input.starts_with(kComputedOnce); }
 
-// Recomputation of blocks. A block is one layer of a stack: all nodes whose module path begins with the same path up to
-// its first number ("encoder.layers.3"). What a block saves for the backward pass can be dropped after the forward pass
-// and computed again, from what the block reads, when the backward pass comes to the block. The result has the same
-// bits: kernels are deterministic, and dropout's masks are functions of counters, not of a generator's state.
+// Recomputation of blocks. A block is a layer of a stack: all nodes with the same module path up to its first number
+// ("encoder.layers.3"). A block's saved activations can be dropped after the forward pass and recomputed from the
+// block's input in the backward pass. The bits stay the same: kernels are deterministic, and dropout's masks are
+// functions of counters, not of a generator's state.
 
-// Which of a block's saved activations are computed again.
+// Which of a block's saved activations are recomputed.
 enum class Recomputation : uint8_t {
   kNone,
   kAttention,  // those of its attention modules
@@ -93,15 +93,15 @@ enum class Recomputation : uint8_t {
 
 struct BlockChoice {
   Recomputation what = Recomputation::kNone;
-  // The block's input is computed again too, from the input of the block before it. Both are of Recomputation::kBlock.
+  // The block's input is recomputed too, from the previous block's input. Both blocks are of Recomputation::kBlock.
   bool joined = false;
-  // Of Recomputation::kPart: nodes of the block's forward pass, counted from 0, whose results stay saved.
+  // For Recomputation::kPart: nodes of the block's forward pass, counted from 0, whose results stay saved.
   std::vector<int> kept = {};
   bool operator==(const BlockChoice&) const = default;
 };
 
-// The node that computes the loss, which is the last one of the forward pass. kNone: the graph has no loss, which is
-// the output "loss_sum", or is added to the state of that name.
+// The node that computes the loss, the last one of the forward pass: the output "loss_sum", or what is added to the
+// state of that name. kNone: no loss.
 NodeId find_loss(const Graph& graph);
 
 struct Block {
@@ -109,29 +109,24 @@ struct Block {
   uint64_t kind;  // equal for blocks of equal ops and types, whatever their parameters are
 };
 
-// The blocks of a traced training graph, in the order of the forward pass. The forward pass ends at the value that is
-// the graph's output, or is added to its state, "loss_sum". A graph without it has no blocks.
+// Blocks of a traced training graph in forward order; the forward pass ends at find_loss(). None without a loss.
 std::vector<Block> find_blocks(const Graph& graph);
 
-// What may be kept of a block: a list for BlockChoice::kept, then the same and what saves most work for its bytes
-// beside it, and so on. Equal for blocks of one kind.
+// Lists for BlockChoice::kept: each adds the result that saves most work for its bytes. Equal for blocks of one kind.
 std::vector<std::vector<int>> kept_parts(const Graph& graph, const Block& block);
 
-// choices[i] is for block i of find_blocks(). The rewrite comes before the fusions, so that they find in the second
-// computation the patterns that they find in the first.
+// choices[i] is for block i of find_blocks(). Runs before the fusions, so that both computations are fused alike.
 Graph recompute_blocks(const Graph& graph, std::span<const BlockChoice> choices);
 
-// Bytes of the values that are computed before the loss and read after it: what the forward pass saves.
+// Bytes that the forward pass saves: values computed before the loss and read after it.
 size_t saved_bytes(const Graph& graph);
 
-// An estimate of the time a graph takes, in operations: those of its products, and kOperationsPerByte for each byte
-// that a node reads or writes. Only ratios of it mean something.
+// An estimate of a graph's time in operations: those of its products, and kOperationsPerByte for each byte that a node
+// reads or writes. Only ratios of it are meaningful.
 double estimated_work(const Graph& graph);
 double node_work(const Graph& graph, const Node& node, bool with_parameters = true);
 
-// Which block (layer of a stack) a module path is in.
-
-// "encoder.layers.3" of "encoder.layers.3.self_attn.in_proj"; empty where the path has no number.
+// "encoder.layers.3" of "encoder.layers.3.self_attn.in_proj"; empty for a path without a number.
 std::string_view block_path(std::string_view scope);
 
 struct PassReport {
@@ -156,7 +151,7 @@ struct PassOptions {
   bool verify = true;
 };
 
-// The passes every plan goes through, in order. Throws Error(kUser) for a name in `off` that is no pass.
+// The passes of every plan, in order. Throws Error(kUser) for an unknown name in `off`.
 Graph optimize(Graph graph, const PassOptions& options = {}, std::vector<PassReport>* report = nullptr);
 std::vector<std::string> pass_names();
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kStageInput = "pipeline.in.";
 
-// A graph as the cut sees it: nodes in the order of the forward pass, and where blocks begin and end.
+// The nodes of a graph in the order of the forward pass, and where its blocks begin and end.
 class Model {
  public:
   Model(const Graph& graph, std::span<const ValueId> results, const std::set<std::string>& trained)
@@ -32,17 +32,17 @@ class Model {
 
   const Graph& graph() const { return graph_; }
   int gap_count() const { return static_cast<int>(runs_.size()) + 1; }
-  // A value that a stage gets from an earlier one, or computes from such values; the others each stage computes itself.
+  // Whether the value may come from an earlier stage; each stage computes all others itself.
   bool is_passed(ValueId id) const { return depends_[id] && graph_.value(id).producer != kNone; }
   bool is_own(const Node& node) const {
     return std::ranges::any_of(node.out, [&](ValueId v) { return is_passed(v); });
   }
   NodeId last_reader(ValueId id) const { return last_reader_[id]; }
 
-  // The node before which a graph that is cut at a gap is cut. It depends on no sizes, so that the graphs of all batch
-  // shapes are cut alike. Between two blocks: where the fewest values cross, or the first of such nodes. Before the
-  // first block of a stack it is the last of them, as the embeddings stay together, and an encoder's norm with the
-  // encoder; behind the last block, where all that follows is the head's.
+  // The node before which a gap cuts the graph. It does not depend on sizes, so that graphs of all batch shapes are cut
+  // alike. Between two blocks, it is where the fewest values cross, the first such node. Before the first block of a
+  // stack it is the last one, so embeddings stay together and an encoder keeps its norm; behind the last block, what
+  // follows belongs to the head.
   NodeId place(int gap) const {
     const bool begins_stack = gap == 0 || (gap < static_cast<int>(runs_.size()) && stack_of(gap - 1) != stack_of(gap));
     const NodeId begin = gap == 0 ? 0 : runs_[static_cast<size_t>(gap) - 1].last + 1;
@@ -56,7 +56,7 @@ class Model {
     return best;
   }
 
-  // The gap before the first block whose path begins with "decoder", behind one that begins with "encoder".
+  // The gap before the first block under "decoder" that follows one under "encoder".
   int gap_before_decoder() const {
     const auto is_of = [&](size_t run, std::string_view stack) {
       return stack_of(static_cast<int>(run)).find(stack) != std::string_view::npos;
@@ -66,7 +66,7 @@ class Model {
     fail_user("pipeline=encoder-decoder is for models with an encoder and a decoder: write pipeline=2 for this one");
   }
 
-  // The values that are computed before a node and read from it on.
+  // The values computed before a node and read from it on.
   std::vector<ValueId> crossing(NodeId node) const {
     std::vector<ValueId> values;
     for (ValueId id = 0; id < graph_.value_count(); ++id)
@@ -74,7 +74,7 @@ class Model {
     return values;
   }
 
-  // Of the nodes [first, last): products, and bytes but for those of parameters, as an embedding reads few of its rows.
+  // Products of nodes [first, last), and their bytes except parameters, as an embedding reads few of its rows.
   double work(NodeId first, NodeId last) const {
     double work = 0;
     for (NodeId id = first; id < last; ++id)
@@ -111,7 +111,6 @@ class Model {
   std::vector<Run> runs_;
 };
 
-// The first node of each stage, and the end.
 std::vector<NodeId> stage_bounds(const Model& model, std::span<const int> gaps) {
   std::vector<NodeId> bounds{0};
   for (const int gap : gaps) {
@@ -122,7 +121,7 @@ std::vector<NodeId> stage_bounds(const Model& model, std::span<const int> gaps) 
   return bounds;
 }
 
-// The nodes of a stage: its own, and those that every stage computes itself, as far as they are read.
+// A stage's own nodes, and the nodes each stage computes itself, if they are read.
 std::vector<bool> nodes_of_stage(const Model& model, std::span<const ValueId> results, NodeId first, NodeId end) {
   const Graph& graph = model.graph();
   std::vector<bool> kept(graph.node_count()), read(graph.value_count());
@@ -141,7 +140,6 @@ std::vector<bool> nodes_of_stage(const Model& model, std::span<const ValueId> re
   return kept;
 }
 
-// The stages between those gaps.
 PipelineCut finish_cut(const Model& model, std::span<const ValueId> results, std::vector<int> gaps) {
   const Graph& forward = model.graph();
   PipelineCut cut{.gaps = std::move(gaps), .parameters = {}, .work = {}};
@@ -180,8 +178,7 @@ PipelineCut choose_cut(const Graph& forward, std::span<const ValueId> results, c
   const std::vector<NodeId> bounds = stage_bounds(model, all);  // pieces, one more than gaps
   std::vector<double> sum{0};                                   // of the first pieces
   for (size_t i = 0; i + 1 < bounds.size(); ++i) sum.push_back(sum.back() + model.work(bounds[i], bounds[i + 1]));
-  // least[s][n]: the work of the largest of s + 1 stages that share the first n pieces; from[s][n]: where the last of
-  // them begins.
+  // least[s][n]: the largest work of s + 1 stages that share the first n pieces; from[s][n]: where the last begins.
   const size_t pieces = sum.size() - 1, count = static_cast<size_t>(stages);
   std::vector least(count, std::vector<double>(pieces + 1, std::numeric_limits<double>::infinity()));
   std::vector from(count, std::vector<size_t>(pieces + 1));

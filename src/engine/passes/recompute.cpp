@@ -26,7 +26,7 @@ namespace {
 constexpr const char* kLoss = "loss_sum";
 constexpr double kOperationsPerByte = 8;  // a CPU core does about 80 GFLOP/s and reads about 10 GB/s
 
-// By value: a reshaped value, or a part of one, lies in the memory of what it is made of.
+// By value: the value whose memory it lies in, through reshapes and parts.
 std::vector<ValueId> owners_of(const Graph& graph) {
   std::vector<ValueId> owner(graph.value_count());
   std::iota(owner.begin(), owner.end(), 0);
@@ -40,8 +40,8 @@ bool is_below(std::string_view scope, std::string_view path) {
   return scope.starts_with(path) && (scope.size() == path.size() || scope[path.size()] == '.');
 }
 
-// To which block, and to which of its attention modules, each node belongs. Gradient nodes have the scope of the node
-// they are the gradient of, so this holds for both passes.
+// The block, and the attention module in it, of each node. Gradient nodes have their forward node's scope, so this
+// holds for both passes.
 class BlockMap {
  public:
   explicit BlockMap(const Graph& graph) : graph_(graph), loss_(find_loss(graph)) {
@@ -58,14 +58,12 @@ class BlockMap {
   NodeId loss() const { return loss_; }
   const std::vector<std::string>& paths() const { return paths_; }
 
-  // Index of the node's block; -1: none.
-  int block(const Node& node) const {
+  int block(const Node& node) const {  // -1: none
     const auto found = index_.find(block_path(graph_.scope_path(node.scope)));
     return found == index_.end() ? -1 : static_cast<int>(found->second);
   }
 
-  // The attention module that the node is in; empty: none.
-  std::string_view attention(const Node& node) const {
+  std::string_view attention(const Node& node) const {  // empty: none
     const std::string_view scope = graph_.scope_path(node.scope);
     for (const std::string_view path : attentions_)
       if (is_below(scope, path)) return path;
@@ -101,7 +99,7 @@ class RecomputeBlocks {
   }
 
  private:
-  // Nodes of one unit are computed again together; empty: none of them. A chain of joined blocks is one unit.
+  // Nodes of one unit are recomputed together; empty: not recomputed. A chain of joined blocks is one unit.
   std::string unit(const Node& node, std::span<const BlockChoice> choices) const {
     int block = blocks_.block(node);
     if (block < 0 || block >= std::ssize(choices)) return "";
@@ -117,7 +115,7 @@ class RecomputeBlocks {
     return "";
   }
 
-  // A value is dropped when the whole forward pass reads it inside its unit alone.
+  // A value is dropped if the forward pass reads it only inside its unit.
   void mark(std::span<const BlockChoice> choices) {
     if (blocks_.loss() == kNone) return;
     std::vector<std::string> units;
@@ -146,8 +144,8 @@ class RecomputeBlocks {
     }
   }
 
-  // The backward pass comes to a node of this block. What was computed again of other blocks is forgotten, so that it
-  // takes no memory until the pass comes to them, but for their inputs.
+  // Called when the backward pass reaches a node of this block. Recomputed values of other blocks, except their inputs,
+  // are forgotten, so that they take no memory until the pass reaches those blocks.
   void enter(int block) {
     if (block < 0 || block == current_) return;
     current_ = block;
@@ -184,7 +182,7 @@ class RecomputeBlocks {
   int current_ = -1;
 };
 
-// See kept_parts(). What is kept spares its computation and that of all that only it is computed from.
+// See kept_parts(). Keeping a value saves its computation and that of values needed for it alone.
 class KeptParts {
  public:
   KeptParts(const Graph& graph, const Block& block) : graph_(graph), place_(graph.node_count(), -1) {
@@ -241,7 +239,7 @@ class KeptParts {
     return static_cast<double>(sum);
   }
 
-  // Of computing again what the backward pass needs and is not kept.
+  // The cost of recomputing what the backward pass needs and is not kept.
   double cost(const std::set<int>& kept) const {
     std::set<NodeId> again;
     std::vector<ValueId> open = needed_;
@@ -266,12 +264,11 @@ class KeptParts {
   std::vector<ValueId> needed_;  // the backward pass reads them
 };
 
-// Activations saved for the backward pass are live at the step's memory peak. A result that is cheap to compute again
-// (an activation function, a normalization) from values that are live there anyway is computed a second time where the
-// backward pass first reads it: the same bits, less memory.
+// Saved activations are live at the step's memory peak. A cheap result (an activation function, a normalization) of
+// values that are live there anyway is recomputed where the backward pass first reads it: same bits, less memory.
 
-// Smaller results stay saved: computing them again costs more than it frees. On a GPU it costs a launch, in which
-// some MiB could be moved. Sizes are those of fp32, also where values are stored as bf16 later.
+// Recomputing smaller results costs more than it frees: on a GPU it costs a launch, in which some MiB could be moved.
+// Sizes are those of fp32, even if values are stored as bf16 later.
 constexpr size_t kLeastBytes = size_t{2} << 20, kLeastBytesOnGpu = size_t{32} << 20;
 
 class Recompute {
@@ -297,7 +294,6 @@ class Recompute {
  private:
   bool is_input(ValueId value) const { return graph_.value(value).producer == kNone; }
 
-  // The node during which most bytes are alive.
   void find_peak() {
     last_use_.assign(owner_.size(), kNone);
     for (NodeId id = 0; id < graph_.node_count(); ++id)
@@ -321,7 +317,7 @@ class Recompute {
     return is_input(owner) || last_use_[owner] > peak_;
   }
 
-  // Marks the saved activations that can be computed again: all they are computed from is live at the peak or marked.
+  // Marks saved activations whose operands are all live at the peak or marked.
   void mark() {
     again_.assign(owner_.size(), false);
     for (NodeId id = 0; id <= peak_; ++id) {
@@ -334,7 +330,7 @@ class Recompute {
     }
   }
 
-  // From here on the value is read from a second computation of it.
+  // From here on the value is read from its recomputation.
   void compute_again(ValueId value) {
     if (!again_[value]) return;
     again_[value] = false;
@@ -363,7 +359,7 @@ NodeId find_loss(const Graph& graph) {
   for (const StateUpdate& update : graph.updates()) {
     const NodeId sum = graph.value(update.value).producer;
     if (update.state != *state || sum == kNone) continue;
-    // The sum may have taken in the node before it.
+    // The sum may include the node before it.
     NodeId last = kNone;
     for (const ValueId in : graph.node(sum).in) last = std::max(last, graph.value(in).producer);
     return last;

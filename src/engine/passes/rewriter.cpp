@@ -55,7 +55,7 @@ void Rewriter::copy(const Node& node) {
 Graph Rewriter::finish() {
   for (const GraphOutput& output : old_.outputs()) new_.output(output.name, (*this)[output.value]);
   for (const StateUpdate& update : old_.updates()) new_.update((*this)[update.state], (*this)[update.value]);
-  // Tensors point at the graph they were made in; from here on only ids matter.
+  // Tensors point at the graph they were made in, so only ids are used from here on.
   return std::move(new_);
 }
 

@@ -1,6 +1,6 @@
-// What rewrites of graphs are made of: a Matcher, which says what computes a value and who reads it, and a Rewriter,
-// which walks the old graph in order and builds a new one, mapping values as it goes. Graphs are never changed in
-// place, so a pass cannot leave one half rewritten. Facts that hold for many ops are fields of OpDef (engine/ir/op.h).
+// Tools for graph rewrites. A Matcher finds what computes a value and who reads it. A Rewriter walks the old graph in
+// order and builds a new one; graphs are never changed in place, so a pass cannot leave one half rewritten. Facts about
+// many ops are fields of OpDef (engine/ir/op.h).
 #pragma once
 #include <set>
 #include <span>
@@ -13,37 +13,35 @@
 
 namespace linnet {
 
-// The operand of a node with two operands that is not `one`.
+// The other operand of a node with two.
 ValueId other_operand(const Node& node, ValueId one);
 
-// Whether the results are other names of the operand, or of parts of it.
+// Whether the results alias the operand or parts of it.
 inline bool renames(const Node& node) {
   return algebra_of(node) == Algebra::kReshape || algebra_of(node) == Algebra::kSplit;
 }
 
-// What the value is a reshape of, or the value itself.
+// The value without reshapes.
 ValueId before_reshapes(const Graph& graph, ValueId value);
 
 class Matcher {
  public:
-  // The graph outlives the matcher and does not change.
-  explicit Matcher(const Graph& graph);
+  explicit Matcher(const Graph& graph);  // the graph outlives it and does not change
 
   // The node that computes the value; nullptr for an input of the graph.
   const Node* producer(ValueId value) const { return producer_of(graph_, value); }
-  // nullptr where it is a node of another op.
+  // nullptr for nodes of another op.
   const Node* producer(ValueId value, const OpDef& op) const {
     const Node* node = producer(value);
     return is(node, op) ? node : nullptr;
   }
-  // The nodes that read the value, in order, once for each operand; node_count() stands for an output of the graph or
-  // the new value of a state.
+  // The nodes that read the value, in order, once per operand; node_count() stands for an output of the graph or the
+  // new value of a state.
   std::span<const NodeId> readers(ValueId value) const { return readers_[value]; }
   bool has_one_reader(ValueId value) const { return readers(value).size() == 1; }
-  // The one node that reads the value; nullptr when there are several, or when the value leaves the graph.
+  // The only node that reads the value; nullptr if there are several, or the value leaves the graph.
   const Node* one_reader(ValueId value) const;
-  // x + y for two different values of the same type: neither is broadcast.
-  bool is_sum(const Node& node) const;
+  bool is_sum(const Node& node) const;  // x + y of two values of equal type
 
  private:
   const Graph& graph_;
@@ -52,34 +50,30 @@ class Matcher {
 
 class Rewriter {
  public:
-  // Declares the old graph's inputs in the new one, but for those in `replaced`, which the caller maps before they are
-  // read.
+  // Declares the old graph's inputs in the new one. The caller must map those in `replaced` before they are read.
   explicit Rewriter(const Graph& old, const std::set<std::string>& replaced = {});
 
   const Graph& old() const { return old_; }
   Graph& graph() { return new_; }
 
-  // The new value that stands for an old one.
-  Tensor operator[](ValueId old_value) const { return map_[old_value]; }
+  Tensor operator[](ValueId old_value) const { return map_[old_value]; }  // the new value for an old one
   void map(ValueId old_value, Tensor new_value) { map_[old_value] = new_value; }
   std::vector<Tensor> inputs_of(const Node& node) const;
 
-  // For joining a node with what feeds it: the new graph's node that computes the value which stands for `old_value`,
-  // when that value has a single reader. nullptr otherwise. Valid until the next add().
+  // The new graph's node for `old_value`, to join with its only reader; else nullptr. Invalidated by add().
   const Node* lone_producer(ValueId old_value) const;
-  // nullptr where it is a node of another op.
+  // nullptr for nodes of another op.
   const Node* lone_producer(ValueId old_value, const OpDef& op) const {
     const Node* node = lone_producer(old_value);
     return is(node, op) ? node : nullptr;
   }
-  // The operands of a node of the new graph.
-  std::vector<Tensor> operands(const Node& new_node);
+  std::vector<Tensor> operands(const Node& new_node);  // of a node of the new graph
 
-  // Appends a node in the place (source line, module) of `like`.
+  // Appends a node with the source line and module of `like`.
   std::vector<Tensor> add(const Node& like, const OpDef& op, std::span<const Tensor> in, Attrs attrs);
-  // Appends `like` with other operands and its results stored as `types` say (Graph::add_stored).
+  // Appends `like` with other operands, and results stored as `types` (Graph::add_stored).
   std::vector<Tensor> add_stored(const Node& like, std::span<const Tensor> in, std::span<const TensorType> types);
-  // Appends a node in the place of `node`, for whose results its first ones stand. Returns all of them.
+  // Appends a node in place of `node`, whose results become the new node's first ones. Returns all results.
   std::vector<Tensor> replace(const Node& node, const OpDef& op, std::span<const Tensor> in, Attrs attrs);
   void copy(const Node& node);  // as it is, results stored as they were
   Graph finish();               // maps outputs and updates
@@ -93,24 +87,22 @@ class Rewriter {
   std::vector<int> uses_;  // of the old graph's values
 };
 
-// A pass that puts nodes in the place of others.
 class Fusion {
  public:
   explicit Fusion(const Graph& graph, const Backend& backend = cpu_backend())
       : graph_(graph), matcher_(graph), rewriter_(graph), backend_(backend) {}
   virtual ~Fusion() = default;
-  // Calls take(node) for the nodes in order, but for those whose results stand for something already. Leaves out what
-  // nothing depends on any more.
+  // Calls take(node) for the nodes in order, except those that were replaced already. Removes dead nodes.
   Graph run();
 
  protected:
-  // False: the node is copied as it is.
+  // Returns false to have the node copied as it is.
   virtual bool take(const Node& node) = 0;
 
   NodeId id_of(const Node& node) const { return static_cast<NodeId>(&node - graph_.nodes().data()); }
   // Whether the backend has a kernel for the op with these operands and the results of `node`.
   bool has_kernel(const Node& node, const OpDef& op, Attrs attrs, std::span<const Tensor> in) const;
-  // `producer`, of the new graph, takes in the node that reads it and stands for both, with one more operand.
+  // Fuses `node` into `producer` (of the new graph), which gets another operand and replaces both.
   bool take_in(const Node& node, const Node& producer, Tensor operand, Attrs attrs);
 
   const Graph& graph_;
@@ -119,7 +111,7 @@ class Fusion {
   const Backend& backend_;
 };
 
-// An activation function as pointwise nodes compute it and its gradient.
+// An activation function and its gradient as pointwise nodes compute them.
 struct TracedActivation {
   GemmActivation kind;
   Expression value;

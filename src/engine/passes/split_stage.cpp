@@ -26,8 +26,8 @@ class Splitter {
   }
 
  private:
-  // What the values for the next stage are computed from. A pass may have given the outputs another type than the
-  // operands of the last node.
+  // The values from which the next stage's inputs are computed. A pass may have changed the types of the outputs from
+  // those of the last node's operands.
   std::vector<ValueId> forward_values() const {
     const Node& end = graph_.node(end_);
     std::vector<ValueId> values(end.in.begin(), end.in.begin() + std::ssize(end.in) / 2);
@@ -69,8 +69,8 @@ class Splitter {
     for (size_t i = 0; i < out.size(); ++i) backward_[node.out[i]] = out[i];
   }
 
-  // What the backward pass reads. Parts and other shapes of a value are made again from it, so that each value is saved
-  // once, and parameters never; so are constants.
+  // A value that the backward pass reads. Parts and reshapes of a value, and constants, are made again, so that each
+  // value is saved once, and parameters never.
   Tensor backward(ValueId value) {
     Tensor& found = backward_[value];
     if (found.defined()) return found;

@@ -1,12 +1,12 @@
-// Activations are written in a storage type shorter than fp32: half the memory and half the traffic. Each op says which
-// operands and results its kernels take so (OpDef::storage); casts go between those that do and those that do not.
-// Parameters, optimizer state, gradients of parameters, statistics, losses and all outputs of the graph stay fp32.
+// Writes activations in a storage type shorter than fp32: half the memory and traffic. OpDef::storage says which
+// operands and results an op's kernels take so; casts go between different types. Parameters and their gradients,
+// optimizer state, statistics, losses and all outputs of the graph stay fp32.
 //
-// On a GPU, kernels exist for whatever an op's rule allows, and products read a copy of the parameters in the storage
+// On a GPU, kernels support whatever an op's rule allows, and products read a copy of the parameters in the storage
 // type, made once at the start of the step. On the CPU:
-//   - the table of kernels is asked about every node; one that no kernel takes computes in fp32 between casts;
-//   - parameters and other inputs of the graph stay fp32 operands: products round them while they pack them, and a copy
-//     would cost two bytes for each parameter.
+//   - a node for which the table has no kernel computes in fp32 between casts;
+//   - parameters and other inputs stay fp32: products round them while packing; a copy would cost 2 bytes per
+//   parameter.
 #include <algorithm>
 #include "base/error.h"
 #include "engine/ir/op.h"
@@ -31,7 +31,7 @@ class CastToStorageType {
         wants_(values()),
         is_reduced_(values()),
         made_(values()) {
-    // What a stage of a pipeline gets from the one before it is an activation.
+    // A pipeline stage's input from the stage before it is an activation.
     for (const GraphInput& input : old.inputs()) is_input_[input.value] = !is_stage_input(input.name);
     for (const Node& node : old.nodes()) {
       const bool moves_inputs =
@@ -60,7 +60,7 @@ class CastToStorageType {
   size_t values() const { return old_.value_count(); }
   bool is_f32(ValueId id) const { return old_.value(id).type.dtype == DType::kF32; }
 
-  // The op's rule, as far as the backend's kernels follow it.
+  // The op's rule, limited to what the backend's kernels support.
   StorageRule rule_of(const Node& node) const {
     StorageRule rule = storage_of(node);
     for (size_t i = 0; i < rule.in.size(); ++i)
@@ -80,14 +80,14 @@ class CastToStorageType {
       types.out.push_back(type_of(node.out[i], is_f32(node.out[i]) && taken.out[i] != Storage::kF32));
     }
     if (has_kernel(node, types)) return taken;
-    // Sums, of which some kernels write fp32 alone.
+    // For sums some kernels write fp32 alone.
     for (size_t i = 0; i < node.out.size(); ++i)
       if (taken.out[i] == Storage::kAny) taken.out[i] = Storage::kF32, types.out[i] = old_.value(node.out[i]).type;
     return has_kernel(node, types) ? taken : StorageRule{};
   }
 
-  // Whether more of a node's operands come from ops that write fp32 alone than from those that write the storage type:
-  // such as a batch norm between convolutions, which would only add casts.
+  // Whether more operands come from ops that write fp32 alone than from ops that write the storage type. For example,
+  // casts around a batch norm between convolutions would not pay.
   bool is_among_f32(const Node& node, const StorageRule& rule) const {
     int f32 = 0, reduced = 0;
     for (size_t i = 0; i < node.in.size(); ++i) {
@@ -98,7 +98,7 @@ class CastToStorageType {
     return f32 > reduced;
   }
 
-  // The rule of the node that computes a value which others only move. Inputs of the graph are kAny.
+  // The rule of the value's producer, through nodes that only move it. Inputs of the graph are kAny.
   Storage written_as(ValueId id) const {
     for (;;) {
       const NodeId producer = old_.value(id).producer;
@@ -114,8 +114,8 @@ class CastToStorageType {
     return has_fast_kernel(node, types.in, types.out, backend_);
   }
 
-  // Backward over the graph: how each result is stored, once all its readers have said what they want. Numbers of which
-  // there is one, such as losses and counts, are too few to be worth the rounding.
+  // Walks the graph backward: decides how each result is stored, once all its readers have asked. Scalars, such as
+  // losses and counts, are too few to be worth rounding.
   void choose(const Node& node, const StorageRule& rule) {
     for (size_t i = 0; i < node.out.size(); ++i) {
       const ValueId out = node.out[i];
@@ -154,7 +154,7 @@ class CastToStorageType {
       types.in.push_back(type_of(id, reduced[i]));
     }
     for (const ValueId out : node.out) types.out.push_back(type_of(out, is_reduced_[out]));
-    // rule_of() asked with the types that the rule prefers; those that readers want may be others.
+    // rule_of() used the types that the rule prefers; readers may want others.
     const bool any_reduced = std::ranges::find(types.in, storage_type_, &TensorType::dtype) != types.in.end() ||
                              std::ranges::find(types.out, storage_type_, &TensorType::dtype) != types.out.end();
     const bool in_f32 = on_host_ && any_reduced && !has_kernel(node, types);
@@ -166,15 +166,15 @@ class CastToStorageType {
          [&](ValueId out) { return is_reduced_[out] && !in_f32; });
   }
 
-  // An elementwise node that rounds its result to bf16 (lower_precision.cpp) need not where it is stored so.
+  // Removes an elementwise node's rounding to bf16 (lower_precision.cpp) if its result is stored so.
   static Node without_rounding_twice(Node node, const std::vector<TensorType>& out) {
     if (is(node, kPointwise) && out[0].dtype == DType::kBF16)
       node.attrs = PointwiseAttrs{without_rounding(node.attrs.as<PointwiseAttrs>().expression)};
     return node;
   }
 
-  // Inputs are fp32. A value that is only moved has the type that its readers ask for; a reader that takes any gets the
-  // version that was made first.
+  // Inputs are fp32. A value that is only moved has the type that its readers ask for; a reader that takes any type
+  // gets the version made first.
   bool is_stored_reduced(ValueId id) {
     if (on_host_ && is_input_[id]) return false;
     const Versions& made = made_[id];
@@ -194,7 +194,6 @@ class CastToStorageType {
       (is_reduced(node.out[i]) ? made_[node.out[i]].reduced : made_[node.out[i]].f32) = out[i];
   }
 
-  // The new value that stands for an old one, stored as asked.
   Tensor get(ValueId id, bool reduced) {
     const auto made = [&] { return reduced ? made_[id].reduced : made_[id].f32; };
     if (made().defined()) return made();
@@ -214,7 +213,7 @@ class CastToStorageType {
     return made();
   }
 
-  // Its results have the type of its operands, and get() makes each version that is read.
+  // Its results have its operands' type; get() makes each version that is read.
   static bool moves(const Node& node) { return storage_of(node).rest == Storage::kMoved; }
 
   const Graph& old_;

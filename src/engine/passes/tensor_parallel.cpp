@@ -16,7 +16,7 @@ ShardedNode whole_node(const Node& node) {
       .attrs = node.attrs, .in = std::vector<Sharding>(node.in.size()), .out = std::vector<Sharding>(node.out.size())};
 }
 
-// What the rank's node is. `sharding`: of the operands.
+// The rank's node for `node`. `sharding`: of the operands.
 ShardedNode ask_rule(const Graph& graph, const Node& node, std::span<const Sharding> sharding, const TensorRank& rank,
                      std::span<const int64_t> parts) {
   const ShardRule rule = shard_rule(*node.op);
@@ -26,8 +26,8 @@ ShardedNode ask_rule(const Graph& graph, const Node& node, std::span<const Shard
   return found ? std::move(*found) : whole_node(node);
 }
 
-// A search: parameters begin free, and the first op that reads one decides how it is divided. When an op wants the
-// whole of a value that is cut, the nodes that began to cut it are forbidden to, and the walk begins anew.
+// A search: parameters begin undecided, and the first op that reads one decides its division. If an op wants the whole
+// of a divided value, the nodes that began to divide it are forbidden to, and the walk restarts.
 class Chooser {
  public:
   Chooser(const Graph& graph, std::span<const ValueId> results, const std::set<std::string>& parameters,
@@ -51,7 +51,7 @@ class Chooser {
   };
   State& of(ValueId id) { return states_[id]; }
 
-  // False: something is forbidden or known that was not, and all has to be decided again.
+  // False if something new is forbidden or known, so that all has to be decided again.
   bool walk() {
     states_.assign(graph_.value_count(), {});
     for (const GraphInput& input : graph_.inputs())
@@ -83,7 +83,7 @@ class Chooser {
     return true;
   }
 
-  // A node reads a value in the division `wanted`.
+  // Lets a node read a value in the division `wanted`.
   bool take(NodeId node, ValueId value, const Sharding& wanted) {
     State& state = of(value);
     if (state.sharding.kind == Sharding::Kind::kFree) {
@@ -153,7 +153,7 @@ class Appender {
     }
   }
 
-  // A value as a node reads it. What is whole and read by a divided node gets a part of its gradient from each rank.
+  // A value as a node reads it. A whole value read by a divided node gets a part of its gradient from each rank.
   Tensor operand(ValueId id, const Sharding& wanted, bool is_divided) {
     Value& value = of(id);
     if (value.sharding == wanted && !wanted.is_whole()) return value.tensor;

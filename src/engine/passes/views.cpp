@@ -1,11 +1,8 @@
-// Values that are parts or other shapes of another value take that value's memory.
+// Lets values that are parts or other shapes of another value share its memory. Movement kernels then do nothing.
 //
-//   reshape  its result is a view of the operand, when the operand is dense
-//   split    each part is a view of the whole, when every reader of the part takes strides there
-//   concat   each part is a view into the result, when the part's producer can write with strides there; what the part
-//            is added to lies there too
-//
-// The movement kernels find operand and result in one place and do nothing.
+//   reshape  the result is a view of a dense operand
+//   split    each part is a view of the whole if all its readers take strides there
+//   concat   each part, and what it is added to, is a view into the result if its producer can write with strides
 #include <algorithm>
 #include "engine/ir/op.h"
 #include "engine/passes/passes.h"
@@ -14,7 +11,6 @@
 namespace linnet {
 namespace {
 
-// What a node does with the places of its elements.
 bool is_reshape(const Node& node) { return algebra_of(node) == Algebra::kReshape; }
 bool is_split(const Node& node) { return algebra_of(node) == Algebra::kSplit; }
 bool is_concat(const Node& node) { return algebra_of(node) == Algebra::kConcat; }
@@ -35,12 +31,10 @@ class Views {
   }
 
  private:
-  // Nodes, once for each operand.
-  int64_t count_readers(ValueId value) const {
+  int64_t count_readers(ValueId value) const {  // nodes, once per operand
     return std::ranges::count_if(readers_.readers(value), [&](NodeId id) { return id < graph_.node_count(); });
   }
 
-  // Every reader takes strides for this value.
   bool readers_take_strides(ValueId value) const {
     for (const NodeId id : readers_.readers(value)) {
       if (id == graph_.node_count()) return false;
@@ -56,7 +50,7 @@ class Views {
     return !value.view || value.view->strides == dense_strides(value.type.shape);
   }
 
-  // A slice along `axis` is dense itself when all axes before it have size 1.
+  // A slice along `axis` is dense if all axes before it have size 1.
   static bool slice_is_dense(const Shape& shape, int axis) { return shape.elements(0, axis) == 1; }
 
   void view_reshape(const Node& node) {
@@ -98,8 +92,8 @@ class Views {
     }
   }
 
-  // A shared weight's gradient is added up by several nodes, each over the sum of those before it: where the last sum
-  // lies in a larger tensor, all of them do.
+  // Several nodes add up a shared weight's gradient, each over the previous sum: if the last sum lies in a larger
+  // tensor, all of them do.
   void place_accumulators(ValueId sum) {
     while (graph_.value(sum).view && graph_.value(sum).producer != kNone) {
       const Node& node = graph_.node(graph_.value(sum).producer);
@@ -116,8 +110,7 @@ class Views {
     }
   }
 
-  // A part that is another value reshaped (a weight's gradient on its way into the flat one): that value is computed in
-  // the result, and the reshape does nothing.
+  // If the part is a reshape (as a weight's gradient in the flat one), its operand is computed in the result instead.
   bool reshape_into(ValueId part, ValueId whole, int64_t offset) {
     const NodeId id = graph_.value(part).producer;
     if (id == kNone || !is_reshape(graph_.node(id)) || graph_.value(part).view) return false;
@@ -129,8 +122,8 @@ class Views {
     return true;
   }
 
-  // A part can live in the result when a node computes it (inputs have their own memory), nothing else made it a view,
-  // and its producer and other readers take the strides it would have.
+  // A part can live in the result if a node computes it (inputs have their own memory), it is not a view yet, and its
+  // producer and other readers take the strides it would have.
   bool can_write_into(ValueId part, bool axis_ok, bool dense, int expected_concats = 1) const {
     const Value& value = graph_.value(part);
     if (!axis_ok || value.view || value.producer == kNone) return false;
