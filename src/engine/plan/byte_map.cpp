@@ -6,8 +6,8 @@
 namespace linnet {
 namespace {
 
-// Whether body(begin, end) holds for the parts of a row of `row` bytes that bytes [begin, begin + length) of such rows,
-// one behind the other, lie in: `all` of them, or `any`.
+// Splits bytes [begin, begin + length) by rows of `row` bytes, and returns whether body(begin, end), relative to a row,
+// holds for `all` of the parts or for any.
 template <class Body>
 bool in_row(size_t row, size_t begin, size_t length, bool all, const Body& body) {
   if (length >= row) return body(0, row);
@@ -87,7 +87,7 @@ void ByteMap::write(const ByteRows& bytes, ValueId owner) {
       row += count;
       continue;
     }
-    // Rows become a grid where one value, or none, has all of their bytes and those between them.
+    // Rows become a grid if one value, or none, has all of their bytes and those between them.
     size_t limit = begin;
     ValueId before = kNone;
     if (found == pieces_.end()) {

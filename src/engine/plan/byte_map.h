@@ -1,6 +1,6 @@
-// Which value holds each byte of a region, for proving plans (verify_plan.cpp). Many values are columns of a matrix:
-// rows of bytes at equal distances. Where such values lie, a piece of the map is a grid, whose rows all have the same
-// owners, so that a matrix of any number of rows costs as much as one row.
+// Which value holds each byte of a region, to prove plans (verify_plan.cpp). Many values are columns of a matrix: rows
+// of bytes at equal distances. There a piece of the map is a grid whose rows all have the same owners, so that a matrix
+// costs as much as one row.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace linnet {
 
-// `rows` rows of `width` bytes, one every `pitch` bytes. width <= pitch where there are several rows.
+// `rows` rows of `width` bytes, one every `pitch` bytes. width <= pitch if there are several rows.
 struct ByteRows {
   size_t begin = 0, rows = 1, pitch = 0, width = 0;
 };
@@ -20,18 +20,17 @@ class ByteMap {
   using Allowed = FunctionRef<bool(ValueId owner)>;
 
   void write(const ByteRows& bytes, ValueId owner);
-  // Whether every byte is held by a value that is allowed. No bytes are.
+  // Whether every byte is held by an allowed value. True for no bytes.
   bool holds(const ByteRows& bytes, Allowed allowed) const;
-  // Whether any byte is held by a value.
-  bool touches(const ByteRows& bytes) const;
+  bool touches(const ByteRows& bytes) const;  // whether a value holds any byte
 
  private:
-  // Bytes [begin, end) of a piece's row, or of the piece where its pitch is 0.
+  // Bytes [begin, end) of a piece's row, or of the whole piece if its pitch is 0.
   struct Column {
     size_t begin, end;
     ValueId owner;
   };
-  // Its columns are in order and apart; bytes between them are nobody's.
+  // Columns are ordered and disjoint; bytes between them have no owner.
   struct Piece {
     size_t end;
     size_t pitch;  // of a grid, which has whole rows; 0: one row
@@ -43,12 +42,12 @@ class ByteMap {
 
   // The piece that has the byte, or the end.
   Pieces::const_iterator at(size_t byte) const;
-  // Cuts what lies across the byte, so that a piece begins there if it has bytes on both sides.
+  // Splits a piece that spans the byte, so that the byte begins a piece.
   void split(size_t byte);
   void write_row(size_t begin, size_t end, ValueId owner);
   bool holds_row(size_t begin, size_t end, Allowed allowed) const;
   bool touches_row(size_t begin, size_t end) const;
-  // How many of the `rows` rows from `begin` on lie in the same columns of the piece's rows; 0: not even the first one.
+  // How many of the `rows` rows from `begin` on lie in the same columns of the piece's rows.
   static size_t rows_in(const Pieces::value_type& piece, const ByteRows& bytes, size_t begin, size_t rows);
   static void set(std::vector<Column>& columns, Column column);
   static bool covers(const Piece& piece, size_t begin, size_t end, Allowed allowed);

@@ -24,7 +24,7 @@ struct PanelRead {
   const Kernel* kernel;
 };
 
-// Nothing if its kernel is none that would pack that operand.
+// Empty if the node's kernel does not pack that operand.
 std::optional<PanelRead> panel_read(const Plan& plan, NodeId id) {
   const std::string_view kernel = plan.kernels[id]->name;
   const Node& node = plan.graph.node(id);
@@ -37,7 +37,7 @@ std::optional<PanelRead> panel_read(const Plan& plan, NodeId id) {
   return std::nullopt;
 }
 
-// A reshape or a split whose results are places in its operand.
+// A reshape or split whose results are views of its operand.
 bool keeps_bytes(const Graph& graph, const Node& node) {
   const Algebra algebra = algebra_of(node);
   return (algebra == Algebra::kReshape || algebra == Algebra::kSplit) &&
@@ -47,7 +47,7 @@ bool keeps_bytes(const Graph& graph, const Node& node) {
          });
 }
 
-// What plans read of the regions that have the parameters.
+// What plans read of the parameters' regions.
 class Reads {
  public:
   explicit Reads(std::set<RegionId> regions) : regions_(std::move(regions)) {}
@@ -67,7 +67,7 @@ class Reads {
     for (const StateUpdate& update : graph.updates()) add_whole(plan, update.state);
   }
 
-  // The beginnings and panels of those that are read as panels alone and overlap nothing else that is read.
+  // Locations and panels of what is read as panels alone and overlaps no other read.
   std::map<Location, PanelsOf> panels() const {
     std::map<Location, PanelsOf> chosen;
     RegionId region = -1;

@@ -1,9 +1,6 @@
-// Weights of linear layers that are packed once, in their place, where parameters do not change between runs: otherwise
-// every product packs its weight again, which costs the more the fewer rows there are (7 to 12% of an encoder's time).
-//
-//   PackedWeights weights(plans, store);
-//   ... executors are made of the plans, parameters loaded into the store ...
-//   weights.pack(store, pool);
+// Weights of linear layers, packed once and in place for plans with constant parameters: packing them again in every
+// product takes 7 to 12% of an encoder's time, more the fewer rows there are. Order: construct, make executors of the
+// plans, load parameters into the store, pack().
 #pragma once
 #include <span>
 #include <vector>
@@ -15,16 +12,14 @@ namespace linnet {
 class PackedWeights {
  public:
   PackedWeights() = default;
-  // Chooses the weights and has the plans' products read panels of them (engine/kernels/gemm/panels.h), with the same
+  // Chooses the weights and lets the plans' products read panels of them (engine/kernels/gemm/panels.h), with the same
   // bits. `plans`: all that read the store's "parameters", before executors are made of them.
   //
-  // Chosen is what nothing but products reads, in any of the plans, each of which can read panels: no embeddings, no
-  // heads that share their weight with one, nothing that a product of few rows reads. Nothing where the store's device
-  // is no CPU.
+  // Chosen are weights that only products read, each of which can read panels: no embeddings or heads tied to them, and
+  // nothing that a product of few rows reads. None if the store's device is no CPU.
   PackedWeights(std::span<Plan* const> plans, const Store& store);
 
-  // After parameters were loaded, each time; parameters that are chosen are then neither to be read nor written by
-  // anything but the plans.
+  // Call it each time after parameters were loaded; only the plans may then use the chosen parameters.
   void pack(const Store& store, ThreadPool& pool) const;
   size_t size() const { return weights_.size(); }
 

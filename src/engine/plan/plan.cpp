@@ -7,14 +7,14 @@
 namespace linnet {
 namespace {
 
-// A workspace of more than this is placed in the arena for its node alone: it seldom falls together with the peak.
-// Smaller ones share a region, because placing thousands of them would take long and gain little.
+// A larger workspace is placed in the arena for its node alone, as it seldom coincides with the peak. Smaller ones
+// share a region, because placing thousands of them would take long and gain little.
 constexpr size_t kOwnPlace = 16 << 20;
 
-// A node whose results are not read by the next kLate may run beside those that follow it, up to the first that reads
-// them, but beside no more than kBeside: so long its operands and its workspace keep their memory. Products for the
-// gradients of weights are such nodes; alone they leave much of a GPU idle. One that moves more than kMostBeside fills
-// it, and beside others both take longer (bench/NOTES.md, "The second minutes of a GPU").
+// A node whose results the next kLate nodes do not read may run beside up to kBeside followers, until the first reader;
+// its operands and workspace keep their memory until then. Products for weight gradients are such nodes; alone they
+// leave much of a GPU idle. One that moves more than kMostBeside bytes fills the GPU, and running it beside others
+// slows both down (bench/NOTES.md, "The second minutes of a GPU").
 constexpr NodeId kLate = 2, kBeside = 8;
 constexpr size_t kMostBeside = 24 << 20;
 
@@ -22,7 +22,7 @@ struct ChosenKernels {
   std::vector<const Kernel*> kernels;   // by node
   size_t workspace_bytes = 0;           // shared
   std::map<NodeId, size_t> large = {};  // bytes of workspaces that have a place of their own
-  // By node: the last one that it may run beside; kNone: it runs in order. Empty: all do.
+  // By node: the last one that it may run beside; kNone: it runs in order. Empty: all run in order.
   std::vector<NodeId> beside = {};
   size_t aside_bytes = 0;  // the workspace of those that run beside others, one after another
 
@@ -72,8 +72,8 @@ ChosenKernels choose_kernels(const Graph& graph, const Backend& backend, const P
   return chosen;
 }
 
-// Blocks of the arena: every storage that is not an input, then the large workspaces in the order of their nodes, then
-// the one workspace of all nodes that run beside others. `owner` gets the storage of each of the first.
+// Blocks of the arena: every storage that is not an input (listed in `owner`), then the large workspaces by node, then
+// the one workspace of all nodes that run beside others.
 std::vector<ArenaBlock> arena_blocks(const Graph& graph, const StorageMap& storages, const ChosenKernels& chosen,
                                      bool reuse, std::vector<ValueId>& owner) {
   std::vector<ArenaBlock> blocks;

@@ -1,4 +1,4 @@
-// A plan is a graph with every byte placed: which kernel runs each node, and where each value lies.
+// A plan is a graph with every byte placed: the kernel of each node, and the location of each value.
 #pragma once
 #include <map>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace linnet {
 
-// The arena and the workspace belong to the store too; plans that never run at once share them.
+// Arena and workspace are in the store too; plans that never run at once share them.
 struct SharedRegions {
   RegionId arena, workspace;
 };
@@ -18,10 +18,10 @@ struct Plan {
   Graph graph;
   std::vector<Location> location;      // by value
   std::vector<const Kernel*> kernels;  // by node
-  // Where the workspace of nodes that need much of it begins in the arena, in memory that is free while they run. All
-  // others share the region for workspace.
+  // For nodes with a large workspace: its offset in the arena, in memory that is free while they run. All others share
+  // the workspace region.
   std::map<NodeId, size_t> workspace_in_arena;
-  // By node: whether it may run beside the nodes that follow it (Device::aside). Its operands and its workspace keep
+  // By node: whether it may run beside the nodes that follow it (Device::aside); its operands and workspace then keep
   // their memory for some of these. Empty: none may.
   std::vector<bool> aside;
   std::vector<StateUpdate> copies;  // updates that could not be computed in place: done at the end
@@ -38,12 +38,11 @@ struct PlanOptions {
   bool verify = true;        // off only where a plan is made for its size and never run
 };
 
-// Places every value of an optimized graph, grows the shared regions to what the plan takes, and checks the result
-// (verify_plan). Inputs must be bound in the store.
+// Places every value of an optimized graph, grows the shared regions as needed, and checks the result (verify_plan).
+// Inputs must be bound in the store.
 Plan make_plan(Graph graph, Store& store, const SharedRegions& shared, const PlanOptions& options);
 
-// What a plan of the graph would take. `placed` false: arena_bytes is only a bound that no placement can be below,
-// which is found faster.
+// The size of a graph's plan. `placed` false: arena_bytes is only a lower bound, which is found faster.
 struct PlanSize {
   size_t arena_bytes, workspace_bytes;
 };

@@ -1,5 +1,5 @@
-// The names of what plans keep in a store from one run to the next. Further ranges of parameters and the optimizers'
-// other forms add suffixes: "moment1.1", "moment2.rest" (training/trainer/range_update.h).
+// Names of the state that plans keep in a store between runs. Further ranges of parameters and other forms of the
+// optimizers add suffixes: "moment1.1", "moment2.rest" (training/trainer/range_update.h).
 #pragma once
 #include <string_view>
 

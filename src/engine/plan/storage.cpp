@@ -9,7 +9,7 @@ namespace linnet {
 
 namespace {
 
-// The bytes of its root that a value spans (with holes, when it is strided).
+// The bytes of its root that a value spans, with holes if it is strided.
 Access access_of(const Graph& graph, NodeId node, ValueId id) {
   const Root root = root_of(graph, id);
   const TensorType& type = graph.value(id).type;
@@ -17,7 +17,7 @@ Access access_of(const Graph& graph, NodeId node, ValueId id) {
   return {node, begin, begin + static_cast<size_t>(strided_extent(type.shape, root.strides)) * size, id};
 }
 
-// A movement node whose operand and result are one memory neither reads nor writes.
+// A movement node whose operand and result share memory neither reads nor writes.
 bool moves_nothing(const Graph& graph, ValueId in, ValueId out) {
   const Access a = access_of(graph, 0, in), b = access_of(graph, 0, out);
   return root_of(graph, in).value == root_of(graph, out).value && (graph.value(in).view || graph.value(out).view) &&
@@ -53,12 +53,12 @@ void StorageMap::collect_accesses() {
       if (!moved) writes_[storage_of(out)].push_back(access_of(graph_, id, out));
     }
   }
-  // What leaves the graph is read after the last node.
+  // Results of the graph are read after the last node.
   for (const ValueId result : results_of(graph_))
     reads_[storage_of(result)].push_back(access_of(graph_, graph_.node_count(), result));
 }
 
-// A node may write over what it reads when the op says so and both are the same elements in the same bytes.
+// A node may overwrite an operand if the op allows it and both are the same elements in the same bytes.
 bool StorageMap::overwrites(NodeId id, const Access& read, const Access& write) const {
   if (id >= graph_.node_count()) return false;
   const Node& node = graph_.node(id);
@@ -73,15 +73,15 @@ bool StorageMap::overwrites(NodeId id, const Access& read, const Access& write) 
   return false;
 }
 
-// `late` may be written into the bytes of `early` when every read of `early` comes before the write, or is by the
-// writing node itself, which overwrites exactly what it reads.
+// `late` may use the bytes of `early` if every read of `early` comes before the write, or is by the writing node
+// itself, which overwrites exactly what it reads.
 bool StorageMap::may_share(ValueId early, ValueId late) const {
   for (const Access& read : reads_[early])
     for (const Access& write : writes_[late]) {
       if (read.begin >= write.end || write.begin >= read.end || read.node < write.node) continue;
       if (read.node > write.node || !overwrites(write.node, read, write)) return false;
     }
-  // And nothing of `early` may be written once `late` has been.
+  // Nor may `early` be written after `late`.
   for (const Access& first : writes_[early])
     for (const Access& second : writes_[late])
       if (first.begin < second.end && second.begin < first.end && first.node >= second.node) return false;
@@ -98,8 +98,8 @@ void StorageMap::merge(ValueId into, ValueId from) {
   }
 }
 
-// The new value of a state is computed in the state's memory where possible, through every step that led to it: walks
-// back from the value over nodes that may overwrite an operand.
+// Computes a state's new value in the state's memory where possible: walks back from the value over nodes that may
+// overwrite an operand.
 void StorageMap::place_updates() {
   for (const StateUpdate& update : graph_.updates()) {
     ValueId current = storage_of(update.value);
@@ -129,7 +129,7 @@ void StorageMap::place_updates() {
   }
 }
 
-// Every other node that may overwrite an operand nothing reads any more does so.
+// Lets every other node overwrite an operand that nothing reads later.
 void StorageMap::overwrite_in_place() {
   for (const Node& node : graph_.nodes()) {
     if (!node.op->may_overwrite) continue;
@@ -209,14 +209,14 @@ namespace {
 
 constexpr size_t kAlignment = 256;  // of a kernel's workspace on a GPU (cuBLASLt); a cache line has 64
 
-// A block as the search sees it: parts in whole cache lines, each alive from its own first node to the common last.
+// A block for the search: parts in whole cache lines, each alive from its own first node to the common last.
 struct Placed {
   std::vector<ArenaPart> parts;
   int32_t first, last;
   size_t offset = 0;
 };
 
-// A line that two parts share belongs to the earlier of them.
+// A line shared by two parts belongs to the earlier one.
 Placed in_lines(const ArenaBlock& block) {
   Placed placed{{}, block.first, block.last};
   std::vector<ArenaPart>& lines = placed.parts;
@@ -234,7 +234,7 @@ Placed in_lines(const ArenaBlock& block) {
   return placed;
 }
 
-// Offsets that a block cannot have: strictly between `after` and `before`, because of one part of one neighbor.
+// Offsets between `after` and `before` (exclusive) are not allowed, because of a part of a neighbor.
 struct Forbidden {
   int64_t after, before;
 };
@@ -250,7 +250,7 @@ void forbid(const Placed& neighbor, const Placed& block, std::vector<Forbidden>&
     }
 }
 
-// The lowest allowed offset of the range of offsets that leaves least to spare.
+// The lowest allowed offset in the tightest gap.
 size_t tightest(std::vector<Forbidden>& forbidden) {
   std::sort(forbidden.begin(), forbidden.end(), [](auto& a, auto& b) { return a.after < b.after; });
   int64_t free = 0, best = -1, best_slack = INT64_MAX;
@@ -287,7 +287,6 @@ struct Placement {
   size_t bytes = 0;
 };
 
-// Places blocks one after another, in several orders, and keeps the smallest arena.
 class Placer {
  public:
   explicit Placer(const std::vector<ArenaBlock>& blocks) {
@@ -302,8 +301,8 @@ class Placer {
     const auto bytes = [&](size_t i) { return all_[i].parts.back().end; };
     const auto lifetime = [&](size_t i) { return static_cast<size_t>(all_[i].last - all_[i].first) + 1; };
     try_order(by_descending(bytes));
-    // Where gradients are one block, a layer's activations can lie in the bytes of the layers below it alone, so that
-    // the lowest layer, whose activations live longest, chooses first.
+    // If gradients are one block, a layer's activations fit only into the bytes of the layers below, so the lowest
+    // layer, whose activations live longest, chooses first.
     if (!is_least()) try_order(by_descending(lifetime));
     if (!is_least()) try_order(by_descending([&](size_t i) { return bytes(i) * lifetime(i); }));
     for (int round = 0; round < kRounds && !is_least(); ++round)
@@ -326,7 +325,7 @@ class Placer {
     return order;
   }
 
-  // The order with the block that reaches the end of the arena before all others but those with parts.
+  // Moves the block at the arena's end to the front, behind those with parts.
   std::vector<size_t> with_highest_first() const {
     std::vector<size_t> order = best_.order;
     const auto highest =
@@ -336,7 +335,7 @@ class Placer {
     return order;
   }
 
-  // Whether the arena becomes smaller.
+  // Returns whether the arena becomes smaller.
   bool try_order(std::vector<size_t> order) {
     Placement made{std::move(order), std::vector<size_t>(all_.size())};
     for (auto i = made.order.begin(); i != made.order.end(); ++i) {

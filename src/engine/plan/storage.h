@@ -1,5 +1,5 @@
-// Which values share memory. A storage is a set of values, with their views, that use the same bytes one after another:
-// a value and the one computed over it in place, a state and its update.
+// A storage is a set of values, with their views, that use the same bytes one after another: a value and the one
+// computed over it in place, a state and its update.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,8 +8,6 @@
 #include "engine/plan/plan.h"
 
 namespace linnet {
-
-// Offsets for blocks that live at different times within one block of memory.
 
 // Bytes [begin, end) of a block, in use from node `first` to the block's last.
 struct ArenaPart {
@@ -20,8 +18,8 @@ struct ArenaPart {
 struct ArenaBlock {
   size_t bytes;
   int32_t first, last;  // alive from node `first` through node `last`
-  // Where a block is filled piece by piece, as the gradients of all parameters are: its parts, which cover it. Before a
-  // part's first node its bytes are others' to use. Empty: all of it is alive from `first`.
+  // The parts of a block that is filled piece by piece, such as the gradients of all parameters; they cover it. A
+  // part's bytes are free before its first node. Empty: all of the block is alive from `first`.
   std::vector<ArenaPart> parts = {};
   size_t offset = 0;  // filled in
 };
@@ -31,11 +29,11 @@ struct ArenaSize {
   size_t lower_bound;  // the most bytes alive at one node: no placement can do better
 };
 
-// The most bytes of blocks that are alive at one node.
+// The most bytes of blocks alive at one node.
 size_t most_alive(const std::vector<ArenaBlock>& blocks);
 
-// Each block at the lowest place of the tightest gap that those alive at the same time leave: largest blocks first,
-// then in other orders as long as the arena is larger than the lower bound; the smallest arena is kept.
+// Places each block lowest in the tightest gap between blocks alive at the same time: largest blocks first, then in
+// other orders while the arena exceeds the lower bound. Keeps the smallest arena.
 ArenaSize place_blocks(std::vector<ArenaBlock>& blocks);
 
 // Bytes [begin, end) of a value's root, touched at a node.
@@ -49,17 +47,16 @@ class StorageMap {
  public:
   StorageMap(const Graph& graph, bool reuse);
 
-  // The root value that stands for the storage of `id` (a graph input, if one is in it).
+  // The root value that represents the storage of `id` (a graph input, if one is in it).
   ValueId storage_of(ValueId id) const;
   bool is_input(ValueId storage) const { return graph_.value(storage).producer == kNone; }
   // First write and last read; outputs live to the end.
   NodeId first(ValueId storage) const;
   NodeId last(ValueId storage) const;
-  // Its bytes, cut where the node that first writes them changes.
+  // Its bytes, split by the node that first writes them.
   std::vector<ArenaPart> parts(ValueId storage) const;
-  // What nodes write of its bytes.
   const std::vector<Access>& writes(ValueId storage) const { return writes_[storage_of(storage)]; }
-  // Updates whose value does not end up in the state's own storage.
+  // Updates whose value is not in the state's own storage.
   const std::vector<StateUpdate>& copies() const { return copies_; }
 
  private:
@@ -77,21 +74,18 @@ class StorageMap {
   std::vector<StateUpdate> copies_;
 };
 
-// What lies where in a plan's arena, and when: for pictures of a plan's memory and for the count of live bytes in
-// traces.
-
-// A rectangle of arena bytes and time: bytes [offset, offset + bytes) are in use from node `first` through node `last`.
+// Bytes [offset, offset + bytes) are in use from node `first` through node `last`.
 struct ArenaTenant {
   ValueId value;  // whose memory it is; values computed in place over it are not listed apart
   size_t offset, bytes;
   NodeId first, last;
 };
 
-// All tenants of the plan's arena, by their first node. A value that is filled piece by piece, as the flat gradient is,
-// gives a tenant for each piece. `arena`: the region the plan was made with.
+// All tenants of the plan's arena, by their first node. A value that is filled piece by piece, such as the flat
+// gradient, has a tenant per piece. `arena`: the region the plan was made with.
 std::vector<ArenaTenant> arena_tenants(const Plan& plan, RegionId arena);
 
-// Bytes of the arena in use while each node runs.
+// In use while each node runs.
 std::vector<size_t> live_bytes(const Plan& plan, const std::vector<ArenaTenant>& tenants);
 
 }  // namespace linnet

@@ -72,7 +72,7 @@ void Store::allocate() {
     if (region.bytes > 0) region.memory = device().allocate(region.bytes, region.name);
     if (!is_on_host(region) || device().is_host()) continue;
     region.host_copy = Buffer(region.bytes);
-    // A sum that steps add to begins as 0, whatever the device's memory began as.
+    // A sum over steps must begin as 0.
     if (region.bytes > 0) device().upload(region.memory, region.host_copy.data(), region.bytes);
   }
   device().wait();
@@ -84,7 +84,7 @@ Store::~Store() {
     if (region.memory && !region.owner) device().release(region.memory);
 }
 
-// The host's copies are taken as they are used.
+// Host copies are touched when they are used.
 void Store::touch() const {
   for (const Region& region : regions_)
     if (!region.owner) device().touch(region.memory);

@@ -1,10 +1,9 @@
-// Where the named inputs of graphs live. A store is a set of regions (parameters, optimizer state, one batch, the arena
-// all plans share, ...) and a table from names to locations in them. Sizes are declared first, so that the peak is
-// known and can be printed or refused; memory is taken in one call.
+// Holds the named inputs of graphs: regions (parameters, optimizer state, one batch, the arena that all plans share,
+// ...) and a table from names to locations in them. Sizes are declared first, so that the peak is known and can be
+// printed or refused; memory is then allocated in one call.
 //
-// The regions lie on a device. Where that has memory of its own, data() is the host's copy: of batches, which every run
-// of a plan takes along, and of states, which push() and pull() carry over. Device-resident data, activations,
-// workspace and caches have no host copy.
+// The regions lie on a device. If it has its own memory, data() is the host's copy: of batches, copied in every run of
+// a plan, and of states, which push() and pull() copy. All else has no host copy.
 #pragma once
 #include <map>
 #include <string>
@@ -44,7 +43,7 @@ class Store {
   const Backend& backend() const { return *backend_; }
   Device& device() const { return *backend_->device; }
 
-  // The ranks with which this one runs the store's plans (distributed/comm/tensor_group.h); null: it runs them alone.
+  // The ranks that run the store's plans together (distributed/comm/tensor_group.h); null: this rank alone.
   struct Groups {
     Communicator* tensor = nullptr;
     Communicator* pipeline = nullptr;
@@ -54,11 +53,11 @@ class Store {
 
   RegionId add_region(std::string name, MemoryKind kind, size_t bytes);
   void grow_region(RegionId region, size_t bytes);  // to at least this size
-  // A region of another store, which has its memory already and outlives this one.
+  // A region of another store, which is allocated already and outlives this one.
   RegionId share_region(const Store& owner, RegionId region);
-  // `name` is at `location` and may take up to `capacity` bytes: a batch input has another shape in each bucket.
+  // Binds `name` to up to `capacity` bytes at `location`: a batch input has another shape in each bucket.
   void bind(const std::string& name, Location location, size_t capacity);
-  // Adds a region that is bound to its name, and one in which several names lie, each on cache lines of its own.
+  // Adds a region bound to its name, or one for several names, each on its own cache lines.
   void declare(const std::string& name, MemoryKind kind, size_t bytes);
   using Parts = std::vector<std::pair<std::string, size_t>>;  // names and bytes
   void declare_together(std::string region, MemoryKind kind, const Parts& parts);
@@ -67,12 +66,11 @@ class Store {
   const Location& find(const std::string& name, size_t bytes) const;  // internal error when unknown or too small
   void allocate();                                                    // every region, once: addresses, not yet memory
   void touch() const;                                                 // takes the memory; what was not written is zero
-  // Where plans find a region: on the device.
-  std::byte* location(RegionId region) const;
-  // The host's copy to the device, and back; waits.
+  std::byte* location(RegionId region) const;                         // on the device
+  // Copies between host and device; waits.
   void push(const std::string& name) const;
   void pull(const std::string& name) const;
-  // Bytes from the host into a binding, wherever it lies; waits.
+  // Copies bytes from the host into a binding on host or device; waits.
   void fill(const std::string& name, const void* from, size_t bytes) const;
   std::byte* data(RegionId region) const;
   std::byte* data(const std::string& name) const;
@@ -90,8 +88,7 @@ class Store {
     const Store* owner = nullptr;  // of a shared region: who has the memory, as which of its regions
     RegionId owned_as = -1;
   };
-  // Has data(): see above.
-  bool is_on_host(const Region& region) const;
+  bool is_on_host(const Region& region) const;  // has data()
   const std::vector<Region>& regions() const { return regions_; }
   size_t total_bytes() const;  // of the device's memory, as Device::footprint() counts; without shared regions
 

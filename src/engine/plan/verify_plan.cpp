@@ -1,5 +1,5 @@
-// The plan's proof: its nodes are replayed on a map of bytes that remembers which value each byte holds. It knows
-// nothing of how the plan was made, only what a read must find.
+// Proves a plan: replays its nodes on a map of which value each byte holds. It knows nothing of how the plan was made,
+// only what a read must find.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -16,7 +16,7 @@
 namespace linnet {
 namespace {
 
-// Of a value that lies in more parts than these from either end, parts in the middle are not looked at.
+// Beyond this many parts from either end, a value's middle parts are not checked.
 constexpr size_t kCheckedParts = 512;
 
 class Replay {
@@ -56,7 +56,7 @@ class Replay {
   };
   static ByteRows rows_of(const Workspace& bytes) { return {bytes.begin, 1, 0, bytes.end - bytes.begin}; }
 
-  // Bytes of the arena that the node's kernel scribbles in.
+  // The arena bytes of the node's workspace.
   std::optional<Workspace> workspace(NodeId id) const {
     const auto found = plan_.workspace_in_arena.find(id);
     if (found == plan_.workspace_in_arena.end()) return {};
@@ -69,12 +69,12 @@ class Replay {
     return Workspace{shared_.arena, found->second, found->second + bytes};
   }
 
-  // No value is left in the workspace, so that reading one there later fails ...
+  // Leaves no value in the workspace, so that reading one there later fails.
   void write_workspace(NodeId id) {
     if (const auto bytes = workspace(id)) maps_[bytes->region].write(rows_of(*bytes), kNone);
   }
 
-  // ... and none of the node's own results lies there.
+  // No result of the node may lie in its workspace.
   void check_workspace(NodeId id) {
     const auto bytes = workspace(id);
     if (bytes && !maps_[bytes->region].holds(rows_of(*bytes), [](ValueId owner) { return owner == kNone; }))
@@ -83,7 +83,7 @@ class Replay {
 
   const Root& root(ValueId id) const { return roots_[id]; }
 
-  // The bytes of a value: of a dense one a single part, of columns of a matrix their rows, of others more parts.
+  // A dense value is one part, columns of a matrix their rows, others more parts.
   void each_part(ValueId id, FunctionRef<void(ByteMap&, const ByteRows&)> body) {
     const TensorType& type = graph_.value(id).type;
     const Location& location = plan_.location[id];
@@ -93,7 +93,7 @@ class Replay {
     ByteMap& map = maps_[location.region];
     const Shape& strides = root(id).strides;
     if (strides == dense_strides(type.shape)) return body(map, ByteRows{location.offset, 1, 0, type.bytes()});
-    // Axes from the least stride to the largest, without those that go over the same bytes again.
+    // Axes from the smallest stride to the largest, without those that revisit the same bytes.
     struct Axis {
       size_t size, stride;  // bytes
     };
@@ -125,8 +125,7 @@ class Replay {
     }
   }
 
-  // The bytes must come from the value itself, from the whole it is a part of, or from its own parts: then the movement
-  // node between them has nothing to do.
+  // The bytes must come from the value itself, its whole, or its own parts; the node in between is then a no-op.
   bool same_data(ValueId reader, ValueId owner) const {
     if (owner == reader) return true;
     return owner != kNone && root(owner).value == root(reader).value;
@@ -142,7 +141,7 @@ class Replay {
     if (!good) fail_internal("plan: ", where(), " reads %", id, ", whose bytes were overwritten");
   }
 
-  // Two outputs, or an output and an operand it may not overwrite, must not meet.
+  // Two outputs, or an output and an operand it may not overwrite, must not overlap.
   void check_outputs_apart(NodeId id) {
     const Node& node = graph_.node(id);
     for (size_t o = 0; o < node.out.size(); ++o) {
@@ -156,7 +155,6 @@ class Replay {
     }
   }
 
-  // From the value's first byte to behind its last one.
   std::pair<size_t, size_t> bounds(ValueId id) const {
     const TensorType& type = graph_.value(id).type;
     const size_t begin = plan_.location[id].offset;

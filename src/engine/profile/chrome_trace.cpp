@@ -57,13 +57,13 @@ class Trace {
     return plan == profile_.plans.end() ? nullptr : &plan->second.nodes[span.index];
   }
 
-  // Slices around runs of consecutive spans that `key` gives the same non-empty name.
+  // Slices around consecutive spans for which `key` returns the same non-empty name.
   template <class Key>
   void groups(const std::vector<Span>& spans, const char* category, int thread, const Key& key) {
     for (size_t first = 0; first < spans.size();) {
       const std::string name = key(spans[first]);
       size_t last = first;
-      // A gap is an interruption: what came between belongs to nobody.
+      // A gap is an interruption, which belongs to no slice.
       while (last + 1 < spans.size() && key(spans[last + 1]) == name && spans[last + 1].plan == spans[first].plan &&
              spans[last + 1].begin == spans[last].end && spans[last + 1].index == spans[last].index + 1)
         ++last;
@@ -138,7 +138,7 @@ std::string trace_events(const Profile& profile, const TracedProcess& process) {
   return list.substr(1, list.size() - 2);
 }
 
-// The events are texts already, of which there may be many.
+// The events are formatted texts, since there may be many.
 std::string trace_of(const std::vector<std::string>& events, const MachinePeak& machine) {
   const bool is_one = events.size() == 1;
   const Json head{

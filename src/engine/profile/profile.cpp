@@ -14,7 +14,7 @@ namespace linnet {
 
 namespace {
 
-// The values that the loss of a training step and its count leave the graph with, or go into the next one's states.
+// The graph's outputs or new states that are the loss of a training step and its count.
 std::vector<ValueId> loss_values(const Graph& graph) {
   const auto is_loss = [](std::string_view name) { return name == "loss_sum" || name == "token_count"; };
   std::vector<ValueId> values;
@@ -37,7 +37,7 @@ bool accumulates(const Graph& graph) {
          std::ranges::any_of(graph.inputs(), [](const GraphInput& input) { return state::is_gradient(input.name); });
 }
 
-// The views pass leaves nothing to do for nodes whose results lie in their operands, or the other way around.
+// Whether the views pass has made the node a no-op.
 bool is_moved(const Graph& graph, const Node& node) {
   const Algebra algebra = algebra_of(node);
   const bool may_be_view = algebra == Algebra::kReshape || algebra == Algebra::kSplit || algebra == Algebra::kConcat;
@@ -61,8 +61,8 @@ bool computes_loss_and_gradient(const Node& node) {
   return node.op == &kLinearCrossEntropyGrad && node.attrs.as<LinearCrossEntropyAttrs>().loss;
 }
 
-// Of a training graph: forward is what the loss depends on, update begins with the norm of the gradients or the
-// optimizer, backward is all else. Of other graphs all is evaluation.
+// In a training graph, forward is what the loss depends on, update begins with the norm of the gradients or the
+// optimizer, and backward is the rest. Other graphs are evaluation.
 std::vector<StepPhase> node_phases(const Graph& graph) {
   const NodeId update = std::min(first_node(graph, "sum_of_squares"), first_node(graph, "optimizer_step"));
   const bool updates = update < graph.node_count(), accumulated = accumulates(graph);
@@ -96,12 +96,11 @@ void add_node(const PlanProfile& plan, const Span& span, double share, std::map<
   row.flops += share * node.flops, row.bytes += share * node.bytes, row.kept_bytes += share * node.kept_bytes;
 }
 
-// "23%", or "-" where nothing was computed or measured.
-std::string percent(double part, double whole) {
+std::string percent(double part, double whole) {  // "23%"; "-" if unknown
   return part > 0 && whole > 0 ? fmt::format("{:.0f}%", 100 * part / whole) : "-";
 }
 
-// At most `width` characters, the end of which says most.
+// The last `width` characters, which say most.
 std::string ending(const std::string& text, size_t width) {
   return text.size() <= width ? text : "..." + text.substr(text.size() - (width - 3));
 }
@@ -117,7 +116,7 @@ PlanProfile describe_plan(std::string name, const Plan& plan, RegionId arena) {
   const Graph& graph = plan.graph;
   PlanProfile profile{.name = std::move(name), .tenants = arena_tenants(plan, arena), .arena_bytes = plan.arena_bytes};
   profile.live = live_bytes(plan, profile.tenants);
-  // The forward pass of a pipeline's stage has no loss.
+  // The forward pass of a pipeline stage has no loss.
   const std::vector<StepPhase> phases = profile.name.starts_with("train.forward")
                                             ? std::vector(graph.node_count(), StepPhase::kForward)
                                             : node_phases(graph);

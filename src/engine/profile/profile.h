@@ -1,4 +1,4 @@
-// What the profiled steps of a run did: the spans of a timeline together with the plans they belong to.
+// The profiled steps of a run: the spans of a timeline with the plans they belong to.
 #pragma once
 #include <map>
 #include <string>
@@ -8,13 +8,10 @@
 
 namespace linnet {
 
-// What is known of a plan's nodes before any of them has run: what they are called, which part of a step they belong
-// to, how much they compute and move.
-
-// kBoth: one node computes a loss and its gradient.
+// What is known of a plan's nodes before a run: phases (kBoth: of a loss and its gradient), names, costs.
 enum class StepPhase { kForward, kBoth, kBackward, kUpdate, kEvaluation };
 const char* phase_name(StepPhase phase);  // "forward"
-// Of the operations of a node of kBoth: the logits' product, and those of the two gradients.
+// The share of the forward pass (the logits' product) in the operations of a kBoth node.
 constexpr double kForwardShare = 1.0 / 3;
 
 struct NodeProfile {
@@ -43,7 +40,7 @@ struct ProfiledStep {
   uint64_t process_bytes;  // resident memory of the process at its end
 };
 
-// What shares of the peak refer to. 0: not measured.
+// The peak that shares refer to. 0: not measured.
 struct MachinePeak {
   std::string name;      // "2 threads, avx512, fp32"
   double flops = 0;      // multiply-adds on registers, per second
@@ -58,7 +55,7 @@ struct Profile {
   size_t planned_bytes = 0;  // of the whole store
 };
 
-// All executions of the same op, in the same module and source line, in one phase.
+// All executions of one op in one module, source line and phase.
 struct ProfileRow {
   std::string phase, label, module, source;
   int64_t calls = 0;
@@ -77,22 +74,21 @@ struct ProfileSummary {
   std::vector<ProfileRow> rows;  // the slowest first
 };
 
-// What traces call the phase of a span without a plan: "data", "sharing" or "stage".
+// A trace's phase for spans without a plan: "data", "sharing" or "stage".
 const char* host_phase(SpanKind kind);
 
-// Spans outside of steps, such as an evaluation between two of them, are in the rows and not in node_seconds.
+// Spans outside of steps, such as an evaluation in between, count in the rows but not in node_seconds.
 ProfileSummary summarize(const Profile& profile);
 
-// Chrome's trace format with Kineto's conventions, for Perfetto, HTA and chrome://tracing: the steps, phases, modules
-// and nodes as nested slices on the track of the thread that ran them, a track for every other thread, counters of live
-// and planned memory.
+// Chrome's trace format with Kineto's conventions, for Perfetto, HTA and chrome://tracing: steps, phases, modules and
+// nodes as nested slices on their thread's track, a track for every other thread, and counters of live and planned
+// memory.
 std::string chrome_trace(const Profile& profile);
 
-// The slowest `count` rows as a table, and where a step's time goes by phase.
+// The slowest `count` rows as a table, and a step's time by phase.
 std::string summary_table(const ProfileSummary& summary, size_t count);
 
-// For how long the stages of a pipeline waited between the first and the last pass of a step, for each second in
-// passes.
+// How long pipeline stages wait between the first and the last pass of a step, per second of passes.
 struct PipelineBubble {
   int stages = 1;             // ranks; 1: there is no pipeline
   int64_t micro_batches = 1;  // that pass through it one behind the other
@@ -102,18 +98,16 @@ struct PipelineBubble {
   std::string text() const;  // a line; empty without a pipeline
 };
 
-// A summary as JSON, with what is known of a pipeline.
+// A summary as JSON, with the pipeline's data if there is one.
 std::string summary_json(const ProfileSummary& summary, const PipelineBubble& bubble = {});
 
-// A profile as a tree of modules, for `linnet profile`.
-
-// One line for each module down to `depth` names: milliseconds, forward and backward side by side, their ratio, the
-// share of the machine's peak, what its forward pass keeps in memory for the backward pass. Modules next to each other
-// whose names differ by a number alone (layers.0, layers.1, ...) are one line with their mean, unless `each` is set.
+// One line per module down to `depth` names: forward and backward milliseconds, their ratio, the share of the machine's
+// peak, and saved activations. Neighbors whose names differ in a number alone (layers.0, layers.1, ...) share a line
+// with their mean, unless `each` is set.
 std::string layer_table(const ProfileSummary& summary, int depth, bool each);
 
-// The modules whose backward pass takes longer than twice the forward pass, by the time that is beyond it, and the ops
-// farthest from what arithmetic and memory allow, by the time they lose: at most `count` lines each.
+// At most `count` modules whose backward pass takes over twice the forward pass, by the excess time, and `count` ops
+// farthest from what arithmetic and memory allow, by the time lost.
 std::string worst_ratios(const ProfileSummary& summary, size_t count);
 
 }  // namespace linnet

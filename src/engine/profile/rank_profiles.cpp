@@ -12,7 +12,7 @@ namespace {
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-// The texts of all ranks on rank 0; nothing on the others.
+// The texts of all ranks on rank 0; nothing elsewhere.
 std::vector<std::string> texts_on_first(Communicator& world, const std::string& own) {
   const uint64_t length = own.size();
   std::vector<uint64_t> lengths(world.size());

@@ -1,4 +1,4 @@
-// The profiles of a run's ranks, put together: one trace in rank 0's time, and how long a pipeline's stages waited.
+// Joins the profiles of a run's ranks: one trace in rank 0's time, and how long pipeline stages waited.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace linnet {
 
-// Given to a rank's profiler (engine/profile/step_profiler.h), which then puts each group of steps together with those
-// of the other ranks, which profile the same steps: every rank makes one of these. Rank 0 alone measures and writes.
+// Give one to each rank's profiler (engine/profile/step_profiler.h): it joins each group of steps with those of the
+// other ranks, which profile the same steps. Rank 0 alone measures and writes.
 class RankProfiles {
  public:
   struct Rank {
@@ -27,10 +27,10 @@ class RankProfiles {
   bool is_first() const { return rank_.world->rank() == 0; }
   // Every rank calls these.
   void share(MachinePeak& machine) const;  // rank 0's
-  // Returns the trace with a process row for each rank on rank 0, and an empty text on the others; finds the bubble.
+  // Collective. Returns the trace, a process row per rank, on rank 0, and an empty text elsewhere; finds the bubble.
   // `ahead`: by how many nanoseconds this rank's timeline is ahead of rank 0's, where that is known.
   std::string put_together(const Profile& profile, std::optional<int64_t> ahead = {});
-  // Of what was put together last: that of this rank's pipeline.
+  // The bubble of this rank's pipeline in the last call.
   const PipelineBubble& bubble() const { return bubble_; }
 
  private:
@@ -40,8 +40,8 @@ class RankProfiles {
   PipelineBubble bubble_;
 };
 
-// Parts of chrome_trace(): the events of one process, and the trace of all. `start`: the moment of the profile's
-// timeline that the trace calls 0.
+// Parts of chrome_trace(): the events of one process, and the trace of all. `start`: the profile's time that the trace
+// calls 0.
 struct TracedProcess {
   int id = 1;  // unique in the trace, and the order of the processes
   std::string name = "linnet";

@@ -43,7 +43,7 @@ void StepProfiler::begin_step(int64_t step) {
   if (is_done() || current_ == step) return;
   current_ = step;
   if (skipped_ < options_.skip_first) return;
-  // The threads' tracks are made while warming up.
+  // Threads' tracks are allocated while warming up.
   if (counted_ == options_.wait) Timeline::start();
   if (counted_ == options_.wait + options_.warmup) Timeline::take();
   began_ = Timeline::now();
