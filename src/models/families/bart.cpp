@@ -1,12 +1,11 @@
-// BART (Lewis et al. 2020), mBART (Liu et al. 2020), Pegasus (Zhang et al. 2020) and M2M100 (Fan et al. 2021), whose
-// layers NLLB has, too: encoder-decoders that differ in where norms stand and in their positions. "layerdrop" leaves
-// layers out while transformers trains; here none are.
+// BART (Lewis et al. 2020), mBART (Liu et al. 2020), Pegasus (Zhang et al. 2020), M2M100 (Fan et al. 2021) and NLLB:
+// encoder-decoders that differ in norms and positions. "layerdrop", which skips layers in training, is ignored.
 #include "models/families/transformer_family.h"
 
 namespace linnet {
 namespace {
 
-constexpr int64_t kFirstRow = 2;  // of BART's position tables, whose first rows nobody reads
+constexpr int64_t kFirstRow = 2;  // of BART's position tables; earlier rows are unused
 
 TransformerConfig bart_kind() {
   return {.share_embeddings = true,
@@ -21,7 +20,7 @@ TransformerConfig norms_first(TransformerConfig config) {
   return config;
 }
 
-// Padding has a position, too: that of its id.
+// The first row depends on the padding token's id.
 void read_first_position(const ConfigFile& file, TransformerConfig& config) {
   if (config.pad_token < 0 || config.pad_token > 1000) file.fail("\"pad_token_id\" is out of range");
   config.first_position = config.pad_token + 1;

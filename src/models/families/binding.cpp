@@ -28,7 +28,7 @@ BoundRow bind_row(const NameRow& row, const ParameterSlot& slot) {
   return {&row, &slot.spec, slot.offset + row.first_row * row_elements, file_shape(row, shape)};
 }
 
-// Every parameter, each row of it once.
+// Checks that every row of every parameter is covered once.
 void check_cover(const NameTable& names, const ParameterLayout& layout) {
   std::map<std::string, int64_t> rows;
   for (const NameRow& row : names.rows)
@@ -42,14 +42,14 @@ void check_cover(const NameTable& names, const ParameterLayout& layout) {
   }
 }
 
-// Where element `i` of a file's filters [out, in, height, width] lies in ours.
+// The index here of element `i` of a file's filters [out, in, height, width].
 int64_t filter_index(const Shape& in_file, int64_t i) {
   const int64_t channels = in_file[1], pixels = in_file[2] * in_file[3];
   const int64_t pixel = i % pixels, channel = i / pixels % channels, filter = i / pixels / channels;
   return (filter * pixels + pixel) * channels + channel;
 }
 
-// Where row `row` of a file's [heads, 3, size] rows lies in our [3, heads, size].
+// The row in our [3, heads, size] of row `row` of a file's [heads, 3, size].
 int64_t stacked_row(const BoundRow& bound, int64_t row) {
   const int64_t heads = bound.row->heads, size = bound.shape[0] / (3 * heads);
   const int64_t head = row / (3 * size), part = row / size % 3;
@@ -58,7 +58,6 @@ int64_t stacked_row(const BoundRow& bound, int64_t row) {
 
 int64_t row_elements(const BoundRow& bound) { return bound.shape.elements() / bound.shape[0]; }
 
-// `count` elements of the file from element `first`, as floats.
 void gather(const BoundRow& bound, const float* parameters, int64_t first, int64_t count, float* out) {
   if (!bound.spec) return void(std::fill_n(out, count, bound.row->constant));
   const float* from = parameters + bound.offset;
@@ -120,7 +119,7 @@ void read_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, 
   if (bound.row->form != TensorForm::kTransposed) return read_floats(dtype, data, elements, to);
   constexpr int64_t kRows = 64;  // of the file at once, so that whole cache lines of the parameter are written
   const int64_t in = bound.shape[0], width = bound.shape[1];
-  // An odd number of cache lines apart: a column of rows at a power of two would fall into a few sets of the cache.
+  // An odd number of cache lines, as rows a power of two apart would share a few sets of the cache.
   const int64_t stride = ((width + 15) / 16 | 1) * 16;
   std::vector<float> rows(static_cast<size_t>(kRows * stride));
   for (int64_t first = 0; first < in; first += kRows) {

@@ -1,4 +1,4 @@
-// A name table against a parameter layout: which elements of the flat buffer each tensor of a file is.
+// Binds a name table to a parameter layout: which elements of the flat buffer each tensor of a file is.
 #pragma once
 #include <string>
 #include <vector>
@@ -15,14 +15,14 @@ struct BoundRow {
   Shape shape;                // in the file
 };
 
-// In the table's order. Internal error when the table names a parameter the layout has not, or leaves rows of one out.
+// In the table's order. Internal error if it names an unknown parameter or leaves out rows of one.
 std::vector<BoundRow> bind_names(const NameTable& names, const ParameterLayout& layout);
 
-// One tensor from a file's elements into the flat buffer, and elements [first, first + count) of it back.
+// Reads a file's tensor into the flat buffer; writes elements [first, first + count) of it back.
 void read_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, float* parameters);
 void write_tensor(const BoundRow& bound, const float* parameters, FileDType dtype, int64_t first, int64_t count,
                   std::byte* out);
-// The first `count` elements of the tensor `data` are what the flat buffer (or a constant) has.
+// Whether the first `count` elements of `data` equal those in the flat buffer (or the constant).
 bool equals_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, const float* parameters);
 
 }  // namespace linnet

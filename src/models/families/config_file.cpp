@@ -6,8 +6,7 @@
 namespace linnet {
 namespace {
 
-// Of a model of texts and pictures the text's part, as that model alone has it. Published files leave out what the
-// class takes for granted.
+// Takes the text part of a model of texts and pictures, with defaults that published files leave out.
 void take_text_part(Json& config) {
   const Json *type = config.find("model_type"), *own = config.find("text_config");
   if (!type || !type->is_string() || type->text() != "gemma3" || !own || !own->is_object()) return;
@@ -106,7 +105,6 @@ std::string ConfigFile::text(const std::string& key, const std::string& fallback
   return has(key) ? text(key) : fallback;
 }
 
-// The items of the list `value`, each of which must be of the kind that `is` tells and `expected` names.
 template <class T>
 std::vector<T> ConfigFile::list_of(const std::string& key, const Json& value, bool (Json::*is)() const,
                                    const char* expected) const {

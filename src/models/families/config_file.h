@@ -1,5 +1,4 @@
-// A JSON object of settings, as config.json of a model folder is: read by key with clear errors, changed by key, and
-// written back with all keys it had, in their order.
+// A JSON object of settings, such as config.json: read and changed by key, written back with all its keys in order.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -10,10 +9,9 @@
 
 namespace linnet {
 
-// A key as messages show it: "hidden_size" with its quotes.
-std::string quoted(const std::string& key);
+std::string quoted(const std::string& key);  // with its quotes, for messages
 
-// Every error is a user error of one line that names file and key. A key whose value is null counts as absent.
+// All errors are user errors of one line that names file and key. A key whose value is null counts as absent.
 class ConfigFile {
  public:
   ConfigFile() = default;                        // {}
@@ -23,7 +21,7 @@ class ConfigFile {
 
   bool has(const std::string& key) const;
   bool mentions(const std::string& key) const;  // also as null
-  // Without a fallback an absent key is an error, as is a value of another type.
+  // An absent key without a fallback is an error, as is a value of another type.
   int64_t integer(const std::string& key) const;
   int64_t integer(const std::string& key, int64_t fallback) const;
   int64_t size(const std::string& key) const;  // an integer from 1 to 2^30
@@ -42,12 +40,11 @@ class ConfigFile {
   size_t count(const std::string& key) const;                     // members of an object or list; 0 for anything else
   bool is_empty(const std::string& key) const;                    // a list or an object of nothing
 
-  // The value must be `supported`, or absent when that is the default: else "config.json: "key" is true, Linnet
-  // supports only false".
+  // "config.json: "key" is true, Linnet supports only false" for another value, or an absent one if not the default.
   void require_flag(const std::string& key, bool supported) const;
-  // The value, which must be one of `supported`; the first when the key is absent.
+  // The value, one of `supported`; the first if the key is absent.
   std::string choice(const std::string& key, std::initializer_list<const char*> supported) const;
-  // "'path': problem", of the parts that follow each other.
+  // "'path': problem"
   template <class... Parts>
   [[noreturn]] void fail(const Parts&... problem) const {
     fail_user("'", path_, "': ", problem...);
@@ -64,7 +61,7 @@ class ConfigFile {
 
  private:
   const Json* find(const std::string& key) const;  // null when absent
-  // The same, of the kind that `is` tells and `expected` names.
+  // Error unless it is of the kind that `is` tests and `expected` names.
   const Json* find(const std::string& key, bool (Json::*is)() const, const char* expected) const;
   const Json& at(const std::string& key) const;
   ConfigFile part(const Json& object) const;  // of this file

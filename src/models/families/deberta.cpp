@@ -1,5 +1,4 @@
-// DeBERTa-v2 and v3 (He et al. 2021, 2023): BERT's layers with disentangled attention, whose embeddings of distances
-// all layers project as they project states.
+// DeBERTa-v2, v3 (He et al. 2021, 2023): BERT's layers with disentangled attention and shared distance embeddings.
 #include "base/text.h"
 #include "models/families/encoder_family.h"
 

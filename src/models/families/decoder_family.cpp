@@ -19,7 +19,6 @@ constexpr std::array<std::pair<const char*, Kind>, 7> kRopeTypes{
      {"dynamic", Kind::kNone}}};  // which scales only texts longer than max_position_embeddings
 constexpr const char* kOriginal = "original_max_position_embeddings";
 
-// The numbers of turns in the original context between which frequencies are blended.
 Fields<RopeScaling> blended_fields(const char* low, double low_standard, const char* high, double high_standard,
                                    int64_t original) {
   return {positive(low, &RopeScaling::low_factor, low_standard),
@@ -37,7 +36,7 @@ Fields<RopeScaling> blended_fields(const char* low, double low_standard, const c
 
 Fields<RopeScaling> llama3_fields() { return blended_fields("low_freq_factor", 1, "high_freq_factor", 4, 8192); }
 
-// Without the original length in the file, it is the model's.
+// The default original length is the model's.
 Fields<RopeScaling> yarn_fields(int64_t length) {
   Fields<RopeScaling> fields = blended_fields("beta_slow", 1, "beta_fast", 32, length);
   fields.push_back(field("truncate", &RopeScaling::whole_pairs, true));
@@ -98,7 +97,7 @@ std::vector<Architecture> decoder_architectures(const std::string& name) {
   return {{name + "ForCausalLM", ModelHead::kTokens}, {name + "Model", ModelHead::kNone}};
 }
 
-// A model without a head is one with a tied head here.
+// A model without a head is treated as one with a tied head.
 std::unique_ptr<Module> make_model(const DecoderConfig& config, const ConfigFile&, ModelHead head) {
   DecoderConfig with_head = config;
   with_head.tied_head = config.tied_head || head == ModelHead::kNone;
@@ -149,7 +148,7 @@ namespace {
 constexpr const char *kWindow = "sliding_window", *kTypes = "layer_types", *kSliding = "sliding_attention",
                      *kFull = "full_attention";
 
-// "layer_types", or what `is_sliding` says of each layer.
+// Reads "layer_types", or takes what `is_sliding` says.
 void read_layer_types(const ConfigFile& file, DecoderConfig& config, int64_t window,
                       const std::function<bool(int64_t layer)>& is_sliding) {
   std::vector<std::string> types = file.texts(kTypes);
@@ -194,7 +193,6 @@ Field<DecoderConfig> expert_fields(const char* count) {
   const auto check = [=](const ConfigFile& file, C& config) {
     if (config.chosen_experts > config.experts) file.fail("\"num_experts_per_tok\" is more than \"", count, "\"");
   };
-  // transformers writes either name.
   const auto name_in = [=](const ConfigFile& file) {
     constexpr const char* kOther = "num_local_experts";
     return !file.has(count) && file.has(kOther) ? kOther : count;

@@ -1,4 +1,4 @@
-// Families of decoder-only models: a table of config.json's keys, a table of tensors, and the options that no key says.
+// Families of decoder-only models.
 #pragma once
 #include "models/families/family.h"
 #include "models/modules/text_decoder.h"
@@ -6,19 +6,18 @@
 namespace linnet {
 
 using DecoderFamily = ConfiguredFamily<DecoderConfig, FamilyKind::kDecoder>;
-// With Llama's names where the table has none.
+// Uses Llama's names where the table has none.
 std::shared_ptr<const Family> decoder_family(FamilyTable<DecoderConfig> table);
 
-// Architectures name + "ForCausalLM" and name + "Model".
-std::vector<Architecture> decoder_architectures(const std::string& name);
+std::vector<Architecture> decoder_architectures(const std::string& name);  // name + "ForCausalLM" and name + "Model"
 std::unique_ptr<Module> make_model(const DecoderConfig& config, const ConfigFile& file, ModelHead head);
 
 // What a family's files call the parts of a decoder.
 struct DecoderNames {
-  std::string prefix = "model.";  // that bare models may leave out...
-  std::string inside = "";        // ...and what follows it always
+  std::string prefix = "model.";  // bare models may leave it out...
+  std::string inside = "";        // ...but not what follows it
   std::string layers = "layers.*.";
-  // Those that differ from Llama's: parameters of layers begin with "*.", names of theirs with '^' for prefix + inside.
+  // Names that differ from Llama's: layer parameters begin with "*.", their file names have '^' for prefix + inside.
   NamePatterns own = {};
   std::vector<std::string> computed = {"layers.*.self_attn.rotary_emb.inv_freq"};
   std::vector<std::string> other_heads = {};
@@ -27,34 +26,30 @@ struct DecoderNames {
   NameTable operator()(const DecoderConfig& config, ModelHead head, const Module& model) const;
 };
 
-// The keys that Llama and the families after it have in common, and `more`.
+// The keys that Llama and later families share, and `more`.
 Fields<DecoderConfig> llama_fields(const Fields<DecoderConfig>& more = {});
-// "attention_bias" (of all four projections) and "mlp_bias".
+// "attention_bias" (all four projections) and "mlp_bias".
 Field<DecoderConfig> bias_fields();
-// How many experts there are, by that key, and how many a token has, by "num_experts_per_tok"; and the weight of the
-// loss that keeps them equally busy.
+// The number of experts, by key `count`, and per token ("num_experts_per_tok"), and the weight of the load loss.
 Field<DecoderConfig> expert_fields(const char* count);
-// The two halves of heads that turn.
-Field<DecoderConfig> whole_pairs_field();
-// What keys say of rotary positions.
+Field<DecoderConfig> whole_pairs_field();  // of heads that turn
+// Keys of rotary positions.
 struct RotaryKeys {
   const char *theta = "rope_theta", *share = "partial_rotary_factor";
   double standard_theta = 1e4, standard_share = 1;  // of absent keys
 };
-// "rope_parameters" since version 5 of transformers; before that the theta and, where positions are scaled,
-// "rope_scaling". Written in the older form, which all versions read.
+// "rope_parameters" since transformers 5; before, and as written, the theta and "rope_scaling".
 Field<DecoderConfig> rotary_field(const RotaryKeys& keys = {});
-// One object of "rope_parameters", or "rope_scaling".
 RotaryConfig read_rotary(const ConfigFile& rope, DecoderConfig& config, const RotaryConfig& standard);
-// "sliding_window" and "layer_types": the layers that see a window. Without types, all but every `period`th, or as
-// "sliding_window_pattern" says. Their rotary positions are those read before.
+// "sliding_window" and "layer_types": the layers with a window; without types, as "sliding_window_pattern" says or all
+// but every `period`th. Their rotary positions are those read before.
 Field<DecoderConfig> layer_types_field(int64_t window, int64_t period);
-// "sliding_window" as a window of all layers; `standard` where the key is absent.
+// "sliding_window" for all layers; `standard` if the key is absent.
 Field<DecoderConfig> window_field(int64_t standard);
-// The same where "use_sliding_window" says so: without types, layers from "max_window_layers" on see the window.
+// The same if "use_sliding_window" is true: without types, for layers from "max_window_layers" on.
 Field<DecoderConfig> upper_windows_field();
 
-// Reads a config.json of any of these families, and writes one: what new_pretrained() takes for a model made here.
+// Reads and writes a config.json of any of these families; new_pretrained() takes a written one.
 DecoderConfig decoder_config(const ConfigFile& file);
 ConfigFile decoder_config_file(const std::string& model_type, const DecoderConfig& config);
 

@@ -1,4 +1,4 @@
-// DistilBERT (Sanh et al. 2019): BERT's layers without types of tokens and without a pooler.
+// DistilBERT (Sanh et al. 2019): BERT's layers without token types and pooler.
 #include "models/families/encoder_family.h"
 
 namespace linnet {

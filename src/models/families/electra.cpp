@@ -1,5 +1,5 @@
-// ELECTRA (Clark et al. 2020): BERT's layers without a pooler; the embeddings may be narrower. A folder of the
-// published discriminator (ElectraForPreTraining) is read without its head.
+// ELECTRA (Clark et al. 2020): BERT's layers without a pooler, maybe with narrower embeddings. The published
+// discriminator (ElectraForPreTraining) is read without its head.
 #include "models/families/encoder_family.h"
 
 namespace linnet {
@@ -11,7 +11,7 @@ FamilyList families_of_electra() {
   return {encoder_family(
       {.model_type = "electra",
        .architectures = architectures,
-       // The activation is also that of the masked head, whatever that of the layers.
+       // The masked head uses this activation too, whatever that of the layers is.
        .base = {.has_pooler = false, .pooler_dropout = true, .pooler_activation = Activation::kGelu},
        .fields = bert_fields({lengths_field(512, 0), other_width("embedding_size", &C::embedding_width, &C::width,
                                                                  [](const C&) { return 128; })}),

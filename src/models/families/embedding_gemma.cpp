@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kBothWays = "use_bidirectional_attention";
 
-// Windows reach so far to either side as half of the key says.
+// Windows reach half the key's value to either side.
 Field<EncoderConfig> as_encoder() {
   return {[](const ConfigFile& file, EncoderConfig& config) {
     ConfigFile causal = file;

@@ -5,7 +5,6 @@ namespace linnet {
 
 namespace {
 
-// As transformers calls them.
 constexpr const char *kClassLayer = "classifier", *kSpanLayer = "qa_outputs";
 
 }  // namespace

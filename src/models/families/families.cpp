@@ -52,7 +52,7 @@ const FamilyList& families() {
 
 namespace {
 
-// Of several families with one model_type, the last with that architecture that takes the folder; else the first.
+// Of several families of one model_type, the last with the architecture that takes the folder; else the first.
 const Family* family_of(const std::string& model_type, const ConfigFile& config = ConfigFile()) {
   const std::vector<std::string> named = config.texts("architectures");
   const Family *found = nullptr, *taken = nullptr;

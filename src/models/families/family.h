@@ -1,5 +1,5 @@
-// What there is to know of a family of models to read and write its folders: one Family per value of config.json's
-// "model_type". Families that are alike share a file, which families.cpp lists (docs/add_a_family.md).
+// How to read and write the folders of a family of models: one Family per "model_type" of config.json. Similar families
+// share a file, which families.cpp lists (docs/add_a_family.md).
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,12 +15,12 @@ namespace linnet {
 
 enum class FamilyKind {
   kDecoder,         // a CausalModel
-  kEncoder,         // a TextEncoder with what stands on it
+  kEncoder,         // a TextEncoder with a head
   kEncoderDecoder,  // an EncoderDecoder
   kImages,          // an ImageModel
 };
 
-// What stands on the layers, and so what a model is for.
+// The output of a model.
 enum class ModelHead {
   kNone,          // states, or embeddings of texts
   kTokens,        // logits of the next token, or of masked ones
@@ -38,15 +38,14 @@ struct Family {
   Family(const char* model_type, FamilyKind kind, std::vector<Architecture> architectures)
       : model_type(model_type), kind(kind), architectures(std::move(architectures)) {}
   virtual ~Family() = default;
-  // The model, with config.json's sizes. An option the model has not is a user error naming the key.
+  // A model with config.json's sizes. User error naming the key of an unsupported option.
   virtual std::unique_ptr<Module> construct(const ConfigFile& config, ModelHead head) const = 0;
-  // The tensors of such a model under the names of the files of an architecture with that head.
+  // The model's tensors by the file names of an architecture with that head.
   virtual NameTable names(const ConfigFile& config, ModelHead head, const Module& module) const = 0;
 
-  // The one with that head. User error naming the family when it has none.
-  const Architecture& architecture(ModelHead head) const;
+  const Architecture& architecture(ModelHead head) const;  // user error naming the family if it has none
 
-  // Whether a folder of this model_type and one of the architectures is of this family, where several have both.
+  // Which of several families with this model_type and architecture takes the folder.
   virtual bool takes(const ConfigFile&) const { return true; }
 
   const char* const model_type;
@@ -54,19 +53,19 @@ struct Family {
   const std::vector<Architecture> architectures;  // the first is for folders that name none
 };
 
-// All that there is to say of a family whose models are made of a Config.
+// A family whose models are made from a Config.
 template <class Config>
 struct FamilyTable {
   const char* model_type;
   std::vector<Architecture> architectures;
-  Config base = {};  // the options that no key of config.json says
+  Config base = {};  // options that no key of config.json sets
   Fields<Config> fields;
   std::function<NameTable(const Config&, ModelHead, const Module&)> names = nullptr;
-  const char* flag = nullptr;     // a key that is true of this family alone
+  const char* flag = nullptr;     // a key that is true for this family alone
   const char* own_key = nullptr;  // a key that only its folders have
 };
 
-// make_model(config, file, head) makes its models.
+// Models are made by make_model(config, file, head).
 template <class Config, FamilyKind kKind>
 struct ConfiguredFamily final : Family {
   ConfiguredFamily(FamilyTable<Config> given)  // NOLINT: a table is a family
@@ -77,7 +76,7 @@ struct ConfiguredFamily final : Family {
     read_fields(table.fields, file, config);
     return config;
   }
-  // What new_pretrained() takes for a model that was made here.
+  // For new_pretrained().
   ConfigFile write(const Config& config, ModelHead head) const {
     ConfigFile file;
     file.set("architectures", std::vector<std::string>{architecture(head).name});
@@ -102,19 +101,18 @@ struct ConfiguredFamily final : Family {
 using FamilyList = std::vector<std::shared_ptr<const Family>>;
 
 const FamilyList& families();
-// User error naming the file when there is no such family, with those there are.
+// User error naming the file and the known families if there is no such one.
 const Family& find_family(const ConfigFile& config);
 const Family& find_family(const std::string& model_type);
-// The same as what it is: a DecoderFamily, an EncoderFamily...
+// The same as a DecoderFamily, an EncoderFamily...
 template <class Kind, class Which>
 const Kind& find_family_as(const Which& which) {
   const Family& family = find_family(which);
   if (const auto* found = dynamic_cast<const Kind*>(&family)) return *found;
   fail_internal(family.model_type, " is a family of another kind");
 }
-// The families of a kind, for messages: "gpt2", "llama".
-std::string names_of_kind(FamilyKind kind);
-// The head of the architecture that config.json names; empty where family or architecture is not known here.
+std::string names_of_kind(FamilyKind kind);  // for messages: "gpt2", "llama"
+// By the architecture that config.json names; empty for an unknown family or architecture.
 std::optional<ModelHead> named_head(const ConfigFile& config);
 
 }  // namespace linnet

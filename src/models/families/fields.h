@@ -1,4 +1,4 @@
-// Tables between the keys of a config.json and the members of a struct. A table serves reading, checking and writing.
+// Tables that map config.json's keys to members of a struct, for reading, checking and writing.
 //
 //   const Fields<DecoderConfig> kFields{
 //       field("hidden_size", &DecoderConfig::width, kWidths),
@@ -7,8 +7,8 @@
 //       positive("rms_norm_eps", &DecoderConfig::epsilon, 1e-6),
 //       fixed("attention_bias", false)};  // any other value is refused
 //
-// Fields are read in the order of the table, so that a value that stands for an absent key may depend on earlier ones.
-// Every error is a user error that names file and key.
+// Fields are read in the table's order, so defaults may depend on earlier ones. All errors are user errors that name
+// file and key.
 #pragma once
 #include <functional>
 #include <optional>
@@ -44,34 +44,32 @@ Fields<Config> operator+(Fields<Config> fields, const std::type_identity_t<Field
   fields.insert(fields.end(), more.begin(), more.end());
   return fields;
 }
-// Several as one.
 template <class Config>
 Field<Config> all_of(Fields<Config> fields) {
   return {[=](const ConfigFile& file, Config& config) { read_fields(fields, file, config); },
           [=](const Config& config, ConfigFile& file) { write_fields(fields, config, file); }};
 }
 
-// The values that an integer may have.
 struct Range {
   int64_t least, most;
 };
 constexpr Range kSizes{1, INT64_C(1) << 30}, kWidths{1, INT64_C(1) << 18};
 constexpr Range kLayers{1, 1'000};           // each takes time and memory to make
 constexpr Range kEncoderLayers{0, 1'000};    // 0: the embeddings alone
-constexpr Range kIds{INT64_MIN, INT64_MAX};  // of tokens; a negative one is none, and is not written
+constexpr Range kIds{INT64_MIN, INT64_MAX};  // of tokens; negative: none, not written
 int64_t integer_in(const ConfigFile& file, const std::string& key, const Range& range);
 
-// The value of an absent key: computed from what was read before.
+// The default for an absent key, computed from what was read before.
 template <class Config>
 using Standard = std::type_identity_t<std::function<int64_t(const Config&)>>;
 
-// An integer that the file must have.
+// A required integer.
 template <class Config>
 Field<Config> field(const char* key, int64_t Config::*member, Range range) {
   return {[=](const ConfigFile& file, Config& config) { config.*member = integer_in(file, key, range); },
           [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
 }
-// One that it may have. A member that is 0 because nobody has set it is written as that value.
+// An optional integer. An unset member (0) is written as the default.
 template <class Config>
 Field<Config> field(const char* key, int64_t Config::*member, Range range, Standard<Config> standard) {
   return {[=](const ConfigFile& file, Config& config) {
@@ -97,7 +95,7 @@ Field<Config> field(const char* key, bool Config::*member, bool standard) {
           [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
 }
 
-// A flag of these biases of a Config, all of which have one or none.
+// A flag of some biases, all of which have one or none.
 struct BiasFlag {
   const char* key;
   std::vector<bool Biases::*> members;
@@ -114,7 +112,7 @@ inline BiasFlag biases(const char* key, std::vector<bool Biases::*> members, boo
   return {key, std::move(members), standard};
 }
 
-// A width that is 0 where it is that of the layers, and then written as that.
+// A width; 0 stands for that of the layers, which is then written.
 template <class Config>
 Field<Config> other_width(const char* key, int64_t Config::*member, int64_t Config::*of_layers,
                           Standard<Config> standard) {
@@ -131,7 +129,7 @@ Field<Config> other_width(const char* key, int64_t Config::*member, int64_t Conf
 template <class Value>
 using Words = std::span<const std::pair<const char*, Value>>;
 extern const Words<Activation> kActivations;
-// The index of the file's word among `words`; `standard` where the key is absent.
+// The index of the file's word among `words`; `standard` if the key is absent.
 size_t word_index(const ConfigFile& file, const std::string& key, const std::vector<const char*>& words,
                   size_t standard);
 
@@ -173,7 +171,7 @@ Field<Config> probability(const char* key, double Config::*member, double standa
   return {[=](const ConfigFile& file, Config& config) { config.*member = probability_of(file, key, standard); },
           [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
 }
-// `common`: what an empty member stands for.
+// An empty member stands for `common`.
 template <class Config>
 Field<Config> probability(const char* key, std::optional<double> Config::*member, double standard,
                           double Config::*common) {
@@ -181,7 +179,7 @@ Field<Config> probability(const char* key, std::optional<double> Config::*member
           [=](const Config& config, ConfigFile& file) { file.set(key, (config.*member).value_or(config.*common)); }};
 }
 
-// A key that must have this value, which an absent one means too. It is not written.
+// A key that must have this value or be absent. It is not written.
 struct FixedFlag {
   const char* key;
   bool value;
@@ -200,7 +198,7 @@ struct FixedWord {
 inline FixedFlag fixed(const char* key, bool value) { return {key, value}; }
 inline FixedWord fixed(const char* key, const char* value) { return {key, value}; }
 
-// A key that is written for other programs and not read.
+// A key written for other programs and not read.
 template <class Value>
 struct WrittenKey {
   const char* key;
@@ -215,7 +213,7 @@ WrittenKey<Value> written(const char* key, Value value) {
   return {key, value};
 }
 
-// A member that must be a multiple of another, read before from these keys; not checked where the file has `unless`.
+// A member must be a multiple of another one, read before from key `of`; not checked if the file has `unless`.
 void check_multiple(const ConfigFile& file, const char* key, int64_t value, const char* of, int64_t divisor);
 template <class Config>
 Field<Config> multiple(const char* key, int64_t Config::*member, const char* of, int64_t Config::*divisor,

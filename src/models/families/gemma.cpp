@@ -1,6 +1,6 @@
-// Gemma (Gemma Team 2024-2025): 1, 2 and the text models of 3. Norms multiply by 1 + weight, and the token embedding is
-// scaled by sqrt(width). Gemma 2 has two norms more in a layer, soft caps, and windows in every other layer; Gemma 3
-// norms of queries and keys in place of the caps, and another theta in layers with windows.
+// Gemma (Gemma Team 2024-2025): 1, 2 and the text models of 3. Norms multiply by 1 + weight; the token embedding is
+// scaled by sqrt(width). Gemma 2 adds two norms per layer, soft caps, and windows in every other layer; Gemma 3 has
+// norms of queries and keys instead of the caps, and another theta in layers with windows.
 #include <cmath>
 #include "models/families/decoder_family.h"
 
@@ -27,7 +27,7 @@ Fields<DecoderConfig> gemma_fields(const Fields<DecoderConfig>& more = {}) {
          more;
 }
 
-// Scores are divided by the root of a number that is not always the heads' size.
+// Scores are divided by the root of this number, which may differ from the heads' size.
 Field<DecoderConfig> score_scale() {
   constexpr const char* kKey = "query_pre_attn_scalar";
   return {[=](const ConfigFile& file, DecoderConfig& config) {
@@ -39,7 +39,6 @@ Field<DecoderConfig> score_scale() {
           }};
 }
 
-// A soft cap; null: none.
 Field<DecoderConfig> cap(const char* key, double DecoderConfig::*member, double standard) {
   return {[=](const ConfigFile& file, DecoderConfig& config) {
             config.*member = file.mentions(key) ? file.number(key, 0) : standard;
@@ -54,7 +53,7 @@ Field<DecoderConfig> caps(double of_scores, double of_logits) {
                                 cap("final_logit_softcapping", &DecoderConfig::logit_cap, of_logits)});
 }
 
-// Layers that see all positions have the theta and the scaling of other families' keys; those with windows a theta.
+// Layers without a window use other families' keys; those with windows a theta of their own.
 Field<DecoderConfig> local_rotary() {
   constexpr const char *kBoth = "rope_parameters", *kLocal = "rope_local_base_freq";
   return {[=](const ConfigFile& file, DecoderConfig& config) {
@@ -91,7 +90,7 @@ FamilyList families_of_gemma() {
                .fields = gemma_fields({rotary_field({.standard_theta = 1e6}), whole_pairs_field(),
                                        layer_types_field(4096, 6), local_rotary(), score_scale(),
                                        fixed("use_bidirectional_attention", false), caps(0, 0)}),
-               // That of 4 billion parameters and more comes with a tower for pictures, which is left out.
+               // The vision tower of models from 4 billion parameters on is left out.
                .names = DecoderNames{.own = four_norms,
                                      .other_heads = {"vision_tower.*", "multi_modal_projector.*"},
                                      .old_beginnings = {{"language_model.model.", "model."},

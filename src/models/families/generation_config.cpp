@@ -17,7 +17,7 @@ std::optional<int64_t> optional_integer(const ConfigFile& file, const std::strin
   return value;
 }
 
-// -1: some files' way to say that there is none.
+// -1: none, as some files write it.
 std::optional<int64_t> optional_token(const ConfigFile& file, const std::string& key) {
   const std::optional<int64_t> token = optional_integer(file, key, -1, INT32_MAX);
   return token == -1 ? std::nullopt : token;
@@ -53,7 +53,7 @@ std::string early_stopping(const ConfigFile& file) {
   return "never";
 }
 
-// Of transformers' settings those that would change a text, each with the value that does nothing.
+// Keys of transformers that would change a text, each with its neutral value.
 std::vector<std::string> unsupported_keys(const ConfigFile& file) {
   constexpr std::pair<const char*, double> kNumbers[] = {{"encoder_no_repeat_ngram_size", 0},
                                                          {"num_beam_groups", 1},

@@ -1,4 +1,4 @@
-// generation_config.json: how a model's author lets it write.
+// generation_config.json: generation defaults by the model's author.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace linnet {
 
-// Empty: the file says nothing.
+// Empty members are not set in the file.
 struct GenerationConfig {
   std::vector<int64_t> ends;  // eos_token_id: any of them ends a text
   std::optional<int64_t> begin, pad, decoder_start, forced_begin, forced_end;
@@ -17,11 +17,10 @@ struct GenerationConfig {
   std::optional<double> temperature, top_p, min_p, repetition_penalty, length_penalty;
   std::optional<int64_t> top_k, beams;
   std::string early_stopping = "false";  // "true", "never"
-  std::vector<std::string> unsupported;  // keys that ask for something Linnet does not do
+  std::vector<std::string> unsupported;  // keys that Linnet does not support
 };
 
-// From generation_config.json or, where the folder has none, from the same keys of config.json. User error naming file
-// and key for a value of another type or out of range.
+// From generation_config.json, or config.json if there is none. User error naming file and key for an invalid value.
 GenerationConfig read_generation_config(const std::string& folder);
 
 }  // namespace linnet

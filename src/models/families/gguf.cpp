@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kMostExperts = 65536;
 
-// A number for each layer is one where all are the same.
+// A list with one number per layer becomes a number if all are equal.
 Json one_value(const GgufFile& file, const std::string& name, const Json& value) {
   if (!value.is_array()) return value;
   if (value.empty() || std::any_of(value.begin(), value.end(), [&](const Json& other) { return other != value[0]; }))
@@ -17,14 +17,13 @@ Json one_value(const GgufFile& file, const std::string& name, const Json& value)
   return value[0];
 }
 
-// Of a tensor under the file's own name, before they have those of model.safetensors.
+// Of a tensor under the file's own name.
 std::vector<double> floats_of(const GgufFile& file, const TensorEntry& entry) {
   std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
   file.GgufFile::read(entry, values.data());
   return {values.begin(), values.end()};
 }
 
-// The keys about rotary positions.
 class RotaryReader {
  public:
   RotaryReader(const GgufFile& file, const GgufArchitecture& architecture, Json& config)
@@ -56,7 +55,7 @@ class RotaryReader {
                       *shorter = file_.find("rope_factors_short.weight");
     if (freqs) shorter = longer = freqs;
     if (shorter) {
-      // Divisors of frequencies, which Llama 3's scaling amounts to.
+      // These divisors of frequencies are equivalent to Llama 3's scaling.
       scaling["rope_type"] = "longrope";
       scaling["short_factor"] = floats_of(file_, *shorter);
       scaling["long_factor"] = floats_of(file_, longer ? *longer : *shorter);
@@ -102,7 +101,7 @@ std::string GgufModel::config(const GgufArchitecture& architecture) const {
   RotaryReader(*this, architecture, config);
   const std::string type = architecture.model_type;
   if (type == "gemma2" || type == "gemma3_text") {
-    // The largest of each divide scores by another number than the others, which no key says.
+    // The largest of each scales scores by another number, which no key gives.
     const bool largest = config.value("num_hidden_layers", 0) == (type == "gemma2" ? 46 : 62);
     const int64_t heads = config.value("num_attention_heads", int64_t{1}),
                   size = config.value("head_dim", int64_t{256});

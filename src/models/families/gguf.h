@@ -1,6 +1,6 @@
-// Files of llama.cpp (formats/gguf_file.h) as model folders: their keys are a config.json, their tensors have the names
-// and the form of model.safetensors, and tokenizer and chat template are files of a folder. All that reads model
-// folders reads "model.gguf" once use_gguf_models() was called.
+// llama.cpp's files (formats/gguf_file.h) as model folders: keys become config.json, tensors those of
+// model.safetensors, tokenizer and chat template files. After use_gguf_models(), readers of model folders read
+// "model.gguf".
 #pragma once
 #include <map>
 #include <memory>
@@ -15,10 +15,10 @@ struct PretrainedModel;
 class ParameterLayout;
 class PretrainedTokenizer;
 
-// How a tensor's rows lie in the file, where not as in model.safetensors.
+// How a tensor's rows lie in the file if not as in model.safetensors ("there").
 enum class GgufForm {
   kSame,
-  kPairs,       // of each head: the rows that turn together are neighbors; there they are half a head apart
+  kPairs,       // of each head: rows that turn together are adjacent; there half a head apart
   kByPart,      // [3, heads, size]; there [heads, 3, size]
   kTransposed,  // [out, in]; there [in, out]
   kPlusOne,     // 1 more than there
@@ -39,25 +39,23 @@ struct GgufArchitecture {
   const char* pre = "llama-bpe";  // of tokenizers that do not name theirs
 };
 
-// User error naming the file where Linnet has no such family.
-const GgufArchitecture& find_gguf_architecture(const GgufFile& file);
-// One tensor or, of experts in one, several as model.safetensors has them. Empty: not a part of models.
+const GgufArchitecture& find_gguf_architecture(const GgufFile& file);  // user error naming the file if unknown
+// One tensor, or all experts' tensors in one. Empty: not a part of models.
 struct GgufName {
   std::string name;  // of experts with '*' for the number
   GgufForm form;
-  bool queries = false;  // of kPairs: the heads are those of queries, not of keys
+  bool queries = false;  // of kPairs: of queries' heads, not of keys'
 };
 GgufName gguf_name(const GgufArchitecture& architecture, const std::string& tensor);
-// What the file calls a tensor of model.safetensors, whose name has '*' for the number of an expert. "" for others.
+// The file's name of a tensor of model.safetensors, with '*' for the number of an expert; "" for others.
 std::string gguf_tensor(const GgufArchitecture& architecture, const std::string& name);
-// The architecture for a family; null where there is none.
-const GgufArchitecture* gguf_architecture_of(std::string_view model_type);
-// The row of the file's `rows` that is row `row` of model.safetensors, of kPairs and kByPart.
+const GgufArchitecture* gguf_architecture_of(std::string_view model_type);  // null: none
+// For kPairs and kByPart: the row of the file's `rows` that is row `row` of model.safetensors.
 int64_t gguf_row(GgufForm form, int64_t heads, int64_t rows, int64_t row);
 // Names of keys, theirs without the architecture's name.
 GgufArchitecture::Names gguf_keys(const GgufArchitecture& architecture);
 
-// How words are cut, as tokenizer.ggml.pre names it.
+// How text is split before tokenization, as tokenizer.ggml.pre names it.
 struct GgufPreTokenizer {
   struct Options {
     bool ignore_merges = false, add_begin = false, nfc = false;
@@ -67,8 +65,7 @@ struct GgufPreTokenizer {
   Options options = {};
 };
 const std::vector<GgufPreTokenizer>& gguf_pre_tokenizers();
-// tokenizer.json or tokenizer.model, tokenizer_config.json and generation_config.json. None where the file has no
-// tokenizer.
+// tokenizer.json or tokenizer.model, tokenizer_config.json and generation_config.json; none without a tokenizer.
 std::map<std::string, std::string> gguf_tokenizer_files(const GgufFile& file, const GgufArchitecture& architecture);
 
 class GgufModel : public GgufFile {
@@ -96,8 +93,8 @@ class GgufModel : public GgufFile {
 
 void use_gguf_models();
 
-// Writes a decoder as a file of llama.cpp: matrices as `type` says, in F16 where their rows are no whole blocks, norms
-// and biases in F32; with Q4_0, the head in Q8_0. User error where such a file cannot say what the model is.
+// Writes a decoder as a file of llama.cpp: matrices as `type`, or in F16 if their rows are no whole blocks; norms and
+// biases in F32; with Q4_0, the head in Q8_0. User error if such a file cannot describe the model.
 void save_gguf_model(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
                      const std::string& path, const GgufBlocks& type);
 // The keys of a tokenizer for a vocabulary of that size.

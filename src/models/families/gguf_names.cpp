@@ -1,4 +1,4 @@
-// What files of llama.cpp call keys and tensors: one row for each architecture.
+// llama.cpp's names of keys and tensors: one row per architecture.
 #include <algorithm>
 #include <charconv>
 #include "base/error.h"
@@ -9,7 +9,7 @@ namespace {
 
 using Names = GgufArchitecture::Names;
 
-// Llama's, and those of whatever is called alike; theirs first.
+// Names of Llama and similar architectures; theirs first.
 const Names kTensors = {{"token_embd", "embed_tokens"},
                         {"output_norm", "norm"},
                         {"output", "lm_head"},
@@ -152,8 +152,7 @@ const std::vector<GgufArchitecture>& gguf_architectures() {
   return all;
 }
 
-// "" where neither list has it.
-std::string named(const Names& own, const Names& common, std::string_view theirs) {
+std::string named(const Names& own, const Names& common, std::string_view theirs) {  // "" if neither has it
   for (const Names* names : {&own, &common})
     for (const auto& [name, ours] : *names)
       if (theirs == name) return ours;

@@ -1,4 +1,4 @@
-// The tokenizer of a file of llama.cpp, as the files of a model folder.
+// Makes tokenizer files of a model folder from a file of llama.cpp.
 #include <algorithm>
 #include <optional>
 #include "base/json.h"
@@ -43,7 +43,7 @@ const std::vector<GgufPreTokenizer>& gguf_pre_tokenizers() {
 
 namespace {
 
-// Kinds of tokens; the numbers are SentencePiece's.
+// SentencePiece's numbers.
 enum Type : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
 class TokenizerReader {
@@ -95,13 +95,13 @@ class TokenizerReader {
     if (value && !value->is_boolean()) fail(name, "is neither true nor false");
     return value ? value->get<bool>() : otherwise;
   }
-  // Of a token; some files have one outside of the vocabulary where they mean none.
+  // Some files give an id outside of the vocabulary for none.
   std::optional<size_t> id(const std::string& name) const {
     const Json* value = key(name);
     if (!value || !value->is_integer(0, std::ssize(tokens_) - 1)) return {};
     return value->get<size_t>();
   }
-  // One element for each token, or none.
+  // A list with an element per token; null: none.
   const Json* column(const char* name) const {
     const Json* values = key(name);
     if (values && (!values->is_array() || values->size() != tokens_.size()))
@@ -176,7 +176,7 @@ class TokenizerReader {
     return json;
   }
 
-  // A model of SentencePiece's (its ModelProto).
+  // A ModelProto of SentencePiece.
   std::string sentencepiece() const {
     const Json* scores = column("scores");
     if (!scores) fail("scores", "is not there");
@@ -204,7 +204,7 @@ class TokenizerReader {
     return model.bytes();
   }
 
-  // All tokens that end an answer, which chat models have beside the end of a text.
+  // With all tokens that end an answer, which chat models have beside the end of a text.
   Json generation() const {
     Json json = Json::object(), ends = Json::array();
     const auto add = [&](size_t id) {

@@ -19,19 +19,18 @@ using ModelKeys = std::vector<std::pair<std::string, Json>>;
 
 Json json_of(const ConfigFile& file) { return Json::parse(file.dump(), JsonLimits::settings()); }
 
-// All keys of a configuration, also those that a folder leaves to their defaults.
+// All keys of a configuration, with the defaults that a folder leaves out.
 Json whole_config(const ConfigFile& file) {
   return json_of(decoder_config_file(file.text("model_type"), decoder_config(file)));
 }
 
-// Keys whose values are floats, whatever a folder writes.
+// Keys whose values are floats, however a folder writes them.
 bool is_real(std::string_view key) {
   for (const char* ending : {"epsilon", "freq_base", "freq_base_swa", "softcapping", "scale", "clamp_kqv"})
     if (key.ends_with(ending)) return true;
   return false;
 }
 
-// What the frequencies of `rotary` are divided by.
 std::vector<float> divisors_of(const RotaryConfig& rotary, int64_t turned) {
   if (rotary.scaling.kind == RopeScaling::Kind::kDivided) return rotary.scaling.divisors;
   const RopeAttrs scaled{.head_size = turned, .theta = rotary.theta, .scaling = rotary.scaling},
@@ -42,7 +41,7 @@ std::vector<float> divisors_of(const RotaryConfig& rotary, int64_t turned) {
   return divisors;
 }
 
-// The one that files say by two numbers.
+// The form that files describe by two numbers.
 bool is_usual_yarn(const RopeScaling& scaling) {
   const RopeScaling usual{.kind = RopeScaling::Kind::kYarn,
                           .factor = scaling.factor,
@@ -182,7 +181,6 @@ class Writer {
       };
       return;
     }
-    // Kept from the first piece to the last.
     auto values = std::make_shared<std::vector<float>>();
     tensors_.back().fill = [this, bound = rows[0], form = form.form, count, values](int64_t first, int64_t size,
                                                                                     float* out) {
@@ -224,7 +222,7 @@ class Writer {
     return theirs;
   }
 
-  // What is read from the file must be the model: its keys cannot say everything that config.json can.
+  // The file's keys cannot express all that config.json can, so what is read back must equal the model.
   void compare(const std::string& path) const {
     const GgufModel written(path);
     const Json other = whole_config(ConfigFile::parse(written.files().at("config.json"), path));
@@ -253,7 +251,7 @@ class Writer {
   std::vector<GgufSource> tensors_;
 };
 
-// The regular expressions by which a pre_tokenizer of tokenizer.json cuts, and whether it makes bytes of what is left.
+// The regular expressions of a pre_tokenizer of tokenizer.json, and whether it turns the rest into bytes.
 void add_patterns(const Json& step, std::vector<std::string>& patterns, bool& has_bytes) {
   const std::string type = step.value("type", "");
   if (const Json* steps = step.find("pretokenizers"))
@@ -336,7 +334,7 @@ class TokenizerKeys {
     fail_user("the tokenizer cuts words by a rule that has no name in GGUF files which Linnet knows");
   }
 
-  // A piece is merged before those of lower scores: the earlier its merge, the higher.
+  // Pieces with higher scores merge first, so scores descend with the order of merges.
   void add_scores(const std::vector<std::string>& merges, bool prefix) {
     std::map<std::string, size_t> ranks;
     for (size_t rank = 0; rank < merges.size(); ++rank) {

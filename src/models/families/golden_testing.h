@@ -12,26 +12,24 @@ namespace linnet {
 
 class PretrainedGolden {
  public:
-  // `reference`: where another file has the reference.
+  // `reference`: the name of another file with the reference.
   explicit PretrainedGolden(const std::string& name, const OpenOptions& options = {},
                             const std::string& reference = "");
 
-  // Shape of a tensor of the reference file.
   const Shape& shape(const std::string& name) const { return reference_.at(name).type.shape; }
-  // An integer tensor of the reference file.
   std::vector<int32_t> ids(const std::string& name) const;
   double number(const std::string& name) const { return reference_doubles(name).at(0); }
 
   using Output = std::function<Tensor(Trace&)>;
-  // `output` against the tensor of that name where it is not NaN: fp32 executor 1e-5, float64 interpreter 1e-9, of the
-  // norm. Inputs are the reference's tensors of the same names.
+  // Compares with the tensor of that name where it is not NaN, relative to its norm: fp32 executor 1e-5, float64
+  // interpreter 1e-9. Inputs are the reference's tensors of the same names.
   void check_output(const std::string& name, const Output& output) const;
-  // The mean loss, and its gradient towards each tensor of the folder (zero where the reference has none).
+  // The mean loss and its gradient for each tensor of the folder (zero if the reference has none).
   void check_loss_and_gradients(const LossFunction& loss) const;
-  // The same loss in fp16; and training with a loss scale of 2^16: steps whose gradient is made to overflow change
-  // nothing but the scale, and the others train.
+  // The same loss in fp16, and training with a loss scale of 2^16: steps with an overflowing gradient change only the
+  // scale; others train.
   void check_training_in_fp16(const LossFunction& loss) const;
-  // Saved elsewhere, every tensor has the same name, type, shape and bits, and the other files are the same.
+  // A saved copy has the same tensor names, types, shapes and bits, and the same other files.
   void check_saving() const;
 
   PretrainedModel model;

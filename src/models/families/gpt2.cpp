@@ -4,7 +4,7 @@
 namespace linnet {
 namespace {
 
-// A key of our own: norms without weight and bias are written as ones and zeros, so that other programs read them.
+// Linnet's own key: norms without weight and bias are written as ones and zeros, for other programs.
 Field<DecoderConfig> affine_norms() {
   constexpr const char* kKey = "affine_norms";
   return {[=](const ConfigFile& file, DecoderConfig& config) {

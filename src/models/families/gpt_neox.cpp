@@ -1,5 +1,5 @@
-// GPT-NeoX and Pythia (Black et al. 2022, Biderman et al. 2023): attention and feed-forward beside each other, layer
-// norms, biases, and a quarter of each head turns. Queries, keys and values are one tensor, head by head.
+// GPT-NeoX and Pythia (Black et al. 2022, Biderman et al. 2023): parallel attention and feed-forward, layer norms,
+// biases; a quarter of each head turns. Queries, keys and values are one tensor, head by head.
 #include "models/families/decoder_family.h"
 
 namespace linnet {

@@ -4,7 +4,6 @@
 namespace linnet {
 namespace {
 
-// Logits are divided by it.
 Field<DecoderConfig> logits_scaling() {
   constexpr const char* kKey = "logits_scaling";
   return {[=](const ConfigFile& file, DecoderConfig& config) { config.logit_scale = 1 / positive_of(file, kKey, 1); },

@@ -1,5 +1,4 @@
-// GTE (Zhang et al. 2024), whose folders call it "new": BERT's layers with rotary positions and a gate. transformers
-// calls it "gte" and has other keys in config.json.
+// GTE (Zhang et al. 2024): BERT's layers with rotary positions and a gate. "new" in its folders, "gte" in transformers.
 #include <cmath>
 #include "models/families/encoder_family.h"
 

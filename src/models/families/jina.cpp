@@ -1,6 +1,5 @@
-// Jina's BERT (Günther et al. 2023): BERT's layers with a gate, and in place of positions a bias that falls with the
-// distance. Its folders say that they are "bert"; the architecture tells them apart. Its authors' program is not part
-// of transformers.
+// Jina's BERT (Günther et al. 2023): BERT's layers with a gate, and score biases that fall with the distance instead of
+// positions. Folders say "bert"; only the architecture differs. transformers does not include it.
 #include "models/families/encoder_family.h"
 
 namespace linnet {

@@ -37,7 +37,7 @@ void name_labels(ConfigFile& config, const std::vector<std::string>& classes) {
 
 std::string problem_type(const ConfigFile& config) { return config.text(kProblemKey, ""); }
 void set_problem_type(ConfigFile& config, const std::string& type) { config.set(kProblemKey, type); }
-// The other keys are what sentence-transformers writes into a cross-encoder's file.
+// The other keys are those of sentence-transformers' cross-encoders.
 bool has_pairs(const ConfigFile& config) {
   return config.flag(kPairsKey, false) || config.has("sentence_transformers") ||
          config.has("sbert_ce_default_activation_function");

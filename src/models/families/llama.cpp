@@ -1,5 +1,4 @@
-// Llama (Touvron et al. 2023), and two families of its kind: Mistral, whose positions see a window, and Qwen2, whose
-// queries, keys and values have biases.
+// Llama (Touvron et al. 2023); Mistral, with a window; Qwen2, with biases of queries, keys and values.
 #include "models/families/decoder_family.h"
 
 namespace linnet {

@@ -21,7 +21,7 @@ std::string without(const std::string& text, const std::string& ending) {
   return text.substr(0, text.size() - ending.size());
 }
 
-// A linear layer of the files, which is some rows of one of ours.
+// A linear layer of the files: some rows of one here.
 struct Target {
   NameRow row;
   Linear* layer;
@@ -43,7 +43,7 @@ std::vector<Target> linear_layers(PretrainedModel& model) {
   return targets;
 }
 
-// The last names of the layers there are, each once.
+// The last parts of the layers' names, each once.
 std::string names_of(const std::vector<Target>& targets) {
   std::vector<std::string> names;
   for (const Target& target : targets) {
@@ -94,7 +94,7 @@ std::optional<LoraOptions> read_lora_options(const ConfigFile& config) {
 
 namespace {
 
-// `ending`: of the names of a set among several, ".<name>".
+// `ending`: ".<name>" for one of several sets.
 void add_to_layers(PretrainedModel& model, const LoraOptions& options, int64_t set, const std::string& ending) {
   const std::vector<Target> layers = linear_layers(model);
   for (const Target& target : chosen(model, layers, options.targets)) {

@@ -5,9 +5,9 @@
 namespace linnet {
 namespace {
 
-// Ours: others that read the folder find the same in the embedding of the padding token, which decoding begins with.
+// Linnet's own key: for others the embedding of the padding token, with which decoding begins, has the same effect.
 constexpr const char* kZeroStart = "start_from_zero_embedding";
-// Bias of the padding token: exp() of it is 0 beside any other logit.
+// Bias of the padding token: its exp() is 0 beside any other logit.
 constexpr float kNever = -100;
 
 void read_vocabularies(const ConfigFile& file, TransformerConfig& config) {

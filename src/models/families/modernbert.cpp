@@ -1,5 +1,4 @@
-// ModernBERT (Warner et al. 2024): norms before the sub-layers, no biases, a gated feed-forward, rotary positions, and
-// a window in two of three layers.
+// ModernBERT (Warner et al. 2024): pre-norm, no biases, a gate, rotary positions, windows in two of three layers.
 #include "models/families/encoder_family.h"
 
 namespace linnet {
@@ -13,7 +12,7 @@ Field<EncoderConfig> norm_bias() {
       [](const EncoderConfig& config, ConfigFile& file) { file.set("norm_bias", config.norms == NormKind::kLayer); }};
 }
 
-// A layer sees all positions, or those at most half of "local_attention" away, and turns by a theta of its own.
+// A layer sees all positions or those up to half of "local_attention" away, and has its own theta.
 Field<EncoderConfig> layer_kinds() {
   constexpr const char *kFull = "full_attention", *kNear = "sliding_attention", *kRope = "rope_parameters";
   return {[=](const ConfigFile& file, EncoderConfig& config) {
@@ -67,7 +66,7 @@ FamilyList families_of_modernbert() {
   using enum ModelHead;
   return {encoder_family(
       {.model_type = "modernbert",
-       // Its heads for tokens and spans have a layer more than those of other families, and are not here.
+       // Its heads for tokens and spans have an extra layer and are not supported.
        .architectures = encoder_architectures("ModernBert", {kNone, kTokens, kClasses}),
        .base = {.token_types = 0,
                 .dropout = 0,

@@ -1,11 +1,10 @@
-// Decoders with experts in place of the feed-forward: Mixtral (Jiang et al. 2024), OLMoE (Muennighoff et al. 2024) and
-// Qwen3-MoE (Yang et al. 2025), which have the layers of Mistral, OLMo and Qwen3.
+// Mixtral (Jiang et al. 2024), OLMoE (Muennighoff et al. 2024), Qwen3-MoE (Yang et al. 2025): decoders with experts.
 #include "models/families/decoder_family.h"
 
 namespace linnet {
 namespace {
 
-// Any other value would have layers without experts.
+// Other values would make layers without experts.
 Field<DecoderConfig> all_layers_have_experts() {
   return {[](const ConfigFile& file, DecoderConfig&) {
     if (!file.integers("mlp_only_layers").empty() || file.integer("decoder_sparse_step", 1) != 1)
@@ -15,14 +14,13 @@ Field<DecoderConfig> all_layers_have_experts() {
   }};
 }
 
-// Clipped queries, keys and values.
 Field<DecoderConfig> no_clip() {
   return {[](const ConfigFile& file, DecoderConfig&) {
     if (file.has("clip_qkv")) file.fail("\"clip_qkv\" is not supported");
   }};
 }
 
-// "max_window_layers" says nothing here.
+// "max_window_layers" is ignored.
 Field<DecoderConfig> window_of_all_layers() {
   constexpr const char *kUsed = "use_sliding_window", *kSize = "sliding_window";
   return {[=](const ConfigFile& file, DecoderConfig& config) {

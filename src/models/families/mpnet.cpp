@@ -1,12 +1,11 @@
-// MPNet (Song et al. 2020): RoBERTa's layers with a bias of scores by distance, which all layers share, and no types of
-// tokens.
+// MPNet (Song et al. 2020): RoBERTa's layers with a score bias by distance that all layers share, and no token types.
 #include "models/families/encoder_family.h"
 
 namespace linnet {
 
 FamilyList families_of_mpnet() {
   using C = EncoderConfig;
-  // The padding token is 1 in all of them, whatever config.json says.
+  // The padding token is 1 in all models, whatever config.json says.
   const auto set_padding = [](const ConfigFile&, C& config) { config.token_types = 0, config.pad_token = 1; };
   const auto check_buckets = [](const ConfigFile& file, C& config) {
     if (config.distance_buckets != 32) file.fail("\"relative_attention_num_buckets\" is not 32");

@@ -6,14 +6,13 @@
 namespace linnet {
 namespace {
 
-// `name` with these in the place of its stars.
+// `name` with these numbers for its stars.
 std::string numbered(std::string name, std::initializer_list<int64_t> numbers) {
   for (const int64_t number : numbers)
     if (const size_t star = name.find('*'); star != name.npos) name.replace(star, 1, std::to_string(number));
   return name;
 }
 
-// The tensors of the files that one pattern names.
 std::vector<std::string> tensors_of(const std::string& theirs, int64_t layer, const NameSizes& sizes) {
   const bool in_groups = std::ranges::count(theirs.substr(0, theirs.find(' ')), '*') > 1;
   const bool is_of_experts = theirs.find('#') != theirs.npos;

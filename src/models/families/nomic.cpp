@@ -1,5 +1,5 @@
-// Nomic's BERT (Nussbaum et al. 2024): BERT's layers with rotary positions, a gate and no biases. config.json has the
-// keys of its authors' program, or those of transformers, which has heads of its own.
+// Nomic's BERT (Nussbaum et al. 2024): BERT's layers with rotary positions, a gate and no biases. config.json has its
+// authors' keys or those of transformers, whose heads differ.
 #include "models/families/encoder_family.h"
 
 namespace linnet {

@@ -1,5 +1,4 @@
-// OLMo 2 (OLMo Team 2024): Llama's layers with norms of the sub-layers' results in place of their inputs, and of all
-// queries and all keys of a token.
+// OLMo 2 (OLMo Team 2024): Llama's layers with norms of sub-layer results, and of all queries and keys.
 #include "models/families/decoder_family.h"
 
 namespace linnet {

@@ -1,11 +1,10 @@
-// OPT (Zhang et al. 2022): GPT-2's layers with ReLU, and positions that begin at row 2 of their table. The model of
-// 350M has norms after the sub-layers, and a token embedding that is narrower than the layers.
+// OPT (Zhang et al. 2022): GPT-2's layers with ReLU. The 350M model is post-norm, with a narrower token embedding.
 #include "models/families/decoder_family.h"
 
 namespace linnet {
 namespace {
 
-// The last norm belongs to layers whose norms come first, unless it was removed.
+// Layers with the norms first have a last norm, unless it was removed.
 Field<DecoderConfig> norm_place() {
   constexpr const char* kKey = "do_layer_norm_before";
   return {[=](const ConfigFile& file, DecoderConfig& config) {

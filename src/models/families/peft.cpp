@@ -1,4 +1,4 @@
-// The files of an adapter, as PEFT writes and reads them: github.com/huggingface/peft, src/peft/utils/save_and_load.py.
+// Adapter files as PEFT has them: github.com/huggingface/peft, src/peft/utils/save_and_load.py.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -22,7 +22,7 @@ namespace {
 constexpr const char *kConfigName = "adapter_config.json", *kWeightsName = "adapter_model.safetensors",
                      *kPickledName = "adapter_model.bin";
 constexpr const char* kBase = "base_model.model.";
-// In the metadata of the weights, of a classifier: a JSON list of names; what models/families/labels.h says besides.
+// Metadata of a classifier's weights: a JSON list of names, and what models/families/labels.h has.
 constexpr const char *kClassesEntry = "linnet.classes", *kProblemEntry = "linnet.problem_type",
                      *kPairsEntry = "linnet.text_pairs", *kNoAnswerEntry = "linnet.may_lack_answers";
 constexpr const char *kClassifier = "SEQ_CLS", *kTokenClassifier = "TOKEN_CLS",
@@ -32,14 +32,12 @@ std::string path_in(const std::string& folder, const char* name) {
   return (std::filesystem::path(folder) / name).string();
 }
 
-// Old adapters are pickled.
 std::unique_ptr<const TensorFile> open_adapters(const std::string& folder) {
   const std::string path = path_in(folder, kWeightsName), pickled = path_in(folder, kPickledName);
   return open_tensor_file(!file_exists(path) && file_exists(pickled) ? pickled : path);
 }
 
-// The head that adapters bring with them; empty: none.
-std::optional<ModelHead> head_of_adapters(const ConfigFile& config) {
+std::optional<ModelHead> head_of_adapters(const ConfigFile& config) {  // empty: none
   const std::string task = config.text("task_type", "");
   if (task == kClassifier) return ModelHead::kClasses;
   if (task == kTokenClassifier) return ModelHead::kTokenClasses;
@@ -47,7 +45,7 @@ std::optional<ModelHead> head_of_adapters(const ConfigFile& config) {
   return std::nullopt;
 }
 
-// These architectures' modules have no name in front, though the family's tables do.
+// These architectures' modules have no prefix, unlike the family's tables.
 bool is_bare(const PretrainedModel& model) { return model.head == ModelHead::kNone; }
 
 std::string peft_name(const PretrainedModel& model, const std::string& tensor) {
@@ -62,7 +60,7 @@ bool classifies_texts(const PretrainedModel& model) {
           model.head == ModelHead::kSpans);
 }
 
-// The adapters, and heads that are trained beside them: those of a classifier, which begin with what was drawn.
+// Adapters, and heads trained beside them: those of a classifier, which begin with random values.
 bool is_in_file(const PretrainedModel& model, const NameRow& row) {
   if (row.role == TensorRole::kAdapter) return true;
   return row.role == TensorRole::kHead && classifies_texts(model);
@@ -79,7 +77,7 @@ const char* task_type(const PretrainedModel& model) {
   return model.family->kind == FamilyKind::kDecoder ? "CAUSAL_LM" : nullptr;
 }
 
-// Of the table, but what of a family is transposed in its files.
+// Some families transpose tensors in their files.
 bool any_transposed(const PretrainedModel& model) {
   return std::ranges::any_of(model.names.rows, [](const NameRow& row) { return row.form == TensorForm::kTransposed; });
 }
@@ -91,7 +89,7 @@ ConfigFile adapter_config(const PretrainedModel& model, const std::string& base)
     if (row.role == TensorRole::kHead && is_in_file(model, row) && row.tensor.ends_with(".weight")) {
       std::string module = row.tensor.substr(0, row.tensor.size() - 7);
       if (module.starts_with(model.names.prefix)) module = module.substr(model.names.prefix.size());
-      // PEFT trains "classifier" of a classifier whatever stands here, and cannot take its layers besides.
+      // PEFT always trains a classifier's "classifier", and cannot take its layers too.
       if (module.starts_with("classifier.")) module = "classifier";
       if (heads.empty() || heads.back() != module) heads.push_back(module);
     }
@@ -186,7 +184,7 @@ int64_t find_adapter(const std::vector<AdapterFolder>& adapters, const std::stri
 
 namespace {
 
-// The name of the set without a name, where others have one. No user can give it.
+// The set without a name, if others have one. Users cannot give this name.
 constexpr const char* kUnnamedSet = "default+";
 
 std::string set_name(const AdapterFolder& adapter) { return adapter.name.empty() ? kUnnamedSet : adapter.name; }
@@ -199,7 +197,7 @@ PretrainedModel open_with_sets(const std::string& folder, const std::vector<Adap
   return model;
 }
 
-// What save_adapters() wrote beside a classifier's adapters; PEFT has no field for it.
+// Reads what save_adapters() wrote with a classifier's adapters; PEFT has no field for it.
 void name_classes(PretrainedModel& model, const std::string& adapters) {
   const std::unique_ptr<const TensorFile> opened = open_adapters(adapters);
   const TensorFile& file = *opened;
@@ -217,7 +215,7 @@ void name_classes(PretrainedModel& model, const std::string& adapters) {
   if (file.metadata().contains(kNoAnswerEntry)) set_may_lack_answers(model.config);
 }
 
-// A classifier that was trained with the adapters, and of how many classes.
+// The classifier that was trained with the adapters, and its number of classes.
 OpenOptions options_for(const std::string& adapters, OpenOptions options) {
   options.lora = read_adapter_options(adapters);
   const ConfigFile config(path_in(adapters, kConfigName));
@@ -247,7 +245,7 @@ PretrainedModel open_with_adapters(const std::string& folder, const std::vector<
   return model;
 }
 
-// One file, and the rows of the name table that it has.
+// One file and its rows of the name table.
 class AdapterFile {
  public:
   AdapterFile(const PretrainedModel& model, const std::vector<BoundRow>& rows, const AdapterFolder& adapter)
@@ -305,7 +303,7 @@ void save_adapters(const PretrainedModel& model, const ParameterLayout& layout,
   std::set<std::string> kept;
   for (const BoundRow& bound : rows)
     if (bound.spec && is_in_file(model, *bound.row)) kept.insert(bound.spec->name);
-  // Addresses for all parameters, of which only those that are kept have memory.
+  // Addresses for all parameters; only kept ones have memory.
   const auto values_of_all = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(layout.parameter_count()));
   float* const parameters = values_of_all.get();
   ParameterTarget target = parameters;

@@ -1,5 +1,5 @@
-// Phi-3 and Phi-4-mini (Abdin et al. 2024): Llama's layers, whose queries, keys and values are one tensor, as gate and
-// up projection are; in Phi-4-mini a part of each head turns.
+// Phi-3 and Phi-4-mini (Abdin et al. 2024): Llama's layers with queries, keys and values in one tensor, and gate and up
+// projection too; in Phi-4-mini a part of each head turns.
 #include "models/families/decoder_family.h"
 
 namespace linnet {

@@ -18,7 +18,7 @@ namespace {
 
 std::string config_path(const std::string& folder) { return (std::filesystem::path(folder) / "config.json").string(); }
 
-// What the folder is taken for, and what it says it is.
+// What the folder is taken for.
 const Architecture& chosen_architecture(const Family& family, const ConfigFile& config, const OpenOptions& options) {
   const std::vector<std::string> own = config.texts("architectures");
   const std::string name = !options.architecture.empty() ? options.architecture
@@ -40,7 +40,7 @@ void set_labels(ConfigFile& config, int64_t labels) {
   if (config.has("num_labels")) config.set("num_labels", labels);
 }
 
-// Sizes that are possible one by one may ask for more together than a number can count.
+// Sizes that are valid alone may overflow together.
 void check_parameter_count(const Module& module, const ConfigFile& config) {
   constexpr int64_t kMost = INT64_C(1) << 50;
   int64_t total = 0;
@@ -59,7 +59,7 @@ PretrainedModel construct(const ConfigFile& config, const OpenOptions& options) 
   model.family = &find_family(config);
   const Architecture& architecture = chosen_architecture(*model.family, config, options);
   model.architecture = architecture.name, model.head = architecture.head;
-  // Names that the folder has for as many classes stay.
+  // The names stay if the number of classes does.
   if (options.labels > 0 && options.labels != label_count(config)) set_labels(model.config, options.labels);
   model.module = model.family->construct(model.config, model.head);
   check_parameter_count(*model.module, config);
@@ -75,7 +75,7 @@ bool has_nan(std::span<const float> values) {
   return found;
 }
 
-// Weights that are no numbers are told by name, before they are trained on or passed on.
+// Reports NaN weights by name before they are used.
 void check_numbers(const TensorMatch& match, const ParameterSlot& slot, const float* parameters) {
   if (!has_nan({parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())})) return;
   for (const MatchedRow& matched : match.rows) {
@@ -93,8 +93,7 @@ bool may_be_missing(TensorRole role) {
   return role == TensorRole::kHead || role == TensorRole::kOptional || role == TensorRole::kAdapter;
 }
 
-// Draws a parameter that the files lack, or lack a part of, reads what they have of it, and compares their copies of
-// it.
+// Draws what files lack of a parameter, reads the rest, and compares their copies of it.
 void load_parameter(const TensorMatch& match, const ParameterSlot& slot, float* parameters, uint64_t seed) {
   std::vector<const MatchedRow*> read, compared;
   bool is_fresh = false;
@@ -126,7 +125,7 @@ void load_parameter(const TensorMatch& match, const ParameterSlot& slot, float* 
   }
 }
 
-// Of a packed model, whose tensors are the parameters: their shapes, and which are drawn.
+// Of a packed model, whose tensors are the parameters: checks shapes, and finds which are drawn.
 void match_parameters(PretrainedModel& model, const ParameterFile& file, bool new_head) {
   const ParameterLayout layout(*model.module);
   const std::vector<BoundRow> rows = bind_names(model.names, layout);

@@ -1,5 +1,5 @@
-// Model folders in the layout of Hugging Face: config.json, model.safetensors (or shards with an index), tokenizer and
-// generation files. Read, trained on, and written so that other programs read them back.
+// Model folders in Hugging Face's layout: config.json, model.safetensors (or shards with an index), tokenizer and
+// generation files. They are read, trained on, and written for other programs too.
 //
 //   PretrainedModel model = open_pretrained("gpt2");
 //   const ParameterLayout layout(*model.module);
@@ -25,19 +25,19 @@ struct PretrainedModel {
   ConfigFile config;               // config.json
   std::unique_ptr<Module> module;  // a TextDecoder, SequenceClassifier...
   NameTable names;
-  std::optional<LoraOptions> lora;  // of its adapters; empty: it has none, or several sets
-  // Folders whose adapters load_parameters() reads, after the weights beside them. Several, or one with a name: sets
-  // that the rows of a batch choose from (models/nn/low_rank.h).
+  std::optional<LoraOptions> lora;  // options of its adapters; empty: none, or several sets
+  // Adapter folders that load_parameters() reads after the weights. Several, or one with a name: sets that rows of a
+  // batch choose from (models/nn/low_rank.h).
   std::vector<AdapterFolder> adapters;
 
-  // How the folder's files have it; save_pretrained() writes the same form.
+  // The form of the folder's files, which save_pretrained() writes too.
   bool with_prefix = true;
-  std::map<std::string, FileDType> dtypes;  // by tensor, as `names` calls them: of those the files have
+  std::map<std::string, FileDType> dtypes;  // by tensor, as in `names`, of those in the files
 
-  std::vector<std::string> fresh;   // tensors of a head the folder does not have: load_parameters() draws them
+  std::vector<std::string> fresh;   // head tensors that the folder lacks: load_parameters() draws them
   std::vector<std::string> unused;  // tensors of other heads the folder has
 
-  // The module as what it is. User error naming the architecture when it is something else.
+  // User error naming the architecture if the module is something else.
   template <class T>
   T& as() const {
     if (T* module_as = dynamic_cast<T*>(module.get())) return *module_as;
@@ -50,51 +50,49 @@ struct PretrainedModel {
 };
 
 struct OpenOptions {
-  // What to make of the folder: kClasses reads a plain BERT and adds a new head. Empty: what the folder says.
+  // kClasses reads a plain BERT and adds a new head. Empty: what the folder says.
   std::optional<ModelHead> head = {};
-  // The same as config.json's "architectures" calls it: "BertForSequenceClassification".
+  // The same by the name in config.json's "architectures": "BertForSequenceClassification".
   std::string architecture = {};
-  // Of a classifier; 0: what config.json says.
-  int64_t labels = 0;
-  // Adapters to add; empty: none. A model's parameters then include theirs, which begin as adapters that do nothing.
+  int64_t labels = 0;  // of a classifier; 0: as in config.json
+  // Adapters to add to the parameters; they begin without effect. Empty: none.
   std::optional<LoraOptions> lora = {};
-  // Takes a folder that has config.json alone, to plan with or to describe: load_parameters() fails.
+  // Accepts a folder with config.json alone, to plan with or to describe: load_parameters() fails.
   bool may_lack_weights = false;
 };
 
-// User error for what is no model folder, with what it may be instead.
+// User error if it is no model folder, with what it may be instead.
 void check_model_folder(const std::string& folder);
-// Reads config.json and the headers of the weights and checks every tensor's name and shape; reads no data. User errors
-// of one line name the file and what is missing, extra, of another shape or not supported.
+// Reads config.json and the weights' headers, and checks every tensor's name and shape; reads no data. User errors of
+// one line name the file and what is missing, extra, of another shape or not supported.
 PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& options = {});
 
-// A model that no folder has: from its configuration alone (see decoder_config_file() and the like).
+// A model from its configuration alone (see decoder_config_file() and the like).
 PretrainedModel new_pretrained(const ConfigFile& config);
 
-// Reads the weights into a flat buffer in the order of `layout` (of model.module or a module made alike). What the
-// folder does not have is drawn from `seed`. Memory beyond the buffer: the pages of one tensor.
+// Reads the weights into a flat buffer in the order of `layout` (of model.module or one made alike). Missing ones are
+// drawn from `seed`. Memory beyond the buffer: the pages of one tensor.
 void load_parameters(const PretrainedModel& model, const ParameterLayout& layout, const ParameterTarget& target,
                      uint64_t seed = 1);
 
 struct SaveOptions {
-  std::optional<FileDType> dtype = {};  // of all tensors; empty: as the folder had each, F32 where it had none
+  std::optional<FileDType> dtype = {};  // of all tensors; empty: as in the folder, F32 for new ones
   uint64_t max_shard_bytes = 5'000'000'000;
-  std::map<std::string, std::string> files = {};  // text by name, e.g. of a tokenizer: also written, in the same step
+  std::map<std::string, std::string> files = {};  // text by name, e.g. of a tokenizer, written too
 };
 
-// Writes a complete folder: configuration, weights with adapters merged into them, and what the folder read had beside
-// them (tokenizer files, generation_config.json, ...). The folder may be the one that was read.
+// Writes a complete folder: configuration, weights with merged adapters, and other files of the folder that was read
+// (tokenizer, generation_config.json, ...). It may be the same folder.
 void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
                      const std::string& folder, const SaveOptions& options = {});
 
-// Writes all of a folder but the weights, for weights in another format.
+// Writes all of a folder but the weights.
 void save_companions(const PretrainedModel& model, const std::string& folder);
 
-// `folder` holds a config.json with a model_type: a model folder rather than a run of ours.
+// Whether its config.json has a model_type: a model folder, not a run.
 bool is_pretrained_folder(const std::string& folder);
 
-// A model folder in lines for people.
-// Family, sizes, parameters, files, what is unused; ends with a newline. User errors as open_pretrained().
+// Family, sizes, parameters, files and unused tensors in lines for people. User errors as open_pretrained().
 std::string describe_pretrained(const std::string& folder);
 
 }  // namespace linnet

@@ -1,5 +1,4 @@
-// Qwen3 (Yang et al. 2025): Llama's layers with a norm of each head's queries and keys, heads of their own size, and no
-// biases.
+// Qwen3 (Yang et al. 2025): Llama's layers with norms of each head's queries and keys, a separate head size, no biases.
 #include "models/families/decoder_family.h"
 
 namespace linnet {

@@ -1,5 +1,5 @@
-// RoBERTa (Liu et al. 2019): BERT's layers, usually with one type of tokens; positions that are counted from behind the
-// padding token's id; other heads. XLM-RoBERTa and CamemBERT are the same with other vocabularies.
+// RoBERTa (Liu et al. 2019): BERT's layers, usually one token type, positions counted from behind the padding token's
+// id, other heads. XLM-RoBERTa and CamemBERT differ in vocabulary alone.
 #include "models/families/encoder_family.h"
 
 namespace linnet {

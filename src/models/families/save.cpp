@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What goes with a model: tokenizer, generation, licence, but no weights in whatever format.
+// Tokenizer, generation and licence files; no weights in any format.
 bool is_companion(const fs::path& path) {
   const std::string name = path.filename().string(), ending = path.extension().string();
   if (name.starts_with(".") || name == "config.json" || name.ends_with(".index.json") || name == "trainer_state.json")
@@ -25,7 +25,7 @@ bool is_companion(const fs::path& path) {
   return false;
 }
 
-// Files that are written, and not yet in their places.
+// Files that are written but not yet in their places.
 using PendingFiles = std::vector<std::unique_ptr<AtomicFile>>;
 
 void prepare(PendingFiles& files, const fs::path& to, std::string_view text) {
@@ -35,8 +35,8 @@ void prepare(PendingFiles& files, const fs::path& to, std::string_view text) {
   files.back()->finish();
 }
 
-// Companions of a model but the weights of the folders `written`, also those of one level of folders
-// (sentence-transformers' 1_Pooling/config.json).
+// A model's companions but the weights of the folders `written`, also in folders one level down (sentence-transformers'
+// 1_Pooling/config.json).
 void prepare_companions(PendingFiles& files, const std::string& from, const std::string& to,
                         const std::map<std::string, std::string>& instead,
                         const std::vector<std::string>& written = {}) {
@@ -122,7 +122,7 @@ void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout
          }});
   }
   make_directories(folder);
-  // A full disk must not leave half of a model: the weights take their places last but for these, which have room then.
+  // A full disk must not leave half a model: small files come first, and weights take their places last, having room.
   PendingFiles files;
   if (!model.folder.empty()) prepare_companions(files, model.folder, folder, options.files, model.names.folders);
   for (const auto& [name, text] : options.files) prepare(files, fs::path(folder) / name, text);

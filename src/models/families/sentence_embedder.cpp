@@ -35,7 +35,7 @@ constexpr PoolingName kKinds[] = {{"mean", "pooling_mode_mean_tokens", Pooling::
                                   {"max", "pooling_mode_max_tokens", Pooling::kMax},
                                   {"mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", Pooling::kRootMean}};
 
-// "pooling_mode" names the pooling, or of the older flags one is true.
+// By "pooling_mode", or by the older flag that is true.
 Pooling read_kind(const ConfigFile& config) {
   config.require_flag("pooling_mode_weightedmean_tokens", false);
   const std::string mode = config.text("pooling_mode", "");
@@ -49,13 +49,12 @@ Pooling read_kind(const ConfigFile& config) {
   return chosen.empty() ? Pooling::kMean : chosen[0];
 }
 
-// [{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}, ...]
 struct SentenceModule {
   std::string kind, path;  // "Pooling"
 };
 
 std::vector<SentenceModule> read_modules(const std::string& path) {
-  // A list at the top, which ConfigFile does not read.
+  // ConfigFile does not read a list at the top.
   const ConfigFile file = ConfigFile::parse("{\"modules\": " + read_file(path) + "}", path);
   std::vector<SentenceModule> modules;
   for (const ConfigFile& module : file.objects("modules")) {
@@ -81,7 +80,7 @@ DenseLayer read_dense(const std::string& folder, const std::string& part) {
           kFunctions[word_index(config, "activation_function", names, 1)].second};
 }
 
-// The linear layers behind a pooling, which a model may have already.
+// Adds the linear layers behind a pooling, unless the model has them.
 void add_dense(PretrainedModel& model, const SentencePooling& pooling) {
   auto& encoder = model.as<SentenceEncoder>();
   if (encoder.dense.size() > 0) return;
@@ -233,7 +232,7 @@ PretrainedModel open_encoder(const std::string& folder, const std::vector<Adapte
   return open_with_adapters(folder, adapters, {.head = ModelHead::kNone});
 }
 
-// What embeds with a model; null: the encoder of a masked language model does.
+// Null: a masked language model, whose encoder embeds.
 SentenceEncoder* sentence_encoder(const PretrainedModel& model) {
   return dynamic_cast<SentenceEncoder*>(model.module.get());
 }
@@ -249,7 +248,7 @@ struct SentenceEmbedder::State {
   TextEncoder& encoder;
   int64_t width, max_tokens;
   bool normalized = false;
-  // Of the planned batches, both ascending: there is a plan for each length and each number of rows.
+  // Of planned batches, ascending: one plan per length and number of rows.
   std::vector<int64_t> rows, lengths;
   std::unique_ptr<Forward> forward;
   std::unique_ptr<const ParameterFile> packed;  // whose pages may be the parameters
@@ -267,7 +266,7 @@ SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling&
   State& state = *state_;
   const std::string& folder = state.model.folder;
   const EncoderConfig& config = state.encoder.config;
-  // A few sentences by themselves need not wait for a whole batch to be computed.
+  // A few sentences need not wait for a whole batch.
   for (const int64_t few : {1, 4})
     if (few < rows) state.rows.push_back(few);
   state.rows.push_back(rows);
@@ -287,12 +286,12 @@ SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling&
                              own ? own->logits(tokens, lengths)
                                  : sentence_embeddings(state.encoder, tokens, lengths, state.normalized, kind));
       });
-  state.forward = std::make_unique<Forward>(
-      *state.model.module, functions,
-      // The pages of a packed file stay as they are: processes share them, and they are read when they are needed.
-      ForwardOptions{.threads = threads,
-                     .quantization = quantization_of(folder, quantization),
-                     .pack_weights = !is_packed(folder)});
+  state.forward =
+      std::make_unique<Forward>(*state.model.module, functions,
+                                // Without packing, processes share the pages of a packed file, read when needed.
+                                ForwardOptions{.threads = threads,
+                                               .quantization = quantization_of(folder, quantization),
+                                               .pack_weights = !is_packed(folder)});
   state.packed = ParameterFile::open(folder);
   if (state.packed && state.forward->load(*state.packed)) return;
   state.forward->load([&](const ParameterTarget& parameters) {

@@ -4,8 +4,7 @@
 namespace linnet {
 namespace {
 
-// "no_rope_layers": 1 for each layer that turns queries and keys, 0 for the others. Where it is absent, all but every
-// `interval`th turn them.
+// "no_rope_layers": 1 for each layer with rotary positions, else 0. By default all have them but every `interval`th.
 Field<DecoderConfig> turning_layers() {
   constexpr const char* kKey = "no_rope_layers";
   return {[=](const ConfigFile& file, DecoderConfig& config) {

@@ -1,6 +1,5 @@
-// StableLM (Bellagente et al. 2024): Llama's layers with layer norms in place of root-mean-square norms, and a quarter
-// of each head turns. The largest one (12B) norms each head's queries and keys by weights of its own and has one norm
-// for attention and feed-forward beside each other: no layer here has those, so they are refused.
+// StableLM (Bellagente et al. 2024): Llama's layers with layer norms; a quarter of each head turns. 12B is refused: it
+// has norm weights per head for queries and keys, and one norm for parallel attention and feed-forward.
 #include "models/families/decoder_family.h"
 
 namespace linnet {
@@ -9,7 +8,7 @@ FamilyList families_of_stablelm() {
   using C = DecoderConfig;
   C base = llama_kind({});
   base.norms = NormKind::kLayer;
-  // It would drop the feed-forward's results alone, where `dropout` drops attention's and the embeddings, too.
+  // It would drop the feed-forward's results alone; `dropout` drops attention's and the embeddings too.
   const auto refuse_hidden_dropout = [](const ConfigFile& file, C&) {
     if (file.number("hidden_dropout", 0) != 0) file.fail("\"hidden_dropout\" is not 0, Linnet supports only 0");
   };

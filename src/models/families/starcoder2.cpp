@@ -1,5 +1,4 @@
-// StarCoder2 (Lozhkov et al. 2024): rotary positions and grouped queries with layer norms, biases, and a feed-forward
-// without a gate.
+// StarCoder2 (Lozhkov et al. 2024): rotary positions, grouped queries, layer norms, biases, and no gate.
 #include "models/families/decoder_family.h"
 
 namespace linnet {

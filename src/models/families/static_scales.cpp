@@ -43,8 +43,7 @@ StaticScales parse(const std::string& path) {
   }
 }
 
-// Of training: the steps among the weights.
-std::optional<StaticScales> trained_scales(const std::string& folder) {
+std::optional<StaticScales> trained_scales(const std::string& folder) {  // the steps among the weights
   const std::string path = folder + "/" + kWeightsFile;
   if (!file_exists(path)) return {};
   StaticScales scales{.method = "training"};

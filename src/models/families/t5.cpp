@@ -34,20 +34,20 @@ NameTable t5_names(const T5Config& config, ModelHead, const Module& model) {
                              "", stack + ".layers.*.", block + "*.layer."));
   }
   table.add(model, {{"head", "lm_head.weight"}, {"tokens.weight", "lm_head.weight", kSame, kCopy}});
-  // Old files have a bias that no version ever read.
+  // Old files have a bias that was never read.
   table.computed = {"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"};
   return table;
 }
 
-// Since version 5 of transformers "tie_word_embeddings" is always true in a file: a head is one of its own where the
-// weights have it and "scale_decoder_outputs" (before: "tie_word_embeddings") is false.
+// "tie_word_embeddings" is always true in files of transformers 5. A head is separate if the weights have one and
+// "scale_decoder_outputs" (before: "tie_word_embeddings") is false.
 bool has_own_head(const ConfigFile& config) {
   const std::string folder = std::filesystem::path(config.path()).parent_path().string();
   if (!has_weight_files(folder)) return !config.flag("tie_word_embeddings", true);
   return WeightFiles(folder).find("lm_head.weight") != nullptr;
 }
 
-// "relu", or "gated-gelu", which is the tanh formula.
+// "relu", or "gated-gelu", the tanh formula.
 void read_feed_forward(const ConfigFile& file, T5Config& config) {
   constexpr const char* kKey = "feed_forward_proj";
   const std::string kind = file.text(kKey, "relu");
@@ -109,7 +109,6 @@ Fields<T5Config> t5_fields() {
           written("eos_token_id", 1)};
 }
 
-// The encoder alone, in the layers of encoders.
 const EncoderConfig kT5Encoder{.token_types = 0,
                                .embedding_norm = false,
                                .learned_positions = false,
@@ -120,7 +119,7 @@ const EncoderConfig kT5Encoder{.token_types = 0,
                                .final_norm = true,
                                .has_pooler = false};
 
-// Distances have no end: "n_positions" is how long the texts were that it was trained on.
+// Distances have no limit: "n_positions" is the training texts' length.
 Field<EncoderConfig> encoder_sizes() {
   return {[](const ConfigFile& file, EncoderConfig& config) {
     T5Config t5;
@@ -172,7 +171,7 @@ std::unique_ptr<Module> make_model(const T5Config& config, const ConfigFile&, Mo
   return std::make_unique<T5>(config);
 }
 
-// mT5 (Xue et al. 2021) has T5's layers, gated, and a vocabulary of many languages.
+// mT5 (Xue et al. 2021): gated T5 with a multilingual vocabulary.
 FamilyList families_of_t5() {
   using enum ModelHead;
   return {whole_t5("t5", {{"T5ForConditionalGeneration", kTokens}, {"T5WithLMHeadModel", kTokens}}),

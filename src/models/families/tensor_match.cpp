@@ -17,7 +17,6 @@ bool any_matches(const std::vector<std::string>& patterns, const std::string& na
 
 std::string and_more(size_t count) { return count > 1 ? " (and " + std::to_string(count - 1) + " more)" : ""; }
 
-// The tensors of a parameter's rows, from the top.
 std::vector<const MatchedRow*> tensors_of(const TensorMatch& match, const ParameterSlot& slot) {
   std::vector<const MatchedRow*> tensors;
   for (const MatchedRow& matched : match.rows)
@@ -81,7 +80,7 @@ std::string TensorMatch::current_beginning(const std::string& name) const {
   return name;
 }
 
-// Old endings and beginnings replaced, and with the prefix where the table has it.
+// Replaces old endings and beginnings, and adds the table's prefix.
 std::string TensorMatch::table_name(const std::string& name) const {
   std::string result = current_beginning(name);
   for (const auto& [old_ending, ending] : model_.names.old_endings)
@@ -121,7 +120,7 @@ void TensorMatch::check_missing(bool new_head) {
       fresh.push_back(row.tensor);
       continue;
     }
-    // Some programs write another of the names that a tied weight has.
+    // Some programs write another name of a tied weight.
     if (const auto copy = copies.find(row.parameter); copy != copies.end()) matched.weight = copy->second;
     if (matched.weight) continue;
     const std::string& prefix = model_.names.prefix;

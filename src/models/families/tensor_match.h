@@ -1,4 +1,4 @@
-// The tensors of a folder's files against the rows of a name table.
+// Matches the tensors of a folder's files with the rows of a name table.
 #pragma once
 #include <map>
 #include <string>
@@ -14,8 +14,7 @@ struct MatchedRow {
   const WeightFiles::Weight* weight;  // null: not in the files
 };
 
-// User error of one line naming the file and a tensor that is missing, that the model has no place for, or of another
-// shape or type.
+// User error of one line naming the file and a tensor that is missing, unknown, or of another shape or type.
 class TensorMatch {
  public:
   // new_head: tensors of a head may be missing.
@@ -39,13 +38,11 @@ class TensorMatch {
   std::map<std::string, const WeightFiles::Weight*> by_name_;  // as the table calls them
 };
 
-// Matrices that a file of llama.cpp has in blocks, and that inference keeps so.
-// By parameter, of a model whose weights are in `folder`, which may be a file. A matrix made of tensors in three or
-// more formats is not among them.
+// By parameter, matrices in blocks in a file of llama.cpp, which inference keeps. `folder` may be a file. Matrices made
+// of tensors in three or more formats are left out.
 std::map<std::string, PackedShape> parameters_in_blocks(const std::string& folder);
 
-// The blocks of such a parameter, one row after another, in the place of its numbers. User error where a scale is no
-// finite number.
+// The blocks of such a parameter, row by row, in the location of its numbers. User error for an infinite scale or NaN.
 void load_blocks(const TensorMatch& match, const ParameterSlot& slot, float* parameters);
 
 }  // namespace linnet

@@ -16,12 +16,11 @@ namespace {
 
 bool is_filter(const Shape& shape) { return shape.rank() == 4; }
 
-// [O, R, S, C] -> [O, C, R, S]
 Shape shape_in_file(const Shape& shape) {
   return is_filter(shape) ? Shape{shape[0], shape[3], shape[1], shape[2]} : shape;
 }
 
-// Calls move(index in the file, index of ours) for every element.
+// Calls move(index in the file, index here) for every element.
 template <class Move>
 void for_elements(const Shape& shape, const Move& move) {
   if (!is_filter(shape)) {
@@ -46,7 +45,7 @@ std::string file_of(const std::string& path) {
   return (folder / (file_exists(folder / kWeightsFile) ? kWeightsFile : kPickledFile)).string();
 }
 
-// Numbers or texts of a file of JSON beside the weights; null where it does not have them.
+// Numbers or texts of a JSON file beside the weights; null: none.
 Json beside(const std::string& file, const char* name, std::initializer_list<const char*> keys) {
   const std::string path = std::filesystem::path(file).replace_filename(name).string();
   if (!file_exists(path)) return nullptr;

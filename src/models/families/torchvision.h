@@ -1,5 +1,5 @@
-// Residual networks in files of torchvision's layout: a safetensors file with the names of its state dictionary
-// (conv1.weight, layer1.0.bn1.running_mean, ..., fc.bias) and filters as [O, C, R, S].
+// Residual networks in torchvision's layout: a safetensors file with its state dictionary's names (conv1.weight,
+// layer1.0.bn1.running_mean, ..., fc.bias) and filters [O, C, R, S].
 #pragma once
 #include <string>
 #include <vector>
@@ -7,25 +7,23 @@
 
 namespace linnet {
 
-// What a file says of its network, or the files beside it.
+// What a file, or the files beside it, say of its network.
 struct TorchvisionNetwork {
   std::string file;
   int64_t depth = 0, channels = 3, classes = 0;
   std::vector<std::string> class_names = {};  // of an export; empty: not known
   std::vector<double> mean, deviation;        // of an export (images.json) or of timm (config.json), else ImageNet's
 };
-// Whether this is a file of safetensors, or a folder that has one as model.safetensors and is no model folder of
-// Hugging Face's transformers.
+// Whether it is a safetensors file, or a folder with model.safetensors that is no model folder of transformers.
 bool is_torchvision_path(const std::string& path);
-// User error for a network that is none of those in models/modules/resnet.h.
+// User error if models/modules/resnet.h has no such network.
 TorchvisionNetwork describe_torchvision(const std::string& path);
 
-// Fills `parameters` of `layout`, running statistics included. num_batches_tracked is not read. With `new_head` the
-// last layer is drawn from `seed`. A model of one channel takes the sum of three. User error of one line where a tensor
-// is missing, is left over, or has another shape than the model's.
+// Fills `parameters` of `layout`, with running statistics. `new_head` draws the last layer from `seed`. A model of one
+// channel takes the sum of three. User error of one line for a tensor that is missing, extra or of another shape.
 void load_torchvision(const std::string& file, const ParameterLayout& layout, const ParameterTarget& parameters,
                       bool new_head = false, uint64_t seed = 1);
-// The other direction; num_batches_tracked is not written, which torchvision's load_state_dict(strict=False) allows.
+// The inverse, without num_batches_tracked, which torchvision's load_state_dict(strict=False) allows.
 void save_torchvision(const std::string& file, const ParameterLayout& layout, const float* parameters);
 
 }  // namespace linnet

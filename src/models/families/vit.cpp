@@ -6,7 +6,7 @@
 namespace linnet {
 namespace {
 
-// The one number that a key has, or the same one twice.
+// A key with one number, or the same twice.
 int64_t side_of(const ConfigFile& file, const std::string& key) {
   const std::vector<int64_t> sides = file.integers(key);
   if (sides.size() > 2 || (sides.size() == 2 && sides[0] != sides[1]))
@@ -32,7 +32,7 @@ Field<VitConfig> image_field() {
           }};
 }
 
-// One number for each channel; a file's single number is that of all.
+// One number per channel; a single number is for all.
 std::vector<double> channel_values(const ConfigFile& file, const char* key, int64_t channels, double standard) {
   const std::vector<double> found = file.numbers(key);
   if (std::ssize(found) == channels) return found;

@@ -1,5 +1,4 @@
-// ViT (Dosovitskiy et al. 2021), and the normalization that a folder's preprocessor_config.json asks for: `mean` and
-// `deviation` come from the file beside config.json; without one they are 0.5, as transformers has it.
+// ViT (Dosovitskiy et al. 2021). `mean` and `deviation` come from preprocessor_config.json, by default 0.5.
 #pragma once
 #include "models/families/family.h"
 #include "models/modules/vit.h"
@@ -10,10 +9,8 @@ using VitFamily = ConfiguredFamily<VitConfig, FamilyKind::kImages>;
 std::unique_ptr<Module> make_model(const VitConfig& config, const ConfigFile& file, ModelHead head);
 VitConfig vit_config(const ConfigFile& file);
 
-// What new_pretrained() takes for a model that was trained here. User error where images are not square: transformers
-// has one size for both sides.
+// A config.json for new_pretrained(). User error for images that are not square, for which it has no size.
 ConfigFile vit_config_file(const VitConfig& config, const std::vector<std::string>& classes);
-// The text of preprocessor_config.json for such a model.
-std::string vit_preprocessor_file(const VitConfig& config);
+std::string vit_preprocessor_file(const VitConfig& config);  // preprocessor_config.json
 
 }  // namespace linnet
