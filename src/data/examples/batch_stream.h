@@ -84,11 +84,9 @@ class PairBatches {
   BatchOrder order_;
 };
 
-// Training batches without end, in an order that is a pure function of (seed, epoch) and the same on every machine.
-//
-// An epoch has every pair once: pairs are shuffled within their bucket and cut into batches (the last of a bucket may
-// have padded rows), then the batches are shuffled. A worker thread fills a ring of buffers; once the constructor has
-// returned neither it nor next() allocates.
+// Training batches. An epoch has every pair once: pairs are shuffled within their bucket and cut into batches (the last
+// of a bucket may have padded rows), then the batches are shuffled. A worker thread fills a ring of buffers; once the
+// constructor has returned neither it nor next() allocates.
 class BatchStream : public BatchSource, PairBatches {
  public:
   // prefetch_depth >= 1 batches are kept ready besides the one in use. Starts at epoch 0, batch 0.

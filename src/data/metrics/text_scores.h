@@ -1,4 +1,5 @@
-// What generated texts are measured by, each score equal to its reference package.
+// What generated texts are measured by, each score equal to its reference package. Scores of a corpus take one
+// reference for each hypothesis: both lists must be equally long.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -18,7 +19,6 @@ struct Bleu {
   int64_t reference_length = 0;
 };
 
-// Over the whole corpus, one reference for each hypothesis. The lists must be equally long.
 //   score = BP exp(sum_n log(p_n) / 4),  BP = min(1, exp(1 - references' length / hypotheses' length))
 // The k-th order without a match counts as 1 / (2^k total) instead of 0 ("exp" smoothing); no match at all scores 0.
 Bleu corpus_bleu(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references);
@@ -27,9 +27,8 @@ Bleu corpus_bleu(const std::vector<std::string>& hypotheses, const std::vector<s
 std::vector<std::string> tokenize_13a(std::string_view line);
 
 // chrF (Popović 2015) as sacreBLEU computes it by default, also called chrF2: signature
-// nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no. Over the whole corpus, from 0 to 100, one reference for each
-// hypothesis. The lists must be equally long. Precision and recall of the n-grams of 1 to 6 characters, white space
-// left out, are averaged over n; then
+// nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no; from 0 to 100. Precision and recall of the n-grams of 1 to 6
+// characters, white space left out, are averaged over n; then
 //   chrF = 100 (1 + b^2) P R / (b^2 P + R) with b = 2.
 // An n for which either side has no n-gram does not count.
 double corpus_chrf(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references);
@@ -37,7 +36,7 @@ double corpus_chrf(const std::vector<std::string>& hypotheses, const std::vector
 // Equal but for white space (and so a carriage return) at either end.
 bool is_exact_match(std::string_view hypothesis, std::string_view reference);
 
-// The fraction of exact matches, 0..1; 0 for empty lists. The lists must be equally long.
+// The fraction of exact matches, 0..1; 0 for empty lists.
 double exact_match(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references);
 
 // Runs of characters other than white space (Unicode).

@@ -151,9 +151,9 @@ Counts count_words(const std::vector<std::string>& texts, bool lowercase) {
   Counts words;
   for (const std::string& text : texts) {
     scratch.text.reset(text, 0, false);
-    pipeline.normalizer(scratch);
+    for (const TextStep& step : pipeline.normalizers) step(scratch);
     scratch.words.assign(1, {0, scratch.text.view().size()});
-    for (const PreTokenizer& step : pipeline.pre_tokenizers) step(scratch);
+    for (const TextStep& step : pipeline.pre_tokenizers) step(scratch);
     for (const TextSegment& word : scratch.words)
       if (word.begin < word.end) ++words[std::string(scratch.text.view().substr(word.begin, word.end - word.begin))];
   }
@@ -178,7 +178,6 @@ BpeTrainer::BpeTrainer(BpeTrainingOptions options) : options_(std::move(options)
 }
 
 void BpeTrainer::add(std::string_view text) {
-  matches_.clear();
   pattern_.find_all(text, scratch_, matches_);
   size_t done = 0;
   const auto count = [&](size_t begin, size_t end) {

@@ -1,5 +1,4 @@
-// Batches of images: for training without end, in an order that is a pure function of (seed, epoch) and the same on
-// every machine; for evaluation each image once and in order.
+// Batches of images: for training without end, for evaluation each image once and in order.
 //
 // Images in memory that stay as they are need no thread: gathering 128 images of 784 bytes takes a few microseconds.
 // Those that are decoded or changed on the way are made by several threads while steps are computed; the memory for

@@ -102,7 +102,8 @@ TEST(ImageDataset, AValidationPartIsSpreadAndTakenOut) {
   }
   EXPECT_EQ(seen.size(), 20u);
   EXPECT_EQ(train.class_names, validation.class_names);
-  EXPECT_EQ(train.bytes(), 15 * 2 + 15 * sizeof(int32_t));
+  EXPECT_EQ(train.pixels.size(), 15u * 2);
+  EXPECT_EQ(train.labels.size(), 15u);
   EXPECT_EQ(split_off(train, 0).count, 0);
   EXPECT_THROW(split_off(train, 15), Error);
 }

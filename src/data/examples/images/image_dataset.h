@@ -62,7 +62,6 @@ struct ImageDataset {
   // Copies or decodes one image to `out` [image_bytes()]. Several threads may read at once. User error naming the file
   // that cannot be decoded.
   void read(int64_t index, std::span<uint8_t> out) const;
-  size_t bytes() const { return pixels.size() + labels.size() * sizeof(int32_t); }
 };
 
 // Mean and standard deviation of each channel over all images, for pixels from 0 to 1. A channel that is the same

@@ -135,23 +135,16 @@ bool means_only(const std::u32string& word, int month) {
 std::vector<std::string> find_misspellings(const std::string& name, int month) {
   const std::vector<std::string_view> letters = split_code_points(name);
   std::vector<std::string> found;
-  const auto consider = [&](const std::vector<std::string_view>& edited) {
-    std::string word;
-    for (const std::string_view letter : edited) word += letter;
+  const auto consider = [&](const auto& edit) {
+    std::vector<std::string_view> edited = letters;
+    edit(edited);
+    const std::string word = joined(edited, "");
     if (word != name && means_only(letters_of(word), month)) found.push_back(word);
   };
   for (size_t i = 1; i < letters.size(); ++i) {
-    const auto at = static_cast<std::ptrdiff_t>(i);
-    std::vector<std::string_view> edited = letters;
-    edited.insert(edited.begin() + at, letters[i]);
-    consider(edited);
-    edited = letters;
-    edited.erase(edited.begin() + at);
-    consider(edited);
-    if (i + 1 == letters.size()) break;
-    edited = letters;
-    std::swap(edited[i], edited[i + 1]);
-    consider(edited);
+    consider([&](auto& word) { word.insert(word.begin() + i, letters[i]); });
+    consider([&](auto& word) { word.erase(word.begin() + i); });
+    if (i + 1 < letters.size()) consider([&](auto& word) { std::swap(word[i], word[i + 1]); });
   }
   std::sort(found.begin(), found.end());
   found.erase(std::unique(found.begin(), found.end()), found.end());

@@ -1,6 +1,7 @@
 #include "data/examples/text/token_chunks.h"
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <numeric>
@@ -78,20 +79,16 @@ std::vector<std::string> find_texts(const std::string& folder) {
 struct TokenStream::Storage {
   std::string name;  // of the file, or empty
   MappedFile file;
-  std::vector<uint16_t> small;
-  std::vector<uint32_t> large;
+  std::vector<std::byte> tokens;
 };
 
 TokenStream::TokenStream(const std::vector<int32_t>& tokens, int64_t vocab_size)
-    : size_(std::ssize(tokens)), vocab_size_(vocab_size) {
+    : bytes_each_(vocab_size <= kSmall ? 2 : 4), size_(std::ssize(tokens)), vocab_size_(vocab_size) {
   auto storage = std::make_shared<Storage>();
-  if (vocab_size <= kSmall) {
-    storage->small.assign(tokens.begin(), tokens.end());
-    data_ = storage->small.data();
-  } else {
-    storage->large.assign(tokens.begin(), tokens.end());
-    data_ = storage->large.data(), bytes_each_ = 4;
-  }
+  storage->tokens.resize(tokens.size() * bytes_each_);
+  data_ = storage->tokens.data();
+  for (size_t i = 0; i < tokens.size(); ++i)
+    std::memcpy(storage->tokens.data() + i * bytes_each_, &tokens[i], bytes_each_);
   storage_ = std::move(storage);
 }
 

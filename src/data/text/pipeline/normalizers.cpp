@@ -158,7 +158,6 @@ void strip_white_space(bool left, bool right, AlignedText& text) {
 void replace_matches(const SplitPattern& pattern, const std::string& content, PipelineScratch& scratch) {
   AlignedText& text = scratch.text;
   const std::string_view old = text.view();
-  scratch.matches.clear();
   pattern.find_all(old, scratch.match, scratch.matches);
   if (scratch.matches.empty()) return;
   text.start_rewrite();
@@ -281,11 +280,11 @@ struct BertNormalizer {
 
 // Of a function that needs the text alone.
 template <class Change>
-Normalizer normalizer(const Change& change) {
+TextStep normalizer(const Change& change) {
   return [change](PipelineScratch& scratch) { change(scratch.text); };
 }
 
-Normalizer read_charsmap(const JsonObject& json) {
+TextStep read_charsmap(const JsonObject& json) {
   std::string table;
   if (json.has("precompiled_charsmap") && !decode_base64(json.text("precompiled_charsmap"), table))
     json.fail("has a table that is not base64");
@@ -293,17 +292,7 @@ Normalizer read_charsmap(const JsonObject& json) {
   return normalizer([table = CharsmapTable(table, json.where())](AlignedText& text) { replace_by_table(table, text); });
 }
 
-}  // namespace
-
-Normalizer read_normalizer(const JsonObject& json) {
-  const std::string type = json.text("type");
-  if (type == "Sequence") {
-    std::vector<Normalizer> steps;
-    for (const JsonObject& step : json.objects("normalizers")) steps.push_back(read_normalizer(step));
-    return [steps](PipelineScratch& scratch) {
-      for (const Normalizer& step : steps) step(scratch);
-    };
-  }
+TextStep read_normalizing_step(const JsonObject& json, const std::string& type) {
   if (type == "BertNormalizer") {
     const bool lowercase = json.flag("lowercase", true);
     return normalizer(BertNormalizer{json.flag("clean_text", true), json.flag("handle_chinese_chars", true),
@@ -326,6 +315,14 @@ Normalizer read_normalizer(const JsonObject& json) {
     return normalizer([content = json.text("prepend")](AlignedText& text) { prepend(content, text); });
   if (type == "Precompiled") return read_charsmap(json);
   fail_unknown(json, "type", type);
+}
+
+}  // namespace
+
+void read_normalizer(const JsonObject& json, std::vector<TextStep>& steps) {
+  const std::string type = json.text("type");
+  if (type != "Sequence") return steps.push_back(read_normalizing_step(json, type));
+  for (const JsonObject& step : json.objects("normalizers")) read_normalizer(step, steps);
 }
 
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 #include "data/text/pipeline/split_pattern.h"
 #include "data/text/pipeline/subword_model.h"
@@ -43,12 +42,9 @@ class AddedTokenMatcher {
   void split(std::string_view text, size_t begin, size_t end, std::vector<TextSegment>& segments) const;
 
  private:
-  size_t match_at(std::string_view text, size_t at) const;  // place in tokens_, or npos
-
   std::vector<AddedToken> tokens_;
-  std::bitset<256> first_;
-  // By the first two bytes (one for tokens of one byte), the longest first.
-  std::unordered_map<uint32_t, std::vector<size_t>> by_start_;
+  ByteTrie trie_;           // of their texts, with places in tokens_
+  std::bitset<256> first_;  // their first bytes: most bytes of a text are none of these
 };
 
 // A text on its way from what the user wrote to what a tokenizer's model sees, and which bytes came from where.
@@ -97,10 +93,9 @@ struct PipelineScratch {
   WordCache cache;
 };
 
-// Rewrites scratch.text.
-using Normalizer = std::function<void(PipelineScratch& scratch)>;
-// Refines scratch.words, segments of scratch.text; those with an id are left alone.
-using PreTokenizer = std::function<void(PipelineScratch& scratch)>;
+// Of normalizing: rewrites scratch.text. Of pre-tokenizing: refines scratch.words, segments of scratch.text; those with
+// an id are left alone.
+using TextStep = std::function<void(PipelineScratch& scratch)>;
 using TokenDecoder = std::function<void(std::vector<std::string>& tokens)>;  // the text is what they give when joined
 
 // What threads need while they work on a text, kept for the next text of any thread.

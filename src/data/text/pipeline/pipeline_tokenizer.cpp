@@ -7,11 +7,6 @@
 namespace linnet {
 namespace {
 
-uint32_t start_of(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(text[i])); };
-  return text.size() == 1 ? byte(0) << 16 : byte(0) << 8 | byte(1);
-}
-
 bool ends_in_word(std::string_view text) {
   return !text.empty() && is_word_character(utf8_code_point_at(text, utf8_start_before(text, text.size())));
 }
@@ -21,25 +16,12 @@ bool starts_in_word(std::string_view text) { return !text.empty() && is_word_cha
 }  // namespace
 
 AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+  ByteTrie::Keys keys;
   for (size_t i = 0; i < tokens_.size(); ++i) {
-    if (tokens_[i].text.empty()) continue;
-    first_.set(static_cast<unsigned char>(tokens_[i].text[0]));
-    by_start_[start_of(tokens_[i].text)].push_back(i);
+    keys.emplace_back(tokens_[i].text, static_cast<int32_t>(i));
+    if (!tokens_[i].text.empty()) first_.set(static_cast<unsigned char>(tokens_[i].text[0]));
   }
-  for (auto& [start, locations] : by_start_)
-    std::ranges::stable_sort(locations, std::ranges::greater{}, [&](size_t i) { return tokens_[i].text.size(); });
-}
-
-size_t AddedTokenMatcher::match_at(std::string_view text, size_t at) const {
-  const std::string_view rest = text.substr(at);
-  for (size_t length : {size_t{2}, size_t{1}}) {
-    if (rest.size() < length) continue;
-    const auto found = by_start_.find(start_of(rest.substr(0, length)));
-    if (found == by_start_.end()) continue;
-    for (const size_t location : found->second)
-      if (rest.starts_with(tokens_[location].text)) return location;
-  }
-  return std::string_view::npos;
+  trie_ = ByteTrie(std::move(keys));
 }
 
 void AddedTokenMatcher::split(std::string_view text, size_t begin, size_t end,
@@ -47,12 +29,14 @@ void AddedTokenMatcher::split(std::string_view text, size_t begin, size_t end,
   const std::string_view part = text.substr(0, end);
   size_t done = begin;
   for (size_t at = begin; at < end;) {
-    const size_t location = first_[static_cast<unsigned char>(part[at])] ? match_at(part, at) : part.npos;
-    if (location == part.npos) {
+    int32_t longest = -1;
+    if (first_[static_cast<unsigned char>(part[at])])
+      trie_.visit_prefixes(part.substr(at), [&](size_t, int32_t location) { longest = location; });
+    if (longest < 0) {
       ++at;
       continue;
     }
-    const AddedToken& token = tokens_[location];
+    const AddedToken& token = tokens_[longest];
     size_t from = at, to = at + token.text.size();
     at = to;
     if (token.single_word && (ends_in_word(part.substr(begin, from - begin)) || starts_in_word(part.substr(to))))
@@ -128,7 +112,7 @@ PipelineTokenizer::PipelineTokenizer(Pipeline pipeline) : pipeline_(std::move(pi
     (token.normalized ? after : before).push_back(token);
     if (!token.normalized) continue;
     scratch.text.reset(token.text, 0, false);
-    if (pipeline_.normalizer) pipeline_.normalizer(scratch);
+    for (const TextStep& step : pipeline_.normalizers) step(scratch);
     after.back().text = scratch.text.view();
   }
   before_ = AddedTokenMatcher(before);
@@ -149,10 +133,10 @@ void PipelineTokenizer::tokenize(std::string_view text, std::vector<TokenId>& id
       continue;
     }
     scratch.text.reset(text.substr(segment.begin, segment.end - segment.begin), segment.begin, offsets != nullptr);
-    if (pipeline_.normalizer) pipeline_.normalizer(scratch);
+    for (const TextStep& step : pipeline_.normalizers) step(scratch);
     scratch.words.clear();
     after_.split(scratch.text.view(), 0, scratch.text.view().size(), scratch.words);
-    for (const PreTokenizer& step : pipeline_.pre_tokenizers) step(scratch);
+    for (const TextStep& step : pipeline_.pre_tokenizers) step(scratch);
     tokenize_words(scratch, ids, offsets);
   }
 }

@@ -22,10 +22,11 @@ void cut_between(size_t begin, size_t end, const std::vector<TextRange>& matches
   bool after_match = false;  // whether the last piece ends with a match
   const auto add = [&](size_t from, size_t to, bool match) {
     if (from == to || (match && behavior == SplitBehavior::kRemoved)) return;
-    const bool joins = behavior == SplitBehavior::kMergedWithPrevious ? match && !after_match
-                       : behavior == SplitBehavior::kMergedWithNext   ? !match && after_match
-                                                                      : match == after_match;
-    if (joins && behavior >= SplitBehavior::kMergedWithPrevious && words.size() > first) words.back().end = to;
+    const bool joins = behavior >= SplitBehavior::kMergedWithPrevious && words.size() > first &&
+                       (behavior == SplitBehavior::kMergedWithPrevious ? match && !after_match
+                        : behavior == SplitBehavior::kMergedWithNext   ? !match && after_match
+                                                                       : match == after_match);
+    if (joins) words.back().end = to;
     else words.push_back({from, to, kNoToken});
     after_match = match;
   };
@@ -40,7 +41,7 @@ void cut_between(size_t begin, size_t end, const std::vector<TextRange>& matches
 
 // Words that are tokens already stay; split_word(word, text, scratch) appends to next_words what becomes of each other.
 template <class SplitWord>
-PreTokenizer split_words(SplitWord split_word) {
+TextStep split_words(SplitWord split_word) {
   return [split_word](PipelineScratch& scratch) {
     scratch.next_words.clear();
     for (const TextSegment& word : scratch.words)
@@ -51,9 +52,8 @@ PreTokenizer split_words(SplitWord split_word) {
 }
 
 // At the matches of a pattern; `inverted`: at what lies between them.
-PreTokenizer pattern_split(const SplitPattern& pattern, SplitBehavior behavior, bool inverted = false) {
+TextStep pattern_split(const SplitPattern& pattern, SplitBehavior behavior, bool inverted = false) {
   return split_words([=](const TextSegment& word, std::string_view text, PipelineScratch& scratch) {
-    scratch.matches.clear();
     pattern.find_all(text.substr(word.begin, word.end - word.begin), scratch.match, scratch.matches);
     for (TextRange& match : scratch.matches) {
       match.begin += word.begin;
@@ -64,7 +64,7 @@ PreTokenizer pattern_split(const SplitPattern& pattern, SplitBehavior behavior, 
 }
 
 // At the characters with matches(c).
-PreTokenizer character_split(bool (*matches)(char32_t), SplitBehavior behavior) {
+TextStep character_split(bool (*matches)(char32_t), SplitBehavior behavior) {
   return split_words([=](const TextSegment& word, std::string_view text, PipelineScratch& scratch) {
     scratch.matches.clear();
     for (const Utf8Character& character : utf8_characters(text.substr(word.begin, word.end - word.begin)))
@@ -78,7 +78,7 @@ enum class Kind { kText, kRemoved, kAlone };  // a character that is part of a w
 
 // By the class of each character.
 template <class KindOf>
-PreTokenizer class_split(KindOf kind_of) {
+TextStep class_split(KindOf kind_of) {
   return split_words([=](const TextSegment& word, std::string_view text, PipelineScratch& scratch) {
     auto& words = scratch.next_words;
     size_t begin = word.begin;
@@ -170,7 +170,7 @@ SplitBehavior read_behavior(const JsonObject& step) {
 }
 
 // Every step but Sequence and ByteLevel.
-PreTokenizer read_cutting_step(const JsonObject& json, const std::string& type) {
+TextStep read_cutting_step(const JsonObject& json, const std::string& type) {
   if (type == "Split") return pattern_split(read_pattern(json), read_behavior(json), json.flag("invert", false));
   if (type == "Metaspace")
     return [how = read_metaspace(json), cut = json.flag("split", true)](PipelineScratch& scratch) {
@@ -215,7 +215,7 @@ Metaspace read_metaspace(const JsonObject& step) {
   fail_unknown(step, "prepend_scheme", scheme);
 }
 
-bool read_pre_tokenizer(const JsonObject& json, std::vector<PreTokenizer>& steps) {
+bool read_pre_tokenizer(const JsonObject& json, std::vector<TextStep>& steps) {
   const std::string type = json.text("type");
   if (type == "Sequence") {
     bool byte_level = false;

@@ -124,6 +124,7 @@ SplitPattern SplitPattern::literal(std::string_view text) {
 }
 
 void SplitPattern::find_all(std::string_view text, MatchScratch& scratch, std::vector<TextRange>& matches) const {
+  matches.clear();
   for (size_t base = 0; base < text.size();) {
     const std::string_view rest = text.substr(base);
     const std::string_view valid = rest.substr(0, invalid_utf8_at(rest));

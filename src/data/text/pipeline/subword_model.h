@@ -153,7 +153,6 @@ class WordCache {
 class SubwordModel {
  public:
   virtual ~SubwordModel() = default;
-  virtual const char* kind() const = 0;  // "bpe" | "wordpiece" | "unigram" | "wordlevel"
   // Appends the tokens of a word, which is not empty. Safe from several threads, each with its own scratch.
   virtual void tokenize(std::string_view word, ModelScratch& scratch, std::vector<ModelToken>& tokens) const = 0;
   // tokenizer.json's "model" without the vocabulary and the merges, and the tables of what it leaves out, besides the

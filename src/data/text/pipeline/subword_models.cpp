@@ -61,7 +61,6 @@ class BpeModel : public SubwordModel {
     else read_merges(json);
   }
 
-  const char* kind() const override { return "bpe"; }
   void tokenize(std::string_view word, ModelScratch& scratch, std::vector<ModelToken>& tokens) const override {
     if (ignore_merges_) {
       std::string_view piece = word;
@@ -286,7 +285,6 @@ class UnigramModel : public SubwordModel {
     for (int byte = 0; byte < 256; ++byte) bytes_.ids[byte] = vocabulary_.find(byte_piece(byte));
   }
 
-  const char* kind() const override { return "unigram"; }
   void tokenize(std::string_view word, ModelScratch& scratch, std::vector<ModelToken>& tokens) const override {
     const auto score_of = [&](TokenId id) { return id < 0 ? unknown_score_ : scores_[id]; };
     std::vector<ModelToken>& way = scratch.way;
@@ -365,7 +363,6 @@ class WordPieceModel : public SubwordModel {
     if (unknown_ < 0) fail_user(json.where(), " has no unknown token '", unknown_piece_, "' in its vocabulary");
   }
 
-  const char* kind() const override { return "wordpiece"; }
   Json settings() const override {
     return {{"type", "WordPiece"},
             {"unk_token", unknown_piece_},
@@ -418,7 +415,6 @@ class WordLevelModel : public SubwordModel {
         where_(json.where()),
         unknown_(vocabulary_.find(unknown_piece_)) {}
 
-  const char* kind() const override { return "wordlevel"; }
   Json settings() const override { return {{"type", "WordLevel"}, {"unk_token", unknown_piece_}}; }
 
   void tokenize(std::string_view word, ModelScratch&, std::vector<ModelToken>& tokens) const override {

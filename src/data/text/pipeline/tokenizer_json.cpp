@@ -65,7 +65,7 @@ Pipeline read_pipeline(const Json& file, const std::string& where, const Tokeniz
   };
   bool byte_level = false;
   read("normalizer", pipeline.normalizer_json,
-       [&](const JsonObject& json) { pipeline.normalizer = read_normalizer(json); });
+       [&](const JsonObject& json) { read_normalizer(json, pipeline.normalizers); });
   read("pre_tokenizer", pipeline.pre_tokenizer_json,
        [&](const JsonObject& json) { byte_level = read_pre_tokenizer(json, pipeline.pre_tokenizers); });
   pipeline.model = read_model(root.object("model"), byte_level, tables);

@@ -3,6 +3,7 @@
 #pragma once
 #include <unordered_map>
 #include "base/json_reader.h"
+#include "base/text.h"
 #include "data/text/pipeline/pipeline.h"
 
 namespace linnet {
@@ -10,8 +11,7 @@ namespace linnet {
 struct Pipeline {
   std::unique_ptr<SubwordModel> model;
   std::vector<AddedToken> added;
-  Normalizer normalizer;  // null: none
-  std::vector<PreTokenizer> pre_tokenizers;
+  std::vector<TextStep> normalizers, pre_tokenizers;
   PostProcessing post;
   std::vector<TokenDecoder> decoders;
   bool join_by_space = false;  // without decoders tokenizers puts a space between tokens
@@ -26,7 +26,7 @@ class PipelineTokenizer : public TemplateTokenizer {
  public:
   explicit PipelineTokenizer(Pipeline pipeline);
 
-  std::string kind() const override { return pipeline_.model->kind(); }
+  std::string kind() const override { return lower_ascii(model().settings()["type"].text()); }
   int64_t vocab_size() const override { return vocab_size_; }
   using PretrainedTokenizer::decode;
   std::string decode(std::span<const TokenId> ids, bool skip_special) const override;
@@ -63,9 +63,9 @@ Pipeline read_pipeline(const Json& file, const std::string& where, const Tokeniz
 // A token of "added_tokens", whose id stands elsewhere in tokenizer_config.json.
 AddedToken read_added_token(const JsonObject& token, int64_t id);
 
-Normalizer read_normalizer(const JsonObject& json);
-// Appends the steps; returns whether ByteLevel is among them.
-bool read_pre_tokenizer(const JsonObject& json, std::vector<PreTokenizer>& steps);
+// These append the steps. Returns whether ByteLevel is among them.
+bool read_pre_tokenizer(const JsonObject& json, std::vector<TextStep>& steps);
+void read_normalizer(const JsonObject& json, std::vector<TextStep>& steps);
 void read_post_processor(const JsonObject& json, PostProcessing& post);
 void read_decoder(const JsonObject& json, std::vector<TokenDecoder>& steps);
 SplitPattern read_pattern(const JsonObject& step);  // {"pattern": {"Regex": "..."}} or {"String": "..."}
