@@ -1,4 +1,4 @@
-// What a model says of one input, for `linnet predict`.
+// A model's answer to one input, for `linnet predict`.
 #pragma once
 #include <span>
 #include <string>
@@ -12,9 +12,9 @@ struct Answer {
   Json json = Json::object();      // what a JSON line has behind the input
 };
 
-// A number with six decimals, as cells have it.
+// Six decimals.
 std::string cell(double number);
-// The likeliest classes, `top` of them: a name and a probability each. With top > 1 "top" lists them in JSON.
+// The `top` likeliest classes with probabilities. With top > 1, "top" lists them in JSON.
 Answer class_answer(std::span<const double> probabilities, const std::vector<std::string>& classes, int64_t top);
 std::vector<std::string> class_heading(int64_t top);
 

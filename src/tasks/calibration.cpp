@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kRows = 16;
 
-// Runs examples through a model that shows its observer what it reads.
+// Runs examples through a model whose observer records activations.
 using RunExamples = std::function<void(const std::vector<std::string>& examples)>;
 
 bool is_embedder(const std::string& folder) {
@@ -99,7 +99,7 @@ std::vector<std::string> read_examples(const CalibrationRequest& request) {
   if (!takes_images(request.model) || !is_folder(request.examples)) return read_lines(request);
   std::vector<std::string> images = find_images(request.examples);
   if (std::ssize(images) <= request.most) return images;
-  // Of all classes, whose folders follow each other.
+  // From all classes, whose folders follow each other.
   std::vector<std::string> some;
   for (int64_t i = 0; i < request.most; ++i)
     some.push_back(images[static_cast<size_t>(i * std::ssize(images) / request.most)]);
@@ -114,7 +114,7 @@ void check_examples(const CalibrationRequest& request, int64_t count) {
               "; calibration needs at least " + std::to_string(kFewestExamples) + ", and some hundreds are better");
 }
 
-// What only tells of a training run, or goes on with it.
+// Whether a file only records a training run, or resumes it.
 bool is_record(const fs::path& path) {
   const std::string name = path.filename().string();
   for (const char* record : {"training_state.safetensors", "metrics.jsonl", "samples.jsonl", "anomaly.safetensors"})

@@ -1,4 +1,4 @@
-// `linnet quantize`: a model in static int8, whose products round what they read by scales that examples have shown.
+// `linnet quantize`: static int8 with activation scales measured on examples.
 #pragma once
 #include <string>
 #include <vector>
@@ -17,13 +17,13 @@ struct CalibrationRequest {
   int64_t threads = 0;
 };
 
-// Runs the model in fp32 on the examples. User error for a model that is quantized already, for fewer than kFewest
-// examples, and for examples that it cannot read.
+// Runs the model in fp32 on the examples. User error for a quantized model, fewer than kFewestExamples, or unreadable
+// ones.
 constexpr int64_t kFewestExamples = 8;
 StaticScales calibrate(const CalibrationRequest& request);
 
-// Writes the model with its scales as folder `out`, which must not exist or be empty, or be the model's own folder,
-// to which the scales are added. What only tells of a training run is left out.
+// Writes the model with its scales to `out`: a new or empty folder, or the model's own, to which scales are added.
+// Leaves out records of training.
 void save_quantized(const std::string& model, const StaticScales& scales, const std::string& out);
 
 }  // namespace linnet

@@ -31,7 +31,6 @@ Config small(Config config) {
 
 bool has(const CheckBatch& batch, const char* name) { return batch.contains(name); }
 
-// By the names that the losses give their inputs.
 void describe_sequences(CheckSubject& subject) {
   const CheckBatch& batch = subject.batch;
   if (has(batch, "reference")) return;  // the loss of a row depends on another one: answers are compared
@@ -45,7 +44,7 @@ void describe_sequences(CheckSubject& subject) {
     if (has(batch, "positions")) subject.flat_positions = "positions";
     subject.labels_are_positions = has(batch, "labels") && !has(batch, "weights") &&  // a first and a last token
                                    batch.at("labels").size() == 2 * batch.at("lengths").size();
-    // Of embeddings an example is several texts.
+    // An example of embeddings is several texts.
     subject.rows_are_apart = !has(batch, "weights") || batch.at("weights").size() == batch.at("lengths").size();
   } else if (has(batch, "tokens")) {
     subject.sequences = {{.tokens = "tokens", .lengths = "", .targets = "targets"}};

@@ -1,4 +1,4 @@
-// What `linnet check` examines: the model of a configuration with its first batch, made small enough to be quick.
+// The model and first batch that `linnet check` examines, made small to be quick.
 #pragma once
 #include <memory>
 #include <optional>
@@ -10,8 +10,8 @@ namespace linnet {
 
 class TaskCheck {
  public:
-  // Reads the data and plans a training without dropout, label smoothing, moving average and accumulation, on few and
-  // short rows.
+  // Reads the data and plans training on few short rows, without dropout, label smoothing, moving average or
+  // accumulation.
   explicit TaskCheck(const Config& config);
   CheckSubject& subject() { return *subject_; }
 

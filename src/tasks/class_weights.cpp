@@ -8,7 +8,7 @@
 namespace linnet {
 namespace {
 
-// "spam=5,ham=1"
+// Parses "spam=5,ham=1".
 std::vector<double> read_weights(const std::string& asked, const std::vector<std::string>& names) {
   std::vector<double> weights(names.size(), 1);
   for (const std::string_view part : split(asked, ',')) {

@@ -1,4 +1,4 @@
-// What train.class_weights asks for.
+// Weights by train.class_weights.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -6,9 +6,8 @@
 
 namespace linnet {
 
-// The weight of each class; none: all count alike. `counts`: how many of `total` training examples have the class, or
-// with `several` the label. With one class each, the mean over the training examples is 1. User error for a class that
-// there is not.
+// The weight of each class; empty: all equal. `counts`: how many of the `total` training examples have each class (with
+// `several`, label). With one class each, the mean over training examples is 1. User error for an unknown class.
 std::vector<float> class_weights(const std::string& asked, const std::vector<std::string>& names,
                                  const std::vector<int64_t>& counts, int64_t total, bool several = false);
 

@@ -12,7 +12,6 @@
 namespace linnet {
 namespace {
 
-// The split that was evaluated, for the answer.
 void tell_split(EvaluationAnswer& answer, const std::string& split) { answer.facts.emplace_back("split", split); }
 
 bool names_test_pairs(const Config& config) {
@@ -34,7 +33,7 @@ ParallelText load_translation_pairs(const EvaluationRequest& request, const Conf
   return valid ? load_valid_split(config) : load_test_corpus(config).test;
 }
 
-// The split of one text that a request means: the test text where the configuration names one.
+// The split of one text that a request means: the test text if configured.
 std::string text_split(const EvaluationRequest& request, const Config& config, EvaluationAnswer& answer) {
   if (!request.source.empty()) fail_user("--source and --target are for runs of translation; --data names a text");
   if (!request.data.empty() && !request.split.empty()) fail_user("give either --split or --data");

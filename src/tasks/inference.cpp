@@ -40,7 +40,7 @@ std::unique_ptr<TranslationSession> load_session(const TranslationEnsemble& open
   return session;
 }
 
-// Sentences are as long as the shortest of the models takes.
+// Limits sentences to the shortest model's length.
 void shorten(const TranslationEnsemble& opened, Config& config) {
   for (const OpenedTranslationModel& member : opened.members)
     config.model.max_seq_len = std::min(config.model.max_seq_len, member.config.model.max_seq_len);

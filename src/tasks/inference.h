@@ -1,4 +1,4 @@
-// A trained run, loaded to translate or to be evaluated.
+// Trained runs, loaded to translate or for evaluation.
 #pragma once
 #include "tasks/model_load.h"
 #include "tasks/translation/translation_session.h"
@@ -11,16 +11,15 @@ struct InferenceOptions : ModelLoad {
   std::shared_ptr<ActivationObserver> observer = {};  // of what linear layers read
 };
 
-// Commands compute with the instruction set that a run was trained with, and for other models with the best. What is
-// opened in a process that has models already leaves it as it is: their weights are laid out for it.
+// Uses the instruction set that a run was trained with, or the best for other models. No-op in a process that has
+// models, as their weights are laid out for the current one.
 void use_isa_of(const std::string& folder);
 
-// take_weights() of the model in `folder`, which may be packed: then its file becomes the session's memory if it can.
+// take_weights() for a model that may be packed: then the session maps its file if it can.
 void take_model_weights(Session& session, const std::string& folder, const std::string& advice,
                         const LoadWeights& load);
 
-// Loads the best models of run folders, which are evaluated as one, for a set of pairs: the session has batch shapes
-// for all of them.
+// Loads the best models of run folders, evaluated as an ensemble, for a set of pairs with batch shapes for all of them.
 struct LoadedEvaluation {
   LoadedEvaluation(const std::vector<std::string>& folders, Config config, ParallelText text);
 
@@ -38,11 +37,11 @@ struct Translation {
 
 class Translator {
  public:
-  // With several folders the mean of the models' probabilities decides. User error for models that do not go together.
+  // Several folders average the models' probabilities. User error for models that do not go together.
   Translator(const std::vector<std::string>& folders, const Config& config,
              const std::vector<AdapterFolder>& adapters = {});
 
-  // The `n_best` best translations of each line, in the order of the lines. Lines beyond longest() tokens are cut.
+  // The `n_best` best translations of each line, in line order. Lines beyond longest() tokens are cut.
   std::vector<std::vector<Translation>> translate(const std::vector<std::string>& lines, int n_best);
   int64_t cut_lines() const { return cut_lines_; }
   double search_seconds() const { return search_seconds_; }               // of all translate(), without tokenization
@@ -54,9 +53,9 @@ class Translator {
   double search_seconds_ = 0;
 };
 
-// `folder`: the model, which may be packed with quantized weights, or have scales of activations.
+// `folder`: the model, which may be packed with quantized weights or have activation scales.
 void apply(const InferenceOptions& options, Config& config, const std::string& folder);
-// A run's configuration, or one made up for a model folder, with the options of the command line.
+// A run's configuration, or one made for a model folder, with the command line's options.
 Config inference_config(const std::string& folder, const InferenceOptions& options);
 
 }  // namespace linnet

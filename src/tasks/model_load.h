@@ -1,4 +1,4 @@
-// How a model is loaded: what commands, the server and the Python module let their users choose.
+// How commands, the server and the Python module load a model.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,10 +13,10 @@ struct ModelLoad {
   std::string quantize = {};               // folder_quantization()
   std::vector<std::string> keep = {};      // parameters that stay in fp32
   std::vector<std::string> adapters = {};  // parse_adapters()
-  // Of a language model.
+  // For language models.
   std::string draft = {};  // a folder: the draft model (generation/engine.h); "": none
   int64_t draft_tokens = 4;
-  // Of the prefix cache (generation/causal_slots.h); 0: none. Unset: none for a single request, else kPrefixAsCache.
+  // Prefix cache (generation/causal_slots.h); 0: none. Unset: none for a single request, else kPrefixAsCache.
   std::optional<int64_t> prefix_megabytes = {};
 };
 

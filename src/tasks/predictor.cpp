@@ -100,7 +100,7 @@ class PredictorOfImages : public Predictor {
   std::unique_ptr<ImageSession> session_;
 };
 
-// A ViT of transformers, whose image processor scales both sides and cuts nothing off.
+// A transformers ViT, whose image processor scales both sides without cropping.
 std::unique_ptr<Predictor> predict_by_vit(const std::string& folder, const InferenceOptions& options, int64_t rows) {
   if (!options.adapters.empty()) fail_user("--adapter is for models of text, and '" + folder + "' is a ViT");
   Config config;

@@ -1,4 +1,4 @@
-// A trained model, opened to label new texts or images.
+// A trained model, opened to label texts or images.
 #pragma once
 #include <memory>
 #include <string>
@@ -12,22 +12,21 @@ namespace linnet {
 class Predictor {
  public:
   virtual ~Predictor() = default;
-  // Whether the inputs are paths of images rather than texts.
   virtual bool takes_images() const { return false; }
   // Whether an input is two texts with a tab between them.
   virtual bool takes_pairs() const { return false; }
-  // Calls use(text) for each text of a file, which may be a table or JSON lines (texts/text_records.h); or for each
-  // image of a table. `named`: columns that the user names; else those of the run.
+  // Calls use(text) for each text of a file, which may be a table or JSON lines (texts/text_records.h), or each image
+  // of a table. `named`: columns that the user names; else the run's.
   virtual void for_each_text(const std::string&, const DataConfig&, const UseText&) const {}
   virtual int64_t outputs() const = 0;  // classes, labels, tags or numbers
-  // What it says of each input; of classes the `top` likeliest.
+  // One answer for each input; for classes the `top` likeliest.
   virtual std::vector<Answer> answer(const std::vector<std::string>& inputs, int64_t top) = 0;
   virtual std::vector<std::string> heading(int64_t top) const = 0;  // of the answers' cells
 };
 
-// `folder`: a run of a task on texts or images, or a model folder with such a head (BertForSequenceClassification).
-// `rows`: inputs computed at once. `pairs`: inputs are two texts, whatever a model folder says; a run knows. User error
-// that names the folder when it holds anything else.
+// `folder`: a run on texts or images, or a model folder with such a head (BertForSequenceClassification). `rows`:
+// inputs computed at once. `pairs`: inputs are pairs whatever a model folder says; a run knows. User error naming any
+// other folder.
 std::unique_ptr<Predictor> open_predictor(const std::string& folder, const InferenceOptions& options, int64_t rows,
                                           bool pairs = false);
 std::unique_ptr<Predictor> predict_texts(const std::string& folder, const InferenceOptions& options, int64_t rows);

@@ -12,7 +12,7 @@
 namespace linnet {
 namespace {
 
-// Texts are scored one at a time, padded to one of these: 16, 32, ... and `longest`.
+// Padded lengths of texts, which are scored one at a time: 16, 32, ... and `longest`.
 std::vector<int64_t> scorer_lengths(int64_t longest) {
   std::vector<int64_t> lengths;
   for (int64_t length = 16; length < longest; length *= 2) lengths.push_back(length);
@@ -24,7 +24,6 @@ size_t shape_for(const std::vector<int64_t>& lengths, size_t tokens) {
   return static_cast<size_t>(std::ranges::lower_bound(lengths, static_cast<int64_t>(tokens)) - lengths.begin());
 }
 
-// One text at a time, of each of these padded lengths.
 class ScoringSession : public Session {
  public:
   ScoringSession(const Config& config, CausalModel& model, const std::vector<int64_t>& lengths)
@@ -125,7 +124,7 @@ class TranslationScorer : public Scorer {
   std::unique_ptr<TranslationSession> session_;
 };
 
-// As sentence-transformers' CrossEncoder: what the model's one output is, without a sigmoid.
+// Like sentence-transformers' CrossEncoder: the model's one output, without a sigmoid.
 class PairScorer : public Scorer {
  public:
   PairScorer(const std::string& folder, const InferenceOptions& options)

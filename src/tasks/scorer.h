@@ -1,5 +1,5 @@
-// How likely a model finds given texts: a language model a text, an encoder-decoder a translation of its source; and
-// the number that a cross-encoder gives two texts.
+// Log probabilities of texts by a language model, or of translations by an encoder-decoder; and a cross-encoder's
+// scores of text pairs.
 #pragma once
 #include <memory>
 #include <optional>
@@ -18,12 +18,11 @@ struct TextScore {
 class Scorer {
  public:
   virtual ~Scorer() = default;
-  // Whether score() wants a source beside the text.
+  // Whether score() needs a source beside the text.
   virtual bool takes_pairs() const = 0;
-  // A language model scores each token of `text` after the token that texts begin with (where the model has one,
-  // otherwise the first token is not scored), in chunks of the model's length that do not overlap. An encoder-decoder
-  // scores `text` and its end as the translation of `source`; sides that are too long are cut. A cross-encoder reads
-  // `source` first.
+  // A language model scores each token of `text` after its begin token (without one the first token is not scored), in
+  // chunks of the model's length that do not overlap. An encoder-decoder scores `text` and its end as translation of
+  // `source`; sides that are too long are cut. A cross-encoder reads `source` first.
   virtual TextScore score(const std::string& text, const std::string& source) = 0;
   int64_t cut_texts() const { return cut_texts_; }
 
@@ -31,7 +30,7 @@ class Scorer {
   int64_t cut_texts_ = 0;
 };
 
-// `folder`: a run or a model folder. User error that names it when it holds no such model.
+// `folder`: a run or a model folder. User error naming it if it holds no such model.
 std::unique_ptr<Scorer> open_scorer(const std::string& folder, const InferenceOptions& options);
 std::unique_ptr<Scorer> open_language_scorer(const std::string& folder, const InferenceOptions& options);
 std::unique_ptr<Scorer> open_translation_scorer(const std::string& folder, const InferenceOptions& options);

@@ -28,7 +28,7 @@ SharedRegions add_shared_regions(Store& store) {
   return {arena, store.add_region("workspace", MemoryKind::kWorkspace, 0)};
 }
 
-// A forgotten unit or an extra zero is told before an hour of planning.
+// Refuses a forgotten unit or an extra zero before an hour of planning.
 void check_parameters(const ParameterLayout& layout) {
   const double bytes = 4.0 * static_cast<double>(layout.stored_count() + layout.constant_count()) +
                        static_cast<double>(layout.quantized_bytes());
@@ -38,7 +38,7 @@ void check_parameters(const ParameterLayout& layout) {
               " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
 }
 
-// Before the layout is made, which has the steps among its parameters.
+// Before the layout is made, whose parameters include the steps.
 WeightQuantization prepare_quantization(const Config& config, Module& model, bool training) {
   if (!training || config.train.quantize == "none") return config.quantization;
   if (train_quantized(model) == 0)
@@ -101,7 +101,7 @@ void Session::bind_inputs(const std::vector<BatchInput>& inputs) {
   }
 }
 
-// Whether the data are to lie on the device that trains, if there is one: then steps do not need the host.
+// Whether a training device should hold the dataset, so that steps need no host.
 bool Session::has_room_for(const std::vector<ResidentOptions::Input>& data) const {
   if (data.empty() || store.device().is_host() || is_limited() || trainer->options().accumulates()) return false;
   size_t bytes = 0;

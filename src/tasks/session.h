@@ -1,5 +1,5 @@
-// A model in planned memory: the wiring of store, layout, trainer and batches, which is the same for every kind of
-// task. A kind adds its shapes and losses, how it is evaluated, and what else runs in the same memory.
+// A model in planned memory: store, layout, trainer and batches, as every task needs them. Derived classes add shapes,
+// losses, evaluation and whatever else runs in this memory.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,23 +16,22 @@ namespace linnet {
 
 class Session {
  public:
-  // The model must outlive the session. With train.quantize, a session that trains gives its linear layers steps
-  // (models/nn/quantized_training.h) and watches them, until somebody stops the observer. `training` false: evaluation
-  // only. `verify_plans` false: only sizes are wanted, also of a model that the machine cannot hold; otherwise that is
-  // a user error before anything is planned. `loss`: one of the model's training losses, by which tensor and pipeline
-  // parallel divide it; without one those are user errors.
+  // The model outlives the session. With train.quantize, a training session gives its linear layers steps
+  // (models/nn/quantized_training.h) and watches them until the observer is stopped. `training` false: only evaluation.
+  // `verify_plans` false: only sizes are wanted, also of a model too large for the machine; otherwise that is a user
+  // error before planning. `loss`: a training loss, by which tensor and pipeline parallelism divide the model; without
+  // it they are user errors.
   Session(const Config& config, Module& model, bool training, bool verify_plans = true, const LossFunction& loss = {});
   virtual ~Session() = default;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // With a limit of memory (train.memory) the training steps are planned last, when all else is known: here.
-  // `resident`: bytes the process holds before planned memory is touched, these plans included. Without a limit, or a
-  // second time, nothing happens.
+  // With a memory limit (train.memory) plans the training steps, last, when all else is known. `resident`: process
+  // bytes before planned memory is touched, these plans included. No-op without a limit, or a second time.
   void finish_planning(uint64_t resident);
   virtual void allocate();  // takes addresses and binds the plans to them; until then the store only has sizes
-  // All plans that a session runs which does not train, so that take_weights() packs weights for them. A session with
-  // plans beside the trainer's adds those, or gives none: then nothing is packed.
+  // All plans of a session that does not train, for which take_weights() packs weights. A session with plans of its own
+  // adds them, or returns none: then nothing is packed.
   virtual std::vector<Plan*> inference_plans() { return trainer->plans().evaluation_plans(); }
 
   const bool training;
@@ -43,8 +42,8 @@ class Session {
   std::unique_ptr<ResidentSteps> resident;  // null: batches come from the host
 
  protected:
-  // Makes room for the arrays of batches and plans each shape, a loss each. `device_data`: the arrays of all training
-  // data, where batches are rows of those; on a device with room for them training will find its data there.
+  // Makes room for batch arrays and plans each shape, with a loss each. `device_data`: arrays of all training data, of
+  // which batches are rows; training reads them on a device with room for them.
   void plan(const std::vector<BatchInput>& inputs, const std::vector<LossFunction>& losses,
             const std::vector<ResidentOptions::Input>& device_data = {});
 
@@ -55,17 +54,16 @@ class Session {
   bool has_room_for(const std::vector<ResidentOptions::Input>& data) const;
 };
 
-// User error where the peak is above the limit that the user set. `advice`: what needs less.
+// User error if the peak exceeds the user's limit. `advice`: what needs less.
 void check_limit(const Session& session, uint64_t peak, const std::string& advice);
 
-// The loss of all batches of an evaluation, which the ranks share.
 LossTotal total_loss(int64_t batches, const SharedWork& ranks, FunctionRef<LossTotal(int64_t batch)> evaluate);
 
-// For a session that only evaluates or generates: takes the memory it has planned and has `load` fill it. Weights of
-// linear layers are packed for the plans, in their place (engine/plan/packed_weights.h): "parameters" is not to be read
-// afterwards. `advice`: what needs less, for the error when it does not fit.
+// For a session that only evaluates or generates: allocates the planned memory, and `load` fills it. Linear weights are
+// packed in place (engine/plan/packed_weights.h), so "parameters" must not be read afterwards. `advice`: what needs
+// less, for the error if it does not fit.
 void take_weights(Session& session, const std::string& advice, const LoadWeights& load);
-// The best weights of the run in `folder`, as they were saved: for whoever reads "parameters".
+// The best weights of the run in `folder`, as saved: for readers of "parameters".
 void take_run_weights(Session& session, const std::string& folder);
 
 }  // namespace linnet

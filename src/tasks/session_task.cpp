@@ -11,7 +11,7 @@ namespace linnet {
 
 namespace {
 
-// What freed memory still takes is given back, so that it does not count.
+// Returns freed memory to the system, so that it does not count.
 uint64_t trimmed_resident_bytes() {
   malloc_trim(0);
   return resident_bytes();
@@ -19,9 +19,8 @@ uint64_t trimmed_resident_bytes() {
 
 }  // namespace
 
-// With a limit of memory training steps are planned for what the process leaves of it. The plans themselves and what
-// follows them take memory too, which is known only afterwards: then they are planned again, until all are within the
-// limit or take no less.
+// With a memory limit training steps are planned for what the process leaves of it. The plans and what follows take
+// memory too, known only afterwards: planning repeats until all fits or takes no less.
 void SessionTask::prepare(Capacity capacity) {
   constexpr uint64_t kMargin = 256 << 10;
   const bool must_suffice = capacity == Capacity::kMustSuffice;
@@ -68,7 +67,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a file, or of all files in a folder and below it; 0 where nothing is.
+// The size of a file or of all files below a folder; 0 if there is none.
 uint64_t bytes_at(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) {

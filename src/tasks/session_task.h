@@ -1,5 +1,5 @@
-// What all tasks have in common: a session with its memory, made in steps, so that `linnet plan` takes the same steps
-// as a run and stops before memory is taken.
+// Shared by all tasks: a session made in steps, so that `linnet plan` takes the same steps as a run and stops before
+// memory is allocated.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,42 +12,40 @@
 
 namespace linnet {
 
-// Whether the data of a configuration are there, and few enough to be read for a plan.
+// Whether a configuration's data exist and are quick to read for a plan.
 
 struct DataAtHand {
   bool read = false;
   std::string why_not;  // "No text was given": the beginning of PlanAnswer::assumption
   uint64_t bytes = 0;   // of the files that are there
-  // Tokens of a text that is not read, by its size.
+  // Tokens of an unread text, estimated from its size.
   int64_t assumed_tokens(const DataConfig& data) const;
 };
 
-// `name`: what `paths`, the files or folders of the data, hold: "text". Empty paths do not count. `quick`: bytes that
-// are read in a moment.
+// `name`: what `paths` (files or folders) hold: "text". Empty paths are skipped. `quick`: bytes that are read in a
+// moment.
 DataAtHand data_at_hand(const std::string& name, const std::vector<std::string>& paths, bool exact,
                         uint64_t quick = 8 << 20);
-// The text of a language model.
 DataAtHand text_at_hand(const Config& config, bool exact);
 
-// Whether a task that the machine cannot hold is refused, or only planned to tell what it takes.
+// Whether a task too large for the machine is refused, or planned only to report its size.
 enum class Capacity { kMustSuffice, kMayBeShort };
 
 class SessionTask : public TrainingTask {
  public:
   explicit SessionTask(const Config& config) : config_(config) {}
 
-  // 1. Reads the data, and opens the model or makes a new one. `from`: a run folder whose model and assets are taken;
-  // empty: what the configuration says.
+  // 1. Reads the data, and opens the model or makes a new one. `from`: a run folder whose model and assets are used;
+  // empty: as configured.
   virtual void open(const std::string& from) = 0;
-  // 1, for plans of data that are not read: makes a model of the right size. Returns what was taken for granted, the
-  // end of a sentence; "" for nothing.
+  // 1, for unread data: makes a model of the right size. Returns the assumptions as the end of a sentence; "" for none.
   virtual std::string assume(const DataAtHand& data) = 0;
   virtual DataAtHand data_at_hand(bool exact) const = 0;
-  // 2. Plans batches of the size that `config` says. `verify`: false where only sizes are wanted.
+  // 2. Plans batches of the size in `config`. `verify`: false if only sizes are wanted.
   virtual std::unique_ptr<Session> make_session(const Config& config, bool verify) = 0;
-  // 2 and 3. Plans, takes addresses, and begins the batches.
+  // 2 and 3. Plans, allocates, and begins the batches.
   void prepare(Capacity capacity);
-  // For the next prepare(), the same configuration with batches of other sizes. What was read stays.
+  // Changes batch sizes for the next prepare(); the data stay.
   void set_batches(const Config& config) { config_ = config; }
 
   const Session& planned() const { return *session_; }
@@ -58,8 +56,8 @@ class SessionTask : public TrainingTask {
   void initialize() override;
   const PretrainedModel* starts_from() const override;
 
-  // For `linnet plan`.
-  // Rows, or tokens where batches are counted in those, that hold all examples; the least of them; and the key.
+  // For `linnet plan`: rows, or tokens if batches are counted so, that hold all examples; the least of them; and the
+  // key.
   virtual int64_t most() const = 0;
   virtual int64_t most_planned() const { return most(); }  // less, where planning a large batch takes seconds
   virtual int64_t least() const { return 1; }
@@ -72,10 +70,10 @@ class SessionTask : public TrainingTask {
   // Makes the batches, once memory is planned and known to suffice.
   virtual void begin() = 0;
   virtual const char* advice() const { return "; a smaller batch_size needs less (see `linnet plan`)"; }
-  // The model of a folder, of which the run begins or which describes it; null: none.
+  // The model of the initial or describing folder; null: none.
   virtual const PretrainedModel* pretrained() const { return nullptr; }
 
-  // The one of the configuration, opened once; null: none. The arguments are those of Teacher::open().
+  // The configured teacher, opened once; null: none. For the arguments see Teacher::open().
   const std::shared_ptr<const Teacher>& teacher(const std::vector<std::string>& classes, const EncodeText& encode);
 
   Config config_;

@@ -30,7 +30,7 @@ std::unique_ptr<SessionTask> make_decoder_task(const Config& config) {
                                  : make_language_task(config);
 }
 
-// Refuses, by the task it finds, what is no language model.
+// open_language_model() refuses folders that are no language model.
 void export_language_run(const std::string& folder, const std::string& out) {
   export_language_model(open_language_model(folder), out);
 }
@@ -79,7 +79,7 @@ constexpr std::array kActions{
                 .export_model = export_image_run},
 };
 
-// Said before anything else is read: what `model.from` names is a model folder.
+// Checked before anything is read: `model.from` is a model folder.
 void check_model_folder(const std::string& folder) {
   const std::string named = "model.from = \"" + folder + "\": ";
   if (!file_exists(folder)) fail_user(named + "there is no such folder (--set model.from=FOLDER)");
@@ -98,7 +98,7 @@ const TaskActions& task_actions(const Config& config) {
 namespace {
 
 std::unique_ptr<SessionTask> open_task(const Config& config, const std::string& from) {
-  // load_onnx() says what is wrong with the file of a network.
+  // load_onnx() reports errors of network files.
   const bool is_network = task_kind(config) == TaskKind::kImages ||
                           (task_kind(config) == TaskKind::kTexts && is_onnx_path(config.model.from));
   if (from.empty() && !config.model.from.empty() && !is_network) check_model_folder(config.model.from);

@@ -1,4 +1,4 @@
-// What the program does with each kind of task: one row a kind. A command asks the table and knows no kind itself.
+// What the program does with each kind of task: one row a kind. Commands ask the table and know no kind themselves.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace linnet {
 
-// `linnet eval`, task by task: which examples a request means, and how good the model is on them.
+// `linnet eval` by task: the requested examples, and the metrics on them.
 
 struct EvaluationRequest : InferenceOptions {
   std::string folder;               // a run or a model folder
@@ -34,24 +34,23 @@ struct EvaluationAnswer {
   std::string conditions;                                                         // that belong to it: "beam 4"
 };
 
-// `config` is the run's, or made up for a model folder, with the request's options applied.
+// `config` is the run's, or made for a model folder, with the request's options applied.
 EvaluationAnswer evaluate_translation(const EvaluationRequest& request, const Config& config);
 EvaluationAnswer evaluate_language(const EvaluationRequest& request, const Config& config);
 EvaluationAnswer evaluate_masked(const EvaluationRequest& request, const Config& config);
 EvaluationAnswer evaluate_texts(const EvaluationRequest& request, const Config& config);
 EvaluationAnswer evaluate_images(const EvaluationRequest& request, const Config& config);
 
-// The configuration of a run, or one made up for a model folder by what it holds.
+// A run's configuration, or one made from a model folder's contents.
 Config evaluation_config(const std::string& folder);
 
-// What trains, a file each.
 std::unique_ptr<SessionTask> make_language_task(const Config& config);
 std::unique_ptr<SessionTask> make_chat_task(const Config& config);
 std::unique_ptr<SessionTask> make_preference_task(const Config& config);
 std::unique_ptr<SessionTask> make_masked_task(const Config& config);
 std::unique_ptr<SessionTask> make_image_task(const Config& config);
 
-// A function that is null has a text beside it that says why, after "run 'FOLDER' ".
+// A null function has a text beside it that says why, after "run 'FOLDER' ".
 struct TaskActions {
   TaskKind kind;
   std::unique_ptr<SessionTask> (*make)(const Config& config);
@@ -69,29 +68,24 @@ struct TaskActions {
 
 const TaskActions& task_actions(const Config& config);
 
-// Plans and binds everything; takes no planned memory yet. `from`: a run folder whose assets are taken instead of made
-// anew; empty: none. Where config.train.micro_batches is 0, it is settled: as few as fit into the limit of memory.
-// Throws Error(kUser), with the figures, for what the machine cannot hold.
+// Plans and binds everything; takes no planned memory yet. `from`: a run folder whose assets are used; empty: made
+// anew. Sets config.train.micro_batches if 0: as few as the memory limit allows. Throws Error(kUser) with figures for
+// what the machine cannot hold.
 std::unique_ptr<TrainingTask> make_training_task(Config& config, const std::string& from);
 
-// Of a configuration whose batches are those of one process (of_one_shard()), with its memory taken and its weights as
-// training begins.
+// For a configuration of one process (of_one_shard()): allocates and loads the initial weights.
 std::unique_ptr<TrainingTask> start_training_task(const Config& config, const std::string& from);
 
-// The tokenizer of a run folder, whatever its task and kind.
-
-// `target`: of a run with two vocabularies that of the translations, otherwise that of the sources. User error for a
-// run that reads no text.
+// A run folder's tokenizer, of any task and kind. `target`: with two vocabularies that of translations, otherwise of
+// sources. User error for a run without text.
 std::shared_ptr<const Tokenizer> load_run_tokenizer(const std::string& folder, bool target);
 
-// Of a run of translation, and of one that reads one text.
+// Of a translation run, and of one that reads one text.
 std::shared_ptr<const Tokenizer> load_pair_tokenizer(const Config& config, const std::string& folder, bool target);
 std::shared_ptr<const Tokenizer> load_text_tokenizer(const Config& config, const std::string& folder, bool target);
 
-// A run folder in lines for people.
-
-// Task, model, data, how far it was trained and its best evaluation, files; ends with a newline. User error when the
-// folder is no run.
+// Describes a run folder in lines: task, model, data, progress, best evaluation, files; ends with a newline. User error
+// if it is no run.
 std::string describe_run(const std::string& folder);
 
 }  // namespace linnet

@@ -19,7 +19,7 @@ std::string list(const std::vector<std::string>& names) {
   return text + (names.size() > kMost ? ", ..." : "");
 }
 
-// A tokenizer that splits a text otherwise would make the teacher answer another question.
+// With another tokenization the teacher would answer another question.
 void check_tokenizer(const EncodeText& student, const std::string& folder, const std::string& key) {
   if (!has_pretrained_tokenizer(folder)) return;
   const auto teacher = load_pretrained_tokenizer(folder);

@@ -19,7 +19,7 @@ class CharacterFlow : public TextFlow {
   const Tokenizer& tokenizer_;
 };
 
-// The tokenizer of single characters takes line ends as it takes letters.
+// A tokenizer of single characters; line ends are characters too.
 class CharacterCoder : public TextCoder {
  public:
   explicit CharacterCoder(std::unique_ptr<Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}

@@ -1,4 +1,4 @@
-// Text to the tokens of a language model and back, whatever the tokenizer.
+// Text to tokens of a language model and back, with any tokenizer.
 #pragma once
 #include <functional>
 #include <map>
@@ -15,7 +15,7 @@ namespace linnet {
 // Appends the tokens of a text.
 using EncodeText = std::function<void(std::string_view text, std::vector<int32_t>& ids)>;
 
-// The text of tokens as they come: whole characters, never a part of one.
+// Decodes tokens one by one to whole characters.
 class TextFlow {
  public:
   virtual ~TextFlow() = default;
@@ -27,40 +27,39 @@ class TextCoder {
  public:
   virtual ~TextCoder() = default;
   virtual int64_t vocab_size() const = 0;
-  // Appends the tokens of a text, line ends included, and nothing else.
+  // Appends only the tokens of a text, line ends included.
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
-  // Appends what the tokenizer makes of a text by itself: also the tokens of its template, as <s> before Llama's texts.
-  // It is what transformers' tokenizer(text) gives.
+  // Appends the tokens of a text by itself, with template tokens such as Llama's <s>, like transformers'
+  // tokenizer(text).
   virtual void encode_whole(std::string_view text, std::vector<int32_t>& ids) const { encode(text, ids); }
   virtual std::string decode(const std::vector<int32_t>& ids) const = 0;
-  // The token that encode_whole() puts before a text; -1 when there is none.
+  // The token that encode_whole() puts before a text; -1: none.
   virtual int32_t begin() const { return -1; }
-  // The token that ends a document; -1 when there is none.
+  // The token that ends a document; -1: none.
   virtual int32_t separator() const = 0;
-  // What to go on from when there is no text yet.
+  // The first token to continue from without a prompt.
   virtual int32_t start() const = 0;
-  // The text of tokens that follow `context`.
-  // The tokenizer of a model folder behind it; null for other kinds.
+  // The model folder's tokenizer; null for other kinds.
   virtual const PretrainedTokenizer* pretrained() const { return nullptr; }
+  // Decodes tokens that follow `context`.
   virtual std::unique_ptr<TextFlow> flow(std::span<const int32_t> context) const = 0;
   std::unique_ptr<TextFlow> flow() const { return flow({}); }
-  // How many of these tokens stand for characters the vocabulary does not have.
+  // The number of tokens for characters missing from the vocabulary.
   virtual int64_t unknown_count(const std::vector<int32_t>&) const { return 0; }
   virtual void save(const std::string& folder) const = 0;
-  // tokenizer.json and the like of a model folder, text by name; nothing when this kind has no such files.
+  // Files of a model folder's tokenizer (tokenizer.json and others), text by name; empty for other kinds.
   virtual std::map<std::string, std::string> pretrained_files() const { return {}; }
 };
 
-// Of a tokenizer of single characters, and of one that a model folder has.
 std::unique_ptr<TextCoder> make_character_coder(std::unique_ptr<Tokenizer> tokenizer);
 std::unique_ptr<TextCoder> make_pretrained_coder(std::unique_ptr<PretrainedTokenizer> tokenizer);
-// A tokenizer of a model folder, or a file of one.
+// Opens a model folder's tokenizer, or a tokenizer file.
 std::unique_ptr<TextCoder> open_text_coder(const std::string& path);
 // For token files without a tokenizer: text is numbers.
 std::unique_ptr<TextCoder> make_number_coder(int64_t vocab_size);
-// Learns a tokenizer of the configured kind, or opens the one the configuration names.
+// Trains a tokenizer of the configured kind, or opens the configured one.
 std::unique_ptr<TextCoder> make_text_coder(const Config& config, const std::vector<std::string>& texts);
-// What save() left in a run folder.
+// Loads what save() wrote.
 std::unique_ptr<TextCoder> load_text_coder(const std::string& folder);
 
 }  // namespace linnet

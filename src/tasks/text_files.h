@@ -1,4 +1,4 @@
-// The files a task of plain text names: their documents, and the end that is kept for validation.
+// The text files of a configuration: their documents, and the part held out for validation.
 #pragma once
 #include <string>
 #include <vector>
@@ -6,16 +6,16 @@
 
 namespace linnet {
 
-// Numbers instead of text (.bin).
+// Token numbers instead of text (.bin).
 bool is_token_file(const std::string& path);
 
-// The path of a file that `key` names. User error when it names none.
+// The path in key `key`. User error if it is empty.
 std::string text_path(const Config& config, const std::string& path, const char* key);
 
-// The documents of a file or folder. `data`: names the field that holds them (text_column, else "text").
+// Documents of a file or folder. `data`: has the field that holds them (text_column, else "text").
 std::vector<std::string> read_texts(const DataConfig& data, const std::string& path);
 
-// Takes the last `share` away from the texts: of one document its end, of several the last ones.
+// Moves the last `share` out of the texts: the last documents, or the end of a single one.
 std::vector<std::string> split_end(std::vector<std::string>& texts, double share);
 
 }  // namespace linnet

@@ -22,7 +22,7 @@ bool changes_logits(const TextGenerationOptions& options) {
          !options.logit_bias.empty() || options.grammar;
 }
 
-// The author's number of beams counts where the user neither samples nor compares.
+// The author's number of beams applies if the user neither samples nor compares.
 int64_t choose_beams(const TextGenerationOptions& options, const GenerationConfig& author) {
   if (options.beams) return *options.beams;
   const bool own_way = samples(options) || changes_logits(options) || options.no_cache || author.sample.value_or(false);

@@ -1,5 +1,4 @@
-// How a text is written: as the user says, else as the model's author says (generation_config.json), else in a standard
-// way.
+// Generation settings: the user's, else the model author's (generation_config.json), else defaults.
 #pragma once
 #include <memory>
 #include <optional>
@@ -46,8 +45,8 @@ struct GenerationChoice {
   bool default_temperature = false;  // sampled at a temperature that neither the user nor the model's author gave
 };
 
-// What there is beside the options: the author's generation_config.json in `folder`, tokens that end a text, tokens
-// that are there.
+// Inputs beside the options: the author's generation_config.json in `folder`, tokens that end a text, tokens that
+// exist.
 struct GenerationBasis {
   std::string folder;
   GenerationConfig author;
@@ -56,8 +55,7 @@ struct GenerationBasis {
   bool warn = true;  // of what the model's author asks for and Linnet does not do
 };
 
-// User error for options that exclude each other. A warning for what the model's author asks for and Linnet does not
-// do.
+// User error for options that exclude each other. Warns of settings by the author that Linnet does not support.
 GenerationChoice choose_generation(const TextGenerationOptions& options, const GenerationBasis& basis);
 
 }  // namespace linnet

@@ -1,4 +1,4 @@
-// An encoder-decoder that answers prompts: T5, Marian, or a run of translation.
+// Answers prompts with an encoder-decoder: T5, Marian, or a translation run.
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -20,12 +20,11 @@ constexpr int64_t kSourceSlots = 8;  // texts that are written at once, where th
 constexpr int64_t kSourceStep = 16;  // what the padded length is a multiple of
 constexpr int64_t kAnyLength = 512;  // tokens of a side that a resident model has room for, if nothing is said
 
-// A source is padded by its own length alone, as the bits of its text depend on the padded length.
+// Depends on this source alone, as the padded length affects the bits of its text.
 int64_t padded_source_length(int64_t tokens, int64_t most) {
   return std::min((tokens + kSourceStep - 1) / kSourceStep * kSourceStep, most);
 }
 
-// As the model was trained: the text in its frame.
 std::vector<int32_t> encode_source(const OpenedTranslationModel& opened, const SentenceFrame& frame,
                                    const TextRequest& request) {
   if (!request.messages.empty())
@@ -47,24 +46,23 @@ std::vector<int32_t> encode_source(const OpenedTranslationModel& opened, const S
   return ids;
 }
 
-// Where neither the user nor the model's author says how, the likeliest answer rather than a random one.
+// If neither user nor author choose a method: the likeliest answer, not a random one.
 GenerationChoice choose(const TextGenerationOptions& options, const OpenedTranslationModel& opened,
                         GenerationConfig author, bool warn) {
   if (options.no_cache) fail_user("--no-cache is for models that go on from their prompt");
   if (options.grammar) fail_user("\"response_format\" is for models that go on from their prompt");
   const SpecialTokens& special = opened.tokenizers.special;
   author.sample = author.sample.value_or(false);
-  // Padding is never written, which is all that Marian's folders forbid.
+  // Marian's folders forbid only padding, which is never written anyway.
   std::erase_if(author.forbidden, [&](const auto& words) { return words == std::vector<int64_t>{special.pad}; });
   GenerationChoice choice = choose_generation(options, {opened.folder, author, {special.end}, 1, warn});
   choice.forced_end = author.forced_end.has_value() && !options.ignore_end;
-  // What is drawn needs no step for its last token, which is the end, whatever was likely.
+  // Sampling needs no step for the last token, which is always the end.
   if (choice.forced_end && choice.beams == 1 && choice.max_tokens > 1) --choice.max_tokens;
   choice.max_tokens = std::min(choice.max_tokens, opened.model->max_length());
   return choice;
 }
 
-// The text of a target's tokens as they come.
 class TargetFlow : public TextFlow {
  public:
   explicit TargetFlow(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
@@ -74,7 +72,7 @@ class TargetFlow : public TextFlow {
     if (stream_) return stream_->push(token);
     ids_.push_back(token);
     const std::string text = tokenizer_.decode(ids_);
-    // A tokenizer of ours may take back a blank at the end, but nothing before it.
+    // The project's own tokenizers may take back a blank at the end, but nothing before it.
     return text.size() > shown_ ? text.substr(std::exchange(shown_, text.size())) : "";
   }
   std::string finish() override { return stream_ ? stream_->finish() : ""; }
@@ -141,7 +139,6 @@ class SourceGeneration : public TextModel {
     return job;
   }
 
-  // Room for the longest of all jobs.
   void plan_jobs(std::span<const TextJob> jobs, int64_t samples) override {
     SourceOptions plan{.max_length = 0, .begin = opened_.tokenizers.special.begin, .threads = pool_.size()};
     std::set<int64_t> lengths;
@@ -156,7 +153,7 @@ class SourceGeneration : public TextModel {
     load_model(plan);
   }
 
-  // Every length that a source may be padded to.
+  // Plans all padded source lengths.
   void plan_any(const TextRoom& options) override {
     const int64_t most = opened_.model->max_length(), limit = options.max_length > 0 ? options.max_length : kAnyLength;
     if (options.max_length > most)

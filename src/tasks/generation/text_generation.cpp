@@ -1,4 +1,4 @@
-// A decoder-only model that goes on from prompts.
+// Continues prompts with a decoder-only model.
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -24,15 +24,15 @@ namespace {
 constexpr int64_t kTextSlots = 8;  // texts that are written at once, where there are more requests than samples
 constexpr int64_t kUncachedStep = 64;
 
-// The length that a prompt is padded to: at most an eighth more, so that a list of prompts needs few plans. It depends
-// on this prompt alone, as the bits of its logits depend on it.
+// The padded length of a prompt: at most an eighth more, so that many prompts need few plans. Depends on this prompt
+// alone, as the bits of its logits depend on it.
 int64_t padded_text_length(int64_t tokens, int64_t most) {
   int64_t step = 16;
   while (tokens > 16 * step) step *= 2;
   return std::min(most, round_up(tokens, step));
 }
 
-// User error unless a token is the same text in both.
+// User error unless every token has the same text in both.
 void check_draft_vocabulary(const OpenedLanguageModel& draft, const OpenedLanguageModel& model) {
   const auto fail = [&](const std::string& why) {
     fail_user("'" + draft.folder + "' cannot be the draft model of '" + model.folder + "': " + why);
@@ -46,7 +46,6 @@ void check_draft_vocabulary(const OpenedLanguageModel& draft, const OpenedLangua
       fail("its tokenizer is another, as token " + std::to_string(token) + " tells");
 }
 
-// The draft model with memory of its own.
 struct Draft {
   Draft(const std::string& folder, const WeightQuantization& quantization)
       : opened(open_language_model(folder)),
@@ -89,7 +88,7 @@ class TextGeneration : public TextModel {
     TextJob job{.prompt = encode_prompt(request)};
     job.choice = choose_generation(
         request.options, {opened_.folder, author_, opened_.ends(), static_cast<int64_t>(job.prompt.size()), warn});
-    // An answer is a text of its own; what goes on from a prompt is read with it.
+    // An answer is a text of its own; a continuation is decoded with its prompt.
     const std::vector<int32_t> context = request.messages.empty() ? job.prompt : std::vector<int32_t>();
     job.flow = [this, context] { return opened_.coder->flow(context); };
     job.choice.default_temperature = job.choice.beams == 1 && job.choice.sampling.temperature != 0 &&
@@ -101,7 +100,6 @@ class TextGeneration : public TextModel {
     return job;
   }
 
-  // Room for the longest of all jobs.
   void plan_jobs(std::span<const TextJob> jobs, int64_t samples) override {
     CausalOptions plan{.cache = !options_.no_cache, .threads = pool_.size()};
     const int64_t most = opened_.model->max_length();
@@ -124,7 +122,7 @@ class TextGeneration : public TextModel {
     load_model(plan, jobs.size() * static_cast<size_t>(samples) > 1 && !options_.no_cache);
   }
 
-  // Every length that a prompt may be padded to.
+  // Plans all padded prompt lengths.
   void plan_any(const TextRoom& options) override {
     const int64_t most = opened_.model->max_length(),
                   limit = options.max_length > 0 ? options.max_length : kResidentLength;
@@ -169,7 +167,7 @@ class TextGeneration : public TextModel {
     return {coder.start()};
   }
 
-  // What each token adds within a text; of special tokens nothing.
+  // What each token adds within a text; nothing for special tokens.
   std::shared_ptr<const TokenTexts> token_texts() const {
     std::call_once(texts_made_, [this] {
       const TextCoder& coder = *opened_.coder;
@@ -197,7 +195,7 @@ class TextGeneration : public TextModel {
     opened_.coder->pretrained()->encode_with_special(template_->render(request.messages, true, request.tools), ids);
   }
 
-  // `many`: requests may come that begin alike.
+  // `many`: later requests may share prefixes.
   void load_model(CausalOptions plan, bool many) {
     if (are_chosen(adapters_)) plan.adapters = std::ssize(adapters_);
     if (options_.prefix_megabytes) plan.prefix_bytes = *options_.prefix_megabytes << 20;
@@ -212,7 +210,7 @@ class TextGeneration : public TextModel {
              DraftModel{*draft_->opened.model, draft_->layout, draft_->store, draft_->shared, options_.draft_tokens}));
   }
 
-  // Before the model's own memory, so that what is available for that is known.
+  // Allocated before the model, so that the memory left for it is known.
   void allocate_draft() override {
     if (!draft_) return;
     check_fits(draft_->store, " for the draft model");

@@ -46,7 +46,7 @@ int64_t TextModel::texts_at_once(int64_t jobs, int64_t samples, int64_t most) {
 
 void TextModel::allocate(const std::string& folder, const LoadWeights& weights) {
   check_fits(store_, "; fewer samples, beams or tokens need less");
-  // The pages of a packed file stay the file's.
+  // Pages of a packed file stay the file's.
   const PackedWeights packed = is_packed(folder) ? PackedWeights() : PackedWeights(engine_->packable_plans(), store_);
   store_.allocate();
   engine_->bind();

@@ -1,6 +1,5 @@
-// A model that writes texts, opened for use: requests become jobs of its tokens, and an engine runs them.
-// TextGeneration (text_generation.h) is for decoder-only models, SourceGeneration (source_generation.h) for
-// encoder-decoders.
+// A generating model opened for use: requests become jobs in its tokens, and an engine runs them. TextGeneration
+// (text_generation.h) is for decoder-only models, SourceGeneration (source_generation.h) for encoder-decoders.
 //
 //   const std::unique_ptr<TextModel> model = open_text_model(folder, options);
 //   const TextJob job = model->prepare(request);
@@ -25,7 +24,6 @@
 
 namespace linnet {
 
-// A request as the engine takes it.
 struct TextJob {
   std::vector<int32_t> prompt;
   GenerationChoice choice;
@@ -38,7 +36,7 @@ struct TextJob {
   std::function<std::unique_ptr<TextFlow>()> flow = {};  // decodes a text as it comes
 };
 
-// What a model that stays loaded has room for.
+// Limits of a model that stays loaded.
 struct TextRoom {
   int64_t slots = 8;       // texts at once
   int64_t beams = 0;       // the most of a request; 0: 1, or what the model's own configuration asks for
@@ -50,46 +48,46 @@ class TextModel {
  public:
   virtual ~TextModel() = default;
 
-  // User error, which names the request, for a prompt that does not fit, or settings that the model does not have. It
-  // warns of what the model's author asks for and Linnet does not do.
+  // User error naming the request if the prompt does not fit or the model does not support a setting. `warn`: of
+  // settings by the model's author that Linnet does not support.
   TextJob prepare(const TextRequest& request, bool warn = false) const;
-  // The same where the text is to be translated: what is not said is as `linnet translate` has it for a run, and as the
-  // model's author says for a model folder.
+  // The same for translations; defaults are those of `linnet translate` for runs, and of the model's author for model
+  // folders.
   virtual TextJob prepare_translation(const TextRequest& request) const { return prepare(request); }
-  // The texts of tokens, one by one: of what the model writes.
+  // The generated text of tokens.
   virtual std::string decode(const std::vector<int32_t>& tokens) const = 0;
   virtual std::string piece_of(int32_t token) const = 0;
   virtual bool has_chat_template() const = 0;
-  // Whether it answers a source (an encoder-decoder) instead of going on from a prompt.
+  // Whether it answers a source (an encoder-decoder) instead of continuing a prompt.
   virtual bool answers() const = 0;
 
-  // Plans and takes the memory for these jobs, whose texts are written `samples` times, then loads the weights. Once.
+  // Plans and allocates for these jobs, each with `samples` texts, then loads the weights. Call it once.
   void plan(std::span<const TextJob> jobs, int64_t samples);
-  // The same for any job whose text is within the limits. A job gives the tokens that it gives when planned alone.
-  // kLater: check_weights() is called before a text counts.
+  // The same for any jobs within the limits. A job gives the same tokens as when planned alone. kLater: check_weights()
+  // must be called before a text counts.
   void plan_resident(const TextRoom& options, WeightCheck check = WeightCheck::kNow);
-  // User error when the weights of a packed model are not those that were packed, or its file lost pages since. They
-  // are compared once, so that this can be called after every step.
+  // User error if a packed model's weights are not those that were packed, or its file has lost pages since. Compares
+  // them once, so it can be called after every step.
   void check_weights() const;
 
   Engine& engine() { return *engine_; }
   ThreadPool& pool() { return pool_; }
-  // After planning: tokens that a text may have, of a decoder-only model with its prompt, and the most beams.
+  // After planning: the most tokens of a text (for decoder-only models with its prompt) and the most beams.
   int64_t room() const { return room_; }
   int64_t beams() const { return engine_->beams(); }
 
-  // A sample of a job, without a listener.
+  // One sample of a job, without a listener.
   GenerateRequest engine_request(const TextJob& job, uint64_t sample) const;
 
  protected:
-  // Cache, threads, device and precision of the weights are those of `options`.
+  // Cache, threads, device and weight precision come from `options`.
   TextModel(const std::string& folder, const TextGenerationOptions& options);
   virtual TextJob prepare_job(const TextRequest& request, bool warn) const = 0;
   virtual void plan_jobs(std::span<const TextJob> jobs, int64_t samples) = 0;
   virtual void plan_any(const TextRoom& options) = 0;
   virtual void allocate_draft() {}
-  // `folder`: of the model, which may be packed with quantized weights.
-  // `draft`: for an engine of a decoder-only model; allocate_draft() is called when it has been planned.
+  // `folder`: the model, which may be packed with quantized weights. `draft`: for a decoder-only engine;
+  // allocate_draft() is called when that is planned.
   template <class Model, class Options, class... Draft>
   void load(const std::string& folder, Model& model, const Options& plan, const LoadWeights& weights,
             const Draft&... draft) {
@@ -100,9 +98,9 @@ class TextModel {
     allocate(folder, weights);
     room_ = plan.max_length;
   }
-  // The parameters of an allocated store: mapped from a packed model where they can be, or by `weights`.
+  // Fills the parameters of an allocated store: maps them from a packed model if possible, or calls `weights`.
   void fill(const std::string& folder, const ParameterLayout& layout, Store& store, const LoadWeights& weights);
-  // Texts that are written at once: all samples of a job, and several jobs, `most` if there are so many.
+  // Texts written at once: all samples of a job, and up to `most` texts of several jobs.
   static int64_t texts_at_once(int64_t jobs, int64_t samples, int64_t most);
 
   const TextGenerationOptions options_;
@@ -123,8 +121,8 @@ class TextModel {
   std::vector<std::unique_ptr<const ParameterFile>> packed_;  // whose pages may lie in the store
 };
 
-// Cache, threads and device are those of `options`. The others: of a folder that is known to go on from prompts, or to
-// answer them (T5, Marian, a run of translation).
+// Cache, threads and device come from `options`. For folders known to continue prompts, or to answer them (T5, Marian,
+// a translation run).
 std::unique_ptr<TextModel> open_decoder_model(const std::string& folder, const TextGenerationOptions& options);
 std::unique_ptr<TextModel> open_source_model(const std::string& folder, const TextGenerationOptions& options);
 std::unique_ptr<TextModel> open_text_model(const std::string& folder, const TextGenerationOptions& options);

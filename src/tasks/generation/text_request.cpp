@@ -22,8 +22,7 @@ void read_messages(const JsonObject& json, TextRequest& request) {
   request.messages = messages.dump();
 }
 
-// {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "json_schema": {"schema": ...}}, as OpenAI has
-// it.
+// OpenAI's {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "json_schema": {"schema": ...}}.
 void read_format(const JsonObject& json, TextGenerationOptions& options) {
   constexpr const char* kKey = "response_format";
   if (!json.has(kKey)) return;
@@ -46,7 +45,7 @@ void read_format(const JsonObject& json, TextGenerationOptions& options) {
   }
 }
 
-// {"TOKEN": what is added to its logit}
+// {"TOKEN": added to its logit}
 void read_biases(const JsonObject& json, TextGenerationOptions& options) {
   constexpr const char* kKey = "logit_bias";
   if (!json.has(kKey)) return;
@@ -84,7 +83,7 @@ void read_request(const JsonObject& json, TextRequest& request) {
   json.check_names(nearest);
 }
 
-// Calls `use` with each line and its number; a line may end in "\r\n". User error where a line is not valid UTF-8.
+// Calls use(line, number); a line may end in "\r\n". User error for invalid UTF-8.
 template <class Use>
 void for_each_line(std::string_view lines, const std::string& name, const Use& use) {
   if (lines.starts_with("\xEF\xBB\xBF")) lines.remove_prefix(3);  // a byte order mark

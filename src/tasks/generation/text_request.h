@@ -1,4 +1,4 @@
-// What `linnet generate` is asked to write: one prompt with its settings.
+// One prompt with its settings, as `linnet generate` takes it.
 #pragma once
 #include <string>
 #include <string_view>
@@ -21,12 +21,12 @@ struct TextRequest {
   std::string where;  // begins messages: "the prompt", "'requests.jsonl', line 3"
 };
 
-// A line of JSON: {"prompt": TEXT} or {"messages": [...]} or {"tokens": [ids]}, with "id" and the settings that the
-// command line has, which `defaults` gives otherwise. User error that begins with `where`.
+// Parses {"prompt": TEXT}, {"messages": [...]} or {"tokens": [ids]} with "id" and the command line's settings, by
+// default those of `defaults`. User errors begin with `where`.
 TextRequest parse_text_request(std::string_view line, const TextGenerationOptions& defaults, const std::string& where);
-// The settings in it that a request of the command line and one to the server share. What is absent stays as it is.
+// Reads settings that the command line and the server share. Absent ones stay as they are.
 void read_text_options(const JsonObject& json, TextGenerationOptions& options);
-// The key "tools", as OpenAI has it.
+// Reads OpenAI's "tools".
 void read_tools(const JsonObject& json, TextRequest& request);
 bool is_token_list(const Json& value);  // ids, at least one
 // One request for each line that is not empty.
@@ -36,10 +36,9 @@ std::vector<TextRequest> parse_text_requests(std::string_view lines, const TextG
 std::vector<TextRequest> split_prompts(std::string_view lines, const TextGenerationOptions& defaults,
                                        const std::string& name);
 
-// A conversation of one question, after the system message if there is one; JSON for TextRequest::messages.
+// A one-question conversation after an optional system message; JSON for TextRequest::messages.
 std::string ask(const std::string& question, const std::string& system);
 
-// How a text ended.
 enum class TextEnd { kEndToken, kStopText, kLength, kInterrupted };
 
 struct WrittenText {
@@ -51,7 +50,6 @@ struct WrittenText {
   TextEnd end = TextEnd::kLength;
 };
 
-// One line of JSON.
 std::string format_written_text(const WrittenText& written, const TextRequest& request, int64_t index, int64_t sample,
                                 const std::vector<int32_t>& prompt, bool echo);
 

@@ -26,7 +26,7 @@ TextWriter::TextWriter(const std::string& folder, const std::vector<TextRequest>
   model_->plan(jobs_, samples_);
 }
 
-// Gives all samples of a job to the engine.
+// Submits all samples of a job to the engine.
 void TextWriter::begin(size_t job) {
   std::vector<Text>& texts = texts_[job];
   texts.reserve(static_cast<size_t>(samples_));  // listeners keep pointers
@@ -41,7 +41,7 @@ void TextWriter::begin(size_t job) {
   }
 }
 
-// Keeps the engine's slots busy with the requests that come next.
+// Fills free engine slots with the next requests.
 void TextWriter::begin_ahead() {
   for (; ahead_ < jobs_.size() && static_cast<int64_t>(writing_.size()) < model_->engine().slots(); ++ahead_)
     if (texts_[ahead_].empty()) begin(ahead_);

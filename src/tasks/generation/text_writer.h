@@ -1,5 +1,5 @@
-// A model that writes: loaded once, its memory planned for a list of requests. Several requests are written at once,
-// those that follow beside the one that is asked for. A request gives the same text whatever else is written.
+// A loaded model, planned for a list of requests. It writes the requested text and the next ones at once. A text does
+// not depend on what else is written.
 #pragma once
 #include <functional>
 #include <map>
@@ -13,15 +13,14 @@
 
 namespace linnet {
 
-// One text as its tokens come: decoded, and watched for the texts that stop it.
+// One text decoded as its tokens come, up to a stop text.
 
 class WrittenRow {
  public:
   WrittenRow(std::unique_ptr<TextFlow> flow, std::vector<std::string> stops)
       : flow_(std::move(flow)), stops_(std::move(stops)) {}
 
-  // The text that is now certain to belong to the result, often "". What may be the beginning of a stop text is held
-  // back.
+  // The text now certain to belong to the result, often "". What may begin a stop text is held back.
   std::string push(int32_t token) { return stopped_ ? "" : take(flow_->push(token), false); }
   std::string finish() { return stopped_ ? "" : take(flow_->finish(), true); }
   bool stopped() const { return stopped_; }          // a stop text came; the text ends before it
@@ -37,26 +36,25 @@ class WrittenRow {
   bool stopped_ = false;
 };
 
-// `go_on`: nobody interrupted the writing.
+// `go_on`: the writing was not interrupted.
 WrittenText written_text(const Continuation& result, const WrittenRow& row, bool go_on);
 
-// Gets the first sample of a text piece by piece, in whole characters; returns whether to go on.
+// Gets the first sample of a text in pieces of whole characters; returns whether to continue.
 using TextListener = std::function<bool(const std::string& piece)>;
 
-// A line in the log for what the prefix cache and the draft model have spared, if there was something.
+// Logs what the prefix cache and the draft model saved, if anything.
 void log_reuse(const EngineCounts& counts);
 
 class TextWriter {
  public:
-  // Loads the model: of a decoder that goes on from the prompt, or of an encoder-decoder that answers it (T5, Marian,
-  // runs of translation). Samples, cache, threads and device are those of the first request. User error, which names
-  // the request, for a prompt that does not fit.
+  // Loads a decoder-only model or an encoder-decoder (T5, Marian, translation runs). Samples, cache, threads and device
+  // are those of the first request. User error naming the request if its prompt does not fit.
   TextWriter(const std::string& folder, const std::vector<TextRequest>& requests);
 
-  // Writes the samples of a request.
+  // Writes all samples of a request.
   std::vector<WrittenText> write(size_t request, const TextListener& hear);
   EngineCounts counts() const { return model_->engine().counts(); }
-  // The tokens that the model gets for a request.
+  // The prompt as the model's tokens.
   const std::vector<int32_t>& prompt(size_t request) const { return jobs_[request].prompt; }
 
  private:

@@ -187,7 +187,6 @@ ImageSession::ImageSession(const Config& config, const ImageFormat& format, bool
        device_data);
 }
 
-// The batches of an evaluation, each with the model's answer.
 class ImageSession::EvaluatedBatches {
  public:
   EvaluatedBatches(ImageSession& session, const ImageDataset& dataset)
@@ -227,7 +226,7 @@ std::vector<float> ImageSession::logits(const ImageDataset& dataset) {
 
 Evaluation ImageSession::evaluate(const ImageDataset& dataset, const SharedWork& ranks) {
   EvaluatedBatches batches(*this, dataset);
-  // Of a batch: the sum of losses, and of each row the class that was predicted, or all outputs.
+  // A batch's outputs: the sum of losses and, for each row, the predicted class or all outputs.
   const bool picks = problem_ == TextProblem::kOneClass;
   const int64_t each = picks ? 1 : dataset.classes(), width = 1 + batch_size * each;
   const std::vector<double> found = ranks.numbers(batches.count(), width, [&](int64_t index, std::span<double> result) {

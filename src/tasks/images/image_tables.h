@@ -1,21 +1,20 @@
-// Images of a table, each line of which has a file and its labels, instead of folders of classes.
+// Images listed in a table with their labels, instead of class folders.
 #pragma once
 #include "data/examples/images/image_folder.h"
 #include "tasks/texts/text_task.h"
 
 namespace linnet {
 
-// What tasks on texts and images alike make of labels, metrics and answers; the texts of its records are files.
+// Labels, metrics and answers shared with tasks on texts; the records' texts are image files.
 const TextTask& image_labels(const Config& config);
 
 ImageLoading loading_of(const Config& config);
 
-// The images of a table, labelled for a model with these outputs. User errors name the line.
+// Images of a table, labeled for a model with these outputs. User errors name the line.
 ImageDataset load_image_table(const std::string& path, const Config& config, const Names& outputs);
-// Those of data.train_tsv and of the tables for validation and the test; where neither is given, shares of the former.
+// Images of data.train_tsv and the validation and test tables, or shares of the former if neither is given.
 ImageSplits load_table_splits(const Config& config);
 
-// As measures take them.
 TextExamples labels_of(const ImageDataset& images, LabelForm::Kind kind);
 
 }  // namespace linnet

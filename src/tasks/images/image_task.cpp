@@ -1,4 +1,4 @@
-// Training an image classifier.
+// Trains image classifiers.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -49,7 +49,6 @@ void check_image_classes(const ImageDataset& train, const std::string& directory
                 "' has no image to train on after a part was set aside");
 }
 
-// How a configuration changes training images.
 Augmentation augmentation_of(const Config& config, const ImageFormat& format) {
   const DataConfig& data = config.data;
   Augmentation how{.shift = data.augment_shift,
@@ -65,7 +64,7 @@ Augmentation augmentation_of(const Config& config, const ImageFormat& format) {
   return how;
 }
 
-// What training images that are not read will be, by the table or the names of the folders, and the first file.
+// The format of training images that are not read, from the table or folder names and the first file.
 ImageFormat outlined_format(const Config& config, int64_t& images) {
   const std::string& directory = config.data.data_dir;
   const int64_t size = config.data.image_size;
@@ -102,7 +101,7 @@ class ImageTask : public SessionTask {
  public:
   explicit ImageTask(const Config& config) : SessionTask(config) {}
 
-  // `from`: a run folder, from which a ViT's configuration is taken.
+  // `from`: a run folder that has a ViT's configuration.
   void open(const std::string& from) override {
     {
       ImageSplits splits = load_splits(config_);
@@ -151,7 +150,7 @@ class ImageTask : public SessionTask {
   }
 
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
-    // Images that are decoded or changed on the way are not kept on the device.
+    // Images that are decoded or augmented on the fly are not kept on the device.
     const bool several = format_.problem != TextProblem::kOneClass;
     const bool as_they_are = in_memory_ && !several && !augmentation_of(config, format_).any();
     std::vector<int64_t> counts(format_.class_names.size());
@@ -200,7 +199,7 @@ class ImageTask : public SessionTask {
   const std::string& data_name() const {
     return config_.data.train_tsv.empty() ? config_.data.data_dir : config_.data.train_tsv;
   }
-  // What the model that training begins with says of images.
+  // Takes the image format of the initial model.
   void take_model(const std::string& from) {
     if (!from.empty() && file_exists(from + "/images.json")) {  // a run goes on with what it began with
       const ImageFormat saved = ImageFormat::load(from);

@@ -21,8 +21,7 @@ namespace {
 
 using TokenText = std::function<std::string(int32_t)>;
 
-// A token as it stands in a text, the space before a word included. Pieces of WordPiece ("##ing") stay as they are, as
-// do parts of a character.
+// A token as in the text, with the space before a word. WordPiece's "##ing" and parts of characters stay as they are.
 std::string token_text(const Tokenizer& tokenizer, int32_t id) {
   if (id >= tokenizer.vocab_size()) return "<" + std::to_string(id) + ">";  // models round their vocabulary up
   std::string piece = tokenizer.piece(id);
@@ -73,7 +72,7 @@ InspectedAnswer shown(const FoundAnswer& found, const TokenText& text) {
   return answer;
 }
 
-// `sequences`: of the question's ids as they are shown. `answer_text`: of an answer's id.
+// `sequences`: texts of the question's ids. `answer_text`: text of an answer's id.
 Inspection inspection_of(const std::string& folder, const char* kind, const InspectOptions& options,
                          const Question& question, std::vector<InspectedSequence> sequences,
                          const TokenText& answer_text) {
@@ -130,7 +129,7 @@ Inspection inspect_language_model(const std::string& folder, const InspectOption
 
 namespace {
 
-// The framed translation that is looked at: the given one, or the model's own.
+// The framed translation to inspect: the given one, or the model's own.
 std::vector<int32_t> translation_of(const std::string& folder, const TranslationModel& model,
                                     const InspectOptions& options) {
   std::string text;

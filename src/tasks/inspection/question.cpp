@@ -47,7 +47,7 @@ class Inspector {
   }
 
  private:
-  // Points of the path are computed together, as rows of a batch, as far as that takes a moderate amount of memory.
+  // Points of the path that are computed together as rows, within moderate memory.
   static int64_t rows_at_once(const Question& question) {
     constexpr int64_t kTokens = 512, kMostRows = 11;
     size_t longest = 1;
@@ -55,7 +55,7 @@ class Inspector {
     return std::clamp<int64_t>(kTokens / static_cast<int64_t>(longest), 1, kMostRows);
   }
 
-  // The logits [rows, answers] of the positions that input "places" chooses: i32 [rows], of the flattened states.
+  // Logits [rows, answers] at the positions in input "places": i32 [rows], indices of the flattened states.
   Tensor chosen_logits(Trace& trace, int64_t rows) {
     std::vector<Tensor> sequences;
     for (const QuestionSequence& sequence : question_.sequences)
@@ -82,7 +82,6 @@ class Inspector {
     trace.graph() = attribute_tokens(score, inputs_);
   }
 
-  // The same tokens in each of `rows` rows, of which the same position is read.
   void set_tokens(int64_t rows, int64_t position) {
     for (const QuestionSequence& sequence : question_.sequences) {
       std::vector<int32_t> all;
@@ -114,7 +113,7 @@ class Inspector {
     const auto likeliest = std::ranges::max_element(answer.log_probabilities) - answer.log_probabilities.begin();
     answer.id = asked.id.value_or(static_cast<int32_t>(likeliest));
     for (const QuestionSequence& sequence : question_.sequences) answer.shares.emplace_back(sequence.ids.size(), 0.0);
-    // Point 0 is the path's beginning, the others are the middles of its parts.
+    // Point 0 is the start of the path, the others are the middles of its parts.
     for (int64_t first = 0; first <= steps_; first += rows_) add_points(asked.position, first, answer);
     return answer;
   }

@@ -1,5 +1,5 @@
-// A model with tokens and the answers it is asked about, and what is found: attention maps, and the share of each token
-// in each answer.
+// A model with tokens and the answers in question, and the findings: attention maps, and each token's share in each
+// answer.
 #pragma once
 #include <functional>
 #include <optional>
@@ -29,13 +29,12 @@ struct QuestionAnswer {
 struct Question {
   const Module* model;
   std::vector<QuestionSequence> sequences;  // an encoder's before a decoder's
-  // Traces the model on rows of token ids, i32 [rows, length] for each sequence: states [rows, positions, width] of
-  // the last sequence, or [rows, width] where there is one for all of it.
+  // Traces the model on token ids, i32 [rows, length] for each sequence. Returns states of the last one, [rows,
+  // positions, width], or [rows, width] if there is one state for all of it.
   std::function<Tensor(std::span<const Tensor> sequences)> states;
-  // The logits of all answers, [rows, answers], of chosen states [rows, width]. Empty: the states are logits.
+  // Logits of all answers, [rows, answers], from states [rows, width]. Empty: the states are logits.
   std::function<Tensor(Tensor states)> head;
   std::vector<QuestionAnswer> answers;  // empty: only attention is looked at
-  // Fills a flat buffer in the order of the layout, of `model`.
   LoadWeights load;
 };
 
@@ -58,7 +57,7 @@ struct Findings {
   std::vector<FoundAnswer> answers;
 };
 
-// `steps`: points of the path from the mean embedding at which gradients are taken; `threads` 0: all there are.
+// `steps`: points on the path from the mean embedding where gradients are taken; `threads` 0: all there are.
 Findings look_inside(const Question& question, int64_t steps, int threads = 0);
 
 // Questions to each kind of model, without answers and weights.

@@ -1,4 +1,4 @@
-// Fine-tuning a language model on conversations, of which it learns the assistant's turns.
+// Fine-tunes a language model on the assistant's turns of conversations.
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,8 +16,6 @@
 namespace linnet {
 
 namespace {
-
-// Conversations as tokens of which a language model learns the assistant's.
 
 Json message(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 
@@ -54,9 +52,9 @@ Json messages_of(const Json& record, const std::string& where) {
 }
 
 // Reads JSON lines: {"messages": [{"role", "content"}, ...]}, {"prompt", "completion"} (texts or lists of messages), or
-// {"conversations": [{"from", "value"}, ...]} (ShareGPT). Each is rendered by the chat template of the language's
-// tokenizer, some as several texts (render_chat()); a text beyond longest_chat() is cut there; one without anything to
-// learn is left out; the log counts both. `folder` is for messages.
+// {"conversations": [{"from", "value"}, ...]} (ShareGPT). The tokenizer's chat template renders each, some as several
+// texts (render_chat()). Texts are cut at longest_chat(), those with nothing to learn left out; the log counts both.
+// `folder` is for messages.
 std::vector<TargetedTokens> read_chats(const std::string& path, const Config& config, const LanguageModel& language,
                                        const std::string& folder) {
   const PretrainedTokenizer& tokenizer = tokenizer_of(config, language, folder);
@@ -95,7 +93,6 @@ auto load_chats(const Config& config, const LanguageModel& language, const std::
       config, "conversations", [&](const std::string& file) { return read_chats(file, config, language, folder); });
 }
 
-// Loss and perplexity over the assistant's tokens.
 Evaluation evaluate_rows(LanguageSession& session, PackedRows& rows, const SharedWork& ranks) {
   const auto [nats, tokens] = total_loss(rows.batches_per_epoch(), ranks, [&](int64_t index) {
     return session.trainer->evaluate(rows.ordered_batch(index));

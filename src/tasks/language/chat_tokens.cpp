@@ -35,7 +35,7 @@ std::vector<LearnedText> render_chat(const ChatTemplate& chat, const Json& messa
     before.push_back(each);
     if (!assistant) continue;
     std::string text = render(false);
-    // What the model continues when it writes has to be what it learned from.
+    // Training prompts must equal generation prompts.
     if (!text.starts_with(prompt))
       fail_user(where +
                 ": the chat template writes a prompt differently once the answer follows; the answer cannot be "

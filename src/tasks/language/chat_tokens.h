@@ -1,4 +1,4 @@
-// Conversations as tokens of which a language model learns some: what the assistant said.
+// Conversations as tokens; a language model learns the assistant's.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -14,33 +14,32 @@
 
 namespace linnet {
 
-// User error, naming the place, unless it is a list of messages, each with a role.
+// User error beginning with `where` unless it is a list of messages, each with a role.
 void check_messages(const Json& messages, const std::string& where);
 
-// A text and which bytes of it are learned, in order.
+// A text and which of its bytes are learned, in order.
 struct LearnedText {
   std::string text;
   std::vector<TextRange> learned;
 };
 
-// A conversation as its template writes it; what the assistant says, up to what ends it, is learned. A template may
-// write earlier turns differently once later ones follow (Qwen3 leaves out what was thought): then the conversation is
-// several texts, each as the model sees it when it writes the answers that are learned of it. User error, naming the
-// place, for roles that the template refuses.
+// Renders a conversation; the assistant's turns, including their ends, are learned. A template may render earlier turns
+// differently once later ones follow (Qwen3 drops thoughts): then there are several texts, each as the model sees it
+// when it writes the answers learned from it. User error beginning with `where` for roles that the template refuses.
 std::vector<LearnedText> render_chat(const ChatTemplate& chat, const Json& messages, const std::string& where);
 // `special`: with the tokens that the tokenizer puts around a text.
 TargetedTokens learned_tokens(const LearnedText& text, const PretrainedTokenizer& tokenizer, bool special = false);
 bool learns_anything(const TargetedTokens& tokens);
-// Cuts what is beyond `longest` tokens; whether there was anything.
+// Returns whether there was anything to cut.
 bool cut_tokens(TargetedTokens& tokens, int64_t longest);
 
-// Most tokens of a conversation.
+// The most tokens of a conversation.
 int64_t longest_chat(const Config& config, const CausalModel& model);
-// A tokenizer that knows which bytes its tokens cover; `folder` is for the user error where it is another.
+// Returns a tokenizer that knows its tokens' bytes; otherwise a user error names `folder`.
 const PretrainedTokenizer& tokenizer_of(const Config& config, const LanguageModel& language, const std::string& folder);
 
-// The records of `text`, by read(path), to train on and to choose by: those of valid_text, or a share of the former.
-// `what` they are is for messages: "conversations".
+// Training and validation records by read(path): of valid_text, or a share of the training records. `what` names them
+// in messages: "conversations".
 template <class Record, class Read>
 std::pair<std::vector<Record>, std::vector<Record>> load_records(const Config& config, const char* what,
                                                                  const Read& read) {
@@ -66,7 +65,6 @@ std::pair<std::vector<Record>, std::vector<Record>> load_records(const Config& c
   return {std::move(train), std::move(valid)};
 }
 
-// Warns of records that were cut or left out, of `all`.
 void tell_cut_records(const char* what, int64_t all, int64_t cut, int64_t left_out, int64_t longest,
                       const CausalModel& model);
 

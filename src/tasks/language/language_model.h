@@ -1,5 +1,4 @@
-// A language model and its tokenizer, from wherever they are: made by a configuration, kept in a run folder, or in a
-// model folder in the layout of Hugging Face.
+// A language model and its tokenizer, from a configuration, a run folder or a Hugging Face model folder.
 #pragma once
 #include <memory>
 #include <string>
@@ -17,33 +16,32 @@ struct LanguageModel {
   std::string model_type;                       // of the family whose folder it is exported as
   std::shared_ptr<const TextCoder> coder;
 
-  // The coder's encode(); null unless `known`: the coder may only be assumed.
+  // The coder's encode(); null unless `known`, as the coder may only be assumed.
   EncodeText encoding(bool known) const;
-  // Tokens that end a text.
   std::vector<int32_t> ends() const;
-  // What describes the model in a run folder, beside the weights: tokenizer and, of a pretrained one, config.json.
+  // Saves what describes the model beside its weights: the tokenizer and, of a pretrained model, config.json.
   void save_assets(const std::string& folder) const;
 };
 
-// For training: `from` (config.model.from) or a model of the configuration's sizes. `assets`: a run folder that
-// describes it, or empty. With `to_plan` the folder `from` may have config.json alone.
+// For training: `from` (config.model.from) or the configuration's sizes. `assets`: a run folder that describes the
+// model, or empty. With `to_plan` the folder `from` needs only config.json.
 LanguageModel make_language_model(const Config& config, std::shared_ptr<const TextCoder> coder,
                                   const std::string& assets, bool to_plan = false);
 
-// For use: a run folder or a model folder.
+// For use: a run or a model folder.
 struct OpenedLanguageModel : LanguageModel {
   Config config;  // of the run, or one made up for a model folder
   std::string folder;
   bool is_run = false;
-  // Of a model folder, as its files have it; null: a run of ours.
+  // The model folder's contents; null for a run.
   const PretrainedModel* of_folder() const { return is_run ? nullptr : pretrained.get(); }
   const Module& module() const { return *model; }
   LoadWeights weights() const { return weights_of(folder, of_folder()); }
 };
-// With the adapters of other folders, if any, beside the weights of a model folder.
+// Adds the adapters of other folders, if any, to a model folder's weights.
 OpenedLanguageModel open_language_model(const std::string& folder, const std::vector<AdapterFolder>& adapters = {});
 
-// Writes a model folder that other programs load. User error for a model that no family describes.
+// Writes a model folder for other programs. User error for a model that no family describes.
 void export_language_model(const OpenedLanguageModel& opened, const std::string& out);
 
 }  // namespace linnet

@@ -80,14 +80,14 @@ Evaluation LanguageSession::evaluate(const LanguageText& text, const SharedWork&
 
 namespace {
 
-// The token that the tokenizer puts before a text begins a document; without one, the separator does.
+// A document begins with the token that the tokenizer puts before texts, or without one with the separator.
 DocumentTokens document_tokens(const TextCoder& coder) {
   const int32_t begin = coder.begin(), end = coder.separator();
   if (begin < 0 || begin == end) return {end, true};
   return {begin, end < 0};
 }
 
-// Appends one document after another, each as the tokenizer makes it of a text by itself, with an end token.
+// Appends documents, each tokenized by itself and followed by an end token.
 void encode_documents(const TextCoder& coder, const std::vector<std::string>& texts, std::vector<int32_t>& ids) {
   const auto [begin, begin_ends] = document_tokens(coder);
   if (begin < 0) fail_user("the tokenizer has no token that begins or ends a document, as JSON lines need");
@@ -117,7 +117,7 @@ LanguageText encode_language_text(const TextCoder& coder, const std::vector<std:
   return {TokenStream(ids, coder.vocab_size()), words, packed, document_tokens(coder)};
 }
 
-// Others may have written the file with or without the begin token.
+// Other programs may have written the file with or without begin tokens.
 DocumentTokens find_document_tokens(const TokenStream& tokens, const TextCoder& coder) {
   constexpr int64_t kLooked = 1 << 16;
   const DocumentTokens documents = document_tokens(coder);
@@ -134,7 +134,7 @@ LanguageText map_language_tokens(const Config& config, const TextCoder& coder, c
   return {std::move(tokens), 0, documents.begin >= 0, documents};
 }
 
-// The end of a token file and, as context of its first token, the one before.
+// The end of a token file, with the token before it as context.
 LanguageText last_part(const Config& config, const LanguageText& all) {
   const int64_t size = all.tokens.size();
   const auto cut = static_cast<int64_t>(static_cast<double>(size) * (1 - config.data.valid_share));
@@ -151,7 +151,7 @@ LanguageText load_language_text(const Config& config, const TextCoder& coder, co
 
 namespace {
 
-// Numbers without a text: the tokenizer is somewhere else, or nowhere.
+// Token files: the tokenizer is unknown, or elsewhere.
 LanguageData load_language_tokens(const Config& config, const std::string& path,
                                   std::shared_ptr<const TextCoder> coder) {
   const bool named = !config.data.tokenizer_dir.empty() || !config.model.from.empty();

@@ -1,4 +1,4 @@
-// A language model with what a command needs around it: its planned memory, and scoring of text.
+// A language model in planned memory, with evaluation of texts.
 #pragma once
 #include <memory>
 #include <string>
@@ -14,9 +14,7 @@
 
 namespace linnet {
 
-// The text of a language model as tokens: what to train on, what to choose by.
-
-// How documents that follow one another in a stream are told apart (see ChunkOptions).
+// How consecutive documents of a stream are told apart (see ChunkOptions).
 struct DocumentTokens {
   int32_t begin = -1;      // the token that begins each
   bool begin_ends = true;  // it is also what ends the document before it
@@ -34,11 +32,11 @@ struct LanguageData {
   LanguageText train, valid;
 };
 
-// Reads `text` and `valid_text`, or the end of the former. With `coder` that one is used instead of a new one.
+// Reads `text` and `valid_text`, or the end of the former. Makes a tokenizer unless `coder` is given.
 LanguageData load_language_data(const Config& config, std::shared_ptr<const TextCoder> coder);
-// One file by itself: its first token has nothing before it and is not scored.
+// The first token has no context and is not scored.
 LanguageText load_language_text(const Config& config, const TextCoder& coder, const std::string& path);
-// "valid" (as training has it) or "test" of a run's configuration.
+// "valid" (as in training) or "test" of a run's configuration.
 LanguageText load_language_split(const Config& config, const TextCoder& coder, const std::string& split);
 
 struct LanguageOptions {
@@ -60,7 +58,7 @@ class LanguageSession : public Session {
   std::vector<Plan*> inference_plans() override {
     return generator ? std::vector<Plan*>() : Session::inference_plans();
   }
-  // Loss and perplexity over all tokens of a text but its first, each scored once, in chunks that do not overlap.
+  // Loss and perplexity over all tokens but the first, each scored once, in chunks that do not overlap.
   Evaluation evaluate(const LanguageText& text, const SharedWork& ranks = SharedWork::alone());
 
   const ChunkOptions chunks;
@@ -69,10 +67,10 @@ class LanguageSession : public Session {
   std::unique_ptr<CausalGenerator> generator;  // null without sample_length
 };
 
-// `linnet eval` of a run or a model folder: of a file, or with `path` empty of the split the run's configuration names.
+// `linnet eval` of a run or model folder, on the file `path`, or if empty on the split that the configuration names.
 Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
                                    const std::string& split);
-// `linnet eval` of a run of these tasks: of a file, or with `path` empty of what the run chose by or of its test text.
+// `linnet eval` of a run of these tasks, on the file `path`, or if empty on its validation or test text.
 Evaluation evaluate_chats(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
                           const std::string& split);
 Evaluation evaluate_preferences(const OpenedLanguageModel& opened, const Config& config, const std::string& path,

@@ -1,4 +1,4 @@
-// Training a model to predict the next token of a text.
+// Trains a model to predict the next token of a text.
 #include <algorithm>
 #include <optional>
 #include "base/error.h"
@@ -63,7 +63,7 @@ class LanguageTask : public SessionTask {
     settings.sampling.seed = static_cast<uint64_t>(config_.train.seed);
     settings.ends = language_.ends();
     settings.first_sample = evaluations_++;
-    // Where no token begins a text, the sample goes on from the first one of the text that was evaluated.
+    // Without a begin token the sample continues the first token of the validation text.
     std::vector<std::vector<int32_t>> prompts{{language_.coder->start()}};
     if (prompts[0][0] < 0) valid_->tokens.read(0, 1, prompts[0].data());
     result.samples.push_back(ranks.text([&] {
@@ -132,7 +132,7 @@ void export_language_model(const OpenedLanguageModel& opened, const std::string&
   } else {
     const DecoderConfig& own = static_cast<const TextDecoder&>(*opened.model).config;  // what a run describes is one
     ConfigFile config = decoder_config_file(opened.model_type, own);
-    // Other programs take the ids of well-known models where a file names none.
+    // Other programs assume the ids of well-known models if a file names none.
     for (const auto& [key, token] :
          {std::pair{"bos_token_id", opened.coder->start()}, {"eos_token_id", opened.coder->separator()}})
       token < 0 ? config.set_null(key) : config.set(key, token);

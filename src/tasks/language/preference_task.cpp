@@ -1,4 +1,4 @@
-// Learning from preferences: of two answers to a prompt, a language model is to prefer the one that people chose.
+// Preference learning: of two answers to a prompt, a language model learns to prefer the chosen one.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -28,7 +28,7 @@ PreferenceOptions preference_options(const Config& config, bool training) {
           .label_smoothing = training ? config.train.label_smoothing : 0};
 }
 
-// What answers are padded to: an eighth of the longest, two of them, ...
+// Padded lengths of answers: multiples of an eighth of the longest.
 std::vector<int64_t> preference_lengths(int64_t longest) {
   constexpr int64_t kLengths = 8, kMultiple = 16;
   std::vector<int64_t> lengths;
@@ -58,7 +58,7 @@ class PreferenceSession : public Session {
     plan(preference_inputs(pairs, lengths.back()), losses);
   }
 
-  // Sets the references of pairs to what the weights that are loaded give, unless nothing is compared with them.
+  // Sets the pairs' references to the loaded weights' log probabilities, if the method compares with them.
   void set_references(std::vector<PreferencePair>& data) {
     if (options_.kind == PreferenceKind::kOrpo) return;
     Phase phase("reference");
@@ -75,8 +75,8 @@ class PreferenceSession : public Session {
     }
   }
 
-  // The loss, and of the rewards, beta times what log probabilities are above the reference's: how often the chosen
-  // answer's is the higher one, and the means of their difference and of both.
+  // Returns the loss and, of the rewards (beta times the log probability above the reference's), how often the chosen
+  // answer's is higher, the mean difference, and both means.
   Evaluation evaluate(const std::vector<PreferencePair>& data, const SharedWork& ranks) {
     PreferenceBatches batches(data, pairs, lengths, 0);
     enum : size_t { kLoss, kPairs, kRight, kChosen, kRejected, kNumbers };
@@ -117,7 +117,7 @@ class PreferenceSession : public Session {
   const std::shared_ptr<CausalModel> model_;
 };
 
-// Loads the weights that a run is compared with, if it is with any.
+// Loads the reference weights, if the method has any.
 void load_reference(Session& session, const Config& config) {
   if (config.preferences.method == "orpo") return;
   if (!is_pretrained_folder(config.model.from))
@@ -128,7 +128,6 @@ void load_reference(Session& session, const Config& config) {
       [&](const ParameterTarget& parameters) { load_parameters(reference, session.layout, parameters); });
 }
 
-// A file of pairs.
 class PairReader {
  public:
   PairReader(const Config& config, const LanguageModel& language, const std::string& folder)
@@ -138,9 +137,9 @@ class PairReader {
         model_(*language.model),
         folder_(folder) {}
 
-  // JSON lines with "prompt", "chosen" and "rejected": texts, which are taken as they are, with an end token, or lists
-  // of messages, which the chat template writes. Without "prompt" it is the messages that both answers begin with.
-  // Pairs without an answer are left out; the log counts them and those that are cut.
+  // Reads JSON lines with "prompt", "chosen" and "rejected": texts, used as they are with an end token, or lists of
+  // messages for the chat template. Without "prompt" it is the messages that both answers begin with. Pairs without an
+  // answer are left out; the log counts them and cut ones.
   std::vector<PreferencePair> read(const std::string& path) {
     RecordReader reader(path, {});
     std::vector<PreferencePair> pairs;
@@ -196,7 +195,7 @@ class PairReader {
     return {{of_turns(before, chosen, shared, where), of_turns(before, rejected, shared, where)}};
   }
 
-  // Of the turns in `answer` from `first` on.
+  // The turns in `answer` from `first` on.
   TargetedTokens of_turns(Json messages, const Json& answer, size_t first, const std::string& where) const {
     check_messages(messages, where);
     std::ptrdiff_t turns = 0;
@@ -231,8 +230,7 @@ class PreferenceTask : public TunedLanguageTask<PreferencePair> {
     return std::make_unique<PreferenceSession>(config, language_.model, true, verify);
   }
 
-  // Weights are those of model.from now, whatever a checkpoint holds: the reference. A run that goes on has not read
-  // them.
+  // The reference: weights of model.from, whatever a checkpoint holds. A resumed run has not read them.
   void initialize() override {
     SessionTask::initialize();
     if (std::exchange(has_references_, true)) return;

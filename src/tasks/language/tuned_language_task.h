@@ -1,4 +1,4 @@
-// What tasks share that fine-tune the language model of a folder on records of JSON lines.
+// Shared by tasks that fine-tune a folder's language model on JSON lines.
 #pragma once
 #include <string>
 #include <tuple>
@@ -14,7 +14,7 @@ namespace linnet {
 template <class Record>
 class TunedLanguageTask : public SessionTask {
  public:
-  // `what` the records are, for messages: "conversations".
+  // `what` names the records in messages: "conversations".
   TunedLanguageTask(const Config& config, std::string what) : SessionTask(config), what_(std::move(what)) {}
 
   void open(const std::string& from) override {
@@ -51,7 +51,7 @@ class TunedLanguageTask : public SessionTask {
   const char* shorter_key() const override { return "context"; }
 
  protected:
-  // The records to train on, and those to choose by.
+  // Training and validation records.
   virtual std::pair<std::vector<Record>, std::vector<Record>> load(const std::string& folder) = 0;
 
   const PretrainedModel* pretrained() const override { return language_.pretrained ? &*language_.pretrained : nullptr; }
@@ -65,7 +65,7 @@ class TunedLanguageTask : public SessionTask {
   uint64_t assumed_bytes_ = 0;
 };
 
-// The records of `path`, by read(path); without one those of the run's split: of test_text, or those to choose by.
+// Records of `path`, by read(path), or if empty of the run's split: test_text or validation records.
 template <class Read, class Load>
 auto records_to_evaluate(const Config& config, const std::string& path, const std::string& split, const Read& read,
                          const Load& load) {

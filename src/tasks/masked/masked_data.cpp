@@ -18,7 +18,7 @@ MaskedText encode_masked_text(const PretrainedTokenizer& tokenizer, const std::v
   return {TokenStream(ids, tokenizer.vocab_size()), std::move(documents)};
 }
 
-// Between the documents of a token file stands what also ends a row.
+// The token between documents of a token file, which also ends rows.
 int32_t separator_of(const PretrainedTokenizer& tokenizer) {
   const TokenRoles& roles = tokenizer.roles();
   return roles.separate != kNoToken ? roles.separate : roles.end;
@@ -30,7 +30,7 @@ MaskedText map_masked_tokens(const Config& config, const PretrainedTokenizer& to
   return {std::move(tokens), std::move(documents)};
 }
 
-// The documents from the last `share` of the tokens on; one that lies across the cut is cut.
+// Takes documents from the last `share` of the tokens on; one across the cut is divided.
 std::vector<TokenSpan> take_end(std::vector<TokenSpan>& documents, int64_t size, double share) {
   const auto cut = static_cast<int64_t>(static_cast<double>(size) * (1 - share));
   std::vector<TokenSpan> end;

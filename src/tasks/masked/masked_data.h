@@ -1,4 +1,4 @@
-// The text of a masked language model as tokens, document by document.
+// The documents of a masked language model's text, as tokens.
 #pragma once
 #include "config/config.h"
 #include "data/examples/text/masked_chunks.h"
@@ -18,7 +18,7 @@ struct MaskedData {
 // `text` and `valid_text`, or the end of the former.
 MaskedData load_masked_data(const Config& config, const PretrainedTokenizer& tokenizer);
 MaskedText load_masked_text(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& path);
-// "valid" (as training has it) or "test" of a run's configuration.
+// "valid" (as in training) or "test" of a run's configuration.
 MaskedText load_masked_split(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& split);
 
 }  // namespace linnet

@@ -33,7 +33,7 @@ void check_masked_vocabulary(MaskedModel& model) {
   if (model.tokenizer->roles().mask == kNoToken) fail_user("the tokenizer has no mask token");
 }
 
-// A run, or the assets of one that another rank has sent.
+// Opens a run folder, or assets sent by another rank.
 MaskedModel open_masked_run(const std::string& folder) {
   MaskedModel model;
   model.pretrained = open_run_model(folder), model.tokenizer = open_run_tokenizer(folder);
@@ -65,7 +65,7 @@ ConfigFile describe_encoder(const Config& config, int64_t vocab_size, int64_t pa
                      .dropout = m.dropout,
                      .activation = m.activation == "gelu" ? Activation::kGelu : Activation::kRelu,
                      .pad_token = pad_token};
-  // Without layers the state of the first token is the same for all texts. ModernBERT's classifier takes the mean.
+  // Without layers the first token's state is the same for all texts. ModernBERT's classifier takes the mean.
   bert.mean_pooled = bert.layers == 0 && head == ModelHead::kClasses;
   return encoder_config_file(bert.mean_pooled ? "modernbert" : "bert", bert, head);
 }
@@ -96,7 +96,7 @@ int64_t rows_of(const Config& config, int64_t longest) {
   return rows;
 }
 
-// The rows of a configuration's batches; shorter lengths only where a text has `several` documents.
+// Batch rows of a configuration; shorter lengths only if texts have `several` documents.
 MaskingOptions masking_options(const Config& config, const EncoderConfig& encoder, const TokenRoles& roles,
                                int64_t vocab_size, bool several) {
   const int64_t longest = config.data.context > 0 ? config.data.context : encoder.max_seq_len;
@@ -115,7 +115,6 @@ MaskingOptions masking_options(const Config& config, const EncoderConfig& encode
   return masking;
 }
 
-// The model with its planned memory, one plan for each padded length.
 class MaskedSession : public Session {
  public:
   MaskedSession(const Config& config, MaskedLanguageModel& masked_model, const MaskingOptions& masking_options,
@@ -136,7 +135,7 @@ class MaskedSession : public Session {
     plan(masked_inputs(masking), losses);
   }
 
-  // Loss, perplexity and accuracy at the masked places of a text, each of its tokens seen once.
+  // Loss, perplexity and accuracy at masked positions; each token is used once.
   Evaluation evaluate(MaskedChunks& chunks, const SharedWork& ranks = SharedWork::alone()) {
     const std::vector<double> found =
         ranks.numbers(chunks.scoring_batches(), 3, [&](int64_t index, std::span<double> result) {

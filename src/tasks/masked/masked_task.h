@@ -1,4 +1,4 @@
-// Training an encoder to find masked tokens again, from nothing or from a model folder.
+// Trains an encoder to predict masked tokens, from scratch or from a model folder.
 #pragma once
 #include <memory>
 #include "models/families/pretrained.h"
@@ -9,7 +9,6 @@
 
 namespace linnet {
 
-// The model and its tokenizer, from wherever they are.
 struct MaskedModel {
   PretrainedModel pretrained;
   std::unique_ptr<PretrainedTokenizer> tokenizer;
@@ -18,12 +17,12 @@ struct MaskedModel {
 
 // For training: `from` is a run folder that describes both, or empty: config.model.from, or the configuration's sizes.
 MaskedModel make_masked_model(const Config& config, const std::string& from);
-// The config.json of a BERT of the configuration's sizes. Without layers a classifier takes the mean of the embeddings.
+// A config.json for a BERT of the configuration's sizes. Without layers a classifier takes the mean of the embeddings.
 ConfigFile describe_encoder(const Config& config, int64_t vocab_size, int64_t pad_token, ModelHead head);
-// What the configuration says, without a tokenizer: for plans.
+// Without a tokenizer, for plans.
 PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token);
 
-// `linnet eval` of a run or a model folder: of a file, or with `path` empty of the split the run's configuration names.
+// `linnet eval` of a run or model folder, on the file `path`, or if empty on the split that the configuration names.
 Evaluation evaluate_masked_model(const std::string& folder, const Config& config, const std::string& path,
                                  const std::string& split);
 

@@ -12,7 +12,7 @@
 namespace linnet {
 namespace {
 
-// Calls what may meet a user error, and tells whether it did not: a layout or a batch that cannot be.
+// Calls `call`, and returns false on a user error: an impossible layout or batch.
 template <class Call>
 bool is_possible(Call&& call, std::string* why = nullptr) {
   try {
@@ -25,8 +25,7 @@ bool is_possible(Call&& call, std::string* why = nullptr) {
   }
 }
 
-// What training asks of ranks that share a model: nothing is generated, and they do not choose each for itself what to
-// compute again.
+// Settings of ranks that share a model: no generation, and no recomputation that each rank chooses for itself.
 void share_layers(Config& config) {
   TrainConfig& train = config.train;
   train.sample_length = 0;
@@ -34,7 +33,7 @@ void share_layers(Config& config) {
   if (train.recompute == "auto") train.memory.clear();
 }
 
-// The configuration of a rank, by its number in its pipeline, and what its trainer would be told.
+// A rank's configuration, by its number in the pipeline, with its trainer's options.
 Config config_of_rank(const ForesightRequest& request, const RankLayout& layout, int pipeline) {
   Config config = request.config;
   TrainConfig& train = config.train;
@@ -51,7 +50,7 @@ Config config_of_rank(const ForesightRequest& request, const RankLayout& layout,
   return config;
 }
 
-// The batch of one data group, by one rank.
+// The batch of one data group on one rank.
 ForesightRequest request_of_one(ForesightRequest request, const RankLayout& layout) {
   Config& config = request.config;
   if (!std::exchange(request.batch_per_group, false)) {
@@ -64,7 +63,7 @@ ForesightRequest request_of_one(ForesightRequest request, const RankLayout& layo
   return request;
 }
 
-// The plans that the ranks of a model would make, one of each group of tensor ranks.
+// The plans of a model's ranks, one for each group of tensor ranks.
 struct PlannedRanks {
   PlanAnswer answer;  // of the rank that takes most
   std::vector<RankStages> stages;
@@ -90,7 +89,7 @@ PlannedRanks plan_ranks_once(const ForesightRequest& request, const RankLayout& 
   return planned;
 }
 
-// With as many micro-batches as the limit of the configuration needs, if that leaves their number open.
+// Uses as many micro-batches as the memory limit needs, if the configuration leaves them open.
 PlannedRanks plan_ranks(ForesightRequest request, const RankLayout& layout) {
   Config config = config_of_rank(request, layout, 0);
   const bool may_cut = !config.train.memory.empty() && config.train.micro_batches == 0;
@@ -117,7 +116,7 @@ Foresight foresee_beside(const ForesightRequest& request, const RankLayout& layo
   return found;
 }
 
-// The layout with as many micro-batches as is fastest, of those that fit if any does.
+// The layout with the fastest number of micro-batches, among those that fit if any does.
 Foresight best_of_layout(ForesightRequest request, const RankLayout& layout, double alone) {
   std::optional<Foresight> best;
   const auto try_it = [&] {
@@ -131,7 +130,7 @@ Foresight best_of_layout(ForesightRequest request, const RankLayout& layout, dou
   if (layout.interleave > 1 && train.accumulate_steps % layout.pipeline != 0)
     train.micro_batches = std::max<int64_t>(train.micro_batches, 1) * layout.pipeline;
   try_it();
-  // Beyond a few for each stage the bubble is small, and products become small too.
+  // Beyond a few for each stage the bubble is small, and so are products.
   constexpr int64_t kMostForEachStage = 16;
   bool goes_on = layout.pipeline > 1;
   while (goes_on && best->simulated.micro_batches < kMostForEachStage * layout.pipeline) {
@@ -141,8 +140,7 @@ Foresight best_of_layout(ForesightRequest request, const RankLayout& layout, dou
   return *best;
 }
 
-// A layout of the search, with the micro-batches and the recomputation that suit it. If it is a pipeline, also those
-// with interleaved stages.
+// A layout with suitable micro-batches and recomputation; for pipelines also with interleaved stages.
 std::vector<Foresight> search_layout(const ForesightRequest& request, const RankLayout& layout, double alone,
                                      int layers) {
   const auto best_of = [&](const RankLayout& each) {

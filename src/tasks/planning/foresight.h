@@ -1,5 +1,4 @@
-// What a run of several ranks would take and how long its steps would, for ranks and a network that need not exist
-// here.
+// Memory and step time of a run on several ranks, which need not exist here.
 #pragma once
 #include <optional>
 #include <string>
@@ -26,14 +25,14 @@ struct Foresight {
   PlanAnswer plan;        // of a rank; of a pipeline of the one that takes most
   bool fits = true;
   StepForecast step;
-  // Of the same work on one rank alone, times the ranks that would be needed: 1 is a step without any loss.
+  // The time of one rank for the same work, divided by the ranks' total time: 1 is a step without any loss.
   double efficiency = 0;
-  // Steps a second times groups that train on different data, by which layouts are compared.
+  // Steps a second times data groups; ranks layouts.
   double groups_per_second = 0;
   TrainingStep simulated;  // for a trace
 };
 
-// User error for a layout that the model or its batches cannot have.
+// User error for a layout that the model or its batches do not allow.
 Foresight foresee(ForesightRequest request, const RankLayout& layout);
 
 struct LayoutSearch {
@@ -42,8 +41,8 @@ struct LayoutSearch {
   std::string why_refused;       // of one of them
 };
 
-// Every layout of so many ranks. With a pipeline a step's batch is cut into as many micro-batches as is fastest, and
-// the stages may be interleaved; where a layout does not fit, whole layers are computed again.
+// Tries all layouts of `ranks`. For pipelines picks the fastest number of micro-batches, and may interleave the stages;
+// recomputes whole layers where a layout does not fit.
 LayoutSearch search_layouts(ForesightRequest request, int ranks);
 
 }  // namespace linnet

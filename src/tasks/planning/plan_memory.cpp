@@ -44,11 +44,11 @@ void describe(const Session& session, PlanAnswer& answer) {
 
 constexpr double kProductShare = 0.8;   // of the machine's peak, which large products reach
 constexpr size_t kLossTokensStops = 3;  // values beside gradients that ranks add
-// Seconds. Ranks that add gradients beside a backward pass look for messages this far apart (Wait::kPatiently in
-// distributed/mpi/mpi_communicator.cpp, and what the system adds to so short a sleep).
+// Seconds between message checks of ranks that add gradients during a backward pass (Wait::kPatiently in
+// distributed/mpi/mpi_communicator.cpp, plus the system's delay of so short a sleep).
 constexpr double kLook = 1e-4;
 
-// Parts and other shapes of a value that lies elsewhere cost nothing.
+// Views of values cost nothing.
 bool is_free(const Graph& graph, const Node& node) {
   const Algebra algebra = algebra_of(node);
   if (algebra != Algebra::kReshape && algebra != Algebra::kSplit && algebra != Algebra::kConcat) return false;
@@ -56,7 +56,7 @@ bool is_free(const Graph& graph, const Node& node) {
   return std::ranges::all_of(values, [&](ValueId id) { return graph.value(id).view.has_value(); });
 }
 
-// The longer of a node's products and of its operands and results through memory.
+// The longer of a node's compute and memory times.
 double node_seconds(const Graph& graph, const Node& node, const MachineSpeed& speed) {
   if (is_free(graph, node)) return 0;
   size_t bytes = 0;
@@ -80,7 +80,7 @@ Traffic exchange_of(const Graph& graph, const Node& node) {
   return {};
 }
 
-// The end of the first number in a module's path, which makes it a layer; 0 if there is none.
+// The end of the first number in a module's path, which makes it a layer; 0 without one.
 size_t layer_end(const std::string& path) {
   for (size_t begin = 0; begin < path.size();) {
     const size_t end = std::min(path.find('.', begin), path.size());
@@ -93,7 +93,7 @@ size_t layer_end(const std::string& path) {
   return 0;
 }
 
-// "decoder.layers.3.self_attention" is of the layer "decoder.layers.3", "norm.weight" of the block "norm".
+// "decoder.layers.3.self_attention" is in layer "decoder.layers.3", "norm.weight" in block "norm".
 std::string block_name(const std::string& path) {
   const size_t end = layer_end(path);
   return path.substr(0, end > 0 ? end : path.find('.'));
@@ -104,10 +104,10 @@ RegionId arena_of(const Store& store) {
   return arena == store.regions().end() ? -1 : static_cast<RegionId>(arena - store.regions().begin());
 }
 
-// The items of a stage's passes, from its nodes in their order: one for each block in turn, and between two exchanges.
+// The items of a stage's passes, in node order: one for each block in turn, split at exchanges.
 class StageItems {
  public:
-  // `after_node(id)` is called for each node of the plan.
+  // Calls after_node(id) for each node of the plan.
   template <class AfterNode>
   void add(const Plan& plan, const char* name, RegionId arena, const MachineSpeed& speed, AfterNode&& after_node) {
     const PlanProfile profile = describe_plan(name, plan, arena);
@@ -121,7 +121,7 @@ class StageItems {
     }
   }
   void close() { is_closed_ = true; }
-  // What follows is of the backward pass.
+  // What follows belongs to the backward pass.
   void begin_backward() { passed_loss_ = is_closed_ = true; }
 
   StageWork stage;
@@ -131,7 +131,7 @@ class StageItems {
     if (node.phase == StepPhase::kBackward || node.phase == StepPhase::kBoth) passed_loss_ = true;
     std::vector<WorkItem>& items = passed_loss_ ? stage.backward : stage.forward;
     const std::string block = block_name(node.module);
-    // A node of the forward pass that only the backward pass needs may stand in it.
+    // Forward nodes that only the backward pass needs may stand in it.
     if (items.empty() || is_closed_ || items.back().name != block) items.push_back({.name = block});
     items.back().seconds += seconds;
     items.back().exchange = exchange;
@@ -141,7 +141,7 @@ class StageItems {
   bool is_closed_ = false, passed_loss_ = false;
 };
 
-// By chunk, of the batch shape that takes longest.
+// By chunk, for the slowest batch shape.
 std::vector<StepPlans> longest_step(const Trainer& trainer, const MachineSpeed& speed) {
   std::vector<StepPlans> longest;
   double most = -1;
@@ -165,14 +165,14 @@ double sent_bytes(const Plan& forward) {
   }
 }
 
-// The chunk that a range's gradients are counted with: the first that has it.
+// The first chunk that has parameters of a range; its gradients count there.
 size_t chunk_of(const ParameterLayout& layout, const TrainedRange& range, size_t chunks) {
   for (size_t chunk = 0; chunk < chunks; ++chunk)
     if (is_in_chunk(layout, range, static_cast<int>(chunk))) return chunk;
   return 0;
 }
 
-// Gradients that leave together, in the order in which they do, and the node after which each is complete.
+// Gradients sent together, in order, and the node after which each bucket is complete.
 struct SentBucket {
   size_t values;  // of the range that it is a part of
   Slice part;
@@ -197,7 +197,6 @@ std::vector<SentBucket> sent_buckets(const Plan& plan, const Trainer& trainer) {
   return sent;
 }
 
-// The stages of one rank.
 class RankReader {
  public:
   RankReader(const Trainer& trainer, const MachineSpeed& speed, const RankLayout& layout)
@@ -219,7 +218,7 @@ class RankReader {
 
  private:
   GradientTraffic gradient(size_t values, Slice part, size_t after) const {
-    // With ZeRO stage 2 ranks add the gradient of each shard; otherwise each adds its shards first.
+    // With ZeRO stage 2 ranks add every shard's gradient; otherwise each adds its shards first.
     const bool each_shard = trainer_.state().divides_gradients();
     const int64_t rounds = each_shard ? shards_.count() : 1;
     const ShardShare of_round{each_shard ? layout_.data : shards_.shards, 0, layout_.data};
@@ -232,8 +231,8 @@ class RankReader {
             .after = after};
   }
 
-  // What a rank's shards take beside their passes: each but the first is added to another, and all but the last are
-  // moved and cleared; with a divided update the norm of its slice.
+  // Seconds for shards beside their passes: each but the first is added to another, and all but the last are moved and
+  // cleared; with a divided update also the norm of its slice.
   double seconds_of_shards(double gradient_bytes) const {
     constexpr double kPasses = 6;
     const double norm = trainer_.state().divides_moments() ? gradient_bytes / layout_.data : 0;
@@ -308,7 +307,7 @@ PlanAnswer plan_memory(const PlanRequest& request) {
     session->finish_planning(resident);
     return session;
   };
-  // What was planned for real is what a run would plan.
+  // Plans made with real data are those of a run.
   const bool as_planned = data.read && !request.resident;
   const std::unique_ptr<Session> made = as_planned ? nullptr : make_session(request.config);
   const Session* session = as_planned ? &task->planned() : made.get();

@@ -1,4 +1,4 @@
-// `linnet plan`: what a run would take, without taking it.
+// `linnet plan`: what a run would take, without running it.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,7 +14,6 @@ namespace linnet {
 
 class Trainer;
 
-// What bounds a step's time.
 struct MachineSpeed {
   double flops = 0;      // of products, a second
   double bandwidth = 0;  // bytes a second
@@ -45,25 +44,25 @@ struct PlanRequest {
   Config config;
   uint64_t memory = 0;  // bytes that there are
   bool exact = false;   // read the data however many they are
-  // Bytes that the process holds beside the plan, its data among them; absent: as measured. Plans that are compared
-  // need the same, because a process that plans keeps growing.
+  // Process memory beside the plan, data included; absent: measured. Set it to compare plans, as a planning process
+  // grows.
   std::optional<uint64_t> resident = {};
-  // Estimate a step's time, and do not look for the largest batch.
+  // Estimates a step's time instead of the largest batch.
   std::optional<MachineSpeed> speed = {};
-  // Keeps what was read for the next plan, with batches of other sizes.
+  // Keeps the data for the next plan with other batch sizes.
   std::unique_ptr<SessionTask>* task = nullptr;
-  // Called with the trainer that was planned. With it, too, the largest batch is not looked for.
+  // Called with the planned trainer. If set, the largest batch is not looked for.
   std::function<void(const Trainer&)> visit = {};
 };
 
-// Data that take more than a moment to read are not read, unless `exact`: then batches are as long as the configuration
-// lets them be, which PlanAnswer::assumption says.
+// Data that take long to read are assumed unless `exact`: batches get the configuration's greatest lengths, as
+// PlanAnswer::assumption says.
 PlanAnswer plan_memory(const PlanRequest& request);
 
-// What a rank computes and sends in a step, from the plans of its trainer: the bridge between plans and the simulator
+// What a rank computes and sends in a step, from its trainer's plans, for the simulator
 // (distributed/simulate/training_step.h).
 
-// The stages of one rank, by chunk: one without a pipeline.
+// One rank's stages by chunk; one without a pipeline.
 struct RankStages {
   std::vector<StageWork> stages;
   int64_t micro_batches = 1;    // in a step
@@ -73,14 +72,13 @@ struct RankStages {
 // `trainer`: the rank's, planned with the layout. Node times are estimated.
 RankStages stages_of_rank(const Trainer& trainer, const MachineSpeed& speed, const RankLayout& layout);
 
-// The step of all ranks, from the stages of each rank of a pipeline.
+// The step of all ranks of a pipeline.
 TrainingStep step_of_ranks(std::vector<RankStages> ranks, const RankLayout& layout);
 
-// Of one process, with all its micro-batches and the update.
+// For one process, with all its micro-batches and the update.
 double estimated_step_seconds(const Trainer& trainer, const MachineSpeed& speed);
 
-// How many layers of equal form the trained parameters are of ("decoder.layers.3"): a pipeline has at most so many
-// stages.
+// The number of equal layers ("decoder.layers.3") with trained parameters, and so the most stages of a pipeline.
 int count_layers(const ParameterLayout& layout);
 
 }  // namespace linnet
