@@ -1,9 +1,6 @@
-// Everything a training run depends on, as one plain struct, and its form as TOML.
-//
-// config_table.cpp holds the one table of all keys: names, ranges, choices and documentation come from there. A file
-// may give keys flat or inside [model], [data], [train] and so on. Every problem is a user error of one line, with the
-// file and line where there is one:
-//   config.toml:12: unknown key "learning_rat" (did you mean "learning_rate"?)
+// A training run's configuration as a plain struct, and as TOML. config_table.cpp has names, ranges, choices and
+// documentation of all keys. A file may give keys flat or in sections ([model], [data], [train], ...). Each problem is
+// a one-line user error with its location: config.toml:12: unknown key "learning_rat" (did you mean "learning_rate"?)
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -70,8 +67,8 @@ struct DataConfig {
   bool operator==(const DataConfig&) const = default;
 };
 
-// One [[train.groups]]: parameters that are frozen or trained otherwise than [train] says. A parameter belongs to the
-// first group that has a pattern for its name.
+// One [[train.groups]]: parameters that are frozen or have other settings than [train]. A parameter belongs to the
+// first group with a matching pattern.
 struct GroupConfig {
   std::vector<std::string> parameters;  // patterns of names; '*' stands for any characters
   bool frozen = false;
@@ -82,7 +79,7 @@ struct GroupConfig {
   bool operator==(const GroupConfig&) const = default;
 };
 
-// Low-rank adapters (Hu et al. 2022) beside the weights of model.from, which then stay as they are.
+// Low-rank adapters (Hu et al. 2022) for the weights of model.from, which are frozen.
 struct LoraConfig {
   int64_t rank = 0;
   double alpha = 16;
@@ -91,7 +88,7 @@ struct LoraConfig {
   bool operator==(const LoraConfig&) const = default;
 };
 
-// Of task = "embeddings".
+// For task = "embeddings".
 struct EmbeddingsConfig {
   std::string loss = "auto";
   double scale = 20;
@@ -100,7 +97,7 @@ struct EmbeddingsConfig {
   bool operator==(const EmbeddingsConfig&) const = default;
 };
 
-// Of task = "answers".
+// For task = "answers".
 struct AnswersConfig {
   int64_t stride = 128;
   int64_t longest = 30;
@@ -117,7 +114,7 @@ struct PreferenceConfig {
   bool operator==(const PreferenceConfig&) const = default;
 };
 
-// Distillation (Hinton et al. 2015): a model learns from what a larger one answers.
+// Distillation (Hinton et al. 2015): a model learns a larger one's answers.
 struct DistillationConfig {
   std::string teacher;
   double temperature = 2;
@@ -176,7 +173,6 @@ struct TrainConfig {
   bool operator==(const TrainConfig&) const = default;
 };
 
-// Which of several processes that train together this one is.
 struct ProcessRank {
   int rank = 0, ranks = 1;
   bool operator==(const ProcessRank&) const = default;
@@ -191,27 +187,27 @@ struct Config {
   PreferenceConfig preferences;
   DistillationConfig distillation;
   TrainConfig train;
-  // Of the command line, for inference: there is no key.
+  // Set by the command line, for inference: no key.
   WeightQuantization quantization = {};
-  // Of the program that started this process: there is no key.
+  // Set by the launching program: no key.
   ProcessRank process = {};
   bool operator==(const Config&) const = default;
 };
 
-// A preset's name, or the path of a TOML file; keys that it leaves out have their defaults. Each value is checked
-// against its own range; what must hold between keys is left to validate(), because set_value() may still change one.
+// Loads a preset or a TOML file; missing keys have their defaults. Checks each value's own range; validate() checks
+// rules between keys, which set_value() may still change.
 Config load_config(const std::string& path_or_preset);
 // The same from TOML text; `name` stands for the path in messages.
 Config parse_config(std::string_view toml, const std::string& name);
 
-// One "key=value" as after --set. The key may have its section in front: "model.d_model=64". `shown`: what the user
-// wrote, for messages; empty: --set and key_and_value.
+// One "key=value" as after --set, with or without section: "model.d_model=64". `shown`: what the user wrote, for
+// messages; empty: --set and key_and_value.
 void set_value(Config& config, const std::string& key_and_value, const std::string& shown = "");
 
-// What must hold before anything is built: every range once more, and the rules between keys.
+// Checks all ranges again, and the rules between keys. Call it before anything is built.
 void validate(const Config& config);
 
-// User error for a key that means nothing to the task and its architecture and has another value than its default.
+// User error for a key that the task and its architecture do not have, unless at its default.
 void check_keys_belong(const Config& config);
 // The same for one --set, whatever its value.
 void check_setting_belongs(const Config& config, const std::string& key_and_value);
@@ -219,18 +215,18 @@ void check_setting_belongs(const Config& config, const std::string& key_and_valu
 // learning_rate, or what its 0 stands for.
 double peak_learning_rate(const Config& config);
 
-// The configuration of one data shard: a step's batch is cut into train.data_shards parts (0: one for each rank that
-// trains on other data), and each of them into train.micro_batches (0: one), whose gradients are accumulated.
-// batch_size and batch_tokens are those of one part, and accumulate_steps counts them.
+// The configuration of one data shard: a step's batch is cut into train.data_shards parts (0: one for each rank with
+// other data), each into train.micro_batches (0: one) with accumulated gradients. Its batch_size, batch_tokens and
+// accumulate_steps are those of one part.
 Config of_one_shard(Config config);
-// Twice as many micro-batches, each half as large. False, and nothing changes, where a batch cannot be cut further.
+// Doubles micro-batches and halves their size. False, without a change, if a batch cannot be cut further.
 bool double_micro_batches(Config& config);
 
-// Every key, by section, so that parse_config() gives back an equal Config. With comments: each key's meaning and
-// choices above it; keys at their default that the task or architecture does not have are left out.
+// All keys by section; parse_config() gives back an equal Config. `comments`: with meaning and choices above each key,
+// without keys at their default that the task or architecture does not have.
 std::string to_toml(const Config& config, bool comments);
 
-// The configurations that come with the program.
+// A configuration that comes with the program.
 struct Preset {
   const char *name, *description, *toml;  // the description is one line
 };
@@ -238,27 +234,27 @@ std::span<const Preset> presets();
 const Preset* find_preset(std::string_view name);  // null when there is none
 inline bool is_preset(std::string_view name) { return find_preset(name) != nullptr; }
 
-// The keys in which two configurations differ, in the order of the table.
+// The keys in which two configurations differ, in table order.
 std::vector<std::string> changed_keys(const Config& a, const Config& b);
-// Gives each key that `wanted` leaves at its default the value that a run was made with; a default may be another in a
-// later version. Returns the keys it changed.
+// Sets keys that `wanted` leaves at their default to the saved values, as versions may differ in defaults. Returns the
+// changed keys.
 std::vector<std::string> keep_saved_values(const Config& saved, Config& wanted);
-// Whether --resume may change this key: it decides how long, where and how loudly to train, not what is learned.
+// Whether --resume may change the key: it decides how long, where and how loudly to train, not what is learned.
 bool may_change_on_resume(const std::string& key);
 
-// Paths of data and models are made absolute, as a run folder has them, so that it can be used from anywhere.
+// Makes paths of data and models absolute, so that a run folder can be used from anywhere.
 Config with_absolute_paths(Config config);
-// The keys that name a file of data; each may be empty. See data_path().
+// Keys that name data files; each may be empty. See data_path().
 std::vector<std::string*> data_files(Config& config);
 std::vector<std::string> data_file_keys();  // their names, in the same order
 // `path` below data_dir, unless it is absolute or either is empty. Relative paths start at the current directory.
 std::string data_path(const DataConfig& data, const std::string& path);
 
-// What the configuration knows of the values of data.task. What the program does with them is tasks/task_table.h.
+// What configurations know of values of data.task. The program's actions are in tasks/task_table.h.
 
 enum class TaskKind { kTranslation, kLanguage, kMaskedLanguage, kTexts, kImages };
 
-// Where the examples come from: files that the user names, or the program itself.
+// The source of examples: the user's files, or generated by the program.
 enum class ExampleOrigin { kFiles, kDates, kRandom };
 
 struct TaskRow {
@@ -276,13 +272,13 @@ struct TaskRow {
 };
 
 std::span<const TaskRow> task_rows();
-// The row of the configuration's task, which validate() or the parser found to exist.
+// The configuration's row; validate() or the parser checked that it exists.
 const TaskRow& task_row(const Config& config);
 inline TaskKind task_kind(const Config& config) { return task_row(config).kind; }
 
-// How train.parallel arranges ranks. User error where it does not fit their number.
+// The rank layout of train.parallel. User error if it does not fit the number of ranks.
 RankLayout parallel_layout(const std::string& parallel, int ranks);
-// User error where it is not understood, for whatever number of ranks.
+// User error if it is malformed, for any number of ranks.
 void check_parallel(const std::string& parallel);
 
 }  // namespace linnet

@@ -25,7 +25,7 @@ struct ShortForm {
 constexpr ShortForm kShortForms[] = {{"model", "num_layers", {"num_encoder_layers", "num_decoder_layers"}},
                                      {"data", "dir", {"data_dir", nullptr}}};
 
-// Names of the same thing elsewhere, too far from ours in letters to be found by counting edits.
+// Names in other programs, too different from ours for edit distance.
 constexpr std::array<const char*, 2> kElsewhere[] = {
     {"lr", "learning_rate"},      {"bs", "batch_size"},       {"nhead", "num_heads"},     {"n_heads", "num_heads"},
     {"hidden_size", "d_model"},   {"dim", "d_model"},         {"epochs", "max_epochs"},   {"steps", "max_steps"},
@@ -56,14 +56,12 @@ const char* type_text(const FieldValue& value) {
   return kNames[value.index()];
 }
 
-// A bound of a whole number must not read 1e+15.
+// Bounds of whole numbers must not read 1e+15.
 std::string bound_text(const ConfigKey& key, double bound) {
   Config scratch;
   if (!std::holds_alternative<int64_t*>(key.field(scratch))) return shortest(bound);
   return std::to_string(static_cast<int64_t>(bound));
 }
-
-// Which keys mean something for a task and its architecture. A key that would be ignored is more likely a mistake.
 
 bool key_belongs(const ConfigKey& key, const Config& config) {
   return key.owners.empty() || std::ranges::any_of(key.owners, [&](const std::string_view owner) {
@@ -71,13 +69,11 @@ bool key_belongs(const ConfigKey& key, const Config& config) {
          });
 }
 
-// The lines above a key: what it means, and what it may be.
 std::string comment(const ConfigKey& key) {
   const std::string meaning = std::string("# ") + key.meaning + "\n";
   return key.choices.empty() ? meaning : meaning + "# O" + range_text(key).substr(1) + ".\n";
 }
 
-// Text in quotation marks.
 std::string quoted(const std::string& text) { return value_text(FieldValue(text)); }
 
 std::string group_text(const GroupConfig& group) {
@@ -92,7 +88,7 @@ std::string group_text(const GroupConfig& group) {
   return text;
 }
 
-// With the keys of the section that belong to the task; but of [train] nearly all do, and would tell nothing.
+// Lists the section's keys for the task; but not of [train], which has too many.
 [[noreturn]] void fail_key(const std::string& where, const ConfigKey& missing, const Config& config) {
   const std::string section = missing.section;
   std::string others;
@@ -103,7 +99,7 @@ std::string group_text(const GroupConfig& group) {
             "\" has no \"" + missing.name + "\"" + others);
 }
 
-// A value that asks for nothing: the default, or no limit. num_layers sets both stacks, also where a model has one.
+// A default or no limit. num_layers sets both stacks, even if the model has one.
 bool asks_for_nothing(const ConfigKey& key, const Config& config) {
   const std::string_view name = key.name;
   const bool is_layers = name == "num_encoder_layers" || name == "num_decoder_layers";
@@ -120,7 +116,7 @@ const std::vector<std::string>& optimizer_names() {
 }
 
 FieldValue field_value(const ConfigKey& key, const Config& config) {
-  // The table gives addresses to write to; through a const Config they are only read.
+  // Table entries return writable addresses; a const Config is only read.
   return std::visit([](auto* pointer) -> FieldValue { return *pointer; }, key.field(const_cast<Config&>(config)));
 }
 
@@ -208,7 +204,7 @@ const Preset* find_preset(std::string_view name) {
 std::string to_toml(const Config& config, bool comments) {
   std::string text, section;
   for (const ConfigKey& key : config_keys()) {
-    // Who reads the comments is choosing: keys that mean nothing for the task would mislead.
+    // Commented output is for choosing: unrelated keys would mislead.
     if (comments && !key_belongs(key, config) && field_value(key, config) == field_value(key, Config{})) continue;
     if (section != key.section) {
       if (!text.empty()) text += "\n";

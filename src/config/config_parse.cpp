@@ -1,4 +1,4 @@
-// From TOML and from --set to a Config.
+// Reads TOML and --set into a Config.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -18,8 +18,8 @@
 #else
 #include <toml++/impl/forward_declarations.h>
 #endif
-// toml++ declares the letters U+00A1 to U+0499 outside of strings unreachable (is_non_ascii_horizontal_whitespace),
-// so that an umlaut in a key would be undefined behavior. In this one header they are "no white space" instead.
+// toml++ treats U+00A1 to U+0499 outside strings as unreachable (is_non_ascii_horizontal_whitespace), so that an umlaut
+// in a key would be undefined behavior. Here they are "no white space".
 #undef TOML_UNREACHABLE
 #define TOML_UNREACHABLE return false
 #if __has_include(<toml++/impl/unicode.hpp>)
@@ -38,7 +38,7 @@ class TomlReader {
  public:
   TomlReader(const std::string& name, Config& config) : name_(name), config_(config) {}
 
-  // Short forms first: num_layers = 6 beside num_decoder_layers = 2 sets the latter, wherever the lines stand.
+  // Short forms first: num_layers = 6 beside num_decoder_layers = 2 sets the latter in any line order.
   void read(const toml::table& table) {
     for (const bool short_forms : {true, false})
       for (const auto& [key, node] : table) {
@@ -52,7 +52,7 @@ class TomlReader {
       }
   }
 
-  // What a text with another task than the usual one need not say: a model and a metric that go with the task.
+  // Sets the model and metric to those of another task, unless given.
   void follow_task() {
     const TaskRow& task = task_row(config_);
     if (!lines_.contains("architecture")) config_.model.architecture = task.architectures.front();
@@ -166,7 +166,7 @@ class TomlReader {
 
 std::string without_blanks(std::string_view text) { return std::string(trimmed(text, " \t\r\n")); }
 
-// What stands after the '=', of the key's type. What does not fit stays text; assign_field() says what was expected.
+// The text after '=' as the key's type. Other text stays text; assign_field() reports what was expected.
 FieldValue typed(const ConfigKey& key, const Config& config, const std::string& text) {
   const FieldValue current = field_value(key, config);
   if (std::holds_alternative<bool>(current) && (text == "true" || text == "false")) return text == "true";
@@ -179,7 +179,7 @@ FieldValue typed(const ConfigKey& key, const Config& config, const std::string& 
   return quoted ? text.substr(1, text.size() - 2) : text;
 }
 
-// By a name that may have its section in front.
+// Keys by a name that may include its section.
 std::vector<const ConfigKey*> keys_of(std::string name, std::string& problem) {
   std::string section;
   if (const size_t dot = name.find('.'); dot != name.npos && is_section(name.substr(0, dot))) {

@@ -1,4 +1,4 @@
-// Every key of a configuration: what it means, its choices or range, and whom it concerns.
+// All configuration keys: meaning, choices or range, and owners.
 #include <algorithm>
 #include <utility>
 #include "config/config.h"
@@ -7,7 +7,6 @@
 namespace linnet {
 namespace {
 
-// The address of one member of one section, as the table stores it.
 template <auto Section, auto Member>
 FieldPointer field(Config& config) {
   return &(config.*Section.*Member);
@@ -25,10 +24,9 @@ ConfigKey key(const char* section, const char* name, FieldPointer (*field)(Confi
 
 KeyLimits one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
 KeyLimits between(double least, double most) { return {.least = least, .most = most}; }
-// From `least` on, but less than `limit`.
+// The range [least, limit).
 KeyLimits below(double least, double limit) { return {.least = least, .most = limit, .below_most = true}; }
 
-// Owners that several keys share.
 const Owners kAll, kPairs{"transformer", "t5", "marian"}, kPlainTexts{"language", "masked_language"},
     kTokens{"transformer", "t5", "marian", "gpt", "llama", "bert"},
     kLayers{"transformer", "t5", "marian", "gpt", "llama", "bert", "vit"}, kTaught{"language", "classification"},
@@ -59,7 +57,7 @@ const std::string& task_meaning() {
   return meaning;
 }
 
-// Of all tasks, each once.
+// Metrics of all tasks, each once.
 std::vector<std::string> metric_names() {
   std::vector<std::string> names{"loss"};
   for (const TaskRow& task : task_rows())

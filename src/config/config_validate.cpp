@@ -1,4 +1,4 @@
-// The rules between keys. Each message names the keys and their values.
+// Rules between keys. Messages name the keys and their values.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -13,7 +13,7 @@
 namespace linnet {
 namespace {
 
-// The numbers in the text; 0 for one that is left out.
+// Numbers in the text; 0 for omitted ones.
 RankLayout parse(const std::string& text) {
   RankLayout layout{.data = 0, .tensor = 0, .pipeline = 0, .interleave = 0};
   const auto fail = [&] {
@@ -47,7 +47,7 @@ void require(bool holds, const std::string& problem) {
 
 std::string named(const char* name, int64_t value) { return std::string(name) + " = " + std::to_string(value); }
 
-// config.toml is UTF-8: a path in another encoding could be trained on, and the run could never be opened again.
+// config.toml is UTF-8: a run with a path in another encoding could never be opened again.
 void check_text(const ConfigKey& key, const FieldValue& value) {
   const std::string* text = std::get_if<std::string>(&value);
   const size_t bad = text ? invalid_utf8_at(*text) : std::string::npos;
@@ -56,7 +56,7 @@ void check_text(const ConfigKey& key, const FieldValue& value) {
               " is not valid UTF-8, as config.toml must be; give the file or folder another name");
 }
 
-// In doubles: the point is to find sizes whose products overflow whole numbers.
+// In doubles, to find sizes whose products overflow integers.
 double parameter_count(const Config& config) {
   const ModelConfig& model = config.model;
   const double d = static_cast<double>(model.d_model), ff = static_cast<double>(model.d_ff);
@@ -67,7 +67,7 @@ double parameter_count(const Config& config) {
          static_cast<double>(model.num_decoder_layers) * (2 * attention + feed_forward) + tables * vocab * d;
 }
 
-// Of the largest tensor a batch needs: tokens x the widest row.
+// Elements of a batch's largest tensor: tokens x the widest row.
 double batch_elements(const Config& config) {
   const ModelConfig& model = config.model;
   const DataConfig& data = config.data;
@@ -93,7 +93,7 @@ void check_device(const TrainConfig& train) {
   require(cuda || train.precision != "tf32", "precision = \"tf32\" is a GPU's: it needs device = \"cuda\"");
 }
 
-// Of a model that is made of the configuration's sizes.
+// For models of the configuration's sizes.
 void check_layers(const ModelConfig& model) {
   require(model.d_model % model.num_heads == 0,
           named("d_model", model.d_model) + " is not divisible by " + named("num_heads", model.num_heads));
@@ -150,7 +150,7 @@ void check_data(const Config& config) {
               named("max_seq_len", config.model.max_seq_len));
 }
 
-// What does not belong to the task would be ignored, and is more likely a mistake.
+// Settings of other tasks would be ignored, and are more likely mistakes.
 void check_task(const Config& config) {
   const TaskRow& task = task_row(config);
   const std::string &architecture = config.model.architecture, &metric = config.train.metric;
@@ -175,7 +175,7 @@ void check_teacher(const Config& config) {
           "a teacher is not divided among ranks: leave tensor and pipeline out of parallel");
 }
 
-// The configuration of model.from replaces the keys of the model.
+// The configuration of model.from replaces the model's keys.
 void check_context(const Config& config) {
   if (!config.model.from.empty()) return;
   require(config.data.context <= config.model.max_seq_len,
@@ -219,7 +219,6 @@ void check_images(const Config& config) {
           named("image_size", data.image_size) + " is not divisible by " + named("patch_size", model.patch_size));
 }
 
-// Training for static int8.
 void check_quantize(const Config& config) {
   if (config.train.quantize == "none") return;
   const std::string key = "quantize = \"" + config.train.quantize + "\"";
@@ -245,7 +244,6 @@ void check_shards(const Config& config) {
                                                                             std::to_string(least) + " tokens each");
 }
 
-// What ranks that share the layers of one model cannot do.
 void check_shared_layers(const Config& config) {
   const TrainConfig& train = config.train;
   check_parallel(train.parallel);

@@ -1,4 +1,4 @@
-// "Did you mean ...?"
+// "Did you mean ...?" and amounts of memory.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -8,20 +8,18 @@
 
 namespace linnet {
 
-// The candidate a user most likely meant, by the fewest edits, letter case aside, with '-' read as '_'; "" when none is
-// near. Near are edits of a third of the longer word's letters, what holds `text`, and beginnings of either.
+// The nearest candidate by edit distance, ignoring case and reading '-' as '_'; "" if none is near: within a third of
+// the longer word's letters, containing `text`, or one the beginning of the other.
 std::string nearest(std::string_view text, std::span<const std::string> candidates);
 
-// " (did you mean "NAME"?)" of the nearest; empty when none is near.
+// " (did you mean "NAME"?)" with the nearest; empty if none is near.
 std::string did_you_mean(std::string_view text, std::span<const std::string> candidates,
                          const std::string& before = "\"", const std::string& after = "\"");
 
-// Amounts of memory as people write them.
-
 // Bytes of "6GiB", "500 MB", "1.5g", "4096": B, KB, MB and GB are powers of 1000; KiB, MiB, GiB, K, M and G of 1024.
-// Empty when the text is not an amount above 0.
+// Empty unless above 0.
 std::optional<uint64_t> parse_byte_size(std::string_view text);
-// What is wrong with an amount, to follow it in a message; "" when nothing is. Below 1 MB a unit must be given.
+// The end of a message about a bad amount; "" if it is good. Below 1 MB a unit is required.
 std::string byte_size_problem(const std::string& text);
 
 }  // namespace linnet

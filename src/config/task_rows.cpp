@@ -28,7 +28,7 @@ constexpr std::span<const std::string_view> kNoMetrics;
   constexpr auto name##_heads = heads;
 LINNET_TEXT_TASKS(LINNET_NAMES)
 
-// The members of TaskRow in their order.
+// TaskRow's members in order.
 constexpr TaskRow row(const auto&... members) { return {members...}; }
 
 constexpr auto kPairFile = &DataConfig::train_tsv, kTextFile = &DataConfig::text, kFolder = &DataConfig::data_dir;

@@ -1,8 +1,7 @@
-// What an encoder with a head learns of texts, pairs of texts or words: one row a task, whose file in tasks/texts
-// defines NAME_task() (docs/add_a_task.md).
+// Tasks of an encoder with a head: one row each; a file in tasks/texts defines NAME_task() (docs/add_a_task.md).
 #pragma once
 
-// TASK(name, what it learns, metrics that may choose the best weights, parameters that are trained beside adapters).
+// TASK(name, description, metrics that may choose the best weights, parameters that are trained beside adapters).
 #define LINNET_TEXT_TASKS(TASK)                                                                                       \
   TASK(classification, "classification of texts", names("accuracy", "f1", "f1_macro", "f1_weighted"),                 \
        names("classifier.*", "pooler.*"))                                                                             \

@@ -47,7 +47,6 @@ std::vector<GivenAnswer> given_answers(const Json& record, const std::string& wh
   return given;
 }
 
-// [[begin, end], ...] in bytes of the context.
 Json ranges_of(const Json& record, const std::string& context, const std::string& where) {
   Json ranges = Json::array();
   const Json* impossible = record.find("is_impossible");
@@ -85,7 +84,7 @@ TextRecord record_of(const Json& question, const std::string& context, bool labe
 
 using UseRecord = std::function<void(TextRecord record)>;
 
-// "data": articles, each with "paragraphs", each with a "context" and questions, "qas".
+// "data": articles with "paragraphs", each with a "context" and questions, "qas".
 void read_articles(const Json& whole, bool labelled, const std::string& path, const UseRecord& use) {
   for (const Json& article : whole["data"]) {
     const Json* paragraphs = article.find("paragraphs");
@@ -106,7 +105,7 @@ void for_each_record(const std::string& path, bool labelled, const UseRecord& us
   LineReader lines(path);
   std::string first, line;
   while (first.empty() && lines.next(line)) first = trimmed(line);
-  // JSON lines have a whole object on the first line, and it is a question.
+  // In JSON lines the first line is a whole object with a question.
   if (const Json record = Json::parse_or_null(first, JsonLimits::tables()); !record.contains("question")) {
     while (lines.next(line)) first += '\n' + line;
     const Json whole = Json::parse(first, "'" + path + "'", JsonLimits::tables());

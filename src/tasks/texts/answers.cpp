@@ -1,5 +1,5 @@
-// Answers to questions that are a part of a text: the tokens where they begin and end (Rajpurkar et al. 2016). Texts
-// that are too long for the model are read in windows; where no window has an answer, there is none.
+// Extractive question answering by the first and last token of an answer (Rajpurkar et al. 2016). Long texts are read
+// in overlapping chunks; if none has an answer, there is none.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -36,8 +36,7 @@ Tokens question_tokens(const TextRecord& record, const PretrainedTokenizer& toke
   return tokens;
 }
 
-// The first and the last token of a window that the range touches. The first token of all, which is the template's,
-// where the window does not have the whole range.
+// A chunk's first and last token in the range; its very first (template) token if it lacks a part of the range.
 std::array<float, 2> answer_positions(const std::vector<TextRange>& offsets, size_t first, size_t last,
                                       const TextRange& range) {
   if (first == last || offsets[first].begin > range.begin || offsets[last - 1].end < range.end) return {0, 0};
@@ -47,7 +46,7 @@ std::array<float, 2> answer_positions(const std::vector<TextRange>& offsets, siz
   return {static_cast<float>(begin - 1), static_cast<float>(end)};
 }
 
-// The most likely positions, `most` of them, the best first.
+// The `most` likeliest positions, best first.
 std::vector<size_t> best_positions(std::span<const float> logits, size_t side, const std::vector<TextRange>& offsets,
                                    size_t most) {
   std::vector<size_t> positions;
@@ -61,7 +60,7 @@ std::vector<size_t> best_positions(std::span<const float> logits, size_t side, c
   return positions;
 }
 
-// Byte-level tokens cover the space before a word as well.
+// Byte-level tokens include the space before a word.
 TextRange without_spaces(const std::string& text, TextRange range) {
   while (range.begin < range.end && is_python_space(utf8_code_point_at(text, range.begin)))
     range.begin += utf8_length_at(text, range.begin);
@@ -127,7 +126,7 @@ class Answers : public TextTask {
     return {std::move(metrics)};
   }
 
-  // Each answer with its offsets in code points, as Python counts them.
+  // Answers with offsets in code points, like Python's.
   std::vector<Answer> answers(const TextRecords& records, const TextExamples& examples,
                               std::span<const std::vector<float>> logits, const Names&, const Config& config,
                               int64_t top) const override {
@@ -197,7 +196,7 @@ class Answers : public TextTask {
     }
   }
 
-  // Of each record its candidates, the best first, as transformers' examples choose them (utils_qa.py).
+  // Each record's candidates, best first, chosen as in transformers' utils_qa.py.
   static std::vector<std::vector<Candidate>> candidates(const TextRecords& records, const TextExamples& examples,
                                                         std::span<const std::vector<float>> logits,
                                                         const AnswersConfig& options) {

@@ -1,6 +1,5 @@
-// Batches whose texts learn from each other and are more than fit in memory at once (GradCache, Gao et al. 2021): the
-// texts of all their parts are embedded first, then each part is embedded again and learns by the gradient of the loss
-// of all.
+// Contrastive batches too large for memory (GradCache, Gao et al. 2021): all parts are embedded first; then each part
+// is embedded again and trained with the gradient of the whole loss.
 #pragma once
 #include <memory>
 #include <vector>
@@ -24,14 +23,14 @@ class CachedBatches : public BatchSource {
   int64_t batches_per_epoch() const override { return parts_.batches_per_epoch(); }
 
  private:
-  // A batch of parts_ with memory of its own; behind its arrays "gradients" and "share" (embedding_loss).
+  // A batch of parts_ with its own memory; after its arrays "gradients" and "share" (embedding_loss).
   struct Part {
     Batch batch;
     std::vector<std::vector<std::byte>> arrays;
     void keep(const char* name, const void* data, size_t bytes);
   };
   void embed_all();
-  // Where the embeddings of a part's examples, from `first` on, lie among all and within the part.
+  // Runs of a part's embeddings, from example `first` on: their offset among all and within the part.
   void for_each_run(size_t first, FunctionRef<void(size_t whole, size_t own, size_t count)> use) const;
 
   BatchSource& parts_;

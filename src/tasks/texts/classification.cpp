@@ -1,4 +1,3 @@
-// One class of each text.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -14,21 +13,19 @@
 namespace linnet {
 namespace {
 
-// Empty: not a number.
 std::optional<double> number_of(const std::string& label) {
   const auto value = parse_number<double>(label);
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
-// Whether the parts between separators are two or more, and all of them labels by themselves.
+// Whether a label splits at `separator` into several parts that are all labels.
 bool is_several(const std::string& label, char separator, const std::set<std::string>& names) {
   const std::vector<std::string_view> parts = split(label, separator);
   return parts.size() > 1 &&
          std::ranges::all_of(parts, [&](std::string_view part) { return names.contains(std::string(trimmed(part))); });
 }
 
-// User error where labels are no classes: numbers with fractions, or several labels in one, such as "a,b" where others
-// are "a" and "b".
+// User error for labels that are no classes: fractions, or several in one, such as "a,b" beside "a" and "b".
 void check_are_classes(const std::set<std::string>& names, const std::string& path, bool images) {
   const std::string learns = std::string(" as labels, and task = \"") + (images ? "images" : "classification") +
                              "\" learns classes; --set data.task=" + (images ? "images_" : "");
@@ -48,7 +45,7 @@ void check_are_classes(const std::set<std::string>& names, const std::string& pa
                   "several_labels learns several");
 }
 
-// Whole numbers 0..n-1 stand for themselves; other labels are numbered in the order of their bytes.
+// Whole numbers 0..n-1 stand for themselves; other labels are numbered in byte order.
 Names class_names(const std::set<std::string>& names) {
   Names numbers;
   for (size_t i = 0; i < names.size(); ++i) numbers.push_back(std::to_string(i));
@@ -56,7 +53,7 @@ Names class_names(const std::set<std::string>& names) {
   return counted ? numbers : Names(names.begin(), names.end());
 }
 
-// "negative: 3310, positive: 3610", the most frequent ones.
+// "negative: 3310, positive: 3610": the most frequent classes.
 std::string class_counts(const Names& labels, const Names& classes) {
   constexpr size_t kMost = 12;
   std::vector<std::pair<int64_t, std::string>> counts;
@@ -68,7 +65,7 @@ std::string class_counts(const Names& labels, const Names& classes) {
   return text + (counts.size() > kMost ? ", ..." : "");
 }
 
-// A label that occurs once among many is a heading or a slip more often than a class.
+// A label that occurs once among many is more often a heading or a mistake than a class.
 void warn_of_rare_labels(const Names& labels, const Names& classes) {
   constexpr int64_t kMany = 20;
   for (const std::string& name : classes)

@@ -1,5 +1,5 @@
-// Embeddings of texts whose cosines say how alike they are (Reimers & Gurevych 2019), of pairs of texts that belong
-// together, of triplets with texts that do not, or of pairs with scores.
+// Sentence embeddings compared by cosine (Reimers & Gurevych 2019), trained on pairs, triplets with negatives, or
+// scored pairs.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -16,7 +16,7 @@ namespace {
 
 using Kind = EmbeddingLoss::Kind;
 
-// "256,128,64"
+// Parses "256,128,64".
 std::vector<int64_t> dimensions_of(const std::string& text, int64_t width) {
   std::vector<int64_t> dimensions;
   if (text.empty()) return dimensions;
@@ -32,7 +32,7 @@ std::vector<int64_t> dimensions_of(const std::string& text, int64_t width) {
 
 bool has_scores(const TextRecords& records) { return !records.records.empty() && !records.records[0].label.is_null(); }
 
-// 1: of a model that is asked.
+// 1 for a model in use.
 int64_t parts_of(const TextRecords& records) {
   return records.records.empty() ? 1 : 2 + std::ssize(records.records[0].others);
 }
@@ -53,7 +53,7 @@ EmbeddingLoss loss_of(const EmbeddingsConfig& config, const TextRecords& records
           .dimensions = dimensions_of(config.dimensions, width)};
 }
 
-// What is wrong with a loss for such examples; "": nothing.
+// Why a loss does not fit the examples; "" if it does.
 std::string misfit(const EmbeddingLoss& loss, const TextRecords& records) {
   const bool by_score = loss.kind == Kind::kCosent || loss.kind == Kind::kCosine, scores = has_scores(records);
   if (by_score && !scores) return "learns of pairs with scores, and there is no field \"score\"";
@@ -100,7 +100,7 @@ class Embeddings : public TextTask {
     encoder.training_loss = loss_of(config.embeddings, train, width);
     const std::string wrong = misfit(encoder.training_loss, train);
     if (valid && !wrong.empty()) fail_user("embeddings.loss = \"" + config.embeddings.loss + "\" " + wrong);
-    // Other examples to choose by are judged by a loss that fits them.
+    // Validation examples of another form get a loss that fits them.
     const TextRecords& judged = valid ? *valid : train;
     encoder.evaluation_loss = loss_of(config.embeddings, judged, width);
     if (!misfit(encoder.evaluation_loss, judged).empty())
@@ -120,7 +120,7 @@ class Embeddings : public TextTask {
 
   void before_session(TextClassifier& model, Config& config) const override {
     auto& encoder = dynamic_cast<SentenceEncoder&>(model);
-    // Nothing reaches it but weight decay.
+    // Only weight decay would change the pooler.
     if (encoder.pooler) config.train.freeze += config.train.freeze.empty() ? "pooler.*" : ",pooler.*";
     EmbeddingLoss& loss = encoder.training_loss;
     loss.cached = config.train.accumulate_steps > 1 && loss.is_of_batch();
@@ -132,7 +132,7 @@ class Embeddings : public TextTask {
     leave_dropout_out(model);  // texts are embedded twice, alike
   }
 
-  // A model is asked about one text at a time, of pairs too.
+  // In use a model gets single texts, also of pairs.
   TextExamples encode(const TextRecords& records, const PretrainedTokenizer& tokenizer, const Names& outputs,
                       const TextClassifier& model, const Config&, int64_t longest, TextUse use) const override {
     TextExamples examples(form(outputs, model, use));
@@ -156,8 +156,8 @@ class Embeddings : public TextTask {
     return examples;
   }
 
-  // Of pairs with scores how well cosines follow them; of others how well a first text finds its partners among all
-  // texts that are not first ones.
+  // For scored pairs, how well cosines follow the scores; for others, how well a first text finds its partners among
+  // all that are not first texts.
   Measures measure(const TextRecords& records, const TextExamples&, std::span<const std::vector<float>> predicted,
                    const Names& outputs, const Config&) const override {
     const size_t width = outputs.size();
@@ -180,7 +180,7 @@ class Embeddings : public TextTask {
     return {retrieval.metrics()};
   }
 
-  // Of a text its embedding, of two the cosine.
+  // The embedding of a text, or the cosine of two.
   std::vector<Answer> answers(const TextRecords& records, const TextExamples&,
                               std::span<const std::vector<float>> logits, const Names&, const Config&,
                               int64_t) const override {

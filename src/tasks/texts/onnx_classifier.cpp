@@ -18,7 +18,7 @@ constexpr int64_t kDefaultLongest = 512;  // tokens of a text, where no file say
 
 std::string path_in(const std::string& folder, const char* file) { return (fs::path(folder) / file).string(); }
 
-// Where the companions of a network lie.
+// The folder of a network's companion files.
 std::string folder_of(const std::string& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) return path;
@@ -26,8 +26,8 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder.string();
 }
 
-// optimum lays config.json and the tokenizer beside the network; repositories of networks for browsers have it in a
-// folder "onnx" below them.
+// optimum keeps config.json and the tokenizer beside the network; repositories for browsers have it in a subfolder
+// "onnx".
 std::string companion_folder(const std::string& path) {
   const std::string folder = folder_of(path);
   if (has_pretrained_tokenizer(folder)) return folder;
@@ -39,13 +39,13 @@ std::string companion_folder(const std::string& path) {
 int64_t longest_text(const ConfigFile& config, int64_t of_tokenizer) {
   int64_t longest = config.size("max_position_embeddings", of_tokenizer > 0 ? of_tokenizer : kDefaultLongest);
   if (of_tokenizer > 0) longest = std::min(longest, of_tokenizer);
-  // RoBERTa's positions begin behind the padding token's number, 1.
+  // RoBERTa's positions start after the padding token's number, 1.
   if (config.text("model_type", "").find("roberta") != std::string::npos && config.has("max_position_embeddings"))
     longest = std::min(longest, config.size("max_position_embeddings") - 2);
   return std::max<int64_t>(longest, 1);
 }
 
-// A tokenizer that knows more tokens than the network's table of embeddings has rows is another model's.
+// A tokenizer with more tokens than the network's embedding table is another model's.
 void check_onnx_vocabulary(const OnnxNetwork& network, const PretrainedTokenizer& tokenizer) {
   const OnnxGraph& graph = network.model().graph;
   for (const OnnxNode& node : graph.nodes) {

@@ -1,4 +1,4 @@
-// Classifiers of texts that start from an ONNX file: the network and its tokenizer, as folders and runs have them.
+// Text classifiers from ONNX files, with their tokenizers.
 #pragma once
 #include <memory>
 #include <string>
@@ -10,23 +10,21 @@
 
 namespace linnet {
 
-// The tokenizer's files that lie beside an ONNX file, or in the folder above it where it is in one named "onnx". User
-// error when there are none.
+// Loads the tokenizer beside an ONNX file, or above it if its folder is named "onnx". User error if there is none.
 std::unique_ptr<PretrainedTokenizer> load_onnx_tokenizer(const std::string& path);
 
-// The network of an ONNX file, or of an imported folder, as a classifier. The classes get the numbers that the
-// config.json beside it gives them, if it names the same ones, and their order else; `classes` is set to that order.
-// Without classes they are those of the network's logits, or two that a new head tells apart.
-// The result has no family: its weights are those of the module's initializers.
+// A classifier from an ONNX file or an imported folder. If the config.json beside it names the same `classes`, they get
+// its numbers, else keep their order; `classes` is set to that order. If empty, they are those of the network's logits,
+// or two for a new head. The result has no family: its weights are the module's initializers.
 PretrainedModel open_onnx_classifier(const std::string& path, std::vector<std::string>& classes);
 
-// What a run folder keeps of it: the network (network.onnx), config.json and the tokenizer.
+// Saves the network (network.onnx), config.json and the tokenizer in a run folder.
 void save_onnx_assets(const std::string& folder, const PretrainedModel& model, const PretrainedTokenizer& tokenizer);
 bool is_onnx_run(const std::string& folder);
 PretrainedModel open_onnx_run(const std::string& folder);
 
-// Writes the run's network with its best weights as DIR/model.onnx, beside config.json and the tokenizer's files.
-// The operators stay of the file's opset; `opset` is the one asked for, 0: none.
+// Writes the run's network with its best weights as DIR/model.onnx, with config.json and tokenizer files. Operators
+// keep the file's opset; `opset` is the requested one, 0: none.
 void export_onnx_run(const std::string& folder, const std::string& out, OnnxPrecision precision, int64_t opset);
 
 }  // namespace linnet

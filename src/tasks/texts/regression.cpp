@@ -1,4 +1,4 @@
-// One or several numbers of each text, such as how alike two sentences are.
+// Regression of one or several numbers, such as the similarity of two sentences.
 #include <cmath>
 #include "base/error.h"
 #include "data/metrics/similarity.h"
@@ -34,7 +34,7 @@ class Regression : public TextTask {
     return numbers;
   }
 
-  // Of several numbers the mean of each metric.
+  // Metrics of several numbers are averaged.
   using TextTask::measure;
   Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
                    const Names& outputs) const override {

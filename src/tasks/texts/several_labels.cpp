@@ -1,4 +1,4 @@
-// Any number of labels of each text, each by itself.
+// Multi-label classification.
 #include <algorithm>
 #include <set>
 #include "base/error.h"
@@ -13,8 +13,7 @@ namespace {
 
 constexpr double kThreshold = 0.5;  // of a label's probability
 
-// The labels of a record: of JSON a list of texts, of a table "a|b", "a;b" or "a,b"; the first of these separators that
-// the label has.
+// A record's labels: a list in JSON; in a table "a|b", "a;b" or "a,b", by the first of these separators that occurs.
 Names labels_of_record(const TextRecord& record) {
   Names labels;
   if (record.label.is_array()) {
@@ -54,8 +53,8 @@ class SeveralLabels : public TextTask {
     return has;
   }
 
-  // "f1" is over all decisions ("micro"), "f1_macro" the mean over labels, "accuracy" the share of texts with all
-  // labels right.
+  // "f1" is over all decisions (micro), "f1_macro" the mean over labels, "accuracy" the share of texts with all labels
+  // right.
   using TextTask::measure;
   Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
                    const Names& outputs) const override {

@@ -15,7 +15,7 @@ namespace linnet {
 namespace {
 
 constexpr uint64_t kLeastStep = 4, kStepsPerDoubling = 8;  // of padded lengths
-// How a model's folder says what its outputs mean: by its head, and classifiers of whole texts by "problem_type".
+// How a model folder says what outputs mean: by its head, for whole texts with "problem_type".
 struct ProblemRow {
   TextProblem problem;
   ModelHead head;
@@ -59,7 +59,7 @@ int64_t longest_text(const Config& config, const TextClassifier& model) {
 std::vector<int64_t> text_lengths(const Config& config, const TextClassifier& model) {
   const int64_t longest = longest_text(config, model);
   std::vector<int64_t> lengths;
-  // Padding is at most an eighth of a row, and a few lengths are enough: each is a plan.
+  // Padding is at most an eighth of a row, with few lengths: each is a plan.
   for (auto length = kLeastStep; length < static_cast<uint64_t>(longest);
        length += std::max(kLeastStep, std::bit_floor(length) / kStepsPerDoubling))
     lengths.push_back(static_cast<int64_t>(length));

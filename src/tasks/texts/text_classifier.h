@@ -1,4 +1,4 @@
-// A classifier of texts, or of their tokens, and its tokenizer, opened for use.
+// A classifier of texts or tokens with its tokenizer, opened for use.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -14,7 +14,6 @@ namespace linnet {
 
 constexpr int64_t kDefaultTextLength = 128;  // tokens of a text, where the configuration says nothing
 
-// What the outputs of a model mean.
 enum class TextProblem {
   kOneClass,        // logits of classes, of which each text has one
   kSeveralClasses,  // logits of labels, each by itself
@@ -23,20 +22,20 @@ enum class TextProblem {
   kSpans,         // logits of each token as the first and the last one of an answer
   kEmbeddings,    // no head: numbers whose cosines say how alike texts are
 };
-// By the head and "problem_type", as transformers has it: without one, a model with one output gives a number.
+// By the head and "problem_type" as in transformers; without it, one output means a number.
 TextProblem problem_of(const PretrainedModel& model);
-// Of a model that classifies whole texts or images, by "problem_type".
+// For whole texts or images, by "problem_type".
 TextProblem problem_of(const ConfigFile& config, bool is_of_family = true);
-// What opens or makes a model for a problem: its head, and "problem_type" ("" without one).
+// A problem's head, and its "problem_type" ("" for none).
 ModelHead head_of(TextProblem problem);
 std::string problem_type_of(TextProblem problem);
 
-// Tokens of the longest text that the model is asked for.
+// The most tokens of a text.
 int64_t longest_text(const Config& config, const TextClassifier& model);
-// What texts are padded to, ascending; the last is longest_text().
+// Padded lengths, ascending; the last is longest_text().
 std::vector<int64_t> text_lengths(const Config& config, const TextClassifier& model);
 
-// A run of a task on texts, or a model folder with such a head (BertForSequenceClassification), without its weights.
+// A text run, or a model folder with such a head (BertForSequenceClassification), without its weights.
 struct OpenedTextClassifier {
   std::string folder;
   bool is_run = false;
@@ -47,25 +46,23 @@ struct OpenedTextClassifier {
   bool pairs = false;                // whether it takes pairs of texts
 
   TextProblem problem() const { return problem_of(model); }
-  // Of a model folder, as its files have it; null: a run of ours.
+  // The model folder's contents; null for a run.
   const PretrainedModel* of_folder() const { return is_run ? nullptr : &model; }
   const Module& module() const { return *model.module; }
   LoadWeights weights() const { return weights_of(folder, of_folder()); }
 };
-// With the adapters of another folder, if any, beside the weights of a model folder, which may lack a classifier where
-// the adapters bring theirs.
+// Adds the adapters of another folder, if any, to a model folder's weights. They may bring a missing classifier.
 OpenedTextClassifier open_text_classifier(const std::string& folder, const std::vector<AdapterFolder>& adapters = {});
-// A run's model alone.
+// The run's model without a tokenizer.
 PretrainedModel open_classification_run(const std::string& folder);
-// Whether the folder is a model folder with such a head, or one of sentence-transformers.
+// Whether it is a model folder with such a head, or of sentence-transformers.
 bool is_text_classifier_folder(const std::string& folder);
 bool is_sentence_folder(const std::string& folder);
-// A run or a model folder that labels words or finds answers in texts.
+// Whether a run or a model folder labels words or finds answers.
 bool marks_spans(const std::string& folder);
 
-// The logits [rows, classes] as probabilities of one class each, which sum to 1 over a row.
+// Softmax of each row of logits [rows, classes].
 std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classes);
-// The probability of one label by itself.
 double sigmoid(double logit);
 
 }  // namespace linnet

@@ -42,20 +42,20 @@ std::string column(const Json& record, const std::string& asked, const FieldName
   return found ? *found : "";
 }
 
-// NaN for what is no number.
+// NaN if it is no number.
 double as_number(const Json& label) {
   if (label.is_number()) return label.get<double>();
   return label.is_string() ? parse_number<double>(trimmed(label.text())).value_or(NAN) : NAN;
 }
 
-// The names of a record's fields, for the error that one is missing.
+// A record's field names, for the error about a missing one.
 std::string names_of(const Json& record, const std::string& where) {
   const bool is_csv = where.find(".csv:") != where.npos || where.find(".csv.gz:") != where.npos;
   return joined(record.items(), ", ", &Json::Member::key) +
          (is_csv ? "; the first line of a .csv file is its heading" : "");
 }
 
-// `images`: records have the path of an image where others have a text.
+// `images`: records have image paths instead of texts.
 Columns columns_of(const Json& record, const DataConfig& data, bool labelled, bool images, const std::string& where) {
   const FieldNames& texts = images ? kImages : kTexts;
   Columns columns{column(record, data.text_column, texts, "text_column", where),
@@ -93,14 +93,13 @@ Json record_label(const Json& record, const std::string& name, const std::string
   return value->is_string() ? Json(trimmed(value->text())) : *value;
 }
 
-// A record, the columns that the first record has shown, and the place for messages.
+// A record, the columns found in the first record, and its location for messages.
 struct Row {
   const Json& record;
   const Columns& columns;
   const std::string& where;
 
   std::string text(const std::string& name) const { return record_text(record, name, where); }
-  // Two texts with a tab between them.
   std::string pair() const {
     std::string first = text(columns.text);
     std::ranges::replace(first, '\t', ' ');
@@ -108,8 +107,8 @@ struct Row {
   }
 };
 
-// Calls use(row) for each record. `headings`: which names the first line of a tab-separated file has if it is a
-// heading, beside those that `data` asks for. `choose(record, where)`: the columns.
+// Calls use(row) for each record. `headings`: names that mark a tab-separated file's first line as heading, beside
+// those in `data`. `choose(record, where)` returns the columns.
 template <class Choose, class Use>
 void for_each_row(const std::string& path, std::initializer_list<const FieldNames*> headings, const DataConfig& data,
                   const Choose& choose, const Use& use) {
@@ -163,7 +162,7 @@ TextRecords read_labelled(const std::string& path, const DataConfig& data, bool 
   return found;
 }
 
-// The path of an image as the table in `path` has it, from the current directory.
+// An image path in the table `path`, relative to the current directory.
 std::string image_path(const std::string& path, const std::string& image, const std::string& where) {
   if (trimmed(image).empty()) fail_user(where + ": the name of the image is empty");
   const std::string file = (std::filesystem::path(path).parent_path() / trimmed(image)).string();
@@ -221,7 +220,7 @@ const FieldNames kFirsts{"anchor",    "query", "question", "text",     "sentence
     kScores{"score", "label", "similarity", "similarity_score"};
 constexpr std::string_view kOther = "negative";
 
-// Further fields are texts that do not go with the first, unless the third is a number.
+// Further fields are negatives of the first text, unless the third is a number.
 Columns related_columns(const Json& record, const DataConfig& data, bool pairs, const std::string& where) {
   Columns columns{column(record, data.text_column, kFirsts, "text_column", where),
                   column(record, data.pair_column, kSeconds, "pair_column", where),

@@ -78,7 +78,7 @@ std::vector<float> TextSession::logits_of(const TextExamples& examples, const Ba
 
 Evaluation TextSession::evaluate(const TextRecords& records, const TextExamples& examples, const SharedWork& ranks) {
   TextBatches batches(examples, rows, lengths, 0);
-  // Of a batch: the sum of losses, over how many labels, and what each example has as logits or classes of tokens.
+  // A batch's outputs: the sum of losses, the number of labels, and each example's logits or token classes.
   const bool picks = task.problem == TextProblem::kTokenClasses;
   const int64_t numbers =
       (task.is_of_tokens() ? lengths.back() : examples.form.parts) * (picks ? 1 : std::ssize(outputs));

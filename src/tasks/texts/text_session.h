@@ -1,4 +1,4 @@
-// A classifier of texts or of their tokens with its planned memory, one plan for each padded length.
+// A classifier of texts or tokens in planned memory, with one plan for each padded length.
 #pragma once
 #include "tasks/session.h"
 #include "tasks/teacher.h"
@@ -14,8 +14,7 @@ class TextSession : public Session {
 
   // The logits of each example: [parts, outputs], or [tokens, outputs].
   std::vector<std::vector<float>> logits(const TextExamples& examples);
-  // `records`: those of which the examples are.
-  // With cached gradients: the embeddings of a batch to train on.
+  // The embeddings of a training batch, with cached gradients.
   std::span<const float> embed_training(const Batch& batch);
   Evaluation evaluate(const TextRecords& records, const TextExamples& examples, const SharedWork& ranks);
 
@@ -25,9 +24,9 @@ class TextSession : public Session {
   const Names outputs;
 
  private:
-  // Of an example in a batch: [outputs], or [tokens, outputs], part by part.
+  // One example's logits from a batch: [outputs] or [tokens, outputs], part by part.
   std::vector<float> logits_of(const TextExamples& examples, const Batch& batch, int64_t row, int64_t example);
-  // The logits of a batch that was evaluated, [parts * rows, outputs] or [rows, length, outputs].
+  // Logits of the evaluated batch, [parts * rows, outputs] or [rows, length, outputs].
   const float* logits_of(const Batch& batch) {
     return trainer->plans().evaluate_executor(batch.shape_index).output("logits").as<const float>();
   }

@@ -31,7 +31,7 @@ TextExamples TextTask::encode(const TextRecords& records, const PretrainedTokeni
   for (const TextRecord& record : records.records) {
     Encoding encoding = tokens_of(record, options);
     if (encoding.ids.empty()) fail_user(record.where + ": a text without tokens");
-    // One that fills all the room may be longer.
+    // A text that fills the whole length may have been cut.
     if (use != TextUse::kAsk && std::ssize(encoding.ids) >= longest)
       cut += std::ssize(tokens_of(record, EncodeOptions{.offsets = false}).ids) > longest;
     const size_t numbers = is_of_tokens() ? encoding.ids.size() : static_cast<size_t>(examples.form.numbers);

@@ -24,8 +24,8 @@ std::string file_of(const Config& config, const std::string& path, const char* k
   return data_path(config.data, path);
 }
 
-// Texts to train on and texts to choose by: those of valid_tsv, or a share of the former. `outputs`: what a model that
-// learns of all of them gives, if it is to be found.
+// Training and validation texts: valid_tsv, or a share of the former. `outputs`: set to the names of the outputs,
+// unless null.
 std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Config& config, Names* outputs) {
   const DataConfig& data = config.data;
   const std::string path = file_of(config, data.train_tsv, "train_tsv");
@@ -47,7 +47,7 @@ std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Confi
   return {std::move(train), std::move(valid)};
 }
 
-// The labels of the data; or those of the folder, in its order, where they are all among them: its head has a row each.
+// The data's labels, or if all are among the folder's, those in its order: its head has a row for each.
 Names labels_with(const std::string& folder, Names of_data) {
   const ConfigFile config(folder + "/config.json");
   if (of_data.empty() || config.count("id2label") == 0) return of_data;

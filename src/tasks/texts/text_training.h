@@ -1,5 +1,4 @@
-// Training a classifier of texts or of their tokens that starts from an encoder's folder, from an ONNX file, or from
-// nothing.
+// Trains text or token classifiers from an encoder folder, an ONNX file, or from scratch.
 #pragma once
 #include <optional>
 #include "tasks/session_task.h"
@@ -31,9 +30,9 @@ class TextTraining : public SessionTask {
 
  private:
   TextSession& session() { return static_cast<TextSession&>(*session_); }
-  // The model of model.from, with a new head for outputs_, or a new one; or that of a run, and what its outputs are.
+  // Opens model.from with a new head for outputs_, makes a new model, or opens a run's with its outputs.
   void open_model(const std::string& from, const TextRecords& train);
-  // One of the configuration's sizes, and a tokenizer that is learned of the texts where none is given.
+  // Makes a model of the configuration's sizes, and trains a tokenizer if none is given.
   void make_model(const TextRecords& train);
   void weigh_classes();
   ConfigFile describe_model(int64_t vocab_size, int64_t pad_token) const;
@@ -50,9 +49,9 @@ class TextTraining : public SessionTask {
   std::optional<CachedBatches> cached_;  // of batches_, with cached gradients
 };
 
-// `linnet export --out`: a folder that other programs load.
+// `linnet export --out`: a model folder for other programs.
 void export_classification_run(const std::string& folder, const std::string& out);
-// `linnet eval` of a run or model folder: of a file, or with `path` empty of the split its configuration names.
+// `linnet eval` of a run or model folder, on the file `path`, or if empty on the split that the configuration names.
 Evaluation evaluate_texts_of(const std::string& folder, const Config& config, const std::string& path,
                              const std::string& split);
 

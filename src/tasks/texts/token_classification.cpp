@@ -1,4 +1,4 @@
-// A class of each word of a text, such as the names in it ("B-PER", "I-PER", "O").
+// Classes of words, such as named entities ("B-PER", "I-PER", "O").
 #include <algorithm>
 #include <set>
 #include "base/error.h"
@@ -13,21 +13,21 @@
 namespace linnet {
 namespace {
 
-// The first token of each word, whose class is the word's; -1 for a word without a token, because the text was cut.
+// Each word's first token, which predicts its class; -1 if the text was cut before it.
 std::vector<int64_t> first_tokens(const std::vector<TextRange>& words, std::span<const TextRange> offsets) {
   std::vector<int64_t> first(words.size(), -1);
   size_t word = 0;
   for (size_t token = 0; token < offsets.size(); ++token) {
     const TextRange& covered = offsets[token];
     if (covered.begin == covered.end) continue;  // put in by the template
-    // Byte-level tokens cover the space before a word as well: their last byte says where they are.
+    // Byte-level tokens include the space before a word: their last byte decides.
     while (word < words.size() && words[word].end < covered.end) ++word;
     if (word < words.size() && first[word] < 0) first[word] = static_cast<int64_t>(token);
   }
   return first;
 }
 
-// A label as read(): {"words": [[begin, end], ...], "tags": ["O", ...]}, ranges in bytes.
+// Reads {"words": [[begin, end], ...], "tags": ["O", ...]}, ranges in bytes.
 std::vector<TextRange> words_of(const Json& label) {
   std::vector<TextRange> words;
   for (const Json& word : label["words"]) words.push_back({word[0].get<size_t>(), word[1].get<size_t>()});
@@ -70,7 +70,7 @@ class TokenClassification : public TextTask {
     return classes;
   }
 
-  // Of entities as a whole; "accuracy" is of words.
+  // Metrics of whole entities; "accuracy" is of words.
   using TextTask::measure;
   Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
                    const Names& outputs) const override {
@@ -97,7 +97,7 @@ class TokenClassification : public TextTask {
             std::move(report)};
   }
 
-  // Each entity with its place in code points, as Python counts them, and the mean probability of its words.
+  // Entities with offsets in code points, like Python's, and their words' mean probability.
   Answer answer(const std::string& text, std::span<const TextRange> offsets, std::span<const float> logits,
                 const Names& outputs, int64_t) const override {
     const std::vector<TextRange> words = split_words(text);

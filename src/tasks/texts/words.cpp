@@ -17,7 +17,7 @@ Json words_label(const WordRanges& words, const std::vector<std::string>& tags) 
   return {{"words", std::move(ranges)}, {"tags", tags}};
 }
 
-// WordRanges put together with a space between them.
+// Joins tokens with spaces, and sets the WordRanges.
 TextRecord join(const std::vector<std::string>& tokens, const std::vector<std::string>& tags, std::string where) {
   TextRecord record{.where = std::move(where)};
   WordRanges words;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kFirstRandomSymbol = 0x4E00;  // a long run of letters without a meaning here
 
-// A generated text must fit into memory: an extra zero should be told at once.
+// Refuses a generated text larger than memory at once: an extra zero, for example.
 void check_samples(const char* key, int64_t count, double bytes_each) {
   const double bytes = static_cast<double>(count) * bytes_each, available = static_cast<double>(available_memory());
   if (bytes > available)
@@ -37,7 +37,7 @@ ParallelText generate_dates(const Config& config, DateSplit split, const char* k
   return text;
 }
 
-// The UTF-8 bytes of symbol `index`: three each, from U+4E00 on, past the surrogates.
+// Symbol `index` in UTF-8: three bytes, from U+4E00 on without surrogates.
 void append_symbol(std::string& line, uint64_t index) {
   uint64_t point = kFirstRandomSymbol + index;
   if (point >= 0xD800) point += 0x800;
@@ -46,7 +46,7 @@ void append_symbol(std::string& line, uint64_t index) {
   line += static_cast<char>(0x80 | (point & 0x3F));
 }
 
-// Lines of symbols without meaning, of lengths uniform between half and the whole of max_seq_len: for measuring.
+// Random symbols for measurements, in lengths uniform from half of max_seq_len to all of it.
 std::vector<std::string> random_lines(const Config& config, uint64_t stream, int64_t count) {
   const auto symbols = static_cast<uint64_t>(std::max<int64_t>(1, config.data.vocab_size - kSpecialTokenCount));
   const auto longest = static_cast<uint64_t>(config.model.max_seq_len - 1);
@@ -82,7 +82,7 @@ bool has_valid_files(const DataConfig& data) {
   return !data.valid_tsv.empty() || !data.valid_source.empty() || !data.valid_target.empty();
 }
 
-// How many of the training pairs are held out: never more than half.
+// The number of training pairs held out: at most half.
 int64_t held_out_pairs(const DataConfig& data, int64_t total) {
   constexpr int64_t kMostByShare = 500;  // more would only make evaluation slow
   int64_t count = data.held_out_pairs;
@@ -91,7 +91,7 @@ int64_t held_out_pairs(const DataConfig& data, int64_t total) {
   return std::min(count, total / 2);
 }
 
-// Every k-th pair is set aside, so that a sorted file is held out evenly.
+// Takes every k-th pair, so that a sorted file is held out evenly.
 void hold_out(Corpus& corpus, const DataConfig& data) {
   const auto total = static_cast<int64_t>(corpus.train.source.size());
   const int64_t count = held_out_pairs(data, total);

@@ -1,4 +1,4 @@
-// The sentences a configuration names: files of parallel text, or a generated task.
+// The sentences of a configuration: files of parallel text, or a generated task.
 #pragma once
 #include "config/config.h"
 #include "data/examples/text/parallel_text.h"
@@ -10,14 +10,14 @@ struct Corpus {
   std::vector<int> test_formats;  // the dates task: which format each test line is written in
 };
 
-// Reads train and valid. Without validation files held_out_pairs of the training text, evenly spread, become it.
-// Throws Error(kUser) naming what is missing or malformed.
+// Without validation files held_out_pairs evenly spread training pairs are used. Error(kUser) names what is missing or
+// malformed.
 Corpus load_training_corpus(const Config& config);
 
-// The test split; an error when the configuration names none.
+// The test split; an error if not configured.
 Corpus load_test_corpus(const Config& config);
 
-// The valid split, as load_training_corpus gives it.
+// The valid split as in load_training_corpus().
 ParallelText load_valid_split(const Config& config);
 
 }  // namespace linnet

@@ -19,7 +19,6 @@ TokenId first_token(const ConfigFile& config, const char* key) {
   return ids.empty() || ids[0] < 0 ? kNoToken : static_cast<TokenId>(ids[0]);
 }
 
-// tokenizer_config.json of the tokenizer.
 Json settings_of(const PretrainedTokenizer& tokenizer) {
   constexpr const char* kName = "tokenizer_config.json";
   const auto files = tokenizer.files();
@@ -60,7 +59,7 @@ void frame_sentences(TokenizerPair& pair, const ConfigFile& config, const Langua
                             "_language\" of a request, or data." + side + "_language of a run";
     return;
   }
-  // mBART of 25 languages has them behind a source, and decoding begins with them.
+  // mBART of 25 languages puts them after a source, and decoding begins with them.
   const std::string kind = settings.text("tokenizer_class", "");
   const bool first = type == "mbart" && !kind.starts_with("MBart50") &&
                      (kind.starts_with("MBart") || pair.special.begin != pair.special.end);

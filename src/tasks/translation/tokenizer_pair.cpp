@@ -15,8 +15,8 @@ std::shared_ptr<const Tokenizer> load_one(const std::string& folder, const std::
   return load_pretrained_tokenizer(file_exists(target) ? target : pretrained);
 }
 
-// Without its vocabulary a Marian's SentencePiece models give ids of their own, and with one model for both sides the
-// other language's words: text that looks right comes out wrong.
+// Without its vocabulary a Marian folder's SentencePiece models give ids of their own, and a joint model also the other
+// language's words: text that looks right comes out wrong.
 void check_marian_files(const std::string& folder) {
   if (file_exists(folder + "/tokenizer.json")) return;
   if (!file_exists(folder + "/source.spm") && !file_exists(folder + kMarianTarget)) return;

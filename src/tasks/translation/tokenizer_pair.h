@@ -1,4 +1,4 @@
-// The tokenizers of a run: one for both sides, or one each.
+// A run's tokenizers: one for both sides, or one each.
 #pragma once
 #include <memory>
 #include "config/config.h"
@@ -9,26 +9,26 @@ namespace linnet {
 struct TokenizerPair {
   std::shared_ptr<const Tokenizer> source, target;  // the same object when the vocabulary is joint
   SpecialTokens special = {};                       // what begins and ends a sentence, for the model
-  // Around a sentence, beside these: of a source before it and behind its end, of a target behind what decoding begins
-  // with. Languages, or what a text begins with (tasks/translation/languages.h).
+  // Further tokens around a sentence, for languages or BART (tasks/translation/languages.h): before and after a source,
+  // and in a target after decoding's first token.
   std::vector<TokenId> before_source = {}, after_source = {}, before_target = {};
   std::string missing_language = {};  // why there is no frame: which language nobody has said, and how to say it
 
-  // User error where a language is missing.
+  // User error if a language is missing.
   SentenceFrame frame() const;
-  // Padding, and what decoding begins with unless it is the end.
+  // Padding, and the token that decoding begins with unless it is the end.
   std::vector<TokenId> never_written() const;
   void save(const std::string& folder) const;  // tokenizer.*, or source.* and target.*
 };
 
-// The special tokens of a model of the configuration: T5's and Marian's decoders begin with the padding token.
+// Special tokens of the configured model: T5's and Marian's decoders begin with padding.
 SpecialTokens begin_of(const Config& config, SpecialTokens special);
 
-// Before worker threads start: SentencePiece trains in a child process.
+// Call before worker threads start: SentencePiece trains in a child process.
 TokenizerPair train_tokenizers(const Config& config, const ParallelText& train);
-// What save() left in a run folder.
+// Loads what save() wrote.
 TokenizerPair load_tokenizers(const Config& config, const std::string& folder);
-// Those of a model folder in the layout of Hugging Face: Marian has one for each side.
+// Opens a Hugging Face model folder's tokenizers: Marian has one for each side.
 TokenizerPair open_tokenizers(const std::string& folder);
 
 }  // namespace linnet

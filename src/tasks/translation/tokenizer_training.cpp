@@ -24,8 +24,8 @@ TokenizerOptions tokenizer_options(const Config& config) {
 std::shared_ptr<const Tokenizer> train_one(const Config& config, const std::vector<std::string>& lines) {
   TokenizerOptions options = tokenizer_options(config);
   if (config.model.architecture != "t5" || options.kind != "sentencepiece") return train_tokenizer(options, lines);
-  // In the form that T5's folders have it, so that an exported run has a tokenizer that others load: T5Tokenizer of
-  // transformers takes these ids for granted, whatever the model says.
+  // T5's format, so that others can load an exported run: transformers' T5Tokenizer assumes these ids whatever the
+  // model says.
   options.special = {.pad = 0, .unknown = 2, .begin = -1, .end = 1};
   const Json settings = {{"tokenizer_class", "T5Tokenizer"}, {"extra_ids", 0}}, none = Json::object();
   Pipeline pipeline =
@@ -36,8 +36,8 @@ std::shared_ptr<const Tokenizer> train_one(const Config& config, const std::vect
   return tokenizer;
 }
 
-// Marian's folders have two models and one vocabulary, here of one model for both sides. As in the folders that others
-// make, the end comes first and the padding last: programs that do without padding leave out the last.
+// Marian folders have two models and one vocabulary; here one model serves both sides. As usual there, the end comes
+// first and padding last: programs without padding omit the last token.
 TokenizerPair train_marian(const Config& config, const std::vector<std::string>& lines) {
   const std::string model = train_sentencepiece(tokenizer_options(config), lines);
   const SentencePieceModelFile file = read_sentencepiece_model(model, kTrained);

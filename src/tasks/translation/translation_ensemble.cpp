@@ -7,7 +7,7 @@
 namespace linnet {
 namespace {
 
-// Whether two tokenizers give every token the same text and every text the same tokens, as far as single tokens show.
+// Whether single tokens show the tokenizers to be the same in both directions.
 bool same_vocabulary(const Tokenizer& a, const Tokenizer& b) {
   if (&a == &b) return true;
   if (a.kind() != b.kind() || a.vocab_size() != b.vocab_size()) return false;

@@ -1,4 +1,4 @@
-// One model of translation or several whose probabilities are averaged, opened for use.
+// One or several translation models, whose probabilities are averaged.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,11 +7,11 @@
 namespace linnet {
 
 struct TranslationEnsemble : TranslationModel {
-  // Run folders or model folders; adapters go with one model folder. User error for models whose vocabularies differ.
+  // Run or model folders; adapters go with one model folder. User error if vocabularies differ.
   explicit TranslationEnsemble(const std::vector<std::string>& folders, const std::vector<AdapterFolder>& adapters = {},
                                const Languages& languages = {});
 
-  // Into a flat buffer in the order of `layout`, which is of `model`.
+  // Fills a flat buffer in the order of the layout of `model`.
   LoadWeights weights() const;
 
   std::vector<OpenedTranslationModel> members;

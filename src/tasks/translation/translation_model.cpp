@@ -45,7 +45,7 @@ void set_translation_model(TranslationModel& model, PretrainedModel pretrained) 
   model.model = std::shared_ptr<EncoderDecoder>(model.pretrained, &model.pretrained->as<EncoderDecoder>());
 }
 
-// What begins and ends a sentence is the model's decision.
+// The model decides which tokens begin and end a sentence.
 void set_special(TranslationModel& model, const Config& run) {
   const ConfigFile& config = model.pretrained->config;
   SpecialTokens& special = model.tokenizers.special;
@@ -66,7 +66,7 @@ void set_special(TranslationModel& model, const Config& run) {
   frame_sentences(model.tokenizers, config, languages_of(run));
 }
 
-// Tokens that some folders have in generation_config.json alone.
+// Some folders only have these tokens in generation_config.json.
 void take_generation_tokens(ConfigFile& config, const GenerationConfig& author) {
   const auto take = [&](const char* key, const std::optional<int64_t>& token) {
     if (token && !config.has(key)) config.set(key, *token);
@@ -83,7 +83,6 @@ void check_translation_vocabulary(const TranslationModel& model, const std::stri
               std::to_string(model.model->output_vocab_size()));
 }
 
-// The longest sentences the keys ask for must have positions.
 void check_translation_length(const Config& config, const EncoderDecoder& model) {
   if (config.model.max_seq_len > model.max_length())
     fail_user("max_seq_len = " + std::to_string(config.model.max_seq_len) + ", and the model takes " +

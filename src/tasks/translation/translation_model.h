@@ -1,5 +1,5 @@
-// An encoder-decoder and its tokenizers, from wherever they are: made by a configuration, kept in a run folder, or in a
-// model folder in the layout of Hugging Face (T5, Marian).
+// An encoder-decoder and its tokenizers, from a configuration, a run folder or a Hugging Face model folder (T5,
+// Marian).
 #pragma once
 #include <memory>
 #include <string>
@@ -18,39 +18,38 @@ struct TranslationModel {
   std::shared_ptr<PretrainedModel> pretrained;  // null: a Transformer of our own keys
   std::shared_ptr<EncoderDecoder> model;        // part of `pretrained`, when there is one
 
-  // What describes both in a run folder, beside the weights.
+  // Saves what describes model and tokenizers, without the weights.
   void save_assets(const std::string& folder) const;
 };
 
 TransformerConfig transformer_config(const Config& config, const TokenizerPair& tokenizers);
 
-// A model of the configuration's sizes around tokenizers that were trained.
+// A model of the configuration's sizes for trained tokenizers.
 TranslationModel make_translation_model(const Config& config, TokenizerPair tokenizers);
-// The one config.model.from names, or that of a run folder (without its weights).
+// Opens config.model.from, or a run folder's model without its weights.
 TranslationModel open_translation_folder(const Config& config, const std::string& folder,
                                          const std::vector<AdapterFolder>& adapters = {});
 TranslationModel load_translation_run(const Config& config, const std::string& folder);
 
-// For use: a run folder or a model folder.
+// For use: a run or a model folder.
 struct OpenedTranslationModel : TranslationModel {
   Config config;  // of the run, or one made up for a model folder
   std::string folder;
   bool is_run = false;
-  // Of a model folder, as its files have it; null: a run of ours.
+  // The model folder's contents; null for a run.
   const PretrainedModel* of_folder() const { return is_run ? nullptr : pretrained.get(); }
   const Module& module() const { return *model; }
   LoadWeights weights() const { return weights_of(folder, of_folder()); }
 };
-// With the adapters of another folder, if any, beside the weights of a model folder.
+// Adds the adapters of another folder, if any, to a model folder's weights.
 OpenedTranslationModel open_translation_model(const std::string& folder,
                                               const std::vector<AdapterFolder>& adapters = {},
                                               const Languages& languages = {});
 // The configuration alone. `folder` holds a T5 or Marian.
 Config translation_folder_config(const std::string& folder);
-// Whether a model folder holds an encoder-decoder.
 bool is_translation_folder(const std::string& folder);
 
-// Writes a model folder that other programs load. User error for a model that no family describes.
+// Writes a model folder for other programs. User error for a model that no family describes.
 void export_translation_run(const std::string& folder, const std::string& out);
 
 }  // namespace linnet

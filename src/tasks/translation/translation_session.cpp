@@ -11,8 +11,7 @@ namespace {
 
 constexpr int64_t kPairProbeLength = 4;  // of the loss by which tensor parallel divides the model
 
-// What sources are padded to, up to `longest`: at most a fourth of a row is padding (but for the shortest), and there
-// are few plans.
+// Padded lengths of sources, up to `longest`: few plans, with at most a fourth of padding (but for the shortest).
 std::vector<int64_t> padded_source_lengths(int64_t longest) {
   std::vector<int64_t> lengths;
   for (int64_t length = 12, step = 4; length < longest; length += step) {

@@ -1,4 +1,4 @@
-// An encoder-decoder in planned memory, with tokenizers and what decodes its translations.
+// An encoder-decoder in planned memory, with tokenizers and a generator.
 #pragma once
 #include <memory>
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace linnet {
 
-// How translations are made: so many sentences at once, of sources of at most so many tokens.
+// The size of searches: sentences at once, and tokens of the longest source.
 struct GenerationNeeds {
   int64_t beams = 1, sentences = 32, longest_source = 0;
 };
@@ -24,7 +24,6 @@ struct SessionOptions {
   bool verify_plans = true;                   // off when only sizes are wanted
 };
 
-// Of batches of these shapes.
 int64_t longest_source(const std::vector<BatchShape>& shapes);
 
 class TranslationSession : public Session {
@@ -42,7 +41,7 @@ class TranslationSession : public Session {
   const std::vector<BatchShape> shapes;
 };
 
-// How good a model is on a set of sentence pairs: loss, BLEU, chrF and exact match.
+// Evaluation on sentence pairs: loss, BLEU, chrF and exact match.
 
 // Pairs to evaluate on: tokens for the loss, text for the translations.
 struct EvaluationSet {

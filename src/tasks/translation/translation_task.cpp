@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kQuickSamples = 1'000'000;
 
-// The shapes of a configuration's batches, for (source, target) lengths of all pairs that are to fit.
+// Batch shapes for the (source, target) lengths of all pairs that must fit.
 Buckets choose_buckets(const Config& config, const std::vector<std::pair<int, int>>& lengths) {
   return Buckets::choose(lengths, {.batch_tokens = config.data.batch_tokens,
                                    .batch_size = config.data.batch_size,
@@ -24,7 +24,6 @@ Buckets choose_buckets(const Config& config, const std::vector<std::pair<int, in
                                    .max_seq_len = config.model.max_seq_len});
 }
 
-// What training with these buckets, and evaluating on the way, takes.
 SessionOptions session_options(const Config& config, const Buckets& buckets) {
   SessionOptions options;
   options.shapes = buckets.shapes();
@@ -33,7 +32,7 @@ SessionOptions session_options(const Config& config, const Buckets& buckets) {
   return options;
 }
 
-// Said before the training rather than by the export after it.
+// Told before the training rather than by the export after it.
 void tell_of_export(const ModelConfig& model, bool joint_vocab) {
   std::string keys = "--set architecture=marian";
   if (model.norm != "post") keys += " --set norm=post";
@@ -75,7 +74,7 @@ void TranslationTask::open(const std::string& from) {
   valid_ = std::make_unique<EvaluationSet>(std::move(corpus.valid), tokenizers(), config_.model.max_seq_len);
   log_info("training text: " + train_->report().text());
   log_info("validation text: " + valid_->dataset.report().text());
-  // A validation pair longer than any in training still needs a batch to be in.
+  // A validation pair longer than any training pair needs a batch shape too.
   lengths_ = train_->lengths();
   for (const auto& pair : valid_->dataset.lengths()) lengths_.push_back(pair);
 }
@@ -90,7 +89,7 @@ std::string TranslationTask::assume(const DataAtHand& data) {
                ? make_translation_model(config_, train_tokenizers(random, load_training_corpus(random).train))
                : open_translation_folder(config_, config_.model.from);
   lengths_.assign(kPairs, {static_cast<int>(longest), static_cast<int>(longest)});
-  // The text itself and its tokens.
+  // The text and its tokens.
   assumed_bytes_ = data.bytes + 4 * static_cast<uint64_t>(data.assumed_tokens(config_.data));
   return data.why_not + "; assuming batches of max_seq_len = " + std::to_string(longest) + " tokens.";
 }

@@ -1,4 +1,4 @@
-// Training a Transformer on pairs of sentences.
+// Trains translation models on sentence pairs.
 #pragma once
 #include "data/examples/batch_stream.h"
 #include "tasks/session_task.h"
