@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 #include "models/modules/encoder_decoder.h"
-#include "models/modules/t5.h"
 #include "models/modules/text_decoder.h"
 #include "models/modules/text_encoder.h"
 #include "models/modules/transformer.h"
+#include "t5_testing.h"
 #include "training/trainer/learner.h"
 
 namespace linnet::testing {

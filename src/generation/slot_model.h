@@ -6,7 +6,7 @@
 #include "engine/exec/executor.h"
 #include "engine/ir/graph.h"
 #include "engine/plan/store.h"
-#include "models/modules/key_value_cache.h"
+#include "models/modules/attention_block.h"
 
 namespace linnet {
 

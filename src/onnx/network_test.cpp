@@ -10,7 +10,7 @@
 #include "engine/exec/interpreter.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "models/families/pretrained.h"
-#include "models/modules/cnn.h"
+#include "models/modules/image_model.h"
 #include "models/modules/resnet.h"
 #include "models/modules/transformer.h"
 #include "models/nn/trace.h"

@@ -76,7 +76,7 @@ std::vector<OnnxFile> encoder_file(const PretrainedModel& model) {
 // Where keys and values of earlier positions enter and leave a decoder. Inside they are rows [B, T, heads * size].
 class KeyValues {
  public:
-  KeyValues(Trace& trace, int64_t batch, const AttentionConfig& config)
+  KeyValues(Trace& trace, int64_t batch, const LayerConfig& config)
       : trace_(trace), batch_(batch), heads_(config.key_heads()), size_(config.size()) {}
 
   // past_key_values.<layer><kind>.key and .value, [B, heads, length, size] each; `kind` is "", ".decoder" or
@@ -306,7 +306,7 @@ std::vector<OnnxFile> onnx_files(EncoderDecoder& model, const OnnxFileOptions& o
                               {"decoder_model.onnx", decoder_source(model, false, options.cache)}};
   if (!options.cache) return files;
   files.push_back({"decoder_with_past_model.onnx", decoder_source(model, true, true)});
-  const AttentionConfig& attention = model.decoder_attention();
+  const LayerConfig& attention = model.decoder_attention();
   files.push_back({"decoder_model_merged.onnx", files[1].source, files[2].source,
                    attention.size() * attention.heads != attention.width});
   return files;

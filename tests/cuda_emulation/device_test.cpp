@@ -99,7 +99,7 @@ TEST_F(DeviceImages, AResumedRunIsTheUndisturbedOne) {
 TEST_F(DeviceImages, ALossThatIsNotFiniteEndsTheRun) {
   const Outcome outcome = train_images("run", {"--device", "cuda", "--set", "learning_rate=1e30"});
   EXPECT_EQ(outcome.exit_code, 3);
-  EXPECT_NE(outcome.error.find("not finite at step 2; first at cnn.cpp"), outcome.error.npos) << outcome.error;
+  EXPECT_NE(outcome.error.find("not finite at step 2; first at image_model.cpp"), outcome.error.npos) << outcome.error;
 }
 
 // The next step is on its way when the loss is read.

@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 #include <functional>
 #include <memory>
-#include "models/modules/cnn.h"
-#include "models/modules/t5.h"
+#include "models/modules/image_model.h"
 #include "models/modules/text_decoder.h"
 #include "models/modules/text_encoder.h"
 #include "op_harness.h"
+#include "t5_testing.h"
 #include "training/trainer/learner.h"
 
 namespace linnet {

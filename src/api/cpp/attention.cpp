@@ -16,7 +16,7 @@ Tensor attention(At q, Tensor k, Tensor v, int64_t heads, const AttentionMask& m
 }
 
 struct MultiHeadAttention::State {
-  State(Module* parent, const AttentionConfig& config) : attention(parent, "", config) {}
+  State(Module* parent, const LayerConfig& config) : attention(parent, "", config, "in_proj_") {}
   SelfAttention attention;
 };
 
@@ -29,10 +29,8 @@ MultiHeadAttention::MultiHeadAttention(Module* parent, std::string name, int64_t
               " of keys: each must be a multiple of the next");
   if (!(options.dropout >= 0 && options.dropout < 1))
     fail_user("attention \"", path(), "\" has a dropout of ", options.dropout, ", which is not in [0, 1)");
-  AttentionConfig config{.width = width, .heads = heads, .dropout = options.dropout};
-  config.kv_heads = options.kv_heads;
-  config.projection_name = "in_proj_";
-  config.biases = config.output_bias = options.biases;
+  LayerConfig config{.width = width, .heads = heads, .dropout = options.dropout, .kv_heads = options.kv_heads};
+  config.biases.attention = config.biases.output = options.biases;
   if (options.rotary_theta > 0) config.rotary = RotaryConfig{.theta = options.rotary_theta};
   state_ = std::make_unique<State>(this, config);
 }

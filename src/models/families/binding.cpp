@@ -56,22 +56,23 @@ int64_t stacked_row(const BoundRow& bound, int64_t row) {
   return (part * heads + head) * size + row % size;
 }
 
-int64_t row_elements(const BoundRow& bound) { return bound.shape.elements() / bound.shape[0]; }
+// Where element `i` of a file's tensor lies in ours, of the forms that do not keep the order but kTransposed.
+int64_t index_of(const BoundRow& bound, int64_t i) {
+  if (bound.row->form == TensorForm::kChannelsFirst) return filter_index(bound.shape, i);
+  const int64_t width = bound.shape.elements() / bound.shape[0];
+  return stacked_row(bound, i / width) * width + i % width;
+}
+
+bool keeps_order(TensorForm form) { return form == TensorForm::kSame || form == TensorForm::kOneRow; }
 
 void gather(const BoundRow& bound, const float* parameters, int64_t first, int64_t count, float* out) {
   if (!bound.spec) return void(std::fill_n(out, count, bound.row->constant));
   const float* from = parameters + bound.offset;
-  if (bound.row->form == TensorForm::kChannelsFirst) {
-    for (int64_t i = 0; i < count; ++i) out[i] = from[filter_index(bound.shape, first + i)];
+  if (keeps_order(bound.row->form)) return void(std::copy_n(from + first, count, out));
+  if (bound.row->form != TensorForm::kTransposed) {
+    for (int64_t i = 0; i < count; ++i) out[i] = from[index_of(bound, first + i)];
     return;
   }
-  if (bound.row->form == TensorForm::kByHeads) {
-    const int64_t width = row_elements(bound);
-    for (int64_t i = 0; i < count; ++i)
-      out[i] = from[stacked_row(bound, (first + i) / width) * width + (first + i) % width];
-    return;
-  }
-  if (bound.row->form != TensorForm::kTransposed) return void(std::copy_n(from + first, count, out));
   const int64_t in = bound.shape[0], width = bound.shape[1], end = first + count;
   for (int64_t column = 0; column < width; ++column)
     for (int64_t row = first / width; row < in; ++row) {
@@ -103,20 +104,20 @@ std::vector<BoundRow> bind_names(const NameTable& names, const ParameterLayout& 
 void read_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, float* parameters) {
   float* to = parameters + bound.offset;
   const int64_t elements = bound.shape.elements();
-  if (bound.row->form == TensorForm::kChannelsFirst) {
-    std::vector<float> values(static_cast<size_t>(elements));
-    read_floats(dtype, data, elements, values.data());
-    for (int64_t i = 0; i < elements; ++i) to[filter_index(bound.shape, i)] = values[static_cast<size_t>(i)];
-    return;
-  }
-  if (bound.row->form == TensorForm::kByHeads) {
-    const int64_t width = row_elements(bound);
+  if (keeps_order(bound.row->form)) return read_floats(dtype, data, elements, to);
+  if (bound.row->form == TensorForm::kByHeads) {  // without a copy of what may be the largest tensor
+    const int64_t width = elements / bound.shape[0];
     for (int64_t row = 0; row < bound.shape[0]; ++row)
       read_floats(dtype, data + static_cast<size_t>(row * width) * file_dtype_size(dtype), width,
                   to + stacked_row(bound, row) * width);
     return;
   }
-  if (bound.row->form != TensorForm::kTransposed) return read_floats(dtype, data, elements, to);
+  if (bound.row->form == TensorForm::kChannelsFirst) {
+    std::vector<float> values(static_cast<size_t>(elements));
+    read_floats(dtype, data, elements, values.data());
+    for (int64_t i = 0; i < elements; ++i) to[index_of(bound, i)] = values[static_cast<size_t>(i)];
+    return;
+  }
   constexpr int64_t kRows = 64;  // of the file at once, so that whole cache lines of the parameter are written
   const int64_t in = bound.shape[0], width = bound.shape[1];
   // An odd number of cache lines, as rows a power of two apart would share a few sets of the cache.

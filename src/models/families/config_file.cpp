@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include "base/files.h"
+#include "base/text.h"
 
 namespace linnet {
 namespace {
@@ -179,12 +180,8 @@ void ConfigFile::require_flag(const std::string& key, bool supported) const {
 
 std::string ConfigFile::choice(const std::string& key, std::initializer_list<const char*> supported) const {
   const std::string value = text(key, *supported.begin());
-  std::string names;
-  for (const char* name : supported) {
-    if (value == name) return value;
-    names += (names.empty() ? "" : ", ") + quoted(name);
-  }
-  fail(quoted(key), " is ", shown(value), ", Linnet supports ", names);
+  if (std::ranges::find(supported, value) != supported.end()) return value;
+  fail(quoted(key), " is ", shown(value), ", Linnet supports ", joined(supported, ", ", quoted));
 }
 
 void ConfigFile::set_null(const std::string& key) { json_[key] = nullptr; }

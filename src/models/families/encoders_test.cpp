@@ -55,7 +55,7 @@ struct Head {
 
 // The classifiers of all families, and BERT's other heads.
 std::vector<Head> heads() {
-  std::vector<Head> all{{"bert_tagger", token_classification_loss, 5},
+  std::vector<Head> all{{"bert_tagger", classification_loss, 5},
                         {"bert_answers", span_loss, 2},
                         {"bert_numbers", regression_loss, 2},
                         {"bert_several", several_labels_loss, 3}};

@@ -1,5 +1,6 @@
 #include "models/families/fields.h"
 #include <array>
+#include "base/text.h"
 
 namespace linnet {
 namespace {
@@ -30,12 +31,9 @@ size_t word_index(const ConfigFile& file, const std::string& key, const std::vec
                   size_t standard) {
   if (!file.has(key)) return standard;
   const std::string word = file.text(key);
-  std::string known;
-  for (size_t i = 0; i < words.size(); ++i) {
+  for (size_t i = 0; i < words.size(); ++i)
     if (word == words[i]) return i;
-    known += (known.empty() ? "" : ", ") + std::string(words[i]);
-  }
-  file.fail(quoted(key), " is ", quoted(word), ", Linnet supports ", known);
+  file.fail(quoted(key), " is ", quoted(word), ", Linnet supports ", joined(words));
 }
 
 double positive_of(const ConfigFile& file, const std::string& key, double standard) {

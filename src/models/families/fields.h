@@ -152,24 +152,24 @@ Field<Config> field(const char* key, Value Config::*member, std::type_identity_t
           [=](const Config& config, ConfigFile& file) { file.set(key, words[index_of(words, config.*member)].first); }};
 }
 
-template <class Config>
-Field<Config> number(const char* key, double Config::*member, double standard) {
-  return {[=](const ConfigFile& file, Config& config) { config.*member = file.number(key, standard); },
-          [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
-}
-
 double positive_of(const ConfigFile& file, const std::string& key, double standard);     // more than 0
 double probability_of(const ConfigFile& file, const std::string& key, double standard);  // in [0, 1)
 
 template <class Config>
-Field<Config> positive(const char* key, double Config::*member, double standard) {
-  return {[=](const ConfigFile& file, Config& config) { config.*member = positive_of(file, key, standard); },
+Field<Config> number(const char* key, double Config::*member, double standard,
+                     double (*of)(const ConfigFile&, const std::string&, double) = nullptr) {
+  return {[=](const ConfigFile& file, Config& config) {
+            config.*member = of ? of(file, key, standard) : file.number(key, standard);
+          },
           [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
 }
 template <class Config>
+Field<Config> positive(const char* key, double Config::*member, double standard) {
+  return number(key, member, standard, positive_of);
+}
+template <class Config>
 Field<Config> probability(const char* key, double Config::*member, double standard) {
-  return {[=](const ConfigFile& file, Config& config) { config.*member = probability_of(file, key, standard); },
-          [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
+  return number(key, member, standard, probability_of);
 }
 // An empty member stands for `common`.
 template <class Config>
@@ -180,23 +180,22 @@ Field<Config> probability(const char* key, std::optional<double> Config::*member
 }
 
 // A key that must have this value or be absent. It is not written.
-struct FixedFlag {
+template <class Value>
+struct FixedKey {
   const char* key;
-  bool value;
+  Value value;
   template <class Config>
   operator Field<Config>() const {  // NOLINT: a row of any table
-    return {[*this](const ConfigFile& file, Config&) { file.require_flag(key, value); }};
+    return {[*this](const ConfigFile& file, Config&) {
+      if constexpr (std::is_same_v<Value, bool>) file.require_flag(key, value);
+      else file.choice(key, {value});
+    }};
   }
 };
-struct FixedWord {
-  const char *key, *value;
-  template <class Config>
-  operator Field<Config>() const {  // NOLINT
-    return {[*this](const ConfigFile& file, Config&) { file.choice(key, {value}); }};
-  }
-};
-inline FixedFlag fixed(const char* key, bool value) { return {key, value}; }
-inline FixedWord fixed(const char* key, const char* value) { return {key, value}; }
+template <class Value>
+FixedKey<Value> fixed(const char* key, Value value) {
+  return {key, value};
+}
 
 // A key written for other programs and not read.
 template <class Value>

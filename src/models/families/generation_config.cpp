@@ -10,29 +10,27 @@ void check_range(const ConfigFile& file, const std::string& key, int64_t value, 
   if (value < low || value > high) file.fail("\"", key, "\" is ", value, ", expected ", low, " to ", high);
 }
 
-std::optional<int64_t> optional_integer(const ConfigFile& file, const std::string& key, int64_t low, int64_t high) {
-  if (!file.has(key)) return std::nullopt;
-  const int64_t value = file.integer(key);
-  check_range(file, key, value, low, high);
-  return value;
-}
-
-// -1: none, as some files write it.
-std::optional<int64_t> optional_token(const ConfigFile& file, const std::string& key) {
-  const std::optional<int64_t> token = optional_integer(file, key, -1, INT32_MAX);
-  return token == -1 ? std::nullopt : token;
-}
+struct IntegerKey {
+  const char* key;
+  std::optional<int64_t> GenerationConfig::*member;
+  int64_t least, most;  // least -1: none, as some files write it
+};
+constexpr IntegerKey kIntegers[] = {{"bos_token_id", &GenerationConfig::begin, -1, INT32_MAX},
+                                    {"pad_token_id", &GenerationConfig::pad, -1, INT32_MAX},
+                                    {"decoder_start_token_id", &GenerationConfig::decoder_start, -1, INT32_MAX},
+                                    {"forced_bos_token_id", &GenerationConfig::forced_begin, -1, INT32_MAX},
+                                    {"forced_eos_token_id", &GenerationConfig::forced_end, -1, INT32_MAX},
+                                    {"min_length", &GenerationConfig::min_length, 0, INT32_MAX},
+                                    {"min_new_tokens", &GenerationConfig::min_new_tokens, 0, INT32_MAX},
+                                    {"no_repeat_ngram_size", &GenerationConfig::no_repeat_ngram, 0, INT32_MAX},
+                                    {"top_k", &GenerationConfig::top_k, 0, INT32_MAX},
+                                    {"num_beams", &GenerationConfig::beams, 1, 1024}};  // as --beam
 
 std::vector<int64_t> tokens(const ConfigFile& file, const std::string& key) {
   std::vector<int64_t> ids = file.integers(key);
   for (const int64_t id : ids) check_range(file, key, id, -1, INT32_MAX);
   std::erase(ids, -1);
   return ids;
-}
-
-std::optional<int64_t> optional_size(const ConfigFile& file, const std::string& key) {
-  if (!file.has(key)) return std::nullopt;
-  return file.size(key);
 }
 
 std::optional<double> optional_number(const ConfigFile& file, const std::string& key) {
@@ -82,17 +80,15 @@ GenerationConfig read_generation_config(const std::string& folder) {
   const ConfigFile file(file_exists(own) ? own : inside("config.json"));
   GenerationConfig config;
   config.ends = tokens(file, "eos_token_id");
-  config.begin = optional_token(file, "bos_token_id");
-  config.pad = optional_token(file, "pad_token_id");
-  config.decoder_start = optional_token(file, "decoder_start_token_id");
-  config.forced_begin = optional_token(file, "forced_bos_token_id");
-  config.forced_end = optional_token(file, "forced_eos_token_id");
+  for (const auto& [key, member, least, most] : kIntegers) {
+    if (!file.has(key)) continue;
+    const int64_t value = file.integer(key);
+    check_range(file, key, value, least, most);
+    if (value >= 0) config.*member = value;
+  }
   config.forbidden = file.integer_lists("bad_words_ids");
-  config.max_length = optional_size(file, "max_length");
-  config.max_new_tokens = optional_size(file, "max_new_tokens");
-  config.min_length = optional_integer(file, "min_length", 0, INT32_MAX);
-  config.min_new_tokens = optional_integer(file, "min_new_tokens", 0, INT32_MAX);
-  config.no_repeat_ngram = optional_integer(file, "no_repeat_ngram_size", 0, INT32_MAX);
+  if (file.has("max_length")) config.max_length = file.size("max_length");
+  if (file.has("max_new_tokens")) config.max_new_tokens = file.size("max_new_tokens");
   if (file.has("do_sample")) config.sample = file.flag("do_sample", false);
   config.temperature = optional_number(file, "temperature");
   if (config.temperature.value_or(0) < 0) file.fail("\"temperature\" is negative");
@@ -102,8 +98,6 @@ GenerationConfig read_generation_config(const std::string& folder) {
   if (!(config.min_p.value_or(0) >= 0 && config.min_p.value_or(0) <= 1)) file.fail("\"min_p\" is not between 0 and 1");
   config.repetition_penalty = optional_positive(file, "repetition_penalty");
   config.length_penalty = optional_number(file, "length_penalty");
-  config.top_k = optional_integer(file, "top_k", 0, INT32_MAX);
-  config.beams = optional_integer(file, "num_beams", 1, 1024);  // as --beam
   config.early_stopping = early_stopping(file);
   config.unsupported = unsupported_keys(file);
   return config;

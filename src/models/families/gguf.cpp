@@ -3,6 +3,7 @@
 #include <cstring>
 #include <iterator>
 #include "base/error.h"
+#include "models/families/family.h"
 
 namespace linnet {
 namespace {
@@ -24,57 +25,39 @@ std::vector<double> floats_of(const GgufFile& file, const TensorEntry& entry) {
   return {values.begin(), values.end()};
 }
 
-class RotaryReader {
- public:
-  RotaryReader(const GgufFile& file, const GgufArchitecture& architecture, Json& config)
-      : file_(file), prefix_(architecture.name + std::string(".rope.")), config_(config) {
-    add_share(architecture);
-    add_scaling();
+// Adds what keys and tensors say of rotary positions.
+void add_rotary(const GgufFile& file, const GgufArchitecture& architecture, Json& config) {
+  const auto key = [&](const char* name) { return file.key(architecture.name + (".rope." + std::string(name))); };
+  const auto whole_number = [](const Json* value) { return value && value->is_integer(1, 1 << 30); };
+  const Json *turned = key("dimension_count"), *size = config.find("head_dim"), *width = config.find("hidden_size"),
+             *heads = config.find("num_attention_heads");
+  if (whole_number(turned) && whole_number(width) && whole_number(heads)) {
+    const int64_t whole = whole_number(size) ? size->get<int64_t>() : width->get<int64_t>() / heads->get<int64_t>();
+    if (whole > 0 && turned->get<int64_t>() != whole)
+      config[architecture.share_key] = turned->get<double>() / static_cast<double>(whole);
   }
-
- private:
-  const Json* key(const std::string& name) const { return file_.key(prefix_ + name); }
-
-  void add_share(const GgufArchitecture& architecture) {
-    const Json *turned = key("dimension_count"), *size = config_.find("head_dim"), *width = config_.find("hidden_size"),
-               *heads = config_.find("num_attention_heads");
-    if (!turned || !turned->is_integer(1, 1 << 20) || !width || !heads || !heads->is_integer(1, 1 << 20) ||
-        !width->is_integer(1, 1 << 30))
-      return;
-    const double whole = size && size->is_integer(1, 1 << 20)
-                             ? size->get<double>()
-                             : static_cast<double>(width->get<int64_t>() / heads->get<int64_t>());
-    if (whole > 0 && turned->get<double>() != whole) config_[architecture.share_key] = turned->get<double>() / whole;
+  const Json* type = key("scaling.type");
+  const std::string name = type && type->is_string() ? type->text() : "none";
+  Json scaling = Json::object();
+  const TensorEntry *freqs = file.find("rope_freqs.weight"), *longer = file.find("rope_factors_long.weight"),
+                    *shorter = file.find("rope_factors_short.weight");
+  if (freqs) shorter = longer = freqs;
+  const Json* original = key("scaling.original_context_length");
+  if (shorter) {
+    // These divisors of frequencies are equivalent to Llama 3's scaling.
+    scaling["rope_type"] = "longrope";
+    scaling["short_factor"] = floats_of(file, *shorter);
+    scaling["long_factor"] = floats_of(file, longer ? *longer : *shorter);
+    const Json* attention = key("scaling.attn_factor");
+    if (freqs || attention) scaling["attention_factor"] = attention && !freqs ? *attention : Json(1.0);
+    if (original && !freqs) config["original_max_position_embeddings"] = *original;
+  } else if (name != "none" && name != "longrope") {
+    scaling["rope_type"] = name;
+    if (const Json* factor = key("scaling.factor")) scaling["factor"] = *factor;
+    if (original) scaling["original_max_position_embeddings"] = *original;
   }
-
-  void add_scaling() {
-    const Json* type = key("scaling.type");
-    const std::string name = type && type->is_string() ? type->text() : "none";
-    Json scaling = Json::object();
-    const TensorEntry *freqs = file_.find("rope_freqs.weight"), *longer = file_.find("rope_factors_long.weight"),
-                      *shorter = file_.find("rope_factors_short.weight");
-    if (freqs) shorter = longer = freqs;
-    if (shorter) {
-      // These divisors of frequencies are equivalent to Llama 3's scaling.
-      scaling["rope_type"] = "longrope";
-      scaling["short_factor"] = floats_of(file_, *shorter);
-      scaling["long_factor"] = floats_of(file_, longer ? *longer : *shorter);
-      const Json *attention = key("scaling.attn_factor"), *original = key("scaling.original_context_length");
-      if (freqs || attention) scaling["attention_factor"] = attention && !freqs ? *attention : Json(1.0);
-      if (original && !freqs) config_["original_max_position_embeddings"] = *original;
-    } else if (name != "none" && name != "longrope") {
-      scaling["rope_type"] = name;
-      if (const Json* factor = key("scaling.factor")) scaling["factor"] = *factor;
-      if (const Json* original = key("scaling.original_context_length"))
-        scaling["original_max_position_embeddings"] = *original;
-    }
-    if (!scaling.empty()) config_["rope_scaling"] = std::move(scaling);
-  }
-
-  const GgufFile& file_;
-  const std::string prefix_;
-  Json& config_;
-};
+  if (!scaling.empty()) config["rope_scaling"] = std::move(scaling);
+}
 
 }  // namespace
 
@@ -83,7 +66,8 @@ GgufModel::GgufModel(std::span<const std::byte> bytes, const std::string& name) 
 
 std::string GgufModel::config(const GgufArchitecture& architecture) const {
   Json config = Json::object();
-  config["architectures"] = std::vector<std::string>{architecture.architecture};
+  config["architectures"] =
+      std::vector<std::string>{find_family(architecture.model_type).architecture(ModelHead::kTokens).name};
   config["model_type"] = architecture.model_type;
   for (const auto& [theirs, ours] : gguf_keys(architecture)) {
     const std::string name = std::string(architecture.name) + "." + theirs;
@@ -98,7 +82,7 @@ std::string GgufModel::config(const GgufArchitecture& architecture) const {
   for (const auto& [theirs, ours] :
        {std::pair("bos", "bos_token_id"), {"eos", "eos_token_id"}, {"padding", "pad_token_id"}})
     if (const Json* id = key("tokenizer.ggml." + std::string(theirs) + "_token_id")) config[ours] = *id;
-  RotaryReader(*this, architecture, config);
+  add_rotary(*this, architecture, config);
   const std::string type = architecture.model_type;
   if (type == "gemma2" || type == "gemma3_text") {
     // The largest of each scales scores by another number, which no key gives.

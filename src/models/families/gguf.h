@@ -28,7 +28,8 @@ enum class GgufForm {
 struct GgufArchitecture {
   using Names = std::vector<std::pair<const char*, const char*>>;  // theirs, ours
 
-  const char *name, *model_type, *architecture;
+  const char* name;
+  const char* model_type = name;
   bool has_experts = false;
   bool pairs = false, plus_one = false, transposed = false;  // forms of queries and keys, of norms, of matrices
   const char* prefix = "model.";                             // before names of all tensors but the head

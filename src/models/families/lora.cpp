@@ -43,11 +43,13 @@ std::vector<Target> linear_layers(PretrainedModel& model) {
   return targets;
 }
 
+std::string part_name(const std::string& module) { return module.substr(module.rfind('.') + 1); }
+
 // The last parts of the layers' names, each once.
 std::string names_of(const std::vector<Target>& targets) {
   std::vector<std::string> names;
   for (const Target& target : targets) {
-    const std::string name = target.module.substr(target.module.rfind('.') + 1);
+    const std::string name = part_name(target.module);
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
   return joined(names);
@@ -68,7 +70,24 @@ std::vector<Target> chosen(const PretrainedModel& model, const std::vector<Targe
   return result;
 }
 
-std::string part_name(const std::string& module) { return module.substr(module.rfind('.') + 1); }
+// `ending`: ".<name>" for one of several sets.
+void add_to_layers(PretrainedModel& model, const LoraOptions& options, int64_t set, const std::string& ending) {
+  const std::vector<Target> layers = linear_layers(model);
+  for (const Target& target : chosen(model, layers, options.targets)) {
+    const Shape& weight = target.layer->weight.spec().shape;
+    const int64_t rows = target.row.rows > 0 ? target.row.rows : weight[0], in = weight[1];
+    if (options.rank > std::min(rows, in))
+      fail_user("lora.rank = ", options.rank, " is above the smaller side of ", target.module, ".weight ",
+                Shape{rows, in}.text());
+    const std::string part = part_name(target.module) + ending;
+    target.layer->low_rank.add(*target.layer, part, target.row.first_row, rows, in, options.rank, options.scale(), set);
+    for (const char* side : {".lora_A", ".lora_B"})
+      model.names.add(target.module + side + ending + kWeight, target.layer->path() + side + "." + part,
+                      TensorForm::kSame, TensorRole::kAdapter);
+    model.names.rows.back().form = target.row.form == TensorForm::kByHeads ? TensorForm::kByHeads : TensorForm::kSame;
+    model.names.rows.back().heads = target.row.heads;  // the rows of lora_B are those of the weight
+  }
+}
 
 }  // namespace
 
@@ -91,29 +110,6 @@ std::optional<LoraOptions> read_lora_options(const ConfigFile& config) {
                      .targets = values.texts("targets"),
                      .rank_stabilized = values.flag("rank_stabilized", false)};
 }
-
-namespace {
-
-// `ending`: ".<name>" for one of several sets.
-void add_to_layers(PretrainedModel& model, const LoraOptions& options, int64_t set, const std::string& ending) {
-  const std::vector<Target> layers = linear_layers(model);
-  for (const Target& target : chosen(model, layers, options.targets)) {
-    const Shape& weight = target.layer->weight.spec().shape;
-    const int64_t rows = target.row.rows > 0 ? target.row.rows : weight[0], in = weight[1];
-    if (options.rank > std::min(rows, in))
-      fail_user("lora.rank = ", options.rank, " is above the smaller side of ", target.module, ".weight ",
-                Shape{rows, in}.text());
-    const std::string part = part_name(target.module) + ending;
-    target.layer->low_rank.add(*target.layer, part, target.row.first_row, rows, in, options.rank, options.scale(), set);
-    for (const char* side : {".lora_A", ".lora_B"})
-      model.names.add(target.module + side + ending + kWeight, target.layer->path() + side + "." + part,
-                      TensorForm::kSame, TensorRole::kAdapter);
-    model.names.rows.back().form = target.row.form == TensorForm::kByHeads ? TensorForm::kByHeads : TensorForm::kSame;
-    model.names.rows.back().heads = target.row.heads;  // the rows of lora_B are those of the weight
-  }
-}
-
-}  // namespace
 
 void add_adapters(PretrainedModel& model, const LoraOptions& options) {
   model.lora = options;

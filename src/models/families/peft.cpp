@@ -10,6 +10,7 @@
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/process_memory.h"
+#include "base/text.h"
 #include "formats/safetensors.h"
 #include "models/families/binding.h"
 #include "models/families/labels.h"
@@ -45,12 +46,10 @@ std::optional<ModelHead> head_of_adapters(const ConfigFile& config) {  // empty:
   return std::nullopt;
 }
 
-// These architectures' modules have no prefix, unlike the family's tables.
-bool is_bare(const PretrainedModel& model) { return model.head == ModelHead::kNone; }
-
+// Without a head, modules have no prefix, unlike the family's tables.
 std::string peft_name(const PretrainedModel& model, const std::string& tensor) {
   const std::string& prefix = model.names.prefix;
-  const bool bare = is_bare(model) && tensor.starts_with(prefix);
+  const bool bare = model.head == ModelHead::kNone && tensor.starts_with(prefix);
   return kBase + (bare ? tensor.substr(prefix.size()) : tensor);
 }
 
@@ -77,11 +76,6 @@ const char* task_type(const PretrainedModel& model) {
   return model.family->kind == FamilyKind::kDecoder ? "CAUSAL_LM" : nullptr;
 }
 
-// Some families transpose tensors in their files.
-bool any_transposed(const PretrainedModel& model) {
-  return std::ranges::any_of(model.names.rows, [](const NameRow& row) { return row.form == TensorForm::kTransposed; });
-}
-
 ConfigFile adapter_config(const PretrainedModel& model, const std::string& base) {
   const LoraOptions& lora = *model.lora;
   std::vector<std::string> heads;
@@ -103,13 +97,59 @@ ConfigFile adapter_config(const PretrainedModel& model, const std::string& base)
   config.set("lora_dropout", 0.0);
   config.set("use_rslora", lora.rank_stabilized);
   config.set("bias", "none");
-  config.set("fan_in_fan_out", any_transposed(model));
+  config.set("fan_in_fan_out", std::ranges::count(model.names.rows, TensorForm::kTransposed, &NameRow::form) > 0);
   if (lora.targets == std::vector<std::string>{"all-linear"}) config.set("target_modules", "all-linear");
   else config.set("target_modules", lora.targets);
   if (heads.empty()) config.set_null("modules_to_save");
   else config.set("modules_to_save", heads);
   config.set("inference_mode", true);
   return config;
+}
+
+// The set without a name, if others have one. Users cannot give this name.
+constexpr const char* kUnnamedSet = "default+";
+
+std::string set_name(const AdapterFolder& adapter) { return adapter.name.empty() ? kUnnamedSet : adapter.name; }
+
+PretrainedModel open_with_sets(const std::string& folder, const std::vector<AdapterFolder>& adapters,
+                               const OpenOptions& options) {
+  PretrainedModel model = open_pretrained(folder, options);
+  for (size_t i = 0; i < adapters.size(); ++i)
+    add_adapter_set(model, read_adapter_options(adapters[i].folder), static_cast<int64_t>(i), set_name(adapters[i]));
+  return model;
+}
+
+// Reads what save_adapters() wrote with a classifier's adapters; PEFT has no field for it.
+void name_classes(PretrainedModel& model, const std::string& adapters) {
+  const std::unique_ptr<const TensorFile> opened = open_adapters(adapters);
+  const TensorFile& file = *opened;
+  const auto found = file.metadata().find(kClassesEntry);
+  if (found == file.metadata().end()) return;
+  const Json names = Json::parse_or_null(found->second, JsonLimits::settings());
+  if (!names.is_array() || static_cast<int64_t>(names.size()) != label_count(model.config) ||
+      !std::ranges::all_of(names, &Json::is_string))
+    fail_user("'", file.path(), "': its \"", kClassesEntry, "\" is not a list of ", label_count(model.config),
+              " names");
+  name_labels(model.config, names.get<std::vector<std::string>>());
+  if (const auto type = file.metadata().find(kProblemEntry); type != file.metadata().end())
+    set_problem_type(model.config, type->second);
+  set_pairs(model.config, file.metadata().contains(kPairsEntry));
+  if (file.metadata().contains(kNoAnswerEntry)) set_may_lack_answers(model.config);
+}
+
+// The classifier that was trained with the adapters, and its number of classes.
+OpenOptions options_for(const std::string& adapters, OpenOptions options) {
+  options.lora = read_adapter_options(adapters);
+  const ConfigFile config(path_in(adapters, kConfigName));
+  if (options.head || !options.architecture.empty()) return options;
+  options.head = head_of_adapters(config);
+  if (!options.head) return options;
+  const std::unique_ptr<const TensorFile> opened = open_adapters(adapters);
+  const TensorFile& file = *opened;
+  for (const char* name : {"classifier.weight", "classifier.out_proj.weight"})
+    if (const TensorEntry* head = file.find(std::string(kBase) + name))
+      options.labels = head->type.shape.rank() == 2 ? head->type.shape[0] : 0;
+  return options;
 }
 
 }  // namespace
@@ -172,65 +212,13 @@ void refuse_names(const std::vector<AdapterFolder>& adapters) {
 
 int64_t find_adapter(const std::vector<AdapterFolder>& adapters, const std::string& name, const std::string& where) {
   if (name == kNoAdapter && (are_chosen(adapters) || adapters.empty())) return -1;
-  std::string known;
-  for (size_t i = 0; i < adapters.size(); ++i) {
-    if (adapters[i].name == name) return static_cast<int64_t>(i);
-    known += (known.empty() ? "" : ", ") + adapters[i].name;
-  }
+  if (const auto found = std::ranges::find(adapters, name, &AdapterFolder::name); found != adapters.end())
+    return found - adapters.begin();
   if (name.empty()) return -1;
   if (!are_chosen(adapters)) fail_user(where, ": no adapters were given to choose from (--adapter NAME=FOLDER)");
-  fail_user(where, ": there are no adapters \"", name, "\"; there are ", known, ", and none");
+  fail_user(where, ": there are no adapters \"", name, "\"; there are ", joined(adapters, ", ", &AdapterFolder::name),
+            ", and none");
 }
-
-namespace {
-
-// The set without a name, if others have one. Users cannot give this name.
-constexpr const char* kUnnamedSet = "default+";
-
-std::string set_name(const AdapterFolder& adapter) { return adapter.name.empty() ? kUnnamedSet : adapter.name; }
-
-PretrainedModel open_with_sets(const std::string& folder, const std::vector<AdapterFolder>& adapters,
-                               const OpenOptions& options) {
-  PretrainedModel model = open_pretrained(folder, options);
-  for (size_t i = 0; i < adapters.size(); ++i)
-    add_adapter_set(model, read_adapter_options(adapters[i].folder), static_cast<int64_t>(i), set_name(adapters[i]));
-  return model;
-}
-
-// Reads what save_adapters() wrote with a classifier's adapters; PEFT has no field for it.
-void name_classes(PretrainedModel& model, const std::string& adapters) {
-  const std::unique_ptr<const TensorFile> opened = open_adapters(adapters);
-  const TensorFile& file = *opened;
-  const auto found = file.metadata().find(kClassesEntry);
-  if (found == file.metadata().end()) return;
-  const Json names = Json::parse_or_null(found->second, JsonLimits::settings());
-  if (!names.is_array() || static_cast<int64_t>(names.size()) != label_count(model.config) ||
-      !std::ranges::all_of(names, &Json::is_string))
-    fail_user("'", file.path(), "': its \"", kClassesEntry, "\" is not a list of ", label_count(model.config),
-              " names");
-  name_labels(model.config, names.get<std::vector<std::string>>());
-  if (const auto type = file.metadata().find(kProblemEntry); type != file.metadata().end())
-    set_problem_type(model.config, type->second);
-  set_pairs(model.config, file.metadata().contains(kPairsEntry));
-  if (file.metadata().contains(kNoAnswerEntry)) set_may_lack_answers(model.config);
-}
-
-// The classifier that was trained with the adapters, and its number of classes.
-OpenOptions options_for(const std::string& adapters, OpenOptions options) {
-  options.lora = read_adapter_options(adapters);
-  const ConfigFile config(path_in(adapters, kConfigName));
-  if (options.head || !options.architecture.empty()) return options;
-  options.head = head_of_adapters(config);
-  if (!options.head) return options;
-  const std::unique_ptr<const TensorFile> opened = open_adapters(adapters);
-  const TensorFile& file = *opened;
-  for (const char* name : {"classifier.weight", "classifier.out_proj.weight"})
-    if (const TensorEntry* head = file.find(std::string(kBase) + name))
-      options.labels = head->type.shape.rank() == 2 ? head->type.shape[0] : 0;
-  return options;
-}
-
-}  // namespace
 
 PretrainedModel open_with_adapters(const std::string& folder, const std::vector<AdapterFolder>& adapters,
                                    const OpenOptions& options) {

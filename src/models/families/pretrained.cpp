@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/packed_files.h"
+#include "base/text.h"
 #include "formats/weight_files.h"
 #include "models/families/binding.h"
 #include "models/families/labels.h"
@@ -25,12 +26,10 @@ const Architecture& chosen_architecture(const Family& family, const ConfigFile& 
                            : options.head                ? family.architecture(*options.head).name
                            : own.empty()                 ? family.architectures[0].name
                                                          : own[0];
-  std::string known;
-  for (const Architecture& architecture : family.architectures) {
+  for (const Architecture& architecture : family.architectures)
     if (name == architecture.name) return architecture;
-    known += (known.empty() ? "" : ", ") + std::string(architecture.name);
-  }
-  config.fail("architecture \"", name, "\" is not supported (of ", family.model_type, ": ", known, ")");
+  config.fail("architecture \"", name, "\" is not supported (of ", family.model_type, ": ",
+              joined(family.architectures, ", ", &Architecture::name), ")");
 }
 
 void set_labels(ConfigFile& config, int64_t labels) {

@@ -103,6 +103,26 @@ void set_pooling(PretrainedModel& model, const SentencePooling& pooling) {
   add_dense(model, pooling);
 }
 
+PretrainedModel open_encoder(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
+  check_model_folder(folder);
+  const ConfigFile config(inside(folder, "config.json"));
+  const Family& family = find_family(config);
+  if (family.kind != FamilyKind::kEncoder)
+    fail_user("'", folder, "' is a model of the kind \"", family.model_type, "\"; sentence embeddings are of ",
+              names_of_kind(FamilyKind::kEncoder));
+  refuse_names(adapters);
+  return open_with_adapters(folder, adapters, {.head = ModelHead::kNone});
+}
+
+// Null: a masked language model, whose encoder embeds.
+SentenceEncoder* sentence_encoder(const PretrainedModel& model) {
+  return dynamic_cast<SentenceEncoder*>(model.module.get());
+}
+TextEncoder& encoder_of(const PretrainedModel& model) {
+  if (SentenceEncoder* own = sentence_encoder(model)) return own->encoder;
+  return model.as<MaskedLanguageModel>().encoder;
+}
+
 }  // namespace
 
 SentencePooling read_sentence_pooling(const std::string& folder) {
@@ -219,131 +239,85 @@ void shorten_rows(std::vector<float>& rows, size_t width, size_t dimensions, boo
   if (normalized) normalize_rows(rows, dimensions);
 }
 
-namespace {
-
-PretrainedModel open_encoder(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
-  check_model_folder(folder);
-  const ConfigFile config(inside(folder, "config.json"));
-  const Family& family = find_family(config);
-  if (family.kind != FamilyKind::kEncoder)
-    fail_user("'", folder, "' is a model of the kind \"", family.model_type, "\"; sentence embeddings are of ",
-              names_of_kind(FamilyKind::kEncoder));
-  refuse_names(adapters);
-  return open_with_adapters(folder, adapters, {.head = ModelHead::kNone});
-}
-
-// Null: a masked language model, whose encoder embeds.
-SentenceEncoder* sentence_encoder(const PretrainedModel& model) {
-  return dynamic_cast<SentenceEncoder*>(model.module.get());
-}
-TextEncoder& encoder_of(const PretrainedModel& model) {
-  if (SentenceEncoder* own = sentence_encoder(model)) return own->encoder;
-  return model.as<MaskedLanguageModel>().encoder;
-}
-
-}  // namespace
-
-struct SentenceEmbedder::State {
-  PretrainedModel model;
-  TextEncoder& encoder;
-  int64_t width, max_tokens;
-  bool normalized = false;
-  // Of planned batches, ascending: one plan per length and number of rows.
-  std::vector<int64_t> rows, lengths;
-  std::unique_ptr<Forward> forward;
-  std::unique_ptr<const ParameterFile> packed;  // whose pages may be the parameters
-
-  explicit State(PretrainedModel opened) : model(std::move(opened)), encoder(encoder_of(model)) {}
-};
-
 SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int threads,
                                    const WeightQuantization& quantization, const std::vector<AdapterFolder>& adapters)
     : SentenceEmbedder(open_encoder(folder, adapters), read_sentence_pooling(folder), rows, threads, quantization) {}
 
 SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling& pooling, int64_t rows, int threads,
                                    const WeightQuantization& quantization, const LoadWeights& load)
-    : state_(std::make_unique<State>(std::move(model))) {
-  State& state = *state_;
-  const std::string& folder = state.model.folder;
-  const EncoderConfig& config = state.encoder.config;
+    : model_(std::move(model)), encoder_(encoder_of(model_)), normalized_(pooling.normalized) {
+  const std::string& folder = model_.folder;
+  const EncoderConfig& config = encoder_.config;
   // A few sentences need not wait for a whole batch.
   for (const int64_t few : {1, 4})
-    if (few < rows) state.rows.push_back(few);
-  state.rows.push_back(rows);
-  SentenceEncoder* const own = sentence_encoder(state.model);
-  if (own) set_pooling(state.model, pooling);
-  state.width = own ? own->width() : config.width, state.normalized = pooling.normalized;
-  state.max_tokens = pooling.max_tokens > 0 ? std::min(pooling.max_tokens, config.max_seq_len) : config.max_seq_len;
-  for (int64_t length = 16; length < state.max_tokens; length *= 2) state.lengths.push_back(length);
-  state.lengths.push_back(state.max_tokens);
+    if (few < rows) rows_.push_back(few);
+  rows_.push_back(rows);
+  SentenceEncoder* const own = sentence_encoder(model_);
+  if (own) set_pooling(model_, pooling);
+  width_ = own ? own->width() : config.width;
+  max_tokens_ = pooling.max_tokens > 0 ? std::min(pooling.max_tokens, config.max_seq_len) : config.max_seq_len;
+  for (int64_t length = 16; length < max_tokens_; length *= 2) lengths_.push_back(length);
+  lengths_.push_back(max_tokens_);
   std::vector<Forward::Function> functions;
-  for (const int64_t planned : state.rows)
-    for (const int64_t length : state.lengths)
-      functions.emplace_back([&state, own, kind = pooling.kind, planned, length](Trace& trace) {
+  for (const int64_t planned : rows_)
+    for (const int64_t length : lengths_)
+      functions.emplace_back([this, own, kind = pooling.kind, planned, length](Trace& trace) {
         const Tensor tokens = trace.input("tokens", {DType::kI32, {planned, length}});
         const Tensor lengths = trace.input("lengths", {DType::kI32, {planned}});
-        trace.graph().output("embeddings",
-                             own ? own->logits(tokens, lengths)
-                                 : sentence_embeddings(state.encoder, tokens, lengths, state.normalized, kind));
+        trace.graph().output("embeddings", own ? own->logits(tokens, lengths)
+                                               : sentence_embeddings(encoder_, tokens, lengths, normalized_, kind));
       });
-  state.forward =
-      std::make_unique<Forward>(*state.model.module, functions,
-                                // Without packing, processes share the pages of a packed file, read when needed.
-                                ForwardOptions{.threads = threads,
-                                               .quantization = quantization_of(folder, quantization),
-                                               .pack_weights = !is_packed(folder)});
-  state.packed = ParameterFile::open(folder);
-  if (state.packed && state.forward->load(*state.packed)) return;
-  state.forward->load([&](const ParameterTarget& parameters) {
-    const ParameterLayout& layout = state.forward->layout();
-    load ? load(layout, parameters) : load_parameters(state.model, layout, parameters);
+  forward_ = std::make_unique<Forward>(*model_.module, functions,
+                                       // Without packing, processes share the pages of a packed file, read when needed.
+                                       ForwardOptions{.threads = threads,
+                                                      .quantization = quantization_of(folder, quantization),
+                                                      .pack_weights = !is_packed(folder)});
+  packed_ = ParameterFile::open(folder);
+  if (packed_ && forward_->load(*packed_)) return;
+  forward_->load([&](const ParameterTarget& parameters) {
+    const ParameterLayout& layout = forward_->layout();
+    load ? load(layout, parameters) : load_parameters(model_, layout, parameters);
   });
 }
 
 SentenceEmbedder::~SentenceEmbedder() = default;
-int64_t SentenceEmbedder::width() const { return state_->width; }
-bool SentenceEmbedder::is_normalized() const { return state_->normalized; }
-int64_t SentenceEmbedder::vocab_size() const { return state_->encoder.config.vocab_size; }
-int64_t SentenceEmbedder::max_tokens() const { return state_->max_tokens; }
 
 int64_t SentenceEmbedder::padded_length(int64_t tokens) const {
-  const auto found = std::ranges::lower_bound(state_->lengths, tokens);
-  return found == state_->lengths.end() ? state_->max_tokens : *found;
+  const auto found = std::ranges::lower_bound(lengths_, tokens);
+  return found == lengths_.end() ? max_tokens_ : *found;
 }
 
 std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>> sentences) {
-  State& state = *state_;
   std::vector<size_t> order(sentences.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {}, [&](size_t i) { return sentences[i].size(); });
-  const auto width = static_cast<size_t>(state.width), most = static_cast<size_t>(state.rows.back());
+  const auto width = static_cast<size_t>(width_), most = static_cast<size_t>(rows_.back());
   std::vector<float> result(sentences.size() * width);
   for (size_t first = 0; first < order.size(); first += most) {
     const std::span<const size_t> batch(order.data() + first, std::min(most, order.size() - first));
-    const auto planned = std::ranges::lower_bound(state.rows, std::ssize(batch)) - state.rows.begin();
-    const auto rows = static_cast<size_t>(state.rows[static_cast<size_t>(planned)]);
+    const auto planned = std::ranges::lower_bound(rows_, std::ssize(batch)) - rows_.begin();
+    const auto rows = static_cast<size_t>(rows_[static_cast<size_t>(planned)]);
     const auto longest = static_cast<int64_t>(sentences[batch.back()].size());
-    if (longest > state.max_tokens)
-      fail_user("a sentence of ", longest, " tokens is longer than the model's ", state.max_tokens);
-    const auto shape = std::ranges::lower_bound(state.lengths, longest) - state.lengths.begin();
-    const auto length = static_cast<size_t>(state.lengths[static_cast<size_t>(shape)]);
+    if (longest > max_tokens_) fail_user("a sentence of ", longest, " tokens is longer than the model's ", max_tokens_);
+    const auto shape = std::ranges::lower_bound(lengths_, longest) - lengths_.begin();
+    const auto length = static_cast<size_t>(lengths_[static_cast<size_t>(shape)]);
     std::vector<int32_t> tokens(rows * length, 0), lengths(rows, 1);  // rows beyond the batch: one token each
     for (size_t row = 0; row < batch.size(); ++row) {
       const std::vector<int32_t>& sentence = sentences[batch[row]];
       std::ranges::copy(sentence, tokens.begin() + static_cast<std::ptrdiff_t>(row * length));
       lengths[row] = static_cast<int32_t>(sentence.size());
     }
-    state.forward->set("tokens", tokens);
-    state.forward->set("lengths", lengths);
-    const auto plan = static_cast<size_t>(planned) * state.lengths.size() + static_cast<size_t>(shape);
-    const std::span<const float> embeddings = state.forward->run(plan).output("embeddings");
+    forward_->set("tokens", tokens);
+    forward_->set("lengths", lengths);
+    const auto plan = static_cast<size_t>(planned) * lengths_.size() + static_cast<size_t>(shape);
+    const std::span<const float> embeddings = forward_->run(plan).output("embeddings");
     if (std::ranges::any_of(embeddings.first(batch.size() * width), [](float value) { return std::isnan(value); }))
       fail_user("a sentence's embedding is not of numbers (NaN): the model's weights are broken");
     for (size_t row = 0; row < batch.size(); ++row)
       std::ranges::copy(embeddings.subspan(row * width, width),
                         result.begin() + static_cast<std::ptrdiff_t>(batch[row] * width));
   }
-  if (state.packed) state.packed->check_weights();
+  if (packed_) packed_->check_weights();
   return result;
 }
 

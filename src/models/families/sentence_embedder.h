@@ -51,6 +51,8 @@ void normalize_rows(std::span<float> rows, size_t width);
 // Keeps the first `dimensions` numbers of each row (Matryoshka embeddings), of length 1 if `normalized`.
 void shorten_rows(std::vector<float>& rows, size_t width, size_t dimensions, bool normalized);
 
+class Forward;
+class ParameterFile;
 class SentenceEmbedder {
  public:
   // Reads a BERT folder and any adapters, and plans batches of 1, 4 and `rows` sentences of doubling lengths. threads
@@ -64,10 +66,10 @@ class SentenceEmbedder {
                    const WeightQuantization& quantization, const LoadWeights& load = {});
   ~SentenceEmbedder();
 
-  int64_t width() const;  // numbers of an embedding, behind linear layers that modules.json names
-  bool is_normalized() const;
-  int64_t vocab_size() const;
-  int64_t max_tokens() const;  // of a sentence, with [CLS] and [SEP]
+  int64_t width() const { return width_; }  // numbers of an embedding, behind linear layers that modules.json names
+  bool is_normalized() const { return normalized_; }
+  int64_t vocab_size() const { return encoder_.config.vocab_size; }
+  int64_t max_tokens() const { return max_tokens_; }  // of a sentence, with [CLS] and [SEP]
   // The padded length of a sentence, unless a longer one is beside it.
   int64_t padded_length(int64_t tokens) const;
   // One row of width() numbers for each sentence, in order. Sentences are token ids with [CLS] and [SEP]; user error if
@@ -76,8 +78,14 @@ class SentenceEmbedder {
   std::vector<float> embed(std::span<const std::vector<int32_t>> sentences);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  PretrainedModel model_;
+  TextEncoder& encoder_;
+  int64_t width_, max_tokens_;
+  bool normalized_;
+  // Of planned batches, ascending: one plan per length and number of rows.
+  std::vector<int64_t> rows_, lengths_;
+  std::unique_ptr<Forward> forward_;
+  std::unique_ptr<const ParameterFile> packed_;  // whose pages may be the parameters
 };
 
 }  // namespace linnet

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include "models/families/golden_testing.h"
 #include "models/families/transformer_family.h"
+#include "t5_testing.h"
 
 namespace linnet {
 namespace {

@@ -33,10 +33,6 @@ void for_elements(const Shape& shape, const Move& move) {
       for (int64_t c = 0; c < channels; ++c) move((o * channels + c) * window + at, (o * window + at) * channels + c);
 }
 
-}  // namespace
-
-namespace {
-
 constexpr const char *kHead = "fc.", *kFirst = "conv1.weight";
 
 std::string file_of(const std::string& path) {

@@ -243,7 +243,7 @@ TEST(Torchvision, AFileIsTakenForOtherClassesAndGreyImages) {
   for (const auto& [depth, bottleneck] : {std::pair{20, false}, {34, false}, {50, true}, {101, true}, {152, true}}) {
     const ResNet any(ResNetConfig{.depth = depth, .images = {32, 32, 3, 5}});
     std::vector<int64_t> blocks;
-    for (const auto& stage : any.stages) blocks.push_back(std::ssize(stage->blocks));
+    for (const auto& stage : any.stages) blocks.push_back(static_cast<int64_t>(stage.size()));
     EXPECT_EQ(resnet_depth(blocks, bottleneck), depth);
   }
   EXPECT_EQ(resnet_depth(std::vector<int64_t>{2, 2}, false), 0);

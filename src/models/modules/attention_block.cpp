@@ -3,6 +3,7 @@
 #include <cmath>
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/attention/cached_attention.h"
+#include "engine/ops/cache/cache.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/movement/movement.h"
 #include "models/nn/trace.h"
@@ -10,12 +11,15 @@
 namespace linnet {
 namespace {
 
-AttentionOptions options_for(const AttentionConfig& config, const Module& module) {
+AttentionOptions options_for(const LayerConfig& config, const Module& module) {
   Trace& trace = Trace::current();
-  AttentionOptions options{
-      .heads = config.heads, .kv_heads = config.key_heads(), .scale = config.scale, .soft_cap = config.soft_cap};
-  if (trace.options().training && config.dropout > 0) {
-    options.dropout = config.dropout;
+  AttentionOptions options{.heads = config.heads,
+                           .kv_heads = config.key_heads(),
+                           .scale = config.attention_scale,
+                           .soft_cap = config.soft_cap};
+  const auto dropout = static_cast<float>(config.attention_dropout.value_or(config.dropout));
+  if (trace.options().training && dropout > 0) {
+    options.dropout = dropout;
     options.dropout_site = dropout_site(module.path(), "probabilities");
     options.random = trace.random();
   }
@@ -34,24 +38,63 @@ Initializer scale_rows(Initializer initializer, int64_t rows, double scale) {
   };
 }
 
+// A state has keys and values side by side: [..., 2 key_width].
+QueriesKeysValues with_queries(Tensor queries, Tensor keys_values, Tensor rows = {}) {
+  const std::vector<Tensor> both = split_evenly(keys_values, -1, 2);
+  return {queries, both[0], both[1], rows};
+}
+
+std::vector<Tensor> split_queries(const SelfAttention& attention, Tensor projected) {
+  return split(projected, -1, {attention.config.query_width(), 2 * attention.config.key_width()});
+}
+
+Tensor cache_state(const SelfAttention& attention, Tensor like, int64_t slots, int64_t max_length) {
+  return like.graph->input("cache." + attention.path(),
+                           {like.type().dtype, {slots, max_length, 2 * attention.config.key_width()}});
+}
+
+Tensor memory_state(const CrossAttention& attention, Graph& graph, DType dtype, int64_t slots, int64_t max_length) {
+  return graph.input("memory." + attention.path(), {dtype, {slots, max_length, 2 * attention.config.key_width()}});
+}
+
+// [N, T, 2 T - 1] -> [N, T, T]: element (i, j) is (i, j - i + T - 1).
+Tensor by_distance(Tensor x) {
+  const int64_t batch = x.dim(0), length = x.dim(1);
+  const Tensor column = fill(*x.graph, {x.type().dtype, {batch, length, 1}}, 0);
+  const Tensor flat = reshape(concat(x, std::array{column}, 2), {batch, 2 * length * length});
+  const Tensor shifted = slice(flat, 1, length - 1, length * (2 * length - 1));
+  return slice(reshape(shifted, {batch, length, 2 * length - 1}), 2, 0, length);
+}
+
+// Each row of x [B, T, H * D] times every distance's vector [2 T - 1, H * D] per head: [H, B, T, T], by_distance().
+Tensor distance_products(Tensor x, Tensor distances, int64_t heads) {
+  const int64_t batch = x.dim(0), length = x.dim(1), size = x.dim(2) / heads, count = distances.dim(0);
+  const Tensor rows =
+      reshape(permute(reshape(x, {batch, length, heads, size}), {2, 0, 1, 3}), {heads, batch * length, size});
+  const Tensor columns = permute(reshape(distances, {count, heads, size}), {1, 0, 2});
+  const Tensor products = reshape(matmul(rows, columns, false, true), {heads * batch, length, count});
+  return reshape(by_distance(products), {heads, batch, length, length});
+}
+
 }  // namespace
 
-QueriesKeysValues split_projection(const AttentionConfig& config, Tensor projected) {
+QueriesKeysValues split_projection(const LayerConfig& config, Tensor projected) {
   const std::vector<Tensor> parts =
       split(projected, -1, {config.query_width(), config.key_width(), config.key_width()});
   return {parts[0], parts[1], parts[2]};
 }
 
-SelfAttention::SelfAttention(Module* parent, std::string name, const AttentionConfig& config)
+SelfAttention::SelfAttention(Module* parent, std::string name, const LayerConfig& config, const char* projection)
     : Module(parent, std::move(name)),
       config(config),
       in_proj{this,
-              config.projection_name,
+              projection,
               config.width,
               config.query_width() + 2 * config.key_width(),
-              scale_rows(or_glorot(config.projection, 3), config.query_width(), config.query_scale),
-              config.biases},
-      out_proj{this, "out_proj", config.query_width(), config.width, or_glorot(config.output, 1), config.output_bias} {
+              scale_rows(or_glorot(config.weights, 3), config.query_width(), config.query_scale),
+              config.biases.attention},
+      out_proj{
+          this, "out_proj", config.query_width(), config.width, or_glorot(config.residual, 1), config.biases.output} {
   if (config.query_key_norms == QueryKeyNorms::kNone) return;
   const bool whole = config.query_key_norms == QueryKeyNorms::kWhole;
   query_norm.emplace(this, "query_norm", whole ? config.query_width() : config.size(), config.epsilon, config.norms);
@@ -93,29 +136,6 @@ Tensor SelfAttention::project_part(Tensor of, int64_t first, int64_t rows) {
   return in_proj.bias ? product + slice(in_proj.bias->tensor(), 0, first, rows) : product;
 }
 
-namespace {
-
-// [N, T, 2 T - 1] -> [N, T, T]: element (i, j) is (i, j - i + T - 1).
-Tensor by_distance(Tensor x) {
-  const int64_t batch = x.dim(0), length = x.dim(1);
-  const Tensor column = fill(*x.graph, {x.type().dtype, {batch, length, 1}}, 0);
-  const Tensor flat = reshape(concat(x, std::array{column}, 2), {batch, 2 * length * length});
-  const Tensor shifted = slice(flat, 1, length - 1, length * (2 * length - 1));
-  return slice(reshape(shifted, {batch, length, 2 * length - 1}), 2, 0, length);
-}
-
-// Each row of x [B, T, H * D] times every distance's vector [2 T - 1, H * D] per head: [H, B, T, T], by_distance().
-Tensor distance_products(Tensor x, Tensor distances, int64_t heads) {
-  const int64_t batch = x.dim(0), length = x.dim(1), size = x.dim(2) / heads, count = distances.dim(0);
-  const Tensor rows =
-      reshape(permute(reshape(x, {batch, length, heads, size}), {2, 0, 1, 3}), {heads, batch * length, size});
-  const Tensor columns = permute(reshape(distances, {count, heads, size}), {1, 0, 2});
-  const Tensor products = reshape(matmul(rows, columns, false, true), {heads * batch, length, count});
-  return reshape(by_distance(products), {heads, batch, length, length});
-}
-
-}  // namespace
-
 Tensor SelfAttention::distance_scores(Tensor queries, Tensor keys, const AttentionContext& context) {
   const int64_t width = config.query_width();
   const Tensor of_keys = project_part(context.falling, width, width),
@@ -133,7 +153,7 @@ Tensor SelfAttention::operator()(Tensor x, const AttentionContext& context) {
     return out_proj(cached_attention(queries, keys, values,
                                      {.heads = config.heads,
                                       .kv_heads = config.key_heads(),
-                                      .scale = config.scale,
+                                      .scale = config.attention_scale,
                                       .soft_cap = config.soft_cap,
                                       .rows = rows,
                                       .lengths = context.lengths,
@@ -162,17 +182,19 @@ Tensor SelfAttention::cross(Tensor x, Tensor memory, Tensor lengths) {
   return out_proj(attention(q, kv[0], kv[1], options));
 }
 
-CrossAttention::CrossAttention(Module* parent, std::string name, const AttentionConfig& config)
+CrossAttention::CrossAttention(Module* parent, std::string name, const LayerConfig& config)
     : Module(parent, std::move(name)),
       config(config),
       q_proj{this,
              "q_proj",
              config.width,
              config.query_width(),
-             scale_rows(or_glorot(config.projection, 1), config.query_width(), config.query_scale),
-             config.biases},
-      kv_proj{this, "kv_proj", config.width, 2 * config.key_width(), or_glorot(config.projection, 2), config.biases},
-      out_proj{this, "out_proj", config.query_width(), config.width, or_glorot(config.output, 1), config.output_bias} {}
+             scale_rows(or_glorot(config.weights, 1), config.query_width(), config.query_scale),
+             config.biases.attention},
+      kv_proj{
+          this, "kv_proj", config.width, 2 * config.key_width(), or_glorot(config.weights, 2), config.biases.attention},
+      out_proj{
+          this, "out_proj", config.query_width(), config.width, or_glorot(config.residual, 1), config.biases.output} {}
 
 Tensor CrossAttention::operator()(Tensor x, const AttentionContext& context, Tensor memory) {
   ModuleScope scope(*this);
@@ -188,6 +210,49 @@ Tensor CrossAttention::operator()(Tensor x, const AttentionContext& context, Ten
   if (memories == rows) return out_proj(attention(queries, keys, values, options));
   queries = reshape(queries, {memories, rows * x.dim(1) / memories, config.query_width()});
   return out_proj(reshape(attention(queries, keys, values, options), {rows, x.dim(1), config.query_width()}));
+}
+
+Tensor DecodeStep::positions() const { return reshape(position, {position.dim(0), 1}); }
+
+SplitProjection fill_cache(const CacheSlots& cache) {
+  return [cache](const SelfAttention& attention, Tensor projected) {
+    const std::vector<Tensor> parts = split_queries(attention, projected);
+    const Tensor state = cache_state(attention, projected, cache.slots, cache.max_length);
+    projected.graph->update(state, cache_fill(state, parts[1], cache.rows));
+    return with_queries(parts[0], parts[1]);
+  };
+}
+
+SplitProjection step_cache(const DecodeStep& step) {
+  return [step](const SelfAttention& attention, Tensor projected) {
+    const std::vector<Tensor> parts = split_queries(attention, projected);
+    if (step.cache_rows.defined()) {
+      const Tensor state = cache_state(attention, projected, step.slots, step.max_length);
+      const Tensor cache = cache_put(state, parts[1], step.cache_rows, step.position);
+      projected.graph->update(state, cache);
+      return with_queries(parts[0], cache, step.cache_rows);
+    }
+    const Tensor state = cache_state(attention, projected, projected.dim(0), step.max_length);
+    const Tensor moved = step.beams > 1 ? cache_reorder(state, step.parents, step.position, step.beams) : state;
+    const Tensor cache = cache_write(moved, parts[1], step.position);
+    projected.graph->update(state, cache);
+    return with_queries(parts[0], cache);
+  };
+}
+
+void keep_memory(CrossAttention& attention, Tensor memory, const CacheSlots& cache) {
+  ModuleScope scope(attention);
+  const Tensor state = memory_state(attention, *memory.graph, memory.type().dtype, cache.slots, cache.max_length);
+  memory.graph->update(state, cache_fill(state, attention.project_memory(memory), cache.rows));
+}
+
+MemoryKeys kept_memory(Graph& graph, const DecodeStep& step) {
+  return [&graph, step](CrossAttention& attention) {
+    const int64_t memories = step.memory_lengths.dim(0);
+    const Tensor state = memory_state(attention, graph, Trace::current().options().dtype, memories, step.memory_length);
+    const std::vector<Tensor> both = split_evenly(state, -1, 2);
+    return std::pair(both[0], both[1]);
+  };
 }
 
 }  // namespace linnet

@@ -10,27 +10,6 @@
 namespace linnet {
 namespace {
 
-AttentionConfig attention_config(const LayerConfig& config) {
-  const double dropout = config.attention_dropout.value_or(config.dropout);
-  return {.width = config.width,
-          .heads = config.heads,
-          .dropout = static_cast<float>(dropout),
-          .projection = config.weights,
-          .output = config.residual,
-          .query_scale = config.query_scale,
-          .kv_heads = config.kv_heads,
-          .head_size = config.head_size,
-          .scale = config.attention_scale,
-          .biases = config.biases.attention,
-          .output_bias = config.biases.output,
-          .window = config.window,
-          .query_key_norms = config.query_key_norms,
-          .norms = config.norms,
-          .epsilon = config.epsilon,
-          .soft_cap = config.soft_cap,
-          .rotary = config.rotary};
-}
-
 Initializer or_glorot(const Initializer& initializer) { return initializer ? initializer : xavier_uniform(); }
 
 // Pre-LN: x + dropout(f(norm(x))); post-LN: norm(x + dropout(f(x))).
@@ -93,7 +72,7 @@ EncoderLayer::EncoderLayer(Module* parent, std::string name, const LayerConfig& 
       norm_place(config.norm_place),
       parallel(config.parallel),
       residual_scale(config.residual_scale),
-      self_attn{this, "self_attn", attention_config(config)},
+      self_attn{this, "self_attn", config},
       dropout1{this, "dropout1", static_cast<float>(config.dropout)},
       dropout2{this, "dropout2", static_cast<float>(config.dropout)} {
   if (config.experts > 0) experts.emplace(this, "experts", config);
@@ -135,8 +114,8 @@ Tensor EncoderLayer::operator()(Tensor x, const AttentionContext& context) {
 DecoderLayer::DecoderLayer(Module* parent, std::string name, const LayerConfig& config)
     : Module(parent, std::move(name)),
       norm_place(config.norm_place),
-      self_attn{this, "self_attn", attention_config(config)},
-      cross_attn{this, "cross_attn", attention_config(config)},
+      self_attn{this, "self_attn", config},
+      cross_attn{this, "cross_attn", config},
       feed_forward{this, config},
       norm1{this, "norm1", config.width, config.epsilon, config.norms},
       norm2{this, "norm2", config.width, config.epsilon, config.norms},

@@ -7,59 +7,28 @@
 
 namespace linnet {
 
-enum class Activation { kRelu, kGelu, kGeluTanh, kSilu, kTanh };
-
 Tensor activate(Tensor x, Activation activation);
 
-// Which linear layers have a bias: attention's query, key and value projections, its output, and the feed-forward.
-struct Biases {
-  bool attention = true, output = true, feed_forward = true;
-  std::optional<bool> last = {};  // of the feed-forward's last layer; empty: as feed_forward
-  bool has_last() const { return last.value_or(feed_forward); }
-};
-constexpr Biases kNoBiases{false, false, false};
-
-// Where norms stand; f is attention or feed-forward.
-enum class NormPlace {
-  kSum,             // norm(x + f(x)): post-LN
-  kInput,           // x + f(norm(x)): pre-LN (Xiong et al. 2020)
-  kResult,          // x + norm(f(x))
-  kInputAndResult,  // x + norm(f(norm(x)))
-};
-
-// The options that may differ among layers of one model.
-struct LayerKind {
-  int64_t window = 0;  // keys are less than `window` positions before a query, in an encoder also behind it; 0: all
-  std::optional<RotaryConfig> rotary = {};  // empty: no rotation
-};
-
-struct LayerConfig {
-  int64_t width = 256, heads = 8, hidden = 1024;
-  double dropout = 0.1;         // of each sub-layer's result
-  double hidden_dropout = 0.1;  // of the feed-forward's hidden units
-  NormPlace norm_place = NormPlace::kSum;
-  bool attention_norm = true;  // with kInput; false: attention's input is not normalized
-  bool parallel = false;       // x + attention(norm(x)) + feed-forward(norm(x)), each with its norm
-  double residual_scale = 1;   // of the sub-layers' results
-  Activation activation = Activation::kRelu;
-  double epsilon = 1e-5;  // of the norms
-  // Of weights; `residual`: of those whose results enter the residual stream. Empty: Glorot's rule.
-  Initializer weights = {}, residual = {};
-  std::optional<double> attention_dropout = {};  // of the attention probabilities; empty: as `dropout`
-  NormKind norms = NormKind::kLayer;
-  Biases biases = {};
-  bool gated = false;        // f(x) = linear2(activation(linear1(x)) * linear3(x)) (Shazeer 2020)
-  bool fused_gate = false;   // linear3 is the second half of linear1
-  bool gate_second = false;  // of the fused layer, the second half is activated
-  // > 0: this many gated experts replace the feed-forward; each token uses chosen_experts of them.
-  int64_t experts = 0, chosen_experts = 0;
-  bool normalized_choice = false;
-  // For models/modules/attention_block.h.
-  int64_t kv_heads = 0, head_size = 0, window = 0;
-  QueryKeyNorms query_key_norms = QueryKeyNorms::kNone;
-  double attention_scale = 0, query_scale = 1, soft_cap = 0;
-  std::optional<RotaryConfig> rotary = {};
-};
+// The layers of a decoder or an encoder as far as their configurations say it alike.
+template <class Config>
+LayerConfig common_layer_config(const Config& config) {
+  return {.width = config.width,
+          .heads = config.heads,
+          .hidden = config.hidden,
+          .dropout = config.dropout,
+          .norm_place = config.norm_place,
+          .activation = config.activation,
+          .epsilon = config.epsilon,
+          .attention_dropout = config.attention_dropout,
+          .norms = config.norms,
+          .biases = config.biases,
+          .gated = config.gated,
+          .fused_gate = config.fused_gate,
+          .kv_heads = config.kv_heads,
+          .head_size = config.head_size,
+          .query_key_norms = config.query_key_norms,
+          .attention_scale = config.attention_scale};
+}
 
 struct FeedForward : Module {
   FeedForward(Module* parent, const LayerConfig& config);

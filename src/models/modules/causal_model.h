@@ -1,6 +1,6 @@
 // The interface of decoders for next-token training, scoring and generation.
 #pragma once
-#include "models/modules/key_value_cache.h"
+#include "models/modules/attention_block.h"
 #include "models/nn/loss.h"
 #include "models/nn/trace.h"
 

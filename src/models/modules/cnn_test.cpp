@@ -1,9 +1,9 @@
-#include "models/modules/cnn.h"
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
 #include "base/error.h"
 #include "engine/exec/interpreter.h"
+#include "models/modules/image_model.h"
 #include "models/nn/parameter_layout.h"
 #include "training/trainer/learner.h"
 #include "training/trainer/step_graphs.h"

@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 #include <vector>
-#include "models/modules/key_value_cache.h"
+#include "models/modules/attention_block.h"
 #include "models/nn/loss.h"
 #include "models/nn/trace.h"
 
@@ -33,7 +33,7 @@ TargetRows step_targets(Tensor tokens, const DecodeStep& step);  // tokens i32 [
 struct EncoderDecoder : Module {
   virtual int64_t output_vocab_size() const = 0;
   virtual int64_t max_length() const = 0;  // the most positions a source or a target may have
-  virtual const AttentionConfig& decoder_attention() const = 0;
+  virtual const LayerConfig& decoder_attention() const = 0;
   int64_t width() const { return decoder_attention().width; }
 
   // source i32 [B, S], lengths i32 [B] -> [B, S, D]
@@ -69,7 +69,7 @@ struct Ensemble : EncoderDecoder {
   int64_t output_vocab_size() const override { return members_.front()->output_vocab_size(); }
   int64_t max_length() const override;
   // Of the first member. encode() is an internal error: each member has its own encoder.
-  const AttentionConfig& decoder_attention() const override { return members_.front()->decoder_attention(); }
+  const LayerConfig& decoder_attention() const override { return members_.front()->decoder_attention(); }
   Tensor encode(Tensor source, Tensor source_lengths) override;
   Tensor decode(const TargetRows& rows) override;
   Tensor target_logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) override;

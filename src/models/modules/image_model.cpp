@@ -1,4 +1,6 @@
 #include "models/modules/image_model.h"
+#include <cmath>
+#include "engine/ops/conv_pool/conv_pool.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/order/order.h"
@@ -25,6 +27,9 @@ Tensor traced_logits(ImageModel& model, Trace& trace, int64_t batch) {
   return logits;
 }
 
+// As PyTorch initializes convolutions and their biases.
+Initializer fan_in_uniform(int64_t fan_in) { return uniform_init(1 / std::sqrt(static_cast<double>(fan_in))); }
+
 }  // namespace
 
 Loss image_label_loss(ImageModel& model, Trace& trace, int64_t batch) {
@@ -48,6 +53,27 @@ Loss image_loss(ImageModel& model, Trace& trace, int64_t batch, double label_smo
   const Tensor shares = trace.input("shares", {logits.type().dtype, {batch, 1}});
   const Tensor target = mixed_target(labels, others, shares, model.images.classes, label_smoothing);
   return {soft_cross_entropy_sum(logits, weights.defined() ? target * weights : target), count};
+}
+
+ConvPool::ConvPool(Module* parent, std::string name, int64_t channels, int64_t filters)
+    : Module(parent, std::move(name)),
+      weight{this, "weight", {filters, 3, 3, channels}, fan_in_uniform(9 * channels)},
+      bias{this, "bias", {filters}, fan_in_uniform(9 * channels)} {}
+
+Tensor ConvPool::operator()(At images, const PixelScaling& scaling) {
+  ModuleScope scope(*this);
+  return conv_relu_pool(images, weight, bias, scaling);
+}
+
+Cnn::Cnn(const CnnConfig& config)
+    : ImageModel({config.height, config.width, config.channels, config.classes}, config.mean, config.deviation),
+      config(config),
+      conv{this, "conv", config.channels, config.filters},
+      head{this, "head", config.height / 2 * (config.width / 2) * config.filters, config.classes} {}
+
+Tensor Cnn::operator()(At images) {
+  const Tensor pooled = conv(images, scaling);
+  return head(reshape(At(pooled, images.where), {pooled.dim(0), pooled.shape().elements(1, 4)}));
 }
 
 }  // namespace linnet

@@ -112,22 +112,6 @@ Tensor ResidualBlock::operator()(At x) {
   return relu(y + shortcut);
 }
 
-ResidualStage::ResidualStage(Module* parent, std::string name, int64_t count, int64_t in, int64_t width, int64_t stride,
-                             bool bottleneck)
-    : Module(parent, std::move(name)) {
-  for (int64_t i = 0; i < count; ++i) {
-    blocks.push_back(
-        std::make_unique<ResidualBlock>(this, std::to_string(i), in, width, i == 0 ? stride : 1, bottleneck));
-    in = bottleneck ? 4 * width : width;
-  }
-}
-
-Tensor ResidualStage::operator()(At x) {
-  ModuleScope scope(*this);
-  for (const auto& block : blocks) x.value = (*block)(x);
-  return x.value;
-}
-
 int64_t resnet_depth(std::span<const int64_t> blocks, bool bottleneck) {
   const auto fits = [&](int64_t depth) {
     const Plan plan = plan_of(depth);
@@ -152,9 +136,11 @@ ResNet::ResNet(const ResNetConfig& config)
   const Plan plan = plan_of(config.depth);
   int64_t in = plan.width, width = plan.width;
   for (size_t i = 0; i < plan.blocks.size(); ++i, width *= 2) {
-    stages.push_back(std::make_unique<ResidualStage>(this, "layer" + std::to_string(i + 1), plan.blocks[i], in, width,
-                                                     i == 0 ? 1 : 2, plan.bottleneck));
-    in = plan.bottleneck ? 4 * width : width;
+    ModuleList<ResidualBlock>& stage = stages.emplace_back(this, "layer" + std::to_string(i + 1));
+    for (int64_t block = 0; block < plan.blocks[i]; ++block) {
+      stage.append(in, width, i > 0 && block == 0 ? 2 : 1, plan.bottleneck);
+      in = plan.bottleneck ? 4 * width : width;
+    }
   }
   fc = std::make_unique<Linear>(this, "fc", in, config.images.classes,
                                 uniform_init(1 / std::sqrt(static_cast<double>(in))));
@@ -165,7 +151,8 @@ Tensor ResNet::operator()(At images) { return logits(scale_pixels(images, scalin
 Tensor ResNet::logits(At images) {
   Tensor x = relu(bn1(conv1(images)));
   if (plan_of(config.depth).large) x = pool_positive(x);
-  for (const auto& stage : stages) x = (*stage)(x);
+  for (ModuleList<ResidualBlock>& stage : stages)
+    for (ResidualBlock& block : stage) x = block(x);
   return (*fc)(mean_of_pixels(x));
 }
 

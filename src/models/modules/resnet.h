@@ -56,14 +56,6 @@ struct ResidualBlock : Module {
   std::optional<Shortcut> downsample;
 };
 
-struct ResidualStage : Module {
-  ResidualStage(Module* parent, std::string name, int64_t blocks, int64_t in, int64_t width, int64_t stride,
-                bool bottleneck);
-  Tensor operator()(At x);
-
-  std::deque<std::unique_ptr<ResidualBlock>> blocks;
-};
-
 // The depth of the network with so many blocks in its stages; 0: none.
 int64_t resnet_depth(std::span<const int64_t> blocks, bool bottleneck);
 
@@ -75,7 +67,7 @@ struct ResNet : ImageModel {
   const ResNetConfig config;
   FilterLayer conv1;
   BatchNorm bn1;
-  std::deque<std::unique_ptr<ResidualStage>> stages;  // layer1, layer2, ...
+  std::deque<ModuleList<ResidualBlock>> stages;  // layer1, layer2, ...
   std::unique_ptr<Linear> fc;
 };
 

@@ -169,7 +169,7 @@ Loss embedding_alone(TextClassifier& model, Trace& trace, int64_t texts, int64_t
 void leave_dropout_out(Module& model) {
   model.visit([](Module& module) {
     if (auto* dropout = dynamic_cast<Dropout*>(&module)) dropout->probability = 0;
-    if (auto* attention = dynamic_cast<SelfAttention*>(&module)) attention->config.dropout = 0;
+    if (auto* attention = dynamic_cast<SelfAttention*>(&module)) attention->config.attention_dropout = 0;
   });
 }
 

@@ -1,6 +1,5 @@
 #include "models/modules/t5.h"
 #include <cmath>
-#include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/distance_buckets/distance_buckets.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
@@ -121,14 +120,6 @@ Tensor T5::loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor, 
 void T5::prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) {
   const Tensor encoded = encode(source, source_lengths);
   for (size_t i = 0; i < decoder.layers.size(); ++i) keep_memory(decoder.layers[i].cross_attn, encoded, memory);
-}
-
-Loss t5_loss(T5& model, Trace& trace, int64_t batch, int64_t source_length, int64_t target_length) {
-  const auto ids = [&](const char* name, Shape shape) { return trace.input(name, {DType::kI32, shape}); };
-  const Tensor source = ids("source", {batch, source_length}), source_lengths = ids("source_lengths", {batch});
-  const Tensor target_in = ids("target_in", {batch, target_length}), targets = ids("targets", {batch, target_length});
-  const Tensor sum = model.loss(source, source_lengths, target_in, {}, targets, 0);
-  return {sum, count_targets(targets, sum.type().dtype)};
 }
 
 }  // namespace linnet

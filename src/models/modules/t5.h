@@ -54,7 +54,7 @@ struct T5 : EncoderDecoder {
   }
 
   int64_t output_vocab_size() const override { return config.vocab_size; }
-  const AttentionConfig& decoder_attention() const override { return decoder.layers[0].self_attn.config; }
+  const LayerConfig& decoder_attention() const override { return decoder.layers[0].self_attn.config; }
   int64_t max_length() const override { return 1 << 20; }  // distances have no end
   void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) override;
 
@@ -67,9 +67,5 @@ struct T5 : EncoderDecoder {
  private:
   Tensor scaled(Tensor hidden) const;
 };
-
-// Inputs: "source" i32 [batch, source_length], "source_lengths" i32 [batch], "target_in" and "targets" i32 [batch,
-// target_length]; a negative target is left out.
-Loss t5_loss(T5& model, Trace& trace, int64_t batch, int64_t source_length, int64_t target_length);
 
 }  // namespace linnet

@@ -20,10 +20,9 @@ struct TextClassifier : Module {
 // [batch, length]. Evaluation has the output "logits".
 using TextLoss = Loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types);
 
-// Cross-entropy. "labels" i32 [batch]; negative: left out. Evaluation also outputs "predictions" i32 [batch].
+// Cross-entropy. "labels" i32 [batch], or of every token [batch, length]; negative: left out. Evaluation also outputs
+// "predictions" i32 of the same shape.
 Loss classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
-// The same of every token: "labels" and "predictions" i32 [batch, length].
-Loss token_classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
 Loss several_labels_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
 // The begin and end of answers: cross-entropy over a text's tokens for each, from two logits a token. "labels" i32
 // [batch, 2]. Unlike in transformers, padding does not count.

@@ -10,35 +10,18 @@ namespace linnet {
 namespace {
 
 LayerConfig layer_config(const DecoderConfig& config, const LayerKind& kind) {
+  LayerConfig layer = common_layer_config(config);
+  if (layer.hidden <= 0) layer.hidden = 4 * config.width;
+  layer.hidden_dropout = 0;
+  layer.parallel = config.parallel, layer.residual_scale = config.residual_scale;
+  layer.experts = config.experts, layer.chosen_experts = config.chosen_experts;
+  layer.normalized_choice = config.normalized_choice;
+  layer.window = kind.window, layer.rotary = kind.rotary;
+  layer.soft_cap = config.soft_cap;
   // Two sub-layers per layer add to the residual stream; the scale keeps its final variance.
   const double additions = config.scaled_residual ? 2 * static_cast<double>(config.layers) : 1;
-  return {.width = config.width,
-          .heads = config.heads,
-          .hidden = config.hidden > 0 ? config.hidden : 4 * config.width,
-          .dropout = config.dropout,
-          .hidden_dropout = 0,
-          .norm_place = config.norm_place,
-          .parallel = config.parallel,
-          .residual_scale = config.residual_scale,
-          .activation = config.activation,
-          .epsilon = config.epsilon,
-          .weights = normal_init(config.deviation),
-          .residual = normal_init(config.deviation / std::sqrt(additions)),
-          .attention_dropout = config.attention_dropout,
-          .norms = config.norms,
-          .biases = config.biases,
-          .gated = config.gated,
-          .fused_gate = config.fused_gate,
-          .experts = config.experts,
-          .chosen_experts = config.chosen_experts,
-          .normalized_choice = config.normalized_choice,
-          .kv_heads = config.kv_heads,
-          .head_size = config.head_size,
-          .window = kind.window,
-          .query_key_norms = config.query_key_norms,
-          .attention_scale = config.attention_scale,
-          .soft_cap = config.soft_cap,
-          .rotary = kind.rotary};
+  layer.weights = normal_init(config.deviation), layer.residual = normal_init(config.deviation / std::sqrt(additions));
+  return layer;
 }
 
 }  // namespace

@@ -15,14 +15,14 @@ struct DecoderConfig {
   double dropout = 0;     // of embeddings, of attention probabilities and of each sub-layer's result...
   std::optional<double> embedding_dropout = {}, attention_dropout = {};  // ...where these do not say otherwise
   Activation activation = Activation::kGeluTanh;
-  bool gated = false;  // the feed-forward (models/modules/blocks.h)
+  bool gated = false;  // the feed-forward (LayerConfig)
   NormKind norms = NormKind::kLayer;
   NormPlace norm_place = NormPlace::kInput;
   double epsilon = 1e-5;                    // of the norms
   bool final_norm = true;                   // of the last layer's states
-  bool parallel = false;                    // attention and feed-forward (models/modules/blocks.h)
+  bool parallel = false;                    // attention and feed-forward (LayerConfig)
   bool fused_gate = false;                  // of the feed-forward
-  int64_t experts = 0, chosen_experts = 0;  // > 0: in place of the feed-forward (models/modules/blocks.h)
+  int64_t experts = 0, chosen_experts = 0;  // > 0: in place of the feed-forward (LayerConfig)
   bool normalized_choice = false;
   double load_loss = 0;  // weight of a loss in training that keeps experts equally busy (Fedus et al. 2022)
   QueryKeyNorms query_key_norms = QueryKeyNorms::kNone;

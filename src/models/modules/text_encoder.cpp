@@ -25,28 +25,13 @@ int64_t embedding_width(const EncoderConfig& config) {
 }
 
 LayerConfig layer_config(const EncoderConfig& config, size_t i) {
-  return {.width = config.width,
-          .heads = config.heads,
-          .hidden = config.hidden,
-          .dropout = config.dropout,
-          .hidden_dropout = config.hidden_dropout,
-          .norm_place = config.norm_place,
-          .attention_norm = i > 0 || config.first_attention_norm,
-          .activation = config.activation,
-          .epsilon = config.epsilon,
-          .weights = normal_init(kEncoderDeviation),
-          .residual = normal_init(kEncoderDeviation),
-          .attention_dropout = config.attention_dropout,
-          .norms = config.norms,
-          .biases = config.biases,
-          .gated = config.gated,
-          .fused_gate = config.fused_gate,
-          .gate_second = config.gate_second,
-          .kv_heads = config.kv_heads,
-          .head_size = config.head_size,
-          .query_key_norms = config.query_key_norms,
-          .attention_scale = config.attention_scale,
-          .rotary = config.layer_kinds.empty() ? std::nullopt : config.layer_kinds.at(i).rotary};
+  LayerConfig layer = common_layer_config(config);
+  layer.hidden_dropout = config.hidden_dropout;
+  layer.attention_norm = i > 0 || config.first_attention_norm;
+  layer.weights = layer.residual = normal_init(kEncoderDeviation);
+  layer.gate_second = config.gate_second;
+  if (!config.layer_kinds.empty()) layer.rotary = config.layer_kinds.at(i).rotary;
+  return layer;
 }
 
 std::unique_ptr<Embedding> optional_table(Module* parent, const char* name, int64_t rows, const EncoderConfig& config) {
@@ -88,6 +73,47 @@ int32_t distance_row(const EncoderConfig& config, int64_t distance) {
     distance = distance < 0 ? -bucket : bucket;
   }
   return static_cast<int32_t>(std::clamp<int64_t>(distance + config.distance_span, 0, 2 * config.distance_span - 1));
+}
+
+struct EncoderInputs {
+  Tensor tokens, lengths, types;
+};
+
+EncoderInputs declare_inputs(Trace& trace, int64_t batch, int64_t length, bool types) {
+  const TensorType ids{DType::kI32, {batch, length}};
+  return {trace.input("tokens", ids), trace.input("lengths", {DType::kI32, {batch}}),
+          types ? trace.input("types", ids) : Tensor{}};
+}
+
+// Loss and predictions, from logits of a few rows at a time.
+Tensor evaluate_masked(MaskedLanguageModel& model, Trace& trace, Tensor states, Tensor targets) {
+  constexpr int64_t kRows = 128;
+  const int64_t count = states.dim(0);
+  std::vector<Tensor> predictions;
+  Tensor sum;
+  for (int64_t first = 0; first < count; first += kRows) {
+    const int64_t rows = std::min(kRows, count - first);
+    const Tensor logits = model.logits_of(slice(states, 0, first, rows));
+    const Tensor part = cross_entropy_sum(logits, slice(targets, 0, first, rows));
+    sum = sum.defined() ? sum + part : part;
+    predictions.push_back(argmax_last(logits));
+  }
+  trace.graph().output("predictions", predictions.size() > 1
+                                          ? concat(predictions[0], std::span(predictions).subspan(1), 0)
+                                          : predictions[0]);
+  return sum;
+}
+
+struct TracedLogits {
+  Tensor logits, lengths;
+};
+
+// The model's logits of the inputs of a batch, an output of evaluation.
+TracedLogits traced_logits(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
+  const EncoderInputs inputs = declare_inputs(trace, batch, length, types);
+  const Tensor logits = model.logits(inputs.tokens, inputs.lengths, inputs.types);
+  if (!trace.options().training) trace.graph().output("logits", logits);
+  return {logits, inputs.lengths};
 }
 
 }  // namespace
@@ -247,43 +273,6 @@ Tensor MaskedLanguageModel::logits_of(Tensor states) {
   return matmul(states, encoder.words.weight, false, true) + head.bias.tensor();
 }
 
-namespace {
-
-struct EncoderInputs {
-  Tensor tokens, lengths, types;
-};
-
-EncoderInputs declare_inputs(Trace& trace, int64_t batch, int64_t length, bool types) {
-  const TensorType ids{DType::kI32, {batch, length}};
-  return {trace.input("tokens", ids), trace.input("lengths", {DType::kI32, {batch}}),
-          types ? trace.input("types", ids) : Tensor{}};
-}
-
-}  // namespace
-
-namespace {
-
-// Loss and predictions, from logits of a few rows at a time.
-Tensor evaluate_masked(MaskedLanguageModel& model, Trace& trace, Tensor states, Tensor targets) {
-  constexpr int64_t kRows = 128;
-  const int64_t count = states.dim(0);
-  std::vector<Tensor> predictions;
-  Tensor sum;
-  for (int64_t first = 0; first < count; first += kRows) {
-    const int64_t rows = std::min(kRows, count - first);
-    const Tensor logits = model.logits_of(slice(states, 0, first, rows));
-    const Tensor part = cross_entropy_sum(logits, slice(targets, 0, first, rows));
-    sum = sum.defined() ? sum + part : part;
-    predictions.push_back(argmax_last(logits));
-  }
-  trace.graph().output("predictions", predictions.size() > 1
-                                          ? concat(predictions[0], std::span(predictions).subspan(1), 0)
-                                          : predictions[0]);
-  return sum;
-}
-
-}  // namespace
-
 Loss masked_language_loss(MaskedLanguageModel& model, Trace& trace, int64_t batch, int64_t length, int64_t masked,
                           bool types, double label_smoothing) {
   const EncoderInputs inputs = declare_inputs(trace, batch, length, types);
@@ -331,52 +320,32 @@ Tensor TokenClassifier::logits(Tensor tokens, Tensor lengths, Tensor types) {
   return classifier(dropout(encoder(tokens, lengths, types)));
 }
 
-namespace {
-
-Tensor traced_logits(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
-  const EncoderInputs inputs = declare_inputs(trace, batch, length, types);
-  const Tensor logits = model.logits(inputs.tokens, inputs.lengths, inputs.types);
-  if (!trace.options().training) trace.graph().output("logits", logits);
-  return logits;
-}
-
-Loss class_loss(const TextClassifier& model, Trace& trace, Tensor logits, Tensor labels) {
+Loss classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
+  const Tensor logits = traced_logits(model, trace, batch, length, types).logits;
+  const Shape rows = logits.shape().rank() == 3 ? Shape{batch, length} : Shape{batch};
+  const Tensor labels = trace.input("labels", {DType::kI32, rows});
   if (!trace.options().training) trace.graph().output("predictions", argmax_last(logits));
   return {weighted_cross_entropy_sum(logits, labels, 0, model.class_weights.tensor(trace)),
           count_targets(labels, logits.type().dtype)};
 }
 
-}  // namespace
-
-Loss classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
-  const Tensor logits = traced_logits(model, trace, batch, length, types);
-  return class_loss(model, trace, logits, trace.input("labels", {DType::kI32, {batch}}));
-}
-
-Loss token_classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
-  const Tensor logits = traced_logits(model, trace, batch, length, types);
-  return class_loss(model, trace, logits, trace.input("labels", {DType::kI32, {batch, length}}));
-}
-
 Loss span_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
   constexpr double kHidden = 1e12;
-  const EncoderInputs inputs = declare_inputs(trace, batch, length, types);
-  const Tensor logits = model.logits(inputs.tokens, inputs.lengths, inputs.types);
-  if (!trace.options().training) trace.graph().output("logits", logits);
+  const auto [logits, lengths] = traced_logits(model, trace, batch, length, types);
   const Tensor labels = trace.input("labels", {DType::kI32, {batch, 2}});
   const DType dtype = logits.type().dtype;
-  const Tensor padding = reshape((token_mask(inputs.lengths, length, dtype) + -1.0) * kHidden, {batch, 1, length});
+  const Tensor padding = reshape((token_mask(lengths, length, dtype) + -1.0) * kHidden, {batch, 1, length});
   const Tensor seen = permute(logits, {0, 2, 1}) + broadcast_to(padding, {batch, 2, length});
   return {cross_entropy_sum(seen, labels), count_targets(labels, dtype)};
 }
 
 Loss several_labels_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
-  const Tensor logits = traced_logits(model, trace, batch, length, types);
+  const Tensor logits = traced_logits(model, trace, batch, length, types).logits;
   return label_loss(trace, logits, model.class_weights.tensor(trace));
 }
 
 Loss regression_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
-  return number_loss(trace, traced_logits(model, trace, batch, length, types));
+  return number_loss(trace, traced_logits(model, trace, batch, length, types).logits);
 }
 
 }  // namespace linnet

@@ -35,7 +35,7 @@ struct EncoderConfig {
   // > 0: the first layer's states get a convolution over so many neighboring embeddings, through its activation.
   int64_t convolution = 0;
   Activation convolution_activation = Activation::kTanh;
-  // Of layers (models/modules/blocks.h).
+  // Of layers (LayerConfig).
   NormPlace norm_place = NormPlace::kSum;
   NormKind norms = NormKind::kLayer;
   Biases biases = {};

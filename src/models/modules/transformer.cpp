@@ -45,24 +45,10 @@ Initializer zeros_then_ones() {
 
 }  // namespace
 
-Encoder::Encoder(Module* parent, std::string name, const TransformerConfig& config)
-    : Module(parent, std::move(name)), layers{this, "layers", config.num_encoder_layers, layer_config(config)} {
+template <class Layer>
+LayerStack<Layer>::LayerStack(Module* parent, std::string name, int64_t count, const TransformerConfig& config)
+    : Module(parent, std::move(name)), layers{this, "layers", count, layer_config(config)} {
   if (config.final_norm) norm.emplace(this, "norm", config.d_model);
-}
-
-Tensor Encoder::operator()(Tensor x, Tensor lengths) {
-  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, {.lengths = lengths});
-  return norm ? (*norm)(x) : x;
-}
-
-TransformerDecoder::TransformerDecoder(Module* parent, std::string name, const TransformerConfig& config)
-    : Module(parent, std::move(name)), layers{this, "layers", config.num_decoder_layers, layer_config(config)} {
-  if (config.final_norm) norm.emplace(this, "norm", config.d_model);
-}
-
-Tensor TransformerDecoder::operator()(Tensor x, const AttentionContext& context, Tensor memory) {
-  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, context, memory);
-  return norm ? (*norm)(x) : x;
 }
 
 Head::Head(Module* parent, std::string name, const TransformerConfig& config) : Module(parent, std::move(name)) {
@@ -85,8 +71,8 @@ Tensor Head::loss(Tensor x, const Embedding& target_embedding, Tensor targets, d
 Transformer::Transformer(const TransformerConfig& config)
     : config(config),
       embedding_dropout{this, "embedding_dropout", static_cast<float>(config.dropout)},
-      encoder{this, "encoder", config},
-      decoder{this, "decoder", config},
+      encoder{this, "encoder", config.num_encoder_layers, config},
+      decoder{this, "decoder", config.num_decoder_layers, config},
       head{this, "head", config} {
   if (config.share_embeddings && config.source_vocab != config.target_vocab)
     fail_user("shared embeddings need one vocabulary, got ", config.source_vocab, " and ", config.target_vocab);
@@ -139,7 +125,7 @@ Tensor Transformer::embed_target(Tensor ids) {
 Tensor Transformer::encode(Tensor source, Tensor source_lengths) {
   const Tensor x =
       add_positions(source_table()(source), false, [&](Tensor table) { return slice(table, 0, 0, source.dim(1)); });
-  return encoder(x, source_lengths);
+  return encoder(x, {.lengths = source_lengths});
 }
 
 Tensor Transformer::hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {
@@ -152,7 +138,7 @@ Tensor Transformer::decode(const TargetRows& rows) {
   const Tensor x = add_positions(target_table()(rows.tokens), true, [&](Tensor table) {
     return rows.positions.defined() ? embedding(table, rows.positions) : slice(table, 0, rows.past, rows.tokens.dim(1));
   });
-  return head(decoder(x, rows.context(), {}), target_table());
+  return head(decoder(x, rows.context(), Tensor{}), target_table());
 }
 
 Tensor Transformer::operator()(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {

@@ -37,19 +37,18 @@ struct TransformerConfig {
   bool zero_start = false;  // the target's first position has the zero embedding, whatever its token is (Marian)
 };
 
-struct Encoder : Module {
-  Encoder(Module* parent, std::string name, const TransformerConfig& config);
-  Tensor operator()(Tensor x, Tensor lengths);
+// Layers and perhaps a norm behind the last one: the encoder, or the decoder.
+template <class Layer>
+struct LayerStack : Module {
+  LayerStack(Module* parent, std::string name, int64_t count, const TransformerConfig& config);
+  // `memory`: of the decoder alone.
+  template <class... Memory>
+  Tensor operator()(Tensor x, const AttentionContext& context, const Memory&... memory) {
+    for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, context, memory...);
+    return norm ? (*norm)(x) : x;
+  }
 
-  ModuleList<EncoderLayer> layers;
-  std::optional<LayerNorm> norm;
-};
-
-struct TransformerDecoder : Module {
-  TransformerDecoder(Module* parent, std::string name, const TransformerConfig& config);
-  Tensor operator()(Tensor x, const AttentionContext& context, Tensor memory);
-
-  ModuleList<DecoderLayer> layers;
+  ModuleList<Layer> layers;
   std::optional<LayerNorm> norm;
 };
 
@@ -78,7 +77,7 @@ struct Transformer : EncoderDecoder {
   }
 
   int64_t output_vocab_size() const override { return config.target_vocab; }
-  const AttentionConfig& decoder_attention() const override { return decoder.layers[0].self_attn.config; }
+  const LayerConfig& decoder_attention() const override { return decoder.layers[0].self_attn.config; }
   int64_t max_length() const override { return config.max_seq_len; }
   void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) override;
 
@@ -89,8 +88,8 @@ struct Transformer : EncoderDecoder {
   std::optional<LayerNorm> source_norm, target_norm;            // of the embeddings
   std::optional<Constant> after_start;  // [max_seq_len, D]: 0 at the first position, 1 at the others; of zero_start
   Dropout embedding_dropout;
-  Encoder encoder;
-  TransformerDecoder decoder;
+  LayerStack<EncoderLayer> encoder;
+  LayerStack<DecoderLayer> decoder;
   Head head;
 
  private:

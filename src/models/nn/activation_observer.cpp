@@ -41,6 +41,31 @@ void for_each_row(const TensorView& view, const Visit& visit) {
   }
 }
 
+constexpr size_t kLevels = 128;  // magnitudes that 8 bits have
+
+// The divergence of the first `used` bins, with all further values clipped to the last one, from themselves when
+// equally many neighbors become one level. Within a level only bins that had values get a share.
+double divergence(std::span<const int64_t> bins, size_t used, int64_t clipped, int64_t total) {
+  const size_t per_level = used / kLevels;
+  double sum = 0;
+  for (size_t level = 0; level < kLevels; ++level) {
+    const auto part = bins.subspan(level * per_level, per_level);
+    int64_t count = 0, filled = 0;
+    for (const int64_t bin : part) count += bin, filled += bin > 0;
+    for (size_t i = 0; i < per_level; ++i) {
+      const bool last = level * per_level + i + 1 == used;
+      const int64_t bin = part[i] + (last ? clipped : 0);
+      if (bin == 0) continue;
+      const double p = static_cast<double>(bin) / static_cast<double>(total);
+      // Clipped values may fall in a bin that had none of its own.
+      const double q =
+          part[i] > 0 ? static_cast<double>(count) / static_cast<double>(filled * (total - clipped)) : 1e-12;
+      sum += p * std::log(p / q);
+    }
+  }
+  return sum;
+}
+
 }  // namespace
 
 void ActivationObserver::watch(Graph& graph, const std::string& weight, Tensor x) const {
@@ -143,35 +168,6 @@ float MagnitudeHistogram::percentile(double share) const {
   }
   return maximum_;
 }
-
-namespace {
-
-constexpr size_t kLevels = 128;  // magnitudes that 8 bits have
-
-// The divergence of the first `used` bins, with all further values clipped to the last one, from themselves when
-// equally many neighbors become one level. Within a level only bins that had values get a share.
-double divergence(std::span<const int64_t> bins, size_t used, int64_t clipped, int64_t total) {
-  const size_t per_level = used / kLevels;
-  double sum = 0;
-  for (size_t level = 0; level < kLevels; ++level) {
-    const auto part = bins.subspan(level * per_level, per_level);
-    int64_t count = 0, filled = 0;
-    for (const int64_t bin : part) count += bin, filled += bin > 0;
-    for (size_t i = 0; i < per_level; ++i) {
-      const bool last = level * per_level + i + 1 == used;
-      const int64_t bin = part[i] + (last ? clipped : 0);
-      if (bin == 0) continue;
-      const double p = static_cast<double>(bin) / static_cast<double>(total);
-      // Clipped values may fall in a bin that had none of its own.
-      const double q =
-          part[i] > 0 ? static_cast<double>(count) / static_cast<double>(filled * (total - clipped)) : 1e-12;
-      sum += p * std::log(p / q);
-    }
-  }
-  return sum;
-}
-
-}  // namespace
 
 float MagnitudeHistogram::least_divergence() const {
   int64_t clipped = count_;

@@ -31,6 +31,9 @@ enum class CalibrationMethod : uint8_t {
 CalibrationMethod calibration_method(const std::string& name);
 const std::vector<std::string>& calibration_methods();
 
+// How often magnitudes |x| of which size occur, and the bound that 8 bits should reach up to. The histogram has a fixed
+// number of bins of equal width; a value beyond the last one doubles the width, so that values come in any order and
+// none is kept.
 class MagnitudeHistogram {
  public:
   static constexpr size_t kBins = 4096;

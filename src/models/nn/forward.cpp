@@ -142,18 +142,11 @@ std::vector<Forward::NodeTime> Forward::time_nodes(int64_t times) {
   return nodes;
 }
 
-std::span<const float> Forward::output(const std::string& name) const {
-  const TensorView& view = executors_[last_]->output(name);
-  if (view.type.dtype != DType::kF32 || view.strides != dense_strides(view.shape()))
-    fail_internal("output \"", name, "\" is not a dense float tensor");
-  return {view.as<const float>(), static_cast<size_t>(view.elements())};
-}
-
-std::span<const int32_t> Forward::whole_output(const std::string& name) const {
-  const TensorView& view = executors_[last_]->output(name);
-  if (view.type.dtype != DType::kI32 || view.strides != dense_strides(view.shape()))
-    fail_internal("output \"", name, "\" is not a dense i32 tensor");
-  return {view.as<const int32_t>(), static_cast<size_t>(view.elements())};
+const TensorView& Forward::dense_output(const std::string& output, DType dtype) const {
+  const TensorView& view = executors_[last_]->output(output);
+  if (view.type.dtype != dtype || view.strides != dense_strides(view.shape()))
+    fail_internal("output \"", output, "\" is not a dense tensor of ", dtype_name(dtype));
+  return view;
 }
 
 }  // namespace linnet

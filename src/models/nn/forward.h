@@ -68,8 +68,10 @@ class Forward {
 
   Forward& run(size_t function = 0);
   // An output of the function that ran last; valid until the next run.
-  std::span<const float> output(const std::string& name) const;
-  std::span<const int32_t> whole_output(const std::string& name) const;  // of i32
+  std::span<const float> output(const std::string& name) const { return elements<float>(name, DType::kF32); }
+  std::span<const int32_t> whole_output(const std::string& name) const {  // of i32
+    return elements<int32_t>(name, DType::kI32);
+  }
 
   size_t memory_bytes() const { return store_.total_bytes(); }
 
@@ -81,6 +83,12 @@ class Forward {
   std::vector<NodeTime> time_nodes(int64_t times);
 
  private:
+  template <class T>
+  std::span<const T> elements(const std::string& output, DType dtype) const {
+    const TensorView& view = dense_output(output, dtype);
+    return {view.as<const T>(), static_cast<size_t>(view.elements())};
+  }
+  const TensorView& dense_output(const std::string& output, DType dtype) const;
   void* location(const std::string& input, size_t bytes);
   void bind_inputs(const std::vector<Graph>& graphs);
   std::vector<Graph> take_computed_once(std::vector<Graph>& graphs);

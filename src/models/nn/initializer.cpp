@@ -20,8 +20,7 @@ Initializer xavier_uniform(int64_t parts) {
     const bool is_vector = shape.rank() < 2;  // whose fans are its size
     const double in = is_vector ? elements : elements / static_cast<double>(shape[0]);
     const double out = is_vector ? elements : elements / static_cast<double>(shape[-1]);
-    const double bound = std::sqrt(6.0 / (in + out / static_cast<double>(parts)));
-    for (float& value : values) value = static_cast<float>((2 * uniform() - 1) * bound);
+    uniform_init(std::sqrt(6.0 / (in + out / static_cast<double>(parts))))(values, shape, uniform);
   };
 }
 

@@ -7,6 +7,14 @@
 #include "engine/plan/state_names.h"
 
 namespace linnet {
+namespace {
+
+void unpack(const PackedWeight& weight, int64_t row, int64_t end, std::vector<float>& out) {
+  out.resize(static_cast<size_t>((end - row) * weight.shape.columns));
+  dequantize_rows(weight, row, end, out.data());
+}
+
+}  // namespace
 
 void declare_flat(Store& store, const ParameterLayout& layout, const std::string& name, MemoryKind kind,
                   bool with_untrained) {
@@ -55,50 +63,26 @@ void write_quantized(const Store& store, const QuantizedSlot& slot, const float*
   store.push(slot.input());
 }
 
-namespace {
-
-// Addresses for all parameters; only those being read have memory.
-class LoadingBuffer {
- public:
-  LoadingBuffer(const Store& store, const ParameterLayout& layout, ThreadPool& pool)
-      : store_(store),
-        layout_(layout),
-        pool_(pool),
-        floats_(std::make_unique_for_overwrite<float[]>(static_cast<size_t>(layout.parameter_count()))) {}
-
-  void load(const std::function<void(const ParameterTarget& parameters)>& load) {
-    ParameterTarget target = floats_.get();
-    target.finished = [this](const ParameterSlot& slot) { finish(slot); };
-    load(target);
-    for (const ParameterSlot& slot : layout_.parameters()) finish(slot);
-  }
-
- private:
-  void finish(const ParameterSlot& slot) {
-    if (!finished_.insert(slot.offset).second) return;
-    float* values = floats_.get() + slot.offset;
-    if (layout_.is_in_blocks(slot)) {
-      const QuantizedSlot& quantized = layout_.quantized_slot(slot);
-      pack_blocks(quantized.shape, reinterpret_cast<const std::byte*>(values), store_.data(quantized.input()), pool_);
-      store_.push(quantized.input());
-    } else if (layout_.is_quantized(slot)) write_quantized(store_, layout_.quantized_slot(slot), values, pool_);
-    else std::copy_n(values, slot.spec.shape.elements(), store_.as<float>(state::kParameters) + slot.offset);
-    give_back_pages(values, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
-  }
-
-  const Store& store_;
-  const ParameterLayout& layout_;
-  ThreadPool& pool_;
-  std::unique_ptr<float[]> floats_;
-  std::set<int64_t> finished_;  // offsets
-};
-
-}  // namespace
-
 void load_into(const Store& store, const ParameterLayout& layout, ThreadPool& pool,
                const std::function<void(const ParameterTarget& parameters)>& load) {
-  if (layout.quantized().empty()) load(store.as<float>(state::kParameters));
-  else LoadingBuffer(store, layout, pool).load(load);
+  if (layout.quantized().empty()) return load(store.as<float>(state::kParameters));
+  // Addresses for all parameters; only those being read have memory.
+  const auto floats = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(layout.parameter_count()));
+  std::set<int64_t> finished;  // offsets
+  ParameterTarget target = floats.get();
+  target.finished = [&](const ParameterSlot& slot) {
+    if (!finished.insert(slot.offset).second) return;
+    float* values = floats.get() + slot.offset;
+    if (layout.is_in_blocks(slot)) {
+      const QuantizedSlot& quantized = layout.quantized_slot(slot);
+      pack_blocks(quantized.shape, reinterpret_cast<const std::byte*>(values), store.data(quantized.input()), pool);
+      store.push(quantized.input());
+    } else if (layout.is_quantized(slot)) write_quantized(store, layout.quantized_slot(slot), values, pool);
+    else std::copy_n(values, slot.spec.shape.elements(), store.as<float>(state::kParameters) + slot.offset);
+    give_back_pages(values, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
+  };
+  load(target);
+  for (const ParameterSlot& slot : layout.parameters()) target.finish(slot);
 }
 
 void initialize_quantized(const Store& store, const ParameterLayout& layout, uint64_t seed, ThreadPool& pool) {
@@ -110,15 +94,6 @@ void initialize_quantized(const Store& store, const ParameterLayout& layout, uin
     write_quantized(store, quantized, values.data(), pool);
   }
 }
-
-namespace {
-
-void unpack(const PackedWeight& weight, int64_t row, int64_t end, std::vector<float>& out) {
-  out.resize(static_cast<size_t>((end - row) * weight.shape.columns));
-  dequantize_rows(weight, row, end, out.data());
-}
-
-}  // namespace
 
 ParameterValues::ParameterValues(const Store& store, const ParameterLayout& layout, const float* trained)
     : store_(store), layout_(layout), trained_(trained), untrained_(store.as<float>(state::kParameters)) {}

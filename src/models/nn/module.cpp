@@ -5,7 +5,6 @@
 #include "models/nn/trace.h"
 
 namespace linnet {
-
 namespace {
 
 // '*' is a wildcard in patterns of names; control characters would break messages of one line.
@@ -21,6 +20,18 @@ void check_name(const char* what, const std::string& name) {
 std::string join_names(const std::string& above, const std::string& name) {
   if (above.empty() || name.empty()) return above + name;
   return above.back() == '_' ? above + name : above + "." + name;
+}
+
+// Checks the arguments of a parameter; returns its name with the path of its module.
+std::string full_name(const Module* module, const std::string& name, const Shape& shape,
+                      const Initializer& initializer) {
+  if (!module) fail_user("parameter \"", name, "\" has no module: pass `this` of the module that it is a part of");
+  check_name("parameter", name);
+  const std::string full = join_names(module->path(), name);
+  if (!initializer) fail_user("parameter \"", full, "\" has no initializer");
+  for (const int64_t size : shape.sizes())
+    if (size < 1) fail_user("parameter \"", full, "\" has the shape ", shape.text(), "; sizes are at least 1");
+  return full;
 }
 
 }  // namespace
@@ -109,22 +120,6 @@ int64_t Module::parameter_count() const {
   for (const ParameterSpec& spec : parameters()) count += spec.trainable ? spec.shape.elements() : 0;
   return count;
 }
-
-namespace {
-
-// Checks the arguments of a parameter; returns its name with the path of its module.
-std::string full_name(const Module* module, const std::string& name, const Shape& shape,
-                      const Initializer& initializer) {
-  if (!module) fail_user("parameter \"", name, "\" has no module: pass `this` of the module that it is a part of");
-  check_name("parameter", name);
-  const std::string full = join_names(module->path(), name);
-  if (!initializer) fail_user("parameter \"", full, "\" has no initializer");
-  for (const int64_t size : shape.sizes())
-    if (size < 1) fail_user("parameter \"", full, "\" has the shape ", shape.text(), "; sizes are at least 1");
-  return full;
-}
-
-}  // namespace
 
 Parameter::Parameter(Module* module, const std::string& name, Shape shape, Initializer initializer, bool table)
     : spec_{full_name(module, name, shape, initializer), shape, std::move(initializer), shape.rank() >= 2},

@@ -84,6 +84,14 @@ void check_patterns(const std::vector<ParameterSpec>& specs, const std::vector<s
   }
 }
 
+void initialize_all(std::span<const ParameterSlot> slots, uint64_t seed, float* buffer, ThreadPool& pool) {
+  pool.run(static_cast<int64_t>(slots.size()), [&](int64_t i, int) {
+    const auto& [spec, offset] = slots[static_cast<size_t>(i)];
+    initialize(spec.initializer, spec.name, seed, spec.shape,
+               {buffer + offset, static_cast<size_t>(spec.shape.elements())});
+  });
+}
+
 }  // namespace
 
 ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterGroup> groups,
@@ -260,18 +268,6 @@ void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const P
   range.count = parameter_count_ - range.offset;
   ranges_.push_back(std::move(range));
 }
-
-namespace {
-
-void initialize_all(std::span<const ParameterSlot> slots, uint64_t seed, float* buffer, ThreadPool& pool) {
-  pool.run(static_cast<int64_t>(slots.size()), [&](int64_t i, int) {
-    const auto& [spec, offset] = slots[static_cast<size_t>(i)];
-    initialize(spec.initializer, spec.name, seed, spec.shape,
-               {buffer + offset, static_cast<size_t>(spec.shape.elements())});
-  });
-}
-
-}  // namespace
 
 void ParameterLayout::initialize_parameters(uint64_t seed, float* parameters, ThreadPool& pool) const {
   const std::span<const ParameterSlot> slots = std::span(parameters_).first(stored_slots_);

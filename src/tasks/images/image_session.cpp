@@ -8,7 +8,7 @@
 #include "models/families/pretrained.h"
 #include "models/families/torchvision.h"
 #include "models/families/vit.h"
-#include "models/modules/cnn.h"
+#include "models/modules/image_model.h"
 #include "models/modules/resnet.h"
 #include "models/modules/vit.h"
 #include "models/nn/model_file.h"

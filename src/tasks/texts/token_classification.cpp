@@ -38,7 +38,7 @@ class TokenClassification : public TextTask {
  public:
   TokenClassification()
       : TextTask("token_classification", TextProblem::kTokenClasses, LabelForm::Kind::kTokenClasses,
-                 token_classification_loss) {}
+                 classification_loss) {}
 
   TextRecords read(const std::string& path, const DataConfig& data) const override {
     return read_tagged_texts(path, data);

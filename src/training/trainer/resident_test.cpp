@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
-#include "models/modules/cnn.h"
+#include "models/modules/image_model.h"
 #include "op_harness.h"
 #include "training/trainer/learner.h"
 
