@@ -69,7 +69,6 @@ void BeamSearch::advance(int64_t count, const int32_t* tokens, const float* logi
   ++steps_;
 }
 
-// The likeliest continuations, best first.
 void BeamSearch::collect_candidates(int64_t count, const int32_t* tokens, const float* logits,
                                     const float* log_sum_exp) {
   candidates_.clear();
@@ -100,7 +99,7 @@ void BeamSearch::collect_candidates(int64_t count, const int32_t* tokens, const 
   candidates_.resize(kept);
 }
 
-// Candidates when nothing but this token may follow: each beam, with its own probability.
+// Candidates if only this token may follow: each beam, with its own probability.
 void BeamSearch::force(int32_t token) {
   candidates_.clear();
   for (int64_t beam = 0; beam < beams_; ++beam)
@@ -109,7 +108,6 @@ void BeamSearch::force(int32_t token) {
   std::ranges::stable_sort(candidates_, std::ranges::greater{}, &Candidate::log_probability);
 }
 
-// Deals the candidates out to hypotheses and beams.
 void BeamSearch::choose() {
   const int64_t length = steps_ + 1;
   chosen_.clear();
@@ -131,7 +129,7 @@ void BeamSearch::choose() {
   }
 }
 
-// Whether beams of `length` tokens may still matter beside the hypotheses.
+// Whether beams of `length` tokens can still beat the hypotheses.
 bool BeamSearch::may_improve(int64_t length) const {
   if (static_cast<int64_t>(ended_.size()) < beams_) return true;
   if (beams_ == 1 || options_.early_stopping == EarlyStopping::kFull) return false;
@@ -139,7 +137,7 @@ bool BeamSearch::may_improve(int64_t length) const {
   return score(chosen_.front().log_probability, at_limit ? limit_ : length) > ended_.back().score;
 }
 
-// Gives each chosen continuation a slot: the first of a beam stays there, the others move to where a beam died.
+// Gives each chosen continuation a slot: a beam's first one stays, the others move to slots of dead beams.
 void BeamSearch::place_beams() {
   std::ranges::fill(log_probabilities_, kNoBeam);
   std::iota(parents_.begin(), parents_.end(), 0);

@@ -1,11 +1,9 @@
-// Beam search for one text, apart from any model: it is told each beam's likeliest next tokens and says which token to
-// feed each beam and which beam's history that one continues.
-//
-// Of the 2 * beams best continuations (more where several tokens end a text), those that end it become hypotheses if
-// they are among the first `beams`, the others fill the beams. At the length limit the beams become hypotheses too, and
-// what is best has the highest score, whether it was finished or cut off. When a search with `beams` hypotheses is done
-// before, says EarlyStopping. All of it is as transformers has it. One beam is greedy search: the first end is the
-// result. All ties go to the lower token, then to the lower beam.
+// Beam search for one text, independent of models: it gets each beam's likeliest next tokens, and says which token to
+// feed each beam and which beam's history that continues. Of the 2 * beams best continuations (more with several end
+// tokens), ends among the first `beams` become hypotheses, and others fill the beams. At the length limit beams become
+// hypotheses too; the highest score wins, finished or cut off. EarlyStopping decides when `beams` hypotheses suffice.
+// All as in transformers. One beam is greedy search, up to the first end. Ties go to the lower token, then the lower
+// beam.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -27,13 +25,13 @@ enum class EarlyStopping {
   kNever,   // as kLikely; but with length_penalty > 0 the beam might still grow to the limit without losing probability
 };
 
-// What a text must not go on with, whatever is likely.
+// Restrictions on the text, whatever is likely.
 struct TextRules {
   int64_t min_tokens = 0;       // no end before this many were written (min_new_tokens)
   int64_t no_repeat_ngram = 0;  // n: no sequence of n tokens twice, prompt included; 0: any
 
   bool any() const { return min_tokens > 0 || no_repeat_ngram > 0; }
-  // The tokens that may not follow `text`, whose last `written` tokens are new.
+  // Tokens that may not follow `text`, whose last `written` tokens are new.
   std::vector<int32_t> forbidden(std::span<const int32_t> text, int64_t written, std::span<const int32_t> ends) const;
 };
 
@@ -53,24 +51,23 @@ class BeamSearch {
   // Generates up to `limit` tokens, the end included.
   BeamSearch(int64_t beams, int64_t limit, BeamOptions options);
 
-  // One step. The candidates of beam b are tokens[b * count ...] with logits[...] in falling order: candidates() of
-  // them, or the whole vocabulary if that is less. log_sum_exp[b] turns a logit into a log probability. At the first
-  // step only beam 0 is read, since all beams begin alike.
+  // One step. Beam b's candidates are tokens[b * count ...] with logits[...] in descending order: candidates() of them,
+  // or the whole vocabulary if smaller. log_sum_exp[b] turns logits into log probabilities. The first step only reads
+  // beam 0, as all beams begin alike.
   void advance(int64_t count, const int32_t* tokens, const float* logits, const float* log_sum_exp);
 
-  // Looked at for each beam: enough for `beams` that go on, though every end and every token that is never generated
-  // were among the likeliest, and some that would repeat a sequence.
+  // Candidates of each beam: enough for `beams` that continue, even if all ends, all never-generated tokens and some
+  // that would repeat a sequence are among the likeliest.
   int64_t candidates() const;
 
   bool done() const { return done_; }
   int64_t steps() const { return steps_; }
 
-  // What to feed after a step. Where no beam goes on, some token that a beam was fed before.
+  // Tokens to feed after a step. If no beam continues, some token that was fed before.
   std::span<const int32_t> tokens() const { return tokens_; }
-  // Beam b continues beam parents()[b]. A beam stays where it is whenever it can, so that few caches move.
+  // Beam b continues beam parents()[b]. Beams stay in place if possible, so that few caches move.
   std::span<const int32_t> parents() const { return parents_; }
 
-  // Best first; at most n_best.
   std::vector<Hypothesis> result(int64_t n_best) const;
 
  private:
@@ -94,7 +91,7 @@ class BeamSearch {
   void add_ended(const Ended& ended);
   double score(double log_probability, int64_t length) const;
   int64_t looked_at() const;  // continuations of all beams together that are ranked
-  // The tokens of a beam after so many steps.
+  // Appends the tokens of a beam after so many steps.
   void append_history(int64_t steps, int64_t beam, std::vector<int32_t>& text) const;
 
   const BeamOptions options_;

@@ -15,8 +15,8 @@ constexpr const char* kLast = "generate.last";
 constexpr const char* kSlots = "generate.slots";
 
 constexpr int64_t kShortestBucket = 16;
-// Of a chunk: more rows than the 8 of products with few rows, whose bits are others, and as many as make the reading of
-// the weights cheap beside the products.
+// A chunk has more rows than the 8 of products with few rows, whose bits differ, and enough to make reading weights
+// cheap beside the products.
 constexpr int64_t kChunkStep = 16, kLongestChunk = 256;
 constexpr int64_t kChunks[] = {16, 32, 48, 64, 96, 128, 192, kLongestChunk};
 
@@ -24,8 +24,7 @@ TraceOptions trace_options(const ParameterLayout& layout, const CausalOptions& o
   return {.layout = &layout, .flat_name = options.flat_name};
 }
 
-// Rewritten and then proved once: that takes a fifth of the time of proving the graph behind each pass, and a model's
-// start waits for it.
+// Verifies only the final graph: a fifth of the time of verifying after each pass, which delays a model's start.
 Graph optimized(Graph graph, const Store& store, bool independent_rows) {
   graph =
       optimize(std::move(graph), {.independent_rows = independent_rows, .backend = &store.backend(), .verify = false});
@@ -46,8 +45,8 @@ CausalOptions checked(CausalOptions options, const CausalModel& model) {
   return options;
 }
 
-// Lengths of chunks for prompts of these lengths: a prompt takes as many of the longest as it fills, and one for the
-// rest. With a prefix cache the rest may be of any length.
+// Chunk lengths for these prompt lengths: a prompt takes as many of the longest as fit, and one for the rest, which
+// with a prefix cache may have any length.
 std::vector<int64_t> chunk_lengths(const CausalOptions& options) {
   std::set<int64_t> chunks;
   const int64_t longest = options.prompt_lengths.back();
@@ -61,7 +60,7 @@ std::vector<int64_t> chunk_lengths(const CausalOptions& options) {
   return {chunks.begin(), chunks.end()};
 }
 
-// Tokens of a decode step: powers of two up to all that can be fed.
+// Sizes of decode steps in tokens: powers of two up to `most`.
 std::vector<int64_t> decode_sizes(int64_t most) {
   std::vector<int64_t> sizes;
   for (int64_t size = 1; size < most; size *= 2) sizes.push_back(size);
@@ -69,7 +68,6 @@ std::vector<int64_t> decode_sizes(int64_t most) {
   return sizes;
 }
 
-// Row `last` of a prompt's hidden states.
 Tensor last_row(Graph& graph, Tensor hidden) {
   const Tensor rows = reshape(hidden, {hidden.dim(0) * hidden.dim(1), hidden.dim(2)});
   return embedding(rows, graph.input(kLast, {DType::kI32, {1}}));
@@ -134,8 +132,8 @@ Graph CausalSlots::prefill_graph(int64_t length) const {
   return optimized(trace.finish(), store_, options_.independent_prompts);
 }
 
-// A step of tokens i32 [rows]: -> logits [rows, V]; of a chunk of a prompt with last i32 [1] -> logits [1, V] after row
-// `last`, or nothing
+// tokens i32 [rows] -> logits [rows, V]; for a prompt's chunk with last i32 [1] -> logits [1, V] after row `last`, or
+// nothing
 Graph CausalSlots::step_graph(int64_t rows, bool by_rows, Logits wanted) const {
   Trace trace(trace_options(layout_, options_));
   Graph& graph = trace.graph();
@@ -148,8 +146,8 @@ Graph CausalSlots::step_graph(int64_t rows, bool by_rows, Logits wanted) const {
   return optimized(trace.finish(), store_, decodes || options_.independent_prompts);
 }
 
-// The index of the plan that computes chunk `chunk`, made now if it is not there: a longer one where there is no room
-// for it. Rows do not depend on the number of rows, so the bits are the same.
+// The index of a plan for chunk `chunk`, made on demand; a longer one if memory is short. Rows do not depend on the
+// number of rows, so the bits are the same.
 size_t CausalSlots::planned_chunk(size_t chunk) {
   const size_t longest = chunk_lengths_.size() - 1;
   for (;; chunk = chunk > longest ? longest : chunk + 1) {
@@ -259,7 +257,7 @@ void CausalSlots::for_each_layer(int64_t slot, int64_t first, int64_t block, con
   }
 }
 
-// Copies what the prefix cache has of the prompt's beginning into its slot. Returns the number of tokens.
+// Copies the cached beginning of the prompt into its slot. Returns its number of tokens.
 int64_t CausalSlots::reuse(const Prompt& prompt) {
   if (!prefixes_) return 0;
   int64_t tokens = 0;

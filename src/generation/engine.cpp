@@ -19,7 +19,7 @@ struct Engine::Job {
   bool checked = false;                // its first logits are numbers
   std::vector<int32_t> sequence = {};  // what the text begins with, and what was sampled
 
-  // Of a sampled request.
+  // For sampling.
   std::optional<Sampler> sampler = {};
   std::optional<TokenFilter> filter = {};
   std::vector<int32_t> window = {};   // the end of `sequence` that the model looks at
@@ -30,7 +30,7 @@ struct Engine::Job {
   int64_t draft_length = 0;           // tokens of the window that the draft's cache holds; 0: it has not begun
   int64_t draft_row = 0;              // of the draft's logits
 
-  // Of a search.
+  // For a search.
   int64_t limit = 0;  // tokens that it may generate
   std::optional<BeamSearch> search = {};
   std::vector<float> values = {};  // the likeliest tokens' logits by beam
@@ -50,7 +50,7 @@ BeamOptions beam_options(const GenerateSettings& settings, const std::vector<int
           .before = before};
 }
 
-// Broken weights show at the first token; what comes later is taken as it is.
+// Broken weights show at the first token; later ones are not checked.
 void check_numbers(std::span<const float> logits) {
   if (std::ranges::any_of(logits, [](float value) { return std::isnan(value); }))
     fail_user("the model's logits are not numbers (NaN): its weights are broken");
@@ -107,7 +107,7 @@ RequestId Engine::submit(GenerateRequest request) {
   if (request.beams < 1 || request.beams > beams())
     fail_internal("a request of " + std::to_string(request.beams) + " beams, and the engine was planned for " +
                   std::to_string(beams()));
-  // What a model's folder names, which is not checked against the vocabulary; such tokens are never written.
+  // Names in a model's folder are unchecked; tokens beyond the vocabulary are never written.
   const auto is_unknown = [&](int32_t token) { return token < 0 || token >= model_->vocab_size(); };
   std::erase_if(request.settings.ends, is_unknown);
   std::erase_if(request.settings.never, is_unknown);
@@ -173,7 +173,7 @@ void Engine::decode_running(ThreadPool& pool) {
   begin(computed_again, pool);
 }
 
-// Each job takes the token that follows its window, and further ones as long as they were guessed.
+// Each job takes the token after its window, and further ones while the guesses were right.
 void Engine::take_tokens(std::vector<Job*> jobs, ThreadPool& pool) {
   for (size_t taken = 0; !jobs.empty(); ++taken) {
     const auto output_of = [&](const Job& job) {
@@ -197,14 +197,14 @@ void Engine::take_tokens(std::vector<Job*> jobs, ThreadPool& pool) {
   }
 }
 
-// How many tokens to guess after a window: none that could not be taken, or for which the draft has no room.
+// Tokens to guess after a window: only as many as can be taken and the draft has room for.
 int64_t Engine::guesses_wanted(const Job& job) const {
   const int64_t size = std::ssize(job.window), left = job.request.settings.max_tokens - std::ssize(job.result.tokens);
   if (job.is_search() || job.draft_length == 0 || size - job.draft_length > 2) return 0;
   return std::max<int64_t>(0, std::min({draft_tokens_, left - 1, model_->room() - size, draft_->room() - size}));
 }
 
-// The draft goes on from what it has not seen of a window, then from its own guesses.
+// The draft reads what it has not seen of a window, then its own guesses.
 void Engine::guess(std::span<Job* const> jobs, ThreadPool& pool) {
   std::vector<Job*> guessing;
   for (Job* job : jobs) {
@@ -236,7 +236,7 @@ void Engine::guess(std::span<Job* const> jobs, ThreadPool& pool) {
   }
 }
 
-// A search that has not made a step feeds what its text begins with, to its first beam.
+// A search's first step feeds the beginning of the text to its first beam.
 void Engine::feed(Job& job) {
   if (!job.is_search()) {
     int64_t length = std::ssize(job.window);
@@ -257,7 +257,7 @@ void Engine::feed(Job& job) {
   }
 }
 
-// Requests to begin now: whole groups of prompts that are computed together, unless no more of them wait.
+// The number of requests to begin now: whole groups of prompts computed together, unless fewer wait.
 int64_t Engine::worth_beginning() const {
   const int64_t at_once = model_->prompts_at_once(), waiting = std::ssize(waiting_);
   int64_t free = 0;
@@ -281,7 +281,7 @@ void Engine::begin_waiting(ThreadPool& pool) {
   if (!begun.empty()) begin(begun, pool);
 }
 
-// The first of `count` free slots next to each other, or -1. Those of a search lie in one group, see SlotModel::feed.
+// The first of `count` adjacent free slots, or -1. Those of a search lie in one group, see SlotModel::feed.
 int64_t Engine::find_slots(int64_t count) const {
   const int64_t group = beams();
   for (int64_t slot = 0; slot + count <= slots(); ++slot) {
@@ -292,7 +292,7 @@ int64_t Engine::find_slots(int64_t count) const {
   return -1;
 }
 
-// Computes the whole prompt or window of jobs, and takes what follows it, if the model tells.
+// Computes the whole prompts or windows of jobs, and takes the next tokens if the model gives logits.
 void Engine::begin(std::span<Job* const> jobs, ThreadPool& pool) {
   std::vector<SlotModel::Prompt> prompts;
   for (Job* job : jobs)
@@ -309,7 +309,7 @@ void Engine::begin(std::span<Job* const> jobs, ThreadPool& pool) {
   if (draft_) begin_draft(jobs, pool);
 }
 
-// The draft computes what the model has computed: all of a window but the token that was just picked.
+// The draft computes what the model has: all of a window but the token just picked.
 void Engine::begin_draft(std::span<Job* const> jobs, ThreadPool& pool) {
   std::vector<SlotModel::Prompt> prompts;
   for (Job* job : jobs) {
@@ -322,7 +322,7 @@ void Engine::begin_draft(std::span<Job* const> jobs, ThreadPool& pool) {
   draft_->begin(prompts, pool, [](size_t, const SlotModel::Output&) {});
 }
 
-// Picks the next token, or makes a step of the search. Several jobs do so at once.
+// Picks the next token, or makes a step of the search. Runs for several jobs at once.
 void Engine::choose_next(Job& job, const SlotModel::Output& output) const {
   const int64_t vocab = model_->vocab_size();
   if (job.is_search()) {
@@ -358,7 +358,6 @@ void Engine::accept_next(Job& job, const SlotModel::Output& output) {
   job.is_search() ? accept_search_step(job) : accept_token(job, output.logits);
 }
 
-// Adds the picked token to the text.
 void Engine::accept_token(Job& job, std::span<const float> logits) {
   const GenerateSettings& settings = job.request.settings;
   const int32_t token = job.picked;

@@ -1,24 +1,24 @@
-// A resident model that writes many texts at once. It is loaded once and has a fixed number of slots, each with its own
-// position in the key-value cache. Requests wait in line until there are slots for them:
+// Generates many texts at once with a resident model on a fixed number of slots, each with its own position in the
+// key-value cache. Requests wait for free slots:
 //
 //   const RequestId id = engine.submit({.prompt = ids, .settings = {.max_tokens = 50}});
 //   while (engine.busy()) engine.step(pool);
 //   for (FinishedRequest& finished : engine.take_finished()) ...
 //
-// A step decodes one token for every running request and then begins those that wait, first come, first served. A
-// sampled request (beams == 1) takes one slot, a beam search takes `beams` of them next to each other.
+// A step decodes one token for every running request, then begins waiting ones in order. A sampled request (beams == 1)
+// takes one slot, a beam search `beams` adjacent slots.
 //
-// Of an encoder-decoder the prompt is a source, which is encoded, and a request takes the slots of a whole search.
+// For an encoder-decoder the prompt is a source to encode, and each request takes the slots of a whole search.
 //
-// On the CPU a request gets the same tokens from the same bits of logits whatever else is running and in any slot: a
-// prompt is computed apart from the others, rows of a decode step do not depend on each other (CausalSlots,
-// SourceSlots), and a random draw depends on the request's seed, its sample and the number of the token alone. Of a
-// decoder-only model that holds for any number of slots, too, with and without a prefix cache and a draft model.
+// On the CPU a request's tokens and logits do not depend, to the bit, on other requests or its slot: prompts are
+// computed apart, rows of a decode step are independent (CausalSlots, SourceSlots), and random draws only depend on the
+// request's seed, sample and token number. For decoder-only models the number of slots, a prefix cache and a draft
+// model do not matter either.
 //
-// A draft model is a smaller one with the same vocabulary, which guesses the tokens that come next (Leviathan et al.
-// 2023, Chen et al. 2023). The model computes all guesses of a request in one step. Then tokens are picked from its
-// logits as ever, with the random draws that they have without a draft, for as long as they are those that were
-// guessed, and one beyond. So a draft changes neither tokens nor logits. It guesses by the same settings and draws.
+// A draft model is smaller, with the same vocabulary, and guesses the next tokens (Leviathan et al. 2023, Chen et al.
+// 2023). The model computes all guesses of a request in one step; tokens are then picked from its logits with the usual
+// random draws, as long as guesses were right, and one beyond. So neither tokens nor logits change. The draft guesses
+// with the same settings and draws.
 #pragma once
 #include "generation/beam_search.h"
 #include "generation/causal_slots.h"
@@ -28,8 +28,6 @@
 
 namespace linnet {
 
-// How a text is generated, and what comes of it.
-
 struct GenerateSettings {
   int64_t max_tokens = 100;                               // generated of each row, its end included
   SamplingOptions sampling;                               // with one beam
@@ -37,15 +35,15 @@ struct GenerateSettings {
   EarlyStopping early_stopping = EarlyStopping::kLikely;  // of beam search
   bool forced_end = false;                                // of a search: the token at the limit is ends[0] for certain
   std::vector<int32_t> ends;                              // tokens that end a text
-  // Of an encoder-decoder: what decoding begins with instead of SourceOptions::begin, and tokens that the text has
-  // behind it whatever is likely.
+  // For an encoder-decoder: the tokens that decoding begins with instead of SourceOptions::begin, and forced tokens
+  // after them.
   std::vector<int32_t> begin = {};
   std::vector<int32_t> never = {};  // tokens that are not generated
   TextRules rules = {};
-  // Where the cache is full: false stops there; true goes on from the last half of the text. Not with beams.
+  // If the cache is full: false stops; true continues from the last half of the text. Not with beams.
   bool slide = false;
   uint64_t first_sample = 0;  // row i draws as sample first_sample + i
-  // If set, a sampled text is one of the grammar, and ends where it is whole; `texts` are those of the vocabulary.
+  // If set, restricts a sampled text, which ends when the grammar allows no more; `texts` are the vocabulary's.
   std::shared_ptr<const TextGrammar> grammar = {};
   std::shared_ptr<const TokenTexts> texts = {};
   bool log_probabilities = false;  // see Continuation; takes a pass over the vocabulary for each token
@@ -55,8 +53,8 @@ struct Continuation {
   std::vector<int32_t> tokens;  // without the end
   bool ended = false;           // by an end token, not at a limit
   int32_t end_token = -1;       // of a sampled text that ended
-  // By the model's own distribution, before temperature and the like. Of each token, the end token included; of a
-  // search empty.
+  // Of each token, the end included, by the model's own distribution before temperature and filters; empty for
+  // searches.
   std::vector<float> log_probabilities = {};
   double log_probability = 0;  // of all of them together; of a search always there
 
@@ -77,7 +75,7 @@ struct GenerateRequest {
   bool search = false;             // with one beam: greedy search for the likeliest text, instead of sampling
   int64_t n_best = 1;              // hypotheses of a search that are wanted, at most beams
   int64_t adapter = -1;            // the set of adapters of CausalOptions::adapters; -1: none
-  // Hears each token except the end token; false ends the request. May call submit() and cancel().
+  // Hears each token except the end; false ends the request. May call submit() and cancel().
   std::function<bool(const GeneratedToken&)> listener = {};
 };
 
@@ -105,8 +103,8 @@ struct EngineCounts : SlotCounts {
 
 class Engine {
  public:
-  // As CausalSlots and SourceSlots: before store.allocate(), of the draft's store too. User error for a draft model of
-  // another vocabulary, and for one with beams or without cache.
+  // Like CausalSlots and SourceSlots: call before store.allocate(), also of the draft's store. User error for a draft
+  // model with another vocabulary, with beams, or without cache.
   Engine(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
          CausalOptions options, const std::optional<DraftModel>& draft = {});
   Engine(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
@@ -116,13 +114,13 @@ class Engine {
   void bind();  // after store.allocate()
   EngineCounts counts() const;
 
-  // User error for a prompt that is empty, too long or not of this vocabulary, and for settings out of range.
+  // User error for an empty or too long prompt, unknown tokens, and settings out of range.
   RequestId submit(GenerateRequest request);
-  // Ends a request, whether it waits or runs. Nothing happens to one that is finished.
+  // Ends a waiting or running request. No-op for a finished one.
   void cancel(RequestId id);
   bool busy() const;  // whether any request waits or runs
   void step(ThreadPool& pool);
-  // Those that have finished since the last call, in the order in which they did.
+  // Requests finished since the last call, in the order in which they finished.
   std::vector<FinishedRequest> take_finished();
 
   int64_t slots() const { return model_->slots(); }

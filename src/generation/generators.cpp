@@ -7,8 +7,7 @@ namespace linnet {
 
 namespace {
 
-// What a call has submitted. At its end, by an exception too, nothing of it is left in the engine: its listeners end
-// with the call.
+// The requests of one call. Its destructor cancels them, also on an exception, as their listeners end with the call.
 struct Submitted {
   explicit Submitted(Engine& engine) : engine(engine) {}
   ~Submitted() {
@@ -54,8 +53,8 @@ std::vector<std::vector<Hypothesis>> SourceGenerator::generate(std::span<const s
                                                                const std::function<void(int64_t done)>& progress) {
   const int64_t beams = engine_.beams();
   if (n_best < 1 || n_best > beams) fail_user("asked for the ", n_best, " best translations of ", beams, " beams");
-  // Long sources first, as they take the most steps: then the last slots end their work at about the same time.
-  // Neighbors are of similar length, which are encoded together.
+  // Long sources first, as they take the most steps: so the last slots finish together. Neighbors have similar lengths
+  // and are encoded together.
   std::vector<size_t> order(sources.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, std::ranges::greater{}, [&](size_t i) { return sources[i].size(); });

@@ -129,7 +129,7 @@ class JsonGrammar {
     if (more && !more->is_boolean())
       fail_at(where, "the keyword \"additionalProperties\" is supported with true and false");
     if (properties.empty() && !(more && !more->get<bool>())) return object_;
-    // From the last property to the first: what follows when none was written, and when some were.
+    // From the last property to the first: continuations if none was written yet, and if some were.
     Node first = g_.text("}", 0), after = first;
     for (size_t i = properties.size(); i-- > 0;) {
       const auto& [name, value] = properties.items()[i];
@@ -143,13 +143,11 @@ class JsonGrammar {
     return g_.text("{", g_.call(space_, first));
   }
 
-  // KEY : VALUE
   Node member(Node key, Node value) { return g_.call(key, g_.call(space_, g_.text(":", g_.call(space_, value)))); }
 
   Node open_object(Node value) { return list("{", member(string_, value), "}"); }
   Node array(Node value) { return list("[", value, "]"); }
 
-  // Any number of items with commas between.
   Node list(const char* open, Node item, const char* close) {
     const Node end = g_.text(close, 0), items = g_.later();
     const Node more = g_.text(",", g_.call(space_, items));
@@ -172,7 +170,7 @@ class JsonGrammar {
     const Node two = hex(hex(more)), three = hex(two);
     Node escape = g_.text("\"", more);
     for (const char* c : {"\\", "/", "b", "f", "n", "r", "t"}) escape = g_.either(escape, g_.text(c, more));
-    // \uXXXX of what is a character by itself: not half of a pair, D800 to DFFF.
+    // \uXXXX of a whole character: no surrogates, D800 to DFFF.
     for (const auto& [low, high] : {std::pair{'0', '9'}, {'a', 'c'}, {'A', 'C'}, {'e', 'f'}, {'E', 'F'}})
       escape = g_.either(escape, g_.text("u", g_.range(static_cast<uint8_t>(low), static_cast<uint8_t>(high), three)));
     for (const char* d : {"ud", "uD"}) escape = g_.either(escape, g_.text(d, g_.range('0', '7', two)));

@@ -21,7 +21,7 @@ std::vector<int64_t> PrefixCache::match(std::span<const int32_t> tokens, int64_t
   return chain;
 }
 
-// The first block of the chain becomes the last used.
+// Marks the blocks of the chain as used, the first one last.
 void PrefixCache::touch(const std::vector<int64_t>& chain) {
   ++now_;
   for (auto id = chain.rbegin(); id != chain.rend(); ++id) {
@@ -55,7 +55,7 @@ std::vector<PrefixCache::NewBlock> PrefixCache::keep(std::span<const int32_t> to
   return added;
 }
 
-// One that was never used, or else the one that was used longest ago, unless that is in use just now. -1: none.
+// A block never used, or else the least recently used one that is not in use now. -1: none.
 int64_t PrefixCache::free_block() {
   if (used_ < blocks()) return used_++;
   if (order_.empty() || blocks_[static_cast<size_t>(order_.back())].used_at == now_) return -1;

@@ -1,9 +1,9 @@
-// Which beginnings of prompts are kept, in blocks of kBlock tokens, and which block goes when there is no room: the one
-// that was used longest ago. Blocks are numbers here; what they hold (keys and values, CausalSlots) lies elsewhere.
+// Which beginnings of prompts are kept, in blocks of kBlock tokens; the least recently used is dropped. Blocks are
+// numbers here; their keys and values are in CausalSlots.
 //
-// A block is known by its tokens and by the block before it, so it stands for all tokens up to its end. Tokens are
-// compared themselves, not by a hash. A block is never dropped before one that follows it. Keys and values depend on
-// the adapters of the request (CausalOptions::adapters), so those of one set are no other set's.
+// A block is identified by its tokens (not a hash) and the block before it, so it stands for all tokens up to its end.
+// A block is never dropped before its successors. Keys and values depend on a request's set of adapters
+// (CausalOptions::adapters), so sets share no blocks.
 #pragma once
 #include <cstdint>
 #include <list>
@@ -19,15 +19,15 @@ class PrefixCache {
 
   explicit PrefixCache(int64_t blocks) : blocks_(static_cast<size_t>(blocks)) {}
 
-  // The blocks of the longest beginning of `tokens` that is kept, and that leaves a token to be computed. `adapter`:
-  // the set of adapters with which they were computed; -1: none.
+  // Blocks of the longest kept beginning of `tokens` that leaves at least one token to compute. `adapter`: the set of
+  // adapters that computed them; -1: none.
   std::vector<int64_t> find(std::span<const int32_t> tokens, int64_t adapter = -1);
 
   struct NewBlock {
     int64_t block;
     int64_t first;  // the first of its tokens
   };
-  // Keeps all whole blocks of `tokens`, as far as there is room. Returns those that have to be filled.
+  // Keeps all whole blocks of `tokens` that there is room for. Returns those to be filled.
   std::vector<NewBlock> keep(std::span<const int32_t> tokens, int64_t adapter = -1);
 
   int64_t blocks() const { return static_cast<int64_t>(blocks_.size()); }
@@ -41,7 +41,7 @@ class PrefixCache {
     uint64_t used_at = 0;
   };
 
-  // Stands for the block before the first: -1 without adapters, below for each set of them.
+  // The predecessor of a first block: -1 without adapters, lower for each set of them.
   static int64_t first_key(int64_t adapter) { return -2 - adapter; }
   std::vector<int64_t> match(std::span<const int32_t> tokens, int64_t most, int64_t adapter);
   void touch(const std::vector<int64_t>& chain);

@@ -9,7 +9,7 @@
 namespace linnet {
 namespace {
 
-// Uniform in [0, 1), of 53 bits.
+// Uniform in [0, 1) with 53 bits.
 double uniform(uint64_t seed, uint64_t sample, uint64_t step) {
   const uint64_t bits = mix64(mix64(mix64(seed + 0x9e3779b97f4a7c15u) ^ sample) + step * 0xd1342543de82ef95u);
   return static_cast<double>(bits >> 11) * 0x1p-53;
@@ -105,13 +105,13 @@ void Sampler::keep_likeliest(size_t count) {
   count_ = count;
 }
 
-// Probabilities of the logits over the temperature.
+// Turns the logits over the temperature into probabilities.
 void Sampler::normalize() {
   double largest = -std::numeric_limits<double>::infinity(), sum = 0;
   for (size_t i = 0; i < count_; ++i) largest = std::max(largest, static_cast<double>(candidates_[i].logit));
   for (size_t i = 0; i < count_; ++i) {
     const auto logit = static_cast<double>(candidates_[i].logit);
-    // The largest may be infinite, which less itself is no number.
+    // Avoids inf - inf, which is NaN.
     candidates_[i].probability = logit == largest ? 1 : std::exp((logit - largest) / options_.temperature);
     sum += candidates_[i].probability;
   }
@@ -119,7 +119,7 @@ void Sampler::normalize() {
 }
 
 void Sampler::keep_nucleus() {
-  // Sorted only as far as it takes: most of the vocabulary is never looked at.
+  // Sorts no further than needed: most of the vocabulary is never looked at.
   double reached = 0;
   size_t sorted = 0, kept = 0;
   while (kept < count_ && reached < options_.top_p) {

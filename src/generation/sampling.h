@@ -1,4 +1,4 @@
-// Which token comes next, given the logits of all of them.
+// Picks the next token from logits.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -7,16 +7,16 @@
 
 namespace linnet {
 
-// Tokens that may be picked, a bit each.
+// One bit a token: whether it may be picked.
 using TokenMask = std::vector<bool>;
 
-// Applied in this order, as Hugging Face's generate and OpenAI's API do.
+// Applied in this order, like in Hugging Face's generate and OpenAI's API.
 struct SamplingOptions {
   std::vector<std::pair<int32_t, double>> bias = {};  // added to the logits of these tokens
-  // > 1: tokens that have been seen (prompt included) are less likely: a positive logit is divided by it, a negative
-  // one multiplied (Keskar et al. 2019).
+  // > 1: makes tokens of prompt and text less likely: divides positive logits, multiplies negative ones (Keskar et al.
+  // 2019).
   double repetition_penalty = 1;
-  // Subtracted from a token's logit: for each time that it was written, and once if it was. The prompt does not count.
+  // Subtracted from logits of generated tokens: for each occurrence, and once. The prompt does not count.
   double frequency_penalty = 0, presence_penalty = 0;
   double temperature = 1;  // logits are divided by it; 0: the likeliest token, the lowest of equals
   int64_t top_k = 0;       // only the k likeliest; 0: all
@@ -27,16 +27,16 @@ struct SamplingOptions {
 
 class Sampler {
  public:
-  // User error for options out of range. Tokens of `never` are picked only where there is no other.
+  // User error for options out of range. Tokens of `never` are picked only if there is no other.
   Sampler(const SamplingOptions& options, int64_t vocab_size, std::vector<int32_t> never = {});
 
-  // Picks one token, of those in `allowed` if it is given (at least one). `seen`: the text so far, whose last `step`
-  // tokens were written. What is drawn depends on (seed, sample, step) and the logits alone, so that a row of a batch
-  // goes as it would by itself. NaN counts as least likely.
+  // Picks one token, among `allowed` if given (at least one). `seen`: the text so far, whose last `step` tokens were
+  // generated. The draw depends on (seed, sample, step) and the logits alone, so a batch does not matter. NaN is least
+  // likely.
   int32_t pick(std::span<const float> logits, std::span<const int32_t> seen, uint64_t sample, uint64_t step,
                const TokenMask* allowed = nullptr);
 
-  // After pick(): the tokens that were in question, and their probabilities.
+  // After pick(): the remaining candidates and their probabilities.
   struct Candidate {
     float logit;
     int32_t token;
@@ -59,7 +59,7 @@ class Sampler {
   size_t count_ = 0;
 };
 
-// What a token's logit less this is the logarithm of its probability.
+// Subtracted from a logit it gives the log probability.
 double log_sum_exp_of(std::span<const float> logits);
 
 }  // namespace linnet

@@ -129,8 +129,8 @@ std::unique_ptr<Plan> SlotModel::plan_later(Graph graph) {
   return plan(std::move(graph));
 }
 
-// A step of fewer rows may need more memory than the largest one, as kernels divide their work in another way: then a
-// larger one computes it, with the same bits.
+// A step of fewer rows may need more memory than the largest one, as kernels divide their work in another way; then a
+// larger step computes it, with the same bits.
 SlotModel::Decode& SlotModel::planned(std::vector<Decode>::iterator decode) {
   for (; !decode->run; ++decode) {
     if (std::exchange(decode->later, false)) decode->plan = plan_later(decode_graph_(decode->rows));
@@ -148,7 +148,7 @@ void SlotModel::set_row(int64_t row, int64_t slot, int32_t token, int64_t length
   if (inputs_->cache_rows) inputs_->cache_rows[row] = static_cast<int32_t>(slot);
 }
 
-// A row of length 0 has nothing to attend to, which spares the reading of its cache.
+// Length 0 attends to nothing, which saves reading the row's cache.
 void SlotModel::clear_rows(int64_t begin, int64_t end) {
   for (int32_t* input : {inputs_->tokens, inputs_->positions, inputs_->lengths, inputs_->starts})
     if (input) std::fill(input + begin, input + end, 0);

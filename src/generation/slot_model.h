@@ -1,7 +1,7 @@
-// A model on a fixed number of slots: the plans that decode, their memory and their inputs. A slot is a row of the
-// key-value caches, with its own position. A row of a decode plan is a slot, or, with SlotOptions::fed_by_rows, any
-// token of any slot. Engine (engine.h) decides which request has which slot; this class only computes. CausalSlots
-// (causal_slots.h) is for decoder-only models, SourceSlots (source_slots.h) for encoder-decoders.
+// A model on a fixed number of slots: decode plans, their memory and inputs. A slot is a row of the key-value caches
+// with its own position. A decode plan's row is a slot, or with SlotOptions::fed_by_rows any token of any slot. Engine
+// (engine.h) assigns slots to requests; this class computes. CausalSlots (causal_slots.h) is for decoder-only models,
+// SourceSlots (source_slots.h) for encoder-decoders.
 #pragma once
 #include "engine/exec/executor.h"
 #include "engine/ir/graph.h"
@@ -17,17 +17,16 @@ struct SlotOptions {
   bool log_sum_exp = false;  // searches need it
   int64_t window = 0;        // > 0: a position sees the last `window` ones only, its own included
   bool verify_plans = true;  // see PlanOptions
-  // The rows of a decode plan are those tokens that are fed, in their order; a slot may be fed several. Else a row is a
-  // slot. Not with beams.
+  // A decode plan's rows are the fed tokens in order, several from a slot if wanted; otherwise a row is a slot. Not
+  // with beams.
   bool fed_by_rows = false;
-  // The caches lie in the arena, behind what the plans of generation use of it: for a session that also trains, whose
-  // steps need a larger arena and leave nothing in it that a later generation reads, or the other way round.
+  // Puts the caches in the arena behind memory of generation's plans: for a session that also trains. Its steps need a
+  // larger arena, and neither reads the other's leftovers.
   bool cache_in_arena = false;
   int64_t adapters = 0;  // sets of adapters that slots choose among (models/nn/low_rank.h)
   int64_t slots() const { return rows * beams; }
 };
 
-// What a model has done since it was made.
 struct SlotCounts {
   int64_t prompt_tokens = 0;  // of prompts
   int64_t reused_tokens = 0;  // of these, tokens that the prefix cache had
@@ -54,29 +53,27 @@ class SlotModel {
     std::span<const int32_t> ids;
   };
   using PromptListener = std::function<void(size_t prompt, const Output& after)>;
-  // Computes prompts and leaves in their slots what decoding needs of them. The listener hears of each prompt the
-  // logits that follow it, valid until it returns; of a source, which is not what the text begins with, it hears
-  // nothing.
+  // Computes prompts and leaves in their slots what decoding needs. The listener gets the logits after each prompt,
+  // valid until it returns; nothing for sources, which texts do not begin with.
   virtual void begin(std::span<const Prompt> prompts, ThreadPool& pool, const PromptListener& hear) = 0;
-  // begin() computes so many prompts together, so that it is better called for as many.
+  // The number of prompts that begin() computes together.
   virtual int64_t prompts_at_once() const { return 1; }
   // User error for a prompt that cannot be computed or leaves no room for a token.
   virtual void check_prompt(std::span<const int32_t> prompt) const = 0;
-  // The tokens that the text of a prompt begins with, and how many they and the generated ones may be.
+  // The first tokens of a prompt's text, and the most tokens of both them and the generated ones.
   virtual std::vector<int32_t> first_tokens(const std::vector<int32_t>& prompt) const = 0;
   virtual int64_t room() const = 0;
-  // The slots that a request takes, next to each other and in one group of options.beams slots.
+  // The adjacent slots of a request, in one group of options.beams slots.
   virtual int64_t slots_for(int64_t beams) const { return beams; }
-  // Whether texts are computed again from their first token for every token, for comparison.
+  // Whether each token recomputes the whole text, for comparison.
   virtual bool computes_again() const { return false; }
 
-  // From now on a slot, which is about to begin a prompt, uses this set of adapters; -1: none.
+  // Sets the adapters of a slot that is about to begin a prompt; -1: none.
   void use_adapter(int64_t slot, int64_t set);
 
-  // Say what the next decode() feeds: to every slot nothing; then to some slots their token number `length`, after
-  // which the slot's history is that of slot `parent` of its group. feed() returns the row of decoded() that is the
-  // token's. With `fed_by_rows` a slot may be fed several tokens that follow each other, in one decode() at most
-  // most_rows() in all slots together.
+  // Set the input of the next decode(). feed_nothing() clears all slots. feed() gives a slot token number `length`,
+  // after which its history is that of slot `parent` of its group, and returns the token's row of decoded(). With
+  // `fed_by_rows` a slot may get several consecutive tokens; one decode() takes at most most_rows() in total.
   virtual void feed_nothing();
   virtual int64_t feed(int64_t slot, int32_t token, int64_t length, int64_t parent);
   void decode(ThreadPool& pool);
@@ -87,31 +84,29 @@ class SlotModel {
   int64_t beams() const { return options_.beams; }
   int64_t vocab_size() const { return vocab_; }
   std::vector<const Plan*> plans() const { return {plan_list_.begin(), plan_list_.end()}; }  // for reports
-  // All plans, whose weights may be packed (engine/plan/packed_weights.h); none of a model that plans some later.
+  // All plans whose weights may be packed (engine/plan/packed_weights.h); none if some are planned later.
   virtual std::vector<Plan*> packable_plans() { return plan_list_; }
   const SlotCounts& counts() const { return counts_; }
 
  protected:
-  // A graph's inputs for a step whose rows are slots, or with `by_rows` tokens of any slots; a memory is the caller's.
+  // Inputs of a step whose rows are slots, or with `by_rows` tokens of any slots; the caller adds a memory.
   DecodeStep step_inputs(Graph& graph, int64_t rows, int64_t max_length, bool by_rows) const;
   Tensor token_input(Graph& graph, int64_t rows) const;
-  // The input by which rows choose their adapters, if the model has several sets. One row: all tokens are of one slot.
+  // The input that selects adapters by row, if there are several sets. One row: all tokens are of one slot.
   void add_adapter_choice(Graph& graph, int64_t rows) const;
-  // Row `row` of that input is what the slot uses.
+  // Sets row `row` of that input to the slot's adapters.
   void choose_adapter(int64_t row, int64_t slot);
   int64_t adapter_of(int64_t slot) const { return adapters_[static_cast<size_t>(slot)]; }
-  // Names the outputs that decode() reads.
   void give_logits(Graph& graph, Tensor logits) const;
   using MakeGraph = std::function<Graph(int64_t rows)>;
-  // Binds the inputs of all graphs and plans them: those of begin(), which are returned, and those of decode(), by
-  // ascending number of rows. `later`: those of decode() but the last are made and planned when a step first needs
-  // them.
+  // Binds the inputs of all graphs and plans them. Returns the plans of begin(); those of decode() have ascending
+  // numbers of rows. `later`: all but the last of them are planned when first needed.
   std::vector<std::unique_ptr<Plan>> make_plans(std::vector<Graph> prefills, const std::vector<int64_t>& decode_rows,
                                                 const MakeGraph& decode_graph, bool later = false);
-  // Plans a graph when memory has been taken, in what the plans of make_plans() left room for; null if it needs more.
+  // Plans a graph after memory was taken, in the memory of make_plans(); null if it needs more.
   std::unique_ptr<Plan> plan_later(Graph graph);
   bool is_bound() const { return inputs_.has_value(); }
-  // Inputs of a step of tokens: a row that is token number `length` of a slot, and rows that are nothing.
+  // Inputs of a step: a row with token number `length` of a slot, and empty rows.
   void set_row(int64_t row, int64_t slot, int32_t token, int64_t length);
   void clear_rows(int64_t begin, int64_t end);
   Output output_of(const Executor& run, int64_t rows) const;
@@ -121,7 +116,7 @@ class SlotModel {
   SlotCounts counts_;
 
  private:
-  // Where the graphs' inputs lie; null where no graph has it.
+  // Locations of inputs; null if no graph has them.
   struct Inputs {
     int32_t *tokens, *positions, *lengths, *starts, *parents, *cache_rows;
     float* adapters;
@@ -148,14 +143,12 @@ class SlotModel {
   Output decoded_;
 };
 
-// The first of ascending lengths that is no smaller than `length`; the number of lengths if none is.
+// The index of the first of ascending lengths that is at least `length`; the number of lengths if none is.
 size_t padded_to(std::span<const int64_t> lengths, int64_t length);
 
-// Memory for what generation alone reads: its batch and its caches.
-
-// Binds the inputs of these graphs that have no place yet, each as large as its largest use: integers ("generate.*") in
-// a batch region, states ("cache.*", "memory.*") in a cache. Parameters and constants are the caller's.
-// `cache`: where the states begin, in a region that grows to hold them; without it they get a region of their own.
+// Binds unbound inputs of these graphs, each as large as its largest use: integers ("generate.*") in a batch region,
+// states ("cache.*", "memory.*") in a cache. The caller binds parameters and constants. `cache`: where the states
+// begin, in a region that grows to hold them; otherwise they get their own.
 void bind_generation_inputs(Store& store, const std::vector<const Graph*>& graphs, std::optional<Location> cache = {});
 
 }  // namespace linnet

@@ -13,9 +13,9 @@ constexpr const char* kSourceLengths = "generate.source_lengths";
 constexpr const char* kGroups = "generate.groups";
 constexpr const char* kMemoryLengths = "generate.memory_lengths";
 
-// Encoded together: few enough that slots do not wait long for company, enough for products with some rows.
+// Few enough that slots do not wait long, enough for products with some rows.
 constexpr int64_t kSourcesAtOnce = 4;
-// Smaller decode plans have at least so many rows: products of fewer than 9 are computed in another order.
+// Fewest rows of smaller decode plans: products of fewer than 9 are computed in another order.
 constexpr int64_t kFewestRows = 16;
 
 SourceOptions checked(SourceOptions options, const EncoderDecoder& model) {
@@ -92,7 +92,7 @@ void SourceSlots::check_prompt(std::span<const int32_t> prompt) const {
     fail_user("a source of ", size, " tokens, the longest that can be translated has ", options_.source_lengths.back());
 }
 
-// Neighbors that are padded to one length are encoded together.
+// Neighbors of one padded length are encoded together.
 void SourceSlots::begin(std::span<const Prompt> prompts, ThreadPool& pool, const PromptListener&) {
   const auto bucket_of = [&](const Prompt& prompt) {
     return padded_to(options_.source_lengths, static_cast<int64_t>(prompt.ids.size()));

@@ -1,10 +1,9 @@
-// An encoder-decoder on slots. A prompt is a source: it is encoded, and the keys and values that the decoder attends to
-// are kept in a memory, one for each group of `beams` slots. Its text begins with the token `begin`, whose step gives
-// the first logits.
+// An encoder-decoder on slots. A prompt is a source: its encoding's keys and values are kept in a memory, one for each
+// group of `beams` slots. A text begins with the token `begin`, whose step gives the first logits.
 //
-// Sources are encoded a few at a time by the plan of the smallest planned length that they fit. Steps of few texts run
-// smaller decode plans than steps of many: as long as products have more than a few rows, a row has the same bits in
-// all of them (engine/kernels/gemm.h). So on the CPU the logits of a slot do not depend on what the other slots do.
+// Sources are encoded a few at a time by the plan of the smallest length that they fit. Steps with few texts run
+// smaller decode plans; with more than a few rows, a row has the same bits in all of them (engine/kernels/gemm.h). So
+// on the CPU a slot's logits do not depend on other slots.
 #pragma once
 #include "data/text/tokenizer.h"
 #include "engine/plan/state_names.h"
@@ -28,7 +27,7 @@ struct SourceOptions {
 
 class SourceSlots : public SlotModel {
  public:
-  // Declares memory (a batch region and the caches) and makes every plan. Before store.allocate(). "constants" and
+  // Declares a batch region and the caches, and makes all plans. Call before store.allocate(). "constants" and
   // options.flat_name must be bound.
   SourceSlots(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
               const SourceOptions& options);

@@ -1,5 +1,5 @@
-// A set of texts, as an automaton over bytes that reads one byte after another and calls subroutines; and what lets a
-// text be one of them: which tokens may come next, by what each adds to the text.
+// A set of texts as an automaton over bytes with subroutines, and the tokens that may come next so that a text is in
+// it.
 #pragma once
 #include <map>
 #include <memory>
@@ -22,7 +22,7 @@ class TextGrammar {
     Node next = 0, other = 0;   // kEither: both; kCall: `other`, then `next`
   };
 
-  // Each returns the node where a text begins that goes on with `next`. User error beyond kMost nodes.
+  // Each returns the first node of texts that continue with `next`. User error beyond kMost nodes.
   Node range(uint8_t low, uint8_t high, Node next) { return add({Kind::kRange, low, high, next}); }
   Node either(Node a, Node b) { return add({.kind = Kind::kEither, .next = a, .other = b}); }
   Node call(Node rule, Node next) {
@@ -38,7 +38,7 @@ class TextGrammar {
     for (size_t i = bytes.size(); i-- > 0;) next = range(bytes[i].first, bytes[i].second, next);
     return next;
   }
-  // For loops: a node to go on with before it is known, which become() defines.
+  // For loops: a node used before become() defines it.
   Node later() { return add({}); }
   void become(Node node, Node same) {
     steps_[static_cast<size_t>(node)] = {.kind = Kind::kEither, .next = same, .other = same};
@@ -59,26 +59,24 @@ class TextGrammar {
   Node begin_ = kReturn;
 };
 
-// The JSON texts that fit a schema, as a grammar of their bytes.
-
-// Any object: what a schema leaves open nests up to 16 levels deep.
+// Any object; parts that a schema leaves open nest up to 16 levels.
 TextGrammar json_object_grammar();
 
-// Of JSON Schema: type (also several), properties, required, additionalProperties (true and false), items, enum, const,
-// anyOf, true; titles, descriptions and the like say nothing. User error that names any other keyword and where it
-// stands. The grammar has some of the texts that fit: an object has the properties that the schema names, in its
-// order; numbers have at most 15 digits on either side of the point; white space is a blank or a line end with up to 20
-// blanks.
+// Supports these keywords of JSON Schema: type (also several), properties, required, additionalProperties (true and
+// false), items, enum, const, anyOf, true; titles, descriptions and the like are ignored. User error naming any other
+// keyword and its location. The grammar has some of the matching texts: properties are those of the schema, in its
+// order; numbers have at most 15 digits on either side of the point; white space is a blank, or a line end with up to
+// 20 blanks.
 TextGrammar json_schema_grammar(const Json& schema);
 
-// What all tokens add to a text, as a tree of their bytes. It is made once for a vocabulary.
+// What tokens add to a text, as a tree of their bytes; made once for a vocabulary.
 class TokenTexts {
  public:
   explicit TokenTexts(std::vector<std::string> texts);  // of each token; "": it is never allowed
   const std::string& operator[](int32_t token) const { return texts_[static_cast<size_t>(token)]; }
   size_t size() const { return texts_.size(); }
 
-  // A byte of some texts that begin alike. Nodes lie as a walk meets them, those below before those beside.
+  // A byte that some texts share. Nodes are in the order of a walk: children before siblings.
   struct Node {
     uint8_t byte;
     int32_t end;          // behind the nodes below
@@ -93,11 +91,10 @@ class TokenTexts {
   std::vector<int32_t> tokens_;
 };
 
-// Of one text while it is written. States of the grammar's automaton are made when they are met; the sets of tokens of
-// those that were met last are kept.
+// Filters tokens of one text. Automaton states are made on demand, and the token sets of recent ones are kept.
 class TokenFilter {
  public:
-  // `ends`: tokens that end a text, allowed where it is whole.
+  // `ends`: tokens that end a text, allowed where it is complete.
   TokenFilter(std::shared_ptr<const TextGrammar> grammar, std::shared_ptr<const TokenTexts> texts,
               std::vector<int32_t> ends);
 

@@ -49,7 +49,7 @@ int32_t TokenFilter::called_from(int32_t node, int32_t calls) {
   return found->second;
 }
 
-// The state of all that can be reached from these locations without a byte.
+// The state of everything reachable from these locations without a byte.
 int32_t TokenFilter::state_of(std::vector<uint64_t> reached) {
   std::set<uint64_t> seen(reached.begin(), reached.end());
   std::vector<uint64_t> locations;
@@ -77,7 +77,7 @@ int32_t TokenFilter::state_of(std::vector<uint64_t> reached) {
   if (!is_new) return found->second;
   State state{.locations = std::move(locations), .branches = {}, .whole = false};
   if (!state.locations.empty() && state.locations.back() == kWhole) state.whole = true, state.locations.pop_back();
-  // Bytes that lead to the same locations are one branch: each begins where a range begins or one has ended.
+  // Bytes that lead to the same locations form one branch; bounds are starts and ends of ranges.
   std::set<int> bounds;
   for (const uint64_t at : state.locations) {
     const TextGrammar::Step& step = (*grammar_)[static_cast<int32_t>(at & UINT32_MAX)];
@@ -146,7 +146,7 @@ bool TokenFilter::finished() const {
          states_[static_cast<size_t>(state_)].locations.empty();
 }
 
-// All states but the present one.
+// Drops all states but the current one.
 void TokenFilter::forget() {
   State present = std::move(states_[static_cast<size_t>(state_)]);
   for (Branch& branch : present.branches) branch.target = kUnknown;
