@@ -19,8 +19,7 @@ void unwatch_pages(const void* mapping);  // before the mapping is given back
 // Throws a user error that names the file if the mapping has lost a page.
 void check_lost_pages(const void* mapping);
 
-// Counts lost pages in ranges that were intact before.
-uint64_t count_lost_pages();
+uint64_t count_lost_pages();  // counts lost pages in ranges that were intact before
 // Throws a user error that names one of the files if any mapping of this process has lost a page.
 void check_lost_pages();
 

@@ -16,8 +16,7 @@ std::string memory_limit();
 // Gives the pages that lie wholly within these bytes back to the system. They read as zeros afterwards.
 void give_back_pages(void* begin, size_t bytes);
 
-// Since its start, to 0.01 s.
-double process_seconds();
+double process_seconds();  // since its start, to 0.01 s
 
 // Limits of control groups (cgroups, version 1 or 2), in the process's own group and in those above it. `root` and
 // `membership` are the contents of /sys/fs/cgroup and /proc/self/cgroup.

@@ -48,8 +48,7 @@ class ThreadPool {
   const FunctionRef<void(int64_t, int)>* body_ = nullptr;
   int64_t tasks_ = 0;
   alignas(64) std::atomic<int64_t> next_{0};
-  // Counts calls of run(); wakes the workers.
-  alignas(64) std::atomic<uint32_t> generation_{0};
+  alignas(64) std::atomic<uint32_t> generation_{0};  // counts calls of run(); wakes the workers
   // The low half counts active workers; kOpen says whether more may join. A worker that the system wakes late finds the
   // door closed, so the caller never waits for a thread that has done nothing.
   static constexpr uint32_t kOpen = 1u << 31;

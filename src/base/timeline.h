@@ -35,13 +35,11 @@ class Timeline {
 
   static void record(const Span& span);  // also while inactive: a span may end after stop()
   static int64_t now();
-  // The calling thread's name in the tracks; "main" by default.
-  static void name_thread(std::string name);
+  static void name_thread(std::string name);  // the calling thread's name in the tracks; "main" by default
   // Sets the node that the pool's threads are recorded to work on. There is one for the process: if several plans run
   // at the same time, workers' spans may name the wrong one.
   static void set_work(const void* plan, int64_t node);
-  // Records that the calling thread worked on that node.
-  static void record_work(int64_t begin);
+  static void record_work(int64_t begin);  // records that the calling thread worked on that node
 
  private:
   static std::atomic<bool> active_;

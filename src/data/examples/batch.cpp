@@ -62,12 +62,12 @@ BatchesAhead::BatchesAhead(int slots, int threads, Work work)
   if (slots < 2 || threads < 1) fail_internal("batches ahead: at least two slots and one thread");
 }
 
-// The batch that was taken last is still in use.
+// The batch taken last is still in use.
 bool BatchesAhead::has_room() const {
   return !plan_failed_ && planned_ - taken_ + (taken_ > 0 ? 1 : 0) < std::ssize(slots_);
 }
 
-// Of the oldest batch that has a task nobody has begun.
+// The oldest batch with a task that nobody has begun.
 BatchesAhead::Slot* BatchesAhead::slot_with_work(int& index) {
   for (int64_t batch = taken_; batch < planned_; ++batch) {
     Slot& slot = slot_of(batch);
@@ -125,7 +125,7 @@ void BatchesAhead::run(const std::stop_token& stop) {
 int BatchesAhead::next() {
   std::unique_lock lock(mutex_);
   Slot& slot = slot_of(taken_);
-  // The slot that is in use now may be planned anew as soon as this call has what it wants.
+  // This call's return frees the slot in use, so it may be planned anew once the wait is over.
   changed_.wait(lock, [&] { return planned_ > taken_ && slot.done == slot.tasks; });
   if (slot.failure) std::rethrow_exception(slot.failure);
   ++taken_;

@@ -1,4 +1,4 @@
-// A batch: named arrays, which of a closed set of shapes they have, and its position in the sequence of all batches.
+// A batch has named arrays, one of a closed set of shapes, and a position in the sequence of all batches.
 #pragma once
 #include <compare>
 #include <condition_variable>
@@ -22,12 +22,12 @@ void shuffle_span(std::span<T> items, uint64_t state) {
   for (size_t left = items.size(); left > 1; --left) std::swap(items[left - 1], items[uniform_below(left, state)]);
 }
 
-// What the order of an epoch's examples is drawn from.
+// The seed of the order of an epoch's examples.
 inline uint64_t order_key(uint64_t seed, int64_t epoch) {
   return mix64(mix64(seed + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch));
 }
 
-// An array of a batch and the graph input that it is for, which has the same name.
+// An array of a batch and the graph input of the same name.
 struct BatchArray {
   const char* name;
   std::span<const std::byte> bytes;
@@ -38,8 +38,8 @@ BatchArray batch_array(const char* name, const T* values, int64_t count) {
   return {name, std::as_bytes(std::span(values, static_cast<size_t>(count)))};
 }
 
-// Positions count the batches of an epoch. With several ranks (BatchShare) a position is that of the group
-// of batches that the ranks take together: it is the same for all of them.
+// Positions count the batches of an epoch. With several ranks (BatchShare) a position is that of the group of batches
+// they take together, the same for all.
 struct BatchPosition {
   int shape_index = 0;
   int64_t epoch = 0, index = 0;
@@ -47,15 +47,15 @@ struct BatchPosition {
   int64_t next_epoch = 0, next_index = 0;  // of the batch, or group, that follows
 };
 
-// The arrays are views: the source that made the batch says how long they are valid.
+// The arrays are views, valid as long as their source says.
 struct Batch : BatchPosition {
   std::vector<BatchArray> arrays;
 
-  // The values of an array of int32; internal error when the batch has none of that name.
+  // The values of an int32 array; internal error if there is none of that name.
   std::span<const int32_t> ids(const char* name) const;
 };
 
-// A graph input that batches fill, and the most bytes that any shape of them takes.
+// A graph input that batches fill, and its most bytes for any shape.
 struct BatchInput {
   const char* name;
   size_t bytes;
@@ -63,7 +63,7 @@ struct BatchInput {
 // Of so many numbers of 4 bytes.
 inline BatchInput number_input(const char* name, int64_t count) { return {name, static_cast<size_t>(4 * count)}; }
 
-// A batch with memory of its own for its arrays.
+// A batch that owns its arrays.
 class OwnedBatch {
  public:
   explicit OwnedBatch(const std::vector<BatchInput>& inputs);
@@ -72,7 +72,7 @@ class OwnedBatch {
   T* data(size_t input) {
     return reinterpret_cast<T*>(memory_[input].data());
   }
-  // How many numbers of 4 bytes of an array the batch's shape takes; at first all of it.
+  // Sets the count of 4-byte numbers in an array; at first all of it.
   void resize(size_t input, int64_t count);
 
   Batch batch;
@@ -81,26 +81,24 @@ class OwnedBatch {
   std::vector<std::vector<std::byte>> memory_;
 };
 
-// The sizes of a batch of sentence pairs: rows and padded lengths.
+// Rows and padded lengths of a batch of sentence pairs.
 struct BatchShape {
   int64_t batch, source_length, target_length;
   auto operator<=>(const BatchShape&) const = default;
 };
 
-// Training batches without end, in an order that is a pure function of (seed, epoch): what the training loop knows of
-// the data. Any position can be sought, so that a run goes on where it was stopped.
-//
-// Several ranks divide one sequence: it is cut into groups of batches that follow each other, also across the end of an
-// epoch, and each rank takes some of every group. All ranks make the same number of steps, and their shares together
-// are the sequence.
+// Endless training batches in an order that is a pure function of (seed, epoch). Any position can be sought, so that a
+// run continues where it stopped. Several ranks divide one sequence: it is cut into groups of consecutive batches, also
+// across the end of an epoch, and each rank takes some of every group. All ranks make the same number of steps, and
+// their shares together are the sequence.
 
-// Of each group of `group` batches, those from `first` on, `count` of them. With `run`, only so many follow each other;
-// the next run begins `stride` batches after the one before.
+// `count` batches of each group of `group`, from `first` on. With `run`, only that many are consecutive; the next run
+// begins `stride` batches after the previous one's start.
 struct BatchShare {
   int64_t first = 0, group = 1, count = 1;
   int64_t run = 0, stride = 0;  // 0: one run
 
-  // Of batch `taken` of the share, in the group.
+  // The index in the group of batch `taken` of the share.
   int64_t index(int64_t taken) const { return first + (run > 0 ? taken / run * stride + taken % run : taken); }
 };
 
@@ -108,28 +106,26 @@ class BatchSource {
  public:
   virtual ~BatchSource() = default;
 
-  // Valid until the following next() or seek().
-  virtual const Batch& next() = 0;
-  // next() goes on at this position. User error, here or at that next(), when the epoch has no such batch: it comes
-  // from a checkpoint made with other data.
+  virtual const Batch& next() = 0;  // valid until the next next() or seek()
+  // Continues at this position. User error, here or at the next next(), if the epoch has no such batch: the checkpoint
+  // was made with other data.
   virtual void seek(int64_t epoch, int64_t index) = 0;
-  // Takes this share alone from now on, from the first epoch's first batch.
+  // Takes only this share from now on, from the first epoch's first batch.
   virtual void take_share(BatchShare share) = 0;
   virtual int64_t shape_count() const { return 1; }
   virtual int64_t batches_per_epoch() const { return 0; }  // of all ranks; 0: epochs differ
 
-  // Where batches are rows of arrays that can lie on the device as a whole: these arrays, by the graph inputs they are
-  // for. Empty: batches are made another way.
+  // If batches are rows of arrays that can lie on the device as a whole: these arrays, by graph input.
   virtual std::vector<BatchArray> device_data() const { return {}; }
-  // The next batch as the numbers of its rows in device_data(), -1 past the last one.
+  // The next batch as row numbers in device_data(), -1 past the last row.
   virtual BatchPosition next_rows(std::span<int32_t> rows);
 };
 
-// Where a source is in the sequence.
+// The position of a source in the sequence.
 class BatchCursor {
  public:
   void take_share(BatchShare share);
-  // User error when an epoch has not so many batches.
+  // User error if the epoch has too few batches.
   void seek(int64_t epoch, int64_t index, int64_t batches);
   void check(int64_t batches) const;  // the same of the position it has
   void set(int64_t epoch, int64_t index) { epoch_ = epoch, index_ = index, taken_ = 0; }
@@ -137,7 +133,7 @@ class BatchCursor {
     BatchPosition position;
     int64_t epoch, index;  // of this rank's own batch
   };
-  // Takes the next batch. count_of(epoch): how many an epoch has; it is asked for the own batch's epoch last.
+  // Takes the next batch. count_of(epoch): the epoch's number of batches, last called for the batch's own epoch.
   template <class CountOf>
   Taken take(const CountOf& count_of) {
     Taken taken{{.epoch = epoch_, .index = index_}, epoch_, index_ + share_.index(taken_)};
@@ -161,7 +157,7 @@ class BatchCursor {
   int64_t taken_ = 0;              // batches of it so far
 };
 
-// A source that makes each batch when it is asked for, in the same memory.
+// A source that makes each batch on request, in the same memory.
 class SingleBatchSource : public BatchSource {
  public:
   const Batch& next() override;
@@ -170,10 +166,9 @@ class SingleBatchSource : public BatchSource {
 
  protected:
   SingleBatchSource(const std::vector<BatchInput>& inputs, uint64_t seed) : owned_(inputs), seed_(seed) {}
-  // How many batches an epoch has. Batches are made of the epoch that was prepared last.
+  // Returns an epoch's number of batches. Batches are made for the epoch that was prepared last.
   virtual int64_t prepare(int64_t) { return batches_per_epoch(); }
-  // Makes a batch of an epoch in owned_, but for its position.
-  virtual void make(int64_t epoch, int64_t index) = 0;
+  virtual void make(int64_t epoch, int64_t index) = 0;  // fills owned_ except for its position
 
   OwnedBatch owned_;
   const uint64_t seed_;
@@ -182,24 +177,23 @@ class SingleBatchSource : public BatchSource {
   BatchCursor cursor_;
 };
 
-// Batches that several threads make before they are wanted, in a ring of slots whose memory is the caller's. A batch is
-// planned in its place of the sequence and then made of tasks, which any thread may do: what a task writes must follow
-// from the plan alone.
+// Several threads make batches ahead of their use, in a ring of slots whose memory is the caller's. A batch is planned
+// in order and then made by tasks on any thread: a task's output must depend on the plan alone.
 class BatchesAhead {
  public:
   struct Work {
-    // Decides what the batch of a slot is; the number of its tasks. Called for one batch after the other.
+    // Plans the batch of a slot and returns its number of tasks. Called for one batch after the other.
     std::function<int64_t(int slot)> plan;
-    // Does a task of the batch in a slot; `thread` is in [0, threads) and tells which scratch memory is free to use.
+    // Runs a task of the batch in a slot; `thread`, in [0, threads), selects scratch memory.
     std::function<void(int slot, int64_t task, int thread)> make;
   };
-  // At least two slots: one is in use, the others are made ready. The threads begin at once.
+  // Needs at least two slots: one is in use, the others are being made. The threads begin at once.
   BatchesAhead(int slots, int threads, Work work);
 
-  // Waits for the next batch and returns its slot, which is the caller's until the following next() or restart(). An
-  // exception of its plan or of its first task that has one reappears here, until restart().
+  // Waits for the next batch and returns its slot, which is the caller's until the next next() or restart(). Rethrows
+  // the exception of its plan or first failed task, until restart().
   int next();
-  // Forgets what was made, calls `change` while no thread works, and begins again.
+  // Discards what was made, calls `change` while no thread works, and begins again.
   void restart(const std::function<void()>& change);
 
  private:

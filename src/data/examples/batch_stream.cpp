@@ -10,11 +10,11 @@
 namespace linnet {
 namespace {
 
-// On Multi30k 16 shapes pad 11% of a batch at multiples of 4 and 9% at 2; 32 shapes 9.5% and 6%. 1 gains no more.
+// Padding of a batch on Multi30k: 16 shapes 11% at multiples of 4, 9% at 2; 32 shapes 9.5% and 6%. 1 gains no more.
 constexpr int64_t kLengthMultiple = 2;
 constexpr size_t kMostCells = 512;  // merging takes time in the square of this
 
-// Some pairs that are padded to one shape.
+// Pairs that are padded to one shape.
 struct Cell {
   int64_t source, target, pairs;
   bool operator==(const Cell&) const = default;
@@ -37,7 +37,7 @@ class Chooser {
       fine_.push_back({shape.first, shape.second, pairs});
       tokens += pairs * (shape.first + shape.second);
     }
-    // A batch costs an optimizer step and, part-filled, weighs its few pairs like many: a quarter of a full batch.
+    // A part-filled batch costs an optimizer step for few pairs: it counts a quarter of a full batch.
     const auto pairs = std::ssize(lengths);
     batch_overhead_ =
         options.batch_tokens > 0 ? options.batch_tokens / 2 : std::min(options.batch_size, pairs) * tokens / pairs / 4;
@@ -57,7 +57,6 @@ class Chooser {
   }
 
  private:
-  // The pairs grouped by lengths rounded up to a larger multiple.
   std::vector<Cell> cells(int64_t multiple) const {
     std::map<std::pair<int64_t, int64_t>, Cell> groups;
     for (const Cell& cell : fine_) {
@@ -70,8 +69,8 @@ class Chooser {
     return result;
   }
 
-  // Joins the two clusters whose union costs least more, again and again: until there are few enough, and on while it
-  // saves. Each cluster remembers its best partner, so that a round is rarely more than one pass.
+  // Repeatedly joins the two clusters whose union costs least: until there are few enough, and on while it saves. Each
+  // cluster remembers its best partner, so that a round is rarely more than one pass.
   std::vector<Cell> merge(std::vector<Cell> clusters) const {
     struct Partner {
       size_t index;
@@ -115,8 +114,8 @@ class Chooser {
     return clusters;
   }
 
-  // Gives every pair to the cheapest shape that holds it, then shrinks the shapes to what they were given, until
-  // nothing changes. No pair's cost ever grows.
+  // Assigns every pair to the cheapest shape that holds it and shrinks the shapes to their pairs, until nothing
+  // changes. No pair's cost ever grows.
   std::vector<Cell> fit(std::vector<Cell> shapes) const {
     for (bool changed = true; changed;) {
       std::ranges::sort(shapes, {}, [](const Cell& cell) { return std::pair(cell.source + cell.target, cell.source); });
@@ -140,8 +139,7 @@ class Chooser {
     return std::max<int64_t>(rows, 1);
   }
 
-  // An epoch of these pairs, in padded tokens.
-  int64_t cost(const Cell& cell) const {
+  int64_t cost(const Cell& cell) const {  // of an epoch, in padded tokens
     return cell.pairs * (cell.source + cell.target) + ceil_div(cell.pairs, most_rows(cell)) * batch_overhead_;
   }
 
@@ -285,7 +283,6 @@ BatchStream::BatchStream(const PairDataset& dataset, const Buckets& buckets, uin
   ahead_.emplace(prefetch_depth + 1, 1, BatchesAhead::Work{plan, make});
 }
 
-// By the one worker, batch by batch.
 void BatchStream::make(Slot& slot) {
   const BatchCursor::Taken& taken = slot.taken;
   if (ordered_epoch_ != taken.epoch) order_.shuffle(seed_, ordered_epoch_ = taken.epoch);

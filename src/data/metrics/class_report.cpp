@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kMostRows = 60, kMostColumns = 12;  // that are printed
 
-// In NumPy's order of additions, so that means are the same doubles.
+// In NumPy's order of additions, for the same doubles.
 double numpy_sum(std::span<const double> values) {
   constexpr size_t kLanes = 8, kBlock = 128;
   const size_t count = values.size();
@@ -39,7 +39,6 @@ std::string space_to(size_t width, const std::string& text) {
 std::string padded(const std::string& name, size_t width) { return name + space_to(width, name); }
 std::string right(const std::string& text, size_t width) { return space_to(width, text) + text; }
 
-// A row of the table.
 struct ScoredRow {
   std::string name;
   ClassReport::Scores scores;
@@ -54,7 +53,6 @@ struct ScoredRow {
   }
 };
 
-// Below the classes.
 std::vector<ScoredRow> means_of(const ClassReport& report) {
   const DecisionCounts all = report.total();
   std::vector<ScoredRow> rows;
@@ -155,7 +153,7 @@ std::vector<Entity> find_entities(std::span<const std::string> tags) {
   bool open = false;  // whether the last entity goes on
   for (size_t i = 0; i < tags.size(); ++i) {
     const std::string_view tag = tags[i];
-    // A tag without a prefix, as parts of speech have it, is a label that goes on.
+    // A tag without a prefix, such as a part of speech, continues its label.
     const bool has_prefix = tag.size() > 2 && tag[1] == '-', is_outside = tag.empty() || tag == "O";
     const char prefix = is_outside ? 'O' : has_prefix ? tag[0] : 'I';
     const std::string_view label = has_prefix ? tag.substr(2) : tag;

@@ -1,5 +1,5 @@
-// Precision, recall and F1 of decisions, of each class and their means, and of entities: the same doubles as
-// scikit-learn's classification_report and seqeval.
+// Precision, recall and F1 of classes, decisions and entities: the same doubles as scikit-learn's classification_report
+// and seqeval.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -11,7 +11,6 @@
 
 namespace linnet {
 
-// Decisions that are right or wrong: predicted and there.
 struct DecisionCounts {
   int64_t predicted = 0, there = 0, both = 0;
 
@@ -22,8 +21,7 @@ struct DecisionCounts {
     predicted += other.predicted, there += other.there, both += other.both;
     return *this;
   }
-  // 0 where nothing was predicted, or is there.
-  double precision() const { return share(both, predicted); }
+  double precision() const { return share(both, predicted); }  // 0 if nothing was predicted, or is there
   double recall() const { return share(both, there); }
   double f1() const { return share(2 * both, predicted + there); }
 
@@ -37,8 +35,8 @@ struct ClassReport {
   struct Scores {
     double precision = 0, recall = 0, f1 = 0;
   };
-  // Classes with a confusion matrix, of which each example has one; or decisions about each name by itself, as with
-  // several labels or entities.
+  // Classes with a confusion matrix, one per example; or independent decisions about each name, as for several labels
+  // or entities.
   explicit ClassReport(std::vector<std::string> names = {}, bool exclusive = true)
       : names(std::move(names)), counts(this->names.size()), confusion(exclusive ? counts.size() * counts.size() : 0) {}
 
@@ -47,19 +45,17 @@ struct ClassReport {
   Scores macro() const { return mean(false); }    // the mean of the classes
   Scores weighted() const { return mean(true); }  // by how many examples a class has
   DecisionCounts total() const;                   // over all decisions ("micro")
-  // F1 of two classes is that of the second, of more it is macro(), as in GLUE.
+  // With two classes F1 of the second, otherwise macro(), as in GLUE.
   double f1() const { return counts.size() == 2 ? counts[1].f1() : macro().f1; }
 
-  // The class that all examples were taken for, though not all are of it; null where there is none.
+  // The class predicted for all examples, though not all are of it; null if there is none.
   const std::string* only_answer() const;
 
-  // "accuracy", "f1_macro" and "f1_weighted" of classes.
   std::vector<std::pair<std::string, double>> metrics() const;
 
-  // Lines for people: a table, and the confusion matrix where it is small enough to read.
+  // A table, and the confusion matrix if it is small enough to read.
   std::string text() const;
-  // "classes", "macro avg", "weighted avg" and "micro avg" or "confusion" (a row for each class, a column for what was
-  // predicted).
+  // "classes", "macro avg", "weighted avg" and "micro avg" or "confusion" (rows: true classes, columns: predicted).
   Json json() const;
 
   std::vector<std::string> names;
@@ -70,15 +66,15 @@ struct ClassReport {
   Scores mean(bool weighted) const;
 };
 
-// Entities of a text by the tags of its words: B-PER, I-PER, O (Ramshaw & Marcus 1995), also E- and S- for the last and
-// the only word of one.
+// Entities of a text by the tags of its words: B-PER, I-PER, O (Ramshaw & Marcus 1995), E- and S- for the last and the
+// only word.
 struct Entity {
   int64_t begin, end;  // words, [begin, end)
   std::string label;   // "PER"
   bool operator==(const Entity&) const = default;
 };
 
-// As conlleval and seqeval find them: an I- that follows nothing of its label begins an entity.
+// As in conlleval and seqeval: an I- after nothing of its label begins an entity.
 std::vector<Entity> find_entities(std::span<const std::string> tags);
 // Counts the entities of a text by label; one is right if its words and its label are.
 using EntityCounts = std::map<std::string, DecisionCounts>;

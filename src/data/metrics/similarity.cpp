@@ -62,7 +62,7 @@ void Retrieval::add_pair(const std::string& query, std::span<const float> embedd
 std::vector<std::pair<std::string, double>> Retrieval::metrics() const {
   constexpr size_t kBest = 10;
   const size_t count = documents_.numbers.size();
-  // Feature by feature, so that a query's cosines are added to with all of a register.
+  // Feature by feature, so that a query's cosines use whole vector registers.
   std::vector<float> columns(documents_.rows.size()), cosines(count);
   for (size_t document = 0; document < count; ++document)
     for (size_t i = 0; i < width_; ++i) columns[i * count + document] = documents_.rows[document * width_ + i];

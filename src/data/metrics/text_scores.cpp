@@ -24,7 +24,6 @@ void check_sizes(const char* score, const Texts& hypotheses, const Texts& refere
                   std::to_string(references.size()) + " references");
 }
 
-// The text from its first character that is no space to its last, in bytes.
 template <class IsSpace>
 std::pair<size_t, size_t> range_without_space(std::string_view text, const IsSpace& is_space) {
   size_t begin = text.size(), end = 0;
@@ -33,7 +32,7 @@ std::pair<size_t, size_t> range_without_space(std::string_view text, const IsSpa
   return {std::min(begin, end), end};
 }
 
-// The tokens or characters of a line, and their n-grams: stretches of the line, which need no copy.
+// The tokens or characters of a line, and their n-grams as views of it.
 class Units {
  public:
   void add(std::string_view unit, std::string_view separator) {
@@ -56,7 +55,7 @@ class Units {
   std::vector<size_t> begins_, ends_;
 };
 
-// How many n-grams of one line are in the other too, each at most as often as it is there.
+// The n-grams of a line that are in the other too, each at most as often as there.
 int64_t matches(const Units& here, const Units& there, size_t n) {
   const auto counts = there.count(n);
   int64_t sum = 0;
@@ -65,12 +64,11 @@ int64_t matches(const Units& here, const Units& there, size_t n) {
   return sum;
 }
 
-// n-grams of one n over a corpus.
 struct OrderTotals {
   int64_t hypothesis = 0, reference = 0, matches = 0;
 };
 
-// Of each n up to `most`. `only_both`: a line's n-grams count where its reference has any.
+// By n up to `most`. `only_both`: a line's n-grams count only if its reference has any.
 template <class UnitsOf>
 std::vector<OrderTotals> count_orders(const Texts& hypotheses, const Texts& references, size_t most, bool only_both,
                                       const UnitsOf& units_of) {
@@ -91,15 +89,14 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 bool is_period_or_comma(char c) { return c == '.' || c == ','; }
 
-// All ASCII punctuation but ' , - . -- those three are part of words and numbers -- and the blank.
+// The blank and all ASCII punctuation but ' , - . (the last three may belong to words and numbers).
 bool always_stands_alone(char c) {
   return c == ' ' ||
          (kPunctuation.find(c) != kPunctuation.npos && std::string_view("',-.").find(c) == kPunctuation.npos);
 }
 
-// Rewrites every pair of neighbors (a, b) with match(a, b), left to right without overlap, as
-// first + a + middle + b + last. A character beyond ASCII is several bytes, of which only the outer two can be
-// neighbors of an ASCII character, so bytes will do.
+// Rewrites every pair of neighbors (a, b) with match(a, b), left to right without overlap, as first + a + middle + b +
+// last. Bytes suffice: only the outer bytes of a non-ASCII character can be neighbors of an ASCII one.
 template <typename Match>
 std::string rewrite_pairs(const std::string& text, Match match, const char* first, const char* middle,
                           const char* last) {
@@ -183,7 +180,7 @@ std::vector<std::string> tokenize_13a(std::string_view line) {
     else spaced += c;
   }
   spaced += ' ';
-  // Three passes, in this order: a period or comma after something that is no digit; one before; a dash after a digit.
+  // Three passes in this order: a period or comma after a non-digit; one before a non-digit; a dash after a digit.
   spaced = rewrite_pairs(
       spaced, [](char a, char b) { return !is_digit(a) && is_period_or_comma(b); }, "", " ", " ");
   spaced = rewrite_pairs(
@@ -255,7 +252,7 @@ int64_t count_words(std::string_view text) {
   bool inside = false;
   for (size_t at = 0; at < text.size();) {
     const auto byte = static_cast<unsigned char>(text[at]);
-    // Most text is ASCII, whose white space is told without decoding.
+    // Fast path for ASCII, without decoding.
     const bool space = byte < 0x80 ? byte == ' ' || (byte >= 9 && byte <= 13) || is_white_space(byte)
                                    : is_white_space(utf8_code_point_at(text, at));
     words += !space && !inside;

@@ -9,8 +9,7 @@
 
 namespace linnet {
 
-// BLEU (Papineni et al. 2002) as sacreBLEU computes it by default (Post 2018): signature
-// nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp.
+// BLEU (Papineni et al. 2002) as sacreBLEU's default (Post 2018): nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp.
 struct Bleu {
   double score = 0;               // 0..100
   double precisions[4] = {};      // 0..100, of 1- to 4-grams
@@ -20,10 +19,10 @@ struct Bleu {
 };
 
 //   score = BP exp(sum_n log(p_n) / 4),  BP = min(1, exp(1 - references' length / hypotheses' length))
-// The k-th order without a match counts as 1 / (2^k total) instead of 0 ("exp" smoothing); no match at all scores 0.
+// The k-th order without a match counts as 1 / (2^k total) ("exp" smoothing); no match at all scores 0.
 Bleu corpus_bleu(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references);
 
-// The tokens of mteval-v13a: &quot; &amp; &lt; &gt; read as characters, punctuation split off except within numbers.
+// The tokens of mteval-v13a: unescapes &quot; &amp; &lt; &gt; and splits punctuation off except within numbers.
 std::vector<std::string> tokenize_13a(std::string_view line);
 
 // chrF (Popović 2015) as sacreBLEU computes it by default, also called chrF2: signature
@@ -33,7 +32,7 @@ std::vector<std::string> tokenize_13a(std::string_view line);
 // An n for which either side has no n-gram does not count.
 double corpus_chrf(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references);
 
-// Equal but for white space (and so a carriage return) at either end.
+// Ignores white space at either end (and so a carriage return).
 bool is_exact_match(std::string_view hypothesis, std::string_view reference);
 
 // The fraction of exact matches, 0..1; 0 for empty lists.
@@ -42,21 +41,20 @@ double exact_match(const std::vector<std::string>& hypotheses, const std::vector
 // Runs of characters other than white space (Unicode).
 int64_t count_words(std::string_view text);
 
-// exp(nats / count), infinite where that is beyond a double; NaN for no count.
+// exp(nats / count); infinite if it overflows a double, NaN for count 0.
 double perplexity(double nats, int64_t count);
 
-// How good answers to questions are, as the evaluation scripts of SQuAD count (Rajpurkar et al. 2016, 2018).
+// Scores answers to questions like SQuAD's evaluation scripts (Rajpurkar et al. 2016, 2018).
 
-// In lower case, without ASCII's punctuation and English articles, one space between words.
+// Lowercase, without ASCII punctuation and English articles, one space between words.
 std::string normalized_answer(std::string_view text);
 
 struct AnswerScore {
   double exact = 0;  // 1: equal to one of the wanted answers, once normalized
   double f1 = 0;     // of the words that both have; of several wanted answers the best
 };
-// `wanted`: answers that are right; none: there is no answer, which the empty one stands for. `may_lack`: by the script
-// of version 2, where some questions have no answer, else of version 1.1. They differ in answers that normalization
-// leaves empty.
+// `wanted`: the right answers; none: the empty answer is right. `may_lack`: scores like version 2's script, for data
+// with unanswerable questions, else like version 1.1's; they differ in answers that normalization empties.
 AnswerScore score_answer(std::string_view found, std::span<const std::string> wanted, bool may_lack);
 
 }  // namespace linnet

@@ -26,7 +26,7 @@ class ByteTrie::Builder {
     Bits taken = {}, bases = {};  // units that are a node, and bases that a node has
     size_t failures = 0;
   };
-  // Keys [begin, end) go through this node, with `depth` bytes behind them.
+  // Keys [begin, end) share this node, a prefix of `depth` bytes.
   struct Step {
     uint32_t node;
     size_t begin, end, depth;
@@ -63,7 +63,7 @@ class ByteTrie::Builder {
       }
     }
     fill_free_units();
-    // Where leaves lead: units that are no child of this base.
+    // Leaves lead to units that are no child of their base.
     const auto dead = static_cast<uint32_t>(units_.size());
     units_.resize(units_.size() + kBlock);
     for (uint32_t i = 0; i < kBlock; ++i) units_[dead + i].label = (i + 1) % kBlock;
@@ -109,7 +109,7 @@ class ByteTrie::Builder {
     return static_cast<uint32_t>(block * kBlock) + base;
   }
 
-  // As many bases as units are taken at most, so where a unit is free a base is, too. The root is nobody's child.
+  // At most as many bases as units are used, so a free unit implies a free base. The root is nobody's child.
   void fill_free_units() {
     for (size_t b = 0; b < blocks_.size(); ++b) {
       uint32_t base = 0;

@@ -1,4 +1,4 @@
-// A trie over byte strings as a double array (Aoe 1989): one unit of 8 bytes is looked at for each byte of text.
+// A trie over byte strings as a double array (Aoe 1989): reads one unit of 8 bytes per byte of text.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -15,34 +15,31 @@ class ByteTrie {
   static constexpr uint32_t kRoot = 0, kNowhere = UINT32_MAX;
   static constexpr int32_t kNoValue = 0xFFFFFF;
 
-  // An empty key, and one that is there already, is left out. Values are from 0 to kNoValue - 1; all keys together have
-  // less than 2^30 bytes.
+  // Skips empty and repeated keys. Values are from 0 to kNoValue - 1; all keys together have less than 2^30 bytes.
   using Keys = std::vector<std::pair<std::string_view, int32_t>>;
   explicit ByteTrie(Keys keys = {});
 
-  // A node's children are at base ^ byte. No two nodes have the same base, so the byte tells whose child a unit is; a
-  // unit that is nobody's has a byte that would need a base which nobody has. Packed models hold units as they are
-  // here.
+  // A node's children are at base ^ byte. No two nodes have the same base, so the byte identifies the parent of a unit;
+  // an unused unit has a byte that would need an unused base. Packed models store units as they are here.
   struct Unit {
     uint32_t base = 0;
     uint32_t label : 8 = 0;
     uint32_t value : 24 = kNoValue;
   };
-  // Of units() that outlive it; values are below `values`. They are checked, so that any bytes are safe to use: a user
-  // error that begins with `where`.
+  // Uses `units`, which must outlive it; values are below `values`. Checked, so that any bytes are safe: a user error
+  // that begins with `where`.
   ByteTrie(std::span<const Unit> units, int32_t values, const std::string& where);
   ByteTrie(ByteTrie&&) = default;
   ByteTrie& operator=(ByteTrie&&) = default;
   std::span<const Unit> units() const { return units_; }
 
-  // The node that `byte` leads to.
   uint32_t next(uint32_t node, unsigned char byte) const {
     const uint32_t location = units_[node].base ^ byte;
     return units_[location].label == byte ? location : kNowhere;
   }
-  // Of the key that ends at this node; kNoValue where none does.
+  // The value of the key that ends at this node, or kNoValue.
   int32_t value(uint32_t node) const { return static_cast<int32_t>(units_[node].value); }
-  // Calls visit(length, value) for every key that `text` begins with, the shortest first.
+  // Calls visit(length, value) for every key that is a prefix of `text`, shortest first.
   template <class Visit>
   void visit_prefixes(std::string_view text, const Visit& visit) const {
     uint32_t node = kRoot;
@@ -52,14 +49,14 @@ class ByteTrie {
       if (value(node) != kNoValue) visit(i + 1, value(node));
     }
   }
-  // The longest key that `text` begins with, in bytes; 0 when there is none.
+  // The bytes of the longest key that is a prefix of `text`, or 0.
   size_t longest_prefix(std::string_view text) const {
     size_t longest = 0;
     visit_prefixes(text, [&](size_t length, int32_t) { longest = length; });
     return longest;
   }
-  // Calls visit(begin, end, value) for every key in `text` that begins where a character does, left to right, the
-  // shortest first; with -1 for a character that is no key.
+  // Calls visit(begin, end, value) for every key in `text` that begins at a character, left to right, shortest first;
+  // with -1 for a character that is no key.
   template <class Visit>
   void visit_keys(std::string_view text, const Visit& visit) const {
     for (size_t begin = 0; begin < text.size();) {

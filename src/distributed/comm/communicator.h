@@ -80,8 +80,7 @@ struct Slice {
   size_t first, count;
 };
 Slice slice(size_t count, int rank, int size);
-// The intersection; its count may be 0.
-Slice overlap(Slice a, Slice b);
+Slice overlap(Slice a, Slice b);  // the intersection; its count may be 0
 
 // Rank r owns values [bounds[r], bounds[r + 1]).
 using SliceBounds = std::vector<size_t>;
@@ -114,8 +113,7 @@ class DeviceRanks {
   virtual void copy(float* into, const float* from, size_t count) = 0;
   virtual void clear(float* values, size_t count) = 0;
 
-  // The transport, as in "NCCL 2.27.3"; empty for one rank.
-  virtual std::string text() const = 0;
+  virtual std::string text() const = 0;  // the transport, as in "NCCL 2.27.3"; empty for one rank
 };
 
 struct JoinedDevices {

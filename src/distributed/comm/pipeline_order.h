@@ -40,8 +40,7 @@ struct PipelinePass {
   bool operator==(const PipelinePass&) const = default;
 };
 
-// The passes of a rank, in order.
-std::vector<PipelinePass> pipeline_passes(const PipelineOrder& order, int rank);
+std::vector<PipelinePass> pipeline_passes(const PipelineOrder& order, int rank);  // the passes of a rank, in order
 
 // A rank first exchanges all of these messages with its neighbors at once, then computes.
 struct PipelineStep {

@@ -20,8 +20,7 @@ struct Network {
 // "25GB/s,5us" or "100Gbit/s,2us": bandwidth (B, KB, MB, GB, TB or bit, Kbit, Mbit, Gbit, Tbit a second) and latency
 // (s, ms, us or ns). A third word "no-overlap" clears Network::overlaps. User errors name the option --network.
 Network parse_network(const std::string& text);
-// A text that parse_network() reads as nearly the same network.
-std::string network_text(const Network& network);
+std::string network_text(const Network& network);  // a text that parse_network() reads as nearly the same network
 
 struct TimedExchange {  // each rank sends and receives `bytes`
   double bytes, seconds;
@@ -50,12 +49,10 @@ double seconds_of(const Traffic& traffic, const Network& network);
 Traffic reduce_scatter_traffic(size_t values, Slice part, const ShardShare& share);
 Traffic gather_slices_traffic(size_t values, int ranks);
 Traffic sum_everywhere_traffic(size_t values, const ShardShare& share);
-// sum_over_ranks() of a tensor group: the op all_reduce.
-Traffic all_reduce_traffic(size_t values, int ranks);
+Traffic all_reduce_traffic(size_t values, int ranks);  // sum_over_ranks() of a tensor group: the op all_reduce
 // Each rank sends `values` floats to all others: the op all_gather.
 Traffic all_gather_traffic(size_t values, int ranks);
-// One message of `bytes` between two ranks.
-Traffic send_traffic(double bytes);
+Traffic send_traffic(double bytes);  // one message of `bytes` between two ranks
 
 // Bytes that the rank which adds most reads and writes, besides messages, in a reduce_scatter_traffic().
 double added_bytes(size_t values, Slice part, const ShardShare& share);

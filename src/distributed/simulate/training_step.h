@@ -107,8 +107,7 @@ struct StepForecast {
   double compute_seconds = 0;  // mean of the ranks
   // Idle time of the mean rank: what remains without communication (pipeline bubble, imbalance), and the rest.
   double bubble_seconds = 0, exposed_seconds = 0;
-  // By OperationKind, of the rank that sends most.
-  std::array<double, kOperationKinds> sent_bytes = {};
+  std::array<double, kOperationKinds> sent_bytes = {};  // by OperationKind, of the rank that sends most
 };
 
 StepForecast forecast_step(const TrainingStep& step, const Network& network);

@@ -45,8 +45,7 @@ class HostTensor {
   std::vector<double> words_;
 };
 
-// The elements in row-major order, whatever the view's strides.
-HostTensor dense_copy(const TensorView& view);
+HostTensor dense_copy(const TensorView& view);  // the elements in row-major order, whatever the view's strides
 
 using NamedTensors = std::map<std::string, HostTensor>;
 

@@ -40,8 +40,7 @@ Graph trial_graph(const OpTrial& op, DType dtype, bool with_gradients, bool roun
 // Inputs in float64 that are exact in float32.
 NamedTensors trial_inputs(const Graph& graph, const OpTrial& op);
 NamedTensors in_float32(const NamedTensors& tensors);
-// Rounds those that bf16 would store.
-NamedTensors rounded_to_bf16(NamedTensors inputs, const OpTrial& op);
+NamedTensors rounded_to_bf16(NamedTensors inputs, const OpTrial& op);  // rounds those that bf16 would store
 
 // A graph's plan after all passes, in its own memory, on the CPU or another backend.
 class PlannedGraph {
@@ -56,8 +55,7 @@ class PlannedGraph {
   std::optional<Executor> executor_;
 };
 
-// What the CPU gets wrong, a line each.
-std::vector<std::string> trial_problems(const OpTrial& op);
+std::vector<std::string> trial_problems(const OpTrial& op);  // what the CPU gets wrong, a line each
 
 // Adds a line for each of `expected` that is not in `got` within `tolerance`.
 void compare_close(const NamedTensors& got, const NamedTensors& expected, double tolerance, const std::string& what,

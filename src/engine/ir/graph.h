@@ -138,8 +138,7 @@ struct Root {
 };
 Root root_of(const Graph& graph, ValueId id);
 
-// Outputs and the new values of states.
-std::vector<ValueId> results_of(const Graph& graph);
+std::vector<ValueId> results_of(const Graph& graph);  // outputs and the new values of states
 // By node: whether any of these values depends on it.
 std::vector<bool> ancestors_of(const Graph& graph, std::span<const ValueId> values);
 // The node that computes a value; null for an input of the graph. Invalidated by the next node.

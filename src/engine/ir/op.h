@@ -133,9 +133,8 @@ struct OpDef {
 
   // nullptr: Algebra::kOther
   Algebra (*algebra)(const Node&) = nullptr;
-  int (*axis)(const Node&) = nullptr;  // of kSplit and kConcat
-  // nullptr: kernels read and write fp32 alone
-  StorageRule (*storage)(const Node&) = nullptr;
+  int (*axis)(const Node&) = nullptr;             // of kSplit and kConcat
+  StorageRule (*storage)(const Node&) = nullptr;  // nullptr: kernels read and write fp32 alone
   // Returns the attributes of a node that computes its products in another precision.
   ProductKind product = ProductKind::kNone;
   Attrs (*with_precision)(const Attrs&, Precision) = nullptr;

@@ -63,8 +63,7 @@ class Shape {
   int rank_ = 0;
 };
 
-// Row-major strides, in elements, of a dense tensor.
-Shape dense_strides(const Shape& shape);
+Shape dense_strides(const Shape& shape);  // row-major strides, in elements, of a dense tensor
 // From the first element to behind the last one, in elements; 0 if there are none.
 int64_t strided_extent(const Shape& shape, const Shape& strides);
 

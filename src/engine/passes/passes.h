@@ -53,8 +53,7 @@ Graph fuse_pointwise(const Graph& graph, const Backend& backend);
 Graph cast_to_storage_type(const Graph& graph, DType storage_type, const Backend& backend);
 Graph make_views(const Graph& graph);
 
-// Removes nodes that nothing depends on.
-Graph remove_dead_code(const Graph& graph);
+Graph remove_dead_code(const Graph& graph);  // removes nodes that nothing depends on
 // Replaces fused ops by basic ones, except those with keep(op).
 Graph decompose(const Graph& graph, bool (*keep)(const OpDef& op) = nullptr);
 // Moves the nodes from `first` on to directly after their last operand, or before their first reader if they have none.

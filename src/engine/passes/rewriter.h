@@ -13,16 +13,14 @@
 
 namespace linnet {
 
-// The other operand of a node with two.
-ValueId other_operand(const Node& node, ValueId one);
+ValueId other_operand(const Node& node, ValueId one);  // the other operand of a node with two
 
 // Whether the results alias the operand or parts of it.
 inline bool renames(const Node& node) {
   return algebra_of(node) == Algebra::kReshape || algebra_of(node) == Algebra::kSplit;
 }
 
-// The value without reshapes.
-ValueId before_reshapes(const Graph& graph, ValueId value);
+ValueId before_reshapes(const Graph& graph, ValueId value);  // the value without reshapes
 
 class Matcher {
  public:
@@ -96,8 +94,7 @@ class Fusion {
   Graph run();
 
  protected:
-  // Returns false to have the node copied as it is.
-  virtual bool take(const Node& node) = 0;
+  virtual bool take(const Node& node) = 0;  // returns false to have the node copied as it is
 
   NodeId id_of(const Node& node) const { return static_cast<NodeId>(&node - graph_.nodes().data()); }
   // Whether the backend has a kernel for the op with these operands and the results of `node`.

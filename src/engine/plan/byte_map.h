@@ -40,8 +40,7 @@ class ByteMap {
   };
   using Pieces = std::map<size_t, Piece>;  // by the first byte
 
-  // The piece that has the byte, or the end.
-  Pieces::const_iterator at(size_t byte) const;
+  Pieces::const_iterator at(size_t byte) const;  // the piece that has the byte, or the end
   // Splits a piece that spans the byte, so that the byte begins a piece.
   void split(size_t byte);
   void write_row(size_t begin, size_t end, ValueId owner);

@@ -29,8 +29,7 @@ struct ArenaSize {
   size_t lower_bound;  // the most bytes alive at one node: no placement can do better
 };
 
-// The most bytes of blocks alive at one node.
-size_t most_alive(const std::vector<ArenaBlock>& blocks);
+size_t most_alive(const std::vector<ArenaBlock>& blocks);  // the most bytes of blocks alive at one node
 
 // Places each block lowest in the tightest gap between blocks alive at the same time: largest blocks first, then in
 // other orders while the arena exceeds the lower bound. Keeps the smallest arena.

@@ -30,8 +30,7 @@ class RankProfiles {
   // Collective. Returns the trace, a process row per rank, on rank 0, and an empty text elsewhere; finds the bubble.
   // `ahead`: by how many nanoseconds this rank's timeline is ahead of rank 0's, where that is known.
   std::string put_together(const Profile& profile, std::optional<int64_t> ahead = {});
-  // The bubble of this rank's pipeline in the last call.
-  const PipelineBubble& bubble() const { return bubble_; }
+  const PipelineBubble& bubble() const { return bubble_; }  // the bubble of this rank's pipeline in the last call
 
  private:
   void find_bubble(const Profile& profile, int64_t offset);

@@ -12,7 +12,7 @@ uint64_t first_state(uint64_t seed, int64_t epoch, int64_t image) {
   return mix64(mix64(mix64(seed) + static_cast<uint64_t>(epoch)) + static_cast<uint64_t>(image));
 }
 
-// Uniform in [0, bound), of a bound that is small beside 2^64.
+// Uniform in [0, bound); `bound` must be small beside 2^64.
 int64_t draw(uint64_t& state, int64_t bound) {
   return static_cast<int64_t>(next_splitmix64(state) % static_cast<uint64_t>(bound));
 }
@@ -25,7 +25,7 @@ double draw_normal(uint64_t& state) {
   return radius * std::cos(2 * std::numbers::pi * draw_uniform(state));
 }
 
-// The logarithm of a number from Gamma(shape, 1), by Marsaglia & Tsang 2000. Numbers of small shapes underflow.
+// The logarithm of a sample of Gamma(shape, 1), by Marsaglia & Tsang 2000: samples of small shapes underflow.
 double draw_log_gamma(uint64_t& state, double shape) {
   const double boost = shape < 1 ? std::log(draw_uniform(state)) / shape : 0;
   const double d = (shape < 1 ? shape + 1 : shape) - 1.0 / 3, c = 1 / std::sqrt(9 * d);
@@ -36,12 +36,11 @@ double draw_log_gamma(uint64_t& state, double shape) {
   }
 }
 
-// The rest of this file is in whole numbers, so that the last bits of a sine do not decide about pixels. Positions have
-// 17 bits after the point: sines have 16, and positions about the center are halves of pixels.
+// From here on only whole numbers are used, so that the last bits of a sine do not change pixels. Positions have 17
+// fraction bits: sines have 16, and positions about the center are halves of pixels.
 constexpr int kFraction = 17;
 constexpr int64_t kOne = int64_t{1} << kFraction;
 
-// An image and what stands beyond it.
 struct Pixels {
   const uint8_t* bytes;
   const ImageFrame& frame;
@@ -52,12 +51,12 @@ struct Pixels {
   }
 };
 
-// Of the pixel that follows, in 1/256.
+// The weight of the next pixel, in 1/256.
 int64_t weight(int64_t position) {
   return ((position & (kOne - 1)) + (int64_t{1} << (kFraction - 9))) >> (kFraction - 8);
 }
 
-// The pixel at (row, column) of an image that is rotated by an angle with this sine and cosine, in 2^-16.
+// The pixel at (row, column) of an image rotated by an angle with this sine and cosine, in 2^-16.
 void copy_rotated(const Pixels& from, int64_t sine, int64_t cosine, int64_t row, int64_t column, uint8_t* out) {
   const int64_t last_row = from.frame.height - 1, last_column = from.frame.width - 1;
   const int64_t up = 2 * row - last_row, left = 2 * column - last_column;  // from the center, in halves
@@ -70,8 +69,8 @@ void copy_rotated(const Pixels& from, int64_t sine, int64_t cosine, int64_t row,
   }
 }
 
-// A rectangle of at least `least` of the area, whose sides are 3:4 to 4:3 (torchvision's RandomResizedCrop): ten
-// draws, then the whole. Scaled to the image's size.
+// A rectangle of at least `least` of the area, with sides 3:4 to 4:3 (torchvision's RandomResizedCrop), scaled to the
+// image's size: ten attempts, then the whole image.
 void crop_image(double least, uint64_t& state, const ImageDataset& of, std::span<const uint8_t> pixels,
                 std::span<uint8_t> out) {
   const double all = static_cast<double>(of.height * of.width);
@@ -91,7 +90,7 @@ void crop_image(double least, uint64_t& state, const ImageDataset& of, std::span
   std::ranges::copy(pixels, out.begin());
 }
 
-// The share of one of two numbers from Gamma(a, 1) in their sum is from Beta(a, a).
+// X / (X + Y) with X, Y from Gamma(a, 1) is from Beta(a, a).
 double draw_beta(uint64_t& state, double a) {
   const double x = draw_log_gamma(state, a), y = draw_log_gamma(state, a);
   return 1 / (1 + std::exp(y - x));
@@ -106,7 +105,7 @@ class Picture {
  public:
   Picture(const ImageFrame& frame, std::span<uint8_t> pixels) : frame_(frame), pixels_(pixels) {}
 
-  // The pixel at (x, y) from the center becomes that at (a x + b y + c, d x + e y + f).
+  // The pixel at (x, y) from the center comes from (a x + b y + c, d x + e y + f).
   void move(double a, double b, double c, double d, double e, double f) {
     const std::vector<uint8_t> copy(pixels_.begin(), pixels_.end());
     const Pixels from{copy.data(), frame_};
@@ -137,8 +136,7 @@ class Picture {
       pixels_[i] = to_byte(beside + factor * (pixels_[i] - beside));
     }
   }
-  // The brightness of each pixel (ITU-R 601).
-  std::vector<uint8_t> grey() const {
+  std::vector<uint8_t> grey() const {  // brightness (ITU-R 601)
     if (frame_.channels == 1) return {pixels_.begin(), pixels_.end()};
     std::vector<uint8_t> found;
     for (size_t i = 0; i < pixels_.size(); i += 3)
@@ -157,7 +155,7 @@ class Picture {
     const std::vector<uint8_t> brightness = grey();
     blend(factor, [&](int64_t i) { return brightness[i / frame_.channels]; });
   }
-  // Beside the image smoothed by 1 1 1 / 1 5 1 / 1 1 1; its edge stays.
+  // Blends with the image smoothed by 1 1 1 / 1 5 1 / 1 1 1; its edge stays.
   void change_sharpness(double factor) {
     if (frame_.height < 3 || frame_.width < 3) return;
     const std::vector<uint8_t> from(pixels_.begin(), pixels_.end());
@@ -175,7 +173,7 @@ class Picture {
   void map(const F& f) {
     for (uint8_t& pixel : pixels_) pixel = f(pixel);
   }
-  // Each channel's table is table(its histogram).
+  // Maps each channel by table(its histogram).
   void map_channels(Table (*table)(const Counts&)) {
     for (int64_t channel = 0; channel < frame_.channels; ++channel) {
       Counts counts{};
@@ -190,7 +188,6 @@ class Picture {
   const std::span<uint8_t> pixels_;
 };
 
-// The darkest value becomes 0 and the brightest 255.
 Table stretched(const Counts& counts) {
   int low = 0, high = 255;
   while (low < 255 && counts[low] == 0) ++low;
@@ -201,7 +198,7 @@ Table stretched(const Counts& counts) {
   return table;
 }
 
-// Every value becomes about as frequent.
+// Makes all values about equally frequent.
 Table equalized(const Counts& counts) {
   int64_t all = 0, last = 0;
   for (const int64_t count : counts)
@@ -236,7 +233,7 @@ void augment_image(const Augmentation& how, uint64_t seed, int64_t epoch, int64_
                    std::span<const uint8_t> pixels, std::span<uint8_t> out) {
   const ImageFrame frame{{of.height, of.width, of.channels}, how.fill};
   uint64_t state = first_state(seed + 0x6a09e667f3bcc909u, epoch, image);
-  // All numbers are drawn in any case: switching one change on leaves the others as they are.
+  // All numbers are always drawn, so that enabling one change does not affect the others.
   Motion motion;
   motion.down = draw(state, 2 * how.shift + 1) - how.shift;
   motion.right = draw(state, 2 * how.shift + 1) - how.shift;

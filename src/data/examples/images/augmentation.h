@@ -1,6 +1,5 @@
-// Random changes of training images: crops, shifts, mirror images, rotations, RandAugment, holes and mixtures of two.
-// What happens to an image is a function of (seed, epoch, image), so that a run that is resumed sees the same bytes,
-// whatever the number of threads, ranks or batches.
+// Random changes of training images: crops, shifts, mirroring, rotations, RandAugment, holes and mixtures of two. A
+// change is a function of (seed, epoch, image), so it does not depend on threads, ranks, batches or a resume.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -26,49 +25,44 @@ struct Augmentation {
   bool any() const { return changes_pixels() || mixes(); }
 };
 
-// How the pixels of an image move: rotated about the center, then shifted, then mirrored.
+// The pixels are rotated about the center, then shifted, then mirrored.
 struct Motion {
   double degrees = 0;  // counterclockwise
   int64_t down = 0, right = 0;
   bool mirror = false;
 };
-// The size of an image and the pixel that stands beyond it; empty: zeros.
+// The size of an image and the pixel beyond its edge; empty: zeros.
 struct ImageFrame : ImageInfo {
   std::span<const uint8_t> fill;
   uint8_t beyond(int64_t channel) const { return fill.empty() ? uint8_t{0} : fill[static_cast<size_t>(channel)]; }
 };
-// Writes the moved image to `out`, which is other memory. Between pixels the four nearest are interpolated linearly; a
+// Writes the moved image to `out`, which must not overlap. Interpolates linearly between the four nearest pixels; a
 // multiple of 90 degrees moves whole pixels of square images.
 void move_image(const Motion& motion, std::span<const uint8_t> image, const ImageFrame& frame, std::span<uint8_t> out);
 
-// Writes the changed image number `image` of the dataset to `out`; its pixels are given, as ImageDataset::read() has
-// them. Mixing is not part of it.
+// Writes the changed image number `image` of the dataset to `out`, without mixing. `pixels`: of ImageDataset::read().
 void augment_image(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of,
                    std::span<const uint8_t> pixels, std::span<uint8_t> out);
 
-// How an image is mixed with another one: they are blended (mixup), or a rectangle of the other one is pasted in
-// (CutMix). Where both are asked for, chance decides for each image.
+// Blends an image with another one (mixup), or pastes a rectangle of it (CutMix); chance decides between the two.
 struct Mix {
   int64_t other = 0;  // another image, or by chance the same
   int share = 256;    // of the image itself in a blend, in 1/256
   bool pastes = false;
   int64_t top = 0, left = 0, rows = 0, columns = 0;  // the rectangle
-  // Of the image's own label.
   double label_share(int64_t height, int64_t width) const {
     return pastes ? 1 - static_cast<double>(rows * columns) / static_cast<double>(height * width) : share / 256.0;
   }
 };
-// Of image number `image` of the dataset.
 Mix draw_mix(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of);
 // Of images [., width, channels]. A blend is (share * image + (256 - share) * other) / 256, to the nearest.
 void mix_images(const Mix& mix, int64_t width, int64_t channels, std::span<const uint8_t> other,
                 std::span<uint8_t> image);
 
-// RandAugment (Cubuk et al. 2020): a number of changes drawn from fourteen, all of one strength. Ranges are
-// torchvision's.
+// RandAugment (Cubuk et al. 2020): some of fourteen changes at random, all of one strength. Ranges are torchvision's.
 constexpr int kMostStrength = 30;
 
-// What a change is drawn from, in torchvision's order.
+// In torchvision's order.
 enum class ImageChange {
   kNone,
   kShearAcross,
@@ -87,8 +81,8 @@ enum class ImageChange {
 };
 constexpr int kImageChanges = 14;
 
-// Changes an image of 1 or 3 channels where it lies. `strength` from 0 to kMostStrength; `negative`: the other way, of
-// changes that have two.
+// Changes an image of 1 or 3 channels in place. `strength` from 0 to kMostStrength; `negative`: in the other direction,
+// if the change has two.
 void change_image(ImageChange change, int strength, bool negative, const ImageFrame& frame, std::span<uint8_t> pixels);
 
 }  // namespace linnet

@@ -10,8 +10,7 @@
 namespace linnet {
 namespace {
 
-// Of image `index`; -1: none.
-void write_label(const ImageDataset& dataset, int64_t index, int64_t row, OwnedBatch& owned) {
+void write_label(const ImageDataset& dataset, int64_t index, int64_t row, OwnedBatch& owned) {  // -1: no image
   if (!dataset.has_numbers()) {
     owned.data(1)[row] = index < 0 ? -1 : dataset.labels[index];
     return;
@@ -22,8 +21,7 @@ void write_label(const ImageDataset& dataset, int64_t index, int64_t row, OwnedB
   owned.data<float>(2)[row] = index < 0 ? 0.0f : 1.0f;
 }
 
-// Images `indices`, which are in memory, into images [rows, height, width, channels]. Rows past the last index become
-// zeros.
+// Gathers images `indices` into images [rows, height, width, channels]; rows past the last are zeros.
 void gather_images(const ImageDataset& dataset, std::span<const int32_t> indices, int64_t rows, uint8_t* images) {
   const int64_t bytes = dataset.image_bytes();
   const auto filled = std::ssize(indices);
@@ -104,7 +102,7 @@ const Batch& ImageBatches::next() {
   return owned.batch;
 }
 
-// So many that a task takes longer than handing it out.
+// Enough rows that a task takes longer than handing it out.
 int64_t ImageBatches::rows_per_task() const {
   constexpr int64_t kBytes = 1 << 15;
   return std::clamp<int64_t>(kBytes / dataset_.image_bytes(), 1, batch_size_);
@@ -125,7 +123,7 @@ int64_t ImageBatches::plan_batch(Made& batch) {
   return (rows + rows_per_task() - 1) / rows_per_task();
 }
 
-// The image as it is or changed, but not blended.
+// Decodes and changes the image, without blending.
 void ImageBatches::make_image(int64_t epoch, int64_t image, std::span<uint8_t> out, std::span<uint8_t> scratch) const {
   const Augmentation& how = options_.augmentation;
   if (!how.changes_pixels()) return dataset_.read(image, out);

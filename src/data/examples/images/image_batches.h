@@ -1,8 +1,6 @@
-// Batches of images: for training without end, for evaluation each image once and in order.
-//
-// Images in memory that stay as they are need no thread: gathering 128 images of 784 bytes takes a few microseconds.
-// Those that are decoded or changed on the way are made by several threads while steps are computed; the memory for
-// that is a ring of batches, and for each thread the image that it works on.
+// Batches of images: endless for training, each image once and in order for evaluation. Unchanged images in memory need
+// no thread: gathering 128 images of 784 bytes takes a few microseconds. Others are decoded or changed by several
+// threads while steps are computed, in a ring of batches and an image of scratch memory per thread.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -16,11 +14,10 @@
 namespace linnet {
 
 // The arrays of a batch: images [rows, height, width, channels], labels [rows]. Rows past the last image are zeros with
-// label -1. `mixed`: also other_labels [rows], and shares f32 [rows] of the first label in the image. With `numbers` an
-// image has so many: labels f32 [rows, numbers], which mixing blends, and weights f32 [rows], 0 past the last image.
+// label -1. `mixed`: also other_labels [rows], and shares f32 [rows] of the first label. With `numbers` per image:
+// labels f32 [rows, numbers], which mixing blends, and weights f32 [rows], 0 past the last image.
 std::vector<BatchInput> image_inputs(int64_t rows, int64_t image_bytes, bool mixed = false, int64_t numbers = 0);
-// The numbers of each image of a dataset; 0: it has classes.
-int64_t number_count(const ImageDataset& dataset);
+int64_t number_count(const ImageDataset& dataset);  // the numbers per image; 0: the dataset has classes
 
 struct ImageBatchOptions {
   Augmentation augmentation = {};
@@ -30,9 +27,9 @@ struct ImageBatchOptions {
 
 class ImageBatches : public BatchSource {
  public:
-  // The dataset must outlive this. Starts at epoch 0, batch 0. User error when there are no images or no rows.
-  // With augmentation, or where images are files, batches come from next() alone: next_rows() and device_data() are for
-  // images in memory as they are. A file that cannot be decoded is a user error of next().
+  // The dataset must outlive this. Starts at epoch 0, batch 0. User error without images or rows. With augmentation, or
+  // if images are files, only next() makes batches: next_rows() and device_data() are for unchanged images in memory. A
+  // file that cannot be decoded is a user error of next().
   ImageBatches(const ImageDataset& dataset, int64_t batch_size, uint64_t seed, ImageBatchOptions options = {});
 
   const Batch& next() override;  // the last batch of an epoch may have fewer images
@@ -67,9 +64,9 @@ class ImageBatches : public BatchSource {
   std::unique_ptr<BatchesAhead> ahead_;        // last: its threads use all of the above
 };
 
-// How many batches of `batch_size` rows hold all images.
+// The number of batches of `batch_size` rows for all images.
 int64_t evaluation_batches(const ImageDataset& dataset, int64_t batch_size);
-// Writes batch `index` of those; returns its number of rows. Files are decoded by the pool's threads.
+// Writes evaluation batch `index` and returns its number of rows. The pool's threads decode files.
 int64_t fill_evaluation_batch(const ImageDataset& dataset, int64_t batch_size, int64_t index, OwnedBatch& batch,
                               ThreadPool& pool);
 

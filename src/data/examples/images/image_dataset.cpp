@@ -20,7 +20,7 @@ namespace {
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
-// A pipe would be waited for, and a device has no end.
+// Refuses pipes, which would block, and devices, which have no end.
 File open_image(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   File file(descriptor < 0 ? nullptr : ::fdopen(descriptor, "rb"), std::fclose);
@@ -36,7 +36,7 @@ File open_image(const std::string& path) {
   fail_user("'", path, "' cannot be decoded as PNG, JPEG or BMP", reason ? ": " + std::string(reason) : "");
 }
 
-// The bytes that an uncompressed BMP has up to the end of its last row; 0 if it is no such file.
+// The size of an uncompressed BMP up to the end of its last row; 0 for other files.
 int64_t least_bmp_bytes(std::FILE* file) {
   std::array<uint8_t, 34> head{};
   const size_t got = std::fread(head.data(), 1, head.size(), file);
@@ -56,7 +56,7 @@ int64_t least_bmp_bytes(std::FILE* file) {
   return number(10, 4) + (width * bits + 31) / 32 * 4 * (height - 1) + (width * bits + 7) / 8;
 }
 
-// The header's own figures, before memory is taken for them. The file is read from its beginning again.
+// Checks the header's sizes before memory is taken for them; then rewinds the file.
 ImageInfo checked_info(std::FILE* file, const std::string& path) {
   int width = 0, height = 0, channels = 0;
   if (!stbi_info_from_file(file, &width, &height, &channels)) fail_decoding(path);
@@ -88,7 +88,7 @@ Decoded decode(const std::string& path, int64_t channels) {
   return image;
 }
 
-// How often each channel has each value of a byte: exact sums, whatever their order.
+// Counts of byte values per channel: exact sums, whatever their order.
 using Histogram = std::vector<std::array<int64_t, 256>>;
 
 void count_values(std::span<const uint8_t> pixels, Histogram& histogram) {
@@ -190,7 +190,7 @@ ImageDataset split_off(ImageDataset& dataset, int64_t count) {
 }
 
 ImageDataset take_images(ImageDataset& dataset, const std::vector<bool>& taken) {
-  // Moves the rows of so many values that are taken into another list.
+  // Moves the taken rows, of `width` values each, into another list.
   const auto take = [&](auto& values, int64_t width) {
     const int64_t count = values.empty() ? 0 : std::ssize(taken);
     std::remove_reference_t<decltype(values)> part;

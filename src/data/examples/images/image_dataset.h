@@ -7,9 +7,8 @@
 
 namespace linnet {
 
-// PNG, JPEG and BMP files as bytes. Every problem is a user error of one line that names the file, among them a header
-// that declares more than kMostPixels, which is refused before memory is taken, and a BMP that ends before its pixels
-// do.
+// Reads PNG, JPEG and BMP files. Every problem is a user error of one line that names the file, including a header with
+// more than kMostPixels, which is refused before memory is taken, and a truncated BMP.
 
 struct ImageInfo {
   int64_t height, width;
@@ -19,21 +18,21 @@ struct ImageInfo {
 constexpr int64_t kMostPixels = 100'000'000;
 
 ImageInfo image_info(const std::string& path);  // reads the header only
-// How an image of another size becomes one of the wanted size.
+// How an image is fitted to another size.
 enum class ImageFit {
   kCrop,     // scaled, the middle kept: nothing is distorted, the edges of the longer side are lost
   kStretch,  // both sides scaled by themselves: all is kept, but distorted
 };
 ImageFit image_fit(const std::string& name);  // "crop" or "stretch"
 
-// An image [height, width, to.channels] into `pixels`, which has the size `to`.
+// Resizes an image [height, width, to.channels] to `to`.
 void resize_image(const uint8_t* from, int64_t height, int64_t width, const ImageInfo& to, ImageFit fit,
                   std::span<uint8_t> pixels);
-// The pixels of a file, resized to `size`; 3 channels of a grey file are equal. 16 bits a channel become 8.
+// The pixels of a file, resized to `size`; a grey file gives equal channels. 16 bits a channel become 8.
 void read_fitted_image(const std::string& path, const ImageInfo& size, ImageFit fit, std::span<uint8_t> pixels);
 
-// Labelled images of one size: as bytes in memory, or as files that are decoded when they are asked for, so that a
-// dataset may be larger than memory. The pixels are the same bytes either way.
+// Labelled images of one size: bytes in memory, or files decoded on request, so that a dataset may exceed memory. The
+// pixels are the same either way.
 struct ImageFiles {
   std::vector<std::string> paths = {};  // [count]; empty: the pixels are in memory
   ImageFit fit = ImageFit::kCrop;
@@ -55,28 +54,25 @@ struct ImageDataset {
   std::span<const float> numbers_of(int64_t index) const {
     return std::span(numbers).subspan(index * classes(), classes());
   }
-  // Only of images in memory.
-  std::span<const uint8_t> image(int64_t index) const {
+  std::span<const uint8_t> image(int64_t index) const {  // only for images in memory
     return std::span(pixels).subspan(index * image_bytes(), image_bytes());
   }
-  // Copies or decodes one image to `out` [image_bytes()]. Several threads may read at once. User error naming the file
-  // that cannot be decoded.
+  // Copies or decodes one image to `out` [image_bytes()]. Thread-safe. User error naming a file that cannot be decoded.
   void read(int64_t index, std::span<uint8_t> out) const;
 };
 
-// Mean and standard deviation of each channel over all images, for pixels from 0 to 1. A channel that is the same
-// everywhere has deviation 1, so that one can divide by it. User error when there are no images. `threads`: that decode
-// files; 0: all that the process may use. The result does not depend on it.
+// Mean and standard deviation of each channel over all images, for pixels from 0 to 1. A constant channel has deviation
+// 1, so that one can divide by it. User error without images. `threads`: decode files; 0: all CPUs of the process. The
+// result does not depend on it.
 struct ChannelMoments {
   std::vector<double> mean, deviation;
 };
 ChannelMoments channel_moments(const ImageDataset& dataset, int threads = 0);
 
-// Takes `count` images out of `dataset`, evenly spread over it, which is evenly over the classes where images lie class
-// by class: the validation part of a training set. The order of both parts is that of the dataset. User error unless
-// 0 <= count < dataset.count.
+// Splits a validation part of `count` images off `dataset`, evenly spread over it, and so over the classes if images
+// are sorted by class. Both parts keep the order. User error unless 0 <= count < dataset.count.
 ImageDataset split_off(ImageDataset& dataset, int64_t count);
-// Takes the images with taken[i] out. The order of both parts is that of the dataset.
+// Moves the images with taken[i] out. Both parts keep the order.
 ImageDataset take_images(ImageDataset& dataset, const std::vector<bool>& taken);
 
 }  // namespace linnet

@@ -24,13 +24,12 @@ std::string lower_ending(const std::string& path) {
   return lower_ascii(path.substr(std::min(path.rfind('.'), path.size())));
 }
 
-// By the ending, in either case.
 bool has_image_name(const std::string& path) {
   const std::string ending = lower_ending(path);
   return ending == ".png" || ending == ".jpg" || ending == ".jpeg" || ending == ".bmp";
 }
 
-// The ending, in lower case, of pictures in a format that is not read; "" for other files.
+// The lowercase ending of an image format that is not read; "" for other files.
 std::string foreign_image_ending(const std::string& path) {
   static constexpr const char* kEndings[] = {".webp", ".gif", ".tif", ".tiff", ".heic", ".heif", ".avif", ".jp2",
                                              ".jxl",  ".tga", ".psd", ".ppm",  ".pgm",  ".pnm",  ".svg",  ".jfif"};
@@ -51,7 +50,7 @@ std::vector<std::string> list(const std::string& directory, bool folders) {
   return names;
 }
 
-// Pictures that are left out because their formats are not read, by ending.
+// Counts of skipped images by ending.
 using ForeignImages = std::map<std::string, int64_t>;
 
 void count_foreign(const std::string& folder, ForeignImages& counts) {
@@ -68,7 +67,7 @@ std::string text_of(const ForeignImages& counts) {
          "` writes such files)";
 }
 
-// One line about all that were counted.
+// Warns of all in one line.
 void warn_of(const ForeignImages& counts, const std::string& directory, size_t read) {
   int64_t total = 0;
   for (const auto& [ending, count] : counts) total += count;
@@ -82,7 +81,7 @@ void count_foreign_below(const std::string& directory, ForeignImages& counts) {
   for (const std::string& folder : list(directory, true)) count_foreign_below(directory + "/" + folder, counts);
 }
 
-// `labels`: the class of each.
+// `labels`: receives the class of each.
 std::vector<std::string> list_images(const std::string& directory, const std::vector<std::string>& class_names,
                                      std::vector<int32_t>& labels) {
   std::vector<std::string> files;
@@ -106,7 +105,7 @@ std::vector<std::string> list_images(const std::string& directory, const std::ve
 
 std::string size_text(const ImageInfo& info) { return std::to_string(info.width) + "x" + std::to_string(info.height); }
 
-// The one size of all files, with the most channels any of them has.
+// The one size of all files, with the most channels of any.
 ImageInfo common_info(const std::vector<std::string>& files, int64_t size, ThreadPool& pool) {
   std::vector<ImageInfo> infos(files.size());
   pool.run(std::ssize(files), [&](int64_t i, int) { infos[i] = image_info(files[i]); });
@@ -226,7 +225,7 @@ IdxArray read_idx(const std::string& path) {
     if (reader.read(size.data(), 4) < 4) fail_user("'", path, "' is truncated: it ends within its header");
     const uint64_t value = uint64_t{size[0]} << 24 | uint64_t{size[1]} << 16 | uint64_t{size[2]} << 8 | size[3];
     array.sizes.push_back(static_cast<int64_t>(value));
-    // The product of four sizes may not fit 64 bits; past this bound it only has to stay past it.
+    // The product of four sizes may overflow 64 bits, so it is clamped.
     count = value != 0 && count > reader.most_bytes() / value ? reader.most_bytes() + 1 : count * value;
   }
   const std::string truncated = "'" + path + "' is truncated: its header promises ";
@@ -262,7 +261,7 @@ ImageDataset read_idx_images(const std::string& images_path, const std::string& 
 
 namespace {
 
-// The file as `directory` spells it; empty when it is not there.
+// The path as `directory` spells it; empty if there is none.
 std::string find_idx(const std::string& directory, const std::string& part, const std::string& kind) {
   for (const char* separator : {"-", "."})
     for (const char* ending : {"", ".gz"}) {
@@ -317,7 +316,7 @@ ImageSplits load_folders(const std::string& directory, const ImageLoading& loadi
   return splits;
 }
 
-// Folders of classes alone: a share for the test, and as large a one for validation.
+// Divides folders of classes: a share for the test, and an equal one for validation.
 ImageSplits divide_folders(const std::string& directory, const ImageLoading& loading, const ImageDivision& division) {
   ImageSplits splits{.train = read_image_folder(directory, {}, loading)};
   const int64_t all = splits.train.count;
@@ -345,7 +344,7 @@ ImageSplits load_parts(const std::string& directory, const ImageLoading& loading
 
 }  // namespace
 
-// A part may be grey by chance; all parts are what the most colorful one is.
+// A part may be grey by chance, so all get the most channels.
 void make_alike(ImageSplits& splits, const std::string& directory) {
   const auto parts = {&splits.train, &splits.validation, &splits.test};
   if (std::ranges::any_of(parts, [](const ImageDataset* part) { return part->channels == 3; }))

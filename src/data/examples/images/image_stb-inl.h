@@ -1,5 +1,5 @@
-// The parts of stb_image and stb_image_resize (github.com/nothings/stb, Debian's libstb-dev) that Linnet uses.
-// image_stb.cpp holds their code, so that the warnings of foreign headers stay there.
+// The used parts of stb_image and stb_image_resize (github.com/nothings/stb, Debian's libstb-dev). image_stb.cpp has
+// their code, which keeps the warnings of foreign headers there.
 #pragma once
 #define STBI_ONLY_JPEG
 #define STBI_ONLY_PNG

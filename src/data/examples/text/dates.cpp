@@ -13,8 +13,7 @@ namespace {
 // %W %w weekday, full and short; %M %m month, full and short; %R month as a Roman numeral; %N %n month number, two
 // digits and plain; %D %d day, two digits and plain; %o day as an ordinal; %Y %y year, four digits and two.
 //
-// A new numeric format needs a place in the list at the top of dates.h: its own separator, or the same order of fields
-// as the others that use the separator.
+// A new numeric format must be added to the list in dates.h, with its own separator or that separator's order.
 constexpr int kFormatsOfLanguage = 7, kFormatCount = kDateLanguageCount * kFormatsOfLanguage;
 constexpr const char* kFormats[kDateLanguageCount][kFormatsOfLanguage] = {
     {"%M %d, %Y", "%W, %M %d, %Y", "%o of %M %Y", "%w %d %m %Y", "%M %o, '%y", "%n/%d/%Y", "%n/%d/%y"},
@@ -110,7 +109,7 @@ constexpr DateNames kNames[kDateLanguageCount] = {
      {"dom", "lun", "mar", "mié", "jue", "vie", "sáb"}},
 };
 
-// Lower case without a full stop: what misspellings are compared by.
+// Lowercase without periods: what misspellings are compared by.
 std::u32string letters_of(const std::string& name) {
   std::u32string letters;
   for (const Utf8Character& character : utf8_characters(name)) {

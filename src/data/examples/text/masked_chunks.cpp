@@ -45,7 +45,7 @@ MaskedChunks::MaskedChunks(const TokenStream& stream, std::vector<TokenSpan> doc
   if (std::ranges::none_of(documents_, holds_text)) fail_user("the text has no tokens");
 }
 
-// The first piece of a long document has `offset` tokens, so that epochs cut it at other places.
+// The first piece of a long document has `offset` tokens, so that epochs cut it differently.
 void MaskedChunks::cut(int64_t offset) {
   pieces_.clear();
   for (const TokenSpan& document : documents_) {

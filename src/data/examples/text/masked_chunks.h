@@ -1,8 +1,6 @@
 // Rows for masked language modelling (Devlin et al. 2019): [CLS], a piece of one document, [SEP]; 15% of the piece's
-// tokens are to be found again, of which 80% read [MASK], 10% another token, and 10% what they are.
-//
-// Everything is a pure function of (seed, epoch) and a token's place in the stream: where documents longer than a row
-// are cut, the order of the rows, and what is masked. Nothing as large as the stream is kept.
+// tokens are predicted, of which 80% read [MASK], 10% another token, and 10% themselves. Cuts of long documents, the
+// order of rows and masks are pure functions of (seed, epoch) and a token's position in the stream.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -11,8 +9,7 @@
 
 namespace linnet {
 
-// A document: tokens [first, first + count) of a stream.
-struct TokenSpan {
+struct TokenSpan {  // tokens [first, first + count) of a stream
   int64_t first, count;
   bool operator==(const TokenSpan&) const = default;
 };
@@ -26,22 +23,22 @@ struct MaskingOptions {
   int64_t vocab_size = 0;        // what other tokens are drawn from
 };
 
-// Places of a row of this padded length that can be masked: 15% of what is not template.
+// Maskable positions of a row of this padded length: 15% of what is not template.
 int64_t masked_places(const MaskingOptions& options, int64_t length);
 
-// The arrays of a batch: tokens [rows, length], lengths [rows]; positions and targets [rows * masked_places]: a slot of
-// the flattened batch, and what stood there. Slots that are not used have target -1.
+// The arrays of a batch: tokens [rows, length], lengths [rows]; positions and targets [rows * masked_places]: an index
+// into the flattened batch, and the original token there. Unused entries have target -1.
 std::vector<BatchInput> masked_inputs(const MaskingOptions& options);
 
 class MaskedChunks : public SingleBatchSource {
  public:
-  // The stream must outlive this. User error when there is no document with a token.
+  // The stream must outlive this. User error without a document that has a token.
   MaskedChunks(const TokenStream& stream, std::vector<TokenSpan> documents, MaskingOptions options, uint64_t seed);
 
   // Shapes are indices into options.lengths.
   int64_t shape_count() const override { return std::ssize(options_.lengths); }
 
-  // For evaluation: every token in one row, the shortest rows first; the masks are always the same. Valid as of next().
+  // For evaluation: every token in one row, shortest rows first; the masks are fixed. Valid as long as next()'s.
   int64_t scoring_batches();
   const Batch& scoring_batch(int64_t index);
 
@@ -65,7 +62,7 @@ class MaskedChunks : public SingleBatchSource {
   std::vector<std::pair<uint64_t, int64_t>> draws_;  // of one row
 };
 
-// Where a stream has `separator` between its documents: the documents, without those. One document when it is -1.
+// The documents of a stream between `separator` tokens; one document if it is -1.
 std::vector<TokenSpan> find_documents(const TokenStream& stream, int32_t separator);
 
 }  // namespace linnet

@@ -13,8 +13,7 @@ namespace {
 
 std::string lines(size_t count) { return std::to_string(count) + (count == 1 ? " line" : " lines"); }
 
-// The texts of a record, which may lie below "translation": those of the columns that are named, else of the usual
-// names, else both that there are.
+// The texts of a record, perhaps below "translation": of the named columns, of the usual names, or the only two.
 std::pair<std::string, std::string> pair_of(const Json& given, const PairColumns& columns, const std::string& where) {
   const Json* below = given.find("translation");
   const Json& record = below && below->is_object() ? *below : given;
@@ -32,8 +31,8 @@ std::pair<std::string, std::string> pair_of(const Json& given, const PairColumns
   return {find(columns.source, {"source", "src"}, 0), find(columns.target, {"target", "tgt"}, 1)};
 }
 
-// Collects tokens in blocks, so that the flat vector can be made at its exact size: a vector that grows by doubling
-// holds up to three times its contents for a moment, this one block more.
+// Collects tokens in blocks, so that the flat vector gets its exact size: doubling it would need up to three times its
+// contents, this needs one more block.
 class TokenBlocks {
  public:
   void append(std::span<const TokenId> tokens) {
@@ -144,7 +143,7 @@ PairDataset::PairDataset(const ParallelText& text, const Tokenizer& source, cons
     source.encode(text.source[line], source_ids);
     target.encode(text.target[line], target_ids);
     const bool empty = source_ids.empty() || target_ids.empty();
-    // The model reads a target without its last token, and finds it without its first.
+    // The model reads a target without its last token, and predicts it without its first.
     const bool source_long = frame_sentence(source_ids, frame.source_begin, frame.source_end, limits.max_seq_len);
     const bool target_long = frame_sentence(target_ids, frame.target_begin, frame.target_end, limits.max_seq_len + 1);
     const bool is_long = source_long || target_long;

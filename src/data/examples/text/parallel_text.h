@@ -1,5 +1,4 @@
-// Parallel text: line i of one language and its translation. Files are UTF-8, plain or gzip (see record_reader.h for
-// what is accepted and which errors there are; all are user errors of one line).
+// Parallel text: line i of one language and its translation. Files are UTF-8, plain or gzip; errors: record_reader.h.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -15,41 +14,37 @@ struct ParallelText {
   std::vector<std::string> source, target;  // equally long
 };
 
-// Fields that hold a pair; empty: the usual names ("source", "src"; "target", "tgt"), else both that there are.
+// Fields of a pair; empty: the usual names ("source", "src"; "target", "tgt"), or the only two.
 struct PairColumns {
   std::string source, target;
 };
 
-// A .csv or JSON lines (record_reader.h), whose fields may lie within "translation", as in data sets of Hugging Face;
-// or one "source<TAB>target" a line. Of the latter, what a third column holds is left out. A line without a tab, or
-// with more columns, is an error that names it. An empty side is kept, as an empty line of paired files is: dropping
-// pairs, and counting them, is the batcher's decision.
+// Reads a .csv or JSON lines (record_reader.h), whose fields may lie within "translation", as in Hugging Face data
+// sets; or lines "source<TAB>target", with an optional third column that is ignored. A line without a tab, or with more
+// columns, is an error that names it. Empty sides are kept, as in paired files; the batcher drops and counts them.
 ParallelText read_table(const std::string& path, const PairColumns& columns = {});
 
-// The first two columns of a line that has two or three. `where`: "path:line", for messages.
+// Splits a line of two or three columns. `where`: "path:line", for messages.
 std::pair<std::string, std::string> split_pair(const std::string& line, const std::string& where);
 
-// Two files of equally many lines; unequal counts are an error that gives both.
+// Reads two files with equally many lines; unequal counts are an error that gives both.
 ParallelText read_pair(const std::string& source_path, const std::string& target_path);
 
-// All lines of one file, at least one: a file without any is an error.
-std::vector<std::string> read_lines(const std::string& path);
+std::vector<std::string> read_lines(const std::string& path);  // at least one, or an error
 
-// What stands around a sentence's own tokens in a pair.
+// The tokens around a sentence's own in a pair.
 struct SentenceFrame {
-  // Before and behind a source.
-  std::vector<TokenId> source_begin = {}, source_end;
-  // Before and behind a target: what decoding begins with, and what else is not generated; the end.
+  std::vector<TokenId> source_begin = {}, source_end;  // before and behind a source
+  // Before a target (what decoding begins with, and other fixed tokens) and behind it.
   std::vector<TokenId> target_begin, target_end;
-  // The usual one: source, end; begin, target, end.
+  // The default: source, end; begin, target, end.
   static SentenceFrame of(const SpecialTokens& special) {
     return {.source_end = {special.end}, .target_begin = {special.begin}, .target_end = {special.end}};
   }
   bool operator==(const SentenceFrame&) const = default;
 };
 
-// Puts a sentence's tokens between the two; the tokens' end is cut off where there are more than `longest` (0: any)
-// together. Whether it was.
+// Frames a sentence; its end is cut off if the total exceeds `longest` (0: no limit). Returns whether it was cut.
 inline bool frame_sentence(std::vector<TokenId>& ids, const std::vector<TokenId>& begin,
                            const std::vector<TokenId>& end, int64_t longest = 0) {
   const size_t frame = begin.size() + end.size(), most = static_cast<size_t>(longest);
@@ -62,11 +57,10 @@ inline bool frame_sentence(std::vector<TokenId>& ids, const std::vector<TokenId>
 
 struct PairLimits {
   int64_t max_seq_len = 256;  // of either side, in tokens, the end (or begin) token included
-  // true (training): pairs with an empty or too long side are left out.
-  // false (evaluation): every pair stays, too long sides are cut and end with the end token. Pair i is then line i.
+  // true (training): pairs with an empty or too long side are dropped. false (evaluation): all stay, so pair i is line
+  // i; too long sides are cut and end with the end token.
   bool drop_long = true;
-  // Empty: of the source tokenizer's special tokens.
-  std::optional<SentenceFrame> frame = {};
+  std::optional<SentenceFrame> frame = {};  // by default made of the source tokenizer's special tokens
 };
 
 struct DatasetReport {
@@ -74,14 +68,14 @@ struct DatasetReport {
   int64_t dropped_empty = 0, dropped_long = 0, truncated = 0;
   int64_t unknown_source_tokens = 0, unknown_target_tokens = 0;
   int64_t source_tokens = 0, target_tokens = 0;
-  // One line for people: "29,000 pairs, 437,213 source and 452,101 target tokens (0.02% and 0.05% unknown), ...".
+  // "29,000 pairs, 437,213 source and 452,101 target tokens (0.02% and 0.05% unknown), ..."
   std::string text() const;
 };
 
-// Sentence pairs as token ids, in one flat vector: 4 bytes a token and 16 bytes a pair.
+// Sentence pairs as token ids in one flat vector: 4 bytes a token and 16 bytes a pair.
 class PairDataset {
  public:
-  // A user error when no pair is left.
+  // User error if no pair is left.
   PairDataset(const ParallelText& text, const Tokenizer& source, const Tokenizer& target, const PairLimits& limits);
 
   int64_t size() const { return report_.pairs; }
@@ -95,7 +89,7 @@ class PairDataset {
   size_t bytes() const;
 
  private:
-  // Pair i is tokens_[starts_[2i]..] = the framed source; tokens_[starts_[2i+1]..] = the framed target.
+  // Pair i: its framed source begins at tokens_[starts_[2i]], its framed target at tokens_[starts_[2i+1]].
   std::vector<TokenId> tokens_;
   std::vector<int64_t> starts_;
   DatasetReport report_;

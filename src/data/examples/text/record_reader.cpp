@@ -13,8 +13,8 @@
 namespace linnet {
 namespace {
 
-// User error when a gzip file of `compressed` bytes, or so many bytes of it, gives `expanded` bytes: more than 64 MiB
-// and more than 200 times as many. Text and pictures expand 3 to 20 times. Files that are not compressed have no limit.
+// User error if `compressed` bytes of gzip give `expanded` bytes, more than 64 MiB and more than 200 times as many.
+// Text and images expand 3 to 20 times. Uncompressed files have no limit.
 void check_expansion(const std::string& path, uint64_t expanded, uint64_t compressed) {
   constexpr uint64_t kAlwaysAllowed = 64 << 20, kMostTimes = 200;
   if (expanded <= kAlwaysAllowed || expanded / kMostTimes <= compressed) return;
@@ -25,7 +25,7 @@ void check_expansion(const std::string& path, uint64_t expanded, uint64_t compre
 
 constexpr size_t kBufferBytes = 1 << 16;
 
-// What a file that is no text starts with, and what to do about it.
+// The beginning of a file that is no text, and advice.
 struct ForeignFormat {
   std::string_view start;
   const char* is;
@@ -56,7 +56,7 @@ GzipFile::GzipFile(const std::string& path, const std::string& needed) : path_(p
     fail_user("cannot read '", path, "': it is a directory", needed);
   }
   file_bytes_ = static_cast<uint64_t>(status.st_size);
-  // zlib passes a file that does not begin with the gzip magic through unchanged.
+  // zlib passes a file without the gzip magic through unchanged.
   file_ = ::gzdopen(descriptor, "rb");
   if (file_ == nullptr) {
     ::close(descriptor);
@@ -123,7 +123,7 @@ bool LineReader::next(std::string& line) {
       position_ += static_cast<size_t>(end - begin) + 1;
       break;
     }
-    // A NUL byte is refused wherever the line ends: the line of a device or a disk image may be larger than memory.
+    // A NUL byte ends reading at once: the line of a device or a disk image may exceed memory.
     const void* nul = std::memchr(begin, '\0', size_ - position_);
     line.append(begin, nul != nullptr ? static_cast<const char*>(nul) + 1 : buffer_.data() + size_);
     position_ = size_;

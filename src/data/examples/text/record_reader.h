@@ -12,8 +12,8 @@ struct gzFile_s;
 
 namespace linnet {
 
-// Gzip is recognized by its first bytes, not by the file's name; pipes are read as well. A file that is missing or
-// unreadable, a directory, a truncated or corrupt gzip stream and one that expands too far are user errors of one line.
+// Gzip is recognized by its first bytes, not by the name; pipes work too. User errors of one line: a missing or
+// unreadable file, a directory, a damaged gzip stream, one that expands too far.
 class GzipFile {
  public:
   // `needed` ends the message for a directory: ", a text file is needed".
@@ -22,11 +22,10 @@ class GzipFile {
   GzipFile(const GzipFile&) = delete;
   GzipFile& operator=(const GzipFile&) = delete;
 
-  // As many bytes as there are, at most `size`: fewer at the end of the file alone.
-  size_t read(void* to, size_t size);
-  // More than this the file cannot hold: deflate shrinks at most 1032 times (RFC 1951).
+  size_t read(void* to, size_t size);  // reads up to `size` bytes: fewer only at the end of the file
+  // The file cannot hold more: deflate shrinks at most 1032 times (RFC 1951).
   uint64_t most_bytes() const { return file_bytes_ * 1032; }
-  // User error when so many bytes are more than a file of this size should expand to.
+  // User error if a file of this size should not expand to `bytes`.
   void check_size(uint64_t bytes) const;
 
  private:
@@ -37,24 +36,21 @@ class GzipFile {
   uint64_t file_bytes_ = 0, expanded_ = 0;
 };
 
-// Reads UTF-8 lines through a fixed buffer. "\r\n" ends a line as "\n" does; a byte order mark before the first line is
-// skipped; the last line needs no newline.
-//
-// Every problem is a user error of one line that names the file, and where it has one the line and the byte within that
-// line (both count from 1): those of GzipFile, bytes that are not UTF-8, a NUL byte. An empty file is not an error
-// here; read_lines() makes it one.
+// Reads UTF-8 lines through a fixed buffer. "\r
+// " ends a line like "
+// "; a byte order mark is skipped; the last line needs no newline. Every problem is a user error of one line with the
+// file and, if there are, the line and the byte in it (from 1): those of GzipFile, invalid UTF-8, a NUL byte. An empty
+// file is an error only in read_lines().
 class LineReader {
  public:
   explicit LineReader(const std::string& path);
 
   // Replaces `line` by the next line without its end; false at the end of the file.
   bool next(std::string& line);
-  // The number of the line next() returned last, from 1.
-  int64_t line_number() const { return line_number_; }
-  // Whether the line next() returned last had an end; only a file's last line may have none.
+  int64_t line_number() const { return line_number_; }  // of the last next(), from 1
+  // Whether the last line had an end; only a file's last line may have none.
   bool line_was_ended() const { return line_was_ended_; }
-  // "path:line", for messages.
-  std::string where() const;
+  std::string where() const;  // "path:line", for messages
 
  private:
   bool fill();
@@ -68,25 +64,24 @@ class LineReader {
   bool line_was_ended_ = false;
 };
 
-// Whether a file's name ends so, or so and ".gz", letter case aside: "a.TSV" and "a.tsv.gz" end with ".tsv".
+// Ignores case and a further ".gz": "a.TSV" and "a.tsv.gz" end with ".tsv".
 bool has_ending(const std::string& path, std::string_view ending);
 
-// By the file's name, each also with ".gz" behind it: .csv has comma-separated values (RFC 4180: fields in quotes may
-// hold commas, doubled quotes and line ends), or where the heading has no comma, values between semicolons or tabs,
-// as spreadsheets write them where the comma is a decimal sign; .jsonl, .ndjson and .json have a JSON object on each
-// line; any other file has fields separated by tabs. Blank lines are skipped.
+// The file's name, perhaps with ".gz", gives the format: .csv has comma-separated values (RFC 4180: quoted fields may
+// hold commas, doubled quotes and line ends), or, if the heading has no comma, values between semicolons or tabs, as in
+// spreadsheets with decimal commas; .jsonl, .ndjson and .json have a JSON object a line; others have tab-separated
+// fields. Blank lines are skipped.
 //
-// The first line of a .csv file is a heading; that of a tab-separated file if one of its fields is in `heading`.
-// Without a heading fields are called "1", "2", ... Errors: user errors of one line that name file and line: those of
-// LineReader, a quote that is not closed, a record with another number of fields than the first, a line that is no JSON
-// object.
+// A .csv begins with a heading; a tab-separated file does if one of its first fields is in `heading`. Without a heading
+// fields are "1", "2", ... User errors of one line name file and line: LineReader's, an open quote, a record with
+// another number of fields than the first, a line that is no JSON object.
 class RecordReader {
  public:
   RecordReader(const std::string& path, std::span<const std::string_view> heading);
 
   // Replaces `record` by the next one, an object; false at the end. Fields of tables are strings.
   bool next(Json& record);
-  // "path:line" of the first line of the record that next() returned last, for messages.
+  // "path:line" of the first line of the last record, for messages.
   const std::string& where() const { return where_; }
 
  private:
@@ -103,7 +98,6 @@ class RecordReader {
   std::string where_;
 };
 
-// Whether a file's name says that it has records: a table or JSON lines.
-bool has_records(const std::string& path);
+bool has_records(const std::string& path);  // whether the name is that of a table or of JSON lines
 
 }  // namespace linnet

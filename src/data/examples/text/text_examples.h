@@ -1,5 +1,5 @@
-// Examples of what is learned of whole texts or of their tokens, and batches of them: texts are padded to one of a few
-// lengths, and texts of like length go together, in an order that is a pure function of (seed, epoch).
+// Examples for learning from whole texts or their tokens. Batches pad texts to one of a few lengths and join texts of
+// similar length, in an order that is a pure function of (seed, epoch).
 #pragma once
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace linnet {
 
-// What an example is labelled with, and the form of "labels" in a batch.
+// The label of an example, and the form of "labels" in a batch.
 struct LabelForm {
   enum class Kind {
     kClass,         // classes: i32 [rows, numbers], -1 for rows without an example
@@ -31,13 +31,13 @@ struct TextExamples {
   LabelForm form;
   std::vector<std::vector<int32_t>> tokens;  // those of an example's parts follow each other
   std::vector<std::vector<uint8_t>> types;   // 0 or 1 for each token; empty: all tokens are of type 0
-  // Of examples that are windows of records: which record, and what each token covers of its text ({0, 0}: nothing).
+  // For examples that are windows of records: the record, and the text range of each token ({0, 0}: none).
   std::vector<int64_t> records;
   std::vector<std::vector<TextRange>> offsets;
 
   int64_t size() const { return std::ssize(label_ends_); }
   size_t length(int64_t example) const;  // tokens of its longest part
-  // `labels`: form.numbers, or as many as tokens. Classes are whole numbers. The first part; tokens takes the others.
+  // `labels`: form.numbers, or one per token; classes are whole numbers. For the first part; tokens takes the others.
   void add(std::vector<int32_t> ids, std::span<const float> labels);
   std::span<const float> labels(size_t example) const;
 
@@ -46,21 +46,19 @@ struct TextExamples {
   std::vector<size_t> label_ends_;
 };
 
-// The arrays of a batch of `rows` examples, whose parts are rows * form.parts texts: "tokens" i32 [texts, length],
-// "lengths" i32 [texts], "labels"; with `types` also "types" i32 [texts, length]. Bytes are those of the longest batch.
+// The arrays of a batch of `rows` examples, rows * form.parts texts: "tokens" i32 [texts, length], "lengths" i32
+// [texts], "labels"; with `types` also "types" i32 [texts, length]. Bytes are those of the longest batch.
 std::vector<BatchInput> text_inputs(int64_t rows, int64_t longest, const LabelForm& form, bool types);
 
-// Batches of examples of like length.
 class LengthBatches : public SingleBatchSource {
  public:
   // Shapes are indices into the padded lengths.
   int64_t shape_count() const override { return std::ssize(lengths_); }
   int64_t batches_per_epoch() const override { return (std::ssize(sizes_) + rows_ - 1) / rows_; }
 
-  // For evaluation: every example once, shortest first. The batch is valid as long as that of next().
+  // For evaluation: every example once, shortest first. Valid as long as next()'s.
   const Batch& sorted_batch(int64_t index);
-  // Which examples it has.
-  std::span<const int64_t> sorted_rows(int64_t index) const;
+  std::span<const int64_t> sorted_rows(int64_t index) const;  // its examples
 
  protected:
   // size_of(i): tokens of example i of `count`. `lengths`: the padded lengths, ascending; examples must fit the last.
@@ -93,7 +91,7 @@ class TextBatches : public LengthBatches {
   const TextExamples& data_;
 };
 
-// A prompt with two answers, each as tokens of which the answer's are learned.
+// A prompt with two answers; only the answers' tokens are learned.
 
 struct PreferencePair {
   std::array<TargetedTokens, 2> answers;  // the chosen one, the rejected one
@@ -103,13 +101,13 @@ struct PreferencePair {
 };
 
 // The arrays of a batch: "tokens", "targets" i32 [2 pairs, length], all chosen answers before the rejected ones,
-// "reference" f32 [2 pairs], "weights" f32 [pairs], 0 for rows without a pair, which have one token. Bytes are those of
-// the longest batch.
+// "reference" f32 [2 pairs], "weights" f32 [pairs], 0 for rows without a pair, which have one token. Bytes: the longest
+// batch's.
 std::vector<BatchInput> preference_inputs(int64_t pairs, int64_t longest);
 
 class PreferenceBatches : public LengthBatches {
  public:
-  // Data must outlive this; references may still change.
+  // Data must outlive this; its references may still change.
   PreferenceBatches(const std::vector<PreferencePair>& data, int64_t pairs, const std::vector<int64_t>& lengths,
                     uint64_t seed);
 

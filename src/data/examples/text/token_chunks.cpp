@@ -40,7 +40,7 @@ std::string read_whole(const std::string& path) {
   return text;
 }
 
-// One JSON value: an object, or a list of them. Also a file of JSON lines that is only called .json.
+// Reads one JSON value, an object or a list of them, or JSON lines in a file named .json.
 void read_json(const std::string& path, const std::string& key, FunctionRef<void(std::string)> document) {
   Json value = Json::parse_or_null(read_whole(path), JsonLimits::tables());
   if (value.is_null()) return read_records(path, key, document);
@@ -56,7 +56,7 @@ void read_json(const std::string& path, const std::string& key, FunctionRef<void
 
 bool is_table_of_tabs(const std::string& path) { return has_ending(path, ".tsv"); }  // a text as any other
 
-// Files with texts in a folder and below it, by name.
+// Text files in a folder and below it, by name.
 std::vector<std::string> find_texts(const std::string& folder) {
   std::vector<std::string> texts;
   int64_t others = 0;
@@ -149,13 +149,13 @@ enum : size_t { kTokenIds, kTargets, kPositions, kStarts };  // arrays
 
 constexpr int64_t kDropEvery = 256;  // batches between which pages of a mapped file stay
 
-// Of token t of the row that begins at `row`: where its document begins in the row.
+// Sets where the document of token t begins in its row, which is at `row`.
 void set_start(OwnedBatch& batch, int64_t row, int64_t t, int64_t start) {
   batch.data(kStarts)[row + t] = static_cast<int32_t>(start);
   batch.data(kPositions)[row + t] = static_cast<int32_t>(t - start);
 }
 
-// Row `row` of the batch: `count` <= length inputs from `first` on, each with the token behind it as target.
+// Fills row `row`: `count` <= length inputs from `first` on, each with the next token as target.
 void fill_row(const TokenStream& stream, const ChunkOptions& options, int64_t row, int64_t first, int64_t count,
               OwnedBatch& batch) {
   const int64_t at = row * options.length;

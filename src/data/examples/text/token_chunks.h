@@ -1,8 +1,7 @@
-// A long run of tokens: in memory, or in a file of 16- or 32-bit numbers that is mapped and never read whole; and its
-// rows for next-token training and scoring: inputs x[0..T) and targets x[1..T].
-//
-// Training takes chunks of a stream without end, in an order that is a pure function of (seed, epoch): each epoch cuts
-// the stream at another offset and shuffles the chunks. Nothing as large as the stream is kept, so that a mapped file
+// A long stream of tokens, in memory or in a mapped file of 16- or 32-bit numbers that may exceed memory, and its rows
+// for next-token training and scoring: inputs x[0..T) and targets x[1..T]. Training takes endless chunks in an order
+// that is a pure function of (seed, epoch): each epoch cuts the stream at another offset and shuffles the chunks;
+// nothing as large as the stream is kept. Scoring takes every token after the first once, in order.
 // larger than memory works. Scoring takes every token after the first once, in order.
 #pragma once
 #include <algorithm>
@@ -17,17 +16,17 @@ namespace linnet {
 
 class TokenStream {
  public:
-  // Tokens in [0, vocab_size), kept in 16 bits each where that is enough.
+  // Tokens in [0, vocab_size), stored in 16 bits each if that is enough.
   TokenStream(const std::vector<int32_t>& tokens, int64_t vocab_size);
-  // A file of little-endian numbers of `bytes_each` (2 or 4), nothing else. User error when its size is no multiple.
+  // A file of little-endian numbers of `bytes_each` (2 or 4) alone. User error if its size is no multiple.
   TokenStream(const std::string& path, int bytes_each, int64_t vocab_size);
 
   int64_t size() const { return size_; }
-  // Tokens [first, first + count). One outside of the vocabulary is a user error that names its place.
+  // Tokens [first, first + count). User error with the position of a token outside the vocabulary.
   void read(int64_t first, int64_t count, int32_t* out) const;
   // The part [first, first + count) as a stream of the same memory.
   TokenStream part(int64_t first, int64_t count) const;
-  // Gives pages of a mapped file back, so that they do not count as this process's memory.
+  // Gives a mapped file's pages back, so that they do not count as this process's memory.
   void drop_pages() const;
 
  private:
@@ -39,30 +38,27 @@ class TokenStream {
   int64_t size_ = 0, vocab_size_ = 0, first_ = 0;  // first_: of the file, for messages
 };
 
-// Text for language models: documents of a file or folder.
-
-// Whether there are several: a folder, or a file whose name says that it has records (record_reader.h), one document
-// each. A .json file may also be a list of objects.
+// Whether there are several documents: a folder, or a file of records by its name (record_reader.h), one document each.
+// A .json file may also be a list of objects.
 bool has_documents(const std::string& path);
 
-// Calls `document` with each document: the field `key` of each record, or any other file whole, its line ends as "\n";
-// of a folder, of the files with texts in it and below it, by name. Plain or gzip, UTF-8. Every problem is a user error
-// that names file and line (see LineReader).
+// Calls `document` with each document: the field `key` of each record, or any other file whole, with line ends "
+// "; for a folder, of the text files in it and below, by name. Plain or gzip, UTF-8. User errors name file and line.
 void read_documents(const std::string& path, const std::string& key, FunctionRef<void(std::string text)> document);
 
-// Documents in one stream: each begins with the token `separator` and sees nothing before it. -1: one document.
+// Documents in a stream begin with the token `separator` and see nothing before it. -1: one document.
 struct ChunkOptions {
   int64_t rows = 1, length = 1;
   int32_t separator = -1;
-  // As a target, the separator ends the document before it (GPT-2's <|endoftext|>). false: documents have an end token
-  // of their own (Llama's </s>), and the separator (<s>) is no target.
+  // As a target, the separator ends the previous document (GPT-2's <|endoftext|>). false: documents have their own end
+  // token (Llama's </s>), and the separator (<s>) is no target.
   bool separator_ends = true;
 };
 
-// The key of the random draws of one epoch; `use` tells apart the sequences of one seed.
+// The random key of an epoch; `use` distinguishes sequences of one seed.
 uint64_t epoch_key(uint64_t seed, uint64_t use, int64_t epoch);
 
-// A bijection of [0, count) that looks random: a Feistel network of four rounds, walked until it lands inside.
+// A pseudo-random bijection of [0, count): a Feistel network of four rounds, repeated until it lands inside.
 class ShuffledIndex {
  public:
   ShuffledIndex(int64_t count, uint64_t key);
@@ -73,8 +69,8 @@ class ShuffledIndex {
   int half_bits_ = 1;
 };
 
-// Rows of like length together: shuffled, sorted by length within pools of batches, and the batches shuffled again.
-// Appends row_of(i) of each i in [0, count) to `order`; returns where in it each batch of `rows` begins.
+// Puts rows of similar length together: shuffles, sorts by length within pools of batches, and shuffles the batches.
+// Appends row_of(i) of each i in [0, count) to `order`; returns where each batch of `rows` begins in it.
 template <class Row, class RowOf, class SizeOf>
 std::vector<int64_t> order_by_length(int64_t count, int64_t rows, uint64_t key, std::vector<Row>& order,
                                      const RowOf& row_of, const SizeOf& size_of) {
@@ -91,13 +87,13 @@ std::vector<int64_t> order_by_length(int64_t count, int64_t rows, uint64_t key, 
   return starts;
 }
 
-// The arrays of a batch: tokens and targets [rows, length], and of packed documents positions and starts. Rows past the
-// last chunk have targets -1.
+// The arrays of a batch: tokens and targets [rows, length]; if packed also positions and starts. Rows past the last
+// chunk have targets -1.
 std::vector<BatchInput> token_inputs(const ChunkOptions& options, bool packed);
 
 class TrainingChunks : public SingleBatchSource {
  public:
-  // User error when the stream has no length + 1 tokens.
+  // User error if the stream has fewer than length + 1 tokens.
   TrainingChunks(const TokenStream& stream, const ChunkOptions& options, uint64_t seed, bool packed = false);
 
   int64_t batches_per_epoch() const override { return batches_; }
@@ -111,7 +107,7 @@ class TrainingChunks : public SingleBatchSource {
   int64_t made_ = 0;  // batches
 };
 
-// Chunks that hold targets [1, stream.size()) once each; the batch has the arrays of token_inputs().
+// Chunks that hold targets [1, stream.size()) once each; batches have the arrays of token_inputs().
 int64_t scoring_batches(const TokenStream& stream, const ChunkOptions& options);
 void fill_scoring_batch(const TokenStream& stream, const ChunkOptions& options, int64_t index, OwnedBatch& batch);
 
@@ -121,24 +117,23 @@ struct TargetedTokens {
   bool goes_on = false;          // is of the same conversation as the one before it
 };
 
-// Rows that hold several token sequences each, none of which sees another, for training on texts of which only a part
-// is learned.
+// Rows of several token sequences that do not see each other, for training on texts of which a part is learned.
 class PackedRows : public SingleBatchSource {
  public:
-  // Sequences are put into as few rows of options.length as best fit finds, the longest first; none is longer than a
-  // row. Batches have the arrays of token_inputs(options, true). Which sequences share a row does not change from one
-  // epoch to the next; the order of rows is a function of (seed, epoch). Data must outlive this.
+  // Packs sequences by best fit, longest first, into rows of options.length; none may be longer than a row. Batches
+  // have the arrays of token_inputs(options, true). Sequences share a row in all epochs; the order of rows is a
+  // function of (seed, epoch). Data must outlive this.
   PackedRows(const std::vector<TargetedTokens>& data, const ChunkOptions& options, uint64_t seed);
 
   int64_t batches_per_epoch() const override { return (row_count() + options_.rows - 1) / options_.rows; }
 
   int64_t row_count() const { return std::ssize(rows_); }
-  // For evaluation: every row once. Valid as long as a batch of next().
+  // For evaluation: every row once. Valid as long as next()'s.
   const Batch& ordered_batch(int64_t index);
 
  private:
   void make(int64_t epoch, int64_t index) override;
-  // The rows order(first), order(first + 1), ...
+  // Fills in rows order(first), order(first + 1), ...
   template <class Order>
   void fill(int64_t first, const Order& order);
 

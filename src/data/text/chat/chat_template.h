@@ -1,4 +1,4 @@
-// A conversation as the text that a chat model was trained on, by the template of its folder.
+// Formats a conversation as a chat model was trained on it, by the template of its folder.
 #pragma once
 #include <string>
 #include "data/text/chat/jinja_template.h"
@@ -8,12 +8,12 @@ namespace linnet {
 
 class ChatTemplate {
  public:
-  // chat_template.jinja of the folder, or "chat_template" of its tokenizer_config.json (of several, the one called
-  // "default"). User error when there is none.
+  // Reads chat_template.jinja of the folder, or "chat_template" of its tokenizer_config.json (of several, "default").
+  // User error if there is none.
   ChatTemplate(const PretrainedTokenizer& tokenizer, const std::string& folder);
 
-  // `messages`: JSON, a list of {"role": ..., "content": ...}. With `begin_answer` the text ends with what begins the
-  // assistant's answer. `tools`: a list of functions, or "".
+  // `messages`: a JSON list of {"role": ..., "content": ...}. `begin_answer`: append the beginning of the assistant's
+  // answer. `tools`: a list of functions, or "".
   std::string render(const std::string& messages, bool begin_answer = true, const std::string& tools = "") const;
 
  private:
@@ -21,7 +21,7 @@ class ChatTemplate {
   jinja::Template template_;
 };
 
-// What a template sees of a JSON text, which is valid.
+// Converts valid JSON text.
 jinja::Value template_value(const std::string& json);
 
 }  // namespace linnet

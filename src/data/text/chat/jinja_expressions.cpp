@@ -1,4 +1,4 @@
-// The parser of expressions. Each function takes the tokens of what it is named after and returns a closure.
+// The parser of expressions. Each function takes the tokens of the construct in its name and returns a closure.
 #include "base/numbers.h"
 #include "data/text/chat/jinja_program.h"
 
@@ -9,7 +9,6 @@ using Tokens = TokenStream;
 
 Expression parse_unary(Tokens& tokens, bool with_filters);
 
-// The arguments of a call as they are written.
 struct CallArguments {
   std::vector<Expression> positional;
   std::vector<std::pair<std::string, Expression>> named;
@@ -32,7 +31,7 @@ Expression list_of(std::vector<Expression> items) {
   };
 }
 
-// Takes items with commas between them, and `close`.
+// Takes comma-separated items, and `close`.
 template <class TakeItem>
 void take_items(Tokens& tokens, const char* close, const TakeItem& take_item) {
   for (bool first = true; !tokens.take_operator(close); first = false) {
@@ -42,8 +41,7 @@ void take_items(Tokens& tokens, const char* close, const TakeItem& take_item) {
   }
 }
 
-// Behind "(".
-CallArguments parse_arguments(Tokens& tokens) {
+CallArguments parse_arguments(Tokens& tokens) {  // behind "("
   CallArguments arguments;
   take_items(tokens, ")", [&] {
     if (tokens.is_operator("*") || tokens.is_operator("**"))
@@ -116,8 +114,7 @@ Expression parse_primary(Tokens& tokens) {
   return value;
 }
 
-// Behind "[".
-Expression parse_subscript(Tokens& tokens, const Expression& value) {
+Expression parse_subscript(Tokens& tokens, const Expression& value) {  // behind "["
   Expression parts[3];
   bool slice = false;
   for (Expression& part : parts) {
@@ -141,8 +138,7 @@ Expression parse_subscript(Tokens& tokens, const Expression& value) {
   };
 }
 
-// Behind "(".
-Expression parse_call(Tokens& tokens, const Expression& callee) {
+Expression parse_call(Tokens& tokens, const Expression& callee) {  // behind "("
   return [callee, arguments = parse_arguments(tokens)](Scope& scope) {
     const Value called = callee(scope);
     check_defined(called);
@@ -170,8 +166,7 @@ Expression parse_postfix(Tokens& tokens, Expression value) {
   }
 }
 
-// Behind "is".
-Expression parse_test(Tokens& tokens, const Expression& value) {
+Expression parse_test(Tokens& tokens, const Expression& value) {  // behind "is"
   const bool negated = tokens.take_name("not");
   const std::string name = tokens.expect_name();
   const Test test = find_test(name);
@@ -228,7 +223,7 @@ Expression parse_unary(Tokens& tokens, bool with_filters) {
   return with_filters ? parse_filters(tokens, value) : value;
 }
 
-// Operators between two values, from the loosest to the tightest.
+// Operators between two values, loosest first.
 constexpr std::initializer_list<const char*> kOperators[] = {{"+", "-"}, {"~"}, {"*", "/", "//", "%"}, {"**"}};
 
 Expression parse_operators(Tokens& tokens, size_t level = 0) {
@@ -241,7 +236,7 @@ Expression parse_operators(Tokens& tokens, size_t level = 0) {
   return left;
 }
 
-// The operator of a comparison that stands here, or "".
+// Takes a comparison operator, or returns "".
 std::string take_comparison(Tokens& tokens) {
   for (const char* op : {"==", "!=", "<=", ">=", "<", ">"})
     if (tokens.take_operator(op)) return op;
@@ -273,7 +268,7 @@ Expression parse_not(Tokens& tokens) {
   return [value = parse_not(tokens)](Scope& scope) -> Value { return !value(scope).truth(); };
 }
 
-// "or" between parts with "and" between them.
+// "or" between parts joined by "and".
 Expression parse_logic(Tokens& tokens, bool is_or) {
   const auto parse_part = [&] { return is_or ? parse_logic(tokens, false) : parse_not(tokens); };
   Expression left = parse_part();

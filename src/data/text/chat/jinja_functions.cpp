@@ -1,4 +1,4 @@
-// Filters, tests, methods of values and functions of the template language.
+// Filters, tests, methods and functions of the template language.
 #include <algorithm>
 #include <cmath>
 #include <ctime>
@@ -11,7 +11,7 @@
 namespace linnet::jinja {
 namespace {
 
-// ASCII letters only: chat templates change the case of roles and names of types.
+// ASCII only: chat templates change the case of roles and type names.
 std::string capitalized(const std::string& text, bool each_word) {
   std::string result = lower_ascii(text);
   bool starts = true;
@@ -22,7 +22,7 @@ std::string capitalized(const std::string& text, bool each_word) {
   return result;
 }
 
-// "a.b" of a value, as map(attribute=...) and selectattr() name it.
+// "a.b" of a value, as in map(attribute=...) and selectattr().
 Value attribute_of(Value value, const std::string& path, Budget& budget) {
   budget.read(path.size());
   for (const std::string_view name : linnet::split(path, '.')) {
@@ -142,7 +142,7 @@ Value indent_filter(const Value& value, const Arguments& arguments, Budget& budg
 }
 
 Value tojson_filter(const Value& value, const Arguments& arguments, Budget& budget) {
-  // The argument's place is that of transformers' filter: tojson(x, ensure_ascii, indent, separators, sort_keys).
+  // The positions of transformers' filter: tojson(x, ensure_ascii, indent, separators, sort_keys).
   const int64_t indent = integer_argument(arguments, 1, "indent", -1);
   if (indent > 1000) fail("'tojson' takes an indent of at most 1000 spaces");
   if (arguments.find(2, "separators")) fail("the separators of 'tojson' are not supported");
@@ -188,7 +188,7 @@ Value extreme(const Value& value, int sign, Budget& budget) {
   return best;
 }
 
-// Whether the text begins (or ends) with the argument or, of a list, with one of its items.
+// Whether the text begins (or ends) with the argument or, for a list, with one of its items.
 bool touches(const std::string& text, const Value& part, bool begin, Budget& budget) {
   const auto holds = [&](const Value& one) {
     const std::string& piece = text_of(one, begin ? "startswith" : "endswith");
@@ -468,7 +468,7 @@ Value find_method(const Value& value, std::string_view name, Budget& budget) {
                         : is_dict    ? function_of<Filter>(kDictMethods, name)
                                      : nullptr;
   if (!method) return {};
-  // Holds the value, which thus outlives the function.
+  // Captures the value, so that it outlives the function.
   return Function([method, value, &budget](A a) { return method(value, a, budget); });
 }
 

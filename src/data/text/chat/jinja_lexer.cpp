@@ -37,7 +37,6 @@ class Lexer {
  private:
   char at(size_t i) const { return i < source_.size() ? source_[i] : '\0'; }
   void push(Token::Kind kind, std::string text) { tokens_.push_back({kind, std::move(text), line_}); }
-  // What stands up to `end`, as a token.
   void take(Token::Kind kind, size_t end) {
     push(kind, source_.substr(at_, end - at_));
     advance(end);
@@ -54,7 +53,7 @@ class Lexer {
     return i;
   }
 
-  // The text before a mark, which may take the white space at the text's end away.
+  // Reads text up to a mark, which may trim the white space at its end.
   void read_text(size_t mark) {
     const size_t end = std::min(mark, source_.size());
     std::string text = source_.substr(at_, end - at_);
@@ -68,7 +67,7 @@ class Lexer {
     advance(end);
   }
 
-  // Behind a tag that ends at `end`, before which `sign` stands.
+  // `end`: of the tag; `sign`: before its closing mark.
   void finish_tag(size_t end, char sign, bool trims) {
     if (sign == '-') end = std::min(source_.find_first_not_of(kTemplateSpace, end), source_.size());
     else if (trims && sign != '+' && at(end) == '\n') ++end;

@@ -1,4 +1,4 @@
-// What Python's operators and methods do with values of templates.
+// Python's operators and methods on template values.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,8 +9,7 @@
 namespace linnet::jinja {
 namespace {
 
-// Of op '+', '-' or '*'.
-int64_t exact(char op, int64_t a, int64_t b) {
+int64_t exact(char op, int64_t a, int64_t b) {  // op: '+', '-' or '*'
   int64_t result = 0;
   if (op == '+'   ? __builtin_add_overflow(a, b, &result)
       : op == '-' ? __builtin_sub_overflow(a, b, &result)
@@ -81,7 +80,7 @@ bool contains(const Value& whole, const Value& part, Budget& budget) {
   return std::ranges::any_of(*whole.list(), [&](const Value& item) { return equal(item, part, budget); });
 }
 
-// The byte at which the character begins that is `count` behind the one at `begin`; the text's size beyond its end.
+// The offset of the character `count` characters after `begin`; the text's size if it is beyond the end.
 size_t character_offset(const std::string& text, size_t begin, size_t count) {
   for (; count > 0 && begin < text.size(); --count) begin += utf8_length_at(text, begin);
   return std::min(begin, text.size());

@@ -1,4 +1,4 @@
-// The parser of statements: text, {{ }} and {% %}; and the templates that are made of them.
+// The parser of statements (text, {{ }} and {% %}), and templates made of them.
 #include "base/fail.h"
 #include "data/text/chat/jinja_program.h"
 
@@ -96,12 +96,12 @@ class Parser : TokenStream {
       fail(std::string("{% ") + *(ends.end() - 1) + " %} is missing at the end");
     return statements;
   }
-  // The name and the end of a tag whose begin was taken.
+  // Takes the name and end of a tag whose begin was taken.
   void finish_end_tag(const char* name) {
     if (!take_name(name)) fail(std::string("{% ") + name + " %} is missing");
     expect(Token::kBlockEnd);
   }
-  // The rest of a tag and what stands up to the tag `end`, which is taken.
+  // Takes the rest of a tag, and the body up to and including the tag `end`.
   Statements parse_body(const char* end) {
     expect(Token::kBlockEnd);
     Statements body = parse_block({end});
@@ -150,7 +150,7 @@ class Parser : TokenStream {
     return [flow = name == "break" ? Flow::kBreak : Flow::kContinue](Scope&, std::string&) { return flow; };
   }
 
-  // "else" and what follows, and the end of the tag `end`, whose begin was taken.
+  // Takes "else" and its body, and the end of the tag `end`, whose begin was taken.
   Statements parse_otherwise(const char* end) {
     if (take_name("else")) return parse_body(end);
     finish_end_tag(end);
@@ -216,8 +216,7 @@ class Parser : TokenStream {
     };
   }
 
-  // {% set name.key = value %}
-  Statement parse_member_set() {
+  Statement parse_member_set() {  // {% set name.key = value %}
     const std::string name = take().text;
     take();
     const std::string key = expect_name();
@@ -281,7 +280,7 @@ class Parser : TokenStream {
   int loops_ = 0;
 };
 
-// What work() throws as a user error that begins with the template's name and the line.
+// Turns exceptions of work() into user errors that begin with the template's name and the line.
 template <class Work>
 void with_line(const std::string& name, const int& line, const Work& work) {
   try {

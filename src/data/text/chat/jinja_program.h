@@ -1,5 +1,4 @@
-// A template as closures: the parser makes them, rendering calls them; and what filters, tests and methods share. Only
-// for the .cpp files of the template language.
+// A template as closures, which the parser makes and rendering calls. Only for the .cpp files of the template language.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -10,7 +9,7 @@
 
 namespace linnet::jinja {
 
-// Names that are seen in one block; those of the blocks around it are in `outer`.
+// The names of one block; `outer` has those of the block around it.
 struct Scope {
   Budget& budget;
   Scope* outer = nullptr;
@@ -27,8 +26,8 @@ struct Scope {
 
 enum class Flow { kNext, kBreak, kContinue };
 
-// What the parser makes of an expression or a statement; copies share it. Each call is a step, and calls within calls
-// are counted, as they take the thread's stack.
+// An expression or statement as the parser makes it; copies share it. Each call is a step, and nested calls are
+// counted, as they use the thread's stack.
 template <class Result, class... Out>
 class Closure {
  public:
@@ -67,11 +66,11 @@ struct Token {
   std::string text;
   int line = 1;
 };
-// Text with the white space of trim_blocks, lstrip_blocks and "-" taken away, and the tokens between the marks. `line`
-// is that of the mistake when it throws.
+// Text, trimmed by trim_blocks, lstrip_blocks and "-", and the tokens between marks. When it throws, `line` is that of
+// the mistake.
 std::vector<Token> read_tokens(const std::string& source, int& line);
 
-// The tokens of a template as a parser takes them.
+// The tokens of a template for a parser.
 class TokenStream {
  public:
   // `line` follows the tokens, for messages.
@@ -113,7 +112,7 @@ class TokenStream {
       default: return "'" + peek().text + "'";
     }
   }
-  // Counts nested expressions and blocks while it lives; an error beyond kDeepest.
+  // Counts nested expressions and blocks while it lives; error beyond kDeepest.
   struct Nested {
     explicit Nested(TokenStream& tokens) : depth(tokens.depth_) {
       if (++depth > kDeepest) fail("it nests deeper than " + std::to_string(kDeepest) + " levels");
@@ -136,19 +135,19 @@ class TokenStream {
 };
 
 Expression parse_expression(TokenStream& tokens);
-// An expression, or several with commas between: a list.
+// An expression, or a list of several separated by commas.
 Expression parse_tuple(TokenStream& tokens);
-// What a loop goes over: "if" behind it is the loop's.
+// Leaves a following "if" to the loop.
 Expression parse_loop_range(TokenStream& tokens);
 
-// filters, tests and methods: null when there is none of that name.
+// Null if there is none of that name.
 using Filter = Value (*)(const Value& value, const Arguments& arguments, Budget& budget);
 Filter find_filter(std::string_view name);
 using Test = bool (*)(const Value& value, const Arguments& arguments, Budget& budget);
 Test find_test(std::string_view name);
-// value.name: of texts and dictionaries; undefined when there is none.
+// value.name, of texts and dictionaries; undefined if there is none.
 Value find_method(const Value& value, std::string_view name, Budget& budget);
-// range, namespace, dict, raise_exception, strftime_now
+// Adds range, namespace, dict, raise_exception, strftime_now.
 void add_functions(std::map<std::string, Value>& names, Budget& budget);
 
 Value get_item(const Value& value, const Value& key, Budget& budget);
@@ -161,19 +160,18 @@ void append_text(const Value& value, std::string& out, Budget& budget);  // to_t
 
 inline constexpr const char* kSpace = " \t\n\r\f\v";
 
-// An error that names what is not defined; `rest` ends it.
+// Throws an error that names an undefined value; `rest` ends it.
 void check_defined(const Value& value, const std::string& rest = "");
 const std::string& text_of(const Value& value, const char* what);
 std::string text_argument(const Arguments& arguments, size_t location, const char* name, const std::string& otherwise);
 int64_t integer_argument(const Arguments& arguments, size_t location, const char* name, int64_t otherwise);
 bool flag_argument(const Arguments& arguments, size_t location, const char* name);
-// Where `part` begins in `text` at `from` or behind it, in linear time; npos if nowhere.
+// The first offset of `part` in `text` from `from` on, in linear time, or npos.
 size_t find_text(const std::string& text, const std::string& part, size_t from, Budget& budget);
 const Value* find_key(const Dict& dict, const std::string& key, Budget& budget);
 size_t length_of(const Value& value, Budget& budget);
 List pairs_of(const Dict& dict, Budget& budget);
 Value strip_of(const std::string& text, const Arguments& arguments, bool left, bool right, Budget& budget);
-// The only argument.
 const Value& other(const Arguments& arguments);
 
 }  // namespace linnet::jinja

@@ -1,8 +1,7 @@
-// The part of Jinja that chat templates use, as transformers sets it up: trim_blocks, lstrip_blocks, break and
-// continue.
-//
-// Statements: for (with else and if), break, continue, if, set (also of a block, and of a namespace's member), macro,
-// raw, generation. Expressions: all of Python's that Jinja has. Anything else is an error of one line that names it.
+// The part of Jinja that chat templates use, with transformers' settings: trim_blocks, lstrip_blocks, break and
+// continue. Statements: for (with else and if), break, continue, if, set (also of a block or a namespace's member),
+// macro, raw, generation. Expressions: all of Python's that Jinja has. Anything else is an error of one line that names
+// it.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -16,12 +15,10 @@
 
 namespace linnet::jinja {
 
-// Values: what Python would have in their place.
-
 class Value;
 using List = std::vector<Value>;
 
-// Keys are strings, in the order in which they were set.
+// String keys, in the order they were set.
 struct Dict {
   std::vector<std::pair<std::string, Value>> items;
   bool is_namespace = false;  // `{% set name.key = ... %}` is allowed
@@ -31,23 +28,22 @@ struct Dict {
   void set(const std::string& key, Value value);
 };
 
-// What no name or key stands for; the name is for messages.
+// The value of an unknown name or key; the name is for messages.
 struct Undefined {
   std::shared_ptr<const std::string> name;
 };
 struct None {};
 
-// The arguments of a call, a filter or a test.
 struct Arguments {
   List positional;
   std::vector<std::pair<std::string, Value>> named;
-  // The argument at `position` or of that name; null when it is not given.
+  // The argument at `position` or of that name; null if it is missing.
   const Value* find(size_t position, const std::string& name) const;
 };
 using Function = std::function<Value(const Arguments&)>;
 
-// Tuples are lists. Texts, lists and dictionaries are shared, as in Python: a copy of a value costs nothing. Templates
-// cannot change them, except namespaces.
+// Tuples are lists. Texts, lists and dictionaries are shared, as in Python, so copies are cheap. Templates can change
+// only namespaces.
 class Value {
  public:
   struct Sequence {
@@ -64,7 +60,7 @@ class Value {
   Value(size_t number) : data_(static_cast<int64_t>(number)) {}
   Value(std::string text) : data_(std::make_shared<const std::string>(std::move(text))) {}
   Value(const char* text) : Value(std::string(text)) {}
-  // An error for values that nest too deeply: whatever goes through them calls itself.
+  // Error for values that nest too deeply, since functions on them are recursive.
   Value(List list);
   Value(Dict dict);
   Value(Function function) : data_(std::make_shared<const Function>(std::move(function))) {}
@@ -104,8 +100,8 @@ struct TemplateError {
 };
 [[noreturn]] void fail(const std::string& what);
 
-// What a rendering may still cost. Whoever reads or makes text or elements charges them before, so that neither time
-// nor memory depends on what a template says.
+// The remaining cost of a rendering. Code charges text or elements before it reads or makes them, so that no template
+// can take unbounded time or memory.
 struct Budget {
   static constexpr int64_t kSteps = 5'000'000, kBytes = int64_t{128} << 20;
   static constexpr size_t kBytesOfStep = 32;  // which are read in about the time of a step
@@ -114,7 +110,7 @@ struct Budget {
   int64_t bytes = kBytes;  // made in all, also those that were freed since
   int depth = 2000;        // of closures that call each other
   int calls = 100;         // nested macro calls
-  // Namespaces whose members were set: one may hold itself, so they are emptied when the template has run.
+  // Namespaces whose members were set. They may contain themselves, so they are emptied after the template has run.
   std::vector<Value> namespaces = {};
 
   void step(size_t count = 1) {
@@ -126,7 +122,7 @@ struct Budget {
     bytes -= static_cast<int64_t>(std::min(size, size_t{kBytes} + 1));
     if (bytes < 0) fail("its text grows beyond " + std::to_string(kBytes >> 20) + " MB");
   }
-  // To a text; as a new text or list, with what the allocator and the value add.
+  // Charge for appending to a text, and for a new text or list with its overhead.
   void append(size_t size) { take(size), read(size); }
   void make_text(size_t size) { take(size + 64), step(1 + size / kBytesOfStep); }
   void make_list(size_t size) { take(size * sizeof(Value) + 128), step(1 + size); }
@@ -134,18 +130,16 @@ struct Budget {
 
 Value undefined(std::string_view name, Budget& budget);  // long names are cut
 bool equal(const Value& a, const Value& b, Budget& budget, int depth = 0);
-// -1, 0 or 1 for two numbers or two strings; error for anything else.
+// -1, 0 or 1 for two numbers or two strings; otherwise an error.
 int compare(const Value& a, const Value& b, Budget& budget);
 std::string to_text(const Value& value, Budget& budget);  // str()
 // json.dumps(ensure_ascii=False)
 std::string to_json(const Value& value, Budget& budget, int indent = -1, bool sort_keys = false);
-// The elements of a list, the characters of a text, the keys of a dictionary. Nothing for an undefined value; error for
-// anything else.
+// The elements of a list, characters of a text or keys of a dictionary; none of an undefined value; otherwise an error.
 List elements(const Value& value, Budget& budget);
 
 struct Program;  // what the parser makes of a source
 
-// What a rendering took of its limits (Budget).
 struct Cost {
   int64_t steps = 0, bytes = 0;
 };
@@ -155,8 +149,8 @@ class Template {
   // User error with the line of a mistake; `name` begins the message.
   Template(const std::string& source, std::string name);
 
-  // User error for what fails in rendering, for what the template itself refuses (raise_exception), and for a template
-  // that takes more steps or memory than a conversation needs. `cost` is set in each case.
+  // User error for failures, for raise_exception in the template, and for one that takes more steps or memory than a
+  // conversation needs. Always sets `cost`.
   std::string render(const Dict& variables, Cost* cost = nullptr) const;
 
  private:

@@ -37,7 +37,7 @@ std::string float_text(double value) {
   return plain && text.find('.') == text.npos ? text + ".0" : text;
 }
 
-// Values as repr() or json.dumps(ensure_ascii=False) write them, within a budget.
+// Writes values like repr() or json.dumps(ensure_ascii=False), within a budget.
 class Writer {
  public:
   Writer(Budget& budget, bool json, int indent = -1, bool sort_keys = false)
@@ -107,7 +107,7 @@ class Writer {
     text_ += quote;
   }
 
-  // Of what is no text, list or dictionary.
+  // For values that are no text, list or dictionary.
   std::string name_of(const Value& value) const {
     if (!json_ || (value.is_number() && !value.as<bool>())) return to_text(value, budget_);
     if (value.is_none()) return "null";

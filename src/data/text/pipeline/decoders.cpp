@@ -1,4 +1,4 @@
-// From tokens back to text; the names are those of tokenizer.json.
+// Decoders by their names in tokenizer.json.
 #include "base/text.h"
 #include "data/text/byte_spelling.h"
 #include "data/text/pipeline/tokenizer_json.h"
@@ -9,7 +9,7 @@ namespace {
 
 using Tokens = std::vector<std::string>;
 
-// GPT-2's alphabet of bytes read back; a token with other characters stands for itself.
+// Reads GPT-2's spelling of bytes; a token with other characters stays as it is.
 void decode_byte_level(Tokens& tokens) {
   std::string text;
   for (const std::string& token : tokens)
@@ -17,8 +17,8 @@ void decode_byte_level(Tokens& tokens) {
   tokens = {std::move(text)};
 }
 
-// A space before each token but the first and those that continue a word; `cleanup` takes the spaces before punctuation
-// and English contractions away again.
+// Puts a space before each token except the first and those that continue a word; `cleanup` removes spaces before
+// punctuation and English contractions.
 void decode_wordpiece(const std::string& prefix, bool cleanup, Tokens& tokens) {
   constexpr std::string_view kCleanups[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
                                                {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
@@ -32,7 +32,7 @@ void decode_wordpiece(const std::string& prefix, bool cleanup, Tokens& tokens) {
   }
 }
 
-// Runs of <0xE2> become the characters they spell, or U+FFFD for each byte where they spell none.
+// Turns runs of <0xE2> into the characters they encode, or U+FFFD for each byte if invalid.
 void decode_byte_fallback(Tokens& tokens) {
   Tokens result;
   std::string bytes;
@@ -54,7 +54,7 @@ void decode_byte_fallback(Tokens& tokens) {
   tokens = std::move(result);
 }
 
-// Up to `start` times `content` from the front of each token, up to `stop` times from its end.
+// Removes `content` up to `start` times from the front of each token, up to `stop` times from its end.
 void strip(const std::string& content, int64_t start, int64_t stop, Tokens& tokens) {
   if (content.empty()) return;
   for (std::string& token : tokens) {

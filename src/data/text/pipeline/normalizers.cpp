@@ -1,4 +1,4 @@
-// What rewrites text before it is cut; the names are those of tokenizer.json.
+// Normalizers by their names in tokenizer.json.
 #include <utf8proc.h>
 #include <algorithm>
 #include "base/error.h"
@@ -17,12 +17,11 @@ bool all_ascii(std::string_view text) {
   return all < 0x80;
 }
 
-// Of Unicode: NFC, NFD, NFKC, NFKD.
-struct Form {
+struct Form {  // NFC, NFD, NFKC, NFKD
   bool compatible, composes;
 };
 
-// Whether a character of combining class 0 may become one with a character before it.
+// Whether a character of combining class 0 may compose with one before it.
 bool composes_backward(char32_t c) {
   if (c < 0x9BE) return false;
   if ((c >= 0x1161 && c <= 0x1175) || (c >= 0x11A8 && c <= 0x11C2)) return true;  // Hangul's vowels and last consonants
@@ -32,7 +31,7 @@ bool composes_backward(char32_t c) {
   return std::ranges::binary_search(kVowels, c);
 }
 
-// Whether what stands before `c` has no part in what becomes of `c`.
+// Whether what precedes `c` cannot affect its normalization.
 bool starts_afresh(Form form, char32_t c, std::u32string& scratch) {
   if (c < 0x300) return true;
   scratch.clear();
@@ -46,7 +45,7 @@ struct Part {
   bool first;  // of what its source became
 };
 
-// The characters of a stretch that starts afresh at both ends, decomposed, marks in canonical order.
+// Decomposes a stretch that starts afresh at both ends, with marks in canonical order.
 std::vector<Part> decomposed(Form form, std::string_view text) {
   std::vector<Part> parts;
   std::u32string letters;
@@ -73,8 +72,8 @@ std::string composed(Form form, std::string_view text) {
   return to_utf8(std::u32string(points.begin(), points.begin() + count));
 }
 
-// A decomposition of text[begin, end), which starts afresh at both ends, with each character's source as tokenizers
-// counts it: marks that change places take the places' sources, not their own.
+// Decomposes text[begin, end), which starts afresh at both ends, with sources as in tokenizers: reordered marks take
+// the sources of their positions.
 void put_decomposed(Form form, AlignedText& text, size_t begin, size_t end) {
   const std::string_view old = text.view();
   size_t source = begin, next = begin;
@@ -87,7 +86,7 @@ void put_decomposed(Form form, AlignedText& text, size_t begin, size_t end) {
   }
 }
 
-// `bytes` for text[begin, end): character by character where they do not interact, else as a whole.
+// Puts `bytes` for text[begin, end), character by character if they do not interact, else as a whole.
 void put_composed(Form form, AlignedText& text, size_t begin, size_t end, const std::string& bytes) {
   const std::string_view old = text.view();
   const Utf8Characters characters = utf8_characters(old.substr(begin, end - begin));
@@ -132,7 +131,7 @@ void make_lowercase(AlignedText& text) {
   });
 }
 
-// Marks out; for after NFD or NFKD.
+// For use after NFD or NFKD.
 void strip_accents(AlignedText& text) {
   if (all_ascii(text.view())) return;
   text.rewrite_characters([&](char32_t c, size_t begin, size_t end) {
@@ -171,8 +170,7 @@ void replace_matches(const SplitPattern& pattern, const std::string& content, Pi
   text.finish_rewrite();
 }
 
-// Before a text that is not empty.
-void prepend(const std::string& content, AlignedText& text) {
+void prepend(const std::string& content, AlignedText& text) {  // not before an empty text
   const std::string_view old = text.view();
   if (old.empty()) return;
   text.start_rewrite();
@@ -181,7 +179,6 @@ void prepend(const std::string& content, AlignedText& text) {
   text.finish_rewrite();
 }
 
-// The end of the grapheme that begins at `text[begin]`.
 size_t grapheme_end(std::string_view text, size_t begin) {
   utf8proc_int32_t state = 0;
   auto last = static_cast<utf8proc_int32_t>(utf8_code_point_at(text, begin));
@@ -195,13 +192,12 @@ size_t grapheme_end(std::string_view text, size_t begin) {
   return end;
 }
 
-// SentencePiece's table of replacements, as tokenizers applies it, which is not quite SentencePiece's way: a grapheme
-// of less than 6 bytes that begins with an entry becomes what the entry says, all of it; else each of its characters is
-// looked up.
+// SentencePiece's table of replacements as tokenizers applies it, which differs from SentencePiece: a whole grapheme of
+// less than 6 bytes that begins with an entry is replaced; else each of its characters is looked up.
 void replace_by_table(const CharsmapTable& table, AlignedText& text) {
   const std::string_view old = text.view();
   if (old.empty()) return;
-  // Every byte is a grapheme of its own.
+  // Every byte is then a grapheme.
   const bool plain = all_ascii(old) && old.find('\r') == old.npos;
   text.start_rewrite();
   for (size_t begin = 0, end; begin < old.size(); begin = end) {
@@ -220,13 +216,14 @@ void replace_by_table(const CharsmapTable& table, AlignedText& text) {
   text.finish_rewrite();
 }
 
-// BERT's: control characters out, white space to spaces, spaces around CJK ideographs, accents off, lowercase.
+// BERT's: removes control characters, makes white space spaces, puts spaces around CJK ideographs, removes accents,
+// lowercases.
 struct BertNormalizer {
   bool clean, space_cjk, strip_accents, lowercase;
 
   void operator()(AlignedText& text) const {
-    // Marks that stay when accents go, such as those of vowels beside a letter: decomposition puts those behind one
-    // letter in the order of their classes.
+    // A mark that stays when accents are removed, such as a vowel sign: decomposition orders those behind one letter by
+    // class.
     struct Mark {
       uint8_t order;
       std::string bytes;
@@ -278,7 +275,7 @@ struct BertNormalizer {
   }
 };
 
-// Of a function that needs the text alone.
+// For a function that needs only the text.
 template <class Change>
 TextStep normalizer(const Change& change) {
   return [change](PipelineScratch& scratch) { change(scratch.text); };
