@@ -14,7 +14,6 @@ namespace {
 
 std::string_view name_of(const OnnxOperatorRow& row) { return row.name; }
 
-// Limited to 64 bits.
 std::vector<int64_t> whole_numbers(const HostTensor& tensor) {
   std::vector<int64_t> result;
   for (const double value : tensor.values()) {
@@ -43,7 +42,7 @@ Tensor OnnxCall::tensor(size_t i) { return tensor(i, traced_dtype(element(i))); 
 Tensor OnnxCall::tensor(size_t i, DType dtype) {
   const TracedValue& value = in(i);
   if (!value.tensor.defined()) return cast(constant(value), dtype);
-  // A whole number that was computed as f32 is one still, without the way through f64.
+  // Whole numbers that were computed as f32 skip the way through f64.
   const Node* producer = producer_of(value.tensor);
   if (is(producer, kCast) && dtype == DType::kF32 && value.tensor.type().dtype == DType::kF64) {
     const Tensor before{value.tensor.graph, producer->in[0]};
@@ -78,8 +77,7 @@ const OnnxAttribute* OnnxCall::find(const char* name) const {
 }
 
 void OnnxCall::check_attributes() const {
-  // What changes nothing here: hints, what only training or types that are refused anyway would need, and before opset
-  // 7 that operands are broadcast (which they are now; where, "axis" says).
+  // Attributes without effect: hints, those for training or refused types alone, and broadcasting flags before opset 7.
   static const std::set<std::string> harmless{"broadcast", "consumed_inputs", "is_test",    "kernel_shape",
                                               "momentum",  "ratio",           "round_mode", "saturate",
                                               "seed",      "spatial",         "stash_type", "storage_order"};
@@ -116,7 +114,7 @@ int OnnxCall::axis(int64_t axis, int rank) const {
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
-// Results in bfloat16 are rounded to it; in float16 they are not.
+// Results in bfloat16 are rounded to it; those in float16 are not.
 void OnnxCall::set(size_t i, Tensor tensor, OnnxElement element) {
   if (i >= out_.size()) return;
   tensor = cast(tensor, traced_dtype(element));

@@ -1,5 +1,5 @@
-// What the implementation of an ONNX operator sees: one node with its operands, and the graph of ours it adds to.
-// Operators are composed of ops that exist; gradients, fusion and memory planning follow from those.
+// An ONNX operator's implementation gets a node with its operands, and composes existing ops in the graph; gradients,
+// fusion and memory planning follow from those.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,34 +14,30 @@
 
 namespace linnet {
 
-// A value of an ONNX graph while it becomes a graph of ours.
-//
-// Floats of 32 bits and fewer are computed as f32, doubles as f64, truth values as 0 and 1 in f32, whole numbers as
-// f64: exact up to 2^53. Whole numbers that are inputs of the graph (token ids) are i32.
+// A value of an ONNX graph during its conversion. Floats of up to 32 bits are computed as f32, doubles as f64, truth
+// values as 0 and 1 in f32, whole numbers as f64 (exact up to 2^53), but i32 as inputs of the graph (token ids).
 
 struct TracedQuantization;
 
 struct TracedValue {
   OnnxElement element = OnnxElement::kFloat;
-  // At least one of the two. `known`: the elements are known while tracing, so what depends on them alone is computed
-  // then and there.
+  // At least one of the two. Elements that are `known` while tracing let what depends on them alone be computed then.
   Tensor tensor = {};
   std::shared_ptr<const HostTensor> known = {};
   const OnnxTensor* initial = nullptr;                          // of a parameter: its values in the file
-  std::shared_ptr<const TracedQuantization> quantization = {};  // null: none that is known
+  std::shared_ptr<const TracedQuantization> quantization = {};  // null: none known
 
   Shape shape() const { return tensor.defined() ? tensor.shape() : known->type().shape; }
 };
 
-// How a value came from whole numbers of 8 bits, or became them: value = (code - zero) * scale. Of QuantizeLinear's
-// result and of DequantizeLinear's.
+// How a value came from 8-bit codes (DequantizeLinear) or became them (QuantizeLinear): (code - zero) * scale.
 struct TracedQuantization {
   OnnxElement element = OnnxElement::kInt8;     // of the codes
   std::vector<double> scales = {}, zeros = {};  // one, or one for each index of `axis`
   int axis = 0;
-  // The floats that were rounded. Undefined: they are not known to be what the codes came from.
+  // The floats that were rounded; undefined: not known.
   Tensor before = {};
-  std::shared_ptr<const HostTensor> codes = {};  // where they are known
+  std::shared_ptr<const HostTensor> codes = {};  // if known
 };
 
 DType traced_dtype(OnnxElement element);
@@ -49,10 +45,9 @@ bool is_whole(OnnxElement element);   // an integer, not a truth value
 bool is_signed(OnnxElement element);  // an integer with a sign
 bool is_float(OnnxElement element);
 
-// A tensor of a file as numbers in traced_dtype(). User error for strings and types there is no arithmetic of.
+// A file's tensor in traced_dtype(). User error for strings and unsupported types.
 HostTensor read_host_tensor(const OnnxTensor& tensor);
 
-// Known values.
 TracedValue known_numbers(OnnxElement element, const Shape& shape, const std::vector<double>& values);
 TracedValue known_vector(const std::vector<int64_t>& values);  // int64 [n]
 
@@ -65,11 +60,11 @@ class OnnxCall {
   int64_t opset() const { return opset_; }  // of the node's domain
   const OnnxNode& node() const { return node_; }
 
-  // Operands. Those that are left out have no value.
+  // Operands. Omitted ones have no value.
   size_t operands() const { return in_.size(); }
   bool has(size_t i) const { return i < in_.size() && (in_[i].tensor.defined() || in_[i].known); }
   const TracedValue& in(size_t i) const;
-  void replace(size_t i, Tensor tensor) { in_.at(i) = {.tensor = tensor}; }  // an operand by another form of it
+  void replace(size_t i, Tensor tensor) { in_.at(i) = {.tensor = tensor}; }  // an operand in another form
   OnnxElement element(size_t i = 0) const { return in(i).element; }
   Shape shape(size_t i = 0) const { return in(i).shape(); }
   Tensor tensor(size_t i = 0);  // in traced_dtype()
@@ -77,10 +72,9 @@ class OnnxCall {
   // Operands that must be known while tracing: shapes, axes, indices.
   std::vector<int64_t> ints(size_t i) const;
   std::vector<double> numbers(size_t i) const;
-  double number(size_t i, double otherwise) const;  // of one element; `otherwise` when left out
+  double number(size_t i, double otherwise) const;  // of one element; `otherwise` if omitted
   bool is_known(size_t i) const { return has(i) && in(i).known != nullptr; }
 
-  // Attributes.
   bool has_attribute(const char* name) const { return find(name) != nullptr; }
   int64_t integer(const char* name, int64_t otherwise) const;
   bool flag(const char* name, bool otherwise = false) const { return integer(name, otherwise) != 0; }
@@ -90,17 +84,16 @@ class OnnxCall {
   std::vector<float> reals(const char* name) const;
   std::vector<std::string> texts(const char* name) const;
   const OnnxTensor* tensor_attribute(const char* name) const;
-  // `axis` from the beginning. User error outside of [-rank, rank).
+  // `axis` counted from the beginning. User error outside of [-rank, rank).
   int axis(int64_t axis, int rank) const;
   // The attribute "axis", of operand 0.
   int axis_of(int64_t otherwise) const { return axis(integer("axis", otherwise), shape().rank()); }
-  // An operand, or in older opsets an attribute, of whole numbers.
+  // An operand of whole numbers, or in older opsets an attribute.
   std::vector<int64_t> ints_or_list(size_t operand, const char* name,
                                     const std::vector<int64_t>& otherwise = {}) const {
     return has(operand) ? ints(operand) : list(name, otherwise);
   }
 
-  // Results.
   size_t results() const { return out_.size(); }
   bool is_wanted(size_t i) const { return i < node_.out.size() && !node_.out[i].empty(); }
   void set(size_t i, Tensor tensor, OnnxElement element);
@@ -118,7 +111,7 @@ class OnnxCall {
   Tensor uniform(double value, const Shape& shape, DType dtype);
   Tensor number(double value, DType dtype) { return uniform(value, {}, dtype); }
 
-  // User error where the node has an attribute that its operator did not ask for: it would be left out in silence.
+  // User error for an attribute that the operator did not read, which would be ignored silently.
   void check_attributes() const;
   // A user error that names the operator and the node.
   template <class... Parts>
@@ -140,13 +133,13 @@ using OnnxOperator = std::function<void(OnnxCall& call)>;
 
 struct OnnxOperatorRow {
   const char* name;
-  OnnxOperator run;       // null: of nodes that have graphs within, which OnnxNetwork traces (control_flow.cpp)
-  const char* note = "";  // what of it is not there
-  std::vector<size_t> fixed = {};  // operands that shape the computation: they are never trained
+  OnnxOperator run;                // null: nodes with graphs within, which OnnxNetwork traces (control_flow.cpp)
+  const char* note = "";           // what is not supported
+  std::vector<size_t> fixed = {};  // operands that shape the computation and are never trained
 };
 
-// The operators that there are, by name, those of other domains than ONNX's own with theirs in front.
+// All operators by name, with their domain in front unless it is ONNX's own.
 const std::vector<OnnxOperatorRow>& onnx_operators();
-const OnnxOperatorRow* find_onnx_operator(const std::string& name);  // null: there is none
+const OnnxOperatorRow* find_onnx_operator(const std::string& name);  // null: none
 
 }  // namespace linnet

@@ -14,8 +14,8 @@
 namespace linnet::compose {
 namespace {
 
-// What a formula of moved tensors may have beside them: numbers, one number for each index of the last axis before the
-// move (channels), and whatever is small enough to be moved itself. Undefined: it is not.
+// An operand beside moved tensors, before the move: a number, one per channel (last axis before the move), or a tensor
+// small enough to move. Undefined: not possible.
 Tensor beside_moved(Tensor x, const Shape& full, const std::vector<int>& order) {
   const Shape shape = with_rank(x.shape(), full.rank());
   if (x.shape().elements() == 1) return reshape(x, {});
@@ -26,7 +26,7 @@ Tensor beside_moved(Tensor x, const Shape& full, const std::vector<int>& order) 
   return move_axes(reshape(x, shape), inverse(order));
 }
 
-// Convolutions work with channels last; what is between two of them does, too, without moving data there and back.
+// Computes between two convolutions with channels last too, without moving data.
 bool undo_moves(std::vector<Tensor>& x, Shape& full, std::vector<int>& order) {
   const auto found = std::ranges::find_if(x, [&](Tensor t) { return t.shape() == full && moved(t); });
   if (found == x.end()) return false;
@@ -42,7 +42,7 @@ bool undo_moves(std::vector<Tensor>& x, Shape& full, std::vector<int>& order) {
   return true;
 }
 
-// f(x, axis), of what x was before a move.
+// f(x, axis) before a move.
 template <class F>
 Tensor along(Tensor x, int axis, const F& f) {
   const std::optional<Moved> from = moved(x);
@@ -50,7 +50,6 @@ Tensor along(Tensor x, int axis, const F& f) {
   return move_axes(f(from->before, from->order[axis]), from->order);
 }
 
-// An axis before or behind all others.
 std::vector<int> first_axis_order(int rank, int axis) {
   std::vector<bool> others(rank, true);
   others[axis] = false;
@@ -163,7 +162,7 @@ Tensor elementwise_of(const OnnxCall& call, std::vector<Tensor> x, const Formula
   }
   ExpressionBuilder e;
   std::vector<Number> elements;
-  std::vector<Tensor> operands;  // each tensor once
+  std::vector<Tensor> operands;  // without repeats
   for (const Tensor& tensor : x) {
     const auto same = std::ranges::find_if(operands, [&](Tensor t) { return t.id == tensor.id; });
     elements.emplace_back(e, e.input(static_cast<int>(same - operands.begin())));
@@ -193,7 +192,7 @@ Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices) {
   if (count == 0) return slice(x, axis, 0, 0);
   std::vector<int32_t> ids(indices.begin(), indices.end());
   const Tensor locations = literal(*x.graph, {DType::kI32, {count}}, ids.data());
-  // The axis first, everything else in a row of the table.
+  // The axis first, all else in a row of the table.
   const std::vector<int> order = first_axis_order(shape.rank(), axis);
   const Tensor first = move_axes(x, order);
   const Tensor rows =
@@ -204,7 +203,7 @@ Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices) {
 Tensor every(Tensor x, int axis, int64_t start, int64_t step, int64_t count) {
   if (moved(x)) return along(x, axis, [&](Tensor x, int axis) { return every(x, axis, start, step, count); });
   if (step == 1 || count == 1) return slice(x, axis, start, count);
-  // Groups of `step` elements, of which the first is taken; the last group may need elements that are not there.
+  // Groups of `step` elements, of which the first is taken; the last group may need padding.
   const int64_t end = start + step * count, size = x.dim(axis);
   Tensor part = slice(x, axis, start, std::min(end, size) - start);
   if (end > size) part = pad(part, axis, 0, end - size, 0);

@@ -8,7 +8,7 @@
 
 namespace linnet::compose {
 
-// A number of a formula: an operand's element, a constant, or what is computed of others. Truth values are 0 and 1.
+// A number of a formula: an operand's element, a constant, or a computed one. Truth values are 0 and 1.
 class Number {
  public:
   Number(double constant) : constant_(constant) {}  // implicit: formulas mix both
@@ -22,7 +22,7 @@ class Number {
   double constant_ = 0;
 };
 
-// At least one of `in` is no constant.
+// Not all of `in` are constants.
 Number apply(Scalar function, std::initializer_list<Number> in);
 inline Number operator+(Number a, Number b) { return apply(Scalar::kAdd, {a, b}); }
 inline Number operator-(Number a, Number b) { return apply(Scalar::kSub, {a, b}); }
@@ -48,15 +48,14 @@ inline Number square(Number x) { return apply(Scalar::kSquare, {x}); }
 inline Number tanh(Number x) { return apply(Scalar::kTanh, {x}); }
 Number truncated(Number x);  // towards zero
 
-// The shape that numpy broadcasts these to. User error naming the call where they do not fit.
+// The shape that numpy broadcasts these to. User error naming the call if they do not fit.
 Shape broadcast_shape(const OnnxCall& call, const std::vector<Shape>& shapes);
-// x repeated to a shape that it broadcasts to.
 Tensor expand(Tensor x, const Shape& shape);
-// A formula of each element, operands broadcast.
+// A formula of each element, with operands broadcast.
 using Formula = std::function<Number(const std::vector<Number>& x)>;
 Tensor elementwise_of(const OnnxCall& call, std::vector<Tensor> x, const Formula& formula);
-// The same with an argument for each operand: elementwise(call, {a, b}, [](Number a, Number b) { return a - b; }). The
-// formula may have the call as a last argument, for attributes.
+// The same with an argument per operand: elementwise(call, {a, b}, [](Number a, Number b) { return a - b; }). The
+// formula may take the call as last argument, for attributes.
 template <size_t n, class F>
 Tensor elementwise(const OnnxCall& call, const Tensor (&x)[n], const F& formula) {
   return elementwise_of(call, {x, x + n}, [&](const std::vector<Number>& v) {
@@ -68,7 +67,7 @@ Tensor elementwise(const OnnxCall& call, const Tensor (&x)[n], const F& formula)
   });
 }
 
-// Operators that are a formula of their operands. The result has the type of the first, or `element`.
+// Operators that are a formula of their operands. The result has the first's type, or `element`.
 template <class F>
 OnnxOperator unary(F formula, OnnxElement element = OnnxElement::kUndefined) {
   return [=](OnnxCall& call) {
@@ -86,55 +85,51 @@ OnnxOperator binary(F formula, OnnxElement element = OnnxElement::kUndefined) {
 
 Tensor add(const OnnxCall& call, Tensor a, Tensor b);
 
-// One number for each channel beside [N, C, ...] of `rank` axes.
+// Reshapes one number per channel to broadcast to [N, C, ...] of `rank` axes.
 Tensor by_channel(Tensor values, int rank);
 
-// Elements along an axis in the order of `indices`, each in [0, size).
+// Elements along an axis by `indices`, each in [0, size).
 Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices);
-// Elements start, start + step, ... along an axis, `count` of them; step >= 1.
+// Elements start, start + step, ..., `count` of them; step >= 1.
 Tensor every(Tensor x, int axis, int64_t start, int64_t step, int64_t count);
-// Each element along an axis so many times.
-Tensor repeat_each(Tensor x, int axis, int64_t times);
-// `before` and `after` elements of `value` along an axis; negative ones cut off.
+Tensor repeat_each(Tensor x, int axis, int64_t times);  // each element `times` times
+// Adds `before` and `after` elements of `value` along an axis; negative counts cut off.
 Tensor pad(Tensor x, int axis, int64_t before, int64_t after, double value);
 Tensor join(const std::vector<Tensor>& parts, int axis);
 Tensor axis_to_front(Tensor x, int axis);
-// What only has its axes in another order: axis i is axis order[i] of `before`. Images are such between convolutions,
-// which have channels last; what can be computed of `before` moves no data.
+// A tensor with axes in another order: axis i is axis order[i] of `before`. Convolutions have channels last, so images
+// between them are such; computing with `before` moves no data.
 struct Moved {
   Tensor before;
   std::vector<int> order;
 };
 std::optional<Moved> moved(Tensor x);
-// x under another shape. What was reshaped before may have had that shape; of what was moved, axes are divided and
-// joined before the move where they lie side by side there.
+// x in another shape, if possible from before an earlier reshape, or by joining or dividing axes before a move.
 Tensor reshaped(Tensor x, const Shape& shape);
-// The sum over all axes of an image [N, C, ...] but the first two, times `factor`: [N, 1, C]. None where x is not one
-// with channels last.
+// The sum over the spatial axes of an image [N, C, ...], times `factor`: [N, 1, C]. None unless channels come last.
 std::optional<Tensor> spatial_sum(Tensor x, double factor);
-// One axis behind all others, or back.
+// Moves an axis behind all others, or back.
 Tensor axis_to_end(Tensor x, int axis);
 Tensor axis_from_end(Tensor x, int axis);
-// x with the axes in another order; neighbors of such moves are joined.
+// x with the axes in another order; consecutive moves are joined.
 Tensor move_axes(Tensor x, const std::vector<int>& order);
-// Between [N, C, ...], as ONNX has images, and [N, ..., C], as ops here have them.
+// Between [N, C, ...], ONNX's form of images, and [N, ..., C], that of ops here.
 Tensor channels_last(Tensor x);
 Tensor channels_first(Tensor x);
 std::vector<int> inverse(const std::vector<int>& order);
 
-// The axes that a list names. User error for one that is not there.
+// User error for an axis that does not exist.
 std::vector<bool> named_axes(const OnnxCall& call, const std::vector<int64_t>& axes, int rank);
-// All axes, those that are named behind the others.
+// All axes, with the named ones last.
 std::vector<int> named_axes_last(const std::vector<bool>& named);
 std::vector<int64_t> all_axes(int rank);  // 0, 1, ...
-// Calls `visit` with the index of each element of a shape, in order.
+// Calls `visit` with the index of each element, in order.
 void each_index(const Shape& shape, const std::function<void(const std::vector<int64_t>& index)>& visit);
 
-// [..., n] -> [..., 1] by a function of two numbers that is associative, such as max.
+// [..., n] -> [..., 1] by an associative function of two numbers, such as max.
 Tensor fold_last(Tensor x, const std::function<Tensor(Tensor, Tensor)>& join_two);
 Tensor maximum(Tensor a, Tensor b);
 Tensor minimum(Tensor a, Tensor b);
-// [..., n] -> [..., 1]
 Tensor sum_last(Tensor x);
 Tensor mean_last(Tensor x);
 

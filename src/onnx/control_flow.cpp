@@ -1,5 +1,5 @@
-// If, Loop and Scan (https://onnx.ai/onnx/operators). Their graphs are traced in place, once for each time that they
-// run, so that memory, gradients and fusion see plain nodes. How often that is must be known or have a bound.
+// If, Loop and Scan (https://onnx.ai/onnx/operators). Their graphs are traced in place, once per run, so that memory,
+// gradients and fusion see plain nodes. The number of runs must be known or bounded.
 #include <algorithm>
 #include <limits>
 #include "engine/ops/movement/movement.h"
@@ -20,7 +20,7 @@ TracedValue operand(const OnnxNode& node, const TracedValues& values, size_t i) 
   return i < node.in.size() && !node.in[i].empty() ? values.at(node.in[i]) : TracedValue{};
 }
 
-// Where both have been computed.
+// Selects between computed values.
 TracedValue chosen(Graph& graph, const OnnxNode& node, const TracedValue& condition, const TracedValue& yes,
                    const TracedValue& no) {
   OnnxCall both(node, 1, graph, {condition, yes, no});
@@ -60,7 +60,7 @@ std::vector<TracedValue> OnnxNetwork::trace_body(Graph& graph, const OnnxNode& n
   return results;
 }
 
-// A condition that is known chooses the branch, and the other is not traced; otherwise both are computed.
+// A known condition selects the branch to trace; otherwise both are computed.
 std::vector<TracedValue> OnnxNetwork::trace_if(Graph& graph, const OnnxNode& node, const TracedValues& values) {
   const TracedValue condition = values.at(node.in.at(0));
   if (is_known(condition)) {
@@ -73,9 +73,9 @@ std::vector<TracedValue> OnnxNetwork::trace_if(Graph& graph, const OnnxNode& nod
   return yes;
 }
 
-// Operands: the most rounds, whether to begin, what is carried from one round to the next. Of a body: the number of
-// the round, that condition, what is carried; it gives the condition, what is carried, and what is stacked. Rounds
-// after a condition that is computed has failed leave what is carried as it is.
+// Operands: the most rounds, the initial condition, the carried values. The body takes the round's number, the
+// condition and the carried values; it gives the condition, carried values and values to stack. After a computed
+// condition has failed, further rounds leave carried values unchanged.
 std::vector<TracedValue> OnnxNetwork::trace_loop(Graph& graph, const OnnxNode& node, const TracedValues& values) {
   const TracedValue most = operand(node, values, 0);
   const OnnxCall call(node, 1, graph, {most});
@@ -113,7 +113,7 @@ std::vector<TracedValue> OnnxNetwork::trace_loop(Graph& graph, const OnnxNode& n
   return carried;
 }
 
-// The body runs once for each part of the scanned operands along their axes.
+// Runs the body once for each part of the scanned operands along their axes.
 std::vector<TracedValue> OnnxNetwork::trace_scan(Graph& graph, const OnnxNode& node, const TracedValues& values) {
   std::vector<TracedValue> operands;
   for (size_t i = 0; i < node.in.size(); ++i) operands.push_back(operand(node, values, i));
@@ -163,7 +163,6 @@ std::vector<TracedValue> OnnxNetwork::trace_scan(Graph& graph, const OnnxNode& n
   return carried;
 }
 
-// Along a new axis.
 TracedValue OnnxNetwork::stacked(Graph& graph, const OnnxNode& node, const std::vector<TracedValue>& values,
                                  int64_t axis) {
   if (values.empty()) OnnxCall(node, 1, graph, {}).fail("it runs no time, and the size of what it stacks is not known");

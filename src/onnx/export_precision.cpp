@@ -10,7 +10,7 @@ namespace linnet {
 
 namespace {
 
-// The graph, after those within its nodes.
+// Visits graphs within nodes first.
 void each_graph(OnnxGraph& graph, const std::function<void(OnnxGraph&)>& rewrite) {
   for (OnnxNode& node : graph.nodes)
     for (OnnxAttribute& attribute : node.attributes)
@@ -18,7 +18,7 @@ void each_graph(OnnxGraph& graph, const std::function<void(OnnxGraph&)>& rewrite
   rewrite(graph);
 }
 
-// The axis of the output channels of a weight that is operand 1 of a node; -1: it is no such weight.
+// The axis of output channels of a weight that is operand 1 of a node; -1: no such weight.
 int channel_axis(const OnnxNode& node, size_t operand, OnnxPrecision precision) {
   if (operand != 1) return -1;
   if (node.op == "MatMul") return 1;
@@ -26,7 +26,7 @@ int channel_axis(const OnnxNode& node, size_t operand, OnnxPrecision precision) 
   return node.op == "Conv" ? 0 : node.op == "Gemm" && !node.find("transB") ? 1 : -1;
 }
 
-// The weights that are only read as weights, with their channels' axis.
+// Tensors read only as weights, with their channels' axis.
 std::map<std::string, int> weights_of(OnnxModel& model, OnnxPrecision precision) {
   std::map<std::string, int> weights;
   for (const OnnxTensor& tensor : model.graph.initializers)
@@ -44,7 +44,7 @@ std::map<std::string, int> weights_of(OnnxModel& model, OnnxPrecision precision)
   return weights;
 }
 
-// Which channel element i of a tensor belongs to: (i / inner) % channels.
+// Element i of a tensor belongs to channel (i / inner) % channels.
 struct Channels {
   int64_t count, inner;
   size_t of(int64_t element) const { return static_cast<size_t>(element / inner % count); }
@@ -111,8 +111,7 @@ void quantize_weights(OnnxGraph& graph, const std::map<std::string, int>& weight
   graph.initializers = std::move(kept);
 }
 
-// A DequantizeLinear for each weight, at the front of the model: ONNX Runtime cannot optimize one in a branch whose
-// weight is outside of it.
+// A DequantizeLinear per weight, before all branches: ONNX Runtime cannot optimize one whose weight is outside.
 void dequantize_weights(OnnxModel& model, const std::map<std::string, int>& weights) {
   const auto dequantized = [](const std::string& weight) { return weight + ".dequantized"; };
   each_graph(model.graph, [&](OnnxGraph& graph) {
@@ -153,7 +152,7 @@ void multiply_whole_numbers_in(OnnxGraph& graph, const std::map<std::string, int
   graph.nodes = std::move(nodes);
 }
 
-// Of an initializer that holds a parameter, a part of it ("NAME.1") or its transpose; 0: it has none.
+// For an initializer with a parameter, its part ("NAME.1") or its transpose; 0: none.
 float input_scale_of(const std::string& initializer, const InputScales& scales) {
   std::string name = initializer;
   for (;;) {
@@ -164,7 +163,7 @@ float input_scale_of(const std::string& initializer, const InputScales& scales) 
   }
 }
 
-// What the weights' products read, rounded to 8 bits and back, once for all products that read the same at one scale.
+// Rounds the products' inputs to 8 bits and back, once per tensor and scale.
 void round_inputs(OnnxModel& model, const std::map<std::string, int>& weights, const InputScales& scales) {
   const std::string zero = "input.zero";
   std::set<std::string> made;
@@ -229,17 +228,16 @@ void rename(OnnxGraph& graph, const std::string& from, const std::string& to) {
   }
 }
 
-// Rewrites the nodes of one graph.
 class HalfNodes {
  public:
-  // `floats`: the float values of the graphs around it, which are of 16 bits.
+  // `floats`: 16-bit float values of the surrounding graphs.
   explicit HalfNodes(std::set<std::string> floats) : floats_(std::move(floats)) {}
 
   void rewrite(OnnxGraph& graph) {
     for (OnnxNode& node : graph.nodes) rewrite_node(node);
     graph.nodes = std::move(nodes_);
   }
-  // Of a branch: its outputs are those of the node around it.
+  // A branch's outputs are those of the node around it.
   void rewrite_branch(OnnxGraph& graph) {
     rewrite(graph);
     for (OnnxValueInfo& output : graph.outputs)
@@ -258,7 +256,7 @@ class HalfNodes {
     return node.op == "If" || (data < node.in.size() && floats_.contains(node.in[data]));
   }
 
-  // Computed in 32 bits. So is the sum of a variance and its epsilon.
+  // Computed in 32 bits, as is the sum of a variance and its epsilon.
   bool is_wide(const OnnxNode& node) const {
     static const std::set<std::string> wide{"Pow", "ReduceMean", "ReduceSum",  "Sqrt",
                                             "Exp", "Log",        "Reciprocal", "Softmax"};
@@ -294,7 +292,7 @@ class HalfNodes {
   std::vector<OnnxNode> nodes_;
 };
 
-// Powers, sums, roots and softmax, whose results may be beyond 65504 or need more digits, are computed in 32 bits.
+// Powers, sums, roots and softmax may exceed 65504 or need more digits, so they are computed in 32 bits.
 void set_half(OnnxModel& model) {
   OnnxGraph& graph = model.graph;
   std::set<std::string> floats;

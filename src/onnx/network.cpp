@@ -25,7 +25,7 @@ void visit_nodes(const std::vector<OnnxNode>& nodes, const std::function<void(co
   }
 }
 
-// The names of what the graph, and those within its nodes, give.
+// Also visits graphs within nodes.
 void visit_outputs(const OnnxGraph& graph, const std::function<void(const std::string&)>& visit) {
   for (const OnnxValueInfo& output : graph.outputs) visit(output.name);
   for (const OnnxNode& node : graph.nodes)
@@ -43,7 +43,7 @@ Initializer file_values(const OnnxTensor& tensor) {
   };
 }
 
-// Filters [O, C, R, S] to and from [O, R, S, C]: of each, a matrix is transposed.
+// Filters [O, C, R, S] to and from [O, R, S, C]: transposes a matrix of each.
 void transpose_each(int64_t matrices, int64_t rows, int64_t columns, const float* from, float* to) {
   for (int64_t matrix = 0; matrix < matrices; ++matrix, from += rows * columns, to += rows * columns)
     for (int64_t row = 0; row < rows; ++row)
@@ -61,7 +61,6 @@ Initializer filters_last(const OnnxTensor& tensor) {
 
 bool is_known(const TracedValue& value) { return value.known != nullptr; }
 
-// What a node computes of known values.
 std::vector<TracedValue> fold(const OnnxCall& call, Graph& graph) {
   std::vector<TracedValue> out = call.out();
   for (size_t i = 0; i < out.size(); ++i) {
@@ -110,7 +109,7 @@ void OnnxNetwork::find_parameters() {
   });
   find_filters();
   for (const OnnxTensor& tensor : model_.graph.initializers) initial.insert(tensor.name);
-  // Those of whole cache lines come first: a weight that begins with a line can be packed in its place.
+  // Tensors of whole cache lines first: a weight at a cache line's start can be packed in place.
   std::vector<const OnnxTensor*> tensors;
   for (const OnnxTensor& tensor : model_.graph.initializers) tensors.push_back(&tensor);
   std::stable_partition(tensors.begin(), tensors.end(),
@@ -133,7 +132,7 @@ void OnnxNetwork::find_parameters() {
 
 void OnnxNetwork::find_filters() {
   std::set<std::string> others;
-  std::map<std::string, std::string> handed_on;  // by Identity, which exporters put before equal weights: from what
+  std::map<std::string, std::string> handed_on;  // by Identity, which exporters put before equal weights
   const auto origin = [&](const std::string& name) {
     const auto found = handed_on.find(name);
     return found == handed_on.end() ? name : found->second;
@@ -270,7 +269,7 @@ std::vector<TracedValue> OnnxNetwork::trace_function(Graph& graph, const OnnxNod
       attributes.back().name = attribute.name;
     }
     each.attributes = std::move(attributes);
-    for (std::string& name : each.in)  // an operand that the call leaves out is left out within, too
+    for (std::string& name : each.in)  // an omitted operand of the call is omitted within too
       if (inner.contains(name) && !inner[name].tensor.defined() && !inner[name].known) name.clear();
   }
   trace_nodes(graph, nodes, inner);
@@ -297,8 +296,8 @@ OnnxTensor OnnxNetwork::trained_tensor(const OnnxTensor& tensor, const float* va
 
 namespace {
 
-// The network in a folder that `linnet import` or `linnet export --onnx` wrote; "": there is none. A folder that has
-// its weights as safetensors as well is one of its family.
+// The network in a folder of `linnet import` or `linnet export --onnx`; "": none. A folder with weights as safetensors
+// too belongs to its family.
 std::string network_of(const std::string& folder) {
   if (const std::string imported = folder + "/" + kNetworkFile; file_exists(imported)) return imported;
   const std::string exported = folder + "/model.onnx";

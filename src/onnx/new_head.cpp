@@ -19,7 +19,7 @@ const OnnxNode* producer(const OnnxGraph& graph, const std::string& value) {
   return found == graph.nodes.end() ? nullptr : &*found;
 }
 
-// The initializer of floats with this name that one node alone reads.
+// The float initializer with this name that only one node reads.
 size_t own_initializer(const OnnxGraph& graph, const std::string& name) {
   int64_t readers = 0;
   for (const OnnxNode& node : graph.nodes) readers += std::ranges::count(node.in, name);

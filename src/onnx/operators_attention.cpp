@@ -1,5 +1,5 @@
-// Attention of opset 23 on: softmax(q k^T scale [capped] + bias) v, where the bias is -infinity for keys that a query
-// does not see. Composed of products and elementwise formulas, so that every kind of mask has a gradient.
+// Attention from opset 23 on: softmax(q k^T scale [capped] + bias) v, with bias -infinity for hidden keys. Composed of
+// products and elementwise formulas, so every mask has a gradient.
 #include <cmath>
 #include <limits>
 #include "engine/ops/embedding/embedding.h"
@@ -13,7 +13,6 @@ constexpr double kNever = -std::numeric_limits<double>::infinity();
 enum Operand : size_t { kQueries, kKeys, kValues, kMask, kPastKeys, kPastValues, kLengths };
 enum Result : size_t { kOutput, kPresentKeys, kPresentValues, kScores };
 
-// [B, T, H * D] as [B, H, T, D].
 Tensor split_heads(OnnxCall& call, Tensor x, int64_t heads) {
   if (x.shape().rank() != 3 || heads < 1 || x.dim(2) % heads != 0)
     call.fail("an operand of shape ", x.shape().text(), " with ", heads, " heads");
@@ -27,8 +26,7 @@ Tensor by_heads(OnnxCall& call, size_t operand, const char* heads_attribute) {
   return split_heads(call, x, call.integer(heads_attribute, 0));
 }
 
-// Keys or values for every head of the queries.
-Tensor repeated(OnnxCall& call, Tensor x, int64_t heads) {
+Tensor repeated(OnnxCall& call, Tensor x, int64_t heads) {  // for every head of the queries
   const Shape s = x.shape();
   if (s[1] == heads) return x;
   if (s[1] == 0 || heads % s[1] != 0) call.fail(heads, " heads of queries for ", s[1], " of keys");
@@ -37,10 +35,9 @@ Tensor repeated(OnnxCall& call, Tensor x, int64_t heads) {
   return reshape(copies, {s[0], heads, s[2], s[3]});
 }
 
-// 0, 1, 2, ... as [count, 1].
 Tensor column(OnnxCall& call, int64_t count) { return reshape(call.locations(count, DType::kF32), {count, 1}); }
 
-// The mask as a summand of the scores; one for fewer keys than there are hides the others.
+// The mask as a summand of the scores; a mask for fewer keys hides the rest.
 Tensor mask_bias(OnnxCall& call, int64_t keys) {
   const bool truths = call.element(kMask) == OnnxElement::kBool;
   Tensor mask = call.tensor(kMask, DType::kF32);
@@ -56,8 +53,8 @@ struct Window {
   bool any() const { return causal || left >= 0 || right >= 0; }
 };
 
-// Hides the keys of `scores` [B, H, Tq, Tk] that are outside of the window, or behind a row's length. A query's own
-// location is its index and `past`, or where there are lengths, the queries are the last of them.
+// Hides keys of `scores` [B, H, Tq, Tk] outside of the window or beyond a row's length. A query's location is its index
+// plus `past`, or with lengths, queries are a row's last ones.
 Tensor windowed(OnnxCall& call, Tensor scores, const Window& window, int64_t past) {
   const bool has_lengths = call.has(kLengths);
   if (!window.any() && !has_lengths) return scores;
@@ -67,7 +64,6 @@ Tensor windowed(OnnxCall& call, Tensor scores, const Window& window, int64_t pas
       has_lengths ? reshape(call.tensor(kLengths, DType::kF32), {batch, 1, 1, 1}) : call.number(0, DType::kF32);
   return elementwise(call, {scores, rows, columns, lengths}, [&](Number y, Number query, Number key, Number length) {
     const Number offset = has_lengths ? length - static_cast<double>(queries) : Number(static_cast<double>(past));
-    // How far the key is behind the query's location.
     const Number behind = query + offset - key;
     const auto hide = [&](Number where) { y = select(where, kNever, y); };
     if (window.causal) hide(0 > behind);
@@ -78,7 +74,7 @@ Tensor windowed(OnnxCall& call, Tensor scores, const Window& window, int64_t pas
   });
 }
 
-// Of rows; a row of -infinity alone becomes 0.
+// Rows of -infinity become 0.
 Tensor masked_softmax(OnnxCall& call, Tensor scores) {
   const Tensor most = compose::fold_last(scores, compose::maximum);
   const Tensor weights = elementwise(call, {scores, most}, [](Number score, Number most) {
@@ -112,7 +108,7 @@ void attention_operator(OnnxCall& call) {
   stages.push_back(scores);
   const Tensor weights = masked_softmax(call, scores);
   stages.push_back(weights);
-  const bool unclear = given == 0 && cap > 0;  // releases of ONNX differ in whether the cap comes before
+  const bool unclear = given == 0 && cap > 0;  // ONNX releases differ in whether the cap comes before
   if (given < 0 || given > 3 || (unclear && call.is_wanted(kScores))) call.fail("qk_matmul_output_mode ", given);
   if (call.is_wanted(kScores)) call.set(kScores, stages[given], call.element());
 
@@ -124,8 +120,7 @@ void attention_operator(OnnxCall& call) {
 
 // --- ONNX Runtime's own, as its optimizer writes them ---
 
-// A summand of the scores [B, H, T, keys] that hides keys: of lengths [B], or of ones and zeros [B, keys] or
-// [B, T, keys].
+// A summand of the scores [B, H, T, keys] that hides keys: lengths [B], or ones and zeros [B, keys] or [B, T, keys].
 Tensor key_bias(OnnxCall& call, size_t operand, int64_t batch, int64_t keys) {
   const double hidden = call.real("mask_filter_value", -10000);
   const Tensor mask = call.tensor(operand, DType::kF32);
@@ -161,7 +156,7 @@ Tensor fused_attention(OnnxCall& call, Tensor q, Tensor k, Tensor v, const Fused
   return reshape(permute(y, {0, 2, 1, 3}), {y.dim(0), y.dim(2), y.dim(1) * y.dim(3)});
 }
 
-// x [B, T, D], weights of queries, keys and values side by side, their biases, mask, past [2, B, H, P, D / H], bias.
+// x [B, T, D], joined weights of queries, keys and values, biases, mask, past [2, B, H, P, D / H], bias.
 void packed_attention(OnnxCall& call) {
   enum : size_t { kInput, kWeights, kBias, kKeyMask, kPast, kScoreBias };
   if (call.has(6)) call.fail("a past that shares its memory with the present");
@@ -213,8 +208,8 @@ void multi_head_attention(OnnxCall& call) {
   call.set(fused_attention(call, q, k, v, {kKeyMask, kScoreBias, past}));
 }
 
-// x [B, H, T, D] or [B, T, H * D], tables of cosines and sines [positions, R / 2], or [B, T, R / 2] without positions:
-// the first R features of each head are turned, pairs of them that are neighbors (interleaved) or halves apart.
+// x [B, H, T, D] or [B, T, H * D]; cosines and sines [positions, R / 2], or [B, T, R / 2] without positions. Turns the
+// first R features of each head, in pairs of neighbors (interleaved) or of elements half of R apart.
 void rotary_embedding(OnnxCall& call) {
   const Tensor x = call.tensor(0);
   const bool is_apart = x.shape().rank() == 4;

@@ -1,4 +1,4 @@
-// Operators that compute each element from those at its location in the operands.
+// Elementwise operators.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -26,7 +26,7 @@ OnnxOperator unary_of(Scalar function) {
   return unary([=](Number x) { return apply(function, {x}); });
 }
 
-// Sums and products of narrow integers wrap around.
+// Narrow integers wrap around.
 Tensor wrapped(const OnnxCall& call, Tensor y, OnnxElement element) {
   const auto dtype = element_dtype(element);
   if (!is_whole(element) || file_dtype_size(*dtype) > 4) return y;
@@ -44,13 +44,13 @@ OnnxOperator arithmetic(Scalar function) {
   };
 }
 
-// GELU as exporters write it, in five elementary operators or more, in any order. It is recognized by its values at
-// some points. Its constants must be known while tracing.
+// GELU as exporters write it, in five or more elementary operators in any order, recognized by values at some points.
+// Its constants must be known while tracing.
 class SpelledGelu {
  public:
   explicit SpelledGelu(Tensor y) : y_(y) { collect(y); }
 
-  // gelu(x) or gelu_tanh(x) where y is that; undefined: it is not.
+  // gelu(x) or gelu_tanh(x) if y equals it, otherwise undefined.
   Tensor find() const {
     if (!has_curve_ || parts_.size() > kMostParts || y_.type().dtype != DType::kF32) return {};
     for (const Tensor& x : parts_) {
@@ -74,7 +74,7 @@ class SpelledGelu {
     for (const ValueId in : node->in) collect({t.graph, in});
   }
 
-  // t where x is `value`; nullopt where it depends on something else.
+  // t at x = `value`; nullopt if it depends on something else.
   std::optional<double> at(Tensor t, Tensor x, double value) const {
     if (t.id == x.id) return value;
     const Node* node = producer_of(t);
@@ -112,7 +112,6 @@ void product(OnnxCall& call) {
   if (known.defined()) call.set(from ? compose::move_axes(known, from->order) : known);
 }
 
-// Of any number of operands.
 Tensor fold(OnnxCall& call, Scalar function) {
   Tensor y = call.tensor(0);
   for (size_t i = 1; i < call.operands(); ++i)
@@ -131,13 +130,13 @@ Number quotient(Number a, Number b, const OnnxCall& call) {
   return is_whole(call.element()) ? truncated(a / b) : a / b;
 }
 
-// With fmod the result has the sign of the number, else that of the divisor, which may be infinite.
+// With fmod the result has the dividend's sign, else that of the divisor, which may be infinite.
 Number modulo(Number a, Number b, const OnnxCall& call) {
   const Number turns = truncated(a / b), rest = select(equal(turns, 0), a, a - turns * b);
   return call.flag("fmod") ? rest : select(0 > rest * b, rest + b, rest);
 }
 
-// The exponent may have a type of its own; numbers that are known become the short forms that differentiate well.
+// The exponent may have its own type; known exponents get short forms that differentiate well.
 void power(OnnxCall& call) {
   const bool whole = is_whole(call.element());
   if (call.is_known(1) && call.shape(1).elements() == 1 && !whole &&
@@ -183,14 +182,12 @@ Number inverse_sinh(Number x) {  // sign(x) log(|x| + sqrt(x^2 + 1))
   return select(0 > x, -y, y);
 }
 
-// --- Activations ---
-
-// The slope has one axis for channels where it has fewer axes than x.
+// A slope with fewer axes than x has one for channels.
 void prelu(OnnxCall& call) {
   const Tensor x = call.tensor(0);
   Tensor slope = call.tensor(1);
   const int rank = x.shape().rank();
-  if (call.opset() < 7 && slope.shape().rank() == 1 && rank > 2 && slope.dim(0) == x.dim(1))  // one for each channel
+  if (call.opset() < 7 && slope.shape().rank() == 1 && rank > 2 && slope.dim(0) == x.dim(1))  // one per channel
     slope = compose::by_channel(slope, rank);
   call.set(elementwise(call, {x, slope}, [](Number x, Number slope) { return select(0 > x, x * slope, x); }));
 }
@@ -206,8 +203,6 @@ Number shrunk(Number x, const OnnxCall& call) {
   const double bias = call.real("bias", 0), lambda = call.real("lambd", 0.5);
   return select(x > lambda, x + -bias, select(-lambda > x, x + bias, 0));
 }
-
-// --- Types ---
 
 void cast_to(OnnxCall& call, OnnxElement to) {
   const OnnxElement from = call.element();
@@ -236,7 +231,7 @@ void cast_to(OnnxCall& call, OnnxElement to) {
   call.set(0, x, to);
 }
 
-// Elements are dropped by a network in training mode, while it is trained. The second result says which are left.
+// Networks in training mode drop elements during training. The second result says which are left.
 void dropout_operator(OnnxCall& call) {
   const double ratio = call.number(1, 0.5);
   Trace* const trace = Trace::find();
@@ -245,7 +240,7 @@ void dropout_operator(OnnxCall& call) {
     if (call.is_wanted(1)) call.set(1, call.uniform(1, call.shape(), DType::kF32), OnnxElement::kBool);
     return;
   }
-  // Names need not be there, nor differ: the number of those before tells them apart.
+  // Names may be missing or equal: the number of earlier ones tells them apart.
   const auto before = std::ranges::count(call.graph().nodes(), &kDropout, &Node::op);
   const uint64_t site = dropout_site("onnx", call.node().name + "." + std::to_string(before));
   const auto dropped = [&](Tensor x) { return dropout(x, trace->random(), static_cast<float>(ratio), site); };

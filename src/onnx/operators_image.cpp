@@ -1,5 +1,5 @@
-// Convolutions and pooling. ONNX has channels first, [N, C, H, W]; here they come last, and what moves there
-// and back between two operators disappears (compose::move_axes, compose::elementwise).
+// Convolutions and pooling. ONNX has channels first, [N, C, H, W], ops here have them last; moves there and back cancel
+// between operators (compose::move_axes, compose::elementwise).
 #include <algorithm>
 #include <limits>
 #include "base/numbers.h"
@@ -53,20 +53,20 @@ std::vector<int64_t> window_counts(const OnnxCall& call, const Windows& w, const
   return counts;
 }
 
-// x [N, ..., C] with `value` around it.
+// x [N, ..., C] padded with `value`.
 Tensor padded(Tensor x, const Windows& w, double value) {
   for (size_t i = 0; i < w.size(); ++i) x = compose::pad(x, static_cast<int>(i) + 1, w[i].before, w[i].after, value);
   return x;
 }
 
-// Of each window over x [N, ..., C], which is padded: all elements by a function of two.
+// Folds each window's elements over x [N, ..., C], already padded, by a function of two.
 Tensor fold_windows(Tensor x, const Windows& w, const std::vector<int64_t>& counts,
                     const std::function<Tensor(Tensor, Tensor)>& join_two) {
   Shape size;
   for (const WindowAxis& axis : w) size.push_back(axis.size);
   Tensor y;
   compose::each_index(size, [&](const std::vector<int64_t>& at) {
-    Tensor part = x;  // what this element of the window sees of all windows
+    Tensor part = x;  // this element of every window
     for (size_t i = 0; i < w.size(); ++i)
       part = compose::every(part, static_cast<int>(i) + 1, at[i] * w[i].dilation, w[i].stride, counts[i]);
     y = y.defined() ? join_two(y, part) : part;
@@ -74,9 +74,7 @@ Tensor fold_windows(Tensor x, const Windows& w, const std::vector<int64_t>& coun
   return y;
 }
 
-// --- Convolution ---
-
-// Zeros between the elements of an axis, `apart` positions from one to the next.
+// Puts zeros between the elements of an axis, which are then `apart` positions apart.
 Tensor spread(Tensor x, int axis, int64_t apart) {
   const int64_t size = x.dim(axis);
   if (apart == 1 || size == 1) return x;
@@ -86,12 +84,12 @@ Tensor spread(Tensor x, int axis, int64_t apart) {
   return slice(reshape(rows, with_size(shape, axis, size * apart)), axis, 0, (size - 1) * apart + 1);
 }
 
-// x [N, H, W, C] and weight [O, R, S, C / groups] -> [N, H', W', O]. The op has one stride, one padding and one
-// dilation for both axes and both ends; what differs is done around it.
+// x [N, H, W, C] and weight [O, R, S, C / groups] -> [N, H', W', O]. The op has one stride, padding and dilation for
+// both axes and ends; differences are handled around it.
 Tensor grouped_convolution(Tensor x, Tensor weight, const Windows& w, int64_t groups) {
   const WindowAxis &rows = w[0], &columns = w[1];
   const auto shared = [](int64_t a, int64_t b) { return a == b ? a : 1; };
-  // Along an axis that a window fills there is one result, whatever the stride.
+  // A window as large as an axis gives one result, whatever the stride.
   const bool fills_rows = rows.padded(x.dim(1)) == reach(rows),
              fills_columns = columns.padded(x.dim(2)) == reach(columns);
   const int64_t stride = fills_rows      ? columns.stride
@@ -122,7 +120,7 @@ Tensor convolution_2d(const OnnxCall& call, Tensor x, Tensor weight, const Windo
   return grouped_convolution(x, compose::move_axes(weight, {0, 2, 3, 1}), w, groups);
 }
 
-// One spatial axis: an image of one row.
+// Treated as an image of one row.
 Tensor convolution_1d(const OnnxCall& call, Tensor x, Tensor weight, const Windows& w, int64_t groups) {
   const Shape s = x.shape(), f = weight.shape();
   const Tensor y = convolution_2d(call, reshape(x, {s[0], 1, s[1], s[2]}), reshape(weight, {f[0], f[1], 1, f[2]}),
@@ -130,7 +128,7 @@ Tensor convolution_1d(const OnnxCall& call, Tensor x, Tensor weight, const Windo
   return reshape(y, {y.dim(0), y.dim(2), y.dim(3)});
 }
 
-// Three spatial axes: the sum over the window's depth of convolutions of images.
+// The sum over the window's depth of image convolutions.
 Tensor convolution_3d(const OnnxCall& call, Tensor x, Tensor weight, const Windows& w, int64_t groups) {
   const int64_t count = window_count(call, w[0], x.dim(1));
   x = compose::pad(x, 1, w[0].before, w[0].after, 0);
@@ -173,7 +171,7 @@ void conv(OnnxCall& call) {
   call.set(channels_first(y));
 }
 
-// The transposed convolution: zeros between the elements, then a convolution with the filters turned around.
+// Puts zeros between elements, then convolves with flipped filters.
 void conv_transpose(OnnxCall& call) {
   const Shape s = call.shape(), f = call.shape(1);  // weight [C, O / groups, ...]
   if (f.rank() < 3) call.fail("weight ", f.text());
@@ -205,7 +203,7 @@ void conv_transpose(OnnxCall& call) {
     x = compose::pad(spread(x, axis, w[i].stride), axis, last - before, last - after + extra[i], 0);
     plain.push_back({.size = size[i], .dilation = w[i].dilation});
   }
-  // [C, O / groups, ...] -> [O, C / groups, ...], turned around.
+  // [C, O / groups, ...] -> [O, C / groups, ...], flipped.
   Tensor weight = call.tensor(1);
   for (size_t i = 0; i < axes; ++i) {
     std::vector<int64_t> backward;
@@ -222,16 +220,14 @@ void conv_transpose(OnnxCall& call) {
   call.set(channels_first(y));
 }
 
-// --- Pooling ---
-
-// With ceil_mode a last window may begin inside and end outside: padding is added for it.
+// With ceil_mode a last window may end outside: adds padding for it.
 Windows widened_for_ceil(const OnnxCall& call, const Shape& x, Windows windows) {
   if (!call.flag("ceil_mode")) return windows;
   for (size_t i = 0; i < windows.size(); ++i) {
     WindowAxis& w = windows[i];
     const int64_t length = x[static_cast<int>(i) + 2];
     int64_t count = ceil_div(w.padded(length) - reach(w), w.stride) + 1;
-    if ((count - 1) * w.stride >= length + w.before) --count;  // it would begin in the padding behind
+    if ((count - 1) * w.stride >= length + w.before) --count;  // it would begin in the padding
     w.after = std::max(w.after, (count - 1) * w.stride + reach(w) - length - w.before);
   }
   return windows;
@@ -249,7 +245,7 @@ void max_pool_operator(OnnxCall& call) {
   call.set(channels_first(plain ? max_pool(x, w[0].size, w[0].stride) : fold_windows(x, w, counts, compose::maximum)));
 }
 
-// How many elements of each window count: [H', W', 1].
+// The number of elements that count in each window: [H', W', 1].
 Tensor window_sizes(OnnxCall& call, const Shape& s, const Windows& w, const Windows& given,
                     const std::vector<int64_t>& counts, bool with_padding) {
   std::vector<double> sizes{1};
@@ -274,7 +270,6 @@ Tensor window_sizes(OnnxCall& call, const Shape& s, const Windows& w, const Wind
   return call.values(shape, sizes, traced_dtype(call.element()));
 }
 
-// The sum over each window of a function of the elements.
 Tensor window_sums(const OnnxCall& call, const Windows& w, const std::vector<int64_t>& counts, Tensor x) {
   if (w.size() == 2 && x.type().dtype == DType::kF32) {
     const Tensor ones = fill(*x.graph, {DType::kF32, {x.dim(3), 1, w[0].size, w[1].size}}, 1);

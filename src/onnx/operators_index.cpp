@@ -1,5 +1,4 @@
-// Operators that choose elements by indices. All of them are lookups in a table of rows (ops/embedding), whose gradient
-// adds up what was chosen several times.
+// Selection by indices, as lookups in a table of rows (ops/embedding), whose gradient sums repeated ones.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -14,8 +13,8 @@ namespace {
 
 constexpr int64_t kMostTopK = 64;
 
-// Indices into an axis of `size`, negative ones counted from its end, as i32. Inputs of the graph (token ids) are taken
-// as they are: a wrong one is an error when the network runs.
+// Indices of an axis of `size` as i32, negative ones counted from its end. Inputs of the graph (token ids) are
+// unchanged: a wrong one is an error at run time.
 Tensor row_ids(OnnxCall& call, size_t operand, int64_t size) {
   const TracedValue& indices = call.in(operand);
   if (indices.known) {
@@ -57,7 +56,7 @@ void gather(OnnxCall& call) {
   const Tensor rows = embedding(reshape(table, {shape[axis], width}), ids);  // [indices..., width]
   Shape apart = indices;
   for (int i = 1; i < table.shape().rank(); ++i) apart.push_back(table.dim(i));
-  // The axes of the indices take the place of `axis`.
+  // The indices' axes replace `axis`.
   std::vector<int> back;
   for (int i = 0; i < axis; ++i) back.push_back(indices.rank() + i);
   for (int i = 0; i < indices.rank(); ++i) back.push_back(i);
@@ -65,13 +64,13 @@ void gather(OnnxCall& call) {
   call.set(compose::move_axes(reshape(rows, apart), back));
 }
 
-// One element for each index: the elements of x in a row are a table of width 1.
+// One element per index, from a table of width 1.
 Tensor elements_at(Tensor x, Tensor locations, const Shape& shape) {
   const int64_t count = x.shape().elements();
   return reshape(embedding(reshape(x, {count, 1}), reshape(locations, {locations.shape().elements()})), shape);
 }
 
-// f64: where element (i, j, ...) of `shape` begins in a tensor with these strides, the index of `axis` left out.
+// f64: where each element of `shape` begins in a tensor with these strides, without `axis`.
 Tensor places_without(OnnxCall& call, const Shape& shape, const Shape& strides, int axis) {
   std::vector<double> locations;
   compose::each_index(shape, [&](const std::vector<int64_t>& index) {
@@ -83,7 +82,7 @@ Tensor places_without(OnnxCall& call, const Shape& shape, const Shape& strides, 
   return call.values(shape, locations, DType::kF64);
 }
 
-// i32: the locations of the elements that indices along one axis choose.
+// i32 locations of elements that indices along one axis select.
 Tensor element_places(OnnxCall& call, size_t operand, const Shape& of, int axis) {
   const Shape shape = call.shape(operand);
   const Shape strides = dense_strides(of);
@@ -101,14 +100,14 @@ void gather_elements(OnnxCall& call) {
   call.set(elements_at(call.tensor(0), element_places(call, 1, shape, axis), call.shape(1)));
 }
 
-// An index of an axis, negative ones counted from its end.
+// Negative indices count from the end.
 int64_t index_of(const OnnxCall& call, int64_t index, int64_t size) {
   if (index < 0) index += size;
   if (index < 0 || index >= size) call.fail("an index outside of the data");
   return index;
 }
 
-// Where the first axes, from `axis` on, are at these indices; `row` counts what is before them.
+// The location at these indices of the axes from `axis` on; `row` counts those before.
 int64_t location_of(const OnnxCall& call, const int64_t* indices, int depth, int axis = 0, int64_t row = 0) {
   for (int d = 0; d < depth; ++d) {
     const int64_t size = call.shape()[axis + d];
@@ -138,7 +137,7 @@ void gather_nd(OnnxCall& call) {
   call.set(reshape(embedding(reshape(call.tensor(0), {rows, width}), ids), result));
 }
 
-// Writes rows of `updates` [n, width] over rows `locations` of data [rows, width]; later ones count, or are joined.
+// Writes rows of `updates` [n, width] over rows `locations` of data [rows, width]; repeats overwrite or reduce.
 void scatter_rows(OnnxCall& call, Tensor data, Tensor updates, const std::vector<int64_t>& locations,
                   const Shape& result) {
   const int64_t rows = data.dim(0);
@@ -146,7 +145,7 @@ void scatter_rows(OnnxCall& call, Tensor data, Tensor updates, const std::vector
   if (how != "none" && how != "add" && how != "mul" && how != "max" && how != "min")
     call.fail("reduction \"", how, "\"");
   const Tensor both = locations.empty() ? data : compose::join({data, updates}, 0);
-  // Each row of the result is a row of `both`; with a reduction, repeats are joined round by round.
+  // Each result row is a row of `both`; with a reduction, repeats are reduced in rounds.
   std::vector<std::vector<int64_t>> rounds(1);
   for (int64_t row = 0; row < rows; ++row) rounds[0].push_back(row);
   std::vector<size_t> used(rows);
@@ -252,21 +251,21 @@ void arg_extreme(OnnxCall& call) {
   call.set(0, y, OnnxElement::kInt64);
 }
 
-// The k largest or smallest along an axis, one after the other: what was chosen is left out of the next choice.
+// Selects the k largest or smallest along an axis, one after the other.
 void top_k(OnnxCall& call) {
   const Shape shape = call.shape();
   const int axis = call.axis_of(-1);
   const int64_t size = shape[axis];
   const auto k = static_cast<int64_t>(call.opset() < 10 ? call.integer("k", 0) : call.number(1, 0));
   const bool largest = call.flag("largest", true);
-  call.integer("sorted", 1);  // the results are sorted either way
+  call.integer("sorted", 1);  // results are always sorted
   if (k < 1 || k > size || k > kMostTopK) call.fail("k = ", k, "; 1 to ", std::min(size, kMostTopK), " is possible");
   const Tensor x = compose::axis_to_end(call.tensor(0), axis);
   const DType dtype = x.type().dtype;
   const Tensor locations = call.locations(size, dtype);
   const double lowest =
       dtype == DType::kF64 ? std::numeric_limits<double>::lowest() : std::numeric_limits<float>::lowest();
-  // Infinity stands for what was chosen.
+  // Selected elements become infinity.
   Tensor left = elementwise(call, {largest ? x : x * -1.0}, [=](Number x) { return max(x, lowest); });
   std::vector<Tensor> values, indices;
   const Shape one = with_size(x.shape(), -1, 1);

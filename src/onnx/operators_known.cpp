@@ -1,5 +1,4 @@
-// Operators whose result is computed while the network is traced, of operands that are known then, or whose shape
-// follows from such an operand.
+// Operators on operands that are known, so that the result, or its shape, is computed while tracing.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -11,15 +10,13 @@
 namespace linnet {
 namespace {
 
-// --- Bits ---
-
 int bits_of(const OnnxCall& call) {
   const auto dtype = element_dtype(call.element());
   if (!dtype || is_float(*dtype)) call.fail("of ", element_name(call.element()));
   return static_cast<int>(8 * file_dtype_size(*dtype));
 }
 
-// Numbers of 64 bits are exact up to 2^53.
+// 64-bit numbers are exact up to 2^53.
 uint64_t as_bits(const OnnxCall& call, double value) {
   if (std::abs(value) > 9007199254740992.0) call.fail("of a number beyond 2^53");
   return static_cast<uint64_t>(static_cast<int64_t>(value));
@@ -62,7 +59,7 @@ void bitwise_not(OnnxCall& call) {
   call.set(0, known_numbers(call.element(), call.shape(), results));
 }
 
-// Of 8, 16 or 32 bits, in arithmetic that needs no bits.
+// Arithmetic for 8, 16 or 32 bits.
 void shift_unsigned(OnnxCall& call) {
   const double range = std::ldexp(1.0, bits_of(call));
   const bool left = call.text("direction", "") == "LEFT";
@@ -92,8 +89,6 @@ void bit_shift(OnnxCall& call) {
   shift_known(call);
 }
 
-// --- Selections ---
-
 void compress(OnnxCall& call) {
   Tensor x = call.tensor(0);
   int axis = 0;
@@ -119,7 +114,7 @@ void non_zero(OnnxCall& call) {
   call.set(0, known_numbers(OnnxElement::kInt64, {shape.rank(), static_cast<int64_t>(found.size())}, places));
 }
 
-// The different slices along an axis, or the different elements: in their order or sorted.
+// The distinct slices along an axis, or distinct elements: in their order or sorted.
 void unique(OnnxCall& call) {
   const std::vector<double> x = call.numbers(0);
   const bool whole = !call.has_attribute("axis");
@@ -133,7 +128,7 @@ void unique(OnnxCall& call) {
     for (int64_t o = 0; o < outer; ++o)
       for (int64_t t = 0; t < inner; ++t) slices.back().push_back(element(o, i, t));
   }
-  std::map<std::vector<double>, int64_t> first;  // where each is seen first
+  std::map<std::vector<double>, int64_t> first;  // first occurrence
   for (int64_t i = size - 1; i >= 0; --i) first[slices[i]] = i;
   std::vector<int64_t> order;
   for (const auto& [slice, at] : first) order.push_back(at);
@@ -156,7 +151,7 @@ void unique(OnnxCall& call) {
   set_vector(1, order), set_vector(2, inverse), set_vector(3, counts);
 }
 
-// The first elements of each sequence in reverse.
+// Reverses the first elements of each sequence.
 void reverse_sequence(OnnxCall& call) {
   const Tensor x = call.tensor(0);
   const int time = call.axis(call.integer("time_axis", 0), x.shape().rank()),
@@ -190,7 +185,7 @@ void center_crop_pad(OnnxCall& call) {
   call.set(x);
 }
 
-// Products of all elements up to each, in as many steps as the size has binary digits.
+// Cumulative products, in log2(size) steps.
 void cumulative_product(OnnxCall& call) {
   const int axis = call.axis(static_cast<int64_t>(call.number(1, 0)), call.shape().rank());
   const bool exclusive = call.flag("exclusive"), reverse = call.flag("reverse");
@@ -204,7 +199,7 @@ void cumulative_product(OnnxCall& call) {
   call.set(x);
 }
 
-// --- Windows of signals: a0 - a1 cos(2 pi i / n) + a2 cos(4 pi i / n) ---
+// Signal windows: a0 - a1 cos(2 pi i / n) + a2 cos(4 pi i / n).
 
 void window(OnnxCall& call, double a0, double a1, double a2) {
   const auto size = static_cast<int64_t>(call.number(0, 0));

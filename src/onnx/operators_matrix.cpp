@@ -14,7 +14,7 @@ Shape join_shapes(const Shape& batch, int64_t rows, int64_t columns) {
 
 Shape leading(const Shape& shape) { return Shape(shape.sizes().first(shape.rank() - 2)); }
 
-// numpy's matmul of tensors of at least two axes.
+// numpy's matmul for two or more axes.
 Tensor product(OnnxCall& call, Tensor a, Tensor b) {
   if (b.shape().rank() == 2) return matmul(a, b);
   const Shape batch = compose::broadcast_shape(call, {leading(a.shape()), leading(b.shape())});
@@ -57,9 +57,7 @@ void gemm_operator(OnnxCall& call) {
   call.set(y);
 }
 
-// --- Einsum ---
-
-// A tensor whose axes have letters.
+// A tensor with a letter per axis, for Einsum.
 struct Lettered {
   Tensor tensor;
   std::string letters;
@@ -83,7 +81,7 @@ Lettered sum_over(const Lettered& x, const std::string& kept) {
           first};
 }
 
-// Sums the product of two over the letters that are not kept, as a batch of matrix products.
+// Sums the product of two over letters not kept, by a batch of matrix products.
 Lettered contract(OnnxCall& call, Lettered a, Lettered b, const std::string& kept, std::map<char, int64_t>& sizes) {
   const auto within = [](const std::string& letters, char letter) { return letters.find(letter) != std::string::npos; };
   a = sum_over(a, kept + b.letters);

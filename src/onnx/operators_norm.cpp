@@ -14,14 +14,13 @@ Tensor scaled(const OnnxCall& call, Tensor x, Tensor weight, Tensor bias) {
   return elementwise(call, {x, weight, bias}, [](Number x, Number weight, Number bias) { return x * weight + bias; });
 }
 
-// With the statistics that the network learned: a factor and a summand for each channel. In training mode with those of
-// x, which is also how weights are standardized.
+// A factor and a summand per channel from learned statistics, or from those of x in training mode.
 void batch_normalization(OnnxCall& call) {
   const DType dtype = traced_dtype(call.element());
   const int rank = call.shape().rank();
   const double epsilon = call.real("epsilon", 1e-5), momentum = call.real("momentum", 0.9);
   const Tensor mean = call.tensor(3, dtype), variance = call.tensor(4, dtype);
-  // Before opset 14 the results said that it was in training mode.
+  // Before opset 14, the results imply training mode.
   if (call.flag("training_mode") || (call.opset() < 14 && call.is_wanted(1))) {
     if (rank < 2) call.fail("training_mode is set for a tensor of shape ", call.shape().text());
     const BatchNormResult found =
@@ -43,7 +42,7 @@ void batch_normalization(OnnxCall& call) {
   call.set(scaled(call, call.tensor(0), compose::by_channel(factor, rank), compose::by_channel(summand, rank)));
 }
 
-// What a reshaped tensor was before it was moved, if its first axis has stayed.
+// The tensor before a move and a reshape that kept the first axis.
 std::optional<compose::Moved> reshaped_image(Tensor x) {
   const Node* producer = producer_of(x);
   if (!is(producer, kReshape)) return std::nullopt;
@@ -76,7 +75,7 @@ void group_normalization(OnnxCall& call) {
   const Tensor rows = reshape(call.tensor(0), {s[0] * groups, s.elements(1, s.rank()) / groups});
   const Tensor y = reshape(normal_rows(rows, call.real("epsilon", 1e-5)), s);
   Tensor weight = call.tensor(1), bias = call.tensor(2);
-  if (weight.shape().elements() == groups && groups != s[1]) {  // before opset 21: one number for each group
+  if (weight.shape().elements() == groups && groups != s[1]) {  // before opset 21: one number per group
     const auto spread = [&](Tensor x) {
       return reshape(compose::expand(reshape(x, {groups, 1}), {groups, s[1] / groups}), {s[1]});
     };
@@ -85,7 +84,7 @@ void group_normalization(OnnxCall& call) {
   call.set(scaled(call, y, compose::by_channel(weight, s.rank()), compose::by_channel(bias, s.rank())));
 }
 
-// An operand for each element of a row, which is all axes from `axis` on.
+// A value for each element of a row, which is all axes from `axis` on.
 Tensor row_parameter(OnnxCall& call, size_t operand, int axis) {
   const Shape row(call.shape().sizes().subspan(axis));
   return reshape(compose::expand(call.tensor(operand), row), {row.elements()});
@@ -139,7 +138,7 @@ void lp_normalization(OnnxCall& call) {
   call.set(compose::axis_from_end(y, axis));
 }
 
-// Each channel is divided by a power of the sum of squares of those around it.
+// Divides each channel by a power of the sum of its neighbors' squares.
 void local_response_normalization(OnnxCall& call) {
   const double alpha = call.real("alpha", 1e-4), beta = call.real("beta", 0.75), bias = call.real("bias", 1);
   const int64_t size = call.integer("size", 1), before = (size - 1) / 2, after = size - 1 - before;
@@ -155,8 +154,7 @@ void local_response_normalization(OnnxCall& call) {
   call.set(elementwise(call, {x, sum}, [=](Number x, Number sum) { return x / pow(bias + sum * share, beta); }));
 }
 
-// Operators of ONNX Runtime's own domain, com.microsoft, that its optimizer writes in place of several: an optimized
-// BERT or GPT-2 is read as it is.
+// Operators of com.microsoft, which ONNX Runtime's optimizer writes into BERT and GPT-2.
 
 Tensor with_bias(OnnxCall& call) {
   return call.has(1) ? compose::add(call, call.tensor(0), call.tensor(1)) : call.tensor(0);
@@ -165,7 +163,7 @@ Tensor with_bias(OnnxCall& call) {
 void gelu_of_sum(OnnxCall& call) { call.set(gelu(with_bias(call))); }
 Number quick_gelu(Number x, const OnnxCall& call) { return x / (1 + exp(x * -call.real("alpha", 1.702))); }
 
-// Rows of the last axis; without `bias` there is none.
+// Of rows of the last axis; `bias` may be undefined.
 Tensor normalized(Tensor x, Tensor weight, Tensor bias, double epsilon) {
   const Shape s = x.shape();
   const Tensor rows = reshape(x, {s.elements(0, s.rank() - 1), s[-1]});
@@ -178,7 +176,7 @@ Tensor rms_normalized(const OnnxCall& call, Tensor x, Tensor weight, double epsi
                      [=](Number x, Number mean, Number weight) { return x * rsqrt(mean + epsilon) * weight; });
 }
 
-// input, skip, weight, bias of the norm unless it is a root-mean-square one, bias of the sum; the sum is result 3
+// Operands: input, skip, weight, norm's bias unless root-mean-square, sum's bias. Result 3: the sum.
 template <bool centered>
 void skip_normalization(OnnxCall& call) {
   constexpr size_t kSumBias = centered ? 4 : 3;
@@ -202,7 +200,7 @@ void simplified_layer_normalization(OnnxCall& call) {
   call.set(rms_normalized(call, call.tensor(0), call.tensor(1), call.real("epsilon", 1e-5)));
 }
 
-// Embeddings of tokens, positions and types, and a norm. Result 1 are the lengths that the mask says, result 2 the sum.
+// Normalized sum of token, position and type embeddings. Result 1: lengths from the mask; result 2: the sum.
 void embed_layer_normalization(OnnxCall& call) {
   enum : size_t { kIds, kTypes, kWords, kPositions, kTypeTable, kWeight, kBias, kMask, kPositionIds };
   const auto rows = [&](size_t table, size_t ids) {

@@ -1,6 +1,5 @@
-// Numbers become whole ones and come back: QuantizeLinear and DequantizeLinear, sums of products of 8-bit numbers that
-// have no scale yet, and operators whose operands and results are whole numbers with scales of their own: the QLinear
-// family of ONNX, and those of ONNX Runtime that its quantizer writes beside them.
+// Quantized operators: QuantizeLinear and DequantizeLinear, sums of 8-bit products without a scale, and operators whose
+// operands and results are scaled whole numbers: ONNX's QLinear family and those of ONNX Runtime's quantizer.
 #include "engine/ops/movement/movement.h"
 #include "onnx/operators.h"
 
@@ -40,7 +39,7 @@ void dequantize_linear(OnnxCall& call) {
   call.set_quantization(*known);
 }
 
-// For uint8 with the range of the tensor's numbers, which includes 0.
+// For uint8, from the range of the tensor's numbers and 0.
 Scaling dynamic_scaling(OnnxCall& call, Tensor x) {
   const Tensor row = reshape(x, {1, x.shape().elements()});
   const Tensor zero = call.number(0, DType::kF32);
@@ -51,7 +50,7 @@ Scaling dynamic_scaling(OnnxCall& call, Tensor x) {
   };
   const Tensor least = extreme(compose::minimum), most = extreme(compose::maximum);
   const Tensor scale = elementwise(call, {least, most}, [](Number least, Number most) { return (most - least) / 255; });
-  // Of a tensor of zeros alone the scale is 0.
+  // A tensor of zeros has scale 0.
   const Tensor point = elementwise(call, {least, scale}, [](Number least, Number scale) {
     return select(equal(scale, 0), 0, min(max(round(-(least / scale)), 0), 255));
   });
@@ -66,8 +65,7 @@ void dynamic_quantize_linear(OnnxCall& call) {
   call.set(2, scaling.zero, OnnxElement::kUint8);
 }
 
-// Whole numbers less their zero point, in floats. A product of 8-bit numbers is exact in 32 bits up to 2^24, which a
-// row of 256 may pass, so it is computed in doubles.
+// Whole numbers less their zero point, in f64: 8-bit products of rows from 256 on exceed 2^24, f32's exact range.
 Tensor centered(OnnxCall& call, size_t operand, size_t zero, bool rows) {
   const Tensor x = call.tensor(operand, DType::kF64);
   if (!call.has(zero)) return x;
@@ -77,20 +75,20 @@ Tensor centered(OnnxCall& call, size_t operand, size_t zero, bool rows) {
   return elementwise(call, {x, point}, [](Number x, Number zero) { return x - zero; });
 }
 
-// Sums less what of a zero point is beyond the middle, times the sums of weights.
+// Subtracts the zero point's excess over `middle` times the weights' sums.
 Tensor less_rest(const OnnxCall& call, Tensor sums, Tensor point, Tensor weights, double middle) {
   return elementwise(call, {sums, point, weights},
                      [=](Number sum, Number zero, Number weight) { return sum - (zero - middle) * weight; });
 }
 
-// Sums of bytes by a known weight: the product of a - 0 in whole numbers, less the zero point times the weight's sums.
-// Sums above 2^24 are rounded to floats, as the Cast to float that follows in quantized networks rounds them.
+// Products of bytes with a known weight: of codes as whole numbers, less the zero point times the weight's sums. Sums
+// above 2^24 are rounded to floats, as by the Cast that follows in quantized networks.
 std::optional<Tensor> product_of_bytes(OnnxCall& call) {
   if (call.is_known(0) || !call.is_known(1) || (call.has(3) && !call.is_known(3))) return std::nullopt;
   if (call.shape(0).rank() < 2 || call.shape(1).rank() != 2) return std::nullopt;
   TracedValue a = call.in(0), b = call.in(1);
   const bool is_known_zero = call.is_known(2) && call.shape(2).elements() == 1;
-  // With a zero point that only the run knows the sums are of what is left beyond the middle: they stay small.
+  // A zero point known only at run time is taken relative to the middle, which keeps sums small.
   const double middle = is_known_zero ? call.number(2, 0) : call.has(2) && a.element == OnnxElement::kUint8 ? 128 : 0;
   a.tensor = call.tensor(0, DType::kF32) + -middle;
   a.quantization =
@@ -117,8 +115,7 @@ void matmul_integer(OnnxCall& call) {
   call.set(0, whole_product(call, centered(call, 0, 2, true), centered(call, 1, 3, false)), OnnxElement::kInt32);
 }
 
-// Whole numbers less their zero point, which is one, or one for each index of the first axis. As if a scale of 1 had
-// been multiplied by.
+// Whole numbers less their zero point, which is one or one per index of the first axis; as if the scale were 1.
 TracedValue less_zero(OnnxCall& call, size_t operand, size_t zero) {
   const Tensor x = call.tensor(operand, DType::kF32);
   TracedValue value{.tensor = x};
@@ -134,8 +131,8 @@ TracedValue less_zero(OnnxCall& call, size_t operand, size_t zero) {
   return value;
 }
 
-// With a zero point that only the run knows: the sums of what is left beyond the middle of the bytes' range, less
-// the rest of the zero point times the sums of the weights that meet the image, not the zeros around it.
+// For a zero point known only at run time: sums of codes less the middle, less the zero point's excess times the sums
+// of those weights that meet the image rather than padding.
 std::optional<Tensor> convolution_of_bytes(OnnxCall& call, const TracedValue& w) {
   if (!w.quantization || !call.has(2) || call.is_known(2) || call.shape(2).elements() != 1 ||
       call.integer("group", 1) != 1)
@@ -158,10 +155,7 @@ void conv_integer(OnnxCall& call) {
   call.set(0, sums ? *sums : conv_of(call, less_zero(call, 0, 2), w), OnnxElement::kInt32);
 }
 
-// --- Operators of codes: dequantize, compute, quantize ---
-
-// Operands i, i + 1 and i + 2 (codes, scale and zero point) as floats that are known to come from bytes. A scale for
-// each index is one of `axis`.
+// Operands i, i + 1 and i + 2 (codes, scale, zero point) as floats known to come from bytes, with scales per `axis`.
 TracedValue floats_of(OnnxCall& call, size_t i, int axis) {
   const Tensor x = call.tensor(i, DType::kF32);
   TracedValue value{.tensor = dequantized(call, x, scaling_of(call, i + 1, i + 2, x.shape(), axis, 0))};
@@ -172,8 +166,8 @@ TracedValue floats_of(OnnxCall& call, size_t i, int axis) {
   return value;
 }
 
-// An operator of codes: what `compute` makes of the dequantized operands, as codes by operands `scale` and `scale` + 1,
-// or as floats where there is no scale and they may be. A scale for each index is one of `axis`, -1 for the last.
+// Dequantizes, applies `compute`, and quantizes by operands `scale` and `scale` + 1, or leaves floats if allowed and
+// there is no scale. Scales may be per index of `axis`, -1 for the last.
 OnnxOperator qlinear(Tensor (*compute)(OnnxCall&), size_t scale, int axis, bool may_be_floats = false) {
   return [=](OnnxCall& call) {
     const Tensor y = compute(call);
@@ -185,7 +179,7 @@ OnnxOperator qlinear(Tensor (*compute)(OnnxCall&), size_t scale, int axis, bool 
   };
 }
 
-// a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point
+// Operands: a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point.
 Tensor qlinear_matmul(OnnxCall& call) {
   const int rows = std::max(call.shape(0).rank() - 2, 0), columns = call.shape(3).rank() - 1;
   TracedValue a = floats_of(call, 0, rows);
@@ -194,20 +188,20 @@ Tensor qlinear_matmul(OnnxCall& call) {
   return product ? *product : whole_product(call, a.tensor, b.tensor);
 }
 
-// An int32 operand in steps of the product of the scales of operands 1 and 4, along an axis of y.
+// An int32 operand in units of the scales of operands 1 and 4 multiplied, along an axis of y.
 Tensor with_bias(OnnxCall& call, Tensor y, size_t bias, int axis) {
   const auto along = [&](size_t i) { return along_axis(call, call.tensor(i, DType::kF32), y.shape(), axis, 0); };
   return elementwise(call, {y, along(bias), along(1), along(4)},
                      [](Number y, Number bias, Number a, Number b) { return y + bias * (a * b); });
 }
 
-// x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, bias
+// Operands: x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, bias.
 Tensor qlinear_conv(OnnxCall& call) {
   const Tensor y = conv_of(call, floats_of(call, 0, 0), floats_of(call, 3, 0));
   return call.has(8) ? with_bias(call, y, 8, 1) : y;
 }
 
-// a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias, y_scale, y_zero_point: without the last two, floats
+// Operands: a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias, y_scale, y_zero_point (none of y: floats).
 Tensor qgemm(OnnxCall& call) {
   const bool trans_a = call.flag("transA"), trans_b = call.flag("transB");
   const TracedValue a = floats_of(call, 0, 0), b = floats_of(call, 3, trans_b ? 0 : 1);
@@ -219,7 +213,7 @@ Tensor qgemm(OnnxCall& call) {
   return alpha == 1 ? y : y * alpha;
 }
 
-// a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point
+// Operands: a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point.
 template <Scalar function>
 Tensor of_two(OnnxCall& call) {
   return elementwise(call, {floats_of(call, 0, 0).tensor, floats_of(call, 3, 0).tensor}, [](Number a, Number b) {
@@ -227,7 +221,7 @@ Tensor of_two(OnnxCall& call) {
   });
 }
 
-// x, x_scale, x_zero_point, y_scale, y_zero_point
+// Operands: x, x_scale, x_zero_point, y_scale, y_zero_point.
 Tensor global_average_pool(OnnxCall& call) {
   if (call.flag("channels_last")) call.fail("channels_last is set");
   const Tensor x = floats_of(call, 0, 0).tensor;

@@ -1,5 +1,5 @@
-// LSTM, GRU and RNN, by the formulas of https://onnx.ai/onnx/operators: one node with a loop inside where their
-// functions are the usual ones, otherwise unrolled over a length that is known when the network is traced.
+// LSTM, GRU and RNN (https://onnx.ai/onnx/operators): one node with an inner loop for the usual functions, otherwise
+// unrolled over a length known while tracing.
 #include <algorithm>
 #include "base/text.h"
 #include "engine/ops/recurrent/recurrent.h"
@@ -16,7 +16,7 @@ constexpr const char* kLoops =
 
 Number limited(Number x, double clip) { return clip <= 0 ? x : min(max(x, -clip), clip); }
 
-// An activation function by its name, with its numbers.
+// An activation function and its parameters.
 struct Activation {
   std::string name;
   double alpha, beta;
@@ -43,8 +43,7 @@ constexpr ActivationRow kActivations[] = {{"sigmoid", false, false, 0, 0},     {
                                           {"scaledtanh", true, true, 1, 1},    {"softsign", false, false, 0, 0},
                                           {"hardsigmoid", true, true, .2, .5}, {"leakyrelu", true, false, .01, 0}};
 
-// `count` for each direction. The numbers of activation_alpha and activation_beta belong to those functions, in their
-// order, that have one.
+// `count` per direction. activation_alpha and activation_beta have numbers for those functions that take one, in order.
 std::vector<Activation> activations(const OnnxCall& call, std::vector<std::string> names, size_t directions) {
   const size_t count = names.size();
   for (size_t i = count; i < count * directions; ++i) names.push_back(names[i - count]);
@@ -66,7 +65,7 @@ std::vector<Activation> activations(const OnnxCall& call, std::vector<std::strin
   return result;
 }
 
-// One direction of the three operators: weights, and what all steps have in common.
+// Weights of one direction, and what all its steps share.
 struct Direction {
   Tensor projected;     // [T, B, gates * H]: x w^T + input biases
   Tensor recurrent;     // [gates * H, H]
@@ -77,13 +76,12 @@ struct Direction {
   const Activation* functions = nullptr;
 };
 
-// What a step makes of the state, given its slice of `projected` [B, gates * H].
+// A step's result, from its slice of `projected` [B, gates * H].
 struct State {
   Tensor hidden, cell;
 };
 using Step = std::function<State(const Direction& direction, Tensor projected, const State& before)>;
 
-// Row `which` of an operand [directions, ...].
 Tensor row_of(Tensor x, int64_t which) {
   const Shape shape = x.shape();
   return reshape(slice(x, 0, which, 1), Shape(shape.sizes().subspan(1)));
@@ -91,7 +89,7 @@ Tensor row_of(Tensor x, int64_t which) {
 
 std::vector<Tensor> parts_of(Tensor x, int64_t count) { return split_evenly(x, -1, static_cast<int>(count)); }
 
-// Reads operands, runs all steps of all directions, and sets the results.
+// Reads operands, runs all steps, and sets the results.
 class Recurrence {
  public:
   // `names`: the default functions of a direction.
@@ -119,15 +117,13 @@ class Recurrence {
     functions_ = activations(call, names, static_cast<size_t>(directions_));
   }
 
-  // Whether each direction has these functions.
   bool has_functions(const std::vector<std::string>& names) const {
     for (size_t i = 0; i < functions_.size(); ++i)
       if (functions_[i].name != names[i % names.size()]) return false;
     return true;
   }
 
-  // Each direction as a node with a loop inside. False, and nothing is done, where rows have lengths of their own, or a
-  // gate is clipped or looks at the cell.
+  // Each direction as a node with a loop. False, doing nothing, for rows with lengths, clipped gates and peepholes.
   bool run_loop(RecurrentKind kind) {
     if (lengths_.defined() || call_.real("clip", 0) > 0 || (has_cell_ && call_.has(7))) return false;
     for (int64_t d = 0; d < directions_; ++d) {
@@ -142,8 +138,8 @@ class Recurrence {
     return true;
   }
 
-  // Each direction step by step. Whether the biases of the recurrent products are added with those of the inputs, or by
-  // the step.
+  // Runs each direction step by step. `bias_apart`: the step adds the recurrent biases, which otherwise join the
+  // inputs'.
   void run(const Step& step, bool bias_apart) {
     if (steps_ > kMostSteps) call_.fail("a length of ", steps_, "; 1 to ", kMostSteps, " can be unrolled");
     for (int64_t d = 0; d < directions_; ++d) {
@@ -211,7 +207,7 @@ class Recurrence {
       const int64_t time = direction.backward ? steps_ - 1 - i : i;
       State next = step(direction, row_of(direction.projected, time), state);
       Tensor result = next.hidden;
-      if (lengths_.defined()) {  // a row that has ended keeps its state, and its output is 0
+      if (lengths_.defined()) {  // an ended row keeps its state and outputs 0
         result = within(time, next.hidden, call_.number(0, element()));
         next.hidden = within(time, next.hidden, state.hidden);
         if (has_cell_) next.cell = within(time, next.cell, state.cell);
@@ -255,7 +251,7 @@ class Recurrence {
   std::vector<Result> results_;  // by direction
 };
 
-// `rounded`: what the recurrent product reads of the state before.
+// `rounded` rounds the recurrent product's input.
 void lstm(OnnxCall& call, Tensor (*rounded)(OnnxCall& call, Tensor state)) {
   const std::vector<std::string> usual{"sigmoid", "tanh", "tanh"};
   Recurrence recurrence(call, 4, true, usual);
@@ -283,8 +279,8 @@ void lstm(OnnxCall& call, Tensor (*rounded)(OnnxCall& call, Tensor state)) {
   recurrence.run(step, /*bias_apart=*/false);
 }
 
-// ONNX Runtime's: weights [directions, inputs, 4 H] of 8 bits with a scale and a zero point for each direction, or for
-// each column of one; the input as a whole and the state before each step are rounded to 8 bits as they come.
+// ONNX Runtime's: 8-bit weights [directions, inputs, 4 H] with a scale and zero point per direction or column. The
+// whole input, and the state before each step, are rounded to 8 bits.
 void dynamic_quantize_lstm(OnnxCall& call) {
   const auto weights = [&call](size_t i, size_t scale, size_t zero) {
     const Shape shape = call.shape(i);

@@ -1,4 +1,4 @@
-// Sums, maxima and the like over axes, and what is made of them: softmax, cumulative sums.
+// Reductions over axes, softmax and cumulative sums.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -26,7 +26,7 @@ Tensor reduce_last(OnnxCall& call, Tensor x, Kind kind) {
   return sum;
 }
 
-// What there is of no elements.
+// The reduction of no elements.
 double of_nothing(OnnxCall& call, Kind kind) {
   if (call.element() == OnnxElement::kBool) return kind == Kind::kMin ? 1 : 0;
   if (kind == Kind::kMax) return -std::numeric_limits<double>::infinity();
@@ -37,7 +37,7 @@ double of_nothing(OnnxCall& call, Kind kind) {
   return 0;
 }
 
-// The sum along an axis of few elements: as many slices added, which moves no axis.
+// Adds the slices of a short axis, which moves no axis.
 Tensor sum_of_slices(const OnnxCall& call, Tensor x, int axis) {
   Tensor sum = compose::take(x, axis, {0});
   for (int64_t i = 1; i < x.dim(axis); ++i) sum = compose::add(call, sum, compose::take(x, axis, {i}));
@@ -49,7 +49,7 @@ void reduce(OnnxCall& call, Kind kind) {
   const std::vector<int64_t> given = call.ints_or_list(1, "axes");
   const bool keep = call.flag("keepdims", true), noop = call.flag("noop_with_empty_axes");
   if (given.empty() && noop) {
-    // Each element by itself is still taken the absolute value of, squared, and so on.
+    // Without axes, absolute values, squares and so on still apply to each element.
     Shape column = shape;
     if (shape.rank() == kMaxRank) call.fail("a tensor of that many axes");
     column.push_back(1);
@@ -82,7 +82,7 @@ void reduce(OnnxCall& call, Kind kind) {
   call.set(y);
 }
 
-// Softmax and its kin work along one axis, before opset 13 along all from `axis` on.
+// Softmax and its kin work on one axis; before opset 13 on all from `axis` on.
 void along_axis(OnnxCall& call, const std::function<Tensor(Tensor)>& of_last) {
   const Shape shape = call.shape();
   const bool flat = call.opset() < 13;
@@ -94,7 +94,7 @@ void along_axis(OnnxCall& call, const std::function<Tensor(Tensor)>& of_last) {
   call.set(compose::axis_from_end(of_last(compose::axis_to_end(x, axis)), axis));
 }
 void hardmax(OnnxCall& call) {
-  // 1 where an element is the first to reach the maximum.
+  // 1 for the first element that reaches the maximum.
   along_axis(call, [&](Tensor x) {
     const int64_t size = x.dim(-1);
     const Tensor most = compose::fold_last(x, compose::maximum), locations = call.locations(size, x.type().dtype);
@@ -126,22 +126,20 @@ void cumulative_sum(OnnxCall& call) {
   call.set(compose::axis_from_end(reshape(sums, moved), axis));
 }
 
-// Losses of classes: the negative log likelihood of targets [N, d1, ...] under scores [N, C, d1, ...].
-
-// The loss of log probabilities [..., C] and f64 targets [...].
+// Negative log likelihood of f64 targets [...] under log probabilities [..., C].
 Tensor likelihood_loss(OnnxCall& call, Tensor log_probabilities, Tensor targets, const Shape& shape) {
   const int64_t classes = log_probabilities.dim(-1), rows = targets.shape().elements();
   const double ignored = static_cast<double>(call.integer("ignore_index", -1));
   const bool ignores = call.has_attribute("ignore_index");
   const DType dtype = log_probabilities.type().dtype;
-  // 1 where a row's target is the class, [rows, C]; a target that is ignored has none.
+  // [rows, C]: 1 for the target class; ignored targets have none.
   const Tensor chosen = elementwise(
       call, {reshape(targets, {rows, 1}), call.locations(classes, DType::kF64)}, [=](Number target, Number c) {
         return ignores ? select(equal(target, ignored), 0, equal(target, c)) : equal(target, c);
       });
   Tensor weights = cast(chosen, dtype);
   if (call.has(2)) weights = weights * call.tensor(2, dtype);
-  // Where the weight is 0 a class of probability 0 counts for nothing.
+  // A weight of 0 hides a class of probability 0.
   const Tensor weighted =
       elementwise(call, {weights, reshape(log_probabilities, {rows, classes})},
                   [](Number weight, Number x) { return select(equal(weight, 0), 0, -(weight * x)); });

@@ -39,7 +39,6 @@ double nearest_place(const OnnxCall& call, const Sampling& s, double location) {
   call.fail("nearest_mode \"", s.nearest, "\"");
 }
 
-// The weight of an element at this distance.
 double filter_weight(const Sampling& s, double distance) {
   const double d = std::abs(distance);
   if (s.mode == "linear") return std::max(0.0, 1 - d);
@@ -82,7 +81,7 @@ std::vector<double> sampling_matrix(const OnnxCall& call, const Sampling& s, int
   return matrix;
 }
 
-// Whether a matrix [in, out] takes each element out / in times.
+// Whether the matrix repeats each element out / in times.
 bool repeats_each(const std::vector<double>& matrix, int64_t in, int64_t out) {
   if (out % in != 0) return false;
   for (int64_t from = 0; from < in; ++from)

@@ -1,4 +1,4 @@
-// Operators that move, repeat or rename elements, and those that make shapes.
+// Operators that move, repeat or reshape elements or make shapes.
 #include <algorithm>
 #include <numeric>
 #include "onnx/operators.h"
@@ -13,7 +13,7 @@ Shape to_shape(const OnnxCall& call, const std::vector<int64_t>& sizes) {
   return Shape(std::span<const int64_t>(sizes));
 }
 
-// Known values stay known under another shape.
+// Known values stay known.
 void set_reshaped(OnnxCall& call, const Shape& shape) {
   if (call.shape().elements() != shape.elements())
     call.fail("a tensor of shape ", call.shape().text(), " cannot become ", shape.text());
@@ -131,7 +131,7 @@ void split_operator(OnnxCall& call) {
     call.set(i, from ? compose::move_axes(parts[i], from->order) : parts[i], call.element());
 }
 
-// One axis of a slice, as numpy has it.
+// One axis of a slice, by numpy's rules.
 std::vector<int64_t> slice_indices(const OnnxCall& call, int64_t size, int64_t start, int64_t end, int64_t step) {
   if (step == 0) call.fail("a step of 0");
   const auto limited = [&](int64_t at) {
@@ -191,7 +191,7 @@ void tile(OnnxCall& call) {
   call.set(x);
 }
 
-// The indices of an axis that is padded by `mode`; constant padding is no matter of indices.
+// Indices of a padded axis; not for constant padding.
 std::vector<int64_t> padded_indices(const OnnxCall& call, const std::string& mode, int64_t size, int64_t before,
                                     int64_t after) {
   if (size < 1) call.fail("nothing to pad with");
@@ -289,7 +289,6 @@ void eye_like(OnnxCall& call) {
   call.set(0, known_numbers(element, shape, values));
 }
 
-// Keeps one triangle, by a mask.
 void trilu(OnnxCall& call) {
   const Shape shape = call.shape();
   if (shape.rank() < 2) call.fail("of a tensor that holds no matrices");

@@ -7,8 +7,7 @@ namespace linnet {
 
 namespace {
 
-// A weight as rows of output channels: (code - rest) * scale, where `rest` is what of a zero point the 8 bits of the
-// codes have no room for.
+// Rows of output channels: (code - rest) * scale. `rest`: the part of a zero point that 8-bit codes cannot hold.
 struct Weight {
   int64_t rows = 0, columns = 0;
   std::vector<int8_t> codes = {};
@@ -17,14 +16,14 @@ struct Weight {
 };
 
 constexpr double kMiddle = 128;  // of 0..255
-// Sums stay within 32 bits, also while a zero point's part of them is taken away.
+// Sums stay within 32 bits, also while correcting for a zero point.
 constexpr int64_t kMostColumns = PackedShape::kMostColumns / 2;
 
 double at(const std::vector<double>& values, int64_t channel) {
   return values.size() == 1 ? values[0] : values[channel];
 }
 
-// How a weight of the file is a matrix: `channels` is its axis of output channels, at(row, column) where an element is.
+// A file's weight as a matrix: `channels` is its axis of output channels, at(row, column) an element's location.
 struct WeightLayout {
   int64_t rows = 0, columns = 0;
   int channels = 0;
@@ -38,7 +37,7 @@ WeightLayout matrix_layout(const Shape& shape, bool trans_b) {
   return layout;
 }
 
-// Filters [O, C, ...], whose rows are [..., C].
+// Filters [O, C, ...] have rows [..., C].
 WeightLayout filter_layout(const Shape& shape) {
   const int64_t channels = shape[1], taps = shape.elements(2, shape.rank());
   return {shape[0], channels * taps, 0,
@@ -69,7 +68,7 @@ std::optional<Weight> read_weight(const TracedQuantization& q, const WeightLayou
   return weight;
 }
 
-// Codes of -128..127 are stored with 128 added.
+// Codes from -128 to 127 are stored with 128 added.
 StaticRounding rounding_of(const TracedQuantization& q) {
   const int shift = q.element == OnnxElement::kInt8 ? 128 : 0;
   return {.scale = static_cast<float>(q.scales[0]), .zero = static_cast<int>(q.zeros[0]) + shift};
@@ -82,7 +81,7 @@ bool is_activation(const TracedQuantization& q) {
   return q.scales[0] > 0 && std::isfinite(q.scales[0]) && q.zeros[0] >= least && q.zeros[0] <= least + 255;
 }
 
-// The floats that become bytes: those that were rounded, where they are known.
+// The floats before rounding to bytes, if known.
 std::optional<Tensor> source_of(const TracedValue& x) {
   if (!x.quantization || !is_activation(*x.quantization)) return std::nullopt;
   const Tensor source = x.quantization->before.defined() ? x.quantization->before : x.tensor;
@@ -95,7 +94,7 @@ struct PackedOperand {
   PackedShape shape;
 };
 
-// The weight as a constant of the graph; `rounding` learns what the kernel has to know of it.
+// The weight as a constant; completes `rounding` for the kernel.
 PackedOperand pack(OnnxCall& call, const Weight& weight, StaticRounding& rounding) {
   const PackedShape shape{WeightFormat::kInt8, weight.rows, weight.columns};
   std::vector<std::byte> packed(shape.bytes());
@@ -115,7 +114,7 @@ Tensor less_product(const OnnxCall& call, Tensor y, Tensor sums, Tensor steps) {
   return elementwise(call, {y, sums, steps}, [](Number y, Number sum, Number step) { return y - sum * step; });
 }
 
-// x [..., K] as `rounding` rounds it, by the weight.
+// x [..., K], rounded, times the weight.
 Tensor product_of(OnnxCall& call, Tensor x, const Weight& weight, StaticRounding rounding) {
   const PackedOperand w = pack(call, weight, rounding);
   const Tensor rounded = round_activations(x, rounding);
@@ -127,14 +126,14 @@ Tensor product_of(OnnxCall& call, Tensor x, const Weight& weight, StaticRounding
   return less_product(call, y, compose::sum_last(rounded), steps);
 }
 
-// One more filter, whose result is the sum of what the others see.
+// One more filter, which sums the patch.
 void add_sum_of_patch(Weight& filters) {
   ++filters.rows;
   filters.scales.push_back(1);
   filters.codes.insert(filters.codes.end(), static_cast<size_t>(filters.columns), int8_t{1});
 }
 
-// Results of filters, the last of which gives sums, less `rest` steps of each filter's scale times the sum.
+// Subtracts `rest` times the last filter's sum times each scale.
 Tensor without_rest(OnnxCall& call, Tensor y, std::vector<float> scales, double rest) {
   for (float& scale : scales) scale *= static_cast<float>(rest);
   const auto count = std::ssize(scales);
@@ -142,7 +141,6 @@ Tensor without_rest(OnnxCall& call, Tensor y, std::vector<float> scales, double 
   return less_product(call, slice(y, 3, 0, count), slice(y, 3, count, 1), steps);
 }
 
-// Whether a filter sees one pixel and visits each once.
 bool is_product(const WindowAxis& axis) {
   return axis.size == 1 && axis.stride == 1 && axis.before == 0 && axis.after == 0;
 }

@@ -20,7 +20,7 @@ namespace linnet {
 
 namespace {
 
-// As a network takes it: floats in f32, bytes as they are, whole numbers in i32, truth values as 0 and 1 in f32.
+// Converted for a network: floats to f32, bytes unchanged, whole numbers to i32, truth values to 0 and 1 in f32.
 HostTensor input_values(const SafetensorsEntry& entry) {
   const int64_t count = entry.type.shape.elements();
   if (is_float(entry.dtype)) {
@@ -54,7 +54,7 @@ std::map<std::string, HostTensor> read_inputs(const OnnxNetwork& network, const 
 
 namespace fs = std::filesystem;
 
-// What ONNX's own runner allows.
+// Tolerances of ONNX's own runner.
 constexpr double kAbsolute = 1e-7, kRelative = 1e-3;
 
 std::vector<OnnxTensor> read_tensors(const fs::path& folder, const char* kind,
@@ -64,7 +64,7 @@ std::vector<OnnxTensor> read_tensors(const fs::path& folder, const char* kind,
     const fs::path path = folder / (std::string(kind) + "_" + std::to_string(i) + ".pb");
     if (!fs::exists(path)) break;
     tensors.push_back(read_onnx_tensor(path.string()));
-    // Old cases lay numbers of bfloat16 out as uint16, which numpy has: the declared type counts.
+    // Old cases store bfloat16 as uint16; the declared type counts.
     if (OnnxElement& element = tensors.back().element;
         element == OnnxElement::kUint16 && declared[i].element == OnnxElement::kBFloat16)
       element = OnnxElement::kBFloat16;
@@ -72,7 +72,7 @@ std::vector<OnnxTensor> read_tensors(const fs::path& folder, const char* kind,
   return tensors;
 }
 
-// Runs the network on these inputs, of which those in `known` are known while it is traced.
+// `known`: names of inputs that are known while tracing.
 TracedValues run_network(OnnxNetwork& network, const std::map<std::string, OnnxTensor>& inputs,
                          const std::set<std::string>& known) {
   Trace trace;
@@ -106,7 +106,7 @@ TracedValues run_network(OnnxNetwork& network, const std::map<std::string, OnnxT
   return results;
 }
 
-// Shapes, axes and bounds may have to be known: inputs of whole numbers are then given so, at last all of them.
+// Shapes, axes and bounds may have to be known: tries inputs of whole numbers so, at last all inputs.
 TracedValues run_some_way(OnnxNetwork& network, const std::map<std::string, OnnxTensor>& inputs) {
   std::set<std::string> whole, all;
   for (const auto& [name, tensor] : inputs) {
@@ -139,7 +139,7 @@ std::string difference(const TracedValue& got, const OnnxTensor& expected) {
   return "";
 }
 
-// "" or what is different.
+// "" or the difference.
 std::string run_data_set(OnnxNetwork& network, const fs::path& folder) {
   const std::vector<OnnxTensor> given = read_tensors(folder, "input", network.inputs());
   std::map<std::string, OnnxTensor> inputs;
@@ -202,7 +202,7 @@ OnnxRunReport run_onnx_file(OnnxNetwork& network, const std::string& inputs, con
     TracedValues known;
     for (const OnnxValueInfo& info : network.inputs()) {
       const HostTensor& host = values.at(info.name);
-      // One whole number, such as a sampling rate, chooses a branch or a size.
+      // One whole number, such as a sampling rate, selects a branch or a size.
       if (is_whole(info.element) && host.type().shape.elements() == 1)
         known[info.name] = known_numbers(info.element, host.type().shape, host.values());
       else tensors[info.name] = trace.input(info.name, host.type()), taken.insert(info.name);

@@ -1,4 +1,4 @@
-// Runs an imported network on arrays of a file: `linnet onnx run`.
+// Runs an imported network on a file's arrays: `linnet onnx run`.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,25 +9,24 @@
 namespace linnet {
 
 struct OnnxRunOptions {
-  int threads = 0;       // 0: all there are
+  int threads = 0;       // 0: all the process may use
   int64_t repeats = 1;   // runs; more than one for the time of a run
   bool profile = false;  // also the time of each node
 };
 
 struct OnnxRunReport {
   double seconds = 0;       // of a run, the median
-  size_t memory_bytes = 0;  // all that was planned
+  size_t memory_bytes = 0;  // all planned memory
   std::vector<std::pair<std::string, TensorType>> outputs;
   std::vector<Forward::NodeTime> nodes;
 };
 
-// `inputs` and `outputs` are safetensors files with a tensor for each input and output of the network. Whole numbers
-// must fit 32 bits; outputs are F32, or I32 where the network gives whole numbers. User error naming an input that is
-// missing or not the network's.
+// `inputs` and `outputs`: safetensors files with a tensor per input and output of the network. Whole numbers must fit
+// 32 bits; outputs are F32 or I32. User error naming a missing or unknown input.
 OnnxRunReport run_onnx_file(OnnxNetwork& network, const std::string& inputs, const std::string& outputs,
                             const OnnxRunOptions& options = {});
 
-// ONNX's backend tests: folders with a model.onnx and test_data_set_<n>/ of input_<i>.pb and output_<i>.pb.
+// ONNX's backend tests: folders with model.onnx and test_data_set_<n>/ of input_<i>.pb and output_<i>.pb.
 
 struct OnnxTestResult {
   enum Outcome { kPass, kFail, kUnsupported };
@@ -37,10 +36,10 @@ struct OnnxTestResult {
   std::string detail;  // why not
 };
 
-// Every folder within `folder` that holds a test, in the order of their names. User error when there is none.
+// Every test folder within `folder`, by name. User error if there is none.
 std::vector<OnnxTestResult> run_onnx_tests(const std::string& folder);
 
-// A line for each operator with tests, "Add  5 passed, 1 failed, 0 unsupported", and the sums.
+// Lines "Add  5 passed, 1 failed, 0 unsupported" per tested operator, and the sums.
 std::string onnx_test_table(const std::vector<OnnxTestResult>& results);
 
 }  // namespace linnet

@@ -34,8 +34,8 @@ std::map<std::string, OnnxParameter> parameters_of(const ParameterLayout& layout
 
 }  // namespace
 
-// No size is another one, a sum or a product of others by chance in all sets. A sequence and what came before it have
-// at most twelve positions together, which the smallest models have.
+// In all sets, no size is another one, or a sum or product of others. A sequence and its past have at most twelve
+// positions, which the smallest models have.
 SizeSets default_sizes(size_t symbols) {
   const SizeSets all{{2, 5, 3, 4}, {3, 7, 2, 5}, {5, 4, 6, 2}, {4, 6, 4, 3}};
   SizeSets sets;

@@ -27,7 +27,7 @@ struct EncoderTensors {
 
 using EncoderOutputs = std::function<void(Graph&, const EncoderTensors&)>;
 
-// `config`: whose models of one type of tokens are not asked for it, as their tokenizers do not tell.
+// Models of one token type do not get that input, as their tokenizers do not give it.
 std::vector<OnnxFile> encoder_file(const EncoderConfig& config, const EncoderOutputs& outputs) {
   OnnxSource source{.symbols = first_symbols(2)};
   source.trace = [outputs, typed = config.token_types > 1](Trace& trace, std::span<const int64_t> sizes) {
@@ -38,7 +38,7 @@ std::vector<OnnxFile> encoder_file(const EncoderConfig& config, const EncoderOut
   };
   source.masks = {{"lengths", "attention_mask", {symbol(kBatch), symbol(kLength)}}};
   source.form.separate_projections = true;
-  // Texts that windows do not cover, as shorter ones are computed without them.
+  // Longer than windows, as shorter texts are computed without them.
   int64_t window = 0;
   for (const LayerKind& kind : config.layer_kinds) window = std::max(window, kind.window);
   if (window > 0 && window < config.max_seq_len) {
@@ -73,14 +73,13 @@ std::vector<OnnxFile> encoder_file(const PretrainedModel& model) {
   });
 }
 
-// Where keys and values of earlier positions enter and leave a decoder. Inside they are rows [B, T, heads * size].
+// Passes earlier keys and values in and out of a decoder. Inside they are rows [B, T, heads * size].
 class KeyValues {
  public:
   KeyValues(Trace& trace, int64_t batch, const LayerConfig& config)
       : trace_(trace), batch_(batch), heads_(config.key_heads()), size_(config.size()) {}
 
-  // past_key_values.<layer><kind>.key and .value, [B, heads, length, size] each; `kind` is "", ".decoder" or
-  // ".encoder".
+  // past_key_values.<layer><kind>.key and .value [B, heads, length, size]; `kind`: "", ".decoder", ".encoder".
   std::pair<Tensor, Tensor> take(int layer, const std::string& kind, int64_t length) {
     const auto take = [&](const char* what) {
       return as_rows(
@@ -89,12 +88,11 @@ class KeyValues {
     const Tensor keys = take(".key");
     return {keys, take(".value")};
   }
-  // present.<layer><kind>.key and .value
   void give(int layer, const std::string& kind, Tensor keys, Tensor values) {
     trace_.graph().output(name("present", layer, kind) + ".key", by_heads(keys));
     trace_.graph().output(name("present", layer, kind) + ".value", by_heads(values));
   }
-  // past_<layer> [2, B, heads, length, size], keys before values, and present_<layer>.
+  // past_<layer> [2, B, heads, length, size], keys first, and present_<layer>.
   std::pair<Tensor, Tensor> take_joined(int layer, int64_t length) {
     const Tensor both =
         trace_.input("past_" + std::to_string(layer), {DType::kF32, {2, batch_, heads_, length, size_}});
@@ -106,7 +104,7 @@ class KeyValues {
     const auto one = [&](Tensor rows) { return reshape(by_heads(rows), {1, batch_, heads_, rows.dim(1), size_}); };
     trace_.graph().output("present_" + std::to_string(layer), concat(one(keys), std::array{one(values)}, 0));
   }
-  // What came before, `past` positions (0: nothing), is taken, and all is given.
+  // Takes `past` earlier positions (0: none) and returns all.
   SplitProjection extend(const std::string& kind, int64_t past, bool joined = false) {
     return [*this, kind, past, joined, layer = 0](const SelfAttention& attention, Tensor projected) mutable {
       QueriesKeysValues parts = split_projection(attention.config, projected);
@@ -146,8 +144,7 @@ OnnxSource encoder_source(EncoderDecoder& model) {
   return source;
 }
 
-// The decoder of an encoder-decoder. Without a past it projects the encoder's states to keys and values, and gives them
-// beside its own; with one it is given both.
+// Without a past it projects the encoder's states to keys and values and returns them too; with one it takes them.
 OnnxSource decoder_source(EncoderDecoder& model, bool past, bool cache) {
   enum : int { kTargets = 1, kSources = 2, kEarlier = 3 };
   OnnxSource source{.symbols = {"batch_size", "decoder_sequence_length", "encoder_sequence_length"}};
@@ -183,7 +180,7 @@ bool has(const std::vector<OnnxValueInfo>& values, const std::string& name) {
   return std::ranges::any_of(values, [&](const OnnxValueInfo& value) { return value.name == name; });
 }
 
-// A branch's own names get a prefix: they may not be those of the model around it or of the other branch.
+// A branch's names must differ from those of the outer model and the other branch.
 void add_prefix(OnnxGraph& graph, const std::string& prefix) {
   std::set<std::string> shared;
   for (const OnnxValueInfo& input : graph.inputs) shared.insert(input.name);
@@ -206,7 +203,7 @@ void add_missing(std::vector<OnnxValueInfo>& to, const std::vector<OnnxValueInfo
     if (!has(to, value.name)) to.push_back(value);
 }
 
-// Gives the branch the outputs of the whole, in their order.
+// Gives a branch all outputs, in order.
 void complete_outputs(OnnxGraph& branch, const std::vector<OnnxValueInfo>& outputs) {
   std::vector<OnnxValueInfo> ordered;
   for (const OnnxValueInfo& output : outputs) {
@@ -234,9 +231,8 @@ OnnxAttribute branch_attribute(const char* name, OnnxGraph graph) {
   return {.name = name, .type = OnnxAttribute::kGraph, .graph = std::make_shared<OnnxGraph>(std::move(graph))};
 }
 
-// One decoder file for both cases, with keys and values of earlier positions and without: a model with an input
-// "use_cache_branch" bool [1] that chooses which of the two computes; parameters that they share are there once. Where
-// `with_past` has no output of some name, its input past_key_values... is passed on as present...
+// One decoder file with and without a past: an input "use_cache_branch" bool [1] selects; shared parameters are stored
+// once. An output that `with_past` lacks is passed on from its input: past_key_values... to present....
 OnnxModel merge_decoders(OnnxModel without_past, OnnxModel with_past, bool any_head_size) {
   OnnxGraph merged{
       .name = without_past.graph.name, .inputs = without_past.graph.inputs, .outputs = without_past.graph.outputs};
@@ -257,7 +253,7 @@ OnnxModel merge_decoders(OnnxModel without_past, OnnxModel with_past, bool any_h
   for (OnnxValueInfo& output : merged.outputs) {
     choice.out.push_back(output.name);
     for (OnnxDim& dim : output.dims)
-      if (dim.size < 0) dim.symbol.clear();  // the branches say it in their own terms
+      if (dim.size < 0) dim.symbol.clear();  // the branches declare it
   }
   choice.attributes = {branch_attribute("then_branch", std::move(with_past.graph)),
                        branch_attribute("else_branch", std::move(without_past.graph))};

@@ -1,5 +1,4 @@
-// What the files of a model's ONNX folder compute, with the names that optimum gives them: inputs, outputs and files
-// are those that its ORTModel classes look for.
+// The ONNX files of a model's folder, with optimum's names of inputs, outputs and files (ORTModel classes).
 #pragma once
 #include <string>
 #include <vector>
@@ -14,17 +13,17 @@ namespace linnet {
 struct OnnxFile {
   std::string name;  // "model.onnx"
   OnnxSource source;
-  // Of a merged decoder: what it computes when its input "use_cache_branch" is true; `source` is what it does else.
+  // A merged decoder's computation if its input "use_cache_branch" is true; otherwise `source`.
   std::optional<OnnxSource> with_past = {};
-  // The merged decoder declares no size of keys and values: optimum gives it, where nothing came before, tensors of
-  // width / heads, which are not read and may be of another size than the model's heads.
+  // Merged decoders declare no size of keys and values: without a past, optimum passes tensors of width / heads, unread
+  // and maybe of another size than the heads.
   bool any_head_size = false;
 };
 
 struct OnnxFileOptions {
-  bool cache = true;  // decoders take and give the keys and values of earlier positions
-  // GPT-2: past_<i> and present_<i> [2, B, heads, T, size] hold a layer's keys and values together, in the form that
-  // ONNX Runtime's transformer optimizer makes one Attention of.
+  bool cache = true;  // decoders take and return earlier keys and values
+  // GPT-2: past_<i> and present_<i> [2, B, heads, T, size] join a layer's keys and values, which ONNX Runtime's
+  // transformer optimizer turns into one Attention.
   bool joined_past = false;
 };
 
@@ -32,7 +31,7 @@ struct OnnxFileOptions {
 void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file, const std::string& folder,
                const OnnxOptions& options);
 
-// User error when there is no form of this model in ONNX. The model must outlive the result.
+// User error for an unsupported model. The model must outlive the result.
 std::vector<OnnxFile> onnx_files(const PretrainedModel& model, const OnnxFileOptions& options = {});
 std::vector<OnnxFile> onnx_files(TextDecoder& model, const OnnxFileOptions& options = {});
 std::vector<OnnxFile> onnx_files(EncoderDecoder& model, const OnnxFileOptions& options = {});
@@ -43,8 +42,7 @@ struct OnnxFolderOptions {
   OnnxFileOptions files = {};
 };
 
-// Writes a model folder in ONNX, what optimum, Transformers.js and other programs load: the ONNX files, and
-// config.json, generation_config.json and tokenizer files beside them.
+// Writes ONNX files, config.json, generation_config.json and tokenizer files for optimum, Transformers.js and others.
 void export_onnx_folder(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
                         const std::string& folder, const OnnxFolderOptions& options = {});
 

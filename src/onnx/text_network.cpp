@@ -19,7 +19,7 @@ constexpr const char *kTokens = "input_ids", *kMask = "attention_mask", *kTypes 
 constexpr const char* kHead = "linnet_head";  // names no parameter of an exporter
 constexpr double kHeadDeviation = 0.02;       // as BERT's
 
-// f32 [B, T]: 1 for the tokens of a text, 0 behind them.
+// f32 [B, T]: 1 for tokens, 0 for padding.
 Tensor mask_of(Tensor lengths, int64_t length) {
   Graph& graph = *lengths.graph;
   std::vector<float> numbers(length);
@@ -40,7 +40,6 @@ Tensor positions_of(Tensor tokens) {
   return literal(*tokens.graph, {DType::kI32, {batch, length}}, numbers.data());
 }
 
-// [B, T, D], [B, T] -> [B, D]
 Tensor mean_state(Tensor states, Tensor mask) {
   const int64_t batch = states.dim(0), length = states.dim(1), width = states.dim(2);
   const Tensor sums = matmul(reshape(mask, {batch, 1, length}), states);
@@ -55,7 +54,7 @@ OnnxTensor parameter_tensor(const ParameterSlot& slot, const float* parameters) 
   return tensor;
 }
 
-// The layer added as nodes of any opset: sizes of a Reshape are an operand in all, axes of a reduction are not.
+// Uses forms that all opsets have: Reshape takes sizes as an operand, reductions do not take axes so.
 void add_head(OnnxGraph& graph, const std::string& features, bool mean, const Shape& weight) {
   const std::string name = kHead;
   const auto add = [&](const char* op, const std::string& out, std::vector<std::string> in,
@@ -91,7 +90,7 @@ std::string sizes_text(const std::vector<OnnxDim>& dims) {
   return joined(dims, " x ", [](const OnnxDim& dim) { return dim.size >= 0 ? std::to_string(dim.size) : "?"; });
 }
 
-// The first axis is the batch; a size that the network leaves open fits.
+// The first axis is the batch; open sizes fit.
 void check_sizes(const OnnxValueInfo& input, const std::vector<int64_t>& images) {
   for (size_t i = 0; i < images.size(); ++i)
     if (input.dims[i + 1].size >= 0 && input.dims[i + 1].size != images[i])
@@ -132,7 +131,7 @@ void OnnxTextModel::check_inputs() const {
     if (!found.contains(name)) fail(std::string("it has no input \"") + name + "\"");
 }
 
-// What the outputs are is seen on a trace of a small batch.
+// Traces a small batch to see the outputs.
 void OnnxTextModel::choose_output() {
   constexpr int64_t kBatch = 2, kLength = 6;
   std::map<std::string, Shape> shapes;

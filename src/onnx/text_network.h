@@ -1,5 +1,4 @@
-// An imported network that tells the classes of texts: it is trained, evaluated and exported like the BERTs of
-// task = "classification".
+// An imported text classifier, trained, evaluated and exported like the BERTs of task = "classification".
 #pragma once
 #include <memory>
 #include <optional>
@@ -15,20 +14,19 @@ namespace linnet {
 class OnnxTextModel : public TextClassifier {
  public:
   // The network takes "input_ids" and "attention_mask", and maybe "token_type_ids" and "position_ids", whole numbers
-  // [B, T] with both sizes open. Its classes are told by, the first that it gives:
+  // [B, T] of open sizes. Classes come from the first that it gives:
   // - "logits" [B, classes], or an only output of two axes;
-  // - "pooler_output" [B, D] and a linear layer that is added;
-  // - states [B, T, D], "last_hidden_state" if it has that name: their mean over the text and a linear layer.
-  // `classes`: 0: those of the network's logits, or two. `longest`: tokens of a text. User error of one line where the
-  // network does not fit, or where it is quantized.
+  // - "pooler_output" [B, D] and an added linear layer;
+  // - states [B, T, D], preferably "last_hidden_state": their mean over the text and a linear layer.
+  // `classes` 0: those of the logits, or two. `longest`: tokens of a text. User error for an unsuitable or quantized
+  // network.
   OnnxTextModel(std::unique_ptr<OnnxNetwork> network, int64_t classes, int64_t longest);
   Tensor logits(Tensor tokens, Tensor lengths, Tensor types = {}) override;
   int64_t max_length() const override { return longest_; }
 
   const OnnxNetwork& network() const { return *network_; }
   int64_t classes() const { return classes_; }
-  // The network with the values of `parameters`, and with the added layer as nodes: its output is then "logits". What
-  // it refers to must outlive it: this and the buffer.
+  // The network with values of `parameters`, and any added layer, with output "logits". This and the buffer outlive it.
   OnnxModel with_parameters(const ParameterLayout& layout, const float* parameters) const;
 
  private:
@@ -45,14 +43,12 @@ class OnnxTextModel : public TextClassifier {
   std::optional<Linear> head_;
 };
 
-// An imported network that tells the classes of images: it is trained, evaluated and exported like the other models of
-// task = "images".
+// An imported image classifier, trained, evaluated and exported like other models of task = "images".
 
 class OnnxImageModel : public ImageModel {
  public:
-  // The network takes one tensor, floats [N, channels, height, width] of normalized pixels, or bytes [N, height, width,
-  // channels] that it normalizes itself, and gives the classes' logits. User error where it does not, or where its
-  // sizes are not those of the images.
+  // The network takes one tensor, normalized floats [N, channels, height, width] or bytes [N, height, width, channels],
+  // and gives the classes' logits. User error for another form or image size.
   OnnxImageModel(std::unique_ptr<OnnxNetwork> network, const ImageShape& images, const std::vector<double>& mean,
                  const std::vector<double>& deviation);
   Tensor operator()(At images) override;

@@ -38,7 +38,7 @@ bool fits(const SymbolicSize& size, std::span<const int64_t> values, const SizeS
   return true;
 }
 
-// constant + factor * the product, by the first two sets.
+// constant + factor * the product, from the first two sets.
 std::optional<SymbolicSize> fit_product(const std::vector<int>& symbols, std::span<const int64_t> values,
                                         const SizeSets& sets) {
   const int64_t first = product(symbols, sets[0]), run = product(symbols, sets[1]) - first;
@@ -50,7 +50,7 @@ std::optional<SymbolicSize> fit_product(const std::vector<int>& symbols, std::sp
   return fits(size, values, sets) ? std::optional(size) : std::nullopt;
 }
 
-// constant + factor * symbol + factor * symbol * symbol, by the first three sets.
+// constant + factor * symbol + factor * symbol * symbol, from the first three sets.
 std::optional<SymbolicSize> fit_square(int symbol, std::span<const int64_t> values, const SizeSets& sets) {
   if (sets.size() < 4) return std::nullopt;
   const auto x = [&](size_t i) { return static_cast<double>(sets[i][symbol]); };
@@ -98,7 +98,7 @@ std::string OnnxBuilder::ints(const std::vector<int64_t>& values) {
 std::string OnnxBuilder::integer(int64_t value) { return tensor(int64_tensor({}, {value})); }
 std::string OnnxBuilder::number(double value) { return tensor(float_tensor({}, {static_cast<float>(value)})); }
 
-// int64 [1]: the size of an axis of an input.
+// int64 [1], the size of an axis of an input.
 std::string OnnxBuilder::symbol(int index) {
   for (const OnnxValueInfo& input : graph_.inputs) {
     const SymbolicShape& shape = input_shapes_[input.name];
@@ -140,7 +140,6 @@ std::string OnnxBuilder::shape(const SymbolicShape& shape) {
 
 namespace {
 
-// `longer` is `shape` behind an axis of size 1.
 bool is_behind_one(const SymbolicShape& longer, const SymbolicShape& shape) {
   return longer.size() == shape.size() + 1 && longer[0] == SymbolicSize{1} &&
          std::equal(shape.begin(), shape.end(), longer.begin() + 1);
@@ -148,7 +147,7 @@ bool is_behind_one(const SymbolicShape& longer, const SymbolicShape& shape) {
 
 }  // namespace
 
-// Sizes that depend on the input are written as 0 (the size of the same axis of x) and once as -1 (what is left).
+// Sizes that depend on the input are written as 0 (the same axis of x) and once as -1 (the rest).
 std::string OnnxBuilder::reshape(const std::string& x, const SymbolicShape& from, const SymbolicShape& to) {
   if (from == to) return x;
   if (is_behind_one(to, from)) return unsqueeze(x, {0});
@@ -208,7 +207,7 @@ void OnnxBuilder::output(std::string name, const std::string& value, OnnxElement
 
 namespace {
 
-// An output's Identity goes where the node that makes its value can have the output's name itself.
+// Replaces an output's Identity if the node before it can take the output's name.
 void name_outputs(OnnxGraph& graph) {
   std::set<std::string> taken;
   for (const OnnxValueInfo& input : graph.inputs) taken.insert(input.name);

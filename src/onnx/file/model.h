@@ -1,5 +1,4 @@
-// An ONNX model as data: what a file holds (onnx.proto of https://github.com/onnx/onnx), as far as Linnet reads and
-// writes it.
+// An ONNX model as data: what Linnet reads and writes of onnx.proto (https://github.com/onnx/onnx).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -36,17 +35,17 @@ std::string element_name(OnnxElement element);                // "float", "int64
 std::optional<FileDType> element_dtype(OnnxElement element);  // how elements lie in memory; empty: not supported
 OnnxElement onnx_element(FileDType dtype);
 
-// A tensor's elements are at `data`, row-major and little endian, or come from `fill` when the file is written.
+// Elements are at `data`, row-major and little endian, or come from `fill` on writing.
 struct OnnxTensor {
   std::string name;
   OnnxElement element = OnnxElement::kFloat;
   std::vector<int64_t> dims = {};
   std::span<const std::byte> data = {};
-  std::shared_ptr<const void> owner = {};  // what keeps `data` alive; null: the model's file
+  std::shared_ptr<const void> owner = {};  // keeps `data` alive; null: the model's file
   std::vector<std::string> strings = {};
   // Writes elements [first, first + count) to `out`.
   std::function<void(int64_t first, int64_t count, std::byte* out)> fill = {};
-  // When written: the elements are there already, in a file of the model's folder. Empty: they are not.
+  // On writing: a file of the model's folder that already has the elements; empty: none.
   std::string external_file = {};
   uint64_t external_offset = 0;
 
@@ -54,7 +53,6 @@ struct OnnxTensor {
   uint64_t bytes() const { return static_cast<uint64_t>(elements()) * file_dtype_size(element_dtype(element).value()); }
 };
 
-// A tensor that holds `values`, of that type.
 template <class T>
 OnnxTensor tensor_of(std::string name, OnnxElement element, std::vector<int64_t> dims, std::vector<T> values) {
   const auto kept = std::make_shared<const std::vector<T>>(std::move(values));
@@ -94,7 +92,7 @@ struct OnnxAttribute {
   std::vector<float> floats = {};
   std::vector<int64_t> ints = {};
   std::vector<std::string> strings = {};
-  std::string reference = {};  // in a function: the attribute of the call that gives the value
+  std::string reference = {};  // in a function: the call's attribute with the value
 };
 
 OnnxAttribute int_attribute(std::string name, int64_t value);
@@ -105,18 +103,18 @@ OnnxAttribute tensor_attribute(std::string name, OnnxTensor tensor);
 
 struct OnnxNode {
   std::string name, op, domain = {};
-  std::vector<std::string> in, out;  // an empty name: an optional operand or result that is left out
+  std::vector<std::string> in, out;  // an empty name: omitted
   std::vector<OnnxAttribute> attributes = {};
 
   const OnnxAttribute* find(const std::string& attribute) const;  // null when missing
 };
-// A node of one result, which has its name.
+// A node of one result of the same name.
 inline OnnxNode named_node(std::string name, std::string op, std::vector<std::string> in,
                            std::vector<OnnxAttribute> attributes = {}) {
   return {name, std::move(op), {}, std::move(in), {name}, std::move(attributes)};
 }
 
-// One axis of a declared shape: a number, or a name for a size known when the model runs ("": any).
+// One axis of a declared shape: a number, or the name of a size known at run time ("": any).
 struct OnnxDim {
   int64_t size = -1;  // -1: `symbol`
   std::string symbol = {};
@@ -136,7 +134,7 @@ struct OnnxGraph {
   std::vector<OnnxValueInfo> inputs = {}, outputs = {};
 };
 
-// A function of the model: nodes that stand for a node of its name.
+// Nodes that replace a node of its name.
 struct OnnxFunction {
   std::string name, domain;
   std::vector<std::string> in = {}, out = {};
@@ -153,18 +151,17 @@ struct OnnxModel {
   std::vector<std::shared_ptr<const void>> files = {};  // mapped files that tensors point into
 };
 
-// Reads a model and, of initializers in files beside it, where their data is. All is checked: names, sizes, the order
-// of nodes, paths of external data, which may not leave the model's folder. What breaks the format is a user error of
-// one line that names the file.
+// Reads a model, and locates external data of initializers. Checks names, sizes, node order, and that external paths
+// stay in the model's folder. User errors of one line name the file.
 OnnxModel read_onnx(const std::string& path);
-// The same from bytes that outlive the model; `name` stands for the path in messages. External data are an error.
+// The same from bytes that must outlive the model; `name` stands for the path in messages. External data are an error.
 OnnxModel read_onnx(std::span<const std::byte> bytes, const std::string& name);
-// A file with one TensorProto, as ONNX's backend tests have them.
+// A file with one TensorProto, as in ONNX's backend tests.
 OnnxTensor read_onnx_tensor(const std::string& path);
 
-// Writes the file, or both, each in one step; the same bytes for the same model. Tensors that have `fill` are made
-// piece by piece: no more than some megabytes are in memory at once. Initializers of more bytes together than
-// `most_inside` go to a file of their own, the model's name + "_data".
+// Replaces each file in one step; the same bytes for the same model. Tensors with `fill` are made piece by piece, in a
+// few megabytes. Initializers of more than `most_inside` bytes together go to a second file, the model's name +
+// "_data".
 constexpr uint64_t kMostInsideOnnx = 1'800'000'000;
 void write_onnx(const OnnxModel& model, const std::string& path, uint64_t most_inside = kMostInsideOnnx);
 

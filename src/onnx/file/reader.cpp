@@ -1,5 +1,4 @@
-// Reads ONNX models. Files come from anywhere: nothing in them is trusted, and memory is taken only for what the file
-// has bytes for.
+// Reads ONNX models. Files are not trusted: memory is taken only for what the file has bytes for.
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -17,7 +16,6 @@ constexpr int kMostDepth = 16;                       // graphs within graphs
 constexpr int64_t kMostElements = INT64_C(1) << 40;  // of a tensor
 constexpr size_t kMostRank = 64;
 
-// Text for a message: one line of reasonable length.
 std::string shown(const std::string& text) {
   std::string line = text.substr(0, 100);
   for (char& c : line)
@@ -33,7 +31,7 @@ void append(std::vector<std::byte>& to, T value, size_t size = sizeof(T)) {
 
 class Reader {
  public:
-  // `folder`: where external data lie; empty: there can be none.
+  // `folder` has the external data; empty: none allowed.
   Reader(std::string name, std::string folder)
       : name_(std::move(name)),
         folder_(std::move(folder)),
@@ -146,7 +144,7 @@ OnnxAttribute Reader::attribute(std::string_view bytes, int depth) {
     if (fields.number() == 9) attribute.strings.emplace_back(fields.data());
     if (fields.number() == 20) stated = fields.integer();
     if (fields.number() == 21) attribute.reference = fields.data();
-    // Others are of types that no operator here takes: found where their value is asked for.
+    // Other types are unsupported, found when the value is needed.
   }
   // Old files do not state the type.
   for (uint64_t field = 2; stated == 0 && field <= 9; ++field)
@@ -207,7 +205,7 @@ void Reader::shape(std::string_view bytes, OnnxValueInfo& value) {
   }
 }
 
-// Elements that are not in raw_data stand in one of several lists, by their type.
+// Elements outside of raw_data are in one of several lists, by type.
 OnnxTensor Reader::tensor(std::string_view bytes) {
   OnnxTensor tensor{.name = {}, .element = OnnxElement::kUndefined};
   auto list = std::make_shared<std::vector<std::byte>>();
@@ -312,7 +310,7 @@ void Reader::take_external(OnnxTensor& tensor, const std::map<std::string, std::
   tensor.owner = files_.at(location->second);
 }
 
-// Every name is written once, before it is read.
+// Every name is written once, and before it is read.
 void Reader::check_graph(const OnnxGraph& graph, std::set<std::string> known, bool function) const {
   const auto define = [&](const std::string& name, const std::string& by) {
     if (!name.empty() && !known.insert(name).second) fail("value ", shown(name), " is computed twice, by ", by);
@@ -326,7 +324,9 @@ void Reader::check_graph(const OnnxGraph& graph, std::set<std::string> known, bo
   std::set<std::string> initializers;
   for (const OnnxTensor& tensor : graph.initializers) {
     if (!initializers.insert(tensor.name).second) fail("initializer ", shown(tensor.name), " is there twice");
-    if (!inputs.contains(tensor.name)) define(tensor.name, "an initializer");  // old files list them as inputs too
+    if (!inputs.contains(tensor.name))
+      define(tensor.name, "an initializer");  // old files list initializers as inputs
+                                              // too
   }
   for (const OnnxNode& node : graph.nodes) {
     const std::string who = node.op + (node.name.empty() ? "" : " " + shown(node.name));

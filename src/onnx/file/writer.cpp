@@ -1,5 +1,5 @@
-// Writes ONNX models. Sizes come before contents in the format: the messages around the initializers are made first,
-// with the sizes that their data will have; then everything goes to the file in order.
+// Writes ONNX models. The format has sizes before contents, so messages around initializers are made first, with their
+// data's sizes; then all goes to the file in order.
 #include <algorithm>
 #include "base/files.h"
 #include "base/protobuf.h"
@@ -13,7 +13,7 @@ constexpr uint64_t kAlignment = 64;     // of tensors in a file of their own
 constexpr size_t kLeastOutside = 1024;  // bytes; smaller tensors stay in the model
 constexpr const char* kDataEnding = "_data";
 
-// Everything of a TensorProto but its data.
+// A TensorProto without its data.
 ProtoWriter tensor_header(const OnnxTensor& tensor) {
   ProtoWriter out;
   for (const int64_t dim : tensor.dims) out.integer(1, dim);
@@ -34,8 +34,7 @@ void each_piece(const OnnxTensor& tensor, const std::function<void(const void*, 
   }
 }
 
-// A tensor with its data inside, for attributes.
-ProtoWriter whole_tensor(const OnnxTensor& tensor) {
+ProtoWriter whole_tensor(const OnnxTensor& tensor) {  // for attributes
   ProtoWriter out = tensor_header(tensor);
   for (const std::string& text : tensor.strings) out.text(6, text);
   if (!tensor.strings.empty()) return out;
@@ -90,7 +89,7 @@ ProtoWriter value_message(const OnnxValueInfo& value) {
   return out;
 }
 
-// What stands before and after the initializers.
+// The bytes before and after the initializers.
 struct GraphParts {
   ProtoWriter before, after;
 };
@@ -110,7 +109,7 @@ ProtoWriter graph_message(const OnnxGraph& graph) {
   return parts.before;
 }
 
-// One initializer: its message up to the data, which follows in the model's file unless it is `outside`.
+// An initializer's message up to the data, which follows unless it is `outside`.
 struct InitializerParts {
   const OnnxTensor* tensor;
   ProtoWriter header;

@@ -8,7 +8,6 @@
 namespace linnet {
 namespace {
 
-// [B, kv_heads, T, D] -> [B, heads, T, D]
 std::string repeat_heads(OnnxLowering& to, const std::string& x, size_t operand, const AttentionAttrs& attrs) {
   if (attrs.heads == attrs.kv_heads) return x;
   const SymbolicShape& rows = to.in_shape(operand);
@@ -18,7 +17,7 @@ std::string repeat_heads(OnnxLowering& to, const std::string& x, size_t operand,
   return to.builder.reshape(wide, repeated, {rows[0], {attrs.heads}, rows[1], size});
 }
 
-// int64 [Tq, 1] and [Tk]: the locations of queries and keys, the last query at the last key.
+// int64 [Tq, 1] and [Tk]; the last query is at the last key.
 struct Locations {
   std::string queries, keys;
 };
@@ -31,7 +30,7 @@ Locations locations(OnnxBuilder& b, const SymbolicSize& queries, const SymbolicS
   return {b.unsqueeze(b.add("Range", {b.add("Sub", {key_count, query_count}), key_count, one}), {1}), all};
 }
 
-// Which key each query sees: bool [Tq, Tk] or [B, 1, Tq, Tk]; "": all. `attrs`: those of attention or of a mask.
+// Keys that each query sees: bool [Tq, Tk] or [B, 1, Tq, Tk]; "": all. `attrs`: those of attention or of a mask.
 template <class MaskAttrs>
 std::string visible(OnnxLowering& to, const MaskAttrs& attrs, size_t starts, const SymbolicSize& queries,
                     const SymbolicSize& keys) {
@@ -46,7 +45,7 @@ std::string visible(OnnxLowering& to, const MaskAttrs& attrs, size_t starts, con
   return result;
 }
 
-// The same of causal attention, as part of a constant triangle [1, 1, size, size]. `q` and `k` are [B, H, T, D].
+// The same for causal attention, cut from a constant triangle [1, 1, size, size]. `q` and `k` are [B, H, T, D].
 std::string visible_in_triangle(OnnxLowering& to, const std::string& q, const std::string& k, int64_t size) {
   OnnxBuilder& b = to.builder;
   std::vector<uint8_t> triangle(size * size);
@@ -70,7 +69,7 @@ std::string bias_by_places(OnnxLowering& to, const std::string& bias) {
   return b.add("Gather", {bias, entry}, {int_attribute("axis", 1)});
 }
 
-// `mask` may be ""; `lengths`: the operand that counts keys, 0 for none.
+// `mask` may be ""; `lengths`: the operand with key counts, 0 for none.
 std::string masked(OnnxLowering& to, std::string scores, const std::string& mask, size_t lengths,
                    const SymbolicSize& keys) {
   OnnxBuilder& b = to.builder;

@@ -18,7 +18,7 @@ void check_alike(const Graph& a, const Graph& b) {
   if (!alike) fail_user("ONNX: the model's computation depends on the sizes of its inputs");
 }
 
-// The elements [first, first + count) of a dense tensor whose axis i is axis order[i] of `values`.
+// Elements [first, first + count) of a dense tensor whose axis i is axis order[i] of `values`.
 void gather_arranged(const OnnxParameter& parameter, const std::vector<int64_t>& order, int64_t first, int64_t count,
                      float* out) {
   const Shape strides = dense_strides(parameter.shape);
@@ -193,7 +193,7 @@ std::string OnnxLowering::key_mask(size_t operand, const SymbolicSize& keys) {
   const double lowest = std::numeric_limits<float>::lowest();
   std::string counts;  // 1 where a key counts
   if (const auto found = key_masks_.find(id); found != key_masks_.end()) {
-    // The optimizer's fusion of causal attention looks for the cast before the new axes, its other one for it after.
+    // The fusion of causal attention needs the cast before the new axes, the other one after.
     const bool cast_first = form.causal_mask_size > 0;
     const std::string mask = cast_first ? builder.cast(found->second, OnnxElement::kFloat) : found->second;
     counts = builder.unsqueeze(builder.unsqueeze(mask, {1}), {2});

@@ -16,7 +16,7 @@ bool joins_heads(const OnnxLowering& to, ValueId apart, ValueId rows) {
   return four.rank() == 4 && three.rank() == 3 && four[0] == three[0] && four[1] == three[1];
 }
 
-// Parts of x weight^T + bias by products of their own with the rows of weight and bias. False: it is none.
+// Splits x weight^T + bias into products with rows of weight and bias. False: it is no such value.
 bool separate_products(OnnxLowering& to) {
   const Node& node = to.node();
   const Node* sum = to.producer(node.in[0]);
@@ -56,7 +56,7 @@ std::string by_heads_in_onnx(OnnxLowering& to, ValueId rows, int64_t heads) {
   return to.builder.transpose(to.builder.reshape(to.name_of(rows), shape, apart), {0, 2, 1, 3});
 }
 
-// Parts that nothing reads are left out: one that is read alone is a slice.
+// Unread parts are left out; a part read alone is a slice.
 void lower_split(OnnxLowering& to) {
   if (to.form.separate_projections && separate_products(to)) return;
   const int64_t axis = to.attrs<SplitAttrs>().axis;

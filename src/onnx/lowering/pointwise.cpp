@@ -1,4 +1,4 @@
-// Elementwise expressions as ONNX nodes, one for each instruction. ONNX broadcasts as numpy does, which covers ours.
+// Elementwise expressions: an ONNX node per instruction, with numpy's broadcasting.
 #include "engine/ops/pointwise/pointwise.h"
 #include <numbers>
 #include "base/fail.h"
@@ -20,13 +20,13 @@ std::string lower(OnnxBuilder& builder, Scalar function, const std::vector<std::
   fail_internal("ONNX: no operator for ", scalar_name(function));
 }
 
-// x * (1 + erf(x / sqrt(2))) / 2 with the nodes that runtimes know as Gelu.
+// x * (1 + erf(x / sqrt(2))) / 2 in the nodes that runtimes recognize as Gelu.
 std::string gelu_in_onnx(OnnxBuilder& b, const std::string& x) {
   const std::string erf = b.add("Erf", {b.add("Div", {x, b.number(std::numbers::sqrt2)})});
   return b.add("Mul", {b.add("Mul", {x, b.add("Add", {erf, b.number(1)})}), b.number(0.5)});
 }
 
-// x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), the same.
+// x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), likewise.
 std::string gelu_tanh_in_onnx(OnnxBuilder& b, const std::string& x) {
   const std::string cube = b.add("Mul", {b.add("Pow", {x, b.number(3)}), b.number(0.044715)});
   const std::string inner =
@@ -34,7 +34,7 @@ std::string gelu_tanh_in_onnx(OnnxBuilder& b, const std::string& x) {
   return b.add("Mul", {b.add("Mul", {x, b.number(0.5)}), b.add("Add", {b.add("Tanh", {inner}), b.number(1)})});
 }
 
-// The node adds a bias to the projection that follows attention.
+// Whether the node adds a bias to the projection after attention.
 bool ends_attention(OnnxLowering& to) {
   const Node& node = to.node();
   if (node.op->algebra(node) != Algebra::kAdd || to.in_type(1).shape.rank() != 1) return false;

@@ -1,4 +1,4 @@
-// Products of matrices, and of images, whose channels come last here and first in ONNX.
+// Products of matrices and convolutions, whose channels are last here and first in ONNX.
 #include <numeric>
 #include "engine/ir/op.h"
 #include "engine/ops/conv2d/conv2d.h"
@@ -18,7 +18,6 @@ std::string operand(OnnxLowering& to, size_t index, bool transposed) {
   return to.arranged(index, order);
 }
 
-// Bytes [..., C] as scaled floats.
 std::string scaled_pixels(OnnxLowering& to, const std::string& bytes, const PixelScaling& scaling) {
   const std::vector<int64_t> channels{static_cast<int64_t>(scaling.scale.size())};
   OnnxBuilder& b = to.builder;
@@ -36,7 +35,7 @@ const Node* linear_product(const OnnxLowering& to, ValueId value) {
   return attrs.trans_b && !attrs.trans_a && to.graph().value(node->in[1]).type.shape.rank() == 2 ? node : nullptr;
 }
 
-// MatMul is for tensors of any number of axes, Gemm for matrices alone: rows are joined before it and parted after it.
+// Gemm takes matrices alone, so leading axes are joined before it and split after it.
 std::string linear_as_gemm(OnnxLowering& to, const Node& product, ValueId bias, const SymbolicShape& result) {
   OnnxBuilder& b = to.builder;
   const std::string rows =

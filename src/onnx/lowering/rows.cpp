@@ -1,4 +1,4 @@
-// Ops that look at a row as a whole: norms, reductions, softmax, lookups.
+// Ops on whole rows: norms, reductions, softmax, lookups.
 #include "engine/ops/broadcast.h"
 #include "engine/ops/distance_buckets/distance_buckets.h"
 #include "engine/ops/layer_norm/layer_norm.h"
@@ -13,7 +13,6 @@ const char* operator_of(Reduction kind) {
   return kind == Reduction::kSum ? "ReduceSum" : kind == Reduction::kMax ? "ReduceMax" : "ReduceLogSumExp";
 }
 
-// The axes of `full` that are summed over to get `small`.
 std::vector<int64_t> reduced_axes(const Shape& small, const Shape& full) {
   std::vector<int64_t> axes;
   const Broadcast kind = *find_broadcast(small, full);
@@ -28,7 +27,7 @@ std::vector<int64_t> reduced_axes(const Shape& small, const Shape& full) {
   return axes;
 }
 
-// LayerNormalization from opset 17 on. Before, and for root-mean-square norms, the nodes that ONNX Runtime joins.
+// LayerNormalization from opset 17 on; before, and for root-mean-square norms, nodes that ONNX Runtime fuses.
 std::string normalized(OnnxLowering& to, const LayerNormAttrs& attrs) {
   OnnxBuilder& b = to.builder;
   std::string x = to.in(0);
@@ -36,8 +35,6 @@ std::string normalized(OnnxLowering& to, const LayerNormAttrs& attrs) {
   const std::string variance = b.reduce("ReduceMean", b.add("Pow", {x, b.number(2)}), {-1});
   return b.add("Div", {x, b.add("Sqrt", {b.add("Add", {variance, b.number(attrs.epsilon)})})});
 }
-
-// What depends on positions in a sequence: rotary embeddings and buckets of distances.
 
 // The angles of all positions: float [B or 1, T, 1, half].
 std::string angles(OnnxLowering& to, const RopeAttrs& attrs) {
@@ -106,7 +103,7 @@ void lower_rope(OnnxLowering& to) {
   to.set(0, rest > 0 ? b.add("Concat", {y, parts[1]}, {last}) : y);
 }
 
-// A table of the buckets of all distances up to the largest, which all farther ones share.
+// A table of buckets by distance up to the largest, which farther ones share.
 void lower_distance_buckets(OnnxLowering& to) {
   const auto& attrs = to.attrs<DistanceBucketsAttrs>();
   const int64_t far = attrs.max_distance + 1;
