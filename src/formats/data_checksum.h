@@ -1,4 +1,4 @@
-// A fast 64-bit checksum against damaged files, not against forgery: four interleaved multiply-rotate lanes.
+// A fast 64-bit checksum against damage, not forgery: four interleaved multiply-rotate lanes.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -11,10 +11,10 @@ inline uint64_t mix_checksum(uint64_t state, uint64_t word) {
   return std::rotl((state ^ word) * 0x9E3779B97F4A7C15u, 29);  // odd multiplier: every step is a bijection of the state
 }
 
-// Continues a state (anything at first) by data that come piece by piece, and by their length.
+// Continues a state (any at first) by data in pieces, and by their length.
 class DataChecksum {
  public:
-  static constexpr size_t kUnit = 32;  // bytes of which all pieces but the last are multiples
+  static constexpr size_t kUnit = 32;  // bytes; all pieces but the last are multiples
 
   explicit DataChecksum(uint64_t state) : state_(state), lanes_{state, state ^ 1, state ^ 2, state ^ 3} {}
 
@@ -23,7 +23,7 @@ class DataChecksum {
     const size_t whole = size / kUnit * kUnit;
     uint64_t a = lanes_[0], b = lanes_[1], c = lanes_[2], d = lanes_[3];  // in registers, however it is compiled
     for (size_t at = 0; at < whole; at += kUnit) {
-      // Pages of a file lie apart in memory, where the processor does not read ahead by itself.
+      // Processors do not read ahead across pages of a file, which lie apart in memory.
       __builtin_prefetch(bytes + at + kAhead);
       a = mix_checksum(a, word(bytes + at));
       b = mix_checksum(b, word(bytes + at + 8));
@@ -58,7 +58,6 @@ class DataChecksum {
   size_t size_ = 0;
 };
 
-// The same of data that are there as a whole.
 inline uint64_t data_checksum(uint64_t state, const void* data, size_t size) {
   DataChecksum sum(state);
   sum.add(data, size);

@@ -38,10 +38,10 @@ constexpr auto kCrcs = [] {  // by byte
   return table;
 }();
 
-// A crc that is stored beside the data it is of; TFRecord's way to keep crcs of crcs apart.
+// TFRecord's mask of stored crcs, which makes crcs of crcs safe.
 uint32_t masked(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8U; }
 
-// The time in the name of the newest event file there; 0: there is none.
+// From the newest file's name; 0: none.
 int64_t newest_file(const std::string& folder) {
   int64_t newest = 0;
   std::error_code error;
@@ -67,7 +67,7 @@ void append(std::string& bytes, T value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-// The largest magnitude that has the first 12 bits of these (sign left out).
+// The largest magnitude with these first 12 bits (without sign).
 double upper_limit(uint32_t range) { return std::bit_cast<float>((range << 20) | 0xfffff); }
 
 }  // namespace
@@ -93,7 +93,7 @@ template <class Visit>
 void Histogram::for_each_range(const Visit& visit) const {
   constexpr uint32_t kHalf = 2048;  // ranges of one sign
   if (count == 0) return;
-  // A range needs the limit below it, too: readers take the limit before it as its lower end.
+  // Readers take the limit before a range as its lower end, so it must be written.
   bool open = false;
   const auto range = [&](double lower, double upper, int64_t values) {
     if (values > 0) {
@@ -129,7 +129,7 @@ EventFile::~EventFile() {
   try {
     flush();
   } catch (const Error&) {
-    // The disk is full, and whatever ends the program says so.
+    // The disk is full, which is reported elsewhere.
   }
 }
 
@@ -180,7 +180,7 @@ void EventFile::add_histogram(int64_t step, std::string_view tag, const Histogra
   add_value(step, fields);
 }
 
-// A tensor of one string, with metadata that name the plugin which shows it.
+// A string tensor, with metadata that name the plugin which shows it.
 void EventFile::add_text(int64_t step, std::string_view tag, std::string_view markdown) {
   ProtoWriter size, shape, text, plugin, metadata, fields;
   size.integer(1, 1);      // TensorShapeProto.Dim.size

@@ -15,12 +15,12 @@ class ProtoWriter;  // base/protobuf.h
 // CRC-32C (Castagnoli), as in RFC 3720; "123456789" gives 0xe3069283.
 uint32_t crc32c(std::string_view bytes);
 
-// How often finite values lie in each range: 8 ranges for each power of two on either side of zero.
+// Counts finite values in ranges, 8 for each power of two on either side of zero.
 class Histogram {
  public:
   void add(std::span<const float> values, double factor = 1);  // values times factor
-  // Calls visit(upper limit, values up to it and above the limit before it) from the smallest limit to the largest. The
-  // first has a count of 0: it only says where the second begins.
+  // Calls visit(upper limit, count of values above the previous limit and up to this one) with ascending limits. The
+  // first count is 0: it only gives the second's lower limit.
   template <class Visit>
   void for_each_range(const Visit& visit) const;
 
@@ -28,7 +28,7 @@ class Histogram {
   double min = 0, max = 0, sum = 0, sum_squares = 0;
 
  private:
-  // By sign, exponent and the first 3 bits of the mantissa, which are the first 12 bits of a float.
+  // By sign, exponent and first 3 bits of the mantissa: the first 12 bits of a float.
   std::array<int64_t, 4096> ranges_{};
 };
 
@@ -36,16 +36,15 @@ bool has_event_files(const std::string& folder);
 
 class EventFile {
  public:
-  // Makes a new file in `folder`, which readers take after those that are there. Events of `first_step` and later steps
-  // in these are declared void: the run was interrupted and goes on from there. The first file says so, too, because
-  // TensorBoard takes the first such mark for the beginning of the run and voids nothing there.
+  // Makes a new file in `folder`, read after existing ones, and voids their events from `first_step` on, where the run
+  // continues. A first file does so too: TensorBoard takes the first such mark for the run's beginning.
   EventFile(const std::string& folder, int64_t first_step);
-  ~EventFile();  // writes what add calls have left, if it can
+  ~EventFile();  // writes pending events, if possible
 
   void add_scalar(int64_t step, std::string_view tag, double value);
   void add_histogram(int64_t step, std::string_view tag, const Histogram& histogram);
   void add_text(int64_t step, std::string_view tag, std::string_view markdown);
-  // What was added is in the file; otherwise that happens every few seconds. Error(kSystem) when the disk is full.
+  // Writes what was added, as also happens every few seconds. Error(kSystem) if the disk is full.
   void flush();
   const std::string& path() const { return path_; }
 

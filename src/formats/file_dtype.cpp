@@ -52,7 +52,7 @@ struct Cast {
   To operator()(auto value) const { return static_cast<To>(value); }
 };
 
-// Elements of type From at `data`, unaligned, each through `convert`.
+// `data` may be unaligned.
 template <class From, class To, class Convert = Cast<To>>
 void read_each(const std::byte* data, int64_t count, To* out, Convert convert = {}) {
   for (int64_t i = 0; i < count; ++i) {

@@ -1,5 +1,4 @@
-// Element types as files of other programs hold them. The engine computes in fewer (engine/ir/tensor_type.h); the
-// others are converted while they are read and written.
+// Element types in files. Those in which the engine does not compute are converted on reading and writing.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,13 +15,13 @@ size_t file_dtype_size(FileDType dtype);       // bytes of one element
 std::optional<FileDType> file_dtype(std::string_view name);
 bool is_float(FileDType dtype);
 FileDType file_dtype(DType dtype);                   // the same bits
-std::optional<DType> engine_dtype(FileDType dtype);  // the same bits; empty for what the engine does not compute in
+std::optional<DType> engine_dtype(FileDType dtype);  // the same bits; empty: the engine does not compute in it
 
-// `count` elements at `data`, which need not be aligned. F16 and BF16 are exact; F64 is rounded to nearest even.
+// `data` may be unaligned. F16 and BF16 are exact; F64 is rounded to nearest even.
 void read_floats(FileDType dtype, const std::byte* data, int64_t count, float* out);
-// The inverse for the four float types; rounds to nearest even, NaN stays NaN, beyond the largest becomes infinity.
+// For the four float types; rounds to nearest even, NaN stays NaN, values beyond the largest become infinity.
 void write_floats(FileDType dtype, const float* values, int64_t count, std::byte* out);
-// Integers and truth values. User-facing callers check the range: what does not fit 64 signed bits wraps.
+// Integers and truth values. Values beyond 64 signed bits wrap, so user-facing callers check the range.
 void read_integers(FileDType dtype, const std::byte* data, int64_t count, int64_t* out);
 
 }  // namespace linnet

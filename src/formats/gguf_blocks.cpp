@@ -21,7 +21,7 @@ void write_q8_0(const float* values, std::byte* block) {
   for (size_t i = 0; i < kSmall; ++i) block[2 + i] = static_cast<std::byte>(std::lround(values[i] * inverse));
 }
 
-// The number of largest magnitude gets the code -8, which 7 would not reach.
+// The number of largest magnitude becomes -8, as codes end at 7.
 void write_q4_0(const float* values, std::byte* block) {
   float most = 0;
   for (int i = 0; i < kSmall; ++i)
@@ -47,7 +47,7 @@ constexpr GgufBlocks kBlocks[] = {{0, "F32", 1, 4, kF32, {}},
                                   {13, "Q5_K", kLarge, 176, kF32, kQ5K},
                                   {14, "Q6_K", kLarge, 210, kF32, kQ6K}};
 
-// For messages, and integers, which no weights are.
+// For messages, and integers, which no weights have.
 constexpr std::pair<uint32_t, const char*> kOthers[] = {
     {9, "Q8_1"},   {10, "Q2_K"},   {11, "Q3_K"},  {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"},
     {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"}, {23, "IQ4_XS"},  {24, "I8"},     {25, "I16"},

@@ -30,7 +30,7 @@ class Reader {
     const std::string_view bytes = take(number<uint64_t>());
     return std::string(bytes);
   }
-  // A number of things, each of which takes so many bytes or more.
+  // A count of things of at least `least` bytes each.
   uint64_t count(const char* what, uint64_t least) {
     const uint64_t value = number<uint64_t>();
     if (value > (bytes_.size() - at_) / least)
@@ -65,7 +65,7 @@ class Reader {
     at_ += size;
     return {from, size};
   }
-  // The double with the fewest digits that is this float: 1e-5, not 9.99999974737875e-06.
+  // The shortest double for this float: 1e-5, not 9.99999974737875e-06.
   static double real(float value) {
     char text[32];
     const auto [end, error] = std::to_chars(std::begin(text), std::end(text), value);
@@ -105,7 +105,7 @@ class Header {
   std::string bytes;
 
  private:
-  // The types of keys: integers have 32 bits where they fit, floats always; elements of lists are signed.
+  // Integers have 32 bits if they fit, floats always; elements of lists are signed.
   static uint32_t type_of(const Json& value, bool in_list = false) {
     if (value.is_boolean()) return kBool;
     if (value.is_string()) return kString;

@@ -24,16 +24,15 @@
 
 namespace linnet {
 
-// The element types of GGUF files: numbers, or blocks of neighbors in a row that share scales.
-// https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+// Element types: numbers, or blocks of neighbors in a row that share scales.
 
 struct GgufBlocks {
   uint32_t id;  // in files
   const char* name;
-  int64_t elements;                    // of a block
-  size_t bytes;                        // of a block
-  FileDType dtype;                     // of the elements once they are read: blocks become F32
-  std::optional<WeightFormat> format;  // empty: plain numbers of that type
+  int64_t elements;                                                // of a block
+  size_t bytes;                                                    // of a block
+  FileDType dtype;                                                 // of elements when read; F32 for blocks
+  std::optional<WeightFormat> format;                              // empty: plain numbers of that type
   void (*write)(const float* values, std::byte* block) = nullptr;  // null: not written
 };
 
@@ -43,14 +42,14 @@ const GgufBlocks* find_gguf_blocks(std::string_view name);  // "Q8_0"
 std::string gguf_type_name(uint32_t id);                    // also of those that are not read
 std::string gguf_type_names();                              // of all that are read
 
-// `count` elements, whole blocks, to elements of `blocks.dtype`, and from fp32.
+// `count` elements in whole blocks to `blocks.dtype`, and from fp32.
 void read_gguf(const GgufBlocks& blocks, const std::byte* data, int64_t count, std::byte* out);
 void write_gguf(const GgufBlocks& blocks, const float* values, int64_t count, std::byte* out);
 
 using GgufKeys = std::map<std::string, Json>;
 
-// A file opened for reading: its tensors under the names and in the forms that it has, sizes with the outermost first.
-// What breaks the format, or is of a type that Linnet does not read, is a user error of one line that names the file.
+// An open file: its tensors with the file's names and forms, outermost size first. User errors of one line name the
+// file, for broken formats and unsupported types.
 class GgufFile : public TensorFile {
  public:
   explicit GgufFile(const std::string& path) : TensorFile(path, MappedFile(path)) { parse(mapped_.bytes()); }
@@ -73,7 +72,7 @@ class GgufFile : public TensorFile {
   GgufKeys keys_;
 };
 
-// A tensor to be written, in a form that has write() or is no blocks. `fill` makes elements [first, first + count).
+// A tensor to write, of plain numbers or blocks with write(). `fill` makes elements [first, first + count).
 struct GgufSource {
   std::string name;
   const GgufBlocks* blocks;

@@ -11,7 +11,7 @@ namespace {
 
 uint64_t add_text(uint64_t state, std::string_view text) { return data_checksum(state, text.data(), text.size()); }
 
-// The checksum of the index: that of the metadata, continued by name, type and shape of each tensor, by name.
+// The index's checksum: the metadata's, continued by each tensor's name, type and shape, in order of names.
 uint64_t add_head(uint64_t state, const std::string& name, FileDType dtype, const Shape& shape) {
   return add_text(state, name + " " + file_dtype_name(dtype) + shape.text());
 }
@@ -25,7 +25,7 @@ uint64_t metadata_checksum(const SafetensorsMetadata& metadata, int version) {
 
 constexpr size_t kChecksumPiece = 1 << 22;  // bytes whose checksums are computed at once
 
-// The checksum of each tensor's bytes is made of those of its pieces, so that several threads compute it.
+// A tensor's checksum is made of its pieces', so that threads share the work.
 std::vector<uint64_t> data_sums(const std::vector<std::span<const std::byte>>& tensors) {
   std::vector<std::span<const std::byte>> pieces;
   for (const auto& data : tensors)
@@ -54,16 +54,14 @@ std::string text_of(const SafetensorsMetadata& metadata, const char* key) {
 
 constexpr size_t kDigits = 16;  // of a checksum's text
 
-// What a file says of itself, and whether it is so.
 class PackedChecks {
  public:
-  // `version`: check_version().
   PackedChecks(const SafetensorsFile& file, int version) : file_(file), version_(version) {
     for (const TensorEntry& entry : file.entries()) entries_.push_back(&entry);
     std::ranges::sort(entries_, {}, &TensorEntry::name);
   }
 
-  // The header; of version 2 the data, too.
+  // The header; for version 2 the data too.
   void check_index() const {
     uint64_t state = metadata_checksum(file_.metadata(), version_);
     std::vector<std::span<const std::byte>> data;
@@ -76,7 +74,7 @@ class PackedChecks {
     if (text_of(file_.metadata(), kPackedChecksumKey) != checksum_text(state)) fail();
     if (version_ > 2 && text_of(file_.metadata(), kPackedSumsKey).size() != kDigits * entries_.size()) fail();
   }
-  // The data of the tensors that are files, or of the weights.
+  // The data of files or of weights.
   void check_data(bool files) const {
     if (version_ == 2) return;
     const std::string known = text_of(file_.metadata(), kPackedSumsKey);
@@ -101,7 +99,7 @@ class PackedChecks {
   std::vector<const TensorEntry*> entries_;  // by name
 };
 
-// A path that stays inside: no part is empty, "." or "..".
+// Whether no part is empty, "." or "..".
 bool is_inside(const std::string& path) {
   return path.find('\0') == path.npos && std::ranges::none_of(split(path, '/'), [](std::string_view part) {
            return part.empty() || part == "." || part == "..";
@@ -123,7 +121,7 @@ int check_version(const SafetensorsFile& file) {
   return version;
 }
 
-// `whole`: weights are checked, too.
+// `whole`: checks weights too.
 PackedFiles files_of(const SafetensorsFile& file, bool whole) {
   const int version = check_version(file);
 #ifndef LINNET_FUZZED  // a fuzzer finds no checksum
@@ -184,7 +182,7 @@ void use_packed_models() {
 
 void save_packed_model(const std::string& path, const PackedContents& contents) {
   std::vector<WeightSource> all = contents.weights;
-  // Behind the weights, which end a page, tables lie at multiples of the 16 bytes that they need: their sizes are such.
+  // Tables need multiples of 16 bytes: weights end a page, and tables' sizes keep it.
   std::vector<std::pair<std::string_view, const std::string*>> files;
   for (const auto& [name, text] : contents.files) files.emplace_back(name, &text);
   std::stable_partition(files.begin(), files.end(),

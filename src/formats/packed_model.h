@@ -1,16 +1,14 @@
-// A model in one file, "model.linnet": weights, configuration and tokenizer. It is a safetensors file, so other
-// programs read its weights; what else belongs to the model lies beside them as tensors of bytes:
+// A model in one file, "model.linnet": weights, configuration and tokenizer. It is a safetensors file, so that other
+// programs read its weights; the model's other files are tensors of bytes:
 //
-//   tensors        the weights: the model's parameters as graphs read them (models/nn/parameter_file.h), or, of models
-//                  that are only trained further, under the names of model.safetensors; then U8 tensors
-//                  "linnet.file:PATH"
-//   __metadata__   that of the weights, and linnet_packed (the format's version), linnet_packed_sums (a checksum of
-//                  each tensor's data, 16 hexadecimal digits, in the order of the names), linnet_packed_checksum (of
-//                  the other metadata, names, types and shapes)
+//   tensors        parameters as graphs read them (models/nn/parameter_file.h) or, of models that are only trained
+//                  further, under the names of model.safetensors; then U8 tensors "linnet.file:PATH"
+//   __metadata__   that of the weights, linnet_packed (the format's version), linnet_packed_sums (a checksum of each
+//                  tensor's data, 16 hexadecimal digits, by name), linnet_packed_checksum (of the rest of the header)
 //
-// Opening compares linnet_packed_checksum and the sums of the files; the sums of the weights are compared when somebody
-// asks for it: before the weights are read, or before a first text is finished (serving/loaded/text_worker.h). Version
-// 2 had one checksum of everything, which is compared when such a file is opened. The data begin at a page of the file.
+// Opening compares linnet_packed_checksum and the files' sums; the weights' sums are compared on request: before
+// weights are read, or before a first text is finished (serving/loaded/text_worker.h). Version 2 has one checksum of
+// everything, compared on opening. Data begin at a page.
 //
 // After use_packed_models() the file is read like a folder (base/packed_files.h).
 #pragma once
@@ -31,11 +29,10 @@ struct PackedContents {
   SafetensorsMetadata metadata;
   std::map<std::string, std::string> files;  // contents by path: "config.json", "1_Pooling/config.json"
 };
-// Replaces `path` in one step. Weights are asked for twice: for the checksum and for the file.
+// Replaces `path` in one step. Asks for weights twice: for the checksum and for the file.
 void save_packed_model(const std::string& path, const PackedContents& contents);
 
-// User error of one line for a file that is cut short, altered, of a newer version or no packed model; what is altered
-// in the weights is found by PackedFiles::check().
+// User error of one line for a damaged, newer or other file. PackedFiles::check() finds altered weights.
 PackedFiles read_packed_model(const std::string& path);
 // The same of bytes, which must outlive the result and are checked as a whole; `name` stands for the path in messages.
 PackedFiles read_packed_model(std::span<const std::byte> bytes, const std::string& name);
@@ -45,7 +42,7 @@ void use_packed_models();
 struct OpenedPackedModel {
   explicit OpenedPackedModel(const std::string& path)
       : file(path), tensors(file.bytes(), path, SafetensorsTypes::kAll) {}
-  // PackedFiles::check(): compares once, from any thread; later calls ask for lost pages alone (base/lost_pages.h).
+  // PackedFiles::check(): compares once, from any thread; later calls check for lost pages only (base/lost_pages.h).
   void check_weights() const;
   const SharedFile file;
   const SafetensorsFile tensors;
@@ -54,7 +51,7 @@ struct OpenedPackedModel {
   mutable std::mutex mutex_;
   mutable std::atomic<bool> checked_{false};
 };
-// The tensors of a packed model, for which is_packed() holds; read once, as open_packed() does.
+// The tensors of a packed model (is_packed()), read once as open_packed() does.
 std::shared_ptr<const OpenedPackedModel> open_packed_model(const std::string& path);
 
 }  // namespace linnet

@@ -6,12 +6,11 @@
 
 namespace linnet {
 
-// The machine of https://github.com/python/cpython/blob/main/Lib/pickletools.py, without what calls and imports.
+// A machine for https://github.com/python/cpython/blob/main/Lib/pickletools.py, without calls and imports.
 
 namespace {
 
 enum class Role { kStorage, kOrderedDict, kSize, kTensor, kParameter };
-// What a pickle of tensors names.
 struct Known {
   std::string_view name;
   Role role;
@@ -42,7 +41,7 @@ struct Value {
   Kind kind = Kind::kOther;
   int64_t number = 0;       // kNumber; kKnown: its row
   std::string_view text{};  // kText; kStorage: its key
-  // A dictionary's keys and values, in turn; a storage's type; a tensor's storage, offset, sizes and strides.
+  // Alternating keys and values of a dictionary; a storage's type; a tensor's storage, offset, sizes, strides.
   std::vector<Ref> items{};
 };
 using Kind = Value::Kind;
@@ -236,14 +235,14 @@ class Machine {
     if (known.role == Role::kOrderedDict && given.empty()) return push({Kind::kDict});
     if (known.role == Role::kSize && is(0, Kind::kTuple)) return stack_.push_back(given[0]);
     if (known.role == Role::kParameter && is(0, Kind::kTensor)) return stack_.push_back(given[0]);
-    // storage, offset, sizes, strides, requires_grad, hooks and, of what is conjugated or negated, a dictionary
+    // storage, offset, sizes, strides, requires_grad, hooks and, if conjugated or negated, a dictionary
     const bool plain = !is(6, Kind::kDict) || at(given[6]).items.empty();
     if (known.role == Role::kTensor && is(0, Kind::kStorage) && is(1, Kind::kNumber) && is(2, Kind::kTuple) &&
         is(3, Kind::kTuple) && plain)
       return push({.kind = Kind::kTensor, .items = {given.begin(), given.begin() + 4}});
     fail_("its pickle calls " + std::string(known.name) + " with other arguments than tensors have");
   }
-  // Attributes of a dictionary: its versions.
+  // Ignores attributes of a dictionary: its versions.
   void build() {
     pop();
     if (at(top()).kind != Kind::kDict) fail_("its pickle sets attributes of what is no dictionary");
@@ -258,7 +257,7 @@ class Machine {
   std::unordered_map<int64_t, Ref> memo_;
 };
 
-// Little-endian numbers at an offset. What lies outside of the bytes is a failure.
+// Little-endian numbers at an offset; fails outside of the bytes.
 class Bytes {
  public:
   Bytes(std::string_view bytes, const FailFile& fail) : bytes_(bytes), fail_(fail) {}
@@ -284,7 +283,7 @@ struct Directory {
   uint64_t entries, offset;
 };
 
-// The end of the archive, behind which stands only a comment.
+// The end of the archive; only a comment may follow.
 Directory find_directory(std::string_view bytes, const FailFile& fail) {
   const Bytes file(bytes, fail);
   const size_t end = bytes.rfind(std::string_view("PK\5\6", 4));
@@ -299,7 +298,7 @@ Directory find_directory(std::string_view bytes, const FailFile& fail) {
   return directory;
 }
 
-// The files of an archive, by their names: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
+// Files by name: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
 std::map<std::string, std::string_view> read_zip(std::string_view bytes, const FailFile& fail) {
   const Bytes file(bytes, fail);
   const Directory directory = find_directory(bytes, fail);
@@ -312,7 +311,7 @@ std::map<std::string, std::string_view> read_zip(std::string_view bytes, const F
     uint64_t size = file.number<uint32_t>(at + 24), offset = file.number<uint32_t>(at + 42);
     const std::string name(file.part(at + 46, name_size));
     if (method != 0 || flags % 2 != 0) fail(quoted_name(name) + " in it is compressed or encrypted");
-    // Extra fields; that of numbers of 64 bits has those which did not fit, in this order.
+    // Extra fields: that of 64-bit numbers has those which did not fit, in this order.
     for (uint64_t extra = at + 46 + name_size, end = extra + extra_size; extra + 4 <= end;) {
       uint64_t field = extra + 4;
       const bool large = file.number<uint16_t>(extra) == 1;
@@ -365,7 +364,7 @@ TensorEntry PickledFile::entry_of(const PickledTensor& tensor, std::string_view 
   const uint64_t bytes = tensor_bytes(path_, "tensor " + quoted_name(tensor.name), tensor.sizes, tensor.dtype);
   if (tensor.strides.size() != axes) fail_user(who, " has not a stride for each axis");
   TensorEntry entry{tensor.name, {converted_dtype(tensor.dtype), Shape(tensor.sizes)}, nullptr, tensor.dtype};
-  // The last element of the storage that the tensor reads, and whether its elements lie one after another.
+  // The last element that the tensor reads, and whether it is contiguous.
   int64_t last = tensor.offset, dense = 1;
   bool is_dense = true, fits = tensor.offset >= 0;
   for (size_t axis = axes; axis-- > 0 && bytes > 0; dense *= tensor.sizes[axis]) {
@@ -377,7 +376,7 @@ TensorEntry PickledFile::entry_of(const PickledTensor& tensor, std::string_view 
   }
   if (!fits || (bytes > 0 && static_cast<uint64_t>(last) >= storage.size() / size))
     fail_user(who, " reaches beyond its data");
-  // An axis that repeats its elements would make a small file take any memory.
+  // Repeating axes would let a small file take any memory.
   if (bytes > storage.size()) fail_user(who, " is ", entry.text(), ", but its data have ", storage.size(), " bytes");
   const char* const from = bytes > 0 ? storage.data() + static_cast<size_t>(tensor.offset) * size : storage.data();
   entry.data = reinterpret_cast<const std::byte*>(from);

@@ -1,7 +1,6 @@
-// The weights that torch.save() writes (pytorch_model.bin): an archive of zip, not compressed, that holds a pickle of
-// names and shapes (data.pkl) and the bytes of each storage (data/KEY).
-//
-// A pickle is a program. Linnet knows what a dictionary of tensors needs, refuses the rest by name, and runs nothing.
+// Weights by torch.save() (pytorch_model.bin): an uncompressed zip archive of a pickle with names and shapes (data.pkl)
+// and each storage's bytes (data/KEY). A pickle is a program: Linnet accepts what a dictionary of tensors needs,
+// refuses the rest by name, and runs nothing.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -15,7 +14,7 @@
 
 namespace linnet {
 
-// A tensor as a pickle describes it, unchecked.
+// As a pickle describes it, unchecked.
 struct PickledTensor {
   std::string name;
   FileDType dtype;
@@ -23,12 +22,12 @@ struct PickledTensor {
   int64_t offset;       // in elements of the storage, as are strides
   std::vector<int64_t> sizes, strides;
 };
-// Called with what is wrong with a file; must throw.
+// Called with a file's problem; must throw.
 using FailFile = std::function<void(const std::string& problem)>;
 std::vector<PickledTensor> read_pickle(std::string_view bytes, const FailFile& fail);
 
-// A file opened for reading. What breaks the format, or is no dictionary of tensors, is a user error of one line that
-// names the file. So are files of PyTorch before 1.6, which are no archives.
+// An open file. User errors of one line name the file: a broken format, other contents, PyTorch before 1.6 (no
+// archive).
 class PickledFile : public TensorFile {
  public:
   explicit PickledFile(const std::string& path) : TensorFile(path, MappedFile(path)) { parse(mapped_.bytes()); }
@@ -39,7 +38,7 @@ class PickledFile : public TensorFile {
   void parse(std::span<const std::byte> bytes);
   TensorEntry entry_of(const PickledTensor& tensor, std::string_view storage);
 
-  std::deque<std::string> copies_;  // of tensors whose elements do not lie one after another
+  std::deque<std::string> copies_;  // of tensors that are not contiguous
 };
 
 }  // namespace linnet

@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kMaxHeader = 100'000'000;  // bytes; the limit of the reference implementation
 constexpr const char* kMetadataKey = "__metadata__";
 
-// The entry of one tensor while its place in the file is still to be checked.
+// A tensor whose location in the file is not checked yet.
 struct Located {
   TensorEntry entry;
   uint64_t begin = 0, end = 0;
@@ -31,7 +31,7 @@ class HeaderReader {
     fail_user("'", path_, "' is not a valid safetensors file: ", problem...);
   }
 
-  // The last of two equal keys would hide a tensor, so that these are refused. A header has three levels.
+  // Refuses equal keys, of which the last would hide a tensor. A header has three levels.
   Json parse_text(std::string_view text) const {
     JsonLimits limits = JsonLimits::tables();
     limits.depth = 3;
@@ -89,7 +89,7 @@ class HeaderReader {
               all ? "" : " here (F32, F64, I32, U8)");
   }
 
-  // Fills `shape` and returns the bytes of the tensor.
+  // Sets `shape`; returns the tensor's bytes.
   uint64_t shape(const std::string& who, const Json& value, FileDType dtype, Shape& shape) const {
     if (!value.is_array()) fail(who, " has a shape that is not a list");
     std::vector<int64_t> sizes;
@@ -131,7 +131,7 @@ std::string checksum_text(uint64_t checksum) {
   return text;
 }
 
-// The weights of a packed model are the packed file itself.
+// A packed model's weights are the packed file itself.
 SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes types) : TensorFile(path) {
   const PackedPath inside = split_packed_path(path);
   const bool packed = inside.inside == "model.safetensors";

@@ -20,7 +20,7 @@ namespace linnet {
 using SafetensorsEntry = TensorEntry;
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// Metadata of the data and of packed models (packed_model.h), and how their tensors that are files are called.
+// Metadata keys of data and of packed models (packed_model.h), and the prefix of tensors that are files.
 constexpr const char* kSafetensorsChecksumKey = "linnet_checksum";
 constexpr const char *kPackedVersionKey = "linnet_packed", *kPackedChecksumKey = "linnet_packed_checksum",
                      *kPackedSumsKey = "linnet_packed_sums", *kPackedFilePrefix = "linnet.file:";
@@ -31,8 +31,8 @@ enum class SafetensorsTypes {
   kAll,     // all of FileDType; read_floats() and read_integers() convert
 };
 
-// A file opened for reading, its entries in the order of their data. What breaks the format, or has an element type
-// that was not asked for, is a user error that names the file. Damage to the data is found by check_data() only.
+// An open file, its entries in the order of their data. User errors name the file: a broken format, or a type that was
+// not asked for. Only check_data() finds damaged data.
 class SafetensorsFile : public TensorFile {
  public:
   explicit SafetensorsFile(const std::string& path, SafetensorsTypes types = SafetensorsTypes::kEngine);
@@ -40,7 +40,7 @@ class SafetensorsFile : public TensorFile {
   SafetensorsFile(std::span<const std::byte> bytes, const std::string& name,
                   SafetensorsTypes types = SafetensorsTypes::kEngine);
 
-  // Reads all data and compares it with the checksum that save_safetensors() stored; without one, accepts it.
+  // Compares all data with the checksum of save_safetensors(); accepts a file without one.
   void check_data() const;
 
  private:
@@ -52,16 +52,16 @@ struct SafetensorsTensor {
   TensorType type;
   const void* data;
 };
-// Data of a tensor that has none in memory, from byte `first` on, until the next call: the rest, or 32 n bytes.
+// Data from byte `first` on of a tensor without data in memory: the rest, or 32 n bytes, valid until the next call.
 using FetchTensor = std::function<std::span<const std::byte>(const SafetensorsTensor& tensor, size_t first)>;
 
-// Replaces `path` in one step (see AtomicFile), straight from the memory given. Doubles come first, so that every
-// tensor is aligned to its elements. Adds a checksum of the data to the metadata. Tensors whose data are null are
-// fetched twice, each time all of them in their order, and each from its beginning to its end.
+// Replaces `path` in one step (AtomicFile), without copying. Doubles come first, so that all tensors are aligned. Adds
+// a checksum of the data to the metadata. Tensors with null data are fetched twice, in order, each from its beginning
+// on.
 void save_safetensors(const std::string& path, std::span<const SafetensorsTensor> tensors,
                       const SafetensorsMetadata& metadata = {}, const FetchTensor& fetch = {});
 
-// The size of the file that save_safetensors() would write, in bytes; reads no data.
+// The bytes that save_safetensors() would write; reads no data.
 uint64_t safetensors_size(std::span<const SafetensorsTensor> tensors, const SafetensorsMetadata& metadata = {});
 
 struct SafetensorsSize {
@@ -69,7 +69,7 @@ struct SafetensorsSize {
   FileDType dtype;
   Shape shape;
 };
-// What stands before the data of these tensors, which begin at a multiple of `unit` and follow each other.
+// The header of these tensors, whose data begin at a multiple of `unit` and are contiguous.
 std::string safetensors_header(std::span<const SafetensorsSize> tensors, const SafetensorsMetadata& metadata,
                                size_t unit = 8);
 

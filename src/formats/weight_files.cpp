@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 std::string join(const std::string& folder, const std::string& file) { return (fs::path(folder) / file).string(); }
 
-// The names of a file and, if it is cut into shards, of their index; the first that a folder has are read.
+// Names of a file and of its shards' index; the first that a folder has are read.
 constexpr std::pair<const char*, const char*> kNames[] = {{kWeightsFile, kWeightsIndex},
                                                           {kPickledFile, "pytorch_model.bin.index.json"}};
 
@@ -26,7 +26,6 @@ constexpr std::pair<const char*, const char*> kNames[] = {{kWeightsFile, kWeight
   fail_user("'", folder, "' has no ", kWeightsFile, " and no ", kWeightsIndex);
 }
 
-// {tensor: file name} of an index.
 std::map<std::string, std::string> read_index(const std::string& path) {
   const auto fail = [&](const std::string& problem) { fail_user("'", path, "': ", problem); };
   const Json index = Json::parse(read_file(path), "'" + path + "'", JsonLimits::tables());
@@ -49,7 +48,7 @@ uint64_t bytes_of(const WeightSource& weight) {
   return static_cast<uint64_t>(weight.shape.elements()) * file_dtype_size(weight.dtype);
 }
 
-// Written, not yet in its place.
+// The file is not yet in its place.
 std::unique_ptr<AtomicFile> write_shard(const std::string& path, Shard shard, const SafetensorsMetadata& metadata,
                                         WeightOrder order = WeightOrder::kByWidth) {
   constexpr int64_t kPiece = 1 << 20;  // elements converted at once
@@ -75,7 +74,7 @@ std::unique_ptr<AtomicFile> write_shard(const std::string& path, Shard shard, co
   return file;
 }
 
-// Tensors in the given order, a new shard where the next would not fit.
+// In order; a shard ends where the next tensor would not fit.
 std::vector<Shard> cut(const std::vector<WeightSource>& weights, uint64_t max_bytes) {
   std::vector<Shard> shards(1);
   uint64_t used = 0;
@@ -94,7 +93,7 @@ std::string shard_name(size_t i, size_t count) {
   return name;
 }
 
-// Weight files that are not among those just written: a reader would take them for part of the model.
+// Removes older weight files, which readers would take for part of the model.
 void remove_others(const std::string& folder, const std::set<std::string>& written) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
@@ -196,7 +195,7 @@ void save_weight_files(const std::string& folder, const std::vector<WeightSource
     write_shard(path(kWeightsFile), shards[0], metadata)->commit();
     return remove_others(folder, {kWeightsFile});
   }
-  // A full disk must not leave some shards of the new and some of the old model.
+  // A full disk must not leave shards of both models.
   std::vector<std::unique_ptr<AtomicFile>> files;
   std::set<std::string> written{kWeightsIndex};
   std::map<std::string, std::string> map;

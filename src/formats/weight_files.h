@@ -1,9 +1,8 @@
-// The weights of a model folder: model.safetensors, or the shards that model.safetensors.index.json names.
+// A model folder's weights: model.safetensors, or the shards in model.safetensors.index.json.
 //
 //   {"metadata": {"total_size": 123}, "weight_map": {"h.0.attn.weight": "model-00001-of-00002.safetensors", ...}}
 //
-// A folder without these may have pytorch_model.bin, or shards with an index of the same form. They are only read. A
-// file of llama.cpp is read like a folder (models/families/gguf.h).
+// Without these: pytorch_model.bin, or shards with such an index, read only; or llama.cpp's (models/families/gguf.h).
 #pragma once
 #include <functional>
 #include <memory>
@@ -17,14 +16,13 @@ constexpr const char* kWeightsFile = "model.safetensors";
 constexpr const char* kWeightsIndex = "model.safetensors.index.json";
 constexpr const char* kPickledFile = "pytorch_model.bin";
 
-// Whether WeightFiles finds a file to read.
-bool has_weight_files(const std::string& folder);
+bool has_weight_files(const std::string& folder);  // for WeightFiles
 
-// Mapped for reading. User errors name the file: no weights in the folder, an index that is not valid, names a file
-// that is absent or outside the folder, or disagrees with its shards.
+// Mapped for reading. User errors name the file: no weights, or an index that is invalid, disagrees with its shards, or
+// names a file that is absent or outside the folder.
 class WeightFiles {
  public:
-  // `parts`: folders within, whose tensors' names begin with them: "2_Dense/linear.weight".
+  // `parts`: subfolders, whose names are put before their tensors': "2_Dense/linear.weight".
   explicit WeightFiles(const std::string& folder, const std::vector<std::string>& parts = {});
 
   struct Weight {
@@ -48,22 +46,21 @@ class WeightFiles {
   std::map<std::string, size_t> by_name_;
 };
 
-// One tensor to be written, made piece by piece, so that a model in another form needs no second copy in memory.
+// A tensor to write, made piece by piece, so that no second copy of a model is in memory.
 struct WeightSource {
   std::string name;
   FileDType dtype;
   Shape shape;
-  // Writes elements [first, first + count), `count` * file_dtype_size(dtype) bytes, to `out`.
+  // Writes elements [first, first + count), `count` * file_dtype_size(dtype) bytes.
   std::function<void(int64_t first, int64_t count, std::byte* out)> fill;
 };
 
-// Writes one file, or with more than `max_shard_bytes` of data several and an index; then removes weight files of an
-// earlier save. Each file is replaced in one step.
+// Writes one file, or several and an index for more than `max_shard_bytes`; then removes an earlier save's weight
+// files. Each file is replaced in one step.
 void save_weight_files(const std::string& folder, const std::vector<WeightSource>& weights, uint64_t max_shard_bytes,
                        const SafetensorsMetadata& metadata);
 
-// How a file is laid out: the wider elements first, so that every tensor is aligned to its own; or in the order given,
-// the data beginning at a multiple of 4,096 bytes.
+// The order in a file: wider elements first, which aligns every tensor; or as given, from a multiple of 4,096 bytes.
 enum class WeightOrder { kByWidth, kGivenInPages };
 // Writes one file, whatever its size.
 void save_weight_file(const std::string& path, const std::vector<WeightSource>& weights,
