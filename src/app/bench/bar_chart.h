@@ -11,7 +11,7 @@ struct Bar {
   std::string text;  // what is written behind the bar
 };
 
-// Bars are as long as their share of the group's largest value. A label has the same color in all groups.
+// Bars are scaled to the group's largest value. A label has the same color in all groups.
 struct BarGroup {
   std::string name;
   std::vector<Bar> bars;

@@ -8,8 +8,8 @@ namespace {
 constexpr double kKneeShare = 0.9;
 constexpr int64_t kMostBatch = 1 << 14;
 
-// The largest batch up to kMostBatch whose plan is within the limit. Memory grows almost in proportion to the batch:
-// two plans say where to look, and the steps from there on are at most a 64th of the batch.
+// The largest batch up to kMostBatch whose plan is within the limit. Memory is almost proportional to the batch: two
+// plans estimate it, and further steps are at most a 64th of the batch.
 int64_t largest_batch(const std::string& workload, WorkloadOptions options, const MeasureOptions& measuring,
                       uint64_t limit) {
   const auto bytes = [&](int64_t batch) {
@@ -38,7 +38,7 @@ int64_t knee_of(const std::vector<BatchPoint>& points) {
 
 constexpr double kWidth = 640, kHeight = 360, kLeft = 70, kRight = 70, kTop = 40, kBottom = 50;
 
-// One curve over the batches, which stand at equal distances, from 0 to its highest value.
+// A curve over equally spaced batches, from 0 to its highest value.
 struct Curve {
   std::vector<double> values;
   const char* color;

@@ -1,4 +1,4 @@
-// How throughput and memory of a workload grow with its batch.
+// Throughput and memory of a workload by its batch.
 #pragma once
 #include "app/bench/measure.h"
 
@@ -15,12 +15,12 @@ struct BatchSweep {
   int64_t largest = 0;             // batch whose planned memory is within the limit, found by planning; 0: none
 };
 
-// Measures each batch whose planned memory is at most `limit` bytes; on_point sees it as soon as it is measured.
+// Measures batches whose planned memory is at most `limit` bytes; calls on_point after each.
 BatchSweep sweep_batches(const std::string& workload, WorkloadOptions options, std::vector<int64_t> batches,
                          const MeasureOptions& measuring, uint64_t limit, uint64_t resident_at_start,
                          const std::function<void(const BatchPoint&)>& on_point);
 
-// A chart of throughput (with the knee marked) and planned memory over the batch, as SVG.
+// An SVG chart of throughput, with the knee marked, and planned memory by batch.
 std::string batch_chart(const std::string& title, const std::string& unit, const BatchSweep& sweep);
 
 }  // namespace linnet

@@ -1,4 +1,4 @@
-// How fast a decoder writes: GPT-2's 124M with random weights, one text, with the key-value cache and without.
+// Generation speed: GPT-2's 124M with random weights, one text, with and without the key-value cache.
 #pragma once
 #include "generation/generators.h"
 #include "models/families/pretrained.h"
@@ -9,10 +9,10 @@
 
 namespace linnet {
 
-// A decoder of a folder, or with an empty name GPT-2's 124M with random weights, and a generator of one text.
+// A folder's decoder, or if empty GPT-2's 124M with random weights, with a generator of one text.
 struct BenchDecoder {
   BenchDecoder(const std::string& folder, const WeightQuantization& quantization, const CausalOptions& options);
-  // Tokens are the most probable ones; the prompt is one token, repeated.
+  // Picks the likeliest tokens; the prompt repeats one token.
   void write(int64_t prompt, int64_t tokens, const CausalGenerator::Listener& listener);
 
   PretrainedModel opened;
@@ -42,7 +42,7 @@ constexpr int64_t kGenerationPrompt = 8;
 GenerationMeasurement measure_generation(int threads, const std::vector<int64_t>& tokens, bool uncached = true,
                                          const WeightQuantization& quantization = {});
 
-// How fast an encoder-decoder translates the lines of a file, loading and tokenization apart.
+// Translation speed of an encoder-decoder on a file's lines, with loading and tokenization measured apart.
 
 struct TranslationMeasurement {
   double load_seconds;   // reading, planning and packing
@@ -52,8 +52,8 @@ struct TranslationMeasurement {
   std::vector<std::string> translations;  // of the lines, in their order
 };
 
-// `model`: a run or a model folder; `source`: the file of lines. User error for a model that does not translate and for
-// a file that cannot be read or has no lines.
+// `model`: a run or a model folder; `source`: a file of lines. User error for a model that does not translate, and for
+// an unreadable or empty file.
 TranslationMeasurement measure_translation(const std::string& model, const std::string& source,
                                            const InferenceOptions& options);
 

@@ -21,7 +21,7 @@ constexpr int64_t kRounds = 5, kFewestRuns = 5;
 
 EncoderConfig minilm() { return {.width = 384, .heads = 12, .layers = 6, .hidden = 1536}; }
 
-// A word of InferenceBenchOptions::precisions, and the model it is measured with.
+// A word of InferenceBenchOptions::precisions with its model.
 struct Choice {
   Choice(const std::string& text, const std::string& model)
       : word(text.substr(0, text.find('='))),
@@ -29,7 +29,6 @@ struct Choice {
   std::string word, folder;
 };
 
-// One precision's plans, for every batch and length.
 struct MeasuredEncoder {
   MeasuredEncoder(const InferenceBenchOptions& options, const Choice& choice, const WeightQuantization& quantization)
       : precision(choice.word), folder(choice.folder) {
@@ -91,7 +90,7 @@ struct MeasuredEncoder {
   double load_seconds = 0, weight_mb = 0;
 };
 
-// The scales that the texts of the first row need: speed does not depend on them.
+// Activation scales for the texts of the first row: speed does not depend on them.
 std::map<std::string, float> observed_scales(InferenceBenchOptions options, const std::string& folder) {
   options.batches.resize(1), options.lengths.resize(1);
   const auto observer = std::make_shared<ActivationObserver>();
@@ -122,7 +121,7 @@ WeightQuantization quantization_for(const InferenceBenchOptions& options, const 
   return quantization;
 }
 
-// A row that says static must be static.
+// A "static" row must be static.
 void check_scales(const MeasuredEncoder& encoder) {
   if (encoder.precision != "static" && encoder.precision != "qat") return;
   for (const QuantizedSlot& slot : encoder.forward->layout().quantized())
@@ -132,7 +131,6 @@ void check_scales(const MeasuredEncoder& encoder) {
 
 constexpr int64_t kFewestTexts = 3;
 
-// A model in one precision, with a generator of one text.
 class Decoder {
  public:
   Decoder(const DecodingBenchOptions& options, const std::string& precision)
@@ -144,7 +142,7 @@ class Decoder {
     row_.weight_mb = weight_bytes() / 1e6, row_.memory = static_cast<double>(decoder_.store.total_bytes()) / 1e6;
   }
 
-  // Writes a text; with `counts` it is measured.
+  // Writes a text; `counts`: includes it in the results.
   void write(int64_t tokens, bool counts) {
     double first = 0, last = 0;
     int64_t written = 0;

@@ -1,4 +1,4 @@
-// How fast an encoder answers: latency and throughput by batch, length and precision of the weights.
+// Inference latency and throughput of encoders by batch, length and weight precision.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -10,9 +10,8 @@ namespace linnet {
 struct InferenceBenchOptions {
   std::string folder;  // a BERT folder or packed model; empty: the sizes of MiniLM-L6 with random weights
   std::vector<int64_t> batches = {1, 8, 32}, lengths = {32, 128, 512};
-  // "fp32", "bf16" or a word of parse_quantization(); "static": static int8 with the scales of the folder or, where it
-  // has none, with those of the texts that are measured; "qat": the same of a folder whose scales were trained. With
-  // "=FOLDER" behind the word the row is of that model.
+  // "fp32", "bf16" or a word of parse_quantization(); "static": static int8 with the folder's scales, or else those of
+  // the measured texts; "qat": the same with trained scales. "=FOLDER" after a word selects that model for the row.
   std::vector<std::string> precisions = {"fp32", "bf16", "int8", "static", "int8-weights", "int4-weights"};
   double seconds = 1;  // to measure each row
   int threads = 1;
@@ -29,18 +28,17 @@ struct InferenceRow {
   int64_t runs;
 };
 
-// Precisions take turns row by row, in their order, so that a busy machine slows all of them alike. `hear` gets each
-// row when it is measured. User error for a folder that holds no encoder, for lengths that it does not take, and for
-// "qat" of a model whose scales were not trained.
+// Precisions take turns row by row, so that a busy machine slows them alike. `hear` gets each finished row. User error
+// for a folder without encoder, unsupported lengths, and "qat" without trained scales.
 std::vector<InferenceRow> measure_inference(const InferenceBenchOptions& options,
                                             const std::function<void(const InferenceRow&)>& hear);
 
 // MB of a folder's *.safetensors, or of a packed model; 0 for an empty name.
 double weight_file_mb(const std::string& folder);
-// Of sorted values: the smallest that at least this fraction of them is no larger than.
+// The smallest of the sorted values that at least this fraction of them does not exceed.
 double percentile(const std::vector<double>& sorted, double fraction);
 
-// How fast a decoder writes one text, in several precisions of its weights.
+// Generation speed of one text by weight precision.
 
 struct DecodingBenchOptions {
   std::string folder;  // a decoder-only model; empty: GPT-2's 124M with random weights
@@ -66,7 +64,7 @@ struct DecodingMeasurement {
   std::vector<DecodingRow> rows;
 };
 
-// Precisions take turns text by text. User error for a folder that holds no decoder, and for more tokens than it takes.
+// Precisions take turns text by text. User error for a folder without decoder, or more tokens than it takes.
 DecodingMeasurement measure_decoding(const DecodingBenchOptions& options);
 
 }  // namespace linnet

@@ -17,7 +17,6 @@ namespace {
 constexpr int64_t kTogether = 16, kWarmUp = 32;
 constexpr size_t kMostResident = size_t{64} << 20;  // bytes of data that are staged on a device
 
-// Of all threads of this process.
 double processor_seconds() {
   timespec used{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
@@ -44,7 +43,7 @@ void tell_recomputation(const Trainer& trainer, Measurement& m) {
 
 class Measuring {
  public:
-  // `one_by_one`: a device too gets each batch from the host.
+  // `one_by_one`: devices get each batch from the host too.
   Measuring(const Workload& workload, const MeasureOptions& options, bool one_by_one = false)
       : workload_(workload),
         options_(options),
@@ -63,7 +62,7 @@ class Measuring {
     m.first_loss = step();
     m.first_step_seconds = process_seconds();
     step();  // caches and the machine's clock are as they will be
-    // A device works ahead of the host, as in a training loop: steps are timed several at a time.
+    // A device runs ahead of the host, as in training: several steps are timed together.
     int64_t together = on_gpu() ? kTogether : 1;
     if (is_resident()) together *= learner_.resident().steps_per_graph();
     if (on_gpu()) steps(std::max(kWarmUp, together));
@@ -84,7 +83,7 @@ class Measuring {
     m.min = workload_.units_per_step / *std::ranges::max_element(seconds);
     if (options_.parts && workload_.forward_apart) measure_parts(m);
     m.predicted_mb = static_cast<double>(learner_.memory_bytes()) / 1e6;
-    // All planned memory has been touched by then.
+    // All planned memory has been touched by now.
     m.program_mb = on_gpu() ? 0
                             : (static_cast<double>(resident_bytes_) - static_cast<double>(resident_at_start)) / 1e6 -
                                   m.predicted_mb;
@@ -98,7 +97,6 @@ class Measuring {
 
   double step() { return steps(1); }
 
-  // The loss of the last.
   double steps(int64_t count) {
     if (is_resident()) return resident_steps(count);
     SubmittedStep last{};
@@ -109,7 +107,7 @@ class Measuring {
     return learner_.collect(last).loss;
   }
 
-  // As a chunk: its orders go over and its losses come back within the time that is measured.
+  // One chunk; includes the upload of its order and the download of its losses.
   double resident_steps(int64_t count) {
     ResidentSteps& steps = learner_.resident();
     const std::vector<float> rates(static_cast<size_t>(count), static_cast<float>(workload_.learning_rate));
@@ -123,7 +121,7 @@ class Measuring {
     return steps.reports().back().loss;
   }
 
-  // Seconds of each node, added up over `steps` steps.
+  // Seconds of each node, summed over `steps` steps.
   std::vector<double> node_seconds(int64_t steps) {
     const Executor& training = learner_.trainer().plans().train_executor(0);
     std::vector<double> seconds;
@@ -138,7 +136,7 @@ class Measuring {
   const Graph& graph() { return learner_.trainer().plans().train_executor(0).plan().graph; }
 
  private:
-  // On a device, where the data are not large: all batches of an input, one after another, are its data.
+  // On a device, if data are small: all batches of an input are its dataset.
   ResidentOptions resident_options() const {
     ResidentOptions options{.data = {}, .steps_per_chunk = 256, .steps_per_graph = 16};
     size_t bytes = 0;
@@ -172,7 +170,7 @@ class Measuring {
     next_ = (next_ + 1) % workload_.batches;
   }
 
-  // Forward: the plan of an evaluation. Update: clipping and optimizer, by the clock around their nodes.
+  // Forward: the evaluation plan. Update: clipping and optimizer, timed around their nodes.
   void measure_parts(Measurement& m) {
     std::vector<double> forward, update;
     if (is_resident()) {  // what varies from step to step is not yet where single steps look for it
@@ -205,7 +203,7 @@ class Measuring {
   int64_t next_ = 0, done_ = 0;    // batch to come; resident steps
 };
 
-// Plans a training step as SingleShapeLearner does, without taking its memory. Within options.memory where it is set.
+// Plans a training step like SingleShapeLearner, within options.memory if set, without allocating.
 Measurement plan_only(const Workload& workload, const MeasureOptions& options, size_t& bytes) {
   const double began = now();
   const ParameterLayout layout(*workload.model);

@@ -1,4 +1,4 @@
-// One workload, measured: what `linnet bench` prints.
+// Measures one workload for `linnet bench`.
 #pragma once
 #include "app/bench/workload.h"
 #include "base/function_ref.h"
@@ -47,24 +47,23 @@ struct Measurement {
   double first_loss = 0, last_loss = 0;
 };
 
-// `resident_at_start`: of the process, before it knew what to do.
+// `resident_at_start`: RSS of the process before it knew what to do.
 Measurement measure(const Workload& workload, const MeasureOptions& options, uint64_t resident_at_start);
 
-// What a training step would take: predicted_mb, program_mb, saved_mb, planning_seconds, extra_work, recomputation.
-// Takes no memory and runs nothing. User error where options.memory is less than the least that works.
+// Predicts a training step: predicted_mb, program_mb, saved_mb, planning_seconds, extra_work, recomputation. Allocates
+// and runs nothing. User error if options.memory is too small for any plan.
 Measurement plan_step(const Workload& workload, const MeasureOptions& options);
 
-// Bytes of planned memory of a training step, whatever options.memory says, without taking them.
+// Planned bytes of a training step, regardless of options.memory.
 size_t planned_bytes(const Workload& workload, const MeasureOptions& options);
 
-// Where the time of a step goes: a table with a line for each kind of op, the slowest first.
+// A table of the step's time by op, slowest first.
 std::string profile(const Workload& workload, const MeasureOptions& options);
 
-// The same by module, phase and op, of `steps` steps after two others (engine/profile/profile.h).
+// The same by module, phase and op, for `steps` steps after two others (engine/profile/profile.h).
 ProfileSummary profiled(Trainer& trainer, int64_t steps, FunctionRef<void()> step);
 ProfileSummary profile_layers(const Workload& workload, const MeasureOptions& options, int64_t steps);
 
-// Stacked batches as safetensors, for another program.
 void write_data(const Workload& workload, const std::string& path);
 
 }  // namespace linnet

@@ -1,5 +1,5 @@
-// The training steps that Linnet is measured by, each with its model, its loss and made data. The data is a function of
-// the workload alone, so that another program can be given the same (`linnet bench NAME --write-data FILE`).
+// Training steps that benchmark Linnet, with model, loss and generated data. Data only depend on the workload, so that
+// another program can read the same (`linnet bench NAME --write-data FILE`).
 #pragma once
 #include "engine/ops/optimizer/optimizer.h"
 #include "models/nn/loss.h"
@@ -8,7 +8,7 @@
 
 namespace linnet {
 
-// One input of the loss, for all batches: type.shape is [batches, ...].
+// One loss input for all batches: type.shape is [batches, ...].
 struct WorkloadInput {
   std::string name;
   TensorType type;
@@ -38,7 +38,7 @@ struct WorkloadRow {
 };
 
 std::vector<WorkloadRow> workload_rows();
-// User error, with the nearest name, when there is none of this name.
+// User error naming the nearest if there is no such workload.
 Workload make_workload(const std::string& name, const WorkloadOptions& options = {});
 
 }  // namespace linnet

@@ -16,7 +16,7 @@ namespace linnet {
 
 namespace {
 
-// Whole numbers for made data: the same on every machine.
+// Pseudorandom integers, the same on every machine.
 class MadeNumbers {
  public:
   explicit MadeNumbers(uint64_t seed) : state_(seed) {}
@@ -37,10 +37,9 @@ WorkloadInput workload_input(std::string name, DType dtype, Shape shape, const s
   return input;
 }
 
-// Convolutional networks on images that come as bytes. The images are ten made patterns under noise, so that there is
-// something to learn.
+// Convolutional networks on images in bytes: ten generated patterns under noise, so that there is something to learn.
 
-// Of `count` images, or as many of them as are whole batches, and of one batch at least.
+// `count` images, rounded down to whole batches, at least one.
 Workload image_workload(const std::shared_ptr<ImageModel>& model, int64_t batch, int64_t count) {
   const ImageShape& shape = model->images;
   const int64_t batches = std::max<int64_t>(count / batch, 1), pixels = shape.height * shape.width * shape.channels;
@@ -67,8 +66,8 @@ Workload image_workload(const std::shared_ptr<ImageModel>& model, int64_t batch,
   return workload;
 }
 
-// Reference shape R: the encoder-decoder Transformer with d 256, 8 heads, ff 1024, 2 + 2 layers, post-LN, vocabulary
-// 256, batch 16, Adam 1e-4, on 1,024 samples whose lengths lie between half and all of the sequence.
+// Reference shape R: encoder-decoder Transformer, d 256, 8 heads, ff 1024, 2 + 2 layers, post-LN, vocabulary 256, batch
+// 16, Adam 1e-4, on 1,024 samples of half to full length.
 
 constexpr int64_t kBatch = 16, kBatches = 64, kVocabulary = 256;
 constexpr int32_t kPad = 0, kBegin = 2, kEnd = 3, kFirstWord = 4;
@@ -87,8 +86,8 @@ Sentences make_sentences(MadeNumbers& numbers, int64_t length) {
   return s;
 }
 
-// BERT-base, masked language modelling: 4 x 512 tokens (for a GPU 32 x 512) with lengths between half and all of it, 77
-// masked places a row of which 15% of its tokens are used, AdamW 1e-4, dropout 0.1.
+// BERT-base, masked language modeling: 4 x 512 tokens (for a GPU 32 x 512) with half to full lengths, 77 masked
+// positions a row of which 15% of its tokens are used, AdamW 1e-4, dropout 0.1.
 
 Workload bert_workload(const WorkloadOptions& options, int64_t batch) {
   if (options.batch > 0) batch = options.batch;
@@ -105,7 +104,7 @@ Workload bert_workload(const WorkloadOptions& options, int64_t batch) {
     lengths.push_back(numbers.next(kLength / 2, kLength + 1));
     for (int64_t t = 0; t < kLength; ++t)
       tokens.push_back(t < lengths.back() ? numbers.next(kFirstWord, config.vocab_size) : kPad);
-    // Evenly spread, from a random start: distinct, and within the row's length.
+    // Evenly spaced from a random start: distinct, and within the row's length.
     const int32_t used = lengths.back() * 15 / 100, start = numbers.next(0, lengths.back());
     for (int32_t i = 0; i < kMasked; ++i) {
       const int64_t t = (start + static_cast<int64_t>(i) * lengths.back() / used) % lengths.back();
@@ -134,8 +133,8 @@ Workload bert_workload(const WorkloadOptions& options, int64_t batch) {
   return workload;
 }
 
-// Decoders: "gpt-6l" (d 384, 6 heads, 8 x 256 tokens, vocabulary 65) and GPT-2's 124M (2 x 1024, vocabulary 50257;
-// for a GPU 8 x 1024), with AdamW and clipping, without dropout, on random tokens.
+// Decoders: "gpt-6l" (d 384, 6 heads, 8 x 256 tokens, vocabulary 65) and GPT-2's 124M (2 x 1024, for a GPU 8 x 1024,
+// vocabulary 50257), with AdamW and clipping, without dropout, on random tokens.
 
 Workload gpt_workload(const WorkloadOptions& options, bool large, int64_t batch) {
   if (options.batch > 0) batch = options.batch;
@@ -199,7 +198,7 @@ Workload transformer_workload(const WorkloadOptions& options, int64_t length) {
 
   MadeNumbers numbers(1);
   const Sentences source = make_sentences(numbers, length), target = make_sentences(numbers, length);
-  // Fed: begin and the words; wanted: the words, the last one replaced by the end.
+  // Inputs: begin and the words; targets: the words, the last one replaced by the end.
   std::vector<int32_t> in(target.words.size(), kPad), out = target.words;
   for (size_t row = 0; row < target.lengths.size(); ++row) {
     const auto first = static_cast<std::ptrdiff_t>(row) * length,

@@ -99,7 +99,7 @@ Json choice_json(const AnswerHead& head, int64_t index, const AnswerChoice& choi
   return json;
 }
 
-// An event of one choice whose "delta" or "text" is given.
+// An event of one choice with "delta" or "text".
 std::string choice_event(const AnswerHead& head, int64_t choice, Json delta, Json chances, Json reason) {
   Json json = event_head(head);
   json["choices"] = Json::array({{{"index", choice},
@@ -118,7 +118,7 @@ void append_row(std::string& out, std::span<const float> row) {
   out += ']';
 }
 
-// Which values are largest, at most `top`, the largest first.
+// Indices of the `top` largest values, largest first.
 std::vector<size_t> largest(std::span<const float> values, size_t top) {
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});

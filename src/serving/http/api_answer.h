@@ -1,12 +1,12 @@
-// The bodies of answers, in OpenAI's form and in that of Hugging Face.
+// Response bodies in OpenAI's and Hugging Face's formats.
 #pragma once
 #include "serving/loaded/text_worker.h"
 
 namespace linnet {
 
-// Calls of functions in what a model writes, in the forms that chat models are trained to write them:
-//   <tool_call>{"name": ..., "arguments": {...}}</tool_call>, several of them, after any text (Hermes, Qwen)
-//   {"name": ..., "parameters": {...}} as the whole text, several with ";" between (Llama 3)
+// Function calls in generated text, in the formats that chat models are trained on: <tool_call>{"name": ...,
+// "arguments": {...}}</tool_call>, any number after any text (Hermes, Qwen); or {"name": ..., "parameters": {...}} as
+// the whole text, several separated by ";" (Llama 3).
 
 struct ToolCall {
   std::string name, arguments;  // JSON
@@ -16,13 +16,13 @@ struct TextWithCalls {
   std::string content;  // the text before the calls
   std::vector<ToolCall> calls;
 };
-// Calls of other functions than `functions`, and what is not JSON, are content.
+// Calls of functions not in `functions`, and invalid JSON, are content.
 TextWithCalls find_tool_calls(const std::string& text, std::span<const std::string> functions);
 
-// How many bytes of a text that is still written are content, whatever comes.
+// Bytes of an unfinished text that are content, whatever follows.
 size_t certain_content(std::string_view text);
 
-// What is the same in all parts of an answer that writes text.
+// Shared by all parts of a text answer.
 struct AnswerHead {
   std::string id, model;
   int64_t created = 0;  // seconds since 1970
@@ -53,17 +53,16 @@ std::string format_usage_event(const AnswerHead& head, const TokenUsage& usage);
 std::string format_event(const std::string& json);  // of any JSON
 inline constexpr const char* kDoneEvent = "data: [DONE]\n\n";
 
-// `rows`: one embedding of `width` numbers after another.
+// `rows`: consecutive embeddings of `width` numbers.
 std::string format_openai_embeddings(const std::string& model, std::span<const float> rows, size_t width, bool base64,
                                      int64_t prompt_tokens);
 std::string format_embeddings(std::span<const float> rows, size_t width);
-// Of each text its entities or its answers, as Hugging Face's pipelines have them; not as a list if it is one text
-// alone.
+// Each text's entities or answers as in Hugging Face's pipelines; without the list for a single text.
 std::string format_spans(std::span<const Json> found, bool as_list);
-// The likeliest classes of each text, at most `top`, best first: [[{"label": ..., "score": ...}, ...], ...]
+// Each text's `top` likeliest classes, best first: [[{"label": ..., "score": ...}, ...], ...]
 std::string format_classes(std::span<const float> rows, const std::vector<std::string>& classes, size_t top);
 
-// Documents by their scores, best first.
+// Documents by score, best first.
 struct RankedTexts {
   std::string model;
   bool plain = false;  // [{"index": ..., "score": ..., "text": ...}, ...], else as Cohere's: {"results": [...]}

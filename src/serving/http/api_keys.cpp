@@ -29,7 +29,7 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
   unsigned char difference = a.size() == b.size() ? 0 : 1;
   for (size_t i = 0; i < a.size(); ++i)
     difference |= static_cast<unsigned char>(a[i] ^ (b.empty() ? '\0' : b[i % b.size()]));
-  // The compiler must not end the loop at the first difference.
+  // volatile: the compiler must not end the loop at the first difference.
   const volatile unsigned char result = difference;
   return result == 0;
 }

@@ -13,7 +13,7 @@ constexpr int64_t kMostAlternatives = 20;
 constexpr size_t kMostTexts = 2048;  // of a request
 constexpr size_t kMostStops = 16;
 
-// What read(object) makes of a body; its errors become those of the API.
+// Returns read(object) of a body; turns its errors into ApiErrors.
 template <class Read>
 auto read_body(std::string_view body, const Read& read) {
   if (const size_t at = invalid_utf8_at(body); at != std::string_view::npos)
@@ -27,7 +27,7 @@ auto read_body(std::string_view body, const Read& read) {
   }
 }
 
-// What completions and conversations share.
+// Settings that completions and conversations share.
 void read_settings(const JsonObject& body, TextCall& call, TextGenerationOptions& options) {
   call.model = body.text("model", "");
   call.samples = body.integer("n", 1, kMostSamples).value_or(1);
@@ -50,7 +50,7 @@ void read_settings(const JsonObject& body, TextCall& call, TextGenerationOptions
     body.fail("n", "is for sampling; a search of \"beam\" finds one text");
 }
 
-// Messages of the generation's own checks speak of the command line's options.
+// Error messages of generation name the command line's options.
 TextRequest request_of(const TextGenerationOptions& options, const std::string& where) {
   TextRequest request;
   request.options = options, request.where = where;
@@ -62,8 +62,8 @@ void check_count(const JsonObject& body, const char* key, const Json& texts) {
     body.fail(key, "has " + std::to_string(texts.size()) + " texts, more than " + std::to_string(kMostTexts));
 }
 
-// Calls one(item) for the value of a key or, where that is a list, for each of its items. Whether it is a list; token
-// ids are none.
+// Calls one(item) for a key's value, or each item of its list. Returns whether it is a list; a list of token ids counts
+// as one value.
 template <class One>
 bool for_inputs(const JsonObject& body, const char* key, const One& one) {
   if (!body.has(key)) body.fail(key, "is missing");
@@ -75,7 +75,7 @@ bool for_inputs(const JsonObject& body, const char* key, const One& one) {
   return true;
 }
 
-// A text, texts, token ids, or lists of them. Calls one of the two for each.
+// Calls one of the two for each input: a text, texts, token ids, or lists of them.
 template <class TakeText, class TakeTokens>
 bool read_inputs(const JsonObject& body, const char* key, const TakeText& text, const TakeTokens& tokens) {
   return for_inputs(body, key, [&](const Json& item) {
@@ -90,7 +90,7 @@ bool has_type_text(const Json& value) {
   return type && *type == "text";
 }
 
-// The text of a message: a text, or a list of parts that are texts.
+// A message's text: a string, or a list of text parts.
 std::string content_text(const JsonObject& body, const Json* content) {
   if (!content || content->is_null()) return "";
   if (content->is_string()) return content->text();
@@ -105,7 +105,7 @@ std::string content_text(const JsonObject& body, const Json* content) {
   return text;
 }
 
-// Arguments of an earlier answer's calls come as a text of JSON, and templates write them as JSON.
+// Parses the arguments of earlier calls, which clients send as JSON text and templates write as JSON.
 void read_calls(Json& message) {
   Json* calls = message.find("tool_calls");
   if (!calls || !calls->is_array()) return;
@@ -129,7 +129,7 @@ std::string read_messages(const JsonObject& body) {
   return read.dump();
 }
 
-// "auto" and "none" are all there is.
+// Only supports "auto" and "none".
 void read_tool_choice(const JsonObject& body, TextCall& call) {
   TextRequest& request = call.requests[0];
   read_tools(body, request);
@@ -209,7 +209,6 @@ InputCall read_embedding_call(const JsonObject& body) {
 bool is_pair(const Json& value) {
   return value.is_array() && value.size() == 2 && value[0].is_string() && value[1].is_string();
 }
-// Whether "inputs" is a list of which an item is two texts.
 bool has_pairs(const Json& inputs) {
   return inputs.is_array() && std::any_of(inputs.begin(), inputs.end(), [](const Json& item) { return is_pair(item); });
 }
@@ -224,7 +223,6 @@ void read_pairs(const JsonObject& body, InputCall& call) {
   call.is_list = true;
 }
 
-// A text, {"question": ..., "context": ...}, or a list of them.
 void read_questions(const JsonObject& body, InputCall& call) {
   call.is_list = for_inputs(body, "inputs", [&](const Json& item) {
     const Json *question = item.find("question"), *context = item.find("context");
@@ -271,7 +269,7 @@ InputCall read_inputs_call(const JsonObject& body, std::string_view path) {
   else
     call.is_list = read_inputs(
         body, "inputs", [&](std::string text) { call.texts.push_back(std::move(text)); }, no_tokens);
-  // Hugging Face's clients put settings into "parameters"; in the body itself they do as well.
+  // Hugging Face's clients put settings into "parameters" or into the body itself.
   const Json none = Json::object();
   const JsonObject parameters = body.has("parameters") ? body.object("parameters") : JsonObject(none, "");
   for (const JsonObject* settings : {&body, &parameters}) {

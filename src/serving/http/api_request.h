@@ -1,5 +1,5 @@
-// The bodies of requests, read: OpenAI's completions, conversations and embeddings, and the inputs of Hugging Face's
-// translation, classification and embedding. What is wrong is an ApiError with status 400 that names the key.
+// Parses request bodies: OpenAI's completions, conversations and embeddings; Hugging Face's translation, classification
+// and embedding. Errors are ApiErrors with status 400 that name the key.
 #pragma once
 #include "tasks/generation/text_request.h"
 
@@ -18,8 +18,8 @@ struct TextCall {
 TextCall parse_completion_call(std::string_view body);
 TextCall parse_chat_call(std::string_view body);
 
-// A list of texts: /v1/embeddings ("input"), /embed, /classify and /translate ("inputs"); of /rerank the query, once
-// for each of the documents, which are the pairs.
+// Texts of /v1/embeddings ("input"), /embed, /classify and /translate ("inputs"); for /rerank the query, repeated for
+// each of the documents in `pairs`.
 struct InputCall {
   std::string model;
   std::vector<std::string> texts;

@@ -57,7 +57,7 @@ HttpResponse error_response(const ApiError& error) {
   return response;
 }
 
-// The files of src/serving/http/page, as the build embeds them (cmake/embed.cmake).
+// Files of src/serving/http/page, embedded by cmake/embed.cmake.
 extern const char* const kTryPage;
 
 HttpResponse try_page() {

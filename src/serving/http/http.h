@@ -1,5 +1,4 @@
-// What the handler of requests sees of HTTP: requests as they came, and where their answers go. Sockets and the parser
-// are behind it, in http_server.cpp alone.
+// HTTP as request handlers see it. Sockets and the parser are in http_server.cpp.
 #pragma once
 #include <functional>
 #include <memory>
@@ -21,7 +20,7 @@ struct HttpRequest {
   HttpHeaders headers;       // names in lower case
   std::string body;
 
-  // The value of a header by its name in lower case; "" if there is none.
+  // By the header's name in lower case; "" without it.
   std::string_view header(std::string_view name) const;
 };
 
@@ -32,12 +31,11 @@ struct HttpResponse {
   HttpHeaders headers = {};
 };
 
-// Why an answer is no longer wanted, or not in time.
+// Why an answer is no longer wanted.
 enum class HttpAbort { kClientGone, kTimeout };
 
-// Where the answer of one request goes: respond() once, or begin_stream(), any number of write(), end_stream(). Safe
-// from any thread; what comes after the end, or after the client has gone, does nothing. An exchange that is destroyed
-// unanswered answers 500.
+// Takes the answer of one request: respond() once, or begin_stream(), write() any number of times, end_stream(). Safe
+// from any thread; no-op after the end or once the client has gone. Destroyed unanswered, it answers 500.
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
@@ -46,39 +44,37 @@ class HttpExchange {
   virtual void begin_stream(HttpResponse head) = 0;
   virtual void write(std::string piece) = 0;
   virtual void end_stream() = 0;
-  // What the log's line of the request adds; before the end of the answer.
+  // Adds to the request's log line; call it before the end of the answer.
   virtual void note(std::string text) = 0;
-  // Called at most once, in the server's thread, when the client goes before the end of the answer or the request takes
-  // longer than HttpLimits::request_seconds; at once if the request is over.
+  // Calls `abort` at most once, in the server's thread, if the client leaves before the answer's end or the request
+  // takes longer than HttpLimits::request_seconds; at once if the request is over.
   virtual void on_abort(std::function<void(HttpAbort)> abort) = 0;
 };
 
 class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
-  // Looks at a request whose body has not been read, so that what is refused costs nothing.
+  // Called before the body is read, so that refusing costs nothing.
   virtual std::optional<HttpResponse> refuse(const HttpRequest& head) = 0;
-  // Whether it is answered also when there are too many connections.
+  // Whether it is answered even with too many connections.
   virtual bool is_urgent(const HttpRequest& head) = 0;
   // In the server's thread: must not wait.
   virtual void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) = 0;
-  // The answer to a request that the server refuses by itself, as one too large; for logs and the form of errors.
+  // The answer to a request that the server itself refuses, such as a too large one; for logs and the error format.
   virtual HttpResponse error(int status, const std::string& message) = 0;
-  // For logs: the last thing that is said of a request. `seconds` since its first byte; status 499 where the client
-  // went.
+  // For logs, last call for a request. `seconds` since its first byte; status 499 if the client left.
   virtual void finished(const HttpRequest& request, const std::string& id, int status, double seconds,
                         const std::string& note) = 0;
 };
 
 const char* http_reason(int status);  // "Not Found"
 
-// A request that is refused: an HTTP status and what OpenAI's clients look for in the body.
-//
-//   {"error": {"message": "...", "type": "invalid_request_error", "param": "prompt", "code": null}}
+// A refused request: an HTTP status and a body as OpenAI's clients expect: {"error": {"message": "...", "type":
+// "invalid_request_error", "param": "prompt", "code": null}}
 
 class ApiError : public std::runtime_error {
  public:
-  // `param`: the key of the body that is wrong; `code`: a word for programs. "" for none.
+  // `param`: the wrong key of the body; `code`: for programs. "" for none.
   ApiError(int status, const std::string& message, std::string param = "", std::string code = "")
       : std::runtime_error(message), status(status), param(std::move(param)), code(std::move(code)) {}
 
@@ -89,7 +85,7 @@ class ApiError : public std::runtime_error {
 HttpResponse error_response(const ApiError& error);
 std::string error_body(const ApiError& error);
 
-// The page to try models on, which the server gives at "/".
+// The page to try models on, served at "/".
 
 HttpResponse try_page();
 

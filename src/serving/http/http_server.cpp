@@ -27,7 +27,7 @@ void request_stop(int signal) {
   errno = kept;
 }
 
-// A socket for each connection, where the system lets us have them.
+// Allows a socket for each connection, if the system permits.
 void raise_descriptor_limit(int64_t connections) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -46,8 +46,8 @@ void HttpServer::State::accept() {
     if (!error || error == asio::error::connection_aborted || (error == asio::error::no_descriptors && close_idle()))
       return accept();
     if (draining) return;
-    // The process, or the whole system, is short of descriptors or of memory: goes on when a connection is closed, and
-    // otherwise tries again.
+    // The process or system is short of descriptors or memory: continues when a connection is closed, and otherwise
+    // retries.
     log_warning("connections have to wait: " + error.message());
     retry.expires_after(std::chrono::seconds(1));
     retry.async_wait([this](error_code cancelled) {
@@ -71,7 +71,7 @@ void HttpServer::State::add(tcp::socket socket) {
   session->start();
 }
 
-// Closes the connection that has been without a request for longest; false if all have one.
+// Closes the connection that has been idle longest; false if all have a request.
 bool HttpServer::State::close_idle() {
   const std::shared_ptr<HttpSession>* longest = nullptr;
   for (const auto& session : sessions)
@@ -92,7 +92,7 @@ void HttpServer::State::remove(const std::shared_ptr<HttpSession>& session) {
   accept();
 }
 
-// Takes the connections that wait to be accepted, and no more.
+// Accepts the waiting connections, and then no more.
 void HttpServer::State::drain() {
   draining = true;
   error_code error;

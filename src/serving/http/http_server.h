@@ -1,5 +1,5 @@
-// An HTTP/1.1 server on one thread. It keeps connections alive, reads requests within limits, gives them to a handler
-// and writes the answers, whole or in chunks as they come. The handler answers from any thread.
+// A single-threaded HTTP/1.1 server with keep-alive and limits. A handler answers requests from any thread; answers are
+// sent whole or in chunks.
 #pragma once
 #include <cstdint>
 #include "serving/http/http.h"
@@ -14,14 +14,14 @@ struct HttpLimits {
   double request_seconds = 600;             // until a request is answered; beyond: 408, or the stream ends
   double write_seconds = 30;                // in which a client must take some of an answer, or it is cut off
   uint64_t unsent_bytes = 4 * 1024 * 1024;  // of a stream that a client is slow to take, before it is cut off
-  // Open at once. One more closes the one that is idle for longest. Where none is, it waits until one is closed, but
-  // for requests that are urgent (HttpHandler::is_urgent). Of more than `spare` that wait the first gets 503.
+  // Most open connections. One more closes the longest idle one; without an idle one it waits for a close, unless its
+  // request is urgent (HttpHandler::is_urgent). Of more than `spare` waiting ones the first gets 503.
   int64_t connections = 1024, spare = 32;
 };
 
 class HttpServer {
  public:
-  // Listens at once: system error for an address that cannot be listened on. Port 0 takes any.
+  // Listens at once; system error if that fails. Port 0 takes any.
   HttpServer(HttpHandler& handler, const std::string& host, int port, const HttpLimits& limits);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
@@ -31,8 +31,8 @@ class HttpServer {
   bool is_loopback() const;     // only this machine reaches it
   int64_t connections() const;  // open now; of the server's thread
 
-  // Serves until SIGTERM or SIGINT; then takes no connection more, answers every request that has come, and returns. A
-  // second signal ends the process at once, whatever this thread does. SIGHUP calls `reload`.
+  // Serves until SIGTERM or SIGINT; then accepts no connections, answers all received requests, and returns. A second
+  // signal ends the process at once. SIGHUP calls `reload`.
   void run(const std::function<void()>& reload);
 
   struct State;

@@ -37,14 +37,13 @@ HttpRequest convert(http::request<http::string_body>&& message) {
   return request;
 }
 
-// A header that goes on in the next line, of which RFC 9112 says that a server must not take it. `data` begins in a
-// head.
+// Whether a header continues on the next line, which servers must reject by RFC 9112. `data` begins in a head.
 bool has_folded_line(std::string_view data) {
   data = data.substr(0, data.find("\r\n\r\n"));
   return data.find("\r\n ") != data.npos || data.find("\r\n\t") != data.npos;
 }
 
-// What another server may read in another way, and so must not be answered; "" if there is none.
+// A fault that another server may read differently, so that it must not be answered; "" if there is none.
 std::string fault_of(const HttpRequest& head, bool is_1_1) {
   const auto count = [&](std::string_view name) {
     return std::ranges::count(head.headers, name, [](const auto& header) { return std::string_view(header.first); });
@@ -64,7 +63,7 @@ std::string fault_of(const HttpRequest& head, bool is_1_1) {
 
 std::string chunk(const std::string& piece) { return fmt::format("{:x}\r\n{}\r\n", piece.size(), piece); }
 
-// Belongs to whoever answers; holds its session, which may be closed by then.
+// Owned by whoever answers; keeps its session, which may be closed by then.
 class Exchange : public HttpExchange {
  public:
   Exchange(asio::io_context& io, std::shared_ptr<HttpSession> session, uint64_t request, std::string id)
@@ -87,7 +86,7 @@ class Exchange : public HttpExchange {
   void on_abort(std::function<void(HttpAbort)> abort) override { post(&HttpSession::set_abort, std::move(abort)); }
 
  private:
-  // Says it to the session, in the server's thread.
+  // Calls a session's function in the server's thread.
   template <class... What>
   void post(void (HttpSession::*say)(uint64_t, What...), What... what) {
     asio::post(io_, [session = session_, request = request_, say, ... what = std::move(what)]() mutable {
@@ -144,7 +143,7 @@ void HttpSession::read_head() {
   }
   idle_since_ = Clock::now();
   set_timer(server_.draining ? 1 : server_.limits.idle_seconds);
-  // The first bytes tell an idle connection from one that is slow to say what it wants.
+  // The first bytes tell an idle connection from one with a slow request.
   socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
     if (self->state_ != kIdle) return;
     if (error) return self->close();
@@ -155,7 +154,7 @@ void HttpSession::read_head() {
   });
 }
 
-// As http::async_read_header(), which would accept folded lines.
+// Like http::async_read_header(), which would accept folded lines.
 void HttpSession::parse_head() {
   error_code error;
   const std::string_view data(static_cast<const char*>(buffer_.data().data()), buffer_.size());
@@ -187,7 +186,7 @@ void HttpSession::got_head(error_code error) {
   if (const auto length = parser_->content_length(); length && *length > server_.limits.body_bytes)
     return read_failed(http::error::body_limit);
   if (auto refused = server_.handler.refuse(head)) {
-    // What little body has come with the head is skipped; more ends the connection.
+    // A little body that came with the head is skipped; more ends the connection.
     keep_alive_ = keep_alive_ && parser_->content_length().value_or(0) == 0 && !parser_->chunked();
     return refuse(std::move(*refused));
   }
@@ -257,16 +256,16 @@ void HttpSession::read_failed(error_code error) {
   close();
 }
 
-// Answers a request that the handler does not get to see whole.
+// Answers a request that the handler does not fully see.
 void HttpSession::refuse(HttpResponse response) {
   state_ = kAnswering;
   ++number_;
   respond(number_, std::move(response));
 }
 
-// Notices that the client goes while it waits for an answer. One that closes its writing half alone still reads.
-// Whether it does shows when it is sent something, as a connection that is gone answers with a reset: a second "100
-// Continue" means nothing to a client of HTTP/1.1.
+// Notices when the client leaves before its answer. A client may close only its writing half and still read; that shows
+// when it is sent something, as a connection that is gone answers with a reset: a second "100 Continue" means nothing
+// in HTTP/1.1.
 void HttpSession::watch() {
   if (watching_) return;
   watching_ = true;
@@ -303,7 +302,6 @@ void HttpSession::abort(HttpAbort why) {
   tell(why);
 }
 
-// Nobody answers in time.
 void HttpSession::give_up() {
   if (streaming_) return close();
   keep_alive_ = false;
@@ -381,7 +379,6 @@ void HttpSession::write_some() {
   });
 }
 
-// All that there is to say so far has been written.
 void HttpSession::sent_all() {
   if (state_ != kAnswering) return;
   if (!answered_)  // a stream that goes on
@@ -398,8 +395,8 @@ void HttpSession::finish_request(int status) {
   id_.clear();
 }
 
-// A connection that is closed while bytes of its client are unread is reset, and the client may not see the answer: so
-// the client is told that this is the end, and what it still sends is thrown away for a moment.
+// Closing a connection with unread bytes resets it, and the client may miss the answer: so only sending ends, and input
+// is discarded for a moment.
 void HttpSession::linger() {
   state_ = kClosing;
   set_timer(2);

@@ -1,5 +1,4 @@
-// A connection of the HTTP server, and what the server keeps. Only http_server.cpp and http_session.cpp include this:
-// Boost is in them alone.
+// Connections and state of the HTTP server. Only http_server.cpp and http_session.cpp include this, and Boost.
 #pragma once
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -48,8 +47,8 @@ struct HttpServer::State {
   std::string next_id() { return id_prefix + std::to_string(++requests); }
 };
 
-// One connection. It reads a request, waits for its answer and writes it, then reads the next one. All of it happens in
-// the server's thread; an Exchange posts what other threads say.
+// One connection: repeatedly reads a request, waits for its answer and writes it. Runs in the server's thread; an
+// Exchange posts calls from other threads.
 class HttpSession : public std::enable_shared_from_this<HttpSession> {
  public:
   HttpSession(HttpServer::State& server, tcp::socket socket)
@@ -64,22 +63,22 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   }
 
   void start() { read_head(); }
-  // A request may be on its way on a new connection.
+  // A new connection may have a request on its way.
   bool is_idle() const {
     return state_ == kIdle && !is_spare_ && (number_ > 0 || Clock::now() - idle_since_ > std::chrono::seconds(1));
   }
   Clock::time_point idle_since() const { return idle_since_; }
-  // A connection beyond the limit: its request waits until it is admitted, or is turned away.
+  // A connection beyond the limit: its request waits to be admitted or turned away.
   void make_spare() { is_spare_ = true; }
   void admit();
   void turn_away();
-  // No request after the present one. A connection without a request is given a moment, as one may be on its way.
+  // Ends after the present request. An idle connection gets a moment for a request on its way.
   void drain() {
     if (state_ == kIdle) set_timer(1);
   }
   void close();
 
-  // The answer, from an exchange. `request`: the number of the request that it is for.
+  // The answer from an exchange. `request`: the number of its request.
   void respond(uint64_t request, HttpResponse response);
   void begin_stream(uint64_t request, HttpResponse head);
   void write_chunk(uint64_t request, std::string piece);
@@ -122,7 +121,6 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool read_timed_out_ = false, watching_ = false, writing_ = false, keep_alive_ = true, chunked_ = false;
   bool streaming_ = false, answered_ = false, is_spare_ = false, half_closed_ = false;
 
-  // The request that is being answered.
   HttpRequest request_;
   std::string id_, note_;
   uint64_t number_ = 0;

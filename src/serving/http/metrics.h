@@ -1,4 +1,4 @@
-// What Prometheus reads: counters and histograms, by labels. Safe from any thread.
+// Prometheus counters and histograms with labels. Safe from any thread.
 // https://prometheus.io/docs/instrumenting/exposition_formats/
 #pragma once
 #include <array>
@@ -9,7 +9,6 @@
 
 namespace linnet {
 
-// The text of one series: name{label="value",...} value
 std::string metric_line(const std::string& name, const std::map<std::string, std::string>& labels, double value);
 
 class Metrics {
@@ -18,7 +17,6 @@ class Metrics {
 
   void add(const std::string& counter, const Labels& labels, double value = 1);
   void observe(const std::string& histogram, const Labels& labels, double seconds);
-  // All of them, with their types.
   std::string text() const;
 
  private:

@@ -43,13 +43,13 @@ const Route* find_route(std::string_view path) {
   return path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size() ? &kOneModel : nullptr;
 }
 
-// The name in "localhost:8080" or "[::1]:8080", in lower case.
+// The host in "localhost:8080" or "[::1]:8080", in lower case.
 std::string host_name(std::string_view host) {
   const size_t end = host.starts_with('[') ? host.find(']') + 1 : host.find(':');
   return lower_ascii(host.substr(0, end));
 }
 
-// "NAME=FOLDER" or "FOLDER".
+// Parses "NAME=FOLDER" or "FOLDER".
 std::pair<std::string, std::string> split_model(const std::string& description) {
   if (const size_t at = description.find('='); at != std::string::npos && description.find('/') > at)
     return {description.substr(0, at), description.substr(at + 1)};
@@ -163,7 +163,7 @@ void Service::reload_all() {
   metrics_.add("linnet_reloads_total", {});
 }
 
-// Why a request is refused that a page of another site makes: browsers say where a page is from.
+// Refuses requests by pages of other sites: browsers say where a page is from.
 std::optional<ApiError> Service::foreign(const HttpRequest& head) const {
   const std::string_view host = head.header("host"), origin = head.header("origin");
   for (const std::string_view name : {host, std::string_view(head.host)})
@@ -209,7 +209,7 @@ void Service::finished(const HttpRequest& request, const std::string& id, int st
   metrics_.add("linnet_requests_total", {{"path", path}, {"status", std::to_string(status)}});
   metrics_.observe("linnet_request_seconds", {{"path", path}}, seconds);
   if (!options_.log_requests) return;
-  // What a client sends may hold anything: a log has one line a request.
+  // A client may send anything; a request's log entry is one line.
   std::string shown = request.path.substr(0, 100);
   std::ranges::replace_if(
       shown, [](char c) { return c < ' ' || c == 127; }, '?');
@@ -218,7 +218,7 @@ void Service::finished(const HttpRequest& request, const std::string& id, int st
                        note.empty() ? "" : ", ", note));
 }
 
-// By its key where keys are needed; there one cannot be made up to be another client.
+// By API key if required; other clients cannot fake it.
 std::string Service::client_of(const HttpRequest& request) const {
   const std::lock_guard lock(mutex_);
   return std::string(keys_.needed() ? key_of(request.header("authorization")) : request.client);
@@ -271,7 +271,7 @@ void Service::route(HttpRequest& request, const Exchange& exchange) {
   exchange->respond({.body = format_model(describe(*model)) + "\n"});
 }
 
-// The model of that name or, without a name, the only one that does the work. Without kinds any will do.
+// The model of that name, or without a name the only one of these kinds. No kinds: any.
 Service::Model Service::find(const std::string& name, std::initializer_list<ModelKind> kinds) const {
   const auto does = [&](const Model& model) {
     return kinds.size() == 0 || std::ranges::find(kinds, model->resident->kind) != kinds.end();

@@ -1,5 +1,4 @@
-// What the server answers: finds the model that a request names, gives it the work and writes the answer when it comes.
-// It knows nothing of sockets.
+// Answers requests: finds the named model, submits the work and sends the result. Independent of sockets.
 #pragma once
 #include <condition_variable>
 #include <stop_token>
@@ -15,11 +14,10 @@
 
 namespace linnet {
 
-// Threads that read requests and hand them to models, beside the server's own thread, which must not wait. Clients take
-// turns.
+// Threads that read requests and submit them to models, as the server's thread must not wait. Clients take turns.
 class RequestThreads {
  public:
-  // Its end does what is left first.
+  // Its destructor finishes queued work.
   explicit RequestThreads(int threads) : threads_(threads, [this](const std::stop_token& stop) { work(stop); }) {}
 
   void run(const std::string& client, std::function<void()> job) {
@@ -66,26 +64,25 @@ struct ServedModel {
 
 class Service : public HttpHandler {
  public:
-  // Loads the models. User error for one that cannot be loaded, and for two of one name.
+  // Loads the models. User error if one cannot be loaded, or for two of one name.
   explicit Service(const ServiceOptions& options);
-  // Waits for what the models still compute.
+  // Waits for running computations.
   ~Service() override;
 
   std::optional<HttpResponse> refuse(const HttpRequest& head) override;
   bool is_urgent(const HttpRequest& head) override { return head.path == "/health"; }
-  // Bodies are read, and prompts made of them, in threads of its own.
+  // Reads bodies and prepares prompts in its own threads.
   void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) override;
   HttpResponse error(int status, const std::string& message) override;
   void finished(const HttpRequest& request, const std::string& id, int status, double seconds,
                 const std::string& note) override;
 
-  // Loads models and keys anew in a thread of its own; requests are answered by what there was until then. What cannot
-  // be loaded stays as it was.
+  // Reloads models and keys in its own thread while the old ones answer. What cannot be loaded stays unchanged.
   void reload();
   // For /metrics; called in the server's thread.
   void count_connections(std::function<int64_t()> count) { connections_ = std::move(count); }
-  // Answers only requests that call the server by one of these names, in lower case, without a port: a page of another
-  // site may have a name of its own lead to this machine (DNS rebinding). Before the first request.
+  // Accepts only these host names (lower case, without port), against DNS rebinding by pages of other sites. Call
+  // before the first request.
   void allow_hosts(std::vector<std::string> names) { allowed_hosts_ = std::move(names); }
   std::vector<std::string> names() const;
 
@@ -107,7 +104,7 @@ class Service : public HttpHandler {
   void classify(InputCall call, const Exchange& exchange, const std::string& client);
   void rerank(InputCall call, const Exchange& exchange, const std::string& client);
   void find_spans(InputCall call, const Exchange& exchange);
-  // Gives texts to the model: all of them, or an error.
+  // Submits all texts to the model, or none on an error.
   void submit(const Model& model, std::vector<TextOrder> orders, const std::shared_ptr<TextAnswer>& answer,
               const std::string& client);
   TextJob prepare(const ServedModel& model, const TextRequest& request, bool translation = false) const;
@@ -124,8 +121,7 @@ class Service : public HttpHandler {
 
   std::vector<std::string> allowed_hosts_;  // empty: any
 
-  // Models that nobody uses any more. Whoever let go of one last must not wait for its end, so the thread that loads
-  // models ends it.
+  // Unused models. Their last user must not wait for their end, so the loading thread destroys them.
   std::mutex unused_mutex_;
   std::condition_variable unused_changed_;
   std::vector<std::unique_ptr<ServedModel>> unused_;

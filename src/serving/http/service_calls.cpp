@@ -1,4 +1,4 @@
-// What the service does for requests that its models answer: their text is checked and handed to the models' workers.
+// Handles requests for models: checks their text and submits it to the models' workers.
 #include <algorithm>
 #include <ctime>
 #include <random>
@@ -33,7 +33,7 @@ std::string prompt_of(const RowModel& model, const std::string& name) {
 
 }  // namespace
 
-// Every error of it is the request's.
+// All errors are the request's.
 TextJob Service::prepare(const ServedModel& model, const TextRequest& request, bool translation) const {
   const TextModel& writer = model.resident->text->model();
   TextJob job;
@@ -117,7 +117,7 @@ void Service::translate(InputCall call, const Exchange& exchange, const std::str
     TextRequest request;
     request.prompt = call.texts[i], request.options = call.options;
     request.where = call.is_list ? "text " + std::to_string(i + 1) : "the text";
-    // As `linnet translate`: what has no words has an empty translation.
+    // Like `linnet translate`: blank text has an empty translation.
     if (request.prompt.find_first_not_of(" \t\r\n") == std::string::npos) {
       answer->skip(static_cast<int64_t>(i));
       continue;

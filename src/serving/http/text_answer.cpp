@@ -101,7 +101,7 @@ void TextAnswer::finish(int64_t choice, TextOutcome&& outcome) {
   std::string& pending = pending_[static_cast<size_t>(choice)];
   if (!form_.functions.empty()) {
     TextWithCalls found = find_tool_calls(done.text, form_.functions);
-    // Of a stream: what was held back, without the calls.
+    // Streams: drops the calls from the held-back text.
     pending.resize(pending.size() - std::min(pending.size(), done.text.size() - found.content.size()));
     done.text = std::move(found.content), done.calls = std::move(found.calls);
   }

@@ -1,5 +1,4 @@
-// The answer to a request that writes texts, put together from what the model's thread tells: whole at the end, or as a
-// stream of events while the texts grow.
+// The answer to a text request, built from events of the model's thread: whole at the end, or as a stream.
 #pragma once
 #include <chrono>
 #include "serving/http/api_answer.h"
@@ -14,10 +13,10 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
     AnswerHead head = {};
     bool stream = false, include_usage = false;
     std::vector<std::string> functions = {};  // that a text may call
-    // The body of a whole answer; empty: OpenAI's.
+    // Formats a whole answer; empty: as OpenAI.
     std::function<std::string(const std::vector<AnswerChoice>&, const TokenUsage&)> whole = {};
   };
-  // Where figures go. Called in the model's thread.
+  // Receives metrics, in the model's thread.
   struct Sink {
     std::function<void(double seconds)> first_token = {};
     std::function<void(HttpExchange&, const TokenUsage&)> done = {};
@@ -28,7 +27,7 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
 
   const std::shared_ptr<HttpExchange>& exchange() const { return exchange_; }
 
-  // What an order tells; its samples are the choices from `first_choice`. `echo` begins their texts.
+  // Events for an order whose samples are the choices from `first_choice`. Their texts begin with `echo`.
   TextEvents events(int64_t first_choice, int64_t prompt_tokens, const std::string& echo);
   void skip(int64_t choice);   // a choice that stays empty
   void finish_empty();         // all are
@@ -36,7 +35,7 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
 
   void add_order(int64_t order);
   std::vector<int64_t> orders() const;
-  // The texts end early, and nobody reads them, or they took too long.
+  // Ends the texts early: the client left, or they took too long.
   void abort(HttpAbort why);
 
  private:

@@ -21,7 +21,7 @@ bool add_call(std::string_view text, std::span<const std::string> functions, std
   return true;
 }
 
-// The whole text is calls, with ";" between; one in an object may stand in a value, so the longest piece counts.
+// Reads text that consists of calls separated by ";". Values may contain ";", so the longest valid piece counts.
 bool add_bare_calls(std::string_view text, std::span<const std::string> functions, std::vector<ToolCall>& calls) {
   while (!text.empty()) {
     size_t end = text.size();

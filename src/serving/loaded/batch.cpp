@@ -12,7 +12,7 @@ namespace {
 
 bool is_blank(const std::string& line) { return line.find_first_not_of(" \t\r") == std::string::npos; }
 
-// One request: what it says, and its answer when it is there.
+// A request, and its answer once there.
 struct Item {
   TextRequest request;
   int64_t index = 0;
@@ -29,10 +29,10 @@ class Batch {
  public:
   Batch(LoadedModel& model, const BatchOptions& options, const TakeAnswer& take)
       : model_(model), options_(options), take_(take), most_(options.ahead) {
-    // Texts take long, and whoever interrupts waits for those that have begun.
+    // Texts take long, and an interrupt waits for those that have begun.
     if (model.text) most_ = std::min(most_, 2 * static_cast<size_t>(model.text->load().slots));
   }
-  // What is under way ends before this does, as the model's thread writes to it.
+  // Waits for requests under way, as the model's thread writes to it.
   ~Batch() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return std::ranges::all_of(items_, &Item::done); });
@@ -62,8 +62,7 @@ class Batch {
   }
 
  private:
-  // One wrong request of many does not end them all: in JSON its answer says what is wrong. A line of text has no place
-  // for that.
+  // One wrong request does not end the others: its JSON answer has the error. Plain text has no place for it.
   void begin_or_refuse(const std::string& line, const std::string& where) {
     try {
       begin(line, where);
@@ -85,7 +84,7 @@ class Batch {
       return request;
     }
     if (model_.kind == ModelKind::kLanguage) return parse_text_request(line, options_.text, where);
-    // Of other models "text" says what parse_text_request() calls a prompt.
+    // For other models "text" has what parse_text_request() calls a prompt.
     const Json json = Json::parse_or_null(line, JsonLimits::request());
     if (!json.is_object()) fail_user(where, ": not a JSON object");
     if (!json.contains("text") || !json["text"].is_string()) fail_user(where, ": needs \"text\"");
@@ -141,7 +140,7 @@ class Batch {
     return items_.back();  // stays where it is: a deque that grows at its ends
   }
 
-  // Gives answers in their order: those that are there, and with more than `most` requests under way also the next.
+  // Emits finished answers in order, and waits for the next while more than `most` requests are under way.
   void give(size_t most) {
     for (;;) {
       std::unique_lock lock(mutex_);

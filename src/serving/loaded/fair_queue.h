@@ -1,5 +1,4 @@
-// What several clients wait for, in the order in which it is served: clients take turns, and so do the items of a
-// client. An item may take several turns. Not safe from several threads.
+// A queue in which clients take turns, and so do a client's items. An item may take several turns. Not thread-safe.
 #pragma once
 #include <deque>
 #include <list>
@@ -18,16 +17,15 @@ class FairQueue {
     found->second->items.push_back(std::move(item));
   }
   bool empty() const { return clients_.empty(); }
-  // The item whose turn it is.
   Item& front() { return clients_.front().items.front(); }
-  // Ends the turn of front(). An item that is done leaves the queue; else it waits for its next turn.
+  // Ends the turn of front(): removes it if done, else it waits for its next turn.
   void end_turn(bool done) {
     Client& client = clients_.front();
     if (!done) client.items.push_back(std::move(client.items.front()));
     client.items.pop_front();
     client.items.empty() ? erase(clients_.begin()) : clients_.splice(clients_.end(), clients_, clients_.begin());
   }
-  // Gives each item to `visit` and removes those for which it returns true.
+  // Removes the items for which visit(item) returns true.
   template <class Visit>
   void remove_if(const Visit& visit) {
     for (auto client = clients_.begin(); client != clients_.end();) {

@@ -19,7 +19,7 @@ ModelKind kind_of_run(const std::string& folder, const Config& config) {
   fail_user("run '", folder, "' classifies images; `linnet predict` does that");
 }
 
-// A file that lost pages while it was read has left zeros where weights belong.
+// Fails if a file lost pages while it was read, which leaves zeros for weights.
 std::unique_ptr<LoadedModel> unless_pages_are_lost(std::unique_ptr<LoadedModel> model, uint64_t lost_before) {
   if (count_lost_pages() != lost_before) fail_user("'", model->folder, "': a file was cut short while it was read");
   return model;
@@ -54,7 +54,7 @@ std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const 
   model->folder = folder, model->kind = model_kind(folder);
   if (!options.draft.empty() && model->kind != ModelKind::kLanguage)
     fail_user("'", folder, "' is no language model, so it has no draft model");
-  // Adapters of a classifier bring its head.
+  // A classifier's adapters bring its head.
   if (model->kind == ModelKind::kEmbedder && are_classifiers(parse_adapters(options.adapters)))
     model->kind = ModelKind::kClassifier;
   if (model->kind == ModelKind::kClassifier && options.open_spans && marks_spans(folder)) {

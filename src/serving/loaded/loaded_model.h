@@ -1,5 +1,5 @@
-// Whatever a folder holds that answers texts, loaded once and asked from any thread: a language model, a translator, a
-// classifier, an encoder of sentences, or what marks parts of texts.
+// A model that answers texts, loaded once and used from any thread: a language model, a translator, a classifier, an
+// encoder of sentences, or a SpanModel.
 #pragma once
 #include "base/json.h"
 #include "serving/loaded/row_worker.h"
@@ -10,29 +10,29 @@ namespace linnet {
 enum class ModelKind { kLanguage, kTranslation, kClassifier, kEmbedder, kSpans };
 const char* model_kind_name(ModelKind kind);  // "language"...
 
-// `folder`: a run or a model folder. User error for one that answers no texts, as a classifier of images.
+// `folder`: a run or a model folder. User error for one that answers no texts, such as an image classifier.
 ModelKind model_kind(const std::string& folder);
 
-// Labels words, or finds the answer to a question in a text. Safe from several threads.
+// Labels words, or finds answers to questions in texts. Thread-safe.
 class SpanModel {
  public:
   virtual ~SpanModel() = default;
   virtual bool takes_questions() const = 0;  // each text is a question, a tab, and the text it is about
-  // What `linnet predict` says of each text in JSON; of answers the `top` likeliest.
+  // `linnet predict`'s JSON answer for each text; for answers the `top` likeliest.
   virtual std::vector<Json> find(const std::vector<std::string>& texts, int64_t top) = 0;
 };
 
 struct LoadedModelOptions : ModelLoad {
   TextRoom text;  // of a language model or a translator
   TextWorkerLimits limits;
-  // kLater, of packed language models and translators: the first token comes sooner, and the first text fails where the
-  // weights are damaged. Others are checked when they are opened.
+  // kLater, for packed language models and translators: the first token comes sooner, and damaged weights fail the
+  // first text. Others are checked when opened.
   WeightCheck check = WeightCheck::kNow;
-  // Opens a model of the kind kSpans; empty: they are refused.
+  // Opens a kSpans model; empty: refuses them.
   std::function<std::unique_ptr<SpanModel>(const std::string& folder, const LoadedModelOptions&)> open_spans = {};
 };
 
-// One of `text`, `rows` and `spans` is there.
+// One of `text`, `rows` and `spans` is set.
 struct LoadedModel {
   std::string folder;
   ModelKind kind;

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What only tells of a training run, or is the weights in some form.
+// Whether a file only records a training run, or holds the weights.
 bool is_left_out(const std::string& name) {
   for (const char* record : {"metrics.jsonl", "samples.jsonl", "data.json", "memory.json", "system.json",
                              "trainer_state.json", "training_args.bin"})
@@ -29,8 +29,7 @@ bool is_left_out(const std::string& name) {
   return name.starts_with(".") || name.starts_with("events.out.") || name.starts_with("README");
 }
 
-// Folders inside that belong to the model: tokenizers, the configuration a run started from, parts of a
-// sentence-transformers folder.
+// Subfolders of the model: tokenizers, a run's initial configuration, parts of a sentence-transformers folder.
 bool is_part(const fs::path& folder) {
   for (const char* file : {"config.json", "tokenizer_config.json", "tokenizer.json", "vocab.txt", "vocab.json"})
     if (fs::exists(folder / file)) return !has_weight_files(folder.string());
@@ -49,8 +48,7 @@ void add_files(const fs::path& folder, const std::string& prefix, std::map<std::
   }
 }
 
-// What opening the tokenizers of the model takes from the packed file: tables instead of texts that are parsed. Other
-// kinds than those of tokenizer.json and its forerunners have none.
+// Tokenizer tables, which open faster than parsed texts. Only for tokenizer.json and its predecessors.
 void add_tokenizer_tables(const std::string& folder, std::map<std::string, std::string>& files) {
   std::set<std::string> parts = {""};
   for (const auto& [name, text] : files)
@@ -75,7 +73,7 @@ WeightSource source_of(const TensorEntry& entry) {
           }};
 }
 
-// A model and how its parameters are read, whatever it does.
+// A model of any kind and how its parameters are read.
 struct Opened {
   std::shared_ptr<const void> owner;
   const Module* module = nullptr;
@@ -102,7 +100,7 @@ Opened open_any(const std::string& folder) {
   return {opened, opened->module.get(), opened.get(), weights_of(folder, opened.get())};
 }
 
-// The type that a folder has all of a parameter in, where that is not fp32.
+// Types, other than fp32, in which a folder has all of a parameter.
 std::map<std::string, FileDType> types_of(const Opened& opened) {
   std::map<std::string, FileDType> types;
   if (!opened.pretrained) return types;
@@ -141,7 +139,7 @@ PackReport finish(const std::string& path, PackedContents& contents, const std::
   return {.files = contents.files.size(), .bytes = static_cast<uint64_t>(fs::file_size(path))};
 }
 
-// The parameters as graphs read them.
+// Packs parameters as graphs read them.
 PackReport pack_parameters(const std::string& folder, const std::string& path, const QuantizationWords& words,
                            const Opened& opened) {
   const ParameterLayout layout(*opened.module, {}, words.parsed());
@@ -161,7 +159,7 @@ PackReport pack_parameters(const std::string& folder, const std::string& path, c
   return report;
 }
 
-// The tensors as the folder has them: of models that are trained further, and of images.
+// Packs the folder's tensors, for models to train further and of images.
 PackReport pack_tensors(const std::string& folder, const std::string& path) {
   const WeightFiles weights(folder);
   PackedContents contents{.metadata = metadata_of(folder)};
@@ -172,7 +170,6 @@ PackReport pack_tensors(const std::string& folder, const std::string& path) {
   return report;
 }
 
-// Whether the model is one of model_kind().
 bool answers_texts(const std::string& folder, bool is_run) {
   if (!is_run) return true;
   const TaskKind kind = task_kind(RunFolder(folder).load_config());

@@ -1,4 +1,4 @@
-// `linnet pack`: a run or a model folder as one file (formats/packed_model.h).
+// `linnet pack`: a run or model folder as one file (formats/packed_model.h).
 #pragma once
 #include "models/families/pretrained.h"
 #include "models/nn/parameter_file.h"
@@ -10,12 +10,11 @@ struct PackReport {
   uint64_t bytes = 0;   // of the packed file
   std::string weights;  // "int8, 50 of 148 parameters; others F32"
 };
-// User error for a folder that holds no model, and for quantized weights of a model that is not asked texts. What has
-// been written is read back and checked.
+// User error for a folder without a model, and for quantized weights of a model that does not answer texts. Reads the
+// file back to check it.
 PackReport pack_model(const std::string& folder, const std::string& path, const QuantizationWords& words = {});
 
-// The same of a model that the caller has made, in place of what answers texts. `load` fills a flat buffer with its
-// parameters.
+// The same for a caller's model that answers texts. `load` fills a flat buffer with its parameters.
 struct ModelToPack {
   const Module& module;
   std::function<void(const ParameterLayout&, const ParameterTarget&)> load;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kRows = 16;  // texts that are computed at once
 
-// Of a model folder, or of a run of a masked language model.
+// From a model folder, or a run of a masked language model.
 SentenceEmbedder open_sentences(const std::string& folder, const ModelLoad& options) {
   const WeightQuantization quantization = folder_quantization(folder, options.quantize, options.keep);
   const std::vector<AdapterFolder> adapters = parse_adapters(options.adapters);
@@ -58,7 +58,7 @@ class Embedder : public RowModel {
   const SentencePrompts prompts_;
 };
 
-// Computes in fp32, or as the weights are quantized, as models that write do, whatever a run was trained with.
+// Computes in fp32, or with the quantized weights, like text models, whatever a run was trained with.
 class RowClassifier : public RowModel {
  public:
   RowClassifier(const std::string& folder, const ModelLoad& options)
@@ -116,7 +116,7 @@ class RowClassifier : public RowModel {
   }
 
  private:
-  // A run takes what it learned of. Folders do not say, but for those that judge two texts.
+  // A run takes its training format. Folders do not say, except those that judge pairs.
   bool takes(bool pairs) const { return pairs ? opened_.pairs || !opened_.is_run : !opened_.pairs; }
 
   void add_logits(std::span<const RowText> texts, std::vector<float>& logits) {

@@ -56,7 +56,7 @@ RowWorker::Turn RowWorker::next_turn() {
   return turn;
 }
 
-// Texts that are padded to one length are computed together, so that the padding of a text follows from itself alone.
+// Batches texts of one padded length, so that a text's padding only depends on itself.
 void RowWorker::compute(const Turn& turn) try {
   std::map<std::pair<int64_t, bool>, Turn> by_length;
   for (const auto& [order, text] : turn) {

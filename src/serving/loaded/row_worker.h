@@ -1,6 +1,6 @@
-// A model that makes a row of numbers of each text, an embedding or the probabilities of classes, kept loaded with a
-// thread of its own. Texts of several callers are computed together; a text's numbers do not depend on the others.
-// Orders take turns as those of TextWorker do, kTogether texts at a time; those of no client ("") are computed at once.
+// A resident model with its own thread that computes a row of numbers for each text: an embedding or class
+// probabilities. Batches texts of several callers; a text's numbers do not depend on the others. Orders take turns as
+// in TextWorker, kTogether texts at a time; those without a client ("") are computed at once.
 #pragma once
 #include <condition_variable>
 #include <map>
@@ -11,27 +11,25 @@
 
 namespace linnet {
 
-// A text, or two of which one is judged beside the other.
+// A text, or a pair to judge together.
 struct RowText {
   std::vector<int32_t> tokens;
   std::vector<int32_t> segments = {};  // of two texts: 0 for the tokens of the first, 1 for those of the second
 };
 
-// What computes. Used by one thread at a time, but for encode() and what does not change.
+// The computation. For one thread at a time, except encode() and constants.
 class RowModel {
  public:
   virtual ~RowModel() = default;
-  // Of embeddings: what texts of a kind begin with ("": the usual kind). User error for a kind that the model does not
-  // have.
+  // Embeddings: the prefix of texts of a kind ("": the usual kind). User error for an unknown kind.
   virtual std::string prompt(const std::string&) const { return ""; }
-  // The tokens of a text, or with `pair` of two, as many as the model takes; safe from several threads. User error
-  // where it takes the one and the other is given.
+  // Tokens of a text or, with `pair`, of two, cut to the model's length; thread-safe. User error for a pair where a
+  // single text is required, or the reverse.
   virtual RowText encode(const std::string& text, const std::string* pair = nullptr) const = 0;
-  // What a text of so many tokens is padded to.
   virtual int64_t padded_length(int64_t tokens) const = 0;
-  // The row of one text after another, texts that are padded to the same length and all single or all two.
+  // Consecutive rows of texts with one padded length, all single or all pairs.
   virtual std::vector<float> compute(const std::vector<RowText>& texts) = 0;
-  // User error unless compute() takes these tokens of a caller, as they are.
+  // User error unless compute() accepts these tokens of a caller.
   void check(const std::vector<int32_t>& tokens) const;
 
   std::vector<std::string> classes = {};   // empty for embeddings
@@ -41,8 +39,7 @@ class RowModel {
   bool is_reranker = false;                // gives one number for two texts
 };
 
-// `folder`: a BERT folder as sentence-transformers writes them, a run of a masked language model, or a classifier of
-// texts.
+// `folder`: from sentence-transformers (BERT), a run of a masked language model, or a text classifier.
 std::unique_ptr<RowModel> open_embedder(const std::string& folder, const ModelLoad& options);
 std::unique_ptr<RowModel> open_row_classifier(const std::string& folder, const ModelLoad& options);
 
@@ -53,12 +50,12 @@ struct RowOutcome {
 
 class RowWorker {
  public:
-  // `waiting`: texts of a client that may wait. The end of the worker finishes what was submitted.
+  // `waiting`: most waiting texts of a client. The destructor finishes submitted ones.
   RowWorker(std::unique_ptr<RowModel> model, int64_t waiting) : model_(std::move(model)), limit_(waiting) {}
 
   const RowModel& model() const { return *model_; }
   using Finished = std::function<void(RowOutcome&&)>;  // called in the model's thread; must not throw
-  // Returns false when too many texts wait. Many texts at once are taken if the client has none that wait.
+  // Returns false if too many texts wait. A client with none waiting may submit any number.
   bool submit(std::vector<RowText> texts, Finished finished, const std::string& client = "");
   int64_t waiting() const;  // texts, those that are being computed included
 

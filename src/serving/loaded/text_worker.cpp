@@ -147,9 +147,8 @@ void TextWorker::cancel_orders(const std::vector<int64_t>& orders) {
     if (is_cancelled(sample->order)) model_->engine().cancel(id);
 }
 
-// The text whose turn it is, once the engine has slots for it but for kAhead texts, which it may begin in the step in
-// which slots become free. What the engine has is served in the order in which it came. Whoever names no client ("") is
-// the only one, and the engine gets all that it asks for.
+// The next text once the engine has slots for it; kAhead more are submitted to begin in the step that frees slots. The
+// engine serves in order of submission. Without a client name ("") there is one client, and the engine gets everything.
 std::unique_ptr<TextWorker::Sample> TextWorker::next_sample() {
   const std::lock_guard lock(mutex_);
   if (waiting_.empty()) return nullptr;
@@ -191,7 +190,7 @@ void TextWorker::begin(std::unique_ptr<Sample> sample) {
   }
 }
 
-// A text is finished and has told so.
+// Removes a finished text whose listener was called.
 void TextWorker::forget(const Sample& sample) {
   const std::lock_guard lock(mutex_);
   --texts_;

@@ -1,8 +1,7 @@
-// A model that writes, kept loaded with a thread of its own that drives its engine: texts may be asked for from any
-// thread, at any time, and enter at the engine's next step that has a slot for them. Clients take turns, and the orders
-// of a client do, so that one that asks for many texts does not keep others waiting for all of them. Weights that were
-// not compared with their checksums when the model was opened are compared behind the first step: tokens may be heard
-// before, but no text is finished.
+// A resident text model whose own thread drives its engine: any thread may submit texts at any time; they begin in the
+// next step with a free slot. Clients take turns, and so do a client's orders, so that many texts of one do not delay
+// the others. Weights not yet compared with their checksums are compared after the first step: tokens may come before,
+// but no text is finished.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -20,7 +19,7 @@ struct TokenChance {
   double log_probability;
 };
 
-// A token of a text whose probabilities were asked for.
+// A token whose probabilities were requested.
 struct WrittenToken : TokenChance {
   std::vector<TokenChance> likeliest;  // best first, by the model's own distribution
 };
@@ -32,21 +31,20 @@ struct TextOutcome {
   bool bad_request = false;          // the error is the request's, or that of a damaged model
 };
 
-// Called in the model's thread, without locks. `sample` counts the texts of a request. Neither may throw.
+// Called in the model's thread, without locks. `sample` numbers the texts of a request. Neither may throw.
 struct TextEvents {
-  // What a token added to a text; the piece is "" while characters or stop texts are incomplete. Of a search it is
-  // called once, at its end.
+  // What a token added to a text; "" while characters or stop texts are incomplete. A search calls it once, at its end.
   std::function<void(int64_t sample, const std::string& piece, const WrittenToken* token)> token = {};
   // Once for each sample, last.
   std::function<void(int64_t sample, TextOutcome&& outcome)> finished;
 };
 
-// What one text's events tell a reader in another thread. Shared with the model's thread, which may outlive the reader.
+// Passes one text's events to a reader in another thread. Shared with the model's thread, which may outlive the reader.
 class HeardText : public std::enable_shared_from_this<HeardText> {
  public:
   TextEvents events();
-  // Waits for the next piece for so long. False: nothing came. Else `piece` has it, or nothing at the end of the text,
-  // whose outcome() is there.
+  // Waits up to `patience` for the next piece. False: nothing came. True with an empty `piece`: the text has ended, and
+  // outcome() is set.
   bool next(std::optional<std::string>& piece, std::chrono::milliseconds patience);
   bool ended() const;
   TextOutcome& outcome() { return *outcome_; }  // of a text that has ended
@@ -73,18 +71,17 @@ struct TextWorkerLimits {
 
 class TextWorker {
  public:
-  // `model` has been planned. The end of the worker, which must not come in the model's own thread, finishes what was
-  // submitted.
+  // `model` has been planned. The destructor, which must not run in the model's own thread, finishes submitted texts.
   TextWorker(std::unique_ptr<TextModel> model, const TextWorkerLimits& limits);
   ~TextWorker();
 
   const TextModel& model() const { return *model_; }
-  // Takes orders of a client, all or none: nothing when too many texts wait. The numbers are for cancel(). Each order
-  // is told to `begin` first, before any of its events.
+  // Takes all orders of a client or, if too many texts wait, none. Calls `begin` with each order's number, for
+  // cancel(), before its events.
   bool submit(std::vector<TextOrder> orders, const std::string& client, const std::function<void(int64_t)>& begin = {});
-  // The same of one order; -1 when it was not taken.
+  // The same for one order; -1 if it was not taken.
   int64_t submit(TextOrder order);
-  // Ends the texts of an order; finished() is called for those that were not finished, with TextEnd::kInterrupted.
+  // Ends an order's texts; finished() is called for the unfinished ones, with TextEnd::kInterrupted.
   void cancel(int64_t order);
 
   struct Load {
@@ -112,12 +109,12 @@ class TextWorker {
   const std::unique_ptr<TextModel> model_;
   const TextWorkerLimits limits_;
 
-  // The thread's own.
+  // Used by the thread alone.
   std::map<RequestId, std::unique_ptr<Sample>> samples_;
 
   mutable std::mutex mutex_;
   std::condition_variable_any wake_;
-  // An order of which not all texts have begun.
+  // An order with texts that have not begun.
   struct Waiting {
     int64_t id;
     std::shared_ptr<const TextOrder> order;
