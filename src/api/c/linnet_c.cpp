@@ -1,5 +1,4 @@
-// include/linnet/linnet_c.h over serving/loaded/loaded_model.h. Nothing is thrown across it: guarded() makes codes of
-// exceptions.
+// Implements include/linnet/linnet_c.h over serving/loaded/loaded_model.h. guarded() turns exceptions into codes.
 #include <linnet/linnet_c.h>
 #include <algorithm>
 #include <chrono>
@@ -19,8 +18,7 @@ struct linnet_model {
 namespace linnet {
 namespace {
 
-// As errno: calls return codes, and linnet_last_error() has no argument that says which call it asks about. Another
-// thread's call may fail before this thread asks.
+// Thread-local like errno, as another thread's call may fail before linnet_last_error() is called.
 thread_local std::string last_error;
 
 struct CallError {
@@ -83,7 +81,7 @@ std::string text_of(const char* text, const char* name) {
   return text;
 }
 
-// Options of a caller that was compiled with an older header are shorter; what it does not know has its default.
+// Callers compiled with an older header pass shorter options; missing ones have their defaults.
 template <class Options>
 Options options_of(const Options* given, void (*init)(Options*), const char* name) {
   Options options;
@@ -168,7 +166,7 @@ TextRequest request_of(const linnet_generate_options& given, const char* prompt)
   return request;
 }
 
-// A job that the model has no room for is a user error, not an internal one.
+// Insufficient room for a job is a user error, not an internal one.
 TextJob checked(const TextWorker& worker, TextJob job) {
   if (job.choice.beams > worker.model().beams())
     fail(LINNET_USER_ERROR, "a search of ", job.choice.beams, " beams needs linnet_model_options.beams to be as many");

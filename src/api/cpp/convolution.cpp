@@ -1,4 +1,3 @@
-// The layers Conv2d and ConvReluPool.
 #include <algorithm>
 #include "api/cpp/helpers.h"
 #include "engine/ops/conv2d/conv2d.h"

@@ -22,7 +22,7 @@ namespace {
 
 std::string length_name(const std::string& name) { return name + "_length"; }
 
-// A name that no field has.
+// User error if a field has this name.
 void check_field(const Dataset& dataset, const std::string& name) {
   if (name.empty()) fail_user("a field of a dataset has no name");
   if (dataset.sample_types().contains(name)) fail_user("the dataset has a field \"", name, "\" already");
@@ -48,7 +48,7 @@ struct Dataset::State {
   int64_t count = 0;                                    // of what the fields hold
   std::shared_ptr<const std::vector<int64_t>> indices;  // if set, which of them are the samples
 
-  // A state for a field more; copies of the dataset keep the old one.
+  // A state with one more field; copies of the dataset keep the old one.
   std::shared_ptr<State> with(const std::string& name, int64_t samples) const {
     if (samples < 1) fail_user("field \"", name, "\" has no samples");
     if (dense.size() + sequences.size() > 0 && count != samples)

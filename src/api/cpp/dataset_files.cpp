@@ -1,4 +1,3 @@
-// Datasets from files.
 #include <charconv>
 #include <fstream>
 #include <iterator>
@@ -18,7 +17,7 @@ Dataset of_images(const ImageDataset& images) {
   return dataset;
 }
 
-// The column of a line with tabs between; empty when there are fewer.
+// A column of a tab-separated line; empty if there are fewer.
 std::string_view column_of(std::string_view line, int64_t column) {
   for (; column > 0; --column) {
     const size_t tab = line.find('\t');

@@ -21,7 +21,7 @@ Tensor counted_positions(Tensor tokens) {
   return literal(*tokens.graph, {DType::kI32, shape}, positions.data());
 }
 
-// A program's decoder as the engine takes models.
+// Adapts a program's decoder to the engine.
 struct DecoderModel : CausalModel {
   explicit DecoderModel(Decoder& decoder) : decoder(decoder) {}
   int64_t vocab_size() const override { return decoder.vocab_size(); }
@@ -64,7 +64,7 @@ Loss decoder_loss(Decoder& decoder, Tracer& trace) {
 }
 
 struct TextGenerator::State {
-  // `root`: whose parameters are those of the layout.
+  // `root`: the module with the layout's parameters.
   State(std::unique_ptr<CausalModel> made, CausalModel& model, const Module& root, const GeneratorOptions& options)
       : made(std::move(made)),
         layout(root),

@@ -1,4 +1,4 @@
-// Sums of products by letters: each pair of operands is one product of matrices.
+// Einstein summation: each pair of operands is one matrix product.
 #include <algorithm>
 #include <map>
 #include "api/cpp/helpers.h"

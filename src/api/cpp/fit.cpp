@@ -1,4 +1,3 @@
-// Learner::fit(): the loop that most programs need.
 #include <algorithm>
 #include <cmath>
 #include "api/cpp/learner_state.h"
@@ -23,7 +22,6 @@ void check_fit_options(const FitOptions& options) {
   if (options.patience > 0 && !options.validation) fail_user("fit() with patience needs validation data");
 }
 
-// Weighted by counts.
 struct RunningMean {
   double sum = 0;
   int64_t count = 0;

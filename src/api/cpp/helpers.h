@@ -1,4 +1,4 @@
-// What functions on tensors share.
+// Helpers for functions on tensors.
 #pragma once
 #include <atomic>
 #include "base/fail.h"
@@ -8,10 +8,10 @@
 
 namespace linnet {
 
-// The size of an axis; Error(kShape) naming the line and the function when x has none of that number.
+// The size of an axis; Error(kShape) naming the line and the function if x has no such axis.
 int64_t checked_size(const At& x, int axis, const char* function);
 
-// Throws Error(kShape) that names the line of the program and says the parts.
+// Throws Error(kShape) with the program's line and the parts as its text.
 template <class... Parts>
 [[noreturn]] void fail_shape(SourceLine where, const Parts&... parts) {
   throw Error(ErrorKind::kShape, text_of_parts(where, ": ", parts...));
@@ -21,17 +21,13 @@ template <class... Parts>
   fail_shape(x.where, parts...);
 }
 
-// Of the element type of `like`, for layers that pad.
+// Zeros with the element type of `like`.
 Tensor zeros(Tensor like, const Shape& shape);
 
-// The number of bytes of an array that a program asks for. Throws Error(kUser), beginning with `what`, for a negative
-// size and for more than any memory.
+// An array's bytes. Throws Error(kUser), beginning with `what`, for a negative size or more than any memory.
 size_t checked_bytes(const std::string& what, const TensorType& type);
 
-// Objects of the library that one thread at a time may use say so when two do.
-
-// Marks an object as used while it exists. User error when it is used already: by another thread, or from a function
-// that it calls.
+// Marks an object as used during its lifetime. User error if it is in use already, by another thread or in a callback.
 class Busy {
  public:
   Busy(std::atomic<bool>& flag, const char* what) : flag_(flag) {

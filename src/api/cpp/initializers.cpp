@@ -45,7 +45,7 @@ Initializer normal_of(double (*variance)(const Fans& fans)) {
   };
 }
 
-// Draws are told apart by their module and by how many came before them.
+// Each draw is identified by its module and the number of earlier draws.
 Tensor draw(const Shape& shape, SourceLine where) {
   Trace& trace = Trace::current();
   const Graph& graph = trace.graph();

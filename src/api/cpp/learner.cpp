@@ -8,7 +8,6 @@
 namespace linnet {
 namespace {
 
-// The first `rows` of an output.
 void take_output(const TensorView& view, const std::string& name, Arrays& outputs, int64_t rows) {
   const HostTensor copy = dense_copy(view);
   TensorType type = view.type;
@@ -18,7 +17,7 @@ void take_output(const TensorView& view, const std::string& name, Arrays& output
 
 int64_t first_axis(const TensorType& type) { return type.shape.rank() > 0 ? type.shape[0] : 0; }
 
-// The same but for the number of rows, which is at most that of `whole`.
+// Equal types, except for at most as many rows.
 bool is_part(const TensorType& part, const TensorType& whole) {
   if (part.dtype != whole.dtype || part.shape.rank() != whole.shape.rank() || part.shape.rank() == 0) return false;
   for (int axis = 1; axis < part.shape.rank(); ++axis)
@@ -88,8 +87,8 @@ const Learner::State::BatchKind& Learner::State::given_kind(const char* function
   return kind;
 }
 
-// Inputs that the batch lacks, and rows behind its own, are zeros; labels are -1, which losses leave out. `samples` of
-// the rows count.
+// Fills missing inputs and padding rows with zeros, and labels with -1, which losses ignore. The first `samples` rows
+// count.
 void Learner::State::load(const Arrays& batch, const BatchKind& kind, int64_t samples) {
   for (const auto& [name, most] : kind.lengths)
     if (batch.has(name)) check_lengths(name, most, ids_of(batch.bytes(name), samples));
@@ -110,7 +109,7 @@ void Learner::State::fill_mask(const BatchKind& kind, int64_t samples) const {
   for (int64_t row = 0; row < kind.mask_rows; ++row) mask[row] = row < samples ? 1.0F : 0.0F;
 }
 
-// A loss that counts all rows of a batch counts those that pad it.
+// A loss that counts all rows of a batch would count padding.
 void Learner::State::check_padding(const BatchKind& kind, const Arrays& batch, int64_t count) const {
   const int64_t rows = kind.rows();
   if (batch.samples == 0 || batch.samples >= rows || kind.knows_padding() || count == 0 || count % rows != 0) return;

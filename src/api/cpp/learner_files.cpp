@@ -1,4 +1,4 @@
-// Files of a Learner: weights by name, and all that the next steps follow from.
+// Learner files: weights by name, and all that further steps depend on.
 #include <algorithm>
 #include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
@@ -12,10 +12,10 @@ constexpr const char* kSeed = "learner.seed";
 constexpr const char* kAccumulate = "learner.accumulate";
 constexpr const char* kOptimizer = "learner.optimizer";
 constexpr const char* kGroups = "learner.groups";
-// How a file has the filters of convolutions.
+// A file's filter layout.
 constexpr const char *kFilters = "filters", *kChannelsLast = "channels_last";
 
-// What the steps that follow depend on beside weights and moments.
+// What further steps depend on besides weights and moments.
 Metadata facts_of(const LearnerOptions& options) {
   return {{kSeed, std::to_string(options.seed)},
           {kAccumulate, std::to_string(options.accumulate)},
@@ -45,7 +45,7 @@ void check_key(const std::string& path, const Metadata& metadata, const std::str
               expected.empty() ? "default settings" : expected);
 }
 
-// Which axes of the file's tensors become those of the parameter.
+// Which axes of a file's tensors are transposed for the parameter.
 enum class Turn { kNone, kMatrix, kFilters };
 
 Shape turned(const Shape& shape, Turn turn) {
@@ -55,14 +55,13 @@ Shape turned(const Shape& shape, Turn turn) {
   return shape;
 }
 
-// Where a parameter's values come from.
 struct Source {
   const ParameterSlot* slot;
   std::vector<const TensorEntry*> entries;
   Turn turn = Turn::kNone;
   std::optional<int64_t> first_row = {};
 
-  // Whether the entries, turned, are what the parameter is.
+  // Whether the transposed entries match the parameter.
   bool fits(Turn by) const {
     const Shape& wanted = slot->spec.shape;
     int64_t rows = 0;
@@ -95,7 +94,7 @@ struct Source {
     const int64_t outer = turn == Turn::kFilters ? shape[0] : 1, inner = turn == Turn::kNone ? 1 : shape[-1];
     const int64_t count = shape.elements();
     if (turn == Turn::kNone) return void(std::copy_n(from, count, to));
-    // Matrices [in, out], and filters [in, height * width] of each output: both are transposed.
+    // Transposes matrices [in, out] or each output's filters [in, height * width].
     const int64_t rows = turn == Turn::kFilters ? shape[1] : shape[0],
                   columns = turn == Turn::kFilters ? shape.elements(2, shape.rank()) : inner;
     for (int64_t o = 0; o < outer; ++o)
@@ -105,7 +104,7 @@ struct Source {
   }
 };
 
-// What '*' of the pattern stands for in a name that it matches, put for '*' of `text`.
+// Replaces '*' in `text` by what '*' of `pattern` matches in `name`.
 std::string substituted(const std::string& name, const std::string& pattern, const std::string& text) {
   const size_t star = pattern.find('*'), to = text.find('*');
   if (star == pattern.npos || to == text.npos) return text;
@@ -133,7 +132,7 @@ Source source_of(const TensorFile& file, const ParameterSlot& slot, const LoadOp
   return source;
 }
 
-// Filters whose size and channels are equal have the same shape in both orders.
+// Filters with equal size and channels have the same shape in both orders.
 void choose_filters(Source& source, const TensorFile& file, FilterLayout layout) {
   if (source.slot->spec.shape.rank() != 3 && source.slot->spec.shape.rank() != 4) return;
   const auto said = file.metadata().find(kFilters);

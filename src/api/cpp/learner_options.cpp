@@ -16,7 +16,7 @@ void check_number(const char* name, double value, double most) {
               std::isfinite(most) ? " and below " + std::to_string(static_cast<int>(most)) : " and finite");
 }
 
-// What an optimizer has no setting for keeps its default.
+// Settings that an optimizer lacks keep their defaults.
 OptimizerAttrs attrs_of(const Optimizer& optimizer) {
   using Kind = OptimizerAttrs::Kind;
   constexpr Kind kKinds[] = {Kind::kSgd,      Kind::kAdam, Kind::kAdam,     Kind::kLion,

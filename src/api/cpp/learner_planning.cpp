@@ -1,4 +1,4 @@
-// How a Learner is made: the loss is recorded for each batch shape, compared with its other recordings, and planned.
+// Makes a Learner: records the loss for each batch shape, compares the recordings, and plans.
 #include <algorithm>
 #include "api/cpp/learner_state.h"
 #include "base/text.h"
@@ -9,7 +9,7 @@
 namespace linnet {
 namespace {
 
-// The loss is two scalars of the graph that is traced.
+// The loss is two scalars of the traced graph.
 void check_loss(const Loss& loss, const Graph& graph) {
   const auto check = [&](Tensor tensor, const char* name) {
     if (!tensor.defined())
@@ -25,8 +25,8 @@ void check_loss(const Loss& loss, const Graph& graph) {
   check(loss.count, "count");
 }
 
-// One line for each input that the loss declares and for each node. Values are named by what makes them, so that the
-// lines of equal recordings are equal.
+// One line for each declared input and each node. Values are named by what makes them, so equal recordings have equal
+// lines.
 std::vector<std::string> lines_of(const Graph& graph) {
   std::vector<std::string> names(static_cast<size_t>(graph.value_count())), lines;
   for (const GraphInput& input : graph.inputs()) {
@@ -72,7 +72,6 @@ int64_t most_rows(const InputTypes& types) {
   return most;
 }
 
-// Inputs that the loss has declared.
 InputTypes declared(const Graph& graph) {
   InputTypes types;
   for (const GraphInput& input : graph.inputs())
@@ -80,7 +79,7 @@ InputTypes declared(const Graph& graph) {
   return types;
 }
 
-// The inputs that a graph takes as lengths of attention.
+// The inputs that attention reads as lengths.
 std::map<std::string, int64_t> attention_lengths(const Graph& graph) {
   std::map<std::string, int64_t> lengths;
   for (const Node& node : graph.nodes()) {
@@ -111,7 +110,7 @@ void check_inputs(const InputTypes& evaluated, const InputTypes& trained) {
   compare(evaluated, "evaluation", trained, "training");
 }
 
-// The shapes as they are where the largest has `rows` rows.
+// Scales the shapes so that the largest has `rows` rows.
 std::vector<InputTypes> with_rows(std::vector<InputTypes> shapes, int64_t rows) {
   int64_t largest = 1;
   for (const InputTypes& types : shapes) largest = std::max(largest, most_rows(types));
@@ -184,7 +183,7 @@ LossFunction Learner::State::traced(const InputTypes* types) {
   };
 }
 
-// A loss that depends on anything that changes, such as a counter, would train one model and evaluate another.
+// A loss that depends on changing state, such as a counter, would train one model and evaluate another.
 void Learner::State::check_same_trace(const InputTypes* types, Trace& trace) {
   const std::vector<std::string> lines = lines_of(trace.graph());
   const auto [known, is_new] = traces.try_emplace({types, trace.options().training}, lines);
@@ -199,7 +198,7 @@ void Learner::State::check_same_trace(const InputTypes* types, Trace& trace) {
 
 int64_t Learner::State::BatchKind::rows() const { return std::max(mask_rows, most_rows(used)); }
 
-// Finds out what the loss uses of a batch shape.
+// Records what the loss uses of a batch shape.
 void Learner::State::add_kind(const InputTypes* types, bool trained) {
   for (const auto& kind : kinds)
     if (types && kind->types == *types) return;

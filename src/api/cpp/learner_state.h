@@ -1,17 +1,17 @@
-// What a Learner holds.
+// A Learner's state.
 #pragma once
 #include "linnet/learner.h"
 #include "training/trainer/trainer.h"
 
 namespace linnet {
 
-// The options of a Learner as the trainer takes them.
+// A Learner's options as the trainer takes them.
 
-// Throws Error(kUser) for numbers out of range and a device that there is not.
-// `weights`: the store of the learner whose weights are shared; null: it has its own.
+// Throws Error(kUser) for values out of range or a missing device. `weights`: store of the learner that shares its
+// weights, or null.
 TrainerOptions trainer_options(const LearnerOptions& options, const Store* weights);
 std::vector<ParameterGroup> parameter_groups(const LearnerOptions& options);
-// The optimizer and the groups as text, for saved states: what moments depend on.
+// The optimizer and groups as text, on which saved moments depend.
 std::string optimizer_text(const LearnerOptions& options);
 std::string groups_text(const LearnerOptions& options);
 
@@ -26,10 +26,9 @@ std::string types_text(const InputTypes& types);
 struct Learner::State {
   // Plans; no memory is taken yet.
   State(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes, const LearnerOptions& options);
-  // Takes the memory.
   void allocate();
 
-  // One batch shape: what the batches have, and what of it the loss uses.
+  // A batch shape: the arrays, and those that the loss uses.
   struct BatchKind {
     InputTypes types, used;
     std::vector<std::string> outputs;        // of evaluation
@@ -38,7 +37,7 @@ struct Learner::State {
     int64_t mask_rows = 0;                   // of the input kRowMask; 0: the loss does not use it
     int number = -1;                         // the trainer's
     bool trained = false;
-    // Rows that pad a batch do not count: by the mask, or by their labels.
+    // Whether padding rows are ignored, by the mask or by labels.
     bool knows_padding() const { return mask_rows > 0 || used.contains("labels") || used.contains("targets"); }
     int64_t rows() const;
   };
@@ -49,23 +48,22 @@ struct Learner::State {
   void plan();
   MemoryPlan memory() const;
 
-  // The shape that a batch has; Error(kUser) when there is none. `trained`: of those that are trained on.
+  // The shape of a batch; Error(kUser) if there is none. `trained`: among those for training.
   const BatchKind& kind_of(const Arrays& batch, bool trained) const;
   [[noreturn]] void fail_kind(const Arrays& batch, const char* does) const;
-  // The smallest shape that a batch fits into, which may lack inputs and rows.
+  // The smallest shape that fits a batch, which may lack inputs and rows.
   const BatchKind& kind_for(const Arrays& batch) const;
-  // The shape of a learner that has one, whose inputs set() has filled.
+  // The shape of a learner with only one, whose inputs set() has filled.
   const BatchKind& given_kind(const char* function);
   void load(const Arrays& batch, const BatchKind& kind, int64_t samples);
   void fill_mask(const BatchKind& kind, int64_t samples) const;
-  // Checks what a step is given.
   void check_step(double rate, size_t micro_batches) const;
   void check_padding(const BatchKind& kind, const Arrays& batch, int64_t count) const;
   StepResult finish_step(const StepReport& report, const BatchKind& kind);
   LossTotal evaluate(const BatchKind& kind, int64_t batch);
   Arrays outputs_of(const BatchKind& kind, int64_t rows) const;
   const ParameterSlot& slot_of(const std::string& name) const;
-  // Whose weights these are: this learner or the one that it shares them with.
+  // The learner with the weights: this one, or the one that shares them.
   State& weights() { return owner ? *owner : *this; }
   const State& weights() const { return owner ? *owner : *this; }
 
@@ -87,11 +85,11 @@ struct Learner::State {
   int64_t last_count = 0;
   std::set<std::string> given;  // inputs that set() or a batch has filled
   Arrays last_outputs;
-  // What was recorded for each shape, in evaluation and in training: a line for each node.
+  // The recording for each shape, in evaluation and training: a line for each node.
   std::map<std::pair<const InputTypes*, bool>, std::vector<std::string>> traces;
 };
 
-// For what reads and writes the weights of a learner in other files.
+// Gives other files access to a learner's weights.
 struct LearnerAccess {
   static Learner::State& state(const Learner& learner) { return learner.state(); }
 };

@@ -37,7 +37,7 @@ struct Loader::State {
   void work(const std::stop_token& stop);
   void begin(int64_t number);
 
-  // A batch that was made, or why it could not be.
+  // A batch, or why it could not be made.
   struct Made {
     Arrays batch;
     std::exception_ptr error;

@@ -1,4 +1,3 @@
-// Losses of rows and of batches.
 #include "linnet/losses.h"
 #include <algorithm>
 #include <cmath>
@@ -32,12 +31,12 @@ MetricPart mean_of(const Arrays& batch, const Arrays& outputs, const std::string
   return part;
 }
 
-// The index of the largest of a row.
+// The index of a row's largest value.
 int32_t largest(std::span<const float> row) {
   return static_cast<int32_t>(std::ranges::max_element(row) - row.begin());
 }
 
-// 1 at each row's target.
+// One-hot rows of the targets.
 Tensor at_targets(At logits, Tensor targets, const char* op) {
   const Shape shape = logits.value.shape();
   Shape rows;
@@ -47,7 +46,7 @@ Tensor at_targets(At logits, Tensor targets, const char* op) {
   return one_hot(At(targets, logits.where), shape[-1], logits.value.type().dtype);
 }
 
-// A number for each element of the prediction: the mean over the elements of the rows that are samples.
+// A number for each element of the prediction: the mean over elements of rows that are samples.
 Loss mean_of_samples(Tracer& trace, At elements) {
   const auto at = [&](Tensor value) { return At(value, elements.where); };
   const Shape shape = elements.value.shape();
@@ -61,7 +60,7 @@ Loss mean_of_samples(Tracer& trace, At elements) {
           .count = at(trace.sample_count()) * static_cast<double>(shape.elements(1, shape.rank()))};
 }
 
-// [N, 1] and [N] would be broadcast to [N, N], and the loss be that of each prediction with all targets.
+// [N, 1] and [N] would broadcast to [N, N], and compare each prediction with all targets.
 void check_same_shape(const At& prediction, Tensor target) {
   if (prediction.value.shape() == target.shape()) return;
   fail_shape(prediction, "a loss of predictions ", prediction.value.shape(), " and targets ", target.shape(),
@@ -74,7 +73,7 @@ Tensor binary_cross_entropy_sum(At logits, Tensor targets) {
   return sum(At(At(softplus(logits), logits.where) - logits * targets, logits.where));
 }
 
-// A row's target is left out where its one-hot row is zero: all that the row has is multiplied by the row's sum.
+// Ignores rows whose one-hot target is zero, by multiplication with the target's sum.
 Tensor cross_entropy(At logits, Tensor targets, double label_smoothing) {
   const auto at = [&](Tensor value) { return At(value, logits.where); };
   const Tensor target = at_targets(logits, targets, "cross_entropy");

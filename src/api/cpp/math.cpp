@@ -1,4 +1,3 @@
-// Operations made of others, and those of one element that model code of the library does not use.
 #include "linnet/math.h"
 #include "api/cpp/helpers.h"
 #include "engine/ir/op.h"
@@ -36,7 +35,7 @@ Tensor cos(At x) { return apply_scalar(Scalar::kCos, x); }
 Tensor erf(At x) { return apply_scalar(Scalar::kErf, x); }
 Tensor sigmoid(At x) { return apply_scalar(Scalar::kSigmoid, x); }
 Tensor pow(At x, double exponent) {
-  // A constant: the derivative's formula, 0 x^-1, is no number at 0.
+  // A constant: the derivative's formula, 0 x^-1, is NaN at 0.
   if (exponent == 0) return fill(*x.value.graph, x.value.type(), 1, x.where);
   return apply_scalar(Scalar::kPow, x, exponent);
 }
@@ -58,7 +57,7 @@ Tensor leaky_relu(At x, double slope) {
   return pointwise(e.finish(e.apply(Scalar::kSelect, is_above, v, below)), std::array{x.value}, x.where);
 }
 
-// exp of what is above 0 is not taken: it may be infinite, and its gradient would be NaN.
+// Avoids exp of positive values, which may be infinite with a NaN gradient.
 Tensor elu(At x, double alpha) {
   ExpressionBuilder e;
   const auto v = e.input(0), zero = e.constant(0);

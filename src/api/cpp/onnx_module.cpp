@@ -28,7 +28,7 @@ std::vector<std::string> names_of(const std::vector<OnnxValueInfo>& infos) {
   return names;
 }
 
-// The open axes of all inputs, and the names that they have.
+// All inputs' open axes with their names.
 struct OpenAxes {
   std::map<std::string, std::map<int, int>> symbols;  // by input and axis: which name
   std::vector<std::string> names;

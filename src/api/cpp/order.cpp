@@ -1,4 +1,4 @@
-// Sorting, and rows added up by number.
+// Sorting, and sums of rows by index.
 #include "engine/ops/order/order.h"
 #include "api/cpp/helpers.h"
 #include "base/error.h"
@@ -15,7 +15,7 @@ void check_floats(At x, const char* function) {
   if (!is_float(x.value.type().dtype)) fail_shape(x, function, ": got ", x.value.type(), ", expected floats");
 }
 
-// The elements of x that `places` counts from its first.
+// The elements of x at these flat indices.
 Tensor pick(At x, Tensor places) {
   const Tensor all = reshape(x, {x.value.shape().elements()});
   return gather(At(all, x.where), places);

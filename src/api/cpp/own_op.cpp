@@ -9,7 +9,7 @@
 namespace linnet {
 namespace {
 
-// Ranges of parallel(): at most so many, and of at least so many elements.
+// Ranges of parallel(): at most so many, with at least so many elements.
 constexpr int64_t kMostRanges = 64, kLeastElements = 1024;
 
 std::vector<OpArray> arrays(std::span<const TensorView> views) {
@@ -28,7 +28,7 @@ void run_kernel(const OpDefinition& op, const KernelArgs& args, std::span<const 
   op.kernel({in, out, numbers, parallel});
 }
 
-// Any types, slowly: the decomposition, node by node.
+// Supports all types, slowly: runs the decomposition node by node.
 void run_decomposition(const OpDefinition& op, const KernelArgs& args, std::span<const double> numbers) {
   Graph graph;
   std::vector<Tensor> in;
@@ -83,7 +83,7 @@ std::vector<Tensor> OwnOp::all(At first, const std::vector<Tensor>& rest, const 
   operands.insert(operands.end(), rest.begin(), rest.end());
   const OwnOpAttrs attrs = own_op_attrs(*def_, numbers);
   Graph& graph = *graph_of(first);
-  // Recorded also where it is decomposed: this checks the types.
+  // Recorded even if decomposed: this checks the types.
   const std::vector<Tensor> results = graph.add(*def_, operands, attrs, first.where);
   if (!Trace::must_decompose() || results.empty()) return results;
   const Node node{def_, attrs, {}, std::vector<ValueId>(results.size()), first.where, kNone};

@@ -26,7 +26,7 @@ LoadReport PretrainedModule::load(Learner& learner) {
   auto& s = LearnerAccess::state(learner).weights();
   s.trainer->state().pull();
   const std::string above = path().empty() ? "" : path() + ".";
-  // Addresses for all parameters, of which only the one that is being read has memory.
+  // Addresses for all parameters; only the one being read takes memory.
   const auto flat = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(state_->layout.parameter_count()));
   ParameterTarget target = flat.get();
   target.finished = [&](const ParameterSlot& slot) {

@@ -1,4 +1,4 @@
-// What a PretrainedModule holds.
+// A PretrainedModule's state.
 #pragma once
 #include "linnet/pretrained.h"
 #include "models/families/gguf.h"

@@ -20,7 +20,7 @@ int64_t checked_recurrent(const std::string& name, int64_t in, int64_t hidden) {
   return hidden;
 }
 
-// The projections of all inputs are one product; the loop goes along the first axis.
+// One product projects all inputs; the loop runs along the first axis.
 Tensor looped(At x, RecurrentKind kind, const Parameter& weight_ih, const Parameter& weight_hh,
               const Parameter& bias_ih, const Parameter& bias_hh, const std::string& path, RecurrentState* given) {
   const auto at = [&](Tensor value) { return At(value, x.where); };

@@ -1,4 +1,3 @@
-// Functions that reduce along axes, or compute along one.
 #include <algorithm>
 #include <numeric>
 #include "api/cpp/helpers.h"
@@ -26,7 +25,7 @@ Shape last_to_one(const Tensor& x) {
   return shape;
 }
 
-// x as [rows, n] with n elements of the axes in each row, and its shape without them.
+// x as [rows, n], with the n elements of the reduced axes in each row.
 struct AxesLast {
   Tensor x;
   Shape without, kept;  // left out, and with the size 1
@@ -58,14 +57,14 @@ AxesLast axes_last(At x, const std::vector<int>& axes, const char* op) {
 
 Tensor sum_last(At x) { return sum_to(x, last_to_one(x.value)); }
 
-// What the elements of the axes are multiplied to.
+// The product of the axes' sizes.
 int64_t axes_size(const At& x, const std::vector<int>& axes, const char* op) {
   int64_t count = 1;
   for (const int axis : axes) count *= checked_size(x, axis, op);
   return count;
 }
 
-// Applies `function` to the last axis of x with `axis` in its place.
+// Moves `axis` of x to the end, applies `function`, and moves it back.
 template <class Function>
 Tensor along(At x, int axis, const char* op, const Function& function) {
   checked_size(x, axis, op);
@@ -84,7 +83,7 @@ Tensor sum(At x) { return sum_to(x, {}); }
 
 Tensor sum(At x, int axis) { return sum(x, std::vector{axis}); }
 
-// The first axes need no move.
+// Leading axes need no move.
 Tensor sum(At x, const std::vector<int>& axes, bool keep) {
   const AxesLast moved = axes_last(x, axes, "sum");
   const Shape shape = x.value.shape();
@@ -108,7 +107,7 @@ Tensor variance(At x, const std::vector<int>& axes, bool keep) {
 
 Tensor max(At x, int axis) { return max(x, std::vector{axis}); }
 
-// max_last() is a constant to the gradient; the mean of the elements that are equal to it has the same value.
+// max_last() is constant for gradients; the mean of the elements equal to it has the same value.
 Tensor max(At x, const std::vector<int>& axes, bool keep) {
   const auto at = [&](Tensor value) { return At(value, x.where); };
   const AxesLast moved = axes_last(x, axes, "max");

@@ -1,4 +1,3 @@
-// Ranges, masks, and tensors with more around them.
 #include <algorithm>
 #include <numeric>
 #include "api/cpp/helpers.h"
@@ -26,7 +25,7 @@ Tensor arange(int64_t count, DType dtype, SourceLine where) {
 
 namespace {
 
-// Of x's graph and element type, so that it can be used in tests of ops too.
+// In x's graph and element type, so that tests of ops can use it too.
 Tensor positions(At x, int64_t count, double first) {
   std::vector<float> values(static_cast<size_t>(count));
   std::iota(values.begin(), values.end(), static_cast<float>(first));
@@ -34,7 +33,7 @@ Tensor positions(At x, int64_t count, double first) {
   return cast(At(literal(*graph_of(x), {DType::kF32, {count}}, values.data(), x.where), x.where), dtype);
 }
 
-// [to, from]: how much of each of `from` pixels each of `to` is.
+// [to, from]: the weight of each of `from` pixels in each of `to`.
 std::vector<float> resize_shares(int64_t from, int64_t to, Interpolation how) {
   std::vector<float> shares(static_cast<size_t>(from * to));
   for (int64_t i = 0; i < to; ++i) {
@@ -52,7 +51,6 @@ std::vector<float> resize_shares(int64_t from, int64_t to, Interpolation how) {
   return shares;
 }
 
-// x [A, B, C] along its middle axis.
 Tensor resize_axis(At x, int64_t to, Interpolation how) {
   const int64_t from = x.value.dim(1);
   if (from == to) return x.value;

@@ -1,4 +1,4 @@
-// Orders that follow from a seed alone.
+// Shuffled orders by a seed.
 #pragma once
 #include <utility>
 #include <vector>
@@ -6,7 +6,7 @@
 
 namespace linnet {
 
-// Fisher and Yates's shuffle. The bias of a draw among `i` items is below i / 2^64.
+// Fisher-Yates shuffle. The bias of a draw among `i` items is below i / 2^64.
 template <class T>
 void shuffle(std::vector<T>& items, uint64_t seed, uint64_t stream) {
   uint64_t state = seed * 0x9e3779b97f4a7c15u ^ (stream + 1) * 0xbf58476d1ce4e5b9u;

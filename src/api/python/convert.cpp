@@ -1,4 +1,4 @@
-// Arrays of Python to those of the library, and back.
+// Converts Python arrays to the library's, and back.
 #include <linnet/error.h>
 #include <unistd.h>
 #include "api/python/python.h"
@@ -7,7 +7,6 @@
 namespace linnet::python {
 namespace {
 
-// A NumPy array that owns the values.
 template <class T>
 nb::object numpy_over(std::vector<T> values, const TensorType& type, bool writable = true) {
   auto* owned = new std::vector<T>(std::move(values));

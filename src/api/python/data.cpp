@@ -1,4 +1,3 @@
-// Dataset and Loader.
 #include <linnet/dataset.h>
 #include <linnet/error.h>
 #include <linnet/pretrained_tokenizer.h>
@@ -20,7 +19,7 @@ void add_field(Dataset& data, const std::string& name, nb::object values, std::o
 
 Dataset from_function(int64_t size, const nb::dict& types, nb::object function) {
   const InputTypes expected = to_types(types);
-  // Freed with the GIL, whichever thread lets go of it last.
+  // Freed with the GIL by whichever thread releases it last.
   const std::shared_ptr<nb::object> call(new nb::object(std::move(function)), [](nb::object* kept) {
     if (!nb::is_alive()) return;
     const nb::gil_scoped_acquire gil;
@@ -33,7 +32,7 @@ Dataset from_function(int64_t size, const nb::dict& types, nb::object function) 
     } catch (const nb::cast_error&) {
       fail_user("the function of a dataset returns a dict of arrays");
     } catch (nb::python_error& error) {
-      // The loader's threads hand it on: as a text, which may be copied without the GIL.
+      // As text, which the loader's threads can copy without the GIL.
       fail_user("the function of a dataset failed: ", nb::cast<std::string>(nb::str(error.value())));
     }
   });

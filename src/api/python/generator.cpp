@@ -1,4 +1,4 @@
-// Writing with a decoder of Python: positions, the loss of next tokens, and TextGenerator.
+// Generation with a Python decoder: positions, the loss of next tokens, and TextGenerator.
 #include <linnet/decoder.h>
 #include <linnet/error.h>
 #include "api/python/learner.h"

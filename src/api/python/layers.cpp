@@ -1,4 +1,4 @@
-// Layers of the library as parts of Python modules, initial values, and the calls that record them.
+// Library layers as parts of Python modules, initial values, and the calls that record them.
 #include <linnet/attention.h>
 #include <linnet/error.h>
 #include <linnet/initializers.h>
@@ -20,7 +20,6 @@ struct Init {
   Initializer fill;
 };
 
-// A layer that is constructed with these arguments.
 template <class Layer, class... Arguments>
 LayerSpec spec_of(Arguments... arguments) {
   LayerSpec spec;
@@ -100,7 +99,7 @@ void add_specs(nb::module_& module) {
   module.def("bert_layer", spec_of<PretrainedBert, std::string>);
 }
 
-// The layer that a Python object stands for in the model that is recorded.
+// A Python object's layer in the recorded model.
 template <class Layer>
 Layer& layer_of(nb::handle object) {
   Module* module = Recording::tree("a layer").find(object);

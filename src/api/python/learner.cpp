@@ -1,5 +1,5 @@
-// Learner: the loss is a method of the Python object, which holds all Python objects; this one holds a weak reference
-// to it, so that Python's garbage collector sees every cycle.
+// The Python object holds all Python objects, and its method is the loss; this class has a weak reference to it, so
+// that Python's garbage collector sees every cycle.
 #include "api/python/learner.h"
 #include <linnet/decoder.h>
 #include <linnet/error.h>
@@ -16,7 +16,7 @@ nb::object owner_of(const nb::object& reference) {
   return owner;
 }
 
-// (sum, count or None, outputs) of Learner._record().
+// Reads (sum, count or None, outputs) of Learner._record().
 Loss loss_of(const nb::tuple& recorded, Tracer& tracer) {
   const auto tensor = [](nb::handle value) { return nb::cast<Operand>(value).tensor(); };
   for (const auto& [name, value] : nb::cast<nb::dict>(recorded[2]))
@@ -25,7 +25,7 @@ Loss loss_of(const nb::tuple& recorded, Tracer& tracer) {
   return {sum, recorded[1].is_none() ? tracer.number(1, python_line()) : tensor(recorded[1])};
 }
 
-// What the NamedTuples of python/linnet/learner.py are made of, in their order.
+// Fields of the NamedTuples in python/linnet/learner.py, in order.
 nb::tuple fields_of(const Evaluation& evaluation) {
   return nb::make_tuple(evaluation.loss, evaluation.count, to_dict_of(evaluation.metrics));
 }
@@ -46,7 +46,7 @@ nb::tuple fields_of(const LoadReport& report) {
 // "accuracy", or a function of (batch, outputs, samples) that returns (sum, count).
 Metric metric_of(nb::handle given) {
   if (PyUnicode_Check(given.ptr())) return accuracy();
-  // The list of metrics, which the caller holds, keeps the function.
+  // The caller's list of metrics keeps the function alive.
   return {nb::cast<std::string>(given.attr("__name__")),
           [given](const Arrays& batch, const Arrays& outputs) -> MetricPart {
             const nb::gil_scoped_acquire gil;
@@ -92,7 +92,6 @@ nb::tuple fit(PyLearner& self, PyLoader& loader, const nb::dict& options) {
   return nb::make_tuple(report.steps, report.epochs, report.loss, report.reason, fields_of(report.best));
 }
 
-// Of a parameter that the learner has.
 Shape shape_of(const Learner& learner, const std::string& name) {
   for (const ParameterSpec& spec : learner.parameters())
     if (spec.name == name) return spec.shape;

@@ -1,4 +1,4 @@
-// A Learner of a Python model, and what gives it batches.
+// Learner and Loader of Python.
 #pragma once
 #include <linnet/dataset.h>
 #include <linnet/learner.h>
@@ -11,8 +11,8 @@ namespace linnet::python {
 
 class PyLearner {
  public:
-  // `owner`: a weak reference to the Python object whose _record(tensors) records the loss; `kept` gets all objects of
-  // the model; `names`: the inputs of the loss.
+  // `owner`: weak reference to the Python object whose _record(tensors) records the loss; `kept` gets all objects of
+  // the model; `names`: the loss's inputs.
   PyLearner(nb::object owner, nb::handle model, nb::list kept, const nb::list& names, const nb::list& shapes,
             const nb::dict& options);
   ~PyLearner();
@@ -22,7 +22,7 @@ class PyLearner {
   Learner& learner() { return *learner_; }
   Tree& tree() { return tree_; }
   const std::vector<InputTypes>& shapes() const { return shapes_; }
-  // Of the first batch shape: which element types inputs have.
+  // The inputs' element types, from the first batch shape.
   const InputTypes& types() const { return shapes_.front(); }
 
  private:
@@ -32,7 +32,7 @@ class PyLearner {
   std::unique_ptr<Learner> learner_;
 };
 
-// A loader that begins anew, with threads of its own, in a process that was forked.
+// A loader that restarts, with its own threads, in a forked process.
 class PyLoader {
  public:
   PyLoader(const Dataset& data, const LoaderOptions& options);
@@ -52,7 +52,6 @@ class PyLoader {
   ForkGuard guard_;
 };
 
-// Throws Error(kUser) for what is no optimizer.
 Optimizer optimizer_of(nb::handle given);
 
 }  // namespace linnet::python

@@ -1,4 +1,4 @@
-// Loaded models: texts, rows of numbers, scores, tokenizers. Any number of threads may use one.
+// Loaded models for texts, rows of numbers, scores and tokenizers. Thread-safe.
 #include <linnet/error.h>
 #include <linnet/pretrained_tokenizer.h>
 #include <nanobind/stl/pair.h>
@@ -18,8 +18,8 @@
 namespace linnet::python {
 namespace {
 
-// Waits for a worker's thread while other threads of Python run, and lets Ctrl-C through. `is_ready` waits for some
-// milliseconds and says whether there is something.
+// Waits for a worker while other Python threads run, and allows Ctrl-C. `is_ready` waits for some milliseconds and
+// returns whether there is something.
 template <class Function>
 void wait_until(const ForkGuard& guard, const Function& is_ready) {
   while (!without_gil(is_ready)) {
@@ -36,7 +36,7 @@ class PyModel {
   }
   ~PyModel() { nb::is_alive() ? close() : leave(); }
 
-  // Whoever computes keeps the model open. In a process that was forked it is opened anew.
+  // Users of the result keep the model open. A forked process opens it anew.
   std::shared_ptr<LoadedModel> model() {
     const nb::gil_scoped_release free;
     const std::lock_guard lock(mutex_);
@@ -85,7 +85,7 @@ class PyModel {
 
  private:
   void open() { model_ = open_loaded_model(folder_, options_); }
-  // Its threads are not in this process: they cannot be waited for.
+  // Never freed: its threads are not in this process and cannot be waited for.
   void leave() {
     if (model_) new std::shared_ptr<LoadedModel>(std::move(model_));
     (void)scorer_.release();
@@ -99,12 +99,11 @@ class PyModel {
   ForkGuard guard_;
 };
 
-// What models write may be cut within a character: U+FFFD stands for what is no UTF-8.
+// Generated text may be cut within a character: U+FFFD replaces invalid UTF-8.
 nb::str text_of(const std::string& text) {
   return nb::steal<nb::str>(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
 
-// A text that is being written.
 class PyStream {
  public:
   PyStream(std::shared_ptr<TextWorker> worker, TextJob job)
@@ -122,7 +121,7 @@ class PyStream {
     const nb::gil_scoped_release free;
     if (!heard_->ended()) worker_->cancel(order_);
   }
-  // Nothing at the end of the text. Several threads may take pieces.
+  // Empty at the end of the text. Thread-safe.
   std::optional<std::string> next() {
     std::optional<std::string> piece;
     if (closed_) return piece;
@@ -131,7 +130,6 @@ class PyStream {
       throw Error(heard_->outcome().bad_request ? ErrorKind::kUser : ErrorKind::kInternal, heard_->outcome().error);
     return piece;
   }
-  // The whole text.
   std::string finish() {
     while (next()) continue;
     return heard_->ended() ? heard_->outcome().text.text : "";

@@ -1,4 +1,4 @@
-// The Python module linnet._linnet: errors, lines of Python, and the list of its parts.
+// The Python module linnet._linnet: errors, Python source lines, and the list of its parts.
 #include <linnet/error.h>
 #include <linnet/version.h>
 #include <array>
@@ -10,11 +10,10 @@
 namespace linnet::python {
 namespace {
 
-// The classes of python/linnet/errors.py by ErrorKind, once the package has given them; they live as long as the
-// process.
+// Classes of python/linnet/errors.py by ErrorKind, once the package has set them; they live as long as the process.
 std::array<PyObject*, 5> error_classes{};
 
-// The folder of the package, with a slash at the end; frames in it are not the user's.
+// The package's folder, with a final slash; frames in it are not the user's.
 std::string package_folder() {
   const auto file = nb::cast<std::string>(nb::module_::import_("linnet").attr("__file__"));
   return file.substr(0, file.rfind('/') + 1);

@@ -1,4 +1,3 @@
-// The operations on tensors as functions of the module.
 #include <linnet/error.h>
 #include <linnet/loss.h>
 #include <linnet/losses.h>
@@ -12,7 +11,7 @@
 namespace linnet::python {
 namespace {
 
-// A function of tensors as one of operands, which records the line of Python that calls it.
+// Turns a function of tensors into one of operands that records the calling Python line.
 template <class Argument>
 using GivenAs = std::conditional_t<std::is_same_v<Argument, Tensor>, Operand, Argument>;
 
@@ -203,8 +202,8 @@ void add_norms(nb::module_& module) {
       "x"_a, "weight"_a = nb::none(), "epsilon"_a = 1e-6, "x / sqrt(mean(x^2) + epsilon) * weight over the last axis.");
 }
 
-// The mean over all elements; over those of samples where the first axis is the batch's, so that padded rows do not
-// count. `of_samples`: linnet/losses.h; `whole`: the sum over all elements.
+// The mean over all elements; if the first axis is the batch's, over samples only, without padding. `of_samples`:
+// linnet/losses.h; `whole`: the sum over all elements.
 void add_mean_loss(nb::module_& module, const char* name, std::array<const char*, 2> arguments,
                    Loss (*of_samples)(Tracer&, At, Tensor), Tensor (*whole)(At, Tensor), const char* doc) {
   module.def(

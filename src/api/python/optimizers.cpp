@@ -1,4 +1,3 @@
-// Optimizers, groups of parameters, and schedules.
 #include <linnet/error.h>
 #include <linnet/optimizer.h>
 #include <linnet/schedule.h>

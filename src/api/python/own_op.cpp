@@ -1,4 +1,4 @@
-// Ops whose functions are Python's.
+// Ops implemented by Python functions.
 #include <linnet/error.h>
 #include <linnet/own_op.h>
 #include <linnet/testing.h>
@@ -9,7 +9,7 @@
 namespace linnet::python {
 namespace {
 
-// The registry of ops lives as long as the process, longer than Python: what it refers to is never freed.
+// The op registry outlives Python: what it refers to is never freed.
 nb::handle immortal(const nb::object& object) { return object.inc_ref(); }
 
 nb::list list_of(std::span<const Tensor> tensors) {
@@ -31,7 +31,7 @@ std::vector<Tensor> tensors_of(const nb::object& result, const char* what) {
   return found;
 }
 
-// Copies, which the kernel may keep.
+// Copies, as Python may keep the arrays.
 nb::list copies_of(std::span<const OpArray> arrays, bool writable) {
   nb::list found;
   for (const OpArray& array : arrays) {

@@ -1,4 +1,4 @@
-// What the parts of the Python module share. The Python side of it is python/linnet.
+// Shared by the parts of the Python module, whose Python side is python/linnet.
 #pragma once
 #include <linnet/arrays.h>
 #include <linnet/tensor.h>
@@ -18,7 +18,7 @@ namespace linnet::python {
 
 using namespace nb::literals;
 
-// Computes while other threads of Python run, and returns what `function` does.
+// Calls `function` without the GIL.
 template <class Function>
 auto without_gil(const Function& function) {
   const nb::gil_scoped_release free;
@@ -32,7 +32,6 @@ void read_options(const nb::dict& given, const char* name, To& to, Rest&... rest
   if constexpr (sizeof...(rest) > 0) read_options(given, rest...);
 }
 
-// A dict of pairs of a name and a value.
 template <class Pairs>
 nb::dict to_dict_of(const Pairs& pairs) {
   nb::dict found;
@@ -40,7 +39,6 @@ nb::dict to_dict_of(const Pairs& pairs) {
   return found;
 }
 
-// A function of the module.
 template <class Function>
 struct Row {
   const char* name;
@@ -48,16 +46,15 @@ struct Row {
   const char* doc;
 };
 
-// The name of an object's class.
 std::string class_name(nb::handle object);
 
-// The innermost line of Python that is not of the package itself; error messages of ops name it.
+// The innermost Python line outside the package; ops' error messages name it.
 SourceLine python_line();
 
-// A tensor, or a parameter that stands for its value in the graph that is recorded.
+// A tensor, or a parameter that stands for its value in the recorded graph.
 struct Operand {
   nb::handle source;
-  // Throws Error(kUser) for a parameter outside of a recording, or of another model.
+  // Throws Error(kUser) for a parameter outside a recording, or of another model.
   Tensor tensor() const;
   At at() const { return At(tensor(), python_line()); }
 };
@@ -67,7 +64,7 @@ nb::tuple to_tuple(const Shape& shape);
 Shape to_shape(const std::vector<int64_t>& sizes);
 // "float32", "float64", "int32", "uint8".
 const char* numpy_name(DType dtype);
-// Those names and what users call them otherwise ("f32", "float", numpy.float32). Error(kUser) for others.
+// Those and other names ("f32", "float", numpy.float32). Error(kUser) for others.
 DType to_dtype(nb::handle name);
 // (dtype, shape) and back.
 TensorType to_type(nb::handle pair);
@@ -77,8 +74,8 @@ nb::dict to_dict(const InputTypes& types);
 nb::list to_list(const std::vector<InputTypes>& shapes);
 
 using AnyArray = nb::ndarray<nb::ro>;
-// Elements as `dtype`, row-major, from anything with __dlpack__ or the buffer protocol, numbers and lists:
-// python/linnet/arrays.py. `name` is for messages.
+// Row-major elements of type `dtype`, from numbers, lists, or objects with __dlpack__ or the buffer protocol
+// (python/linnet/arrays.py). `name` is for messages.
 struct Converted {
   TensorType type;
   AnyArray array;
@@ -90,20 +87,20 @@ struct Converted {
   }
 };
 Converted convert(nb::handle value, std::optional<DType> dtype, const std::string& name);
-// A batch from a dict. Element types are those of `types` where it has the name.
+// A batch from a dict, with the element types of `types` if it has the name.
 Arrays to_arrays(const nb::dict& batch, const InputTypes& types);
 // NumPy arrays with memory of their own.
 nb::dict to_dict(const Arrays& arrays);
 // A NumPy array over memory that `owner` keeps.
 nb::object numpy_view(void* data, const TensorType& type, nb::handle owner, bool writable);
 nb::object numpy_copy(std::span<const std::byte> bytes, const TensorType& type, bool writable = true);
-// A NumPy array of the values, which it takes over.
+// A NumPy array that takes over the values.
 nb::object numpy_of(std::vector<float> values, const Shape& shape);
 
-// Whether Python is being asked to stop (Ctrl-C): throws its exception. The GIL is held.
+// Throws Python's exception if it must stop (Ctrl-C). Requires the GIL.
 void check_signals();
 
-// An object whose threads a fork does not copy: in the child it is neither used nor destroyed.
+// Guards an object with threads, which a fork does not copy: a child neither uses nor destroys it.
 class ForkGuard {
  public:
   ForkGuard();
@@ -129,7 +126,7 @@ void add_tasks(nb::module_& module);
 
 namespace nanobind::detail {
 
-// Any Python object that may stand for a tensor; the function that takes it says what is wrong with others.
+// Accepts any Python object; the function that takes it reports wrong ones.
 template <>
 struct type_caster<linnet::python::Operand> {
   NB_TYPE_CASTER(linnet::python::Operand, const_name("Tensor | Parameter | LayerParameter"))

@@ -1,4 +1,4 @@
-// Training, planning, checking, reporting and evaluating by tasks: the commands of the program as functions.
+// The program's commands on tasks as functions: training, planning, checks, reports and evaluation.
 #include <linnet/error.h>
 #include <linnet/version.h>
 #include <nanobind/stl/variant.h>
@@ -31,7 +31,7 @@ nb::tuple fields_of(const TrainEvent& event) {
                         event.evaluation ? nb::object(to_dict_of(event.evaluation->metrics)) : nb::none());
 }
 
-// An exception of the callback, or Ctrl-C, ends the run as a stop does: it is saved first.
+// An exception of the callback, or Ctrl-C, stops the run after saving.
 nb::tuple train(const nb::dict& given, const std::string& run, bool resume, const std::string& init,
                 nb::object callback) {
   const ConfigChoice choice = choice_of(given);

@@ -31,7 +31,7 @@ int64_t axis_of(const Tensor& x, int64_t axis) {
   return axis < 0 ? axis + rank : axis;
 }
 
-// Python says which part of each axis an index takes, and the shape of the result.
+// linnet.indexing computes the cut of each axis and the result's shape.
 Tensor item(Tensor x, nb::handle index) {
   const nb::object found = nb::module_::import_("linnet.indexing").attr("cuts")(to_tuple(x.shape()), index);
   for (const nb::handle cut : found[0])
@@ -40,12 +40,12 @@ Tensor item(Tensor x, nb::handle index) {
   return shape == x.shape() ? x : reshape(At(x, python_line()), shape);
 }
 
-// Of f(2, -1) or f((2, -1)).
+// Arguments of f(2, -1) or f((2, -1)).
 nb::object flat(const nb::args& given) {
   return given.size() == 1 && nb::isinstance<nb::sequence>(given[0]) ? nb::object(given[0]) : nb::object(given);
 }
 
-// One size may be -1, which is what the other sizes leave.
+// One size may be -1, which the others determine.
 Shape wanted_shape(const Tensor& x, const nb::args& wanted) {
   const nb::object found = nb::module_::import_("linnet.indexing").attr("sizes")(x.shape().elements(), flat(wanted));
   return to_shape(nb::cast<std::vector<int64_t>>(found));

@@ -17,7 +17,7 @@ Part* find_in(const std::unordered_map<PyObject*, Part*>& parts, nb::handle obje
   return found == parts.end() ? nullptr : found->second;
 }
 
-// A Decoder whose functions are those of a Python object, a part of the tree's model.
+// A Decoder that calls a Python object, which is part of the tree's model.
 class PyDecoder : public Decoder {
  public:
   PyDecoder(nb::handle object, Tree& tree) : object_(object), tree_(tree) {}
@@ -56,7 +56,7 @@ Tree::Tree(nb::handle model, nb::list kept) {
   root_ = add(nullptr, "", model, kept);
 }
 
-// Parts before what they are parts of.
+// Destroys parts before what contains them.
 Tree::~Tree() {
   while (!parameters_.empty()) parameters_.pop_back();
   while (!buffers_.empty()) buffers_.pop_back();
@@ -85,7 +85,7 @@ Tensor Tree::tensor(nb::handle parameter) const {
 Module* Tree::add(Module* parent, const std::string& name, nb::handle object, nb::list& kept) {
   kept.append(object);
   if (const nb::object spec = nb::getattr(object, "_spec", nb::none()); !spec.is_none()) {
-    // A layer is a part; one that is a model by itself gets a root around it.
+    // A layer is a part; as a whole model it gets a root around it.
     if (!parent) parent = modules_.emplace_back(std::make_unique<Module>()).get(), root_ = parent;
     Module* layer = modules_.emplace_back(nb::cast<const LayerSpec&>(spec).make(parent, name)).get();
     by_object_[object.ptr()] = layer;
@@ -105,7 +105,7 @@ Module* Tree::add(Module* parent, const std::string& name, nb::handle object, nb
   return module;
 }
 
-// A part that a model has twice is named where it stands first.
+// A part that occurs twice has the name of its first location.
 void Tree::add_parts(Module& parent, nb::handle holder, nb::list& kept) {
   for (const nb::handle part : python_name("parts_of")(holder)) {
     const auto name = nb::cast<std::string>(part[0]);

@@ -1,5 +1,5 @@
-// The C++ modules that stand for a model of Python while it is traced: built from the attributes of its modules, so
-// that a Python module may be a part of several models and be changed between them.
+// C++ modules for a Python model while it is traced: built from its modules' attributes, so that a Python module may be
+// part of several models and change between them.
 #pragma once
 #include <linnet/module.h>
 #include <linnet/tracer.h>
@@ -12,7 +12,7 @@
 
 namespace linnet::python {
 
-// A layer of the library before it is a part of a model.
+// A library layer that is not yet part of a model.
 struct LayerSpec {
   // Constructs it; called once for each model.
   std::function<std::unique_ptr<Module>(Module* parent, const std::string& name)> make;
@@ -20,7 +20,7 @@ struct LayerSpec {
   std::function<Tensor(Module& layer, At x)> apply;
 };
 
-// A parameter of Python: what it will be in each model.
+// A Python parameter that each model instantiates.
 struct ParameterSource {
   Shape shape;
   Initializer initializer;
@@ -35,20 +35,18 @@ struct ParameterOf {
 
 class Tree {
  public:
-  // `kept` gets all Python objects of the model; whoever owns the tree keeps it. Throws Error(kUser) for a model that
-  // is no linnet.Module.
+  // `kept` gets all Python objects of the model; the tree's owner keeps it. Throws Error(kUser) unless the model is a
+  // linnet.Module.
   Tree(nb::handle model, nb::list kept);
   ~Tree();
   Tree(const Tree&) = delete;
   Tree& operator=(const Tree&) = delete;
 
   Module& root() { return *root_; }
-  // Null when the model has no such part.
   Module* find(nb::handle module) const;
   const Parameter* find_parameter(nb::handle parameter) const;
   const SavedBuffer* find_buffer(nb::handle buffer) const;
-  // A parameter, of a module or a layer, in the graph that is recorded. Throws Error(kUser) when the model does not
-  // have it.
+  // A parameter of a module or layer in the recorded graph. Throws Error(kUser) if the model lacks it.
   Tensor tensor(nb::handle parameter) const;
 
  private:
@@ -65,7 +63,7 @@ class Tree {
   std::unordered_map<PyObject*, SavedBuffer*> buffer_of_;
 };
 
-// While it lives, the current trace records a graph of the tree's model. `tracer`: of a loss; null: none is recorded.
+// Makes the current trace record a graph of the tree's model. `tracer`: of a loss; null: records none.
 class Recording {
  public:
   Recording(Tree& tree, Tracer* tracer);
@@ -73,7 +71,7 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  // Error(kUser), which names `what`, where nothing is recorded.
+  // Error(kUser) naming `what` if nothing is recorded.
   static Tree& tree(const char* what);
   static Tracer& tracer(const char* what);
 

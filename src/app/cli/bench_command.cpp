@@ -40,7 +40,7 @@ int print_peak(const BenchArguments& arguments, Precision precision, int threads
   return 0;
 }
 
-// Without the instructions for bf16, a CPU computes in fp32 where bf16 is asked for.
+// A CPU without bf16 instructions computes in fp32 instead.
 bool computes_in_fp32(const BenchArguments& arguments) {
   return arguments.device == "cpu" && arguments.precision == "bf16" &&
          cpu_precision(Precision::kBf16) == Precision::kF32;
@@ -52,7 +52,7 @@ std::string precision_text(const BenchArguments& arguments) {
          (other ? " with " + arguments.attention_precision + " attention" : "");
 }
 
-// What is said of a workload wherever it ran.
+// Results that do not depend on the device.
 Json figures(const BenchArguments& arguments, const Workload& workload, const Measurement& m) {
   return {{"workload", workload.name},
           {"precision", computes_in_fp32(arguments) ? "fp32" : arguments.precision},
@@ -207,7 +207,7 @@ int print_plan(const BenchArguments& arguments, const Workload& workload, const 
   return 0;
 }
 
-// Bytes: 1 MiB that planning adds, and 5 MiB for code that is paged in later and for stacks, as in forecast_memory().
+// Bytes: 1 MiB for planning, 5 MiB for code paged in later and stacks, as in forecast_memory().
 constexpr uint64_t kPlans = 6 << 20;
 
 int bench(const BenchArguments& arguments) {
@@ -243,7 +243,7 @@ int bench(const BenchArguments& arguments) {
     if (const std::string problem = byte_size_problem(arguments.memory); !problem.empty())
       fail_user("--memory ", arguments.memory, problem);
     options.memory = parse_byte_size(arguments.memory).value();
-    // On the host the limit is of what the process takes: batches and model are there already.
+    // On the host the limit includes the process, whose batches and model exist already.
     if (!on_gpu) options.memory_beside = resident_bytes() - resident + kPlans;
   }
   if (arguments.attention_precision != "same")

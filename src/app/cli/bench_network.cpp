@@ -16,11 +16,11 @@ constexpr size_t kLeast = size_t{1} << 10, kMost = size_t{1} << 26;  // bytes
 constexpr double kSeconds = 0.3;                                     // of each size
 constexpr int kRuns = 5;                                             // of each size, at least
 constexpr size_t kBesideComputing = size_t{1} << 18;                 // as training sends gradients
-// From here on messages count as moving while the rank computes; 2 is perfect, 1 is taking turns.
+// At this gain or above messages move while the rank computes; 2 is perfect, 1 is taking turns.
 constexpr double kOverlaps = 1.5;
 
-// Every rank sends to the next one and receives from the one before it. The median of the slowest rank of each
-// exchange.
+// Every rank sends to the next one and receives from the previous one. The median over exchanges of the slowest rank's
+// time.
 double measured_seconds(Communicator& world, std::span<const std::byte> sent, std::span<std::byte> received) {
   const Communicator::Outgoing outgoing{(world.rank() + 1) % world.size(), sent};
   const Communicator::Incoming incoming{(world.rank() + world.size() - 1) % world.size(), received};
@@ -62,8 +62,8 @@ class BusyThreads {
   std::vector<std::jthread> threads_;  // last, so that they end first
 };
 
-// What is gained when `threads` of each rank compute while it exchanges messages, over doing one after the other: the
-// shares of its own speed that each of both keeps, added. Of the rank that gains least.
+// The gain from `threads` of each rank computing during exchanges, over doing one after the other: the sum of the
+// shares of their own speed that both keep. Of the rank that gains least.
 double gain_of_overlap(Communicator& world, int threads, std::span<const std::byte> sent,
                        std::span<std::byte> received) {
   const double exchange_alone = measured_seconds(world, sent, received);
@@ -99,7 +99,7 @@ int measure(Communicator& world, const BenchArguments& arguments) {
     if (prints) print("{:12} {:12.1f} {:12.2f}\n", bytes, 1e6 * seconds, static_cast<double>(bytes) / seconds * 1e-9);
   }
   Network network = fit_network(exchanges);
-  // Within a machine the processors copy the messages. Between machines that may be the network's own work, or not.
+  // Within a machine processors copy the messages. Between machines the network may do so by itself.
   const auto starter = find_starter();
   const bool one_machine = starter && starter->ranks_here == world.size();
   const int computing = arguments.threads > 0 ? arguments.threads : available_threads();

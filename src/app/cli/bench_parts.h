@@ -1,4 +1,4 @@
-// Parts of `linnet bench`, each in a file of its own. They return the exit code.
+// Parts of `linnet bench`, one file each. They return the exit code.
 #pragma once
 #include "app/bench/measure.h"
 
@@ -15,17 +15,17 @@ struct BenchArguments {
   std::vector<std::string> keep = {};
 };
 
-// `linnet bench NAME --sweep batch=1,2,4`: the table, JSON and chart of a sweep over batches. User error for values
-// that are not batches. `limit`: bytes that there are.
+// `linnet bench NAME --sweep batch=1,2,4`: table, JSON and chart. User error for invalid batches. `limit`: available
+// bytes.
 int bench_sweep(const BenchArguments& arguments, const MeasureOptions& measuring, uint64_t limit,
                 uint64_t resident_at_start);
 
-// `linnet bench network`: how fast ranks exchange messages, as --network of `linnet plan` takes it. With --ranks starts
-// so many on this machine, otherwise measures with the ranks that a starter has begun. --threads: of each rank, which
-// compute when it is measured whether messages move meanwhile.
+// `linnet bench network`: speed of messages between ranks, as for `linnet plan --network`. --ranks starts so many here;
+// otherwise the starter's ranks measure. --threads: threads of each rank that compute, to measure whether messages move
+// meanwhile.
 int bench_network(const BenchArguments& arguments);
 
-// `linnet bench infer`: tables, JSON and chart of encoders and decoders at inference.
+// `linnet bench infer`: tables, JSON and charts of encoders and decoders.
 int bench_infer(const BenchArguments& arguments, int threads);
 
 }  // namespace linnet

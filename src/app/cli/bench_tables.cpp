@@ -39,10 +39,9 @@ std::string model_title(const std::string& name, int threads) {
   return fmt::format("{}, {} thread{}, {}", name, threads, threads == 1 ? "" : "s", current_isa());
 }
 
-// How many times the speed of fp32; "" where that was not measured.
+// Speed relative to fp32; "" if that was not measured.
 std::string times(double speed) { return speed > 0 ? fmt::format("{:.2f}x", speed) : ""; }
 
-// What stands behind a bar.
 std::string bar_text(double figure, double speed, const std::string& more) {
   return fmt::format("{:.1f}{}, {}", figure, speed > 0 ? " (" + times(speed) + ")" : "", more);
 }
@@ -53,7 +52,7 @@ void write_chart(const BenchArguments& arguments, const std::string& svg) {
   if (!arguments.json) print("written to {}\n", arguments.chart);
 }
 
-// Rows of a batch and length stand together; the first precision's speed is 1 where it is fp32.
+// Groups rows by batch and length; the first precision's speed is 1 if it is fp32.
 int bench_encoder(const BenchArguments& arguments, int threads) {
   InferenceBenchOptions options{.folder = arguments.model, .seconds = arguments.seconds / 5, .threads = threads};
   if (!arguments.batches.empty()) options.batches = numbers_of("--batches", arguments.batches);

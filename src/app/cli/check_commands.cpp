@@ -1,4 +1,4 @@
-// Before a run: `linnet check`, and `linnet profile`.
+// `linnet check` and `linnet profile`.
 #include <algorithm>
 #include "app/bench/measure.h"
 #include "app/cli/commands.h"
@@ -60,7 +60,7 @@ struct ProfileArguments : ConfigArguments {
   bool json = false, each = false;
 };
 
-// Steps of a run, which is not kept.
+// Profiles steps of a run that is not kept.
 ProfileSummary profile_run(const Config& config, int64_t active) {
   const std::unique_ptr<TrainingTask> task = start_training_task(config, "");
   StepQueue steps(task->trainer(), task->batches(), task->resident(), task->store());
@@ -72,7 +72,7 @@ ProfileSummary profile_run(const Config& config, int64_t active) {
   });
 }
 
-// A preset's name that is a workload's, too, means the latter unless there is something to train on.
+// A name of both a preset and a workload means the workload, unless there is training data.
 bool wants_workload(const ProfileArguments& arguments) {
   const std::vector<WorkloadRow> rows = workload_rows();
   return std::ranges::count(rows, arguments.config, &WorkloadRow::name) > 0 && arguments.settings.empty() &&

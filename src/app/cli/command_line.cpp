@@ -25,9 +25,8 @@ struct NumberOf<std::optional<T>> {
   using Type = T;
 };
 
-// What CLI11 takes, and the command would not understand: "nan" and "inf", which pass a check of range or mean nothing;
-// the largest number for one that is larger; and an empty value, as an unset variable of a shell script gives it, where
-// not just any text may stand.
+// Rejects values that CLI11 accepts and commands cannot use: "nan" and "inf"; numbers too large, which CLI11 clamps;
+// and empty values, such as of an unset shell variable, unless any text is allowed.
 template <class Value>
 std::string value_problem(const std::string& text, std::string_view type) {
   if constexpr (std::is_integral_v<Value>) {
@@ -44,7 +43,7 @@ std::string value_problem(const std::string& text, std::string_view type) {
   }
 }
 
-// The program and the commands that were given, as far as their names are known.
+// The program and its commands on the command line, as far as known.
 std::vector<const CLI::App*> parsed_commands(const CLI::App& app) {
   std::vector<const CLI::App*> commands{&app};
   while (!commands.back()->get_subcommands().empty()) commands.push_back(commands.back()->get_subcommands().front());
@@ -58,7 +57,7 @@ std::vector<std::string> parsed_path(const CLI::App& app) {
   return path;
 }
 
-// CLI11 lists what it did not expect, values and all; most often one option is misspelt.
+// CLI11 lists everything unexpected, values included; most often one option is misspelled.
 std::string unexpected_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const std::vector<std::string> extra = app.remaining(true);
   const auto is_extra = [&](const char* word) { return std::ranges::find(extra, word) != extra.end(); };
@@ -90,7 +89,7 @@ std::string unexpected_text(const CLI::App& app, const CLI::ParseError& error, i
   return problem + did_you_mean(given, names, "", "");
 }
 
-// CLI11 names what is missing; its help says what it is.
+// CLI11 names what is missing; this adds its help text.
 std::string required_text(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* command = parsed_commands(app).back();
   const CLI::Option *resume = command->get_option_no_throw("--resume"), *run = command->get_option_no_throw("--run");
@@ -105,7 +104,7 @@ std::string required_text(const CLI::App& app, const CLI::ParseError& error) {
   return command->get_subcommands({}).empty() ? error.what() : "a command is missing";
 }
 
-// CLI11 only says that a command is missing, or takes a word behind it for the command; most often it is misspelt.
+// CLI11 only reports a missing command, or takes the next word for it; most often it is misspelled.
 std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());

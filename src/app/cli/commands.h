@@ -1,21 +1,20 @@
-// The commands of the program, and the arguments that several of them share.
+// The program's commands, and arguments that several share.
 #pragma once
 #include "app/cli/command_line.h"
 #include "training/run/config_choice.h"
 
 namespace linnet {
 
-// Arguments that several commands share.
 struct ConfigArguments : ConfigChoice {
   void declare(Command& command);
-  // The command then computes with the configuration's instruction set.
+  // Also selects the configuration's instruction set for the command.
   Config load(bool resume = false) const;
 };
 
 std::vector<std::string> preset_names();
 
-// All commands, in the order of the help page: each is a word here and a function add_NAME_command, which declares its
-// arguments and what to run with them (docs/add_a_command.md).
+// All commands in the order of the help page. Each has a function add_NAME_command, which declares its arguments and
+// action (docs/add_a_command.md).
 // clang-format off
 #define LINNET_COMMANDS(COMMAND) \
   COMMAND(train) COMMAND(sweep) COMMAND(eval) COMMAND(predict) COMMAND(score) COMMAND(translate) COMMAND(generate) COMMAND(chat) \

@@ -7,7 +7,7 @@ namespace {
 
 using Path = std::vector<std::string>;
 
-// What stands for a value: one of the known `words`, a folder, a file, or anything.
+// The completion of a value: known `words`, a folder, a file, or anything.
 std::string by_kind(const ArgumentDescription& argument, const std::string& words, const char* folder, const char* file,
                     const char* anything) {
   if (!argument.values.empty()) return words;
@@ -40,8 +40,7 @@ std::string shell_quoted(const std::string& text) {
   return out + "'";
 }
 
-// "' train' | ' eval' | 'tokenizer encode'": a command as far as it is known, a blank, and the next word of it.
-// `between` stands between two of them.
+// "' train' | ' eval' | 'tokenizer encode'": known command, blank and next word, joined by `between`.
 std::string known_commands(const CommandDescription& root, const std::string& between) {
   std::vector<std::string> all;
   for_each_command(root, [&](const Path& path, const CommandDescription&) {
@@ -53,7 +52,7 @@ std::string known_commands(const CommandDescription& root, const std::string& be
 
 // --- bash
 
-// What to offer for a value of this argument, as the body of a case.
+// Completions of an argument's value, as the body of a case.
 std::string bash_values(const ArgumentDescription& argument) {
   const std::string words =
       "mapfile -t COMPREPLY < <(compgen -W " + shell_quoted(joined(argument.values, " ")) + " -- \"$cur\")";
@@ -62,7 +61,7 @@ std::string bash_values(const ArgumentDescription& argument) {
                  "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")", ":");
 }
 
-// Words, and for a positional argument files, too: a preset's name or a configuration file.
+// Completes words, and for a positional argument also files: a preset's name or a configuration file.
 std::string bash_words(const CommandDescription& command) {
   std::vector<std::string> words = child_names(command);
   std::set<std::string> flags;  // of compgen; -f comes with folders
@@ -118,7 +117,7 @@ std::string bash_script(const CommandDescription& root) {
 
 // --- zsh
 
-// Text inside the brackets of a specification of _arguments.
+// Escapes text inside the brackets of an _arguments specification.
 std::string zsh_text(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -131,7 +130,7 @@ std::string zsh_text(const std::string& text) {
 std::string zsh_values(const ArgumentDescription& argument) {
   std::vector<std::string> words;
   for (const std::string& word : argument.values) words.push_back(zsh_text(word));
-  // After "key=" goes the value: no blank.
+  // No blank after "key=": the value follows.
   return by_kind(
       argument,
       goes_on(argument) ? "{compadd -S '' -- " + joined(argument.values, " ") + "}" : "(" + joined(words, " ") + ")",
@@ -143,7 +142,7 @@ std::string zsh_specification(const ArgumentDescription& argument) {
                          ? (argument.is_list ? "*" : "") + argument.name + "[" + zsh_text(argument.help) + "]"
                          : (argument.is_list ? "*" : "");
   if (argument.is_flag) return shell_quoted(text);
-  // A preset's name or a file: two tags, of which zsh offers what fits.
+  // A preset's name or a file: two tags, of which zsh offers what matches.
   const bool either = !argument.is_option() && !argument.values.empty() && argument.type == "FILE";
   std::string values = either ? "{_alternative " + shell_quoted("names:name:" + zsh_values(argument)) + " " +
                                     shell_quoted("files:file:_files") + "}"

@@ -16,7 +16,6 @@ struct EvalArguments : EvaluationRequest {
   bool json = false;
 };
 
-// What was evaluated, where nothing else is said of it.
 const char* split_name(const EvalArguments& arguments) {
   if (!arguments.data.empty()) return "file";
   if (!arguments.source.empty()) return "files";
@@ -36,8 +35,7 @@ void print_scores_json(const EvalArguments& arguments, const EvaluationAnswer& a
   print_json(json);
 }
 
-// The run's data lie in another folder now. A run may name each file by its whole path; then its name is looked for
-// there.
+// Looks for the run's data in another folder, also by the names of files with absolute paths.
 void move_data(Config& config, const std::string& folder) {
   if (config.data.data_dir.empty())
     for (std::string* file : data_files(config)) {

@@ -35,7 +35,6 @@ OnnxFolderOptions options_of(const ExportArguments& arguments) {
   return options;
 }
 
-// A model folder with its weights in fp32.
 struct LoadedFolder {
   explicit LoadedFolder(const std::string& folder)
       : model(open_pretrained(folder)),
@@ -53,8 +52,8 @@ void export_model_folder(const std::string& folder, const std::string& out, cons
   export_onnx_folder(loaded.model, loaded.layout, loaded.parameters.data(), out, options);
 }
 
-// What optimum reads of an encoder-decoder: its classes know models by the names of Transformers' families, and take
-// from the configuration what generating needs. Marian is the family whose sizes ours are.
+// A configuration for optimum, whose classes know models by Transformers' family names and read generation settings
+// from it. Marian is the family with these sizes.
 ConfigFile translation_config_file(const OpenedTranslationModel& opened) {
   const auto& t = dynamic_cast<const Transformer&>(*opened.model).config;
   const SpecialTokens& special = opened.tokenizers.special;
@@ -79,7 +78,7 @@ ConfigFile translation_config_file(const OpenedTranslationModel& opened) {
   return file;
 }
 
-// A run of the plain Transformer, which no model folder can hold.
+// A plain Transformer's run, which no model folder can hold.
 void export_translation_onnx(const OpenedTranslationModel& opened, const std::string& out,
                              const OnnxFolderOptions& options) {
   const ParameterLayout layout(*opened.model);
@@ -102,7 +101,7 @@ void export_image_onnx(const std::string& run, const Config& config, const std::
   format.save(out);
 }
 
-// How the path of a folder beside `out` begins, whose parent is made.
+// The beginning of a path beside `out`; makes the parent folder.
 std::string folder_beside(const std::string& out) {
   const fs::path parent = fs::path(out).parent_path();
   if (!parent.empty()) make_directories(parent.string());
@@ -123,7 +122,7 @@ void export_onnx(const ExportArguments& arguments) {
   if (task_kind(config) == TaskKind::kTexts && is_onnx_run(arguments.run))
     return export_onnx_run(arguments.run, arguments.onnx, options.onnx.precision,
                            arguments.opset == ExportArguments{}.opset ? 0 : arguments.opset);
-  // A run has its tokenizer in forms of its own: the model folder made of it has those that other programs read.
+  // A run's tokenizer has other formats: the exported model folder has those that other programs read.
   const TemporaryFolder folder(folder_beside(arguments.onnx));
   task_actions(config).export_model(arguments.run, folder.path());
   export_model_folder(folder.path(), arguments.onnx, options);
@@ -150,15 +149,14 @@ void export_gguf(const ExportArguments& arguments) {
   save_gguf_model(loaded.model, loaded.layout, loaded.parameters.data(), arguments.gguf, *type);
 }
 
-// Of a decoder's model folder.
 OpenedLanguageModel open_decoder(const std::string& folder) {
   if (is_pretrained_folder(folder) && open_pretrained(folder).family->kind != FamilyKind::kDecoder)
     fail_user("'", folder, "' is a model folder, not a run: `linnet convert` writes it in another form");
   return open_language_model(folder);
 }
 
-// The folder of an option is none of another kind, and holds none of the files that will be written, most likely those
-// of another model, unless they may be replaced.
+// An export folder must not be another kind's, nor, unless `overwrite`, have any of the files to write, which are most
+// likely another model's.
 void check_free(const char* option, const std::string& folder, bool overwrite, const char* kind,
                 std::initializer_list<std::string> others, std::initializer_list<std::string> written) {
   const std::string named = std::string(option) + " '" + folder + "' ";

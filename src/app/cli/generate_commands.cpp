@@ -1,4 +1,4 @@
-// Texts of a model that writes: `linnet generate` and `linnet chat`.
+// `linnet generate` and `linnet chat`.
 #include <unistd.h>
 #include <algorithm>
 #include <csignal>
@@ -64,7 +64,7 @@ void show(const std::string& text) {
   flush_output("cannot write the text");
 }
 
-// One text is shown as it comes; several samples, one after another when they are done.
+// Streams a single text; prints several samples once they are finished.
 void print_texts(TextWriter& writer, size_t i, const TextRequest& request, const GenerateArguments& arguments) {
   const bool one = arguments.samples == 1, echo = arguments.echo && request.messages.empty() && !request.has_tokens;
   if (i > 0) show("\n");
@@ -112,7 +112,7 @@ struct ChatArguments : TextGenerationOptions {
 
 std::atomic<bool> interrupted{false}, asking{false};
 
-// The terminal has thrown away the line that was being typed.
+// The terminal has discarded the line being typed.
 void interrupt(int) {
   interrupted = true;
   if (asking) [[maybe_unused]]
@@ -130,7 +130,7 @@ class Chat {
     model_->plan_resident({.slots = 1, .beams = arguments.beams.value_or(0), .max_length = arguments.context});
   }
 
-  // False: the conversation ends.
+  // Returns false to end the conversation.
   bool take(const std::string& line) {
     const size_t space = std::min(line.find(' '), line.size());
     const std::string word = line.substr(0, space);

@@ -1,4 +1,4 @@
-// The commands about the commands, help, man and completion, and the pages that two of them print.
+// The commands help, man and completion, and their pages.
 #include <algorithm>
 #include <cctype>
 #include "app/cli/command_line.h"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kWidth = 100, kMostIndent = 34;
 
-// `text` in lines of kWidth, each after the first indented.
+// Breaks `text` into lines of kWidth; all but the first are indented.
 std::string wrapped(const std::string& text, size_t indent) {
   std::string out;
   size_t column = indent;
@@ -35,7 +35,7 @@ std::string wrapped(const std::string& text, size_t indent) {
 
 using Rows = std::vector<std::pair<std::string, std::string>>;
 
-// A name and what it means on each line; the meanings stand below each other.
+// Names with aligned meanings, one a line.
 std::string table(const Rows& rows) {
   size_t widest = 0;
   for (const auto& [name, meaning] : rows) widest = std::max(widest, name.size());
@@ -56,8 +56,7 @@ std::string meaning(const ArgumentDescription& argument) {
   return text;
 }
 
-// Text as roff takes it literally: '\' begins an escape, '-' would become a hyphen, '.' and '\'' begin a request at the
-// start of a line.
+// Escapes text for roff: '\' begins an escape, '-' would become a hyphen, and '.' or '\'' at a line's start a request.
 std::string roff(const std::string& text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -85,7 +84,7 @@ void append_arguments(std::string& out, const CommandDescription& command, bool 
   }
 }
 
-// The command that the words name, from `root` on; null when there is none.
+// The command at `path` below `root`; null if there is none.
 const CommandDescription* find_command(const CommandDescription& root, const std::vector<std::string>& path) {
   const CommandDescription* at = &root;
   for (const std::string& name : path) {
@@ -114,12 +113,10 @@ std::string usage_line(const CommandDescription& root, const std::vector<std::st
   return line;
 }
 
-// "linnet-tokenizer-train" for {"tokenizer", "train"}.
 std::string man_page_name(const std::vector<std::string>& path) {
   return path.empty() ? "linnet" : "linnet-" + joined(path, "-");
 }
 
-// In the format of man(7).
 std::string man_page(const CommandDescription& root, const std::vector<std::string>& path) {
   const CommandDescription& command = *find_command(root, path);
   const std::string name = man_page_name(path);
@@ -149,7 +146,7 @@ std::string man_page(const CommandDescription& root, const std::vector<std::stri
   return out;
 }
 
-// The command must be there; a misspelt one is told with the nearest.
+// User error naming the nearest command if there is none at `path`.
 void check_command(const CommandDescription& root, const std::vector<std::string>& path) {
   for (size_t size = 1; size <= path.size(); ++size) {
     const std::vector<std::string> part(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(size));

@@ -1,4 +1,4 @@
-// What is there: `linnet info`, `linnet presets`, and `linnet inspect` of a model.
+// `linnet info`, `linnet presets` and `linnet inspect`.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -67,7 +67,7 @@ struct InspectArguments {
   bool json = false;
 };
 
-// On one line, and to be seen: as the page shows it.
+// A token on one line with visible blanks, as in the page.
 std::string visible(const std::string& token) {
   if (token.empty()) return "∅";
   std::string text;
@@ -75,7 +75,7 @@ std::string visible(const std::string& token) {
   return text.starts_with(' ') ? "␣" + text.substr(1) : text;
 }
 
-// " France +2.31": the tokens with the largest shares, of either sign.
+// " France +2.31": the tokens with the largest absolute shares.
 std::string largest_shares(const Inspection& inspection, const InspectedAnswer& answer) {
   constexpr size_t kMost = 4;
   std::vector<std::pair<double, std::string>> all;

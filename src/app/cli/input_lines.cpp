@@ -15,13 +15,12 @@ namespace linnet {
 
 namespace {
 
-// `instead`: as of read_standard_input().
 void begin_standard_input(const std::string& instead) {
   if (::fcntl(STDIN_FILENO, F_GETFD) < 0) fail_user("standard input is closed", instead);
   if (::isatty(STDIN_FILENO)) log_info("reading from the terminal; Ctrl-D on a line of its own ends it" + instead);
 }
 
-// False once a signal asks the command to stop, which poll() notices and read() does not (SA_RESTART).
+// False once a signal requests a stop, which poll() notices and read() does not (SA_RESTART).
 bool wait_for_input() {
   pollfd input{STDIN_FILENO, POLLIN, 0};
   while (!stop_requested())
@@ -35,7 +34,7 @@ std::string read_standard_input(const std::string& instead) {
   begin_standard_input(instead);
   std::string text;
   char buffer[1 << 16];
-  // Not beyond an end that was seen once: a terminal would have to be ended twice.
+  // Not after an end of input: a terminal would have to be ended twice.
   do text.append(buffer, std::fread(buffer, 1, sizeof buffer, stdin));
   while (!std::feof(stdin) && !std::ferror(stdin));
   if (std::ferror(stdin)) fail_errno("cannot read standard input");

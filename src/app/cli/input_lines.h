@@ -11,13 +11,11 @@ namespace linnet {
 
 class InputLines {
  public:
-  // `asks`: the command asks for each line itself, and needs no hint at a terminal.
+  // `asks`: the command prompts for each line, and needs no hint at a terminal.
   explicit InputLines(bool asks = false) : is_new_(!asks) {}
-  // The bytes of the next line without its "\n"; false at the end. Good until the next call. User error for a line of
-  // more than 256 MB.
+  // The next line without its "\n", valid until the next call; false at the end. User error for lines over 256 MB.
   bool next(std::string_view& line);
-  // The same as text: without "\r" before the end and without a byte order mark. User error, with the place, where it
-  // is not valid UTF-8.
+  // The same without a final "\r" and a byte order mark. User error with the location if it is not valid UTF-8.
   bool next_text(std::string& line);
   int64_t number() const { return number_; }  // of the last line, from 1
 
@@ -29,17 +27,16 @@ class InputLines {
   int64_t number_ = 0;
 };
 
-// Calls visit(line, where) for every line of the files, or of standard input for a file "-" and when none is given.
-// `where` is "FILE:3" or "standard input: line 3".
+// Calls visit(line, where) for every line of the files; standard input for "-" or without files. `where` is "FILE:3" or
+// "standard input: line 3".
 void for_each_line(const std::vector<std::string>& files,
                    const std::function<void(const std::string& line, const std::string& where)>& visit);
 
-// Calls answer(lines) for the lines of standard input, many together, so that texts of like length can be computed
-// together; at a terminal for each line at once. What came before a bad line is not lost.
+// Calls answer(lines) for lines of standard input, many at once, so that texts of similar length are computed together;
+// at a terminal line by line. Lines before a bad one are still answered.
 void answer_lines(const std::function<void(const std::vector<std::string>& lines)>& answer, size_t together = 1024);
 
-// All of standard input. `instead` says what the user can do otherwise; it ends the hint at a terminal and the user
-// error where standard input is closed.
+// All of standard input. `instead`: the alternative, which ends the hint at a terminal and the error for closed input.
 std::string read_standard_input(const std::string& instead);
 
 }  // namespace linnet

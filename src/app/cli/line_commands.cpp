@@ -1,4 +1,4 @@
-// Lines in, lines out: `linnet translate`, `linnet embed` and `linnet score`.
+// `linnet translate`, `linnet embed` and `linnet score`: lines in, lines out.
 #include <unistd.h>
 #include <cstdio>
 #include "app/cli/commands.h"

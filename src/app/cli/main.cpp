@@ -1,4 +1,4 @@
-// The command line: parses arguments, runs one command, and turns an error into one line and an exit code.
+// Runs one command, and turns an error into one line and an exit code.
 #include <malloc.h>
 #include <unistd.h>
 #include <cerrno>
@@ -17,7 +17,7 @@
 
 namespace {
 
-// What was printed must have arrived: a full disk shows here at the latest.
+// Output must have been written: a full disk shows here at the latest.
 void check_output() {
   errno = 0;
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) linnet::fail_errno("cannot write to standard output");
@@ -37,9 +37,9 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // One heap: per-thread heaps would take memory nobody planned.
+  // One heap: per-thread heaps would take unplanned memory.
   mallopt(M_ARENA_MAX, 1);
-  // Beyond `ulimit -f` a write then fails with "File too large", as on a full disk.
+  // Writes beyond `ulimit -f` then fail with "File too large", as on a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   linnet::catch_lost_pages();
   linnet::use_packed_models();
@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "linnet: %s\n", error.what());
     return linnet::exit_code(error.kind());
   } catch (const std::filesystem::filesystem_error& error) {
-    // Of a copy that fails nothing says which of both paths it was.
+    // A failed copy does not say which of both paths it was.
     const std::string to = error.path2().empty() ? "" : "' to '" + error.path2().string();
     std::fprintf(stderr, "linnet: %s'%s%s': %s\n", to.empty() ? "" : "cannot copy ", error.path1().c_str(), to.c_str(),
                  error.code().message().c_str());

@@ -1,4 +1,4 @@
-// A model in another form: `linnet convert`, `linnet pack` and `linnet quantize`.
+// `linnet convert`, `linnet pack` and `linnet quantize`.
 #include <cstdio>
 #include "app/cli/commands.h"
 #include "app/cli/print-inl.h"
@@ -41,7 +41,7 @@ struct PackArguments {
   bool overwrite = false;
 };
 
-// Images are told apart by models of their own; the weights of a run are packed as they are unless they are quantized.
+// Image models have no model_kind(); a run's weights are packed as they are unless quantized.
 PackReport pack_any(const PackArguments& arguments) {
   const auto& [folder, out, words, overwrite] = arguments;
   if (!is_packed(folder) && is_vit_folder(folder)) {

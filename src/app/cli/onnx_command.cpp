@@ -32,7 +32,7 @@ int test(const OnnxArguments& arguments) {
   return failed ? 1 : 0;
 }
 
-// Each op's share, then the twenty slowest nodes.
+// Prints each op's share, then the twenty slowest nodes.
 void print_times(std::vector<Forward::NodeTime> nodes) {
   std::map<std::string, std::pair<double, int>> ops;
   double total = 0;

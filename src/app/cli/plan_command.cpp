@@ -18,7 +18,7 @@ struct PlanArguments : ConfigArguments {
   PlanRanksArguments foresight{.ranks = "1"};
 };
 
-// Whether the run fits, and what would.
+// Prints whether the run fits, and what would.
 void print_fit(const PlanAnswer& answer, const TrainConfig& train, uint64_t limit) {
   const double most = megabytes(limit);
   const uint64_t peak = answer.forecast.peak();
@@ -61,8 +61,8 @@ void write_page(const PlanArguments& arguments, const Config& config, const Plan
   if (!arguments.foresight.json) print("written to {}\n", arguments.html);
 }
 
-// One rank of each stage, as a run would have it: where recomputation alone does not fit into the limit that is set,
-// with more micro-batches, as many for all stages.
+// Plans one rank of each stage like a run: if recomputation is not enough for the configured limit, with more
+// micro-batches, the same number for all stages.
 std::vector<PlanAnswer> plan_within(Config& config, uint64_t limit, bool exact, const RankLayout& division) {
   const bool may_cut = config.train.micro_batches == 0 && !config.train.memory.empty();
   std::vector<PlanAnswer> stages(static_cast<size_t>(division.pipeline));
@@ -86,7 +86,7 @@ void print_memory(const PlanAnswer& answer) {
   if (!answer.recomputation.empty()) print("  ({})\n", answer.recomputation);
 }
 
-// The stage that takes most, with the batch that fits on all.
+// The largest stage, with the batch that fits on all.
 PlanAnswer of_all(const std::vector<PlanAnswer>& stages) {
   const auto room = [](const PlanAnswer& answer) {
     return std::tuple(answer.all_fit, answer.largest_batch, -static_cast<double>(answer.least_peak));
@@ -106,7 +106,7 @@ void print_stages(const std::vector<PlanAnswer>& stages) {
   }
 }
 
-// Refuses options that the answer would leave out.
+// Refuses options that have no effect on the answer.
 void check_form(const PlanArguments& arguments) {
   const PlanRanksArguments& foresight = arguments.foresight;
   const auto refuse = [](bool given, const char* option, const char* beside) {
@@ -124,7 +124,7 @@ void check_form(const PlanArguments& arguments) {
   refuse(foresight.json && arguments.fusion, "--fusion", "--json");
 }
 
-// What only --network has.
+// Refuses options that require --network.
 void check_needs_network(const PlanRanksArguments& foresight) {
   const auto refuse = [](const std::string& option) {
     fail_user(option, " goes with a network that connects the ranks, for example --network 25GB/s,5us");

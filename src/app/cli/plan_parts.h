@@ -1,11 +1,11 @@
-// Parts of `linnet plan`, each in a file of its own.
+// Parts of `linnet plan`, one file each.
 #pragma once
 #include "config/config.h"
 #include "tasks/planning/plan_memory.h"
 
 namespace linnet {
 
-// `linnet plan --network`: what a run of several ranks would take and how fast it would be.
+// `linnet plan --network`: memory and speed of a run on several ranks.
 
 struct PlanRanksArguments {
   std::string ranks;     // "64", or a list "1,2,4,8", a row each
@@ -16,16 +16,16 @@ struct PlanRanksArguments {
   bool batch_per_rank = false, exact = false, json = false;
 };
 
-// "8" or "1,2,4,8". User error otherwise.
+// Parses "8" or "1,2,4,8". User error otherwise.
 std::vector<int> parse_rank_counts(const std::string& text);
 
 // `config` has neither process.ranks nor train.parallel. Returns the exit code.
 int plan_ranks(const PlanRanksArguments& arguments, const Config& config);
 
-// `linnet plan CONFIG --sweep`: memory and estimated time of a step for every precision, recomputation, optimizer and,
-// from a model folder, with and without adapters.
+// `linnet plan CONFIG --sweep`: memory and step time for all precisions, recomputation modes, optimizers and, from a
+// model folder, with and without adapters.
 
-// Prints the table, a line as soon as it is planned. `memory`: what is there; lines that take more are marked.
+// Prints each line once planned. `memory`: available; marks lines that need more.
 void print_plan_sweep(const Config& config, uint64_t memory);
 
 }  // namespace linnet

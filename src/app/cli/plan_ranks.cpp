@@ -21,7 +21,7 @@ namespace linnet {
 
 namespace {
 
-// The speeds of this machine's products by the name of the precision, and of its memory.
+// This machine's speed of products by precision, and of memory.
 class Machine {
  public:
   explicit Machine(const Config& config)
@@ -35,7 +35,7 @@ class Machine {
   const double bandwidth_;
 };
 
-// "500GFLOP/s,20GB/s".
+// Parses "500GFLOP/s,20GB/s".
 MachineSpeed parse_speed(const std::string& text) {
   const auto fail = [&] {
     fail_user("--speed \"", text,
@@ -235,7 +235,7 @@ void print_plan_sweep(const Config& config, uint64_t memory) {
   if (config.train.device != "cpu")
     fail_user("--sweep plans for the CPU: leave device = \"", config.train.device, "\" out");
   Machine machine(config);
-  // Adapters need a model folder, and a task that takes them.
+  // Adapters need a model folder and a supporting task.
   std::vector<int64_t> ranks{0};
   if (!config.model.from.empty()) ranks.push_back(config.lora.rank > 0 ? config.lora.rank : kRank);
   print("{:<9} {:<10} {:<10} {:<5} {:>10} {:>10} {:>12} {:>9}\n", "precision", "recompute", "optimizer", "LoRA",

@@ -15,7 +15,7 @@
 namespace linnet {
 namespace {
 
-// Inputs read ahead, so that texts of like length are computed together; the output keeps their order.
+// Inputs read ahead, so that texts of similar length are computed together; output keeps their order.
 constexpr size_t kAhead = 1024, kRows = 16;
 
 struct PredictArguments : InferenceOptions {
@@ -26,7 +26,6 @@ struct PredictArguments : InferenceOptions {
   DataConfig columns;  // the names of those that are read
 };
 
-// As RFC 4180 writes a field.
 std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == text.npos) return text;
   std::string out = "\"";
@@ -65,7 +64,7 @@ class Predictions {
     flush_output();
   }
 
-  // Damaged images are told as they come, and do not keep the others from being classified.
+  // Damaged images are reported as they come; the others are still classified.
   void check_all_were_read() const {
     if (unreadable_ > 0)
       fail_user(unreadable_, unreadable_ == 1 ? " image" : " images", " of ", done_, " could not be classified");
@@ -153,7 +152,7 @@ int predict(PredictArguments& arguments) {
     throw;
   }
   predictions.flush();
-  // Most texts have no tab. Where all do, the lines are most likely those of a table.
+  // Texts rarely have tabs. If all do, the lines are most likely those of a table.
   if (!images && !pairs && texts > 0 && with_tab == texts)
     log_warning(
         "every line has a tab, and the whole line was taken for the text; of a file whose name ends in .tsv or .csv it "

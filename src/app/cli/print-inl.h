@@ -1,4 +1,4 @@
-// Lines on standard output. What cannot be written shows when the output is flushed, at the latest in main().
+// Prints lines to standard output. Write errors show at a flush, at the latest in main().
 #pragma once
 #include <fmt/format.h>
 #include <cstdio>
@@ -18,7 +18,7 @@ inline void print_json(const Json& json) { print_text(json.dump() + "\n"); }
 
 inline double megabytes(auto bytes) { return static_cast<double>(bytes) / 1e6; }
 
-// Writes what was printed so far; system error if it cannot be written.
+// Flushes the output; system error if it cannot be written.
 inline void flush_output(const char* problem = "cannot write to standard output") {
   if (std::fflush(stdout) != 0) fail_errno(problem);
 }

@@ -23,7 +23,7 @@
 namespace linnet {
 namespace {
 
-// This process's arguments without "--ranks N", "--ranks=N" and the same of --restart.
+// This process's arguments without --ranks and --restart.
 std::vector<std::string> arguments_of_ranks() {
   const std::string all = read_file("/proc/self/cmdline");
   std::vector<std::string> arguments;
@@ -40,8 +40,8 @@ std::vector<std::string> arguments_of_ranks() {
   return arguments;
 }
 
-// A signal that comes before mpirun has started its ranks is lost, or ends mpirun with a crash. So the first rank sends
-// kReady to the process that has started mpirun, as soon as signals reach the ranks. The environment has its number.
+// A signal before mpirun has started its ranks is lost, or crashes mpirun. So the first rank sends kReady to mpirun's
+// starter, whose process id is in the environment, as soon as signals reach the ranks.
 constexpr int kReady = SIGUSR2;
 constexpr const char* kStarterVariable = "LINNET_STARTER";
 
@@ -55,7 +55,7 @@ void tell_starter() {
   if (program(starter) == program("self")) kill(std::atoi(starter), kReady);
 }
 
-// Requests to stop, and kReady from the first rank: blocked, and read from a descriptor, as long as this lives.
+// Blocks stop requests and the first rank's kReady during its lifetime, and reads them from a descriptor.
 class WaitedSignals {
  public:
   WaitedSignals() {
@@ -89,9 +89,8 @@ struct Ending {
   std::string death;
 };
 
-// What mpirun and the ranks write to standard error. mpirun's own reports stand between lines of dashes: those that
-// tell how a rank ended are left out, and of one that was ended by a signal death() is "rank 1 was ended by signal 9
-// (Killed)".
+// Standard error of mpirun and the ranks. Drops mpirun's reports, between lines of dashes, on how a rank ended; for one
+// ended by a signal death() is "rank 1 was ended by signal 9 (Killed)".
 class MpirunOutput {
  public:
   void take(std::string_view bytes) {
@@ -110,9 +109,9 @@ class MpirunOutput {
       "--------------------------------------------------------------------------\n";
   static constexpr std::string_view kForwarding = "mpirun: Forwarding signal ";
   static constexpr std::string_view kShared = " Read -1, expected ";
-  // Whether what has come of the line is a rule, or mpirun's note of a signal that this process has sent, or
-  // "[host:pid] Read -1, ...", which shared memory writes when the other process was just ended. Such a line is held
-  // until its end; all else is passed on at once, as progress is.
+  // Whether the line so far may be a rule, mpirun's note of a signal from this process, or "[host:pid] Read -1, ...",
+  // which shared memory writes after the other process was ended. Such a line is held until its end; others are passed
+  // on at once, like progress.
   bool may_be_left_out() const {
     if (line_.starts_with(kForwarding) || kForwarding.starts_with(line_)) return true;  // behind a progress bar, too
     if (passed_ > 0) return false;
@@ -138,8 +137,8 @@ class MpirunOutput {
     }
     line_.clear(), passed_ = 0;
   }
-  // That a rank has ended is told in one line, by the rank itself or here. Anything else, such as a machine that cannot
-  // be reached, only mpirun knows.
+  // The rank itself or this prints one line about a rank's end. Only mpirun reports anything else, such as an
+  // unreachable machine.
   void end_report() {
     const size_t rank = report_.find("process rank "), with = report_.find(" with PID "),
                  by = report_.find("exited on signal ");
@@ -157,8 +156,8 @@ class MpirunOutput {
   bool is_report_ = false;
 };
 
-// mpirun in a process group of its own: Ctrl-C reaches this process alone, because mpirun answers it by killing the
-// ranks. It passes SIGUSR1 on to them instead. A request that comes before the ranks are ready waits for them.
+// Runs mpirun in its own process group: it would answer Ctrl-C by killing the ranks. Stop requests reach them as
+// SIGUSR1 instead, once they are ready.
 Ending run_mpirun(std::vector<std::string> command) {
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());
@@ -186,7 +185,7 @@ Ending run_mpirun(std::vector<std::string> command) {
   int requests = 0, first_request = 0, status = 0;
   bool ready = false;
   pollfd sources[] = {{pipe[0], POLLIN, 0}, {signals.descriptor(), POLLIN, 0}};
-  // The pipe ends with the last process that writes to it.
+  // The pipe ends with its last writer.
   for (bool is_open = true; is_open;) {
     poll(sources, 2, -1);
     if (sources[1].revents) {
@@ -212,10 +211,10 @@ Ending run_mpirun(std::vector<std::string> command) {
   return {code, requests > 0, output.death()};
 }
 
-// A rank was killed or fell silent: no error that the same command would meet again.
+// A rank was killed or fell silent: a restart may succeed.
 bool is_death(int code) { return code >= 128 || code == Communicator::kLostRank; }
 
-// An error of this rank alone: the starter ends the others. At once, as the thread of MPI still runs.
+// Ends this rank at once, as MPI's thread still runs; the starter ends the others.
 [[noreturn]] void end_rank(int rank, const char* message, int code) {
   std::fprintf(stderr, "linnet: rank %d: %s\n", rank, message);
   std::fflush(nullptr);
@@ -256,7 +255,7 @@ int run_as_rank(FunctionRef<int(Communicator& world)> body) {
     world.leave();
     return code;
   } catch (const AgreedError& error) {
-    // The first rank that ends with an error makes mpirun end the others: by then it has been told.
+    // mpirun ends all ranks once the first has failed: print before that.
     if (world.rank() == 0) std::fprintf(stderr, "linnet: %s\n", error.what());
     default_stop_signals();
     world.leave();

@@ -1,17 +1,16 @@
-// A command that several processes carry out together: starting them, and telling an error once.
+// Runs a command on several processes, and reports an error once.
 #pragma once
 #include "base/function_ref.h"
 #include "distributed/comm/communicator.h"
 
 namespace linnet {
 
-// --ranks N: starts this process's command N times without that option, by mpirun, and returns its exit code. A signal
-// that asks for a stop is passed on to all ranks, which save and end; a second one ends them within seconds. When this
-// process is killed, they end too. `restarts`: how often ranks that died are started again, with --resume.
+// --ranks N: runs this command N times by mpirun without that option; returns its exit code. A stop signal makes all
+// ranks save and end; a second one ends them within seconds. They also end if this process is killed. `restarts`: how
+// often dead ranks are restarted with --resume.
 int start_ranks(int ranks, int restarts);
 
-// Runs `body` with the ranks of this process's starter and returns the exit code. Ranks other than 0 print nothing but
-// errors of their own.
+// Runs `body` on the starter's ranks; returns the exit code. Ranks other than 0 only print their own errors.
 int run_as_rank(FunctionRef<int(Communicator& world)> body);
 
 }  // namespace linnet

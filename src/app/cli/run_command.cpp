@@ -25,8 +25,7 @@ struct RunArguments : TextGenerationOptions {
   int64_t slots = 8, context = 0;
 };
 
-// How many requests an earlier run has answered. A last line without its end is an answer that was interrupted: it is
-// taken away, and given again.
+// The number of requests that an earlier run has answered. Removes an unfinished last line, which is answered again.
 int64_t answered(const std::string& path, AppendFile& file) {
   const std::string text = read_file(path);
   const size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
@@ -49,7 +48,7 @@ bool takes_images(const std::string& model) {
   return file_exists(model) && run.has_config() && task_kind(run.load_config()) == TaskKind::kImages;
 }
 
-// Each line is the path of an image; its answer is the likeliest class and its probability, or its labels or numbers.
+// Each input line is an image path; answers are the likeliest class with its probability, labels, or numbers.
 int run_images(const RunArguments& arguments) {
   constexpr size_t kAtOnce = 16;
   if (arguments.json) fail_user("'", arguments.model, "' classifies images; `linnet predict --json` writes JSON");

@@ -1,5 +1,4 @@
-// What was trained: `linnet report` makes a page, `linnet runs` lists run folders, `linnet average` makes one of a
-// run's kept checkpoints.
+// `linnet report`, `linnet runs` (lists run folders) and `linnet average` (of a run's kept checkpoints).
 #include <fmt/chrono.h>
 #include <sys/stat.h>
 #include <algorithm>
@@ -24,7 +23,7 @@ struct ReportArguments {
 };
 
 int report(const ReportArguments& arguments) {
-  // A page in the current folder that nobody named may be one of other runs.
+  // An existing page at the default path may be about other runs.
   const std::string page = arguments.out.empty() ? "report.html" : arguments.out;
   if (arguments.out.empty() && file_exists(page) && !arguments.overwrite)
     fail_user(page, " exists; -o FILE names the page, --overwrite replaces it");
@@ -44,17 +43,15 @@ struct Row {
   time_t changed = 0;
 };
 
-// Whether a smaller value is a better one.
 bool is_loss(const std::string& metric) { return metric == "loss"; }
 
-// What a line of an evaluation has beside its metrics.
 bool is_metric(const std::string& key) {
   constexpr std::array<std::string_view, 5> kOthers{"step", "learning_rate", "grad_norm", "seconds", "memory_mb"};
   return std::ranges::find(kOthers, key) == kOthers.end() && !key.ends_with("_per_second");
 }
 
-// The last training loss and the rate of the last lines; the best value of each metric; and the loss of the evaluation
-// whose shown metric is the best.
+// Reads the last training loss, the recent rate, the best value of each metric, and the loss of the evaluation with the
+// best shown metric.
 void read_metrics(const std::string& path, Row& row) {
   constexpr double kKeep = 0.95;  // of the running average of rates
   const std::string text = file_exists(path) ? read_file(path) : "";
@@ -84,7 +81,7 @@ void read_metrics(const std::string& path, Row& row) {
   if (!row.shown.empty()) row.best_text = fmt::format("{} {:.4f}", row.shown, row.best[row.shown]);
 }
 
-// The best first; runs that do not have the metric last.
+// Best first; runs without the metric last.
 void sort_by(const std::string& metric, const std::string& folder, std::vector<Row>& rows) {
   std::set<std::string> known{"date"};
   for (const Row& row : rows)

@@ -16,7 +16,7 @@ namespace linnet {
 
 namespace {
 
-// As `linnet predict` does it.
+// Answers like `linnet predict`.
 class PredictedSpans : public SpanModel {
  public:
   PredictedSpans(const std::string& folder, const LoadedModelOptions& options)
@@ -41,19 +41,19 @@ struct ServeArguments {
   HttpLimits limits;
   std::string host = "127.0.0.1", isa = "auto";
   int port = 8080;
-  // Names by which requests may call the server, besides localhost, 127.0.0.1, [::1] and `host`. At an address that
-  // other machines reach they may call it by any name, unless this has one.
+  // Host names that requests may use besides localhost, 127.0.0.1, [::1] and `host`. If other machines reach the
+  // address, all names are allowed unless this has one.
   std::vector<std::string> allowed_hosts;
   int64_t body_megabytes = 4;
   bool quiet = false;
 };
 
-// Returns when a signal has ended it and every accepted request is answered.
+// Returns after a stop signal, once every accepted request is answered.
 int serve(ServeArguments& arguments) {
   force_isa(arguments.isa);
   arguments.limits.body_bytes = static_cast<uint64_t>(arguments.body_megabytes) << 20;
   arguments.service.log_requests = !arguments.quiet;
-  // Models end before the server does: their threads answer through it.
+  // Models end before the server, through which their threads answer.
   arguments.service.resident.open_spans = [](const std::string& folder, const LoadedModelOptions& resident) {
     return std::make_unique<PredictedSpans>(folder, resident);
   };

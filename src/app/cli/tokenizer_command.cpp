@@ -20,7 +20,7 @@ struct TokenizerArguments {
   bool special = false, pieces = false, skip_special = false, target = false;
 };
 
-// Of a run, a model folder, or a tokenizer's file.
+// From a run, a model folder, or a tokenizer file.
 struct OpenedTokenizer {
   std::shared_ptr<const Tokenizer> tokenizer;
   const PretrainedTokenizer* pretrained;  // the same as a model folder has it; null: of Linnet's own kinds
@@ -81,13 +81,13 @@ int decode_input(const TokenizerArguments& arguments) {
   InputLines input;
   for (std::string_view line; input.next(line);) {
     const std::vector<TokenId> ids = parse_ids(line, input.number(), tokenizer->vocab_size());
-    // Linnet's own kinds leave special tokens out in any case.
+    // Linnet's own tokenizers always leave special tokens out.
     print_text((pretrained ? pretrained->decode(ids, arguments.skip_special) : tokenizer->decode(ids)) + "\n");
   }
   return 0;
 }
 
-// The lines of a mapped file, a few megabytes at once, so that a corpus need not fit into memory.
+// Reads the mapped file in chunks of a few megabytes, as a corpus may exceed memory.
 int train_tokenizer(const TokenizerArguments& arguments) {
   constexpr size_t kChunk = 4 << 20;
   if (file_exists(arguments.model + "/tokenizer.json"))

@@ -1,4 +1,4 @@
-// What trains: `linnet train`, `linnet sweep` and `linnet demo`.
+// `linnet train`, `linnet sweep` and `linnet demo`.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -34,7 +34,7 @@ struct TrainArguments : ConfigArguments {
   int64_t ranks = 0, restarts = 0;
 };
 
-// Nothing of it is kept.
+// Keeps nothing on disk.
 int test_range(const TrainArguments& arguments) {
   constexpr int64_t kSteps = 100;
   const RateRange range = parse_rate_range(arguments.rates);
@@ -47,7 +47,7 @@ int test_range(const TrainArguments& arguments) {
   return 0;
 }
 
-// A run folder that stands for its configuration is also what --resume goes on with.
+// A run folder used as configuration is also what --resume continues.
 std::string default_folder(const TrainArguments& arguments) {
   if (arguments.resume && RunFolder(arguments.config).has_config()) return arguments.config;
   return "runs/" + std::filesystem::path(arguments.config).stem().string();
@@ -71,7 +71,7 @@ int train_as_rank(const TrainArguments& arguments, Communicator& world) {
 int train(const TrainArguments& arguments) {
   if (const auto torchrun = find_torchrun(); torchrun && torchrun->ranks > 1) {
     if (arguments.ranks > 0) fail_user("--ranks starts the ranks itself; torchrun has started this process already");
-    // torchrun waits for all of its processes, and ends them when one has failed.
+    // torchrun waits for all of its processes, and ends them if one fails.
     return torchrun->rank > 0 ? 0 : start_ranks(torchrun->ranks, static_cast<int>(arguments.restarts));
   }
   if (arguments.restarts > 0 && arguments.ranks == 0) fail_user("--restart goes with --ranks N");
@@ -115,7 +115,7 @@ struct Score {
   double exact_match, worst_format;
 };
 
-// The trained model on dates it has not seen, in every format.
+// Evaluates the trained model on unseen dates in every format.
 Score show_test(TranslationTask& task) {
   const Config& config = task.session().config;
   Corpus corpus = load_test_corpus(config);

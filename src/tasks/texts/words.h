@@ -1,3 +1,4 @@
+// Texts whose words have tags.
 #pragma once
 #include <string>
 #include <vector>
