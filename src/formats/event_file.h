@@ -37,7 +37,7 @@ bool has_event_files(const std::string& folder);
 class EventFile {
  public:
   // Makes a new file in `folder`, read after existing ones, and voids their events from `first_step` on, where the run
-  // continues. A first file does so too: TensorBoard takes the first such mark for the run's beginning.
+  // continues. A first file does so too: TensorBoard takes the first such mark for the beginning.
   EventFile(const std::string& folder, int64_t first_step);
   ~EventFile();  // writes pending events, if possible
 

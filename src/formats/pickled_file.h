@@ -26,8 +26,7 @@ struct PickledTensor {
 using FailFile = std::function<void(const std::string& problem)>;
 std::vector<PickledTensor> read_pickle(std::string_view bytes, const FailFile& fail);
 
-// An open file. User errors of one line name the file: a broken format, other contents, PyTorch before 1.6 (no
-// archive).
+// An open file. User errors of one line name the file: a broken format, other contents, and PyTorch before 1.6.
 class PickledFile : public TensorFile {
  public:
   explicit PickledFile(const std::string& path) : TensorFile(path, MappedFile(path)) { parse(mapped_.bytes()); }

@@ -56,8 +56,7 @@ struct SafetensorsTensor {
 using FetchTensor = std::function<std::span<const std::byte>(const SafetensorsTensor& tensor, size_t first)>;
 
 // Replaces `path` in one step (AtomicFile), without copying. Doubles come first, so that all tensors are aligned. Adds
-// a checksum of the data to the metadata. Tensors with null data are fetched twice, in order, each from its beginning
-// on.
+// a checksum of the data to the metadata. Tensors with null data are fetched twice, in order and as a whole.
 void save_safetensors(const std::string& path, std::span<const SafetensorsTensor> tensors,
                       const SafetensorsMetadata& metadata = {}, const FetchTensor& fetch = {});
 

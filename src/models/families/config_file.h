@@ -40,7 +40,7 @@ class ConfigFile {
   size_t count(const std::string& key) const;                     // members of an object or list; 0 for anything else
   bool is_empty(const std::string& key) const;                    // a list or an object of nothing
 
-  // "config.json: "key" is true, Linnet supports only false" for another value, or an absent one if not the default.
+  // Accepts `supported` or an absent key; else "config.json: "key" is true, Linnet supports only false".
   void require_flag(const std::string& key, bool supported) const;
   // The value, one of `supported`; the first if the key is absent.
   std::string choice(const std::string& key, std::initializer_list<const char*> supported) const;

@@ -32,7 +32,7 @@ Fields<DecoderConfig> llama_fields(const Fields<DecoderConfig>& more = {});
 Field<DecoderConfig> bias_fields();
 // The number of experts, by key `count`, and per token ("num_experts_per_tok"), and the weight of the load loss.
 Field<DecoderConfig> expert_fields(const char* count);
-Field<DecoderConfig> whole_pairs_field();  // of heads that turn
+Field<DecoderConfig> whole_pairs_field();  // rotated parts of heads have two halves
 // Keys of rotary positions.
 struct RotaryKeys {
   const char *theta = "rope_theta", *share = "partial_rotary_factor";

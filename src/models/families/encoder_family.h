@@ -19,7 +19,7 @@ std::vector<Architecture> encoder_architectures(const std::string& name,
 // kNone: SentenceEncoder; kTokens: MaskedLanguageModel; kClasses: SequenceClassifier; others: TokenClassifier.
 std::unique_ptr<Module> make_model(const EncoderConfig& config, const ConfigFile& file, ModelHead head);
 
-// The keys that BERT and RoBERTa share, and `more`. `positions`: the required "position_embedding_type".
+// Keys of BERT and RoBERTa but for positions and padding, and `more`. `positions`: "position_embedding_type".
 Fields<EncoderConfig> bert_fields(const Fields<EncoderConfig>& more = {}, const char* positions = "absolute");
 // "max_position_embeddings" and "pad_token_id", with defaults.
 Field<EncoderConfig> lengths_field(int longest, int pad_token);

@@ -45,7 +45,7 @@ struct Family {
 
   const Architecture& architecture(ModelHead head) const;  // user error naming the family if it has none
 
-  // Which of several families with this model_type and architecture takes the folder.
+  // Whether it takes the folder, if several families have its model_type and architecture.
   virtual bool takes(const ConfigFile&) const { return true; }
 
   const char* const model_type;

@@ -1,6 +1,5 @@
-// llama.cpp's files (formats/gguf_file.h) as model folders: keys become config.json, tensors those of
-// model.safetensors, tokenizer and chat template files. After use_gguf_models(), readers of model folders read
-// "model.gguf".
+// llama.cpp's files (formats/gguf_file.h) as model folders with config.json, the tensors of model.safetensors,
+// tokenizer and chat template. After use_gguf_models(), readers of model folders read "model.gguf".
 #pragma once
 #include <map>
 #include <memory>

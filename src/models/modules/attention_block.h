@@ -165,8 +165,8 @@ struct DecodeStep {
   Tensor starts;    // i32 [R, 1]: the first position that is seen; undefined: 0
   Tensor parents;   // i32 [R]: the row that each row continues
   int64_t max_length, beams;
-  // i32 [R]: the row of the cache, of `slots`, that each token is written to and attends to; negative: none. Undefined:
-  // row r has row r of R. Tokens at consecutive positions may share a row; each sees those before it. Not with beams.
+  // i32 [R]: the row of the cache, of `slots`, that each token is written to and attends to; negative: none. Tokens at
+  // consecutive positions may share a row; each sees those before it. Not with beams. Undefined: row r of R rows.
   Tensor cache_rows = {};
   int64_t slots = 0;
   // For attention to an encoder's memory: R / beams memories, each for `beams` rows.

@@ -40,7 +40,7 @@ struct Distillation {
 // temperature) from softmax(teacher / temperature). Logits [..., V], targets i32 [...]; negative: left out.
 Loss distilled_loss(const Loss& data, Tensor student, Tensor teacher, Tensor targets, const Distillation& options);
 
-// Appends another graph's nodes under a module path; returns its `result` here. Joins inputs by name, after name_of().
+// Appends another graph's nodes under a module path; returns its `result` here. Inputs join those named name_of().
 Tensor append_graph(Graph& graph, const Graph& other, ValueId result, const std::string& path,
                     const std::function<std::string(const std::string&)>& name_of);
 

@@ -66,7 +66,7 @@ Tensor in_batch_errors(Tensor firsts, Tensor partners, Tensor others, Tensor wei
   return log_sum_exp_last(scores) - row_products(firsts, partners) * scale;
 }
 
-// log(1 + the sum of exp(difference) over wrongly ordered pairs of pairs).
+// log(1 + the sum of exp(cosine j - cosine i) over all i, j with label i > label j).
 Tensor cosent(Tensor cosines, Tensor labels, Tensor weights) {
   const int64_t batch = weights.dim(0);
   const Shape pairs{batch, batch};

@@ -31,9 +31,8 @@ enum class CalibrationMethod : uint8_t {
 CalibrationMethod calibration_method(const std::string& name);
 const std::vector<std::string>& calibration_methods();
 
-// How often magnitudes |x| of which size occur, and the bound that 8 bits should reach up to. The histogram has a fixed
-// number of bins of equal width; a value beyond the last one doubles the width, so that values come in any order and
-// none is kept.
+// Counts magnitudes |x| in kBins bins of equal width. A value beyond the last one doubles the width, so that values may
+// come in any order and need not be kept.
 class MagnitudeHistogram {
  public:
   static constexpr size_t kBins = 4096;

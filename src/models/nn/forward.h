@@ -27,7 +27,8 @@ class ParameterFile;
 
 struct ForwardOptions {
   int threads = 0;  // 0: all the process may use
-  // If any, use load() instead of parameters(). bf16 linear layers compute in bf16; with int8 attention does too.
+  // If any, use load() instead of parameters(). With bf16 linear layers, all products compute in bf16; with int8 ones,
+  // those of attention do.
   WeightQuantization quantization = {};
   std::string device = "cpu";
   // load() computes what depends on parameters alone (engine/passes/passes.h) and packs filters and weights of linear

@@ -3,9 +3,8 @@
 //
 //   NAME           a parameter that is not quantized: F32, or the type that the folder had all of it in
 //   NAME           BF16 [rows, columns]: WeightFormat::kBf16
-//   NAME.codes     I8 [panels, blocks, 8, 16, 4] of kInt8 and kInt8Blocks; U8 [panels, blocks, 4, 16, 4] of
-//   kInt4Blocks,
-//                  two codes per byte (engine/kernels/quantized/packed_weight.h)
+//   NAME.codes     I8 [panels, blocks, 8, 16, 4] of kInt8 and kInt8Blocks; of kInt4Blocks, with two codes per byte,
+//                  U8 [panels, blocks, 4, 16, 4] (engine/kernels/quantized/packed_weight.h)
 //   NAME.scales    F32 [panels * 16] of kInt8, BF16 [panels, blocks, 16] of the others
 //   NAME.sums      I32 [panels * 16], of kInt8 alone
 //   NAME.padding   U8, where the parts before it do not make a multiple of 64 bytes
