@@ -31,8 +31,7 @@ class ThreadPool {
 
   // Throws Stopped (base/signals.h) if the pool has StopPoints and a stop is requested. run() calls it first.
   void stop_point() const;
-  // Begins work that must not be abandoned, such as an update of the weights: stop_point() does nothing until the
-  // StopPoints are gone.
+  // Begins work that must not be abandoned (an update of weights): stop_point() does nothing until StopPoints end.
   void pass_last_stop_point() { may_stop_ = false; }
 
  private:

@@ -1,5 +1,4 @@
-// Precision, recall and F1 of classes, decisions and entities: the same doubles as scikit-learn's classification_report
-// and seqeval.
+// Precision, recall and F1 of classes and entities, equal to scikit-learn's classification_report and seqeval.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -35,8 +34,7 @@ struct ClassReport {
   struct Scores {
     double precision = 0, recall = 0, f1 = 0;
   };
-  // Classes with a confusion matrix, one per example; or independent decisions about each name, as for several labels
-  // or entities.
+  // Classes with a confusion matrix, one per example; or independent decisions about each name (labels, entities).
   explicit ClassReport(std::vector<std::string> names = {}, bool exclusive = true)
       : names(std::move(names)), counts(this->names.size()), confusion(exclusive ? counts.size() * counts.size() : 0) {}
 
@@ -66,8 +64,7 @@ struct ClassReport {
   Scores mean(bool weighted) const;
 };
 
-// Entities of a text by the tags of its words: B-PER, I-PER, O (Ramshaw & Marcus 1995), E- and S- for the last and the
-// only word.
+// Entities by the tags of words: B-PER, I-PER, O (Ramshaw & Marcus 1995), E- and S- for the last, only word.
 struct Entity {
   int64_t begin, end;  // words, [begin, end)
   std::string label;   // "PER"

@@ -15,8 +15,7 @@ double pearson_correlation(std::span<const double> a, std::span<const double> b)
 double spearman_correlation(std::span<const double> a, std::span<const double> b);
 
 // Recall, mean reciprocal rank and nDCG (Järvelin & Kekäläinen 2002) of retrieval by cosine, as in
-// sentence-transformers' InformationRetrievalEvaluator. Every document is a candidate for every query. Equal texts are
-// one.
+// sentence-transformers' InformationRetrievalEvaluator. All documents are candidates for every query.
 class Retrieval {
  public:
   explicit Retrieval(size_t width) : width_(width) {}

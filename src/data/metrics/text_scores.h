@@ -25,9 +25,8 @@ Bleu corpus_bleu(const std::vector<std::string>& hypotheses, const std::vector<s
 // The tokens of mteval-v13a: unescapes &quot; &amp; &lt; &gt; and splits punctuation off except within numbers.
 std::vector<std::string> tokenize_13a(std::string_view line);
 
-// chrF (Popović 2015) as sacreBLEU computes it by default, also called chrF2: signature
-// nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no; from 0 to 100. Precision and recall of the n-grams of 1 to 6
-// characters, white space left out, are averaged over n; then
+// chrF (Popović 2015) as sacreBLEU's default, chrF2: nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no; from 0 to 100.
+// Precision and recall of n-grams of 1 to 6 characters, without white space, are averaged over n; then
 //   chrF = 100 (1 + b^2) P R / (b^2 P + R) with b = 2.
 // An n for which either side has no n-gram does not count.
 double corpus_chrf(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references);
@@ -35,11 +34,10 @@ double corpus_chrf(const std::vector<std::string>& hypotheses, const std::vector
 // Ignores white space at either end (and so a carriage return).
 bool is_exact_match(std::string_view hypothesis, std::string_view reference);
 
-// The fraction of exact matches, 0..1; 0 for empty lists.
+// From 0 to 1; 0 for empty lists.
 double exact_match(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references);
 
-// Runs of characters other than white space (Unicode).
-int64_t count_words(std::string_view text);
+int64_t count_words(std::string_view text);  // separated by Unicode white space
 
 // exp(nats / count); infinite if it overflows a double, NaN for count 0.
 double perplexity(double nats, int64_t count);

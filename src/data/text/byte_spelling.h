@@ -5,8 +5,7 @@
 
 namespace linnet {
 
-// GPT-2's printable spelling of bytes: a character for each of the 256 ("Ġ" for a space). Radford et al. 2019,
-// bytes_to_unicode.
+// GPT-2's printable spelling of bytes: a character for each of the 256 ("Ġ" for a space). Radford et al. 2019.
 
 void spell_bytes(std::string_view bytes, std::string& spelling);
 inline std::string spelt(std::string_view bytes) {

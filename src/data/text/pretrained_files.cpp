@@ -1,4 +1,4 @@
-// The older files of tokenizers as what tokenizer.json would hold, and tokenizer_config.json.
+// Converts older files of tokenizers to tokenizer.json's content, and handles tokenizer_config.json.
 #include "data/text/pretrained_files.h"
 #include "base/fail.h"
 #include "base/files.h"
@@ -13,7 +13,8 @@ namespace {
 constexpr const char* kQwen2Expression =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// Calls use(line, number) with each line, which may end in \r\n; the last one need not end at all.
+// Calls use(line, number) with each line, which may end in \r
+// ; the last one needs no end.
 template <class Use>
 void for_each_line(std::string_view text, const Use& use) {
   text = without_mark(text);
@@ -49,7 +50,6 @@ Json read_piece_lines(std::string_view text, const std::string& path) {
   return vocabulary;
 }
 
-// The special tokens that the model has.
 void add_special(std::initializer_list<const char*> pieces, Pipeline& pipeline) {
   for (const char* piece : pieces)
     if (const TokenId id = pipeline.model->vocabulary().find(piece); id >= 0)
@@ -81,8 +81,7 @@ Pipeline read_gpt2_files(std::string_view vocabulary, const std::string& vocabul
                               {"trim_offsets", config.flag("trim_offsets", true)},
                               {"add_prefix_space", prefix_space}};
   Pipeline pipeline = read_pipeline(file, "'" + vocabulary_path + "' and '" + merges_path + "':");
-  // Of GPT-2, RoBERTa and BART.
-  add_special({"<|endoftext|>", "<s>", "<pad>", "</s>", "<unk>", "<mask>"}, pipeline);
+  add_special({"<|endoftext|>", "<s>", "<pad>", "</s>", "<unk>", "<mask>"}, pipeline);  // GPT-2, RoBERTa and BART
   return pipeline;
 }
 
@@ -163,14 +162,14 @@ const std::vector<Role>& all_roles() {
   return roles;
 }
 
-// A string, or an object with "content"; "" when there is none.
+// A string, or an object with "content"; "" if there is none.
 std::string read_token(const JsonObject& config, const char* key) {
   if (!config.has(key)) return "";
   if (config.at(key).is_object()) return config.object(key).text("content");
   return config.text(key);
 }
 
-// Several templates are a list of names and templates; the one called "default" counts, or the only one.
+// Of a list of named templates: the one called "default", or the only one.
 std::string read_chat_template(const JsonObject& config) {
   if (!config.has("chat_template")) return "";
   const Json& value = config.at("chat_template");
@@ -247,7 +246,7 @@ void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view confi
   }
   tokenizer.set_roles(roles);
   tokenizer.set_chat_template(read_chat_template(config));
-  // Where a model has no limit, files have 10^30.
+  // Files have 10^30 for no limit.
   if (const Json* found = config_json.find("model_max_length"); found && found->is_number())
     if (const double length = found->get<double>(); length > 0 && length < 1e9)
       tokenizer.set_max_length(static_cast<int64_t>(length));

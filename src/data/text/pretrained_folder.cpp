@@ -12,7 +12,7 @@ namespace {
 
 std::string read_if_there(const std::string& path) { return file_exists(path) ? read_file(path) : std::string(); }
 
-// The settings of a folder's tokenizer: tokenizer_config.json and special_tokens_map.json.
+// tokenizer_config.json and special_tokens_map.json of a folder.
 struct Settings {
   explicit Settings(const std::string& folder) : folder(folder) {}
   Settings(const Settings&) = delete;
@@ -29,7 +29,7 @@ bool has_piece(const SentencePieceModelFile& file, size_t id, std::string_view t
   return id < file.pieces.size() && file.pieces[id].text == text;
 }
 
-// The languages of M2M100's class, in the order of their ids, for folders that do not list them.
+// The languages of M2M100's class, in id order, for folders that do not list them.
 constexpr std::string_view kM2mLanguages =
     "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht "
     "hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl "
@@ -43,7 +43,7 @@ std::vector<std::string> m2m_languages(const std::string& codes) {
   return languages;
 }
 
-// M2M100's vocab.json, whose languages come after it (older versions of Linnet wrote them into it).
+// M2M100's vocab.json, followed by the languages (older versions of Linnet wrote them into it).
 std::string with_languages(const std::string& vocabulary, const std::string& path,
                            const std::vector<std::string>& languages) {
   Json json = Json::parse(vocabulary, "'" + path + "'", JsonLimits::tables());
@@ -53,8 +53,8 @@ std::string with_languages(const std::string& vocabulary, const std::string& pat
   return json.dump();
 }
 
-// A SentencePiece model beside `folder`'s other files: Marian's (source.spm or target.spm and vocab.json), M2M100's
-// (with vocab.json), or one whose class is not known.
+// A SentencePiece model with `folder`'s other files: Marian's (source.spm or target.spm and vocab.json), M2M100's (with
+// vocab.json), or one of an unknown class.
 std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string& path, const Settings& settings) {
   const JsonObject& config = settings.config;
   const std::string &folder = settings.folder, kind = settings.kind();
@@ -79,7 +79,7 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
   options.add_end = config.flag("add_eos_token", t5 || marian);
   options.extra_ids = config.integer("extra_ids", t5 && path.ends_with("spiece.model") ? 100 : 0);
   if (options.extra_ids < 0 || options.extra_ids > 10000) config.fail("extra_ids", "is out of range");
-  // A name that a folder is searched for.
+  // A name by which a folder's file is found.
   const bool usual = marian || name == "spiece.model" || name == "sentencepiece.bpe.model" || name == "spm.model";
   options.file_name = usual ? name : "tokenizer.model";
   if (marian) {
@@ -94,7 +94,7 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
     if (languages.empty()) languages = m2m_languages(config.text("language_codes", "m2m100"));
     options.add_end = true;
     options.vocabulary_path = pieces;
-    // transformers numbers languages from the end of the file on: it is given back without them.
+    // transformers numbers languages after the file's end, so it is written without them.
     options.vocabulary_file = read_file(pieces);
     options.vocabulary = with_languages(options.vocabulary_file, pieces, languages);
     options.text_tokens = languages;
@@ -122,7 +122,7 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
 constexpr std::initializer_list<const char*> kSentencePieceModels = {"spiece.model", "tokenizer.model",
                                                                      "sentencepiece.bpe.model", "spm.model"};
 
-// The first of the names that is in the folder, with its path; "" when none is.
+// The path of the first of the names in the folder, or "".
 std::string first_of(const std::string& folder, std::initializer_list<const char*> names) {
   for (const char* name : names)
     if (file_exists(folder + "/" + name)) return folder + "/" + name;
@@ -140,13 +140,13 @@ std::unique_ptr<PretrainedTokenizer> finish(Pipeline pipeline, const Settings& s
   return tokenizer;
 }
 
-// The same of files that have no tokens but the model's.
+// For files that have only the model's tokens.
 std::unique_ptr<PretrainedTokenizer> finish_with_config(Pipeline pipeline, const Settings& settings) {
   add_tokens_of_config(settings.config, pipeline);
   return finish(std::move(pipeline), settings);
 }
 
-// A SentencePiece model, by the class that reads it where one is known.
+// A SentencePiece model, read as its class does if known.
 std::unique_ptr<PretrainedTokenizer> read_sentencepiece(const std::string& file, const Settings& settings) {
   const std::string kind = settings.kind();
   const bool m2m100 = kind.starts_with("Nllb") && file_exists(settings.folder + "/vocab.json");
@@ -165,7 +165,7 @@ bool is_byt5(const std::string& folder) {
   return Settings(folder).kind().starts_with("ByT5");
 }
 
-// The tables that a packed model has beside the files of the folder; null where it has none.
+// A packed model's tables beside the files of the folder, or null.
 std::unique_ptr<PretrainedTokenizer> read_packed_tables(const std::string& folder) {
   const std::string path = folder + "/" + kTokenizerTables;
   const PackedPath packed = split_packed_path(path);

@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // decoders write it in place of bytes that are no character
 
-// The window grows to kWindow tokens and is then cut to its last kContext or a few more. A decoder looks at fewer; a
-// window that kept growing would make a stream quadratic.
+// The window grows to kWindow tokens and is then cut to about its last kContext: a decoder looks at fewer, and a
+// growing window would make a stream quadratic.
 constexpr size_t kWindow = 64, kContext = 8;
 
 }  // namespace
@@ -55,7 +55,7 @@ std::string TextStream::advance(bool last) {
   const std::string text = tokenizer_.decode(window_, skip_special_);
   if (!last && whole_size(text) < text.size()) return "";
   size_t begin = shown_.size();
-  // A run of byte tokens that turns out to be no UTF-8 is U+FFFD for each byte, also for those that were characters.
+  // A run of byte tokens that turns out invalid is U+FFFD for each byte, also for those that were characters.
   if (!text.starts_with(shown_)) {
     begin = 0;
     for (size_t left = count_code_points(shown_); left > 0 && begin < text.size(); --left)
@@ -67,7 +67,7 @@ std::string TextStream::advance(bool last) {
   return fresh;
 }
 
-// The window must not begin inside of a character, whose bytes would then spoil those that follow.
+// The window must not begin inside a character, whose bytes would then change those that follow.
 void TextStream::shorten_window() {
   for (size_t count = std::min(kContext, window_.size()); count <= window_.size(); ++count) {
     const std::span<const TokenId> kept = std::span(window_).last(count);
@@ -84,7 +84,7 @@ std::vector<TextRange> code_point_offsets(std::string_view text, std::span<const
   std::vector<size_t> count(text.size() + 1);  // code points that begin before each byte
   size_t seen = 0;
   for (const Utf8Character& character : utf8_characters(text)) {
-    // Inside of a character: tokenizers counts a token that begins there as beginning at the character.
+    // For tokenizers, a token that begins inside a character begins at the character.
     for (size_t i = character.begin; i < character.end; ++i) count[i] = seen;
     ++seen;
   }
@@ -92,7 +92,7 @@ std::vector<TextRange> code_point_offsets(std::string_view text, std::span<const
   std::vector<TextRange> converted;
   converted.reserve(offsets.size());
   for (const TextRange& range : offsets) {
-    // An end inside of a character counts that character.
+    // An end inside a character includes it.
     const bool inside = range.end > range.begin && range.end < text.size() && count[range.end] == count[range.end - 1];
     converted.push_back({count[range.begin], count[range.end] + (inside ? 1 : 0)});
   }

@@ -18,13 +18,11 @@ constexpr size_t kLongestWord = 100;  // of characters; longer ones are the unkn
 
 using Counts = std::unordered_map<std::string, int64_t>;
 
-// Counts of pairs are kept up as words change, so a merge costs what it touches. The order of the words does not
-// matter.
+// Updates pair counts as words change, so a merge costs only what it touches. The order of words does not matter.
 class MergeLearner {
  public:
-  // `alphabet`: what words consist of before the first merge; ids are indices. `prefix`: what a piece begins with that
-  // does not begin a word ("##"); joining takes it off the right piece. Pairs that are rarer than `min_count` stay
-  // apart.
+  // `alphabet`: the initial symbols; ids are indices. `prefix`: begins a piece that does not begin a word ("##");
+  // joining removes it from the right piece. Pairs rarer than `min_count` are not joined.
   MergeLearner(std::vector<std::string> alphabet, std::string prefix, int64_t min_count)
       : prefix_(std::move(prefix)), min_count_(std::max<int64_t>(min_count, 1)), pieces_(std::move(alphabet)) {
     for (size_t id = 0; id < pieces_.size(); ++id) piece_ids_.emplace(pieces_[id], static_cast<TokenId>(id));
@@ -35,7 +33,7 @@ class MergeLearner {
     words_.push_back({std::move(word), count});
   }
 
-  // merges until there are `most` pieces, or nothing is left to merge
+  // Merges until there are `most` pieces or nothing to merge.
   void run(int64_t most) {
     for (const auto& [pair, count] : counts_) queue_.push({count, pair});
     while (std::ssize(pieces_) < most && !queue_.empty()) {
@@ -130,7 +128,7 @@ class MergeLearner {
   std::vector<uint64_t> touched_;
 };
 
-// The 256 bytes in the order of their spellings, which is the order of their ids.
+// The 256 bytes in the order of their spellings, that of their ids.
 std::vector<unsigned char> bytes_by_spelling() {
   std::vector<unsigned char> bytes(256);
   std::iota(bytes.begin(), bytes.end(), static_cast<unsigned char>(0));
@@ -160,8 +158,7 @@ Counts count_words(const std::vector<std::string>& texts, bool lowercase) {
   return words;
 }
 
-// "t", "##h", "##e"
-std::vector<std::string> characters_of(const std::string& word) {
+std::vector<std::string> characters_of(const std::string& word) {  // "t", "##h", "##e"
   std::vector<std::string> characters;
   for (const Utf8Character& character : utf8_characters(word))
     characters.push_back((character.begin > 0 ? kPrefix : "") + std::string(character.bytes()));

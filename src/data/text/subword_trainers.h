@@ -1,5 +1,5 @@
-// Learns the pieces of a byte-level BPE or WordPiece tokenizer from text: the most frequent pair of neighbors is joined
-// first, of equals the one with the lower ids, as in tokenizers. The result depends on the texts and options only.
+// Trains byte-level BPE and WordPiece tokenizers: joins the most frequent pair of neighbors first, of equals the one
+// with the lower ids, as in tokenizers. The result depends on texts and options only.
 #pragma once
 #include <memory>
 #include <string>
@@ -36,8 +36,8 @@ struct WordPieceTrainingOptions {
   int64_t min_count = 2;  // pairs of pieces that are rarer are not merged
 };
 
-// Words are cut as BERT cuts them, accents are kept. Of more characters than three quarters of the vocabulary hold, the
-// rarest are left out. User error for texts without a word, and for a vocabulary that is too small.
+// Words are cut as BERT cuts them, accents are kept. Characters beyond three quarters of the vocabulary are dropped,
+// the rarest first. User error for texts without a word, and for a vocabulary that is too small.
 std::unique_ptr<PretrainedTokenizer> train_wordpiece(const std::vector<std::string>& texts,
                                                      const WordPieceTrainingOptions& options);
 

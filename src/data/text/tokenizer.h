@@ -1,5 +1,5 @@
 // Text to token ids and back. Three kinds are trained here: characters, white-space separated words, SentencePiece.
-// Those that model folders carry are in pretrained_tokenizer.h.
+// pretrained_tokenizer.h has those of model folders.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -10,36 +10,26 @@
 
 namespace linnet {
 
-// The number of a token in a vocabulary.
-using TokenId = int32_t;
+using TokenId = int32_t;  // number of a token in a vocabulary
 
-// The ids of special tokens: the same in every tokenizer trained here, so that batches and models need not ask. A
-// pretrained one has its own, and -1 for those it lacks.
+// The ids of special tokens, equal in all tokenizers trained here. Pretrained ones have their own; -1: none.
 struct SpecialTokens {
-  // Fills rows up to the length of the longest.
-  TokenId pad = 0;
-  // Stands for what the vocabulary does not have.
-  TokenId unknown = 1;
-  // Before the first token of a text.
-  TokenId begin = 2;
-  // Behind the last token of a text.
-  TokenId end = 3;
+  TokenId pad = 0;      // fills rows up to the longest
+  TokenId unknown = 1;  // for what the vocabulary lacks
+  TokenId begin = 2;    // before the first token of a text
+  TokenId end = 3;      // behind the last token of a text
 };
-// The number of special tokens of a tokenizer trained here.
-constexpr TokenId kSpecialTokenCount = 4;
+constexpr TokenId kSpecialTokenCount = 4;  // of a tokenizer trained here
 
 // Turns text into token ids and back.
 class Tokenizer {
  public:
-  // Frees it.
-  virtual ~Tokenizer() = default;
-  // "char", "word" or "sentencepiece", or a pretrained one's kind.
-  virtual std::string kind() const = 0;
-  // The number of tokens, with the special ones.
-  virtual int64_t vocab_size() const = 0;
-  // Appends the tokens of one line, without begin or end. May be called from several threads at once.
+  virtual ~Tokenizer() = default;          // frees it
+  virtual std::string kind() const = 0;    // "char", "word", "sentencepiece" or a pretrained one's kind
+  virtual int64_t vocab_size() const = 0;  // number of tokens, with special ones
+  // Appends the tokens of one line, without begin or end. Thread-safe.
   virtual void encode(std::string_view line, std::vector<TokenId>& ids) const = 0;
-  // The same as a list of its own.
+  // The same as a new list.
   std::vector<TokenId> encode(std::string_view line) const {
     std::vector<TokenId> ids;
     encode(line, ids);
@@ -47,37 +37,30 @@ class Tokenizer {
   }
   // The text of tokens without pad, begin and end. Throws Error(kInternal) for an id outside [0, vocab_size).
   virtual std::string decode(std::span<const TokenId> ids) const = 0;
-  // One token as shown to people, "<pad>" and the like included.
-  virtual std::string piece(TokenId id) const = 0;
-  // Writes folder/stem.{char,word,model}: a temporary file, synced and renamed, so that a crash leaves none or all.
+  virtual std::string piece(TokenId id) const = 0;  // one token as shown to people, also "<pad>" and the like
+  // Writes folder/stem.{char,word,model} atomically: a temporary file, synced and renamed.
   virtual void save(const std::string& folder, const std::string& stem) const = 0;
-  // The ids of its special tokens.
-  virtual SpecialTokens special() const { return {}; }
+  virtual SpecialTokens special() const { return {}; }  // ids of its special tokens
 };
 
-// Reads what save() wrote; the file's extension tells the kind. A missing, ambiguous, truncated or altered file is an
-// Error(kUser) of one line.
+// Reads what save() wrote; the extension gives the kind. Throws Error(kUser) of one line for a missing, ambiguous,
+// truncated or altered file.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder, const std::string& stem);
 
 // How train_tokenizer() makes a vocabulary.
 struct TokenizerOptions {
-  // "char", "word" or "sentencepiece".
-  std::string kind = "sentencepiece";
+  std::string kind = "sentencepiece";  // "char", "word" or "sentencepiece"
   // Tokens with the special ones: exact for sentencepiece, a maximum for char and word.
   int64_t vocab_size = 8000;
-  // Of sentencepiece: "bpe" or "unigram".
-  std::string model_type = "bpe";
-  // Of sentencepiece: the share of the characters that get a token of their own.
-  double character_coverage = 1.0;
-  // Of sentencepiece: decides which lines are looked at when there are millions.
-  uint64_t seed = 0;
-  // Of train_sentencepiece() alone: the ids of special tokens, -1 for none.
-  SpecialTokens special = {};
+  std::string model_type = "bpe";   // of sentencepiece: "bpe" or "unigram"
+  double character_coverage = 1.0;  // of sentencepiece: the share of characters that get a token
+  uint64_t seed = 0;                // of sentencepiece: samples lines if there are millions
+  SpecialTokens special = {};       // of train_sentencepiece() alone: ids, -1 for none
 };
 
-// Builds a vocabulary from the training lines. Depends on the options and lines only, never on threads or the machine.
-// SentencePiece trains in a forked child (see sentencepiece_trainer.cpp), so call this before worker threads start.
-// Throws Error(kUser) for options out of range and for too few lines.
+// Builds a vocabulary from the training lines, by options and lines only, never by threads or machine. SentencePiece
+// trains in a forked child (sentencepiece_trainer.cpp), so call this before worker threads start. Throws Error(kUser)
+// for options out of range and for too few lines.
 std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerOptions& options, const std::vector<std::string>& lines);
 
 }  // namespace linnet

@@ -20,7 +20,7 @@ std::vector<std::string_view> split_units(TextUnit unit, std::string_view line) 
   return unit == TextUnit::kCharacter ? split_code_points(line) : split_white_space(line);
 }
 
-// The letter behind a backslash, and the byte that the two stand for, at the same place.
+// The letter behind a backslash, and at the same index the byte it stands for.
 constexpr std::string_view kEscapeLetters = "\\nrts", kEscapedBytes = "\\\n\r\t ";
 
 std::string escape(std::string_view token) {
@@ -33,7 +33,7 @@ std::string escape(std::string_view token) {
   return text;
 }
 
-// False when a backslash is followed by anything but one of the letters above.
+// False if a backslash precedes any other character.
 bool unescape(std::string_view text, std::string& token) {
   token.clear();
   for (size_t i = 0; i < text.size(); ++i) {
@@ -48,7 +48,6 @@ bool unescape(std::string_view text, std::string& token) {
   return true;
 }
 
-// A list of tokens, looked up unit by unit.
 class VocabularyTokenizer : public Tokenizer {
  public:
   VocabularyTokenizer(TextUnit unit, std::vector<std::string> tokens) : unit_(unit), tokens_(std::move(tokens)) {
@@ -117,8 +116,8 @@ class SavedSentencePiece : public Tokenizer {
   const SentencePiecePretrained tokenizer_;
 };
 
-// Protobuf field 1000 (ModelProto sets 200 and above aside for others), length-delimited: the tag 1000 << 3 | 2 as a
-// varint, the length, and then "linnet1:" with 16 hexadecimal digits of checksum.
+// Protobuf field 1000 (ModelProto reserves 200 and above), length-delimited: the tag 1000 << 3 | 2 as a varint, the
+// length, then "linnet1:" with 16 hexadecimal digits of checksum.
 constexpr std::string_view kSealStart = "\xC2\x3E\x18linnet1:";
 constexpr size_t kSealDigits = 16;
 

@@ -39,8 +39,7 @@ class RankProfiles {
   PipelineBubble bubble_;
 };
 
-// Parts of chrome_trace(): the events of one process, and the trace of all. `start`: the profile's time that the trace
-// calls 0.
+// Parts of chrome_trace(): the events of one process, and the trace of all. `start`: the trace's time 0.
 struct TracedProcess {
   int id = 1;  // unique in the trace, and the order of the processes
   std::string name = "linnet";

@@ -64,8 +64,7 @@ void make_alike(ImageSplits& splits, const std::string& directory);
 
 // The IDX format of the MNIST files (yann.lecun.com/exdb/mnist), plain or gzip: two zero bytes, the element type, the
 // number of axes; each axis' size in four bytes, most significant first; the elements. Every problem is a user error of
-// one line that names the file: missing, not IDX, elements other than bytes, a wrong number of them, a damaged gzip
-// stream.
+// one line that names the file: missing, not IDX, elements other than bytes or too few or many, damaged gzip.
 struct IdxArray {
   std::vector<int64_t> sizes;
   std::vector<uint8_t> values;

@@ -101,8 +101,7 @@ struct PreferencePair {
 };
 
 // The arrays of a batch: "tokens", "targets" i32 [2 pairs, length], all chosen answers before the rejected ones,
-// "reference" f32 [2 pairs], "weights" f32 [pairs], 0 for rows without a pair, which have one token. Bytes: the longest
-// batch's.
+// "reference" f32 [2 pairs], "weights" f32 [pairs], 0 for rows without a pair, which have one token. Bytes: at most.
 std::vector<BatchInput> preference_inputs(int64_t pairs, int64_t longest);
 
 class PreferenceBatches : public LengthBatches {

@@ -21,7 +21,6 @@ class ChatTemplate {
   jinja::Template template_;
 };
 
-// Converts valid JSON text.
-jinja::Value template_value(const std::string& json);
+jinja::Value template_value(const std::string& json);  // converts valid JSON text
 
 }  // namespace linnet

@@ -66,8 +66,7 @@ struct Token {
   std::string text;
   int line = 1;
 };
-// Text, trimmed by trim_blocks, lstrip_blocks and "-", and the tokens between marks. When it throws, `line` is that of
-// the mistake.
+// Text, trimmed by trim_blocks, lstrip_blocks and "-", and the tokens between marks. `line`: of a mistake.
 std::vector<Token> read_tokens(const std::string& source, int& line);
 
 // The tokens of a template for a parser.
@@ -135,10 +134,8 @@ class TokenStream {
 };
 
 Expression parse_expression(TokenStream& tokens);
-// An expression, or a list of several separated by commas.
-Expression parse_tuple(TokenStream& tokens);
-// Leaves a following "if" to the loop.
-Expression parse_loop_range(TokenStream& tokens);
+Expression parse_tuple(TokenStream& tokens);       // an expression, or a list of several separated by commas
+Expression parse_loop_range(TokenStream& tokens);  // leaves a following "if" to the loop
 
 // Null if there is none of that name.
 using Filter = Value (*)(const Value& value, const Arguments& arguments, Budget& budget);

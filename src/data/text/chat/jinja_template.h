@@ -1,7 +1,6 @@
 // The part of Jinja that chat templates use, with transformers' settings: trim_blocks, lstrip_blocks, break and
 // continue. Statements: for (with else and if), break, continue, if, set (also of a block or a namespace's member),
-// macro, raw, generation. Expressions: all of Python's that Jinja has. Anything else is an error of one line that names
-// it.
+// macro, raw, generation. Expressions: all of Python's that Jinja has. Anything else is an error that names it.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -42,8 +41,7 @@ struct Arguments {
 };
 using Function = std::function<Value(const Arguments&)>;
 
-// Tuples are lists. Texts, lists and dictionaries are shared, as in Python, so copies are cheap. Templates can change
-// only namespaces.
+// Tuples are lists. Texts, lists and dictionaries are shared, so copies are cheap. Only namespaces can change.
 class Value {
  public:
   struct Sequence {

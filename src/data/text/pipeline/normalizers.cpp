@@ -216,14 +216,12 @@ void replace_by_table(const CharsmapTable& table, AlignedText& text) {
   text.finish_rewrite();
 }
 
-// BERT's: removes control characters, makes white space spaces, puts spaces around CJK ideographs, removes accents,
-// lowercases.
+// BERT's: removes control characters, spells white space as spaces, spaces CJK ideographs, removes accents, lowercases.
 struct BertNormalizer {
   bool clean, space_cjk, strip_accents, lowercase;
 
   void operator()(AlignedText& text) const {
-    // A mark that stays when accents are removed, such as a vowel sign: decomposition orders those behind one letter by
-    // class.
+    // A mark that stays when accents are removed, such as a vowel sign; decomposition orders them by class.
     struct Mark {
       uint8_t order;
       std::string bytes;

@@ -1,5 +1,5 @@
 // The steps of a tokenizer.json: normalizers rewrite the text, pre-tokenizers cut it into words, the model cuts words
-// into tokens, the template adds the special ones; decoders go back.
+// into tokens, the template adds special tokens; decoders go back.
 #pragma once
 #include <bitset>
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace linnet {
 
-// Tokens that are looked for in the text as they stand, before anything else is done to it: "<|endoftext|>", "[MASK]".
+// A token found in the raw text, before any other step: "<|endoftext|>", "[MASK]".
 struct AddedToken {
   TokenId id = kNoToken;
   std::string text;
@@ -25,7 +25,7 @@ struct AddedToken {
   bool left_strip = false, right_strip = false;  // takes the white space beside it along
 };
 
-// A stretch of text, or the token that was found there.
+// A stretch of text, or the token found there.
 struct TextSegment {
   size_t begin = 0, end = 0;
   TokenId id = kNoToken;  // kNoToken: text
@@ -34,11 +34,9 @@ struct TextSegment {
 class AddedTokenMatcher {
  public:
   AddedTokenMatcher() = default;
-  // Looks for the tokens' texts; those that are empty are nowhere.
-  explicit AddedTokenMatcher(std::vector<AddedToken> tokens);
+  explicit AddedTokenMatcher(std::vector<AddedToken> tokens);  // matches the tokens' texts, except empty ones
 
-  // Appends the segments of text[begin, end), none of them empty, which together are all of it. Of the tokens that
-  // begin at a place the longest counts.
+  // Appends the segments of text[begin, end), none empty, which cover all of it. The longest token wins.
   void split(std::string_view text, size_t begin, size_t end, std::vector<TextSegment>& segments) const;
 
  private:
@@ -47,25 +45,24 @@ class AddedTokenMatcher {
   std::bitset<256> first_;  // their first bytes: most bytes of a text are none of these
 };
 
-// A text on its way from what the user wrote to what a tokenizer's model sees, and which bytes came from where.
-// Unchanged text is a view of the original; nothing is copied until a step rewrites it.
+// A text between what the user wrote and what a tokenizer's model sees, and the source of each byte. Unchanged text is
+// a view of the original; it is copied only when a step rewrites it.
 class AlignedText {
  public:
-  // `base` is where `view` begins in the original. Without `tracked` source() is not to be asked.
+  // `base`: where `view` begins in the original. source() needs `tracked`.
   void reset(std::string_view view, size_t base, bool tracked);
 
   std::string_view view() const { return rewritten_ ? std::string_view(text_) : view_; }
-  bool at_start() const { return base_ == 0; }  // view() began where the original begins
-  // The bytes of the original behind bytes [begin, end) of view().
-  TextRange source(size_t begin, size_t end) const;
+  bool at_start() const { return base_ == 0; }       // view() began where the original begins
+  TextRange source(size_t begin, size_t end) const;  // the bytes of the original for bytes [begin, end) of view()
 
-  // A rewrite: any number of keep() and put(), in order, between start_rewrite() and finish_rewrite(); view() and
-  // source() speak of the old text until then. What neither names is dropped.
+  // A rewrite: any number of keep() and put(), in order, between start_rewrite() and finish_rewrite(). Until then
+  // view() and source() give the old text. Text in neither is dropped.
   void start_rewrite();
   void keep(size_t begin, size_t end);                         // copies these bytes
   void put(std::string_view bytes, size_t begin, size_t end);  // in place of these
   void finish_rewrite();
-  // A rewrite in which change(character, begin, end) puts or keeps what becomes of each.
+  // A rewrite in which change(character, begin, end) puts or keeps each character.
   template <class Change>
   void rewrite_characters(const Change& change) {
     start_rewrite();
@@ -82,7 +79,7 @@ class AlignedText {
   std::vector<TextRange> source_, next_source_;  // of each byte of text_
 };
 
-// What one thread needs to tokenize; reused from text to text.
+// Per-thread scratch memory, reused for all texts.
 struct PipelineScratch {
   AlignedText text;
   std::vector<TextSegment> segments, words, next_words;
@@ -98,11 +95,11 @@ struct PipelineScratch {
 using TextStep = std::function<void(PipelineScratch& scratch)>;
 using TokenDecoder = std::function<void(std::vector<std::string>& tokens)>;  // the text is what they give when joined
 
-// What threads need while they work on a text, kept for the next text of any thread.
+// Scratch memory of threads, kept for the next text of any thread.
 template <class Scratch>
 class ScratchPool {
  public:
-  // A scratch of the caller's own for as long as the pointer lives.
+  // Scratch memory for the pointer's lifetime.
   auto lease() {
     std::unique_ptr<Scratch> scratch;
     {
@@ -135,7 +132,6 @@ struct PostProcessing {
   bool prefix_space = false;  // ... but not the one space that was put before the text
 };
 
-// What tokenizers with a template share.
 class TemplateTokenizer : public PretrainedTokenizer {
  public:
   void encode(std::string_view text, std::vector<TokenId>& ids) const override { tokenize(text, ids, nullptr); }
@@ -146,7 +142,7 @@ class TemplateTokenizer : public PretrainedTokenizer {
   int64_t added_by_template(bool pair) const override;
 
  protected:
-  // Appends the tokens of a text without the template, and where `offsets` is set what each covers.
+  // Appends a text's tokens without the template and, if `offsets` is set, their ranges.
   virtual void tokenize(std::string_view text, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const = 0;
 
   PostProcessing post_;

@@ -1,4 +1,4 @@
-// Texts on their way to a model, and the tokenizer that sends them there.
+// The tokenizer that runs the steps of pipeline.h.
 #include <algorithm>
 #include "base/json.h"
 #include "data/text/pipeline/tokenizer_json.h"
@@ -168,7 +168,7 @@ void PipelineTokenizer::tokenize_words(PipelineScratch& scratch, std::vector<Tok
   }
 }
 
-// Cold: small rather than fast.
+// Cold: optimized for size.
 [[gnu::cold]] void PipelineTokenizer::add_to_template(bool begin, bool end) {
   begin = begin && roles_.begin != kNoToken, end = end && roles_.end != kNoToken;
   if (added_by_template(false) > 0 || (!begin && !end)) return;

@@ -1,4 +1,4 @@
-// Encoded texts cut to a length and put together with the special tokens of a template.
+// Truncates encoded texts and adds the special tokens of a template.
 #include <algorithm>
 #include "base/fail.h"
 #include "data/text/pipeline/tokenizer_json.h"
@@ -9,8 +9,7 @@ namespace {
 
 bool is_id(const Json& value) { return value.is_integer(0, Vocabulary::kMaxId); }
 
-// [piece, id]
-TokenId read_token_pair(const JsonObject& json, const char* key) {
+TokenId read_token_pair(const JsonObject& json, const char* key) {  // [piece, id]
   const Json& value = json.at(key);
   if (!value.is_array() || value.size() != 2 || !is_id(value[1])) json.fail(key, "is not a piece and its id");
   return value[1].get<TokenId>();
@@ -59,8 +58,8 @@ void cut_longest(Encoding& first, Encoding& second, size_t room) {
   cut_encoding(longer, longer_length);
 }
 
-// Cuts the ends off one part or two, so that they and `added` tokens more are at most options.max_length, in the way
-// tokenizers does. A length that cannot be reached is a user error.
+// Truncates one part or two to options.max_length, including `added` tokens, as tokenizers does. User error if
+// impossible.
 void cut_to_length(std::vector<Encoding>& parts, const EncodeOptions& options, int64_t added) {
   if (options.max_length <= 0) return;
   if (options.max_length < added)
@@ -140,8 +139,7 @@ Encoding TemplateTokenizer::join(std::initializer_list<std::string_view> texts, 
   return whole;
 }
 
-// As tokenizers does it: by the spaces in a token's spelling, of which the first token's first one may be the one that
-// was put before the text.
+// As in tokenizers: by the spaces in a token's spelling, the first of which may have been put before the text.
 void TemplateTokenizer::trim_offsets(std::string_view text, Encoding& encoding) const {
   if (!post_.trim_offsets) return;
   const auto is_blank = [](std::string_view text, size_t at) {

@@ -1,4 +1,4 @@
-// What cuts text into words before the model sees it; the names are those of tokenizer.json.
+// Pre-tokenizers by their names in tokenizer.json.
 #include <algorithm>
 #include <iterator>
 #include "data/text/pipeline/tokenizer_json.h"
@@ -11,7 +11,7 @@ const char* const kGpt2Expression = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+
 
 namespace {
 
-// What becomes of the matches at which a text is cut. From kMergedWithPrevious on they may join their neighbors.
+// What happens to the matches at which a text is cut. From kMergedWithPrevious on they may join their neighbors.
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 constexpr std::string_view kBehaviors[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
 
@@ -39,7 +39,7 @@ void cut_between(size_t begin, size_t end, const std::vector<TextRange>& matches
   add(done, end, inverted);
 }
 
-// Words that are tokens already stay; split_word(word, text, scratch) appends to next_words what becomes of each other.
+// Keeps words that are tokens; split_word(word, text, scratch) appends the pieces of each other one to next_words.
 template <class SplitWord>
 TextStep split_words(SplitWord split_word) {
   return [split_word](PipelineScratch& scratch) {
@@ -51,7 +51,7 @@ TextStep split_words(SplitWord split_word) {
   };
 }
 
-// At the matches of a pattern; `inverted`: at what lies between them.
+// At the matches of a pattern; `inverted`: at the text between them.
 TextStep pattern_split(const SplitPattern& pattern, SplitBehavior behavior, bool inverted = false) {
   return split_words([=](const TextSegment& word, std::string_view text, PipelineScratch& scratch) {
     pattern.find_all(text.substr(word.begin, word.end - word.begin), scratch.match, scratch.matches);
@@ -76,7 +76,7 @@ TextStep character_split(bool (*matches)(char32_t), SplitBehavior behavior) {
 
 enum class Kind { kText, kRemoved, kAlone };  // a character that is part of a word, between words, a word of its own
 
-// By the class of each character.
+// Where the class of characters changes.
 template <class KindOf>
 TextStep class_split(KindOf kind_of) {
   return split_words([=](const TextSegment& word, std::string_view text, PipelineScratch& scratch) {
@@ -115,7 +115,7 @@ void put_prefix_space(PipelineScratch& scratch) {
   if (added > 0) text.finish_rewrite();
 }
 
-// SentencePiece's way: spaces become "▁", one is put before the text, and where `cut` is set words begin at each.
+// SentencePiece's spaces: they become "▁", one is put before the text, and if `cut` is set words begin at each.
 void put_spaces(const Metaspace& how, bool cut, PipelineScratch& scratch) {
   AlignedText& text = scratch.text;
   const std::string_view old = text.view();
@@ -204,7 +204,7 @@ SplitPattern read_pattern(const JsonObject& step) {
   return SplitPattern::literal(pattern.text("String"));
 }
 
-// Old files have add_prefix_space where new ones have prepend_scheme.
+// Old files have add_prefix_space instead of prepend_scheme.
 Metaspace read_metaspace(const JsonObject& step) {
   const std::string replacement = step.text("replacement");
   if (replacement.empty()) step.fail("has an empty replacement");

@@ -1,5 +1,5 @@
-// How a word is cut into pieces: by joining neighbors (byte pair encoding, Sennrich, Haddow & Birch 2016), or by the
-// best of all ways to cut it (unigram, Kudo 2018).
+// Cuts a word into pieces: by joining neighbors (byte pair encoding, Sennrich, Haddow & Birch 2016), or by the best
+// segmentation (unigram, Kudo 2018).
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -17,13 +17,11 @@ struct ModelToken {
   uint32_t end = 0;  // bytes of the word up to the token's end; it begins where the one before it ends
 };
 
-// Two neighbors as one number.
 constexpr uint64_t pair_key(TokenId left, TokenId right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
 }
 
-// Joins neighbors of a row of tokens, those of the lowest rank first, of equal ones the leftmost. One thread's; the
-// memory is reused from word to word.
+// Joins neighboring tokens, lowest rank first, leftmost of equals. Not thread-safe; reuses its memory.
 template <class Rank>
 class PairMerger {
  public:
@@ -32,11 +30,10 @@ class PairMerger {
     TokenId id;
   };
   static constexpr Joined kApart{std::numeric_limits<Rank>::max(), -1};
-  // Up to here the lowest pair is found by looking at all of them; a heap pays for itself later.
+  // Up to this many tokens a linear search for the lowest pair is faster than a heap.
   static constexpr size_t kFew = 48;
 
-  // tokens[first...] are the word's symbols. join(begin, left, right) is the Joined of two neighbors, the first of
-  // which begins at that byte.
+  // tokens[first...] are the word's symbols. join(begin, left, right) is the Joined of two neighbors from that byte on.
   template <class Join>
   static void merge_few(std::vector<ModelToken>& tokens, size_t first, const Join& join) {
     ModelToken* s = tokens.data() + first;
@@ -108,7 +105,7 @@ class PairMerger {
   std::vector<Candidate> heap_;
 };
 
-// The best way to one location of a word.
+// The best way to one position of a word.
 template <class Score>
 struct WayNode {
   Score score;
@@ -125,9 +122,8 @@ void append_way(const Nodes& nodes, std::vector<ModelToken>& tokens) {
   std::reverse(tokens.begin() + first, tokens.end());
 }
 
-// Appends the pieces of a word with the largest sum of scores, from `start` on, as Viterbi finds them; score_of(-1) and
-// the token `unknown` are for a character that is no piece. Equal sums: the way that was found first, which has the
-// longer last piece.
+// Appends the segmentation of a word with the largest sum of scores, from `start` on, by Viterbi; score_of(-1) and
+// `unknown` are for a character that is no piece. Of equal sums it takes the first, with the longer last piece.
 template <class Score, class ScoreOf>
 void append_best_way(const ByteTrie& trie, std::string_view word, Score start, TokenId unknown, const ScoreOf& score_of,
                      std::vector<WayNode<Score>>& nodes, std::vector<ModelToken>& tokens) {

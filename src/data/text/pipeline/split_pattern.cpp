@@ -18,7 +18,7 @@ constexpr Range kRecent[] = {
 #include "data/text/unicode/recent_characters.inc"
 };
 
-// Whether any of the 256 characters with the same upper bits is in the table.
+// Whether any of the 256 characters with these upper bits is in the table.
 const std::array<bool, 0x1100>& pages() {
   static const std::array<bool, 0x1100> flags = [] {
     std::array<bool, 0x1100> f{};
@@ -36,10 +36,10 @@ const Range* find(char32_t c) {
   return range != std::end(kRecent) && range->first <= c ? range : nullptr;
 }
 
-// Debian 12's PCRE2 knows Unicode 14, the tokenizers that Linnet follows know Unicode 16. Each character that was added
-// in between, and those few whose class PCRE2 sees differently, is replaced by an older one of the same class and the
-// same number of bytes, so that matches have the same places. Returns `text` itself when it holds none of them, which
-// is nearly always; otherwise a view of `storage`. `text` must be valid UTF-8.
+// Debian 12's PCRE2 knows Unicode 14, the tokenizers that Linnet follows know Unicode 16. Characters added in between,
+// and those few that PCRE2 classifies differently, are replaced by older ones of the same class and length, so that
+// matches keep their positions. Returns `text` itself if it has none of them, as nearly always; otherwise a view of
+// `storage`. `text` must be valid UTF-8.
 std::string_view replace_recent_characters(std::string_view text, std::string& storage) {
   bool copied = false;
   for (size_t i = 0; i < text.size();) {
@@ -58,8 +58,7 @@ std::string_view replace_recent_characters(std::string_view text, std::string& s
   return copied ? std::string_view(storage) : text;
 }
 
-// The most that matching may use for going back: patterns that split text need next to nothing, and a hostile one must
-// end in an error instead of in hours.
+// Limits of backtracking: usual patterns need almost none, and a hostile one must fail quickly.
 constexpr size_t kJitStackBytes = 1 << 20;
 constexpr uint32_t kMatchLimit = 10'000'000;
 
@@ -102,7 +101,7 @@ SplitPattern::SplitPattern(const std::string& expression, const std::string& whe
   if (invalid_utf8_at(expression) != std::string::npos) fail_user(made->shown, " is not valid UTF-8");
   int error = 0;
   PCRE2_SIZE offset = 0;
-  // No callouts, \C or (*...) verbs are of use in a tokenizer's pattern.
+  // Callouts, \C and (*...) verbs have no use in a tokenizer's pattern.
   made->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
                              PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
   if (!made->code) {

@@ -1,4 +1,4 @@
-// Regular expressions that cut text into words, matched by PCRE2's compiler.
+// Regular expressions that cut text into words, compiled by PCRE2.
 #pragma once
 #include <memory>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace linnet {
 
-// What one thread needs to match with a pattern; reused from text to text.
+// Per-thread scratch memory for one pattern, reused for all texts.
 class MatchScratch {
  public:
   MatchScratch();
@@ -20,11 +20,11 @@ class MatchScratch {
   std::unique_ptr<State> state_;
 };
 
-// Copies share the compiled expression. Characters have the classes that Unicode 16 gives them, as in the tokenizers
-// that Linnet follows, whatever version PCRE2 was built for.
+// Copies share the compiled expression. Characters have their classes of Unicode 16, as in the tokenizers that Linnet
+// follows, whatever PCRE2's version.
 class SplitPattern {
  public:
-  // An expression that PCRE2 refuses is a user error that shows it.
+  // User error showing an expression that PCRE2 refuses.
   explicit SplitPattern(const std::string& expression, const std::string& where = "");
   static SplitPattern literal(std::string_view text);  // matches exactly these bytes
 

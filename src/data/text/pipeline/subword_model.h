@@ -1,5 +1,4 @@
-// The step of a pretrained tokenizer that cuts a word into pieces of its vocabulary, and the two-way table of the
-// pieces and their ids.
+// Cuts a word into pieces of a vocabulary; and the two-way table of pieces and ids.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -14,8 +13,8 @@
 
 namespace linnet {
 
-// Eight bytes at a time: words and pieces are short, and every word of a text is hashed. Packed models hold tables that
-// were made with it: another hash is another version of theirs (pipeline/tokenizer_tables.h).
+// Hashes eight bytes at a time: words are short, and every word of a text is hashed. Packed models store tables made
+// with it, so another hash needs another version of theirs (pipeline/tokenizer_tables.h).
 inline uint64_t hash_piece(std::string_view bytes) {
   uint64_t hash = bytes.size() * 0x9e3779b97f4a7c15u;
   const char* p = bytes.data();
@@ -32,19 +31,18 @@ inline uint64_t hash_piece(std::string_view bytes) {
   return hash ^ (hash >> 29);
 }
 
-// Internal error for an id outside [0, vocab_size).
-void check_token(TokenId id, int64_t vocab_size);
+void check_token(TokenId id, int64_t vocab_size);  // internal error for an id outside [0, vocab_size)
 
 class Vocabulary {
  public:
   static constexpr TokenId kMaxId = 10'000'000;
   static constexpr uint32_t kGap = UINT32_MAX;
 
-  // The bytes of a piece in the text; begin is kGap where no piece has the id.
+  // The bytes of a piece in the text; begin is kGap for an unused id.
   struct Location {
     uint32_t begin = kGap, length = 0;
   };
-  // Open addressing by hash_piece(): the id is -1 where nothing is, the tag is the upper half of the hash.
+  // Open addressing by hash_piece(): id -1 is an empty slot, the tag is the upper half of the hash.
   struct Slot {
     TokenId id = -1;
     uint32_t tag = 0;
@@ -56,14 +54,12 @@ class Vocabulary {
   };
 
   Vocabulary() = default;
-  // Of tables that outlive it, and that nothing is added to. They are checked, so that any bytes are safe to use: a
-  // user error that begins with `where`.
+  // Uses read-only tables, which must outlive it. Any bytes are safe: errors are user errors that begin with `where`.
   Vocabulary(const Tables& tables, const std::string& where);
   Vocabulary(Vocabulary&&) = default;
   Vocabulary& operator=(Vocabulary&&) = default;
 
-  // An id that is taken by another piece, or outside 0..kMaxId, is refused with false. A piece that is there already
-  // keeps its first id.
+  // Returns false for an id of another piece or outside 0..kMaxId. An existing piece keeps its first id.
   bool add(std::string_view piece, TokenId id);
 
   TokenId size() const { return static_cast<TokenId>(tables_.locations.size()); }  // largest id + 1
@@ -100,7 +96,7 @@ class Vocabulary {
 class TokenizerTables;  // pipeline/tokenizer_tables.h
 class TokenizerTableWriter;
 
-// What one thread needs besides the model; reused from word to word.
+// Per-thread scratch memory, reused for all words.
 struct ModelScratch {
   PairMerger<uint32_t> merger;
   std::vector<WayNode<double>> nodes;
@@ -108,14 +104,13 @@ struct ModelScratch {
   std::string text;
 };
 
-// The tokens of words seen before: most words of a text are a few thousand different ones. A fixed table of 64-byte
-// lines; a word goes to the one place that its hash names and drives out what is there. Words longer than 28 bytes, or
-// of more than 6 tokens, are not kept. One thread's.
+// Caches tokens of words, of which a text repeats a few thousand. A fixed table of 64-byte lines; each word has one
+// line by its hash and evicts its content. Words longer than 28 bytes or 6 tokens are not cached. Not thread-safe.
 class WordCache {
  public:
   static constexpr size_t kBytes = 28;  // of the longest word that is kept
 
-  // Appends the tokens; false when the word is not there.
+  // Appends the tokens; false if the word is not cached.
   bool find(std::string_view word, uint64_t hash, std::vector<ModelToken>& tokens) const {
     const Line& line = lines_[hash % kLines];
     if (line.tag != static_cast<uint32_t>(hash >> 32) || line.length != word.size() || word.size() > kBytes ||
@@ -153,17 +148,16 @@ class WordCache {
 class SubwordModel {
  public:
   virtual ~SubwordModel() = default;
-  // Appends the tokens of a word, which is not empty. Safe from several threads, each with its own scratch.
+  // Appends the tokens of a non-empty word. Thread-safe with one scratch per thread.
   virtual void tokenize(std::string_view word, ModelScratch& scratch, std::vector<ModelToken>& tokens) const = 0;
-  // tokenizer.json's "model" without the vocabulary and the merges, and the tables of what it leaves out, besides the
-  // vocabulary.
+  // tokenizer.json's "model" without vocabulary and merges, and further tables for what it leaves out.
   virtual Json settings() const = 0;
   virtual void add_tables(TokenizerTableWriter&) const {}
   std::string to_json() const;  // tokenizer.json's "model"
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
  protected:
-  // With the vocabulary of `tables`, whose memory it keeps; where that is null with none, or that of the JSON.
+  // Uses the vocabulary of `tables` and keeps its memory; if null, an empty one or the JSON's.
   explicit SubwordModel(const TokenizerTables* tables);
   SubwordModel(const JsonObject& json, const TokenizerTables* tables);
   virtual std::string pieces_json() const;  // "vocab" and what else settings() lacks, without braces
@@ -174,8 +168,8 @@ class SubwordModel {
   std::shared_ptr<const void> owner_;  // of the tables
 };
 
-// The "model" of a tokenizer.json. `byte_level`: the words that it sees are spelt in GPT-2's alphabet of bytes.
-// `tables`: if set, they have what the JSON lacks.
+// The "model" of a tokenizer.json. `byte_level`: its words are in GPT-2's spelling of bytes. `tables`: if set, they
+// have what the JSON lacks.
 std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level, const TokenizerTables* tables);
 
 }  // namespace linnet

@@ -13,12 +13,12 @@
 namespace linnet {
 namespace {
 
-// The tokens of single bytes, -1 for those that a vocabulary lacks.
+// The tokens of single bytes; -1 if the vocabulary lacks one.
 struct ByteTokens {
   TokenId ids[256];
 
   TokenId operator[](char byte) const { return ids[static_cast<unsigned char>(byte)]; }
-  // Appends those of a text that begins at byte `begin` of its word; false if one is lacking.
+  // Appends the byte tokens of a text that begins at byte `begin` of its word; false if one is lacking.
   bool append(std::string_view text, size_t begin, std::vector<ModelToken>& tokens) const {
     if (std::ranges::any_of(text, [&](char c) { return (*this)[c] < 0; })) return false;
     for (const char c : text) tokens.push_back({(*this)[c], static_cast<uint32_t>(++begin)});
@@ -26,7 +26,7 @@ struct ByteTokens {
   }
 };
 
-// "a b", or ["a", "b"] as newer files have it.
+// "a b", or ["a", "b"] in newer files.
 std::pair<std::string, std::string> read_merge(const JsonObject& model, const Json& merge, size_t number) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
     return {merge[0].text(), merge[1].text()};
@@ -38,10 +38,10 @@ std::pair<std::string, std::string> read_merge(const JsonObject& model, const Js
   return {text.substr(0, space), text.substr(space + 1)};
 }
 
-// Byte pair encoding: a word's symbols are merged in the order in which the merges were learnt, the leftmost first.
+// Byte pair encoding: merges a word's symbols in the order in which merges were learned, leftmost first.
 class BpeModel : public SubwordModel {
  public:
-  // Pieces and merges that do not fit are a user error.
+  // User error for inconsistent pieces and merges.
   BpeModel(const JsonObject& json, bool byte_level, const TokenizerTables* tables)
       : SubwordModel(json, tables),
         byte_level_(byte_level),
@@ -104,8 +104,8 @@ class BpeModel : public SubwordModel {
  private:
   using Merger = PairMerger<uint32_t>;
 
-  // Of the table of merges: open addressing, where the upper bits of the key times a constant name the slot. Packed
-  // models hold it as it is here.
+  // The table of merges: open addressing, with slots by the upper bits of the key times a constant. Packed models store
+  // it so.
   struct Pair {
     uint64_t key = UINT64_MAX;  // pair_key()
     uint32_t rank = UINT32_MAX;
@@ -123,7 +123,7 @@ class BpeModel : public SubwordModel {
     }
   }
   std::string pieces_json() const override {
-    // "a b" where no piece has a space: every version of tokenizers reads that.
+    // "a b" if no piece has a space: every version of tokenizers reads that.
     bool spaces = false;
     for (const auto& [left, right] : merges_)
       for (const TokenId id : {left, right})
@@ -152,7 +152,7 @@ class BpeModel : public SubwordModel {
       if (l < 0 || r < 0 || merged < 0)
         fail_user(json.where(), ": merge ", rank + 1, " needs a piece that is not in the vocabulary");
       own_merges_.push_back({l, r});
-      // A pair that comes twice has its last rank, as in tokenizers.
+      // A repeated pair has its last rank, as in tokenizers.
       const uint64_t key = pair_key(l, r);
       size_t slot = slot_of(key);
       while (own_pairs_[slot].merged >= 0 && own_pairs_[slot].key != key) slot = (slot + 1) & (slots - 1);
@@ -176,7 +176,7 @@ class BpeModel : public SubwordModel {
       if (!vocabulary_.has(left) || !vocabulary_.has(right)) tables.fail("a merge has an id that has no piece");
   }
 
-  // The word's characters (or bytes) as the first symbols.
+  // The first symbols: the word's characters or bytes.
   void split(std::string_view word, std::vector<ModelToken>& symbols, std::string& spelling) const {
     bool in_unknown = false;
     const auto unknown = [&](size_t end) {
@@ -235,9 +235,8 @@ class BpeModel : public SubwordModel {
 constexpr double kUnknownTokenPenalty = 10;  // below the lowest score, as in SentencePiece
 constexpr size_t kMostBytes = 1 << 30;
 
-// tokenizers reads the digits of a number as one integer and then divides by a power of ten (serde_json without its
-// option float_roundtrip), which can end next to the nearest double. Ways through a word whose sums are equal but for
-// the last bit would otherwise be chosen differently.
+// tokenizers reads a number's digits as one integer and divides by a power of ten (serde_json without float_roundtrip),
+// which may miss the nearest double. The last bit may decide between segmentations.
 double as_tokenizers_reads(double value) {
   char text[40];  // the shortest digits, as files have them: 1.234e-05
   const char* const end = std::to_chars(text, text + sizeof text, std::fabs(value), std::chars_format::scientific).ptr;
@@ -256,11 +255,10 @@ double as_tokenizers_reads(double value) {
   return std::copysign(exponent < 0 ? number / power : number * power, value);
 }
 
-// Of all ways to cut a word into pieces, the one with the largest sum of scores.
+// The segmentation with the largest sum of scores.
 class UnigramModel : public SubwordModel {
  public:
-  // A JSON's vocabulary is [[piece, score], ...] in the order of the ids; a score is the logarithm of the piece's
-  // probability.
+  // A JSON's vocabulary is [[piece, score], ...] in id order; a score is the logarithm of the piece's probability.
   UnigramModel(const JsonObject& json, const TokenizerTables* tables)
       : SubwordModel(tables), byte_fallback_(json.flag("byte_fallback", false)) {
     const std::string where = tables ? tables->where() : json.where();
@@ -292,7 +290,7 @@ class UnigramModel : public SubwordModel {
     append_best_way(trie_, word, 0.0, unknown_, score_of, scratch.nodes, way);
     uint32_t begin = 0;
     for (size_t i = 0; i < way.size(); ++i) {
-      // Neighbors without a piece become one unknown stretch.
+      // Neighbors without a piece become one unknown token.
       if (i + 1 < way.size() && way[i].id == unknown_ && way[i + 1].id == unknown_) continue;
       emit(word, begin, way[i].end, way[i].id, tokens);
       begin = way[i].end;
@@ -376,7 +374,7 @@ class WordPieceModel : public SubwordModel {
       tokens.resize(first);
       tokens.push_back({unknown_, static_cast<uint32_t>(word.size())});
     };
-    // Bytes are at least characters.
+    // Fast test: a word has at least as many bytes as characters.
     if (std::ssize(word) > longest_word_ && static_cast<int64_t>(count_code_points(word)) > longest_word_)
       return give_up();
     std::string& text = scratch.text;
@@ -428,7 +426,7 @@ class WordLevelModel : public SubwordModel {
   TokenId unknown_;
 };
 
-// Old files do not name the type.
+// For old files, which do not name the type.
 std::string guess_type(const JsonObject& model) {
   return model.has("merges") ? "BPE" : model.has("unk_id") ? "Unigram" : "WordPiece";
 }

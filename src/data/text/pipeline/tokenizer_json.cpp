@@ -57,7 +57,7 @@ Pipeline read_tokenizer_json(std::string_view text, const std::string& path, con
 Pipeline read_pipeline(const Json& file, const std::string& where, const TokenizerTables* tables) {
   const JsonObject root(file, where);
   Pipeline pipeline;
-  // What the file says of a step is kept as it is spelt.
+  // The step's spelling in the file is kept.
   const auto read = [&](const char* key, std::string& spelling, const auto& use) {
     if (!root.has(key)) return;
     use(root.object(key));

@@ -1,5 +1,5 @@
-// A tokenizer made of the steps in pipeline.h, and tokenizer.json, the file of the tokenizers library, read and
-// written, whole and in parts. What a part asks for and Linnet lacks is a user error that names it.
+// A tokenizer made of the steps in pipeline.h. Reads and writes tokenizer.json, the file of the tokenizers library.
+// User error naming a part that Linnet lacks.
 #pragma once
 #include <unordered_map>
 #include "base/json_reader.h"
@@ -15,10 +15,10 @@ struct Pipeline {
   PostProcessing post;
   std::vector<TokenDecoder> decoders;
   bool join_by_space = false;  // without decoders tokenizers puts a space between tokens
-  // How tokenizer.json spells the steps, "null" for none.
+  // The steps in tokenizer.json's spelling, "null" for none.
   std::string normalizer_json = "null", pre_tokenizer_json = "null", post_json = "null", decoder_json = "null";
   std::string config_json;  // tokenizer_config.json as it was read, "" for none
-  // The file that the steps were made of, which other programs read, by its name: a SentencePiece model.
+  // The file the steps were made of, by name, for other programs: a SentencePiece model.
   std::map<std::string, std::string> made_of;
 };
 
@@ -36,8 +36,8 @@ class PipelineTokenizer : public TemplateTokenizer {
   std::map<std::string, std::string> files() const override;
 
   const SubwordModel& model() const { return *pipeline_.model; }
-  // Puts the begin token before each text and the end token behind it, as tokenizer_config.json's add_bos_token and
-  // add_eos_token ask for. A template that adds tokens already stays as it is, and so does one whose role has no token.
+  // Adds the begin and end tokens that tokenizer_config.json asks for by add_bos_token and add_eos_token. A template
+  // that adds tokens already is kept, and so is one whose role has no token.
   void add_to_template(bool begin, bool end);
   std::string to_json() const { return to_json(model().to_json()); }  // tokenizer.json
   std::string to_json(const std::string& model) const;                // the same with this "model"
@@ -54,13 +54,12 @@ class PipelineTokenizer : public TemplateTokenizer {
   mutable ScratchPool<PipelineScratch> scratch_;
 };
 
-// The whole file; `path` is for messages. `tables`: the model's vocabulary and merges or scores, which `text` then
-// lacks.
+// Reads the whole file; `path` is for messages. `tables`: vocabulary and merges or scores, which `text` then lacks.
 Pipeline read_tokenizer_json(std::string_view text, const std::string& path, const TokenizerTables* tables = nullptr);
-// The same of what a file would hold; `where` begins messages.
+// The same for parsed JSON; `where` begins messages.
 Pipeline read_pipeline(const Json& file, const std::string& where, const TokenizerTables* tables = nullptr);
 
-// A token of "added_tokens", whose id stands elsewhere in tokenizer_config.json.
+// A token of "added_tokens"; tokenizer_config.json has its id elsewhere.
 AddedToken read_added_token(const JsonObject& token, int64_t id);
 
 // These append the steps. Returns whether ByteLevel is among them.
@@ -70,7 +69,7 @@ void read_post_processor(const JsonObject& json, PostProcessing& post);
 void read_decoder(const JsonObject& json, std::vector<TokenDecoder>& steps);
 SplitPattern read_pattern(const JsonObject& step);  // {"pattern": {"Regex": "..."}} or {"String": "..."}
 
-// What stands for a space ("▁"), and whether one is put before every text, the first part of a text, or none.
+// The replacement of spaces ("▁"), and whether one is put before every text, the first part of a text, or none.
 struct Metaspace {
   std::string replacement;
   enum { kNever, kFirst, kAlways } prepends;
@@ -79,10 +78,9 @@ Metaspace read_metaspace(const JsonObject& step);
 
 [[noreturn]] void fail_unknown(const JsonObject& json, const std::string& key, const std::string& value);
 
-// GPT-2's expression: contractions, letters, numbers, others, each with the one space before it; then white space.
+// GPT-2's expression: contractions, letters, numbers, others, each with the space before it; then white space.
 extern const char* const kGpt2Expression;
 
-// A JSON string with its quotes; what is not UTF-8 becomes U+FFFD.
-std::string quote_json(std::string_view text);
+std::string quote_json(std::string_view text);  // a quoted JSON string; bytes that are not UTF-8 become U+FFFD
 
 }  // namespace linnet

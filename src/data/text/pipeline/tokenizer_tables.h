@@ -1,13 +1,13 @@
-// A tokenizer in tables that are used as they are, so that opening a packed model parses no vocabulary. They are
-// made of a tokenizer.json or of older files (tokenizer_json.h), give the same tokens, and lie beside those files
-// as kTokenizerTables (base/packed_files.h).
+// Stores a tokenizer as tables that are used in place, so that opening a packed model parses no vocabulary. They are
+// made of tokenizer.json or older files (tokenizer_json.h), give the same tokens, and lie beside those files as
+// kTokenizerTables (base/packed_files.h).
 //
 //   16 bytes  "linnet.tokenizer"
 //   u64       the version
 //   u64 x 2   of each TokenizerTable in order: offset and bytes; an offset is a multiple of 16
 //   data      little endian, as the structs they are read as
 //
-// kSettings is tokenizer.json without the model's vocabulary and merges: some thousand bytes, which are parsed.
+// kSettings is tokenizer.json without the model's vocabulary and merges: a few thousand bytes to parse.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -36,11 +36,11 @@ enum class TokenizerTable {
 
 class TokenizerTables {
  public:
-  // User error that names `path` for what is not such a file. The bytes are copied: a file that is cut short while it
-  // is mapped reads as zeros (base/lost_pages.h), and a tokenizer that follows them never ends.
+  // User error naming `path` for another kind of file. Copies the bytes: a file truncated while mapped reads as zeros
+  // (base/lost_pages.h), and a tokenizer that follows them never ends.
   TokenizerTables(std::string_view bytes, const std::string& path);
 
-  // User error when the bytes are not a whole number of them.
+  // User error if the bytes are not a whole number of them.
   template <class T>
   std::span<const T> table(TokenizerTable table) const {
     const std::string_view bytes = bytes_of(table);
@@ -74,7 +74,7 @@ class TokenizerTableWriter {
 };
 
 std::string format_tokenizer_tables(const PipelineTokenizer& tokenizer);
-// The pipeline's model keeps `owner` for as long as it uses the tables.
+// The pipeline's model keeps `owner` while it uses the tables.
 Pipeline read_tokenizer_tables(std::string_view bytes, const std::string& path);
 
 }  // namespace linnet

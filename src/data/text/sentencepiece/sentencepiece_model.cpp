@@ -10,8 +10,8 @@
 namespace linnet {
 namespace {
 
-// A unit of the trie, as darts-clone lays it out: bit 31 marks a value, bit 8 that a value hangs here, bits 10 up
-// (times 256 where bit 9 is set) say where the children are, the lowest 8 bits are the byte that leads here.
+// A unit of the trie in darts-clone's layout: bit 31 marks a value, bit 8 a leaf, bits 10 up (times 256 if bit 9 is
+// set) give the offset of the children, the lowest 8 bits are the byte that leads here.
 bool has_leaf(uint32_t unit) { return (unit >> 8) & 1; }
 uint32_t unit_value(uint32_t unit) { return unit & 0x7FFFFFFFu; }
 uint32_t label_of(uint32_t unit) { return unit & 0x800000FFu; }
@@ -122,7 +122,7 @@ void SentencePieceNormalizer::rewrite(std::string_view text, std::string& out, s
   if (!suffix_ && dummy_prefix_) put(space);
   bool after_space = remove_extra_;  // where further spaces are left out
   while (at < text.size()) {
-    // Most text is letters that nothing happens to.
+    // Fast path: most text is unchanged letters.
     size_t end = at;
     while (end < text.size() && text[end] != ' ' && is_plain(text, end)) ++end;
     if (end > at) {
@@ -149,7 +149,7 @@ void SentencePieceNormalizer::rewrite(std::string_view text, std::string& out, s
     if (!remove_extra_) after_space = false;
     at += prefix.length;
   }
-  // The spaces at the end are as if they had not been there.
+  // Drops the spaces at the end.
   while (remove_extra_ && std::string_view(out).ends_with(space)) {
     out.resize(out.size() - space.size());
     if constexpr (kTracked) at = (*sources)[out.size()], sources->resize(out.size());
@@ -189,13 +189,13 @@ void SentencePieceModel::tokenize(SentencePieceScratch& scratch) const {
 namespace {
 
 constexpr float kUnknownPenalty = 10;  // below the lowest score
-// Of a word of 28 bytes or less: when its best way is better than any other by this much, it is so wherever the word
-// stands in a text whose sum of scores stays within kLargestSum, however the 28 sums of fp32 are rounded (each by 2^-8
-// at most). Such words need not be looked at twice.
+// For a word of up to 28 bytes whose best segmentation leads by this much: it is also the best wherever the word stands
+// in a text whose sum of scores stays within kLargestSum, however the 28 sums of fp32 are rounded (each by 2^-8 at
+// most). Such words are segmented once.
 constexpr double kClear = 0.25;
 constexpr float kLargestSum = 65000;
 
-// The unigram model: the way with the largest sum of scores.
+// The unigram model: the segmentation with the largest sum of scores.
 class SentencePieceUnigram : public SentencePieceModel {
  public:
   SentencePieceUnigram(const File& file, const std::string& path) : SentencePieceModel(file, path) {
@@ -205,8 +205,8 @@ class SentencePieceUnigram : public SentencePieceModel {
     for (TokenId id = 0; id < vocabulary_.size(); ++id) {
       const File::Piece& piece = file.pieces[id];
       const bool user_defined = piece.type == File::kUserDefined, normal = piece.type == File::kNormal;
-      // A user-defined piece wins against any way that has no other of them; by how much shows in sums that are nearly
-      // equal later in the line. As sentencepiece 0.2.3 has it, in fp64.
+      // A user-defined piece wins against any segmentation with none other; the margin shows in nearly equal sums later
+      // in the line. In fp64, as in sentencepiece 0.2.3.
       const double own_score = 0.1 * static_cast<double>(piece.text.size()) - 0.1;
       scores_.push_back(user_defined ? static_cast<float>(own_score) : piece.score);
       if (normal) lowest = std::min(lowest, piece.score), highest = std::max(highest, piece.score);
@@ -228,13 +228,13 @@ class SentencePieceUnigram : public SentencePieceModel {
     for (const ModelToken& token : scratch.word) scratch.sum += score_of(token.id);
   }
 
-  // In fp32 from the sum of what is before it.
+  // In fp32 from the sum of what precedes it.
   void best_way(std::string_view word, SentencePieceScratch& scratch) const {
     const auto score = [&](TokenId id) { return score_of(id); };
     append_best_way(trie_, word, scratch.sum, unknown_, score, scratch.nodes, scratch.word);
   }
 
-  // The same in fp64, with the second best way; false when that is close.
+  // The same in fp64, with the runner-up; false if that is close.
   bool clear_way(std::string_view word, SentencePieceScratch& scratch) const {
     constexpr double kNone = -std::numeric_limits<double>::infinity();
     auto& nodes = scratch.two_best;
@@ -261,7 +261,7 @@ class SentencePieceUnigram : public SentencePieceModel {
   bool has_clear_words_ = true;
 };
 
-// Byte-pair encoding: of the pairs of neighbors that make a piece the one with the largest score is joined first.
+// Byte-pair encoding: joins the pair of neighbors whose piece has the largest score first.
 class SentencePieceBpe : public SentencePieceModel {
  public:
   SentencePieceBpe(const File& file, const ByteTrie* user_defined, const std::string& path)
@@ -271,7 +271,7 @@ class SentencePieceBpe : public SentencePieceModel {
       joinable_.push_back(piece.type == File::kNormal || piece.type == File::kUserDefined || unused_.back());
       any_unused_ = any_unused_ || unused_.back();
     }
-    // An unused piece is cut the way that was looked at last, which may have been in another word.
+    // An unused piece is cut the way that was looked at last, perhaps in another word.
     if (any_unused_) has_words_ = false;
   }
 
@@ -300,7 +300,7 @@ class SentencePieceBpe : public SentencePieceModel {
     if (is_kept) scratch.cache.keep(word, hash, scratch.word);
   }
 
-  // The word's characters, and user-defined pieces whole, as the first symbols.
+  // The first symbols: the word's characters, and user-defined pieces whole.
   void split(std::string_view word, SentencePieceScratch& scratch) const {
     scratch.symbols.clear();
     for (size_t begin = 0; begin < word.size();) {
@@ -310,7 +310,7 @@ class SentencePieceBpe : public SentencePieceModel {
     }
   }
 
-  // The token of a symbol; one that is not to be used is cut as it was joined. Control pieces are not read from text.
+  // The token of a symbol; an unused one is cut as it was joined. Text never gives control pieces.
   void finish(std::string_view word, uint32_t begin, uint32_t end, SentencePieceScratch& scratch) const {
     const std::string_view text = word.substr(begin, end - begin);
     TokenId id = joined(text);

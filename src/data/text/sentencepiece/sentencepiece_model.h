@@ -1,6 +1,5 @@
-// What a SentencePiece model does to a text, the way SentencePiece's own code does: replacements, runs of spaces made
-// one, spaces written as "▁"; then the text is cut into pieces, where sums are in fp32 and of ways that are equally
-// good the one that is found first is taken.
+// A SentencePiece model as SentencePiece's own code applies it: replacements, runs of spaces made one, spaces written
+// as "▁"; then the text is cut into pieces, with sums in fp32 and the first of equally good segmentations.
 #pragma once
 #include <bitset>
 #include <cstdint>
@@ -34,27 +33,26 @@ struct SentencePieceModelFile {
   std::string begin_piece = "<s>", end_piece = "</s>", pad_piece = "<pad>";
 };
 
-// Pieces are distinct, not empty, UTF-8 and of finite score; exactly one is the unknown piece; byte pieces are all 256
-// or none; tables of replacements point nowhere outside of themselves. Anything else is a user error of one line;
-// `path` is for it.
+// Pieces are distinct, non-empty, UTF-8 and of finite score; exactly one is unknown; byte pieces are all 256 or none;
+// replacement tables stay within their bounds. Anything else is a user error of one line with `path`.
 SentencePieceModelFile read_sentencepiece_model(std::string_view bytes, const std::string& path);
 
-// SentencePiece's table of replacements: a double-array trie (Aoe 1989) from byte strings to places in a list of texts.
+// SentencePiece's table of replacements: a double-array trie (Aoe 1989) from bytes to offsets of texts.
 class CharsmapTable {
  public:
   CharsmapTable() = default;  // no entries
-  // The table as it lies in a model: the trie's size in bytes, the trie, the texts, each ended by a zero byte. A table
-  // that points outside of itself is a user error, `where` is for its message.
+  // The table as stored in a model: the trie's size in bytes, the trie, zero-terminated texts. A table that points
+  // outside of itself is a user error with `where`.
   CharsmapTable(std::string_view table, const std::string& where);
 
-  // What the shortest entry that `text` begins with becomes; null when none does.
+  // The replacement of the shortest entry that is a prefix of `text`, or null.
   const char* shortest(std::string_view text) const { return find(text, true).text; }
   struct Entry {
     const char* text = nullptr;
     size_t length = 0;  // of what it replaces
   };
   Entry longest(std::string_view text) const { return find(text, false); }
-  // Whether some entry begins with this byte and goes on with an ASCII byte or not at all.
+  // Whether some entry begins with this byte and then ends or has an ASCII byte.
   bool begins_ascii(unsigned char byte) const;
 
  private:
@@ -72,8 +70,8 @@ class SentencePieceNormalizer {
   SentencePieceNormalizer(const SentencePieceModelFile::Normalization& spec, bool space_as_suffix,
                           const ByteTrie* user_defined, const std::string& path);
 
-  // Replaces `out`. A byte that is no UTF-8 becomes U+FFFD. `sources` may be null; else it gets where each byte of
-  // `out` comes from, which is the begin of what was replaced, and one more for the end.
+  // Replaces `out`. Invalid bytes become U+FFFD. `sources`, if not null, gets the begin of the source of each byte of
+  // `out`, and one more for the end.
   void apply(std::string_view text, std::string& out, std::vector<size_t>* sources) const;
 
  private:
@@ -92,7 +90,7 @@ class SentencePieceNormalizer {
   std::bitset<256> plain_;  // ASCII bytes that stay as they are where an ASCII byte follows, or the end
 };
 
-// What one thread needs besides the model; reused from text to text.
+// Per-thread scratch memory, reused for all texts.
 struct SentencePieceScratch {
   std::string text;  // normalized
   std::vector<size_t> sources;
@@ -115,26 +113,24 @@ class SentencePieceModel {
  public:
   virtual ~SentencePieceModel() = default;
 
-  // Replaces scratch.tokens by the pieces of scratch.text; what is in no piece is the unknown one, character by
-  // character. Safe from several threads, each with its own scratch.
+  // Replaces scratch.tokens by the pieces of scratch.text; characters in no piece are unknown. Thread-safe.
   void tokenize(SentencePieceScratch& scratch) const;
   const Vocabulary& vocabulary() const { return vocabulary_; }
   TokenId unknown() const { return unknown_; }
 
  protected:
   SentencePieceModel(const SentencePieceModelFile& file, const std::string& path);
-  // Appends the pieces of a word to scratch.word.
   virtual void cut(std::string_view word, SentencePieceScratch& scratch) const = 0;
 
   const SentencePieceModelFile& file_;
   Vocabulary vocabulary_;
   TokenId unknown_ = 0;
-  // No piece has "▁" behind another character: words are the runs of text that begin with it, and no piece reaches
-  // across. Else there is one word, which is the text.
+  // If no piece has "▁" behind another character, words begin with it and no piece spans two of them. Else the text is
+  // one word.
   bool has_words_ = true;
 };
 
-// `file` outlives the model; `user_defined` too, it is null when there are none.
+// `file` outlives the model, and so does `user_defined`, which is null if there are none.
 std::unique_ptr<SentencePieceModel> make_sentencepiece_model(const SentencePieceModelFile& file,
                                                              const ByteTrie* user_defined, const std::string& path);
 

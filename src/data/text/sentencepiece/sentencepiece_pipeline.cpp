@@ -10,22 +10,20 @@ namespace {
 
 using Pieces = std::vector<SentencePieceModelFile::Piece>;
 
-// How a class cuts texts, and what it does to them before that.
+// How a class cuts texts, and how it changes them before.
 enum Cut { kAtSpaces, kWords, kLlama, kGemma };
 enum Change { kPlain, kMap, kMapAndSpaces, kAlbert, kDeberta };
 
-// What a class of transformers 5 makes of a SentencePiece model: the steps around it, which are not all those that the
-// model itself describes.
+// The steps that a class of transformers 5 puts around a SentencePiece model, which may differ from the model's own.
 struct Rules {
   std::string_view kind;
   Cut cut;
   Change change;
-  // The special tokens that the class has where the folder names no others, in the order of kRoles, "-" for none.
+  // The default special tokens of the class, in the order of kRoles, "-" for none.
   std::string_view tokens;
-  // $A and $B are the texts, $L is the source language; "" where add_bos_token (true) and add_eos_token
-  // (false) decide.
+  // $A and $B are the texts, $L is the source language; "": add_bos_token (true) and add_eos_token (false) decide.
   std::string_view single = {}, pair = {};
-  // The vocabulary: what is before the pieces from `first` on, and what is behind them.
+  // The vocabulary: tokens before the pieces from `first` on, and behind them.
   std::string_view before = {};
   size_t first = 0;
   std::string_view after = {};
@@ -44,7 +42,7 @@ constexpr std::string_view kMBartLanguages = kMBart50Languages.substr(0, kMBart5
 
 constexpr std::string_view kT5Tokens = "- </s> <unk> - <pad> - -", kBartTokens = "<s> </s> <unk> </s> <pad> <s> <mask>";
 
-// A class is the first whose name begins with `kind`.
+// The first entry applies whose `kind` is a prefix of the class's name.
 constexpr Rules kRules[] = {
     {"T5", kWords, kMap, kT5Tokens, "$A </s>", "$A </s> $B </s>"},
     {"MT5", kWords, kMap, kT5Tokens, "$A </s>", "$A </s> $B </s>"},
@@ -77,7 +75,6 @@ std::vector<std::string> words_of(std::string_view text) {
   return {words.begin(), words.end()};
 }
 
-// Parts of a tokenizer.json.
 Json step(const char* type, Json::Item more = Json::object()) {
   Json step{{"type", type}};
   step.update(std::move(more.value));
@@ -110,7 +107,7 @@ class Converter {
     return pipeline;
   }
 
-  // `settings` with the special tokens that the class has by itself.
+  // `settings` with the class's own special tokens.
   Json with_roles(Json settings) const {
     const std::vector<std::string> tokens = words_of(rules_.tokens);
     for (size_t i = 0; i < tokens.size(); ++i)
@@ -149,7 +146,7 @@ class Converter {
     return count;
   }
 
-  // Further special tokens of the folder: languages, and what somebody added.
+  // Further special tokens of the folder: languages, and added ones.
   std::vector<std::string> named_tokens() const {
     for (const JsonObject* object : {&map_, &config_})
       for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
@@ -163,7 +160,7 @@ class Converter {
     return {};
   }
 
-  // As the folder spells them, else as the class does. Those that the pieces lack come behind them.
+  // In the folder's spelling, else in the class's. Those that are no pieces come behind them.
   void add_special_tokens() {
     const std::vector<std::string> tokens = words_of(rules_.tokens);
     for (size_t i = 0; i < tokens.size(); ++i) {
@@ -304,7 +301,7 @@ class Converter {
     return "<unk>";
   }
 
-  // Two pieces that are one, the best first: that of the largest score, or of pieces without one the first.
+  // Pairs of pieces that make a piece: by descending score, or without scores by id.
   Json merges() const {
     struct Merge {
       float score;

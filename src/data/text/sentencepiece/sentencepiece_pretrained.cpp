@@ -79,7 +79,7 @@ void SentencePiecePretrained::make_template() {
   }
 }
 
-// Marian's models share a vocabulary of their own between the two languages.
+// Marian's models share a separate vocabulary between the two languages.
 void SentencePiecePretrained::map_ids(const std::string& path) {
   const Json json = Json::parse(options_.vocabulary, "'" + path + "'", JsonLimits::tables());
   if (!json.is_object()) fail_user("'", path, "' is not an object of pieces and ids");
@@ -100,7 +100,7 @@ void SentencePiecePretrained::map_ids(const std::string& path) {
   if (const TokenId pad = vocabulary.find("<pad>"); pad >= 0) tokens_[pad].special = true;
 }
 
-// What the model does not know may be in a vocabulary that two models share.
+// A vocabulary shared by two models may have tokens that this model does not know.
 TokenId SentencePiecePretrained::our_id(TokenId id, std::string_view text) const {
   if (to_ours_.empty()) return id;
   const TokenId ours = to_ours_[id];
@@ -120,7 +120,7 @@ void SentencePiecePretrained::encode_part(std::string_view part, size_t base, st
   size_t begin = 0;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const bool unknown = tokens[i].id == model_->unknown();
-    // Characters that are unknown one after another are one token.
+    // Consecutive unknown characters are one token.
     while (unknown && byte_ids_.empty() && i + 1 < tokens.size() && tokens[i + 1].id == model_->unknown()) ++i;
     const size_t end = tokens[i].end;
     const TextRange range =
@@ -132,8 +132,7 @@ void SentencePiecePretrained::encode_part(std::string_view part, size_t base, st
       if (offsets) offsets->push_back(range);
       continue;
     }
-    // A character that the model does not know, byte by byte. As in SentencePiece the last one stands for the
-    // character.
+    // Writes an unknown character byte by byte. As in SentencePiece the last byte stands for the character.
     for (size_t k = 0; k < piece.size(); ++k) {
       ids.push_back(our_id(byte_ids_[static_cast<unsigned char>(piece[k])], {}));
       if (offsets) offsets->push_back({range.begin, k + 1 == piece.size() ? range.end : range.begin});
@@ -164,7 +163,7 @@ void SentencePiecePretrained::tokenize(std::string_view text, const AddedTokenMa
   }
 }
 
-// Control pieces give nothing; bytes that are no UTF-8 give U+FFFD each.
+// Control pieces give nothing; invalid bytes give U+FFFD each.
 std::string SentencePiecePretrained::decode_pieces(std::span<const int> model_ids) const {
   using File = SentencePieceModelFile;
   const auto& spec = file_.normalization;

@@ -22,7 +22,7 @@ struct SentencePieceOptions {
 
 class SentencePiecePretrained : public TemplateTokenizer {
  public:
-  // `file` is what read_sentencepiece_model() made of `bytes`; `path` is for messages.
+  // `file`: from read_sentencepiece_model() of `bytes`; `path` is for messages.
   SentencePiecePretrained(SentencePieceModelFile file, std::string bytes, const std::string& path,
                           SentencePieceOptions options);
   SentencePiecePretrained(const std::string& bytes, const std::string& path, SentencePieceOptions options)

@@ -13,8 +13,8 @@ namespace {
 
 using Fail = ProtoReader::Fail;
 
-// The trie of a table of replacements (see sentencepiece_model.cpp): all steps stay inside, whatever byte comes
-// next, with at most 32 entries on the way to any leaf, for which SentencePiece has room.
+// Checks the trie of replacements (see sentencepiece_model.cpp): all steps stay inside for any byte, with at most 32
+// entries on the way to a leaf, as many as SentencePiece has room for.
 void check_charsmap(std::string_view table, const Fail& fail_model) {
   if (table.empty()) return;
   const auto fail = [&](const char* what) { fail_model(std::string("its table of replacements ") + what); };
@@ -28,7 +28,7 @@ void check_charsmap(std::string_view table, const Fail& fail_model) {
   const std::string_view texts = table.substr(bytes);
   if (texts.back() != '\0') fail("does not end");
   if (invalid_utf8_at(texts) != std::string_view::npos) fail("is not UTF-8");
-  // Depth first; ways that end alike share their ends, so the most entries from each unit on are kept.
+  // Depth first; paths may share their ends, so the most entries from each unit on are stored.
   struct Step {
     size_t location, byte;
     int most;
@@ -78,7 +78,7 @@ SentencePieceModelFile::Piece read_piece(std::string_view bytes, const Fail& fai
   return piece;
 }
 
-// SentencePiece's library takes these names up to their first zero byte.
+// SentencePiece's library reads these names up to their first zero byte.
 std::string c_string(std::string_view text) { return std::string(text.substr(0, text.find('\0'))); }
 
 void read_trainer_spec(std::string_view bytes, const Fail& fail, SentencePieceModelFile& model) {
@@ -90,7 +90,7 @@ void read_trainer_spec(std::string_view bytes, const Fail& fail, SentencePieceMo
     if (fields.number() == 24) model.space_as_suffix = fields.integer() != 0;
     if (fields.number() == 35) model.byte_fallback = fields.integer() != 0;
     if (fields.number() == 44) model.unknown_surface = c_string(fields.data());
-    // An empty name stands for the usual one.
+    // An empty name stands for the default one.
     const auto name = [&](std::string& piece) {
       if (const std::string text = c_string(fields.data()); !text.empty()) piece = text;
     };

@@ -18,16 +18,15 @@
 namespace linnet {
 namespace {
 
-// Unigram's expected counts are summed thread by thread: the vocabulary depends on how many there are. So it is always
-// the same number, and two runs agree on any machine.
+// Unigram's expected counts are summed per thread, so the vocabulary depends on the number of threads, which is fixed.
 constexpr const char* kTrainerThreads = "4";
-// More lines than this do not change a vocabulary for the better; SentencePiece then picks as many at random.
+// More lines do not improve a vocabulary; SentencePiece then samples this many.
 constexpr size_t kMaxLines = 5'000'000;
 
-// SentencePiece computes with multiples of the size in 31 bits, and loops for ever where they overflow.
+// SentencePiece computes multiples of the size in 31 bits, and loops forever on overflow.
 constexpr int64_t kMaxVocabulary = 10'000'000;
 
-// First byte of what the child sends: what follows.
+// The first byte that the child sends.
 constexpr char kModelFollows = 'M', kMessageFollows = 'E';
 
 class Lines : public sentencepiece::SentenceIterator {
@@ -99,7 +98,7 @@ void wait_for_answer(int descriptor) {
   while (::poll(&waiting, 1, 200) <= 0) phase.tick();
 }
 
-// The number that follows `words` in `text`, as digits, or "".
+// The digits that follow `words` in `text`, or "".
 std::string number_after(const std::string& text, const std::string& words) {
   const size_t at = text.find(words);
   if (at == text.npos) return "";
@@ -107,7 +106,7 @@ std::string number_after(const std::string& text, const std::string& words) {
   return text.substr(begin, std::min(text.find_first_not_of("0123456789", begin), text.size()) - begin);
 }
 
-// SentencePiece's words in ours where we know them.
+// Rephrases known messages of SentencePiece.
 [[noreturn]] void fail_training(const TokenizerOptions& options, std::string message) {
   const std::string wanted = "vocab_size " + std::to_string(options.vocab_size);
   const std::string least = number_after(message, " vs ");

@@ -32,7 +32,7 @@ constexpr uint32_t kPunctuation =
 
 uint32_t category(char32_t c) { return mask_of(utf8proc_category(static_cast<utf8proc_int32_t>(c))); }
 
-// The category that Unicode 8 gave, which differs from today's for six older characters.
+// Unicode 8's category, which differs from today's for six older characters.
 uint32_t old_category(char32_t c) {
   switch (c) {
     case 0x166D:
@@ -48,7 +48,7 @@ uint32_t old_category(char32_t c) {
 
 bool is_in_unicode9(char32_t c) { return holds(kUnicode8, c) || holds(kNewInUnicode9, c); }
 
-// Uppercase letters that are newer than Unicode 15, with their lowercase (Unicode 16 and 17).
+// Uppercase letters newer than Unicode 15, with their lowercase (Unicode 16 and 17).
 struct Lower {
   char32_t first, last, lower;
 };
@@ -63,7 +63,7 @@ bool is_word_character(char32_t c) {
   if (c < 0x80) return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '_';
   constexpr uint32_t kWord =
       kLetters | kMarks | masks(UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NL, UTF8PROC_CATEGORY_PC);
-  // Joiners, and the symbols that are alphabetic: letters in circles and squares.
+  // Joiners and alphabetic symbols: letters in circles and squares.
   return (category(c) & kWord) != 0 || c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) ||
          (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
 }

@@ -3,8 +3,8 @@
 namespace linnet {
 namespace {
 
-// Length of the well-formed sequence at text[i], or 0. The second byte's range depends on the first: this is what
-// excludes overlong forms (E0, F0), surrogates (ED) and values above U+10FFFF (F4).
+// Length of the well-formed sequence at text[i], or 0. The second byte's range depends on the first, which excludes
+// overlong forms (E0, F0), surrogates (ED) and values above U+10FFFF (F4).
 size_t well_formed_length(std::string_view text, size_t i) {
   const auto byte = [&](size_t k) -> unsigned { return k < text.size() ? static_cast<unsigned char>(text[k]) : 0u; };
   const auto continues = [&](size_t k) { return (byte(k) & 0xC0u) == 0x80u; };

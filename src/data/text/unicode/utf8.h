@@ -1,4 +1,4 @@
-// The little of Unicode that tokenizers, readers and metrics share. Everything works on UTF-8 bytes in place.
+// The Unicode that tokenizers, readers and metrics share. Works on UTF-8 bytes in place.
 #pragma once
 #include <cstddef>
 #include <iterator>
@@ -8,14 +8,13 @@
 
 namespace linnet {
 
-// The offset of the first byte that does not begin or continue a well-formed UTF-8 sequence (Unicode 15, table 3-7:
-// no overlong forms, no surrogates, nothing above U+10FFFF), or npos when the text is valid.
+// The offset of the first byte outside of well-formed UTF-8 (Unicode 15, table 3-7: no overlong forms, no surrogates,
+// nothing above U+10FFFF), or npos.
 size_t invalid_utf8_at(std::string_view text);
 // The text with U+FFFD for each byte that is not part of a character.
 std::string replace_invalid_utf8(std::string_view text);
 
-// Bytes of the sequence that starts at text[offset], at least 1. A malformed byte counts as a sequence of its own, so
-// that any bytes whatever can be walked to their end.
+// Bytes of the sequence at text[offset], at least 1: a malformed byte counts as one, so that any bytes can be walked.
 size_t utf8_length_at(std::string_view text, size_t offset);
 
 // The code point that starts at text[offset]; U+FFFD for a malformed byte.
@@ -27,7 +26,7 @@ struct Utf8Character {
   std::string_view bytes() const { return text.substr(begin, end - begin); }
   char32_t code_point() const { return utf8_code_point_at(text, begin); }
 };
-// The characters of a text, as a loop goes over them; a malformed byte is one of its own.
+// An iterable of a text's characters; a malformed byte counts as one.
 struct Utf8Characters {
   struct Iterator {
     Utf8Character character;
@@ -45,8 +44,7 @@ struct Utf8Characters {
 };
 inline Utf8Characters utf8_characters(std::string_view text) { return {text}; }
 
-// Views into `text`, one a code point.
-std::vector<std::string_view> split_code_points(std::string_view text);
+std::vector<std::string_view> split_code_points(std::string_view text);  // views, one a code point
 
 size_t count_code_points(std::string_view text);
 
@@ -57,13 +55,13 @@ inline std::string to_utf8(std::u32string_view text) {
   return bytes;
 }
 
-// The White_Space property of Unicode: ASCII blanks, no-break space, U+2000..U+200A, ideographic space and so on.
+// Unicode's White_Space property: ASCII blanks, no-break space, U+2000..U+200A, ideographic space and so on.
 bool is_white_space(char32_t code_point);
 
-// The pieces of `text` between runs of white space; views into `text`, never empty.
+// The non-empty pieces of `text` between runs of white space, as views.
 std::vector<std::string_view> split_white_space(std::string_view text);
 
-// The text behind the byte order mark that editors on Windows put before it.
+// The text without a leading byte order mark, as Windows editors write it.
 inline std::string_view without_mark(std::string_view text) {
   return text.starts_with("\xEF\xBB\xBF") ? text.substr(3) : text;
 }
