@@ -296,8 +296,8 @@ OnnxTensor OnnxNetwork::trained_tensor(const OnnxTensor& tensor, const float* va
 
 namespace {
 
-// The network in a folder of `linnet import` or `linnet export --onnx`; "": none. A folder with weights as safetensors
-// too belongs to its family.
+// The network of `linnet import` or `linnet export --onnx`; "": none. A folder that has safetensors too is its
+// family's.
 std::string network_of(const std::string& folder) {
   if (const std::string imported = folder + "/" + kNetworkFile; file_exists(imported)) return imported;
   const std::string exported = folder + "/model.onnx";

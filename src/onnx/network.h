@@ -32,12 +32,11 @@ class OnnxNetwork : public Module {
   const std::string& file() const { return file_; }  // for messages
   // User error if there is nothing to train: no parameters, or quantized weights.
   void check_trainable() const;
-  const std::vector<OnnxValueInfo>& inputs() const { return inputs_; }
+  const std::vector<OnnxValueInfo>& inputs() const { return inputs_; }  // without parameters
   const std::vector<OnnxValueInfo>& outputs() const { return model_.graph.outputs; }
   bool is_parameter(const std::string& name) const { return parameters_.contains(name); }
 
-  // A parameter in the file's type and layout with other values, in the parameter's layout; they must outlive the
-  // result.
+  // A parameter in the file's type and layout. `values` are in the parameter's layout and must outlive the result.
   OnnxTensor trained_tensor(const OnnxTensor& tensor, const float* values) const;
 
   // Within a Trace: outputs by name. Floats are f32 tensors, token ids and integer outputs i32.

@@ -138,8 +138,7 @@ class Recurrence {
     return true;
   }
 
-  // Runs each direction step by step. `bias_apart`: the step adds the recurrent biases, which otherwise join the
-  // inputs'.
+  // Runs each direction step by step. `bias_apart`: recurrent biases are added by the step, not to the inputs' biases.
   void run(const Step& step, bool bias_apart) {
     if (steps_ > kMostSteps) call_.fail("a length of ", steps_, "; 1 to ", kMostSteps, " can be unrolled");
     for (int64_t d = 0; d < directions_; ++d) {

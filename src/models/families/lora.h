@@ -16,8 +16,7 @@ class ParameterLayout;
 struct LoraOptions {
   int64_t rank = 8;
   double alpha = 16;  // an adapter's product is scaled by alpha / rank
-  // Linear layers by the family's names: "query", "attn.c_attn", a longer path; "all-linear" or empty: all but the
-  // head.
+  // Linear layers by the family's names: "query", "attn.c_attn", a longer path; "all-linear" or "": all but the head.
   std::vector<std::string> targets = {};
   bool rank_stabilized = false;  // alpha / sqrt(rank) instead (Kalajdzievski 2023)
 

@@ -73,8 +73,7 @@ class SentenceEmbedder {
   // The padded length of a sentence, unless a longer one is beside it.
   int64_t padded_length(int64_t tokens) const;
   // One row of width() numbers for each sentence, in order. Sentences are token ids with [CLS] and [SEP]; user error if
-  // longer than max_tokens(). Sorts by length, to save padding. Bits depend on the padded length, not on other
-  // sentences.
+  // longer than max_tokens(). Sorted by length, to save padding. Bits depend on the padded length alone.
   std::vector<float> embed(std::span<const std::vector<int32_t>> sentences);
 
  private:

@@ -49,8 +49,7 @@ struct CausalModel : Module {
   Tensor logits(Tensor hidden);  // [..., D] -> [..., V]
 };
 
-// Next-token loss. Inputs: "tokens", "targets" i32 [batch, length], negative: left out; if packed, "positions",
-// "starts".
+// Next-token loss. Inputs: "tokens", "targets" i32 [batch, length], negative: left out; packed: "positions", "starts".
 Loss causal_loss(CausalModel& model, Trace& trace, int64_t batch, int64_t length, bool packed = false,
                  double label_smoothing = 0);
 

@@ -124,7 +124,7 @@ struct MaskedLanguageModel : Module {
 };
 
 // Masked-token loss. Inputs: i32 "tokens" [batch, length], "lengths" [batch], "positions" (b * length + t) and
-// "targets" [masked], negative: left out; with `types` "types" [batch, length]. Evaluation outputs "predictions" i32
+// "targets" [masked], negative: left out; with `types` "types" [batch, length]. Evaluation outputs i32 "predictions"
 // [masked].
 Loss masked_language_loss(MaskedLanguageModel& model, Trace& trace, int64_t batch, int64_t length, int64_t masked,
                           bool types = false, double label_smoothing = 0);
@@ -196,8 +196,8 @@ struct EmbeddingLoss {
   bool is_of_batch() const { return kind == Kind::kInBatch || kind == Kind::kCosent; }  // examples depend on each other
 };
 
-// Embeddings [parts * batch, D]: all first texts before all second ones. Inputs: "weights" f32 [batch], 0 for rows left
-// out; with labels "labels" f32 [batch].
+// Embeddings [parts * batch, D]: all first texts first. Inputs: "weights", with labels "labels" f32 [batch]; weight 0:
+// left out.
 Loss embedding_loss_of(const EmbeddingLoss& options, Trace& trace, Tensor embeddings, int64_t batch);
 
 // The encoder without a task. The pooler is part of the files and unused.

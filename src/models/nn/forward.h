@@ -27,8 +27,8 @@ class ParameterFile;
 
 struct ForwardOptions {
   int threads = 0;  // 0: all the process may use
-  // If any, use load() instead of parameters(). With bf16 linear layers, all products compute in bf16; with int8 ones,
-  // those of attention do.
+  // If any, use load() instead of parameters(). With bf16 linear layers all products are in bf16, with int8
+  // attention's.
   WeightQuantization quantization = {};
   std::string device = "cpu";
   // load() computes what depends on parameters alone (engine/passes/passes.h) and packs filters and weights of linear
@@ -53,8 +53,7 @@ class Forward {
   float* parameters() { return store_.as<float>(state::kParameters); }
   // See load_into() (models/nn/model_store.h).
   void load(const std::function<void(const ParameterTarget& parameters)>& load);
-  // Loads a packed model, mapped if possible; false if it lacks a parameter. Nobody may write to parameters()
-  // afterwards.
+  // Loads a packed model, mapped if possible; false if it lacks a parameter. Do not write to parameters() afterwards.
   bool load(const ParameterFile& file);
 
   // Fills the beginning of an input. User error for an unknown input or too many values.

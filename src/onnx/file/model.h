@@ -160,8 +160,7 @@ OnnxModel read_onnx(std::span<const std::byte> bytes, const std::string& name);
 OnnxTensor read_onnx_tensor(const std::string& path);
 
 // Replaces each file in one step; the same bytes for the same model. Tensors with `fill` are made piece by piece, in a
-// few megabytes. Initializers of more than `most_inside` bytes together go to a second file, the model's name +
-// "_data".
+// few megabytes. Initializers of over `most_inside` bytes together go to a second file, the model's name + "_data".
 constexpr uint64_t kMostInsideOnnx = 1'800'000'000;
 void write_onnx(const OnnxModel& model, const std::string& path, uint64_t most_inside = kMostInsideOnnx);
 

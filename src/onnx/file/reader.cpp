@@ -324,9 +324,7 @@ void Reader::check_graph(const OnnxGraph& graph, std::set<std::string> known, bo
   std::set<std::string> initializers;
   for (const OnnxTensor& tensor : graph.initializers) {
     if (!initializers.insert(tensor.name).second) fail("initializer ", shown(tensor.name), " is there twice");
-    if (!inputs.contains(tensor.name))
-      define(tensor.name, "an initializer");  // old files list initializers as inputs
-                                              // too
+    if (!inputs.contains(tensor.name)) define(tensor.name, "an initializer");  // old files list them as inputs too
   }
   for (const OnnxNode& node : graph.nodes) {
     const std::string who = node.op + (node.name.empty() ? "" : " " + shown(node.name));
