@@ -196,8 +196,8 @@ struct EmbeddingLoss {
   bool is_of_batch() const { return kind == Kind::kInBatch || kind == Kind::kCosent; }  // examples depend on each other
 };
 
-// Embeddings [parts * batch, D]: all first texts first. Inputs: "weights", with labels "labels" f32 [batch]; weight 0:
-// left out.
+// Embeddings [parts * batch, D]: all first texts before all second ones. Inputs f32 [batch]: "weights", 0 for rows left
+// out; with labels "labels".
 Loss embedding_loss_of(const EmbeddingLoss& options, Trace& trace, Tensor embeddings, int64_t batch);
 
 // The encoder without a task. The pooler is part of the files and unused.

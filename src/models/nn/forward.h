@@ -27,8 +27,7 @@ class ParameterFile;
 
 struct ForwardOptions {
   int threads = 0;  // 0: all the process may use
-  // If any, use load() instead of parameters(). With bf16 linear layers all products are in bf16, with int8
-  // attention's.
+  // If any, use load() instead of parameters(). bf16: products are computed in bf16; int8: those of attention are.
   WeightQuantization quantization = {};
   std::string device = "cpu";
   // load() computes what depends on parameters alone (engine/passes/passes.h) and packs filters and weights of linear
