@@ -67,8 +67,8 @@ struct DataConfig {
   bool operator==(const DataConfig&) const = default;
 };
 
-// One [[train.groups]]: parameters that are frozen or have other settings than [train]. A parameter belongs to the
-// first group with a matching pattern.
+// One [[train.groups]]: parameters that are frozen or have their own settings. The first group with a matching pattern
+// wins.
 struct GroupConfig {
   std::vector<std::string> parameters;  // patterns of names; '*' stands for any characters
   bool frozen = false;
@@ -236,8 +236,7 @@ inline bool is_preset(std::string_view name) { return find_preset(name) != nullp
 
 // The keys in which two configurations differ, in table order.
 std::vector<std::string> changed_keys(const Config& a, const Config& b);
-// Sets keys that `wanted` leaves at their default to the saved values, as versions may differ in defaults. Returns the
-// changed keys.
+// Sets keys that `wanted` leaves at their default to saved values, as versions differ in defaults. Returns these keys.
 std::vector<std::string> keep_saved_values(const Config& saved, Config& wanted);
 // Whether --resume may change the key: it decides how long, where and how loudly to train, not what is learned.
 bool may_change_on_resume(const std::string& key);

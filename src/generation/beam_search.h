@@ -1,9 +1,8 @@
 // Beam search for one text, independent of models: it gets each beam's likeliest next tokens, and says which token to
 // feed each beam and which beam's history that continues. Of the 2 * beams best continuations (more with several end
 // tokens), ends among the first `beams` become hypotheses, and others fill the beams. At the length limit beams become
-// hypotheses too; the highest score wins, finished or cut off. EarlyStopping decides when `beams` hypotheses suffice.
-// All as in transformers. One beam is greedy search, up to the first end. Ties go to the lower token, then the lower
-// beam.
+// hypotheses too; the highest score wins, finished or cut off. EarlyStopping decides when to stop before. All as in
+// transformers. One beam is greedy search, up to the first end. Ties go to the lower token, then the lower beam.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -51,9 +50,8 @@ class BeamSearch {
   // Generates up to `limit` tokens, the end included.
   BeamSearch(int64_t beams, int64_t limit, BeamOptions options);
 
-  // One step. Beam b's candidates are tokens[b * count ...] with logits[...] in descending order: candidates() of them,
-  // or the whole vocabulary if smaller. log_sum_exp[b] turns logits into log probabilities. The first step only reads
-  // beam 0, as all beams begin alike.
+  // One step. Beam b's candidates are tokens[b * count ...] with logits[...] in descending order, candidates() or the
+  // whole vocabulary. log_sum_exp[b] turns logits into log probabilities. The first step only reads beam 0.
   void advance(int64_t count, const int32_t* tokens, const float* logits, const float* log_sum_exp);
 
   // Candidates of each beam: enough for `beams` that continue, even if all ends, all never-generated tokens and some

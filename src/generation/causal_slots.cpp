@@ -15,8 +15,7 @@ constexpr const char* kLast = "generate.last";
 constexpr const char* kSlots = "generate.slots";
 
 constexpr int64_t kShortestBucket = 16;
-// A chunk has more rows than the 8 of products with few rows, whose bits differ, and enough to make reading weights
-// cheap beside the products.
+// More rows than the 8 of products with few rows, whose bits differ; enough to make reading weights relatively cheap.
 constexpr int64_t kChunkStep = 16, kLongestChunk = 256;
 constexpr int64_t kChunks[] = {16, 32, 48, 64, 96, 128, 192, kLongestChunk};
 
@@ -132,8 +131,7 @@ Graph CausalSlots::prefill_graph(int64_t length) const {
   return optimized(trace.finish(), store_, options_.independent_prompts);
 }
 
-// tokens i32 [rows] -> logits [rows, V]; for a prompt's chunk with last i32 [1] -> logits [1, V] after row `last`, or
-// nothing
+// tokens i32 [rows] -> logits [rows, V]; for a chunk, with last i32 [1] -> logits [1, V] after row `last`, or nothing
 Graph CausalSlots::step_graph(int64_t rows, bool by_rows, Logits wanted) const {
   Trace trace(trace_options(layout_, options_));
   Graph& graph = trace.graph();

@@ -24,8 +24,7 @@ struct CausalOptions {
   int64_t rows = 1;        // there are rows * beams slots: so many searches at once, or so many sampled texts
   int64_t beams = 1;       // the most of a request; > 1 plans for beam search
   int64_t max_length = 0;  // prompt and generated tokens of a request; 0: what the model can
-  // Prompt lengths, ascending, at most max_length; no prompt exceeds the last. Prompts computed whole are padded to one
-  // of them. Empty: powers of two.
+  // Prompt lengths, ascending, at most max_length; prompts computed whole are padded to one. Empty: powers of two.
   std::vector<int64_t> prompt_lengths = {};
   bool cache = true;                 // false: every token computes the whole sequence again, for comparison
   bool independent_prompts = false;  // prompts by the pass independent_rows, too: the same bits with and without cache
@@ -36,18 +35,16 @@ struct CausalOptions {
   int64_t adapters = 0;                        // see SlotOptions
   // Most tokens of a slot in a step. More than one: on the CPU, without beams.
   int64_t tokens_per_step = 1;
-  // Size of the PrefixCache; 0: none. On the CPU. kPrefixAsCache: the key-value cache's size, at most 256 MiB, where
-  // supported.
+  // Size of the PrefixCache, on the CPU; 0: none. kPrefixAsCache: the key-value cache's, at most 256 MiB, if possible.
   int64_t prefix_bytes = 0;
-  // For prompts in chunks: plans only the largest steps at once, which decide the memory, and others when first needed.
-  // Does not change any bits.
+  // For prompts in chunks: plans the largest steps, which decide the memory, others on demand. Does not change any
+  // bits.
   bool plan_on_demand = false;
 };
 
 class CausalSlots : public SlotModel {
  public:
-  // Declares a batch region, the cache and the prefix cache, and plans. Call before store.allocate(). "constants" and
-  // options.flat_name must be bound.
+  // Declares memory and plans. Call before store.allocate(). "constants" and options.flat_name must be bound.
   CausalSlots(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
               const CausalOptions& options);
 

@@ -11,14 +11,14 @@
 // For an encoder-decoder the prompt is a source to encode, and each request takes the slots of a whole search.
 //
 // On the CPU a request's tokens and logits do not depend, to the bit, on other requests or its slot: prompts are
-// computed apart, rows of a decode step are independent (CausalSlots, SourceSlots), and random draws only depend on the
-// request's seed, sample and token number. For decoder-only models the number of slots, a prefix cache and a draft
-// model do not matter either.
+// computed apart, rows of a step are independent (CausalSlots, SourceSlots), and random draws only depend on seed,
+// sample and token number. Decoder-only models do not depend on the number of slots, prefix cache or draft model
+// either.
 //
 // A draft model is smaller, with the same vocabulary, and guesses the next tokens (Leviathan et al. 2023, Chen et al.
-// 2023). The model computes all guesses of a request in one step; tokens are then picked from its logits with the usual
-// random draws, as long as guesses were right, and one beyond. So neither tokens nor logits change. The draft guesses
-// with the same settings and draws.
+// 2023). The model computes all guesses in one step; tokens are picked from its logits with the usual random draws as
+// long as guesses were right, and one beyond. So tokens and logits stay the same. The draft has the same settings and
+// draws.
 #pragma once
 #include "generation/beam_search.h"
 #include "generation/causal_slots.h"
@@ -35,8 +35,7 @@ struct GenerateSettings {
   EarlyStopping early_stopping = EarlyStopping::kLikely;  // of beam search
   bool forced_end = false;                                // of a search: the token at the limit is ends[0] for certain
   std::vector<int32_t> ends;                              // tokens that end a text
-  // For an encoder-decoder: the tokens that decoding begins with instead of SourceOptions::begin, and forced tokens
-  // after them.
+  // Encoder-decoder: first tokens instead of SourceOptions::begin, and tokens forced after them.
   std::vector<int32_t> begin = {};
   std::vector<int32_t> never = {};  // tokens that are not generated
   TextRules rules = {};
@@ -53,8 +52,7 @@ struct Continuation {
   std::vector<int32_t> tokens;  // without the end
   bool ended = false;           // by an end token, not at a limit
   int32_t end_token = -1;       // of a sampled text that ended
-  // Of each token, the end included, by the model's own distribution before temperature and filters; empty for
-  // searches.
+  // Of each token and the end, by the model's own distribution before temperature and filters; empty for searches.
   std::vector<float> log_probabilities = {};
   double log_probability = 0;  // of all of them together; of a search always there
 

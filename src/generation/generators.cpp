@@ -53,8 +53,7 @@ std::vector<std::vector<Hypothesis>> SourceGenerator::generate(std::span<const s
                                                                const std::function<void(int64_t done)>& progress) {
   const int64_t beams = engine_.beams();
   if (n_best < 1 || n_best > beams) fail_user("asked for the ", n_best, " best translations of ", beams, " beams");
-  // Long sources first, as they take the most steps: so the last slots finish together. Neighbors have similar lengths
-  // and are encoded together.
+  // Long sources first, as they take the most steps. Neighbors have similar lengths and are encoded together.
   std::vector<size_t> order(sources.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, std::ranges::greater{}, [&](size_t i) { return sources[i].size(); });

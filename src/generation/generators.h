@@ -47,9 +47,8 @@ class SourceGenerator {
 
   void bind() { engine_.bind(); }  // after store.allocate()
 
-  // The `n_best` <= beams best hypotheses for each source, best first, in source order. Sources are token ids with the
-  // end token; user error beyond the longest planned length. `progress` hears the number of finished sources after each
-  // step.
+  // The `n_best` <= beams best hypotheses for each source, best first, in source order. Sources include the end token;
+  // user error beyond the longest planned length. `progress` hears the number of finished sources after each step.
   std::vector<std::vector<Hypothesis>> generate(std::span<const std::vector<int32_t>> sources, int64_t n_best,
                                                 ThreadPool& pool,
                                                 const std::function<void(int64_t done)>& progress = {});

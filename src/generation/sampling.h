@@ -13,8 +13,7 @@ using TokenMask = std::vector<bool>;
 // Applied in this order, like in Hugging Face's generate and OpenAI's API.
 struct SamplingOptions {
   std::vector<std::pair<int32_t, double>> bias = {};  // added to the logits of these tokens
-  // > 1: makes tokens of prompt and text less likely: divides positive logits, multiplies negative ones (Keskar et al.
-  // 2019).
+  // > 1: tokens seen, also in the prompt, get positive logits divided, negative ones multiplied (Keskar et al. 2019).
   double repetition_penalty = 1;
   // Subtracted from logits of generated tokens: for each occurrence, and once. The prompt does not count.
   double frequency_penalty = 0, presence_penalty = 0;
@@ -31,8 +30,7 @@ class Sampler {
   Sampler(const SamplingOptions& options, int64_t vocab_size, std::vector<int32_t> never = {});
 
   // Picks one token, among `allowed` if given (at least one). `seen`: the text so far, whose last `step` tokens were
-  // generated. The draw depends on (seed, sample, step) and the logits alone, so a batch does not matter. NaN is least
-  // likely.
+  // generated. The draw only depends on (seed, sample, step) and the logits, not on the batch. NaN is least likely.
   int32_t pick(std::span<const float> logits, std::span<const int32_t> seen, uint64_t sample, uint64_t step,
                const TokenMask* allowed = nullptr);
 

@@ -17,8 +17,7 @@ struct SlotOptions {
   bool log_sum_exp = false;  // searches need it
   int64_t window = 0;        // > 0: a position sees the last `window` ones only, its own included
   bool verify_plans = true;  // see PlanOptions
-  // A decode plan's rows are the fed tokens in order, several from a slot if wanted; otherwise a row is a slot. Not
-  // with beams.
+  // A decode plan's rows are the fed tokens, several of a slot if wanted; otherwise a row is a slot. Not with beams.
   bool fed_by_rows = false;
   // Puts the caches in the arena behind memory of generation's plans: for a session that also trains. Its steps need a
   // larger arena, and neither reads the other's leftovers.

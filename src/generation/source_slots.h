@@ -27,8 +27,7 @@ struct SourceOptions {
 
 class SourceSlots : public SlotModel {
  public:
-  // Declares a batch region and the caches, and makes all plans. Call before store.allocate(). "constants" and
-  // options.flat_name must be bound.
+  // Declares memory and makes all plans. Call before store.allocate(). "constants" and options.flat_name must be bound.
   SourceSlots(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
               const SourceOptions& options);
 

@@ -1,5 +1,4 @@
-// A set of texts as an automaton over bytes with subroutines, and the tokens that may come next so that a text is in
-// it.
+// A set of texts as an automaton over bytes with subroutines, and the tokens with which a text can stay in it.
 #pragma once
 #include <map>
 #include <memory>
@@ -62,11 +61,10 @@ class TextGrammar {
 // Any object; parts that a schema leaves open nest up to 16 levels.
 TextGrammar json_object_grammar();
 
-// Supports these keywords of JSON Schema: type (also several), properties, required, additionalProperties (true and
-// false), items, enum, const, anyOf, true; titles, descriptions and the like are ignored. User error naming any other
-// keyword and its location. The grammar has some of the matching texts: properties are those of the schema, in its
-// order; numbers have at most 15 digits on either side of the point; white space is a blank, or a line end with up to
-// 20 blanks.
+// Supports these JSON Schema keywords: type (also several), properties, required, additionalProperties (true and
+// false), items, enum, const, anyOf, true; ignores titles, descriptions and the like. User error naming any other
+// keyword and its location. The grammar has some of the texts: properties are the schema's, in its order; numbers have
+// at most 15 digits on either side of the point; white space is a blank, or a line end with up to 20 blanks.
 TextGrammar json_schema_grammar(const Json& schema);
 
 // What tokens add to a text, as a tree of their bytes; made once for a vocabulary.

@@ -17,13 +17,11 @@ struct CalibrationRequest {
   int64_t threads = 0;
 };
 
-// Runs the model in fp32 on the examples. User error for a quantized model, fewer than kFewestExamples, or unreadable
-// ones.
+// Runs the model in fp32. User error for a quantized model, fewer than kFewestExamples, or unreadable examples.
 constexpr int64_t kFewestExamples = 8;
 StaticScales calibrate(const CalibrationRequest& request);
 
-// Writes the model with its scales to `out`: a new or empty folder, or the model's own, to which scales are added.
-// Leaves out records of training.
+// Writes the model with scales, without training records, to `out`: a new or empty folder, or the model's own.
 void save_quantized(const std::string& model, const StaticScales& scales, const std::string& out);
 
 }  // namespace linnet

@@ -10,8 +10,7 @@ namespace linnet {
 
 class TaskCheck {
  public:
-  // Reads the data and plans training on few short rows, without dropout, label smoothing, moving average or
-  // accumulation.
+  // Plans training on few short rows, without dropout, label smoothing, moving average or accumulation.
   explicit TaskCheck(const Config& config);
   CheckSubject& subject() { return *subject_; }
 

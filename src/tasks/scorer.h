@@ -1,5 +1,4 @@
-// Log probabilities of texts by a language model, or of translations by an encoder-decoder; and a cross-encoder's
-// scores of text pairs.
+// Log probabilities of texts, or of translations by encoder-decoders; and cross-encoders' scores of text pairs.
 #pragma once
 #include <memory>
 #include <optional>

@@ -18,9 +18,8 @@ class Session {
  public:
   // The model outlives the session. With train.quantize, a training session gives its linear layers steps
   // (models/nn/quantized_training.h) and watches them until the observer is stopped. `training` false: only evaluation.
-  // `verify_plans` false: only sizes are wanted, also of a model too large for the machine; otherwise that is a user
-  // error before planning. `loss`: a training loss, by which tensor and pipeline parallelism divide the model; without
-  // it they are user errors.
+  // `verify_plans` false: only sizes are wanted; otherwise a model too large for the machine is a user error. `loss`: a
+  // training loss, by which tensor and pipeline parallelism divide the model; without it they are user errors.
   Session(const Config& config, Module& model, bool training, bool verify_plans = true, const LossFunction& loss = {});
   virtual ~Session() = default;
   Session(const Session&) = delete;

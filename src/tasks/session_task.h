@@ -1,5 +1,4 @@
-// Shared by all tasks: a session made in steps, so that `linnet plan` takes the same steps as a run and stops before
-// memory is allocated.
+// A task with a session, made in steps, so that `linnet plan` does the same as a run up to the allocation of memory.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -22,8 +21,7 @@ struct DataAtHand {
   int64_t assumed_tokens(const DataConfig& data) const;
 };
 
-// `name`: what `paths` (files or folders) hold: "text". Empty paths are skipped. `quick`: bytes that are read in a
-// moment.
+// `name`: what `paths` (files or folders; empty ones are skipped) hold. `quick`: bytes that are read in a moment.
 DataAtHand data_at_hand(const std::string& name, const std::vector<std::string>& paths, bool exact,
                         uint64_t quick = 8 << 20);
 DataAtHand text_at_hand(const Config& config, bool exact);
@@ -35,8 +33,7 @@ class SessionTask : public TrainingTask {
  public:
   explicit SessionTask(const Config& config) : config_(config) {}
 
-  // 1. Reads the data, and opens the model or makes a new one. `from`: a run folder whose model and assets are used;
-  // empty: as configured.
+  // 1. Reads the data, opens or makes the model. `from`: a run folder with model and assets; empty: as configured.
   virtual void open(const std::string& from) = 0;
   // 1, for unread data: makes a model of the right size. Returns the assumptions as the end of a sentence; "" for none.
   virtual std::string assume(const DataAtHand& data) = 0;
@@ -56,8 +53,7 @@ class SessionTask : public TrainingTask {
   void initialize() override;
   const PretrainedModel* starts_from() const override;
 
-  // For `linnet plan`: rows, or tokens if batches are counted so, that hold all examples; the least of them; and the
-  // key.
+  // For `linnet plan`: rows (or tokens if batches count those) that hold all examples; the least of them; the key.
   virtual int64_t most() const = 0;
   virtual int64_t most_planned() const { return most(); }  // less, where planning a large batch takes seconds
   virtual int64_t least() const { return 1; }

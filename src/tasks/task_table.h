@@ -68,9 +68,9 @@ struct TaskActions {
 
 const TaskActions& task_actions(const Config& config);
 
-// Plans and binds everything; takes no planned memory yet. `from`: a run folder whose assets are used; empty: made
-// anew. Sets config.train.micro_batches if 0: as few as the memory limit allows. Throws Error(kUser) with figures for
-// what the machine cannot hold.
+// Plans and binds everything; takes no planned memory. `from`: a run folder whose assets are used; empty: made anew.
+// Sets config.train.micro_batches if 0: as few as the memory limit allows. Error(kUser) with figures for what is too
+// large.
 std::unique_ptr<TrainingTask> make_training_task(Config& config, const std::string& from);
 
 // For a configuration of one process (of_one_shard()): allocates and loads the initial weights.
@@ -84,8 +84,7 @@ std::shared_ptr<const Tokenizer> load_run_tokenizer(const std::string& folder, b
 std::shared_ptr<const Tokenizer> load_pair_tokenizer(const Config& config, const std::string& folder, bool target);
 std::shared_ptr<const Tokenizer> load_text_tokenizer(const Config& config, const std::string& folder, bool target);
 
-// Describes a run folder in lines: task, model, data, progress, best evaluation, files; ends with a newline. User error
-// if it is no run.
+// A run folder's description in lines, each ending in a newline. User error if it is no run.
 std::string describe_run(const std::string& folder);
 
 }  // namespace linnet

@@ -1,5 +1,4 @@
-// The teacher of distillation (models/modules/losses.h): a model folder in the graphs of training steps, with its own
-// constant weights in the store.
+// Distillation's teacher (models/modules/losses.h): a model folder in training graphs, with its own constant weights.
 #pragma once
 #include <functional>
 #include <memory>
@@ -18,7 +17,7 @@ namespace linnet {
 class Teacher {
  public:
   // The model distillation.teacher; null if empty. `classes`: names of a classifier's outputs; none: a language model.
-  // `encode`: appends the student's tokens of a text; null if data are assumed. User error for a folder that does not
+  // `encode`: appends the student's tokens of a text; null if data are assumed. User error if the folder does not
   // match.
   static std::shared_ptr<const Teacher> open(const Config& config, const std::vector<std::string>& classes,
                                              const EncodeText& encode);

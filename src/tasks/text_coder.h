@@ -29,8 +29,7 @@ class TextCoder {
   virtual int64_t vocab_size() const = 0;
   // Appends only the tokens of a text, line ends included.
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
-  // Appends the tokens of a text by itself, with template tokens such as Llama's <s>, like transformers'
-  // tokenizer(text).
+  // Appends the tokens of a text by itself, with template tokens (Llama's <s>), like transformers' tokenizer(text).
   virtual void encode_whole(std::string_view text, std::vector<int32_t>& ids) const { encode(text, ids); }
   virtual std::string decode(const std::vector<int32_t>& ids) const = 0;
   // The token that encode_whole() puts before a text; -1: none.

@@ -87,8 +87,7 @@ const Learner::State::BatchKind& Learner::State::given_kind(const char* function
   return kind;
 }
 
-// Fills missing inputs and padding rows with zeros, and labels with -1, which losses ignore. The first `samples` rows
-// count.
+// Missing inputs and padding rows become zeros, labels -1, which losses ignore. The first `samples` rows count.
 void Learner::State::load(const Arrays& batch, const BatchKind& kind, int64_t samples) {
   for (const auto& [name, most] : kind.lengths)
     if (batch.has(name)) check_lengths(name, most, ids_of(batch.bytes(name), samples));

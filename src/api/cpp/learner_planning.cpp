@@ -25,8 +25,7 @@ void check_loss(const Loss& loss, const Graph& graph) {
   check(loss.count, "count");
 }
 
-// One line for each declared input and each node. Values are named by what makes them, so equal recordings have equal
-// lines.
+// One line for each input and node. Values are named by what makes them, so equal recordings have equal lines.
 std::vector<std::string> lines_of(const Graph& graph) {
   std::vector<std::string> names(static_cast<size_t>(graph.value_count())), lines;
   for (const GraphInput& input : graph.inputs()) {

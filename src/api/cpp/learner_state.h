@@ -7,8 +7,7 @@ namespace linnet {
 
 // A Learner's options as the trainer takes them.
 
-// Throws Error(kUser) for values out of range or a missing device. `weights`: store of the learner that shares its
-// weights, or null.
+// Error(kUser): values out of range, missing device. `weights`: store of the learner that shares its weights, or null.
 TrainerOptions trainer_options(const LearnerOptions& options, const Store* weights);
 std::vector<ParameterGroup> parameter_groups(const LearnerOptions& options);
 // The optimizer and groups as text, on which saved moments depend.

@@ -18,8 +18,8 @@
 namespace linnet::python {
 namespace {
 
-// Waits for a worker while other Python threads run, and allows Ctrl-C. `is_ready` waits for some milliseconds and
-// returns whether there is something.
+// Lets other Python threads and Ctrl-C run. is_ready() waits for some milliseconds and returns whether there is
+// something.
 template <class Function>
 void wait_until(const ForkGuard& guard, const Function& is_ready) {
   while (!without_gil(is_ready)) {

@@ -35,8 +35,7 @@ struct ParameterOf {
 
 class Tree {
  public:
-  // `kept` gets all Python objects of the model; the tree's owner keeps it. Throws Error(kUser) unless the model is a
-  // linnet.Module.
+  // `kept` gets the model's Python objects; the tree's owner keeps it. Error(kUser) unless it is a linnet.Module.
   Tree(nb::handle model, nb::list kept);
   ~Tree();
   Tree(const Tree&) = delete;

@@ -52,8 +52,7 @@ struct TranslationMeasurement {
   std::vector<std::string> translations;  // of the lines, in their order
 };
 
-// `model`: a run or a model folder; `source`: a file of lines. User error for a model that does not translate, and for
-// an unreadable or empty file.
+// `model`: a run or model folder; `source`: a file of lines. User error for models without translation or bad files.
 TranslationMeasurement measure_translation(const std::string& model, const std::string& source,
                                            const InferenceOptions& options);
 

@@ -19,8 +19,7 @@ constexpr size_t kBesideComputing = size_t{1} << 18;                 // as train
 // At this gain or above messages move while the rank computes; 2 is perfect, 1 is taking turns.
 constexpr double kOverlaps = 1.5;
 
-// Every rank sends to the next one and receives from the previous one. The median over exchanges of the slowest rank's
-// time.
+// Every rank sends to the next one and receives from the previous one. Median of the slowest rank's times.
 double measured_seconds(Communicator& world, std::span<const std::byte> sent, std::span<std::byte> received) {
   const Communicator::Outgoing outgoing{(world.rank() + 1) % world.size(), sent};
   const Communicator::Incoming incoming{(world.rank() + world.size() - 1) % world.size(), received};

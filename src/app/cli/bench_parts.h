@@ -15,14 +15,12 @@ struct BenchArguments {
   std::vector<std::string> keep = {};
 };
 
-// `linnet bench NAME --sweep batch=1,2,4`: table, JSON and chart. User error for invalid batches. `limit`: available
-// bytes.
+// `linnet bench NAME --sweep batch=1,2,4`: table, JSON and chart. User error for bad batches. `limit`: bytes.
 int bench_sweep(const BenchArguments& arguments, const MeasureOptions& measuring, uint64_t limit,
                 uint64_t resident_at_start);
 
-// `linnet bench network`: speed of messages between ranks, as for `linnet plan --network`. --ranks starts so many here;
-// otherwise the starter's ranks measure. --threads: threads of each rank that compute, to measure whether messages move
-// meanwhile.
+// `linnet bench network`: speed of messages between ranks, for `linnet plan --network`. --ranks starts so many here;
+// otherwise measures the starter's. --threads: threads that compute on each rank, to see if messages move meanwhile.
 int bench_network(const BenchArguments& arguments);
 
 // `linnet bench infer`: tables, JSON and charts of encoders and decoders.

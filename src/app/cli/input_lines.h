@@ -27,8 +27,7 @@ class InputLines {
   int64_t number_ = 0;
 };
 
-// Calls visit(line, where) for every line of the files; standard input for "-" or without files. `where` is "FILE:3" or
-// "standard input: line 3".
+// Calls visit(line, "FILE:3" or "standard input: line 3") for every line; "-" or no files: standard input.
 void for_each_line(const std::vector<std::string>& files,
                    const std::function<void(const std::string& line, const std::string& where)>& visit);
 

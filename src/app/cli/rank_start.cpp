@@ -109,9 +109,8 @@ class MpirunOutput {
       "--------------------------------------------------------------------------\n";
   static constexpr std::string_view kForwarding = "mpirun: Forwarding signal ";
   static constexpr std::string_view kShared = " Read -1, expected ";
-  // Whether the line so far may be a rule, mpirun's note of a signal from this process, or "[host:pid] Read -1, ...",
-  // which shared memory writes after the other process was ended. Such a line is held until its end; others are passed
-  // on at once, like progress.
+  // Whether the line may be a rule, mpirun's note of a signal from this process, or "[host:pid] Read -1, ..." of shared
+  // memory after another process ended. Such a line is held until its end; others are passed on at once, like progress.
   bool may_be_left_out() const {
     if (line_.starts_with(kForwarding) || kForwarding.starts_with(line_)) return true;  // behind a progress bar, too
     if (passed_ > 0) return false;
@@ -137,8 +136,7 @@ class MpirunOutput {
     }
     line_.clear(), passed_ = 0;
   }
-  // The rank itself or this prints one line about a rank's end. Only mpirun reports anything else, such as an
-  // unreachable machine.
+  // The rank or this reports a rank's end in one line. Only mpirun reports others, such as an unreachable machine.
   void end_report() {
     const size_t rank = report_.find("process rank "), with = report_.find(" with PID "),
                  by = report_.find("exited on signal ");
@@ -156,8 +154,8 @@ class MpirunOutput {
   bool is_report_ = false;
 };
 
-// Runs mpirun in its own process group: it would answer Ctrl-C by killing the ranks. Stop requests reach them as
-// SIGUSR1 instead, once they are ready.
+// In its own process group, as mpirun kills the ranks on Ctrl-C. Passes stop requests on as SIGUSR1 once ranks are
+// ready.
 Ending run_mpirun(std::vector<std::string> command) {
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());

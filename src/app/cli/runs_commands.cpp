@@ -50,8 +50,7 @@ bool is_metric(const std::string& key) {
   return std::ranges::find(kOthers, key) == kOthers.end() && !key.ends_with("_per_second");
 }
 
-// Reads the last training loss, the recent rate, the best value of each metric, and the loss of the evaluation with the
-// best shown metric.
+// Reads the last loss, the recent rate, the best of each metric, and the loss of the best evaluation by shown metric.
 void read_metrics(const std::string& path, Row& row) {
   constexpr double kKeep = 0.95;  // of the running average of rates
   const std::string text = file_exists(path) ? read_file(path) : "";

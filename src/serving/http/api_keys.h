@@ -9,8 +9,7 @@ namespace linnet {
 class ApiKeys {
  public:
   ApiKeys() = default;  // no key is needed
-  // Reads a key from each line; skips empty lines and # comments. User error for a file without keys, or readable by
-  // others.
+  // One key a line; skips empty lines and # comments. User error for a file without keys, or readable by others.
   static ApiKeys load(const std::string& path);
 
   bool needed() const { return !keys_.empty(); }

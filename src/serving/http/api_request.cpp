@@ -62,8 +62,8 @@ void check_count(const JsonObject& body, const char* key, const Json& texts) {
     body.fail(key, "has " + std::to_string(texts.size()) + " texts, more than " + std::to_string(kMostTexts));
 }
 
-// Calls one(item) for a key's value, or each item of its list. Returns whether it is a list; a list of token ids counts
-// as one value.
+// Calls one(item) for a key's value or each item of its list; a list of token ids is one value. Returns whether it is a
+// list.
 template <class One>
 bool for_inputs(const JsonObject& body, const char* key, const One& one) {
   if (!body.has(key)) body.fail(key, "is missing");

@@ -18,8 +18,8 @@ struct TextCall {
 TextCall parse_completion_call(std::string_view body);
 TextCall parse_chat_call(std::string_view body);
 
-// Texts of /v1/embeddings ("input"), /embed, /classify and /translate ("inputs"); for /rerank the query, repeated for
-// each of the documents in `pairs`.
+// Texts of /v1/embeddings ("input"), /embed, /classify, /translate ("inputs"); of /rerank the query for each of
+// `pairs`.
 struct InputCall {
   std::string model;
   std::vector<std::string> texts;

@@ -46,8 +46,7 @@ void HttpServer::State::accept() {
     if (!error || error == asio::error::connection_aborted || (error == asio::error::no_descriptors && close_idle()))
       return accept();
     if (draining) return;
-    // The process or system is short of descriptors or memory: continues when a connection is closed, and otherwise
-    // retries.
+    // Short of descriptors or memory: continues when a connection is closed, and otherwise retries.
     log_warning("connections have to wait: " + error.message());
     retry.expires_after(std::chrono::seconds(1));
     retry.async_wait([this](error_code cancelled) {

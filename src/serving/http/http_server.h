@@ -1,5 +1,4 @@
-// A single-threaded HTTP/1.1 server with keep-alive and limits. A handler answers requests from any thread; answers are
-// sent whole or in chunks.
+// A single-threaded HTTP/1.1 server with keep-alive, limits and streams. Its handler answers from any thread.
 #pragma once
 #include <cstdint>
 #include "serving/http/http.h"

@@ -263,9 +263,8 @@ void HttpSession::refuse(HttpResponse response) {
   respond(number_, std::move(response));
 }
 
-// Notices when the client leaves before its answer. A client may close only its writing half and still read; that shows
-// when it is sent something, as a connection that is gone answers with a reset: a second "100 Continue" means nothing
-// in HTTP/1.1.
+// Notices when the client leaves before its answer. A client may close only its writing half; that shows when it is
+// sent something, as a lost connection answers with a reset. A second "100 Continue" means nothing in HTTP/1.1.
 void HttpSession::watch() {
   if (watching_) return;
   watching_ = true;
@@ -395,8 +394,8 @@ void HttpSession::finish_request(int status) {
   id_.clear();
 }
 
-// Closing a connection with unread bytes resets it, and the client may miss the answer: so only sending ends, and input
-// is discarded for a moment.
+// Closing with unread bytes resets the connection, and the client may miss the answer: end sending, discard input a
+// moment.
 void HttpSession::linger() {
   state_ = kClosing;
   set_timer(2);

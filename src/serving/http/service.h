@@ -81,8 +81,7 @@ class Service : public HttpHandler {
   void reload();
   // For /metrics; called in the server's thread.
   void count_connections(std::function<int64_t()> count) { connections_ = std::move(count); }
-  // Accepts only these host names (lower case, without port), against DNS rebinding by pages of other sites. Call
-  // before the first request.
+  // The only accepted host names (lower case, no port), against DNS rebinding. Call before the first request.
   void allow_hosts(std::vector<std::string> names) { allowed_hosts_ = std::move(names); }
   std::vector<std::string> names() const;
 

@@ -1,5 +1,4 @@
-// A model that answers texts, loaded once and used from any thread: a language model, a translator, a classifier, an
-// encoder of sentences, or a SpanModel.
+// A model that answers texts, loaded once and used from any thread.
 #pragma once
 #include "base/json.h"
 #include "serving/loaded/row_worker.h"

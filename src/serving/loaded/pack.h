@@ -10,8 +10,7 @@ struct PackReport {
   uint64_t bytes = 0;   // of the packed file
   std::string weights;  // "int8, 50 of 148 parameters; others F32"
 };
-// User error for a folder without a model, and for quantized weights of a model that does not answer texts. Reads the
-// file back to check it.
+// User error without a model, or for quantized weights if it answers no texts. Reads the file back to check it.
 PackReport pack_model(const std::string& folder, const std::string& path, const QuantizationWords& words = {});
 
 // The same for a caller's model that answers texts. `load` fills a flat buffer with its parameters.

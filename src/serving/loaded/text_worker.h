@@ -1,7 +1,7 @@
-// A resident text model whose own thread drives its engine: any thread may submit texts at any time; they begin in the
-// next step with a free slot. Clients take turns, and so do a client's orders, so that many texts of one do not delay
-// the others. Weights not yet compared with their checksums are compared after the first step: tokens may come before,
-// but no text is finished.
+// A resident text model whose own thread drives its engine: any thread may submit texts, which begin in the next step
+// with a free slot. Clients take turns, and so do a client's orders, so that many texts of one do not delay the others.
+// Weights whose checksums were not compared yet are checked after the first step: tokens may come before, but no text
+// is finished.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -43,8 +43,7 @@ struct TextEvents {
 class HeardText : public std::enable_shared_from_this<HeardText> {
  public:
   TextEvents events();
-  // Waits up to `patience` for the next piece. False: nothing came. True with an empty `piece`: the text has ended, and
-  // outcome() is set.
+  // Waits up to `patience` for a piece; false if none came. An empty `piece`: the text has ended, with an outcome().
   bool next(std::optional<std::string>& piece, std::chrono::milliseconds patience);
   bool ended() const;
   TextOutcome& outcome() { return *outcome_; }  // of a text that has ended
@@ -76,8 +75,8 @@ class TextWorker {
   ~TextWorker();
 
   const TextModel& model() const { return *model_; }
-  // Takes all orders of a client or, if too many texts wait, none. Calls `begin` with each order's number, for
-  // cancel(), before its events.
+  // Takes all orders of a client, or none if too many texts wait. Calls `begin` with each number for cancel() before
+  // events.
   bool submit(std::vector<TextOrder> orders, const std::string& client, const std::function<void(int64_t)>& begin = {});
   // The same for one order; -1 if it was not taken.
   int64_t submit(TextOrder order);

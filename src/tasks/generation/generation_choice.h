@@ -45,8 +45,7 @@ struct GenerationChoice {
   bool default_temperature = false;  // sampled at a temperature that neither the user nor the model's author gave
 };
 
-// Inputs beside the options: the author's generation_config.json in `folder`, tokens that end a text, tokens that
-// exist.
+// Besides the options: the author's generation_config.json in `folder`, and tokens that end a text or exist.
 struct GenerationBasis {
   std::string folder;
   GenerationConfig author;

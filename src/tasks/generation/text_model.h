@@ -51,8 +51,7 @@ class TextModel {
   // User error naming the request if the prompt does not fit or the model does not support a setting. `warn`: of
   // settings by the model's author that Linnet does not support.
   TextJob prepare(const TextRequest& request, bool warn = false) const;
-  // The same for translations; defaults are those of `linnet translate` for runs, and of the model's author for model
-  // folders.
+  // The same for translations; defaults are those of `linnet translate` for runs, of the author for model folders.
   virtual TextJob prepare_translation(const TextRequest& request) const { return prepare(request); }
   // The generated text of tokens.
   virtual std::string decode(const std::vector<int32_t>& tokens) const = 0;
@@ -63,8 +62,7 @@ class TextModel {
 
   // Plans and allocates for these jobs, each with `samples` texts, then loads the weights. Call it once.
   void plan(std::span<const TextJob> jobs, int64_t samples);
-  // The same for any jobs within the limits. A job gives the same tokens as when planned alone. kLater: check_weights()
-  // must be called before a text counts.
+  // The same for any jobs within the limits, with the same tokens. kLater: call check_weights() before a text counts.
   void plan_resident(const TextRoom& options, WeightCheck check = WeightCheck::kNow);
   // User error if a packed model's weights are not those that were packed, or its file has lost pages since. Compares
   // them once, so it can be called after every step.
@@ -121,8 +119,8 @@ class TextModel {
   std::vector<std::unique_ptr<const ParameterFile>> packed_;  // whose pages may lie in the store
 };
 
-// Cache, threads and device come from `options`. For folders known to continue prompts, or to answer them (T5, Marian,
-// a translation run).
+// Cache, threads and device are those of `options`. For folders known to continue prompts, or answer them (T5, Marian,
+// runs).
 std::unique_ptr<TextModel> open_decoder_model(const std::string& folder, const TextGenerationOptions& options);
 std::unique_ptr<TextModel> open_source_model(const std::string& folder, const TextGenerationOptions& options);
 std::unique_ptr<TextModel> open_text_model(const std::string& folder, const TextGenerationOptions& options);

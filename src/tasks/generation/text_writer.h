@@ -1,5 +1,4 @@
-// A loaded model, planned for a list of requests. It writes the requested text and the next ones at once. A text does
-// not depend on what else is written.
+// A model loaded for a list of requests. It also writes the next texts ahead, which does not change any text.
 #pragma once
 #include <functional>
 #include <map>

@@ -76,8 +76,7 @@ void take_image_weights(ImageSession& session, const std::string& folder);
 
 int decoding_threads(const Config& config);
 
-// Loads "test" or "valid" as training divides them. An empty `split` becomes "test", or "valid" without test images.
-// User error if there is none.
+// Loads "test" or "valid" as in training. Sets an empty `split` to the first that exists. User error if there is none.
 ImageDataset load_image_split(const Config& config, std::string& split);
 // All images of a table or of class folders, or the test images of a divided folder, for the run in `folder`.
 ImageDataset load_labelled_images(const Config& config, const std::string& folder, const std::string& images);

@@ -8,8 +8,7 @@ namespace linnet {
 
 struct InspectOptions {
   std::string text;
-  // What to attribute: a class name, a continuation, a translation, or a word for each mask, by the kind of model.
-  // Empty: the model's own answer.
+  // To attribute: a class, a continuation, a translation, or a word for each mask. Empty: the model's own answer.
   std::optional<std::string> answer = {};
   int64_t steps = 32;  // points at which gradients are taken for attributions
   int threads = 0;     // 0: all there are

@@ -1,5 +1,4 @@
-// A model with tokens and the answers in question, and the findings: attention maps, and each token's share in each
-// answer.
+// A model with tokens and possible answers, and the findings: attention maps, and tokens' shares in each answer.
 #pragma once
 #include <functional>
 #include <optional>

@@ -52,9 +52,8 @@ Json messages_of(const Json& record, const std::string& where) {
 }
 
 // Reads JSON lines: {"messages": [{"role", "content"}, ...]}, {"prompt", "completion"} (texts or lists of messages), or
-// {"conversations": [{"from", "value"}, ...]} (ShareGPT). The tokenizer's chat template renders each, some as several
-// texts (render_chat()). Texts are cut at longest_chat(), those with nothing to learn left out; the log counts both.
-// `folder` is for messages.
+// {"conversations": [{"from", "value"}, ...]} (ShareGPT). The chat template renders each, some as several texts
+// (render_chat()). Logs how many were cut at longest_chat() or had nothing to learn. `folder` is for messages.
 std::vector<TargetedTokens> read_chats(const std::string& path, const Config& config, const LanguageModel& language,
                                        const std::string& folder) {
   const PretrainedTokenizer& tokenizer = tokenizer_of(config, language, folder);

@@ -38,8 +38,7 @@ int64_t longest_chat(const Config& config, const CausalModel& model);
 // Returns a tokenizer that knows its tokens' bytes; otherwise a user error names `folder`.
 const PretrainedTokenizer& tokenizer_of(const Config& config, const LanguageModel& language, const std::string& folder);
 
-// Training and validation records by read(path): of valid_text, or a share of the training records. `what` names them
-// in messages: "conversations".
+// Training and validation records (valid_text, or a share) by read(path). `what`: their name, "conversations".
 template <class Record, class Read>
 std::pair<std::vector<Record>, std::vector<Record>> load_records(const Config& config, const char* what,
                                                                  const Read& read) {

@@ -44,8 +44,7 @@ struct PlanRequest {
   Config config;
   uint64_t memory = 0;  // bytes that there are
   bool exact = false;   // read the data however many they are
-  // Process memory beside the plan, data included; absent: measured. Set it to compare plans, as a planning process
-  // grows.
+  // Process memory beside the plan, data included; absent: measured. Set it to compare plans, as the process grows.
   std::optional<uint64_t> resident = {};
   // Estimates a step's time instead of the largest batch.
   std::optional<MachineSpeed> speed = {};
@@ -55,8 +54,7 @@ struct PlanRequest {
   std::function<void(const Trainer&)> visit = {};
 };
 
-// Data that take long to read are assumed unless `exact`: batches get the configuration's greatest lengths, as
-// PlanAnswer::assumption says.
+// Assumes data that take long to read, unless `exact`, to have the greatest lengths allowed (PlanAnswer::assumption).
 PlanAnswer plan_memory(const PlanRequest& request);
 
 // What a rank computes and sends in a step, from its trainer's plans, for the simulator

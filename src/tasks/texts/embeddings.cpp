@@ -1,5 +1,5 @@
-// Sentence embeddings compared by cosine (Reimers & Gurevych 2019), trained on pairs, triplets with negatives, or
-// scored pairs.
+// Sentence embeddings with cosines (Reimers & Gurevych 2019), trained on pairs, triplets with negatives, or scored
+// pairs.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -156,8 +156,7 @@ class Embeddings : public TextTask {
     return examples;
   }
 
-  // For scored pairs, how well cosines follow the scores; for others, how well a first text finds its partners among
-  // all that are not first texts.
+  // For scored pairs, how well cosines follow scores; else how well first texts find their partners among all others.
   Measures measure(const TextRecords& records, const TextExamples&, std::span<const std::vector<float>> predicted,
                    const Names& outputs, const Config&) const override {
     const size_t width = outputs.size();

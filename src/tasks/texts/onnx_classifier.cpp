@@ -26,8 +26,7 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder.string();
 }
 
-// optimum keeps config.json and the tokenizer beside the network; repositories for browsers have it in a subfolder
-// "onnx".
+// optimum keeps config.json and tokenizer beside the network; repositories for browsers have it in a subfolder "onnx".
 std::string companion_folder(const std::string& path) {
   const std::string folder = folder_of(path);
   if (has_pretrained_tokenizer(folder)) return folder;

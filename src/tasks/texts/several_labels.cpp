@@ -53,8 +53,7 @@ class SeveralLabels : public TextTask {
     return has;
   }
 
-  // "f1" is over all decisions (micro), "f1_macro" the mean over labels, "accuracy" the share of texts with all labels
-  // right.
+  // "f1" is over all decisions (micro), "f1_macro" the mean over labels, "accuracy" the share with all labels right.
   using TextTask::measure;
   Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
                    const Names& outputs) const override {

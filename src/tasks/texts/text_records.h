@@ -34,9 +34,8 @@ double number_of(const Json& label, const std::string& where);
 // naming the line for a record without text or label.
 TextRecords read_text_records(const std::string& path, const DataConfig& data);
 
-// Calls use(text) for each text to label: in a table or JSON lines the field as in read_text_records(), without labels;
-// in other files each line. The texts of a pair have a tab between them. User error naming the line for a record
-// without text.
+// Calls use(text) for each text to label: in a table or JSON lines the field as in read_text_records(); in other files
+// each line. Pairs have a tab between their texts. User error naming the line for a record without text.
 using UseText = std::function<void(const std::string& text)>;
 void for_each_text(const std::string& path, const DataConfig& data, bool pairs, const UseText& use);
 

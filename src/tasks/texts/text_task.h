@@ -1,6 +1,5 @@
 // Tasks of an encoder with a head on texts: one file of this folder and one row in config/text_tasks.h each
-// (docs/add_a_task.md). text_training.h has what they share: reading, batches, training, evaluation, plans,
-// predictions.
+// (docs/add_a_task.md). text_training.h has what they share.
 #pragma once
 #include <optional>
 #include <span>
@@ -43,8 +42,7 @@ class TextTask {
   virtual void for_each_text(const std::string& path, const DataConfig& data, bool pairs, const UseText& use) const {
     linnet::for_each_text(path, data, pairs, use);
   }
-  // Names of the outputs of a model trained on these records. User error for labels that do not fit; `path` is their
-  // file.
+  // Names of the outputs of a model trained on these records of file `path`. User error for labels that do not fit.
   virtual Names outputs(const TextRecords& train, const std::string& path) const = 0;
   virtual Names outputs_of(const PretrainedModel& model) const;
   virtual Names assumed_outputs() const { return {"0", "1"}; }  // by `linnet plan` without data
@@ -59,8 +57,8 @@ class TextTask {
   // A record's labels: one number, one for each output, or one for each token of `encoding` (-1: ignored). User error
   // naming the line for a label that does not fit these outputs.
   virtual std::vector<float> label(const TextRecord& record, const Encoding& encoding, const Names& outputs) const;
-  // `predicted`: each example's logits, or each token's likeliest class. A task overrides one of both, with records if
-  // it needs the texts.
+  // `predicted`: each example's logits, or each token's likeliest class. A task overrides one, the second if it needs
+  // texts.
   virtual Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
                            const Names& outputs) const;
   virtual Measures measure(const TextRecords&, const TextExamples& examples,

@@ -24,8 +24,7 @@ std::string file_of(const Config& config, const std::string& path, const char* k
   return data_path(config.data, path);
 }
 
-// Training and validation texts: valid_tsv, or a share of the former. `outputs`: set to the names of the outputs,
-// unless null.
+// Training and validation texts: valid_tsv, or a share of the former. Sets `outputs` to their names unless null.
 std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Config& config, Names* outputs) {
   const DataConfig& data = config.data;
   const std::string path = file_of(config, data.train_tsv, "train_tsv");

@@ -10,8 +10,7 @@ struct Corpus {
   std::vector<int> test_formats;  // the dates task: which format each test line is written in
 };
 
-// Without validation files held_out_pairs evenly spread training pairs are used. Error(kUser) names what is missing or
-// malformed.
+// Without validation files holds out evenly spread training pairs. Error(kUser) names what is missing or malformed.
 Corpus load_training_corpus(const Config& config);
 
 // The test split; an error if not configured.

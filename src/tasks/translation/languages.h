@@ -14,8 +14,7 @@ struct Languages {
 };
 Languages languages_of(const Config& config);
 
-// Adds the tokens around sentences to `pair`. frame() reports missing languages. User error for a language that the
-// tokenizer does not have.
+// Adds the tokens around sentences; frame() reports missing languages. User error for one that the tokenizer lacks.
 void frame_sentences(TokenizerPair& pair, const ConfigFile& config, const Languages& languages);
 
 }  // namespace linnet

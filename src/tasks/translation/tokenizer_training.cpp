@@ -24,8 +24,7 @@ TokenizerOptions tokenizer_options(const Config& config) {
 std::shared_ptr<const Tokenizer> train_one(const Config& config, const std::vector<std::string>& lines) {
   TokenizerOptions options = tokenizer_options(config);
   if (config.model.architecture != "t5" || options.kind != "sentencepiece") return train_tokenizer(options, lines);
-  // T5's format, so that others can load an exported run: transformers' T5Tokenizer assumes these ids whatever the
-  // model says.
+  // T5's format, so that others load exported runs: transformers' T5Tokenizer assumes these ids in any case.
   options.special = {.pad = 0, .unknown = 2, .begin = -1, .end = 1};
   const Json settings = {{"tokenizer_class", "T5Tokenizer"}, {"extra_ids", 0}}, none = Json::object();
   Pipeline pipeline =

@@ -1,5 +1,4 @@
-// An encoder-decoder and its tokenizers, from a configuration, a run folder or a Hugging Face model folder (T5,
-// Marian).
+// An encoder-decoder and its tokenizers, from a configuration, a run folder or a model folder (T5, Marian).
 #pragma once
 #include <memory>
 #include <string>

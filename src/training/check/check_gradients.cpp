@@ -45,8 +45,7 @@ double trained_loss(CheckSubject& subject) { return subject.trainer.step(subject
 
 using MeanLoss = double (*)(CheckSubject& subject);
 
-// Dropout and batch statistics make the training loss differ from evaluation; otherwise evaluation takes a third of the
-// time.
+// Dropout and batch statistics change the training loss; otherwise use evaluation, which takes a third of the time.
 MeanLoss loss_of_training(CheckSubject& subject) {
   return difference(trained_loss(subject), evaluated_loss(subject)) < 1e-5 ? evaluated_loss : trained_loss;
 }

@@ -21,11 +21,10 @@ struct ReportTitle {
   std::string command;  // that made it: "report"
 };
 
-// Stays below 2 MB: curves are thinned; if that is not enough, later runs lose memory and profiles. Skips damaged
-// input.
+// Below 2 MB: thins curves and, if that is not enough, drops later runs' memory and profiles. Skips damaged input.
 std::string report_page(const ReportTitle& title, std::span<const ReportRun> runs);
 
-// Every tensor's offset and lifetime in the plan with the largest arena (of evaluation if the trainer does not train):
+// Offsets and lifetimes of all tensors in the plan with the largest arena (evaluation if there is no training):
 // {"name", "arena_bytes", "nodes": [[op, phase, module, source]...], "live": [bytes...], "tenants": [[type, offset,
 // bytes, first node, last node]...]}
 std::string memory_picture(const Trainer& trainer, RegionId arena);

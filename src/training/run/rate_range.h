@@ -1,5 +1,4 @@
-// A learning-rate range test (Smith 2017): the rate rises every step, to find where the loss falls and where it
-// diverges.
+// A learning-rate range test (Smith 2017): raises the rate every step, to find where the loss falls and diverges.
 #pragma once
 #include "training/run/training_task.h"
 

@@ -40,8 +40,7 @@ std::string as_code(std::string text) {
   return "    " + text;
 }
 
-// Text must need no escapes; numbers are the shortest that read back exactly. Does not allocate while the line has
-// room.
+// Text must need no escapes; numbers are the shortest that read back. No allocation while the line has room.
 template <class T>
 void add_field(std::string& line, std::string_view name, T value) {
   for (const std::string_view part : {std::string_view(line.size() > 1 ? ",\"" : "\""), name, std::string_view("\":")})

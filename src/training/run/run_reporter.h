@@ -21,8 +21,7 @@ class EventLog {
   EventLog(const std::string& folder, int64_t last_step) : file_(folder, last_step + 1) {}
 
   void write(const MetricsLine& line);
-  // Counts the gradient of the trainer's last step, which had this shape and `step_tokens`, for write_histograms().
-  // Call it before any other plan runs.
+  // Counts the gradient of the last step, of `step_tokens`, for write_histograms(). Call before any other plan runs.
   void count_gradient(Trainer& trainer, int shape, int64_t step_tokens, double loss_scale);
   void write_histograms(int64_t step, const ParameterLayout& layout, const float* parameters);
   void write_samples(int64_t step, const std::vector<std::string>& samples);
@@ -104,15 +103,13 @@ class RunReporter {
   double speed_ = 0, loss_ = 0, memory_mb_;  // speed and loss are running averages
 };
 
-// Steps with a non-finite loss or gradient: `linnet train --detect-anomaly` saves one, `linnet check RUN --replay` runs
-// it.
+// Non-finite steps: `linnet train --detect-anomaly` saves one, `linnet check RUN --replay` runs it.
 
 // Saves the step's inputs but moments: batch, weights (unchanged by the optimizer), dropout counters.
 void save_anomaly(const std::string& run_folder, const TrainingTask& task, Trainer& trainer, int shape, int64_t step);
 
-// Runs it node by node in a task of the same configuration. Returns a text such as "step 12: first at layers.cpp:41:
-// matmul (in encoder.layers.0) of f32[8, 16] from -1 to 3e+38", or that all is finite. Error(kUser) without a matching
-// file.
+// Runs it node by node in a task of the same configuration. Returns "step 12: first at layers.cpp:41: matmul (in
+// encoder.layers.0) of f32[8, 16] from -1 to 3e+38", or that all is finite. Error(kUser) without a matching file.
 std::string replay_anomaly(const std::string& run_folder, TrainingTask& task);
 
 }  // namespace linnet

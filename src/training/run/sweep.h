@@ -15,9 +15,8 @@ struct SweepAxis {
   bool is_logarithmic = false, is_whole = false;
 };
 
-// Parses "key=0.1,0.2", "key=1e-5..1e-3" or "key=1e-5..1e-3:4", which lists 4 values from end to end. Empty for a
-// single value or text without choices. Ranges above 0 whose ends are at least 10 times apart are logarithmic. User
-// error for an invalid range.
+// Parses "key=0.1,0.2", "key=1e-5..1e-3" or "key=1e-5..1e-3:4", which lists 4 values from end to end. Empty without
+// choices. Ranges above 0 whose ends are at least 10 times apart are logarithmic. User error for an invalid range.
 std::optional<SweepAxis> parse_sweep_axis(const std::string& setting);
 
 enum class SweepSearch {

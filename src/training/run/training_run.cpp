@@ -96,8 +96,7 @@ class TrainingRun {
   // Whether ranks share the layers of one model and so run every step and evaluation together.
   bool shares_layers() const { return trainer_.options().tensor.ranks > 1 || trainer_.pipeline(); }
 
-  // Whether the run ends here. Ranks agree on it where they exchange messages anyway (ShardedStep::finish), and after
-  // evaluations.
+  // Ranks agree to stop where they exchange messages anyway (ShardedStep::finish), and after evaluations.
   bool must_stop() const { return is_alone() ? stop_requested() || stop_is_asked_ : stop_is_agreed_; }
   void agree_on_stop(bool here) {
     if (!is_alone() && any_rank(world_, here)) stop_is_agreed_ = true;

@@ -7,8 +7,7 @@
 
 namespace linnet {
 
-// Binds the inputs of apply_slices_graph(). `states` are declared: whole, or, if divided, as this rank's slices in
-// order.
+// Binds inputs of apply_slices_graph(). `states` are declared: whole, or, if divided, as this rank's slices in order.
 void bind_own_slices(Store& store, const ParameterLayout& layout, const std::vector<RangeSlice>& slices,
                      const std::vector<std::string>& states);
 // The same for one state whose slices lie one after the other from `start` on.

@@ -81,8 +81,7 @@ struct Ladder {
   std::vector<size_t> ends;  // the steps after which all layers of a kind have the same choice
 };
 
-// First layers first: their backward pass comes last, when most saved activations are freed, so that recomputing them
-// does not add to the peak.
+// First layers first: their backward pass is last, when most saved activations are freed, and does not add to the peak.
 Ladder ladder(const Graph& traced, const std::vector<Block>& blocks, const Backend& backend) {
   Ladder made{.steps = {Choices(blocks.size())}, .ends = {0}};
   std::vector<Choices>& steps = made.steps;

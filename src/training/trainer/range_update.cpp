@@ -228,8 +228,7 @@ struct RangeUpdate {
   std::optional<Parts> parameters, average;
 };
 
-// Muon (Jordan et al. 2024): a matrix moves along the semi-orthogonal matrix nearest to its momentum, so that a step is
-// equally long in all directions.
+// Muon (Jordan et al. 2024): a matrix moves along the semi-orthogonal matrix nearest to its momentum.
 //
 //   g = gradient * scale,   m += (1 - momentum) (g - m),   u = (1 - momentum) g + momentum m          (Nesterov)
 //   x = u / |u|;  five times:  a = x x^T,  x = 3.4445 x + (-4.7750 a + 2.0315 a^2) x

@@ -98,8 +98,7 @@ ResidentSteps::ResidentSteps(Trainer& trainer, Store& store, const SharedRegions
   together_ = std::clamp<int64_t>(kNodesTogether / nodes, 1, options_.steps_per_graph);
 }
 
-// Binds the graph's own inputs in three regions: the data; what begin_chunk() uploads at once ("resident.chunk"); and
-// the ring, which is read back.
+// Three regions: the data; what begin_chunk() uploads at once ("resident.chunk"); the ring, which is read back.
 void ResidentSteps::declare(const Graph& graph) {
   const auto bind_in_one = [&](const char* region, MemoryKind kind, const std::vector<std::string>& names) {
     size_t bytes = 0;

@@ -1,6 +1,5 @@
-// A training step whose batch is cut into data shards, on one or several ranks. Each rank computes its shards in turn;
-// gradients are added in the order of the shard tree (distributed/comm/shard_sum.h). So a number of shards gives the
-// same bits on any number of ranks.
+// A training step whose batch is cut into data shards. Each rank computes its shards in turn; gradients are added in
+// the order of the shard tree (distributed/comm/shard_sum.h), which gives the same bits on any number of ranks.
 //
 //   ShardedStep shards(trainer, world);
 //   shards.begin();
@@ -15,8 +14,7 @@
 // Where ranks divide the gradient (ZeRO stage 2), a rank keeps only its slice and sends every shard by itself. The
 // tree's siblings are then on different ranks, and the slices' owners add them at once (ShardSum::add_round).
 //
-// Saved buffers (running statistics) start each shard with their values before the step, and end as the mean over
-// shards.
+// Saved buffers (running statistics) start each shard with their values before the step; their mean is kept.
 #pragma once
 #include "base/thread_pool.h"
 #include "data/examples/batch.h"
@@ -35,8 +33,7 @@ class ShardedStep {
  public:
   // The trainer has several shards, and its store is allocated. Where ranks share layers, `world` has the ranks with
   // the same part and `tensor` the tensor group; no thread sends then, as both would use the messages at once, and the
-  // caller agrees on stops before the step. `device`: the same ranks on the trainer's device, or null; it outlives
-  // this.
+  // caller agrees on stops before the step. `device`: the same ranks on the trainer's device, or null; outlives this.
   explicit ShardedStep(Trainer& trainer, Communicator& world, Communicator* tensor = nullptr,
                        DeviceRanks* device = nullptr);
 

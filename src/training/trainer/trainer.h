@@ -15,8 +15,7 @@
 
 namespace linnet {
 
-// A trainer's plans: a training step and an evaluation for each batch shape, and an update for steps of several
-// micro-batches.
+// A trainer's plans: training and evaluation for each batch shape, and the update of several micro-batches.
 
 class PipelineStage;  // training/trainer/pipeline_stage.h
 
@@ -35,9 +34,9 @@ class TrainerPlans {
   int add_shape(LossFunction loss);
   // Plans the evaluation only; plan_training_within_memory() may follow.
   int add_evaluation_shape(LossFunction loss);
-  // Plans the training of all shapes within the options' memory, of which unplanned things take `others` bytes. All
-  // else must be declared in the store. If nothing fits, makes the smallest plan and sets Fit::fits to false. May take
-  // a minute; `planned` reports progress.
+  // Plans the training of all shapes within the options' memory, less `others` unplanned bytes. All else must be
+  // declared in the store. If nothing fits, makes the smallest plan with Fit::fits false. May take a minute; `planned`
+  // hears progress.
   using Planned = FunctionRef<void(int64_t done, int64_t shapes)>;
   void plan_training_within_memory(
       uint64_t others, Planned planned = [](int64_t, int64_t) {});
@@ -155,8 +154,7 @@ class Trainer {
   void accumulate(int shape, int64_t step, int64_t micro);
   // On the CPU: calls after(node) when a node of the shape's train_executor() is done.
   void accumulate(int shape, int64_t step, int64_t micro, Executor::AfterNode after);
-  // Pipeline: completes what accumulate() began, with the state "gradient" of the stage's parameters. submit_apply()
-  // calls it, unless there are shards.
+  // Pipeline: completes accumulate() and the stage's "gradient". submit_apply() calls it, unless there are shards.
   void finish_accumulation();
   StepReport apply(double learning_rate, int64_t step) { return collect(submit_apply(learning_rate, step)); }
   SubmittedStep submit_apply(double learning_rate, int64_t step);
@@ -170,8 +168,7 @@ class Trainer {
 
   // All inputs of a graph of the trainer; zeros for divided states.
   NamedTensors graph_inputs(const Graph& graph) const;
-  // Reruns the last micro-batch node by node. Returns "file:line: op (in module)" of the first node that produced a NaN
-  // or an infinity, or an empty text.
+  // Reruns the last micro-batch. Returns "file:line: op (in module)" of the first node with a NaN or infinity, or "".
   std::string find_non_finite(int shape) const;
   // Calls visit(parameter, values) with the gradients of the sum of losses, times any loss scale, of the last step,
   // which had this shape; skips packed parameters. Call it before any other plan runs. Of several micro-batches the
