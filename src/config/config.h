@@ -67,8 +67,7 @@ struct DataConfig {
   bool operator==(const DataConfig&) const = default;
 };
 
-// One [[train.groups]]: parameters that are frozen or have their own settings. The first group with a matching pattern
-// wins.
+// One [[train.groups]]: parameters that are frozen or have their own settings. The first group with a match wins.
 struct GroupConfig {
   std::vector<std::string> parameters;  // patterns of names; '*' stands for any characters
   bool frozen = false;

@@ -37,8 +37,7 @@ struct CausalOptions {
   int64_t tokens_per_step = 1;
   // Size of the PrefixCache, on the CPU; 0: none. kPrefixAsCache: the key-value cache's, at most 256 MiB, if possible.
   int64_t prefix_bytes = 0;
-  // For prompts in chunks: plans the largest steps, which decide the memory, others on demand. Does not change any
-  // bits.
+  // For prompts in chunks: plans the largest steps, which decide the memory, others on demand. Bits do not change.
   bool plan_on_demand = false;
 };
 

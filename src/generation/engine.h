@@ -12,13 +12,11 @@
 //
 // On the CPU a request's tokens and logits do not depend, to the bit, on other requests or its slot: prompts are
 // computed apart, rows of a step are independent (CausalSlots, SourceSlots), and random draws only depend on seed,
-// sample and token number. Decoder-only models do not depend on the number of slots, prefix cache or draft model
-// either.
+// sample and token number. In decoder-only models, slot count, prefix cache and draft do not matter either.
 //
 // A draft model is smaller, with the same vocabulary, and guesses the next tokens (Leviathan et al. 2023, Chen et al.
 // 2023). The model computes all guesses in one step; tokens are picked from its logits with the usual random draws as
-// long as guesses were right, and one beyond. So tokens and logits stay the same. The draft has the same settings and
-// draws.
+// long as guesses were right, and one beyond. So results stay the same. The draft has the same settings and draws.
 #pragma once
 #include "generation/beam_search.h"
 #include "generation/causal_slots.h"

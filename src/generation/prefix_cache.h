@@ -19,8 +19,7 @@ class PrefixCache {
 
   explicit PrefixCache(int64_t blocks) : blocks_(static_cast<size_t>(blocks)) {}
 
-  // Blocks of the longest kept beginning that leaves a token to compute. `adapter`: the set that computed them; -1:
-  // none.
+  // Blocks of the longest kept beginning that leaves a token to compute. `adapter`: the set used for them; -1: none.
   std::vector<int64_t> find(std::span<const int32_t> tokens, int64_t adapter = -1);
 
   struct NewBlock {

@@ -69,8 +69,7 @@ struct TaskActions {
 const TaskActions& task_actions(const Config& config);
 
 // Plans and binds everything; takes no planned memory. `from`: a run folder whose assets are used; empty: made anew.
-// Sets config.train.micro_batches if 0: as few as the memory limit allows. Error(kUser) with figures for what is too
-// large.
+// Sets config.train.micro_batches if 0: as few as the memory limit allows. Error(kUser) with figures if too large.
 std::unique_ptr<TrainingTask> make_training_task(Config& config, const std::string& from);
 
 // For a configuration of one process (of_one_shard()): allocates and loads the initial weights.

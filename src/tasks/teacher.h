@@ -17,8 +17,7 @@ namespace linnet {
 class Teacher {
  public:
   // The model distillation.teacher; null if empty. `classes`: names of a classifier's outputs; none: a language model.
-  // `encode`: appends the student's tokens of a text; null if data are assumed. User error if the folder does not
-  // match.
+  // `encode`: appends the student's tokens of a text; null if data are assumed. User error if the folder does not fit.
   static std::shared_ptr<const Teacher> open(const Config& config, const std::vector<std::string>& classes,
                                              const EncodeText& encode);
 

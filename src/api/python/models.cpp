@@ -18,8 +18,7 @@
 namespace linnet::python {
 namespace {
 
-// Lets other Python threads and Ctrl-C run. is_ready() waits for some milliseconds and returns whether there is
-// something.
+// Lets other Python threads and Ctrl-C run. is_ready() waits for milliseconds and returns whether something is there.
 template <class Function>
 void wait_until(const ForkGuard& guard, const Function& is_ready) {
   while (!without_gil(is_ready)) {

@@ -155,8 +155,7 @@ OpenedLanguageModel open_decoder(const std::string& folder) {
   return open_language_model(folder);
 }
 
-// The folder must not be another kind's, nor, unless `overwrite`, have files to be written, most likely another
-// model's.
+// The folder must not be another kind's, nor, unless `overwrite`, have files to be written, likely another model's.
 void check_free(const char* option, const std::string& folder, bool overwrite, const char* kind,
                 std::initializer_list<std::string> others, std::initializer_list<std::string> written) {
   const std::string named = std::string(option) + " '" + folder + "' ";

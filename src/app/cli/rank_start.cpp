@@ -154,8 +154,7 @@ class MpirunOutput {
   bool is_report_ = false;
 };
 
-// In its own process group, as mpirun kills the ranks on Ctrl-C. Passes stop requests on as SIGUSR1 once ranks are
-// ready.
+// In its own process group, as mpirun kills the ranks on Ctrl-C. Ready ranks get stop requests as SIGUSR1.
 Ending run_mpirun(std::vector<std::string> command) {
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());

@@ -62,8 +62,7 @@ void check_count(const JsonObject& body, const char* key, const Json& texts) {
     body.fail(key, "has " + std::to_string(texts.size()) + " texts, more than " + std::to_string(kMostTexts));
 }
 
-// Calls one(item) for a key's value or each item of its list; a list of token ids is one value. Returns whether it is a
-// list.
+// Calls one(item) for a value or each item of a list; a list of token ids is one value. Returns whether it is a list.
 template <class One>
 bool for_inputs(const JsonObject& body, const char* key, const One& one) {
   if (!body.has(key)) body.fail(key, "is missing");

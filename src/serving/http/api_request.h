@@ -18,8 +18,7 @@ struct TextCall {
 TextCall parse_completion_call(std::string_view body);
 TextCall parse_chat_call(std::string_view body);
 
-// Texts of /v1/embeddings ("input"), /embed, /classify, /translate ("inputs"); of /rerank the query for each of
-// `pairs`.
+// Texts of /v1/embeddings ("input"), /embed, /classify, /translate ("inputs"); of /rerank the query for each pair.
 struct InputCall {
   std::string model;
   std::vector<std::string> texts;

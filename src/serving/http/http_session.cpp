@@ -394,8 +394,7 @@ void HttpSession::finish_request(int status) {
   id_.clear();
 }
 
-// Closing with unread bytes resets the connection, and the client may miss the answer: end sending, discard input a
-// moment.
+// Closing with unread bytes resets the connection, and the client may miss the answer: discard input for a moment.
 void HttpSession::linger() {
   state_ = kClosing;
   set_timer(2);

@@ -1,7 +1,6 @@
 // A resident text model whose own thread drives its engine: any thread may submit texts, which begin in the next step
-// with a free slot. Clients take turns, and so do a client's orders, so that many texts of one do not delay the others.
-// Weights whose checksums were not compared yet are checked after the first step: tokens may come before, but no text
-// is finished.
+// with a free slot. Clients take turns, and so do a client's orders, so that many texts of one do not delay others.
+// Weights whose checksums were not compared yet are checked after the first step, before any text is finished.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -75,8 +74,7 @@ class TextWorker {
   ~TextWorker();
 
   const TextModel& model() const { return *model_; }
-  // Takes all orders of a client, or none if too many texts wait. Calls `begin` with each number for cancel() before
-  // events.
+  // Takes all orders of a client, or none if too many texts wait. Calls `begin` with each number for cancel() first.
   bool submit(std::vector<TextOrder> orders, const std::string& client, const std::function<void(int64_t)>& begin = {});
   // The same for one order; -1 if it was not taken.
   int64_t submit(TextOrder order);

@@ -119,8 +119,7 @@ class TextModel {
   std::vector<std::unique_ptr<const ParameterFile>> packed_;  // whose pages may lie in the store
 };
 
-// Cache, threads and device are those of `options`. For folders known to continue prompts, or answer them (T5, Marian,
-// runs).
+// Cache, threads and device are those of `options`. For folders known to continue or answer prompts (T5, Marian, runs).
 std::unique_ptr<TextModel> open_decoder_model(const std::string& folder, const TextGenerationOptions& options);
 std::unique_ptr<TextModel> open_source_model(const std::string& folder, const TextGenerationOptions& options);
 std::unique_ptr<TextModel> open_text_model(const std::string& folder, const TextGenerationOptions& options);

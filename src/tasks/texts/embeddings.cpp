@@ -1,5 +1,4 @@
-// Sentence embeddings with cosines (Reimers & Gurevych 2019), trained on pairs, triplets with negatives, or scored
-// pairs.
+// Sentence embeddings with cosines (Reimers & Gurevych 2019), trained on pairs, scored pairs, or triplets.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

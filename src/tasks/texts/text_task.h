@@ -57,8 +57,7 @@ class TextTask {
   // A record's labels: one number, one for each output, or one for each token of `encoding` (-1: ignored). User error
   // naming the line for a label that does not fit these outputs.
   virtual std::vector<float> label(const TextRecord& record, const Encoding& encoding, const Names& outputs) const;
-  // `predicted`: each example's logits, or each token's likeliest class. A task overrides one, the second if it needs
-  // texts.
+  // `predicted`: each example's logits, or each token's likeliest class. Override one, the second if texts are needed.
   virtual Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
                            const Names& outputs) const;
   virtual Measures measure(const TextRecords&, const TextExamples& examples,

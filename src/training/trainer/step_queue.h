@@ -26,8 +26,7 @@ class StepQueue {
   // How many steps a device may have queued while the host goes on.
   size_t steps_ahead() const { return is_profiling() ? 0 : steps_ahead_; }
   size_t waiting() const { return waiting_.size(); }
-  // Begins a step for each rate, at most to the epoch's end; returns the last batch. May throw Stopped before it begins
-  // any.
+  // Begins a step for each rate, up to the epoch's end; returns the last batch. May throw Stopped before any step.
   BatchPosition submit(std::span<const double> rates, int64_t first_step);
   // Waits for the oldest step. If its report is not finite, restores its inputs for find_non_finite().
   DoneStep collect();
