@@ -69,7 +69,7 @@ struct DataConfig {
 
 // One [[train.groups]]: parameters that are frozen or have their own settings. The first group with a match wins.
 struct GroupConfig {
-  std::vector<std::string> parameters;  // patterns of names; '*' stands for any characters
+  std::vector<std::string> parameters;  // patterns of names; '*' matches any characters
   bool frozen = false;
   std::string storage = "fp32";  // of matrices; or "bf16", and of frozen ones "int8"
   double learning_rate_factor = 1;

@@ -42,7 +42,7 @@ struct BeamOptions {
   std::vector<int32_t> ends = {};   // tokens that end a text
   std::vector<int32_t> never = {};  // tokens that are not generated
   TextRules rules = {};
-  std::vector<int32_t> before = {};  // what all beams go on from; for the rules
+  std::vector<int32_t> before = {};  // the context of all beams, for the rules
 };
 
 class BeamSearch {

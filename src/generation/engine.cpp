@@ -24,10 +24,10 @@ struct Engine::Job {
   std::optional<TokenFilter> filter = {};
   std::vector<int32_t> window = {};   // the end of `sequence` that the model looks at
   bool window_changed = false;        // the cache does not hold the window
-  int32_t picked = 0;                 // -1: the grammar goes on with no token
+  int32_t picked = 0;                 // -1: no token continues the grammar
   double picked_log_probability = 0;  // with settings.log_probabilities
   std::vector<int32_t> guesses = {};  // of the draft model, for the tokens after the window
-  int64_t draft_length = 0;           // tokens of the window that the draft's cache holds; 0: it has not begun
+  int64_t draft_length = 0;           // tokens of the window in the draft's cache; 0: not begun
   int64_t draft_row = 0;              // of the draft's logits
 
   // For a search.

@@ -49,7 +49,7 @@ class PrefixCache {
   std::vector<Block> blocks_;
   int64_t used_ = 0;
   std::map<Key, int64_t> by_tokens_;
-  std::list<int64_t> order_;  // the last used first; a block stands before those that follow it
+  std::list<int64_t> order_;  // most recently used first; a block is before its successors
   uint64_t now_ = 0;
 };
 

@@ -15,7 +15,7 @@ struct SlotOptions {
   int64_t beams = 1;         // the most of a request
   int threads = 1;           // the most a pool may have
   bool log_sum_exp = false;  // searches need it
-  int64_t window = 0;        // > 0: a position sees the last `window` ones only, its own included
+  int64_t window = 0;        // > 0: a position only sees the last `window` ones, itself included
   bool verify_plans = true;  // see PlanOptions
   // A decode plan's rows are the fed tokens, several of a slot if wanted; otherwise a row is a slot. Not with beams.
   bool fed_by_rows = false;

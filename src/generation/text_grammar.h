@@ -96,9 +96,9 @@ class TokenFilter {
   TokenFilter(std::shared_ptr<const TextGrammar> grammar, std::shared_ptr<const TokenTexts> texts,
               std::vector<int32_t> ends);
 
-  const TokenMask* allowed();  // null: no token of this vocabulary goes on
+  const TokenMask* allowed();  // null: no token of this vocabulary is possible
   void accept(int32_t token);
-  bool finished() const;  // the text is whole and cannot go on
+  bool finished() const;  // the text is complete and cannot continue
 
  private:
   static constexpr int32_t kUnknown = -1, kDead = -2;

@@ -11,7 +11,7 @@ namespace linnet {
 struct TextScore {
   double log_probability = 0;        // natural; the sum over the scored tokens
   int64_t tokens = 0;                // that were scored
-  std::optional<double> score = {};  // of a cross-encoder, in place of both
+  std::optional<double> score = {};  // of a cross-encoder, instead of both
 };
 
 class Scorer {

@@ -75,7 +75,7 @@ void add_optimizers(nb::module_& module) {
           "__init__",
           [](Schedule* self, const std::string& kind, double peak, double final, int64_t warmup, int64_t steps) {
             const Schedule schedule{schedule_kind(kind), peak, final, warmup, steps};
-            (void)learning_rate(schedule, 1);  // an error where it lacks its end
+            (void)learning_rate(schedule, 1);  // an error if it lacks its end
             new (self) Schedule(schedule);
           },
           "kind"_a, nb::kw_only(), "peak"_a = 1e-3, "final"_a = 0.0, "warmup_steps"_a = 0, "max_steps"_a = 0,

@@ -13,7 +13,7 @@ namespace linnet {
 struct MeasureOptions {
   Precision precision = Precision::kF32;
   bool int8 = false;                                  // PassOptions::int8
-  std::optional<Precision> attention_precision = {};  // where it is another
+  std::optional<Precision> attention_precision = {};  // if it differs
   bool store_fp32 = false;                            // activations are stored in fp32 with kBf16 too
   const Backend* backend = &cpu_backend();
   RecomputeMode recompute = RecomputeMode::kAuto;

@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   linnet::catch_lost_pages();
   linnet::use_packed_models();
   linnet::use_gguf_models();
-  if (::getpid() == 1)  // of a container: signals that nobody handles would do nothing
+  if (::getpid() == 1)  // in a container: unhandled signals would have no effect
     for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, linnet::end_by_signal);
   try {
     return run(argc, argv);

@@ -8,7 +8,7 @@ namespace linnet {
 // `linnet plan --network`: memory and speed of a run on several ranks.
 
 struct PlanRanksArguments {
-  std::string ranks;     // "64", or a list "1,2,4,8", a row each
+  std::string ranks;     // "64", or a list "1,2,4,8" with a row for each
   std::string parallel;  // a layout, "auto" or empty
   std::string network;
   std::string speed;  // of a rank, such as "500GFLOP/s,20GB/s"; empty: this machine's is measured

@@ -86,7 +86,7 @@ class Predictions {
         predict({image});
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::kUser) throw;
-        std::fprintf(stderr, "linnet: %s\n", error.what());  // as an error, whatever LINNET_LOG says
+        std::fprintf(stderr, "linnet: %s\n", error.what());  // an error, whatever LINNET_LOG is
         ++unreadable_;
       }
   }

@@ -13,7 +13,7 @@ struct TextCall {
   bool stream = false, include_usage = false, echo = false;
   bool seed_given = false;
   std::vector<std::string> functions;  // that the answer may call; empty: none
-  int64_t alternatives = -1;           // likeliest tokens told with each token; -1: no probabilities
+  int64_t alternatives = -1;           // likeliest tokens reported with each token; -1: no probabilities
 };
 TextCall parse_completion_call(std::string_view body);
 TextCall parse_chat_call(std::string_view body);
@@ -23,12 +23,12 @@ struct InputCall {
   std::string model;
   std::vector<std::string> texts;
   std::vector<std::optional<std::string>> pairs;  // of texts that are judged with a second one; may be empty
-  std::vector<std::vector<int32_t>> tokens;       // in place of the texts
+  std::vector<std::vector<int32_t>> tokens;       // instead of texts
   bool is_list = false;                           // rather than one text
   bool base64 = false;                            // embeddings as OpenAI's clients ask for them
   std::optional<int64_t> dimensions;              // of an embedding, the first ones
   std::string prompt;                             // the name of what texts begin with (RowModel::prompt)
-  bool normalize = false;                         // vectors of length 1, whatever the model says
+  bool normalize = false;                         // vectors of length 1, whatever the model's setting
   std::optional<int64_t> top;                     // classes, documents
   bool raw_scores = false;                        // of documents, rather than those in [0, 1]
   bool return_texts = false;                      // documents in the answer

@@ -209,7 +209,7 @@ void HttpSession::admit() {
 void HttpSession::turn_away() {
   if (state_ != kIdle && state_ != kReading && state_ != kParked) return close();
   if (id_.empty()) began_ = Clock::now();
-  if (state_ == kReading) socket_.cancel();  // else that read would go on into memory that linger() gives back
+  if (state_ == kReading) socket_.cancel();  // or that read would write to memory that linger() frees
   fail_read(503, "too many connections; try again in a moment");
 }
 
@@ -380,7 +380,7 @@ void HttpSession::write_some() {
 
 void HttpSession::sent_all() {
   if (state_ != kAnswering) return;
-  if (!answered_)  // a stream that goes on
+  if (!answered_)  // an unfinished stream
     return set_timer(std::max(0.0, std::chrono::duration<double>(deadline_ - Clock::now()).count()));
   finish_request(status_);
   if (!keep_alive_) return linger();

@@ -17,7 +17,7 @@ constexpr size_t kMostLoggedText = 2000;  // bytes of a body
 struct Route {
   const char *path, *method;
   bool needs_key;
-  std::optional<ModelKind> asks = {};  // the kind of model that is told to be asked here
+  std::optional<ModelKind> asks = {};  // the kind of model that answers this path
 };
 constexpr Route kRoutes[] = {
     {"/", "GET", false},
@@ -154,7 +154,7 @@ void Service::reload_all() {
         models_[i].swap(model);
       }
       model.reset();
-      std::vector<std::unique_ptr<ServedModel>> old;  // answers what it has, then ends
+      std::vector<std::unique_ptr<ServedModel>> old;  // finish their requests, then end
       std::unique_lock lock(unused_mutex_);
       unused_changed_.wait(lock, [&] { return !unused_.empty(); });
       old.swap(unused_);

@@ -137,7 +137,7 @@ class Batch {
   Item& keep(Item item) {
     const std::lock_guard lock(mutex_);
     items_.push_back(std::move(item));
-    return items_.back();  // stays where it is: a deque that grows at its ends
+    return items_.back();  // deque: growing at its ends keeps references valid
   }
 
   // Emits finished answers in order, and waits for the next while more than `most` requests are under way.

@@ -59,7 +59,7 @@ void add_tokenizer_tables(const std::string& folder, std::map<std::string, std::
       const auto tokenizer = load_pretrained_tokenizer(folder + "/" + part);
       if (const auto* pipeline = dynamic_cast<const PipelineTokenizer*>(tokenizer.get()))
         files[part + kTokenizerTables] = format_tokenizer_tables(*pipeline);
-    } catch (const Error& error) {  // a tokenizer that Linnet cannot read, which whoever opens it is told
+    } catch (const Error& error) {  // an unsupported tokenizer, which is reported when opened
       if (error.kind() != ErrorKind::kUser) throw;
     }
   }

@@ -107,7 +107,7 @@ void TextWorker::work(const std::stop_token& stop) {
       }
       model_->check_weights();
       collect();
-    } catch (const Error& error) {  // the texts of this moment are lost, and the model goes on
+    } catch (const Error& error) {  // current texts are lost; the model continues
       fail_all(error.what(), error.kind() == ErrorKind::kUser);
     } catch (const std::exception& error) {
       fail_all(error.what(), false);

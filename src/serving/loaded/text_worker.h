@@ -57,7 +57,7 @@ class HeardText : public std::enable_shared_from_this<HeardText> {
 struct TextOrder {
   TextJob job;
   int64_t samples = 1;
-  int64_t alternatives = -1;  // likeliest tokens that are told with each token; -1: no probabilities are asked for
+  int64_t alternatives = -1;  // likeliest tokens reported with each token; -1: no probabilities
   TextEvents events;
 };
 

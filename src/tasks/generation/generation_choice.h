@@ -28,7 +28,7 @@ struct TextGenerationOptions : ModelLoad {
   uint64_t seed = 1;
   std::vector<std::string> stop;   // texts before which a text ends
   bool log_probabilities = false;  // of the tokens that are written
-  int64_t samples = 1;             // texts that go on from the same prompt, each by other draws
+  int64_t samples = 1;             // texts that continue the same prompt with different random draws
   bool no_cache = false, ignore_end = false;
   std::string adapter;       // of a request, see find_adapter()
   Languages languages = {};  // of a translation

@@ -108,7 +108,7 @@ class TextGeneration : public TextModel {
       const auto prompt = static_cast<int64_t>(job.prompt.size()), padded = padded_text_length(prompt, most);
       const int64_t whole = prompt + job.choice.max_tokens;
       lengths.insert(padded);
-      if (whole > most) lengths.insert(padded_text_length((most + 1) / 2, most));  // it goes on from its last half
+      if (whole > most) lengths.insert(padded_text_length((most + 1) / 2, most));  // continues from its last half
       plan.max_length = std::max({plan.max_length, padded, std::min(most, whole)});
       plan.beams = std::max(plan.beams, job.choice.beams);
     }

@@ -37,7 +37,7 @@ void TextModel::plan(std::span<const TextJob> jobs, int64_t samples) { plan_jobs
 void TextModel::plan_resident(const TextRoom& options, WeightCheck check) {
   check_ = check;
   plan_any(options);
-  slides_ = false;  // a text ends where its room does
+  slides_ = false;  // a text ends when the cache is full
 }
 
 int64_t TextModel::texts_at_once(int64_t jobs, int64_t samples, int64_t most) {

@@ -105,7 +105,7 @@ class TextModel {
   const WeightQuantization quantization_;
   const std::vector<AdapterFolder> adapters_;
   std::vector<int32_t> never_;  // tokens that are not written
-  bool slides_ = false;         // a sampled text goes on where the cache is full
+  bool slides_ = false;         // a sampled text continues when the cache is full
   ThreadPool pool_;
 
  private:

@@ -12,9 +12,9 @@ class JsonObject;
 
 struct TextRequest {
   std::string prompt;
-  std::string messages;         // in place of the prompt: a conversation as JSON, for the folder's chat template
+  std::string messages;         // instead of the prompt: a conversation as JSON, for the folder's chat template
   std::string tools;            // of the conversation: functions as JSON, for the template; "" for none
-  std::vector<int32_t> tokens;  // in place of the prompt: token ids as they are
+  std::vector<int32_t> tokens;  // instead of the prompt: token ids
   bool has_tokens = false;
   TextGenerationOptions options;
   std::string id;     // JSON that its results repeat; "" for none

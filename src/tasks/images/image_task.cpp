@@ -201,7 +201,7 @@ class ImageTask : public SessionTask {
   }
   // Takes the image format of the initial model.
   void take_model(const std::string& from) {
-    if (!from.empty() && file_exists(from + "/images.json")) {  // a run goes on with what it began with
+    if (!from.empty() && file_exists(from + "/images.json")) {  // a resumed run keeps its format
       const ImageFormat saved = ImageFormat::load(from);
       if (!saved.vit.empty() || saved.depth > 0) {
         format_.vit = saved.vit, format_.depth = saved.depth;

@@ -33,7 +33,7 @@ struct Question {
   std::function<Tensor(std::span<const Tensor> sequences)> states;
   // Logits of all answers, [rows, answers], from states [rows, width]. Empty: the states are logits.
   std::function<Tensor(Tensor states)> head;
-  std::vector<QuestionAnswer> answers;  // empty: only attention is looked at
+  std::vector<QuestionAnswer> answers;  // empty: only attention is inspected
   LoadWeights load;
 };
 

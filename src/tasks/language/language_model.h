@@ -30,7 +30,7 @@ LanguageModel make_language_model(const Config& config, std::shared_ptr<const Te
 
 // For use: a run or a model folder.
 struct OpenedLanguageModel : LanguageModel {
-  Config config;  // of the run, or one made up for a model folder
+  Config config;  // of the run, or made for a model folder
   std::string folder;
   bool is_run = false;
   // The model folder's contents; null for a run.

@@ -26,7 +26,7 @@ ChunkOptions chunk_options(const Config& config, const CausalModel& model, const
 
 constexpr int64_t kSampleContext = 1024;  // of samples written while training
 constexpr int64_t kProbeLength = 16;      // of the loss by which tensor parallel divides the model
-constexpr int64_t kDropEvery = 64;        // batches of a mapped file between looks at what it holds of our memory
+constexpr int64_t kDropEvery = 64;        // batches after which a mapped file's pages are dropped
 
 }  // namespace
 

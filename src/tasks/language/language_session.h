@@ -21,7 +21,7 @@ struct DocumentTokens {
 };
 
 struct LanguageText {
-  TokenStream tokens;        // the first is only looked at: what is scored begins with the second
+  TokenStream tokens;        // the first is only context: scores begin with the second
   int64_t words = 0;         // runs of what is not white space; 0 for token files
   bool packed = false;       // several documents
   DocumentTokens documents;  // with `packed`

@@ -28,7 +28,7 @@ struct PlanAnswer {
   std::string assumption;     // what was taken for granted because the data is not at hand; empty: nothing
   std::string batch_key;      // "batch_tokens" or "batch_size": what largest_batch is a value of
   int64_t largest_batch = 0;  // that fits `memory`; 0: none does
-  uint64_t least_peak = 0;    // of the smallest batch, where it was looked at
+  uint64_t least_peak = 0;    // of the smallest batch, if planned
   std::string shorter_key;    // of the configuration: a smaller value of it takes less memory; empty: none
   std::string recomputation;  // what of the layers is computed again, and what that costs; empty: nothing
   std::string fusion;         // what each pass made of the training step (engine/passes/passes.h)

@@ -181,7 +181,7 @@ class Answers : public TextTask {
       const size_t end = std::min(begin + most - around, tokens.end);
       std::array<float, 2> label{0, 0};
       if (!ranges.empty()) label = answer_positions(encoding.offsets, begin, end, ranges[0]);
-      for (float& position : label)  // of the window
+      for (float& position : label)  // in the chunk
         if (position > 0) position -= static_cast<float>(begin - tokens.begin);
       examples.types.push_back(part(encoding.segments, begin, end));
       examples.add(part(encoding.ids, begin, end), label);
@@ -201,7 +201,7 @@ class Answers : public TextTask {
                                                         std::span<const std::vector<float>> logits,
                                                         const AnswersConfig& options) {
     std::vector<std::vector<Candidate>> all(records.records.size());
-    std::vector<double> none(all.size(), INFINITY);  // the least score of "no answer" over the windows
+    std::vector<double> none(all.size(), INFINITY);  // the lowest score of "no answer" over the chunks
     for (size_t i = 0; i < logits.size(); ++i) {
       const auto record = static_cast<size_t>(examples.records[i]);
       const std::vector<TextRange>& offsets = examples.offsets[i];

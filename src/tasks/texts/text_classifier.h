@@ -39,7 +39,7 @@ std::vector<int64_t> text_lengths(const Config& config, const TextClassifier& mo
 struct OpenedTextClassifier {
   std::string folder;
   bool is_run = false;
-  Config config;  // of the run, or one made up for a model folder
+  Config config;  // of the run, or made for a model folder
   std::unique_ptr<PretrainedTokenizer> tokenizer;
   PretrainedModel model;
   std::vector<std::string> outputs;  // what they are called: classes, labels, tags

@@ -22,7 +22,7 @@ void check_samples(const char* key, int64_t count, double bytes_each) {
               std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
 }
 
-constexpr double kDatePairBytes = 250;  // two strings, their tokens and places
+constexpr double kDatePairBytes = 250;  // two strings, their tokens and offsets
 
 ParallelText generate_dates(const Config& config, DateSplit split, const char* key, int64_t count,
                             std::vector<int>* formats = nullptr) {

@@ -12,7 +12,7 @@ struct TokenizerPair {
   // Further tokens around a sentence, for languages or BART (tasks/translation/languages.h): before and after a source,
   // and in a target after decoding's first token.
   std::vector<TokenId> before_source = {}, after_source = {}, before_target = {};
-  std::string missing_language = {};  // why there is no frame: which language nobody has said, and how to say it
+  std::string missing_language = {};  // the error about a missing language, with how to set it; empty: none
 
   // User error if a language is missing.
   SentenceFrame frame() const;

@@ -32,7 +32,7 @@ TranslationModel load_translation_run(const Config& config, const std::string& f
 
 // For use: a run or a model folder.
 struct OpenedTranslationModel : TranslationModel {
-  Config config;  // of the run, or one made up for a model folder
+  Config config;  // of the run, or made for a model folder
   std::string folder;
   bool is_run = false;
   // The model folder's contents; null for a run.

@@ -34,7 +34,7 @@ struct CheckSubject {
   std::vector<std::string> labels = {};  // i32 arrays whose negative values are ignored
   bool rows_are_apart = true;            // each row has a loss of its own
   bool labels_are_positions = false;     // of tokens in their rows
-  std::string flat_positions = {};       // i32 places in [rows * length] (masked tokens)
+  std::string flat_positions = {};       // i32 indices in [rows * length] (masked tokens)
   // The mean loss of the same batch and weights with products in bf16; empty without bf16 instructions.
   std::function<double()> bf16_loss = {};
   double overfit_seconds = 20;

@@ -38,7 +38,7 @@ struct InspectedSequence {
 
 struct InspectedAttention {
   std::string module;    // "layers.0.self_attn"
-  size_t queries, keys;  // the sequences that look, and are looked at
+  size_t queries, keys;  // indices of the sequences
   size_t heads;
   std::vector<float> weights;  // [heads, queries, keys], rows that sum to 1
 };

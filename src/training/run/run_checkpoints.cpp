@@ -125,7 +125,7 @@ void remove_old_checkpoints(const std::string& folder, const TrainConfig& config
   const std::vector<KeptCheckpoint> all = kept_checkpoints(folder);
   for (const auto& [step, path] : std::span(all).first(all.size() - std::min(all.size(), kept))) {
     if (config.keep_every > 0 && step % config.keep_every == 0) continue;
-    std::error_code ignored;  // somebody else may have removed it
+    std::error_code ignored;  // another process may have removed it
     fs::remove(path, ignored);
   }
 }

@@ -17,7 +17,7 @@ namespace linnet {
 namespace {
 
 constexpr double kFarApart = 10;     // ends of a range that is logarithmic
-constexpr int64_t kRuns = 12;        // where nobody says how many
+constexpr int64_t kRuns = 12;        // default
 constexpr int64_t kDivisor = 3;      // of runs after a round of kHalving, and of steps before
 constexpr int kDrawsOfAValue = 100;  // before a combination is taken a second time
 

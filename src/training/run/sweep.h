@@ -22,7 +22,7 @@ std::optional<SweepAxis> parse_sweep_axis(const std::string& setting);
 enum class SweepSearch {
   kGrid,     // all combinations of listed values
   kRandom,   // drawn values
-  kHalving,  // the same; after a part of the steps, only the best third goes on (Jamieson & Talwalkar 2016)
+  kHalving,  // like kRandom; after some of the steps, only the best third continues (Jamieson & Talwalkar 2016)
 };
 
 struct SweepRequest {
@@ -38,7 +38,7 @@ struct SweepRequest {
 // The state of a run at the end of a kHalving round, or at its end.
 struct SweepResult {
   int64_t steps = 0, best_step = 0;
-  double metric = 0, loss = 0;  // of the best evaluation; metric is higher where it is better
+  double metric = 0, loss = 0;  // of the best evaluation; a higher metric is better
 };
 
 struct SweepRun {

@@ -418,7 +418,7 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
   std::string assets;
   run_on_all(world, [&] {
     validate(request.config);                   // the folder we are in may have a name that config.toml cannot hold
-    open_backend(request.config.train.device);  // a device that is not there is told before any text is read
+    open_backend(request.config.train.device);  // reports a missing device before any text is read
     if (world.rank() == 0) assets = open_folder(request, folder);
     if (world.rank() == 0) divide_into_shards(request.config);
   });

@@ -24,7 +24,7 @@ struct TrainRequest {
   // Ranks that train together; rank 0 alone writes the run folder and reports (run_setup.h).
   Communicator* world = &single_process();
   std::function<bool(const TrainEvent&)> on_event = {};  // false: the run is saved and ends, as after a signal
-  ProfileOptions profile = {};  // the folder in it is not looked at: files go to profile/ in the run folder
+  ProfileOptions profile = {};  // its folder is ignored: files go to profile/ in the run folder
 };
 
 struct TrainOutcome {
