@@ -65,8 +65,7 @@ struct InterpreterResult {
 InterpreterResult interpret(const Graph& graph, const NamedTensors& inputs, const InterpreterOptions& options = {});
 
 // Finds the first node whose output holds a NaN or an infinity although its float inputs hold none: "file:line: op (in
-// module) of f32[8, 16] from -1.2 to 3.4, ...", with the operands' ranges; empty if there is none. Ignores a mask's
-// -inf.
+// module) of f32[8, 16] from -1.2 to 3.4, ...", with the operands' ranges; empty if there is none. Ignores masks.
 std::string first_non_finite(const Graph& graph, const NamedTensors& inputs, const InterpreterOptions& options = {});
 
 }  // namespace linnet

@@ -58,8 +58,7 @@ void cut_longest(Encoding& first, Encoding& second, size_t room) {
   cut_encoding(longer, longer_length);
 }
 
-// Truncates one part or two to options.max_length, including `added` tokens, as tokenizers does. User error if
-// impossible.
+// Truncates one part or two to options.max_length, including `added` tokens, as tokenizers does. Else a user error.
 void cut_to_length(std::vector<Encoding>& parts, const EncodeOptions& options, int64_t added) {
   if (options.max_length <= 0) return;
   if (options.max_length < added)

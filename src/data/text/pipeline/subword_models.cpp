@@ -105,7 +105,7 @@ class BpeModel : public SubwordModel {
   using Merger = PairMerger<uint32_t>;
 
   // The table of merges: open addressing, with slots by the upper bits of the key times a constant. Packed models store
-  // it so.
+  // it.
   struct Pair {
     uint64_t key = UINT64_MAX;  // pair_key()
     uint32_t rank = UINT32_MAX;

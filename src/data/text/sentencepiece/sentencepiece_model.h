@@ -125,8 +125,7 @@ class SentencePieceModel {
   const SentencePieceModelFile& file_;
   Vocabulary vocabulary_;
   TokenId unknown_ = 0;
-  // If no piece has "▁" behind another character, words begin with it and no piece spans two of them. Else the text is
-  // one word.
+  // If pieces have no "▁" inside, words begin with it and no piece spans two of them. Else the text is one word.
   bool has_words_ = true;
 };
 
