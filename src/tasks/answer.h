@@ -8,8 +8,8 @@
 namespace linnet {
 
 struct Answer {
-  std::vector<std::string> cells;  // of a line, before the input
-  Json json = Json::object();      // what a JSON line has behind the input
+  std::vector<std::string> cells;  // of an output line, before the input
+  Json json = Json::object();      // of a JSON line, after the input
 };
 
 // Six decimals.

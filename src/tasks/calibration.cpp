@@ -153,7 +153,7 @@ StaticScales calibrate(const CalibrationRequest& request) {
   const auto observer = std::make_shared<ActivationObserver>();
   InferenceOptions options;
   options.threads = request.threads, options.quantize = "none", options.observer = observer;
-  options.keep = request.keep;  // keeps nothing here: a pattern that no parameter meets is an error
+  options.keep = request.keep;  // only checks that every pattern matches a parameter
   open_model(request, options)(examples);
   StaticScales scales{.method = calibration_methods()[static_cast<size_t>(request.method)],
                       .examples = std::ssize(examples),

@@ -8,11 +8,10 @@
 namespace linnet {
 
 struct CalibrationRequest {
-  std::string model;  // a run or a model folder
-  std::string
-      examples;  // a file with one on each line, as the model reads them; of images, a folder or a file of paths
+  std::string model;     // a run or a model folder
+  std::string examples;  // a file with one per line; for images a folder or a file of paths
   CalibrationMethod method = CalibrationMethod::kMinMax;
-  int64_t most = 512;  // examples that are read
+  int64_t most = 512;  // most examples to read
   std::vector<std::string> keep = {};
   int64_t threads = 0;
 };

@@ -17,7 +17,7 @@ Config small(Config config) {
   const TaskKind kind = task_kind(config);
   const int64_t rows = kind == TaskKind::kImages ? kImages : kCheckedRows;
   data.batch_size = data.batch_size > 0 ? std::min(data.batch_size, rows) : rows;
-  data.augment_mixup = data.augment_cutmix = 0;  // one label for each image: it is to be learned by heart
+  data.augment_mixup = data.augment_cutmix = 0;  // one label for each image, to be memorized
   if (kind != TaskKind::kImages) data.batch_tokens = 0;
   if (kind == TaskKind::kTranslation) {
     data.num_buckets = std::min<int64_t>(data.num_buckets, 2);
@@ -33,7 +33,7 @@ bool has(const CheckBatch& batch, const char* name) { return batch.contains(name
 
 void describe_sequences(CheckSubject& subject) {
   const CheckBatch& batch = subject.batch;
-  if (has(batch, "reference")) return;  // the loss of a row depends on another one: answers are compared
+  if (has(batch, "reference")) return;  // a row's loss depends on another: answers are compared
   if (has(batch, "target_in")) {
     subject.sequences = {{.tokens = "source", .lengths = "source_lengths", .targets = ""},
                          {.tokens = "target_in", .lengths = "target_lengths", .targets = "target_out"}};
@@ -42,7 +42,7 @@ void describe_sequences(CheckSubject& subject) {
     subject.sequences = {{.tokens = "tokens", .lengths = "lengths", .targets = ""}};
     subject.labels = {has(batch, "labels") ? "labels" : "targets"};
     if (has(batch, "positions")) subject.flat_positions = "positions";
-    subject.labels_are_positions = has(batch, "labels") && !has(batch, "weights") &&  // a first and a last token
+    subject.labels_are_positions = has(batch, "labels") && !has(batch, "weights") &&  // first and last token
                                    batch.at("labels").size() == 2 * batch.at("lengths").size();
     // An example of embeddings is several texts.
     subject.rows_are_apart = !has(batch, "weights") || batch.at("weights").size() == batch.at("lengths").size();

@@ -30,7 +30,7 @@ std::vector<double> read_weights(const std::string& asked, const std::vector<std
 std::vector<float> class_weights(const std::string& asked, const std::vector<std::string>& names,
                                  const std::vector<int64_t>& counts, int64_t total, bool several) {
   if (asked.empty()) return {};
-  if (total == 0) return std::vector<float>(names.size(), 1);  // of plans
+  if (total == 0) return std::vector<float>(names.size(), 1);  // for plans
   const bool balanced = asked == "balanced";
   std::vector<double> weights = balanced ? std::vector<double>(names.size(), 1) : read_weights(asked, names);
   double sum = 0;  // over the examples

@@ -85,12 +85,12 @@ std::string describe_run(const std::string& folder) {
   if (!packed && file_exists(run.model_path()))
     text += line("parameters", parameters_text(SafetensorsFile(run.model_path())));
   if (run.has_state()) text += training_text(SafetensorsFile(run.state_path()), config.train);
-  else if (!packed)  // which keeps no state of training
+  else if (!packed)  // packed models have no training state
     text += line("trained", "nothing saved yet");
   std::error_code error;
   uintmax_t bytes = 0;
   const auto size = [](const std::filesystem::path& file) {
-    std::error_code gone;  // a run that trains takes files away meanwhile
+    std::error_code gone;  // a training run may remove files
     const uintmax_t of_file = std::filesystem::file_size(file, gone);
     return gone ? 0 : of_file;
   };

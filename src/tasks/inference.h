@@ -7,8 +7,8 @@ namespace linnet {
 
 struct InferenceOptions : ModelLoad {
   int64_t beams = 0;                                  // 0: the configuration's
-  Languages languages = {};                           // of translation; what is empty is as the configuration says
-  std::shared_ptr<ActivationObserver> observer = {};  // of what linear layers read
+  Languages languages = {};                           // of translation; empty ones are the configuration's
+  std::shared_ptr<ActivationObserver> observer = {};  // of the inputs of linear layers
 };
 
 // Uses the instruction set that a run was trained with, or the best for other models. No-op in a process that has

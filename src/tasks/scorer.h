@@ -9,8 +9,8 @@
 namespace linnet {
 
 struct TextScore {
-  double log_probability = 0;        // natural; the sum over the scored tokens
-  int64_t tokens = 0;                // that were scored
+  double log_probability = 0;        // natural logarithm; sum over the scored tokens
+  int64_t tokens = 0;                // scored tokens
   std::optional<double> score = {};  // of a cross-encoder, instead of both
 };
 

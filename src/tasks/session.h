@@ -28,7 +28,7 @@ class Session {
   // With a memory limit (train.memory) plans the training steps, last, when all else is known. `resident`: process
   // bytes before planned memory is touched, these plans included. No-op without a limit, or a second time.
   void finish_planning(uint64_t resident);
-  virtual void allocate();  // takes addresses and binds the plans to them; until then the store only has sizes
+  virtual void allocate();  // allocates and binds the plans; before that the store only has sizes
   // All plans of a session that does not train, for which take_weights() packs weights. A session with plans of its own
   // adds them, or returns none: then nothing is packed.
   virtual std::vector<Plan*> inference_plans() { return trainer->plans().evaluation_plans(); }

@@ -48,7 +48,7 @@ const PretrainedModel* SessionTask::starts_from() const {
 void SessionTask::initialize() {
   const PretrainedModel* from = starts_from();
   TrainingState& state = trainer().state();
-  if (from && !state.layout().division()) {  // the folder has all parameters, or they are drawn as it is read
+  if (from && !state.layout().division()) {  // the folder has all parameters, or missing ones are drawn
     state.initialize_constants();
     load_initial_weights(state, *from, config_);
   } else {
@@ -83,7 +83,7 @@ uint64_t bytes_at(const std::string& path) {
   return bytes;
 }
 
-constexpr int64_t kUnknownTokens = 1 << 20;  // of a text that is not there
+constexpr int64_t kUnknownTokens = 1 << 20;  // assumed for a missing text
 constexpr int64_t kBytesPerSubword = 4;      // of English, about; fewer elsewhere
 
 }  // namespace

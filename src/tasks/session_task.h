@@ -16,7 +16,7 @@ namespace linnet {
 struct DataAtHand {
   bool read = false;
   std::string why_not;  // "No text was given": the beginning of PlanAnswer::assumption
-  uint64_t bytes = 0;   // of the files that are there
+  uint64_t bytes = 0;   // of existing files
   // Tokens of an unread text, estimated from its size.
   int64_t assumed_tokens(const DataConfig& data) const;
 };
@@ -55,12 +55,12 @@ class SessionTask : public TrainingTask {
 
   // For `linnet plan`: rows (or tokens if batches count those) that hold all examples; the least of them; the key.
   virtual int64_t most() const = 0;
-  virtual int64_t most_planned() const { return most(); }  // less, where planning a large batch takes seconds
+  virtual int64_t most_planned() const { return most(); }  // less if large batches take seconds to plan
   virtual int64_t least() const { return 1; }
   virtual int64_t DataConfig::*batch_key() const { return &DataConfig::batch_size; }
-  virtual uint64_t assumed_bytes() const { return 0; }                 // of data that were not read
+  virtual uint64_t assumed_bytes() const { return 0; }                 // of unread data
   virtual std::string batches_text(const Session& session) const = 0;  // "16 texts of up to 128 tokens"
-  virtual const char* shorter_key() const { return ""; }               // a smaller value of it takes less memory
+  virtual const char* shorter_key() const { return ""; }               // a key that saves memory with a smaller value
 
  protected:
   // Makes the batches, once memory is planned and known to suffice.

@@ -21,8 +21,8 @@ namespace linnet {
 
 struct EvaluationRequest : InferenceOptions {
   std::string folder;               // a run or a model folder
-  std::vector<std::string> others;  // of translation: more of them, evaluated with it as one
-  std::string split;                // "test" or "valid"; empty: what the configuration has
+  std::vector<std::string> others;  // of translation: further members of an ensemble
+  std::string split;                // "test" or "valid"; empty: as configured
   std::string source, target;       // files of translation pairs, instead of a split
   std::string data;                 // a file or folder of examples, instead of a split
 };

@@ -20,7 +20,7 @@ class TextFlow {
  public:
   virtual ~TextFlow() = default;
   virtual std::string push(int32_t token) = 0;
-  virtual std::string finish() = 0;  // what was held back
+  virtual std::string finish() = 0;  // the rest
 };
 
 class TextCoder {

@@ -6,7 +6,7 @@
 namespace linnet {
 namespace {
 
-constexpr int64_t kUsualTopK = 50;  // of transformers, where a file says to sample and nothing else
+constexpr int64_t kUsualTopK = 50;  // transformers' default for sampling
 
 template <class T>
 T first_given(const std::optional<T>& asked, const std::optional<T>& made, T standard) {

@@ -22,12 +22,12 @@ struct TextGenerationOptions : ModelLoad {
   std::optional<int64_t> top_k;                                      // 0: all
   std::optional<double> repetition_penalty;                          // 1
   std::optional<double> frequency_penalty, presence_penalty, min_p;  // 0
-  std::vector<std::pair<int32_t, double>> logit_bias;                // (token, what is added to its logit)
-  std::shared_ptr<const TextGrammar> grammar;                        // of the text; null: any text
+  std::vector<std::pair<int32_t, double>> logit_bias;                // (token, added to its logit)
+  std::shared_ptr<const TextGrammar> grammar;                        // null: any text
   std::optional<double> length_penalty;                              // 1
   uint64_t seed = 1;
-  std::vector<std::string> stop;   // texts before which a text ends
-  bool log_probabilities = false;  // of the tokens that are written
+  std::vector<std::string> stop;   // end a text before them
+  bool log_probabilities = false;  // of generated tokens
   int64_t samples = 1;             // texts that continue the same prompt with different random draws
   bool no_cache = false, ignore_end = false;
   std::string adapter;       // of a request, see find_adapter()
@@ -39,10 +39,10 @@ struct GenerationChoice {
   SamplingOptions sampling;
   double length_penalty = 1;
   EarlyStopping early_stopping = EarlyStopping::kLikely;
-  bool forced_end = false;  // the last token is the end (encoder-decoders)
+  bool forced_end = false;  // the last token is always the end (encoder-decoders)
   TextRules rules;          // of the model's author
   std::vector<int32_t> ends;
-  bool default_temperature = false;  // sampled at a temperature that neither the user nor the model's author gave
+  bool default_temperature = false;  // neither the user nor the model's author set the temperature
 };
 
 // Besides the options: the author's generation_config.json in `folder`, and tokens that end a text or exist.
@@ -51,7 +51,7 @@ struct GenerationBasis {
   GenerationConfig author;
   std::vector<int32_t> ends;
   int64_t prompt_tokens = 0;
-  bool warn = true;  // of what the model's author asks for and Linnet does not do
+  bool warn = true;  // of unsupported settings by the model's author
 };
 
 // User error for options that exclude each other. Warns of settings by the author that Linnet does not support.

@@ -16,9 +16,9 @@
 namespace linnet {
 namespace {
 
-constexpr int64_t kSourceSlots = 8;  // texts that are written at once, where there are more requests than samples
-constexpr int64_t kSourceStep = 16;  // what the padded length is a multiple of
-constexpr int64_t kAnyLength = 512;  // tokens of a side that a resident model has room for, if nothing is said
+constexpr int64_t kSourceSlots = 8;  // texts at once, if there are more requests than samples
+constexpr int64_t kSourceStep = 16;  // padded lengths are multiples
+constexpr int64_t kAnyLength = 512;  // default tokens of a side in a resident model
 
 // Depends on this source alone, as the padded length affects the bits of its text.
 int64_t padded_source_length(int64_t tokens, int64_t most) {
@@ -172,7 +172,7 @@ class SourceGeneration : public TextModel {
   void load_model(const SourceOptions& plan) { load(opened_.folder, *opened_.model, plan, opened_.weights()); }
 
   const OpenedTranslationModel opened_;
-  const GenerationConfig author_;  // what the model's author says of generation; of a run nothing
+  const GenerationConfig author_;  // empty for runs
 };
 
 }  // namespace

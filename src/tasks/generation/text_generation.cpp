@@ -21,7 +21,7 @@
 namespace linnet {
 namespace {
 
-constexpr int64_t kTextSlots = 8;  // texts that are written at once, where there are more requests than samples
+constexpr int64_t kTextSlots = 8;  // texts at once, if there are more requests than samples
 constexpr int64_t kUncachedStep = 64;
 
 // The padded length of a prompt: at most an eighth more, so that many prompts need few plans. Depends on this prompt
@@ -70,7 +70,7 @@ class TextGeneration : public TextModel {
       if (!tokenizer) fail_user("'" + folder + "' has no tokenizer with a chat template");
       template_.emplace(*tokenizer, folder);
     } catch (const Error& error) {
-      template_error_ = error.what();  // for whoever asks for a conversation
+      template_error_ = error.what();  // reported when a conversation is requested
     }
   }
 
@@ -220,12 +220,12 @@ class TextGeneration : public TextModel {
   }
 
   const OpenedLanguageModel opened_;
-  const GenerationConfig author_;  // what the model's author says of generation; of a run nothing
+  const GenerationConfig author_;  // empty for runs
   std::optional<ChatTemplate> template_;
-  std::string template_error_;  // why there is none
+  std::string template_error_;  // why there is no template
   std::unique_ptr<Draft> draft_;
   mutable std::once_flag texts_made_;
-  mutable std::shared_ptr<const TokenTexts> texts_;  // made for the first request that has a grammar
+  mutable std::shared_ptr<const TokenTexts> texts_;  // made for the first request with a grammar
 };
 
 }  // namespace

@@ -33,14 +33,14 @@ struct TextJob {
   std::shared_ptr<const TextGrammar> grammar = {};  // see GenerateSettings
   std::shared_ptr<const TokenTexts> texts = {};
   int64_t adapter = -1;                                  // see GenerateRequest
-  std::function<std::unique_ptr<TextFlow>()> flow = {};  // decodes a text as it comes
+  std::function<std::unique_ptr<TextFlow>()> flow = {};  // decodes a text token by token
 };
 
 // Limits of a model that stays loaded.
 struct TextRoom {
   int64_t slots = 8;       // texts at once
-  int64_t beams = 0;       // the most of a request; 0: 1, or what the model's own configuration asks for
-  int64_t max_length = 0;  // tokens of a text, of a decoder-only model with its prompt; 0: at most kResidentLength
+  int64_t beams = 0;       // most of a request; 0: 1, or the model's own configuration
+  int64_t max_length = 0;  // tokens of a text, for decoder-only models with its prompt; 0: at most kResidentLength
 };
 constexpr int64_t kResidentLength = 2048;
 
@@ -104,7 +104,7 @@ class TextModel {
   const TextGenerationOptions options_;
   const WeightQuantization quantization_;
   const std::vector<AdapterFolder> adapters_;
-  std::vector<int32_t> never_;  // tokens that are not written
+  std::vector<int32_t> never_;  // tokens that are never generated
   bool slides_ = false;         // a sampled text continues when the cache is full
   ThreadPool pool_;
 
@@ -116,7 +116,7 @@ class TextModel {
   std::optional<Engine> engine_;
   int64_t room_ = 0;
   WeightCheck check_ = WeightCheck::kNow;
-  std::vector<std::unique_ptr<const ParameterFile>> packed_;  // whose pages may lie in the store
+  std::vector<std::unique_ptr<const ParameterFile>> packed_;  // files whose pages may be in the store
 };
 
 // Cache, threads and device are those of `options`. For folders known to continue or answer prompts (T5, Marian, runs).

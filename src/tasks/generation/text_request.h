@@ -17,7 +17,7 @@ struct TextRequest {
   std::vector<int32_t> tokens;  // instead of the prompt: token ids
   bool has_tokens = false;
   TextGenerationOptions options;
-  std::string id;     // JSON that its results repeat; "" for none
+  std::string id;     // JSON repeated in its results; "" for none
   std::string where;  // begins messages: "the prompt", "'requests.jsonl', line 3"
 };
 
@@ -44,8 +44,8 @@ enum class TextEnd { kEndToken, kStopText, kLength, kInterrupted };
 struct WrittenText {
   std::string text;
   std::vector<int32_t> tokens;           // without the end
-  std::vector<float> log_probabilities;  // of each token and of the end token, if asked for; of a search empty
-  double log_probability = 0;            // of all of them, if asked for
+  std::vector<float> log_probabilities;  // of each token and the end token, if requested; empty for a search
+  double log_probability = 0;            // sum of them, if requested
   int32_t end_token = -1;
   TextEnd end = TextEnd::kLength;
 };

@@ -72,7 +72,7 @@ std::vector<WrittenText> TextWriter::write(size_t request, const TextListener& h
   std::vector<WrittenText> written;
   for (Text& text : texts) {
     const bool first = &text == &texts[0];
-    if (jobs_[request].choice.beams > 1)  // a search knows its text only at the end
+    if (jobs_[request].choice.beams > 1)  // a search only knows its text at the end
       for (const int32_t token : text.finished.result.tokens)
         if (const std::string piece = text.row.push(token); first) hear(piece);
     if (const std::string rest = text.row.finish(); first && !rest.empty()) hear(rest);

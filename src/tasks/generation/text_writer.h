@@ -22,7 +22,7 @@ class WrittenRow {
   // The text now certain to belong to the result, often "". What may begin a stop text is held back.
   std::string push(int32_t token) { return stopped_ ? "" : take(flow_->push(token), false); }
   std::string finish() { return stopped_ ? "" : take(flow_->finish(), true); }
-  bool stopped() const { return stopped_; }          // a stop text came; the text ends before it
+  bool stopped() const { return stopped_; }          // at a stop text, which is not in the result
   const std::string& text() const { return text_; }  // all that push() and finish() returned
 
  private:
@@ -59,7 +59,7 @@ class TextWriter {
  private:
   struct Text {  // a sample of a request
     WrittenRow row;
-    std::string unheard = {};  // certain, and not yet given to a listener
+    std::string unheard = {};  // certain, but not yet passed to a listener
     FinishedRequest finished = {};
     bool done = false;
   };
@@ -71,9 +71,9 @@ class TextWriter {
   const std::unique_ptr<TextModel> model_;
   const int64_t samples_;
   std::vector<TextJob> jobs_;
-  std::vector<std::vector<Text>> texts_;  // of each job, while the engine has it
-  std::map<RequestId, Text*> writing_;    // what the engine has
-  size_t ahead_ = 0;                      // the next job to begin before it is asked for
+  std::vector<std::vector<Text>> texts_;  // of each job in the engine
+  std::map<RequestId, Text*> writing_;    // texts in the engine
+  size_t ahead_ = 0;                      // the next job to begin early
 };
 
 }  // namespace linnet

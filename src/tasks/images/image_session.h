@@ -19,8 +19,8 @@ struct ImageFormat {
   std::vector<std::string> class_names;  // of numbers: the outputs
   std::vector<double> mean, deviation;   // of the training images' channels, pixels from 0 to 1
   std::string network = {};              // the ONNX file of an imported network; empty: the configuration's model
-  int64_t depth = 0;     // of the residual network whose file training began with; 0: the configuration's model
-  std::string vit = {};  // config.json of the ViT folder that training began with; empty: there is none
+  int64_t depth = 0;                     // of the initial residual network's file; 0: the configuration's model
+  std::string vit = {};                  // config.json of the initial ViT folder; empty: none
   TextProblem problem = TextProblem::kOneClass;  // or several classes, or numbers
 
   static ImageFormat of(const ImageDataset& train, int threads = 0);  // see channel_moments()

@@ -245,9 +245,9 @@ class ImageTask : public SessionTask {
     if (new_head_) tell_of_head(train_.classes());
   }
 
-  std::optional<TorchvisionNetwork> resnet_;  // the same of a residual network's file
-  bool new_head_ = false;                     // ... of which all but the last layer is taken
-  std::string vit_folder_;                    // whose weights training begins with; empty: drawn, or those of a run
+  std::optional<TorchvisionNetwork> resnet_;  // the same for a residual network's file
+  bool new_head_ = false;                     // ... without its last layer
+  std::string vit_folder_;                    // with the initial weights; empty: drawn, or a run's
   ImageDataset train_, valid_;
   ImageFormat format_;
   int64_t count_ = 60'000;  // of training images

@@ -23,7 +23,7 @@ using TokenText = std::function<std::string(int32_t)>;
 
 // A token as in the text, with the space before a word. WordPiece's "##ing" and parts of characters stay as they are.
 std::string token_text(const Tokenizer& tokenizer, int32_t id) {
-  if (id >= tokenizer.vocab_size()) return "<" + std::to_string(id) + ">";  // models round their vocabulary up
+  if (id >= tokenizer.vocab_size()) return "<" + std::to_string(id) + ">";  // models may round their vocabulary up
   std::string piece = tokenizer.piece(id);
   if (tokenizer.kind() == "char" || tokenizer.kind() == "word") return piece;
   const std::string mark = "\u2581";  // SentencePiece's sign for a space

@@ -10,8 +10,8 @@ struct InspectOptions {
   std::string text;
   // To attribute: a class, a continuation, a translation, or a word for each mask. Empty: the model's own answer.
   std::optional<std::string> answer = {};
-  int64_t steps = 32;  // points at which gradients are taken for attributions
-  int threads = 0;     // 0: all there are
+  int64_t steps = 32;  // points where gradients are taken for attributions
+  int threads = 0;     // 0 uses all
 };
 
 // User error for a model without text input, and for texts without tokens or with more than kMostInspectedTokens.

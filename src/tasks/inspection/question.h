@@ -21,13 +21,13 @@ struct QuestionSequence {
 
 // One of the model's classes or tokens.
 struct QuestionAnswer {
-  int64_t position = 0;            // of the states: 0 where there is one for all of a sequence
-  std::optional<int32_t> id = {};  // empty: the likeliest one
+  int64_t position = 0;            // of the states; 0 with one state for all of a sequence
+  std::optional<int32_t> id = {};  // empty: the likeliest
 };
 
 struct Question {
   const Module* model;
-  std::vector<QuestionSequence> sequences;  // an encoder's before a decoder's
+  std::vector<QuestionSequence> sequences;  // the encoder's before the decoder's
   // Traces the model on token ids, i32 [rows, length] for each sequence. Returns states of the last one, [rows,
   // positions, width], or [rows, width] if there is one state for all of it.
   std::function<Tensor(std::span<const Tensor> sequences)> states;
@@ -47,7 +47,7 @@ struct FoundAttention {
 struct FoundAnswer {
   int32_t id;
   std::vector<double> log_probabilities;    // of all answers
-  double baseline = 0;                      // log probability of `id` where all embeddings are the table's mean
+  double baseline = 0;                      // log probability of `id` with all embeddings set to the table's mean
   std::vector<std::vector<double>> shares;  // [sequences][tokens], engine/passes/explanations.h
 };
 

@@ -14,7 +14,7 @@
 namespace linnet {
 namespace {
 
-constexpr const char* kConfigFolder = "/pretrained";  // in a run folder: config.json of the model it started from
+constexpr const char* kConfigFolder = "/pretrained";  // in a run folder: the initial model's config.json
 
 DecoderConfig decoder_config(const Config& config, int64_t vocab_size) {
   const ModelConfig& m = config.model;

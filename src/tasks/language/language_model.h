@@ -11,9 +11,9 @@
 namespace linnet {
 
 struct LanguageModel {
-  std::shared_ptr<PretrainedModel> pretrained;  // null: described by our own keys
-  std::shared_ptr<CausalModel> model;           // part of `pretrained`, when there is one
-  std::string model_type;                       // of the family whose folder it is exported as
+  std::shared_ptr<PretrainedModel> pretrained;  // null: described by the configuration's keys
+  std::shared_ptr<CausalModel> model;           // part of `pretrained`, if set
+  std::string model_type;                       // of the family for exports
   std::shared_ptr<const TextCoder> coder;
 
   // The coder's encode(); null unless `known`, as the coder may only be assumed.

@@ -24,8 +24,8 @@ ChunkOptions chunk_options(const Config& config, const CausalModel& model, const
   return options;
 }
 
-constexpr int64_t kSampleContext = 1024;  // of samples written while training
-constexpr int64_t kProbeLength = 16;      // of the loss by which tensor parallel divides the model
+constexpr int64_t kSampleContext = 1024;  // of samples during training
+constexpr int64_t kProbeLength = 16;      // of the loss by which tensor parallelism divides the model
 constexpr int64_t kDropEvery = 64;        // batches after which a mapped file's pages are dropped
 
 }  // namespace

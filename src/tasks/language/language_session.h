@@ -17,12 +17,12 @@ namespace linnet {
 // How consecutive documents of a stream are told apart (see ChunkOptions).
 struct DocumentTokens {
   int32_t begin = -1;      // the token that begins each
-  bool begin_ends = true;  // it is also what ends the document before it
+  bool begin_ends = true;  // it also ends the document before it
 };
 
 struct LanguageText {
   TokenStream tokens;        // the first is only context: scores begin with the second
-  int64_t words = 0;         // runs of what is not white space; 0 for token files
+  int64_t words = 0;         // separated by white space; 0 for token files
   bool packed = false;       // several documents
   DocumentTokens documents;  // with `packed`
 };
@@ -45,7 +45,7 @@ struct LanguageOptions {
   DocumentTokens documents = {};  // with `packed`
   int64_t sample_length = 0;      // above 0: can generate
   bool verify_plans = true;
-  std::shared_ptr<const Teacher> teacher = {};  // of which training learns too
+  std::shared_ptr<const Teacher> teacher = {};  // of distillation
 };
 
 class LanguageSession : public Session {

@@ -95,7 +95,7 @@ class LanguageTask : public SessionTask {
 
   LanguageModel language_;
   std::optional<LanguageText> train_, valid_;
-  int64_t tokens_ = 0, context_ = 1;  // to train on; of a chunk
+  int64_t tokens_ = 0, context_ = 1;  // training tokens; tokens of a chunk
   bool packed_ = false;
   std::optional<TrainingChunks> chunks_;
   uint64_t evaluations_ = 0;
@@ -130,7 +130,7 @@ void export_language_model(const OpenedLanguageModel& opened, const std::string&
   if (opened.pretrained) {
     save_pretrained(*opened.pretrained, layout, parameters.data(), out, options);
   } else {
-    const DecoderConfig& own = static_cast<const TextDecoder&>(*opened.model).config;  // what a run describes is one
+    const DecoderConfig& own = static_cast<const TextDecoder&>(*opened.model).config;  // runs only have such models
     ConfigFile config = decoder_config_file(opened.model_type, own);
     // Other programs assume the ids of well-known models if a file names none.
     for (const auto& [key, token] :

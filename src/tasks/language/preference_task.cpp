@@ -214,7 +214,7 @@ class PairReader {
   const int64_t longest_;
   const CausalModel& model_;
   const std::string folder_;
-  std::optional<ChatTemplate> chat_;  // once there are messages
+  std::optional<ChatTemplate> chat_;  // set once there are messages
 };
 
 auto load_preference_pairs(const Config& config, const LanguageModel& language, const std::string& folder) {

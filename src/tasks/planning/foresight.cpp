@@ -65,7 +65,7 @@ ForesightRequest request_of_one(ForesightRequest request, const RankLayout& layo
 
 // The plans of a model's ranks, one for each group of tensor ranks.
 struct PlannedRanks {
-  PlanAnswer answer;  // of the rank that takes most
+  PlanAnswer answer;  // of the largest rank
   std::vector<RankStages> stages;
   int layers = 0;
 };
@@ -171,10 +171,10 @@ Foresight foresee(ForesightRequest request, const RankLayout& layout) {
 
 LayoutSearch search_layouts(ForesightRequest request, int ranks) {
   LayoutSearch search;
-  std::map<int, double> alone;  // seconds of the batch of one data group, by their number
+  std::map<int, double> alone;  // seconds of one data group's batch, by number of groups
   const PlannedRanks one = plan_ranks(request_of_one(request, {}), {});
   request.resident = one.answer.forecast.resident;
-  silence_log();  // what was said of the data holds for every layout
+  silence_log();  // messages about the data hold for every layout
   for (const RankLayout& layout : layouts_of(ranks, ranks, std::max(one.layers, 1))) {
     std::string why;
     const auto search_it = [&] {

@@ -15,14 +15,14 @@ struct ForesightRequest {
   // Each data group has the configuration's batch (weak scaling); otherwise they divide it.
   bool batch_per_group = false;
   bool exact = false;                     // as PlanRequest::exact
-  uint64_t memory = 0;                    // bytes that each rank has
-  std::optional<uint64_t> resident = {};  // as PlanRequest::resident; absent: as the first plan measures it
+  uint64_t memory = 0;                    // bytes of each rank
+  std::optional<uint64_t> resident = {};  // as PlanRequest::resident; absent: measured by the first plan
 };
 
 struct Foresight {
   RankLayout layout;
-  std::string recompute;  // "block", where that was needed to fit; else as the configuration says
-  PlanAnswer plan;        // of a rank; of a pipeline of the one that takes most
+  std::string recompute;  // "block" if needed to fit; else as configured
+  PlanAnswer plan;        // of one rank; with a pipeline the largest
   bool fits = true;
   StepForecast step;
   // The time of one rank for the same work, divided by the ranks' total time: 1 is a step without any loss.
@@ -36,8 +36,8 @@ struct Foresight {
 Foresight foresee(ForesightRequest request, const RankLayout& layout);
 
 struct LayoutSearch {
-  std::vector<Foresight> found;  // those that fit first, then by speed
-  int64_t refused = 0;           // layouts that the model or its batches cannot have
+  std::vector<Foresight> found;  // fitting ones first, then by speed
+  int64_t refused = 0;           // layouts that the model or its batches do not allow
   std::string why_refused;       // of one of them
 };
 

@@ -42,7 +42,7 @@ void describe(const Session& session, PlanAnswer& answer) {
   answer.memory_record = memory_record(*session.trainer, session.store, answer.forecast);
 }
 
-constexpr double kProductShare = 0.8;   // of the machine's peak, which large products reach
+constexpr double kProductShare = 0.8;   // share of the machine's peak that large products reach
 constexpr size_t kLossTokensStops = 3;  // values beside gradients that ranks add
 // Seconds between message checks of ranks that add gradients during a backward pass (Wait::kPatiently in
 // distributed/mpi/mpi_communicator.cpp, plus the system's delay of so short a sleep).

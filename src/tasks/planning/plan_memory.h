@@ -15,35 +15,35 @@ namespace linnet {
 class Trainer;
 
 struct MachineSpeed {
-  double flops = 0;      // of products, a second
-  double bandwidth = 0;  // bytes a second
+  double flops = 0;      // of products, per second
+  double bandwidth = 0;  // bytes per second
 };
 
 struct PlanAnswer {
   MemoryForecast forecast;
   int64_t parameters = 0;
-  std::string stage;  // what of the model this rank has (models/nn/pipeline_parallel.h); empty: all of it
+  std::string stage;  // this rank's part of the model (models/nn/pipeline_parallel.h); empty: all
   size_t arena_bytes = 0, arena_lower_bound = 0;
   std::string batches;        // "up to 16 x (64 + 64) tokens, 8 shapes"
-  std::string assumption;     // what was taken for granted because the data is not at hand; empty: nothing
-  std::string batch_key;      // "batch_tokens" or "batch_size": what largest_batch is a value of
-  int64_t largest_batch = 0;  // that fits `memory`; 0: none does
+  std::string assumption;     // assumptions about missing data; empty: none
+  std::string batch_key;      // key of largest_batch: "batch_tokens" or "batch_size"
+  int64_t largest_batch = 0;  // within `memory`; 0: none
   uint64_t least_peak = 0;    // of the smallest batch, if planned
-  std::string shorter_key;    // of the configuration: a smaller value of it takes less memory; empty: none
-  std::string recomputation;  // what of the layers is computed again, and what that costs; empty: nothing
-  std::string fusion;         // what each pass made of the training step (engine/passes/passes.h)
+  std::string shorter_key;    // a key that saves memory with a smaller value; empty: none
+  std::string recomputation;  // recomputed layers and their cost; empty: nothing
+  std::string fusion;         // results of the training step's passes (engine/passes/passes.h)
   std::string memory_record;  // the picture of its memory (training/run/run_record.h)
-  double step_seconds = 0;    // estimated, where a speed was given
-  bool all_fit = false;       // even the whole training data as one batch
-  bool more_may_fit = false;  // than largest_batch, beyond which none was planned
+  double step_seconds = 0;    // estimated, if a speed is given
+  bool all_fit = false;       // even with all training data in one batch
+  bool more_may_fit = false;  // larger batches were not planned
 };
 
 class SessionTask;
 
 struct PlanRequest {
   Config config;
-  uint64_t memory = 0;  // bytes that there are
-  bool exact = false;   // read the data however many they are
+  uint64_t memory = 0;  // available bytes
+  bool exact = false;   // read any amount of data
   // Process memory beside the plan, data included; absent: measured. Set it to compare plans, as the process grows.
   std::optional<uint64_t> resident = {};
   // Estimates a step's time instead of the largest batch.

@@ -17,7 +17,7 @@ const std::string& text_at(const Json& record, std::string_view key, const std::
 
 struct GivenAnswer {
   std::string text;
-  const Json* start = nullptr;  // in code points of the context; null: not given
+  const Json* start = nullptr;  // in code points of the context; null: missing
 };
 
 const std::string& answer_text(const Json& answer, const std::string& where) {
@@ -56,7 +56,7 @@ Json ranges_of(const Json& record, const std::string& context, const std::string
   if (std::ranges::any_of(given, [](const GivenAnswer& answer) { return answer.start; }))
     characters = split_code_points(context);
   for (const auto& [text, start] : given) {
-    if (text.empty()) continue;  // some files say so that there is no answer
+    if (text.empty()) continue;  // in some files this means no answer
     size_t begin = context.find(text);
     if (start) {
       if (!start->is_integer(0, std::ssize(characters)))

@@ -17,7 +17,7 @@ namespace {
 // A question with its context, uncut.
 struct Tokens {
   Encoding encoding;
-  size_t begin = 0, end = 0;  // those of the context
+  size_t begin = 0, end = 0;  // the context's tokens
 };
 
 Tokens question_tokens(const TextRecord& record, const PretrainedTokenizer& tokenizer) {
@@ -25,7 +25,7 @@ Tokens question_tokens(const TextRecord& record, const PretrainedTokenizer& toke
   const Encoding& encoding = tokens.encoding;
   std::vector<TokenId> question;
   tokenizer.encode(record.text, question);
-  size_t own = 0;  // tokens so far that the template did not put in
+  size_t own = 0;  // tokens so far that are not the template's
   for (size_t i = 0; i < encoding.ids.size(); ++i) {
     if (encoding.special[i]) continue;
     if (own++ < question.size()) continue;
@@ -68,7 +68,7 @@ TextRange without_spaces(const std::string& text, TextRange range) {
 }
 
 struct Candidate {
-  TextRange range;  // bytes of the context; empty: there is no answer
+  TextRange range;  // bytes of the context; empty: no answer
   double score;     // the sum of both logits
   double probability = 0;
 };

@@ -80,7 +80,7 @@ void CachedBatches::embed_all() {
                   own.begin() + static_cast<std::ptrdiff_t>(to));
     });
     group_[i].keep("gradients", own.data(), own.size() * sizeof(float));
-    const std::array<float, 2> told = i == 0 ? share : std::array<float, 2>{};  // the loss of all, once
+    const std::array<float, 2> told = i == 0 ? share : std::array<float, 2>{};  // count the loss only once
     group_[i].keep("share", told.data(), sizeof told);
   }
 }

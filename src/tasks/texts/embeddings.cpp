@@ -128,7 +128,7 @@ class Embeddings : public TextTask {
       fail_user(
           "embeddings learn of several micro-batches or accumulated batches as one, which several ranks or "
           "data_shards do not divide: set micro_batches and accumulate_steps to 1");
-    leave_dropout_out(model);  // texts are embedded twice, alike
+    leave_dropout_out(model);  // texts are embedded twice with equal results
   }
 
   // In use a model gets single texts, also of pairs.

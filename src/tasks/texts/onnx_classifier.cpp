@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char *kNetworkFile = "network.onnx", *kConfigFile = "pretrained/config.json";
-constexpr int64_t kDefaultLongest = 512;  // tokens of a text, where no file says
+constexpr int64_t kDefaultLongest = 512;  // default tokens of a text
 
 std::string path_in(const std::string& folder, const char* file) { return (fs::path(folder) / file).string(); }
 

@@ -17,7 +17,7 @@ class Regression : public TextTask {
     if (count == 0) fail_user(train.records.front().where + ": the list of numbers is empty");
     Names names;
     for (size_t i = 0; i < count; ++i) names.push_back("LABEL_" + std::to_string(i));
-    for (const TextRecord& record : train.records) label(record, {}, names);  // before anything is made of the data
+    for (const TextRecord& record : train.records) label(record, {}, names);  // checks the labels early
     return names;
   }
 

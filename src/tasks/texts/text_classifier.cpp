@@ -36,7 +36,7 @@ const ProblemRow& row_of(TextProblem problem) { return *std::ranges::find(kProbl
 TextProblem problem_of(const PretrainedModel& model) {
   const auto row = std::ranges::find(kProblems, model.head, &ProblemRow::head);
   if (!model.family || row == kProblems.end() || model.head == ModelHead::kClasses)
-    return problem_of(model.config, model.family != nullptr);  // a network of an ONNX file has classes
+    return problem_of(model.config, model.family != nullptr);  // ONNX networks have classes
   return row->problem;
 }
 
@@ -82,7 +82,7 @@ bool is_sentence_folder(const std::string& folder) {
 
 bool marks_spans(const std::string& folder) {
   const std::string path = (RunFolder(folder).has_config() ? model_description(folder) : folder) + "/config.json";
-  if (!file_exists(path)) return false;  // a run of an ONNX file, which classifies whole texts
+  if (!file_exists(path)) return false;  // a run of an ONNX file
   const auto head = named_head(ConfigFile(path));
   return head == ModelHead::kTokenClasses || head == ModelHead::kSpans;
 }

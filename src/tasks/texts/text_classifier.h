@@ -12,15 +12,15 @@
 
 namespace linnet {
 
-constexpr int64_t kDefaultTextLength = 128;  // tokens of a text, where the configuration says nothing
+constexpr int64_t kDefaultTextLength = 128;  // default tokens of a text
 
 enum class TextProblem {
-  kOneClass,        // logits of classes, of which each text has one
-  kSeveralClasses,  // logits of labels, each by itself
+  kOneClass,        // logits of classes, one for each text
+  kSeveralClasses,  // logits of independent labels
   kNumbers,
   kTokenClasses,  // logits of the classes of each token
-  kSpans,         // logits of each token as the first and the last one of an answer
-  kEmbeddings,    // no head: numbers whose cosines say how alike texts are
+  kSpans,         // logits of each token as an answer's first and last
+  kEmbeddings,    // no head: vectors compared by cosine
 };
 // By the head and "problem_type" as in transformers; without it, one output means a number.
 TextProblem problem_of(const PretrainedModel& model);
@@ -42,7 +42,7 @@ struct OpenedTextClassifier {
   Config config;  // of the run, or made for a model folder
   std::unique_ptr<PretrainedTokenizer> tokenizer;
   PretrainedModel model;
-  std::vector<std::string> outputs;  // what they are called: classes, labels, tags
+  std::vector<std::string> outputs;  // names of classes, labels, tags
   bool pairs = false;                // whether it takes pairs of texts
 
   TextProblem problem() const { return problem_of(model); }

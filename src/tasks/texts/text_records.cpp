@@ -288,7 +288,7 @@ void for_each_related_text(const std::string& path, const DataConfig& data, cons
 }
 
 TextRecords split_off(TextRecords& records, bool by_label, double share, uint64_t seed) {
-  std::map<std::string, int32_t> numbers;  // of the labels, in the order of their bytes
+  std::map<std::string, int32_t> numbers;  // of labels in byte order
   std::vector<int32_t> labels;
   const std::vector<std::string> texts = records.labels();
   if (by_label)

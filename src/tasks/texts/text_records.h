@@ -10,8 +10,8 @@ namespace linnet {
 
 struct TextRecord {
   std::string text, pair;                // pair: the second text
-  std::vector<std::string> others = {};  // further ones, which do not go with the first
-  Json label;                            // as the file has it: a string in tables, any value in JSON
+  std::vector<std::string> others = {};  // further texts, which do not match the first
+  Json label;                            // a string in tables, any value in JSON
   std::string where;                     // "path:line", for messages
 };
 

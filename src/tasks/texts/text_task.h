@@ -22,7 +22,7 @@ using Names = std::vector<std::string>;
 
 struct Measures {
   Metrics metrics;
-  std::optional<ClassReport> classes = {};  // empty: of numbers
+  std::optional<ClassReport> classes = {};  // empty for numbers
 };
 
 // What examples are for: batches, metrics, or unlabeled texts for a model in use.
@@ -82,7 +82,7 @@ class TextTask {
   }
   bool is_of_tokens() const { return problem == TextProblem::kTokenClasses || problem == TextProblem::kSpans; }
 
-  const std::string_view name;  // of data.task
+  const std::string_view name;  // the value of data.task
   const TextProblem problem;
   const LabelForm::Kind labels;
   TextLoss* const loss;

@@ -29,7 +29,7 @@ std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Confi
   const DataConfig& data = config.data;
   const std::string path = file_of(config, data.train_tsv, "train_tsv");
   TextRecords train = task.read(path, data), valid;
-  if (outputs) *outputs = task.outputs(train, path);  // which also says what does not fit the task
+  if (outputs) *outputs = task.outputs(train, path);  // also reports unfit labels
   if (!data.valid_tsv.empty()) valid = task.read(data_path(data, data.valid_tsv), data);
   else
     valid = split_off(train, task.problem == TextProblem::kOneClass, data.held_out,

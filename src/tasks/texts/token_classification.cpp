@@ -19,7 +19,7 @@ std::vector<int64_t> first_tokens(const std::vector<TextRange>& words, std::span
   size_t word = 0;
   for (size_t token = 0; token < offsets.size(); ++token) {
     const TextRange& covered = offsets[token];
-    if (covered.begin == covered.end) continue;  // put in by the template
+    if (covered.begin == covered.end) continue;  // a template token
     // Byte-level tokens include the space before a word: their last byte decides.
     while (word < words.size() && words[word].end < covered.end) ++word;
     if (word < words.size() && first[word] < 0) first[word] = static_cast<int64_t>(token);

@@ -11,7 +11,7 @@
 namespace linnet {
 namespace {
 
-constexpr uint32_t kFirstRandomSymbol = 0x4E00;  // a long run of letters without a meaning here
+constexpr uint32_t kFirstRandomSymbol = 0x4E00;  // CJK: a long range of letters
 
 // Refuses a generated text larger than memory at once: an extra zero, for example.
 void check_samples(const char* key, int64_t count, double bytes_each) {
@@ -84,7 +84,7 @@ bool has_valid_files(const DataConfig& data) {
 
 // The number of training pairs held out: at most half.
 int64_t held_out_pairs(const DataConfig& data, int64_t total) {
-  constexpr int64_t kMostByShare = 500;  // more would only make evaluation slow
+  constexpr int64_t kMostByShare = 500;  // more would slow evaluation
   int64_t count = data.held_out_pairs;
   if (count == 0)
     count = std::clamp<int64_t>(std::llround(data.held_out * static_cast<double>(total)), 1, kMostByShare);

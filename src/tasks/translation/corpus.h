@@ -7,7 +7,7 @@ namespace linnet {
 
 struct Corpus {
   ParallelText train, valid, test;
-  std::vector<int> test_formats;  // the dates task: which format each test line is written in
+  std::vector<int> test_formats;  // dates task: the format of each test line
 };
 
 // Without validation files holds out evenly spread training pairs. Error(kUser) names what is missing or malformed.

@@ -9,7 +9,7 @@ namespace linnet {
 // As the tokenizer spells them ("eng_Latn", "en_XX"; "__en__" or "en"); "": the folder's.
 struct Languages {
   std::string source = {}, target = {};
-  bool may_ignore = false;  // a model without languages takes no notice; else that is a user error
+  bool may_ignore = false;  // models without languages ignore them; otherwise a user error
   bool empty() const { return source.empty() && target.empty(); }
 };
 Languages languages_of(const Config& config);

@@ -7,7 +7,7 @@
 namespace linnet {
 
 struct TokenizerPair {
-  std::shared_ptr<const Tokenizer> source, target;  // the same object when the vocabulary is joint
+  std::shared_ptr<const Tokenizer> source, target;  // the same object for a joint vocabulary
   SpecialTokens special = {};                       // what begins and ends a sentence, for the model
   // Further tokens around a sentence, for languages or BART (tasks/translation/languages.h): before and after a source,
   // and in a target after decoding's first token.

@@ -47,7 +47,7 @@ TranslationEnsemble::TranslationEnsemble(const std::vector<std::string>& folders
   pretrained = nullptr;
   std::vector<std::shared_ptr<EncoderDecoder>> models;
   for (const OpenedTranslationModel& member : members) {
-    layouts_.emplace_back(*member.model);  // with the names of its files: the ensemble renames them
+    layouts_.emplace_back(*member.model);  // with its files' names, which the ensemble changes
     models.push_back(member.model);
   }
   model = std::make_shared<Ensemble>(std::move(models));

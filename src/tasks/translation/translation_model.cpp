@@ -13,7 +13,7 @@ namespace linnet {
 namespace {
 
 constexpr const char* kConfigFile = "/pretrained/config.json";
-constexpr int64_t kFolderLength = 512;  // most tokens of a side, for a model folder that knows no end
+constexpr int64_t kFolderLength = 512;  // most tokens of a side, for model folders without a limit
 
 ConfigFile t5_file(const Config& config, const TokenizerPair& tokenizers) {
   const ModelConfig& m = config.model;
@@ -95,7 +95,7 @@ void TranslationModel::save_assets(const std::string& folder) const {
   tokenizers.save(folder);
   if (!pretrained) return;
   ConfigFile file = pretrained->config;
-  if (const T5* t5 = dynamic_cast<const T5*>(model.get())) {  // said by the weights alone in some folders
+  if (const T5* t5 = dynamic_cast<const T5*>(model.get())) {  // some folders only show it in the weights
     file.set("tie_word_embeddings", t5->config.tied_head);
     file.set("scale_decoder_outputs", t5->config.scaled_head);
   }

@@ -14,8 +14,8 @@ namespace linnet {
 
 struct TranslationModel {
   TokenizerPair tokenizers;
-  std::shared_ptr<PretrainedModel> pretrained;  // null: a Transformer of our own keys
-  std::shared_ptr<EncoderDecoder> model;        // part of `pretrained`, when there is one
+  std::shared_ptr<PretrainedModel> pretrained;  // null: a Transformer of the configuration's keys
+  std::shared_ptr<EncoderDecoder> model;        // part of `pretrained`, if set
 
   // Saves what describes model and tokenizers, without the weights.
   void save_assets(const std::string& folder) const;

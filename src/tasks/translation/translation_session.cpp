@@ -9,7 +9,7 @@ namespace linnet {
 
 namespace {
 
-constexpr int64_t kPairProbeLength = 4;  // of the loss by which tensor parallel divides the model
+constexpr int64_t kPairProbeLength = 4;  // of the loss by which tensor parallelism divides the model
 
 // Padded lengths of sources, up to `longest`: few plans, with at most a fourth of padding (but for the shortest).
 std::vector<int64_t> padded_source_lengths(int64_t longest) {
@@ -96,7 +96,7 @@ std::vector<std::string> translate(TranslationSession& session, const Evaluation
   const SentenceFrame frame = session.tokenizers.frame();
   const size_t empty = frame.source_begin.size() + frame.source_end.size();
   for (int64_t i = 0; i < pairs; ++i)
-    if (set.dataset.source(i).size() > empty) lines.push_back(i);  // an empty line stays one, as in `linnet translate`
+    if (set.dataset.source(i).size() > empty) lines.push_back(i);  // empty lines stay empty, as in `linnet translate`
   const auto translate_lines = [&](std::span<const int64_t> items) {
     std::vector<std::vector<int32_t>> sources;
     for (const int64_t item : items) {

@@ -21,7 +21,7 @@ struct SessionOptions {
   bool training = true;
   std::vector<BatchShape> shapes;             // of batches to train on (or only evaluate)
   std::optional<GenerationNeeds> generation;  // none: no translations
-  bool verify_plans = true;                   // off when only sizes are wanted
+  bool verify_plans = true;                   // false: only sizes are wanted
 };
 
 int64_t longest_source(const std::vector<BatchShape>& shapes);

@@ -61,7 +61,7 @@ void TranslationTask::open(const std::string& from) {
   model_ = !from.empty()                 ? load_translation_run(config_, from)
            : !config_.model.from.empty() ? open_translation_folder(config_, config_.model.from)
                                          : make_translation_model(config_, train_tokenizers(config_, corpus.train));
-  const bool of_files = task_row(config_).origin == ExampleOrigin::kFiles;  // what is generated is to try things out
+  const bool of_files = task_row(config_).origin == ExampleOrigin::kFiles;  // generated examples are for experiments
   if (of_files && from.empty() && config_.model.from.empty() && config_.model.architecture == "transformer")
     tell_of_export(config_.model, config_.data.joint_vocab);
   if (config_.train.precision == "fp16" && dynamic_cast<const T5*>(model_.model.get()))
@@ -121,7 +121,7 @@ Evaluation TranslationTask::evaluate(const SharedWork& ranks) {
   }
   Evaluation result = score(*valid_, translations, loss);
   ++evaluations_;
-  for (size_t i = 0; i < 2 && i < translations.size(); ++i) {  // others from one evaluation to the next
+  for (size_t i = 0; i < 2 && i < translations.size(); ++i) {  // different ones in each evaluation
     const size_t pick =
         (static_cast<size_t>(evaluations_) * 7919 + i * (translations.size() / 2 + 1)) % translations.size();
     result.samples.push_back("    " + valid_->text.source[pick] + "\n -> " + translations[pick]);
@@ -142,7 +142,7 @@ void export_translation_run(const std::string& folder, const std::string& out) {
   bool whole = true;
   for (const auto& tokenizer : {opened.tokenizers.source, opened.tokenizers.target}) {
     const auto* pretrained = dynamic_cast<const PretrainedTokenizer*>(tokenizer.get());
-    if (pretrained) options.files.merge(pretrained->files());  // what both have is the source's
+    if (pretrained) options.files.merge(pretrained->files());  // the source's file wins
     whole = whole && pretrained != nullptr;
   }
   save_pretrained(*opened.pretrained, layout, parameters.data(), out, options);

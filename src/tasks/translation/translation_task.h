@@ -41,7 +41,7 @@ class TranslationTask : public SessionTask {
   TranslationModel model_;
   std::unique_ptr<PairDataset> train_;
   std::unique_ptr<EvaluationSet> valid_;
-  std::vector<std::pair<int, int>> lengths_;  // of all pairs that are to fit a batch
+  std::vector<std::pair<int, int>> lengths_;  // of all pairs that must fit a batch
   uint64_t assumed_bytes_ = 0;
   std::unique_ptr<Buckets> buckets_;
   std::unique_ptr<BatchStream> stream_;

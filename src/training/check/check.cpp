@@ -156,7 +156,7 @@ Finding check_drift(CheckSubject& subject) {
 
 // Causality, padding, and independence of other rows.
 
-constexpr double kRounding = 2e-5;  // relative, between sums in another order
+constexpr double kRounding = 2e-5;  // relative difference of sums in another order
 
 int64_t row_bytes(const CheckSubject& subject, const std::string& name) {
   const TensorType type = input_type(subject, name);

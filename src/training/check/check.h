@@ -24,15 +24,15 @@ struct CheckSequence {
 using CheckBatch = std::map<std::string, std::vector<std::byte>>;
 
 struct CheckSubject {
-  Trainer& trainer;  // without dropout and label smoothing, its steps one micro-batch, without a moving average
+  Trainer& trainer;  // without dropout, label smoothing or moving average; steps have one micro-batch
   CheckBatch batch;
   int shape = 0;
-  std::function<void()> reset;  // gives the trainer the weights it starts from
+  std::function<void()> reset;  // restores the initial weights
   double learning_rate = 1e-3;
   bool is_fresh = true;  // the weights are random, not read from a folder
   std::vector<CheckSequence> sequences = {};
   std::vector<std::string> labels = {};  // i32 arrays whose negative values are ignored
-  bool rows_are_apart = true;            // each row has a loss of its own
+  bool rows_are_apart = true;            // each row has its own loss
   bool labels_are_positions = false;     // of tokens in their rows
   std::string flat_positions = {};       // i32 indices in [rows * length] (masked tokens)
   // The mean loss of the same batch and weights with products in bf16; empty without bf16 instructions.

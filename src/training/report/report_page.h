@@ -18,7 +18,7 @@ struct ReportRun {
 
 struct ReportTitle {
   std::string title, subtitle;
-  std::string command;  // that made it: "report"
+  std::string command;  // that made the page: "report"
 };
 
 // Below 2 MB: thins curves and, if that is not enough, drops later runs' memory and profiles. Skips damaged input.
@@ -33,7 +33,7 @@ std::string memory_picture(const Trainer& trainer, RegionId arena);
 
 struct InspectedSequence {
   std::string name;                 // "text", "source", "target"
-  std::vector<std::string> tokens;  // as shown to people
+  std::vector<std::string> tokens;  // for display
 };
 
 struct InspectedAttention {
@@ -47,7 +47,7 @@ struct InspectedAnswer {
   std::string text;                                       // a class or a token
   std::vector<std::pair<std::string, double>> likeliest;  // answers with their probabilities, best first
   double log_probability = 0;                             // natural
-  double baseline = 0;                                    // where every token's embedding is the mean of the table
+  double baseline = 0;                                    // with every token's embedding set to the table's mean
   std::vector<std::vector<double>> shares;                // [sequences][tokens]: add up to the difference of the two
 };
 

@@ -5,7 +5,7 @@
 namespace linnet {
 
 struct ConfigChoice {
-  std::string config;                 // a file, the name of a preset, or a run folder
+  std::string config;                 // a file, a preset, or a run folder
   std::vector<std::string> settings;  // key=value
   std::string data, source, target;   // --data, --source, --target
   // Short options as written.

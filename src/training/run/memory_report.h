@@ -15,9 +15,9 @@ struct MemoryItem {
 struct MemoryForecast {
   // On the CPU: RSS before planning, then each kind of planned memory; on a device only the latter.
   std::vector<MemoryItem> items;
-  uint64_t resident = 0;  // the first of these
+  uint64_t resident = 0;  // the first item
   std::string where = "the machine";
-  uint64_t limit = 0;  // of a device: its free memory
+  uint64_t limit = 0;  // a device's free memory
   uint64_t peak() const;
   std::string text() const;  // a table, one item a line, in MB
 };

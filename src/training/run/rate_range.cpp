@@ -11,8 +11,8 @@ namespace linnet {
 namespace {
 
 constexpr double kKeep = 0.9;      // of the running average of the loss
-constexpr double kBreakOut = 2.0;  // times the least loss
-constexpr double kNoise = 0.02;    // of the first losses: a fall by less is that of the batches, not of the rate
+constexpr double kBreakOut = 2.0;  // times the lowest loss
+constexpr double kNoise = 0.02;    // of the first losses: a smaller fall is noise of the batches
 
 double number(const std::string& text, const std::string& shown) {
   const auto value = parse_number<double>(text);

@@ -18,8 +18,8 @@ struct RateTrial {
 struct RateAnswer {
   std::vector<RateTrial> trials;
   double suggestion = 0;   // where the loss fell fastest; 0: it did not fall
-  double highest = 0;      // rates above it let the loss rise; 0: none was too high
-  bool broke_out = false;  // ended before the last rate: the loss was far above its least, or not finite
+  double highest = 0;      // the loss rises above this rate; 0: at none
+  bool broke_out = false;  // ended early: the loss was far above its lowest, or not finite
 };
 
 // Trains from the task's initial weights, which are lost. Stops early on a signal.

@@ -77,7 +77,7 @@ void calibrate_steps(TrainingTask& task) {
   ActivationObserver* observer = states.layout().observer();
   if (!observer) fail_internal("a model is to be trained quantized and nothing watches its layers");
   observer->set_collecting(true);
-  SharedWork alone = SharedWork::alone();  // the others get the steps from this rank
+  SharedWork alone = SharedWork::alone();  // other ranks get the steps from this one
   task.evaluate(alone);
   observer->set_collecting(false);
   const auto scales = observer->scales(CalibrationMethod::kMinMax);
@@ -325,7 +325,7 @@ void export_pretrained_run(const std::string& folder, const std::string& out) {
 }
 
 void load_initial_weights(TrainingState& states, const PretrainedModel& model, const Config& config) {
-  if (states.layout().division()) return;  // load_divided_weights() takes them
+  if (states.layout().division()) return;  // load_divided_weights() loads them
   states.load_parameters([&](const ParameterTarget& parameters) {
     load_parameters(model, states.layout(), parameters, static_cast<uint64_t>(config.train.seed));
   });

@@ -48,7 +48,7 @@ class RunCheckpoints {
   Trainer& trainer_;
   Communicator& world_;
   std::optional<WholeStates> whole_;  // where ranks divide states
-  bool frozen_saved_ = false;         // the folder has this run's, or there are none
+  bool frozen_saved_ = false;         // this run's file is in the folder, or none is needed
   int64_t last_saved_ = 0;
 };
 

@@ -16,7 +16,7 @@ Config RunFolder::load_config() const {
   const Config config = linnet::load_config(config_path());
   try {
     validate(config);
-  } catch (const Error& error) {  // edited by hand since: say where
+  } catch (const Error& error) {  // edited by hand: say where
     throw Error(error.kind(), config_path() + ": " + error.what());
   }
   return config;

@@ -22,12 +22,12 @@ namespace linnet {
 class RunFolder {
  public:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
-  ~RunFolder();  // takes away a folder that lock() made and that stayed empty: a refused run leaves nothing
+  ~RunFolder();  // removes an empty folder that lock() made: a refused run leaves nothing
 
   const std::string& path() const { return path_; }
   std::string config_path() const { return path_ + "/config.toml"; }
   std::string model_path() const { return path_ + "/model.safetensors"; }
-  std::string best_weights() const;  // model_path(), or a user error when there are none yet
+  std::string best_weights() const;  // model_path(); user error if there is none yet
   std::string state_path() const { return path_ + "/training_state.safetensors"; }
   std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
   std::string classes_path() const { return path_ + "/classes.json"; }
@@ -38,8 +38,8 @@ class RunFolder {
   bool in_use() const {
     return has_config() || has_state() || file_exists(model_path()) || file_exists(metrics_path());
   }
-  Config load_config() const;  // user error when the folder is not a run
-  void lock();                 // user error when another process trains here
+  Config load_config() const;  // user error if the folder is not a run
+  void lock();                 // user error if another process trains here
 
  private:
   std::string path_;

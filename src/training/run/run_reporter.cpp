@@ -19,11 +19,11 @@ struct MetricsLine {
   int64_t step;
   std::string_view split;  // "train", "valid"
   double loss, learning_rate, grad_norm, speed, seconds, memory_mb;
-  const char* items = "tokens";                                   // what speed counts: the field is "tokens_per_second"
+  const char* items = "tokens";                                   // counted by speed: "tokens_per_second"
   std::vector<std::pair<std::string_view, double>> metrics = {};  // "bleu" and its value, for evaluations
-  double loss_scale = 0;                                          // above 0: in a field, and the steps skipped so far
+  double loss_scale = 0;                                          // above 0: written, with the steps skipped so far
   int64_t skipped_steps = 0;
-  std::string_view weights = {};  // what was evaluated, of a run with a moving average: "average" or "trained"
+  std::string_view weights = {};  // evaluated weights with a moving average: "average" or "trained"
 };
 
 namespace {
@@ -67,8 +67,8 @@ uint64_t bytes_up_to_step(const std::string& path, int64_t last_step, bool keep_
   return good;
 }
 
-constexpr int kMemoryEvery = 64;       // steps between looks at /proc
-constexpr size_t kLongestLine = 4096;  // of metrics.jsonl, more than any has
+constexpr int kMemoryEvery = 64;       // steps between reads of /proc
+constexpr size_t kLongestLine = 4096;  // exceeds any line of metrics.jsonl
 
 double resident_mb() { return static_cast<double>(resident_bytes()) / 1e6; }
 
@@ -123,7 +123,7 @@ void EventLog::count_gradient(Trainer& trainer, int shape, int64_t step_tokens, 
 void EventLog::write_histograms(int64_t step, const ParameterLayout& layout, const float* parameters) {
   std::map<std::string, Histogram> weights;
   for (const ParameterSlot& slot : layout.parameters())
-    if (!layout.is_quantized(slot))  // such a weight is frozen
+    if (!layout.is_quantized(slot))  // quantized weights are frozen
       weights[module_of(slot.spec.name)].add(
           {parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
   for (const auto& [module, histogram] : weights) file_.add_histogram(step, "weights/" + module, histogram);
@@ -154,8 +154,7 @@ RunReporter::RunReporter(const Config& config, const std::string& metrics_path, 
   if (file_exists(samples_path_))
     samples_.emplace(samples_path_).truncate_to(bytes_up_to_step(samples_path_, resumed.step, resumed.evaluated));
   if (config_.tensorboard) events_.emplace(folder, resumed.step);
-  else if (has_event_files(folder))
-    EventLog(folder, resumed.step);  // the steps that this run does again are void there
+  else if (has_event_files(folder)) EventLog(folder, resumed.step);  // voids the events of steps that this run repeats
 }
 
 void RunReporter::write(const MetricsLine& metrics) {

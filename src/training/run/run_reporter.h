@@ -38,14 +38,14 @@ struct ProgressView {
   int64_t step, max_steps;
   double loss, learning_rate, speed, seconds_left;
   double memory_mb;
-  const char* items;  // what speed counts, in a second: "tokens", "images"
+  const char* items;  // counted by speed: "tokens", "images"
 };
 
 class ProgressBar {
  public:
   ProgressBar();
   void update(const ProgressView& view);
-  void clear() { line_.clear(); }  // removes the bar, so that a line can be printed
+  void clear() { line_.clear(); }  // before another line is printed
   void print(const std::string& line);
 
  private:
@@ -59,7 +59,7 @@ double metric_of(const TrainConfig& config, const Evaluation& result);
 
 // An evaluation; with a moving average, both evaluations: the better and the other one.
 struct Judged {
-  bool average = false;  // `best` is of the moving average
+  bool average = false;  // `best` is the moving average
   Evaluation best;
   std::optional<Evaluation> other;
 };
@@ -92,8 +92,8 @@ class RunReporter {
   const std::span<const std::string_view> metrics_;  // that may choose the best weights
   const char* const items_;                          // what the model is trained on: "tokens", "images"
   AppendFile log_;                                   // metrics.jsonl
-  std::string line_;                                 // of it, with room for any
-  std::optional<AppendFile> samples_;                // samples.jsonl, once there are any
+  std::string line_;                                 // buffer for any line of it
+  std::optional<AppendFile> samples_;                // samples.jsonl, once there are samples
   std::string samples_path_;
   std::optional<EventLog> events_;
   ProgressBar bar_;

@@ -174,7 +174,7 @@ std::string open_folder(TrainRequest& request, RunFolder& folder) {
     if (!request.resume)
       fail_user("run folder '", folder.path(), "' exists already; --resume goes on with it, --run DIR names another");
     Config saved = folder.load_config();
-    if (saved.train.data_shards == 0) saved.train.data_shards = 1;  // made before runs were divided
+    if (saved.train.data_shards == 0) saved.train.data_shards = 1;  // an old run without shards
     if (request.config.train.data_shards == 0) request.config.train.data_shards = saved.train.data_shards;
     // A run counts its position in batches: another memory limit must not cut them anew.
     if (saved.train.micro_batches == 0) saved.train.micro_batches = 1;

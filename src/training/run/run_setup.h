@@ -13,9 +13,9 @@ namespace linnet {
 // data.json in a run folder: sizes and checksums of the data, so that a resumed run notices changes.
 struct DataFingerprint {
   struct Entry {
-    std::string key;       // of the configuration: "train_source", or "data_dir" for a folder of images
+    std::string key;       // a configuration key: "train_source", or "data_dir" for a folder of images
     uint64_t bytes;        // of the file, or of all files in the folder
-    std::string checksum;  // of samples: the first, the last and 62 blocks between; of a folder, of names and sizes
+    std::string checksum;  // of the first, the last and 62 blocks between; for a folder, of names and sizes
     bool operator==(const Entry&) const = default;
   };
   std::vector<Entry> entries;

@@ -16,10 +16,10 @@
 namespace linnet {
 namespace {
 
-constexpr double kFarApart = 10;     // ends of a range that is logarithmic
+constexpr double kFarApart = 10;     // ratio of the ends from which a range is logarithmic
 constexpr int64_t kRuns = 12;        // default
 constexpr int64_t kDivisor = 3;      // of runs after a round of kHalving, and of steps before
-constexpr int kDrawsOfAValue = 100;  // before a combination is taken a second time
+constexpr int kDrawsOfAValue = 100;  // attempts before a combination repeats
 
 std::optional<double> number_of(std::string_view text) {
   const auto value = parse_number<double>(text);
@@ -211,7 +211,7 @@ class SweepRunner {
     request.resume = RunFolder(request.folder).has_config();
     request.program = request_.program;
     int64_t steps = 0;
-    bool is_over = false;  // the round
+    bool is_over = false;  // of the round
     // A run killed after saving and before its result was stored trains one step too many.
     request.on_event = [&](const TrainEvent& event) {
       const int64_t every = configs_[index].train.eval_every;
@@ -253,7 +253,7 @@ class SweepRunner {
 std::optional<SweepAxis> parse_sweep_axis(const std::string& setting) {
   const size_t equals = setting.find('=');
   const std::vector<const ConfigKey*> keys = keys_of_setting(setting);
-  if (equals == setting.npos || keys.empty()) return {};  // set_value() says what is wrong
+  if (equals == setting.npos || keys.empty()) return {};  // set_value() reports the error
   const FieldValue value = field_value(*keys.front(), Config{});
   const bool is_number = std::holds_alternative<int64_t>(value) || std::holds_alternative<double>(value);
   if (std::holds_alternative<std::string>(value) && keys.front()->choices.empty()) return {};

@@ -9,7 +9,7 @@ namespace linnet {
 
 // The values of a key that a sweep tries: a list or a range.
 struct SweepAxis {
-  std::string key;                  // as it was written
+  std::string key;                  // as written
   std::vector<std::string> values;  // empty: a range
   double low = 0, high = 0;
   bool is_logarithmic = false, is_whole = false;
@@ -21,12 +21,12 @@ std::optional<SweepAxis> parse_sweep_axis(const std::string& setting);
 
 enum class SweepSearch {
   kGrid,     // all combinations of listed values
-  kRandom,   // drawn values
+  kRandom,   // random values
   kHalving,  // like kRandom; after some of the steps, only the best third continues (Jamieson & Talwalkar 2016)
 };
 
 struct SweepRequest {
-  ConfigChoice choice;  // without what the axes say
+  ConfigChoice choice;  // without the axes' keys
   std::vector<SweepAxis> axes;
   SweepSearch search = SweepSearch::kRandom;
   int64_t runs = 0;
@@ -44,13 +44,13 @@ struct SweepResult {
 struct SweepRun {
   std::string name;                   // of its folder
   std::vector<std::string> settings;  // key=value
-  std::vector<SweepResult> rounds;    // empty: none is over yet
+  std::vector<SweepResult> rounds;    // finished ones
   std::string error;                  // why it failed
 };
 
 struct Sweep {
   std::string metric;
-  std::vector<SweepRun> runs;  // the best first
+  std::vector<SweepRun> runs;  // best first
   bool stopped = false;        // by a signal
 };
 

@@ -60,7 +60,7 @@ class TrainingRun {
  private:
   TrainOutcome train() {
     before_ = progress_.seconds, began_ = now();
-    if (progress_.step > 0 && !progress_.evaluated) finish_step();  // stopped before the evaluation of its last step
+    if (progress_.step > 0 && !progress_.evaluated) finish_step();  // stopped before its last step's evaluation
     done_ = done_ || (config_.max_epochs > 0 && progress_.epoch >= config_.max_epochs) || out_of_patience() ||
             out_of_time();
     if (done_ && progress_.step < config_.max_steps && is_first_rank()) log_info(reason_of_end());
@@ -286,7 +286,7 @@ class TrainingRun {
     agree_on_stop(!judged);
     if (!judged || (!is_alone() && must_stop())) return;
     progress_.evaluated = true;
-    unsaved_result_ = true;  // it belongs into the training state
+    unsaved_result_ = true;  // must be saved in the training state
     count_time();
     const bool better = compare(judged->best);
     if (EventLog* events = reporter_ ? reporter_->events() : nullptr) {
@@ -384,24 +384,24 @@ class TrainingRun {
   Communicator& world_;
   RankGroups groups_;
   SharedWork evaluation_;
-  const JoinedDevices joined_;  // of GPUs, whose ranks only share data
+  const JoinedDevices joined_;  // GPUs of ranks that only share data
   std::optional<ShardedStep> shards_;
   RunCheckpoints checkpoints_;
   StepQueue steps_;
-  std::vector<double> rates_;  // of the steps that are begun next
+  std::vector<double> rates_;  // of the next steps
   const Schedule schedule_;
   const int64_t last_step_;  // by max_steps and max_epochs
   Progress progress_;
   std::optional<RunReporter> reporter_;
   std::optional<RankProfiles> rank_profiles_;
-  int last_shape_ = 0;       // of the step that ran last in this process
+  int last_shape_ = 0;       // of this process's last step
   int64_t last_tokens_ = 0;  // its tokens; 0: none has run
-  double last_scale_ = 1;    // of its loss
+  double last_scale_ = 1;    // its loss scale
   bool stopped_ = false, done_ = false;
-  bool stop_is_agreed_ = false;    // of several ranks
+  bool stop_is_agreed_ = false;    // by all ranks
   bool stop_is_asked_ = false;     // by TrainRequest::on_event
-  bool unsaved_result_ = false;    // of an evaluation after the last training state that was written
-  double before_ = 0, began_ = 0;  // seconds of training before this process; the clock when this one began
+  bool unsaved_result_ = false;    // of an evaluation after the last saved training state
+  double before_ = 0, began_ = 0;  // seconds of training before this process; its start time
 };
 
 }  // namespace
@@ -417,7 +417,7 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
   RunFolder folder(request.folder);
   std::string assets;
   run_on_all(world, [&] {
-    validate(request.config);                   // the folder we are in may have a name that config.toml cannot hold
+    validate(request.config);                   // config.toml may be unable to hold the current folder's name
     open_backend(request.config.train.device);  // reports a missing device before any text is read
     if (world.rank() == 0) assets = open_folder(request, folder);
     if (world.rank() == 0) divide_into_shards(request.config);

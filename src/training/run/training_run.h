@@ -18,19 +18,19 @@ struct TrainRequest {
   Config config;
   std::string folder;
   bool resume = false;
-  std::string init;                // a run folder whose weights to start from; empty: none
+  std::string init;                // a run folder with initial weights; empty: none
   std::string program = "linnet";  // with its version, for system.json
   bool detect_anomaly = false;     // keep a step that is not finite (run_reporter.h)
   // Ranks that train together; rank 0 alone writes the run folder and reports (run_setup.h).
   Communicator* world = &single_process();
-  std::function<bool(const TrainEvent&)> on_event = {};  // false: the run is saved and ends, as after a signal
+  std::function<bool(const TrainEvent&)> on_event = {};  // false: saves and ends the run, like a signal
   ProfileOptions profile = {};  // its folder is ignored: files go to profile/ in the run folder
 };
 
 struct TrainOutcome {
   bool stopped = false;  // by a signal, after saving
   Progress progress;
-  double train_seconds = 0;  // this process: steps and evaluations
+  double train_seconds = 0;  // steps and evaluations of this process
   uint64_t predicted_peak = 0;
 };
 

@@ -14,11 +14,11 @@ struct PretrainedModel;  // models/families/pretrained.h
 struct Evaluation {
   double loss = 0;                                      // mean over `items`
   int64_t items = 0;                                    // target tokens, or images
-  std::vector<std::pair<std::string, double>> metrics;  // by the names `metric` in the configuration may have
-  std::vector<std::string> samples;                     // a few lines of what the model makes of its inputs
+  std::vector<std::pair<std::string, double>> metrics;  // by names that the configuration's `metric` may have
+  std::vector<std::string> samples;                     // some outputs for the inputs
   std::optional<ClassReport> classes = {};              // of classifiers
 
-  double metric(const std::string& name) const;  // internal error when there is none
+  double metric(const std::string& name) const;  // internal error if there is none
 };
 
 class TrainingTask {

@@ -10,9 +10,9 @@ namespace linnet {
 struct Progress {
   int64_t step = 0;
   int64_t epoch = 0, batch = 0;  // the next batch to train on
-  int64_t target_tokens = 0;     // trained on so far
-  double seconds = 0;            // of training so far
-  bool evaluated = true;         // false: stopped before this step's evaluation was done
+  int64_t target_tokens = 0;
+  double seconds = 0;
+  bool evaluated = true;  // false: stopped before this step's evaluation
   // The best evaluation so far; `best_step` 0: none yet.
   int64_t best_step = 0;
   double best_metric = 0, best_loss = 0;

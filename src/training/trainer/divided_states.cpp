@@ -123,7 +123,7 @@ void WholeStates::scatter(const WholeTensor& tensor, const std::byte* whole, Fun
       exchange_packed(*tensor.packed, {first, count}, false, whole ? const_cast<std::byte*>(whole) + first : nullptr);
     } else {
       const Piece piece{static_cast<int64_t>(first / sizeof(float)), static_cast<int64_t>(count / sizeof(float))};
-      float* values = whole ? place(piece.count) : nullptr;  // a file's may be unaligned
+      float* values = whole ? place(piece.count) : nullptr;  // a file's tensor may be unaligned
       if (whole) std::memcpy(values, whole + first, count);
       scatter_floats(tensor.state, *tensor.slot, piece, values);
     }
@@ -137,7 +137,7 @@ float* WholeStates::place(int64_t floats) { return states_.scratch(2 * floats).d
 template <class Visit>
 void WholeStates::for_runs_of(const ParameterSlot& slot, int rank, Piece piece, const Visit& visit) const {
   const Sharding* sharding = states_.layout().sharding_of(slot);
-  int64_t before = 0;  // of the piece, in the rank's runs so far
+  int64_t before = 0;  // elements of the piece in earlier runs
   for_runs(states_.layout().whole_shape(slot), sharding ? *sharding : Sharding::whole(), {rank, tensor_.size()},
            [&](int64_t in_whole, int64_t, int64_t count) {
              const int64_t from = std::max(in_whole, piece.first);
@@ -224,7 +224,7 @@ void WholeStates::scatter_in_stage(const std::string& state, const ParameterSlot
   float* own = own_part(state, slot, mine, piece.count);
   if (data_.rank() == 0 && tensor_.rank() == 0) {
     float* part = place(piece.count) + piece.count;
-    for (int rank = tensor_.size() - 1; rank >= 0; --rank) {  // this rank's part last: it may stay in scratch memory
+    for (int rank = tensor_.size() - 1; rank >= 0; --rank) {  // this rank's part last, as it may stay in scratch memory
       float* to = rank == 0 ? own : part;
       for_runs_of(slot, rank, piece, [&](int64_t in_piece, int64_t in_part, int64_t count) {
         std::copy_n(values + in_piece, count, to + in_part);

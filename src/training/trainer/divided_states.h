@@ -24,7 +24,7 @@ struct WholeTensor {
   TensorType type;
   std::string state = {};
   const ParameterSlot* slot = nullptr;         // of the layout of all stages
-  const DividedPackedState* packed = nullptr;  // if it is set, the tensor is this one
+  const DividedPackedState* packed = nullptr;  // set: the tensor is this one
 };
 WholeTensor whole_tensor(const TrainingState& states, const std::string& state, const ParameterSlot& slot,
                          const std::string& prefix = "");

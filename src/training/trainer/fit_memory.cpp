@@ -9,14 +9,14 @@ using Choices = std::vector<BlockChoice>;
 
 // Replaces one choice for a layer by one that costs more work and frees more memory.
 struct Upgrade {
-  double work_per_byte;  // that it frees
-  uint64_t kind;         // of the layers it is for
+  double work_per_byte;  // per freed byte
+  uint64_t kind;         // of the layers
   BlockChoice choice;
 };
 
 struct Measured {
   BlockChoice choice;
-  double work, bytes;  // more than without, and freed
+  double work, bytes;  // added work, freed bytes
 };
 
 // Includes the cheap recomputation of single nodes, which follows anyway.

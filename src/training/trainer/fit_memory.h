@@ -8,15 +8,15 @@ namespace linnet {
 
 enum class RecomputeMode : uint8_t {
   kNone,
-  kAttention,  // of every layer
-  kBlock,      // every layer
-  kAuto,       // as much as the memory asks for; without a limit nothing
+  kAttention,  // recomputes attention in every layer
+  kBlock,      // recomputes every layer
+  kAuto,       // as much as the memory limit requires; nothing without a limit
 };
 
 struct Fit {
-  bool fits = true;  // false: not even the choice that takes least does
+  bool fits = true;  // false: not even the smallest choice does
   std::vector<BlockChoice> choices = {};
-  double extra_work = 0;     // share of the step's estimated time that computing again adds
+  double extra_work = 0;     // recomputation's share of the step's estimated time
   size_t planned_bytes = 0;  // arena and workspace
   std::string text() const;  // "computes 5 of 12 layers again, about 8% more work"; empty: nothing
 };

@@ -32,7 +32,7 @@ SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, c
     const uint64_t needed = store_.total_bytes() + options.memory_beside;
     if (needed > options.memory)
       fail_user("the model does not fit within ", options.memory, " bytes: it needs at least ", needed);
-    malloc_trim(0);  // what the search for a plan freed should not count
+    malloc_trim(0);  // memory freed by the plan search should not count
   } else {
     shape_ = trainer_->plans().add_shape(std::move(loss));
   }

@@ -37,7 +37,7 @@ class SingleShapeLearner {
   const Store& store() const { return store_; }
   const SharedRegions& shared() const { return shared_; }
   ResidentSteps& resident() { return *resident_; }
-  size_t memory_bytes() const { return store_.total_bytes(); }  // all there will ever be
+  size_t memory_bytes() const { return store_.total_bytes(); }  // never grows
   // A parameter's values by name, such as "hidden.weight".
   std::span<float> parameter(const std::string& name);
 

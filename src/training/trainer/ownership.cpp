@@ -12,7 +12,7 @@ SliceBounds bounds_at_pieces(const std::vector<RangePiece>& pieces, int64_t coun
   for (int rank = 1; rank < ranks; ++rank) {
     const int64_t wanted = count / ranks * rank + count % ranks * rank / ranks;
     const auto next = std::ranges::upper_bound(pieces, wanted, {}, &RangePiece::offset);
-    const RangePiece& piece = *std::prev(next);  // the one that holds the element
+    const RangePiece& piece = *std::prev(next);  // contains the element
     const int64_t end = piece.offset + piece.count;
     int64_t cut = wanted - piece.offset < end - wanted ? piece.offset : end;
     if (cuts_others && !piece.is_matrix) {
@@ -129,7 +129,7 @@ float SharedSquares::sum(std::span<const float> own, const SliceBounds& bounds, 
   const std::span<const float> last = complete_last_block(own, bounds);
   const Slice mine = slice(bounds, world_.rank()), blocks = block_slice(bounds, world_.rank()),
               values = block_values(bounds, world_.rank());
-  const size_t whole = blocks.count - (last.empty() ? 0 : 1);  // blocks that lie in the slice
+  const size_t whole = blocks.count - (last.empty() ? 0 : 1);  // blocks entirely in the slice
   if (whole > 0) {
     const size_t end = std::min(values.first + whole * kSliceUnit, mine.first + mine.count);
     block_squares(static_cast<int64_t>(end - values.first), own.data() + (values.first - mine.first),

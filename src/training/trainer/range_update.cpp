@@ -223,7 +223,7 @@ struct RangeUpdate {
   const UpdateFactors factors;
   const Tensor rate;
   const DType dtype;
-  std::vector<int64_t> sizes, other_sizes;  // of all pieces, and of those that are no matrices
+  std::vector<int64_t> sizes, other_sizes;  // of all pieces; of those that are not matrices
   std::vector<Tensor> gradients;
   std::optional<Parts> parameters, average;
 };
@@ -417,7 +417,7 @@ std::vector<RangePiece> tensors_of(const ParameterLayout& layout, const TrainedR
 }
 
 Tensor orthogonal(At x) {
-  const bool tall = x.value.dim(0) > x.value.dim(1);  // the smaller of x x^T and x^T x is taken
+  const bool tall = x.value.dim(0) > x.value.dim(1);  // use the smaller of x x^T and x^T x
   Tensor y = x.value * rsqrt(sum_to(square(x), {}) + 1e-30);
   for (int i = 0; i < kIterations; ++i) {
     const Tensor a = matmul(y, y, tall, !tall);

@@ -9,7 +9,7 @@ namespace linnet {
 
 // An optimizer state other than "moment1", "moment2" and "ema", which have one number for each parameter.
 struct PackedState {
-  std::string name;  // of the graphs' input, with the range's suffix
+  std::string name;  // the graph's input, with the range's suffix
   TensorType type;
 };
 
@@ -44,7 +44,7 @@ void update_range(Graph& graph, const ParameterLayout& layout, const TrainedRang
 struct RangePiece {
   int64_t offset, count;  // in the range
   bool is_matrix;
-  bool decays;            // of a piece that is one tensor: has weight decay
+  bool decays;            // for a piece of one tensor: has weight decay
   int64_t rows, columns;  // of a matrix
 };
 

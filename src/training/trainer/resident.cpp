@@ -86,7 +86,7 @@ ResidentSteps::ResidentSteps(Trainer& trainer, Store& store, const SharedRegions
     fail_user("training in fp16 takes its batches from the host: leave out the resident data");
   Graph step = single_graph(trainer.state().layout(), loss, {DType::kF32, training.optimizer});
   PassOptions passes = training.passes;
-  if (passes.storage_type == DType::kBF16) step = round_shared(step);  // before anything is computed again
+  if (passes.storage_type == DType::kBF16) step = round_shared(step);  // before recomputation is planned
   const Fit fit = fit_by_mode(step, passes, training.recompute);
   Graph graph = resident_graph(recompute_blocks(step, fit.choices), options_);
   declare(graph);

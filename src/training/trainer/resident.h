@@ -37,7 +37,7 @@ class ResidentSteps {
   // Call before store.allocate(). The trainer uses the same store, and its steps are one micro-batch.
   ResidentSteps(Trainer& trainer, Store& store, const SharedRegions& shared, const LossFunction& loss,
                 ResidentOptions options);
-  void bind() { executor_ = std::make_unique<Executor>(plan_, store_, shared_); }  // after store.allocate()
+  void bind() { executor_ = std::make_unique<Executor>(plan_, store_, shared_); }  // call after store.allocate()
 
   // Copies all data of an input and waits until they have arrived.
   void stage(const std::string& input, std::span<const std::byte> data);

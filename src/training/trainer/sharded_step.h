@@ -76,29 +76,29 @@ class ShardedStep {
   const ShardShare share_;
   const std::span<float> gradient_;  // where accumulate() adds; empty: in the plan's memory, see HeldBucket
   const std::span<float> buffers_;
-  std::vector<float> host_messages_;  // of gradients that go through the host
+  std::vector<float> host_messages_;  // gradients sent through the host
   std::vector<float> few_messages_;
   ShardSum sum_, few_sum_;
   ShardStack stack_;
   int64_t added_ = 0;                    // shards of this step so far
   std::vector<std::vector<float>> few_;  // of each node: loss, tokens, requests to stop, buffers
-  std::vector<float> buffers_before_;    // the step
+  std::vector<float> buffers_before_;    // before the step
   std::vector<std::span<float>> nodes_;
   SharedSquares squares_;
-  std::vector<float> scratch_;  // of a sum over the tensor ranks
+  std::vector<float> scratch_;  // for sums over tensor ranks
   // For the backward pass that sends.
   const int64_t waiting_at_last_;  // nodes that wait for this rank's last shard
-  int64_t additions_of_last_ = 0;  // how many of them that shard is added to
+  int64_t additions_of_last_ = 0;  // how many of them it is added to
   std::vector<GradientBucket> buckets_;
   std::map<int, std::vector<NodeId>> last_writers_;  // by shape, of each bucket
   std::vector<std::span<float>> sent_nodes_;
   // For divided gradients.
   std::vector<std::vector<std::span<float>>> slices_;  // by range: gradient_slices()
   std::map<int, std::vector<HeldBucket>> held_;        // by shape; without a whole gradient
-  const std::vector<HeldBucket>* sent_ = nullptr;      // of the shape that runs
+  const std::vector<HeldBucket>* sent_ = nullptr;      // of the running shape
   std::vector<float> few_of_round_;
   ThreadPool own_thread_{1};
-  std::optional<OrderedWorker> sender_;  // where several ranks train on CPUs
+  std::optional<OrderedWorker> sender_;  // if several ranks train on CPUs
 };
 
 }  // namespace linnet

@@ -256,7 +256,7 @@ Graph evaluate_graph(const ParameterLayout& layout, const LossFunction& loss_fun
 }
 
 std::vector<GradientBucket> gradient_buckets(const ParameterLayout& layout) {
-  constexpr int64_t kLeast = int64_t{1} << 14, kMost = int64_t{1} << 22;  // elements at which a bucket is full
+  constexpr int64_t kLeast = int64_t{1} << 14, kMost = int64_t{1} << 22;  // elements of a full bucket
   const int64_t enough = std::clamp(layout.trained_count() / 16, kLeast, kMost);
   std::vector<GradientBucket> buckets;
   size_t slot = 0;

@@ -91,14 +91,14 @@ Graph evaluate_graph(const ParameterLayout& layout, const LossFunction& loss, co
 
 struct LossScaleOptions {
   double initial = 0;           // a power of two from 1 to 2^24; 0: the loss is not scaled
-  int64_t growth_steps = 2000;  // the scale doubles after so many steps in a row without an overflow
+  int64_t growth_steps = 2000;  // consecutive steps without overflow after which the scale doubles
   bool is_on() const { return initial > 0; }
 };
 
 struct LossScale {
   static constexpr double kLeast = 1, kMost = 1 << 24;
   double value = 1;
-  int64_t clean_steps = 0;    // since the scale changed last
+  int64_t clean_steps = 0;    // since the last change of the scale
   int64_t skipped_steps = 0;  // of the whole run
 
   // At the smallest scale an overflow has another cause.

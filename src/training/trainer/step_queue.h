@@ -9,7 +9,7 @@ namespace linnet {
 
 struct DoneStep {
   int64_t step;
-  BatchPosition batch;  // the last one, of several micro-batches
+  BatchPosition batch;  // the last one of several micro-batches
   StepReport report;
   double rate, seconds;
 };
@@ -36,7 +36,7 @@ class StepQueue {
     int64_t step;
     BatchPosition batch;
     double rate, began;
-    SubmittedStep report;  // of a step that the host feeds
+    SubmittedStep report;  // of a step with host batches
   };
   // Profiled steps run one at a time.
   bool is_profiling() const { return trainer_.profiler() && !trainer_.profiler()->is_done(); }
@@ -53,9 +53,9 @@ class StepQueue {
   ShardedStep* const shards_;
   const size_t steps_ahead_;
   std::vector<Waiting> waiting_;     // oldest first
-  std::vector<StepReport> reports_;  // of the device's chunk, from the first that was read on
-  std::vector<int32_t> order_;       // of the chunk's rows
-  double finished_ = 0;              // the clock when the last report was read
+  std::vector<StepReport> reports_;  // of the device's chunk, not yet collected
+  std::vector<int32_t> order_;       // rows of the chunk
+  double finished_ = 0;              // the time when the last report was read
 };
 
 }  // namespace linnet

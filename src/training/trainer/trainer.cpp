@@ -83,7 +83,7 @@ bool is_intact(const Plan& plan, RegionId arena, const Location& location, size_
   if (location.region != arena) return true;
   const auto first_norm = std::ranges::find_if(plan.graph.nodes(), is_norm);
   const auto norm = static_cast<NodeId>(first_norm - plan.graph.nodes().begin());
-  for (const auto& [node, offset] : plan.workspace_in_arena)  // its end is not known
+  for (const auto& [node, offset] : plan.workspace_in_arena)  // its size is unknown
     if (node >= norm && offset < location.offset + bytes) return false;
   return std::ranges::none_of(arena_tenants(plan, arena), [&](const ArenaTenant& tenant) {
     return tenant.first >= norm && tenant.offset < location.offset + bytes &&
@@ -168,7 +168,7 @@ void Trainer::set_step(double learning_rate, int64_t step) {
 void Trainer::load(const Batch& batch) const {
   const HostSpan span("load batch");
   for (const auto& [name, bytes] : batch.arrays) {
-    store_.find(name, bytes.size());  // an internal error when the input takes less
+    store_.find(name, bytes.size());  // internal error if the input is smaller
     std::memcpy(store_.data(name), bytes.data(), bytes.size());
   }
 }
@@ -269,7 +269,7 @@ NamedTensors Trainer::graph_inputs(const Graph& graph) const {
 bool Trainer::visit_gradient(int shape, GradientVisitor visit, double* micro_batch_tokens) {
   if (pipeline_) return false;
   if (options_.accumulates()) {
-    std::vector<float> buffers;  // which a micro-batch moves
+    std::vector<float> buffers;  // changed by a micro-batch
     if (store_.has(kBufferInput)) {
       store_.pull(kBufferInput);
       buffers.resize(static_cast<size_t>(layout_.stored_count() - layout_.buffer_offset()));

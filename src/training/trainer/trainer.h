@@ -40,7 +40,7 @@ class TrainerPlans {
   using Planned = FunctionRef<void(int64_t done, int64_t shapes)>;
   void plan_training_within_memory(
       uint64_t others, Planned planned = [](int64_t, int64_t) {});
-  void bind();  // after store.allocate()
+  void bind();  // call after store.allocate()
 
   int shape_count() const { return static_cast<int>(shapes_.size()); }
   // Of the shape with the largest plan.
@@ -72,7 +72,7 @@ class TrainerPlans {
   struct ShapePlans {
     LossFunction loss;
     Plan train, evaluate;
-    std::optional<Graph> kept;  // what `train` was made of, with TrainerOptions::keep_graphs
+    std::optional<Graph> kept;  // the graph before `train`'s passes, with TrainerOptions::keep_graphs
     Fit fit;
     std::unique_ptr<Executor> run_train, run_evaluate;
   };
@@ -102,7 +102,7 @@ struct StepReport {
   double loss;       // mean over the tokens
   double grad_norm;  // of the mean loss, before clipping
   int64_t tokens;
-  bool finite;  // false: the parameters were left as they were
+  bool finite;  // false: the parameters are unchanged
   // With a loss scale: its value, and whether an overflow skipped the step and lowered the scale.
   double loss_scale = 1;
   bool skipped = false;

@@ -38,13 +38,13 @@ struct TrainerOptions {
   // Most bytes to use; 0: no limit. With kAuto, layers are recomputed until the step fits. A SingleShapeLearner counts
   // planned memory, a session also that of the process, or on a device the device's memory.
   uint64_t memory = 0;
-  uint64_t memory_beside = 0;  // SingleShapeLearner: bytes of `memory` that something else takes
+  uint64_t memory_beside = 0;  // SingleShapeLearner: bytes of `memory` used by others
   bool training = true;        // false: only evaluation; no gradients and no moments
   bool verify_plans = true;    // see PlanOptions
   // Keeps the planned graphs for find_non_finite(): losses are not traced again after bind().
   bool keep_graphs = false;
   const Store* owner = nullptr;  // of the weights, if the layout has an owner: then there is no state "parameters"
-  const Backend* backend = &cpu_backend();  // where a SingleShapeLearner makes its store; otherwise the store says
+  const Backend* backend = &cpu_backend();  // where a SingleShapeLearner makes its store; otherwise the store's
   // The steps to profile; if off, the environment variable LINNET_PROFILE decides.
   ProfileOptions profile = {};
 
@@ -64,7 +64,7 @@ class TrainingState {
   void set_groups(const Store::Groups& groups) { store_.set_groups(groups); }
 
   void initialize();            // parameters and constants from the seed
-  void initialize_constants();  // alone: before load_parameters(), which sets all parameters
+  void initialize_constants();  // only constants: before load_parameters(), which sets all parameters
   // `load` fills a buffer with all parameters; the moving average restarts from them.
   void load_parameters(const std::function<void(const ParameterTarget& parameters)>& load);
   // `write` fills the host's copy of a parameter, wherever it lies.
@@ -88,7 +88,7 @@ class TrainingState {
   const std::string& evaluated() const { return evaluated_; }
   // All parameters (host copies), the trained ones from a state: "parameters" or "ema".
   ParameterValues values(const std::string& of_state) const { return {store_, layout_, flat(of_state)}; }
-  void reset_ema();  // to the parameters that the host has written; pushes
+  void reset_ema();  // to the host's parameters; pushes
   // Swaps parameters and moving average to evaluate the parameters; call it again before a step.
   void exchange_average();
 
