@@ -18,7 +18,7 @@ struct ModelConfig {
   std::string from;
   int64_t d_model = 256;
   int64_t num_heads = 8;
-  int64_t num_encoder_layers = 3;  // the key num_layers sets both
+  int64_t num_encoder_layers = 3;  // num_layers sets both
   int64_t num_decoder_layers = 3;
   int64_t d_ff = 1024;
   int64_t max_seq_len = 256;
@@ -71,10 +71,10 @@ struct DataConfig {
 struct GroupConfig {
   std::vector<std::string> parameters;  // patterns of names; '*' matches any characters
   bool frozen = false;
-  std::string storage = "fp32";  // of matrices; or "bf16", and of frozen ones "int8"
+  std::string storage = "fp32";  // of matrices; or "bf16", for frozen ones also "int8"
   double learning_rate_factor = 1;
-  std::optional<double> weight_decay = {};    // empty: as [train] says
-  std::optional<std::string> optimizer = {};  // the same
+  std::optional<double> weight_decay = {};    // empty: as in [train]
+  std::optional<std::string> optimizer = {};  // empty: as in [train]
   bool operator==(const GroupConfig&) const = default;
 };
 
@@ -83,7 +83,7 @@ struct LoraConfig {
   int64_t rank = 0;
   double alpha = 16;
   std::string targets;
-  std::string base_storage = "fp32";  // of the weights beside which adapters are trained; see GroupConfig::storage
+  std::string base_storage = "fp32";  // of the adapted weights; see GroupConfig::storage
   bool operator==(const LoraConfig&) const = default;
 };
 
@@ -102,7 +102,7 @@ struct AnswersConfig {
   int64_t longest = 30;
   int64_t candidates = 20;
   double threshold = 0;
-  bool may_lack = false;  // whether a question may have no answer; of the model: there is no key
+  bool may_lack = false;  // whether a question may have no answer; set by the model, no key
   bool operator==(const AnswersConfig&) const = default;
 };
 
@@ -167,7 +167,7 @@ struct TrainConfig {
   std::string recompute = "auto";
   std::string memory;
   std::string isa = "auto";
-  std::string freeze;               // patterns of names, separated by commas: a frozen group before all others
+  std::string freeze;               // comma-separated patterns of names: a frozen group before all others
   std::vector<GroupConfig> groups;  // [[train.groups]]
   bool operator==(const TrainConfig&) const = default;
 };
@@ -227,10 +227,10 @@ std::string to_toml(const Config& config, bool comments);
 
 // A configuration that comes with the program.
 struct Preset {
-  const char *name, *description, *toml;  // the description is one line
+  const char *name, *description, *toml;  // a one-line description
 };
 std::span<const Preset> presets();
-const Preset* find_preset(std::string_view name);  // null when there is none
+const Preset* find_preset(std::string_view name);  // null if there is none
 inline bool is_preset(std::string_view name) { return find_preset(name) != nullptr; }
 
 // The keys in which two configurations differ, in table order.
@@ -244,7 +244,7 @@ bool may_change_on_resume(const std::string& key);
 Config with_absolute_paths(Config config);
 // Keys that name data files; each may be empty. See data_path().
 std::vector<std::string*> data_files(Config& config);
-std::vector<std::string> data_file_keys();  // their names, in the same order
+std::vector<std::string> data_file_keys();  // in the same order
 // `path` below data_dir, unless it is absolute or either is empty. Relative paths start at the current directory.
 std::string data_path(const DataConfig& data, const std::string& path);
 
@@ -259,14 +259,14 @@ struct TaskRow {
   std::string_view name;  // the value of data.task
   TaskKind kind;
   ExampleOrigin origin;
-  std::string DataConfig::*data;                    // the one file or folder that --data names
-  std::string_view data_task;                       // the task with data of the user's: this one, or "text"
-  std::string_view owner;                           // whose keys it has (config_table.cpp): itself, or "texts"
+  std::string DataConfig::*data;                    // the file or folder that --data names
+  std::string_view data_task;                       // the task for the user's own data: this one, or "text"
+  std::string_view owner;                           // owner of its keys (config_table.cpp): itself, or "texts"
   const char* description;                          // for people: "translation"
-  const char* items;                                // what a speed counts: "tokens"
-  std::span<const std::string_view> architectures;  // that go with it; the first is what a message suggests
-  std::span<const std::string_view> metrics;        // beside "loss", which every task has
-  std::span<const std::string_view> heads = {};     // parameters that are trained beside adapters
+  const char* items;                                // counted by speed: "tokens"
+  std::span<const std::string_view> architectures;  // supported ones; messages suggest the first
+  std::span<const std::string_view> metrics;        // besides "loss", which every task has
+  std::span<const std::string_view> heads = {};     // parameters trained beside adapters
 };
 
 std::span<const TaskRow> task_rows();

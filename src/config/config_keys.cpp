@@ -245,7 +245,7 @@ bool may_change_on_resume(const std::string& name) {
 
 std::string data_path(const DataConfig& data, const std::string& path) {
   if (path.empty() || data.data_dir.empty()) return path;
-  return (std::filesystem::path(data.data_dir) / path).string();  // an absolute `path` stays as it is
+  return (std::filesystem::path(data.data_dir) / path).string();  // an absolute `path` is unchanged
 }
 
 std::vector<std::string*> data_files(Config& config) {

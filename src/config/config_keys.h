@@ -15,7 +15,7 @@ using FieldValue = std::variant<int64_t, double, bool, std::string>;
 
 struct KeyLimits {
   double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
-  bool below_most = false;                // `most` itself is too large
+  bool below_most = false;                // the range excludes `most`
   std::vector<std::string> choices = {};  // of a text; empty: any text
 };
 

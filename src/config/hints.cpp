@@ -11,7 +11,7 @@ namespace linnet {
 namespace {
 
 std::string folded(std::string_view text) {
-  while (text.starts_with('-')) text.remove_prefix(1);  // of an option: they would make all names alike
+  while (text.starts_with('-')) text.remove_prefix(1);  // of options: would make all names similar
   std::string result = lower_ascii(text);
   std::ranges::replace(result, '-', '_');
   return result;
@@ -20,7 +20,7 @@ std::string folded(std::string_view text) {
 }  // namespace
 
 std::string nearest(std::string_view text, std::span<const std::string> candidates) {
-  constexpr size_t kLongest = 64;  // no key is longer, and the distance takes quadratic time
+  constexpr size_t kLongest = 64;  // keys are shorter, and the distance takes quadratic time
   const std::string wanted = folded(text.substr(0, kLongest));
   std::string best;
   int best_distance = 0;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kNoBeam = -std::numeric_limits<double>::infinity();
 constexpr double kUnlikely = std::numeric_limits<double>::lowest();
-constexpr int64_t kRepeated = 32;  // different tokens that have followed the last ones of a beam
+constexpr int64_t kRepeated = 32;  // most different tokens that have followed a beam's last ones
 
 bool contains(const std::vector<int32_t>& tokens, int32_t token) {
   return std::ranges::find(tokens, token) != tokens.end();
@@ -22,7 +22,7 @@ std::vector<int32_t> TextRules::forbidden(std::span<const int32_t> text, int64_t
   std::vector<int32_t> tokens;
   if (written < min_tokens) tokens.assign(ends.begin(), ends.end());
   if (no_repeat_ngram == 0) return tokens;
-  const auto before = static_cast<size_t>(no_repeat_ngram - 1);  // tokens of a sequence but its last
+  const auto before = static_cast<size_t>(no_repeat_ngram - 1);  // tokens of a sequence except its last
   if (text.size() <= before) return tokens;
   const auto last = text.last(before);
   for (size_t i = 0; i + before < text.size(); ++i)
@@ -37,7 +37,7 @@ BeamSearch::BeamSearch(int64_t beams, int64_t limit, BeamOptions options)
       log_probabilities_(static_cast<size_t>(beams), kNoBeam),
       tokens_(static_cast<size_t>(beams)),
       parents_(static_cast<size_t>(beams)) {
-  log_probabilities_[0] = 0;  // all beams begin alike, so one of them is enough
+  log_probabilities_[0] = 0;  // all beams begin alike: use one
   std::iota(parents_.begin(), parents_.end(), 0);
   ended_.reserve(static_cast<size_t>(beams) + 1);
 }

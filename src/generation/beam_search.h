@@ -12,21 +12,21 @@ namespace linnet {
 
 struct Hypothesis {
   std::vector<int32_t> ids;  // without begin and end
-  double score;              // log_probability / length^penalty, the end token counted in the length
+  double score;              // log_probability / length^penalty, with the end token in the length
   double log_probability;    // of ids and, when finished, the end token
   bool finished;             // false: cut off at the length limit
 };
 
 // When a search with `beams` hypotheses is done (transformers' early_stopping: false, true, "never").
 enum class EarlyStopping {
-  kLikely,  // as soon as its likeliest beam, were it finished as it is, would not beat the worst hypothesis
+  kLikely,  // once its likeliest beam, finished as it is, would not beat the worst hypothesis
   kFull,    // at once
-  kNever,   // as kLikely; but with length_penalty > 0 the beam might still grow to the limit without losing probability
+  kNever,   // like kLikely; with length_penalty > 0 as if the beam kept its probability up to the limit
 };
 
 // Restrictions on the text, whatever is likely.
 struct TextRules {
-  int64_t min_tokens = 0;       // no end before this many were written (min_new_tokens)
+  int64_t min_tokens = 0;       // generated tokens before an end (min_new_tokens)
   int64_t no_repeat_ngram = 0;  // n: no sequence of n tokens twice, prompt included; 0: any
 
   bool any() const { return min_tokens > 0 || no_repeat_ngram > 0; }
@@ -37,10 +37,10 @@ struct TextRules {
 struct BeamOptions {
   double length_penalty = 1;  // score = log probability / length^length_penalty
   EarlyStopping early_stopping = EarlyStopping::kLikely;
-  bool forced_end = false;          // the token at the length limit is ends[0] for certain (forced_eos_token_id)
-  std::vector<int32_t> first = {};  // what a text begins with for certain (forced_bos_token_id)
+  bool forced_end = false;          // forces ends[0] at the length limit (forced_eos_token_id)
+  std::vector<int32_t> first = {};  // forced first tokens (forced_bos_token_id)
   std::vector<int32_t> ends = {};   // tokens that end a text
-  std::vector<int32_t> never = {};  // tokens that are not generated
+  std::vector<int32_t> never = {};  // tokens that are never generated
   TextRules rules = {};
   std::vector<int32_t> before = {};  // the context of all beams, for the rules
 };
@@ -72,7 +72,7 @@ class BeamSearch {
   struct Ended {
     double score, log_probability;
     int64_t length;  // generated tokens, end included
-    int64_t beam;    // of the last token before the end, or of the last token of all when not finished; -1: none
+    int64_t beam;    // of the last token before the end, or of the last token if unfinished; -1: none
     bool finished;
   };
   struct Candidate {
@@ -88,7 +88,7 @@ class BeamSearch {
   void place_beams();
   void add_ended(const Ended& ended);
   double score(double log_probability, int64_t length) const;
-  int64_t looked_at() const;  // continuations of all beams together that are ranked
+  int64_t looked_at() const;  // ranked continuations of all beams together
   // Appends the tokens of a beam after so many steps.
   void append_history(int64_t steps, int64_t beam, std::vector<int32_t>& text) const;
 

@@ -111,7 +111,7 @@ CausalSlots::CausalSlots(CausalModel& model, const ParameterLayout& layout, Stor
   if (options_.cache) decodes = by_rows ? decode_sizes(slots() * options_.tokens_per_step) : std::vector{slots()};
   const auto decode_graph = [this, by_rows](int64_t rows) { return step_graph(rows, by_rows, Logits::kAll); };
   prefills_ = make_plans(std::move(prefills), decodes, decode_graph, later);
-  if (later) {  // of the chunks there is the longest with logits alone
+  if (later) {  // only the longest chunk with logits
     prefills_.resize(chunk_lengths_.size() + 1);
     std::swap(prefills_.front(), prefills_[chunk_lengths_.size() - 1]);
   }

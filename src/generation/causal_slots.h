@@ -21,15 +21,15 @@ namespace linnet {
 constexpr int64_t kPrefixAsCache = -1;
 
 struct CausalOptions {
-  int64_t rows = 1;        // there are rows * beams slots: so many searches at once, or so many sampled texts
-  int64_t beams = 1;       // the most of a request; > 1 plans for beam search
-  int64_t max_length = 0;  // prompt and generated tokens of a request; 0: what the model can
+  int64_t rows = 1;        // rows * beams slots: so many searches, or sampled texts, at once
+  int64_t beams = 1;       // most of a request; > 1 plans beam search
+  int64_t max_length = 0;  // prompt and generated tokens of a request; 0: the model's limit
   // Prompt lengths, ascending, at most max_length; prompts computed whole are padded to one. Empty: powers of two.
   std::vector<int64_t> prompt_lengths = {};
-  bool cache = true;                 // false: every token computes the whole sequence again, for comparison
-  bool independent_prompts = false;  // prompts by the pass independent_rows, too: the same bits with and without cache
+  bool cache = true;                 // false: recomputes the whole sequence for each token, for comparison
+  bool independent_prompts = false;  // also for prompts the pass independent_rows: the same bits with and without cache
   std::string flat_name = state::kParameters;  // or "ema"
-  int threads = 1;                             // the most a pool may have
+  int threads = 1;                             // most threads of a pool
   bool verify_plans = true;                    // see PlanOptions
   bool cache_in_arena = false;                 // see SlotOptions
   int64_t adapters = 0;                        // see SlotOptions

@@ -16,22 +16,22 @@ struct Engine::Job {
   int64_t first_slot = -1, slot_count = 0;
   int64_t first_row = 0;  // of the step's logits
   bool over = false;
-  bool checked = false;                // its first logits are numbers
+  bool checked = false;                // its first logits are not NaN
   std::vector<int32_t> sequence = {};  // what the text begins with, and what was sampled
 
   // For sampling.
   std::optional<Sampler> sampler = {};
   std::optional<TokenFilter> filter = {};
-  std::vector<int32_t> window = {};   // the end of `sequence` that the model looks at
+  std::vector<int32_t> window = {};   // the end of `sequence` that the model reads
   bool window_changed = false;        // the cache does not hold the window
   int32_t picked = 0;                 // -1: no token continues the grammar
   double picked_log_probability = 0;  // with settings.log_probabilities
-  std::vector<int32_t> guesses = {};  // of the draft model, for the tokens after the window
+  std::vector<int32_t> guesses = {};  // by the draft model, after the window
   int64_t draft_length = 0;           // tokens of the window in the draft's cache; 0: not begun
   int64_t draft_row = 0;              // of the draft's logits
 
   // For a search.
-  int64_t limit = 0;  // tokens that it may generate
+  int64_t limit = 0;  // most generated tokens
   std::optional<BeamSearch> search = {};
   std::vector<float> values = {};  // the likeliest tokens' logits by beam
   std::vector<int32_t> ids = {};
@@ -79,8 +79,8 @@ Engine::Engine(CausalModel& model, const ParameterLayout& layout, Store& store, 
     CausalOptions of_draft = options;
     of_draft.max_length = std::min(slots->room(), draft->model.max_length());
     std::erase_if(of_draft.prompt_lengths, [&](int64_t length) { return length > of_draft.max_length; });
-    of_draft.adapters = 0;         // the draft guesses without; the model's own logits decide
-    of_draft.tokens_per_step = 2;  // the last guess, if it was accepted, and the token after it
+    of_draft.adapters = 0;         // the draft guesses without adapters; the model decides
+    of_draft.tokens_per_step = 2;  // the last guess, if accepted, and the token after it
     of_draft.prefix_bytes = slots->keeps_prefixes() ? kPrefixAsCache : 0;
     draft_ = std::make_unique<CausalSlots>(draft->model, draft->layout, draft->store, draft->shared, of_draft);
   }
@@ -149,7 +149,7 @@ std::vector<FinishedRequest> Engine::take_finished() { return std::exchange(fini
 
 void Engine::step(ThreadPool& pool) {
   const auto drop_finished = [&] { std::erase_if(running_, [](const auto& job) { return job->over; }); };
-  drop_finished();  // what was cancelled since the last step
+  drop_finished();  // canceled since the last step
   decode_running(pool);
   begin_waiting(pool);
   drop_finished();
@@ -185,12 +185,12 @@ void Engine::take_tokens(std::vector<Job*> jobs, ThreadPool& pool) {
     });
     std::vector<Job*> going_on;
     for (Job* job : jobs) {
-      if (job->over) continue;  // a listener of another job has cancelled it
+      if (job->over) continue;  // canceled by another job's listener
       const bool guessed = taken < job->guesses.size() && job->guesses[taken] == job->picked;
       accepted_ += guessed;
       accept_next(*job, output_of(*job));
       if (guessed && !job->over && !job->window_changed) going_on.push_back(job);
-      else  // what the draft has computed of wrong guesses is computed again
+      else  // the draft recomputes after wrong guesses
         job->draft_length = std::min(job->draft_length, std::ssize(job->window) - 1);
     }
     jobs = std::move(going_on);
@@ -300,7 +300,7 @@ void Engine::begin(std::span<Job* const> jobs, ThreadPool& pool) {
         {job->first_slot, job->window_changed || model_->computes_again() ? job->window : job->request.prompt});
   model_->begin(prompts, pool, [&](size_t i, const SlotModel::Output& output) {
     Job& job = *jobs[i];
-    if (job.over) return;  // an earlier one's listener cancelled it
+    if (job.over) return;  // canceled by an earlier job's listener
     job.window_changed = false;
     if (!std::exchange(job.checked, true)) check_numbers(output.logits);
     choose_next(job, output);
@@ -369,7 +369,7 @@ void Engine::accept_token(Job& job, std::span<const float> logits) {
   }
   for (auto* ids : {&job.result.tokens, &job.sequence, &job.window}) ids->push_back(token);
   const bool goes_on = !job.request.listener || job.request.listener({token, logits});
-  if (job.over) return;  // the listener cancelled it
+  if (job.over) return;  // canceled by the listener
   if (!goes_on) return finish(job, EndReason::kListener);
   if (job.filter) job.filter->accept(token);
   if (job.filter && job.filter->finished()) {

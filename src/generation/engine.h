@@ -27,19 +27,19 @@
 namespace linnet {
 
 struct GenerateSettings {
-  int64_t max_tokens = 100;                               // generated of each row, its end included
+  int64_t max_tokens = 100;                               // generated tokens of each row, the end included
   SamplingOptions sampling;                               // with one beam
   double length_penalty = 1;                              // of beam search: score = log probability / length^penalty
   EarlyStopping early_stopping = EarlyStopping::kLikely;  // of beam search
-  bool forced_end = false;                                // of a search: the token at the limit is ends[0] for certain
+  bool forced_end = false;                                // of a search: forces ends[0] at the limit
   std::vector<int32_t> ends;                              // tokens that end a text
   // Encoder-decoder: first tokens instead of SourceOptions::begin, and tokens forced after them.
   std::vector<int32_t> begin = {};
-  std::vector<int32_t> never = {};  // tokens that are not generated
+  std::vector<int32_t> never = {};  // tokens that are never generated
   TextRules rules = {};
   // If the cache is full: false stops; true continues from the last half of the text. Not with beams.
   bool slide = false;
-  uint64_t first_sample = 0;  // row i draws as sample first_sample + i
+  uint64_t first_sample = 0;  // row i uses the random draws of sample first_sample + i
   // If set, restricts a sampled text, which ends when the grammar allows no more; `texts` are the vocabulary's.
   std::shared_ptr<const TextGrammar> grammar = {};
   std::shared_ptr<const TokenTexts> texts = {};
@@ -52,7 +52,7 @@ struct Continuation {
   int32_t end_token = -1;       // of a sampled text that ended
   // Of each token and the end, by the model's own distribution before temperature and filters; empty for searches.
   std::vector<float> log_probabilities = {};
-  double log_probability = 0;  // of all of them together; of a search always there
+  double log_probability = 0;  // sum of them; for searches always set
 
   void add(double value) { log_probabilities.push_back(static_cast<float>(value)), log_probability += value; }
 };
@@ -60,16 +60,16 @@ struct Continuation {
 using RequestId = int64_t;
 
 struct GeneratedToken {
-  int32_t token;                  // -1 after a step of a beam search, which knows its tokens at its end
-  std::span<const float> logits;  // what the token was picked from; empty for a beam search
+  int32_t token;                  // -1 after a step of a beam search, which only knows its tokens at the end
+  std::span<const float> logits;  // empty for a beam search
 };
 
 struct GenerateRequest {
   std::vector<int32_t> prompt;
   GenerateSettings settings = {};  // the sample is settings.first_sample
   int64_t beams = 1;               // > 1: beam search
-  bool search = false;             // with one beam: greedy search for the likeliest text, instead of sampling
-  int64_t n_best = 1;              // hypotheses of a search that are wanted, at most beams
+  bool search = false;             // with one beam: greedy search instead of sampling
+  int64_t n_best = 1;              // wanted hypotheses of a search, at most beams
   int64_t adapter = -1;            // the set of adapters of CausalOptions::adapters; -1: none
   // Hears each token except the end; false ends the request. May call submit() and cancel().
   std::function<bool(const GeneratedToken&)> listener = {};
@@ -79,7 +79,7 @@ enum class EndReason { kEndToken, kMaxTokens, kCacheFull, kListener, kCancelled 
 
 struct FinishedRequest {
   RequestId id;
-  Continuation result;  // of a cancelled request, as far as it came
+  Continuation result;  // of a canceled request, as far as generated
   EndReason reason;
   std::vector<Hypothesis> hypotheses = {};  // of a search, best first; the first is the result
 };
@@ -87,14 +87,14 @@ struct FinishedRequest {
 struct DraftModel {
   CausalModel& model;
   const ParameterLayout& layout;
-  Store& store;  // another one than the model's
+  Store& store;  // not the model's
   SharedRegions shared;
-  int64_t tokens = 4;  // guessed at once, of each request
+  int64_t tokens = 4;  // guesses at once for each request
 };
 
 struct EngineCounts : SlotCounts {
   int64_t guessed = 0;   // tokens, by the draft model
-  int64_t accepted = 0;  // of these, tokens that were picked
+  int64_t accepted = 0;  // of these, picked tokens
 };
 
 class Engine {
@@ -107,7 +107,7 @@ class Engine {
          const SourceOptions& options);
   ~Engine();
 
-  void bind();  // after store.allocate()
+  void bind();  // call after store.allocate()
   EngineCounts counts() const;
 
   // User error for an empty or too long prompt, unknown tokens, and settings out of range.
@@ -144,12 +144,12 @@ class Engine {
   void finish(Job& job, EndReason reason);
 
   std::unique_ptr<SlotModel> model_;
-  std::unique_ptr<CausalSlots> draft_;  // on as many slots: a request has the same in both
+  std::unique_ptr<CausalSlots> draft_;  // with the same slots
   int64_t draft_tokens_ = 0;
   int64_t guessed_ = 0, accepted_ = 0;
   RequestId next_id_ = 0;
   std::deque<std::unique_ptr<Job>> waiting_;
-  std::vector<std::unique_ptr<Job>> running_;  // in the order in which they began; finished ones until the step's end
+  std::vector<std::unique_ptr<Job>> running_;  // in order of their beginning; finished ones until the step's end
   std::vector<bool> taken_;                    // by slot
   std::vector<FinishedRequest> finished_;
 };

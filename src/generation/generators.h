@@ -11,7 +11,7 @@ class CausalGenerator {
                   const CausalOptions& options)
       : engine_(model, layout, store, shared, options) {}
 
-  void bind() { engine_.bind(); }  // after store.allocate()
+  void bind() { engine_.bind(); }  // call after store.allocate()
 
   // Hears each picked token except ends; false ends everything. Beam search reports (-1, -1) after each step.
   using Listener = std::function<bool(int64_t row, int32_t token)>;
@@ -35,7 +35,7 @@ class CausalGenerator {
 struct SearchSettings {
   double length_ratio = 2.0;
   int64_t length_margin = 20;
-  GenerateSettings generate = {};  // but for max_tokens
+  GenerateSettings generate = {};  // except max_tokens
 };
 
 class SourceGenerator {
@@ -45,7 +45,7 @@ class SourceGenerator {
                   const SourceOptions& options, SearchSettings settings)
       : engine_(model, layout, store, shared, options), settings_(std::move(settings)) {}
 
-  void bind() { engine_.bind(); }  // after store.allocate()
+  void bind() { engine_.bind(); }  // call after store.allocate()
 
   // The `n_best` <= beams best hypotheses for each source, best first, in source order. Sources include the end token;
   // user error beyond the longest planned length. `progress` hears the number of finished sources after each step.

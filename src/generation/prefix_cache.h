@@ -24,16 +24,16 @@ class PrefixCache {
 
   struct NewBlock {
     int64_t block;
-    int64_t first;  // the first of its tokens
+    int64_t first;  // its first token's index
   };
   // Keeps all whole blocks of `tokens` that there is room for. Returns those to be filled.
   std::vector<NewBlock> keep(std::span<const int32_t> tokens, int64_t adapter = -1);
 
   int64_t blocks() const { return static_cast<int64_t>(blocks_.size()); }
-  int64_t used() const { return used_; }  // blocks that hold something
+  int64_t used() const { return used_; }  // filled blocks
 
  private:
-  using Key = std::pair<int64_t, std::vector<int32_t>>;  // the block before, or first_key(), and the tokens
+  using Key = std::pair<int64_t, std::vector<int32_t>>;  // the previous block, or first_key(), and the tokens
   struct Block {
     std::map<Key, int64_t>::iterator entry;
     std::list<int64_t>::iterator place;

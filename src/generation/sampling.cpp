@@ -64,7 +64,7 @@ int32_t Sampler::pick(std::span<const float> logits, std::span<const int32_t> se
   size_t last = 0;
   for (size_t i = 0; i < count_ && left >= 0; ++i)
     if (candidates_[i].probability > 0) last = i, left -= candidates_[i].probability;
-  return candidates_[last].token;  // with left >= 0: rounding, the probabilities add up to a little less than 1
+  return candidates_[last].token;  // left >= 0 by rounding: probabilities sum to slightly less than 1
 }
 
 int32_t Sampler::pick_likeliest(std::span<const float> logits, const TokenMask* allowed) {

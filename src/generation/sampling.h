@@ -17,9 +17,9 @@ struct SamplingOptions {
   double repetition_penalty = 1;
   // Subtracted from logits of generated tokens: for each occurrence, and once. The prompt does not count.
   double frequency_penalty = 0, presence_penalty = 0;
-  double temperature = 1;  // logits are divided by it; 0: the likeliest token, the lowest of equals
-  int64_t top_k = 0;       // only the k likeliest; 0: all
-  double top_p = 1;        // only the fewest likeliest whose probabilities reach p (Holtzman et al. 2020)
+  double temperature = 1;  // divides logits; 0: the likeliest token, the lowest of equals
+  int64_t top_k = 0;       // 0: all
+  double top_p = 1;        // only the likeliest tokens whose probabilities reach p (Holtzman et al. 2020)
   double min_p = 0;        // only tokens of at least min_p times the largest probability
   uint64_t seed = 1;
 };
@@ -53,7 +53,7 @@ class Sampler {
   const SamplingOptions options_;
   const bool changes_logits_;
   const std::vector<int32_t> never_;
-  std::vector<Candidate> candidates_;  // [0, count_) are in question
+  std::vector<Candidate> candidates_;  // [0, count_) remain
   size_t count_ = 0;
 };
 

@@ -11,10 +11,10 @@
 namespace linnet {
 
 struct SlotOptions {
-  int64_t rows = 1;          // there are rows * beams slots: so many searches at once
-  int64_t beams = 1;         // the most of a request
-  int threads = 1;           // the most a pool may have
-  bool log_sum_exp = false;  // searches need it
+  int64_t rows = 1;          // rows * beams slots: so many searches at once
+  int64_t beams = 1;         // most of a request
+  int threads = 1;           // most threads of a pool
+  bool log_sum_exp = false;  // for searches
   int64_t window = 0;        // > 0: a position only sees the last `window` ones, itself included
   bool verify_plans = true;  // see PlanOptions
   // A decode plan's rows are the fed tokens, several of a slot if wanted; otherwise a row is a slot. Not with beams.
@@ -28,10 +28,10 @@ struct SlotOptions {
 
 struct SlotCounts {
   int64_t prompt_tokens = 0;  // of prompts
-  int64_t reused_tokens = 0;  // of these, tokens that the prefix cache had
-  int64_t prefix_hits = 0;    // prompts of which the prefix cache had something, of those that are longer than a block
+  int64_t reused_tokens = 0;  // of these, tokens from the prefix cache
+  int64_t prefix_hits = 0;    // prompts longer than a block with tokens from the prefix cache
   int64_t prefix_misses = 0;
-  int64_t prefix_bytes = 0;  // of the prefix cache that hold something
+  int64_t prefix_bytes = 0;  // used bytes of the prefix cache
 };
 
 class SlotModel {
@@ -122,8 +122,8 @@ class SlotModel {
   };
   struct Decode {
     int64_t rows;
-    bool later;                  // it has not been planned
-    std::unique_ptr<Plan> plan;  // null: not planned yet, or there is no room for it
+    bool later;                  // not planned yet
+    std::unique_ptr<Plan> plan;  // null: not planned yet, or too large
     std::optional<Executor> run;
   };
   std::unique_ptr<Plan> plan(Graph graph);
@@ -138,7 +138,7 @@ class SlotModel {
   std::optional<Inputs> inputs_;
   std::vector<int64_t> adapters_;  // of each slot
   int64_t choice_rows_ = 0;        // of the input by which rows choose their adapters
-  int64_t fed_ = 0;                // rows up to the last that is fed
+  int64_t fed_ = 0;                // rows up to the last fed one
   Output decoded_;
 };
 

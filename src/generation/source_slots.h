@@ -15,12 +15,12 @@ namespace linnet {
 
 struct SourceOptions {
   int64_t rows = 32;                      // texts at once
-  int64_t beams = 1;                      // the most of a request; there are rows * beams slots
-  int64_t max_length = 256;               // generated tokens of a text, its end included; at most what the model can
+  int64_t beams = 1;                      // most of a request; there are rows * beams slots
+  int64_t max_length = 256;               // generated tokens of a text, the end included; at most the model's limit
   std::vector<int64_t> source_lengths;    // padded lengths of sources, ascending
-  int32_t begin = SpecialTokens{}.begin;  // what a text begins with
+  int32_t begin = SpecialTokens{}.begin;  // first token of texts
   std::string flat_name = state::kParameters;  // or "ema"
-  int threads = 1;                             // the most a pool may have
+  int threads = 1;                             // most threads of a pool
   bool verify_plans = true;                    // see PlanOptions
   bool cache_in_arena = false;                 // see SlotOptions
 };
@@ -36,8 +36,8 @@ class SourceSlots : public SlotModel {
   int64_t prompts_at_once() const override { return at_once_; }
   void check_prompt(std::span<const int32_t> prompt) const override;
   std::vector<int32_t> first_tokens(const std::vector<int32_t>&) const override { return {options_.begin}; }
-  int64_t room() const override { return options_.max_length + 1; }  // the begin, too
-  int64_t slots_for(int64_t) const override { return beams(); }      // a group, as it has one memory
+  int64_t room() const override { return options_.max_length + 1; }  // includes the begin
+  int64_t slots_for(int64_t) const override { return beams(); }      // a group, which shares a memory
   void feed_nothing() override;
   int64_t feed(int64_t slot, int32_t token, int64_t length, int64_t parent) override;
 
@@ -48,7 +48,7 @@ class SourceSlots : public SlotModel {
   const int64_t at_once_;                         // rows of an encoding plan
   std::vector<std::unique_ptr<Plan>> encodings_;  // by source length
   std::vector<Executor> run_encodings_;
-  std::vector<int32_t> lengths_;  // of the source that each group's memory holds
+  std::vector<int32_t> lengths_;  // of the source in each group's memory
   // Inputs: of the encoding plans, and the valid length of each memory in a step.
   int32_t *source_ = nullptr, *source_lengths_ = nullptr, *groups_ = nullptr, *memory_lengths_ = nullptr;
 };

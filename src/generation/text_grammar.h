@@ -32,7 +32,7 @@ class TextGrammar {
       next = range(static_cast<uint8_t>(bytes[i]), static_cast<uint8_t>(bytes[i]), next);
     return next;
   }
-  using Ranges = std::vector<std::pair<uint8_t, uint8_t>>;  // of one byte after another
+  using Ranges = std::vector<std::pair<uint8_t, uint8_t>>;  // ranges of consecutive bytes
   Node ranges(const Ranges& bytes, Node next) {
     for (size_t i = bytes.size(); i-- > 0;) next = range(bytes[i].first, bytes[i].second, next);
     return next;
@@ -70,15 +70,15 @@ TextGrammar json_schema_grammar(const Json& schema);
 // What tokens add to a text, as a tree of their bytes; made once for a vocabulary.
 class TokenTexts {
  public:
-  explicit TokenTexts(std::vector<std::string> texts);  // of each token; "": it is never allowed
+  explicit TokenTexts(std::vector<std::string> texts);  // of each token; "": never allowed
   const std::string& operator[](int32_t token) const { return texts_[static_cast<size_t>(token)]; }
   size_t size() const { return texts_.size(); }
 
   // A byte that some texts share. Nodes are in the order of a walk: children before siblings.
   struct Node {
     uint8_t byte;
-    int32_t end;          // behind the nodes below
-    int32_t first, last;  // of tokens(): those whose text ends here
+    int32_t end;          // after the children
+    int32_t first, last;  // in tokens(): those whose text ends here
   };
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<int32_t>& tokens() const { return tokens_; }
@@ -104,10 +104,10 @@ class TokenFilter {
   static constexpr int32_t kUnknown = -1, kDead = -2;
   struct Branch {
     uint8_t low, high;
-    int32_t target;  // a state, or kUnknown until it is asked for
+    int32_t target;  // a state, or kUnknown until requested
   };
   struct State {
-    std::vector<uint64_t> locations;  // nodes that read a byte, with what to return to; sorted
+    std::vector<uint64_t> locations;  // nodes that read a byte, with return addresses; sorted
     std::vector<Branch> branches;     // sorted
     bool whole;
   };
@@ -127,7 +127,7 @@ class TokenFilter {
   std::vector<std::pair<int32_t, int32_t>> calls_;          // (node to return to, calls before it); 0: none
   std::map<std::pair<int32_t, int32_t>, int32_t> call_of_;  // positions in calls_
   std::vector<State> states_;
-  std::map<std::vector<uint64_t>, int32_t> state_of_;  // by locations; a whole state's end in kWhole
+  std::map<std::vector<uint64_t>, int32_t> state_of_;  // by locations; complete ones end in kWhole
   std::map<int32_t, TokenMask> masks_;                 // by state
   int32_t state_ = kDead;
 };

@@ -6,9 +6,9 @@
 namespace linnet {
 namespace {
 
-constexpr uint64_t kWhole = UINT64_MAX;     // a location: the text is whole
-constexpr size_t kMostLocations = 1 << 15;  // of a state; further ones are left out, which leaves fewer texts
-constexpr size_t kMostStates = 1 << 16, kMostMasks = 64;  // that are kept
+constexpr uint64_t kWhole = UINT64_MAX;                   // a location: the text is complete
+constexpr size_t kMostLocations = 1 << 15;                // most locations of a state; dropping more allows fewer texts
+constexpr size_t kMostStates = 1 << 16, kMostMasks = 64;  // kept at once
 
 }  // namespace
 
@@ -72,7 +72,7 @@ int32_t TokenFilter::state_of(std::vector<uint64_t> reached) {
   }
   std::ranges::sort(locations);
   locations.erase(std::unique(locations.begin(), locations.end()),
-                  locations.end());  // a text may be whole in several ways
+                  locations.end());  // a text may be complete in several ways
   const auto [found, is_new] = state_of_.try_emplace(locations, static_cast<int32_t>(states_.size()));
   if (!is_new) return found->second;
   State state{.locations = std::move(locations), .branches = {}, .whole = false};

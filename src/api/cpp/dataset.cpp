@@ -43,10 +43,10 @@ int64_t stored_index(const std::vector<int64_t>* indices, int64_t index, int64_t
 struct Dataset::State {
   std::vector<DenseField> dense;
   std::vector<SequenceField> sequences;
-  Function function;  // if set, instead of fields
+  Function function;  // if set, used instead of fields
   InputTypes function_types;
-  int64_t count = 0;                                    // of what the fields hold
-  std::shared_ptr<const std::vector<int64_t>> indices;  // if set, which of them are the samples
+  int64_t count = 0;                                    // samples of the fields
+  std::shared_ptr<const std::vector<int64_t>> indices;  // if set, the selected samples
 
   // A state with one more field; copies of the dataset keep the old one.
   std::shared_ptr<State> with(const std::string& name, int64_t samples) const {

@@ -8,7 +8,7 @@ namespace linnet {
 
 Rate::Rate(double rate) : rate_([rate](int64_t) { return rate; }) {}
 Rate::Rate(const Schedule& schedule) : rate_([schedule](int64_t step) { return learning_rate(schedule, step); }) {
-  (void)rate_(1);  // a schedule that lacks its end is an error now, not in the first step
+  (void)rate_(1);  // reports a schedule without its end before the first step
 }
 Rate::Rate(std::function<double(int64_t)> rate) : rate_(std::move(rate)) {
   if (!rate_) fail_user("a learning rate is an empty function");

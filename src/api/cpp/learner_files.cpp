@@ -162,7 +162,7 @@ void Learner::save(const std::string& path, const std::string& type) const {
   const FileDType dtype = type == "bf16" ? FileDType::kBF16 : FileDType::kF16;
   const ParameterValues values = trained.values(trained.evaluated());
   std::vector<float> unpacked;
-  std::pair<const ParameterSlot*, const float*> held;  // the one that is written, piece by piece
+  std::pair<const ParameterSlot*, const float*> held;  // being written, piece by piece
   std::vector<WeightSource> weights;
   for (const ParameterSlot& slot : trained.layout().parameters())
     weights.push_back(

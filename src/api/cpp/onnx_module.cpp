@@ -30,7 +30,7 @@ std::vector<std::string> names_of(const std::vector<OnnxValueInfo>& infos) {
 
 // All inputs' open axes with their names.
 struct OpenAxes {
-  std::map<std::string, std::map<int, int>> symbols;  // by input and axis: which name
+  std::map<std::string, std::map<int, int>> symbols;  // index of the name, by input and axis
   std::vector<std::string> names;
 
   OpenAxes(const InputTypes& inputs, const OnnxExportOptions& options) {
@@ -41,7 +41,7 @@ struct OpenAxes {
       if (given == options.open_axes.end() && type.shape.rank() > 0) add(name, 0, "batch");
       if (given == options.open_axes.end()) continue;
       for (const auto& [axis, symbol] : given->second) {
-        (void)type.shape[axis];  // an Error when there is none
+        (void)type.shape[axis];  // an Error if there is none
         add(name, axis, symbol);
       }
     }

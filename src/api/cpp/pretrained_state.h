@@ -19,7 +19,7 @@ struct PretrainedModule::State {
   explicit State(PretrainedModel opened) : model(std::move(opened)), layout(*model.module) {}
 
   PretrainedModel model;
-  ParameterLayout layout;  // with names as the folder's table has them, without the path of this module
+  ParameterLayout layout;  // with the folder's names, without this module's path
 };
 
 }  // namespace linnet

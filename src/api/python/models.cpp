@@ -142,7 +142,7 @@ class PyStream {
   bool closed_ = false;
 };
 
-using Pairs = std::vector<std::optional<std::string>>;  // of each text the second one, where there is one
+using Pairs = std::vector<std::optional<std::string>>;  // the second text of each pair
 
 nb::object rows_of(PyModel& model, const std::shared_ptr<RowWorker>& worker, const std::vector<std::string>& texts,
                    const Pairs& pairs = {}) {

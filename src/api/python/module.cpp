@@ -61,7 +61,7 @@ void check_signals() {
 
 NB_MODULE(_linnet, module) {
   using namespace linnet::python;
-  nb::set_leak_warnings(false);  // a learner or an op that the program keeps until it ends is no mistake
+  nb::set_leak_warnings(false);  // programs may keep a learner or op until they end
   linnet::keep_signal_handlers();
   linnet::use_packed_models();
   linnet::use_gguf_models();

@@ -18,7 +18,7 @@ void add_adam(nb::module_& module, const char* name, double weight_decay) {
 }
 
 FrozenStorage storage_of(const std::string& name) {
-  const char* const names[] = {"fp32", "bf16", "int8", "int4"};  // as FrozenStorage has them
+  const char* const names[] = {"fp32", "bf16", "int8", "int4"};  // in the order of FrozenStorage
   for (int i = 0; i < 4; ++i)
     if (name == names[i]) return static_cast<FrozenStorage>(i);
   fail_user("there is no storage \"", name, "\"; there are fp32, bf16, int8 and int4");

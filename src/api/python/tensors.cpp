@@ -117,7 +117,7 @@ void add_operators(Class& tensor) {
         return permute(At(value, python_line()), std::vector<int>(axes.rbegin(), axes.rend()));
       },
       "The axes in the opposite order.");
-  tensor.attr("__array_ufunc__") = nb::none();  // NumPy leaves operators to us
+  tensor.attr("__array_ufunc__") = nb::none();  // makes NumPy defer to these operators
 }
 
 template <class Class>
@@ -183,7 +183,7 @@ void add_methods(Class& tensor) {
 Tensor Operand::tensor() const {
   if (nb::isinstance<Tensor>(source)) {
     const Tensor value = nb::cast<Tensor>(source);
-    (void)value.type();  // an Error where the recording has ended
+    (void)value.type();  // an Error if its recording has ended
     return value;
   }
   if (nb::ndarray_check(source)) {

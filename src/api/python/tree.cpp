@@ -44,7 +44,7 @@ class PyDecoder : public Decoder {
     const nb::gil_scoped_acquire gil;
     return nb::cast<int64_t>(object_.attr(name));
   }
-  const nb::handle object_;  // its owner keeps it
+  const nb::handle object_;  // kept alive by its owner
   Tree& tree_;
 };
 

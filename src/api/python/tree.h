@@ -75,7 +75,7 @@ class Recording {
   static Tracer& tracer(const char* what);
 
  private:
-  static Recording* current();  // null where nothing is recorded
+  static Recording* current();  // null without a recording
 
   Tree& tree_;
   Tracer* const tracer_;

@@ -8,7 +8,7 @@ namespace linnet {
 struct Bar {
   std::string label;
   double value;      // at least 0
-  std::string text;  // what is written behind the bar
+  std::string text;  // written after the bar
 };
 
 // Bars are scaled to the group's largest value. A label has the same color in all groups.

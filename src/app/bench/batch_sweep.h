@@ -10,9 +10,9 @@ struct BatchPoint {
 };
 
 struct BatchSweep {
-  std::vector<BatchPoint> points;  // in increasing order of the batch
+  std::vector<BatchPoint> points;  // in ascending order
   int64_t knee = 0;                // the smallest batch with 90% of the highest throughput
-  int64_t largest = 0;             // batch whose planned memory is within the limit, found by planning; 0: none
+  int64_t largest = 0;             // largest batch whose planned memory is within the limit; 0: none
 };
 
 // Measures batches whose planned memory is at most `limit` bytes; calls on_point after each.

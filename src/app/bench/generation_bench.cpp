@@ -34,7 +34,7 @@ void measure_cached(GenerationMeasurement& m, int threads, int64_t most, const W
   m.weight_bytes = 4 * static_cast<double>(writer.layout.stored_count()) +
                    static_cast<double>(writer.layout.quantized_bytes()) - static_cast<double>(positions);
   const double cache_entry = 4.0 * 2 * static_cast<double>(writer.model.config.layers * writer.model.config.width);
-  writer.write(kGenerationPrompt, 2, {});  // pages and caches are as they will be
+  writer.write(kGenerationPrompt, 2, {});  // warm up pages and caches
   const double began = now();
   int64_t written = 0;
   double bound = 0;

@@ -25,15 +25,15 @@ struct BenchDecoder {
 };
 
 struct GenerationRow {
-  int64_t tokens;           // written behind a prompt of kGenerationPrompt
-  double cached_seconds;    // the prompt included
-  double uncached_seconds;  // from one timed pass over each padded length, times how many tokens take that length
-  double bound_seconds;     // reading the weights and the cache once a token at the measured bandwidth
+  int64_t tokens;           // generated after a prompt of kGenerationPrompt
+  double cached_seconds;    // includes the prompt
+  double uncached_seconds;  // one timed pass for each padded length, times the tokens with that length
+  double bound_seconds;     // reading weights and cache once a token at the measured bandwidth
 };
 
 struct GenerationMeasurement {
   double bandwidth;     // bytes a second, all threads reading memory
-  double weight_bytes;  // that a token reads
+  double weight_bytes;  // read for a token
   std::vector<GenerationRow> rows;
 };
 

@@ -175,13 +175,13 @@ class Decoder {
     double bytes = 0;
     const ParameterLayout& layout = decoder_.layout;
     for (const ParameterSlot& slot : layout.parameters()) {
-      if (decoder_.model.is_looked_up(slot.spec)) continue;  // one row of it is read
+      if (decoder_.model.is_looked_up(slot.spec)) continue;  // only one row is read
       bytes += layout.is_quantized(slot) ? static_cast<double>(layout.quantized_slot(slot).shape.bytes())
                                          : 4.0 * static_cast<double>(slot.spec.shape.elements());
     }
     return bytes;
   }
-  double cache_bytes() const {  // of a position
+  double cache_bytes() const {  // per position
     size_t bytes = 0;
     for (const Store::Region& region : decoder_.store.regions())
       if (region.kind == MemoryKind::kCache) bytes += region.bytes;
@@ -191,7 +191,7 @@ class Decoder {
   double began_;
   int64_t room_;
   BenchDecoder decoder_;
-  std::vector<double> times_, texts_;  // seconds a token: of each, and the mean of each text
+  std::vector<double> times_, texts_;  // seconds per token: of each token, and the mean of each text
   DecodingRow row_{};
 };
 
@@ -227,7 +227,7 @@ std::vector<InferenceRow> measure_inference(const InferenceBenchOptions& options
       std::vector<std::vector<double>> times(encoders.size());
       for (const auto& encoder : encoders) {
         encoder->set_batch(batch, length);
-        encoder->forward->run(function);  // takes pages and fills caches
+        encoder->forward->run(function);  // warm up pages and caches
       }
       for (int64_t round = 0; round < kRounds; ++round)
         for (size_t i = 0; i < encoders.size(); ++i) {
@@ -265,7 +265,7 @@ DecodingMeasurement measure_decoding(const DecodingBenchOptions& options) {
   for (const std::string& precision : options.precisions)
     decoders.push_back(std::make_unique<Decoder>(options, precision));
   DecodingMeasurement m{.bandwidth = measured_bandwidth(decoders.front()->pool(), size_t{256} << 20), .rows = {}};
-  for (const auto& decoder : decoders) decoder->write(2, false);  // takes pages
+  for (const auto& decoder : decoders) decoder->write(2, false);  // warm up pages
   std::vector<double> spent(decoders.size());
   for (bool more = true; more;) {
     more = false;

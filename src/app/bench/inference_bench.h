@@ -13,18 +13,18 @@ struct InferenceBenchOptions {
   // "fp32", "bf16" or a word of parse_quantization(); "static": static int8 with the folder's scales, or else those of
   // the measured texts; "qat": the same with trained scales. "=FOLDER" after a word selects that model for the row.
   std::vector<std::string> precisions = {"fp32", "bf16", "int8", "static", "int8-weights", "int4-weights"};
-  double seconds = 1;  // to measure each row
+  double seconds = 1;  // for each row
   int threads = 1;
 };
 
 struct InferenceRow {
   std::string precision;
   int64_t batch, length;
-  double p50, p95, p99;      // seconds a batch
-  double sequences;          // a second, at the median
-  double load_seconds;       // planning, reading and packing, of this precision's whole table
-  double file_mb;            // MB of the files that the weights were read from; 0: random weights
-  double weight_mb, memory;  // MB of weights, and of all planned memory, for all rows of this precision
+  double p50, p95, p99;      // seconds per batch
+  double sequences;          // per second, at the median
+  double load_seconds;       // planning, reading and packing for all rows of this precision
+  double file_mb;            // MB of the weight files; 0: random weights
+  double weight_mb, memory;  // MB, for all rows of this precision; memory: all planned
   int64_t runs;
 };
 
@@ -43,19 +43,19 @@ double percentile(const std::vector<double>& sorted, double fraction);
 struct DecodingBenchOptions {
   std::string folder;  // a decoder-only model; empty: GPT-2's 124M with random weights
   std::vector<std::string> precisions = {"fp32", "bf16", "int8", "int8-weights", "int4-weights"};  // or "fp32" alone
-  int64_t tokens = 128;  // written behind a prompt of kGenerationPrompt (generation_bench.h)
-  double seconds = 5;    // to measure each precision
+  int64_t tokens = 128;  // generated after a prompt of kGenerationPrompt (generation_bench.h)
+  double seconds = 5;    // for each precision
   int threads = 1;
 };
 
 struct DecodingRow {
   std::string precision;
-  double p50, p95, p99;      // seconds a token, behind the first
+  double p50, p95, p99;      // seconds per token, after the first
   double tokens_per_second;  // of the median text
-  double share_of_bound;     // of the tokens a second that reading weights and cache once for each allows
+  double share_of_bound;     // of the speed bound by reading weights and cache once per token
   double load_seconds;       // planning, reading and packing
   double file_mb;            // as in InferenceRow
-  double weight_mb, memory;  // MB of weights that a token reads, and of all planned memory
+  double weight_mb, memory;  // MB of weights read per token, and of all planned memory
   int64_t texts;
 };
 

@@ -15,7 +15,7 @@ namespace linnet {
 namespace {
 
 constexpr int64_t kTogether = 16, kWarmUp = 32;
-constexpr size_t kMostResident = size_t{64} << 20;  // bytes of data that are staged on a device
+constexpr size_t kMostResident = size_t{64} << 20;  // most bytes of a device-resident dataset
 
 double processor_seconds() {
   timespec used{};
@@ -61,7 +61,7 @@ class Measuring {
     m.idle_watts = idle_watts();
     m.first_loss = step();
     m.first_step_seconds = process_seconds();
-    step();  // caches and the machine's clock are as they will be
+    step();  // warm up caches and clocks
     // A device runs ahead of the host, as in training: several steps are timed together.
     int64_t together = on_gpu() ? kTogether : 1;
     if (is_resident()) together *= learner_.resident().steps_per_graph();
@@ -173,7 +173,7 @@ class Measuring {
   // Forward: the evaluation plan. Update: clipping and optimizer, timed around their nodes.
   void measure_parts(Measurement& m) {
     std::vector<double> forward, update;
-    if (is_resident()) {  // what varies from step to step is not yet where single steps look for it
+    if (is_resident()) {  // set the inputs of single steps
       load_batch();
       learner_.submit(workload_.learning_rate);
     }
@@ -199,8 +199,8 @@ class Measuring {
   const double began_;
   SingleShapeLearner learner_;
   const double planning_seconds_;
-  const uint64_t resident_bytes_;  // with all planned memory touched
-  int64_t next_ = 0, done_ = 0;    // batch to come; resident steps
+  const uint64_t resident_bytes_;  // RSS with all planned memory touched
+  int64_t next_ = 0, done_ = 0;    // next batch; resident steps
 };
 
 // Plans a training step like SingleShapeLearner, within options.memory if set, without allocating.
@@ -259,7 +259,7 @@ std::string profile(const Workload& workload, const MeasureOptions& options) {
     int calls = 0;
   };
   Measuring measuring(workload, options, true);
-  measuring.step();  // sets what varies from step to step
+  measuring.step();  // sets the step's inputs
   measuring.step();
   int64_t steps = 0;
   std::vector<double> seconds;

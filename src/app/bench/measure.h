@@ -14,15 +14,15 @@ struct MeasureOptions {
   Precision precision = Precision::kF32;
   bool int8 = false;                                  // PassOptions::int8
   std::optional<Precision> attention_precision = {};  // if it differs
-  bool store_fp32 = false;                            // activations are stored in fp32 with kBf16 too
+  bool store_fp32 = false;                            // store activations in fp32 with kBf16 too
   const Backend* backend = &cpu_backend();
   RecomputeMode recompute = RecomputeMode::kAuto;
-  uint64_t memory = 0;         // most bytes to take; 0: no limit
-  uint64_t memory_beside = 0;  // of them by what is not planned: the program's own
+  uint64_t memory = 0;         // most bytes to use; 0: no limit
+  uint64_t memory_beside = 0;  // of them, unplanned: the program's own
   int threads = 1;
   double seconds = 5;  // of timed steps
-  int64_t least = 3;   // timed steps, however long they take
-  bool parts = true;   // measure the forward pass and the update apart, where the workload asks for it
+  int64_t least = 3;   // fewest timed steps
+  bool parts = true;   // time the forward pass and the update separately, if the workload asks for it
 };
 
 struct Measurement {
@@ -31,16 +31,16 @@ struct Measurement {
   double seconds_per_step = 0;          // median
   double processor_seconds = 0;         // of all threads, a step; median
   double flop_per_step = 0;             // of the products, see OpDef::flops
-  double forward_seconds = 0;           // 0: not measured apart
+  double forward_seconds = 0;           // 0: not measured
   double update_seconds = 0;            // clipping and optimizer
-  double first_step_seconds = 0;        // from the start of the process to the end of step 1
-  double memory_mb = 0;                 // high-water mark less what the process had at its start; of a device: planned
+  double first_step_seconds = 0;        // from the process's start to the end of step 1
+  double memory_mb = 0;                 // peak RSS less RSS at start; on a device: planned
   double predicted_mb = 0;
-  double program_mb = 0;  // what the process held beside planned memory, before it was touched, more than at its start
-  double saved_mb = 0;    // activations kept from the forward pass for the backward pass
+  double program_mb = 0;  // RSS beside planned memory, before that was touched, less RSS at start
+  double saved_mb = 0;    // saved activations
   double planning_seconds = 0;
-  double extra_work = 0;      // estimated share that computing again adds
-  std::string recomputation;  // what is computed again; empty: nothing
+  double extra_work = 0;      // estimated share of recomputation
+  std::string recomputation;  // empty: none
   int64_t parameters = 0;
   // Of a device that counts its energy, else 0: all of it, and what it draws when idle.
   double joules_per_unit = 0, idle_watts = 0;

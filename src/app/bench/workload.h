@@ -19,7 +19,7 @@ struct Workload {
   std::string name, description;
   std::string unit;            // "samples/s" or "tokens/s"
   double units_per_step = 0;   // samples or tokens, padding included
-  bool forward_apart = false;  // the forward pass is measured alone too
+  bool forward_apart = false;  // measure the forward pass alone too
   std::shared_ptr<Module> model;
   LossFunction loss;
   OptimizerAttrs optimizer;
@@ -30,7 +30,7 @@ struct Workload {
 
 struct WorkloadOptions {
   double dropout = -1;  // below 0: the workload's own
-  int64_t batch = 0;    // examples in a batch; 0: the workload's own
+  int64_t batch = 0;    // examples of a batch; 0: the workload's own
 };
 
 struct WorkloadRow {

@@ -130,7 +130,7 @@ int print_device(const BenchArguments& arguments, const Workload& workload, cons
 }
 
 int print_generation(const BenchArguments& arguments, int threads) {
-  const bool quantized = arguments.quantize != "none";  // then the comparison without a cache says nothing new
+  const bool quantized = arguments.quantize != "none";  // skips the comparison without a cache
   log_info(std::string("GPT-2 with 124M parameters writes 100, 500 and 1,000 tokens, with the cache") +
            (quantized ? "" : " and without") + ": this takes a minute or more");
   const GenerationMeasurement m =

@@ -13,9 +13,9 @@ namespace linnet {
 namespace {
 
 constexpr size_t kLeast = size_t{1} << 10, kMost = size_t{1} << 26;  // bytes
-constexpr double kSeconds = 0.3;                                     // of each size
-constexpr int kRuns = 5;                                             // of each size, at least
-constexpr size_t kBesideComputing = size_t{1} << 18;                 // as training sends gradients
+constexpr double kSeconds = 0.3;                                     // for each size
+constexpr int kRuns = 5;                                             // fewest for each size
+constexpr size_t kBesideComputing = size_t{1} << 18;                 // like gradients in training
 // At this gain or above messages move while the rank computes; 2 is perfect, 1 is taking turns.
 constexpr double kOverlaps = 1.5;
 

@@ -8,7 +8,7 @@ std::string build_version() {
   if (const std::string commit = LINNET_COMMIT; !commit.empty()) text += "commit " + commit + ", ";
   text += LINNET_BUILD_TYPE ", ";
 #ifdef __clang__
-  text += __VERSION__;  // names itself
+  text += __VERSION__;  // includes the compiler's name
 #else
   text += "GCC " __VERSION__;
 #endif

@@ -264,7 +264,7 @@ int run_command_line(int argc, char** argv, const std::function<void(Command&)>&
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    std::fputs(help_page(described, parsed_path(app)).c_str(), stdout);  // rather than CLI11's
+    std::fputs(help_page(described, parsed_path(app)).c_str(), stdout);  // instead of CLI11's
     return 0;
   } catch (const CLI::Success& done) {
     const int code = app.exit(done);  // --version

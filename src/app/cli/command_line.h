@@ -17,10 +17,10 @@ namespace linnet {
 // Declared commands and arguments, for help, manual pages and shell completion.
 
 struct ArgumentDescription {
-  std::string name;  // "--beam", or "model" for an argument by its position
+  std::string name;  // "--beam", or "model" for a positional argument
   std::string help;
   std::string type = "";                 // of the value: "FILE", "N"
-  std::vector<std::string> values = {};  // that it must have, or may well have; empty: anything
+  std::vector<std::string> values = {};  // allowed or suggested values; empty: anything
   bool is_required = false;
   bool is_list = false;  // may be given several times
   bool is_flag = false;  // takes no value
@@ -31,7 +31,7 @@ struct ArgumentDescription {
 struct CommandDescription {
   std::string name, help;
   std::vector<ArgumentDescription> arguments;
-  std::list<CommandDescription> subcommands;  // a list: a Command keeps the address of its description
+  std::list<CommandDescription> subcommands;  // a list: a Command keeps its description's address
 };
 
 // Calls visit(path, command) for the root (an empty path) and all commands below, in declaration order.
@@ -62,10 +62,10 @@ using Action = std::function<int()>;
 
 struct ValueRules {
   bool required = false;
-  const char* type = "";                        // of the value, in the help: "FILE"
-  std::vector<std::string> choices = {};        // the value must be one of these
-  std::vector<std::string> suggestions = {};    // what shell completion offers
-  std::optional<double> least = {}, most = {};  // both or none; of numbers
+  const char* type = "";                        // the value's name in help: "FILE"
+  std::vector<std::string> choices = {};        // the only allowed values
+  std::vector<std::string> suggestions = {};    // offered by shell completion
+  std::optional<double> least = {}, most = {};  // both or none; for numbers
   bool show_default = false;
 };
 
@@ -120,7 +120,7 @@ class Command {
  private:
   CLI::App* app_;
   Action* chosen_;
-  CommandDescription* described_;  // what was declared so far, for help, manual pages and completion
+  CommandDescription* described_;  // the declarations so far
 };
 
 // "1,2,4" -> {1, 2, 4}; empty unless it lists numbers above 0.

@@ -23,7 +23,7 @@ struct GenerateArguments : TextGenerationOptions {
 
 std::string read_prompt() {
   std::string text = read_standard_input("; --prompt TEXT gives a prompt");
-  if (text.ends_with('\n')) text.pop_back();  // the line's end is not part of what was typed
+  if (text.ends_with('\n')) text.pop_back();  // the line end was not typed as text
   if (text.ends_with('\r')) text.pop_back();
   return text;
 }
@@ -93,7 +93,7 @@ int generate(GenerateArguments& arguments) {
   arguments.log_probabilities = arguments.json;
   const std::vector<TextRequest> requests = read_requests(arguments);
   TextWriter writer(arguments.model, requests);
-  catch_stop_signals();  // not before: while the model is loaded a signal ends the program
+  catch_stop_signals();  // not earlier: during loading a signal ends the program
   for (size_t i = 0; i < requests.size() && !(i > 0 && stop_requested()); ++i)
     (arguments.json ? print_generated_json : print_texts)(writer, i, requests[i], arguments);
   log_reuse(writer.counts());
@@ -125,7 +125,7 @@ class Chat {
       : arguments_(arguments), model_(open_text_model(arguments.model, arguments)), system_(arguments.system) {
     reset();
     add("user", "?");
-    prepare();  // a folder without a chat template is refused before its weights are read
+    prepare();  // refuses a folder without a chat template before reading its weights
     reset();
     model_->plan_resident({.slots = 1, .beams = arguments.beams.value_or(0), .max_length = arguments.context});
   }
@@ -186,7 +186,7 @@ class Chat {
     engine.submit(std::move(request));
     while (engine.busy()) engine.step(model_->pool());
     const FinishedRequest finished = std::move(engine.take_finished().at(0));
-    if (job.choice.beams > 1)  // a search knows its text only at the end
+    if (job.choice.beams > 1)  // a search only knows its text at the end
       for (const int32_t token : finished.result.tokens) show(row.push(token));
     show(row.finish() + "\n");
     if (finished.reason == EndReason::kCacheFull)
@@ -198,7 +198,7 @@ class Chat {
   const std::unique_ptr<TextModel> model_;
   std::string system_;
   Json messages_;
-  uint64_t answers_ = 0;  // each has draws of its own
+  uint64_t answers_ = 0;  // each has its own random draws
 };
 
 int chat(const ChatArguments& arguments) {
@@ -206,7 +206,7 @@ int chat(const ChatArguments& arguments) {
   Chat conversation(arguments);
   const bool terminal = isatty(STDIN_FILENO);
   if (terminal) std::fprintf(stderr, "%s\n", kCommands);
-  std::signal(SIGINT, interrupt);  // not before: while the model is loaded Ctrl-C ends the program
+  std::signal(SIGINT, interrupt);  // not earlier: during loading Ctrl-C ends the program
   InputLines input(/*asks=*/true);
   for (std::string line;;) {
     if (terminal) std::fputs(kPrompt, stderr);

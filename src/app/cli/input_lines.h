@@ -20,9 +20,9 @@ class InputLines {
   int64_t number() const { return number_; }  // of the last line, from 1
 
  private:
-  bool is_new_;         // nothing was read, and there is a hint to give
+  bool is_new_;         // nothing was read, and the hint is still due
   std::string buffer_;  // what was read
-  size_t at_ = 0;       // where the next line begins in it
+  size_t at_ = 0;       // where its next line begins
   bool ended_ = false;
   int64_t number_ = 0;
 };

@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "linnet: %s'%s%s': %s\n", to.empty() ? "" : "cannot copy ", error.path1().c_str(), to.c_str(),
                  error.code().message().c_str());
     return 2;
-  } catch (const std::system_error& error) {  // the machine refuses something, such as a lock
+  } catch (const std::system_error& error) {  // the system refuses something, such as a lock
     std::fprintf(stderr, "linnet: %s%s\n", error.what(), linnet::memory_limit().c_str());
     return 2;
   } catch (const std::bad_alloc&) {

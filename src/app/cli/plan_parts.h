@@ -11,7 +11,7 @@ struct PlanRanksArguments {
   std::string ranks;     // "64", or a list "1,2,4,8" with a row for each
   std::string parallel;  // a layout, "auto" or empty
   std::string network;
-  std::string speed;  // of a rank, such as "500GFLOP/s,20GB/s"; empty: this machine's is measured
+  std::string speed;  // of a rank, such as "500GFLOP/s,20GB/s"; empty: measures this machine
   std::string trace;  // a file; empty: none
   bool batch_per_rank = false, exact = false, json = false;
 };

@@ -135,9 +135,9 @@ void print_one(const Foresight& f, uint64_t memory) {
         100 * f.efficiency);
 }
 
-constexpr size_t kShownPlans = 8;  // layouts of a search
+constexpr size_t kShownPlans = 8;  // layouts shown after a search
 
-constexpr int64_t kRank = 8;  // of adapters, where the configuration has none
+constexpr int64_t kRank = 8;  // default rank of adapters
 
 uint64_t item_bytes(const MemoryForecast& forecast, MemoryKind kind) {
   uint64_t bytes = 0;
@@ -219,7 +219,7 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
       if (i == 0 && layouts.size() > 1 && !arguments.json) print_head(best->plan.assumption);
       show(*best, layouts.size() == 1);
       fits = best->fits || layouts.size() > 1;
-      silence_log();  // what was said of the data holds for every row
+      silence_log();  // messages about the data hold for every row
     }
   }
   if (arguments.json) print_json(json);
@@ -251,7 +251,7 @@ void print_plan_sweep(const Config& config, uint64_t memory) {
           other.lora.rank = rank;
           if (rank == 0) other.lora.targets.clear();
           print_line(other, speed, memory);
-          silence_log();  // what was said of the data holds for every line
+          silence_log();  // messages about the data hold for every line
         }
   }
 }

@@ -23,7 +23,7 @@ struct PredictArguments : InferenceOptions {
   std::vector<std::string> inputs, data;
   int64_t top = 1;
   bool json = false, csv = false;
-  DataConfig columns;  // the names of those that are read
+  DataConfig columns;  // names of the columns to read
 };
 
 std::string csv_field(const std::string& text) {
@@ -60,7 +60,7 @@ class Predictions {
     else predict(waiting_);
     done_ += static_cast<int64_t>(waiting_.size());
     waiting_.clear();
-    if (!isatty(STDOUT_FILENO)) phase_.tick(done_);  // at a terminal the lines themselves show it
+    if (!isatty(STDOUT_FILENO)) phase_.tick(done_);  // at a terminal the output shows progress
     flush_output();
   }
 
@@ -101,7 +101,7 @@ class Predictions {
     }
     for (const std::string& cell : answer.cells) print("{}{}", arguments_.csv ? csv_field(cell) : cell, separator());
     std::string shown = arguments_.csv ? csv_field(input) : input;
-    if (!arguments_.csv) std::ranges::replace(shown, '\n', ' ');  // a record's text may have several lines
+    if (!arguments_.csv) std::ranges::replace(shown, '\n', ' ');  // texts may have several lines
     print("{}\n", shown);
   }
   char separator() const { return arguments_.csv ? ',' : '\t'; }
@@ -148,7 +148,7 @@ int predict(PredictArguments& arguments) {
       for (const std::string& image : found) predictions.add(image);
     }
   } catch (const Error&) {
-    predictions.flush();  // what came before a bad line is not lost
+    predictions.flush();  // keep the answers before a bad line
     throw;
   }
   predictions.flush();

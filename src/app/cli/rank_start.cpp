@@ -48,7 +48,7 @@ constexpr const char* kStarterVariable = "LINNET_STARTER";
 void tell_starter() {
   const char* starter = std::getenv(kStarterVariable);
   if (!starter) return;
-  std::error_code ignored;  // the process may be gone, and another have its number
+  std::error_code ignored;  // the process may be gone, and its number reused
   const auto program = [&](const std::string& process) {
     return std::filesystem::read_symlink("/proc/" + process + "/exe", ignored);
   };
@@ -72,7 +72,7 @@ class WaitedSignals {
   WaitedSignals(const WaitedSignals&) = delete;
   WaitedSignals& operator=(const WaitedSignals&) = delete;
   void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  int descriptor() const { return descriptor_; }  // readable when one has come
+  int descriptor() const { return descriptor_; }  // readable once a signal has come
   int take() const {
     signalfd_siginfo info{};
     return read(descriptor_, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
@@ -84,8 +84,8 @@ class WaitedSignals {
 };
 
 struct Ending {
-  int code;      // as a shell reports it
-  bool stopped;  // a signal has asked for it
+  int code;      // as in a shell
+  bool stopped;  // by a signal
   std::string death;
 };
 
@@ -112,7 +112,7 @@ class MpirunOutput {
   // Whether the line may be a rule, mpirun's note of a signal from this process, or "[host:pid] Read -1, ..." of shared
   // memory after another process ended. Such a line is held until its end; others are passed on at once, like progress.
   bool may_be_left_out() const {
-    if (line_.starts_with(kForwarding) || kForwarding.starts_with(line_)) return true;  // behind a progress bar, too
+    if (line_.starts_with(kForwarding) || kForwarding.starts_with(line_)) return true;  // also after a progress bar
     if (passed_ > 0) return false;
     if (kRule.starts_with(line_)) return true;
     const size_t end = std::min(line_.find(']'), line_.size());
@@ -150,7 +150,7 @@ class MpirunOutput {
   }
 
   std::string line_, report_, death_;
-  size_t passed_ = 0;  // bytes of this line that were passed on already
+  size_t passed_ = 0;  // bytes of this line already passed on
   bool is_report_ = false;
 };
 
@@ -204,7 +204,7 @@ Ending run_mpirun(std::vector<std::string> command) {
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  if (requests > 0 && code == 128 + SIGUSR1) code = 128 + first_request;  // before there was something to save
+  if (requests > 0 && code == 128 + SIGUSR1) code = 128 + first_request;  // before there was anything to save
   return {code, requests > 0, output.death()};
 }
 
@@ -241,7 +241,7 @@ int run_as_rank(FunctionRef<int(Communicator& world)> body) {
     joined = &join_world();
   } catch (const Error& error) {
     if (!starter || starter->rank == 0) throw;
-    return exit_code(error.kind());  // all ranks meet the same, and rank 0 tells it
+    return exit_code(error.kind());  // all ranks have the same error, and rank 0 reports it
   }
   Communicator& world = *joined;
   if (world.size() == 1) return body(world);

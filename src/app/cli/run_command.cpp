@@ -17,7 +17,7 @@
 namespace linnet {
 namespace {
 
-constexpr int64_t kWaiting = 1024;  // requests of a batch that the model may have
+constexpr int64_t kWaiting = 1024;  // most requests of a batch in the model
 
 struct RunArguments : TextGenerationOptions {
   std::string model, out, isa = "auto";
@@ -53,7 +53,7 @@ int run_images(const RunArguments& arguments) {
   constexpr size_t kAtOnce = 16;
   if (arguments.json) fail_user("'", arguments.model, "' classifies images; `linnet predict --json` writes JSON");
   InferenceOptions options{arguments};
-  options.adapters.clear();  // are of models of text
+  options.adapters.clear();  // only for text models
   const std::unique_ptr<Predictor> predictor =
       open_predictor(arguments.model, options, isatty(STDIN_FILENO) ? 1 : kAtOnce);
   std::optional<AppendFile> file;

@@ -38,7 +38,7 @@ int report(const ReportArguments& arguments) {
 
 struct Row {
   std::string name, step = "-", loss = "-", valid = "-", best_text = "-", rate_text = "-", when = "-";
-  std::map<std::string, double> best;  // of the evaluations, by metric; and "rate"
+  std::map<std::string, double> best;  // by metric, and "rate"
   std::string shown;                   // the metric of best_text
   time_t changed = 0;
 };
@@ -69,7 +69,7 @@ void read_metrics(const std::string& path, Row& row) {
         row.rate_text = fmt::format("{:.4g} {}/s", rate->second, key.substr(0, key.find('_')));
       }
       if (trains || !is_metric(key)) continue;
-      if (row.shown.empty() && !is_loss(key)) row.shown = key;  // what chooses the best weights comes first
+      if (row.shown.empty() && !is_loss(key)) row.shown = key;  // the metric that chooses the best weights is first
       const auto [best, fresh] = row.best.emplace(key, number);
       const bool better = fresh || (is_loss(key) ? number < best->second : number > best->second);
       if (better) best->second = number;

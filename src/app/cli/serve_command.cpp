@@ -31,7 +31,7 @@ class PredictedSpans : public SpanModel {
   }
 
  private:
-  static constexpr int64_t kRows = 8;  // texts that are computed at once
+  static constexpr int64_t kRows = 8;  // texts computed at once
   std::mutex mutex_;
   std::unique_ptr<Predictor> predictor_;
 };

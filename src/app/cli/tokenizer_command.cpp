@@ -23,7 +23,7 @@ struct TokenizerArguments {
 // From a run, a model folder, or a tokenizer file.
 struct OpenedTokenizer {
   std::shared_ptr<const Tokenizer> tokenizer;
-  const PretrainedTokenizer* pretrained;  // the same as a model folder has it; null: of Linnet's own kinds
+  const PretrainedTokenizer* pretrained;  // of a model folder; null: Linnet's own kinds
 };
 
 OpenedTokenizer open_tokenizer(const TokenizerArguments& arguments) {
@@ -40,7 +40,7 @@ int encode_input(const TokenizerArguments& arguments) {
   const auto [tokenizer, pretrained] = open_tokenizer(arguments);
   if (arguments.special && !pretrained)
     fail_user("--special: the tokenizer of '", arguments.model, "' has no template that adds special tokens");
-  InputLines input;  // a carriage return is text to a tokenizer, and decoding must give it back
+  InputLines input;  // keeps carriage returns, which are text to a tokenizer
   std::vector<TokenId> ids;
   for (std::string_view line; input.next(line);) {
     ids.clear();

@@ -93,7 +93,7 @@ int sweep(const SweepArguments& arguments) {
     return axis.has_value();
   });
   if (request.axes.empty()) {
-    request.choice.load();  // a key that does not exist has no values either
+    request.choice.load();  // reports unknown keys
     fail_user("no key has several values: write for example --set learning_rate=1e-5..1e-3 or --set dropout=0.1,0.2");
   }
   const bool listed = std::ranges::none_of(request.axes, [](const SweepAxis& axis) { return axis.values.empty(); });

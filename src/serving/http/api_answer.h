@@ -37,7 +37,7 @@ struct AnswerChoice {
   std::string text;
   TextEnd end = TextEnd::kLength;
   std::vector<WrittenToken> tokens;
-  bool has_tokens = false;  // probabilities were asked for
+  bool has_tokens = false;  // probabilities were requested
   std::vector<ToolCall> calls = {};
 };
 
@@ -65,9 +65,9 @@ std::string format_classes(std::span<const float> rows, const std::vector<std::s
 // Documents by score, best first.
 struct RankedTexts {
   std::string model;
-  bool plain = false;  // [{"index": ..., "score": ..., "text": ...}, ...], else as Cohere's: {"results": [...]}
+  bool plain = false;  // [{"index": ..., "score": ..., "text": ...}, ...], else Cohere's {"results": [...]}
   size_t top = 0;
-  std::vector<std::optional<std::string>> texts = {};  // empty: they are not repeated
+  std::vector<std::optional<std::string>> texts = {};  // empty: not repeated
 };
 std::string format_ranks(const RankedTexts& ranked, std::span<const float> scores, int64_t tokens);
 std::string format_translations(const std::vector<std::string>& texts);
@@ -76,7 +76,7 @@ struct ModelDescription {
   std::string name, kind;
   int64_t created = 0;
   bool chat = false;  // it has a chat template
-  int64_t room = 0;   // tokens of a text; 0: none are written
+  int64_t room = 0;   // tokens of a text; 0: generates none
   std::vector<std::string> classes;
 };
 std::string format_model(const ModelDescription& model);

@@ -44,7 +44,7 @@ std::string_view key_of(std::string_view authorization) {
 bool ApiKeys::accept(std::string_view authorization) const {
   const std::string_view key = key_of(authorization);
   bool accepted = false;
-  for (const std::string& known : keys_) accepted |= equal_in_constant_time(key, known);  // looks at all of them
+  for (const std::string& known : keys_) accepted |= equal_in_constant_time(key, known);  // always checks all
   return accepted;
 }
 

@@ -8,7 +8,7 @@ namespace linnet {
 
 class ApiKeys {
  public:
-  ApiKeys() = default;  // no key is needed
+  ApiKeys() = default;  // no key required
   // One key a line; skips empty lines and # comments. User error for a file without keys, or readable by others.
   static ApiKeys load(const std::string& path);
 

@@ -14,9 +14,9 @@ namespace linnet {
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
-  std::string method, path;  // "POST", "/v1/models"; the query is left out
+  std::string method, path;  // "POST", "/v1/models"; without the query
   std::string host;          // of a target that names one (GET http://localhost:8080/health); else ""
-  std::string client;        // the address that it comes from
+  std::string client;        // its address
   HttpHeaders headers;       // names in lower case
   std::string body;
 
@@ -39,7 +39,7 @@ enum class HttpAbort { kClientGone, kTimeout };
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
-  virtual const std::string& id() const = 0;  // of the request, for logs; the header X-Request-Id of the answer
+  virtual const std::string& id() const = 0;  // of the request, for logs and the answer's header X-Request-Id
   virtual void respond(HttpResponse response) = 0;
   virtual void begin_stream(HttpResponse head) = 0;
   virtual void write(std::string piece) = 0;

@@ -17,7 +17,7 @@ namespace linnet {
 
 namespace {
 
-std::atomic<int> stop_pipe{-1};  // where the first signal tells the server's thread
+std::atomic<int> stop_pipe{-1};  // the first signal writes to it for the server's thread
 std::atomic<bool> stop_requested_once{false};
 
 void request_stop(int signal) {

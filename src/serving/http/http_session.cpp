@@ -119,7 +119,7 @@ void HttpSession::timed_out() {
       socket_.cancel();
       return;
     case kAnswering:
-      if (writing_) {  // the client takes nothing
+      if (writing_) {  // the client reads nothing
         abort(HttpAbort::kClientGone);
         return close();
       }
@@ -274,7 +274,7 @@ void HttpSession::watch() {
     if (error || self->state_ != kAnswering) return;
     char byte;
     const ssize_t got = ::recv(self->socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (got > 0) return;  // the next request, which waits
+    if (got > 0) return;  // the next request, waiting
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return self->watch();
     if (got == 0 && !self->half_closed_) {
       self->half_closed_ = true;
@@ -294,7 +294,7 @@ void HttpSession::set_abort(uint64_t request, std::function<void(HttpAbort)> abo
 void HttpSession::abort(HttpAbort why) {
   auto tell = std::exchange(abort_, nullptr);
   if (!tell) return;
-  if (why == HttpAbort::kTimeout) {  // some time more, in which that is answered
+  if (why == HttpAbort::kTimeout) {  // some more time to answer that
     deadline_ = Clock::now() + duration(server_.limits.write_seconds);
     set_timer(server_.limits.write_seconds);
   }

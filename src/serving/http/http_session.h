@@ -30,10 +30,10 @@ struct HttpServer::State {
   const HttpLimits limits;
   asio::io_context io{1};
   tcp::acceptor acceptor{io};
-  asio::steady_timer retry{io};  // of an accept that failed
+  asio::steady_timer retry{io};  // after a failed accept
   asio::signal_set reload_signals{io};
   std::set<std::shared_ptr<HttpSession>> sessions;
-  std::deque<std::shared_ptr<HttpSession>> spares;  // those of them beyond the limit, in the order in which they came
+  std::deque<std::shared_ptr<HttpSession>> spares;  // connections beyond the limit, in order of arrival
   bool accepting = false;                           // an accept is under way
   bool draining = false;
   uint64_t requests = 0;
@@ -58,7 +58,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
         buffer_(server.limits.header_bytes + 64 * 1024) {
     error_code ignored;
     socket_.set_option(tcp::no_delay(true), ignored);
-    socket_.set_option(asio::socket_base::keep_alive(true), ignored);  // finds clients that went without a word
+    socket_.set_option(asio::socket_base::keep_alive(true), ignored);  // detects lost clients
     socket_.non_blocking(true, ignored);
   }
 

@@ -281,7 +281,7 @@ Service::Model Service::find(const std::string& name, std::initializer_list<Mode
     if (std::ranges::count_if(models_, does) == 1) return *std::ranges::find_if(models_, does);
     if (std::ranges::any_of(models_, does))
       throw ApiError(400, "\"model\" is missing, and several models do this", "model");
-    std::string other;  // what a model that is loaded does
+    std::string other;  // what another loaded model does
     for (const Route& route : kRoutes)
       if (!models_.empty() && route.asks == models_[0]->resident->kind)
         other = "; \"" + models_[0]->name + "\" answers at " + route.path;

@@ -47,18 +47,18 @@ class RequestThreads {
 };
 
 struct ServiceOptions {
-  std::vector<std::string> models;  // FOLDER, or NAME=FOLDER; a folder's own name is the last part of its path
-  LoadedModelOptions resident;      // its adapters are for a service of one model
-  std::vector<std::string> drafts;  // draft models: NAME=FOLDER, of the model NAME, or FOLDER, of the only model
-  int64_t max_tokens = 0;           // that a request may ask for; 0: as many as a text has room for
-  std::string api_key_file;         // "": no key is needed
+  std::vector<std::string> models;  // FOLDER, or NAME=FOLDER; by default the last part of the path is the name
+  LoadedModelOptions resident;      // adapters only for a service of one model
+  std::vector<std::string> drafts;  // draft models: NAME=FOLDER for the model NAME, or FOLDER for the only model
+  int64_t max_tokens = 0;           // most of a request; 0: as many as a text has room for
+  std::string api_key_file;         // "": no key required
   bool log_requests = true;
-  bool log_text = false;  // the bodies of requests, too
+  bool log_text = false;  // request bodies too
 };
 
 struct ServedModel {
   std::string name;
-  int64_t created = 0;  // when it was loaded, in seconds since 1970
+  int64_t created = 0;  // loading time, seconds since 1970
   std::unique_ptr<LoadedModel> resident;
 };
 
@@ -125,7 +125,7 @@ class Service : public HttpHandler {
   std::condition_variable unused_changed_;
   std::vector<std::unique_ptr<ServedModel>> unused_;
 
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards all below
   std::vector<Model> models_;
   ApiKeys keys_;
 
@@ -133,7 +133,7 @@ class Service : public HttpHandler {
   std::thread reload_thread_;
   std::atomic<bool> reloading_{false}, reload_again_{false};
 
-  RequestThreads request_threads_{2};  // last: they use all of the above
+  RequestThreads request_threads_{2};  // last, as they use all above
 };
 
 }  // namespace linnet

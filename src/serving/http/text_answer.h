@@ -12,7 +12,7 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   struct Form {
     AnswerHead head = {};
     bool stream = false, include_usage = false;
-    std::vector<std::string> functions = {};  // that a text may call
+    std::vector<std::string> functions = {};  // functions that a text may call
     // Formats a whole answer; empty: as OpenAI.
     std::function<std::string(const std::vector<AnswerChoice>&, const TokenUsage&)> whole = {};
   };
@@ -29,9 +29,9 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
 
   // Events for an order whose samples are the choices from `first_choice`. Their texts begin with `echo`.
   TextEvents events(int64_t first_choice, int64_t prompt_tokens, const std::string& echo);
-  void skip(int64_t choice);   // a choice that stays empty
-  void finish_empty();         // all are
-  void expect(int64_t texts);  // before any order is given
+  void skip(int64_t choice);   // leaves a choice empty
+  void finish_empty();         // leaves all choices empty
+  void expect(int64_t texts);  // call before any order is submitted
 
   void add_order(int64_t order);
   std::vector<int64_t> orders() const;
@@ -54,7 +54,7 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   mutable std::mutex mutex_;
   std::vector<AnswerChoice> choices_;
   std::vector<std::string> echoes_;
-  std::vector<std::string> pending_;  // of a stream with functions: what may become a call
+  std::vector<std::string> pending_;  // held-back text that may become a call, for streams with functions
   std::vector<bool> begun_;           // choices whose first event was written
   std::vector<int64_t> orders_;
   TokenUsage usage_;

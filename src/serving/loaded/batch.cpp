@@ -17,11 +17,11 @@ struct Item {
   TextRequest request;
   int64_t index = 0;
   std::vector<int32_t> prompt = {};
-  bool blank = false;  // has an answer without being asked
+  bool blank = false;  // answered without the model
   // Set by the model's thread.
   std::optional<TextOutcome> written = {};
   std::optional<RowOutcome> row = {};
-  std::string refusal = {};  // why it was not asked
+  std::string refusal = {};  // why it was refused
   bool done() const { return blank || written || row || !refusal.empty(); }
 };
 
@@ -51,7 +51,7 @@ class Batch {
         give(most_);
       }
     } catch (const Error&) {
-      give(0);  // what came before a wrong line is not lost
+      give(0);  // keep the answers before a wrong line
       throw;
     }
     give(0);
@@ -194,7 +194,7 @@ class Batch {
   LoadedModel& model_;
   const BatchOptions& options_;
   const TakeAnswer& take_;
-  size_t most_;  // requests that may be under way
+  size_t most_;  // requests under way at once
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> items_;

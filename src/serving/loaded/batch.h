@@ -13,9 +13,9 @@ namespace linnet {
 struct BatchOptions {
   bool json = false;
   TextGenerationOptions text;  // of language models and translators
-  int64_t skip = 0;            // requests at the beginning that are answered already
+  int64_t skip = 0;            // initial requests that are answered already
   std::string name;            // of the input, for messages
-  size_t ahead = 256;          // requests that may be under way; 0: each is answered before the next is read
+  size_t ahead = 256;          // requests under way at once; 0: answers each before reading the next
 };
 
 // Reads the next line; empty at the end.

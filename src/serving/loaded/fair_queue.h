@@ -48,7 +48,7 @@ class FairQueue {
     clients_.erase(client);
   }
 
-  std::list<Client> clients_;  // the next one first
+  std::list<Client> clients_;  // next one first
   std::unordered_map<std::string, Location> by_name_;
 };
 

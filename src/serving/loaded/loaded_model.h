@@ -16,7 +16,7 @@ ModelKind model_kind(const std::string& folder);
 class SpanModel {
  public:
   virtual ~SpanModel() = default;
-  virtual bool takes_questions() const = 0;  // each text is a question, a tab, and the text it is about
+  virtual bool takes_questions() const = 0;  // texts are a question, a tab, and its context
   // `linnet predict`'s JSON answer for each text; for answers the `top` likeliest.
   virtual std::vector<Json> find(const std::vector<std::string>& texts, int64_t top) = 0;
 };

@@ -77,7 +77,7 @@ WeightSource source_of(const TensorEntry& entry) {
 struct Opened {
   std::shared_ptr<const void> owner;
   const Module* module = nullptr;
-  const PretrainedModel* pretrained = nullptr;  // null: a run of ours, whose weights are fp32
+  const PretrainedModel* pretrained = nullptr;  // null: a run with fp32 weights
   LoadWeights load;
 };
 
@@ -131,7 +131,7 @@ SafetensorsMetadata metadata_of(const std::string& folder) {
 
 PackReport finish(const std::string& path, PackedContents& contents, const std::string& folder) {
   add_files(folder, "", contents.files);
-  contents.files.merge(sentence_files(folder));  // of layers whose folders have weights, too
+  contents.files.merge(sentence_files(folder));  // of layers whose folders also have weights
   add_tokenizer_tables(folder, contents.files);
   save_packed_model(path, contents);
   use_packed_models();
@@ -182,7 +182,7 @@ PackReport pack_model(const std::string& folder, const std::string& path, const 
   const RunFolder run(folder);
   if (is_packed(folder)) fail_user("'", folder, "' is packed already");
   const bool is_run = run.has_config() || !is_pretrained_folder(folder);
-  if (is_run) run.load_config(), run.best_weights();  // says what is wrong
+  if (is_run) run.load_config(), run.best_weights();  // throws if the run is incomplete
   if (answers_texts(folder, is_run)) return pack_parameters(folder, path, words, open_any(folder));
   if (words.parsed().any())
     fail_user("'", folder, "' answers no texts: its weights are packed as they are, without --quantize");

@@ -17,7 +17,7 @@ PackReport pack_model(const std::string& folder, const std::string& path, const 
 struct ModelToPack {
   const Module& module;
   std::function<void(const ParameterLayout&, const ParameterTarget&)> load;
-  const PretrainedModel* pretrained = nullptr;  // says in which types the model folder has its weights; null: in fp32
+  const PretrainedModel* pretrained = nullptr;  // has the model folder's weight types; null: fp32
 };
 PackReport pack_model(const std::string& folder, const std::string& path, const QuantizationWords& words,
                       const ModelToPack& model);

@@ -14,7 +14,7 @@
 namespace linnet {
 namespace {
 
-constexpr int64_t kRows = 16;  // texts that are computed at once
+constexpr int64_t kRows = 16;  // texts computed at once
 
 // From a model folder, or a run of a masked language model.
 SentenceEmbedder open_sentences(const std::string& folder, const ModelLoad& options) {
@@ -53,7 +53,7 @@ class Embedder : public RowModel {
   }
 
  private:
-  SentenceEmbedder embedder_;  // before the tokenizer: it says what the folder is not
+  SentenceEmbedder embedder_;  // before the tokenizer: it reports unsuitable folders
   std::unique_ptr<PretrainedTokenizer> tokenizer_;
   const SentencePrompts prompts_;
 };
@@ -126,7 +126,7 @@ class RowClassifier : public RowModel {
     const auto shape = std::ranges::lower_bound(lengths_, static_cast<int64_t>(longest));
     const auto length = static_cast<size_t>(*shape);
     std::vector<int32_t> tokens(kRows * length, 0), types = tokens;
-    std::vector<int32_t> lengths(kRows, 1);  // rows beyond the texts: one token each
+    std::vector<int32_t> lengths(kRows, 1);  // unused rows have one token each
     for (size_t row = 0; row < texts.size(); ++row) {
       const auto begin = static_cast<std::ptrdiff_t>(row * length);
       std::ranges::copy(texts[row].tokens, tokens.begin() + begin);
@@ -145,7 +145,7 @@ class RowClassifier : public RowModel {
   const TextProblem problem_;
   const std::vector<int64_t> lengths_;
   std::optional<Forward> forward_;
-  std::unique_ptr<const ParameterFile> packed_;  // whose pages may be the parameters
+  std::unique_ptr<const ParameterFile> packed_;  // its pages may be the parameters
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace linnet {
 // A text, or a pair to judge together.
 struct RowText {
   std::vector<int32_t> tokens;
-  std::vector<int32_t> segments = {};  // of two texts: 0 for the tokens of the first, 1 for those of the second
+  std::vector<int32_t> segments = {};  // for pairs: 0 for the first text's tokens, 1 for the second's
 };
 
 // The computation. For one thread at a time, except encode() and constants.
@@ -33,10 +33,10 @@ class RowModel {
   void check(const std::vector<int32_t>& tokens) const;
 
   std::vector<std::string> classes = {};   // empty for embeddings
-  size_t width = 0;                        // numbers of a row
-  int64_t vocab_size = 0, max_tokens = 0;  // where encode() cuts a text
+  size_t width = 0;                        // numbers in a row
+  int64_t vocab_size = 0, max_tokens = 0;  // encode() cuts texts at max_tokens
   bool is_normalized = false;              // embeddings have the length 1
-  bool is_reranker = false;                // gives one number for two texts
+  bool is_reranker = false;                // gives one number for a pair
 };
 
 // `folder`: from sentence-transformers (BERT), a run of a masked language model, or a text classifier.
@@ -57,7 +57,7 @@ class RowWorker {
   using Finished = std::function<void(RowOutcome&&)>;  // called in the model's thread; must not throw
   // Returns false if too many texts wait. A client with none waiting may submit any number.
   bool submit(std::vector<RowText> texts, Finished finished, const std::string& client = "");
-  int64_t waiting() const;  // texts, those that are being computed included
+  int64_t waiting() const;  // texts, including those being computed
 
  private:
   static constexpr size_t kTogether = 32;  // texts of a turn
@@ -65,11 +65,11 @@ class RowWorker {
     std::vector<RowText> texts;
     Finished finished;
     std::string client;
-    std::vector<size_t> by_length = {};  // which text is the next one: alike ones are computed together
+    std::vector<size_t> by_length = {};  // order of the texts: similar lengths are computed together
     size_t begun = 0, done = 0;          // texts
     RowOutcome outcome = {};
   };
-  using Turn = std::vector<std::pair<std::shared_ptr<Order>, size_t>>;  // texts that are computed together
+  using Turn = std::vector<std::pair<std::shared_ptr<Order>, size_t>>;  // texts computed together
 
   void work(const std::stop_token& stop);
   Turn next_turn();

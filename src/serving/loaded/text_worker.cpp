@@ -199,7 +199,7 @@ void TextWorker::forget(const Sample& sample) {
 }
 
 void TextWorker::hear(Sample& sample, const GeneratedToken& heard) {
-  if (heard.token < 0) return;  // a search knows its text at its end
+  if (heard.token < 0) return;  // a search only knows its text at the end
   const TextOrder& order = *sample.request;
   if (order.alternatives >= 0) {
     const double log_sum = log_sum_exp_of(heard.logits);

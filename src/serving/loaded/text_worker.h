@@ -14,7 +14,7 @@ namespace linnet {
 
 struct TokenChance {
   int32_t token;
-  std::string piece;  // its text by itself
+  std::string piece;  // its own text
   double log_probability;
 };
 
@@ -25,9 +25,9 @@ struct WrittenToken : TokenChance {
 
 struct TextOutcome {
   WrittenText text;
-  std::vector<WrittenToken> tokens;  // if probabilities were asked for
+  std::vector<WrittenToken> tokens;  // if probabilities were requested
   std::string error;                 // of the model or of the request; "" if none
-  bool bad_request = false;          // the error is the request's, or that of a damaged model
+  bool bad_request = false;          // the error is the request's, or a damaged model's
 };
 
 // Called in the model's thread, without locks. `sample` numbers the texts of a request. Neither may throw.
@@ -62,8 +62,7 @@ struct TextOrder {
 };
 
 struct TextWorkerLimits {
-  int64_t waiting =
-      64;  // texts of a client that may wait while all slots are taken; of all clients kClients times that
+  int64_t waiting = 64;  // waiting texts of a client while all slots are taken; of all clients kClients times that
   static constexpr int64_t kClients = 16;
 };
 
@@ -121,7 +120,7 @@ class TextWorker {
   FairQueue<Waiting> waiting_;
   std::vector<int64_t> cancelled_;
   int64_t next_order_ = 0;
-  int64_t texts_ = 0;                        // submitted and not finished
+  int64_t texts_ = 0;                        // submitted and unfinished
   std::map<std::string, int64_t> texts_of_;  // by client
   EngineCounts counts_;
 
