@@ -22,7 +22,6 @@
 #include "base/timeline.h"
 #include "engine/device/device.h"
 #include "engine/kernels/conv/convolution.h"
-#include "engine/kernels/conv/stored_convolution.h"
 #include "engine/kernels/isa.h"
 
 namespace linnet {

@@ -6,7 +6,7 @@
 #include "base/thread_pool.h"
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/loss/cross_entropy.h"
-#include "engine/kernels/norm/row_norm.h"
+#include "engine/kernels/norm/norm.h"
 #include "engine/kernels/optimizer.h"
 
 namespace linnet {
@@ -203,7 +203,7 @@ void adam_bench(benchmark::State& state) {
   const int64_t n = 5'500'000;
   auto parameters = values(n), gradient = values(n), m = values(n);
   std::vector<float> v(parameters.size(), 1.0f);
-  AdamArgs args;
+  UpdateArgs args;
   args.n = n, args.param = parameters.data(), args.grad = gradient.data(), args.m = m.data(), args.v = v.data();
   for (auto _ : state) adam_update(args, pool);
   state.SetBytesProcessed(state.iterations() * n * 28);

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include "base/fail.h"
-#include "engine/kernels/reduce/top_k.h"
+#include "engine/kernels/reduce/reduce.h"
 
 namespace linnet {
 

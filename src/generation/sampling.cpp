@@ -4,7 +4,7 @@
 #include <limits>
 #include "base/fail.h"
 #include "base/hash.h"
-#include "engine/kernels/reduce/softmax.h"
+#include "engine/kernels/reduce/reduce.h"
 
 namespace linnet {
 namespace {

@@ -11,7 +11,6 @@
 #include "base/thread_pool.h"
 #include "config/hints.h"
 #include "engine/exec/backend.h"
-#include "engine/kernels/bandwidth.h"
 #include "engine/kernels/peak.h"
 #include "tasks/planning/foresight.h"
 #include "training/run/run_record.h"

@@ -3,7 +3,7 @@
 #include <exception>
 #include "distributed/comm/agreement.h"
 #include "engine/device/cuda/nccl_library.h"
-#include "engine/ops/collective/add_values_cuda.h"
+#include "engine/ops/collective/collective.h"
 
 namespace linnet {
 namespace {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include "base/descriptor.h"
@@ -93,27 +92,8 @@ void write_entry(const fs::path& folder, const std::string& name, const std::str
   if (!written || ::rename(temporary.c_str(), path.c_str()) != 0) ::unlink(temporary.c_str());
 }
 
-// The way with a sum of it, so that a file that was changed is not given to a library as one of its structures.
-std::string sealed(const std::string& way) {
-  const uint64_t sum = fnv1a(way);
-  std::string bytes(sizeof sum, '\0');
-  std::memcpy(bytes.data(), &sum, sizeof sum);
-  return bytes + way;
-}
-
-std::optional<std::string> opened(const std::string& bytes) {
-  uint64_t sum = 0;
-  if (bytes.size() < sizeof sum) return std::nullopt;
-  std::memcpy(&sum, bytes.data(), sizeof sum);
-  std::string way = bytes.substr(sizeof sum);
-  if (fnv1a(way) != sum) return std::nullopt;
-  return way;
-}
-
 std::optional<std::string> known(const Tuning& tuning) {
-  const std::optional<std::string> bytes = cached_bytes(tuning.kind, tuning.key);
-  if (!bytes) return std::nullopt;
-  std::optional<std::string> way = opened(*bytes);
+  std::optional<std::string> way = cached_bytes(tuning.kind, tuning.key);
   if (way && !tuning.works(*way)) way.reset();
   return way;
 }
@@ -159,7 +139,7 @@ std::string fastest(const Tuning& tuning) {
   if (best_seconds < 0) return best;
   // Another process may have kept its choice meanwhile.
   if (std::optional<std::string> way = known(tuning)) return *way;
-  cache_bytes(tuning.kind, tuning.key, sealed(best));
+  cache_bytes(tuning.kind, tuning.key, best);
   // Noise would choose otherwise in the next process, and another way may give other bits.
   return known(tuning).value_or(first_working);
 }

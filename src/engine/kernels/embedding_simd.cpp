@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include "engine/kernels/embedding.h"
 #include "engine/kernels/parallel.h"
 
@@ -30,10 +29,6 @@ void ScatterColumns(int64_t begin, int64_t end, int64_t count, int64_t width, St
   }
 }
 
-void RoundRow(int64_t width, const float* from, Bfloat16* to) {
-  ForRow(width, [=](const auto& at) LINNET_LAMBDA { at.store(at.load(from), to); });
-}
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -42,17 +37,11 @@ HWY_AFTER_NAMESPACE();
 namespace linnet {
 
 HWY_EXPORT(ScatterColumns);
-HWY_EXPORT(RoundRow);
 
 void gather_rows(int64_t count, int64_t width, const float* table, const int32_t* ids, MutableStoredFloats out,
                  ThreadPool& pool) {
-  const auto bytes = static_cast<size_t>(width) * sizeof(float);
   for_ranges(pool, count, width, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const float* row = table + ids[i] * width;
-      if (out.is_bf16) HWY_DYNAMIC_DISPATCH(RoundRow)(width, row, out.bf16() + i * width);
-      else std::memcpy(out.f32() + i * width, row, bytes);
-    }
+    for (int64_t i = begin; i < end; ++i) convert_floats(width, table + ids[i] * width, out + i * width);
   });
 }
 

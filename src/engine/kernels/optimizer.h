@@ -6,58 +6,60 @@
 
 namespace linnet {
 
-// g = grad * grad_scale
-// not decoupled (Adam):  g += weight_decay * param;      decoupled (AdamW):  param *= 1 - learning_rate * weight_decay
-// m += (1 - beta1) * (g - m),   v = beta2 * v + (1 - beta2) * g * g
-// param -= learning_rate / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + epsilon)
+// Of all optimizers; each reads what its formulas name. In all of them, at last:
 // ema += (1 - ema_decay) * (param - ema)
-struct AdamArgs {
+struct UpdateArgs {
   int64_t n = 0, decay_count = 0;  // weights decay in the first decay_count elements alone
   float* param = nullptr;
   const float* grad = nullptr;
-  float* m = nullptr;
-  float* v = nullptr;
+  float *m = nullptr, *v = nullptr;
   float* ema = nullptr;  // an average of the parameters, or null
-  double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
+  double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, momentum = 0, weight_decay = 0;
   bool decoupled = true;
   int64_t step = 1;      // of this update, from 1
   float grad_scale = 1;  // the clip factor, and 1 / count
   double ema_decay = 0;
 };
 
-void adam_update(const AdamArgs& args, ThreadPool& pool);
+// g = grad * grad_scale
+// not decoupled (Adam):  g += weight_decay * param;      decoupled (AdamW):  param *= 1 - learning_rate * weight_decay
+// m += (1 - beta1) * (g - m),   v = beta2 * v + (1 - beta2) * g * g
+// param -= learning_rate / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + epsilon)
+void adam_update(const UpdateArgs& args, ThreadPool& pool);
 
 // g = grad * grad_scale + weight_decay * param
-// with momentum: g = buffer = momentum * buffer + g (which starts as zeros)
-// param -= learning_rate * g, and the average as above
-struct SgdArgs {
-  int64_t n = 0, decay_count = 0;
-  float* param = nullptr;
-  const float* grad = nullptr;
-  float* buffer = nullptr;  // null without momentum
-  float* ema = nullptr;
-  double learning_rate = 1e-2, momentum = 0, weight_decay = 0;
-  float grad_scale = 1;
-  double ema_decay = 0;
-};
-
-void sgd_update(const SgdArgs& args, ThreadPool& pool);
+// with momentum: g = m = momentum * m + g (which starts as zeros); without it m is null
+// param -= learning_rate * g
+void sgd_update(const UpdateArgs& args, ThreadPool& pool);
 
 // Lion (Chen et al. 2023): only the sign of the step is used, so one moment is enough.
 // g = grad * grad_scale
 // param *= 1 - learning_rate * weight_decay,   param -= learning_rate * sign(beta1 * m + (1 - beta1) * g)
-// m = beta2 * m + (1 - beta2) * g, and the average as above.
-struct LionArgs {
-  int64_t n = 0, decay_count = 0;
-  float* param = nullptr;
-  const float* grad = nullptr;
-  float* m = nullptr;
-  float* ema = nullptr;
-  double learning_rate = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
-  float grad_scale = 1;
-  double ema_decay = 0;
+// m = beta2 * m + (1 - beta2) * g
+void lion_update(const UpdateArgs& args, ThreadPool& pool);
+
+// Both moments of Adam in 8 bits (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization"): blocks of 256
+// neighbors share a scale, so a parameter takes 2 + 8 / 256 bytes of moments instead of 8.
+//
+// Codes are finer near zero. Of a block, with q a signed and c an unsigned byte:
+//   m       = scale q |q| / 127^2,   scale = largest |m|
+//   sqrt(v) = scale c^2 / 255^2,     scale = largest sqrt(v)
+// The spacing is 1.6% (m) and 0.8% (sqrt(v)) of the largest value there, and the least value is 6e-5 and 1.5e-5 of the
+// largest. A v above 0 never becomes 0: a step divides by its root.
+//
+// Moments are decoded, updated and applied in fp32 and then rounded to the nearest code, so every instruction set and
+// number of threads gives the same bits. Bytes and scales that are all zero are moments that are zero.
+constexpr int64_t kMomentBlock = 256;
+constexpr int64_t moment_blocks(int64_t n) { return (n + kMomentBlock - 1) / kMomentBlock; }
+
+struct Moments8bit {
+  uint8_t* m_codes = nullptr;  // [n], two's complement
+  float* m_scales = nullptr;   // [moment_blocks(n)]
+  uint8_t* v_codes = nullptr;
+  float* v_scales = nullptr;
 };
 
-void lion_update(const LionArgs& args, ThreadPool& pool);
+// adam_update() of these moments; those of `args` are not used.
+void adam_8bit_update(const UpdateArgs& args, const Moments8bit& moments, ThreadPool& pool);
 
 }  // namespace linnet

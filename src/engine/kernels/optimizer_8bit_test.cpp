@@ -1,4 +1,3 @@
-#include "engine/kernels/optimizer_8bit.h"
 #include <algorithm>
 #include <cmath>
 #include "engine/kernels/optimizer.h"
@@ -16,14 +15,14 @@ struct State {
         v_scales(m_scales.size()),
         m_codes(static_cast<size_t>(n)),
         v_codes(static_cast<size_t>(n)) {}
-  Adam8bitArgs args(int64_t decay_count, int64_t step) {
-    Adam8bitArgs a;
+  UpdateArgs args(int64_t decay_count, int64_t step) {
+    UpdateArgs a;
     a.n = static_cast<int64_t>(param.size()), a.decay_count = decay_count, a.weight_decay = 0.1;
     a.param = param.data(), a.grad = grad.data(), a.ema = ema.data(), a.ema_decay = 0.9;
-    a.m_codes = m_codes.data(), a.m_scales = m_scales.data(), a.v_codes = v_codes.data(), a.v_scales = v_scales.data();
     a.learning_rate = 0.01, a.step = step, a.grad_scale = 0.5f;
     return a;
   }
+  Moments8bit moments() { return {m_codes.data(), m_scales.data(), v_codes.data(), v_scales.data()}; }
   // All that an update changes.
   std::vector<float> all() const {
     std::vector<float> all = param;
@@ -52,7 +51,7 @@ TEST(Optimizer8bit, TheFirstStepIsAdamWsAndMomentsAreKeptWithinTheSpacingOfCodes
     State want(n);
     std::vector<float> m(static_cast<size_t>(n)), v(m.size());
     ThreadPool one(1);
-    AdamArgs adam;
+    UpdateArgs adam;
     adam.n = n, adam.decay_count = decayed, adam.param = want.param.data(), adam.grad = want.grad.data();
     adam.m = m.data(), adam.v = v.data(), adam.ema = want.ema.data(), adam.ema_decay = 0.9;
     adam.learning_rate = 0.01, adam.weight_decay = 0.1, adam.grad_scale = 0.5f;
@@ -61,7 +60,7 @@ TEST(Optimizer8bit, TheFirstStepIsAdamWsAndMomentsAreKeptWithinTheSpacingOfCodes
     for_every_isa(
         [&](ThreadPool& pool) {
           State s(n);
-          adam_8bit_update(s.args(decayed, 1), pool);
+          adam_8bit_update(s.args(decayed, 1), s.moments(), pool);
           EXPECT_TRUE(same_bits(s.param, want.param)) << "parameters";
           EXPECT_TRUE(same_bits(s.ema, want.ema)) << "average";
           for (size_t i = 0; i < m.size(); ++i) {
@@ -93,7 +92,7 @@ TEST(Optimizer8bit, ManyStepsStayNearAdamWAndGiveTheSameBitsEverywhere) {
   ThreadPool one(1);
   for (int64_t step = 1; step <= steps; ++step) {
     want.grad = gradient(step);
-    AdamArgs adam;
+    UpdateArgs adam;
     adam.n = n, adam.param = want.param.data(), adam.grad = want.grad.data(), adam.m = m.data(), adam.v = v.data();
     adam.learning_rate = 0.01, adam.step = step, adam.grad_scale = 0.5f;
     adam_update(adam, one);
@@ -105,7 +104,7 @@ TEST(Optimizer8bit, ManyStepsStayNearAdamWAndGiveTheSameBitsEverywhere) {
         State s(n);
         for (int64_t step = 1; step <= steps; ++step) {
           s.grad = gradient(step);
-          adam_8bit_update(s.args(0, step), pool);
+          adam_8bit_update(s.args(0, step), s.moments(), pool);
         }
         double difference = 0, moved = 0;
         for (size_t i = 0; i < s.param.size(); ++i) {
@@ -129,7 +128,7 @@ TEST(Optimizer8bit, ASmallGradientBesideALargeOneMakesNoLargeStep) {
   for (int64_t step = 1; step <= 20; ++step) {
     std::fill(s.grad.begin(), s.grad.end(), 1e-6f);
     s.grad[7] = 1;
-    adam_8bit_update(s.args(0, step), pool);
+    adam_8bit_update(s.args(0, step), s.moments(), pool);
   }
   for (const float p : s.param) EXPECT_LE(std::abs(p), 20 * 0.011f);
 }
@@ -139,7 +138,7 @@ TEST(Optimizer8bit, ZeroGradientsKeepZeroMoments) {
   State s(300);
   std::fill(s.grad.begin(), s.grad.end(), 0.0f);
   const auto before = s.param;
-  adam_8bit_update(s.args(0, 1), pool);
+  adam_8bit_update(s.args(0, 1), s.moments(), pool);
   EXPECT_TRUE(same_bits(s.param, before));
   EXPECT_EQ(std::ranges::count(s.m_codes, 0) + std::ranges::count(s.v_codes, 0), 600);
 }

@@ -24,7 +24,7 @@ struct AdamCase {
   bool decoupled, ema;
 };
 
-std::vector<double> adam_reference(const AdamCase& c, const AdamArgs& a) {
+std::vector<double> adam_reference(const AdamCase& c, const UpdateArgs& a) {
   const State start(c.n);
   std::vector<double> all(start.all.begin(), start.all.end());
   for (int64_t i = 0; i < c.n; ++i) {
@@ -49,7 +49,7 @@ TEST(Optimizer, AdamMatchesTheFormulaWithTheSameBitsEverywhere) {
                             {0, 0, 0.9, 0, true, true}};
   for (const AdamCase& c : cases) {
     SCOPED_TRACE(c.n);
-    AdamArgs args;
+    UpdateArgs args;
     args.n = c.n, args.decay_count = c.decay_count, args.learning_rate = 0.01, args.beta1 = c.beta1;
     args.weight_decay = c.weight_decay, args.decoupled = c.decoupled, args.step = 3, args.grad_scale = 0.5f;
     args.ema_decay = 0.98;
@@ -74,7 +74,7 @@ TEST(Optimizer, AdamMatchesTheFormulaWithTheSameBitsEverywhere) {
 TEST(Optimizer, SgdMatchesTheFormula) {
   for (const double momentum : {0.0, 0.9}) {
     const int64_t n = 20'011, decayed = 10'003;
-    SgdArgs args;
+    UpdateArgs args;
     args.n = n, args.decay_count = decayed, args.learning_rate = 0.1, args.momentum = momentum;
     args.weight_decay = 0.01, args.grad_scale = 2;
     args.ema_decay = 0.9;
@@ -91,7 +91,7 @@ TEST(Optimizer, SgdMatchesTheFormula) {
         [&](ThreadPool& pool) {
           State s(n);
           args.param = s.part(0), args.grad = s.part(1), args.ema = s.part(4);
-          args.buffer = momentum > 0 ? s.part(2) : nullptr;
+          args.m = momentum > 0 ? s.part(2) : nullptr;
           sgd_update(args, pool);
           return s.all;
         },

@@ -1,5 +1,7 @@
-// How fast this machine multiplies and adds: the bound of every matrix product.
+// How fast this machine multiplies and adds, the bound of every matrix product, and reads memory, the bound of
+// everything else.
 #pragma once
+#include <cstddef>
 #include "engine/kernels/precision.h"
 
 namespace linnet {
@@ -9,5 +11,9 @@ class ThreadPool;
 // GFLOP/s of multiply-adds on registers alone (no memory), all threads of the pool at once, on the current instruction
 // set: the best of several runs, 0.2 s in all. bf16 is measured in fp32 where gemm_has_bf16() is false.
 double measured_peak_gflops(Precision precision, ThreadPool& pool);
+
+// Bytes per second that all threads of the pool read together from a block of `bytes`, which should be far more than
+// the caches hold: the best of several passes.
+double measured_bandwidth(ThreadPool& pool, size_t bytes);
 
 }  // namespace linnet

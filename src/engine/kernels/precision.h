@@ -25,6 +25,12 @@ inline float round_to_bf16(float x) {
   return std::bit_cast<float>(bits & 0xffff0000u);
 }
 
+// An operand as the product of a reference kernel sees it: in float64 the precision means nothing.
+inline double rounded_operand(float x, Precision precision) {
+  return precision == Precision::kBf16 ? round_to_bf16(x) : x;
+}
+inline double rounded_operand(double x, Precision) { return x; }
+
 inline std::span<const char* const> enum_names(Precision) {
   static constexpr std::array kNames{"fp32", "tf32", "bf16", "fp16"};
   return kNames;

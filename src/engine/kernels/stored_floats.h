@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include "base/thread_pool.h"
 #include "engine/kernels/precision.h"
 
@@ -23,53 +24,40 @@ static_assert(sizeof(Bfloat16) == 2);
 extern const bool kProcessorRoundsToBf16;
 
 // A pointer to floats of either type; null where an operand is left out. Offsets count elements.
-struct StoredFloats {
-  StoredFloats() = default;
-  StoredFloats(std::nullptr_t) {}
-  StoredFloats(const float* floats) : data(floats) {}
-  StoredFloats(const Bfloat16* floats) : data(floats), is_bf16(true) {}
-  StoredFloats(const void* floats, bool bf16) : data(floats), is_bf16(bf16) {}
-
-  const float* f32() const { return static_cast<const float*>(data); }
-  const Bfloat16* bf16() const { return static_cast<const Bfloat16*>(data); }
-  template <class T>  // float or Bfloat16, as is_bf16 says
-  const T* as() const {
-    return static_cast<const T*>(data);
-  }
-  float operator[](int64_t i) const { return is_bf16 ? static_cast<float>(bf16()[i]) : f32()[i]; }
-  StoredFloats operator+(int64_t offset) const {
-    return is_bf16 ? StoredFloats(bf16() + offset) : StoredFloats(f32() + offset);
-  }
-  explicit operator bool() const { return data != nullptr; }
-
-  const void* data = nullptr;
-  bool is_bf16 = false;
-};
-
-struct MutableStoredFloats {
-  MutableStoredFloats() = default;
-  MutableStoredFloats(std::nullptr_t) {}
-  MutableStoredFloats(float* floats) : data(floats) {}
-  MutableStoredFloats(Bfloat16* floats) : data(floats), is_bf16(true) {}
-  MutableStoredFloats(void* floats, bool bf16) : data(floats), is_bf16(bf16) {}
-
-  float* f32() const { return static_cast<float*>(data); }
-  Bfloat16* bf16() const { return static_cast<Bfloat16*>(data); }
+template <bool kMutable>
+struct BasicStoredFloats {
   template <class T>
-  T* as() const {
-    return static_cast<T*>(data);
+  using Pointer = std::conditional_t<kMutable, T*, const T*>;
+
+  BasicStoredFloats() = default;
+  BasicStoredFloats(std::nullptr_t) {}
+  BasicStoredFloats(Pointer<float> floats) : data(floats) {}
+  BasicStoredFloats(Pointer<Bfloat16> floats) : data(floats), is_bf16(true) {}
+  BasicStoredFloats(Pointer<void> floats, bool bf16) : data(floats), is_bf16(bf16) {}
+  template <bool kOther>
+  requires(kOther && !kMutable) BasicStoredFloats(const BasicStoredFloats<kOther>& other)
+      : data(other.data), is_bf16(other.is_bf16) {}
+
+  template <class T>  // float or Bfloat16, as is_bf16 says
+  Pointer<T> as() const {
+    return static_cast<Pointer<T>>(data);
   }
-  MutableStoredFloats operator+(int64_t offset) const {
-    return is_bf16 ? MutableStoredFloats(bf16() + offset) : MutableStoredFloats(f32() + offset);
+  Pointer<float> f32() const { return as<float>(); }
+  Pointer<Bfloat16> bf16() const { return as<Bfloat16>(); }
+  float operator[](int64_t i) const { return is_bf16 ? static_cast<float>(bf16()[i]) : f32()[i]; }
+  BasicStoredFloats operator+(int64_t offset) const {
+    return is_bf16 ? BasicStoredFloats(bf16() + offset) : BasicStoredFloats(f32() + offset);
   }
-  operator StoredFloats() const { return {data, is_bf16}; }
   explicit operator bool() const { return data != nullptr; }
 
-  void* data = nullptr;
+  Pointer<void> data = nullptr;
   bool is_bf16 = false;
 };
+using StoredFloats = BasicStoredFloats<false>;
+using MutableStoredFloats = BasicStoredFloats<true>;
 
 // to[i] = from[i] for i < n, rounded where only `to` is bf16. `to` may be `from` if both have the same type.
 void convert_floats(int64_t n, StoredFloats from, MutableStoredFloats to, ThreadPool& pool);
+void convert_floats(int64_t n, StoredFloats from, MutableStoredFloats to);  // on the calling thread
 
 }  // namespace linnet

@@ -5,7 +5,6 @@
 #include "engine/kernels/pointwise/pointwise.h"
 #include "engine/kernels/random/dropout.h"
 #include "engine/kernels/reduce/reduce.h"
-#include "engine/kernels/reduce/softmax.h"
 #include "engine/kernels/rope.h"
 #include "engine/kernels/stored_floats.h"
 #include "kernel_testing.h"

@@ -1,4 +1,4 @@
-// exp, log, tanh, erf and sigmoid on vectors of float. Included by *_simd.cpp after "hwy/foreach_target.h".
+// exp, log, tanh, erf and sigmoid on vectors of float.
 //
 // They replace hwy/contrib/math, which swallows NaN and returns garbage far out of range: here NaN stays NaN and the
 // limits are those of <cmath>, except that results below the smallest normal number (1.2e-38) are flushed to zero by
@@ -111,6 +111,27 @@ HWY_INLINE Floats Erf(Floats x) {
                  0.001833373336f, -0.001192202844f, 0.0021241232f, -0.0009000014543f);
   const Floats y = hn::Mul(a, p);
   return hn::CopySign(hn::IfThenElse(hn::Gt(y, one), one, y), x);
+}
+
+// Of rows, as softmax and cross-entropy need them.
+
+// The largest element; which one is unspecified when some are NaN, since the exponentials then are NaN anyway.
+template <class T>
+HWY_INLINE float MaxRow(int64_t width, const T* x) {
+  const float lowest = -std::numeric_limits<float>::infinity();
+  const Floats largest = FoldRow(
+      width, lowest, [=](const auto& at) LINNET_LAMBDA { return at.load(x, lowest); },
+      [](Floats a, Floats b) LINNET_LAMBDA { return hn::Max(a, b); });
+  return hn::GetLane(hn::MaxOfLanes(FloatTag(), largest));
+}
+
+// The sum of exp(x - shift); lanes past the end add exp(-inf) = 0.
+template <class T>
+HWY_INLINE float SumExp(int64_t width, const T* x, float shift) {
+  const Floats offset = SetAll(shift);
+  return SumRow(width, [=](const auto& at) LINNET_LAMBDA {
+    return Exp(hn::Sub(at.load(x, -std::numeric_limits<float>::infinity()), offset));
+  });
 }
 
 }  // namespace linnet::HWY_NAMESPACE

@@ -24,9 +24,6 @@ KernelList attention_grad_cudnn_kernels();
 KernelList conv2d_cudnn_kernels();
 KernelList conv2d_input_grad_cudnn_kernels();
 KernelList conv2d_weight_grad_cudnn_kernels();
-KernelList conv2d_groups_cuda_kernels();
-KernelList conv2d_groups_input_grad_cuda_kernels();
-KernelList conv2d_groups_weight_grad_cuda_kernels();
 
 std::span<const BackendOp> cuda_ops() {
   static const std::vector<BackendOp> ops{
@@ -37,10 +34,7 @@ std::span<const BackendOp> cuda_ops() {
       {"conv2d_input_grad", conv2d_input_grad_cudnn_kernels()},
       {"conv2d_weight_grad", conv2d_weight_grad_cudnn_kernels()},
 #endif
-      LINNET_OPS(LINNET_CUDA_ENTRY){"conv2d", conv2d_groups_cuda_kernels()},
-      {"conv2d_input_grad", conv2d_groups_input_grad_cuda_kernels()},
-      {"conv2d_weight_grad", conv2d_groups_weight_grad_cuda_kernels()},
-  };
+      LINNET_OPS(LINNET_CUDA_ENTRY)};
   return ops;
 }
 

@@ -43,7 +43,7 @@ class Quantized final : public Fusion {
     std::vector<Tensor> in = rewriter_.inputs_of(node);
     in[1] = rewriter_[weight->in[0]];
     QuantizedMatmulAttrs product{weight->attrs.as<QuantizedAttrs>(), attrs};
-    if (product.weight.input_scale > 0) product.rounding = rounding_attrs(static_rounding(product.weight.input_scale));
+    if (product.weight.input_scale > 0) product.rounding = {static_rounding(product.weight.input_scale)};
     const Node* rounded = matcher_.producer(node.in[0]);
     if (is(rounded, kRoundActivations) && product.weight.format == WeightFormat::kInt8)
       product.rounding = rounded->attrs.as<RoundingAttrs>(), in[0] = rewriter_[rounded->in[0]];
@@ -116,8 +116,8 @@ class Int8Convolutions final : public Fusion {
 
   // Non-negative values have twice the steps: codes 0..255 stand for the numbers up to the same bound.
   RoundingAttrs rounding_of(ValueId x, float scale) const {
-    if (!is_positive(x)) return scale > 0 ? rounding_attrs(static_rounding(scale)) : RoundingAttrs{};
-    return {.scale = scale * 127 / 255, .zero = 0, .least = 0, .most = 255};
+    if (!is_positive(x)) return scale > 0 ? RoundingAttrs{static_rounding(scale)} : RoundingAttrs{};
+    return {{.scale = scale * 127 / 255, .zero = 0, .least = 0, .most = 255}};
   }
 
   bool is_positive(ValueId value) const {
@@ -213,7 +213,7 @@ class QuantizeProducts final : public Fusion {
       packed = rewriter_.add(node, kQuantizeWeight, std::array{in[1]}, QuantizeWeightAttrs{weight, transposed})[0];
     in[1] = packed;
     rewriter_.replace(node, kQuantizedMatmul, in,
-                      QuantizedMatmulAttrs{weight, product, {.largest_error = kLargestError}});
+                      QuantizedMatmulAttrs{weight, product, {{.largest_error = kLargestError}}});
     return true;
   }
 

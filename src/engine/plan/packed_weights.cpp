@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 #include "engine/ir/op.h"
-#include "engine/ops/matmul/matmul_sizes.h"
+#include "engine/ops/matmul/matmul.h"
 #include "engine/ops/quantized/quantized.h"
 #include "engine/plan/state_names.h"
 

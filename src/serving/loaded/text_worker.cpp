@@ -1,7 +1,7 @@
 #include "serving/loaded/text_worker.h"
 #include <algorithm>
 #include "base/error.h"
-#include "engine/kernels/reduce/top_k.h"
+#include "engine/kernels/reduce/reduce.h"
 
 namespace linnet {
 

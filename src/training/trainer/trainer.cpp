@@ -6,7 +6,6 @@
 #include "base/numbers.h"
 #include "base/timeline.h"
 #include "engine/ir/op.h"
-#include "engine/kernels/bandwidth.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/isa.h"
 #include "engine/kernels/peak.h"

@@ -62,8 +62,8 @@ cudaDataType_t data_type(DType type) {
 }
 
 cublasComputeType_t compute_type(const LtProduct& p) {
-  if (p.operand == DType::kBF16 || p.precision == LtPrecision::kF32) return CUBLAS_COMPUTE_32F;
-  return p.precision == LtPrecision::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F_FAST_16BF;
+  if (!p.rounds()) return CUBLAS_COMPUTE_32F;
+  return p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F_FAST_16BF;
 }
 
 cublasLtEpilogue_t epilogue(const LtProduct& p) {
@@ -287,8 +287,11 @@ std::string LtProduct::text() const {
   std::ostringstream text;
   for (const int64_t value : {batch, m, n, k, lda, ldb, ldc, a_batch, b_batch, c_batch}) text << value << ' ';
   text << (trans_a ? 't' : 'n') << (trans_b ? 't' : 'n') << ' ' << dtype_name(operand) << '>' << dtype_name(result)
-       << " precision" << static_cast<int>(precision) << ' ' << alpha << ' ' << beta << " after"
-       << static_cast<int>(after);
+       << " precision"
+       << (bf16   ? 2
+           : tf32 ? 1
+                  : 0)
+       << ' ' << alpha << ' ' << beta << " after" << static_cast<int>(after);
   if (bias) text << " bias " << dtype_name(bias_type) << " at " << bias_alignment;
   if (row_sums) text << " row sums at " << bias_alignment;
   if (aux) text << " aux";
@@ -334,9 +337,8 @@ void lt_run_with_sums(CudaDevice& device, const LtProduct& product, const LtOper
     sum_apart();
   };
   // Fp32 operands may have been rounded before they are added up, and an algorithm may write four sums at once.
-  const bool exact = product.operand == DType::kBF16 || product.precision == LtPrecision::kF32;
   const LtProduct placed = placed_at(summing, operands);
-  if (!exact || placed.bias_alignment < 16 || !lt_supports(device, placed)) return run(kApart);
+  if (product.rounds() || placed.bias_alignment < 16 || !lt_supports(device, placed)) return run(kApart);
 
   auto& choice = device.prepared<SumsChoice>("sums " + placed.text(), [] { return std::make_shared<SumsChoice>(); });
   const bool in_place = product.beta != 0 && operands.c == operands.d;  // a second run would add once more

@@ -11,9 +11,6 @@
 
 namespace linnet {
 
-// How fp32 operands are multiplied; sums are fp32.
-enum class LtPrecision { kF32, kTf32, kBf16 };
-
 // d = after(alpha * op(a) op(b) + beta * c + bias), all row-major:
 // op(a) [m, k], op(b) [k, n], c and d [m, n], for each of `batch`. a is stored [k, m] when trans_a, b [n, k] when
 // trans_b.
@@ -24,7 +21,7 @@ struct LtProduct {
   int64_t lda = 0, ldb = 0, ldc = 0;                  // elements between rows of what is stored; d lies like c
   int64_t a_batch = 0, b_batch = 0, c_batch = 0;      // elements between products
   DType operand = DType::kF32, result = DType::kF32;  // a and b; c and d
-  LtPrecision precision = LtPrecision::kF32;          // of fp32 operands
+  bool tf32 = false, bf16 = false;                    // what fp32 operands are rounded to on their way into the product
   float alpha = 1, beta = 0;
   After after = After::kNothing;
   bool bias = false;  // [n]
@@ -33,7 +30,8 @@ struct LtProduct {
   bool aux = false;       // kGeluTanh: what it is taken of is written there; kGeluTanhSlope: is read there. Like d
   // What the addresses are multiples of, at most 16; lt_run looks.
   int a_alignment = 16, b_alignment = 16, c_alignment = 16, bias_alignment = 16;  // the last one of row_sums too
-  std::string text() const;                                                       // a key
+  bool rounds() const { return operand == DType::kF32 && (tf32 || bf16); }
+  std::string text() const;  // a key
 };
 
 struct LtOperands {

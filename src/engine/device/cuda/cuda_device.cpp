@@ -246,14 +246,12 @@ cudaStream_t CudaDevice::stream() const {
   return is_aside_ ? side_ : stream_;
 }
 
-double CudaDevice::joules() { return gpu_joules(index_); }
-
-double gpu_joules(int index) {
+double CudaDevice::joules() {
   static const Nvml nvml = open_nvml();
   char bus[64];
   Handle handle = nullptr;
   unsigned long long millijoules = 0;
-  if (!nvml.energy || cudaDeviceGetPCIBusId(bus, sizeof bus, index) != cudaSuccess || nvml.by_bus(bus, &handle) != 0 ||
+  if (!nvml.energy || cudaDeviceGetPCIBusId(bus, sizeof bus, index_) != cudaSuccess || nvml.by_bus(bus, &handle) != 0 ||
       nvml.energy(handle, &millijoules) != 0)
     return -1;
   return static_cast<double>(millijoules) * 1e-3;

@@ -45,7 +45,7 @@ class CudaDevice : public Device {
   void after_aside(int64_t number) override;
   void launched(FunctionRef<std::string()> where_text) override;
   double timed(FunctionRef<void()> work) override;
-  double joules() override;
+  double joules() override;  // since the driver was loaded, by NVML, which is opened when it is first asked
 
   // Also makes this GPU the calling thread's current one, which what is queued needs: a process may have several.
   cudaStream_t stream() const;
@@ -90,10 +90,5 @@ class CudaDevice : public Device {
   int64_t allocations_ = 0;
   std::map<std::string, std::shared_ptr<void>> prepared_;
 };
-
-// The GPU's energy counter, through NVML, which is loaded when it is first asked.
-
-// Joules since the driver was loaded; below 0 when NVML or the counter is not there.
-double gpu_joules(int index);
 
 }  // namespace linnet

@@ -1,16 +1,101 @@
 #include "engine/device/cuda/cudnn_graph.h"
-#include <cstring>
+#include <algorithm>
+#include <array>
+#include "base/log.h"
 #include "base/switched_off.h"
-#include "engine/device/cuda/cudnn_library.h"
 #include "engine/device/cuda/libraries.h"
 
 namespace linnet {
 namespace {
 
-std::array<std::byte, 8> bytes_of(const auto& value) {
-  std::array<std::byte, 8> bytes{};
-  std::memcpy(bytes.data(), &value, sizeof value);
-  return bytes;
+// The functions of libcudnn that Linnet calls, looked up when first asked for.
+struct CudnnFunctions {
+  OpenLibrary library{kCudnn};
+  decltype(&::cudnnGetVersion) get_version = library("cudnnGetVersion");
+  decltype(&::cudnnGetErrorString) error_string = library("cudnnGetErrorString");
+  decltype(&::cudnnGetLastErrorString) last_error_string = library("cudnnGetLastErrorString");
+  decltype(&::cudnnCreate) create = library("cudnnCreate");
+  decltype(&::cudnnDestroy) destroy = library("cudnnDestroy");
+  decltype(&::cudnnSetStream) set_stream = library("cudnnSetStream");
+  decltype(&::cudnnBackendCreateDescriptor) create_descriptor = library("cudnnBackendCreateDescriptor");
+  decltype(&::cudnnBackendDestroyDescriptor) destroy_descriptor = library("cudnnBackendDestroyDescriptor");
+  decltype(&::cudnnBackendFinalize) finalize = library("cudnnBackendFinalize");
+  decltype(&::cudnnBackendSetAttribute) set_attribute = library("cudnnBackendSetAttribute");
+  decltype(&::cudnnBackendGetAttribute) get_attribute = library("cudnnBackendGetAttribute");
+  decltype(&::cudnnBackendExecute) execute = library("cudnnBackendExecute");
+};
+
+// Error(kSystem) when the library is not to be found.
+const CudnnFunctions& cudnn() {
+  static const CudnnFunctions functions;
+  return functions;
+}
+
+// The status and what cuDNN says of it.
+std::string cudnn_error(cudnnStatus_t status) {
+  char message[1024] = "";
+  cudnn().last_error_string(message, sizeof message);
+  std::string text = cudnn().error_string(status);
+  if (*message) text += std::string(": ") + message;
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+void cudnn_check(cudnnStatus_t status, const char* doing) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  fail_system(std::string("cuDNN: ") + doing + ": " + cudnn_error(status));
+}
+
+struct Handle {
+  Handle() { cudnn_check(cudnn().create(&raw), "opening the GPU"); }
+  ~Handle() { cudnn().destroy(raw); }
+  Handle(const Handle&) = delete;
+  cudnnHandle_t raw = nullptr;
+};
+
+Handle& handle_of(CudaDevice& device) {
+  return device.prepared<Handle>("cudnn", [&] {
+    const cudaStream_t stream = device.stream();  // first: the handle is of the current GPU
+    auto handle = std::make_shared<Handle>();
+    cudnn_check(cudnn().set_stream(handle->raw, stream), "taking the stream");
+    return handle;
+  });
+}
+
+// How many elements the attribute has; below 0 when cuDNN does not say.
+int64_t count_of(cudnnBackendDescriptor_t from, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) {
+  int64_t count = 0;
+  return cudnn().get_attribute(from, name, type, 0, &count, nullptr) == CUDNN_STATUS_SUCCESS ? count : -1;
+}
+
+struct Engine {
+  size_t workspace = 0;
+  bool deterministic = true, tensor_cores = false;
+};
+
+Engine engine_of(const CudnnDescriptor& config) {
+  CudnnDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t raw = engine.raw();
+  int64_t count = 0;
+  cudnn_check(
+      cudnn().get_attribute(config.raw(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw),
+      "reading an engine");
+  Engine found;
+  int64_t workspace = 0;
+  if (cudnn().get_attribute(config.raw(), CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
+                            &workspace) == CUDNN_STATUS_SUCCESS)
+    found.workspace = static_cast<size_t>(workspace);
+  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
+  count = 0;
+  cudnn_check(cudnn().get_attribute(raw, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                    static_cast<int64_t>(notes.size()), &count, notes.data()),
+              "reading an engine's notes");
+  for (size_t i = 0; i < std::min(static_cast<size_t>(count), notes.size()); ++i)
+    if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) found.deterministic = false;
+    else if (notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
+             notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)
+      found.tensor_cores = true;
+  return found;
 }
 
 }  // namespace
@@ -51,13 +136,13 @@ CudnnGraph::Sizes CudnnGraph::dense_strides(const Sizes& sizes) {
   return strides;
 }
 
-CudnnValue CudnnGraph::add_tensor(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides, int64_t alignment,
-                                  bool is_virtual, bool by_value) {
+CudnnValue CudnnGraph::add_tensor(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides, bool is_virtual,
+                                  bool by_value) {
   CudnnDescriptor& d = tensors_.emplace_back(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   const auto id = static_cast<CudnnValue>(tensors_.size());
   d.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id)
       .set(CUDNN_ATTR_TENSOR_DATA_TYPE, type)
-      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment)
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, int64_t{16})
       .set(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes)
       .set(CUDNN_ATTR_TENSOR_STRIDES, strides)
       .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual)
@@ -66,50 +151,32 @@ CudnnValue CudnnGraph::add_tensor(cudnnDataType_t type, const Sizes& sizes, cons
   return id;
 }
 
-CudnnValue CudnnGraph::tensor(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides, int64_t alignment) {
-  return add_tensor(type, sizes, strides, alignment, false, false);
+CudnnValue CudnnGraph::tensor(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides) {
+  return add_tensor(type, sizes, strides, false, false);
 }
 
 CudnnValue CudnnGraph::between(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides) {
-  return add_tensor(type, sizes, strides.empty() ? dense_strides(sizes) : strides, 16, true, false);
+  return add_tensor(type, sizes, strides.empty() ? dense_strides(sizes) : strides, true, false);
 }
 
-CudnnValue CudnnGraph::number(float value, int rank) {
-  const Sizes ones(static_cast<size_t>(rank), 1);
-  numbers_.emplace_back(add_tensor(CUDNN_DATA_FLOAT, ones, ones, 16, false, true), bytes_of(value));
+CudnnValue CudnnGraph::number(float value) {
+  const Sizes ones(4, 1);
+  numbers_.emplace_back(add_tensor(CUDNN_DATA_FLOAT, ones, ones, false, true), value);
   return numbers_.back().first;
 }
-
-CudnnValue CudnnGraph::number(int32_t value, int rank) {
-  const Sizes ones(static_cast<size_t>(rank), 1);
-  numbers_.emplace_back(add_tensor(CUDNN_DATA_INT32, ones, ones, 16, false, true), bytes_of(value));
-  return numbers_.back().first;
-}
-
-CudnnDescriptor& CudnnGraph::part(cudnnBackendDescriptorType_t type) { return parts_.emplace_back(type); }
-CudnnDescriptor& CudnnGraph::operation(cudnnBackendDescriptorType_t type) { return operations_.emplace_back(type); }
 
 void CudnnGraph::pointwise(cudnnPointwiseMode_t mode, CudnnValue x, CudnnValue y, const Pointwise& options) {
-  const bool backward = mode == CUDNN_POINTWISE_RELU_BWD || mode == CUDNN_POINTWISE_GELU_APPROX_TANH_BWD ||
-                        mode == CUDNN_POINTWISE_GELU_BWD;
   CudnnDescriptor& what = part(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   what.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode)
       .set(CUDNN_ATTR_POINTWISE_MATH_PREC, options.compute);
   if (options.axis >= 0) what.set(CUDNN_ATTR_POINTWISE_AXIS, options.axis);
-  if (mode == CUDNN_POINTWISE_RELU_FWD || mode == CUDNN_POINTWISE_RELU_BWD)
-    what.set(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, CUDNN_TYPE_DOUBLE, 1, &options.relu_lower);
   what.finalize();
   CudnnDescriptor& node = operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  node.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, what);
-  if (backward) {  // x is dy, b what the function was taken of, y is dx
-    node.set(CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, of(x))
-        .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, of(options.b))
-        .set(CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, of(y));
-  } else {
-    node.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, of(x)).set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, of(y));
-    if (options.b) node.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, of(options.b));
-    if (options.t) node.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, of(options.t));
-  }
+  node.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, what)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, of(x))
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, of(y));
+  if (options.b) node.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, of(options.b));
+  if (options.t) node.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, of(options.t));
   node.finalize();
 }
 
@@ -170,20 +237,6 @@ void CudnnGraph::reshape(CudnnValue x, CudnnValue y) {
       .finalize();
 }
 
-CudnnDescriptor& CudnnGraph::convolution_part(const Convolution& c) {
-  CudnnDescriptor& what = part(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-  what.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, c.compute)
-      .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode)
-      .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, static_cast<int64_t>(c.strides.size()))
-      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, c.before)
-      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, c.after)
-      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, c.strides)
-      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, c.dilations)
-      .finalize();
-  return what;
-}
-
 // cuDNN's names for what the three operations of a convolution have alike. x, w, y: image, filters, result or, of a
 // gradient, what has their shapes.
 struct CudnnGraph::ConvolutionNames {
@@ -194,7 +247,16 @@ struct CudnnGraph::ConvolutionNames {
 void CudnnGraph::add_convolution(const ConvolutionNames& names, const Convolution& c, CudnnValue x, CudnnValue w,
                                  CudnnValue y) {
   constexpr float one = 1, zero = 0;  // floats: of a double cuDNN's kernels read the lower half, which is 0
-  CudnnDescriptor& what = convolution_part(c);
+  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+  CudnnDescriptor& what = part(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  what.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
+      .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode)
+      .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, static_cast<int64_t>(c.strides.size()))
+      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, c.before)
+      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, c.after)
+      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, c.strides)
+      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, c.dilations)
+      .finalize();
   operation(names.operation)
       .set(names.settings, what)
       .set(names.x, of(x))
@@ -227,6 +289,114 @@ void CudnnGraph::convolution_weight_gradient(const Convolution& c, CudnnValue x,
                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
                   c, x, dw, dy);
+}
+
+size_t cudnn_version(CudaDevice& device) {
+  const size_t version = cudnn_version();
+  if (version == 0) return 0;
+  const bool opens = device.prepared<bool>("cudnn opens", [&] {
+    try {
+      handle_of(device);
+    } catch (const Error& error) {
+      log_warning(std::string(error.what()) + ": attention and convolutions are Linnet's own kernels");
+      return std::make_shared<bool>(false);
+    }
+    return std::make_shared<bool>(true);
+  });
+  return opens ? version : 0;
+}
+
+CudnnTarget CudnnTarget::of(CudaDevice& device) {
+  const Handle& handle = handle_of(device);
+  auto properties = std::make_shared<CudnnDescriptor>(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  properties->set(CUDNN_ATTR_DEVICEPROP_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle.raw).finalize();
+  return CudnnTarget(properties);
+}
+
+CudnnTarget CudnnTarget::described(const std::string& json) {
+  auto properties = std::make_shared<CudnnDescriptor>(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  properties->set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, static_cast<int64_t>(json.size()),
+                  json.data());
+  properties->finalize();
+  return CudnnTarget(properties);
+}
+
+void CudnnGraph::add_candidates(const CudnnDescriptor& graph, const CudnnTarget& target, cudnnBackendHeurMode_t mode,
+                                std::vector<Candidate>& found, std::string* why) {
+  CudnnDescriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
+      .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode)
+      .set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, target.properties());
+  if (!heuristics.try_finalize(why)) return;
+  const int64_t count = count_of(heuristics.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR);
+  if (count <= 0) return;
+  std::vector<CudnnDescriptor> configs;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (int64_t i = 0; i < count; ++i) raw.push_back(configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).raw());
+  int64_t got = 0;
+  cudnn_check(cudnn().get_attribute(heuristics.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                    count, &got, raw.data()),
+              "reading the heuristics");
+  for (size_t i = 0; i < static_cast<size_t>(got); ++i) {
+    const Engine engine = engine_of(configs[i]);
+    if (engine.deterministic && (tensor_cores_ || !engine.tensor_cores))
+      found.push_back({std::move(configs[i]), engine.workspace});
+    else if (why) *why = "only kernels whose results differ from run to run, or are less precise";
+  }
+}
+
+std::vector<CudnnGraph::Candidate> CudnnGraph::candidates(const CudnnTarget& target, std::string* why) {
+  std::vector<cudnnBackendDescriptor_t> operations;
+  for (const CudnnDescriptor& operation : operations_) operations.push_back(operation.raw());
+  if (why) *why = "cuDNN has no kernel for it";
+  if (!graph_) {
+    CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<int64_t>(operations.size()),
+              operations.data());
+    if (!graph.try_finalize(why)) return {};
+    graph_.emplace(std::move(graph));
+  }
+  std::vector<Candidate> found;
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK})
+    if (found.empty()) add_candidates(*graph_, target, mode, found, why);
+  return found;
+}
+
+std::shared_ptr<CudnnPlan> CudnnGraph::plan(const CudnnTarget& target, std::string* why, size_t workspace) {
+  for (const Candidate& candidate : candidates(target, why)) {
+    CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, candidate.config)
+        .set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, target.properties());
+    if (!plan.try_finalize(why)) continue;
+    std::shared_ptr<CudnnPlan> made(new CudnnPlan(std::move(plan)));
+    int64_t bytes = 0, one = 0;
+    cudnn_check(cudnn().get_attribute(made->plan_.raw(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
+                                      &one, &bytes),
+                "reading a plan's workspace");
+    made->workspace_ = static_cast<size_t>(bytes);
+    if (made->workspace_ > workspace) {
+      if (why) *why = "its kernels need more workspace than was reserved";
+      continue;
+    }
+    made->numbers_ = numbers_;
+    return made;
+  }
+  return nullptr;
+}
+
+void CudnnPlan::run(CudaDevice& device, const std::vector<std::pair<CudnnValue, void*>>& memory, std::byte* workspace) {
+  std::vector<int64_t> ids;
+  std::vector<void*> locations;
+  for (const auto& [id, location] : memory) ids.push_back(id), locations.push_back(location);
+  for (auto& [id, value] : numbers_) ids.push_back(id), locations.push_back(&value);
+  CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  void* const scratch = workspace;
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids)
+      .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, static_cast<int64_t>(locations.size()),
+           locations.data())
+      .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch)
+      .finalize();
+  cudnn_check(cudnn().execute(handle_of(device).raw, plan_.raw(), pack.raw()), "running a plan");
 }
 
 }  // namespace linnet

@@ -12,7 +12,6 @@
 // stub does.
 #pragma once
 #include <cudnn_graph.h>
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -78,7 +77,6 @@ using CudnnValue = int64_t;  // a tensor of a graph: its unique id
 class CudnnPlan {
  public:
   size_t workspace() const { return workspace_; }
-  const std::string& name() const { return name_; }  // engine and settings, for messages
   // Queues it. `memory`: where each tensor that is not virtual and no number lies. Not thread-safe.
   void run(CudaDevice& device, const std::vector<std::pair<CudnnValue, void*>>& memory, std::byte* workspace);
 
@@ -87,8 +85,7 @@ class CudnnPlan {
   explicit CudnnPlan(CudnnDescriptor plan) : plan_(std::move(plan)) {}
   CudnnDescriptor plan_;
   size_t workspace_ = 0;
-  std::string name_;
-  std::vector<std::pair<CudnnValue, std::array<std::byte, 8>>> numbers_;
+  std::vector<std::pair<CudnnValue, float>> numbers_;
 };
 
 class CudnnGraph {
@@ -96,23 +93,20 @@ class CudnnGraph {
   using Sizes = std::vector<int64_t>;
   static Sizes dense_strides(const Sizes& sizes);
 
-  // In memory, found by the plan's `memory`; its address is a multiple of `alignment`.
-  CudnnValue tensor(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides, int64_t alignment = 16);
+  // In memory, found by the plan's `memory`; its address is a multiple of 16.
+  CudnnValue tensor(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides);
   // A value between operations. Without strides: dense.
   CudnnValue between(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides = {});
-  // Constants; of rank `rank`.
-  CudnnValue number(float value, int rank = 4);
-  CudnnValue number(int32_t value, int rank = 4);
+  CudnnValue number(float value);  // a constant of rank 4
 
   struct Pointwise {
     CudnnValue b = 0, t = 0;  // the second operand; the condition of BINARY_SELECT
     int64_t axis = -1;        // of GEN_INDEX
     cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-    double relu_lower = 0;  // of RELU_FWD and RELU_BWD
   };
-  // y = mode(x, b). For ..._BWD modes x is the gradient `dy` when `backward`.
+  // y = mode(x, b)
   void pointwise(cudnnPointwiseMode_t mode, CudnnValue x, CudnnValue y,
-                 const Pointwise& options = {.b = 0, .t = 0, .axis = -1, .compute = CUDNN_DATA_FLOAT, .relu_lower = 0});
+                 const Pointwise& options = {.b = 0, .t = 0, .axis = -1, .compute = CUDNN_DATA_FLOAT});
   // The same with a new value of `type` and the sizes given.
   CudnnValue pointwise(cudnnPointwiseMode_t mode, CudnnValue x, const Sizes& sizes, const Pointwise& options,
                        cudnnDataType_t type = CUDNN_DATA_FLOAT);
@@ -131,7 +125,6 @@ class CudnnGraph {
 
   struct Convolution {
     Sizes before, after, strides, dilations;  // padding before and after; one for each spatial axis
-    cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   };
   // x [N, C, H, W], w [K, C, R, S], y [N, K, P, Q] in any memory order (strides)
   void convolution(const Convolution& convolution, CudnnValue x, CudnnValue w, CudnnValue y);
@@ -144,25 +137,20 @@ class CudnnGraph {
   // A kernel that passed cuDNN's checks for the target and is deterministic, not compiled yet.
   struct Candidate {
     CudnnDescriptor config;
-    std::string name;
     size_t workspace;  // bytes
   };
   std::vector<Candidate> candidates(const CudnnTarget& target, std::string* why = nullptr);
-  // Deterministic plans, best first by cuDNN's estimate (its heuristics A, then B, then the fallback's), `at_most` of
-  // them, each with a workspace of at most `workspace` bytes. `why`: the last refusal when there is none. No operation
-  // may be added after.
-  std::vector<std::shared_ptr<CudnnPlan>> plans(const CudnnTarget& target, size_t at_most, std::string* why = nullptr,
-                                                size_t workspace = std::numeric_limits<size_t>::max());
+  // The best deterministic plan by cuDNN's estimate (its heuristics A, then B, then the fallback's) with a workspace of
+  // at most `workspace` bytes; null, and in `why` the last refusal, when there is none. No operation may be added
+  // after.
   std::shared_ptr<CudnnPlan> plan(const CudnnTarget& target, std::string* why = nullptr,
                                   size_t workspace = std::numeric_limits<size_t>::max());
 
  private:
-  CudnnValue add_tensor(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides, int64_t alignment,
-                        bool is_virtual, bool by_value);
+  CudnnValue add_tensor(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides, bool is_virtual, bool by_value);
   const CudnnDescriptor& of(CudnnValue value) const { return tensors_[static_cast<size_t>(value - 1)]; }
-  CudnnDescriptor& part(cudnnBackendDescriptorType_t type);  // kept as long as the graph
-  CudnnDescriptor& operation(cudnnBackendDescriptorType_t type);
-  CudnnDescriptor& convolution_part(const Convolution& convolution);
+  CudnnDescriptor& part(cudnnBackendDescriptorType_t type) { return parts_.emplace_back(type); }
+  CudnnDescriptor& operation(cudnnBackendDescriptorType_t type) { return operations_.emplace_back(type); }
   struct ConvolutionNames;
   void add_convolution(const ConvolutionNames& names, const Convolution& c, CudnnValue x, CudnnValue w, CudnnValue y);
   void add_candidates(const CudnnDescriptor& graph, const CudnnTarget& target, cudnnBackendHeurMode_t mode,
@@ -171,7 +159,7 @@ class CudnnGraph {
   std::deque<CudnnDescriptor> tensors_, parts_, operations_;
   std::optional<CudnnDescriptor> graph_;
   bool tensor_cores_ = true;
-  std::vector<std::pair<CudnnValue, std::array<std::byte, 8>>> numbers_;
+  std::vector<std::pair<CudnnValue, float>> numbers_;
 };
 
 }  // namespace linnet

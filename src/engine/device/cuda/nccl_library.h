@@ -5,6 +5,7 @@
 #define LINNET_HAS_NCCL 1
 #include <nccl.h>
 #include <string>
+#include "base/error.h"
 #include "engine/device/cuda/libraries.h"
 
 namespace linnet {
@@ -26,9 +27,25 @@ struct NcclFunctions {
   decltype(&::ncclBroadcast) broadcast = library("ncclBroadcast");
 };
 // Error(kSystem) when the library is not to be found, or is older than 2.13.
-const NcclFunctions& nccl();
-std::string nccl_version();  // "2.27.3"
-void nccl_check(ncclResult_t status, const char* doing);
+inline const NcclFunctions& nccl() {
+  static const NcclFunctions functions;
+  return functions;
+}
+
+inline void nccl_check(ncclResult_t status, const char* doing) {
+  if (status == ncclSuccess) return;
+  std::string text = std::string("NCCL: ") + doing + ": " + nccl().error_string(status);
+  if (const char* more = nccl().last_error(nullptr); more && *more) text += std::string(": ") + more;
+  if (const size_t line = text.find('\n'); line != text.npos) text.resize(line);
+  fail_system(text);
+}
+
+inline std::string nccl_version() {  // "2.27.3"
+  int version = 0;
+  nccl_check(nccl().get_version(&version), "reading its version");
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
 
 }  // namespace linnet
 #else

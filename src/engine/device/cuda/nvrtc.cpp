@@ -1,7 +1,6 @@
 #include "engine/device/cuda/nvrtc.h"
 #include <dlfcn.h>
 #include <array>
-#include <vector>
 #include "base/error.h"
 #include "engine/device/cuda/libraries.h"
 #include "engine/device/disk_cache.h"

@@ -1,5 +1,4 @@
 // What the forward and the backward pass of attention share.
-// Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
 #if defined(LINNET_KERNELS_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_ATTENTION_INL_H_
 #undef LINNET_KERNELS_ATTENTION_INL_H_
@@ -8,21 +7,144 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/attention/attention_blocking.h"
-#include "engine/kernels/attention/attention_tile-inl.h"
+#include "engine/kernels/gemm/gemm_pack-inl.h"
 #include "engine/kernels/lanes-inl.h"
+#include "engine/kernels/random/philox-inl.h"
+#include "engine/kernels/random/philox.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::attention {
 
 using attention_blocking::kKeyBlock;
 using attention_blocking::kQueryBlock;
+using attention_blocking::kScoreStride;
 using attention_blocking::Pieces;
+using tile::D;
+using tile::d;
+using tile::kLanes;
+using tile::kRows;
+using tile::kWidth;
+using tile::V;
+
+// The register tile of attention's products, which does with its sums what comes next while they are in registers, and
+// how weights (probabilities and their gradients) are kept.
+
+// Packed elements in a row of a slice.
+template <class P>
+constexpr int64_t kSliceDepth = attention_blocking::kSlice / P::kPair;
+
+// Where the sums of a tile go, and what they begin with: `row` for each of its rows; without one what is in `out`, if
+// `accumulate`; else zeros.
+struct Sums {
+  float* out;
+  int64_t stride;
+  bool accumulate = false;
+  const float* row = nullptr;
+};
+
+// out[M, columns] = a[M, depth] b[depth, columns] with columns = kVectors * kLanes, as in gemm/gemm_tile-inl.h. Depths
+// count packed elements of the policy P, which is also that of gemm_pack-inl.h. `skip` floats of a lie between the end
+// of a slice of its columns (attention_blocking::kSlice) and the next; 0 if a is in one piece.
+//
+// Masks, exponentials and dropout are loops over the scores that this stores, which are in the L1 cache. To do them in
+// registers would take a tile for each kind of mask, and minutes to compile.
+template <class P, int M, int kRow, int kColumn, int kVectors>
+HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, int64_t skip, const float* HWY_RESTRICT b,
+                       const Sums& sums) {
+  V r[M][kVectors];
+  if (sums.row) {
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) {
+      const V x = hn::Load(d, sums.row + h * kLanes);
+#pragma GCC unroll 14
+      for (int i = 0; i < M; ++i) r[i][h] = x;
+    }
+  } else if (sums.accumulate) {
+#pragma GCC unroll 14
+    for (int i = 0; i < M; ++i)
+#pragma GCC unroll 2
+      for (int h = 0; h < kVectors; ++h) r[i][h] = hn::LoadU(d, sums.out + i * sums.stride + h * kLanes);
+  } else {
+#pragma GCC unroll 14
+    for (int i = 0; i < M; ++i)
+#pragma GCC unroll 2
+      for (int h = 0; h < kVectors; ++h) r[i][h] = hn::Zero(d);
+  }
+  for (; depth > 0; depth -= kSliceDepth<P>, a += skip) {
+    const int64_t steps = std::min(depth, kSliceDepth<P>);
+    for (int64_t k = 0; k < steps; ++k, a += kColumn, b += kWidth) tile::Step<P, M, kRow>(a, b, r);
+  }
+#pragma GCC unroll 14
+  for (int i = 0; i < M; ++i)
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) hn::StoreU(r[i][h], d, sums.out + i * sums.stride + h * kLanes);
+}
+
+// Tiles have an even number of rows, 2 to kRows: two keys make a packed element in bf16. The table's index is half it.
+using TileFunction = void (*)(int64_t, const float*, int64_t, const float*, const Sums&);
+template <class P, int kRow, int kColumn, int kVectors, int... I>
+constexpr std::array<TileFunction, kRows / 2 + 1> tile_table(std::integer_sequence<int, I...>) {
+  return {nullptr, Tile<P, 2 * I + 2, kRow, kColumn, kVectors>...};
+}
+template <class P, int kRow, int kColumn, int kVectors>
+constexpr auto kTiles = tile_table<P, kRow, kColumn, kVectors>(std::make_integer_sequence<int, kRows / 2>());
+
+// The register tile for the last columns of a panel: one vector wide where that is enough.
+template <class P, int kRow, int kColumn>
+HWY_INLINE TileFunction TileFor(int64_t half_rows, int64_t columns) {
+  return columns > kLanes ? kTiles<P, kRow, kColumn, 2>[half_rows] : kTiles<P, kRow, kColumn, 1>[half_rows];
+}
+
+// Rows dealt evenly to tiles of an even number of rows: the last tile may have one row too many.
+struct Tiles {
+  explicit Tiles(int64_t count)
+      : tiles(ceil_div(count, kRows)),
+        small(ceil_div(count, 2) / std::max<int64_t>(tiles, 1)),
+        larger(ceil_div(count, 2) % std::max<int64_t>(tiles, 1)) {}
+  int64_t begin(int64_t t) const { return 2 * (t * small + std::min(t, larger)); }
+  int64_t half_rows(int64_t t) const { return small + (t < larger); }
+
+  int64_t tiles;
+  int64_t small;   // pairs of rows of a tile
+  int64_t larger;  // so many tiles at the start have one more
+};
+
+// fp32: how the weights of two neighboring keys j (even) and j + 1, for one or two vectors of queries from i, are kept
+// for the products along the keys (element j, i of a transposed left operand) and along the queries (rows of one).
+struct F32Weights : tile::F32Pack {
+  static constexpr int kExpDegree = 5;
+  static constexpr bool kOneForm = true;                       // both forms are the same
+  static constexpr int kKeyRow = attention_blocking::kKeyRow;  // between packed rows of keys and values
+  static constexpr int kAlongKeys = kScoreStride, kAlongQueries = kScoreStride;  // strides
+
+  template <int kVectors>
+  static HWY_INLINE void StoreAlongKeys(const V (&x)[2][kVectors], int64_t j, int64_t i, float* out) {
+#pragma GCC unroll 2
+    for (int row = 0; row < 2; ++row)
+#pragma GCC unroll 2
+      for (int h = 0; h < kVectors; ++h) hn::Store(x[row][h], d, out + (j + row) * kAlongKeys + i + h * kLanes);
+  }
+  template <int kVectors>
+  static HWY_INLINE void StoreAlongQueries(const V (&x)[2][kVectors], int64_t j, int64_t i, float* out) {
+    StoreAlongKeys(x, j, i, out);
+  }
+  static float along_keys(const float* weights, int64_t j, int64_t i) { return weights[j * kAlongKeys + i]; }
+  static float along_queries(const float* weights, int64_t j, int64_t i) { return weights[j * kAlongQueries + i]; }
+  static float unpack(float element, int64_t) { return element; }
+  // A row of a left operand.
+  template <class T>
+  static HWY_INLINE void PackScaled(const T* source, int64_t width, float factor, float* out) {
+    ForRow(width, [&](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(SetAll(factor), at.load(source)), out); });
+  }
+};
 
 // Scores are kept in units of log 2: exp2 is cheaper than exp, and the factor goes into the packed keys.
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
@@ -188,18 +310,136 @@ HWY_INLINE bool AllFinite(StoredFloats rows, int64_t stride, int64_t count, int6
   return SumLanes(sum) == 0;
 }
 
+// The dropout of a block of probabilities, drawn ahead as one bit each. The numbers are those of random/philox.h.
+
+// Bits of a vector of queries, and of all queries of a block: bit i % kLanes of byte i / kLanes * kMaskBytes (and on).
+constexpr int64_t kMaskBytes = kLanes > 8 ? kLanes / 8 : 1;
+constexpr int64_t kMaskRow = kQueryBlock / kLanes * kMaskBytes;
+static_assert(kMaskRow * 16 <= kQueryBlock * 4);  // what Layout has room for
+
+class Dropout {
+ public:
+  Dropout(const AttentionArgs& args, int64_t sample, float* memory)
+      : active(args.dropout > 0),
+        scale(active ? dropout_scale(args.dropout) : 1.0f),
+        threshold_(active ? dropout_threshold(args.dropout) << 16 : 0),
+        sample_(static_cast<uint32_t>(sample)),
+        first_head_(args.first_head),
+        bits_(reinterpret_cast<uint8_t*>(memory)) {
+    uint32_t key0 = low(args.dropout_key), key1 = high(args.dropout_key);
+    for (uint64_t(&key)[2] : keys_) {
+      key[0] = key0, key[1] = key1;
+      key0 += 0x9E3779B9u, key1 += 0xBB67AE85u;
+    }
+  }
+
+  // The bits of the window's keys, rows of kMaskRow bytes, set where a probability is kept; null without dropout.
+  HWY_INLINE const uint8_t* draw(const Window& window, int64_t head) const {
+    if (!active) return nullptr;
+    for (int64_t i = 0; i < window.queries; i += kWidth) {
+      const int64_t end = window.limit(std::min(i + kWidth, window.queries) - 1);
+      const Query query(*this, window.first_query + i, first_head_ + head);
+      for (int64_t j = 0; j < end; j += 8)
+        draw_eight(query, static_cast<uint32_t>((window.first_key + j) / 8),
+                   bits_ + j * kMaskRow + i / kLanes * kMaskBytes);
+    }
+    return bits_;
+  }
+
+  const bool active;
+  const float scale;
+
+ private:
+  static constexpr uint64_t kMul0 = 0xD2511F53u, kMul1 = 0xCD9E8D57u;
+  // Vectors of counters drawn side by side, to hide the latency of the chain of products: of the even and of the odd
+  // queries of two vectors.
+  static constexpr int kCounters = 4;
+  static constexpr uint32_t low(uint64_t x) { return static_cast<uint32_t>(x); }
+  static constexpr uint32_t high(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
+  static HWY_INLINE PhiloxLanes times(PhiloxLanes x, uint64_t factor) {
+    const hn::Repartition<uint32_t, PhiloxTag> d32;
+    return hn::MulEven(hn::BitCast(d32, x), hn::Set(d32, low(factor)));
+  }
+
+  // Counters are {key / 8, query, head, sample}: key, head and sample are the same in all lanes, and what the first two
+  // rounds multiply depends on the query or on the others, never on both. So two and a half of the ten rounds are
+  // scalar, or the same for all keys.
+  struct Query {
+    HWY_INLINE Query(const Dropout& dropout, int64_t query, int64_t head) {
+      const PhiloxTag d64;
+      const uint64_t product = kMul1 * low(static_cast<uint64_t>(head));
+      first_low = low(product);
+      const PhiloxLanes mix = hn::Set(d64, high(product) ^ dropout.keys_[0][0]), lane = hn::Iota(d64, 0);
+      for (int c = 0; c < kCounters; ++c) {
+        const PhiloxLanes first = hn::Set(d64, static_cast<uint64_t>(query + c / 2 * kLanes + c % 2));
+        const PhiloxLanes number = hn::Add(first, hn::Add(lane, lane));
+        products[c] = times(hn::Xor(number, mix), kMul0);
+      }
+    }
+    uint32_t first_low;
+    PhiloxLanes products[kCounters];  // of x0 in the second round
+  };
+
+  // Eight keys and a panel of queries.
+  HWY_INLINE void draw_eight(const Query& query, uint32_t block, uint8_t* bits) const {
+    const PhiloxTag d64;
+    const hn::Repartition<uint32_t, PhiloxTag> d32;
+    const uint64_t first = kMul0 * block;
+    const uint64_t second = kMul1 * (high(first) ^ sample_ ^ low(keys_[0][1]));
+    const uint64_t third = kMul0 * (high(second) ^ query.first_low ^ low(keys_[1][0]));
+    const PhiloxLanes mix3 = hn::Set(d64, low(first) ^ keys_[1][1]), mix0 = hn::Set(d64, low(second) ^ keys_[2][0]);
+    const PhiloxLanes mix2 = hn::Set(d64, high(third) ^ keys_[2][1]), low3 = hn::Set(d64, low(third));
+    PhiloxCounters x[kCounters];
+#pragma GCC unroll 4
+    for (int c = 0; c < kCounters; ++c) {
+      const PhiloxLanes p1 = times(hn::Xor(hn::ShiftRight<32>(query.products[c]), mix3), kMul1);
+      x[c] = {hn::Xor(hn::ShiftRight<32>(p1), mix0), p1, hn::Xor(query.products[c], mix2), low3};
+    }
+#pragma GCC unroll 7
+    for (int round = 3; round < 10; ++round) {
+      const PhiloxLanes k0 = hn::Set(d64, keys_[round][0]), k1 = hn::Set(d64, keys_[round][1]);
+#pragma GCC unroll 4
+      for (int c = 0; c < kCounters; ++c) x[c].round(k0, k1);
+    }
+    const auto threshold = hn::Set(d32, threshold_);
+    const auto store = [&](PhiloxLanes of_even, PhiloxLanes of_odd, int64_t t) LINNET_LAMBDA {
+      const auto word = hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(of_odd)), hn::BitCast(d32, of_even));
+      hn::StoreMaskBits(d32, hn::Not(hn::Lt(hn::ShiftLeft<16>(word), threshold)), bits + t * kMaskRow);
+      hn::StoreMaskBits(d32, hn::Not(hn::Lt(word, threshold)), bits + (t + 1) * kMaskRow);
+    };
+#pragma GCC unroll 2
+    for (int c = 0; c < kCounters; c += 2, bits += kMaskBytes) {
+      store(x[c].x0, x[c + 1].x0, 0);
+      store(x[c].x1, x[c + 1].x1, 2);
+      store(x[c].x2, x[c + 1].x2, 4);
+      store(x[c].x3, x[c + 1].x3, 6);
+    }
+  }
+
+  const uint32_t threshold_, sample_;
+  const int64_t first_head_;
+  uint8_t* const bits_;
+  uint64_t keys_[10][2];  // of the rounds
+};
+
 // What a tile of weights needs to know of its location: `rows` keys, an even number, from `key`, one panel of queries.
 enum class Masking { kNone, kDropout, kAny, kLimited };  // kLimited: with starts or a bias too
 constexpr bool hides(Masking masking) { return masking == Masking::kAny || masking == Masking::kLimited; }
 
 struct Location {
   const Window& window;
-  const uint8_t* kept;  // bits of dropout (attention_dropout-inl.h), or null
+  const uint8_t* kept;  // bits of dropout, or null
   int64_t key = 0, rows = 0, query = 0;
   int64_t columns = 0;  // queries that count: two vectors of them, or one
 
   int64_t in_panel() const { return query % kWidth; }
 };
+
+// The lanes of vector h of `row` of a location that are kept.
+HWY_INLINE auto Kept(const Location& location, int64_t row, int h) {
+  return hn::LoadMaskBits(d,
+                          location.kept + (location.key + row) * kMaskRow + (location.query / kLanes + h) * kMaskBytes);
+}
 
 // Which lanes of a tile of keys count: those of queries in the window that see the key, if the window has it. Taken two
 // rows at a time.
@@ -298,8 +538,8 @@ struct TileEnds {
   int64_t end[2];
 };
 
-// The tiles of one panel of queries against the keys that any of them sees: calls body(location, masking). A
-// tile whose keys only the panel's second vector sees is one vector wide.
+// The tiles of one panel of queries against the keys that any of them sees: calls body<masking>(location). A tile whose
+// keys only the panel's second vector sees is one vector wide.
 template <class P, class Body>
 HWY_INLINE TileEnds ForTiles(const Window& window, int64_t i, const uint8_t* kept, const Body& body) {
   const Tiles tiles(window.keys);
@@ -319,8 +559,10 @@ HWY_INLINE TileEnds ForTiles(const Window& window, int64_t i, const uint8_t* kep
       break;
     }
     const bool whole = tiles.begin(t + 1) <= window.limit(location.query) && location.columns % P::kPair == 0;
-    if (window.bias || window.latest > location.key) body(location, Masking::kLimited);
-    else body(location, whole ? kept ? Masking::kDropout : Masking::kNone : Masking::kAny);
+    if (window.bias || window.latest > location.key) body.template operator()<Masking::kLimited>(location);
+    else if (!whole) body.template operator()<Masking::kAny>(location);
+    else if (kept) body.template operator()<Masking::kDropout>(location);
+    else body.template operator()<Masking::kNone>(location);
   }
   return ends;
 }

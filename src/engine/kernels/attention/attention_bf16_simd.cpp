@@ -10,6 +10,7 @@
 #include <utility>
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/attention/attention_blocking.h"
+#include "engine/kernels/gemm/gemm.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/attention/attention_bf16_simd.cpp"
@@ -20,8 +21,7 @@
 #if HWY_TARGET == HWY_AVX3
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
 #endif
-#include "engine/kernels/attention/attention_backward-inl.h"
-#include "engine/kernels/attention/attention_forward-inl.h"
+#include "engine/kernels/attention/attention_passes-inl.h"
 #include "engine/kernels/gemm/gemm_bf16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -83,20 +83,8 @@ struct Bf16Weights : tile::Bf16 {
   }
 };
 
-void forward(const AttentionArgs& args, const attention_blocking::ForwardLayout& layout,
-             const attention_blocking::ForwardOperands& x, int64_t task, float* scratch) {
-  attention::ForwardTask<Bf16Weights>(args, layout, x, task, scratch);
-}
-void backward(const AttentionArgs& args, const attention_blocking::BackwardLayout& layout,
-              const attention_blocking::BackwardOperands& x, int64_t task, float* scratch) {
-  attention::BackwardTask<Bf16Weights>(args, layout, x, task, scratch);
-}
-bool has_bf16() {
-  static const bool has = __builtin_cpu_supports("avx512bf16");
-  return has;
-}
-ForwardTask forward_task() { return has_bf16() ? forward : nullptr; }
-BackwardTask backward_task() { return has_bf16() ? backward : nullptr; }
+ForwardTask forward_task() { return gemm_has_bf16() ? attention::ForwardTask<Bf16Weights> : nullptr; }
+BackwardTask backward_task() { return gemm_has_bf16() ? attention::BackwardTask<Bf16Weights> : nullptr; }
 
 #else
 ForwardTask forward_task() { return nullptr; }

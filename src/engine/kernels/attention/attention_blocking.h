@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/numbers.h"
 #include "engine/kernels/attention/attention.h"
+#include "engine/kernels/regions.h"
 
 namespace linnet::attention_blocking {
 
@@ -67,30 +68,29 @@ inline Pieces query_chunks(const AttentionArgs& args) {
                            kUnit);
 }
 
-// Offsets in floats, each a multiple of 16.
+// The scratch memory of one thread; without it, its size.
 class Layout {
  public:
-  int64_t size() const { return size_; }
+  int64_t size() const { return static_cast<int64_t>(regions_.size() / sizeof(float)); }
 
  protected:
-  explicit Layout(const AttentionArgs& args)
+  Layout(const AttentionArgs& args, float* scratch)
       : queries(std::min(round_up(args.query_length, kUnit), kQueryBlock)),
         keys(std::min(round_up(args.key_length, kKeyUnit), kKeyBlock)),
         width(round_up(args.head_size, 32)),
+        regions_(reinterpret_cast<std::byte*>(scratch)),
         slice((keys + kMostRows) * kKeyRow),
         packed_rows(ceil_div(args.head_size, kSlice) * slice),
         mask(take(args.dropout > 0 ? keys * kQueryBlock / 16 : 0)),
         starts(take(kQueryBlock)),
         bias(take(args.biased ? kBiasLead + kKeyBlock + kQueryBlock + kUnit : 0)) {}
 
-  int64_t take(int64_t floats) {
-    const int64_t offset = size_;
-    size_ += round_up(floats, 16);
-    return offset;
-  }
+  float* take(int64_t floats) { return regions_.take<float>(floats); }
 
-  int64_t size_ = 0;
   int64_t queries, keys, width;
+
+ private:
+  Regions regions_;
 
  public:
   int64_t slice;  // floats of a slice of packed keys or values
@@ -99,30 +99,31 @@ class Layout {
   int64_t packed_rows;  // floats of all slices
 
  public:
-  int64_t mask;    // of dropout: up to two bytes for every four queries
-  int64_t starts;  // of a block of queries
-  int64_t bias;    // of a block by distance
+  float* mask;    // of dropout: up to two bytes for every four queries
+  float* starts;  // of a block of queries
+  float* bias;    // of a block by distance
 };
 
 struct ForwardLayout : Layout {
-  explicit ForwardLayout(const AttentionArgs& args) : Layout(args), chunks(query_chunks(args)) {
+  explicit ForwardLayout(const AttentionArgs& args, float* scratch = nullptr)
+      : Layout(args, scratch), chunks(query_chunks(args)) {
     const int64_t chunk = chunks.largest();
     q = take(queries * width);
     weights = take((keys + kMostRows) * kScoreStride);
     k = take(packed_rows);
     v = take(keys * width);
     o = take((chunk + kMostRows) * width);
-    shift = take(chunk);
+    minus_shift = take(chunk);
     maximum = take(kUnit);
     sum = take(chunk);
     block_sum = take(kUnit);
   }
   Pieces chunks;
-  int64_t q, weights, k, v, o, shift, maximum, sum, block_sum;
+  float *q, *weights, *k, *v, *o, *minus_shift, *maximum, *sum, *block_sum;
 };
 
 struct BackwardLayout : Layout {
-  explicit BackwardLayout(const AttentionArgs& args) : Layout(args) {
+  explicit BackwardLayout(const AttentionArgs& args, float* scratch = nullptr) : Layout(args, scratch) {
     q_transposed = take(queries * width);
     do_transposed = take(queries * width);
     q = take(queries * width);
@@ -133,7 +134,7 @@ struct BackwardLayout : Layout {
     p = take((keys + kMostRows) * kScoreStride);
     ds = take((keys + kMostRows) * kScoreStride);
     ds_by_key = args.precision == Precision::kF32 ? ds : take((keys + kMostRows) * kScoreStride);
-    if (args.biased) ds_exact = take(kBiasLead + (keys + kMostRows) * kScoreStride) + kBiasLead;
+    if (args.biased) ds_exact = take(kBiasLead + (keys + kMostRows) * kScoreStride);
     dq = take((queries + kMostRows) * width);
     dk = take((keys + kMostRows) * width);
     dv = take((keys + kMostRows) * width);
@@ -143,10 +144,11 @@ struct BackwardLayout : Layout {
     sums_dq = args.dq_in_bf16 && args.key_length > kKeyBlock;
     if (sums_dq) dq_sums = take(args.query_heads / args.kv_heads * args.query_length * args.head_size);
   }
-  int64_t q_transposed, do_transposed, q, d_o, k_rows, v_rows, k, p, ds, ds_by_key, dq, dk, dv, lse, correction;
-  int64_t ds_exact = 0;  // of a bias: in fp32 for either precision, after zeros
+  float *q_transposed, *do_transposed, *q, *d_o, *k_rows, *v_rows, *k, *p, *ds, *ds_by_key, *dq, *dk, *dv, *lse,
+      *correction;
+  float* ds_exact = nullptr;  // of a bias: in fp32 for either precision, kBiasLead zeros before it
   bool sums_dq = false;
-  int64_t dq_sums = 0;  // [heads of the group, query_length, head_size]
+  float* dq_sums = nullptr;  // [heads of the group, query_length, head_size]
 };
 
 // A sample's and head's gradient of the bias, by i - j: the entries in reverse, with room for a vector at the end.
@@ -167,8 +169,8 @@ struct BackwardOperands {
 };
 
 // One task on one thread's scratch memory.
-using ForwardTask = void (*)(const AttentionArgs&, const ForwardLayout&, const ForwardOperands&, int64_t, float*);
-using BackwardTask = void (*)(const AttentionArgs&, const BackwardLayout&, const BackwardOperands&, int64_t, float*);
+using ForwardTask = void (*)(const AttentionArgs&, const ForwardOperands&, int64_t, float*);
+using BackwardTask = void (*)(const AttentionArgs&, const BackwardOperands&, int64_t, float*);
 // Those of bf16: null where the current instruction set has none.
 ForwardTask bf16_forward_task();
 BackwardTask bf16_backward_task();

@@ -1,30 +1,150 @@
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "engine/kernels/attention/attention_few_queries.h"
+#include "engine/kernels/attention/attention.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/attention/attention_few_queries_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-#include "engine/kernels/attention/attention_few_queries-inl.h"
+#include "engine/kernels/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 
-// The heads [head, head_end) of one sample, with the keys and values of sample `keys_of`. `scores` has room for a key's
-// float each.
-using AttendHeads = void (*)(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
-                             MutableAttentionRows o, float* lse, int64_t sample, int64_t keys_of, int64_t head,
-                             int64_t head_end, float* scores);
+// to[0..3] = the sums of the lanes of each 128-bit block's element 0..3.
+template <class D>
+HWY_INLINE void StoreBlockSum(D d, hn::Vec<D> x, float* to) {
+  if constexpr (hn::MaxLanes(D()) > 4) {
+    const hn::Half<D> half;
+    StoreBlockSum(half, hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x)), to);
+  } else {
+    hn::StoreU(x, d, to);
+  }
+}
 
+// to[i] = the sum of the lanes of a, b, c, e, by a transposition that adds as it goes.
+HWY_INLINE void SumLanesOfFour(Floats a, Floats b, Floats c, Floats e, float* to) {
+  const FloatTag d;
+  const hn::RepartitionToWide<FloatTag> pairs;
+  const Floats ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+  const Floats ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
+  const auto low = hn::BitCast(pairs, ab), high = hn::BitCast(pairs, ce);
+  StoreBlockSum(d,
+                hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, low, high)),
+                        hn::BitCast(d, hn::InterleaveUpper(pairs, low, high))),
+                to);
+}
+
+// scores[j] = scale * sum over the head of q * k_j
+template <class T>
+HWY_INLINE void ScoreKeys(int64_t width, int64_t keys, float scale, StoredFloats q, const T* k, int64_t stride,
+                          float* scores) {
+  int64_t j = 0;
+  for (; j + 4 <= keys; j += 4, k += 4 * stride) {
+    Floats s0 = hn::Zero(FloatTag()), s1 = s0, s2 = s0, s3 = s0;
+    ForRow(width, [&](const auto& at) LINNET_LAMBDA {
+      const Floats from = at.load(q);
+      s0 = hn::MulAdd(from, at.load(k), s0);
+      s1 = hn::MulAdd(from, at.load(k + stride), s1);
+      s2 = hn::MulAdd(from, at.load(k + 2 * stride), s2);
+      s3 = hn::MulAdd(from, at.load(k + 3 * stride), s3);
+    });
+    SumLanesOfFour(s0, s1, s2, s3, scores + j);
+  }
+  for (; j < keys; ++j, k += stride)
+    scores[j] = SumRow(width, [=](const auto& at) LINNET_LAMBDA { return hn::Mul(at.load(q), at.load(k)); });
+  const Floats factor = SetAll(scale);
+  ForRow(keys, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(at.load(scores), factor), scores); });
+}
+
+HWY_INLINE void CapScores(int64_t keys, float cap, float* scores) {
+  const Floats to = SetAll(cap), from = SetAll(1 / cap);
+  ForRow(keys,
+         [=](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(to, Tanh(hn::Mul(at.load(scores), from))), scores); });
+}
+
+// scores become exp(score - maximum) / sum; returns the log-sum-exp.
+HWY_INLINE float Normalize(int64_t keys, float* scores) {
+  const float largest = MaxRow(keys, scores);
+  const Floats shift = SetAll(largest);
+  const float sum = SumRow(keys, [=](const auto& at) LINNET_LAMBDA {
+    const Floats e = Exp(hn::Sub(at.load(scores, -std::numeric_limits<float>::infinity()), shift));
+    at.store(e, scores);
+    return e;
+  });
+  const Floats factor = SetAll(1 / sum);
+  ForRow(keys, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(at.load(scores), factor), scores); });
+  return largest + std::log(sum);
+}
+
+// o = sum_j p_j v_j: four vectors of o at a time stay in registers while the keys pass.
+template <class T>
+HWY_INLINE void WeighValues(int64_t width, int64_t keys, const float* p, const T* v, int64_t stride,
+                            MutableStoredFloats o) {
+  int64_t i = 0;
+  for (; i + 4 * kFloatLanes <= width; i += 4 * kFloatLanes) {
+    Floats o0 = hn::Zero(FloatTag()), o1 = o0, o2 = o0, o3 = o0;
+    for (int64_t j = 0; j < keys; ++j) {
+      const Floats pj = SetAll(p[j]);
+      const T* row = v + j * stride + i;
+      o0 = hn::MulAdd(pj, LoadFloats(row), o0);
+      o1 = hn::MulAdd(pj, LoadFloats(row + kFloatLanes), o1);
+      o2 = hn::MulAdd(pj, LoadFloats(row + 2 * kFloatLanes), o2);
+      o3 = hn::MulAdd(pj, LoadFloats(row + 3 * kFloatLanes), o3);
+    }
+    WholeLanes{i}.store(o0, o);
+    WholeLanes{i + kFloatLanes}.store(o1, o);
+    WholeLanes{i + 2 * kFloatLanes}.store(o2, o);
+    WholeLanes{i + 3 * kFloatLanes}.store(o3, o);
+  }
+  ForRow(width - i, [=](const auto& at) LINNET_LAMBDA {
+    Floats total = hn::Zero(FloatTag());
+    for (int64_t j = 0; j < keys; ++j) total = hn::MulAdd(SetAll(p[j]), at.load(v + j * stride + i), total);
+    at.store(total, o + i);
+  });
+}
+
+// The heads [head, head_end) of one sample, with the keys and values of sample `keys_of`, which are T in memory.
+// `scores` has room for a key's float each.
 template <class T>
 void attend_heads(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, MutableAttentionRows o,
                   float* lse, int64_t sample, int64_t keys_of, int64_t head, int64_t head_end, float* scores) {
-  AttendHeadsOf<T>(args, q, k, v, o, lse, sample, keys_of, head, head_end, scores);
+  const int64_t width = args.head_size, group = args.query_heads / args.kv_heads;
+  const int64_t valid =
+      args.key_lengths ? std::clamp<int64_t>(args.key_lengths[sample], 0, args.key_length) : args.key_length;
+  for (; head < head_end; ++head) {
+    const T* head_k = k.data.as<T>() + keys_of * k.batch_stride + head / group * width;
+    const T* head_v = v.data.as<T>() + keys_of * v.batch_stride + head / group * width;
+    for (int64_t row = 0; row < args.query_length; ++row) {
+      const int64_t past = row + 1 + args.key_length - args.query_length;  // keys up to the query's own position
+      const int64_t keys = args.causal ? std::clamp<int64_t>(past, 0, valid) : valid;
+      const int64_t first = std::clamp<int64_t>(first_key_seen(args, sample, row), 0, keys);
+      float log_sum = -std::numeric_limits<float>::infinity();
+      if (keys > first) {
+        ScoreKeys(width, keys - first, args.scale,
+                  q.data + (sample * q.batch_stride + row * q.row_stride + head * width), head_k + first * k.row_stride,
+                  k.row_stride, scores);
+        if (args.soft_cap > 0) CapScores(keys - first, args.soft_cap, scores);
+        if (args.biased) {
+          const float* bias = args.distance_bias + sample * args.bias_stride +
+                              head * (args.query_length + args.key_length - 1) + args.query_length - 1 - row + first;
+          ForRow(keys - first,
+                 [=](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(scores), at.load(bias)), scores); });
+        }
+        log_sum = Normalize(keys - first, scores);
+      }
+      if (lse) lse[(sample * args.query_heads + head) * args.query_length + row] = log_sum;
+      WeighValues(width, keys - first, scores, head_v + first * v.row_stride, v.row_stride,
+                  o.data + (sample * o.batch_stride + row * o.row_stride + head * width));
+    }
+  }
 }
-AttendHeads attend_heads_of(bool bf16) { return bf16 ? attend_heads<Bfloat16> : attend_heads<float>; }
+
+auto attend_heads_of(bool bf16) { return bf16 ? attend_heads<Bfloat16> : attend_heads<float>; }
 
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE

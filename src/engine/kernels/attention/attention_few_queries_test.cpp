@@ -1,5 +1,5 @@
-#include "engine/kernels/attention/attention_few_queries.h"
 #include <cmath>
+#include "engine/kernels/attention/attention.h"
 #include "kernel_testing.h"
 
 namespace linnet {

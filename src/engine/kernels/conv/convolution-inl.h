@@ -1,5 +1,4 @@
 // What all convolution kernels share: strips and the register tiles.
-// Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
 #if defined(LINNET_KERNELS_CONVOLUTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_CONVOLUTION_INL_H_
 #undef LINNET_KERNELS_CONVOLUTION_INL_H_
@@ -12,10 +11,8 @@
 #include <cstring>
 #include <utility>
 #include "base/thread_pool.h"
-#include "engine/kernels/conv/convolution_calls.h"
 #include "engine/kernels/conv/convolution_layout.h"
 #include "engine/kernels/gemm/gemm_epilogue-inl.h"
-#include "engine/kernels/gemm/gemm_runs-inl.h"
 #include "engine/kernels/gemm/gemm_tile-inl.h"
 #include "engine/kernels/lanes-inl.h"
 #include "engine/kernels/parallel.h"

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 #include "base/thread_pool.h"
-#include "engine/kernels/conv/convolution_calls.h"
+#include "engine/kernels/conv/convolution_layout.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/gemm/gemm_tasks.h"
 #include "engine/kernels/parallel.h"
@@ -22,9 +22,7 @@
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
 #endif
 #include "engine/kernels/conv/convolution_taps-inl.h"
-#include "engine/kernels/conv/convolution_weight-inl.h"
-#include "engine/kernels/conv/winograd_taps-inl.h"
-#include "engine/kernels/conv/winograd_weight-inl.h"
+#include "engine/kernels/conv/winograd-inl.h"
 #include "engine/kernels/gemm/gemm_bf16-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -110,30 +110,35 @@ struct Strips {
   int64_t floats = 0;             // of memory for one strip
 };
 
-// The forward pass or the input gradient.
-class TapProblem {
+// What the forward pass and the input gradient read and write.
+struct Sides {
+  ConvolutionSizes s;
+  bool gradient;
+  // Of the source: the images, or dy.
+  int64_t source_height() const { return gradient ? s.out_height : s.height; }
+  int64_t source_width() const { return gradient ? s.out_width : s.width; }
+  int64_t source_channels() const { return gradient ? s.filters : s.channels; }
+  int64_t depth() const { return gradient ? s.group_filters() : s.group_channels(); }  // channels of a group
+  // Of the result: y, or the gradient of the images.
+  int64_t result_height() const { return gradient ? s.height : s.out_height; }
+  int64_t result_width() const { return gradient ? s.width : s.out_width; }
+  int64_t result_channels() const { return gradient ? s.channels : s.filters; }
+  int64_t columns() const { return gradient ? s.group_channels() : s.group_filters(); }  // results of a group
+};
+
+class TapProblem : public Sides {
  public:
   // `half_pair`: in bf16, whether the last pair of a pixel's channels lacks its second.
   // `grouped`: see is_grouped().
   TapProblem(const ConvolutionSizes& sizes, bool gradient, bool half_pair = false, bool grouped = false)
-      : s(sizes), gradient(gradient), half_pair(half_pair), grouped(grouped), strips(make_strips()) {
+      : Sides{sizes, gradient}, half_pair(half_pair), grouped(grouped), strips(make_strips()) {
     units = s.images * strips.count;
     const int64_t pixels = strips.height * grid_columns();
     task_units = std::clamp<int64_t>(kTaskPixels / pixels, 1, std::max<int64_t>(1, kScratchFloats / strips.floats));
     task_units = std::min(task_units, units);
   }
 
-  // Of the source: the images, or dy.
-  int64_t source_height() const { return gradient ? s.out_height : s.height; }
-  int64_t source_width() const { return gradient ? s.out_width : s.width; }
-  int64_t source_channels() const { return gradient ? s.filters : s.channels; }
-  int64_t depth() const { return gradient ? s.group_filters() : s.group_channels(); }  // channels of a group
   int64_t source_step() const { return gradient ? 1 : s.stride; }
-  // Of the result: y, or the gradient of the images.
-  int64_t result_height() const { return gradient ? s.height : s.out_height; }
-  int64_t result_width() const { return gradient ? s.width : s.out_width; }
-  int64_t result_channels() const { return gradient ? s.channels : s.filters; }
-  int64_t columns() const { return gradient ? s.group_channels() : s.group_filters(); }  // results of a group
   int64_t phase_step() const { return gradient ? s.stride : 1; }
   int64_t grid_rows() const { return ceil_div(result_height(), phase_step()); }
   int64_t grid_columns() const { return ceil_div(result_width(), phase_step()); }
@@ -155,8 +160,7 @@ class TapProblem {
   // Whether every sum is complete before it is stored.
   bool sums_are_whole() const { return s.taps() * depth() <= kDepth; }
 
-  ConvolutionSizes s;
-  bool gradient, half_pair, grouped;
+  bool half_pair, grouped;
   Strips strips;
   int64_t units, task_units;  // strips of all images; of a task
 
@@ -197,7 +201,7 @@ inline int64_t winograd_tile(const ConvolutionSizes& s, int64_t pair = 1) {
 
 // The forward pass or the input gradient by Winograd's minimal filtering. Packed elements are floats or, in bf16, pairs
 // of neighboring channels of the source.
-class WinogradProblem {
+class WinogradProblem : public Sides {
  public:
   static constexpr int64_t kMostLanes = 16;  // of a vector of any instruction set: channels are a multiple of it
   static constexpr int64_t kPackedChannels = 64;
@@ -207,14 +211,8 @@ class WinogradProblem {
 
   // `pair`: channels in a packed element, 2 in bf16.
   WinogradProblem(const ConvolutionSizes& sizes, bool gradient, int64_t pair = 1)
-      : s(sizes), gradient(gradient), pair(pair), tile(winograd_tile(sizes, pair)) {}
+      : Sides{sizes, gradient}, pair(pair), tile(winograd_tile(sizes, pair)) {}
 
-  int64_t source_height() const { return gradient ? s.out_height : s.height; }
-  int64_t source_width() const { return gradient ? s.out_width : s.width; }
-  int64_t depth() const { return gradient ? s.filters : s.channels; }
-  int64_t result_height() const { return gradient ? s.height : s.out_height; }
-  int64_t result_width() const { return gradient ? s.width : s.out_width; }
-  int64_t columns() const { return gradient ? s.channels : s.filters; }
   // Source position that result 0 begins with; below 0: in the padding.
   int64_t origin() const { return gradient ? s.padding - 2 : -s.padding; }
 
@@ -239,8 +237,6 @@ class WinogradProblem {
     return std::max(pack_floats(), spots() * task_tiles() * (pitch() + kMaxPanel) + pitch());
   }
 
-  ConvolutionSizes s;
-  bool gradient;
   int64_t pair, tile;
 };
 
@@ -333,3 +329,63 @@ class WinogradWeightProblem {
 };
 
 }  // namespace linnet::convolution_layout
+
+// The kernels that convolution.cpp chooses among. Workspaces are as convolution_layout.h says: shared floats, then
+// scratch floats for each thread.
+namespace linnet {
+
+// The forward pass or the input gradient. Sources are bf16 where the problem has pairs; results then may be.
+template <class Problem>
+struct ConvolveCall {
+  const Problem& problem;
+  StoredFloats source;
+  const float* packed;  // the filters, of every group
+  MutableStoredFloats result;
+  float* scratch;  // problem.scratch_floats() for each thread
+  const ConvolutionEpilogue& epilogue;
+};
+using TapCall = ConvolveCall<convolution_layout::TapProblem>;
+using WinogradCall = ConvolveCall<convolution_layout::WinogradProblem>;
+
+template <class Problem>
+struct PackFiltersCall {
+  const Problem& problem;
+  const float* weight;
+  float *packed, *scratch;  // scratch: problem.pack_floats() for each thread, of Winograd's problems
+};
+using PackCall = PackFiltersCall<convolution_layout::TapProblem>;
+using WinogradPackCall = PackFiltersCall<convolution_layout::WinogradProblem>;
+
+template <class Problem>
+struct WeightGradientCall {
+  const Problem& problem;
+  StoredFloats x, dy;  // bf16 where the problem has pairs
+  float *dweight, *sums;
+  float* scratch;  // problem.scratch_floats() for each thread
+};
+// sums, where problem.has_sums(): [partials, O, R, S, C / groups], or [partials, R, S, C, O] where filters are lanes.
+using WeightCall = WeightGradientCall<convolution_layout::WeightProblem>;
+using WinogradWeightCall = WeightGradientCall<convolution_layout::WinogradWeightProblem>;  // [partials, spots, O, C]
+
+// Of one instruction set, for products of floats or of bf16 pairs.
+struct ConvolutionKernels {
+  void (*pack_taps)(const PackCall&, ThreadPool&);
+  void (*taps)(const TapCall&, ThreadPool&);
+  void (*weights)(const WeightCall&, ThreadPool&);
+  void (*pack_winograd)(const WinogradPackCall&, ThreadPool&);
+  void (*winograd)(const WinogradCall&, ThreadPool&);
+  void (*winograd_weights)(const WinogradWeightCall&, ThreadPool&);
+};
+const ConvolutionKernels* fp32_convolution_kernels();
+const ConvolutionKernels* bf16_convolution_kernels();  // null where the processor has none
+
+// Depthwise and grouped problems, in fp32. They pack the filters as [R * S * channels of a group, filters].
+void pack_depthwise(const PackCall& call, ThreadPool& pool);
+void depthwise_taps(const TapCall& call, ThreadPool& pool);
+void depthwise_weights(const WeightCall& call, ThreadPool& pool);
+
+// The epilogue alone, of results that are complete: y [pixels, filters].
+void convolution_epilogue(const ConvolutionEpilogue& epilogue, int64_t pixels, int64_t filters, float* y,
+                          ThreadPool& pool);
+
+}  // namespace linnet

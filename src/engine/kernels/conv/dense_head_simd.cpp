@@ -126,7 +126,7 @@ HWY_INLINE void DotTile(int64_t depth, const float* HWY_RESTRICT w, const float*
 
 // Rows [begin, end) of y, at most kTaskRows.
 void ForwardRows(const ForwardCall& call, int64_t begin, int64_t end) {
-  const int64_t m = call.shape.m, n = call.shape.n, k = call.shape.k;
+  const int64_t n = call.shape.n, k = call.shape.k;
   // [row group][output][kWide][lanes]
   HWY_ALIGN float sums[kTaskRows * DenseHeadShape::kMaxOutputs * kFloatLanes];
   const int64_t group_floats = n * kPanel;
@@ -219,7 +219,7 @@ void WeightGradientColumns(const GradientCall& call, int64_t begin, int64_t end)
 
 // Rows [begin, end) of dx.
 void InputGradientRows(const GradientCall& call, int64_t begin, int64_t end) {
-  const int64_t m = call.shape.m, n = call.shape.n, k = call.shape.k;
+  const int64_t n = call.shape.n, k = call.shape.k;
   for (int64_t column = 0; column < k; column += kPanel)
     ForTiles(end - begin, [&]<int T>(int64_t first) LINNET_LAMBDA {
       const int64_t row = begin + first;

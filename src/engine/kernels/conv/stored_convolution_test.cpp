@@ -1,7 +1,7 @@
-#include "engine/kernels/conv/stored_convolution.h"
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include "engine/kernels/conv/convolution.h"
 #include "kernel_testing.h"
 
 namespace linnet {

@@ -1,6 +1,6 @@
 // The second stage of a sum whose parts different blocks have made: they are added in a fixed order.
 #pragma once
-#include "engine/kernels/cuda/launch.cuh"
+#include "engine/kernels/cuda/block_reduce.cuh"
 
 namespace linnet {
 
@@ -29,6 +29,28 @@ inline void add_parts(Device* device, int64_t parts, int64_t split, int64_t widt
                       float* second) {
   launch(device, add_parts_kernel, blocks_for(width, kWarp), kPartSlices * kWarp, 0, parts, split, width, from, first,
          second);
+}
+
+// The same by one thread for each column: to[column] = (add ? to[column] : 0) + the parts, one after another.
+LINNET_DEVICE void add_column(int64_t column, int64_t parts, int64_t width, bool add, const float* from, float* to) {
+  float sum = add ? to[column] : 0;
+  for (int64_t part = 0; part < parts; ++part) sum += from[part * width + column];
+  to[column] = sum;
+}
+
+template <class Sum, int kThreads, class From, class To>
+__global__ void __launch_bounds__(kThreads) total_kernel(int64_t count, const From* __restrict__ from, To* total) {
+  begin_kernel();
+  Sum sum = 0;
+  for (int64_t i = threadIdx.x; i < count; i += kThreads) sum += static_cast<Sum>(from[i]);
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) *total = static_cast<To>(sum);
+}
+
+// *total = the sum of all of `from`, by one block: so many that each thread has a few.
+template <class Sum, int kThreads = 1024, class From, class To>
+void add_all(Device* device, int64_t count, const From* from, To* total) {
+  launch(device, total_kernel<Sum, kThreads, From, To>, 1, kThreads, 0, count, from, total);
 }
 
 }  // namespace linnet

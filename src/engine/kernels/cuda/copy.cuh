@@ -1,6 +1,5 @@
 // Copies between strided locations: a thread for each word of up to 16 bytes that is whole on both sides.
 #pragma once
-#include <cstring>
 #include "engine/ir/tensor_type.h"
 #include "engine/kernels/cuda/launch.cuh"
 

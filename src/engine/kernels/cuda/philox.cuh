@@ -1,6 +1,5 @@
 // Dropout's random numbers on the device: the contract of engine/kernels/random/philox.h, word for word.
 #pragma once
-#include "base/hash.h"
 #include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/random/philox.h"
 
@@ -24,18 +23,6 @@ LINNET_DEVICE unsigned philox_value(const uint4& words, int i) {
   return word >> (16 * (i % 2)) & 0xffff;
 }
 
-// ops/dropout: dropout_key, from the device's `random` tensor.
-LINNET_DEVICE uint64_t dropout_key_on_device(const int32_t* random, uint64_t site) {
-  const auto mix = [](uint64_t x) {  // splitmix64's finalizer, as mix64 in base/hash.h
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-  };
-  const auto word = [&](int i) { return static_cast<uint64_t>(static_cast<uint32_t>(random[i])); };
-  const uint64_t seed = word(0) | word(1) << 32, time = word(2) | word(3) << 32;
-  return mix(mix(seed ^ site) + mix(time + 0x9e3779b97f4a7c15u));
-}
-
 struct DropoutMask {
   uint64_t key;
   unsigned threshold;
@@ -53,7 +40,7 @@ struct DropoutSite {
   uint64_t site = 0;
   unsigned threshold = 0;
   float scale = 1;
-  LINNET_DEVICE DropoutMask mask() const { return {dropout_key_on_device(random, site), threshold, scale}; }
+  LINNET_DEVICE DropoutMask mask() const { return {dropout_key(random, site), threshold, scale}; }
 };
 inline DropoutSite dropout_site_of(const int32_t* random, uint64_t site, float probability) {
   return {random, site, dropout_threshold(probability), dropout_scale(probability)};

@@ -3,7 +3,7 @@
 // of kVector neighbors.
 #pragma once
 #include "engine/kernels/cuda/block_reduce.cuh"
-#include "engine/kernels/cuda/vectors.cuh"
+#include "engine/kernels/cuda/storage.cuh"
 
 namespace linnet {
 

@@ -27,7 +27,7 @@ HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
 #endif
 #include "engine/kernels/gemm/gemm_bf16-inl.h"
 #include "engine/kernels/gemm/gemm_driver-inl.h"
-#include "engine/kernels/peak-inl.h"
+#include "engine/kernels/gemm/gemm_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {

@@ -1,5 +1,4 @@
 // Products whose operands are packed: how they are cut into tasks and blocks. One source for every precision.
-// Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
 #if defined(LINNET_KERNELS_GEMM_DRIVER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_GEMM_DRIVER_INL_H_
 #undef LINNET_KERNELS_GEMM_DRIVER_INL_H_
@@ -11,11 +10,9 @@
 #include <type_traits>
 #include "base/thread_pool.h"
 #include "engine/kernels/gemm/gemm.h"
-#include "engine/kernels/gemm/gemm_apart-inl.h"
 #include "engine/kernels/gemm/gemm_blocking.h"
 #include "engine/kernels/gemm/gemm_epilogue-inl.h"
 #include "engine/kernels/gemm/gemm_pack-inl.h"
-#include "engine/kernels/gemm/gemm_runs-inl.h"
 #include "engine/kernels/gemm/gemm_tasks.h"
 #include "engine/kernels/gemm/gemm_tile-inl.h"
 #include "engine/kernels/quantized/packed_weight.h"
@@ -24,6 +21,79 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {
 
 using namespace gemm_blocking;
+
+// What becomes of x, the finished sum. kRounds: GELU of a C in bf16 is that of x as bf16 holds it.
+struct Identity {
+  static constexpr bool kRounds = false, kReadsAux = false;
+  static HWY_INLINE Floats Result(Floats x, Floats, Floats) { return x; }
+};
+struct ReluOf {
+  static constexpr bool kRounds = false, kReadsAux = false;
+  static HWY_INLINE Floats Result(Floats x, Floats, Floats) { return Relu(x); }
+};
+template <class F>
+struct ActivationOf {
+  static constexpr bool kRounds = true, kReadsAux = false;
+  static HWY_INLINE Floats Result(Floats x, Floats, Floats) { return F::Value(x); }
+};
+template <class F>
+struct DerivativeOf {
+  static constexpr bool kRounds = false, kReadsAux = true;
+  static HWY_INLINE Floats Result(Floats x, Floats aux, Floats scale) { return F::Gradient(aux, hn::Mul(x, scale)); }
+};
+
+// `rows` rows of a whole panel, of which C and all that lies beside it are bf16 in memory: a row is one store, and what
+// is done to it is known to the compiler. `location`: of the first element in C.
+template <class P, class F, bool kAdds>
+HWY_NOINLINE void FinishPanelOf(const GemmArgs& g, const float* sums, int64_t location, int64_t column, int64_t rows) {
+  const Floats scale = SetAll(g.derivative_scale);
+  const bool has_bias = g.bias != nullptr;
+  const Bfloat16* added = (g.accumulate ? StoredFloats(g.c) : g.residual).bf16();
+  const Bfloat16* aux = g.aux.bf16();
+  Bfloat16 *pre = g.pre_activation.bf16(), *c = g.c.bf16();
+  V bias[2] = {hn::Zero(d), hn::Zero(d)};
+  if (has_bias) bias[0] = hn::LoadU(d, g.bias + column), bias[1] = hn::LoadU(d, g.bias + column + kLanes);
+  for (int64_t i = 0; i < rows; ++i, sums += kWidth, location += g.ldc) {
+    V x[2];
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      x[h] = hn::Load(d, sums + h * kLanes);
+      if constexpr (kAdds) x[h] = hn::Add(x[h], LoadFloats(added + location + h * kLanes));
+      if (has_bias) x[h] = hn::Add(x[h], bias[h]);
+    }
+    if (F::kRounds || pre != nullptr) {
+      const V rounded = P::Round(x[0], x[1]);
+      if (pre != nullptr) P::StoreRounded(rounded, pre + location);
+      if constexpr (F::kRounds) P::SplitRounded(rounded, x[0], x[1]);
+    }
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      const Floats beside = F::kReadsAux ? LoadFloats(aux + location + h * kLanes) : scale;
+      x[h] = F::Result(x[h], beside, scale);
+    }
+    P::StoreRounded(P::Round(x[0], x[1]), c + location);
+  }
+}
+
+using FinishPanelFunction = void (*)(const GemmArgs&, const float*, int64_t, int64_t, int64_t);
+template <class P, class F>
+FinishPanelFunction finish_panel_of(const GemmArgs& g) {
+  return g.accumulate || g.residual ? FinishPanelOf<P, F, true> : FinishPanelOf<P, F, false>;
+}
+
+// Null where a matrix is fp32 in memory, and for functions beyond GELU.
+template <class P>
+FinishPanelFunction finish_panel(const GemmArgs& g) {
+  const auto in_f32 = [](StoredFloats x) { return x && !x.is_bf16; };
+  if (in_f32(g.c) || in_f32(g.residual) || in_f32(g.pre_activation) || in_f32(g.aux)) return nullptr;
+  FinishPanelFunction of_derivative = nullptr;
+  VisitDerivative(g.derivative, [&]<class F>(F) { of_derivative = finish_panel_of<P, DerivativeOf<F>>(g); });
+  if (of_derivative) return of_derivative;
+  if (g.activation == GemmActivation::kRelu) return finish_panel_of<P, ReluOf>(g);
+  if (g.activation == GemmActivation::kGelu) return finish_panel_of<P, ActivationOf<Gelu>>(g);
+  if (g.activation == GemmActivation::kGeluTanh) return finish_panel_of<P, ActivationOf<GeluTanh>>(g);
+  return g.activation == GemmActivation::kNone ? finish_panel_of<P, Identity>(g) : nullptr;
+}
 
 // A range of k, in packed elements.
 struct Depth {

@@ -1,5 +1,5 @@
 // What happens to the elements of C beyond sums, bias and ReLU: while a tile is in the L1 cache, GELU and the
-// derivatives of activation functions are computed on it. Included by *_simd.cpp after "hwy/foreach_target.h".
+// derivatives of activation functions are computed on it.
 //
 // The formulas are those of ops/pointwise, operation by operation, so that a fused product gives the bits of an unfused
 // one.
@@ -10,6 +10,7 @@
 #define LINNET_KERNELS_GEMM_EPILOGUE_INL_H_
 #endif
 
+#include <type_traits>
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/vector_math-inl.h"
 
@@ -57,6 +58,14 @@ struct ReluMask {
   }
 };
 
+// visit(F()) with the function whose derivative is meant, if one is.
+template <class Visit>
+HWY_INLINE void VisitDerivative(GemmActivation derivative, const Visit& visit) {
+  if (derivative == GemmActivation::kRelu) visit(ReluMask());
+  if (derivative == GemmActivation::kGelu) visit(Gelu());
+  if (derivative == GemmActivation::kGeluTanh) visit(GeluTanh());
+}
+
 template <class F>
 HWY_INLINE void Activate(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
   const int64_t location = c - g.c.f32();
@@ -102,6 +111,7 @@ inline bool has_epilogue(const GemmArgs& g) {
 // the linker from giving one file another's. A file with bf16 takes its policy.
 struct TargetAlone;
 struct WithVnni;
+using UnitOfBytes = std::conditional_t<HWY_TARGET == HWY_AVX3, WithVnni, TargetAlone>;
 
 // For a rectangle of C whose sums and bias are done, and ReLU unless `bias_first`.
 template <class Unit>
@@ -110,12 +120,38 @@ HWY_NOINLINE void Epilogue(const GemmArgs& g, float* c, int64_t rows, int64_t co
   if (g.activation == GemmActivation::kGelu) Activate<Gelu>(g, c, rows, columns);
   if (g.activation == GemmActivation::kGeluTanh) Activate<GeluTanh>(g, c, rows, columns);
   if (g.activation > GemmActivation::kGeluTanh) ActivateRows(g.activation, rows, columns, c, g.ldc);
-  switch (g.derivative) {
-    default:  // none
-      break;
-    case GemmActivation::kRelu: Differentiate<ReluMask>(g, c, rows, columns); break;
-    case GemmActivation::kGelu: Differentiate<Gelu>(g, c, rows, columns); break;
-    case GemmActivation::kGeluTanh: Differentiate<GeluTanh>(g, c, rows, columns); break;
+  VisitDerivative(g.derivative, [&]<class F>(F) LINNET_LAMBDA { Differentiate<F>(g, c, rows, columns); });
+}
+
+// The rectangle of C at (row, column) from its finished sums x, which lie apart, rows `stride` apart, because C is bf16
+// in memory or is computed from what is: all that GemmArgs says of x and C, in fp32, from and to memory of any type.
+// Programs have it once, with the extensions of one of the files that include it: those of processors that multiply in
+// bf16, which alone call it.
+inline HWY_NOINLINE void FinishApart(const GemmArgs& g, const float* sums, int64_t stride, int64_t row, int64_t column,
+                                     int64_t rows, int64_t columns) {
+  const Floats scale = SetAll(g.derivative_scale), zero = hn::Zero(FloatTag());
+  const float* bias = g.bias ? g.bias + column : nullptr;
+  const bool rounds = g.c.is_bf16 && g.activation > GemmActivation::kRelu;
+  for (int64_t i = 0; i < rows; ++i, sums += stride) {
+    const int64_t location = (row + i) * g.ldc + column;
+    const MutableStoredFloats c = g.c + location;
+    const StoredFloats added = g.accumulate ? StoredFloats(c) : g.residual ? g.residual + location : StoredFloats();
+    const StoredFloats aux = g.aux ? g.aux + location : StoredFloats();
+    const MutableStoredFloats pre = g.pre_activation ? g.pre_activation + location : MutableStoredFloats();
+    ForRow(columns, [=, &g](const auto& at) LINNET_LAMBDA {
+      Floats x = at.load(sums);
+      if (added) x = hn::Add(x, at.load(added));
+      if (bias) x = hn::Add(x, at.load(bias));
+      if (pre) at.store(x, pre);
+      if (rounds) x = Widen(RoundToBf16(x));
+      if (g.activation == GemmActivation::kRelu) x = hn::IfThenZeroElse(hn::Lt(x, zero), x);  // a NaN stays
+      if (g.activation == GemmActivation::kGelu) x = Gelu::Value(x);
+      if (g.activation == GemmActivation::kGeluTanh) x = GeluTanh::Value(x);
+      VisitDerivative(g.derivative,
+                      [&]<class F>(F) LINNET_LAMBDA { x = F::Gradient(at.load(aux), hn::Mul(x, scale)); });
+      at.store(x, c);
+    });
+    if (g.activation > GemmActivation::kGeluTanh) ActivateRows(g.activation, 1, columns, c, 0);
   }
 }
 

@@ -1,5 +1,5 @@
 // Packing: operands copied into the order in which the register tile reads them, and rounded if it multiplies in less
-// than fp32. Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
+// than fp32.
 //
 // A policy P (F32 here, Bf16 in gemm_bf16-inl.h) says how P::kPair values, neighbors along k, make a packed element.
 // `depth` counts values of k; a packed operand is ceil(depth / kPair) elements deep, an odd end filled up by zero.

@@ -6,7 +6,6 @@
 #include <optional>
 #include <random>
 #include "engine/kernels/gemm/gemm.h"
-#include "engine/kernels/gemm/gemm_few_rows.h"
 #include "kernel_testing.h"
 
 namespace linnet {

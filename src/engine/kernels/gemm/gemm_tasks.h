@@ -1,4 +1,4 @@
-// How the work of a product is dealt out, and how its two phases join without a second fork.
+// How the work of a product is dealt out, how its two phases join without a second fork, and what tiles fetch ahead.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -46,5 +46,60 @@ inline GemmArgs product_of_batch(GemmArgs g, int64_t index) {
   if (g.aux) g.aux = g.aux + skip;
   return g;
 }
+
+// What will be packed next is brought into the L2 cache while the register tile is at work: products then do not wait
+// for memory, which matters where an operand comes from L3 or RAM.
+//
+// The share of one tile: for every kStep steps along k, `lines` cache lines, `stride` floats apart; then everything
+// moves on by `advance` floats.
+struct Ahead {
+  static constexpr int64_t kStep = 16;
+  const float* next = nullptr;
+  int64_t stride = 0, advance = 0;
+  int64_t lines = 0;
+};
+
+// A rectangle of memory, dealt to the tiles that are computed meanwhile.
+class AheadRegion {
+ public:
+  AheadRegion() = default;
+  // `rows` rows of `length` floats, `stride` apart. `calls` tiles of `depth` steps will ask for their share.
+  AheadRegion(const float* first, int64_t rows, int64_t length, int64_t stride, int64_t calls, int64_t depth)
+      : first_(first), rows_(rows), stride_(stride), groups_(std::max<int64_t>(1, depth / Ahead::kStep)) {
+    columns_ = (length + kLine - 1) / kLine;
+    along_ = columns_ >= groups_;
+    if (along_) {  // a call takes `lines_` rows, of each the part that its groups can cover
+      parts_ = columns_ / groups_;
+      lines_ = (rows * parts_ + calls - 1) / calls;
+    } else {          // a call takes a column of lines, or a part of one
+      columns_ += 1;  // rows need not begin at a line
+      parts_ = std::max<int64_t>(1, calls / columns_);
+      const int64_t part_rows = (rows + parts_ - 1) / parts_;
+      lines_ = (part_rows + groups_ - 1) / groups_;
+    }
+  }
+
+  Ahead take() {
+    if (along_) {
+      if (part_ >= parts_) return {};
+      const Ahead share{first_ + row_ * stride_ + part_ * groups_ * kLine, stride_, kLine,
+                        std::min(lines_, rows_ - row_)};
+      row_ += lines_;
+      if (row_ >= rows_) row_ = 0, ++part_;
+      return share;
+    }
+    if (column_ >= columns_) return {};
+    const Ahead share{first_ + column_ * kLine + part_ * lines_ * groups_ * stride_, stride_, lines_ * stride_, lines_};
+    if (++part_ == parts_) part_ = 0, ++column_;
+    return share;
+  }
+
+ private:
+  static constexpr int64_t kLine = 16;  // floats
+  const float* first_ = nullptr;
+  int64_t rows_ = 0, stride_ = 0, groups_ = 1, columns_ = 0, parts_ = 0, lines_ = 0;
+  bool along_ = true;
+  int64_t row_ = 0, column_ = 0, part_ = 0;
+};
 
 }  // namespace linnet

@@ -1,7 +1,7 @@
-#include "engine/kernels/loss/linear_cross_entropy.h"
 #include <array>
 #include <cmath>
 #include "engine/kernels/gemm/gemm.h"
+#include "engine/kernels/loss/cross_entropy.h"
 #include "kernel_testing.h"
 
 namespace linnet {

@@ -1,6 +1,6 @@
 #include <array>
 #include <cmath>
-#include "engine/kernels/norm/row_norm.h"
+#include "engine/kernels/norm/norm.h"
 #include "kernel_testing.h"
 
 namespace linnet {

@@ -1,4 +1,4 @@
-#include "engine/kernels/norm/row_norm.h"
+#include "engine/kernels/norm/norm.h"
 #include "engine/kernels/random/dropout.h"
 #include "kernel_testing.h"
 

@@ -9,15 +9,42 @@ namespace {
 struct Row {
   const char* name;
   int arity;
+  const char* formula;
 };
 
-// In the order of Scalar.
+// In the order of Scalar. Special cases of formulas are those of apply_scalar: NaN is larger and smaller than anything,
+// relu and select let it through, and it is greater than nothing.
 constexpr Row kRows[] = {
-    {"input", 0},  {"constant", 0},   {"add", 2},   {"sub", 2},     {"mul", 2},     {"div", 2},
-    {"max", 2},    {"min", 2},        {"neg", 1},   {"exp", 1},     {"log", 1},     {"sqrt", 1},
-    {"rsqrt", 1},  {"reciprocal", 1}, {"tanh", 1},  {"sigmoid", 1}, {"erf", 1},     {"relu", 1},
-    {"square", 1}, {"abs", 1},        {"sin", 1},   {"cos", 1},     {"greater", 2}, {"select", 3},
-    {"equal", 2},  {"floor", 1},      {"round", 1}, {"pow", 2},     {"atan", 1},    {"to_bf16", 1},
+    {"input", 0, ""},
+    {"constant", 0, ""},
+    {"add", 2, "a + b"},
+    {"sub", 2, "a - b"},
+    {"mul", 2, "a * b"},
+    {"div", 2, "a / b"},
+    {"max", 2, "a > b || a != a ? a : b"},
+    {"min", 2, "a < b || a != a ? a : b"},
+    {"neg", 1, "-a"},
+    {"exp", 1, "expf(a)"},
+    {"log", 1, "logf(a)"},
+    {"sqrt", 1, "sqrtf(a)"},
+    {"rsqrt", 1, "rsqrtf(a)"},
+    {"reciprocal", 1, "1.0f / a"},
+    {"tanh", 1, "tanhf(a)"},
+    {"sigmoid", 1, "1.0f / (1.0f + expf(-a))"},
+    {"erf", 1, "erff(a)"},
+    {"relu", 1, "a < 0.0f ? 0.0f : a"},
+    {"square", 1, "a * a"},
+    {"abs", 1, "fabsf(a)"},
+    {"sin", 1, "sinf(a)"},
+    {"cos", 1, "cosf(a)"},
+    {"greater", 2, "a > b ? 1.0f : 0.0f"},
+    {"select", 3, "a != 0.0f ? b : c"},
+    {"equal", 2, "a == b ? 1.0f : 0.0f"},
+    {"floor", 1, "floorf(a)"},
+    {"round", 1, "rintf(a)"},
+    {"pow", 2, "powf(a, b)"},
+    {"atan", 1, "atanf(a)"},
+    {"to_bf16", 1, "stored_as_bf16(a)"},
 };
 static_assert(std::size(kRows) == static_cast<size_t>(kLastScalar) + 1);
 
@@ -35,6 +62,7 @@ std::span<const char* const> enum_names(Scalar) {
 }
 
 int scalar_arity(Scalar function) { return kRows[static_cast<size_t>(function)].arity; }
+const char* scalar_formula(Scalar function) { return kRows[static_cast<size_t>(function)].formula; }
 
 void check_expression(const Expression& expression, int operands) {
   const auto count = static_cast<int>(expression.code.size());

@@ -69,7 +69,8 @@ enum class Broadcast : uint8_t {
 
 const char* scalar_name(Scalar function);
 std::span<const char* const> enum_names(Scalar);
-int scalar_arity(Scalar function);  // 0 for kInput and kConstant
+int scalar_arity(Scalar function);            // 0 for kInput and kConstant
+const char* scalar_formula(Scalar function);  // in CUDA, of a, b and c; stored_as_bf16() rounds
 
 // An internal error unless the code is 1 to 64 instructions that refer to earlier ones and to operands in [0,
 // operands).

@@ -1,4 +1,4 @@
-#include "engine/kernels/pointwise/round_half.h"
+#include "engine/kernels/rounding.h"
 #include "kernel_testing.h"
 
 namespace linnet {

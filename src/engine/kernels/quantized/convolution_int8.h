@@ -1,8 +1,9 @@
 // Convolutions of images whose pixels are bytes, with filters of WeightFormat::kInt8: sums of products are exact 32-bit
 // integers.
 //
-//   sum[n, i, j, o] = sum over r, s, c of round(x[n, i * stride + r * dilation - before, ..., c]) * weight[o, (r, s,
-//   c)] y               = relu(sum * scale + bias + residual),  each part of it only where it is given
+//   sum[n, i, j, o] = sum over r, s, c of
+//                     round(x[n, i * stride + r * dilation - before, ..., c]) * weight[o, (r, s, c)]
+//   y               = relu(sum * scale + bias + residual),  each part of it only where it is given
 //
 // A task takes a band of rows of an image: it writes their codes with the zeros around them to a buffer that stays in
 // the cache, and multiplies the windows where they lie there. Windows whose rows are no multiple of 4 bytes (3

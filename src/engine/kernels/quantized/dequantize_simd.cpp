@@ -1,6 +1,5 @@
 // The numbers that packed codes stand for: by rows, or as the panels that products read.
 #include <algorithm>
-#include <cstring>
 #include "base/error.h"
 #include "engine/kernels/quantized/file_blocks.h"
 

@@ -1,7 +1,5 @@
 #include "engine/kernels/quantized/file_blocks.h"
-#include <algorithm>
 #include <cstring>
-#include "base/error.h"
 #include "base/numbers.h"
 
 namespace linnet {

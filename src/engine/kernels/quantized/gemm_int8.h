@@ -10,7 +10,7 @@
 // rows (at most 8, or any number with independent_rows): integers are added within a block, and
 // the sums of blocks in fp32 in their order, so that what is said above of bits holds here too. The rounding is 1 in
 // 65278 of the largest of 32 neighbors, far below that of the weights. More rows are a product of gemm() with the
-// weight in fp32, unpacked part by part (gemm_strips.h), or with one in bf16 as it is; these have the other form A W,
+// weight in fp32, unpacked part by part (gemm_blocks.h), or with one in bf16 as it is; these have the other form A W,
 // too, and whatever else may follow a product of gemm().
 #pragma once
 #include "engine/kernels/gemm/gemm.h"
@@ -32,6 +32,7 @@ struct StaticRounding {
   // Without a scale: in a row whose rounding errors add up to more than this part of its magnitudes, as an outlier
   // brings about, what rounding left over is rounded to 8 bits once more and multiplied, too. 0: in none.
   float largest_error = 0;
+  bool operator==(const StaticRounding&) const = default;
 };
 
 // Of kInt8: operands that are bytes in memory, in place of args.a and args.c.

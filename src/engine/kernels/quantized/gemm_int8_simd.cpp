@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <type_traits>
 #ifdef __aarch64__
 #include <sys/auxv.h>
 #endif
@@ -11,7 +10,6 @@
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/quantized/gemm_blocks.h"
 #include "engine/kernels/quantized/gemm_int8.h"
-#include "engine/kernels/quantized/gemm_strips.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/quantized/gemm_int8_simd.cpp"
@@ -22,15 +20,12 @@
 #if HWY_TARGET == HWY_AVX3
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
 #endif
-#include "engine/kernels/gemm/gemm_apart-inl.h"
 #include "engine/kernels/gemm/gemm_epilogue-inl.h"
 #include "engine/kernels/quantized/byte_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
-using EpilogueUnit = std::conditional_t<HWY_TARGET == HWY_AVX3, tile::WithVnni, tile::TargetAlone>;
 
 constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 
@@ -158,7 +153,7 @@ void multiply(const GemmArgs& g, const PackedWeight& weight, const Rounded& a, i
   apart.c = numbers, apart.ldc = kStride;
   for (int64_t column = begin; column < end; column += kStride) {
     const int64_t columns = std::min(kStride, weight.shape.rows - column);
-    const int panels = static_cast<int>((columns + kPanel - 1) / kPanel);
+    const int panels = static_cast<int>(ceil_div(columns, kPanel));
     for (int64_t row = first; row < last; row += Tiles::kRows) {
       const int rows = static_cast<int>(std::min<int64_t>(Tiles::kRows, last - row));
       const int8_t* codes = weight.codes(column / kPanel);
@@ -181,7 +176,7 @@ void multiply(const GemmArgs& g, const PackedWeight& weight, const Rounded& a, i
         continue;
       }
 #endif
-      if (tile::has_epilogue(g)) tile::Epilogue<EpilogueUnit>(in_place ? g : apart, c, rows, columns);
+      if (tile::has_epilogue(g)) tile::Epilogue<tile::UnitOfBytes>(in_place ? g : apart, c, rows, columns);
       for (int64_t i = 0; bytes.c && i < rows; ++i)
         round_by(numbers + i * kStride, columns, bytes.result_rounding, bytes.c + (row + i) * g.ldc + column);
     }
@@ -221,18 +216,17 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRoun
   } else if (g.m * depth <= kSerial) {
     for (int64_t row = 0; row < g.m; ++row) round(row);
   } else {
-    pool.run((g.m + rows_of_task - 1) / rows_of_task, [&](int64_t task, int) {
+    pool.run(ceil_div(g.m, rows_of_task), [&](int64_t task, int) {
       for (int64_t row = task * rows_of_task; row < std::min(g.m, (task + 1) * rows_of_task); ++row) round(row);
     });
   }
   constexpr int64_t kTileColumns = Tiles::kPanels * kPanel;
-  const auto up = [](int64_t x, int64_t step) { return (x + step - 1) / step * step; };
   const int64_t block_rows =
       std::min(g.m, std::max<int64_t>(Tiles::kRows, kCodesInCache / depth / Tiles::kRows * Tiles::kRows));
   // A task takes some tens of microseconds: by its multiplications, or by the weights that it reads.
   const int64_t most_work = std::max(int64_t{1} << 17, (int64_t{1} << 23) / block_rows);
-  const int64_t strip = std::min(up(n, kTileColumns), up(std::max<int64_t>(1, most_work / depth), kTileColumns));
-  const int64_t strips = (n + strip - 1) / strip, blocks = (g.m + block_rows - 1) / block_rows;
+  const int64_t strip = round_up(std::min(n, std::max<int64_t>(1, most_work / depth)), kTileColumns);
+  const int64_t strips = ceil_div(n, strip), blocks = ceil_div(g.m, block_rows);
   pool.run(strips * blocks, [&](int64_t task, int) {
     const int64_t row = task / strips * block_rows, column = task % strips * strip;
     multiply<Tiles>(g, weight, rounded, row, std::min(g.m, row + block_rows), column, std::min(n, column + strip),
@@ -300,8 +294,7 @@ RowScales quantize_activations(StoredFloats x, int64_t k, uint8_t* codes, float 
 
 void quantize_activations(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes) {
   round_to_codes(x, k, rounding, codes);
-  std::fill(codes + k, codes + (k + PackedShape::kBlock - 1) / PackedShape::kBlock * PackedShape::kBlock,
-            static_cast<uint8_t>(rounding.zero));
+  std::fill(codes + k, codes + round_up(k, PackedShape::kBlock), static_cast<uint8_t>(rounding.zero));
 }
 
 void round_to_codes(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes) {
@@ -313,7 +306,7 @@ size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, i
   if (shape.format == WeightFormat::kBf16) return gemm_strips_workspace(shape, m, threads);
   if (shape.format != WeightFormat::kInt8) return gemm_blocks_workspace(shape, m, few, threads);
   const int64_t depth = shape.blocks() * PackedShape::kBlock;
-  const int64_t written = codes && depth == shape.columns ? 0 : (m * depth + 63) / 64 * 64;
+  const int64_t written = codes && depth == shape.columns ? 0 : round_up(m * depth, 64);
   return static_cast<size_t>(1 + remainders) * (static_cast<size_t>(written) + static_cast<size_t>(m) * sizeof(float));
 }
 

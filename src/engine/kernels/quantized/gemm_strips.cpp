@@ -1,9 +1,10 @@
-#include "engine/kernels/quantized/gemm_strips.h"
 #include <algorithm>
+#include "base/numbers.h"
 #include "base/thread_pool.h"
+#include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/gemm/gemm_blocking.h"
-#include "engine/kernels/gemm/gemm_few_rows.h"
 #include "engine/kernels/gemm/panels.h"
+#include "engine/kernels/quantized/gemm_blocks.h"
 
 namespace linnet {
 namespace {
@@ -18,23 +19,18 @@ int64_t strip_rows(const PackedShape& shape, int64_t floats = kStripFloats) {
 }
 
 size_t strip_bytes(const PackedShape& shape, int64_t floats = kStripFloats) {
-  return (static_cast<size_t>(strip_rows(shape, floats) * shape.columns) * sizeof(float) + 63) / 64 * 64;
+  return round_up(static_cast<size_t>(strip_rows(shape, floats) * shape.columns) * sizeof(float), size_t{64});
 }
 
 // Of one worker of multiply_few().
 size_t few_workspace(const PackedShape& shape, int64_t m) {
   const size_t product = gemm_workspace(1, m, strip_rows(shape, kFewStripFloats), shape.columns, 1);
-  return strip_bytes(shape, kFewStripFloats) + (product + 63) / 64 * 64;
+  return strip_bytes(shape, kFewStripFloats) + round_up(product, size_t{64});
 }
 
 template <class Pointer>
 void advance(Pointer& pointer, int64_t by) {
   if (pointer) pointer = pointer + by;
-}
-
-// Columns [begin, begin + part.n) of C.
-void multiply_transposed(const GemmArgs& part, int64_t begin, std::byte* workspace, ThreadPool& pool) {
-  gemm(from_column(part, begin), workspace, pool);
 }
 
 // What the rows [begin, begin + part.k) of the weight add to C. What follows the product waits for the last of them.
@@ -61,14 +57,14 @@ void multiply_few(const GemmArgs& args, const PackedWeight& weight, std::byte* w
   }
   static ThreadPool alone(1);  // runs its tasks in the thread that asks
   const int64_t step = strip_rows(shape, kFewStripFloats);
-  pool.run((shape.rows + step - 1) / step, [&](int64_t task, int worker) {
+  pool.run(ceil_div(shape.rows, step), [&](int64_t task, int worker) {
     const int64_t begin = task * step, end = std::min(shape.rows, begin + step);
     std::byte* own = workspace + static_cast<size_t>(worker) * few_workspace(shape, args.m);
     auto* values = reinterpret_cast<float*>(own);
     dequantize_rows(weight, begin, end, values);
     GemmArgs part = args;
     part.b = values, part.ldb = shape.columns, part.n = end - begin, part.k = shape.columns;
-    multiply_transposed(part, begin, own + strip_bytes(shape, kFewStripFloats), alone);
+    gemm(from_column(part, begin), own + strip_bytes(shape, kFewStripFloats), alone);
   });
 }
 
@@ -129,7 +125,7 @@ void gemm_strips(const GemmArgs& args, const PackedWeight& weight, std::byte* wo
     GemmArgs part = args;
     part.b = values, part.ldb = shape.columns;
     part.n = args.trans_b ? end - begin : shape.columns, part.k = args.trans_b ? shape.columns : end - begin;
-    if (args.trans_b) multiply_transposed(part, begin, workspace, pool);
+    if (args.trans_b) gemm(from_column(part, begin), workspace, pool);
     else multiply_plain(part, begin, end == shape.rows, workspace, pool);
   }
 }

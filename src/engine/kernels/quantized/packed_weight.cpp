@@ -12,7 +12,7 @@
 #include "engine/kernels/precision.h"
 #include "engine/kernels/quantized/file_blocks.h"
 #include "engine/kernels/quantized/gemm_int8.h"
-#include "engine/kernels/quantized/round_codes.h"
+#include "engine/kernels/rounding.h"
 
 namespace linnet {
 namespace {
@@ -164,11 +164,12 @@ void pack_codes(const BlockFormat& blocks, const int8_t* codes, int64_t row, std
 
 size_t PackedShape::bytes() const {
   if (tail_rows > 0) return head().bytes() + tail().bytes();
-  if (format == WeightFormat::kBf16) return (static_cast<size_t>(rows * columns) * sizeof(uint16_t) + 63) / 64 * 64;
+  if (format == WeightFormat::kBf16)
+    return round_up(static_cast<size_t>(rows * columns) * sizeof(uint16_t), size_t{64});
   const int64_t scales = format == WeightFormat::kInt8
                              ? panels() * kPanel * static_cast<int64_t>(sizeof(float) + sizeof(int32_t))
                              : panels() * panel_scale_bytes();
-  return (scales_offset() + static_cast<size_t>(scales) + 63) / 64 * 64;
+  return round_up(scales_offset() + static_cast<size_t>(scales), size_t{64});
 }
 
 float block_number(const BlockFormat& blocks, const std::byte* scales, int64_t block, int64_t row, int64_t part) {
@@ -357,8 +358,7 @@ void pack_blocks(const PackedShape& shape, const std::byte* rows, std::byte* pac
 }
 
 void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, float* out, ThreadPool& pool) {
-  const int64_t tasks = (end - begin + kPanel - 1) / kPanel;
-  pool.run(tasks, [&](int64_t task, int) {
+  pool.run(ceil_div(end - begin, kPanel), [&](int64_t task, int) {
     const int64_t first = begin + task * kPanel, last = std::min(end, first + kPanel);
     dequantize_rows(weight, first, last, out + (first - begin) * weight.shape.columns);
   });

@@ -1,8 +1,8 @@
-#include "engine/kernels/quantized/round_bf16.h"
 #include <cmath>
 #include <cstring>
 #include <vector>
 #include "engine/kernels/random/philox.h"
+#include "engine/kernels/rounding.h"
 #include "kernel_testing.h"
 
 namespace linnet {

@@ -1,4 +1,4 @@
-// Dropout over dense tensors, with the masks of engine/kernels/philox.h.
+// Dropout over dense tensors, with the masks of engine/kernels/random/philox.h.
 #pragma once
 #include <cstdint>
 #include "base/thread_pool.h"

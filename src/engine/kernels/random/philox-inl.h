@@ -1,5 +1,4 @@
-// Philox4x32-10 on vectors; the contract and the meaning of the counter are in engine/kernels/philox.h.
-// Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
+// Philox4x32-10 on vectors; the contract and the meaning of the counter are in engine/kernels/random/philox.h.
 #if defined(LINNET_KERNELS_PHILOX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_PHILOX_INL_H_
 #undef LINNET_KERNELS_PHILOX_INL_H_

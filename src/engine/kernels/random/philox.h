@@ -13,6 +13,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include "base/hash.h"
 
 namespace linnet {
 
@@ -20,6 +21,13 @@ constexpr uint32_t kDenseDropout = 0xD20;
 
 // The reference, one counter at a time.
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, uint64_t key);
+
+// The key of a site at the step that `random` describes: i32 [4] = {seed low, seed high, step, micro-step}.
+constexpr uint64_t dropout_key(const int32_t* random, uint64_t site) {
+  const auto word = [&](int i) { return static_cast<uint64_t>(static_cast<uint32_t>(random[i])); };
+  const uint64_t seed = word(0) | word(1) << 32, time = word(2) | word(3) << 32;
+  return mix64(mix64(seed ^ site) + mix64(time + 0x9e3779b97f4a7c15u));
+}
 
 // p is in [0, 1); outside it is an internal error.
 uint32_t dropout_threshold(float p);

@@ -1,4 +1,9 @@
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
 #include "base/numbers.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/reduce/reduce.h"
@@ -7,15 +12,36 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/reduce/reduce_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-#include "engine/kernels/lanes-inl.h"
+#include "engine/kernels/vector_math-inl.h"
 
-#ifndef LINNET_KERNELS_REDUCE_SIZES
-#define LINNET_KERNELS_REDUCE_SIZES
+#ifndef LINNET_KERNELS_REDUCE_ONCE
+#define LINNET_KERNELS_REDUCE_ONCE
 namespace linnet {
 namespace {
 
 constexpr int64_t kStrip = 1024;   // columns that sum_rows handles at once: 4 KiB of partial sums
 constexpr int64_t kRowBlock = 64;  // rows added up before they join the larger sum, which bounds rounding errors
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+
+// The best so far, falling. Elements are offered in order of their index, so an equal one that comes later goes behind.
+struct TopList {
+  int64_t k;
+  float* values;
+  int32_t* ids;
+  int64_t count = 0;
+
+  void offer(float value, int64_t index) {
+    if (std::isnan(value)) value = kLowest;
+    if (count == k && !(value > values[k - 1])) return;
+    int64_t location = count < k ? count++ : k - 1;
+    for (; location > 0 && value > values[location - 1]; --location) {
+      values[location] = values[location - 1];
+      ids[location] = ids[location - 1];
+    }
+    values[location] = value;
+    ids[location] = static_cast<int32_t>(index);
+  }
+};
 
 }  // namespace
 }  // namespace linnet
@@ -88,6 +114,131 @@ void SumStrip(int64_t rows, int64_t stride, int64_t count, StoredFloats x, float
   SumStripOf(rows, stride, count, x.f32(), out);
 }
 
+void SoftmaxFloats(int64_t begin, int64_t end, int64_t width, const float* x, float* y) {
+  x += begin * width;
+  y += begin * width;
+  for (int64_t row = begin; row < end; ++row, x += width, y += width) {
+    const float largest = MaxRow(width, x);
+    const Floats offset = SetAll(largest == kLowest ? 0.0f : largest);  // -inf - -inf would be NaN
+    const float sum = SumRow(width, [=](const auto& at) LINNET_LAMBDA {
+      const Floats e = Exp(hn::Sub(at.load(x, kLowest), offset));
+      at.store(e, y);
+      return e;
+    });
+    const Floats scale = SetAll(sum == 0 ? 0.0f : 1.0f / sum);
+    ForRow(width, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(at.load(y), scale), y); });
+  }
+}
+
+// The exponentials are computed twice: y cannot hold them before they are divided without rounding them.
+void SoftmaxShorts(int64_t begin, int64_t end, int64_t width, const Bfloat16* x, Bfloat16* y) {
+  x += begin * width;
+  y += begin * width;
+  for (int64_t row = begin; row < end; ++row, x += width, y += width) {
+    const float largest = MaxRow(width, x), shift = largest == kLowest ? 0.0f : largest;
+    const float sum = SumExp(width, x, shift);
+    const Floats offset = SetAll(shift), scale = SetAll(sum == 0 ? 0.0f : 1.0f / sum);
+    ForRow(width, [=](const auto& at)
+                      LINNET_LAMBDA { at.store(hn::Mul(Exp(hn::Sub(at.load(x, kLowest), offset)), scale), y); });
+  }
+}
+
+void SoftmaxRows(int64_t begin, int64_t end, int64_t width, StoredFloats x, MutableStoredFloats y) {
+  if (x.is_bf16) return SoftmaxShorts(begin, end, width, x.bf16(), y.bf16());
+  SoftmaxFloats(begin, end, width, x.f32(), y.f32());
+}
+
+template <class T>
+void GradientRows(int64_t begin, int64_t end, int64_t width, const T* dy, const T* y, T* dx) {
+  for (int64_t first = begin * width; first < end * width; first += width) {
+    const T *d = dy + first, *p = y + first;
+    T* to = dx + first;
+    const Floats dot =
+        SetAll(SumRow(width, [=](const auto& at) LINNET_LAMBDA { return hn::Mul(at.load(d), at.load(p)); }));
+    ForRow(width, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(at.load(p), hn::Sub(at.load(d), dot)), to); });
+  }
+}
+
+void SoftmaxGradientRows(int64_t begin, int64_t end, int64_t width, StoredFloats dy, StoredFloats y,
+                         MutableStoredFloats dx) {
+  if (dy.is_bf16) return GradientRows(begin, end, width, dy.bf16(), y.bf16(), dx.bf16());
+  GradientRows(begin, end, width, dy.f32(), y.f32(), dx.f32());
+}
+
+void LogSumExpRows(int64_t begin, int64_t end, int64_t width, const float* x, float* y) {
+  for (int64_t row = begin; row < end; ++row) {
+    const float* r = x + row * width;
+    const float largest = MaxRow(width, r);
+    const float shift = largest == kLowest ? 0.0f : largest;  // -inf - -inf would be NaN
+    y[row] = largest == -kLowest ? largest : shift + std::log(SumExp(width, r, shift));
+  }
+}
+
+constexpr int64_t kBlock = 4 * kFloatLanes;
+static_assert(kFloatLanes <= 16);
+
+// Four vectors, with -inf for NaN, which comparisons would lose.
+struct Block {
+  Floats v0, v1, v2, v3;
+};
+HWY_INLINE Floats LoadNumbers(const float* x) {
+  const Floats v = LoadFloats(x);
+  return hn::IfThenElse(hn::Eq(v, v), v, SetAll(kLowest));
+}
+HWY_INLINE Block LoadBlock(const float* x) {
+  return {LoadNumbers(x), LoadNumbers(x + kFloatLanes), LoadNumbers(x + 2 * kFloatLanes),
+          LoadNumbers(x + 3 * kFloatLanes)};
+}
+
+// At least k elements of the whole blocks are no smaller than this: the k-th largest of the maxima of interleaved parts
+// of the row, each of which is an element of its own. Few others are larger, so the second pass rarely stops.
+float LowerBound(int64_t width, int64_t k, const float* x) {
+  if (k > kBlock || width < kBlock) return kLowest;
+  Block most{SetAll(kLowest), SetAll(kLowest), SetAll(kLowest), SetAll(kLowest)};
+  for (int64_t i = 0; i + kBlock <= width; i += kBlock) {
+    const Block b = LoadBlock(x + i);
+    most = {hn::Max(most.v0, b.v0), hn::Max(most.v1, b.v1), hn::Max(most.v2, b.v2), hn::Max(most.v3, b.v3)};
+  }
+  HWY_ALIGN float maxima[kBlock];
+  StoreFloats(most.v0, maxima);
+  StoreFloats(most.v1, maxima + kFloatLanes);
+  StoreFloats(most.v2, maxima + 2 * kFloatLanes);
+  StoreFloats(most.v3, maxima + 3 * kFloatLanes);
+  std::nth_element(maxima, maxima + k - 1, maxima + kBlock, std::greater<float>());
+  return maxima[k - 1];
+}
+
+HWY_INLINE void OfferLanes(Floats v, Floats bound, const float* x, int64_t first, TopList& top) {
+  uint8_t bytes[8] = {};  // Highway writes at least eight
+  hn::StoreMaskBits(FloatTag(), hn::Ge(v, bound), bytes);
+  for (uint32_t bits = bytes[0] | static_cast<uint32_t>(bytes[1]) << 8; bits != 0; bits &= bits - 1) {
+    const int64_t i = first + std::countr_zero(bits);
+    top.offer(x[i], i);
+  }
+}
+
+void TopRow(int64_t width, const float* x, TopList& top) {
+  const Floats bound = SetAll(LowerBound(width, top.k, x));
+  int64_t i = 0;
+  for (; i + kBlock <= width; i += kBlock) {
+    const Block b = LoadBlock(x + i);
+    const Floats largest = hn::Max(hn::Max(b.v0, b.v1), hn::Max(b.v2, b.v3));
+    if (hn::AllFalse(FloatTag(), hn::Ge(largest, bound))) continue;
+    OfferLanes(b.v0, bound, x, i, top);
+    OfferLanes(b.v1, bound, x, i + kFloatLanes, top);
+    OfferLanes(b.v2, bound, x, i + 2 * kFloatLanes, top);
+    OfferLanes(b.v3, bound, x, i + 3 * kFloatLanes, top);
+  }
+  for (; i < width; ++i) top.offer(x[i], i);
+}
+
+void TopRows(int64_t begin, int64_t end, int64_t width, int64_t k, const float* x, float* values, int32_t* ids) {
+  for (int64_t row = begin; row < end; ++row) {
+    TopList top{k, values + row * k, ids + row * k};
+    TopRow(width, x + row * width, top);
+  }
+}
+
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -99,16 +250,21 @@ namespace {
 HWY_EXPORT(SumBlocks);
 HWY_EXPORT(SumStrip);
 HWY_EXPORT(AddRows);
+HWY_EXPORT(SoftmaxRows);
+HWY_EXPORT(SoftmaxGradientRows);
+HWY_EXPORT(LogSumExpRows);
+HWY_EXPORT(TopRows);
+
+void sum_blocks(bool squares, int64_t n, const float* x, double* blocks, ThreadPool& pool) {
+  for_ranges(pool, ceil_div(n, kSumBlock), kSumBlock, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(SumBlocks)(squares, begin, end, n, x, blocks);
+  });
+}
 
 double sum_in_blocks(bool squares, int64_t n, const float* x, void* workspace, ThreadPool& pool) {
   auto* partial = static_cast<double*>(workspace);
-  const int64_t blocks = ceil_div(n, kSumBlock);
-  for_ranges(pool, blocks, kSumBlock, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(SumBlocks)(squares, begin, end, n, x, partial);
-  });
-  double total = 0;
-  for (int64_t block = 0; block < blocks; ++block) total += partial[block];
-  return total;
+  sum_blocks(squares, n, x, partial, pool);
+  return std::accumulate(partial, partial + ceil_div(n, kSumBlock), 0.0);
 }
 
 }  // namespace
@@ -124,9 +280,7 @@ double sum_of_squares(int64_t n, const float* x, void* workspace, ThreadPool& po
 }
 
 void block_squares(int64_t n, const float* x, double* blocks, ThreadPool& pool) {
-  for_ranges(pool, ceil_div(n, kSumBlock), kSumBlock, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(SumBlocks)(true, begin, end, n, x, blocks);
-  });
+  sum_blocks(true, n, x, blocks, pool);
 }
 
 size_t sum_rows_workspace(int64_t rows, int64_t width) {
@@ -151,6 +305,29 @@ void sum_rows(int64_t rows, int64_t width, StoredFloats x, float* out, bool accu
     const int64_t column = begin * kStrip, count = std::min(width, end * kStrip) - column;
     HWY_DYNAMIC_DISPATCH(AddRows)(chunks, width, count, partial + column, accumulate, out + column);
   });
+}
+
+void softmax_forward(int64_t rows, int64_t width, StoredFloats x, MutableStoredFloats y, ThreadPool& pool) {
+  for_ranges(pool, rows, 2 * width, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(SoftmaxRows)(begin, end, width, x, y);
+  });
+}
+
+void softmax_backward(int64_t rows, int64_t width, StoredFloats dy, StoredFloats y, MutableStoredFloats dx,
+                      ThreadPool& pool) {
+  for_ranges(pool, rows, width, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(SoftmaxGradientRows)(begin, end, width, dy, y, dx);
+  });
+}
+
+void log_sum_exp_rows(int64_t rows, int64_t width, const float* x, float* y, ThreadPool& pool) {
+  for_ranges(pool, rows, 2 * width, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(LogSumExpRows)(begin, end, width, x, y);
+  });
+}
+
+void top_k_rows(int64_t rows, int64_t width, int64_t k, const float* x, float* values, int32_t* ids) {
+  if (k > 0) HWY_DYNAMIC_DISPATCH(TopRows)(0, rows, width, k, x, values, ids);
 }
 
 }  // namespace linnet

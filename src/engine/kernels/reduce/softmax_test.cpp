@@ -1,5 +1,5 @@
-#include "engine/kernels/reduce/softmax.h"
 #include <cmath>
+#include "engine/kernels/reduce/reduce.h"
 #include "kernel_testing.h"
 
 namespace linnet {

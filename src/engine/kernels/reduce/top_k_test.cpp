@@ -1,8 +1,8 @@
-#include "engine/kernels/reduce/top_k.h"
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
+#include "engine/kernels/reduce/reduce.h"
 #include "kernel_testing.h"
 
 namespace linnet {

@@ -1,6 +1,7 @@
 #include "engine/ops/attention/attention.h"
 #include <cmath>
 #include <limits>
+#include "engine/kernels/attention/attention.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
@@ -120,13 +121,6 @@ std::vector<TensorType> infer_attention_mask(const InferArgs& args) {
   return {args.in[0]};
 }
 
-// Scores that are masked are constants. Softmax gives them probability 0, so its gradient there is 0 already.
-std::vector<Tensor> gradient_mask(const GradientArgs& args) {
-  std::vector<Tensor> gradients(args.in.size());
-  gradients[0] = args.out_grad[0];
-  return gradients;
-}
-
 // q k^T and p v; of a causal mask only what it lets see. Backward has five such products for these two, of which one is
 // the recomputed q k^T.
 double attention_forward_flops(const FlopsArgs& args) {
@@ -138,19 +132,93 @@ double attention_forward_flops(const FlopsArgs& args) {
 
 double backward_flops(const FlopsArgs& args) { return 2 * attention_forward_flops(args); }
 
-}  // namespace
-
-Tensor attention_probabilities(const DecomposeArgs& args) {
-  return softmax(masked_scores(args.attrs<AttentionAttrs>(), args.in));
-}
-
-namespace {
-
 // Without a causal mask the kernel follows from the number of queries alone, which decoding does not change.
 Attrs with_independent_queries(const Attrs& old) {
   AttentionAttrs attrs = old.as<AttentionAttrs>();
   attrs.independent_queries = attrs.causal && attrs.dropout == 0;
   return attrs;
+}
+
+// Nodes of attention and of its gradient, as the kernels of kernels/attention take them.
+
+AttentionArgs attention_sizes(const AttentionAttrs& attrs, const TensorType& q, const TensorType& k) {
+  AttentionArgs out{};
+  out.batch = q.shape[0], out.query_length = q.shape[1], out.key_length = k.shape[1];
+  out.query_heads = attrs.heads, out.kv_heads = attrs.kv_heads, out.head_size = q.shape[2] / attrs.heads;
+  out.scale = static_cast<float>(attrs.scale), out.causal = attrs.causal, out.dropout = attrs.dropout;
+  out.precision = attrs.precision, out.window = attrs.window, out.biased = attrs.has_bias;
+  out.independent_queries = attrs.independent_queries, out.first_head = attrs.first_head;
+  return out;
+}
+
+AttentionArgs attention_problem(const KernelArgs& args, size_t fixed = kAttentionFixed) {
+  const auto& attrs = args.attrs<AttentionAttrs>();
+  AttentionArgs out = attention_sizes(attrs, args.in[0].type, args.in[1].type);
+  if (attrs.has_lengths) out.key_lengths = args.in[fixed].as<int32_t>();
+  if (attrs.has_starts) out.starts = args.in[attrs.starts_at(fixed)].as<int32_t>();
+  if (attrs.has_bias) {
+    const TensorView& bias = args.in[attrs.bias_at(fixed)];
+    out.distance_bias = bias.as<float>(), out.bias_stride = bias_stride(bias.shape());
+  }
+  if (attrs.dropout > 0) out.dropout_key = dropout_key(args.in.back().as<int32_t>(), attrs.dropout_site);
+  return out;
+}
+
+AttentionRows attention_rows(const TensorView& x) { return {stored(x), x.strides[0], x.strides[1]}; }
+MutableAttentionRows mutable_attention_rows(const TensorView& x) {
+  return {mutable_stored(x), x.strides[0], x.strides[1]};
+}
+
+// The kernel's tiles are laid out for heads of up to 256.
+bool has_attention_tiles(const KernelQuery& query) {
+  const auto& attrs = query.attrs<AttentionAttrs>();
+  return f32_or_reduced(query) && query.in[0].shape[2] / attrs.heads <= 256;
+}
+
+size_t attention_workspace(const KernelQuery& query) {
+  return attention_forward_workspace(attention_sizes(query.attrs<AttentionAttrs>(), query.in[0], query.in[1]),
+                                     query.threads);
+}
+
+void run_attention(const KernelArgs& args) {
+  attention_forward(attention_problem(args), attention_rows(args.in[0]), attention_rows(args.in[1]),
+                    attention_rows(args.in[2]), mutable_attention_rows(args.out[0]), args.out[1].as<float>(),
+                    args.workspace, args.pool);
+}
+
+bool supports_few(const KernelQuery& query) {
+  return f32_or_reduced(query) && query.in[1] == query.in[2] &&
+         has_few_queries(attention_sizes(query.attrs<AttentionAttrs>(), query.in[0], query.in[1]));
+}
+
+size_t few_workspace(const KernelQuery& query) {
+  return attention_few_queries_workspace(attention_sizes(query.attrs<AttentionAttrs>(), query.in[0], query.in[1]),
+                                         query.threads);
+}
+
+void run_few(const KernelArgs& args) {
+  attention_few_queries(attention_problem(args), attention_rows(args.in[0]), attention_rows(args.in[1]),
+                        attention_rows(args.in[2]), mutable_attention_rows(args.out[0]), args.out[1].as<float>(),
+                        args.workspace, args.pool);
+}
+
+AttentionArgs with_stored_dq(AttentionArgs args, const TensorType& dq) {
+  args.dq_in_bf16 = dq.dtype == DType::kBF16;
+  return args;
+}
+
+size_t attention_grad_workspace(const KernelQuery& query) {
+  const AttentionArgs args = attention_sizes(query.attrs<AttentionAttrs>(), query.in[0], query.in[1]);
+  return attention_backward_workspace(with_stored_dq(args, query.out[0]), query.threads);
+}
+
+void run_attention_grad(const KernelArgs& args) {
+  const AttentionArgs call = with_stored_dq(attention_problem(args, kAttentionGradFixed), args.out[0].type);
+  float* d_bias = call.biased ? args.out[3].as<float>() : nullptr;
+  attention_backward(call, attention_rows(args.in[0]), attention_rows(args.in[1]), attention_rows(args.in[2]),
+                     attention_rows(args.in[3]), args.in[4].as<float>(), attention_rows(args.in[5]),
+                     mutable_attention_rows(args.out[0]), mutable_attention_rows(args.out[1]),
+                     mutable_attention_rows(args.out[2]), d_bias, args.workspace, args.pool);
 }
 
 }  // namespace
@@ -176,7 +244,12 @@ const OpDef kAttentionGrad{.name = "attention_grad",
                            .with_precision = set_precision<AttentionAttrs>,
                            .by_gpu_library = true,
                            .flops = backward_flops};
-const OpDef kMaskScores{.name = "mask_scores", .infer = infer_attention_mask, .gradient = gradient_mask};
+// Scores that are masked are constants. Softmax gives them probability 0, so its gradient there is 0 already.
+const OpDef kMaskScores{.name = "mask_scores", .infer = infer_attention_mask, .gradient = first_gradient};
+
+Tensor attention_probabilities(const DecomposeArgs& args) {
+  return softmax(masked_scores(args.attrs<AttentionAttrs>(), args.in));
+}
 
 Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options) {
   AttentionAttrs attrs{
@@ -231,5 +304,11 @@ void run_attention_mask(const KernelArgs& args) {
 }  // namespace
 
 LINNET_KERNELS(mask_scores, {"reference", nullptr, nullptr, run_attention_mask})
+
+LINNET_KERNELS(attention, {"few_queries", supports_few, few_workspace, run_few},
+               {"flash", has_attention_tiles, attention_workspace, run_attention},
+               {"reference", nullptr, nullptr, attention_reference})
+LINNET_KERNELS(attention_grad, {"flash", has_attention_tiles, attention_grad_workspace, run_attention_grad},
+               {"reference", nullptr, nullptr, attention_grad_reference})
 
 }  // namespace linnet

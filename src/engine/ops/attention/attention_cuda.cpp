@@ -5,6 +5,7 @@
 // is absent, older than kLeastVersion, or has no deterministic kernel.
 #include <algorithm>
 #include "engine/kernels/random/philox.h"
+#include "engine/kernels/regions.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/attention/attention_graph_cuda.h"
 #include "engine/ops/attention/attention_staging_cuda.h"
@@ -15,8 +16,6 @@ namespace {
 // 9.15.1. Before it the backward pass can read outside of its memory when a recording is replayed and the number of
 // keys is no multiple of 128 (NVIDIA's release notes of cuDNN 9.15.1).
 constexpr size_t kLeastVersion = 91501;
-
-size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 AttentionStrides dense_strides_of(const Shape& x) { return {x[1] * x[2], x[2]}; }
 
@@ -86,24 +85,6 @@ bool supports(const KernelQuery& query) {
   return true;
 }
 
-// Pieces of the workspace, one after another.
-class Pieces {
- public:
-  explicit Pieces(std::byte* begin) : begin_(begin) {}
-  template <class T>
-  T* take(int64_t count) {
-    auto* piece = begin_ ? reinterpret_cast<T*>(begin_ + used_) : nullptr;
-    used_ += rounded(static_cast<size_t>(count) * sizeof(T));
-    return piece;
-  }
-  std::byte* rest() const { return begin_ + used_; }
-  size_t used() const { return used_; }
-
- private:
-  std::byte* begin_;
-  size_t used_ = 0;
-};
-
 // The workspace before cuDNN's own, the same for the planner and the kernel.
 struct Scratch {
   int64_t *seed, *offset;  // each aligned to 16 bytes
@@ -112,7 +93,7 @@ struct Scratch {
   // bf16 copies of fp32 operands: q, k, v, o and then d_o, dq, dk, dv.
   uint16_t* copies[8];
 
-  Scratch(Pieces& pieces, const Shape& q, const Shape& k, int64_t heads, bool copied, bool backward)
+  Scratch(Regions& pieces, const Shape& q, const Shape& k, int64_t heads, bool copied, bool backward)
       : seed(pieces.take<int64_t>(1)),
         offset(pieces.take<int64_t>(1)),
         query_lengths(pieces.take<int32_t>(q[0])),
@@ -136,9 +117,9 @@ size_t cudnn_workspace(CudaDevice& device, const AttentionAttrs& attrs, const Sh
 size_t workspace_of(const KernelQuery& query, bool backward) {
   const auto& attrs = query.attrs<AttentionAttrs>();
   const Shape &q = query.in[0].shape, &k = query.in[1].shape;
-  Pieces pieces(nullptr);
+  Regions pieces(nullptr, 256);
   const Scratch scratch(pieces, q, k, attrs.heads, query.in[0].dtype == DType::kF32, backward);
-  return pieces.used() + cudnn_workspace(static_cast<CudaDevice&>(*query.device), attrs, q, k, backward);
+  return pieces.size() + cudnn_workspace(static_cast<CudaDevice&>(*query.device), attrs, q, k, backward);
 }
 size_t workspace(const KernelQuery& query) { return workspace_of(query, false); }
 size_t grad_workspace(const KernelQuery& query) { return workspace_of(query, true); }
@@ -151,7 +132,7 @@ class Run {
         device_(static_cast<CudaDevice&>(*args.device)),
         copied_(args.in[0].type.dtype == DType::kF32),
         problem_(problem_of(attrs_, args.in[0].shape(), args.in[1].shape())),
-        pieces_(args.workspace),
+        pieces_(args.workspace, 256),
         scratch_(pieces_, args.in[0].shape(), args.in[1].shape(), attrs_.heads, copied_, backward) {}
 
   void forward() {
@@ -255,7 +236,7 @@ class Run {
   CudaDevice& device_;
   bool copied_;
   AttentionProblem problem_;
-  Pieces pieces_;
+  Regions pieces_;
   Scratch scratch_;
   const int32_t* lengths_ = nullptr;
   std::vector<std::pair<CudnnValue, void*>> memory_;

@@ -3,6 +3,8 @@
 //
 //   w = exp(s - lse), m = dropout's mask and scale;  dv = (w m)^T do;  ds = w (m (do v^T) - sum(do o));
 //   dq = scale ds k;  dk = scale ds^T q;  dbias of a distance = the sum of its ds
+#include "base/numbers.h"
+#include "engine/kernels/cuda/add_parts.cuh"
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/ops/attention/attention_tiles_cuda.cuh"
 #include "engine/ops/kernel.h"
@@ -207,21 +209,9 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBackwardBlocks)
   Tile::store(result, p.scale, dq.data + b * dq.sample + head_at, dq.row, i0, p.queries, p.size);
 }
 
-constexpr int kThreads = 256;
-
-// dbias[x] = sum of parts[x] over the parts, in their order; x counts [H, Tq + Tk - 1].
-__global__ void __launch_bounds__(kThreads)
-    add_bias_parts_kernel(int64_t parts, int64_t width, const float* __restrict__ from, float* __restrict__ to) {
-  begin_kernel();
-  const int64_t x = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (x >= width) return;
-  float sum = 0;
-  for (int64_t part = 0; part < parts; ++part) sum += from[part * width + x];
-  to[x] = sum;
+size_t sums_bytes(const Shape& lse) {
+  return round_up(static_cast<size_t>(lse.elements()) * sizeof(float), size_t{256});
 }
-
-size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
-size_t sums_bytes(const Shape& lse) { return rounded(static_cast<size_t>(lse.elements()) * sizeof(float)); }
 
 size_t workspace(const KernelQuery& query) {
   const auto& attrs = query.attrs<AttentionAttrs>();
@@ -250,8 +240,7 @@ void run_for(const KernelArgs& args, const Problem& p) {
          shared, p, key_tiles, x, rows_of<T>(args.out[1]), rows_of<T>(args.out[2]));
   if (!p.bias) return;
   const int64_t width = static_cast<int64_t>(p.heads) * (p.queries + p.keys - 1);
-  launch(args.device, add_bias_parts_kernel, blocks_for(width, kThreads), kThreads, 0, p.batch * tiles, width, parts,
-         args.out[3].as<float>());
+  launch_elements<add_column>(args.device, width, p.batch * tiles, width, false, parts, args.out[3].as<float>());
 }
 
 void run(const KernelArgs& args) {

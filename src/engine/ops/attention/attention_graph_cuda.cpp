@@ -32,10 +32,10 @@ class Builder {
   }
 
   void optional_inputs() {
-    const Sizes one{1, 1, 1, 1}, sample{p.batch, 1, 1, 1}, ones{1, 1, 1, 1};
+    const Sizes one{1, 1, 1, 1}, sample{p.batch, 1, 1, 1};
     if (p.lengths) {
-      out.query_lengths = graph.tensor(kInt, sample, ones);
-      out.key_lengths = graph.tensor(kInt, sample, ones);
+      out.query_lengths = graph.tensor(kInt, sample, one);
+      out.key_lengths = graph.tensor(kInt, sample, one);
     }
     if (p.dropout()) {
       out.seed = graph.tensor(CUDNN_DATA_INT64, one, one);
@@ -46,9 +46,6 @@ class Builder {
 
   CudnnValue with(cudnnPointwiseMode_t mode, CudnnValue x, CudnnValue b, cudnnDataType_t type = kFloat) {
     return graph.pointwise(mode, x, scores, {.b = b}, type);
-  }
-  CudnnValue row_with(cudnnPointwiseMode_t mode, CudnnValue x, CudnnValue b) {
-    return graph.pointwise(mode, x, rows, {.b = b});
   }
   CudnnValue index(CudnnValue x, int64_t axis) {
     return graph.pointwise(CUDNN_POINTWISE_GEN_INDEX, x, scores, {.axis = axis, .compute = kInt}, kInt);
@@ -62,14 +59,10 @@ class Builder {
                            {.b = graph.number(-std::numeric_limits<float>::infinity()), .t = condition});
   }
 
-  CudnnGraph::Overrides overrides(CudnnValue m, CudnnValue n, CudnnValue k) const { return {.m = m, .n = n, .k = k}; }
-
   // scale * q k^T, keys after the sample's length -inf
   CudnnValue scores_of(bool pad) {
     const CudnnValue s = graph.between(kFloat, scores);
-    CudnnGraph::Overrides lengths = overrides(out.query_lengths, out.key_lengths, 0);
-    lengths.pad = pad && p.lengths;
-    graph.matmul(out.q, out.k, s, lengths);
+    graph.matmul(out.q, out.k, s, {.m = out.query_lengths, .n = out.key_lengths, .pad = pad && p.lengths});
     CudnnValue x = with(CUDNN_POINTWISE_MUL, s, graph.number(p.scale));
     if (p.lengths) {
       const CudnnValue i = index(x, 2), j = index(x, 3);
@@ -128,7 +121,7 @@ AttentionPlan attention_forward_plan(const AttentionProblem& p, const CudnnTarge
     weights = b.with(CUDNN_POINTWISE_MUL, weights, b.kept);
     weights = b.with(CUDNN_POINTWISE_MUL, weights, graph.number(static_cast<float>(p.kept_scale)), kBf16);
   }
-  graph.matmul(weights, b.out.v, b.out.o, b.overrides(b.out.query_lengths, 0, b.out.key_lengths));
+  graph.matmul(weights, b.out.v, b.out.o, {.m = b.out.query_lengths, .k = b.out.key_lengths});
   return b.finish(target, workspace);
 }
 
@@ -176,7 +169,7 @@ AttentionPlan attention_backward_plan(const AttentionProblem& p, const CudnnTarg
   const Sizes all_heads{p.batch, p.heads, p.keys, p.size};
   // left [B, H, Tk, Tq] right [B, H, Tq, size]; heads that share keys are added up.
   const auto of_keys = [&](CudnnValue left, CudnnValue right, CudnnValue to) {
-    const CudnnGraph::Overrides lengths = b.overrides(t.key_lengths, 0, t.query_lengths);
+    const CudnnGraph::Overrides lengths{.m = t.key_lengths, .k = t.query_lengths};
     if (p.heads == p.kv_heads) return graph.matmul(left, right, to, lengths);
     const CudnnValue each = graph.between(kBf16, all_heads);
     graph.matmul(left, right, each, lengths);
@@ -185,7 +178,7 @@ AttentionPlan attention_backward_plan(const AttentionProblem& p, const CudnnTarg
   of_keys(transposed(x), t.d_o, t.dv);
 
   x = graph.between(kFloat, b.scores);
-  graph.matmul(t.d_o, t.v, x, b.overrides(t.query_lengths, t.key_lengths, 0));
+  graph.matmul(t.d_o, t.v, x, {.m = t.query_lengths, .n = t.key_lengths});
   if (p.dropout()) x = b.with(CUDNN_POINTWISE_MUL, x, b.kept);
   x = b.with(CUDNN_POINTWISE_SUB, x, t.sums);
   x = b.with(CUDNN_POINTWISE_MUL, x, weights);
@@ -195,7 +188,7 @@ AttentionPlan attention_backward_plan(const AttentionProblem& p, const CudnnTarg
 
   const CudnnValue k = graph.between(kBf16, {p.batch, p.kv_heads, p.keys, p.size}, {p.k.sample, p.size, p.k.row, 1});
   graph.reshape(t.k, k);
-  graph.matmul(ds, k, t.dq, b.overrides(t.query_lengths, 0, t.key_lengths));
+  graph.matmul(ds, k, t.dq, {.m = t.query_lengths, .k = t.key_lengths});
   return b.finish(target, workspace);
 }
 

@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(AttentionExtras e) {
     if (e.key_lengths) e.key_lengths[b] = min(max(e.lengths[b], 1), e.keys);
   }
   if (threadIdx.x != 0 || !e.seed) return;
-  e.seed[0] = e.random ? static_cast<int64_t>(dropout_key_on_device(e.random, e.site)) : 0;
+  e.seed[0] = e.random ? static_cast<int64_t>(dropout_key(e.random, e.site)) : 0;
   e.offset[0] = 0;
 }
 

@@ -1,7 +1,7 @@
 #include "engine/ops/attention/cached_attention.h"
 #include <algorithm>
 #include <cmath>
-#include "engine/kernels/attention/attention_few_queries.h"
+#include "engine/kernels/attention/attention.h"
 
 namespace linnet {
 namespace {

@@ -1,7 +1,7 @@
 #include "engine/ops/batch_norm/batch_norm.h"
 #include <cmath>
 #include "base/error.h"
-#include "engine/kernels/norm/batch_norm.h"
+#include "engine/kernels/norm/norm.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 

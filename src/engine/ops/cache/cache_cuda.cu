@@ -1,7 +1,7 @@
 // The cache of step-by-step decoding on the device: positions and parents are read there.
 
 #include "engine/kernels/cuda/copy.cuh"
-#include "engine/kernels/cuda/index.cuh"
+#include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/cache/cache.h"
 
@@ -79,8 +79,9 @@ void run_write(const KernelArgs& args) {
   const auto locations = reinterpret_cast<uintptr_t>(rows.data) | reinterpret_cast<uintptr_t>(cache.data) |
                          static_cast<uintptr_t>(stride_bytes);
   for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
-    launch_elements<write_word<Word>>(args.device, shape[0] * width, shape[1], width, rows.as<const Word>(), stride_bytes / static_cast<int64_t>(sizeof(Word)), args.in[2].as<int32_t>(),
-           args.in[2].elements() == 1, cache.as<Word>());
+    launch_elements<write_word<Word>>(args.device, shape[0] * width, shape[1], width, rows.as<const Word>(),
+                                      stride_bytes / static_cast<int64_t>(sizeof(Word)), args.in[2].as<int32_t>(),
+                                      args.in[2].elements() == 1, cache.as<Word>());
   });
 }
 
@@ -93,8 +94,9 @@ void run_fill(const KernelArgs& args) {
                          static_cast<uintptr_t>(row_bytes) | static_cast<uintptr_t>(entry_bytes);
   for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
     const auto word = static_cast<int64_t>(sizeof(Word));
-    launch_elements<fill_word<Word>>(args.device, from[0] * from[1] * width, from[1], width, rows.as<const Word>(), row_bytes / word, entry_bytes / word, args.in[2].as<int32_t>(),
-           shape[0], shape[1], cache.as<Word>());
+    launch_elements<fill_word<Word>>(args.device, from[0] * from[1] * width, from[1], width, rows.as<const Word>(),
+                                     row_bytes / word, entry_bytes / word, args.in[2].as<int32_t>(), shape[0], shape[1],
+                                     cache.as<Word>());
   });
 }
 
@@ -106,8 +108,9 @@ void run_reorder(const KernelArgs& args) {
   const int64_t group = args.attrs<CacheGroupAttrs>().group;
   const auto locations = reinterpret_cast<uintptr_t>(args.in[0].data) | reinterpret_cast<uintptr_t>(cache.data);
   for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
-    launch_elements<reorder_word<Word>>(args.device, shape[0] / group * shape[1] * width, static_cast<int>(group), shape[1], width, args.in[1].as<int32_t>(),
-           args.in[2].as<int32_t>(), args.in[2].elements(), args.in[0].as<const Word>(), cache.as<Word>());
+    launch_elements<reorder_word<Word>>(args.device, shape[0] / group * shape[1] * width, static_cast<int>(group),
+                                        shape[1], width, args.in[1].as<int32_t>(), args.in[2].as<int32_t>(),
+                                        args.in[2].elements(), args.in[0].as<const Word>(), cache.as<Word>());
   });
 }
 

@@ -1,5 +1,5 @@
 #include "engine/kernels/cuda/launch.cuh"
-#include "engine/ops/collective/add_values_cuda.h"
+#include "engine/ops/collective/collective.h"
 
 namespace linnet {
 namespace {

@@ -1,4 +1,8 @@
 #include "engine/ops/conv_pool/conv_pool.h"
+#include <algorithm>
+#include <cmath>
+#include "engine/kernels/conv/conv_pool.h"
+#include "engine/kernels/conv/dense_head.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/max_pool/max_pool.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -80,6 +84,157 @@ double conv_pool_input_grad_flops(const FlopsArgs& args) {
   return convolution_flops(args.in[2].shape, args.out[0].shape[3]);
 }
 
+// One image element as the convolution sees it, zero outside.
+template <class T>
+struct Pixels {
+  Pixels(const TensorView& x, const PixelScaling& scaling) : x(x), scaling(scaling) {}
+  double at(int64_t image, int64_t row, int64_t column, int64_t channel) const {
+    const Shape& s = x.shape();
+    if (row < 0 || row >= s[1] || column < 0 || column >= s[2]) return 0;
+    const int64_t location = ((image * s[1] + row) * s[2] + column) * s[3] + channel;
+    if (x.type.dtype != DType::kU8) return x.as<const T>()[location];
+    const auto c = static_cast<size_t>(channel);
+    return x.as<const uint8_t>()[location] * static_cast<double>(scaling.scale[c]) + scaling.shift[c];
+  }
+  const TensorView& x;
+  const PixelScaling& scaling;
+};
+
+// body(image, row, column, filter, location in the pooled images) for every pooled element.
+template <class Body>
+void for_pooled(const Shape& pooled, const Body& body) {
+  int64_t location = 0;
+  for (int64_t n = 0; n < pooled[0]; ++n)
+    for (int64_t i = 0; i < pooled[1]; ++i)
+      for (int64_t j = 0; j < pooled[2]; ++j)
+        for (int64_t o = 0; o < pooled[3]; ++o) body(n, i, j, o, location++);
+}
+
+void run_conv_pool_reference(const KernelArgs& args) {
+  const PixelScaling& scaling = args.attrs<ConvReluPoolAttrs>().scaling;
+  const int64_t channels = args.in[0].shape()[3];
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    const Pixels<T> x(args.in[0], scaling);
+    const T *weight = args.in[1].as<T>(), *bias = args.in[2].as<T>();
+    for_pooled(args.out[0].shape(), [&](int64_t n, int64_t i, int64_t j, int64_t o, int64_t location) {
+      double largest = 0;
+      int best = 0;
+      for (int window = 0; window < 4; ++window) {
+        double sum = bias[o];
+        for (int64_t r = 0; r < 3; ++r)
+          for (int64_t s = 0; s < 3; ++s)
+            for (int64_t c = 0; c < channels; ++c)
+              sum += x.at(n, 2 * i + window / 2 + r - 1, 2 * j + window % 2 + s - 1, c) *
+                     weight[((o * 3 + r) * 3 + s) * channels + c];
+        if (window == 0 || sum > largest || std::isnan(sum)) largest = sum, best = window;
+      }
+      const bool dead = largest <= 0;
+      args.out[0].as<T>()[location] = static_cast<T>(dead ? 0 : largest);
+      args.out[1].as<uint8_t>()[location] = dead ? kDeadWindow : static_cast<uint8_t>(best);
+    });
+  });
+}
+
+// dy at a location of the pooled images, given or as the product of its factors.
+template <class T>
+double slope_at(const KernelArgs& args, int64_t image, int64_t location) {
+  if (args.in.size() == 3) return args.in[2].as<T>()[location];
+  const int64_t outputs = args.in[2].shape()[1], width = args.in[3].shape()[1];
+  double sum = 0;
+  for (int64_t k = 0; k < outputs; ++k)
+    sum +=
+        static_cast<double>(args.in[2].as<T>()[image * outputs + k]) * args.in[3].as<T>()[k * width + location % width];
+  return sum;
+}
+
+void run_conv_pool_weight_grad_reference(const KernelArgs& args) {
+  const PixelScaling& scaling = args.attrs<ConvReluPoolAttrs>().scaling;
+  const auto* which = args.in[1].as<const uint8_t>();
+  const int64_t channels = args.in[0].shape()[3];
+  for_float(args.in[2].type.dtype, [&]<class T>() {
+    const Pixels<T> x(args.in[0], scaling);
+    T *dweight = args.out[0].as<T>(), *dbias = args.out[1].as<T>();
+    std::fill_n(dweight, args.out[0].elements(), T{0});
+    std::fill_n(dbias, args.out[1].elements(), T{0});
+    for_pooled(args.in[1].shape(), [&](int64_t n, int64_t i, int64_t j, int64_t o, int64_t location) {
+      if (which[location] == kDeadWindow) return;
+      const auto d = static_cast<T>(slope_at<T>(args, n, location));
+      const int64_t row = 2 * i + which[location] / 2 - 1, column = 2 * j + which[location] % 2 - 1;
+      dbias[o] += d;
+      for (int64_t tap = 0; tap < 9; ++tap)
+        for (int64_t c = 0; c < channels; ++c)
+          dweight[(o * 9 + tap) * channels + c] += static_cast<T>(d * x.at(n, row + tap / 3, column + tap % 3, c));
+    });
+  });
+}
+
+void run_conv_pool_input_grad_reference(const KernelArgs& args) {
+  const auto* which = args.in[1].as<const uint8_t>();
+  const Shape& image = args.out[0].shape();
+  for_float(args.in[2].type.dtype, [&]<class T>() {
+    const T *weight = args.in[0].as<T>(), *dy = args.in[2].as<T>();
+    T* dx = args.out[0].as<T>();
+    std::fill_n(dx, args.out[0].elements(), T{0});
+    for_pooled(args.in[2].shape(), [&](int64_t n, int64_t i, int64_t j, int64_t o, int64_t location) {
+      if (which[location] == kDeadWindow) return;
+      for (int64_t tap = 0; tap < 9; ++tap) {
+        const int64_t row = 2 * i + which[location] / 2 + tap / 3 - 1,
+                      column = 2 * j + which[location] % 2 + tap % 3 - 1;
+        if (row < 0 || row >= image[1] || column < 0 || column >= image[2]) continue;
+        for (int64_t c = 0; c < image[3]; ++c)
+          dx[((n * image[1] + row) * image[2] + column) * image[3] + c] +=
+              dy[location] * weight[(o * 9 + tap) * image[3] + c];
+      }
+    });
+  });
+}
+
+ConvPoolShape shape_of(const Shape& x, const Shape& pooled) { return {x[0], x[1], x[2], x[3], pooled[3]}; }
+
+ConvPoolImages images_of(const KernelArgs& args) {
+  const PixelScaling& scaling = args.attrs<ConvReluPoolAttrs>().scaling;
+  if (args.in[0].type.dtype != DType::kU8) return {.floats = args.in[0].as<const float>()};
+  return {.bytes = args.in[0].as<const uint8_t>(), .scale = scaling.scale.data(), .shift = scaling.shift.data()};
+}
+
+size_t conv_pool_workspace(const KernelQuery& query) {
+  return conv_pool_workspace(shape_of(query.in[0].shape, query.out[0].shape), query.threads);
+}
+size_t weight_grad_workspace(const KernelQuery& query) {
+  return conv_pool_workspace(shape_of(query.in[0].shape, query.in[1].shape), query.threads);
+}
+size_t input_grad_workspace(const KernelQuery& query) {
+  return conv_pool_workspace(shape_of(query.out[0].shape, query.in[2].shape), query.threads);
+}
+void run_conv_pool(const KernelArgs& args) {
+  conv_pool_forward(shape_of(args.in[0].shape(), args.out[0].shape()), images_of(args), args.in[1].as<const float>(),
+                    args.in[2].as<const float>(), args.out[0].as<float>(), args.out[1].as<uint8_t>(), args.workspace,
+                    args.pool);
+}
+
+void run_conv_pool_weight_grad(const KernelArgs& args) {
+  ConvPoolSlopes slopes;
+  if (args.in.size() == 4)
+    slopes = {.factor = args.in[2].as<const float>(),
+              .weight = args.in[3].as<const float>(),
+              .outputs = args.in[2].shape()[1]};
+  else slopes.dy = args.in[2].as<const float>();
+  conv_pool_weight_gradient(shape_of(args.in[0].shape(), args.in[1].shape()), images_of(args),
+                            args.in[1].as<const uint8_t>(), slopes, args.out[0].as<float>(), args.out[1].as<float>(),
+                            args.workspace, args.pool);
+}
+
+void run_conv_pool_input_grad(const KernelArgs& args) {
+  conv_pool_input_gradient(shape_of(args.out[0].shape(), args.in[2].shape()), args.in[0].as<const float>(),
+                           args.in[1].as<const uint8_t>(), args.in[2].as<const float>(), args.out[0].as<float>(),
+                           args.workspace, args.pool);
+}
+
+// A product that is computed on the way has few outputs.
+bool supports_weight_grad(const KernelQuery& query) {
+  return all_f32(query) && (query.in.size() < 4 || query.in[2].shape[1] <= DenseHeadShape::kMaxOutputs);
+}
+
 }  // namespace
 
 const OpDef kConvReluPool{.name = "conv_relu_pool",
@@ -95,5 +250,13 @@ const OpDef kConvReluPoolInputGrad{
 Tensor conv_relu_pool(At x, Tensor weight, Tensor bias, PixelScaling scaling) {
   return op_result(kConvReluPool, x, {weight, bias}, ConvReluPoolAttrs{std::move(scaling), {}});
 }
+
+LINNET_KERNELS(conv_relu_pool, {"simd", all_f32, conv_pool_workspace, run_conv_pool},
+               {"reference", nullptr, nullptr, run_conv_pool_reference})
+LINNET_KERNELS(conv_relu_pool_weight_grad,
+               {"simd", supports_weight_grad, weight_grad_workspace, run_conv_pool_weight_grad},
+               {"reference", nullptr, nullptr, run_conv_pool_weight_grad_reference})
+LINNET_KERNELS(conv_relu_pool_input_grad, {"simd", all_f32, input_grad_workspace, run_conv_pool_input_grad},
+               {"reference", nullptr, nullptr, run_conv_pool_input_grad_reference})
 
 }  // namespace linnet

@@ -4,7 +4,7 @@
 #include <limits>
 #include "engine/kernels/conv/conv_pool.h"
 #include "engine/kernels/cuda/add_parts.cuh"
-#include "engine/kernels/cuda/vectors.cuh"
+#include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/conv_pool/conv_pool.h"
 
 namespace linnet {
@@ -274,8 +274,7 @@ bool supports(const KernelQuery& query) {
 }
 
 void run(const KernelArgs& args) {
-  const Images images =
-      images_of(args.in[0].shape(), args.out[0].shape(), args.attrs<ConvReluPoolAttrs>().scaling);
+  const Images images = images_of(args.in[0].shape(), args.out[0].shape(), args.attrs<ConvReluPoolAttrs>().scaling);
   const int64_t windows = static_cast<int64_t>(images.count) * images.pooled_height * images.pooled_width;
   const int groups = groups_of(images);
   const bool wide = images.filters % kGroup == 0 && aligned16(args.out[0].as<float>(), args.out[1].as<uint8_t>());
@@ -344,7 +343,8 @@ void run_weight_grad(const KernelArgs& args) {
 void run_input_grad(const KernelArgs& args) {
   const Images images = images_of(args.out[0].shape(), args.in[2].shape(), {});
   for_storage(args.out[0].type.dtype, [&]<class T>() {
-    launch_elements<gather_slopes<T>>(args.device, args.out[0].elements(), images, numbers_of(args.in[0]), args.in[1].as<uint8_t>(), args.in[2].as<T>(), args.out[0].as<T>());
+    launch_elements<gather_slopes<T>>(args.device, args.out[0].elements(), images, numbers_of(args.in[0]),
+                                      args.in[1].as<uint8_t>(), args.in[2].as<T>(), args.out[0].as<T>());
   });
 }
 

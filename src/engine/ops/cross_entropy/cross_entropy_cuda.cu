@@ -1,8 +1,9 @@
 // The loss of a row by one pass over its logits, then the sum over rows in a fixed order. Its last additions are in
 // float64, as on the CPU: a few for each thread of one block.
-// Around it: targets without padding, their count, and one-hot rows. A target at or beyond the classes, which the CPU's kernels refuse, makes the loss NaN: a run ends on it.
+// Around it: targets without padding, their count, and one-hot rows. A target at or beyond the classes, which the CPU's
+// kernels refuse, makes the loss NaN: a run ends on it.
 #include <algorithm>
-#include "engine/kernels/cuda/index.cuh"
+#include "engine/kernels/cuda/add_parts.cuh"
 #include "engine/kernels/cuda/rows.cuh"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 
@@ -96,20 +97,10 @@ __global__ void __launch_bounds__(kRowBlock) many_classes_kernel(CrossEntropyCal
   if (threadIdx.x == 0) call.losses[blockIdx.x] = finish_row(call, blockIdx.x, row, x);
 }
 
-__global__ void __launch_bounds__(kTotalThreads)
-    total_kernel(int64_t rows, const float* __restrict__ losses, float* __restrict__ total) {
-  begin_kernel();
-  double sum = 0;
-  for (int64_t row = threadIdx.x; row < rows; row += kTotalThreads) sum += static_cast<double>(losses[row]);
-  sum = block_sum(sum);
-  if (threadIdx.x == 0) *total = static_cast<float>(sum);
-}
-
 // dlogits = dloss * (softmax - (1 - s) * onehot(target) - s / V); `dx` may be `logits`.
 template <class T, int kVector>
-LINNET_DEVICE void write_slopes(int64_t at, int64_t vectors, unsigned vectors_per_row, int64_t classes,
-                                const T* logits, const int32_t* targets, const float* lse, const float* dloss,
-                                float smoothing, T* dx) {
+LINNET_DEVICE void write_slopes(int64_t at, int64_t vectors, unsigned vectors_per_row, int64_t classes, const T* logits,
+                                const int32_t* targets, const float* lse, const float* dloss, float smoothing, T* dx) {
   const int64_t row = vectors < (int64_t{1} << 32) ? static_cast<unsigned>(at) / vectors_per_row : at / vectors_per_row;
   const int64_t first = (at - row * vectors_per_row) * kVector;
   const int32_t target = targets[row];
@@ -142,13 +133,12 @@ void run(const KernelArgs& args) {
   for_storage(args.in[0].type.dtype, [&]<class T>() {
     const T* x = args.in[0].as<T>();
     if (is_small(call.classes, rows)) launch(args.device, few_rows_kernel<T>, 1, kTotalThreads, 0, call, x, total);
-    else if (call.classes <= kFewClasses)
-      launch_elements<few_classes<T>>(args.device, rows, call, x);
+    else if (call.classes <= kFewClasses) launch_elements<few_classes<T>>(args.device, rows, call, x);
     else if (aligned16(x) && call.classes % kWide<T> == 0)
       launch(args.device, many_classes_kernel<T, kWide<T>>, static_cast<unsigned>(rows), kRowBlock, 0, call, x);
     else launch(args.device, many_classes_kernel<T, 1>, static_cast<unsigned>(rows), kRowBlock, 0, call, x);
   });
-  if (!is_small(call.classes, rows)) launch(args.device, total_kernel, 1, kTotalThreads, 0, rows, call.losses, total);
+  if (!is_small(call.classes, rows)) add_all<double>(args.device, rows, call.losses, total);
 }
 
 void run_grad(const KernelArgs& args) {
@@ -159,8 +149,9 @@ void run_grad(const KernelArgs& args) {
     T* dx = args.out[0].as<T>();
     const auto run_with = [&]<int kVector>() {
       const int64_t vectors = elements / kVector;
-      launch_elements<write_slopes<T, kVector>>(args.device, vectors, vectors, static_cast<unsigned>(classes / kVector), classes, x, args.in[1].as<int32_t>(), args.in[2].as<float>(),
-             args.in[3].as<float>(), smoothing, dx);
+      launch_elements<write_slopes<T, kVector>>(args.device, vectors, vectors, static_cast<unsigned>(classes / kVector),
+                                                classes, x, args.in[1].as<int32_t>(), args.in[2].as<float>(),
+                                                args.in[3].as<float>(), smoothing, dx);
     };
     if (aligned16(x, dx) && classes % kWide<T> == 0) run_with.template operator()<kWide<T>>();
     else run_with.template operator()<1>();
@@ -170,18 +161,15 @@ void run_grad(const KernelArgs& args) {
 constexpr int kCountThreads = 1024;
 constexpr int64_t kCountPiece = 16 * kCountThreads;
 
-LINNET_DEVICE void mask_target(int64_t i, int64_t length, const int32_t* targets, const int32_t* lengths,
-                               int32_t* to) {
+LINNET_DEVICE void mask_target(int64_t i, int64_t length, const int32_t* targets, const int32_t* lengths, int32_t* to) {
   const auto [row, location] = divided(i, length);
   to[i] = location < lengths[row] ? targets[i] : -1;
 }
 
 void run_mask(const KernelArgs& args) {
-  launch_elements<mask_target>(args.device, args.out[0].elements(), args.in[0].shape()[1], args.in[0].as<int32_t>(), args.in[1].as<int32_t>(), args.out[0].as<int32_t>());
+  launch_elements<mask_target>(args.device, args.out[0].elements(), args.in[0].shape()[1], args.in[0].as<int32_t>(),
+                               args.in[1].as<int32_t>(), args.out[0].as<int32_t>());
 }
-
-LINNET_DEVICE void put_count(float* to, int32_t count) { *to = static_cast<float>(count); }
-LINNET_DEVICE void put_count(int32_t* to, int32_t count) { *to = count; }
 
 // Targets that are not negative in each piece.
 template <class To>
@@ -192,16 +180,7 @@ __global__ void __launch_bounds__(kCountThreads)
   const int64_t begin = blockIdx.x * kCountPiece, end = min(begin + kCountPiece, count);
   for (int64_t i = begin + threadIdx.x; i < end; i += kCountThreads) found += targets[i] >= 0;
   found = block_sum(found);
-  if (threadIdx.x == 0) put_count(to + blockIdx.x, found);
-}
-
-__global__ void __launch_bounds__(kCountThreads)
-    add_counts_kernel(int64_t pieces, const int32_t* __restrict__ counts, float* __restrict__ to) {
-  begin_kernel();
-  int32_t found = 0;
-  for (int64_t i = threadIdx.x; i < pieces; i += kCountThreads) found += counts[i];
-  found = block_sum(found);
-  if (threadIdx.x == 0) put_count(to, found);
+  if (threadIdx.x == 0) to[blockIdx.x] = static_cast<To>(found);
 }
 
 int64_t pieces_of(int64_t count) { return std::max<int64_t>((count + kCountPiece - 1) / kCountPiece, 1); }
@@ -218,7 +197,7 @@ void run_count(const KernelArgs& args) {
   float* to = args.out[0].as<float>();
   if (pieces == 1) return launch(args.device, count_kernel<float>, 1, kCountThreads, 0, count, targets, to);
   launch(args.device, count_kernel<int32_t>, static_cast<unsigned>(pieces), kCountThreads, 0, count, targets, counts);
-  launch(args.device, add_counts_kernel, 1, kCountThreads, 0, pieces, counts, to);
+  add_all<int32_t>(args.device, pieces, counts, to);
 }
 
 template <class T>
@@ -229,7 +208,8 @@ LINNET_DEVICE void write_one_hot(int64_t i, int64_t classes, const int32_t* targ
 
 void run_one_hot(const KernelArgs& args) {
   for_storage(args.out[0].type.dtype, [&]<class T>() {
-    launch_elements<write_one_hot<T>>(args.device, args.out[0].elements(), args.out[0].shape()[-1], args.in[0].as<int32_t>(), args.out[0].as<T>());
+    launch_elements<write_one_hot<T>>(args.device, args.out[0].elements(), args.out[0].shape()[-1],
+                                      args.in[0].as<int32_t>(), args.out[0].as<T>());
   });
 }
 

@@ -1,6 +1,5 @@
 // T5's buckets of distances. A bucket begins where the host's float32 logarithm says, so that a device's own rounding
 // of logarithms decides nothing.
-#include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/launch.cuh"
 #include "engine/ops/distance_buckets/distance_buckets.h"
 
@@ -49,14 +48,13 @@ BucketStarts bucket_starts(const DistanceBucketsAttrs& attrs) {
   return starts;
 }
 
-bool supports(const KernelQuery& query) {
-  return one_direction(query.attrs<DistanceBucketsAttrs>()) <= kMaxBuckets;
-}
+bool supports(const KernelQuery& query) { return one_direction(query.attrs<DistanceBucketsAttrs>()) <= kMaxBuckets; }
 
 void run(const KernelArgs& args) {
   const auto& attrs = args.attrs<DistanceBucketsAttrs>();
-  launch_elements<find_bucket>(args.device, args.out[0].elements(), attrs.queries + attrs.keys - 1, attrs.queries, attrs.bidirectional, bucket_starts(attrs),
-         attrs.has_position ? args.in[0].as<int32_t>() : nullptr, args.out[0].as<int32_t>());
+  launch_elements<find_bucket>(args.device, args.out[0].elements(), attrs.queries + attrs.keys - 1, attrs.queries,
+                               attrs.bidirectional, bucket_starts(attrs),
+                               attrs.has_position ? args.in[0].as<int32_t>() : nullptr, args.out[0].as<int32_t>());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 #include <string_view>
 #include "engine/ir/graph.h"
+#include "engine/kernels/random/philox.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {
@@ -46,7 +47,5 @@ Tensor random_uniform(At random, const TensorType& type, uint64_t site);
 void expect_random(const TensorType& random);
 
 uint64_t dropout_site(std::string_view module_path, std::string_view name);
-// The Philox key of a site at the step that `random` (four int32) describes.
-uint64_t dropout_key(const int32_t* random, uint64_t site);
 
 }  // namespace linnet

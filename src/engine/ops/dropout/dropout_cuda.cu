@@ -1,5 +1,5 @@
 // Dropout alone: a thread draws one block of Philox, which serves eight elements. Of uniform numbers it makes four.
-#include "engine/kernels/cuda/index.cuh"
+#include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/cuda/philox.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/dropout/dropout.h"
@@ -63,7 +63,7 @@ void run(const KernelArgs& args) {
 
 LINNET_DEVICE void draw_uniform(int64_t block, int64_t count, const int32_t* random, uint64_t site, float* to) {
   const uint4 words = philox({static_cast<unsigned>(block), kUniformDraw, static_cast<unsigned>(block >> 32), 0},
-                             dropout_key_on_device(random, site));
+                             dropout_key(random, site));
   const unsigned all[kWords] = {words.x, words.y, words.z, words.w};
 #pragma unroll
   for (int i = 0; i < kWords; ++i)

@@ -1,5 +1,9 @@
 #include "engine/ops/embedding/embedding.h"
+#include <algorithm>
+#include <cstring>
+#include <string>
 #include "base/error.h"
+#include "engine/kernels/embedding.h"
 
 namespace linnet {
 namespace {
@@ -43,6 +47,101 @@ std::vector<Tensor> gradient_of_sums(const GradientArgs& args) {
   fail_user("the sums of rows that leave out the id " + std::to_string(sums.padding) + " have no gradient");
 }
 
+void check_ids(const TensorView& ids, int64_t vocab_size) {
+  const int32_t* id = ids.as<const int32_t>();
+  for (int64_t i = 0; i < ids.elements(); ++i)
+    if (id[i] < 0 || id[i] >= vocab_size)
+      fail_user("token id " + std::to_string(id[i]) + " is outside the vocabulary of " + std::to_string(vocab_size));
+}
+
+// Rows of a table as a kernel sees them: ids count from the first of this rank's rows.
+struct Rows {
+  int64_t first, count;
+  bool has(int32_t id) const { return id >= first && id < first + count; }
+};
+
+// The ids of a divided table from its first row on, in the workspace; `outside` stands for those of other ranks.
+const int32_t* ids_of_rows(const KernelArgs& args, const Rows& rows, int32_t padding, int32_t outside) {
+  auto* local = reinterpret_cast<int32_t*>(args.workspace);
+  const int32_t* id = args.in[1].as<const int32_t>();
+  for (int64_t i = 0; i < args.in[1].elements(); ++i)
+    local[i] = rows.has(id[i]) && id[i] != padding ? static_cast<int32_t>(id[i] - rows.first) : outside;
+  return local;
+}
+
+template <class T>
+size_t ids_workspace(const KernelQuery& query) {
+  return query.attrs<T>().all_rows > 0 ? query.in[1].bytes() : 0;
+}
+
+void run_embedding_reference(const KernelArgs& args) {
+  const auto& attrs = args.attrs<EmbeddingAttrs>();
+  const int64_t width = args.out[0].shape()[-1];
+  const Rows rows{attrs.first_row, args.in[0].shape()[0]};
+  check_ids(args.in[1], std::max(attrs.all_rows, rows.count));
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    for (int64_t i = 0; i < args.in[1].elements(); ++i) {
+      const int32_t id = args.in[1].as<int32_t>()[i];
+      if (rows.has(id))
+        std::copy_n(args.in[0].as<T>() + (id - rows.first) * width, width, args.out[0].as<T>() + i * width);
+      else std::fill_n(args.out[0].as<T>() + i * width, width, T(0));
+    }
+  });
+}
+
+void start_table(const KernelArgs& args) {
+  if (args.attrs<EmbeddingGradAttrs>().accumulate) copy_operand(args.in[2], args.out[0]);
+  else std::memset(args.out[0].data, 0, args.out[0].type.bytes());
+}
+
+void run_embedding_grad_reference(const KernelArgs& args) {
+  start_table(args);
+  const auto& attrs = args.attrs<EmbeddingGradAttrs>();
+  const int64_t width = args.in[0].shape()[-1];
+  const Rows rows{attrs.first_row, attrs.vocab_size};
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    for (int64_t i = 0; i < args.in[1].elements(); ++i) {
+      const int32_t id = args.in[1].as<int32_t>()[i];
+      if (id == attrs.padding || !rows.has(id)) continue;
+      T* row = args.out[0].as<T>() + (id - rows.first) * width;
+      for (int64_t j = 0; j < width; ++j) row[j] += static_cast<T>(attrs.scale) * args.in[0].as<T>()[i * width + j];
+    }
+  });
+}
+
+void run_embedding(const KernelArgs& args) {
+  const auto& attrs = args.attrs<EmbeddingAttrs>();
+  const int64_t count = args.in[1].elements(), width = args.out[0].shape()[-1];
+  const Rows rows{attrs.first_row, args.in[0].shape()[0]};
+  check_ids(args.in[1], std::max(attrs.all_rows, rows.count));
+  const int32_t* ids = args.in[1].as<int32_t>();
+  const bool divided = attrs.all_rows > 0;
+  gather_rows(count, width, args.in[0].as<float>(), divided ? ids_of_rows(args, rows, -1, 0) : ids,
+              mutable_stored(args.out[0]), args.pool);
+  if (!divided) return;
+  const MutableStoredFloats out = mutable_stored(args.out[0]);
+  const size_t bytes = static_cast<size_t>(width) * (out.is_bf16 ? sizeof(Bfloat16) : sizeof(float));
+  for (int64_t i = 0; i < count; ++i)
+    if (!rows.has(ids[i])) std::memset((out + i * width).data, 0, bytes);
+}
+
+void run_embedding_grad(const KernelArgs& args) {
+  start_table(args);
+  const auto& attrs = args.attrs<EmbeddingGradAttrs>();
+  const auto padding = static_cast<int32_t>(attrs.padding);
+  const bool divided = attrs.all_rows > 0;
+  const int32_t* ids =
+      divided ? ids_of_rows(args, {attrs.first_row, attrs.vocab_size}, padding, -1) : args.in[1].as<int32_t>();
+  scatter_add_rows(args.in[1].elements(), args.in[0].shape()[-1], stored(args.in[0]), ids, args.out[0].as<float>(),
+                   args.pool, divided ? -1 : padding);
+}
+
+// Tables and their gradients are fp32.
+bool has_f32_table(const KernelQuery& query) { return all_f32_or_bf16(query) && query.in[0].dtype == DType::kF32; }
+bool has_f32_table_gradient(const KernelQuery& query) {
+  return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32 && query.attrs<EmbeddingGradAttrs>().scale == 1;
+}
+
 }  // namespace
 
 const OpDef kEmbedding{
@@ -62,5 +161,10 @@ const OpDef kEmbeddingGrad{
 Tensor embedding(At table, Tensor ids, int64_t padding) {
   return op_result(kEmbedding, table, {ids}, EmbeddingAttrs{padding});
 }
+
+LINNET_KERNELS(embedding, {"simd", has_f32_table, ids_workspace<EmbeddingAttrs>, run_embedding},
+               {"reference", nullptr, nullptr, run_embedding_reference})
+LINNET_KERNELS(embedding_grad, {"simd", has_f32_table_gradient, ids_workspace<EmbeddingGradAttrs>, run_embedding_grad},
+               {"reference", nullptr, nullptr, run_embedding_grad_reference})
 
 }  // namespace linnet

@@ -3,8 +3,9 @@
 // positions lie in memory is left to the order of arrival; nothing that is added depends on it.
 #include <algorithm>
 #include "engine/kernels/cuda/block_reduce.cuh"
-#include "engine/kernels/cuda/index.cuh"
+#include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/cuda/storage.cuh"
+#include "engine/kernels/regions.h"
 #include "engine/ops/embedding/embedding.h"
 
 namespace linnet {
@@ -76,22 +77,15 @@ GradSizes sizes_of(const TensorType& ids, const TensorType& table) {
   return {ids.shape.elements(), table.shape[0], table.shape[1]};
 }
 
-// Lays the parts out; the last `used` is the size of all.
-Sorting lay_out(std::byte* memory, const GradSizes& sizes, size_t& used) {
-  used = 0;
-  const auto take = [&]<class T>(T*& location, int64_t count) {
-    location = reinterpret_cast<T*>(memory + used);
-    used = (used + static_cast<size_t>(count) * sizeof(T) + 255) / 256 * 256;
-  };
+Sorting lay_out(Regions memory, const GradSizes& sizes, size_t* used = nullptr) {
   Sorting sorting{};
-  take(sorting.totals, 4);
-  take(sorting.counts, sizes.vocab);
-  take(sorting.starts, sizes.vocab);
-  take(sorting.arrival, sizes.positions);
-  take(sorting.arrived, sizes.positions);
-  take(sorting.sorted, sizes.positions);
-  take(sorting.pieces, sizes.most_pieces());
-  take(sorting.partial, sizes.most_partial() * sizes.width);
+  sorting.totals = memory.take<int32_t>(4);
+  for (int32_t** of_ids : {&sorting.counts, &sorting.starts}) *of_ids = memory.take<int32_t>(sizes.vocab);
+  for (int32_t** of_positions : {&sorting.arrival, &sorting.arrived, &sorting.sorted})
+    *of_positions = memory.take<int32_t>(sizes.positions);
+  sorting.pieces = memory.take<Piece>(sizes.most_pieces());
+  sorting.partial = memory.take<float>(sizes.most_partial() * sizes.width);
+  if (used) *used = memory.size();
   return sorting;
 }
 
@@ -100,14 +94,6 @@ struct Positions {
   int32_t padding;
   const int32_t* ids;
 };
-
-// Four zeros of the table, of `count` elements.
-LINNET_DEVICE void clear_four(int64_t i, int64_t count, bool aligned, float* table) {
-  const int64_t begin = 4 * i;
-  if (aligned && begin + 4 <= count) *reinterpret_cast<Four<float>*>(table + begin) = {{0, 0, 0, 0}};
-  else
-    for (int64_t k = begin; k < min(begin + 4, count); ++k) table[k] = 0;
-}
 
 LINNET_DEVICE void clear_count(int64_t i, int64_t vocab, const Sorting& sorting) {
   if (i < vocab) sorting.counts[i] = 0;
@@ -139,7 +125,7 @@ LINNET_DEVICE void place(int64_t i, Positions positions, Sorting sorting) {
 
 // `cleared` elements of the table: none where it accumulates.
 LINNET_DEVICE void clear(int64_t i, int64_t cleared, bool aligned, float* table, int64_t vocab, Sorting sorting) {
-  clear_four(i, cleared, aligned, table);
+  fill_four(i, cleared, 0.0f, aligned, table);
   clear_count(i, vocab, sorting);
 }
 
@@ -148,7 +134,7 @@ __global__ void __launch_bounds__(kSortThreads)
     sort_few_kernel(int64_t cleared, bool aligned, float* __restrict__ table, Positions positions, Sorting sorting) {
   begin_kernel();
   if (blockIdx.x > 0)
-    return clear_four(static_cast<int64_t>(blockIdx.x - 1) * kSortThreads + threadIdx.x, cleared, aligned, table);
+    return fill_four(static_cast<int64_t>(blockIdx.x - 1) * kSortThreads + threadIdx.x, cleared, 0.0f, aligned, table);
   const int64_t most = max(positions.vocab, int64_t{4});
   for (int64_t i = threadIdx.x; i < most; i += kSortThreads) clear_count(i, positions.vocab, sorting);
   __syncthreads();
@@ -231,7 +217,7 @@ __global__ void __launch_bounds__(kThreads)
 
 size_t grad_workspace(const KernelQuery& query) {
   size_t bytes = 0;
-  lay_out(nullptr, sizes_of(query.in[1], query.out[0]), bytes);
+  lay_out(Regions(nullptr, 256), sizes_of(query.in[1], query.out[0]), &bytes);
   return bytes;
 }
 
@@ -259,8 +245,7 @@ void run_grad(const KernelArgs& args) {
   const TensorView &dy = args.in[0], &table = args.out[0];
   const GradSizes sizes = sizes_of(args.in[1].type, table.type);
   const int32_t* ids = args.in[1].as<int32_t>();
-  size_t used;
-  const Sorting sorting = lay_out(args.workspace, sizes, used);
+  const Sorting sorting = lay_out(Regions(args.workspace, 256), sizes);
   if (attrs.accumulate) copy_operand_on_device(args, args.in[2], table);
   const int64_t cleared = attrs.accumulate ? 0 : table.elements();
   const Positions positions{sizes.positions, sizes.vocab, static_cast<int32_t>(attrs.padding), ids};
@@ -277,7 +262,8 @@ void run_grad(const KernelArgs& args) {
   if (sizes.positions == 0 || table.elements() == 0) return;
   launch(args.device, order_kernel, blocks_for(sizes.positions * kWarp, kThreads), kThreads, 0, ids, sorting);
   for_storage(dy.type.dtype, [&]<class T>() {
-    if (sizes.width % 4 == 0 && aligned4(dy.as<T>()) && aligned4(table.as<float>())) add_pieces<4, T>(args, sizes, sorting);
+    if (sizes.width % 4 == 0 && aligned4(dy.as<T>()) && aligned4(table.as<float>()))
+      add_pieces<4, T>(args, sizes, sorting);
     else add_pieces<1, T>(args, sizes, sorting);
   });
 }

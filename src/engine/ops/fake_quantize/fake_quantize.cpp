@@ -1,5 +1,9 @@
 #include "engine/ops/fake_quantize/fake_quantize.h"
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <numeric>
+#include <vector>
 #include "engine/kernels/quantized/packed_weight.h"
 
 namespace linnet {
@@ -38,7 +42,99 @@ std::vector<TensorType> infer_weight(const InferArgs& args) {
   return {w};
 }
 
-std::vector<Tensor> pass_through(const GradientArgs& args) { return {args.out_grad[0]}; }
+constexpr int64_t kChunk = 1 << 14;  // elements of a task; gradients of the step are added chunk by chunk
+
+int64_t chunks(int64_t count) { return (count + kChunk - 1) / kChunk; }
+
+// To the nearest whole number of a float within +-2^22, ties to even; the compiler makes vector instructions of it.
+float nearest(float z) { return (z + 12582912.0F) - 12582912.0F; }
+double nearest(double z) { return std::nearbyint(z); }
+
+// A NaN stays one.
+template <class T>
+T limited(T z) {
+  return z < T(-127) ? T(-127) : z > T(127) ? T(127) : z;
+}
+
+template <class T>
+T step_of(const KernelArgs& args) {
+  return std::max(args.in[1].as<T>()[0], static_cast<T>(kLeastStep));
+}
+
+template <class T>
+void quantize(const T* x, int64_t count, T step, T* y) {
+  for (int64_t i = 0; i < count; ++i) y[i] = nearest(limited(x[i] / step)) * step;
+}
+
+// Returns the sum of ds over the elements, before it is scaled.
+template <class T>
+double differentiate(const T* x, const T* dy, int64_t count, T step, T* dx) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const T z = x[i] / step, within = limited(z), g = dy[i];
+    const bool inside = within == z;
+    sum += static_cast<double>(g * (nearest(within) - (inside ? z : T(0))));
+    dx[i] = inside ? g : T(0);
+  }
+  return sum;
+}
+
+double step_gradient_scale(const Shape& x) { return 1 / std::sqrt(127.0 * static_cast<double>(x[-1])); }
+
+void run_fake_quantize(const KernelArgs& args) {
+  const int64_t count = args.in[0].elements();
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    const T step = step_of<T>(args);
+    args.pool.run(chunks(count), [&](int64_t chunk, int) {
+      const int64_t first = chunk * kChunk;
+      quantize(args.in[0].as<T>() + first, std::min(kChunk, count - first), step, args.out[0].as<T>() + first);
+    });
+  });
+}
+
+size_t gradient_workspace(const KernelQuery& query) {
+  return static_cast<size_t>(chunks(query.in[0].shape.elements())) * sizeof(double);
+}
+
+void run_fake_quantize_gradient(const KernelArgs& args) {
+  auto* sums = reinterpret_cast<double*>(args.workspace);
+  const int64_t count = args.in[0].elements();
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    const T *x = args.in[0].as<T>(), *dy = args.in[2].as<T>(), step = step_of<T>(args);
+    T* dx = args.out[0].as<T>();
+    args.pool.run(chunks(count), [&](int64_t chunk, int) {
+      const int64_t first = chunk * kChunk;
+      sums[chunk] = differentiate(x + first, dy + first, std::min(kChunk, count - first), step, dx + first);
+    });
+    const double sum = std::accumulate(sums, sums + chunks(count), 0.0);
+    args.out[1].as<T>()[0] = static_cast<T>(sum * step_gradient_scale(args.in[0].shape()));
+  });
+}
+
+// The same rows as pack_weight() makes: a float row goes through codes and scale and comes back.
+template <class T>
+void round_rows(const KernelArgs& args) {
+  const Shape& shape = args.in[0].shape();
+  const PackedShape packed{WeightFormat::kInt8, shape[0], shape[1]};
+  constexpr int64_t kRows = 16;
+  const int64_t columns = shape[1];
+  args.pool.run((shape[0] + kRows - 1) / kRows, [&](int64_t task, int) {
+    std::vector<float> row(static_cast<size_t>(columns));
+    std::vector<int8_t> codes(static_cast<size_t>(columns));
+    for (int64_t r = task * kRows; r < std::min(shape[0], (task + 1) * kRows); ++r) {
+      const T* from = args.in[0].as<T>() + r * columns;
+      T* to = args.out[0].as<T>() + r * columns;
+      std::transform(from, from + columns, row.begin(), [](T x) { return static_cast<float>(x); });
+      float scale = 0;
+      quantize_row(packed, row.data(), codes.data(), &scale);
+      std::ranges::transform(codes, to, [&](int8_t code) { return static_cast<T>(static_cast<float>(code) * scale); });
+    }
+  });
+}
+
+void run_weight(const KernelArgs& args) {
+  for_float(args.in[0].type.dtype, [&]<class T>() { round_rows<T>(args); });
+}
 
 }  // namespace
 
@@ -46,7 +142,7 @@ std::vector<Tensor> pass_through(const GradientArgs& args) { return {args.out_gr
 const OpDef kFakeQuantize{.name = "fake_quantize",
                           .infer = infer_fake_quantize,
                           .gradient = fake_quantize_gradient,
-                          .may_overwrite = [](const Node&, int, int input) { return input == 0; },
+                          .may_overwrite = overwrites_first,
                           .cheap = true};
 
 const OpDef kFakeQuantizeGrad{
@@ -54,13 +150,17 @@ const OpDef kFakeQuantizeGrad{
       return output == 0 && input != 1;
     }};
 
-const OpDef kRoundWeight{.name = "round_weight",
-                         .infer = infer_weight,
-                         .gradient = pass_through,
-                         .may_overwrite = [](const Node&, int, int) { return true; }};
+const OpDef kRoundWeight{
+    .name = "round_weight", .infer = infer_weight, .gradient = first_gradient, .may_overwrite = overwrites_any};
 
 Tensor fake_quantize(At x, Tensor step) { return op_result(kFakeQuantize, x, {step}); }
 
 Tensor round_weight(At w) { return op_result(kRoundWeight, w); }
+
+LINNET_KERNELS(fake_quantize, {"chunks", all_f32, nullptr, run_fake_quantize},
+               {"reference", nullptr, nullptr, run_fake_quantize})
+LINNET_KERNELS(fake_quantize_grad, {"chunks", all_f32, gradient_workspace, run_fake_quantize_gradient},
+               {"reference", nullptr, gradient_workspace, run_fake_quantize_gradient})
+LINNET_KERNELS(round_weight, {"rows", all_f32, nullptr, run_weight}, {"reference", nullptr, nullptr, run_weight})
 
 }  // namespace linnet

@@ -1,4 +1,8 @@
 #include "engine/ops/grouped_matmul/grouped_matmul.h"
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include "engine/kernels/gemm/gemm.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
@@ -71,12 +75,6 @@ std::vector<Tensor> decompose_grouped_matmul(const DecomposeArgs& args) {
 
 bool grouped_matmul_can_accumulate(const Node& node) { return !node.attrs.as<GroupedMatmulAttrs>().accumulate; }
 
-Attrs grouped_matmul_with_accumulator(const Attrs& old) {
-  GroupedMatmulAttrs attrs = old.as<GroupedMatmulAttrs>();
-  attrs.accumulate = true;
-  return attrs;
-}
-
 Attrs with_precision(const Attrs& old, Precision precision) {
   return old.as<GroupedMatmulAttrs>().exact ? old : set_precision<GroupedMatmulAttrs>(old, precision);
 }
@@ -93,17 +91,194 @@ StorageRule grouped_matmul_grad_storage(const Node& node) {
   return rule;
 }
 
-Attrs grouped_matmul_with_independent_rows(const Attrs& old) {
-  GroupedMatmulAttrs attrs = old.as<GroupedMatmulAttrs>();
-  attrs.independent_rows = true;
-  return attrs;
-}
-
 // Each row is multiplied once.
 double grouped_matmul_flops(const FlopsArgs& args) {
   const auto& weights = args.node.op == &kGroupedMatmul ? args.in[1].shape : args.out[0].shape;
   const int64_t choices = args.in[2].shape[0], groups = args.attrs<GroupedMatmulAttrs>().groups;
   return 2.0 * static_cast<double>(choices) * static_cast<double>(weights.elements() / groups);
+}
+
+// Rows of a group at once: a larger one is several products, so that the memory of all sizes is known.
+constexpr int64_t kRowsAtOnce = 512;
+
+void check_choices(const TensorView& choice, int64_t groups) {
+  for (int64_t i = 0; i < choice.elements(); ++i)
+    if (const int32_t group = choice.as<const int32_t>()[i]; group < 0 || group >= groups)
+      fail_user("row " + std::to_string(i) + " chooses weight " + std::to_string(group) + " of " +
+                std::to_string(groups));
+}
+
+template <class T>
+void grouped_matmul_reference_product(const KernelArgs& args) {
+  const auto& attrs = args.attrs<GroupedMatmulAttrs>();
+  const TensorView &x = args.in[0], &weights = args.in[1], &y = args.out[0];
+  const int64_t rows = weights.shape()[0] / attrs.groups, columns = weights.shape()[1], inner = x.shape()[1];
+  for (int64_t m = 0; m < y.shape()[0]; ++m) {
+    const T *from = x.as<T>() + m % x.shape()[0] * inner,
+            *weight = weights.as<T>() + args.in[2].as<int32_t>()[m] * rows * columns;
+    for (int64_t j = 0; j < y.shape()[1]; ++j) {
+      double sum = 0;
+      for (int64_t i = 0; i < inner; ++i)
+        sum += static_cast<double>(from[i]) * weight[attrs.transposed ? j * columns + i : i * columns + j];
+      y.as<T>()[m * y.shape()[1] + j] = static_cast<T>(sum);
+    }
+  }
+}
+
+void run_grouped_matmul_reference(const KernelArgs& args) {
+  check_choices(args.in[2], args.attrs<GroupedMatmulAttrs>().groups);
+  for_float(args.out[0].type.dtype, [&]<class T>() { grouped_matmul_reference_product<T>(args); });
+}
+
+void run_grouped_matmul_grad_reference(const KernelArgs& args) {
+  const auto& attrs = args.attrs<GroupedMatmulAttrs>();
+  const TensorView &a = args.in[0], &b = args.in[1], &dw = args.out[0];
+  const int64_t rows = a.shape()[1], columns = b.shape()[1];
+  check_choices(args.in[2], attrs.groups);
+  for_float(dw.type.dtype, [&]<class T>() {
+    for (int64_t i = 0; i < dw.elements(); ++i) dw.as<T>()[i] = attrs.accumulate ? args.in[3].as<T>()[i] : T(0);
+    for (int64_t m = 0; m < args.in[2].elements(); ++m) {
+      const T *left = a.as<T>() + m % a.shape()[0] * rows, *right = b.as<T>() + m % b.shape()[0] * columns;
+      T* sums = dw.as<T>() + args.in[2].as<int32_t>()[m] * rows * columns;
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < columns; ++j) sums[i * columns + j] += left[i] * right[j];
+    }
+  });
+}
+
+// As of a matrix product (ops/matmul).
+bool supports_grouped_matmul(const KernelQuery& query) {
+  if (all_f32(query)) return true;
+  const auto& attrs = query.attrs<GroupedMatmulAttrs>();
+  const bool rounds =
+      attrs.precision == Precision::kBf16 || (query.in[0].dtype == DType::kBF16 && query.in[1].dtype == DType::kBF16);
+  return all_f32_or_bf16(query) && gemm_has_bf16() && rounds && !attrs.independent_rows;
+}
+
+int64_t rounded_up(size_t bytes) { return static_cast<int64_t>((bytes + 63) / 64 * 64); }
+int64_t bytes_of(int64_t rows, const TensorType& type) {
+  return rounded_up(static_cast<size_t>(rows * type.shape[1]) * dtype_size(type.dtype));
+}
+
+// Workspace: which rows choose each weight, two blocks of rows that were brought together, and a product's own.
+class Groups {
+ public:
+  Groups(const TensorType& choice, int64_t groups)
+      : count_(choice.shape.elements()), groups_(groups), at_once_(std::min(count_, kRowsAtOnce)) {}
+
+  int64_t at_once() const { return at_once_; }
+  int64_t index_bytes() const { return rounded_up(static_cast<size_t>(count_ + groups_ + 1) * sizeof(int32_t)); }
+
+  // Sorts the rows by what they choose, and calls body(group, rows) for up to at_once() rows of a group.
+  template <class Body>
+  void each(const TensorView& choice, std::byte* grouped_matmul_workspace, const Body& body) const {
+    check_choices(choice, groups_);
+    auto* const ends = reinterpret_cast<int32_t*>(grouped_matmul_workspace);
+    int32_t* const rows = ends + groups_ + 1;
+    std::fill_n(ends, groups_ + 1, 0);
+    const int32_t* const chosen = choice.as<const int32_t>();
+    for (int64_t m = 0; m < count_; ++m) ++ends[chosen[m] + 1];
+    std::partial_sum(ends, ends + groups_ + 1, ends);
+    for (int64_t m = 0; m < count_; ++m) rows[ends[chosen[m]]++] = static_cast<int32_t>(m);  // now ends[g] is g's end
+    int64_t first = 0;
+    for (int64_t group = 0; group < groups_; ++group)
+      for (const int64_t end = ends[group]; first < end;) {
+        const int64_t size = std::min(at_once_, end - first);
+        body(group, std::span(rows + first, static_cast<size_t>(size)));
+        first += size;
+      }
+  }
+
+ private:
+  const int64_t count_, groups_, at_once_;
+};
+
+// Copies rows m mod R of a matrix to lie one after another.
+void gather(const TensorView& from, std::span<const int32_t> rows, std::byte* to, ThreadPool& pool) {
+  const int64_t bytes = from.shape()[1] * static_cast<int64_t>(dtype_size(from.type.dtype));
+  pool.run(std::ssize(rows), [&](int64_t i, int) {
+    std::memcpy(to + i * bytes, from.as<const std::byte>() + rows[static_cast<size_t>(i)] % from.shape()[0] * bytes,
+                static_cast<size_t>(bytes));
+  });
+}
+
+// Of products with up to `rows` rows (or, of a gradient, sums over so many).
+size_t product_workspace(int64_t rows, int64_t n, int64_t k, bool sums, int threads, bool bf16) {
+  size_t most = 0;
+  for (int64_t size = 1; size <= rows; ++size)
+    most = std::max(most,
+                    sums ? gemm_workspace(1, n, k, size, threads, bf16) : gemm_workspace(1, size, n, k, threads, bf16));
+  return most;
+}
+
+size_t grouped_matmul_workspace(const KernelQuery& query) {
+  const Groups groups(query.in[2], query.attrs<GroupedMatmulAttrs>().groups);
+  const int64_t rows = groups.at_once();
+  return static_cast<size_t>(groups.index_bytes() + bytes_of(rows, query.in[0]) + bytes_of(rows, query.out[0])) +
+         product_workspace(rows, query.out[0].shape[1], query.in[0].shape[1], false, query.threads, !all_f32(query));
+}
+
+void run_grouped_matmul(const KernelArgs& args) {
+  const auto& attrs = args.attrs<GroupedMatmulAttrs>();
+  const TensorView &x = args.in[0], &weights = args.in[1], &y = args.out[0];
+  const int64_t rows = weights.shape()[0] / attrs.groups, columns = weights.shape()[1];
+  const Groups groups(args.in[2].type, attrs.groups);
+  std::byte* const gathered = args.workspace + groups.index_bytes();
+  std::byte* const products = gathered + bytes_of(groups.at_once(), x.type);
+  std::byte* const scratch = products + bytes_of(groups.at_once(), y.type);
+  groups.each(args.in[2], args.workspace, [&](int64_t group, std::span<const int32_t> chosen) {
+    gather(x, chosen, gathered, args.pool);
+    GemmArgs product;
+    product.m = std::ssize(chosen), product.n = y.shape()[1], product.k = x.shape()[1];
+    product.a = {gathered, x.type.dtype == DType::kBF16}, product.lda = product.k;
+    product.b = stored(weights) + group * rows * columns, product.ldb = columns, product.trans_b = attrs.transposed;
+    product.c = {products, y.type.dtype == DType::kBF16}, product.ldc = product.n;
+    product.precision = is_stored_in_bf16(product) ? Precision::kBf16 : attrs.precision;
+    product.independent_rows = attrs.independent_rows;
+    gemm(product, scratch, args.pool);
+    const int64_t bytes = product.n * static_cast<int64_t>(dtype_size(y.type.dtype));
+    args.pool.run(product.m, [&](int64_t i, int) {
+      std::memcpy(y.as<std::byte>() + chosen[static_cast<size_t>(i)] * bytes, products + i * bytes,
+                  static_cast<size_t>(bytes));
+    });
+  });
+}
+
+size_t grouped_matmul_grad_workspace(const KernelQuery& query) {
+  const Groups groups(query.in[2], query.attrs<GroupedMatmulAttrs>().groups);
+  const int64_t rows = groups.at_once();
+  return static_cast<size_t>(groups.index_bytes() + bytes_of(rows, query.in[0]) + bytes_of(rows, query.in[1])) +
+         product_workspace(rows, query.in[0].shape[1], query.in[1].shape[1], true, query.threads, !all_f32(query));
+}
+
+void run_grouped_matmul_grad(const KernelArgs& args) {
+  const auto& attrs = args.attrs<GroupedMatmulAttrs>();
+  const TensorView &a = args.in[0], &b = args.in[1], &dw = args.out[0];
+  const Groups groups(args.in[2].type, attrs.groups);
+  std::byte* const left = args.workspace + groups.index_bytes();
+  std::byte* const right = left + bytes_of(groups.at_once(), a.type);
+  std::byte* const scratch = right + bytes_of(groups.at_once(), b.type);
+  const int64_t size = a.shape()[1] * b.shape()[1], bytes = size * static_cast<int64_t>(dtype_size(dw.type.dtype));
+  if (attrs.accumulate) copy_operand(args.in[3], dw);
+  int64_t next = 0;  // the first weight whose sums have not begun
+  const auto begin = [&](int64_t end) {
+    for (; next < end; ++next)
+      if (!attrs.accumulate) std::memset(dw.as<std::byte>() + next * bytes, 0, static_cast<size_t>(bytes));
+  };
+  groups.each(args.in[2], args.workspace, [&](int64_t group, std::span<const int32_t> chosen) {
+    begin(group);
+    gather(a, chosen, left, args.pool), gather(b, chosen, right, args.pool);
+    GemmArgs sums;
+    sums.m = a.shape()[1], sums.n = b.shape()[1], sums.k = std::ssize(chosen);
+    sums.a = {left, a.type.dtype == DType::kBF16}, sums.lda = sums.m, sums.trans_a = true;
+    sums.b = {right, b.type.dtype == DType::kBF16}, sums.ldb = sums.n;
+    sums.c = mutable_stored(dw) + group * size, sums.ldc = sums.n;
+    sums.accumulate = attrs.accumulate || next > group;
+    sums.precision = is_stored_in_bf16(sums) ? Precision::kBf16 : attrs.precision;
+    gemm(sums, scratch, args.pool);
+    next = std::max(next, group + 1);
+  });
+  begin(attrs.groups);
 }
 
 }  // namespace
@@ -115,7 +290,7 @@ const OpDef kGroupedMatmul{.name = "grouped_matmul",
                            .storage = grouped_matmul_storage,
                            .product = ProductKind::kMatrix,
                            .with_precision = with_precision,
-                           .with_independent_rows = grouped_matmul_with_independent_rows,
+                           .with_independent_rows = set_member<&GroupedMatmulAttrs::independent_rows>,
                            .by_gpu_library = true,  // there is no CUDA kernel yet: a GPU refuses it
                            .flops = grouped_matmul_flops};
 const OpDef kGroupedMatmulGrad{
@@ -124,7 +299,7 @@ const OpDef kGroupedMatmulGrad{
     .may_overwrite = [](const Node& node, int,
                         int input) { return node.attrs.as<GroupedMatmulAttrs>().accumulate && input == 3; },
     .can_accumulate = grouped_matmul_can_accumulate,
-    .with_accumulator = grouped_matmul_with_accumulator,
+    .with_accumulator = set_member<&GroupedMatmulAttrs::accumulate>,
     .storage = grouped_matmul_grad_storage,
     .product = ProductKind::kMatrix,
     .with_precision = with_precision,
@@ -134,5 +309,11 @@ const OpDef kGroupedMatmulGrad{
 Tensor grouped_matmul(At x, Tensor weights, Tensor choice, const GroupedMatmulAttrs& attrs) {
   return op_result(kGroupedMatmul, x, {weights, choice}, attrs);
 }
+
+LINNET_KERNELS(grouped_matmul, {"gemm", supports_grouped_matmul, grouped_matmul_workspace, run_grouped_matmul},
+               {"reference", nullptr, nullptr, run_grouped_matmul_reference})
+LINNET_KERNELS(grouped_matmul_grad,
+               {"gemm", supports_grouped_matmul, grouped_matmul_grad_workspace, run_grouped_matmul_grad},
+               {"reference", nullptr, nullptr, run_grouped_matmul_grad_reference})
 
 }  // namespace linnet

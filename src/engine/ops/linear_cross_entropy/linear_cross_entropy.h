@@ -1,5 +1,5 @@
 // The loss of a classifier over many classes without its logits in memory: a linear layer and the cross-entropy of its
-// result (ops/cross_entropy), computed chunk by chunk of rows (engine/kernels/loss/linear_cross_entropy.h).
+// result (ops/cross_entropy), computed chunk by chunk of rows (engine/kernels/loss/cross_entropy.h).
 //
 //   x = hidden weight^T [+ bias],  loss of a row = lse(x) - (1 - s) * x[target] - s * mean(x)
 //

@@ -2,18 +2,16 @@
 // their place, then the products with it. dweight is added up in fp32, chunk after chunk.
 #include <algorithm>
 #include <vector>
+#include "base/numbers.h"
 #include "engine/device/cuda/cublaslt.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/linear_cross_entropy/softmax_loss_cuda.h"
-#include "engine/ops/matmul/lt_precision_cuda.h"
 
 namespace linnet {
 namespace {
 
 constexpr size_t kLogitsBudget = size_t{256} << 20;
 constexpr int64_t kRowStep = 128;  // rows of a chunk are a multiple of it: the tiles of matrix products
-
-size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 struct Classes {
   int64_t first, count;
@@ -26,11 +24,10 @@ struct Sizes {
 
   Sizes(const TensorType& hidden, const TensorType& weight, int64_t all_rows)
       : rows(all_rows), width(weight.shape[1]), classes(weight.shape[0]), type(hidden.dtype) {
-    stride = (classes + 7) / 8 * 8;
+    stride = round_up(classes, 8);
     const int64_t fitting = static_cast<int64_t>(kLogitsBudget / row_bytes()) / kRowStep * kRowStep;
-    const int64_t most = std::max(fitting, kRowStep), chunks = std::max<int64_t>((rows + most - 1) / most, 1);
-    const int64_t even = (rows + chunks - 1) / chunks;  // chunks of about one size
-    chunk = std::min(rows, (even + kRowStep - 1) / kRowStep * kRowStep);
+    const int64_t most = std::max(fitting, kRowStep), chunks = std::max<int64_t>(ceil_div(rows, most), 1);
+    chunk = std::min(rows, round_up(ceil_div(rows, chunks), kRowStep));  // of about one size
   }
   // Products whose sizes are no multiples of 8 take the matrix units' slow way (on an H200 GPT-2's 50257 classes took
   // four times as long as 50256): the last classes are products of their own.
@@ -42,8 +39,8 @@ struct Sizes {
     return found;
   }
   size_t row_bytes() const { return static_cast<size_t>(stride) * dtype_size(type); }
-  size_t logits_bytes() const { return rounded(static_cast<size_t>(chunk) * row_bytes()); }
-  size_t losses_bytes() const { return rounded(static_cast<size_t>(rows) * sizeof(float)); }
+  size_t logits_bytes() const { return round_up(static_cast<size_t>(chunk) * row_bytes(), size_t{256}); }
+  size_t losses_bytes() const { return round_up(static_cast<size_t>(rows) * sizeof(float), size_t{256}); }
   size_t parts_bytes() const { return static_cast<size_t>(column_parts(chunk) * classes) * sizeof(float); }
   size_t bytes(bool parts) const {
     return kLtWorkspace + logits_bytes() + losses_bytes() + (parts ? parts_bytes() : 0);
@@ -83,7 +80,8 @@ struct Call {
   LtProduct product(int64_t m, int64_t n, int64_t k) const {
     LtProduct p;
     p.m = m, p.n = n, p.k = k;
-    p.operand = p.result = sizes.type, p.precision = lt_precision(attrs.precision);
+    p.operand = p.result = sizes.type;
+    p.tf32 = attrs.precision == Precision::kTf32, p.bf16 = attrs.precision == Precision::kBf16;
     return p;
   }
 

@@ -1,5 +1,5 @@
-#include "engine/kernels/cuda/block_reduce.cuh"
-#include "engine/kernels/cuda/vectors.cuh"
+#include "engine/kernels/cuda/add_parts.cuh"
+#include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/linear_cross_entropy/softmax_loss_cuda.h"
 
 namespace linnet {
@@ -7,15 +7,6 @@ namespace {
 
 constexpr int kThreads = 256, kMostThreads = 512, kLoads = 4;
 constexpr int64_t kRowsPerPart = 64;
-
-struct Target {
-  int64_t width;
-  const float* bias;
-  const int32_t* targets;
-  float smoothing;
-  const float* dloss;
-  float* losses;
-};
 
 // Of a row in shared memory: what a block may have on every GPU since Ampere, less what reductions take.
 constexpr size_t kMostStaged = 99 * 1024 - 512;
@@ -25,13 +16,13 @@ constexpr float kLog2e = 1.44269504f;
 // each thread finds what it has put there itself, or else from wherever it is. What lies between `width` and the
 // row's stride is read and written, and means nothing. Each thread has kLoads accesses on their way at a time.
 template <class T, bool kStaged>
-__global__ void __launch_bounds__(kMostThreads) softmax_loss_kernel(int64_t stride, Target t, T* __restrict__ logits) {
+__global__ void __launch_bounds__(kMostThreads) softmax_loss_kernel(SoftmaxLoss t, T* __restrict__ logits) {
   begin_kernel();
   constexpr int kN = kWide<T>;
   const int64_t row = blockIdx.x;
   const int width = static_cast<int>(t.width), step = static_cast<int>(blockDim.x) * kN;
   const int begin = static_cast<int>(threadIdx.x) * kN;
-  T* const x = logits + row * stride;
+  T* const x = logits + row * t.stride;
   T* const staged = kStaged ? dynamic_shared<T>() : nullptr;
   const int target = t.targets[row];
   const bool counts = target >= 0;
@@ -126,37 +117,15 @@ __global__ void __launch_bounds__(kThreads) column_parts_kernel(int64_t rows, in
   parts[part * width + j] = sum;
 }
 
-__global__ void __launch_bounds__(kThreads)
-    add_parts_kernel(int64_t parts, int64_t width, bool add, const float* __restrict__ from, float* __restrict__ to) {
-  begin_kernel();
-  const int64_t j = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (j >= width) return;
-  float sum = add ? to[j] : 0;
-  for (int64_t part = 0; part < parts; ++part) sum += from[part * width + j];
-  to[j] = sum;
-}
-
-__global__ void __launch_bounds__(kMostThreads) sum_kernel(int64_t n, const float* __restrict__ from, float* to) {
-  begin_kernel();
-  float sum = 0;
-  for (int64_t i = threadIdx.x; i < n; i += blockDim.x) sum += from[i];
-  sum = block_sum(sum);
-  if (threadIdx.x == 0) *to = sum;
-}
-
 }  // namespace
 
 void softmax_loss(Device* device, const SoftmaxLoss& l) {
-  const Target target{l.width, l.bias, l.targets, l.smoothing, l.dloss, l.losses};
   for_storage(l.type, [&]<class T>() {
     const unsigned threads = l.width >= 8192 ? kMostThreads : l.width > 512 ? kThreads : kWarp * 2;
     const auto bytes = static_cast<size_t>(l.stride) * sizeof(T);
-    if (bytes <= kMostStaged)
-      launch(device, softmax_loss_kernel<T, true>, static_cast<unsigned>(l.rows), threads, bytes, l.stride, target,
-             static_cast<T*>(l.logits));
-    else
-      launch(device, softmax_loss_kernel<T, false>, static_cast<unsigned>(l.rows), threads, 0, l.stride, target,
-             static_cast<T*>(l.logits));
+    const bool staged = bytes <= kMostStaged;
+    launch(device, staged ? softmax_loss_kernel<T, true> : softmax_loss_kernel<T, false>, static_cast<unsigned>(l.rows),
+           threads, staged ? bytes : 0, l, static_cast<T*>(l.logits));
   });
 }
 
@@ -169,11 +138,11 @@ void sum_columns(Device* device, DType type, int64_t rows, int64_t width, int64_
     launch(device, column_parts_kernel<T>, {columns, count}, kThreads, 0, rows, width, stride, static_cast<const T*>(x),
            parts);
   });
-  launch(device, add_parts_kernel, columns, kThreads, 0, count, width, add, parts, to);
+  launch_elements<add_column>(device, width, int64_t{count}, width, add, parts, to);
 }
 
 void sum_numbers(Device* device, int64_t n, const float* from, float* to) {
-  launch(device, sum_kernel, 1, kMostThreads, 0, n, from, to);
+  add_all<float, kMostThreads>(device, n, from, to);
 }
 
 }  // namespace linnet

@@ -2,10 +2,9 @@
 
 #include "base/switched_off.h"
 #include "engine/device/cuda/cublaslt.h"
-#include "engine/ops/matmul/lt_precision_cuda.h"
+#include "engine/ops/matmul/matmul.h"
 #include "engine/ops/matmul/matmul_epilogue_cuda.h"
-#include "engine/ops/matmul/matmul_sizes.h"
-#include "engine/ops/reduce/column_sums_cuda.h"
+#include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
 namespace {
@@ -17,7 +16,8 @@ LtProduct plain_product(const MatmulAttrs& attrs, const TensorType& a, const Ten
   p.trans_a = attrs.trans_a, p.trans_b = attrs.trans_b;
   p.lda = attrs.trans_a ? p.m : p.k, p.ldb = attrs.trans_b ? p.k : p.n, p.ldc = p.n;
   p.a_batch = p.m * p.k, p.b_batch = p.k * p.n, p.c_batch = p.m * p.n;
-  p.operand = a.dtype, p.result = out.dtype, p.precision = lt_precision(attrs.precision);
+  p.operand = a.dtype, p.result = out.dtype;
+  p.tf32 = attrs.precision == Precision::kTf32, p.bf16 = attrs.precision == Precision::kBf16;
   return p;
 }
 
@@ -32,7 +32,7 @@ struct Form {
 // cuBLASLt's GELU is the one by tanh, which it approximates: not for strict fp32. It keeps what GELU was taken of only
 // in rows of a multiple of 8. (Its ReLU may make 0 of NaN; the optimizer's finite flag keeps NaN out of the weights.)
 bool fuses(const MatmulAttrs& attrs, const LtProduct& p) {
-  const bool strict = p.operand == DType::kF32 && p.precision == LtPrecision::kF32;
+  const bool strict = p.operand == DType::kF32 && !p.rounds();
   const auto is_gelu = [&](GemmActivation f) { return f == GemmActivation::kGeluTanh && !strict; };
   if (attrs.has_aux()) return is_gelu(attrs.derivative) && !attrs.bias && p.n % 8 == 0;
   if (attrs.pre_activation) return is_gelu(attrs.activation) && p.n % 8 == 0;

@@ -1,6 +1,6 @@
 // Pooling of images with channels last: a thread for each result, and backward for each element of the image, which
 // gathers from the windows that hold it.
-#include "engine/kernels/cuda/index.cuh"
+#include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/max_pool/max_pool.h"
 
@@ -62,20 +62,18 @@ Pool pool_of(const MaxPoolAttrs& attrs, const Shape& image, const Shape& result)
 }
 
 void run(const KernelArgs& args) {
-  const Pool pool =
-      pool_of(args.attrs<MaxPoolAttrs>(), args.in[0].shape(), args.out[0].shape());
+  const Pool pool = pool_of(args.attrs<MaxPoolAttrs>(), args.in[0].shape(), args.out[0].shape());
   for_storage(args.in[0].type.dtype, [&]<class T>() {
-    launch_elements<pool_window<T>>(args.device, args.out[0].elements(), pool, args.in[0].as<T>(),
-           args.out[0].as<T>(), args.out[1].as<uint8_t>());
+    launch_elements<pool_window<T>>(args.device, args.out[0].elements(), pool, args.in[0].as<T>(), args.out[0].as<T>(),
+                                    args.out[1].as<uint8_t>());
   });
 }
 
 void run_grad(const KernelArgs& args) {
-  const Pool pool =
-      pool_of(args.attrs<MaxPoolAttrs>(), args.out[0].shape(), args.in[0].shape());
+  const Pool pool = pool_of(args.attrs<MaxPoolAttrs>(), args.out[0].shape(), args.in[0].shape());
   for_storage(args.in[0].type.dtype, [&]<class T>() {
     launch_elements<gather_slopes<T>>(args.device, args.out[0].elements(), pool, args.in[0].as<T>(),
-           args.in[1].as<uint8_t>(), args.out[0].as<T>());
+                                      args.in[1].as<uint8_t>(), args.out[0].as<T>());
   });
 }
 

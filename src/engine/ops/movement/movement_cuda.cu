@@ -2,8 +2,8 @@
 // and bf16.
 #include <algorithm>
 #include "engine/kernels/cuda/copy.cuh"
-#include "engine/kernels/cuda/index.cuh"
-#include "engine/kernels/cuda/vectors.cuh"
+#include "engine/kernels/cuda/launch.cuh"
+#include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
 
@@ -111,14 +111,6 @@ void run_broadcast(const KernelArgs& args) {
     case 2: return broadcast_words<uint16_t>(args);
     default: return broadcast_words<uint8_t>(args);
   }
-}
-
-template <class Word>
-LINNET_DEVICE void fill_four(int64_t i, int64_t count, Word value, bool aligned, Word* to) {
-  const int64_t begin = i * 4;
-  if (aligned && begin + 4 <= count) *reinterpret_cast<Four<Word>*>(to + begin) = {{value, value, value, value}};
-  else
-    for (int64_t k = begin; k < min(begin + 4, count); ++k) to[k] = value;
 }
 
 template <class Word>

@@ -1,8 +1,8 @@
-#include "engine/ops/optimizer/adam_8bit.h"
 #include <gtest/gtest.h>
 #include <limits>
-#include "engine/kernels/optimizer_8bit.h"
+#include "engine/kernels/optimizer.h"
 #include "engine/ops/movement/movement.h"
+#include "engine/ops/optimizer/optimizer.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "op_harness.h"
 

@@ -11,8 +11,7 @@
 namespace linnet {
 
 struct OptimizerAttrs {
-  // This op computes the first three; engine/ops/optimizer/adam_8bit.h has kAdam8bit, training/trainer/range_update.h
-  // the others.
+  // optimizer_step computes the first three, adam_8bit_step kAdam8bit, training/trainer/range_update.h the others.
   enum class Kind { kAdam, kSgd, kLion, kAdam8bit, kMuon, kAdafactor } kind = Kind::kAdam;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // Kingma & Ba 2015; Lion has no epsilon (Chen et al. 2023)
   double momentum = 0;                                // SGD, Muon
@@ -48,7 +47,7 @@ struct UpdateFactors {
   Tensor ema_rest;  // [] 1 - average_decay()
 };
 
-extern const OpDef kOptimizerStep, kSumOfSquares, kUpdateFactors;
+extern const OpDef kOptimizerStep, kAdam8bitStep, kSumOfSquares, kUpdateFactors;
 
 struct OptimizerState {
   Tensor parameters, moment1, moment2, ema;  // [P]; moment2 for Adam only, ema when ema_decay > 0
@@ -57,6 +56,25 @@ struct OptimizerState {
 // Returns the new state.
 OptimizerState optimizer_step(const OptimizerState& state, At gradient, Tensor sum_of_squares, Tensor count,
                               Tensor control, const OptimizerAttrs& attrs);
+
+// A step of Adam or AdamW whose moments are kept in 8 bits: see engine/kernels/optimizer.h for the codes.
+//
+//   parameters [P], codes1 u8 [P], scales1 [blocks], codes2 u8 [P], scales2 [blocks], [ema [P]], gradient [P],
+//   sum of squares, count, control [2]  ->  the new states, parameters to ema
+//
+// blocks = ceil(P / 256): blocks are cut through the flat buffer, so that a block may hold the ends of two tensors or
+// several small ones. Of OptimizerAttrs, kind is kAdam8bit; the rest is as for kAdam.
+struct Adam8bitState {
+  Tensor parameters, codes1, scales1, codes2, scales2, ema;  // ema when ema_decay > 0
+};
+
+// The types of codes and scales for a buffer of `count` parameters.
+TensorType moment_codes_type(int64_t count);
+TensorType moment_scales_type(int64_t count, DType dtype);
+
+// Returns the new state.
+Adam8bitState adam_8bit_step(const Adam8bitState& state, At gradient, Tensor sum_of_squares, Tensor count,
+                             Tensor control, const OptimizerAttrs& attrs);
 
 Tensor sum_of_squares(At x);  // [] ; accumulated in float64
 

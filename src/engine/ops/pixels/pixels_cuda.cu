@@ -31,9 +31,7 @@ LINNET_DEVICE void scale_four(int64_t i, int64_t count, int channels, bool align
   store_up_to_4(y + begin, count - begin, whole, values);
 }
 
-bool supports(const KernelQuery& query) {
-  return query.attrs<ScalePixelsAttrs>().scaling.scale.size() <= kMaxChannels;
-}
+bool supports(const KernelQuery& query) { return query.attrs<ScalePixelsAttrs>().scaling.scale.size() <= kMaxChannels; }
 
 void run(const KernelArgs& args) {
   const PixelScaling& scaling = args.attrs<ScalePixelsAttrs>().scaling;

@@ -1,5 +1,9 @@
 #include "engine/ops/pointwise/expression_builder.h"
 #include <algorithm>
+#include <array>
+#include <numbers>
+#include "base/error.h"
+#include "engine/ops/pointwise/pointwise.h"
 
 namespace linnet {
 
@@ -76,6 +80,144 @@ Expression ExpressionBuilder::finish(Ref result) const {
     expression.code.push_back(instruction);
   }
   return expression;
+}
+
+namespace {
+
+// The operands of a node, each once.
+class Operands {
+ public:
+  explicit Operands(ExpressionBuilder& builder) : builder_(builder) {}
+
+  ExpressionBuilder::Ref add(Tensor tensor) {
+    for (size_t i = 0; i < tensors_.size(); ++i)
+      if (tensors_[i].graph == tensor.graph && tensors_[i].id == tensor.id) return builder_.input(static_cast<int>(i));
+    tensors_.push_back(tensor);
+    return builder_.input(static_cast<int>(tensors_.size()) - 1);
+  }
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+
+ private:
+  ExpressionBuilder& builder_;
+  std::vector<Tensor> tensors_;
+};
+
+// The derivative table: one row per scalar function, and reverse accumulation over the expression's instructions.
+using Ref = ExpressionBuilder::Ref;
+
+// d(function)/d(operand `which`) times dy. a, b, c: the operands' values; y: the function's own value.
+// Rows whose derivative is written in y (exp, tanh, relu, ...) let the backward pass read the result instead of the
+// operand, so that the operand need not be kept.
+Ref table_row(ExpressionBuilder& e, Scalar function, int which, Ref a, Ref b, Ref y, Ref dy) {
+  const auto mul = [&](Ref p, Ref q) { return e.apply(Scalar::kMul, p, q); };
+  const auto sub = [&](Ref p, Ref q) { return e.apply(Scalar::kSub, p, q); };
+  const auto neg = [&](Ref p) { return e.apply(Scalar::kNeg, p); };
+  const auto greater = [&](Ref p, Ref q) { return e.apply(Scalar::kGreater, p, q); };
+  const auto select = [&](Ref p, Ref q, Ref r) { return e.apply(Scalar::kSelect, p, q, r); };
+  const auto number = [&](double v) { return e.constant(v); };
+  switch (function) {
+    case Scalar::kAdd:
+    case Scalar::kToBf16:  // rounding passes on the gradient as it is
+      return dy;
+    case Scalar::kSub: return which == 0 ? dy : neg(dy);
+    case Scalar::kMul: return mul(dy, which == 0 ? b : a);
+    case Scalar::kDiv: return which == 0 ? e.apply(Scalar::kDiv, dy, b) : neg(e.apply(Scalar::kDiv, mul(dy, y), b));
+    case Scalar::kMax: return which == 0 ? select(greater(b, a), number(0), dy) : select(greater(b, a), dy, number(0));
+    case Scalar::kMin: return which == 0 ? select(greater(a, b), number(0), dy) : select(greater(a, b), dy, number(0));
+    case Scalar::kNeg: return neg(dy);
+    case Scalar::kExp: return mul(dy, y);
+    case Scalar::kLog: return e.apply(Scalar::kDiv, dy, a);
+    case Scalar::kSqrt: return e.apply(Scalar::kDiv, mul(dy, number(0.5)), y);
+    case Scalar::kRsqrt: return mul(mul(dy, number(-0.5)), mul(y, mul(y, y)));
+    case Scalar::kReciprocal: return neg(mul(dy, mul(y, y)));
+    case Scalar::kTanh: return mul(dy, sub(number(1), mul(y, y)));
+    case Scalar::kSigmoid: return mul(dy, mul(y, sub(number(1), y)));
+    case Scalar::kErf:
+      return mul(dy,
+                 mul(number(2 * std::numbers::inv_sqrtpi), e.apply(Scalar::kExp, neg(e.apply(Scalar::kSquare, a)))));
+    case Scalar::kRelu: return select(greater(y, number(0)), dy, number(0));
+    case Scalar::kSquare: return mul(dy, mul(number(2), a));
+    case Scalar::kAbs: return mul(dy, sub(greater(a, number(0)), greater(number(0), a)));  // 0 at 0
+    case Scalar::kSin: return mul(dy, e.apply(Scalar::kCos, a));
+    case Scalar::kCos: return neg(mul(dy, e.apply(Scalar::kSin, a)));
+    case Scalar::kGreater:
+    case Scalar::kEqual:
+    case Scalar::kFloor:
+    case Scalar::kRound: return number(0);
+    case Scalar::kPow:
+      if (which == 0) return mul(dy, mul(b, e.apply(Scalar::kPow, a, sub(b, number(1)))));
+      return mul(dy, select(greater(a, number(0)), mul(y, e.apply(Scalar::kLog, a)), number(0)));
+    case Scalar::kAtan: return e.apply(Scalar::kDiv, dy, e.apply(Scalar::kAdd, number(1), mul(a, a)));
+    case Scalar::kSelect:
+      if (which == 0) return number(0);
+      return which == 1 ? select(a, dy, number(0)) : select(a, number(0), dy);
+    case Scalar::kInput:
+    case Scalar::kConstant: break;
+  }
+  fail_internal("no derivative for a scalar function");
+}
+
+}  // namespace
+
+Tensor apply_scalar(Scalar function, At x) {
+  ExpressionBuilder e;
+  return pointwise(e.finish(e.apply(function, e.input(0))), std::array{x.value}, x.where);
+}
+
+Tensor apply_scalar(Scalar function, At a, Tensor b) {
+  ExpressionBuilder e;
+  Operands operands(e);
+  const auto x = operands.add(a.value), y = operands.add(b);
+  return pointwise(e.finish(e.apply(function, x, y)), operands.tensors(), a.where);
+}
+
+Tensor apply_scalar(Scalar function, At a, Tensor b, Tensor c) {
+  ExpressionBuilder e;
+  Operands operands(e);
+  const auto x = operands.add(a.value), y = operands.add(b), z = operands.add(c);
+  return pointwise(e.finish(e.apply(function, x, y, z)), operands.tensors(), a.where);
+}
+
+Tensor apply_scalar(Scalar function, At a, double b) {
+  ExpressionBuilder e;
+  const auto x = e.input(0);
+  return pointwise(e.finish(e.apply(function, x, e.constant(b))), std::array{a.value}, a.where);
+}
+
+Tensor apply_scalar(Scalar function, double a, At b) {
+  ExpressionBuilder e;
+  const auto x = e.constant(a);
+  return pointwise(e.finish(e.apply(function, x, e.input(0))), std::array{b.value}, b.where);
+}
+
+Expression derivative(const Expression& expression, int operand, int operand_count) {
+  ExpressionBuilder e;
+  std::vector<Ref> operands;
+  for (int k = 0; k < operand_count; ++k) operands.push_back(e.input(k));
+  const auto& code = expression.code;
+  std::vector<Ref> value = e.inline_all(expression, operands);
+  if (code.back().function != Scalar::kInput) value.back() = e.input(operand_count);  // the node's own result
+  const Ref zero = e.constant(0);
+  std::vector<Ref> adjoint(code.size(), zero);
+  adjoint.back() = e.input(operand_count + 1);
+  Ref result = zero;
+  for (size_t i = code.size(); i-- > 0;) {
+    const Instruction& instruction = code[i];
+    if (e.is_constant(adjoint[i], 0) || instruction.function == Scalar::kConstant) continue;
+    if (instruction.function == Scalar::kInput) {
+      if (instruction.a == operand) result = e.apply(Scalar::kAdd, result, adjoint[i]);
+      continue;
+    }
+    const auto at = [&](int16_t index) { return index < 0 ? -1 : value[static_cast<size_t>(index)]; };
+    const int16_t sources[] = {instruction.a, instruction.b, instruction.c};
+    for (int which = 0; which < scalar_arity(instruction.function); ++which) {
+      Ref& sum = adjoint[static_cast<size_t>(sources[which])];
+      const Ref part =
+          table_row(e, instruction.function, which, at(instruction.a), at(instruction.b), value[i], adjoint[i]);
+      if (!e.is_constant(part, 0)) sum = e.apply(Scalar::kAdd, sum, part);
+    }
+  }
+  return e.finish(result);
 }
 
 }  // namespace linnet

@@ -2,6 +2,7 @@
 #include <array>
 #include <numbers>
 #include "base/numbers.h"
+#include "engine/kernels/pointwise/pointwise.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/expression_builder.h"
@@ -64,8 +65,6 @@ std::vector<Tensor> pointwise_gradient(const GradientArgs& args) {
   return gradients;
 }
 
-bool pointwise_may_overwrite(const Node& node, int, int input) { return input < static_cast<int>(node.in.size()); }
-
 Algebra algebra(const Node& node) {
   const Expression& expression = node.attrs.as<PointwiseAttrs>().expression;
   const size_t count = expression.code.size() - (is_rounded_to_bf16(expression) ? 1 : 0);
@@ -82,12 +81,53 @@ std::string pointwise_label(const Node& node) {
   return text.empty() ? "copy" : text;
 }
 
+PointwiseOperand operand_of(const TensorView& in, const TensorView& out) {
+  const auto kind = find_broadcast(in.shape(), out.shape());
+  if (kind) return {stored(in), in.elements(), *kind};
+  return {stored(in), in.elements(), Broadcast::kMiddle, middle_row(in.shape(), out.shape())};
+}
+
+int64_t operand_index(const PointwiseOperand& operand, int64_t i, int64_t n) {
+  const auto& [data, size, kind, row] = operand;
+  switch (kind) {
+    case Broadcast::kFull: return i;
+    case Broadcast::kSuffix: return i % size;
+    case Broadcast::kPrefix: return i / (n / size);
+    case Broadcast::kMiddle: return i / (n / size * row) * row + i % row;
+    case Broadcast::kScalar: return 0;
+  }
+  return 0;
+}
+
+void run_pointwise_reference(const KernelArgs& args) {
+  const Expression& expression = args.attrs<PointwiseAttrs>().expression;
+  const TensorView& out = args.out[0];
+  const int64_t n = out.elements();
+  std::array<PointwiseOperand, kMaxOperands> operands;
+  for (size_t k = 0; k < args.in.size(); ++k) operands[k] = operand_of(args.in[k], out);
+  for_float(out.type.dtype, [&]<class T>() {
+    std::array<T, kMaxOperands> inputs;
+    for (int64_t i = 0; i < n; ++i) {
+      for (size_t k = 0; k < args.in.size(); ++k)
+        inputs[k] = args.in[k].as<const T>()[operand_index(operands[k], i, n)];
+      out.as<T>()[i] = evaluate_scalar(expression, inputs.data());
+    }
+  });
+}
+
+void run_pointwise(const KernelArgs& args) {
+  std::array<PointwiseOperand, kMaxOperands> operands;
+  for (size_t k = 0; k < args.in.size(); ++k) operands[k] = operand_of(args.in[k], args.out[0]);
+  pointwise(args.out[0].elements(), args.attrs<PointwiseAttrs>().expression, {operands.data(), args.in.size()},
+            mutable_stored(args.out[0]), args.pool);
+}
+
 }  // namespace
 
 const OpDef kPointwise{.name = "pointwise",
                        .infer = infer_pointwise,
                        .gradient = pointwise_gradient,
-                       .may_overwrite = pointwise_may_overwrite,
+                       .may_overwrite = overwrites_any,
                        .algebra = algebra,
                        .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; },
                        .cheap = true,
@@ -203,8 +243,7 @@ Tensor silu(At x) {
 }
 
 // softplus(x) = max(x, 0) + log(1 + exp(min(x, -x))). The derivatives of the table give 1/2 at 0, as they would not
-// with
-// -|x|: that of |x| is 0 there.
+// with -|x|: that of |x| is 0 there.
 Tensor softplus(At x) {
   ExpressionBuilder e;
   const auto v = e.input(0);
@@ -235,5 +274,8 @@ Expression gelu_tanh_expression() {
 
 Tensor gelu(At x) { return pointwise(gelu_expression(), std::array{x.value}, x.where); }
 Tensor gelu_tanh(At x) { return pointwise(gelu_tanh_expression(), std::array{x.value}, x.where); }
+
+LINNET_KERNELS(pointwise, {"simd", all_f32_or_bf16, nullptr, run_pointwise},
+               {"reference", nullptr, nullptr, run_pointwise_reference})
 
 }  // namespace linnet

@@ -1,7 +1,8 @@
 // Elementwise expressions on a GPU: a kernel is generated for each expression and compiled when it is first met.
-
 #include <algorithm>
-#include "engine/device/cuda/compile.h"
+#include "base/numbers.h"
+#include "engine/device/cuda/cuda_device.h"
+#include "engine/device/cuda/nvrtc.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/pointwise/pointwise_source.h"
@@ -11,6 +12,7 @@ namespace {
 
 // Elements of a thread: as many as make 16 bytes of the narrowest type, where there are enough of them to fill a GPU.
 constexpr int64_t kManyElements = int64_t{1} << 20;
+constexpr const char* kName = "pointwise";  // of generated kernels
 
 bool is_aligned(const TensorView& view, int step) {
   const size_t bytes = std::min<size_t>(16, static_cast<size_t>(step) * dtype_size(view.type.dtype));
@@ -41,6 +43,23 @@ bool repeats_no_middle(const KernelQuery& query) {
       query.in, [&](const TensorType& in) { return find_broadcast(in.shape, query.out[0].shape).has_value(); });
 }
 
+// The first call with a source compiles and loads it; that must not be inside a recording.
+struct LoadedKernel {
+  ~LoadedKernel() { cudaLibraryUnload(library); }
+  cudaLibrary_t library = nullptr;
+  cudaKernel_t kernel = nullptr;
+};
+
+std::shared_ptr<LoadedKernel> load(const CudaDevice& device, const std::string& source) {
+  if (device.recording()) fail_internal("a kernel is compiled inside a recording");
+  const std::string cubin = compile_cuda(source, device.compute_capability());
+  auto loaded = std::make_shared<LoadedKernel>();
+  cuda_check(cudaLibraryLoadData(&loaded->library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+             "loading a compiled kernel");
+  cuda_check(cudaLibraryGetKernel(&loaded->kernel, loaded->library, kName), "finding a compiled kernel");
+  return loaded;
+}
+
 void run(const KernelArgs& args) {
   const TensorView& out = args.out[0];
   PointwiseSource source{.expression = args.attrs<PointwiseAttrs>().expression, .result = out.type.dtype};
@@ -57,12 +76,13 @@ void run(const KernelArgs& args) {
   }
   source.step = step_of(args, arguments, source);
   source.wide_indices = arguments.count >= int64_t{1} << 31;
-  const std::string text = pointwise_prelude() + pointwise_arguments_text() + pointwise_kernel(source, "pointwise");
-  const int64_t per_block = int64_t{kPointwiseThreads} * source.step;
+  const std::string text = pointwise_prelude() + pointwise_arguments_text() + pointwise_kernel(source, kName);
+  auto& device = *static_cast<CudaDevice*>(args.device);
+  const auto& loaded = device.prepared<LoadedKernel>("compiled " + text, [&] { return load(device, text); });
+  const auto blocks = static_cast<unsigned>(ceil_div(arguments.count, int64_t{kPointwiseThreads} * source.step));
   void* parameters[] = {&arguments};
-  launch_compiled(*static_cast<CudaDevice*>(args.device), text, "pointwise",
-                  dim3(static_cast<unsigned>((arguments.count + per_block - 1) / per_block)), dim3(kPointwiseThreads),
-                  parameters);
+  // Compiled for this GPU alone.
+  device.launch(static_cast<const void*>(loaded.kernel), blocks, kPointwiseThreads, 0, parameters, 90);
 }
 
 }  // namespace

@@ -7,42 +7,6 @@
 namespace linnet {
 namespace {
 
-// In the order of Scalar, over a, b, c. Special cases are those of apply_scalar: NaN is larger and smaller than
-// anything, relu and select let it through, and it is greater than nothing.
-constexpr const char* kFormulas[] = {
-    "",                          // input
-    "",                          // constant
-    "a + b",                     // add
-    "a - b",                     // sub
-    "a * b",                     // mul
-    "a / b",                     // div
-    "a > b || a != a ? a : b",   // max
-    "a < b || a != a ? a : b",   // min
-    "-a",                        // neg
-    "expf(a)",                   // exp
-    "logf(a)",                   // log
-    "sqrtf(a)",                  // sqrt
-    "rsqrtf(a)",                 // rsqrt
-    "1.0f / a",                  // reciprocal
-    "tanhf(a)",                  // tanh
-    "1.0f / (1.0f + expf(-a))",  // sigmoid
-    "erff(a)",                   // erf
-    "a < 0.0f ? 0.0f : a",       // relu
-    "a * a",                     // square
-    "fabsf(a)",                  // abs
-    "sinf(a)",                   // sin
-    "cosf(a)",                   // cos
-    "a > b ? 1.0f : 0.0f",       // greater
-    "a != 0.0f ? b : c",         // select
-    "a == b ? 1.0f : 0.0f",      // equal
-    "floorf(a)",                 // floor
-    "rintf(a)",                  // round
-    "powf(a, b)",                // pow
-    "atanf(a)",                  // atan
-    "stored_as_bf16(a)",         // to_bf16
-};
-static_assert(std::size(kFormulas) == static_cast<size_t>(kLastScalar) + 1);
-
 const char* type_name(DType dtype) {
   if (dtype == DType::kF32) return "float";
   if (dtype == DType::kBF16) return "unsigned short";
@@ -52,7 +16,7 @@ const char* type_name(DType dtype) {
 // The formula with t<i> for its letters.
 std::string applied(const Instruction& instruction) {
   std::string text;
-  const std::string formula = kFormulas[static_cast<size_t>(instruction.function)];
+  const std::string formula = scalar_formula(instruction.function);
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.'; };
   for (size_t i = 0; i < formula.size(); ++i) {
     const bool alone =

@@ -37,24 +37,16 @@ struct QuantizedAttrs {
     visit("format", format), visit("weight", weight), visit("input_scale", input_scale);
     visit("tail_rows", tail_rows), visit("tail_format", tail_format);
   }
-  QuantizedAttrs& take(const PackedShape& shape) {
-    format = shape.format, tail_rows = shape.tail_rows, tail_format = shape.tail_format;
-    return *this;
-  }
   PackedShape packed() const { return {format, weight.shape[0], weight.shape[1], tail_rows, tail_format}; }
 };
+QuantizedAttrs quantized_attrs(const PackedShape& shape, DType dtype, float input_scale = 0);
 
-struct RoundingAttrs {
-  float scale = 0;
-  int zero = 128, least = 0, most = 255;
-  bool any_weight = false;
-  float largest_error = 0;
+struct RoundingAttrs : StaticRounding {
   void fields(FieldVisitor& visit) {
     visit("scale", scale), visit("zero", zero), visit("least", least), visit("most", most);
     visit("any_weight", any_weight), visit("largest_error", largest_error);
   }
   bool operator==(const RoundingAttrs&) const = default;
-  StaticRounding rounding() const { return {scale, zero, least, most, any_weight, largest_error}; }
   template <class T>
   uint8_t code(T x) const {
     const double whole = std::nearbyint(static_cast<float>(x) / scale) + zero;
@@ -66,7 +58,6 @@ struct RoundingAttrs {
     return static_cast<T>(static_cast<float>(code(x) - zero) * scale);
   }
 };
-RoundingAttrs rounding_attrs(const StaticRounding& rounding);
 
 // Codes of -127..127 with 128 added, by one scale for all activations.
 constexpr StaticRounding static_rounding(float scale) { return {.scale = scale, .zero = 128, .least = 1, .most = 255}; }
@@ -157,7 +148,7 @@ Tensor quantized_conv2d(At x, Tensor packed, const PackedShape& shape, const Sta
 
 // Weights that are trained and stored in bf16: the update computes in fp32, and this op rounds its result.
 //
-//   round_bf16(x, random) = x rounded stochastically (engine/kernels/quantized/round_bf16.h), packed
+//   round_bf16(x, random) = x rounded stochastically (engine/kernels/rounding.h), packed
 //
 // x f32 [elements of the weight], random i32 [4] as of ops/dropout -> u8 [PackedShape::bytes()] of WeightFormat::kBf16.
 

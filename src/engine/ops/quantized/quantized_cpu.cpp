@@ -1,12 +1,16 @@
 #include <algorithm>
+#include <cmath>
 #include <vector>
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/quantized/gemm_int8.h"
+#include "engine/kernels/random/philox.h"
+#include "engine/kernels/rounding.h"
+#include "engine/ops/dropout/dropout.h"
 #include "engine/ops/quantized/quantized.h"
 
 namespace linnet {
 
-KernelList matmul_kernels();  // engine/ops/matmul/matmul_cpu.cpp
+KernelList matmul_kernels();  // engine/ops/matmul/matmul.cpp
 
 namespace {
 
@@ -30,7 +34,7 @@ void run_dequantize_reference(const KernelArgs& args) {
   });
 }
 
-void run_embedding(const KernelArgs& args) {
+void run_quantized_embedding(const KernelArgs& args) {
   const PackedWeight weight = packed(args.in[0], args.attrs<QuantizedAttrs>());
   const int32_t* ids = args.in[1].as<const int32_t>();
   const int64_t width = weight.shape.columns;
@@ -81,7 +85,7 @@ Product product_of(const KernelArgs& args) {
   const auto& [weight, product, rounding, result_rounding] = args.attrs<QuantizedMatmulAttrs>();
   GemmArgs gemm_args{.m = quantized_rows_of(args.in[0].shape())};
   gemm_args.lda = args.in[0].shape()[-1], gemm_args.ldc = args.out[0].shape()[-1];
-  ByteOperands bytes{.result_rounding = result_rounding.rounding()};
+  ByteOperands bytes{.result_rounding = result_rounding};
   if (args.in[0].type.dtype == DType::kU8) bytes.a = args.in[0].as<const uint8_t>();
   else gemm_args.a = stored(args.in[0]);
   if (args.out[0].type.dtype == DType::kU8) bytes.c = args.out[0].as<uint8_t>();
@@ -100,8 +104,7 @@ Product product_of(const KernelArgs& args) {
 void run_matmul(const KernelArgs& args) {
   const auto& attrs = args.attrs<QuantizedMatmulAttrs>();
   const auto [product, bytes] = product_of(args);
-  quantized_gemm(product, packed(args.in[1], attrs.weight), args.workspace, args.pool, attrs.rounding.rounding(),
-                 bytes);
+  quantized_gemm(product, packed(args.in[1], attrs.weight), args.workspace, args.pool, attrs.rounding, bytes);
 }
 
 void run_panels(const KernelArgs& args) {
@@ -208,14 +211,141 @@ void run_matmul_reference(const KernelArgs& args) {
   for_float(number_type(args), [&]<class T>() { quantized_reference_product<T>(args); });
 }
 
+// The result, whose end behind the last number is padding.
+uint16_t* rounded_numbers(const KernelArgs& args) {
+  auto* packed = args.out[0].as<uint8_t>();
+  const int64_t used = args.in[0].elements() * static_cast<int64_t>(sizeof(uint16_t));
+  std::fill(packed + used, packed + args.out[0].elements(), uint8_t{0});
+  return reinterpret_cast<uint16_t*>(packed);
+}
+
+uint64_t round_bf16_key(const KernelArgs& args) {
+  return dropout_key(args.in[1].as<int32_t>(), args.attrs<RoundBf16Attrs>().site);
+}
+
+void run_round_bf16(const KernelArgs& args) {
+  round_to_bf16_stochastic(args.in[0].elements(), args.in[0].as<float>(), rounded_numbers(args), round_bf16_key(args),
+                           args.pool);
+}
+
+void run_round_bf16_reference(const KernelArgs& args) {
+  const int64_t count = args.in[0].elements();
+  std::vector<uint16_t> random(static_cast<size_t>(count + 7) / 8 * 8);
+  philox_values16(round_bf16_key(args), 0, static_cast<int64_t>(random.size()) / 8, kBf16Rounding, 0, 0, random.data());
+  uint16_t* y = rounded_numbers(args);
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    for (int64_t i = 0; i < count; ++i)
+      y[i] = round_to_bf16_by(static_cast<float>(args.in[0].as<T>()[i]), random[static_cast<size_t>(i)]);
+  });
+}
+
+size_t quantized_conv2d_workspace(const KernelQuery& query) {
+  const auto& attrs = query.attrs<QuantizedConv2dAttrs>();
+  return int8_convolution_workspace(attrs.sizes(query.in[0].shape), attrs.weight.packed().rows, query.threads);
+}
+
+void run_quantized_conv2d(const KernelArgs& args) {
+  const auto& attrs = args.attrs<QuantizedConv2dAttrs>();
+  Int8Convolution c{.sizes = attrs.sizes(args.in[0].shape()), .rounding = attrs.rounding};
+  const auto take = [](const TensorView& view, const float*& floats, const uint8_t*& codes) {
+    if (view.type.dtype == DType::kU8) codes = view.as<const uint8_t>();
+    else floats = view.as<const float>();
+  };
+  take(args.in[0], c.x, c.x_codes);
+  if (attrs.scale) c.scale = args.in[attrs.scale_at()].as<const float>();
+  if (attrs.bias) c.bias = args.in[attrs.bias_at()].as<const float>();
+  if (attrs.residual) take(args.in[attrs.residual_at()], c.residual, c.residual_codes);
+  c.residual_rounding = attrs.residual_rounding;
+  c.relu = attrs.relu;
+  if (attrs.result_rounding.scale > 0) c.y_codes = args.out[0].as<uint8_t>(), c.y_rounding = attrs.result_rounding;
+  else c.y = args.out[0].as<float>();
+  int8_convolution(c, packed(args.in[1], attrs.weight), args.workspace, args.pool);
+}
+
+// The definition.
+class QuantizedConv2dReference {
+ public:
+  explicit QuantizedConv2dReference(const KernelArgs& args)
+      : args_(args), attrs_(args.attrs<QuantizedConv2dAttrs>()), s_(attrs_.sizes(args.in[0].shape())) {}
+
+  void run() const {
+    const PackedWeight weight = packed(args_.in[1], attrs_.weight);
+    const int64_t filters = weight.shape.rows, results = s_.out_height() * s_.out_width();
+    std::vector<float> filter(static_cast<size_t>(weight.shape.columns));
+    for (int64_t image = 0; image < s_.images; ++image) {
+      const RoundingAttrs rounding = rounding_of(image);
+      for (int64_t o = 0; o < filters; ++o) {
+        dequantize_row(weight, o, filter.data());
+        for (int64_t result = 0; result < results; ++result)
+          store(((image * results) + result) * filters + o, o, sum(image, result, filter, rounding));
+      }
+    }
+  }
+
+ private:
+  static double number(const TensorView& view, int64_t index, const RoundingAttrs& rounding) {
+    if (view.type.dtype == DType::kU8)
+      return static_cast<double>(rounding.scale) * (view.as<const uint8_t>()[index] - rounding.zero);
+    return view.type.dtype == DType::kF64 ? view.as<const double>()[index] : view.as<const float>()[index];
+  }
+
+  RoundingAttrs rounding_of(int64_t image) const {
+    RoundingAttrs rounding = attrs_.rounding;
+    if (rounding.scale > 0) return rounding;
+    double most = 0;
+    const int64_t size = s_.height * s_.width * s_.channels;
+    for (int64_t i = image * size; i < (image + 1) * size; ++i)
+      most = std::max(most, std::abs(number(args_.in[0], i, rounding)));
+    rounding.least = rounding.zero == 0 ? 0 : 1, rounding.most = 255;
+    rounding.scale = most > 0 ? static_cast<float>(most) / static_cast<float>(255 - rounding.zero) : 1;
+    return rounding;
+  }
+
+  double sum(int64_t image, int64_t result, const std::vector<float>& filter, const RoundingAttrs& rounding) const {
+    const int64_t top = result / s_.out_width() * s_.vertical.stride - s_.vertical.before;
+    const int64_t left = result % s_.out_width() * s_.horizontal.stride - s_.horizontal.before;
+    double sum = 0;
+    for (int64_t tap = 0; tap < s_.vertical.size * s_.horizontal.size; ++tap) {
+      const int64_t i = top + tap / s_.horizontal.size * s_.vertical.dilation;
+      const int64_t j = left + tap % s_.horizontal.size * s_.horizontal.dilation;
+      if (i < 0 || i >= s_.height || j < 0 || j >= s_.width) continue;
+      for (int64_t c = 0; c < s_.channels; ++c) {
+        const double x = number(args_.in[0], ((image * s_.height + i) * s_.width + j) * s_.channels + c, rounding);
+        sum += rounding.rounded(x) * static_cast<double>(filter[static_cast<size_t>(tap * s_.channels + c)]);
+      }
+    }
+    return sum;
+  }
+
+  void store(int64_t index, int64_t o, double y) const {
+    if (attrs_.scale) y *= number(args_.in[attrs_.scale_at()], o, {});
+    if (attrs_.bias) y += number(args_.in[attrs_.bias_at()], o, {});
+    if (attrs_.residual) y += number(args_.in[attrs_.residual_at()], index, attrs_.residual_rounding);
+    if (attrs_.relu && y < 0) y = 0;
+    const RoundingAttrs& r = attrs_.result_rounding;
+    if (r.scale > 0) args_.out[0].as<uint8_t>()[index] = r.code(y);
+    else for_float(args_.out[0].type.dtype, [&]<class T>() { args_.out[0].as<T>()[index] = static_cast<T>(y); });
+  }
+
+  const KernelArgs& args_;
+  const QuantizedConv2dAttrs& attrs_;
+  const Int8ConvolutionSizes s_;
+};
+
+void run_quantized_conv2d_reference(const KernelArgs& args) { QuantizedConv2dReference(args).run(); }
+
 }  // namespace
 
 LINNET_KERNELS(round_activations, {"reference", nullptr, nullptr, run_round_activations})
 LINNET_KERNELS(quantize_weight, {"rows", all_f32, quantize_workspace, run_quantize},
                {"reference", nullptr, nullptr, run_quantize_reference})
+LINNET_KERNELS(round_bf16, {"simd", all_f32, nullptr, run_round_bf16},
+               {"reference", nullptr, nullptr, run_round_bf16_reference})
 LINNET_KERNELS(dequantize, {"rows", all_f32, nullptr, run_dequantize},
                {"reference", nullptr, nullptr, run_dequantize_reference})
-LINNET_KERNELS(quantized_embedding, {"reference", nullptr, nullptr, run_embedding})
+LINNET_KERNELS(quantized_embedding, {"reference", nullptr, nullptr, run_quantized_embedding})
+LINNET_KERNELS(quantized_conv2d, {"int8", all_f32, quantized_conv2d_workspace, run_quantized_conv2d},
+               {"reference", nullptr, nullptr, run_quantized_conv2d_reference})
 LINNET_KERNELS(quantized_matmul, {"quantized_gemm", matmul_supports, matmul_workspace, run_matmul},
                {"reference", nullptr, nullptr, run_matmul_reference})
 

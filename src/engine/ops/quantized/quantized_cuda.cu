@@ -3,8 +3,8 @@
 // pass fuse_quantized leaves a dequantize node, whose result a product on the matrix units reads.
 #include "engine/kernels/cuda/activation.cuh"
 #include "engine/kernels/cuda/block_reduce.cuh"
-#include "engine/kernels/cuda/index.cuh"
-#include "engine/kernels/cuda/vectors.cuh"
+#include "engine/kernels/cuda/launch.cuh"
+#include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/quantized/quantized.h"
 
 namespace linnet {

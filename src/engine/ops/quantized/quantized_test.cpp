@@ -163,7 +163,7 @@ TEST_F(QuantizedOpsOfCpus, Int8ProductsThatHandOnCodes) {
     linnet::testing::check_op(
         {.inputs = {{.shape = {rows, 70}}, {.shape = {hidden}}},
          .build = [hidden](Graph& graph, const auto& x) -> std::vector<Tensor> {
-           const RoundingAttrs codes{.scale = 0.021F, .least = 1};
+           const RoundingAttrs codes{{.scale = 0.021F, .least = 1}};
            const auto product = [&](Tensor a, int64_t out, int64_t in, const RoundingAttrs& rounding, bool bias) {
              QuantizedMatmulAttrs attrs{.weight = {WeightFormat::kInt8, {x[0].type().dtype, {out, in}}},
                                         .rounding = rounding};
@@ -172,7 +172,7 @@ TEST_F(QuantizedOpsOfCpus, Int8ProductsThatHandOnCodes) {
              attrs.product.activation = bias ? GemmActivation::kRelu : GemmActivation::kNone;
              return graph.add_one(kQuantizedMatmul, operands, attrs, SourceLine::current());
            };
-           const Tensor y = product(x[0], hidden, 70, {.scale = 0.0131F, .least = 1}, true);
+           const Tensor y = product(x[0], hidden, 70, {{.scale = 0.0131F, .least = 1}}, true);
            return {product(y, 18, hidden, codes, false)};
          },
          .differentiate = false});
@@ -206,9 +206,9 @@ TEST_F(QuantizedOpsOfCpus, Int8ConvolutionsWithWhatFollows) {
            made.weight = {WeightFormat::kInt8, {x[0].type().dtype, {18, 9 * channels}}};
            return made;
          };
-         const RoundingAttrs codes{.scale = 0.12F, .zero = 0};
+         const RoundingAttrs codes{{.scale = 0.12F, .zero = 0}};
          QuantizedConv2dAttrs first = attrs(16), second = attrs(18), third = attrs(16);
-         first.rounding = {.scale = 0.0131F, .zero = 128, .least = 1};
+         first.rounding = {{.scale = 0.0131F, .zero = 128, .least = 1}};
          first.scale = first.bias = first.relu = true, first.result_rounding = codes;
          second.rounding = second.residual_rounding = codes, second.residual = true;
          third.residual = third.bias = true;
@@ -256,12 +256,12 @@ TEST_F(QuantizedOpsOfCpus, Int8ProductsWithAWeightThatIsTrained) {
                  return graph.add_one(kQuantizeWeight, std::array{x[1]}, QuantizeWeightAttrs{weight, transposed},
                                       where);
                };
-               QuantizedMatmulAttrs up{.weight = forward, .rounding = {.largest_error = 0.01F}};
+               QuantizedMatmulAttrs up{.weight = forward, .rounding = {{.largest_error = 0.01F}}};
                up.product.bias = up.product.pre_activation = true, up.product.activation = GemmActivation::kGelu;
                const Tensor a = x[0] * 1.0;
                std::vector<Tensor> out =
                    graph.add(kQuantizedMatmul, std::array{a, packed(forward, false), x[2]}, up, where);
-               QuantizedMatmulAttrs down{.weight = backward, .rounding = {.largest_error = 0.01F}};
+               QuantizedMatmulAttrs down{.weight = backward, .rounding = {{.largest_error = 0.01F}}};
                down.product.derivative = GemmActivation::kGeluTanh, down.product.derivative_scale = 1.25F;
                out.push_back(
                    graph.add_one(kQuantizedMatmul, std::array{x[3] * 1.0, packed(backward, true), a}, down, where));

@@ -1,5 +1,10 @@
 #include "engine/ops/reduce/reduce.h"
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
+#include "engine/kernels/parallel.h"
+#include "engine/kernels/reduce/reduce.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -41,6 +46,92 @@ std::vector<Tensor> cumsum_gradient(const GradientArgs& args) {
 
 Tensor reduce(At x, Reduction kind, Shape shape) { return op_result(kReduce, x, {}, ReduceAttrs{kind, shape}); }
 
+// Reduces `count` elements, `stride` apart.
+template <class T>
+T reduce_line(Reduction kind, const T* x, int64_t count, int64_t stride) {
+  double top = -std::numeric_limits<double>::infinity(), sum = 0;
+  if (kind != Reduction::kSum)
+    for (int64_t i = 0; i < count; ++i)
+      top = std::isnan(x[i * stride]) ? x[i * stride] : std::max<double>(top, x[i * stride]);
+  if (kind == Reduction::kMax) return static_cast<T>(top);
+  if (kind == Reduction::kLogSumExp && std::isinf(top)) return static_cast<T>(top);
+  for (int64_t i = 0; i < count; ++i) sum += kind == Reduction::kSum ? x[i * stride] : std::exp(x[i * stride] - top);
+  return static_cast<T>(kind == Reduction::kSum ? sum : top + std::log(sum));
+}
+
+void run_reduce_reference(const KernelArgs& args) {
+  const auto& attrs = args.attrs<ReduceAttrs>();
+  const int64_t n = args.in[0].elements(), size = args.out[0].elements(), count = size ? n / size : 0;
+  const bool leading = *find_broadcast(attrs.shape, args.in[0].shape()) == Broadcast::kSuffix;
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    const T* x = args.in[0].as<T>();
+    for (int64_t i = 0; i < size; ++i)
+      args.out[0].as<T>()[i] =
+          leading ? reduce_line(attrs.kind, x + i, count, size) : reduce_line(attrs.kind, x + i * count, count, 1);
+  });
+}
+
+bool is_row_sum(const KernelQuery& query) {
+  const auto& attrs = query.attrs<ReduceAttrs>();
+  return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32 && attrs.kind == Reduction::kSum &&
+         find_broadcast(attrs.shape, query.in[0].shape) == Broadcast::kSuffix;
+}
+
+size_t row_sum_workspace(const KernelQuery& query) {
+  const int64_t width = query.out[0].shape.elements();
+  return sum_rows_workspace(width ? query.in[0].shape.elements() / width : 0, width);
+}
+
+void run_row_sum(const KernelArgs& args) {
+  const int64_t width = args.out[0].elements();
+  sum_rows(width ? args.in[0].elements() / width : 0, width, stored(args.in[0]), args.out[0].as<float>(), false,
+           args.workspace, args.pool);
+}
+
+bool is_log_sum_exp_of_rows(const KernelQuery& query) {
+  const auto& attrs = query.attrs<ReduceAttrs>();
+  if (!all_f32(query) || attrs.kind != Reduction::kLogSumExp) return false;
+  const auto kind = find_broadcast(attrs.shape, query.in[0].shape);
+  return kind == Broadcast::kPrefix || kind == Broadcast::kScalar;
+}
+
+void run_log_sum_exp(const KernelArgs& args) {
+  const int64_t rows = args.out[0].elements();
+  log_sum_exp_rows(rows, rows ? args.in[0].elements() / rows : 0, args.in[0].as<float>(), args.out[0].as<float>(),
+                   args.pool);
+}
+
+// Sums are kept in double precision, for so many neighbors at a time.
+constexpr int64_t kColumns = 64;
+
+template <class T>
+void sum_columns(const T* x, T* y, int64_t size, int64_t stride, int64_t columns, bool reverse) {
+  std::array<double, kColumns> sums{};
+  for (int64_t k = 0; k < size; ++k) {
+    const int64_t row = (reverse ? size - 1 - k : k) * stride;
+    for (int64_t j = 0; j < columns; ++j) {
+      sums[static_cast<size_t>(j)] += static_cast<double>(x[row + j]);
+      y[row + j] = static_cast<T>(sums[static_cast<size_t>(j)]);
+    }
+  }
+}
+
+void run_cumsum(const KernelArgs& args) {
+  const auto& attrs = args.attrs<CumsumAttrs>();
+  const Shape& shape = args.in[0].shape();
+  const int64_t size = shape[attrs.axis], outer = shape.elements(0, attrs.axis),
+                inner = shape.elements(attrs.axis + 1, shape.rank()), pieces = (inner + kColumns - 1) / kColumns;
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    for_ranges(args.pool, outer * pieces, size * std::min(inner, kColumns), [&](int64_t begin, int64_t end) {
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t first = task % pieces * kColumns, at = task / pieces * size * inner + first;
+        sum_columns(args.in[0].as<const T>() + at, args.out[0].as<T>() + at, size, inner,
+                    std::min(kColumns, inner - first), attrs.reverse);
+      }
+    });
+  });
+}
+
 }  // namespace
 
 const OpDef kReduce{.name = "reduce", .infer = infer_reduce, .gradient = reduce_gradient, .storage = [](const Node&) {
@@ -63,5 +154,10 @@ Tensor cumsum(At x, int axis, bool reverse) {
   const int from_start = graph_of(x) && axis < 0 ? axis + x.value.shape().rank() : axis;
   return op_result(kCumsum, x, {}, CumsumAttrs{from_start, reverse});
 }
+
+LINNET_KERNELS(cumsum, {"reference", nullptr, nullptr, run_cumsum})
+LINNET_KERNELS(reduce, {"row_sum", is_row_sum, row_sum_workspace, run_row_sum},
+               {"log_sum_exp_rows", is_log_sum_exp_of_rows, nullptr, run_log_sum_exp},
+               {"reference", nullptr, nullptr, run_reduce_reference})
 
 }  // namespace linnet

@@ -31,4 +31,9 @@ Tensor log_sum_exp_last(At x);  // [..., N] -> [..., 1]
 // elements 0 ... i, or with `reverse` of i ... n - 1.
 Tensor cumsum(At x, int axis, bool reverse = false);
 
+// On a GPU: sums of a matrix's columns, for kernels that need them beside something else. Queues sums[j] = sum over i
+// of x[i, j]: x [rows, width], fp32 or bf16.
+size_t column_sums_workspace(int64_t rows, int64_t width, DType dtype);  // bytes
+void column_sums(Device* device, int64_t rows, int64_t width, const TensorView& x, float* sums, std::byte* workspace);
+
 }  // namespace linnet

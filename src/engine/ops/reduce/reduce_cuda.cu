@@ -2,9 +2,8 @@
 // where one piece does not fill a GPU. A piece of any reduction is a Part.
 #include <algorithm>
 #include "engine/kernels/cuda/block_reduce.cuh"
-#include "engine/kernels/cuda/vectors.cuh"
+#include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/broadcast.h"
-#include "engine/ops/reduce/column_sums_cuda.h"
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {

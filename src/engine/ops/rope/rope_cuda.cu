@@ -1,7 +1,7 @@
 // Rotary positions: a block for each row, which computes its angles once for all heads.
 #include <cmath>
 #include <numbers>
-#include "engine/kernels/cuda/index.cuh"
+#include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/rope/rope.h"
 

@@ -1,6 +1,5 @@
 #include "engine/ops/round_half/round_half.h"
-#include <array>
-#include "engine/kernels/pointwise/round_half.h"
+#include "engine/kernels/rounding.h"
 
 namespace linnet {
 namespace {

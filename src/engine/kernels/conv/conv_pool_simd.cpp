@@ -1,28 +1,64 @@
-// The convolution of four pixels, those of one pooling window, at a time, with a vector of filters. Along rows it is
-// Winograd's F(2, 3) (Lavin & Gray 2016): two neighboring sums of three products cost four products. With pixels d and
-// taps g of one row
-//
-//   m0 = (d0 - d2) g0                  m1 = (d1 + d2) (g0 + g1 + g2) / 2
-//   m3 = (d1 - d3) g2                  m2 = (d2 - d1) (g0 - g1 + g2) / 2
-//   d0 g0 + d1 g1 + d2 g2 = m0 + m1 + m2
-//   d1 g0 + d2 g1 + d3 g2 = m1 - m2 - m3
-//
-// and the m are added up over the three rows and all channels first. Sums of pixels turn infinity into NaN, so an image
-// whose pixels are not all finite and far from overflow goes the direct way.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include "base/numbers.h"
 #include "engine/kernels/conv/conv_pool.h"
+#include "engine/kernels/conv/dense_head.h"
 #include "engine/kernels/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/kernels/conv/conv_pool_forward_simd.cpp"
+#define HWY_TARGET_INCLUDE "engine/kernels/conv/conv_pool_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-#include "engine/kernels/conv/conv_pool-inl.h"
+#include "engine/kernels/lanes-inl.h"
 
-#ifndef LINNET_KERNELS_CONV_POOL_CALL
-#define LINNET_KERNELS_CONV_POOL_CALL
+#ifndef LINNET_KERNELS_CONV_POOL_ONCE
+#define LINNET_KERNELS_CONV_POOL_ONCE
+// Sizes of what the kernels keep in their workspace.
+namespace linnet::conv_pool_layout {
+
+constexpr int64_t kLanes = 16;  // filters are padded to a multiple of this: the longest vector of any instruction set
+constexpr int64_t kStrip = 16;  // pooled columns that are computed from one strip of transformed pixels
+constexpr int64_t kTaps = 9;
+constexpr int64_t kSums = 12;  // transformed taps: three rows of four
+
+constexpr int64_t padded_filters(const ConvPoolShape& s) { return round_up(s.filters, kLanes); }
+
+// One channel of an image with zeros around it. A strip reads two vectors past its own columns.
+constexpr int64_t row_floats(const ConvPoolShape& s) { return 2 * round_up(s.pooled_width(), kStrip) + 16; }
+constexpr int64_t plane_rows(const ConvPoolShape& s) { return 2 * s.pooled_height() + 2; }
+constexpr int64_t plane_floats(const ConvPoolShape& s) { return plane_rows(s) * row_floats(s); }
+constexpr int64_t image_floats(const ConvPoolShape& s) { return s.channels * plane_floats(s); }
+constexpr int64_t strip_floats(const ConvPoolShape& s) { return plane_rows(s) * s.channels * 4 * kStrip; }
+
+// The images of one task: enough work to be worth handing out. Shape alone decides.
+constexpr int64_t groups(const ConvPoolShape& s) { return std::clamp<int64_t>((s.images + 7) / 8, 1, 32); }
+
+// Forward: packed weights, then for each thread an image and a strip.
+constexpr int64_t weight_floats(const ConvPoolShape& s) {
+  return padded_filters(s) * (s.channels * (kSums + kTaps) + 1);
+}
+// Weight gradient: for each group its sums, for each thread an image, one plane's pairs of rows, and slopes.
+constexpr int64_t sum_floats(const ConvPoolShape& s) { return padded_filters(s) * (s.channels * kTaps + 1); }
+constexpr int64_t pair_row(const ConvPoolShape& s) { return 2 * round_up(2 * s.pooled_width() + 2, 16); }
+constexpr int64_t pair_floats(const ConvPoolShape& s) { return (plane_rows(s) - 1) * pair_row(s); }
+// And where the gradient of the pooled images is a product, that of a few images: enough to share each read of the
+// factor, few enough for the L2 cache.
+constexpr int64_t kProductImages = 5;
+constexpr int64_t slope_floats(const ConvPoolShape& s) {
+  return round_up(kProductImages * s.pooled_height() * s.pooled_width() * s.filters, kLanes);
+}
+constexpr int64_t gradient_scratch_floats(const ConvPoolShape& s) {
+  return image_floats(s) + pair_floats(s) + slope_floats(s);
+}
+// Input gradient: for each thread an image with its channels last, zeros around it.
+constexpr int64_t gradient_floats(const ConvPoolShape& s) {
+  return round_up((s.height + 2) * (s.width + 2) * s.channels, kLanes);
+}
+
+}  // namespace linnet::conv_pool_layout
+
 namespace linnet {
 namespace {
 
@@ -42,6 +78,22 @@ struct ConvPoolCall {
   uint8_t* which;
 };
 
+struct WeightGradientCall {
+  ConvPoolShape shape;
+  ConvPoolImages x;
+  const uint8_t* which;
+  const float* dy;
+  int64_t dy_image;  // the image that dy begins with
+};
+
+struct InputGradientCall {
+  ConvPoolShape shape;
+  const float* weight;
+  const uint8_t* which;
+  const float* dy;
+  float* dx;
+};
+
 }  // namespace
 }  // namespace linnet
 #endif
@@ -52,6 +104,58 @@ namespace {
 
 using namespace conv_pool_layout;
 
+using Words = hn::Rebind<uint32_t, FloatTag>;
+
+HWY_INLINE Floats FloatsOfBytes(const uint8_t* p, Floats scale, Floats shift) {
+  const hn::Rebind<int32_t, FloatTag> integers;
+  return hn::MulAdd(hn::ConvertTo(FloatTag(), hn::PromoteTo(integers, hn::LoadU(ByteTag(), p))), scale, shift);
+}
+
+// Row `row` of an image, channel `channel`, to out [width].
+HWY_INLINE void CopyRow(const ConvPoolShape& s, const ConvPoolImages& x, int64_t row, int64_t channel, float* out) {
+  const int64_t first = row * s.width * s.channels + channel;
+  if (s.channels > 1) {
+    for (int64_t j = 0; j < s.width; ++j) {
+      const int64_t location = first + j * s.channels;
+      out[j] =
+          x.bytes ? static_cast<float>(x.bytes[location]) * x.scale[channel] + x.shift[channel] : x.floats[location];
+    }
+    return;
+  }
+  if (!x.bytes) return std::copy_n(x.floats + first, s.width, out), void();
+  if (s.width < kFloatLanes) {
+    for (int64_t j = 0; j < s.width; ++j) out[j] = static_cast<float>(x.bytes[first + j]) * x.scale[0] + x.shift[0];
+    return;
+  }
+  const Floats scale = SetAll(x.scale[0]), shift = SetAll(x.shift[0]);
+  for (int64_t j = 0; j < s.width; j += kFloatLanes) {
+    const int64_t from = std::min(j, s.width - kFloatLanes);  // the last vector overlaps the one before
+    StoreFloats(FloatsOfBytes(x.bytes + first + from, scale, shift), out + from);
+  }
+}
+
+// Image `image` of x as planes [channels, plane_rows, row_floats]: pixel (row, column) of a channel at
+// (row + 1, column + 1). The rest has to be zero, and is not touched.
+HWY_INLINE void CopyImage(const ConvPoolShape& s, ConvPoolImages x, int64_t image, float* planes) {
+  const int64_t stride = row_floats(s), offset = image * s.height * s.width * s.channels;
+  if (x.bytes) x.bytes += offset;
+  if (x.floats) x.floats += offset;
+  for (int64_t channel = 0; channel < s.channels; ++channel, planes += plane_floats(s))
+    for (int64_t row = 0; row < std::min(s.height, plane_rows(s) - 1); ++row)
+      CopyRow(s, x, row, channel, planes + (row + 1) * stride + 1);
+}
+
+// The convolution of four pixels, those of one pooling window, at a time, with a vector of filters. Along rows it is
+// Winograd's F(2, 3) (Lavin & Gray 2016): two neighboring sums of three products cost four products. With pixels d and
+// taps g of one row
+//
+//   m0 = (d0 - d2) g0                  m1 = (d1 + d2) (g0 + g1 + g2) / 2
+//   m3 = (d1 - d3) g2                  m2 = (d2 - d1) (g0 - g1 + g2) / 2
+//   d0 g0 + d1 g1 + d2 g2 = m0 + m1 + m2
+//   d1 g0 + d2 g1 + d3 g2 = m1 - m2 - m3
+//
+// and the m are added up over the three rows and all channels first. Sums of pixels turn infinity into NaN, so an image
+// whose pixels are not all finite and far from overflow goes the direct way.
 constexpr bool kFewRegisters = kFloatLanes < 16;  // 16 of them: the 12 weights of a channel do not stay there
 
 // Where a vector of filters of one pooled pixel goes; the last vector may be a part of one.
@@ -318,6 +422,139 @@ void ForwardImages(const ConvPoolCall& call, int64_t begin, int64_t end, float* 
   }
 }
 
+// Gradients of the pooled convolution. Of the four sums of a pooling window one had the maximum, so each pooled
+// gradient meets nine pixels (of every channel), those under the filter at that location: `which` selects among the
+// four locations.
+
+// Gradients of a vector of filters at one pooled pixel: zero where ReLU let none through, and past the last filter.
+struct PooledGradient {
+  Floats dy;
+  hn::Vec<Words> location;  // kDeadWindow where dy is zero
+};
+
+HWY_INLINE PooledGradient LoadGradient(const float* dy, const uint8_t* which, int64_t count) {
+  const Words words;
+  hn::Vec<Words> location;
+  Floats gradient;
+  if (count >= kFloatLanes) {
+    location = hn::PromoteTo(words, hn::LoadU(ByteTag(), which));
+    gradient = LoadFloats(dy);
+  } else {
+    uint8_t part[kFloatLanes];
+    std::fill(std::copy_n(which, count, part), part + kFloatLanes, kDeadWindow);
+    location = hn::PromoteTo(words, hn::LoadU(ByteTag(), part));
+    gradient = LoadPart(dy, count);
+  }
+  const auto dead = hn::Eq(location, hn::Set(words, kDeadWindow));
+  return {hn::IfThenZeroElse(hn::RebindMask(FloatTag(), dead), gradient), location};
+}
+
+// Every lane takes one of its block's four lanes, which all blocks have in common: the one that the two low bits of
+// `lane` say. A lookup across blocks costs twice as much.
+HWY_INLINE Floats PickInBlock(Floats x, hn::Vec<Words> lane) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return Floats{_mm512_permutevar_ps(x.raw, lane.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return Floats{_mm256_permutevar_ps(x.raw, lane.raw)};
+#else
+  return hn::TableLookupLanes(x, hn::IndicesFromVec(FloatTag(), hn::And(lane, hn::Set(Words(), 3))));
+#endif
+}
+
+// A plane's rows y and y + 1 pixel by pixel, for all y: pairs [plane_rows - 1, pair_row / 2, 2]. The four pixels (y,
+// x), (y + 1, x), (y, x + 1) and (y + 1, x + 1) lie one after the other.
+void PairRows(const ConvPoolShape& s, const float* plane, float* pairs) {
+  const int64_t stride = row_floats(s), rows = plane_rows(s) - 1, columns = 2 * s.pooled_width() + 2;
+  for (int64_t row = 0; row < rows; ++row, plane += stride, pairs += pair_row(s))
+    for (int64_t column = 0; column < columns; column += kFloatLanes)
+      hn::StoreInterleaved2(LoadFloats(plane + column), LoadFloats(plane + stride + column), FloatTag(),
+                            pairs + 2 * column);
+}
+
+// Adds the gradients of one channel's nine taps, and of the bias, over all pooled pixels of an image, for one vector of
+// filters. sums [9, kLanes]; bias [kLanes] or nullptr.
+//
+// For tap (r, s) each filter wants one of the four pixels (r + 0..1, s + 0..1) of a window of 4x4. They are loaded into
+// every block of four lanes, from where `lane` takes the one.
+void AddChannel(const WeightGradientCall& call, int64_t image, int64_t filter, const float* pairs, float* sums,
+                float* bias) {
+  const FloatTag d;
+  const ConvPoolShape& s = call.shape;
+  const int64_t stride = pair_row(s), count = s.filters - filter;
+  const int64_t pooled = s.pooled_height() * s.pooled_width() * s.filters;
+  const float* dy = call.dy + (image - call.dy_image) * pooled + filter;
+  const uint8_t* which = call.which + image * pooled + filter;
+  alignas(16) static constexpr uint32_t kLaneOf[4] = {0, 2, 1, 3};  // the second location is in the first row
+  const Floats lane_of = hn::BitCast(d, hn::LoadDup128(Words(), kLaneOf)), zero = SetAll(0);
+  Floats g0 = zero, g1 = zero, g2 = zero, g3 = zero, g4 = zero, g5 = zero, g6 = zero, g7 = zero, g8 = zero, gb = zero;
+  for (int64_t row = 0; row < s.pooled_height(); ++row) {
+    const float* p = pairs + 2 * row * stride;
+    for (int64_t column = 0; column < s.pooled_width(); ++column, p += 4, dy += s.filters, which += s.filters) {
+      const PooledGradient gradient = LoadGradient(dy, which, count);
+      const auto lane = hn::BitCast(Words(), PickInBlock(lane_of, gradient.location));
+      const auto add = [&](Floats sum, const float* four) LINNET_LAMBDA {
+        return hn::MulAdd(PickInBlock(hn::LoadDup128(d, four), lane), gradient.dy, sum);
+      };
+      const float *p1 = p + stride, *p2 = p1 + stride;
+      gb = hn::Add(gb, gradient.dy);
+      g0 = add(g0, p), g1 = add(g1, p + 2), g2 = add(g2, p + 4);
+      g3 = add(g3, p1), g4 = add(g4, p1 + 2), g5 = add(g5, p1 + 4);
+      g6 = add(g6, p2), g7 = add(g7, p2 + 2), g8 = add(g8, p2 + 4);
+    }
+  }
+  const auto add_to = [](Floats x, float* to) LINNET_LAMBDA { StoreFloats(hn::Add(LoadFloats(to), x), to); };
+  add_to(g0, sums), add_to(g1, sums + kLanes), add_to(g2, sums + 2 * kLanes);
+  add_to(g3, sums + 3 * kLanes), add_to(g4, sums + 4 * kLanes), add_to(g5, sums + 5 * kLanes);
+  add_to(g6, sums + 6 * kLanes), add_to(g7, sums + 7 * kLanes), add_to(g8, sums + 8 * kLanes);
+  if (bias) add_to(gb, bias);
+}
+
+// Adds up the images [begin, end): sums [blocks, channels, 9, kLanes], then the bias' [blocks, kLanes]. scratch: the
+// planes of an image, then the pairs of one.
+void WeightGradientImages(const WeightGradientCall& call, int64_t begin, int64_t end, float* scratch, float* sums) {
+  const ConvPoolShape& s = call.shape;
+  float *bias = sums + padded_filters(s) * s.channels * kTaps, *pairs = scratch + image_floats(s);
+  std::fill_n(scratch, image_floats(s), 0.0f);
+  for (int64_t image = begin; image < end; ++image) {
+    CopyImage(s, call.x, image, scratch);
+    for (int64_t c = 0; c < s.channels; ++c) {
+      PairRows(s, scratch + c * plane_floats(s), pairs);
+      for (int64_t filter = 0; filter < s.filters; filter += kFloatLanes)
+        AddChannel(call, image, filter, pairs,
+                   sums + (filter / kLanes * s.channels + c) * kTaps * kLanes + filter % kLanes,
+                   c == 0 ? bias + filter : nullptr);
+    }
+  }
+}
+
+// One image; padded [height + 2, width + 2, channels] collects what falls outside too.
+HWY_INLINE void InputGradientImage(const InputGradientCall& call, int64_t image, float* padded) {
+  const ConvPoolShape& s = call.shape;
+  const int64_t row_stride = (s.width + 2) * s.channels;
+  std::fill_n(padded, (s.height + 2) * row_stride, 0.0f);
+  int64_t at = image * s.pooled_height() * s.pooled_width() * s.filters;
+  for (int64_t row = 0; row < s.pooled_height(); ++row)
+    for (int64_t column = 0; column < s.pooled_width(); ++column)
+      for (int64_t o = 0; o < s.filters; ++o, ++at) {
+        const int64_t location = call.which[at];
+        if (location == kDeadWindow) continue;
+        const Floats dy = SetAll(call.dy[at]);
+        float* to = padded + (2 * row + location / 2) * row_stride + (2 * column + location % 2) * s.channels;
+        const float* weight = call.weight + o * kTaps * s.channels;
+        for (int64_t r = 0; r < 3; ++r, to += row_stride, weight += 3 * s.channels)
+          ForRow(3 * s.channels, [=](const auto& lanes) LINNET_LAMBDA {
+            lanes.store(hn::MulAdd(dy, lanes.load(weight), lanes.load(to)), to);
+          });
+      }
+  float* dx = call.dx + image * s.height * s.width * s.channels;
+  for (int64_t row = 0; row < s.height; ++row)
+    std::copy_n(padded + (row + 1) * row_stride + s.channels, s.width * s.channels, dx + row * s.width * s.channels);
+}
+
+void InputGradientImages(const InputGradientCall& call, int64_t begin, int64_t end, float* padded) {
+  for (int64_t image = begin; image < end; ++image) InputGradientImage(call, image, padded);
+}
+
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -326,9 +563,12 @@ HWY_AFTER_NAMESPACE();
 namespace linnet {
 namespace {
 
-using namespace conv_pool_layout;
-
 HWY_EXPORT(ForwardImages);
+HWY_EXPORT(WeightGradientImages);
+HWY_EXPORT(InputGradientImages);
+HWY_EXPORT(AddRows);
+
+using namespace conv_pool_layout;
 
 // Filter `o` of the packed weights; filters past the last are zero.
 void pack_filter(const ConvPoolShape& s, const float* weight, int64_t o, float* sums, float* taps) {
@@ -390,6 +630,52 @@ void conv_pool_forward(const ConvPoolShape& s, const ConvPoolImages& x, const fl
   pool.run(tasks, [&](int64_t task, int worker) {
     HWY_DYNAMIC_DISPATCH(ForwardImages)
     (call, task * s.images / tasks, (task + 1) * s.images / tasks, scratch + worker * scratch_floats(s));
+  });
+}
+
+void conv_pool_weight_gradient(const ConvPoolShape& s, const ConvPoolImages& x, const uint8_t* which,
+                               const ConvPoolSlopes& slopes, float* dweight, float* dbias, std::byte* workspace,
+                               ThreadPool& pool) {
+  const int64_t tasks = groups(s), size = sum_floats(s);
+  float* sums = reinterpret_cast<float*>(workspace);  // [tasks, size]
+  float* scratch = sums + tasks * size;
+  const DenseHeadShape product{s.images, slopes.outputs, s.pooled_height() * s.pooled_width() * s.filters};
+  pool.run(tasks, [&](int64_t task, int worker) {
+    const int64_t begin = task * s.images / tasks, end = (task + 1) * s.images / tasks;
+    float *image = scratch + worker * gradient_scratch_floats(s), *dy = image + image_floats(s) + pair_floats(s);
+    std::fill_n(sums + task * size, size, 0.0f);
+    WeightGradientCall call{s, x, which, slopes.dy, 0};
+    const int64_t parts = slopes.dy ? 1 : (end - begin + kProductImages - 1) / kProductImages;
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t from = begin + part * (end - begin) / parts, to = begin + (part + 1) * (end - begin) / parts;
+      if (!slopes.dy) {
+        dense_head_input_gradient_rows(product, slopes.factor, slopes.weight, from, to, dy);
+        call.dy = dy, call.dy_image = from;
+      }
+      HWY_DYNAMIC_DISPATCH(WeightGradientImages)(call, from, to, image, sums + task * size);
+    }
+  });
+  for_ranges(pool, size / kLanes, tasks * kLanes, [&](int64_t begin, int64_t end) {
+    float* first = sums + begin * kLanes;
+    HWY_DYNAMIC_DISPATCH(AddRows)(tasks, size, (end - begin) * kLanes, first, false, first);
+  });
+  for (int64_t o = 0; o < s.filters; ++o) {
+    const float* from = sums + o / kLanes * s.channels * kTaps * kLanes + o % kLanes;
+    for (int64_t tap = 0; tap < kTaps; ++tap)
+      for (int64_t c = 0; c < s.channels; ++c)
+        dweight[(o * kTaps + tap) * s.channels + c] = from[(c * kTaps + tap) * kLanes];
+    dbias[o] = sums[padded_filters(s) * s.channels * kTaps + o];
+  }
+}
+
+void conv_pool_input_gradient(const ConvPoolShape& s, const float* weight, const uint8_t* which, const float* dy,
+                              float* dx, std::byte* workspace, ThreadPool& pool) {
+  float* scratch = reinterpret_cast<float*>(workspace);
+  const InputGradientCall call{s, weight, which, dy, dx};
+  const int64_t tasks = groups(s);
+  pool.run(tasks, [&](int64_t task, int worker) {
+    HWY_DYNAMIC_DISPATCH(InputGradientImages)
+    (call, task * s.images / tasks, (task + 1) * s.images / tasks, scratch + worker * gradient_floats(s));
   });
 }
 

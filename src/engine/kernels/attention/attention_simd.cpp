@@ -6,19 +6,17 @@
 #include "engine/kernels/attention/attention_blocking.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/kernels/attention/attention_backward_simd.cpp"
+#define HWY_TARGET_INCLUDE "engine/kernels/attention/attention_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-#include "engine/kernels/attention/attention_backward-inl.h"
+#include "engine/kernels/attention/attention_passes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 
-void backward_task(const AttentionArgs& args, const attention_blocking::BackwardLayout& layout,
-                   const attention_blocking::BackwardOperands& x, int64_t task, float* scratch) {
-  attention::BackwardTask<attention::F32Weights>(args, layout, x, task, scratch);
-}
+attention_blocking::ForwardTask forward_task() { return attention::ForwardTask<attention::F32Weights>; }
+attention_blocking::BackwardTask backward_task() { return attention::BackwardTask<attention::F32Weights>; }
 
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
@@ -26,10 +24,10 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace linnet {
-
-HWY_EXPORT(backward_task);
-
 namespace {
+
+HWY_EXPORT(forward_task);
+HWY_EXPORT(backward_task);
 
 // The sums over the samples, in their order, turned round: row h of `rows` is by i - j, that of the result by j - i.
 void sum_bias_gradients(const AttentionArgs& args, const float* rows, float* out, ThreadPool& pool) {
@@ -46,6 +44,23 @@ void sum_bias_gradients(const AttentionArgs& args, const float* rows, float* out
 
 }  // namespace
 
+size_t attention_forward_workspace(const AttentionArgs& args, int threads) {
+  return static_cast<size_t>(attention_blocking::ForwardLayout(args).size() * threads) * sizeof(float);
+}
+
+void attention_forward(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
+                       MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool) {
+  if (args.batch == 0 || args.query_length == 0 || args.query_heads == 0) return;
+  attention_blocking::check(args);
+  const attention_blocking::ForwardLayout layout(args);
+  const attention_blocking::ForwardOperands operands{q, k, v, o, lse};
+  const auto bf16 = args.precision == Precision::kBf16 ? attention_blocking::bf16_forward_task() : nullptr;
+  const auto function = bf16 ? bf16 : HWY_DYNAMIC_DISPATCH(forward_task)();
+  pool.run(args.batch * args.kv_heads * layout.chunks.pieces, [&](int64_t task, int worker) {
+    function(args, operands, task, reinterpret_cast<float*>(workspace) + worker * layout.size());
+  });
+}
+
 size_t attention_backward_workspace(const AttentionArgs& args, int threads) {
   const int64_t shared = args.biased ? args.batch * args.query_heads * attention_blocking::bias_gradient_row(args) : 0;
   return static_cast<size_t>(attention_blocking::BackwardLayout(args).size() * threads + shared) * sizeof(float);
@@ -58,11 +73,11 @@ void attention_backward(const AttentionArgs& args, AttentionRows q, AttentionRow
   attention_blocking::check(args);
   const attention_blocking::BackwardLayout layout(args);
   const auto bf16 = args.precision == Precision::kBf16 ? attention_blocking::bf16_backward_task() : nullptr;
-  const auto function = bf16 ? bf16 : HWY_DYNAMIC_DISPATCH(backward_task);
+  const auto function = bf16 ? bf16 : HWY_DYNAMIC_DISPATCH(backward_task)();
   float* bias_gradients = args.biased ? reinterpret_cast<float*>(workspace) + layout.size() * pool.size() : nullptr;
   const attention_blocking::BackwardOperands operands{q, k, v, o, d_o, lse, dq, dk, dv, bias_gradients};
   pool.run(args.batch * args.kv_heads, [&](int64_t task, int worker) {
-    function(args, layout, operands, task, reinterpret_cast<float*>(workspace) + worker * layout.size());
+    function(args, operands, task, reinterpret_cast<float*>(workspace) + worker * layout.size());
   });
   if (args.biased) sum_bias_gradients(args, bias_gradients, d_distance_bias, pool);
 }
