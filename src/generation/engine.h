@@ -40,7 +40,7 @@ struct GenerateSettings {
   // If the cache is full: false stops; true continues from the last half of the text. Not with beams.
   bool slide = false;
   uint64_t first_sample = 0;  // row i uses the random draws of sample first_sample + i
-  // If set, restricts a sampled text, which ends when the grammar allows no more; `texts` are the vocabulary's.
+  // If set, a sampled text is one of the grammar, and ends where it is complete; `texts` are the vocabulary's.
   std::shared_ptr<const TextGrammar> grammar = {};
   std::shared_ptr<const TokenTexts> texts = {};
   bool log_probabilities = false;  // see Continuation; takes a pass over the vocabulary for each token

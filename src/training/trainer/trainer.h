@@ -35,8 +35,7 @@ class TrainerPlans {
   // Plans the evaluation only; plan_training_within_memory() may follow.
   int add_evaluation_shape(LossFunction loss);
   // Plans the training of all shapes within the options' memory, less `others` unplanned bytes. All else must be
-  // declared. If nothing fits, makes the smallest plan with Fit::fits false. May take a minute; `planned` hears
-  // progress.
+  // declared. If nothing fits, makes the smallest plan with Fit::fits false. May take a minute: `planned` is called.
   using Planned = FunctionRef<void(int64_t done, int64_t shapes)>;
   void plan_training_within_memory(
       uint64_t others, Planned planned = [](int64_t, int64_t) {});
