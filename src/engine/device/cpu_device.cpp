@@ -69,7 +69,7 @@ class CpuDevice final : public Device {
   int64_t allocations_ = 0;
 };
 
-// Every x86-64 processor since 2011 has SSE4.2; kernels are compiled for it at least (cmake/library.cmake).
+// Every x86-64 processor since 2011 has SSE4.2, the least that kernels are compiled for (cmake/library.cmake).
 void check_processor() {
 #if defined(__x86_64__)
   if (!__builtin_cpu_supports("sse4.2")) fail_user("this processor has no SSE4.2 instructions, which Linnet needs");
@@ -83,7 +83,7 @@ constexpr size_t kPage = 4096, kHugePage = 2 << 20;
 Device& cpu_device() {
   static const bool checked = (check_processor(), true);
   (void)checked;
-  // Never destroyed: stores that live to the end of the program give their memory back to it.
+  // Never destroyed: stores that live to the program's end give their memory back to it.
   static auto* const device = new CpuDevice;
   return *device;
 }
@@ -94,7 +94,7 @@ size_t Buffer::mapped_bytes(size_t bytes) {
 
 Buffer::Buffer(size_t bytes) : mapped_(mapped_bytes(bytes)) {
   if (!mapped_) return;
-  // A huge page must start at a multiple of its size: map one more, and give back what is before and after.
+  // A huge page must start at a multiple of its size: maps one more, and unmaps what is before and after.
   const bool huge = mapped_ >= kHugePage;
   const size_t asked = huge ? mapped_ + kHugePage : mapped_;
   void* memory = mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,9 +1,7 @@
-// Where plans run: memory, copies and a queue of work. A GPU has memory of its own and does what it is asked later, in
-// the order it was asked; wait() waits for all of it. The CPU (engine/device/device.h) uses the host's memory and does
-// it at once.
-//
-// GPUs come from a module that is loaded when one is asked for (engine/exec/backend.h); tests have one that keeps its
-// "device memory" out of the host's reach (tests/cuda_emulation/emulated_device.h).
+// Where plans run: memory, copies and a queue of work. A GPU has its own memory and works later, in order; wait() waits
+// for everything. The CPU uses the host's memory and works at once. GPUs come from a module that is loaded on request
+// (engine/exec/backend.h); tests have one whose "device memory" the host cannot reach
+// (tests/cuda_emulation/emulated_device.h).
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -20,7 +18,7 @@ struct DeviceInfo {
   size_t free_bytes{};    // when it was opened
 };
 
-// What a device was asked to do, kept so that it can be asked again in one call. The addresses are part of it.
+// Recorded work that can be replayed in one call. The addresses are part of it.
 class Recording {
  public:
   virtual ~Recording() = default;
@@ -30,65 +28,63 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
-  // The host may read and write the device's memory, and work is done when the call that asks for it returns: nothing
-  // needs to be copied, recorded or waited for.
+  // Whether the host can access the device's memory and work is done when its call returns, so that nothing needs to be
+  // copied, recorded or waited for.
   virtual bool is_host() const { return false; }
 
-  // Aligned to 256 bytes; the host's is zeroed, a GPU's may hold anything. Error(kSystem) naming the size when that is
-  // not to be had. `what` for messages.
+  // Aligned to 256 bytes; the host's memory is zeroed, a GPU's is not. Throws Error(kSystem) naming the size if it is
+  // refused. `what` is for messages.
   virtual std::byte* allocate(size_t bytes, const std::string& what) = 0;
   virtual void release(std::byte* memory) noexcept = 0;
-  // Takes the memory of a block that allocate() may only have reserved, so that no page fault falls into a step.
+  // Touches the pages of a block that allocate() may only have reserved, so that no page fault occurs in a step.
   virtual void touch(std::byte*) {}
-  // What a block of this many bytes takes of the device's memory.
+  // The device memory that a block of this many bytes takes.
   virtual size_t footprint(size_t bytes) const { return bytes; }
-  // Host memory that copies run from and to without the processor's help.
+  // Host memory for copies by DMA.
   virtual std::byte* allocate_host(size_t bytes) = 0;
   virtual void release_host(std::byte* memory) noexcept = 0;
-  // Blocks of either kind taken since the device was opened: what a guard compares (tests/integration).
+  // Blocks of either kind allocated since the device was opened, for guards in tests (tests/integration).
   virtual int64_t allocations() const = 0;
 
-  // Queued. The host's side must stay as it is until the copy is done.
+  // Queued. The host's side must not change until the copy is done.
   virtual void upload(std::byte* to, const std::byte* from, size_t bytes) = 0;
   virtual void download(std::byte* to, const std::byte* from, size_t bytes) = 0;
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
-  // Until everything queued is done. Error(kSystem) when something failed, with the op that was queued last.
+  // Waits until all queued work is done. Throws Error(kSystem) with the op queued last if something failed.
   virtual void wait() = 0;
 
-  // A place in the queue: reached(mark()) waits until everything queued before mark() is done, and perhaps for some of
-  // what came after it, when it is long ago. reached(0) does not wait.
+  // A position in the queue: reached(mark()) waits for everything queued before mark(), and perhaps for later work if
+  // that was long ago. reached(0) does not wait.
   virtual int64_t mark() = 0;
   virtual void reached(int64_t mark) = 0;
 
-  // What is queued inside `work` is recorded instead of done.
+  // Records what `work` queues instead of running it.
   virtual std::unique_ptr<Recording> record(FunctionRef<void()> work) = 0;
   virtual void replay(const Recording& recording) = 0;
-  // What `work` queues comes after what was queued before it, and may run beside what is queued after it, up to
-  // after_aside() of its number. Numbers rise from 0 and begin anew when the last was waited for.
+  // Queues `work` behind earlier work; it may run beside later work up to after_aside() of its number. Numbers rise
+  // from 0 and restart when the last was waited for.
   virtual void aside(int64_t, FunctionRef<void()> work) { work(); }
-  // What is queued from here on comes after the asides of this number and below.
+  // Later work comes after the asides up to this number.
   virtual void after_aside(int64_t) {}
 
-  // After each kernel: an error of launching it is reported with where_text().
+  // Called after each kernel; reports a launch error with where_text().
   virtual void launched(FunctionRef<std::string()> where_text) = 0;
   // Seconds from the first to the last thing that `work` queues; waits.
   virtual double timed(FunctionRef<void()> work) = 0;
-  // Joules the device has used since some time in the past; below 0 when it does not say.
+  // Joules used since some past time; below 0 if unknown.
   virtual double joules() = 0;
 };
 
-// The CPU as a device: its memory is the host's, and what it is asked to do is done before the call returns.
-
-// One for the whole program.
+// The one CPU device, which works before a call returns.
 Device& cpu_device();
 
-// Memory for tensors: page-aligned, backed by huge pages where the system has them. It is reserved first and touched
-// once before use, so that what was planned is what the operating system counts and no page fault falls into a step.
+// Page-aligned memory for tensors, of huge pages if possible. It is reserved first and touched once before use, so that
+// the plan matches the operating system's count and no page fault occurs in a step.
 
 class Buffer {
  public:
   Buffer() = default;
-  // Zeroed. Takes address space only. Throws Error(kSystem) naming the size when that is not to be had.
+  // Zeroed; takes address space only. Throws Error(kSystem) naming the size if it is refused.
   explicit Buffer(size_t bytes);
   ~Buffer();
   Buffer(Buffer&& other) noexcept
@@ -100,9 +96,8 @@ class Buffer {
   }
 
   std::byte* data() const { return data_; }
-  void touch() const;  // takes the memory, and leaves its values
-  // What a buffer of this many bytes takes of the system's memory.
-  static size_t mapped_bytes(size_t bytes);
+  void touch() const;                        // takes the memory, and leaves its values
+  static size_t mapped_bytes(size_t bytes);  // system memory of a buffer
 
  private:
   std::byte* data_ = nullptr;

@@ -20,8 +20,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t kMagic = 0x314843'41434e4cu;  // "LNCACH1"
 constexpr uint64_t kMostBytes = 1u << 30;
 
-// A file: this, the key, the bytes.
-struct Header {
+struct Header {  // then the key, then the bytes
   uint64_t magic, key_size, size, checksum;
 };
 
@@ -32,10 +31,10 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
-// Empty: there is no room for a cache.
+// Empty without a folder for a cache.
 fs::path folder() {
   if (const std::string own = environment("LINNET_CACHE"); !own.empty()) return own;
-  // A relative path is to be ignored (XDG Base Directory Specification).
+  // A relative path must be ignored (XDG Base Directory Specification).
   if (const fs::path user = environment("XDG_CACHE_HOME"); user.is_absolute()) return user / "linnet";
   if (const fs::path home = environment("HOME"); home.is_absolute()) return home / ".cache" / "linnet";
   return {};
@@ -60,12 +59,12 @@ bool read_all(int descriptor, void* to, size_t size) {
 }
 
 std::optional<std::string> read_entry(const fs::path& path, const std::string& key) {
-  // O_NONBLOCK: a named pipe of this name must not hold the program.
+  // O_NONBLOCK: a named pipe of this name must not block the program.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   Header header{};
   if (!file.open() || !read_all(file.get(), &header, sizeof header)) return {};
   if (header.magic != kMagic || header.key_size != key.size() || header.size > kMostBytes) return {};
-  // Before the memory is taken: a damaged size asks for none.
+  // Checked before memory is taken, as the size may be damaged.
   const off_t length = ::lseek(file.get(), 0, SEEK_END);
   const auto expected = static_cast<off_t>(sizeof header + key.size() + header.size);
   if (length != expected || ::lseek(file.get(), sizeof header, SEEK_SET) < 0) return {};
@@ -78,7 +77,7 @@ std::optional<std::string> read_entry(const fs::path& path, const std::string& k
 void write_entry(const fs::path& folder, const std::string& name, const std::string& key, std::string_view bytes) {
   std::error_code ignored;
   fs::create_directories(folder, ignored);
-  // A name of its own: several processes, and several threads, may find out the same thing at once.
+  // Unique, since several processes and threads may write the same entry at once.
   static std::atomic<unsigned> counter{0};
   const fs::path path = folder / name;
   const fs::path temporary =
@@ -86,7 +85,7 @@ void write_entry(const fs::path& folder, const std::string& name, const std::str
   Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!file.open()) return;
   const Header header{kMagic, key.size(), bytes.size(), checksum(key, bytes)};
-  // Not synced: what a power cut tears does not pass the checksum.
+  // Not synced: the checksum detects a write torn by a power cut.
   const bool written = write_all(file.get(), &header, sizeof header) && write_all(file.get(), key.data(), key.size()) &&
                        write_all(file.get(), bytes.data(), bytes.size()) && file.close();
   if (!written || ::rename(temporary.c_str(), path.c_str()) != 0) ::unlink(temporary.c_str());
@@ -98,7 +97,7 @@ std::optional<std::string> known(const Tuning& tuning) {
   return way;
 }
 
-// The least of several runs; below 0 when one fails.
+// The least of several runs; below 0 if one fails.
 double least_seconds(const Tuning& tuning, const std::string& way) {
   double least = -1;
   for (int run = 0; run < tuning.repeats; ++run) {

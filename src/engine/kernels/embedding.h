@@ -1,4 +1,4 @@
-// Rows of a table by number, and their gradient.
+// Table lookup, and its gradient.
 #pragma once
 #include <cstdint>
 #include "base/thread_pool.h"
@@ -6,13 +6,13 @@
 
 namespace linnet {
 
-// out[i, :] = table[ids[i], :] for i in [0, count); table [vocabulary, width]. That every id is in range is the
-// caller's duty, here and below.
+// out[i, :] = table[ids[i], :] for i in [0, count); table [vocabulary, width]. The caller must check that ids are in
+// range, here and below.
 void gather_rows(int64_t count, int64_t width, const float* table, const int32_t* ids, MutableStoredFloats out,
                  ThreadPool& pool);
 
-// dtable[ids[i], :] += dy[i, :], in the order of i: the same sum for any number of threads. Rows i with the id
-// `skipped` add nothing.
+// dtable[ids[i], :] += dy[i, :] in the order of i: the same sum for any number of threads. Rows with the id `skipped`
+// add nothing.
 void scatter_add_rows(int64_t count, int64_t width, StoredFloats dy, const int32_t* ids, float* dtable,
                       ThreadPool& pool, int32_t skipped = -1);
 

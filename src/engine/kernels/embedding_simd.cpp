@@ -13,7 +13,6 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 
-// Columns [begin, end) of every row.
 void ScatterColumns(int64_t begin, int64_t end, int64_t count, int64_t width, StoredFloats dy, const int32_t* ids,
                     float* dtable, int32_t skipped) {
   constexpr int64_t ahead = 8;  // rows of the table come in no order that a prefetcher could guess
@@ -45,7 +44,7 @@ void gather_rows(int64_t count, int64_t width, const float* table, const int32_t
   });
 }
 
-// Tasks own columns, so that no two ever write the same element; 64 floats are whole cache lines of an aligned table.
+// Tasks own columns, so that no two write the same element; 64 floats are whole cache lines of an aligned table.
 void scatter_add_rows(int64_t count, int64_t width, StoredFloats dy, const int32_t* ids, float* dtable,
                       ThreadPool& pool, int32_t skipped) {
   const int64_t strip = width >= 256 ? 64 : 32;

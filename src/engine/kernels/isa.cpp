@@ -18,9 +18,9 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #if HWY_MAJOR == 1 && HWY_MINOR == 0
-// Highway's library measures the resolution of its benchmarks' timer whenever it is loaded: 5 to 10 ms before main().
-// Nothing here runs those benchmarks. Its call finds this function first, as programs and libraries of ours precede it
-// in the dynamic linker's order.
+// Highway's library measures its benchmark timer's resolution when it is loaded: 5 to 10 ms before main(), for unused
+// benchmarks. Its call finds this function first, as our programs and libraries precede it in the dynamic linker's
+// order.
 namespace hwy::platform {
 uint64_t TimerResolution();
 [[gnu::visibility("default"), gnu::used]] uint64_t TimerResolution() { return 1; }
@@ -38,7 +38,7 @@ std::string isa_name(int64_t target) {
   return name;
 }
 
-// What the processor has, whatever is forced at the moment; a lower bit is a better target.
+// What the processor has, whatever is forced; a lower bit is a better target.
 std::vector<int64_t> available_targets() {
   static const int64_t supported = [] {
     hwy::SetSupportedTargetsForTest(0);

@@ -15,7 +15,7 @@
 #include <cstring>
 #include "engine/kernels/stored_floats.h"
 
-// For lambdas in kernels: the instruction set of the enclosing function, and inlined into it.
+// For lambdas in kernels: inlined, with the enclosing function's instruction set.
 #ifndef LINNET_LAMBDA
 #define LINNET_LAMBDA HWY_ATTR __attribute__((always_inline))
 #endif
@@ -30,8 +30,8 @@ constexpr int64_t kFloatLanes = HWY_MAX_BYTES / sizeof(float);
 using ByteTag = hn::Rebind<uint8_t, FloatTag>;
 using ByteLanes = hn::Vec<ByteTag>;
 
-// Highway's MaskedLoad and BlendedStore demand alignment on SSE and slower targets, and for 16 bits on AVX2 they touch
-// what is masked; there, parts of vectors go through memory.
+// Highway's MaskedLoad and BlendedStore need alignment on SSE and slower targets, and for 16 bits on AVX2 they touch
+// masked memory; there, parts of vectors go through memory.
 constexpr bool kMasks16Bits = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL;
 constexpr bool kMasks32Bits = kMasks16Bits || HWY_TARGET == HWY_AVX2;
 
@@ -75,10 +75,9 @@ HWY_INLINE Floats Widen(Bf16Bits x) {
   return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(du, x)));
 }
 
-// To the nearest, ties to even; denormals to zero; NaN stays NaN. Highway's own demotion truncates on some targets.
-//
-// AVX-512's instruction is an extension that not all processors with AVX-512 have, nor Highway a target for. Written as
-// assembly it needs none, and the branch costs less than the ten instructions that it saves.
+// To the nearest, ties to even; denormals to zero; NaN stays NaN. Highway's own demotion truncates on some targets. Not
+// all processors with AVX-512 have the instruction, nor has Highway a target for it: as assembly it needs none, and the
+// branch costs less than the ten instructions it saves.
 HWY_INLINE Bf16Bits RoundToBf16(Floats x) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   if (HWY_LIKELY(kProcessorRoundsToBf16)) {
@@ -129,9 +128,8 @@ HWY_INLINE void StorePart(Floats x, Bfloat16* p, int64_t count) {
 HWY_INLINE Floats SetAll(float x) { return hn::Set(FloatTag(), x); }
 HWY_INLINE float SumLanes(Floats x) { return hn::GetLane(hn::SumOfLanes(FloatTag(), x)); }
 
-// A position in a row: a whole vector of elements, or the ragged end. A kernel's body is written once, for both, and
-// for rows of float or Bfloat16. A row of StoredFloats costs a branch for every vector, which is well predicted: for
-// where the types of the operands mix.
+// A position in a row: a whole vector, or the partial end. A kernel's body is written once for both, and for rows of
+// float or Bfloat16. For mixed types, a row of StoredFloats costs a well-predicted branch per vector.
 template <bool kWhole>
 struct LanesAt {
   int64_t first, count = kFloatLanes;
@@ -153,7 +151,6 @@ struct LanesAt {
     row.is_bf16 ? store(x, row.bf16()) : store(x, row.f32());
   }
 
-  // A byte for each float.
   HWY_INLINE ByteLanes load_bytes(const uint8_t* row) const {
     if constexpr (kWhole) return hn::LoadU(ByteTag(), row + first);
     HWY_ALIGN uint8_t lanes[kFloatLanes] = {};
@@ -176,7 +173,7 @@ HWY_INLINE int32_t FourBytes(const void* from) {
   return four;
 }
 
-// visit.operator()<N>() for N = n, which is 1 to kMost.
+// visit.operator()<N>() for N = n in [1, kMost].
 template <int kMost, class Visit>
 HWY_INLINE void WithConstant(int64_t n, const Visit& visit) {
   if constexpr (kMost > 1)
@@ -192,8 +189,8 @@ HWY_INLINE void ForRow(int64_t width, const Body& body) {
   if (i < width) body(PartLanes{i, width - i});
 }
 
-// Folds term(position) over a row into one vector. Four accumulators run side by side to hide latency; the order
-// depends on the width alone. Lanes past the width are folded too: `term` loads a filler that makes them harmless.
+// Folds term(position) over a row into one vector. Four accumulators hide latency; the order depends on the width
+// alone. Lanes past the width are folded too: `term` must load a harmless filler.
 template <class Term, class Fold>
 HWY_INLINE Floats FoldRow(int64_t width, float start, const Term& term, const Fold& fold) {
   Floats s0 = SetAll(start), s1 = s0, s2 = s0, s3 = s0;
@@ -214,7 +211,7 @@ HWY_INLINE float SumRow(int64_t width, const Term& term) {
   return SumLanes(FoldRow(width, 0.0f, term, [](Floats a, Floats b) LINNET_LAMBDA { return hn::Add(a, b); }));
 }
 
-// out (+)= the sum of `rows` rows, first to last: joins the partial sums of chunks. Row r begins at x + r * stride.
+// out (+)= the sum of `rows` rows in order, such as partial sums. Row r begins at x + r * stride.
 inline void AddRows(int64_t rows, int64_t stride, int64_t width, const float* x, bool accumulate, float* out) {
   ForRow(width, [=](const auto& at) LINNET_LAMBDA {
     Floats total = at.load(x);

@@ -1,5 +1,5 @@
-// Optimizer updates over one flat buffer of parameters, in one pass over memory. The formulas and their order are
-// PyTorch's (torch.optim.Adam, AdamW and SGD) and the paper's (Lion), and every instruction set gives the same bits.
+// Optimizer updates of one flat buffer of parameters, in one pass over memory. The formulas and their order are
+// PyTorch's (torch.optim.Adam, AdamW and SGD) and the paper's (Lion); every instruction set gives the same bits.
 #pragma once
 #include <cstdint>
 #include "base/thread_pool.h"
@@ -32,7 +32,7 @@ void adam_update(const UpdateArgs& args, ThreadPool& pool);
 // param -= learning_rate * g
 void sgd_update(const UpdateArgs& args, ThreadPool& pool);
 
-// Lion (Chen et al. 2023): only the sign of the step is used, so one moment is enough.
+// Lion (Chen et al. 2023) uses only the sign of the step, so one moment is enough.
 // g = grad * grad_scale
 // param *= 1 - learning_rate * weight_decay,   param -= learning_rate * sign(beta1 * m + (1 - beta1) * g)
 // m = beta2 * m + (1 - beta2) * g

@@ -1,5 +1,5 @@
-// Multiplications and additions are left separate: the pass is bound by memory, and unfused they give the same bits on
-// processors with and without fused multiply-add.
+// Multiplications and additions are not fused: memory bounds the pass, and processors with and without fused
+// multiply-add give the same bits.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -8,8 +8,8 @@ namespace linnet {
 
 class ThreadPool;
 
-// GFLOP/s of multiply-adds on registers alone (no memory), all threads of the pool at once, on the current instruction
-// set: the best of several runs, 0.2 s in all. bf16 is measured in fp32 where gemm_has_bf16() is false.
+// GFLOP/s of multiply-adds in registers (no memory), all threads of the pool at once, on the current instruction set:
+// the best of several runs, 0.2 s in all. bf16 is measured in fp32 without gemm_has_bf16().
 double measured_peak_gflops(Precision precision, ThreadPool& pool);
 
 // Bytes per second that all threads of the pool read together from a block of `bytes`, which should be far more than

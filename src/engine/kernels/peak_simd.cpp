@@ -40,7 +40,7 @@ double seconds(Clock::time_point since) { return std::chrono::duration<double>(C
 double measured_peak_gflops(Precision precision, ThreadPool& pool) {
   const bool bf16 = precision == Precision::kBf16 && gemm_has_bf16();
   const double operations = bf16 ? bf16_round_operations() : HWY_DYNAMIC_DISPATCH(round_operations)();
-  // Short runs: some of them find all cores undisturbed on a busy machine, too.
+  // Short runs: even on a busy machine some find all cores undisturbed.
   constexpr int64_t kRounds = 1 << 18;
   double best = 1e9;
   for (const auto start = Clock::now(); seconds(start) < 0.2;) {

@@ -1,4 +1,4 @@
-// In what precision a product multiplies. Sums are always fp32.
+// The precision in which a product multiplies. Sums are always fp32.
 #pragma once
 #include <array>
 #include <bit>

@@ -1,4 +1,4 @@
-// What a kernel keeps in its workspace.
+// Divides a kernel's workspace.
 #pragma once
 #include <cstddef>
 #include <cstdint>

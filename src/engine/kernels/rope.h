@@ -8,9 +8,9 @@ namespace linnet {
 
 constexpr int64_t kRopeMaxHeadSize = 512;
 
-// Row (b, t) of x has `width` elements: `heads` heads to turn by position * frequencies[i], the rest to copy. Of a head
-// the pairs (i, i + half), i < half, are turned and multiplied by `magnitude`, the rest is copied. y has the
-// type of x and may be x. Angles are reduced in double, so that far positions are as exact as near ones.
+// Row (b, t) of x has `width` elements: `heads` heads to rotate by position * frequencies[i], the rest to copy. In a
+// head the pairs (i, i + half), i < half, are rotated and multiplied by `magnitude`, the rest is copied. y has x's type
+// and may be x. Angles are reduced in double, so that far positions are as exact as near ones.
 struct RopeArgs {
   int64_t batch = 0, length = 0, width = 0, heads = 0, head_size = 0;
   int64_t half = 0;  // 0: head_size / 2

@@ -35,7 +35,7 @@ HWY_INLINE void Turns(int64_t half, double position, const double* frequencies, 
   }
 }
 
-// Rows are numbered position by position, so that rows of one position are neighbors.
+// Rows are ordered by position, so that rows of one position are neighbors.
 template <class T>
 void RopeRowsOf(const RopeArgs& args, const T* all_x, T* all_y, int64_t begin, int64_t end) {
   const int64_t half = args.half > 0 ? args.half : args.head_size / 2, turned = args.heads * args.head_size;

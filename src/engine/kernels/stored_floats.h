@@ -1,5 +1,5 @@
-// Floats in memory, as fp32 or as bfloat16: what kernels read and write where activations are stored in bf16. All
-// arithmetic is fp32; engine/kernels/lanes-inl.h has the loads and stores of vectors.
+// Floats in memory as fp32 or bfloat16, for kernels whose activations may be stored in bf16. All arithmetic is fp32;
+// engine/kernels/lanes-inl.h loads and stores vectors.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace linnet {
 
-// The upper half of an fp32 number. From a float it rounds as round_to_bf16 (engine/kernels/precision.h).
+// The upper half of an fp32 number. Rounds a float like round_to_bf16 (engine/kernels/precision.h).
 struct Bfloat16 {
   Bfloat16() = default;
   explicit Bfloat16(float x) : bits(static_cast<uint16_t>(std::bit_cast<uint32_t>(round_to_bf16(x)) >> 16)) {}
@@ -20,10 +20,9 @@ struct Bfloat16 {
 };
 static_assert(sizeof(Bfloat16) == 2);
 
-// Whether the processor has AVX-512-BF16.
-extern const bool kProcessorRoundsToBf16;
+extern const bool kProcessorRoundsToBf16;  // AVX-512-BF16
 
-// A pointer to floats of either type; null where an operand is left out. Offsets count elements.
+// A pointer to floats of either type; null for a missing operand. Offsets count elements.
 template <bool kMutable>
 struct BasicStoredFloats {
   template <class T>
@@ -56,7 +55,7 @@ struct BasicStoredFloats {
 using StoredFloats = BasicStoredFloats<false>;
 using MutableStoredFloats = BasicStoredFloats<true>;
 
-// to[i] = from[i] for i < n, rounded where only `to` is bf16. `to` may be `from` if both have the same type.
+// to[i] = from[i] for i < n, rounded if only `to` is bf16. `to` may be `from` if both have the same type.
 void convert_floats(int64_t n, StoredFloats from, MutableStoredFloats to, ThreadPool& pool);
 void convert_floats(int64_t n, StoredFloats from, MutableStoredFloats to);  // on the calling thread
 

@@ -83,7 +83,7 @@ cublasLtEpilogue_t epilogue(const LtProduct& p) {
 
 class Layout {
  public:
-  // Column-major, as cuBLASLt likes it: rows x columns with `ld` between columns.
+  // Column-major: rows x columns with `ld` between columns.
   Layout(DType type, int64_t rows, int64_t columns, int64_t ld, int64_t batch, int64_t stride) {
     check(lt().layout_create(&raw_, data_type(type), static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), ld),
           "describing a matrix");
@@ -104,7 +104,7 @@ class Layout {
   cublasLtMatrixLayout_t raw_ = nullptr;
 };
 
-// d = a b row-major is d^T = b^T a^T column-major, which is the same memory: cuBLASLt's first operand is our second.
+// d = a b row-major is d^T = b^T a^T column-major in the same memory: cuBLASLt's first operand is our second.
 class Problem {
  public:
   explicit Problem(const LtProduct& p)
@@ -136,21 +136,21 @@ class Problem {
     if (product.aux) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, o.aux);
   }
 
-  // What the heuristics propose, best first, as bytes of cublasLtMatmulAlgo_t.
+  // The heuristics' proposals, best first, as bytes of cublasLtMatmulAlgo_t.
   std::vector<std::string> candidates(cublasLtHandle_t handle) const {
     cublasLtMatmulPreference_t preference = nullptr;
     check(lt().preference_create(&preference), "asking for algorithms");
     const std::shared_ptr<void> guard(
         preference, [](void* p) { lt().preference_destroy(static_cast<cublasLtMatmulPreference_t>(p)); });
     const uint64_t bytes = kLtWorkspace;
-    // Sums of parts of k go through the workspace in a fixed order; adding them up in place would not be in one.
+    // Parts of k are summed in the workspace in a fixed order; in-place sums would not be deterministic.
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
       check(lt().preference_set(preference, attribute, &value, sizeof value), "asking for algorithms");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes);
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
-    // A slice may lie anywhere.
+    // A slice may have any alignment.
     const LtProduct& p = product;
     const uint32_t a = alignment_of(p.lda, p.a_batch, p.operand, p.a_alignment);
     const uint32_t b = alignment_of(p.ldb, p.b_batch, p.operand, p.b_alignment);
@@ -195,7 +195,7 @@ class Problem {
 
  private:
   static constexpr int kCandidates = 8;
-  // The heuristics look at addresses of what is fused, before there is any: an aligned one that nobody reads.
+  // The heuristics look at addresses of fused operands before there are any: an aligned one that nobody reads.
   static constexpr uintptr_t kSomewhere = 4096;
 
   static uint32_t alignment_of(int64_t ld, int64_t batch, DType type, int most) {
@@ -217,7 +217,7 @@ Problem& problem_of(CudaDevice& device, const LtProduct& product) {
   return device.prepared<Problem>("lt " + product.text(), [&] { return std::make_shared<Problem>(product); });
 }
 
-// Memory of a run that must not be seen.
+// Memory for runs whose results are discarded.
 struct Scratch {
   explicit Scratch(size_t bytes) {
     if (cudaMalloc(&data, bytes) != cudaSuccess) cudaGetLastError(), data = nullptr;
@@ -256,7 +256,6 @@ void tune(CudaDevice& device, Problem& problem, const LtOperands& operands) {
   problem.tuned = true;
 }
 
-// The product with the alignments of these operands.
 LtProduct placed_at(LtProduct product, const LtOperands& operands) {
   product.a_alignment = lt_alignment({operands.a});
   product.b_alignment = lt_alignment({operands.b});
@@ -324,7 +323,7 @@ bool lt_try(CudaDevice& device, const LtProduct& product, const LtOperands& oper
   return queue(device, placed_at(product, operands), operands) == CUBLAS_STATUS_SUCCESS;
 }
 
-// An algorithm that cuts k in parts may be faster than any that also adds up an operand.
+// An algorithm that splits k may be faster than any that also sums an operand.
 void lt_run_with_sums(CudaDevice& device, const LtProduct& product, const LtOperands& operands,
                       FunctionRef<void()> sum_apart) {
   LtProduct summing = product;
@@ -336,7 +335,7 @@ void lt_run_with_sums(CudaDevice& device, const LtProduct& product, const LtOper
     lt_run(device, product, alone);
     sum_apart();
   };
-  // Fp32 operands may have been rounded before they are added up, and an algorithm may write four sums at once.
+  // Fp32 operands may be rounded before they are summed, and an algorithm may write four sums at once.
   const LtProduct placed = placed_at(summing, operands);
   if (product.rounds() || placed.bias_alignment < 16 || !lt_supports(device, placed)) return run(kApart);
 

@@ -1,6 +1,5 @@
-// Matrix products of cuBLASLt: row-major operands in, what follows the product fused where cuBLASLt can, the fastest
-// deterministic algorithm of its heuristics chosen by timing (engine/device/disk_cache.h) the first time a problem
-// runs.
+// Matrix products of cuBLASLt: row-major operands, fused epilogues where cuBLASLt has them, and the fastest
+// deterministic algorithm of its heuristics, timed at the first run of a problem (engine/device/disk_cache.h).
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -11,9 +10,8 @@
 
 namespace linnet {
 
-// d = after(alpha * op(a) op(b) + beta * c + bias), all row-major:
-// op(a) [m, k], op(b) [k, n], c and d [m, n], for each of `batch`. a is stored [k, m] when trans_a, b [n, k] when
-// trans_b.
+// d = after(alpha * op(a) op(b) + beta * c + bias), row-major, for each of `batch`: op(a) [m, k], op(b) [k, n], c and d
+// [m, n]. a is stored [k, m] with trans_a, b [n, k] with trans_b.
 struct LtProduct {
   enum class After { kNothing, kRelu, kGeluTanh, kGeluTanhSlope };  // kGeluTanhSlope: times gelu'(aux)
   int64_t batch = 1, m = 0, n = 0, k = 0;
@@ -28,7 +26,7 @@ struct LtProduct {
   DType bias_type = DType::kF32;
   bool row_sums = false;  // op(a) summed over k is written as well: [m], fp32; not beside a bias
   bool aux = false;       // kGeluTanh: what it is taken of is written there; kGeluTanhSlope: is read there. Like d
-  // What the addresses are multiples of, at most 16; lt_run looks.
+  // The addresses' alignment, at most 16; lt_run determines it.
   int a_alignment = 16, b_alignment = 16, c_alignment = 16, bias_alignment = 16;  // the last one of row_sums too
   bool rounds() const { return operand == DType::kF32 && (tf32 || bf16); }
   std::string text() const;  // a key
@@ -45,17 +43,17 @@ struct LtOperands {
 
 constexpr size_t kLtWorkspace = size_t{32} << 20;
 
-// What all of the addresses are multiples of, at most 16; null ones do not count.
+// The common alignment of the addresses, at most 16; null ones do not count.
 int lt_alignment(std::initializer_list<const void*> addresses);
-// Whether cuBLASLt has an algorithm. May be asked inside a recording.
+// Whether cuBLASLt has an algorithm. Allowed inside a recording.
 bool lt_supports(CudaDevice& device, const LtProduct& product);
-// Queues it. The first time, and not inside a recording, algorithms are timed: d, aux and row_sums are written several
-// times, and where d is c's memory a copy of it is used.
+// Queues it. The first time, which must not be inside a recording, algorithms are timed: d, aux and row_sums are
+// written several times; if d is c's memory, a copy of it is used.
 void lt_run(CudaDevice& device, const LtProduct& product, const LtOperands& operands);
-// The same, or false where cuBLASLt refuses the product that its heuristics proposed: then nothing was queued.
+// The same, or false, with nothing queued, if cuBLASLt refuses the product that its heuristics proposed.
 [[nodiscard]] bool lt_try(CudaDevice& device, const LtProduct& product, const LtOperands& operands);
-// Queues a product without row_sums, and operands.row_sums: cuBLASLt makes them on the way where it can and where that
-// was faster, the first time, than the product and then sum_apart(), which queues them alone.
+// Queues a product without row_sums, and operands.row_sums: by cuBLASLt on the way, if it can and was faster the first
+// time than the product followed by sum_apart(), which queues the sums alone.
 void lt_run_with_sums(CudaDevice& device, const LtProduct& product, const LtOperands& operands,
                       FunctionRef<void()> sum_apart);
 

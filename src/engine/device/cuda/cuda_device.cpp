@@ -32,7 +32,7 @@ void select_device(int index) {
   cuda_check(cudaSetDevice(index), "opening cuda:" + std::to_string(index));
 }
 
-// The few functions of nvml.h that are used (NVML API reference, "Device queries").
+// The used functions of nvml.h (NVML API reference, "Device queries").
 using Handle = void*;
 struct Nvml {
   int (*init)() = nullptr;
@@ -79,7 +79,7 @@ CudaDevice::CudaDevice(int index)
         "no cuDNN is found: attention and convolutions are Linnet's own kernels, which take longer "
         "(LINNET_CUDA_LIBRARIES names its folder; LINNET_CUDNN=off: without this warning)");
   fingerprint_ = info_.name + " " + std::to_string(compute_capability_) + " " + std::to_string(driver);
-  // What runs aside shall not keep up what others wait for.
+  // Asides get the lowest priority: they must not delay what others wait for.
   int least = 0, greatest = 0;
   cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "reading priorities");
   cuda_check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "creating a stream");
@@ -110,7 +110,7 @@ std::byte* CudaDevice::allocate(size_t bytes, const std::string& what) {
     fail_system(info_.name + " has no " + std::to_string(bytes >> 20) + " MiB for " + what + "; " +
                 std::to_string(free >> 20) + " MiB are free");
   }
-  // Nothing relies on the zeros; they make what goes wrong the same every time.
+  // Nothing relies on the zeros; they make errors reproducible.
   cuda_check(cudaMemsetAsync(memory, poisons_ ? 0xff : 0, bytes, stream()), "clearing memory");
   ++allocations_;
   return static_cast<std::byte*>(memory);
@@ -222,7 +222,7 @@ void CudaDevice::after_aside(int64_t number) {
   cuda_check(cudaStreamWaitEvent(stream(), asides_[static_cast<size_t>(number)], 0), "waiting for work aside");
 }
 
-// LINNET_CUDA_CHECK=1 waits after every op of a first run, so that a fault is told at the op that made it.
+// LINNET_CUDA_CHECK=1 waits after every op of a first run, so that a fault names its op.
 void CudaDevice::launched(FunctionRef<std::string()> where_text) {
   if (const cudaError_t status = cudaGetLastError(); status != cudaSuccess) cuda_check(status, where_text());
   if (recording_) return;

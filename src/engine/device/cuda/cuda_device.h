@@ -1,5 +1,5 @@
-// A GPU: one stream, on which everything happens in order, and what the kernels of this device share - the handles of
-// NVIDIA's libraries and a table of prepared operations (matmul plans, attention graphs, compiled expressions).
+// A GPU: one stream with everything in order, and what its kernels share: handles of NVIDIA's libraries and a table of
+// prepared operations (matmul plans, attention graphs, compiled expressions).
 #pragma once
 #include <cuda_runtime_api.h>
 #include <any>
@@ -14,7 +14,7 @@
 
 namespace linnet {
 
-// Errors of CUDA and of NVIDIA's libraries become Error(kSystem) with what was being done.
+// Errors of CUDA and of NVIDIA's libraries become Error(kSystem) that names the operation.
 
 inline void cuda_check(cudaError_t status, const std::string& doing) {
   if (status != cudaSuccess) fail_system("CUDA: " + doing + ": " + cudaGetErrorString(status));
@@ -22,7 +22,7 @@ inline void cuda_check(cudaError_t status, const std::string& doing) {
 
 class CudaDevice : public Device {
  public:
-  // Error(kSystem) in one line when there is no driver or no GPU of this index.
+  // Throws Error(kSystem) of one line without a driver or a GPU of this index.
   explicit CudaDevice(int index);
   ~CudaDevice() override;
 
@@ -47,12 +47,11 @@ class CudaDevice : public Device {
   double timed(FunctionRef<void()> work) override;
   double joules() override;  // since the driver was loaded, by NVML, which is opened when it is first asked
 
-  // Also makes this GPU the calling thread's current one, which what is queued needs: a process may have several.
+  // Also makes this GPU the calling thread's current one, as queueing requires: a process may have several.
   cudaStream_t stream() const;
   // Queues a kernel whose first line is begin_kernel() (engine/kernels/cuda/launch.cuh); `arguments`: a pointer to
-  // each. On GPUs of compute capability `waits_from` and more, where that line waits, its blocks take their places
-  // while a kernel that launch() has queued before it still runs. After kernels of NVIDIA's this was no faster on the
-  // whole. LINNET_CUDA_OVERLAP=off: always after the kernel before.
+  // each. From compute capability `waits_from` on, where that line waits, its blocks may start while a previous kernel
+  // of launch() still runs. After NVIDIA's kernels this was no faster overall. LINNET_CUDA_OVERLAP=off: never overlaps.
   void launch(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments, int waits_from);
   int index() const { return index_; }
   bool recording() const { return recording_; }
@@ -60,8 +59,8 @@ class CudaDevice : public Device {
   // The GPU's name and what its libraries' choices depend on, for keys of caches on disk.
   const std::string& fingerprint() const { return fingerprint_; }
 
-  // What is prepared once for a kind of operation, by a key that names the operation and all it depends on. Made on the
-  // first call, which must not be inside a recording: the first run of a plan is not.
+  // Returns what `make` prepares once per kind of operation. The key names the operation and all it depends on. The
+  // first call must not be inside a recording; the first run of a plan never is.
   template <class T>
   T& prepared(const std::string& key, const std::function<std::shared_ptr<T>()>& make) {
     std::shared_ptr<void>& location = prepared_[key];
@@ -81,7 +80,7 @@ class CudaDevice : public Device {
   mutable bool queued_own_ = false;  // launch() was the last that queued anything
   cudaEvent_t forked_ = nullptr;
   std::vector<cudaEvent_t> asides_;  // their ends, by number
-  // The newest marks: mark m is event m % size, until a later one takes it.
+  // The newest marks: mark m is event m % size, until a later one replaces it.
   std::array<cudaEvent_t, 16> events_{};
   int64_t marks_ = 0;
   cudaEvent_t began_ = nullptr, ended_ = nullptr;

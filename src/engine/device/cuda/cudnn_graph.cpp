@@ -237,8 +237,8 @@ void CudnnGraph::reshape(CudnnValue x, CudnnValue y) {
       .finalize();
 }
 
-// cuDNN's names for what the three operations of a convolution have alike. x, w, y: image, filters, result or, of a
-// gradient, what has their shapes.
+// cuDNN's names for the common parts of a convolution's three operations. x, w, y: image, filters, result, or gradients
+// of these.
 struct CudnnGraph::ConvolutionNames {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t settings, x, w, y, alpha, beta;

@@ -1,5 +1,5 @@
-// cuDNN's graph interface: tensors and operations are described, cuDNN answers with plans - compiled kernels - that
-// compute all of them at once. Only deterministic plans are taken.
+// cuDNN's graph interface: cuDNN makes plans (compiled kernels) of described tensors and operations. Only deterministic
+// plans are used.
 //
 //   CudnnGraph graph;
 //   const auto x = graph.tensor(CUDNN_DATA_BFLOAT16, {b, m, k}, strides), w = graph.tensor(...), y = graph.tensor(...);
@@ -7,9 +7,8 @@
 //   std::shared_ptr<CudnnPlan> plan = graph.plan(CudnnTarget::of(device), &why);   // null: no plan, and why
 //   plan->run(device, {{x, x_data}, {w, w_data}, {y, y_data}}, workspace);         // plan->workspace() bytes
 //
-// The library is opened when the first of these is made (libraries.h). Kernels can be looked for (candidates) for a GPU
-// that is only described, by its properties as JSON; cuDNN then needs a libcuda.so.1 to load, for which the toolkit's
-// stub does.
+// The library is opened at first use (libraries.h). Candidates can be found for a GPU that is only described by its
+// properties as JSON; cuDNN then needs to load a libcuda.so.1, for which the toolkit's stub suffices.
 #pragma once
 #include <cudnn_graph.h>
 #include <cstdint>
@@ -24,12 +23,12 @@
 
 namespace linnet {
 
-// cuDNN's version, as 91900; 0 when there is no libcudnn, or LINNET_CUDNN=off says to do without it. Opens it.
+// cuDNN's version, as 91900; 0 without libcudnn, or with LINNET_CUDNN=off. Opens it.
 size_t cudnn_version();
-// 0, too, where it cannot open this GPU, of which it warns once.
+// Also 0 if it cannot open this GPU; then warns once.
 size_t cudnn_version(CudaDevice& device);
 
-// A finalized descriptor or one that is being filled. Error(kSystem) with cuDNN's own words.
+// A descriptor, finalized or not. Error(kSystem) quotes cuDNN.
 class CudnnDescriptor {
  public:
   explicit CudnnDescriptor(cudnnBackendDescriptorType_t type);
@@ -52,15 +51,13 @@ class CudnnDescriptor {
     return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.raw_);
   }
   void finalize();
-  // False, with the reason, where cuDNN refuses.
-  bool try_finalize(std::string* why);
+  bool try_finalize(std::string* why);  // false, with the reason, if cuDNN refuses
   cudnnBackendDescriptor_t raw() const { return raw_; }
 
  private:
   cudnnBackendDescriptor_t raw_ = nullptr;
 };
 
-// The GPU that plans are for.
 class CudnnTarget {
  public:
   static CudnnTarget of(CudaDevice& device);
@@ -77,7 +74,7 @@ using CudnnValue = int64_t;  // a tensor of a graph: its unique id
 class CudnnPlan {
  public:
   size_t workspace() const { return workspace_; }
-  // Queues it. `memory`: where each tensor that is not virtual and no number lies. Not thread-safe.
+  // Queues it. `memory`: of each tensor that is neither virtual nor a number. Not thread-safe.
   void run(CudaDevice& device, const std::vector<std::pair<CudnnValue, void*>>& memory, std::byte* workspace);
 
  private:
@@ -95,7 +92,7 @@ class CudnnGraph {
 
   // In memory, found by the plan's `memory`; its address is a multiple of 16.
   CudnnValue tensor(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides);
-  // A value between operations. Without strides: dense.
+  // A value between operations; dense without strides.
   CudnnValue between(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides = {});
   CudnnValue number(float value);  // a constant of rank 4
 
@@ -107,7 +104,7 @@ class CudnnGraph {
   // y = mode(x, b)
   void pointwise(cudnnPointwiseMode_t mode, CudnnValue x, CudnnValue y,
                  const Pointwise& options = {.b = 0, .t = 0, .axis = -1, .compute = CUDNN_DATA_FLOAT});
-  // The same with a new value of `type` and the sizes given.
+  // The same with a new value of `type` and these sizes.
   CudnnValue pointwise(cudnnPointwiseMode_t mode, CudnnValue x, const Sizes& sizes, const Pointwise& options,
                        cudnnDataType_t type = CUDNN_DATA_FLOAT);
 
@@ -126,15 +123,15 @@ class CudnnGraph {
   struct Convolution {
     Sizes before, after, strides, dilations;  // padding before and after; one for each spatial axis
   };
-  // x [N, C, H, W], w [K, C, R, S], y [N, K, P, Q] in any memory order (strides)
+  // x [N, C, H, W], w [K, C, R, S], y [N, K, P, Q] with any strides
   void convolution(const Convolution& convolution, CudnnValue x, CudnnValue w, CudnnValue y);
   void convolution_input_gradient(const Convolution& convolution, CudnnValue dy, CudnnValue w, CudnnValue dx);
   void convolution_weight_gradient(const Convolution& convolution, CudnnValue x, CudnnValue dy, CudnnValue dw);
 
-  // Without tensor cores products of floats are those of floats; with them, of what TF32 keeps of them.
+  // Without tensor cores products are of fp32, with them of TF32.
   void use_tensor_cores(bool use) { tensor_cores_ = use; }
 
-  // A kernel that passed cuDNN's checks for the target and is deterministic, not compiled yet.
+  // A deterministic kernel that passed cuDNN's checks for the target, not compiled yet.
   struct Candidate {
     CudnnDescriptor config;
     size_t workspace;  // bytes

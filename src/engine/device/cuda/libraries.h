@@ -1,16 +1,14 @@
-// NVIDIA's libraries are opened when the first kernel needs them: from where the system finds them,
-// LINNET_CUDA_LIBRARIES (folders, separated by colons), the toolkit, or a PyTorch installation. The module itself
-// therefore loads without them.
+// Opens NVIDIA's libraries at first use, so that the module loads without them: from the system's folders,
+// LINNET_CUDA_LIBRARIES (folders, separated by colons), the toolkit, or a PyTorch installation.
 #pragma once
 #include <string>
 #include <vector>
 
 namespace linnet {
 
-// Their files, the newest first.
-extern const std::vector<std::string> kCublasLt, kCudnn, kNvrtc;
+extern const std::vector<std::string> kCublasLt, kCudnn, kNvrtc;  // file names, newest first
 
-// A handle of dlopen; names are tried in order in every place. Null when there is none.
+// A handle of dlopen; tries the names in order in every folder. Null if there is none.
 void* find_library(const std::vector<std::string>& names);
 
 // An open library: `function = library("name")` makes of a name a pointer of the function's type.

@@ -1,5 +1,5 @@
-// The functions of NCCL that Linnet calls, looked up when ranks on GPUs are joined. Declared where nccl.h was there
-// when Linnet was built; otherwise LINNET_HAS_NCCL is 0.
+// The functions of NCCL that Linnet calls, looked up when ranks on GPUs are joined. LINNET_HAS_NCCL is 0 if Linnet was
+// built without nccl.h.
 #pragma once
 #if __has_include(<nccl.h>)
 #define LINNET_HAS_NCCL 1
@@ -26,7 +26,7 @@ struct NcclFunctions {
   decltype(&::ncclAllGather) all_gather = library("ncclAllGather");
   decltype(&::ncclBroadcast) broadcast = library("ncclBroadcast");
 };
-// Error(kSystem) when the library is not to be found, or is older than 2.13.
+// Error(kSystem) if the library is not found, or is older than 2.13.
 inline const NcclFunctions& nccl() {
   static const NcclFunctions functions;
   return functions;

@@ -8,7 +8,7 @@
 namespace linnet {
 namespace {
 
-// What is used of nvrtc.h (NVRTC documentation, CUDA 12 and 13): results are 0 for success.
+// The used part of nvrtc.h (NVRTC documentation, CUDA 12 and 13): results are 0 for success.
 using Program = void*;
 struct Nvrtc {
   OpenLibrary library{kNvrtc};
@@ -24,8 +24,8 @@ struct Nvrtc {
   int (*destroy)(Program*) = library("nvrtcDestroyProgram");
 };
 
-// NVRTC opens a second library by its bare name, which is found only where the system looks. Opened from beside NVRTC
-// before, it is found by that name.
+// NVRTC opens a second library by its bare name, which works only in the system's folders, or if it was opened before
+// from beside NVRTC.
 void open_builtins(const Nvrtc& api) {
   Dl_info location{};
   int major = 0, minor = 0;

@@ -146,11 +146,11 @@ struct F32Weights : tile::F32Pack {
   }
 };
 
-// Scores are kept in units of log 2: exp2 is cheaper than exp, and the factor goes into the packed keys.
+// Scores are in units of log 2: exp2 is cheaper than exp, and packed keys absorb the factor.
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
-// 2^x for x <= 127, to 2e-7 (degree 5) or 4e-6 (degree 4); 0 below the normal numbers; NaN for NaN. x = n + r with
-// n = round(x), and a polynomial for 2^r on [-1/2, 1/2] (Chebyshev).
+// 2^x for x <= 127, to 2e-7 (degree 5) or 4e-6 (degree 4); 0 below the normal numbers; NaN for NaN. x = n + r with n =
+// round(x), and a polynomial for 2^r on [-1/2, 1/2] (Chebyshev).
 template <int kDegree>
 HWY_INLINE V Exp2(V x) {
   static_assert(kDegree == 4 || kDegree == 5);
@@ -176,14 +176,14 @@ HWY_INLINE V Exp2(V x) {
 #endif
 }
 
-// A block of queries against a block of keys: which keys of the block a query of it sees.
+// A block of queries against a block of keys, and which of them each query sees.
 struct Window {
   int64_t first_query, queries;
   int64_t first_key, keys;  // all of them are valid
   bool causal;
   int64_t offset;  // key_length - query_length
-  // With starts or a bias (limit_window): query i sees none before starts[i], none sees any before `begin`, all see
-  // those from `latest` on that they see at all; bias[i - j] is added to scores.
+  // With starts or a bias (LimitWindow): query i sees none before starts[i], none sees any before `begin`; from
+  // `latest` on starts hide nothing; bias[i - j] is added to scores.
   const float* starts = nullptr;
   int64_t begin = 0, latest = 0;
   const float* bias = nullptr;
@@ -194,13 +194,13 @@ struct Window {
   }
   int64_t start(int64_t i) const { return starts ? static_cast<int64_t>(starts[i]) : 0; }
   bool unseen() const { return limit(queries - 1) == 0 || begin >= keys; }
-  // The first query that causality lets see key j of the block; `queries` if there is none.
+  // The first query that causally sees key j of the block, or `queries`.
   int64_t first_seer(int64_t j) const {
     return causal ? std::clamp<int64_t>(first_key + j - offset - first_query, 0, queries) : 0;
   }
 };
 
-// Fills in what starts and bias say of a window, in the memory of one thread.
+// Fills in a window's starts and bias, in the memory of one thread.
 HWY_INLINE void LimitWindow(const AttentionArgs& args, int64_t sample, int64_t head, float* starts, float* bias,
                             Window& window) {
   if (!attention_blocking::hides_keys(args) && !args.biased) return;
@@ -231,27 +231,26 @@ inline int64_t valid_keys(const AttentionArgs& args, int64_t sample) {
   return std::clamp<int64_t>(args.key_lengths[sample], 0, args.key_length);
 }
 
-// Calls body with a pointer of the type that the rows have in memory.
+// Calls body with a pointer of the rows' type in memory.
 template <class Body>
 HWY_INLINE void WithType(StoredFloats rows, const Body& body) {
   rows.is_bf16 ? body(rows.bf16()) : body(rows.f32());
 }
 
-// Fetches a row that will soon be read or written; kLocality as __builtin_prefetch has it. A head's rows are a few
-// lines each, far apart, which the processor does not foresee.
+// Prefetches a row; kLocality as in __builtin_prefetch. A head's rows are a few lines each, far apart, which hardware
+// does not prefetch.
 template <int kLocality>
 HWY_INLINE void FetchRow(StoredFloats row, int64_t width) {
   const auto* first = static_cast<const char*>(row.data);
   const int64_t size = width * static_cast<int64_t>(row.is_bf16 ? sizeof(Bfloat16) : sizeof(float));
   for (int64_t i = 0; i < size; i += 64) __builtin_prefetch(first + i, 0, kLocality);
 }
-// Into the L2 cache.
-HWY_INLINE void FetchRows(StoredFloats rows, int64_t stride, int64_t count, int64_t width) {
+HWY_INLINE void FetchRows(StoredFloats rows, int64_t stride, int64_t count, int64_t width) {  // to L2
   for (int64_t i = 0; i < count; ++i) FetchRow<2>(rows + i * stride, width);
 }
 constexpr int64_t kRowsAhead = 16;  // rows that are fetched before they are packed
 
-// Rows of a left operand, each scaled, in slices that are `slice` floats apart.
+// Rows of a left operand, scaled, in slices that are `slice` floats apart.
 template <class P>
 HWY_INLINE void PackScaledRows(StoredFloats source, int64_t stride, int64_t rows, int64_t width, float factor,
                                int64_t slice, float* out) {
@@ -422,7 +421,7 @@ class Dropout {
   uint64_t keys_[10][2];  // of the rounds
 };
 
-// What a tile of weights needs to know of its location: `rows` keys, an even number, from `key`, one panel of queries.
+// Properties of a tile of weights: `rows` keys, an even number, from `key`, one panel of queries.
 enum class Masking { kNone, kDropout, kAny, kLimited };  // kLimited: with starts or a bias too
 constexpr bool hides(Masking masking) { return masking == Masking::kAny || masking == Masking::kLimited; }
 
@@ -441,8 +440,8 @@ HWY_INLINE auto Kept(const Location& location, int64_t row, int h) {
                           location.kept + (location.key + row) * kMaskRow + (location.query / kLanes + h) * kMaskBytes);
 }
 
-// Which lanes of a tile of keys count: those of queries in the window that see the key, if the window has it. Taken two
-// rows at a time.
+// Which lanes of a tile of keys count: queries in the window that see the key, if the window has it. Two rows at a
+// time.
 template <int kVectors>
 class Seen {
  public:
@@ -462,7 +461,7 @@ class Seen {
     }
   }
 
-  // Of rows i and i + 1, for i = 0, 2, ... in turn.
+  // For rows i and i + 1, i = 0, 2, ... in turn.
   HWY_INLINE void start_pair(int64_t i) {
     row_[0] = i == 0 ? hn::Zero(d) : hn::Add(row_[1], step_);
     row_[1] = hn::Add(row_[0], step_);
@@ -511,12 +510,12 @@ class SeenFromStart {
   V first_[kVectors], last_[kVectors], row_[2];
 };
 
-// What tells which lanes of a tile count; a Location, which tells nothing, where all do.
+// The mask of a tile's lanes, or a Location if all lanes count.
 template <Masking kMasking, int kVectors>
 using SeenIn = std::conditional_t<kMasking == Masking::kLimited, SeenFromStart<kVectors>,
                                   std::conditional_t<kMasking == Masking::kAny, Seen<kVectors>, Location>>;
 
-// A tile of scores, as the sums of its products: `row` and the bias, then the packed keys times the queries.
+// A tile of scores: `row` and the bias, plus the packed keys times the queries.
 template <class P, Masking kMasking>
 HWY_INLINE void Scores(const Location& location, int64_t depth, const float* keys, int64_t skip, const float* queries,
                        const float* row, float* out, int64_t stride) {
@@ -533,7 +532,7 @@ HWY_INLINE void Scores(const Location& location, int64_t depth, const float* key
                                                                  sums);
 }
 
-// The keys behind those of a panel's tiles, for each of its two vectors of queries.
+// The ends of a panel's tiles of keys, for each of its two vectors of queries.
 struct TileEnds {
   int64_t end[2];
 };
@@ -567,7 +566,7 @@ HWY_INLINE TileEnds ForTiles(const Window& window, int64_t i, const uint8_t* kep
   return ends;
 }
 
-// Zeros behind the keys of the tiles of a panel, as far as a tile of queries that holds some of the next may reach.
+// Zeros behind the keys of a panel's tiles, as far as a tile of queries with some of the next panel's may reach.
 template <class P>
 HWY_INLINE void ClearUnseen(const Window& window, int64_t i, const TileEnds& ends, float* weights) {
   for (int h = 0; h < 2; ++h, i += kLanes) {
@@ -577,7 +576,7 @@ HWY_INLINE void ClearUnseen(const Window& window, int64_t i, const TileEnds& end
   }
 }
 
-// out[queries, width] (+)= weights[keys, queries]^T times the panels of [keys, width]. One row more may be written.
+// out[queries, width] (+)= weights[keys, queries]^T times the panels of [keys, width]. May write one more row.
 template <class P>
 HWY_INLINE void WeighKeys(const Window& window, int64_t width, const float* weights, const float* panels, float* out,
                           int64_t stride, bool accumulate) {
@@ -592,8 +591,8 @@ HWY_INLINE void WeighKeys(const Window& window, int64_t width, const float* weig
     }
 }
 
-// out[keys, width] += weights[keys, queries] times the panels of [queries, width], over the queries that see a key. One
-// row more may be written.
+// out[keys, width] += weights[keys, queries] times the panels of [queries, width], over queries that see a key. May
+// write one more row.
 template <class P>
 HWY_INLINE void WeighQueries(const Window& window, int64_t width, const float* weights, const float* panels, float* out,
                              int64_t stride) {
@@ -610,8 +609,8 @@ HWY_INLINE void WeighQueries(const Window& window, int64_t width, const float* w
     }
 }
 
-// Both again, one product at a time, so that what is not seen takes part in none: 0 * NaN is not 0. For operands with a
-// NaN or infinity behind a mask, which the tiles would spread.
+// The same one product at a time, without unseen operands: 0 * NaN is not 0. For a NaN or infinity behind a mask, which
+// tiles would spread.
 template <class P>
 HWY_NOINLINE void WeighKeysExactly(const Window& window, int64_t width, const float* weights, const float* panels,
                                    float* out, int64_t stride, bool accumulate) {

@@ -1,11 +1,8 @@
-// Attention without the matrix of scores in memory ("flash attention": Dao et al. 2022; Milakov and Gimelshein 2018
-// for the running softmax): o = dropout(softmax(scale * q k^T + mask)) v, block by block, forward and backward.
-//
-// Results depend on the shape and on the instruction set, never on the number of threads. NaN and infinity in q, k and
-// v reach every output that sees them, and none that does not: masked keys and values may hold anything.
-//
-// q, k, v, o and their gradients may each be fp32 or bf16 in memory. The arithmetic is the same for both, and what is
-// bf16 in memory is rounded once, from the finished sum.
+// Attention without the matrix of scores in memory ("flash attention": Dao et al. 2022; Milakov and Gimelshein 2018 for
+// the running softmax): o = dropout(softmax(scale * q k^T + mask)) v, block by block, forward and backward. Results
+// depend on the shape and the instruction set, never on the number of threads. NaN and infinity in q, k and v reach
+// exactly the outputs that see them: masked keys and values may hold anything. q, k, v, o and their gradients may each
+// be fp32 or bf16 in memory; the arithmetic is the same, and bf16 results are rounded once, from the finished sum.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -33,13 +30,13 @@ struct AttentionArgs {
   // the (i + key_length - query_length)th.
   const int32_t* starts = nullptr;  // [batch, query_length]
   int64_t window = 0;
-  // Added to the scaled scores by distance: entry j - i + query_length - 1 for key j and query i. `biased` is what the
-  // workspace is sized by.
+  // Added to the scaled scores by distance: entry j - i + query_length - 1 for key j and query i. `biased` is what
+  // sizes the workspace.
   bool biased = false;
   const float* distance_bias = nullptr;  // [query_heads, query_length + key_length - 1]
   int64_t bias_stride = 0;               // between the biases of samples; 0: all have one. Forward only.
   bool dq_in_bf16 = false;  // dq is bf16 in memory: sizes the backward pass's workspace, which takes its sums
-  // A query has the same bits whatever the number of queries and of keys that it does not see. Forward only, by
+  // A query has the same bits for any number of queries and of keys that it does not see. Forward only, by
   // attention_few_queries().
   bool independent_queries = false;
   float soft_cap = 0;  // scores s become soft_cap * tanh(s / soft_cap); 0: none. By attention_few_queries() alone.
@@ -51,8 +48,8 @@ inline int64_t first_key_seen(const AttentionArgs& args, int64_t sample, int64_t
   return args.window > 0 ? std::max(start, i + args.key_length - args.query_length - args.window + 1) : start;
 }
 
-// Row (b, t) of head h starts at data + b * batch_stride + t * row_stride + h * head_size (all in elements), so that q,
-// k and v may lie side by side in one [batch, length, 3 * heads * head_size] buffer.
+// Row (b, t) of head h starts at data + b * batch_stride + t * row_stride + h * head_size (elements), so that q, k and
+// v may share one [batch, length, 3 * heads * head_size] buffer.
 struct AttentionRows {
   StoredFloats data;
   int64_t batch_stride = 0, row_stride = 0;
@@ -62,7 +59,7 @@ struct MutableAttentionRows {
   int64_t batch_stride = 0, row_stride = 0;
 };
 
-// Bytes of workspace for each pass, the same for every instruction set: blocks for every thread, no T x T matrix.
+// Bytes of workspace, the same for every instruction set: blocks for every thread, no T x T matrix.
 size_t attention_forward_workspace(const AttentionArgs& args, int threads);
 size_t attention_backward_workspace(const AttentionArgs& args, int threads);
 
@@ -71,9 +68,9 @@ size_t attention_backward_workspace(const AttentionArgs& args, int threads);
 void attention_forward(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
                        MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool);
 
-// Gradients of the sum of o * d_o with respect to q, k and v; they are overwritten. dk and dv sum over the query heads
-// that share a key-value head. A masked key and a query that sees no key get zero. d_distance_bias is written where
-// args has a bias.
+// Overwrites the gradients of the sum of o * d_o with respect to q, k and v. dk and dv sum over the query heads that
+// share a key-value head. A masked key and a query that sees no key get zero. Writes d_distance_bias if args has a
+// bias.
 void attention_backward(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, AttentionRows o,
                         const float* lse, AttentionRows d_o, MutableAttentionRows dq, MutableAttentionRows dk,
                         MutableAttentionRows dv, float* d_distance_bias, std::byte* workspace, ThreadPool& pool);

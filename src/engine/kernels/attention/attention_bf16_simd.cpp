@@ -1,5 +1,4 @@
-// Attention with products in bf16 (engine/kernels/precision.h), compiled apart because it needs one instruction set
-// more.
+// Attention with bf16 products (engine/kernels/precision.h), compiled apart as it needs another instruction set.
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -33,8 +32,8 @@ using attention_blocking::ForwardTask;
 
 #if HWY_TARGET == HWY_AVX3
 
-// Two weights of neighbors along the depth of a product make an element: two keys of a query for the products along
-// the keys, two queries of a key for those along the queries.
+// A packed element has two neighbors along a product's depth: two keys of a query for products along the keys, two
+// queries of a key for those along the queries.
 struct Bf16Weights : tile::Bf16 {
   static constexpr int kExpDegree = 4;
   static constexpr bool kOneForm = false;

@@ -1,6 +1,5 @@
-// How attention is cut into blocks, and where the blocks of one thread lie in its scratch memory. By shape alone, so
-// that results do not depend on the machine (engine/kernels/attention/attention.h). Sizes are those of fp32; bf16 needs
-// no more.
+// How attention is cut into blocks, and their offsets in a thread's scratch memory: by shape alone, so that results do
+// not depend on the machine (engine/kernels/attention/attention.h). Sizes are fp32's; bf16 needs no more.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,13 +11,13 @@
 
 namespace linnet::attention_blocking {
 
-// Scores are kept transposed, [keys, queries]: exponentials and sums then run down the columns with one query in each
-// lane, and nothing has to be added up across lanes.
+// Scores are kept transposed, [keys, queries]: with one query per lane, exponentials and sums need no sums across
+// lanes.
 constexpr int64_t kKeyBlock = 256;
 constexpr int64_t kQueryBlock = 64;
 constexpr int kScoreStride = 80;  // between rows of weights: >= kQueryBlock, and no power of two (cache sets)
-// Keys and values are packed in slices of so many columns, with rows kKeyRow floats apart: >= kSlice, and no power of
-// two. It is the same for every head size, so that one register tile, whose rows are at constant distances, serves all.
+// Keys and values are packed in slices of kSlice columns, with rows kKeyRow floats apart: >= kSlice, and no power of
+// two. Equal for every head size, so that one register tile with constant row distances serves all.
 constexpr int64_t kSlice = 64;
 constexpr int kKeyRow = 80;
 constexpr int64_t kMaxHeadSize = 256;
@@ -37,7 +36,7 @@ inline void check(const AttentionArgs& args) {
                   std::to_string(kMaxHeadSize));
 }
 
-// Some keys before a query's own are hidden from it.
+// Whether keys before a query's own may be hidden.
 inline bool hides_keys(const AttentionArgs& args) { return args.starts != nullptr || args.window > 0; }
 
 // `count` rows in pieces of at most `most`, as even as whole units allow.
@@ -59,7 +58,7 @@ struct Pieces {
       : count(count), unit(unit), units(ceil_div(count, unit)), pieces(number.pieces) {}
 };
 
-// A forward task is one key-value head of one sample and a chunk of its queries; few heads give more, smaller chunks.
+// A forward task is a key-value head of a sample and a chunk of its queries; with fewer heads chunks are smaller.
 inline Pieces query_chunks(const AttentionArgs& args) {
   const int64_t heads = std::max<int64_t>(1, args.batch * args.kv_heads);
   return Pieces::of_number(args.query_length,
@@ -151,7 +150,7 @@ struct BackwardLayout : Layout {
   float* dq_sums = nullptr;  // [heads of the group, query_length, head_size]
 };
 
-// A sample's and head's gradient of the bias, by i - j: the entries in reverse, with room for a vector at the end.
+// A sample's and head's gradient of the bias, by i - j: reversed, with room for a vector at the end.
 inline int64_t bias_gradient_row(const AttentionArgs& args) {
   return round_up(args.query_length + args.key_length - 1, 16) + 16;
 }
@@ -171,7 +170,7 @@ struct BackwardOperands {
 // One task on one thread's scratch memory.
 using ForwardTask = void (*)(const AttentionArgs&, const ForwardOperands&, int64_t, float*);
 using BackwardTask = void (*)(const AttentionArgs&, const BackwardOperands&, int64_t, float*);
-// Those of bf16: null where the current instruction set has none.
+// Null if the current instruction set has no bf16 products.
 ForwardTask bf16_forward_task();
 BackwardTask bf16_backward_task();
 

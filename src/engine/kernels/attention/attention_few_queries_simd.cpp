@@ -179,7 +179,7 @@ void attention_few_queries(const AttentionArgs& args, AttentionRows q, Attention
   const auto attend = HWY_DYNAMIC_DISPATCH(attend_heads_of)(k.data.is_bf16);
   const auto scores = [&](int worker) { return reinterpret_cast<float*>(workspace) + worker * score_floats(args); };
   if (key_rows) {
-    // Neighbors are tokens of one text, as a rule: the keys of a head stay in the cache for all of them.
+    // Neighbors are usually tokens of one text, so a head's keys stay in cache for all of them.
     const int64_t samples = args.batch >= kManySamples ? kManySamples : 1;
     pool.run((args.batch + samples - 1) / samples * args.query_heads, [&](int64_t task, int worker) {
       const int64_t head = task % args.query_heads, first = task / args.query_heads * samples;
@@ -188,7 +188,7 @@ void attention_few_queries(const AttentionArgs& args, AttentionRows q, Attention
     });
     return;
   }
-  // With few samples their heads are dealt out too: each head by itself, whose keys lie apart.
+  // Few samples are divided by heads, whose keys lie apart.
   const int64_t parts = args.batch >= kManySamples ? 1 : args.query_heads;
   const int64_t heads = args.query_heads / parts;
   pool.run(args.batch * parts, [&](int64_t task, int worker) {

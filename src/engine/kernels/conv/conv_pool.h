@@ -1,8 +1,7 @@
-// A 3x3 convolution with zeros around the image, bias, ReLU and 2x2 pooling in one pass, for any number of channels and
-// filters; and its gradients. Images are [N, H, W, C], weights [O, 3, 3, C], pooled images [N, H / 2, W / 2, O].
-//
-// Sums over images are cut into groups that the shape decides, so results do not depend on the number of threads. NaN
-// and infinity come out as arithmetic says. Nothing is allocated.
+// A 3x3 convolution with zero padding, bias, ReLU and 2x2 pooling in one pass, for any number of channels and filters;
+// and its gradients. Images are [N, H, W, C], weights [O, 3, 3, C], pooled images [N, H / 2, W / 2, O]. Sums over
+// images are cut into groups by the shape alone, so results do not depend on the number of threads. NaN and infinity
+// come out as arithmetic says. Nothing is allocated.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +10,7 @@ namespace linnet {
 
 class ThreadPool;
 
-// In place of the index of the largest of four: ReLU made all of them zero, no gradient passes.
+// The index of a window that ReLU made all zero; no gradient passes.
 constexpr uint8_t kDeadWindow = 4;
 
 struct ConvPoolShape {
@@ -27,16 +26,15 @@ struct ConvPoolImages {
   const float *scale = nullptr, *shift = nullptr;  // [C]
 };
 
-// The gradient towards the pooled images: dy as it is, or factor [N, outputs] weight [outputs, H / 2 * W / 2 * O],
-// whose product is computed for a few images at a time. At most DenseHeadShape::kMaxOutputs outputs.
+// The gradient of the pooled images: dy itself, or the product factor [N, outputs] weight [outputs, H / 2 * W / 2 * O],
+// computed for a few images at a time. At most DenseHeadShape::kMaxOutputs outputs.
 struct ConvPoolSlopes {
   const float* dy = nullptr;
   const float *factor = nullptr, *weight = nullptr;
   int64_t outputs = 0;
 };
 
-// Bytes of workspace (64-byte aligned) of any of the three.
-size_t conv_pool_workspace(const ConvPoolShape& shape, int threads);
+size_t conv_pool_workspace(const ConvPoolShape& shape, int threads);  // any of the three; 64-byte aligned
 
 void conv_pool_forward(const ConvPoolShape& shape, const ConvPoolImages& x, const float* weight, const float* bias,
                        float* y, uint8_t* which, std::byte* workspace, ThreadPool& pool);

@@ -37,8 +37,8 @@ struct StripSource {
   int64_t height, width, image_pitch, channels;
 };
 
-// Copies rows [row, row + rows) and columns [column, column + columns) of the image, with zeros where there is none.
-// copy(source, to, n): n pixels, `pitch` floats from one to the next in the strip.
+// Copies rows [row, row + rows) and columns [column, column + columns) of the image, with zeros outside of it.
+// copy(source, to, n): n pixels, `pitch` floats apart in the strip.
 template <class Copy>
 HWY_INLINE void CopyStripBy(const StripSource& from, int64_t row, int64_t rows, int64_t column, int64_t columns,
                             int64_t pitch, float* out, const Copy& copy) {
@@ -55,14 +55,13 @@ HWY_INLINE void CopyStripBy(const StripSource& from, int64_t row, int64_t rows, 
   }
 }
 
-// The same with all channels of `from`.
 HWY_INLINE void CopyStrip(const StripSource& from, int64_t row, int64_t rows, int64_t column, int64_t columns,
                           int64_t pitch, float* out) {
   CopyStripBy(from, row, rows, column, columns, pitch, out,
               [&](const float* source, float* to, int64_t n) LINNET_LAMBDA {
                 if (pitch == from.channels && from.channels == from.image_pitch)
                   return void(std::memcpy(to, source, static_cast<size_t>(n * pitch) * sizeof(float)));
-                // A part of the channels: the processor does not foresee where the next pixel's part begins.
+                // A part of the channels: hardware does not prefetch the next pixel's part.
                 for (int64_t j = 0; j < n; ++j, source += from.image_pitch, to += pitch)
                   ForRow(from.channels, [=](const auto& at) LINNET_LAMBDA {
                     hwy::Prefetch(source + kPixelsAhead * from.image_pitch + at.first);
@@ -71,7 +70,7 @@ HWY_INLINE void CopyStrip(const StripSource& from, int64_t row, int64_t rows, in
               });
 }
 
-// Pixels of strips, row by row: how the tile of the weight gradient walks along the sum. Distances are floats.
+// Pixels of strips, row by row: the order of the weight gradient's sum. Distances in floats.
 struct Pixels {
   int64_t rows, columns;              // result pixels
   int64_t x_step, x_row;              // from pixel to pixel, and from the end of a row to the next
@@ -108,12 +107,11 @@ template <class P, int kVectors, int... I>
 constexpr std::array<PixelTileFunction, kRows + 1> pixel_tiles(std::integer_sequence<int, I...>) {
   return {nullptr, PixelTile<P, I + 1, kVectors>...};
 }
-// Tables indexed by the number of rows, 1 to kRows.
+// Indexed by the number of rows, 1 to kRows.
 template <class P, int kVectors>
 constexpr auto kPixelTiles = pixel_tiles<P, kVectors>(std::make_integer_sequence<int, kRows>());
 
-// Calls compute(c, ldc, accumulate) for a tile of `rows` x `columns` results at c, and takes only that many columns of
-// what it writes.
+// Calls compute(c, ldc, accumulate) for a tile of `rows` x `columns` results at c, and keeps only that many columns.
 template <class Compute>
 HWY_INLINE void ForColumns(int rows, int64_t columns, bool whole, float* c, int64_t ldc, bool accumulate,
                            const Compute& compute) {
@@ -127,20 +125,20 @@ HWY_INLINE void ForColumns(int rows, int64_t columns, bool whole, float* c, int6
     });
 }
 
-// The epilogue of a vector of results of neighboring filters from number `filter` on, but for other functions than
-// ReLU, which tile::ActivateRows() computes of what is stored. residual: where theirs begins.
+// The epilogue of a vector of results of filters from number `filter` on, except functions beyond ReLU, which
+// tile::ActivateRows() computes from stored results. residual: where theirs begins.
 template <class At>
 HWY_INLINE Floats WithEpilogue(const ConvolutionEpilogue& epilogue, Floats x, const At& at, int64_t filter,
                                const float* residual) {
   if (epilogue.scale) x = hn::Mul(x, at.load(epilogue.scale + filter));
   if (epilogue.bias) x = hn::Add(x, at.load(epilogue.bias + filter));
   if (residual) x = hn::Add(x, at.load(residual));
-  // As ops/pointwise has it: NaN is neither above zero nor replaced.
+  // As ops/pointwise: NaN is neither above zero nor replaced.
   return epilogue.activation == GemmActivation::kRelu ? hn::IfThenZeroElse(hn::Lt(x, SetAll(0)), x) : x;
 }
 
 // Applies the epilogue to `pixels` pixels of `width` filters from number `filter` on. c: the first of them, `first`
-// elements into the result; ldc: from pixel to pixel.
+// elements into the result; ldc: between pixels.
 HWY_INLINE void ApplyEpilogue(const ConvolutionEpilogue& epilogue, int64_t filter, int64_t width, int64_t pixels,
                               float* c, int64_t ldc, int64_t first) {
   const bool side_by_side = ldc == width;  // then pixels of few filters fill vectors, where each is treated alike
@@ -159,8 +157,8 @@ HWY_INLINE void ApplyEpilogue(const ConvolutionEpilogue& epilogue, int64_t filte
   tile::ActivateRows(epilogue.activation, pixels, width, c, ldc);
 }
 
-// What of an epilogue is computed before a result is stored, and what is left to ApplyEpilogue(): a residual and what
-// follows it, and functions beyond ReLU.
+// The part of an epilogue computed before a result is stored; the rest, a residual and what follows it and functions
+// beyond ReLU, is left to ApplyEpilogue().
 struct EpilogueInTwo {
   explicit EpilogueInTwo(const ConvolutionEpilogue& all) : first(all) {
     std::swap(first.residual, last.residual);
@@ -169,8 +167,8 @@ struct EpilogueInTwo {
   ConvolutionEpilogue first, last;
 };
 
-// The end of a weight gradient: the sums of all parts, added in order. `turned`: filters are lanes, so that they are
-// [R, S, C / groups, O]. P keeps what files compile with other extensions apart.
+// Adds all parts' sums of a weight gradient in order. `turned`: filters are lanes, so sums are [R, S, C / groups, O]. P
+// separates files compiled with other extensions.
 template <class P>
 void AddPartials(const WeightCall& call, bool turned, ThreadPool& pool) {
   const convolution_layout::WeightProblem& p = call.problem;

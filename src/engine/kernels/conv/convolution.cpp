@@ -43,7 +43,7 @@ void run_product(const ConvolutionSizes& s, ConvolutionPass pass, StoredFloats a
   gemm(g, workspace, pool);
 }
 
-// In bf16 an image is one of pairs of channels.
+// In bf16, an image of pairs of channels.
 TapProblem tap_problem(ConvolutionSizes s, bool gradient, bool bf16) {
   if (!bf16) return {s, gradient, /*half_pair=*/false, /*grouped=*/!gradient && is_grouped(s)};
   int64_t& channels = gradient ? s.filters : s.channels;
@@ -58,7 +58,7 @@ const ConvolutionKernels& kernels(bool bf16) {
   return *found;
 }
 
-// visit(problem, what packs its filters, what computes it), for the forward pass or the input gradient.
+// visit(problem, its packing function, its compute function), for the forward pass or the input gradient.
 template <class Visit>
 auto with_problem(const ConvolutionSizes& s, bool gradient, bool bf16, const Visit& visit) {
   const ConvolutionKernels& by = kernels(bf16);
@@ -69,7 +69,7 @@ auto with_problem(const ConvolutionSizes& s, bool gradient, bool bf16, const Vis
   return elementwise ? visit(problem, pack_depthwise, depthwise_taps) : visit(problem, by.pack_taps, by.taps);
 }
 
-// visit(problem, what computes it), for the weight gradient.
+// visit(problem, its compute function), for the weight gradient.
 template <class Visit>
 auto with_weight_problem(const ConvolutionSizes& s, bool bf16, const Visit& visit) {
   const int64_t pair = bf16 ? 2 : 1;

@@ -1,14 +1,14 @@
 // Convolution of images with filters, and its two gradients. Images are [N, H, W, C], filters [O, R, S, C / groups],
-// results [N, H', W', O]; all are dense, and fp32 unless products are of bf16 (below).
+// results [N, H', W', O]; all are dense, and fp32 except for bf16 products (below).
 //
 //   y[n, i, j, o] = sum over r, s, c of x[n, i * stride + r * dilation - padding, j * stride + s * dilation - padding,
 //                   g * C / groups + c] * weight[o, r, s, c],   g = the group of filter o
 //
 // The bits of a result depend on the sizes and the instruction set, never on the number of threads. NaN and infinity
-// come out as arithmetic says, except that the zeros around an image are multiplied too: an infinite weight makes NaN
-// at the border; and kWinograd makes NaN of what lies within two pixels of NaN or infinity, kWinograd4x4 within four,
-// too. Rounding errors of kWinograd4x4 are about 5e-7 of the results' root mean square, at most 1e-5
-// (winograd_test.cpp, images and weights as in a ResNet), a few times those of a direct sum. Nothing is allocated.
+// come out as arithmetic says, but padding is multiplied too: an infinite weight makes NaN at the border; kWinograd
+// spreads NaN or infinity as NaN by two pixels, kWinograd4x4 by four. Rounding errors of kWinograd4x4 are about 5e-7 of
+// the results' root mean square, at most 1e-5 (winograd_test.cpp, images and weights as in a ResNet), a few times those
+// of a direct sum. Nothing is allocated.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -34,12 +34,11 @@ struct ConvolutionSizes {
 
 enum class ConvolutionPass : uint8_t { kForward, kInputGradient, kWeightGradient };
 
-// How a convolution is computed.
 enum class ConvolutionMethod : uint8_t {
   kProduct,    // a filter of one pixel that visits every pixel: a matrix product
   kDepthwise,  // one filter for each channel: elementwise products of shifted images
   kImplicit,   // a matrix product whose left operand is read from the images in place
-  // Filters of 3 x 3 pixels that visit every pixel, and multiples of 16 channels, by Winograd's minimal filtering:
+  // 3 x 3 filters of stride 1 with multiples of 16 channels, by Winograd's minimal filtering:
   kWinograd,     // tiles of 2 x 2 results, 16 products where the sum has 36
   kWinograd4x4,  // tiles of 4 x 4 results, 36 products where the sum has 144
 };
@@ -49,8 +48,8 @@ inline std::span<const char* const> enum_names(ConvolutionMethod) {
 }
 ConvolutionMethod convolution_method(const ConvolutionSizes& sizes);
 
-// What is done with a sum of products before it is stored: y = activation(y * scale + bias + residual), each part of it
-// only where it is asked for, and rounded after each operation as if they were separate.
+// Applied to a sum before it is stored: y = activation(y * scale + bias + residual), each part optional, and rounded
+// after each operation as if they were separate.
 struct ConvolutionEpilogue {
   const float* scale = nullptr;                       // [filters], as folded batch normalization has it
   const float* bias = nullptr;                        // [filters]
@@ -60,33 +59,31 @@ struct ConvolutionEpilogue {
   bool any() const { return scale || bias || residual || activation != GemmActivation::kNone; }
 };
 
-// Products of bf16: x or dy lie in memory as such, filters are rounded as they are packed, and pairs are multiplied and
-// added to fp32 sums (gemm/gemm_bf16-inl.h). y and dx are fp32, or bf16 where convolution_stores_bf16(); gradients of
-// filters are fp32. In a row with an odd number of results the weight gradient multiplies one pixel by zero, which
-// makes NaN of infinity. Filters that Winograd's filtering takes, but those of 16 channels to 16, are computed in tiles
-// of 2 x 2: sources, filters and dy are transformed in fp32 and rounded after that, so that rounding errors are about
-// twice those of a direct sum of rounded filters.
+// bf16 products: x or dy are bf16 in memory, filters are rounded as they are packed, and pairs are multiplied and added
+// to fp32 sums (gemm/gemm_bf16-inl.h). y and dx are fp32, or bf16 if convolution_stores_bf16(); filter gradients are
+// fp32. In a row with an odd number of results the weight gradient multiplies one pixel by zero, which makes NaN of
+// infinity. Filters that suit Winograd, except from 16 to 16 channels, use tiles of 2 x 2: sources, filters and dy are
+// transformed in fp32 and then rounded, with about twice the rounding error of a direct sum of rounded filters.
 //
-// Whether the processor has such products and the pass is a sum of pairs: of a convolution without groups, with more
-// than one channel (forward) or an even number of filters (input gradient), whose method is not kProduct.
+// Whether the processor has such products and the pass is a sum of pairs: a convolution without groups, with several
+// channels (forward) or an even number of filters (input gradient), and not kProduct.
 bool has_bf16_convolution(const ConvolutionSizes& sizes, ConvolutionPass pass);
 bool convolution_stores_bf16(const ConvolutionSizes& sizes, ConvolutionPass pass);
 
-// Filters may be packed once for all runs of the forward pass, or of the input gradient, in an order that belongs to
-// the instruction set and is never stored; for products of bf16 they have to be. How many floats that takes depends on
-// the method and the filters alone; 0: they are not packed.
+// Filters may be packed once for all runs of the forward pass or the input gradient, in an order of the instruction
+// set's that is never stored; bf16 products require it. The number of floats depends on the method and the filters
+// alone; 0: not packed.
 int64_t packed_filter_floats(const ConvolutionSizes& sizes, ConvolutionPass pass = ConvolutionPass::kForward,
                              bool bf16 = false);
 // `packed` is 64-byte aligned; the workspace is that of the pass with packed filters.
 void pack_convolution_filters(const ConvolutionSizes& sizes, ConvolutionPass pass, const float* weight, float* packed,
                               std::byte* workspace, ThreadPool& pool, bool bf16 = false);
 
-// Bytes of workspace, the same for every instruction set. The workspace is 64-byte aligned. `packed`: of a pass whose
-// filters are.
+// Bytes of workspace, the same for every instruction set; 64-byte aligned. `packed`: for a pass with packed filters.
 size_t convolution_workspace(const ConvolutionSizes& sizes, ConvolutionPass pass, int threads, bool packed = false,
                              bool bf16 = false);
 
-// `packed`: what pack_convolution_filters() wrote, in place of the weight, which is not read then.
+// `packed`: from pack_convolution_filters(), replaces the weight, which is not read then.
 void convolution_forward(const ConvolutionSizes& sizes, StoredFloats x, const float* weight, MutableStoredFloats y,
                          std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue = {},
                          const float* packed = nullptr);

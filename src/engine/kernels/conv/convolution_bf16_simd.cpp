@@ -1,4 +1,4 @@
-// Convolutions with products of bf16 pairs, which are multiplied and added to fp32 sums as gemm_bf16-inl.h says.
+// Convolutions with products of bf16 pairs (gemm_bf16-inl.h).
 #include <hwy/cache_control.h>
 #include <algorithm>
 #include <array>

@@ -1,11 +1,8 @@
-// How a convolution is cut into blocks. Everything here follows from the sizes alone, and is the same for every
-// instruction set.
-//
-// The forward pass and the input gradient are one kind of problem: a result pixel is a sum, over the taps of a filter
-// and the channels of the source, of source * weight. Along one axis result t meets, under tap a, the source at
-// t * source_step + Taps::offset + a * Taps::step. The input gradient of a convolution with stride s is s * s such
-// problems, one for each phase (row modulo s, column modulo s) of the result: a phase meets every tap or a part of
-// them.
+// How a convolution is cut into blocks, by the sizes alone, the same for every instruction set. The forward pass and
+// the input gradient are one kind of problem: a result pixel is a sum of source * weight over the taps of a filter and
+// the channels. Along one axis result t meets, under tap a, the source at t * source_step + Taps::offset + a *
+// Taps::step. The input gradient of a convolution with stride s is s * s such problems, one for each phase (row modulo
+// s, column modulo s) of the result, each with all or some of the taps.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -24,12 +21,12 @@ constexpr int64_t kTaskPixels = 256;         // result pixels that share a pass 
 constexpr int64_t kPartialFloats = 1 << 19;  // of the partial weight gradients together, unless there is only one
 constexpr int64_t kMaxPartials = 32;
 
-// Depthwise: channels of a strip. The rows of pixels that a result needs then stay in the L1 cache.
+// Depthwise: channels of a strip. A result's rows of pixels then stay in L1.
 constexpr int64_t kChannelBlock = 128;
 inline int64_t channel_blocks(const ConvolutionSizes& s) { return ceil_div(s.channels, kChannelBlock); }
 inline bool is_depthwise(const ConvolutionSizes& s) { return convolution_method(s) == ConvolutionMethod::kDepthwise; }
-// Groups of few channels, in the forward pass: results are elementwise sums, as depthwise ones are. A strip holds the
-// channels of a group once for each of its filters: [pixels, channels of a group, filters of a block].
+// Groups of few channels, in the forward pass: results are elementwise sums, like depthwise ones. A strip holds a
+// group's channels once for each of its filters: [pixels, channels of a group, filters of a block].
 constexpr int64_t kFilterBlock = 32;
 inline bool is_grouped(const ConvolutionSizes& s) {
   constexpr int64_t kMostChannels = 4, kMostFilters = 16;
@@ -39,7 +36,7 @@ inline int64_t strip_channels(const ConvolutionSizes& s, int64_t otherwise) {
   return is_depthwise(s) ? std::min(s.channels, kChannelBlock) : otherwise;
 }
 
-// The taps of one axis that a phase meets, in the order of their source positions.
+// The taps of one axis that a phase meets, by source position.
 struct Taps {
   int64_t count = 0;
   int64_t offset = 0;       // source position of result 0 under tap 0; below 0: in the padding
@@ -51,8 +48,8 @@ struct Taps {
 
 inline Taps forward_taps(const ConvolutionSizes& s, int64_t size) { return {size, -s.padding, s.dilation, 0, 1}; }
 
-// Result p of a phase is a multiple of the stride plus `phase`. Taps r with (phase + padding - r * dilation) divisible
-// by the stride meet it, the largest r at the first source position.
+// Result p of a phase is a multiple of the stride plus `phase`. It meets taps r with (phase + padding - r * dilation)
+// divisible by the stride, the largest r at the first source position.
 inline Taps gradient_taps(const ConvolutionSizes& s, int64_t size, int64_t phase) {
   const int64_t period = s.stride / std::gcd(s.stride, s.dilation);
   for (int64_t first = 0; first < std::min(period, size); ++first) {
@@ -63,7 +60,7 @@ inline Taps gradient_taps(const ConvolutionSizes& s, int64_t size, int64_t phase
   return {};
 }
 
-// The part of an axis of the source that some results need.
+// The part of a source axis that some results need.
 struct Reach {
   int64_t low = 0, high = 0;  // source positions that result 0 meets, over all phases: [low, high]
   void add(const Taps& taps) {
@@ -75,13 +72,12 @@ struct Reach {
   bool any = false;
 };
 
-// Rows of an image whose channels lie side by side. Distances between pixels that are a large power of two would map a
-// tile's rows to a few sets of the cache.
+// Floats between pixels. A large power of two would map a tile's rows to a few cache sets.
 constexpr int64_t pixel_pitch(int64_t channels, bool depthwise) {
   return channels % (depthwise ? 64 : 128) == 0 ? channels + 16 : channels;
 }
 
-// A strip: the rows of a source image that some rows of results need, copied with the zeros around the image.
+// A strip: the source rows that some rows of results need, copied with padding.
 struct Strips {
   Strips(int64_t grid_rows, int64_t grid_columns, int64_t source_step, const Reach& row_reach,
          const Reach& column_reach, int64_t channels, bool depthwise)
@@ -114,12 +110,12 @@ struct Strips {
 struct Sides {
   ConvolutionSizes s;
   bool gradient;
-  // Of the source: the images, or dy.
+  // The source: the images, or dy.
   int64_t source_height() const { return gradient ? s.out_height : s.height; }
   int64_t source_width() const { return gradient ? s.out_width : s.width; }
   int64_t source_channels() const { return gradient ? s.filters : s.channels; }
   int64_t depth() const { return gradient ? s.group_filters() : s.group_channels(); }  // channels of a group
-  // Of the result: y, or the gradient of the images.
+  // The result: y, or the images' gradient.
   int64_t result_height() const { return gradient ? s.height : s.out_height; }
   int64_t result_width() const { return gradient ? s.width : s.out_width; }
   int64_t result_channels() const { return gradient ? s.channels : s.filters; }
@@ -128,8 +124,7 @@ struct Sides {
 
 class TapProblem : public Sides {
  public:
-  // `half_pair`: in bf16, whether the last pair of a pixel's channels lacks its second.
-  // `grouped`: see is_grouped().
+  // `half_pair`: in bf16, whether the last pair of a pixel's channels lacks its second. `grouped`: see is_grouped().
   TapProblem(const ConvolutionSizes& sizes, bool gradient, bool half_pair = false, bool grouped = false)
       : Sides{sizes, gradient}, half_pair(half_pair), grouped(grouped), strips(make_strips()) {
     units = s.images * strips.count;
@@ -148,7 +143,7 @@ class TapProblem : public Sides {
     return gradient ? gradient_taps(s, s.columns, phase) : forward_taps(s, s.columns);
   }
 
-  // The packed weights of a group: of every phase, panels of kMaxPanel columns or fewer, deep as its taps are many.
+  // The packed weights of a group: for every phase, panels of up to kMaxPanel columns, one step deep per tap.
   int64_t packed_floats() const { return s.taps() * depth() * round_up(columns(), kMaxPanel); }
   int64_t shared_floats() const {
     const bool elementwise = grouped || is_depthwise(s);
@@ -174,22 +169,21 @@ class TapProblem : public Sides {
   }
 };
 
-// Winograd's minimal filtering F(t x t, 3 x 3) computes tiles of t x t results from (t + 2)^2 products for each
-// channel.
+// Winograd's minimal filtering F(t x t, 3 x 3) computes t x t results from (t + 2)^2 products per channel.
 inline int64_t winograd_tiles(const ConvolutionSizes& s, int64_t t) {  // of an image
   return ceil_div(s.out_height, t) * ceil_div(s.out_width, t);
 }
 constexpr int64_t winograd_spots(int64_t t) { return (t + 2) * (t + 2); }
 
-// The size t of the tiles that the forward pass and the input gradient use: 2 or 4, or 0 where tiles do not pay
-// (bench/NOTES.md). pair: channels in a packed element, 2 in bf16, whose rounding errors larger tiles make too large.
+// The tile size t of the forward pass and the input gradient: 2 or 4, or 0 if tiles do not pay (bench/NOTES.md). pair:
+// channels in a packed element, 2 in bf16, whose rounding errors exclude larger tiles.
 inline int64_t winograd_tile(const ConvolutionSizes& s, int64_t pair = 1) {
   constexpr int64_t kLanes = 16;  // of the longest vectors
-  // Above, the transformed filters of large tiles no longer fit the L2 cache.
+  // Above, the transformed filters of large tiles no longer fit L2.
   constexpr int64_t kMostWeights = 128 * 128;
   if (s.rows != 3 || s.columns != 3 || s.stride != 1 || s.dilation != 1 || s.groups != 1) return 0;
   if (s.channels % kLanes != 0 || s.filters % kLanes != 0) return 0;
-  // From one vector of channels to one, small tiles' transformations take what their products gain.
+  // From one vector of channels to one, small tiles' transformations cost what their products gain.
   const bool one_vector = s.channels + s.filters == 2 * kLanes;
   // Products for each pair of channels. Half of a large tile may lie outside of a small image.
   const int64_t direct = 9 * s.out_height * s.out_width, small = winograd_spots(2) * winograd_tiles(s, 2);
@@ -199,13 +193,13 @@ inline int64_t winograd_tile(const ConvolutionSizes& s, int64_t pair = 1) {
   return one_vector ? 0 : 2;
 }
 
-// The forward pass or the input gradient by Winograd's minimal filtering. Packed elements are floats or, in bf16, pairs
-// of neighboring channels of the source.
+// The forward pass or the input gradient by Winograd's minimal filtering. Packed elements are floats or bf16 pairs of
+// neighboring channels.
 class WinogradProblem : public Sides {
  public:
   static constexpr int64_t kMostLanes = 16;  // of a vector of any instruction set: channels are a multiple of it
   static constexpr int64_t kPackedChannels = 64;
-  // Transformed sources of a task, at most: 512 KB, which the L2 cache holds beside a panel of filters.
+  // At most, transformed sources of a task: 512 KB, which L2 holds beside a panel of filters.
   static constexpr int64_t kMostFloats = 1 << 17;
   static constexpr int64_t kFewTiles = 12, kManyTiles = 28 * 32;
 
@@ -213,7 +207,7 @@ class WinogradProblem : public Sides {
   WinogradProblem(const ConvolutionSizes& sizes, bool gradient, int64_t pair = 1)
       : Sides{sizes, gradient}, pair(pair), tile(winograd_tile(sizes, pair)) {}
 
-  // Source position that result 0 begins with; below 0: in the padding.
+  // The first source position of result 0; below 0: padding.
   int64_t origin() const { return gradient ? s.padding - 2 : -s.padding; }
 
   int64_t spots() const { return winograd_spots(tile); }
@@ -222,8 +216,8 @@ class WinogradProblem : public Sides {
   int64_t tiles() const { return s.images * tile_rows() * tile_columns(); }
   int64_t steps() const { return depth() / pair; }                             // of the sum over channels
   int64_t pitch() const { return pixel_pitch(round_up(steps(), 16), false); }  // packed elements from tile to tile
-  // A multiple of the rows of every instruction set's register tile, or nearly so. Filters of few channels are read
-  // fast, and then transformed sources of few tiles stay in the L1 cache. Few tiles are dealt to many threads.
+  // About a multiple of the rows of every register tile. With few channels filters are read fast, and sources of few
+  // tiles stay in L1. Few tiles are divided among many threads.
   int64_t task_tiles() const {
     if (tile == 4 && pitch() <= 16) return kFewTiles;
     const bool fits = spots() * 28 * pitch() <= kMostFloats;
@@ -240,18 +234,17 @@ class WinogradProblem : public Sides {
   int64_t pair, tile;
 };
 
-// The weight gradient: sums over images, in partial sums that the sizes decide.
+// The weight gradient: partial sums over images, divided by the sizes.
 class WeightProblem {
  public:
-  // `pair`: results of a row that are one step of the sum; 2 in bf16, whose products take pairs. Source and dy are then
-  // copied as such.
+  // `pair`: results of a row in a step of the sum; 2 in bf16, for which source and dy are copied as pairs.
   explicit WeightProblem(const ConvolutionSizes& sizes, int64_t pair = 1)
       : s(sizes), pair(pair), strips(make_strips()) {
     units = s.images * strips.count;
     elements = s.filters * s.taps() * s.group_channels();
     const int64_t most = std::clamp<int64_t>(kPartialFloats / std::max<int64_t>(1, elements), 1, kMaxPartials);
     partials = std::clamp<int64_t>(units, 1, most);
-    // Strips of many pixels hide what it takes to store their sums.
+    // Strips of many pixels hide the cost of storing their sums.
     if (!is_depthwise(s) && strips.count == 1 && strips.height * row_steps() < kFewSteps)
       task_units = std::clamp<int64_t>(kTaskFloats / (strips.floats + slope_floats()), 1, ceil_div(units, partials));
   }
@@ -264,7 +257,7 @@ class WeightProblem {
   }
   bool has_sums() const { return partials > 1 || is_depthwise(s) || filters_are_lanes(); }
   int64_t shared_floats() const { return has_sums() ? round_up(partials * elements, 16) : 0; }
-  // Few channels would leave lanes of their vectors empty. The sums then are [R, S, C, O], and are turned at the end.
+  // Few channels would leave lanes empty. The sums then are [R, S, C, O], and are transposed at the end.
   bool filters_are_lanes() const {
     constexpr int64_t kLanes = 16;  // of the longest vectors
     return s.groups == 1 && s.channels < kLanes && s.filters % kLanes == 0 && s.dilation == 1;
@@ -286,9 +279,9 @@ class WeightProblem {
   }
 };
 
-// The size of the tiles of the weight gradient, as winograd_tile().
+// As winograd_tile(), for the weight gradient.
 inline int64_t winograd_weight_tile(const ConvolutionSizes& s, int64_t pair = 1) {
-  // Above, the sums over spots no longer fit the L2 cache.
+  // Above, the sums over spots no longer fit L2.
   constexpr int64_t kMostWeights = 256 * 256, kMostWeightsOfLarge = 64 * 64;
   constexpr int64_t kLeastTiles = 64;  // below, there is more to transform back than to sum
   const int64_t weights = s.channels * s.filters;
@@ -297,8 +290,8 @@ inline int64_t winograd_weight_tile(const ConvolutionSizes& s, int64_t pair = 1)
   return winograd_tile(s, 2) == 2 && weights <= kMostWeights && s.images * winograd_tiles(s, 2) >= kLeastTiles ? 2 : 0;
 }
 
-// The weight gradient by Winograd's minimal filtering: sums over tiles of results, in partial sums that the sizes
-// decide. In bf16 a step of the sum is a pair of tiles.
+// The weight gradient by Winograd's minimal filtering: partial sums over tiles of results, divided by the sizes. In
+// bf16 a step of the sum is a pair of tiles.
 class WinogradWeightProblem {
  public:
   explicit WinogradWeightProblem(const ConvolutionSizes& sizes, int64_t pair = 1)

@@ -27,7 +27,7 @@ namespace linnet::HWY_NAMESPACE::convolution {
 
 using namespace convolution_layout;
 
-// One phase of the results, and where its packed weights lie in those of a group.
+// One phase of the results, and the offset of its packed weights in a group's.
 struct Phase {
   int64_t row, column;  // phase of rows and columns
   Taps rows, columns;
@@ -35,7 +35,6 @@ struct Phase {
   int64_t taps() const { return rows.count * columns.count; }
 };
 
-// visit(phase) for all of them.
 template <class Visit>
 HWY_INLINE void ForPhases(const TapProblem& p, const Visit& visit) {
   const int64_t panels = ceil_div(p.columns(), kWidth);
@@ -48,12 +47,12 @@ HWY_INLINE void ForPhases(const TapProblem& p, const Visit& visit) {
     }
 }
 
-// Panel `panel` of a group's weights: of every phase, [taps * depth, kWidth].
+// Panel `panel` of a group's weights: for every phase, [taps * depth, kWidth].
 template <class P>
 void PackWeights(const PackCall& call, int64_t group, int64_t panel) {
   const TapProblem& p = call.problem;
   const ConvolutionSizes& s = p.s;
-  // Values, of which P::kPair make a packed element.
+  // Values, P::kPair of which make a packed element.
   const int64_t channels = p.gradient ? s.group_channels() : s.group_channels() * P::kPair - p.half_pair;
   const int64_t filter = s.taps() * channels;  // of one filter
   const int64_t first = panel * kWidth, width = std::min<int64_t>(kWidth, p.columns() - first);
@@ -77,7 +76,7 @@ void PackWeights(const PackCall& call, int64_t group, int64_t panel) {
 }
 
 // Strips [unit, unit + units) of one group of channels, and panels [panel, panel_end) of its results. Result: float, or
-// Bfloat16 where no sum is cut into blocks (TapProblem::sums_are_whole()).
+// Bfloat16 if no sum is cut into blocks (TapProblem::sums_are_whole()).
 template <class P, class Result>
 class TapTask {
  public:
@@ -128,7 +127,7 @@ class TapTask {
               memory(u));
   }
 
-  // Of pixels with an odd number of channels, which are filled up by zero.
+  // For pixels with an odd number of channels: pads with zero.
   HWY_INLINE void copy_half_pairs(int64_t u) const {
     const Strips& strips = p_.strips;
     const int64_t height = p_.source_height(), width = p_.source_width(), channels = 2 * p_.depth() - 1;
@@ -221,7 +220,7 @@ class TapTask {
     });
   }
 
-  // A pixel of `width` filters from number `filter` on, `offset` elements into the result.
+  // Rounds a pixel of `width` filters from number `filter` on, `offset` elements into the result.
   HWY_INLINE void round(const float* sums, int64_t filter, int64_t width, Result* out, int64_t offset) const {
     const float* residual = call_.epilogue.residual ? call_.epilogue.residual + offset : nullptr;
     ForRow(width, [&](const auto& at) LINNET_LAMBDA {

@@ -1,8 +1,7 @@
-// The three products of a linear layer with few outputs, such as the last of a classifier: w [n, k] has at most
-// kMaxOutputs rows. The large operand is read (or written) once, in place, while the small one stays in cache.
-//
-// The order of every sum depends on the shape and the instruction set, never on the number of threads. NaN and infinity
-// come out as arithmetic says. Nothing is allocated. All matrices are dense and row-major; any size may be zero.
+// The three products of a linear layer with few outputs, such as a classifier's last: w [n, k] has at most kMaxOutputs
+// rows. The large operand is read (or written) once, in place, while the small one stays in cache. The order of every
+// sum depends on the shape and the instruction set, never on the number of threads. NaN and infinity come out as
+// arithmetic says. Nothing is allocated. All matrices are dense and row-major; any size may be zero.
 #pragma once
 #include <cstdint>
 
@@ -27,7 +26,7 @@ void dense_head_weight_gradient(const DenseHeadShape& shape, const float* dy, co
 void dense_head_input_gradient(const DenseHeadShape& shape, const float* dy, const float* w, bool accumulate, float* dx,
                                ThreadPool& pool);
 
-// Rows [begin, end) of dx [m, k], on the calling thread, to out [end - begin, k]: for who uses them at once.
+// Rows [begin, end) of dx [m, k] to out [end - begin, k], on the calling thread, for immediate use.
 void dense_head_input_gradient_rows(const DenseHeadShape& shape, const float* dy, const float* w, int64_t begin,
                                     int64_t end, float* out);
 

@@ -1,5 +1,5 @@
-// All three keep a tile of sums in registers: up to 5 outputs or rows by kWide vectors, 20 sums for 9 loads with long
-// vectors and 32 registers.
+// All three keep a tile of sums in registers: up to 5 outputs or rows by kWide vectors; with 32 registers, 20 sums for
+// 9 loads.
 #include <algorithm>
 #include "base/numbers.h"
 #include "base/thread_pool.h"
@@ -49,7 +49,7 @@ namespace {
 constexpr int64_t kWide = kFloatLanes >= 16 ? 4 : 2;
 constexpr int64_t kPanel = kWide * kFloatLanes;
 
-// Calls body.operator()<T>(first) for tiles of T <= kTall that cover [0, count), as evenly as can be.
+// Calls body.operator()<T>(first) for tiles of T <= kTall that cover [0, count), as evenly as possible.
 template <class Body>
 HWY_INLINE void ForTiles(int64_t count, const Body& body) {
   for (int64_t tiles = ceil_div(count, kTall), first = 0; tiles > 0; --tiles) {
@@ -88,7 +88,7 @@ HWY_INLINE Floats SumLanesOfFour(Floats a, Floats b, Floats c, Floats d) {
 }
 
 // sums [T][kWide] (+)= products along `depth` of T rows of w with kWide rows of x (`rows` of them, the others are
-// zero). The sums of lanes are kept as vectors between blocks of depth: [T][kWide][lanes].
+// zero). Between blocks of depth the sums of lanes are vectors: [T][kWide][lanes].
 template <int T>
 HWY_INLINE void DotTile(int64_t depth, const float* HWY_RESTRICT w, const float* HWY_RESTRICT x, int64_t k,
                         int64_t rows, bool first, float* HWY_RESTRICT sums) {
@@ -153,7 +153,7 @@ void ForwardRows(const ForwardCall& call, int64_t begin, int64_t end) {
 }
 
 // to [T, panel], rows `stride` apart, (+)= sum over `count` of a (element (t, i) at a + t * a_row + i * a_step) times
-// row i of b (b_stride apart). The last panel may be ragged: `width` floats of it.
+// row i of b (b_stride apart). The last panel may be partial: `width` floats.
 template <int T>
 HWY_INLINE void OuterTile(int64_t count, const float* HWY_RESTRICT a, int64_t a_row, int64_t a_step,
                           const float* HWY_RESTRICT b, int64_t b_stride, int64_t width, bool add,
@@ -168,7 +168,7 @@ HWY_INLINE void OuterTile(int64_t count, const float* HWY_RESTRICT a, int64_t a_
       Floats v[kWide];
 #pragma GCC unroll 4
       for (int q = 0; q < kWide; ++q) v[q] = load(b, q);
-        // The next panel: rows are far apart, and too many for the processor to fetch them ahead by itself.
+        // Prefetches the next panel: hardware does not, as rows are many and far apart.
 #pragma GCC unroll 4
       for (int64_t line = 0; line < kPanel; line += kLineFloats) __builtin_prefetch(b + kPanel + line);
 #pragma GCC unroll 5

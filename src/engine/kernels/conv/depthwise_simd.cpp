@@ -1,5 +1,5 @@
-// Convolutions with one filter for each channel: elementwise products of vectors of channels, over strips of images as
-// the other convolutions have them. Groups of few channels are sums of as many such products.
+// Convolutions with one filter per channel: elementwise products of vectors of channels, over strips of images. Groups
+// of few channels are sums of as many such products.
 #include <algorithm>
 #include <array>
 #include "base/thread_pool.h"
@@ -194,7 +194,7 @@ constexpr int kMaxTaps = tile::kOldest ? 2 : 7;  // sums of a filter's row that 
 // The largest filters that are computed from images in place.
 constexpr int64_t kLargestRows = tile::kOldest ? 3 : 7, kLargestPatches = tile::kOldest ? 3 : 5;
 
-// Distances in floats between the operands of neighboring taps.
+// Distances in floats between operands of neighboring taps.
 struct TapSteps {
   int64_t rows, columns;  // numbers of taps
   int64_t source_row, source_column;
@@ -202,7 +202,7 @@ struct TapSteps {
   int64_t depth = 1, source_step = 0, weight_step = 0;  // of a group: channels, and from one to the next
 };
 
-// `count` results side by side, for one vector of channels at `at`. finish: what is stored in place of a sum.
+// `count` consecutive results, for one vector of channels at `at`. finish: maps a sum to what is stored.
 template <int kCount, class At, class Finish>
 HWY_INLINE void DepthwisePixels(const TapSteps& taps, const float* source, int64_t stride, const float* weight,
                                 float* result, int64_t result_step, const At& at, const Finish& finish) {
@@ -223,13 +223,12 @@ HWY_INLINE void DepthwisePixels(const TapSteps& taps, const float* source, int64
   for (int j = 0; j < kCount; ++j) at.store(finish(sums[j]), result + j * result_step);
 }
 
-// The epilogue of a vector of sums of channels from number `channel` on.
 template <class At>
 HWY_INLINE auto FinishOf(const ConvolutionEpilogue& epilogue, int64_t channel, const At& at) {
   return [&epilogue, channel, at](Floats x) LINNET_LAMBDA { return WithEpilogue(epilogue, x, at, channel, nullptr); };
 }
 
-// A block of channels, or of a grouped convolution's filters, of one strip of an image.
+// A block of channels, or of a grouped convolution's filters, of one strip.
 struct Block {
   int64_t unit, channel, channels;
   Block(int64_t task, int64_t all, int64_t width = kChannelBlock)
@@ -238,7 +237,7 @@ struct Block {
         channels(std::min(width, all - channel)) {}
 };
 
-// Channels of a block: fewer where that gives all threads a part of a small image.
+// Channels of a block: fewer if a small image would not occupy all threads.
 int64_t block_width(const TapProblem& p, int threads) {
   constexpr int64_t kLeast = 32;
   int64_t width = p.grouped ? kFilterBlock : kChannelBlock;
@@ -255,7 +254,7 @@ HWY_INLINE void CopyBlock(const float* images, int64_t height, int64_t width, in
             strips.first_column, strips.columns, strips.pitch, out);
 }
 
-// Of a vector of filters, where the channels that they meet lie: those of one vector, from `first` on.
+// The lanes of a vector's channels, from `first` on, that a vector of filters meets.
 struct GroupLanes {
   GroupLanes(const ConvolutionSizes& s, int64_t filter) : first(filter / s.group_filters() * s.group_channels()) {
     for (int64_t i = 0; i < kFloatLanes; ++i)
@@ -267,8 +266,7 @@ struct GroupLanes {
   bool fit;
 };
 
-// The strip of a block of filters: each pixel's channels, lane by lane those that its filters meet, one after the
-// other.
+// The strip of a block of filters: for each pixel the channels that the filters in the lanes meet, one after another.
 void CopyGroups(const TapCall& call, const Block& block, float* out) {
   const TapProblem& p = call.problem;
   const Strips& strips = p.strips;
@@ -301,7 +299,6 @@ void CopyGroups(const TapCall& call, const Block& block, float* out) {
               });
 }
 
-// One phase of the results of a block.
 void DepthwiseStrip(const TapCall& call, const Block& block, int64_t row_phase, int64_t column_phase,
                     const float* strip_memory) {
   const TapProblem& p = call.problem;
@@ -349,7 +346,7 @@ void DepthwiseStrip(const TapCall& call, const Block& block, int64_t row_phase, 
   }
 }
 
-// Whether a filter has sides of n, n odd and up to `largest`, and leaves out no results but those that the stride does.
+// Whether a filter is n x n, n odd and up to `largest`, dense but for the stride, with half padding.
 bool is_square(const ConvolutionSizes& s, int64_t largest) {
   return s.rows == s.columns && s.rows >= 3 && s.rows % 2 == 1 && s.rows <= largest && s.dilation == 1 &&
          s.padding == s.rows / 2;
@@ -358,18 +355,17 @@ bool is_square(const ConvolutionSizes& s, int64_t largest) {
 // Whether results are computed two rows at a time.
 bool by_rows(const ConvolutionSizes& s) { return is_square(s, kLargestRows) && s.stride == 1; }
 
-// Whether results are computed in patches.
 bool by_patches(const TapProblem& p) {
   const ConvolutionSizes& s = p.s;
   const bool has_memory = 2 * s.channels <= p.scratch_floats();  // for zeros, and results that are not asked for
   return !p.gradient && is_square(s, kLargestPatches) && s.stride == 2 && has_memory;
 }
 
-// Whether pixels are a multiple of 2 KB apart, so that a row of them falls into a few sets of the cache. Blocks of
-// their channels are copied.
+// Whether pixels are a multiple of 2 KB apart, so that a row falls into a few cache sets. Then blocks of channels are
+// copied.
 bool copies_blocks(const ConvolutionSizes& s) { return s.channels % 512 == 0; }
 
-// The rows of a block's source, and the number of the first of them in the image. scratch: memory for its strip.
+// The rows of a block's source, and the first one's number in the image. scratch: memory for its strip.
 struct BlockRows {
   ImageRows<const float> rows;
   int64_t first, channel;
@@ -382,15 +378,14 @@ HWY_INLINE BlockRows rows_of(const float* images, const ConvolutionSizes& s, con
     return {{image, s.height, s.width, s.channels}, 0, block.channel};
   }
   CopyBlock(images, s.height, s.width, s.channels, strips, block, scratch);
-  // A row of the strip begins with pixels of zeros.
+  // A row of the strip begins with padding.
   return {
       {scratch + s.padding * strips.pitch, strips.source_rows(strips.height_of(strip)), strips.columns, strips.pitch},
       strip * strips.height - s.padding,
       0};
 }
 
-// Results of a block. `pixel`: memory for the channels of a block twice, for zeros and for results that are not asked
-// for.
+// Results of a block. `pixel`: memory for two pixels of the block's channels, for zeros and for unneeded results.
 template <int n>
 void DepthwiseByRows(const TapCall& call, const Block& block, float* pixel, float* scratch) {
   const TapProblem& p = call.problem;
@@ -400,7 +395,7 @@ void DepthwiseByRows(const TapCall& call, const Block& block, float* pixel, floa
   const ImageRows<float> result{call.result.f32() + block.unit / p.strips.count * p.s.height * width * channels, end,
                                 width, channels};
   std::fill_n(pixel, block.channels, 0.0f);
-  // The gradient of the images meets the filter's taps in the opposite order.
+  // The gradient of the images reverses the filter's taps.
   const float* weight = call.packed + (p.gradient ? (n * n - 1) * channels : 0) + block.channel;
   const EpilogueInTwo epilogue(call.epilogue);
   for (int64_t i = first; i < end; i += 2) {
@@ -418,8 +413,7 @@ void DepthwiseByRows(const TapCall& call, const Block& block, float* pixel, floa
   }
 }
 
-// Rows [first, end) of the results of an image. `pixel`: memory for two pixels, for zeros and for results that are not
-// asked for.
+// Rows [first, end) of the results of an image. `pixel`: memory for two pixels, for zeros and for unneeded results.
 template <int n>
 void DepthwiseByPatches(const TapCall& call, int64_t image, int64_t first, int64_t end, float* pixel) {
   using Patch = DepthwisePatch<n>;
@@ -491,7 +485,7 @@ void taps(const TapCall& call, ThreadPool& pool) {
   });
 }
 
-// Distances in floats, and where the sums go.
+// Distances in floats, and the target of the sums.
 struct DepthwiseSumsCall {
   Pixels pixels;
   int64_t x_row, x_column;  // from tap to tap, in x
@@ -532,7 +526,7 @@ HWY_INLINE void DepthwiseTaps(const DepthwiseSumsCall& call, int64_t channels, c
   ForRow(channels, [&](const auto& at) LINNET_LAMBDA { DepthwiseSums<kTapRows, kTapColumns>(call, dy, x, sums, at); });
 }
 
-// Taps [b, columns) of a filter's row, as many at a time as there are registers.
+// Taps [b, columns) of a filter's row, as many at a time as registers allow.
 template <int kTaps>
 HWY_INLINE void DepthwiseRow(const DepthwiseSumsCall& call, int64_t channels, const float* dy, const float* x,
                              float* sums, int64_t b, int64_t columns) {
@@ -542,7 +536,7 @@ HWY_INLINE void DepthwiseRow(const DepthwiseSumsCall& call, int64_t channels, co
     if (b < columns) DepthwiseRow<kTaps / 2>(call, channels, dy, x, sums, b, columns);
 }
 
-// Adds up the products of a block. zeros: memory for the channels of a block.
+// Sums the products of a block. zeros: memory for a pixel of the block.
 void DepthwiseSumsByRows(const WeightCall& call, const Block& block, bool accumulate, float* sums, float* zeros) {
   const WeightProblem& p = call.problem;
   const int64_t channels = p.s.channels, height = p.s.height, width = p.s.width, strip = block.unit % p.strips.count;

@@ -1,8 +1,7 @@
-// The largest element of each window of an image, channel by channel, and its gradient.
-//
-// x [N, H, W, C] -> y [N, H', W', C] and the place of the first largest element in its window, row * size + column, u8
-// of y's shape. NaN counts as largest. x and y, or dx and dy, are both fp32 or both bf16; gradients of windows that
-// overlap are added in fp32. The bits do not depend on the number of threads or the instruction set.
+// The largest element of each window of an image, channel by channel, and its gradient. x [N, H, W, C] -> y [N, H', W',
+// C] and the offset of the first largest element in its window, row * size + column, u8 of y's shape. NaN counts as
+// largest. x and y, or dx and dy, are both fp32 or both bf16; gradients of overlapping windows are summed in fp32. The
+// bits do not depend on the number of threads or the instruction set.
 #pragma once
 #include <cstddef>
 #include <cstdint>

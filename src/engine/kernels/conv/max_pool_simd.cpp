@@ -15,7 +15,6 @@ namespace {
 using PlaceTag = hn::RebindToSigned<FloatTag>;
 using Places = hn::Vec<PlaceTag>;
 
-// A row of results at a time.
 template <class T>
 void largest_of_rows(const MaxPoolSizes& s, StoredFloats x_rows, MutableStoredFloats y_rows, uint8_t* places,
                      ThreadPool& pool) {
@@ -49,7 +48,7 @@ void largest(const MaxPoolSizes& s, StoredFloats x, MutableStoredFloats y, uint8
   (y.is_bf16 ? largest_of_rows<Bfloat16> : largest_of_rows<float>)(s, x, y, places, pool);
 }
 
-// A row of the image at a time, of all windows that meet it: sums are fp32 until the row is complete.
+// One row of the image at a time, from all windows that meet it: sums are fp32 until the row is complete.
 template <class T>
 void gradient_of_rows(const MaxPoolSizes& s, const T* dy, const uint8_t* places, T* dx, float* workspace,
                       ThreadPool& pool) {

@@ -1,4 +1,4 @@
-// What the kernels of Winograd's minimal filtering F(t x t, 3 x 3) share, t = 2 or 4: Lavin and Gray, "Fast Algorithms
+// Shared by the kernels of Winograd's minimal filtering F(t x t, 3 x 3), t = 2 or 4: Lavin and Gray, "Fast Algorithms
 // for Convolutional Neural Networks" (2015). A tile of t x t results y comes from (t + 2) x (t + 2) source pixels d and
 // a filter g as
 //
@@ -24,7 +24,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::convolution {
 
-// factor * x, and sum + factor * x. `factor` is a constant.
+// `factor` is a constant
 HWY_INLINE V Scaled(float factor, V x) { return factor == 1 ? x : hn::Mul(hn::Set(d, factor), x); }
 HWY_INLINE V AddScaled(V sum, float factor, V x) {
   if (factor == 1) return hn::Add(sum, x);
@@ -131,7 +131,7 @@ struct Filtering<4> {
   }
 };
 
-// Where the results of a tile begin.
+// The first result of a tile.
 template <class F>
 class TilePlace {
  public:
@@ -141,7 +141,6 @@ class TilePlace {
         column(tile % tile_columns * F::kResults),
         rows_(F::kResults * tile_rows),
         columns_(F::kResults * tile_columns) {}
-  // To the next tile.
   HWY_INLINE void advance() {
     column += F::kResults;
     if (column < columns_) return;
@@ -155,14 +154,14 @@ class TilePlace {
   int64_t rows_, columns_;
 };
 
-// An image whose pixels have all their channels side by side. T: float or Bfloat16.
+// An image whose pixels are contiguous. T: float or Bfloat16.
 template <class T>
 struct TileSource {
   const T* image;
   int64_t height, width, channels;
 };
 
-// The kSize x kSize pixels from (row, column) of an image on. zeros: a pixel outside of it.
+// The kSize x kSize pixels from (row, column) on. zeros: a pixel outside of the image.
 template <int kSize, class T>
 HWY_INLINE void TilePixels(const TileSource<T>& image, int64_t row, int64_t column, const T* zeros, const T** pixels) {
   for (int64_t y = row; y < row + kSize; ++y, pixels += kSize) {
@@ -175,10 +174,10 @@ HWY_INLINE void TilePixels(const TileSource<T>& image, int64_t row, int64_t colu
   }
 }
 
-// Tiles of a few lines each are too short for the processor to fetch them ahead: from memory kTilesAhead of them are.
+// Hardware does not prefetch tiles of a few lines each, so kTilesAhead are.
 constexpr int64_t kTilesAhead = 4;
 
-// Fetches kSize x kSize pixels from (row, column) of an image on; those outside of it are never read.
+// Prefetches kSize x kSize pixels from (row, column) on, except those outside of the image.
 template <int kSize, class T>
 HWY_INLINE void FetchPixels(const TileSource<T>& image, int64_t row, int64_t column) {
   constexpr int64_t kLine = 64 / sizeof(T);
@@ -187,7 +186,7 @@ HWY_INLINE void FetchPixels(const TileSource<T>& image, int64_t row, int64_t col
     for (int64_t k = 0; k < kSize * image.channels; k += kLine) hwy::Prefetch(first + k);
 }
 
-// body(pixel), pixel(i, j) being where a pixel of the kSize x kSize lies. A tile inside of the image needs no table.
+// body(pixel), where pixel(i, j) is a pixel's address. A tile inside of the image needs no table.
 template <int kSize, class T, class Body>
 HWY_INLINE void WithPixels(const TileSource<T>& image, int64_t row, int64_t column, const T* zeros, const Body& body) {
   if (row >= 0 && row + kSize <= image.height && column >= 0 && column + kSize <= image.width) {
@@ -201,8 +200,7 @@ HWY_INLINE void WithPixels(const TileSource<T>& image, int64_t row, int64_t colu
   }
 }
 
-// A transformation of kFrom values along an axis, on both axes: load(i, j) of kFrom x kFrom, store(i, j, value) of
-// kTo x kTo.
+// Transforms kFrom values along both axes: load(i, j) of kFrom x kFrom, store(i, j, value) of kTo x kTo.
 template <int kFrom, int kTo, class Transform, class Load, class Store>
 HWY_INLINE void OnBothAxes(const Transform& transform, const Load& load, const Store& store) {
   V rows[kTo][kFrom];

@@ -1,4 +1,4 @@
-// The second stage of a sum whose parts different blocks have made: they are added in a fixed order.
+// The second stage of a sum over blocks: adds their parts in a fixed order.
 #pragma once
 #include "engine/kernels/cuda/block_reduce.cuh"
 

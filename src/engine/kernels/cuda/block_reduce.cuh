@@ -1,4 +1,4 @@
-// Sums and maxima over a warp or a block, always in the same order: results are the same bits in every run.
+// Sums and maxima over a warp or a block, in a fixed order, so that every run gives the same bits.
 #pragma once
 #include "engine/kernels/cuda/launch.cuh"
 
@@ -10,7 +10,7 @@ struct Add {
     return a + b;
   }
 };
-// NaN wins, so that it is not lost on the way to the loss.
+// NaN wins, so that it reaches the loss.
 struct Larger {
   LINNET_DEVICE float operator()(float a, float b) const { return a > b || a != a ? a : b; }
 };
@@ -24,7 +24,7 @@ LINNET_DEVICE T warp_reduce(T value, Op op) {
 }
 
 // Every thread of the block gets the result. The block has a multiple of 32 threads along x, at most 1024; all must
-// call it, together. May be called again at once.
+// call it together. May be called again at once.
 template <class T, class Op>
 static LINNET_DEVICE T block_reduce(T value, Op op, T identity) {
   __shared__ T parts[kWarp];

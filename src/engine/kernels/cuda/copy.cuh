@@ -1,4 +1,4 @@
-// Copies between strided locations: a thread for each word of up to 16 bytes that is whole on both sides.
+// Copies between strided locations: a thread for each word of up to 16 bytes that is contiguous on both sides.
 #pragma once
 #include "engine/ir/tensor_type.h"
 #include "engine/kernels/cuda/launch.cuh"
@@ -9,7 +9,7 @@ struct alignas(16) Word16 {
   uint32_t words[4];
 };
 
-// Axes are at the end of the arrays, those before `first` do not exist; sizes and strides in words.
+// Axes are right-aligned; those before `first` do not exist. Sizes and strides are in words.
 struct CopyPlan {
   int first = kMaxRank;
   int64_t size[kMaxRank], from[kMaxRank], to[kMaxRank];
@@ -51,7 +51,7 @@ void copy_words(Device* device, const CopyPlan& plan, const void* from, void* to
   else launch(device, copy_kernel<Word, int64_t>, blocks, kThreads, 0, count, plan, source, target);
 }
 
-// Axes of one element go, neighbors that are one run on both sides become one.
+// Drops axes of one element and joins neighbors that are contiguous on both sides.
 inline CopyPlan collapsed(const Shape& shape, const Shape& from, const Shape& to) {
   CopyPlan plan;
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
@@ -68,7 +68,7 @@ inline CopyPlan collapsed(const Shape& shape, const Shape& from, const Shape& to
   return plan;
 }
 
-// The most bytes, up to 16, that are whole and aligned on both sides wherever a word begins.
+// The most bytes, up to 16, that are contiguous and aligned on both sides wherever a word begins.
 inline int64_t word_bytes(const CopyPlan& plan, int64_t element, const void* from, const void* to) {
   const int last = kMaxRank - 1;
   if (plan.first > last || plan.from[last] != 1 || plan.to[last] != 1) return element;
@@ -92,7 +92,7 @@ inline void widen(CopyPlan& plan, int64_t elements) {
 
 }  // namespace copying
 
-// `shape` elements of `element` bytes each; strides in elements. Nothing when both locations are one.
+// Copies `shape` elements of `element` bytes each; strides in elements. No-op if both locations are one.
 inline void copy_strided(Device* device, const Shape& shape, int64_t element, const void* from,
                          const Shape& from_strides, void* to, const Shape& to_strides) {
   if (shape.elements() == 0 || (from == to && from_strides == to_strides)) return;

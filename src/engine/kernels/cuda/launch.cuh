@@ -1,7 +1,6 @@
-// What every CUDA kernel of Linnet includes. Kernels are written in a small part of CUDA - indices, shared memory,
-// barriers, warp shuffles - and are started by launch(), so that the same source also runs on the CPU, thread by thread
-// (tests/cuda_emulation, with LINNET_CUDA_EMULATION): their arithmetic, bounds and barriers are tested where there is
-// no GPU.
+// Included by every CUDA kernel of Linnet. Kernels use a small part of CUDA (indices, shared memory, barriers, warp
+// shuffles) and are started by launch(), so that the same source also runs on the CPU, thread by thread
+// (tests/cuda_emulation, with LINNET_CUDA_EMULATION), which tests arithmetic, bounds and barriers without a GPU.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,15 +19,15 @@
 
 namespace linnet {
 
-// The first line of every kernel (CUDA programming guide, "Programmatic dependent launch"): waits until the kernels
-// before it have ended, then lets the next one take its place on the GPU. That one waits at its own first line.
+// The first line of every kernel (CUDA programming guide, "Programmatic dependent launch"): waits until earlier kernels
+// have ended, then lets the next one start, which waits at its own first line.
 LINNET_DEVICE void begin_kernel() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-// The least architecture that kernels are compiled for in which begin_kernel() waits, as 90.
+// The lowest compiled architecture in which begin_kernel() waits, as 90.
 constexpr int least_waiting_architecture() {
   int least = std::numeric_limits<int>::max();
   for (const int architecture : {__CUDA_ARCH_LIST__})
@@ -36,8 +35,7 @@ constexpr int least_waiting_architecture() {
   return least;
 }
 
-// `shared`: bytes of dynamic shared memory, see dynamic_shared().
-template <class... Params, class... Args>
+template <class... Params, class... Args>  // `shared`: bytes of dynamic_shared()
 void launch(Device* device, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared, Args... args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   if (shared > 48 * 1024)
@@ -73,7 +71,7 @@ inline unsigned blocks_for(int64_t items, int64_t per_block) {
 
 constexpr int kElementThreads = 256;
 
-// A kernel that calls kFunction(i, ...) for every i below `count`, in a thread of its own.
+// Calls kFunction(i, ...) for every i below `count`, in a thread each.
 template <auto kFunction, class... Params>
 __global__ void __launch_bounds__(kElementThreads) elements_kernel(int64_t count, Params... params) {
   begin_kernel();

@@ -1,4 +1,4 @@
-// Dropout's random numbers on the device: the contract of engine/kernels/random/philox.h, word for word.
+// Dropout's random numbers on the device, identical to engine/kernels/random/philox.h.
 #pragma once
 #include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/random/philox.h"
@@ -17,7 +17,6 @@ LINNET_DEVICE uint4 philox(uint4 counter, uint64_t key) {
   return counter;
 }
 
-// Value i of 8.
 LINNET_DEVICE unsigned philox_value(const uint4& words, int i) {
   const unsigned word = i < 4 ? (i < 2 ? words.x : words.y) : (i < 6 ? words.z : words.w);
   return word >> (16 * (i % 2)) & 0xffff;
@@ -27,14 +26,14 @@ struct DropoutMask {
   uint64_t key;
   unsigned threshold;
   float scale;
-  // What element `index` of the dense row of `sample` is multiplied by: 0 or scale.
+  // The factor of element `index` of the dense row of `sample`: 0 or scale.
   LINNET_DEVICE float dense(int64_t index, unsigned sample) const {
     const uint4 words = philox({static_cast<unsigned>(index / 8), kDenseDropout, 0, sample}, key);
     return philox_value(words, static_cast<int>(index % 8)) >= threshold ? scale : 0;
   }
 };
 
-// What a kernel gets from the host: the key is made on the device, from the step's counter.
+// A kernel's argument: the device computes the key from the step's counter.
 struct DropoutSite {
   const int32_t* random = nullptr;  // null: no dropout
   uint64_t site = 0;

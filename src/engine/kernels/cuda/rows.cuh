@@ -1,6 +1,6 @@
-// Kernels over the rows of a matrix that keep a row in registers: a warp has a row of up to 1024 elements, a block one
-// of up to 8192 where accesses are aligned. Thread `lane` of a row's threads has the pieces lane, lane + kThreads, ...
-// of kVector neighbors.
+// Kernels that keep matrix rows in registers: a warp holds a row of up to 1024 elements, a block one of up to 8192 if
+// accesses are aligned. Thread `lane` of a row's threads has the pieces lane, lane + kThreads, ... of kVector
+// neighbors.
 #pragma once
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/storage.cuh"
@@ -9,7 +9,7 @@ namespace linnet {
 
 constexpr int kRowBlock = 256;  // threads of a block
 
-// kVector elements in one access, kPieces of them in each of a row's kThreads threads.
+// kVector elements per access, kPieces of them in each of a row's kThreads threads.
 template <int vector, int pieces, int threads>
 struct RowLayout {
   static constexpr int kVector = vector, kPieces = pieces, kThreads = threads;
@@ -19,7 +19,7 @@ struct RowLayout {
   LINNET_DEVICE static int row_in_block() { return static_cast<int>(threadIdx.x) / kThreads; }
   LINNET_DEVICE static int column(int piece) { return (piece * kThreads + lane()) * kVector; }
 
-  // Every thread of the row gets the result; all of them must take part.
+  // Every thread of the row gets the result; all must take part.
   template <class Op>
   LINNET_DEVICE static float reduce(float value, Op op, float identity) {
     if constexpr (kThreads == kWarp) return warp_reduce(value, op);
@@ -52,8 +52,8 @@ LINNET_DEVICE void store_row(T* row, int width, const float (&from)[Layout::kPie
 
 constexpr int64_t kWidestWarpRow = 1024;
 
-// On the host: calls body.operator()<Layout>() with the layout that suits rows of T. `aligned`: all rows begin at
-// multiples of 16 bytes. False: a block's registers do not hold a row.
+// On the host: calls body.operator()<Layout>() with the layout for rows of T. `aligned`: all rows are 16-byte aligned.
+// False if a block's registers cannot hold a row.
 template <class T, class Body>
 [[nodiscard]] bool for_row_layout(int64_t width, bool aligned, Body&& body) {
   constexpr int v = kWide<T>;

@@ -32,7 +32,7 @@ LINNET_DEVICE bf16 from_float<bf16>(float x) {
 #endif
 }
 
-// Four neighbors in one access: `location` is aligned to four elements.
+// Four neighbors per access: `location` is aligned to four elements.
 template <class T>
 struct alignas(4 * sizeof(T)) Four {
   T at[4];
@@ -51,8 +51,7 @@ LINNET_DEVICE void store4(T* location, const float (&from)[4]) {
   *reinterpret_cast<Four<T>*>(location) = four;
 }
 
-// The same of up to four, and one by one unless `aligned`; with fewer than four `aligned` is false. What there is not
-// is read as 0.
+// The same for up to four, one by one unless `aligned`, which needs four. Missing ones are read as 0.
 template <class T>
 LINNET_DEVICE void load_up_to_4(const T* location, int64_t count, bool aligned, float (&to)[4]) {
   if (aligned) return load4(location, to);

@@ -1,5 +1,4 @@
-// Functions that products and convolutions compute of their sums before they are stored: as ops/pointwise computes
-// them, to the bit. NaN stays NaN.
+// Functions fused into products and convolutions, with the same bits as ops/pointwise. NaN stays NaN.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -19,7 +18,7 @@ inline std::span<const char* const> enum_names(GemmActivation) {
   return kNames;
 }
 
-// In double precision, for references: the functions, and the slopes of those that have derivatives.
+// In double precision, for references: the functions, and the slopes of the first four.
 inline double gemm_activation(GemmActivation f, double x) {
   constexpr double kRoot = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kCube = 0.044715;
   switch (f) {

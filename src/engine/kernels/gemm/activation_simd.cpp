@@ -1,4 +1,4 @@
-// Activation functions that epilogues call instead of having them.
+// Activation functions that epilogues call instead of inlining them.
 #include <algorithm>
 #include "engine/kernels/gemm/activation.h"
 
@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {
 namespace {
 
-// As ops/pointwise has them: NaN if x is.
+// As in ops/pointwise: NaN if x is.
 HWY_INLINE Floats Least(Floats x, Floats y) { return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y); }
 HWY_INLINE Floats Largest(Floats x, Floats y) { return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y); }
 

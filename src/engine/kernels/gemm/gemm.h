@@ -1,9 +1,8 @@
-// Matrix products: C = op(A) op(B), with bias, activation functions, their derivatives and additions fused. Values are
-// fp32, and products may be computed in bf16; then operands and results may also lie in memory as bf16.
-//
-// The value of an element of C depends on the shape of the product and on the instruction set, never on the number of
-// threads: every element is summed over k in order, in blocks whose length the shape decides. With `independent_rows`
-// it does not depend on the number of rows either. NaN and infinity in A or B reach C as arithmetic says.
+// Matrix products C = op(A) op(B) with fused bias, activation functions, their derivatives and additions. Values are
+// fp32; products may be in bf16, and then operands and results may be bf16 in memory. An element of C depends on the
+// shape and the instruction set, never on the number of threads: it is summed over k in order, in blocks whose length
+// the shape decides. With `independent_rows` it does not depend on the number of rows either. NaN and infinity in A or
+// B reach C as arithmetic says.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -27,40 +26,38 @@ struct GemmArgs {
   StoredFloats b;  // [k, n]; trans_b: stored as [n, k] (the weight [out, in] of a linear layer)
   int64_t ldb = 0, b_batch = 0;
   bool trans_b = false;
-  // B as codes (quantized/packed_weight.h) without a tail, unpacked as panels of B are; b is not read. Of one product
-  // in fp32 that reads panels (gemm/panels.h).
+  // B as codes (quantized/packed_weight.h) without a tail, unpacked into panels of B; b is not read. For a single fp32
+  // product that reads panels (gemm/panels.h).
   const PackedWeight* b_codes = nullptr;
   MutableStoredFloats c;  // [m, n]; must not overlap a or b
   int64_t ldc = 0, c_batch = 0;
   bool accumulate = false;      // C += instead of C = (gradients)
   const float* bias = nullptr;  // [n], added to every row
-  // These lie as C does (ldc, c_batch); residual may be C's memory, the others must not overlap it.
+  // With C's layout (ldc, c_batch); residual may be C's memory, the others must not overlap it.
   StoredFloats residual;    // [m, n], added; not together with `accumulate`
   bool bias_first = false;  // adds the bias before the residual: fp32 products that read panels (gemm/panels.h)
   GemmActivation activation = GemmActivation::kNone;
   MutableStoredFloats pre_activation;  // [m, n]: also takes x, which the activation function is applied to
-  // The result is multiplied by the derivative of this function at aux [m, n] (for kRelu: where aux > 0 by 1, else 0),
-  // which is what flows back through the function. Not together with `activation`.
+  // Multiplies the result by this function's derivative at aux [m, n] (for kRelu: 1 if aux > 0, else 0), to
+  // backpropagate through the function. Excludes `activation`.
   GemmActivation derivative = GemmActivation::kNone;
   float derivative_scale = 1;  // and by this, before
   StoredFloats aux;
-  // kBf16 allows operands to be rounded to bf16 (see round_to_bf16) while they are packed; sums stay fp32. Products
-  // with few rows or columns, and processors without gemm_has_bf16(), compute in fp32.
+  // kBf16 allows rounding of operands to bf16 (round_to_bf16) while they are packed; sums stay fp32. Products with few
+  // rows or columns, and processors without gemm_has_bf16(), compute in fp32.
   Precision precision = Precision::kF32;
-  // Computes any number of rows as a product of few rows is computed. A row then has the same bits whatever the other
-  // rows are and however many there are, which products with many rows pay for in speed. Nothing changes for
-  // trans_a.
+  // Computes any number of rows like a product of few rows: a row has the same bits whatever the other rows are, at a
+  // cost in speed for many rows. No effect with trans_a.
   bool independent_rows = false;
 };
 
-// Does the current instruction set (engine/kernels/isa.h) multiply in bf16?
+// Whether the current instruction set (engine/kernels/isa.h) multiplies in bf16.
 bool gemm_has_bf16();
 
-// Whether any of the matrices lies in memory as bf16, in any mixture. That needs gemm_has_bf16(), the precision kBf16
-// and k > 0, and `independent_rows` is ignored. The product has the bits of one whose operands are fp32 numbers of
-// equal value, if that is a product whose operands are packed, and all that is added or applied to a sum is computed in
-// fp32 before the result is rounded, once, as round_to_bf16 does. But GELU of a C in bf16 is that of x rounded so,
-// whether or not `pre_activation` takes it: then it is the same when it is computed again from what is stored.
+// Whether any of the matrices is bf16 in memory, in any mixture. That needs gemm_has_bf16(), the precision kBf16 and k
+// > 0, and `independent_rows` is ignored. The bits equal those of a product with packed fp32 operands of the same
+// values; epilogues compute in fp32 before the result is rounded once, like round_to_bf16. But GELU of a bf16 C is that
+// of x rounded to bf16, with or without `pre_activation`, so that recomputing it from what is stored gives the same.
 bool is_stored_in_bf16(const GemmArgs& args);
 
 // Bytes of workspace, at most about 12 MB + 1 MB per thread, the same for every instruction set, transposition and

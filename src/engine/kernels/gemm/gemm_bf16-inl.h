@@ -1,9 +1,7 @@
-// The policy of bf16 products: how values are rounded and joined into pairs, and how pairs are multiplied. For AVX-512
-// with its bf16 extension, which the files that include this switch on, and for 64-bit ARM with its own.
-//
-// The arithmetic is the processor's: operands are rounded to nearest even (denormals to zero, NaN stays NaN); each
-// pair's two products and the additions to the fp32 sum are rounded in turn (ARM: to odd), and fp32 denormals are
-// flushed to zero.
+// The policy of bf16 products: rounds values, joins them into pairs and multiplies pairs. For AVX-512 with its bf16
+// extension, which including files enable, and for 64-bit ARM with its own. The arithmetic is the processor's: operands
+// are rounded to nearest even (denormals to zero, NaN stays NaN); each pair's two products and the additions to the
+// fp32 sum are rounded in turn (ARM: to odd), and fp32 denormals are flushed to zero.
 #if defined(LINNET_KERNELS_GEMM_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_GEMM_BF16_INL_H_
 #undef LINNET_KERNELS_GEMM_BF16_INL_H_
@@ -32,7 +30,7 @@ struct Bf16 {
     return V{reinterpret_cast<__m512>(_mm512_cvtne2ps_pbh(high.raw, low.raw))};
   }
 
-  // What Round made, in memory and as it was given, but rounded.
+  // Stores or splits what Round() made.
   static HWY_INLINE void StoreRounded(V rounded, Bfloat16* out) { _mm512_storeu_ps(out, rounded.raw); }
   static HWY_INLINE void SplitRounded(V rounded, V& low, V& high) {
     const __m512i bits = reinterpret_cast<__m512i>(rounded.raw);

@@ -20,8 +20,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-// Highway's AVX-512 target and one extension more, for the headers too: in GCC target pragmas add up, in clang the
-// outermost counts. What those headers include has been included above, without.
+// Highway's AVX-512 target and one extension more, for the headers too: target pragmas add up in GCC, in clang the
+// outermost counts. The headers they include were included above, without it.
 #if HWY_TARGET == HWY_AVX3
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
 #endif

@@ -1,6 +1,6 @@
-// How a product is cut into blocks that fit the caches. The blocks along k follow from the shape alone, so that results
-// do not depend on the machine (engine/kernels/gemm/gemm.h); how C is dealt to the threads changes no bit and may
-// depend on their number. Measured on Zen 5 (48 KB L1, 1 MB L2 per core, 32 MB L3).
+// Cuts a product into blocks that fit the caches. The blocks along k follow from the shape alone, so that results do
+// not depend on the machine (engine/kernels/gemm/gemm.h); dividing C among threads changes no bit and may depend on
+// their number. Measured on Zen 5 (48 KB L1, 1 MB L2 per core, 32 MB L3).
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -19,20 +19,19 @@ constexpr int64_t kFewRows = 8;            // at most so many rows of C: B is re
 constexpr int64_t kFewColumns = 16;        // few columns: A is read in place
 constexpr int64_t kFewFloats = 1 << 18;    // of the small operand, which is transposed into scratch if need be
 
-// Length of the k blocks: K cut evenly, to a multiple of 16.
+// Length of the k blocks: k divided evenly, to a multiple of 16.
 constexpr int64_t depth(int64_t k) { return std::min(k, round_up(ceil_div(k, ceil_div(k, kMaxDepth)), 16)); }
 
-// One operand is packed first, for all threads to read; of the other a thread packs a piece at a time. kRows shares B
-// and deals rows; kColumns shares A and deals columns: a low and wide C would have all of B packed for little use.
+// One operand is packed first, for all threads; of the other a thread packs pieces. kRows shares B and divides rows;
+// kColumns shares A and divides columns: a low, wide C would use a packed B little.
 enum class Order { kRows, kColumns };
 constexpr Order order(int64_t m, int64_t n) {
   return m <= kColumnsMaxRows && 2 * n >= 3 * m ? Order::kColumns : Order::kRows;
 }
 
-// Products whose C is not fp32 in memory (`whole_k` below) add up all of k before a tile is rounded and stored: their
-// block along k is all of it, and beside the piece a thread keeps the sums of a panel.
-//
-// Rows of a piece that is packed in all of k: less of them than kPieceRows where k is long, for the same L2.
+// Products whose C is not fp32 in memory (`whole_k`) sum all of k before a tile is rounded and stored: their k block is
+// all of it, and a thread also keeps the sums of a panel. Rows of a piece packed for all of k are fewer than kPieceRows
+// if k is long, for the same L2.
 constexpr int64_t whole_piece_rows(int64_t k) {
   return std::clamp<int64_t>(3 * kPieceRows / ceil_div(k, depth(k)), 14, kPieceRows);
 }
@@ -47,7 +46,7 @@ constexpr Order order(int64_t m, int64_t n, int64_t k, bool whole_k) {
   return fits ? order(m, n) : Order::kRows;
 }
 
-// k of the shared block; the whole of it unless the operand is large.
+// k of the shared block: all of it unless the operand is large.
 constexpr int64_t block_depth(Order order, int64_t m, int64_t n, int64_t k, bool whole_k = false) {
   if (whole_k) return k;
   const int64_t d = depth(k);
@@ -64,7 +63,7 @@ constexpr int64_t shared_floats(Order order, int64_t m, int64_t n, int64_t k, bo
   return order == Order::kRows ? round_up(deep * block_columns(n, deep), 16)
                                : ceil_div(deep, depth(k)) * packed_rows(m, depth(k));
 }
-// Of one thread's piece of the other operand; with `whole_k` the sums follow, at multiples of 16 floats.
+// One thread's piece of the other operand; with `whole_k` the sums follow, at multiples of 16 floats.
 constexpr int64_t piece_floats(Order order, int64_t m, int64_t k, bool whole_k = false) {
   if (whole_k && order == Order::kRows) return ceil_div(k, depth(k)) * packed_rows(whole_piece_rows(k), depth(k));
   return order == Order::kRows ? packed_rows(std::min(m, kPieceRows), depth(k)) : depth(k) * kMaxPanel;
@@ -78,7 +77,6 @@ constexpr int64_t thread_floats(Order order, int64_t m, int64_t k, bool whole_k)
   return piece_floats(order, m, k, whole_k) + sum_floats(order, m, k, whole_k);
 }
 
-// The ways to compute a product.
 enum class Method {
   kFewRows,      // dot products or broadcasts, tasks are ranges of columns
   kFewColumns,   // dot products, tasks are ranges of rows
@@ -86,7 +84,7 @@ enum class Method {
   kShared,       // the threads share a packed block
 };
 
-// Of the ways that pack the operands.
+// Of the methods that pack the operands.
 constexpr Method packed_method(int64_t batch, int64_t m, int64_t n, int64_t k) {
   if (batch > 1 && n * k <= (1 << 16) && m <= (int64_t{1} << 24) / (n * k)) return Method::kOneTaskEach;
   return Method::kShared;

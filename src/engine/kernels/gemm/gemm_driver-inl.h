@@ -95,12 +95,11 @@ FinishPanelFunction finish_panel(const GemmArgs& g) {
   return g.activation == GemmActivation::kNone ? finish_panel_of<P, Identity>(g) : nullptr;
 }
 
-// A range of k, in packed elements.
-struct Depth {
+struct Depth {  // a range of k, in packed elements
   int64_t begin, size;
 };
 
-// Rows of C dealt to register tiles, of which [first, last) are meant.
+// Rows of C divided into register tiles, of which [first, last) are meant.
 struct Tiles {
   static Tiles of(int64_t row, int64_t rows) {
     return {row, Deal(rows, ceil_div(rows, kRows)), 0, ceil_div(rows, kRows)};
@@ -134,7 +133,7 @@ class Product {
     return g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16;
   }
 
-  // B packed for any number of rows: for every block of k its panels one after the other.
+  // Packs B for any number of rows: for every block of k its panels, one after another.
   void pack_weight(float* out, ThreadPool& pool) const {
     const int64_t panels = ceil_div(g_.n, kWidth);
     pool.run(ceil_div(k_, depth_) * panels, [&](int64_t task, int) {
@@ -161,7 +160,7 @@ class Product {
   }
 
  private:
-  // Enough tasks for threads of unequal speed, as many for each, and none too small.
+  // Enough tasks for threads of unequal speed, equally many for each, and none too small.
   int64_t wanted_tasks() const {
     constexpr double kTaskWork = 1 << 20, kMoved = 16;  // multiply-adds: some 8 microseconds; while a float is moved
     constexpr double kTileSteps = 8;                    // steps of k in which a tile's sums are begun and stored
@@ -176,7 +175,7 @@ class Product {
   int64_t value(int64_t k) const { return k * P::kPair; }
   int64_t values(Depth k) const { return std::min(k.size * P::kPair, g_.k - value(k.begin)); }
 
-  // B is shared, rows of C are dealt out.
+  // Shares B and divides rows of C.
   template <class Run>
   void by_rows(Depth block, int64_t column, int64_t columns, const Run& run) {
     const int64_t panels = ceil_div(columns, kWidth);
@@ -184,7 +183,7 @@ class Product {
       if (panels_) return packed_panel(k, column / kWidth + p);
       return shared_ + panel_place(k.begin - block.begin, k.size, panels, p);
     };
-    // Transposed, a panel is read along k; otherwise across, so that tasks take a few steps of k of many panels.
+    // A transposed panel is read along k, others across, so that tasks take a few steps of k of many panels.
     const int64_t group = g_.trans_b ? 2 : 8, groups = ceil_div(panels, group);
     const int64_t steps = g_.trans_b ? depth_ : std::max<int64_t>(16, 1024 / std::min(group, panels) / 16 * 16);
     const int64_t cuts = ceil_div(depth_, steps), blocks = ceil_div(block.size, depth_);
@@ -258,7 +257,7 @@ class Product {
     });
   }
 
-  // A is shared, panels of B are dealt out.
+  // Shares A and divides panels of B.
   template <class Run>
   void by_columns(Depth block, const Run& run) {
     const Tiles all = Tiles::of(0, g_.m);
@@ -333,7 +332,7 @@ class Product {
     for (int64_t k = block.begin; k < block.begin + block.size; k += depth_) body(part(block, k), number++);
   }
 
-  // Packed B: for every block of k, its panels one after the other.
+  // Packed B: for every block of k, its panels one after another.
   static int64_t panel_place(int64_t k, int64_t depth, int64_t panels, int64_t p) {
     return k * panels * kWidth + p * depth * kWidth;
   }
@@ -341,7 +340,7 @@ class Product {
   const float* packed_panel(Depth k, int64_t p) const {
     return panels_ + panel_place(k.begin, k.size, ceil_div(g_.n, kWidth), p);
   }
-  // Panel p of B, of `width` columns: where it lies, or packed into `scratch`.
+  // Panel p of B, of `width` columns: already packed, or packed into `scratch`.
   const float* panel_of(Depth k, int64_t p, int64_t width, float* scratch) const {
     if (panels_) return packed_panel(k, p);
     pack_b(k, p * kWidth, width, 0, scratch);
@@ -380,7 +379,7 @@ class Product {
     });
   }
 
-  // Of a transposed A, tiles that are `depth` steps deep. Rows of A are read from end to end.
+  // Tiles of a transposed A, `depth` steps deep. Reads rows of A sequentially.
   void pack_columns(const Tiles& tiles, Depth k, int64_t depth, float* out) const {
     with_type(g_.a, [&](const auto* a) { pack_columns(a, tiles, k, depth, out); });
   }
@@ -423,8 +422,7 @@ class Product {
     if (g_.trans_b) return fetched(g_.b, column, value(k.begin), width, values(k), g_.ldb, calls, steps);
     return fetched(g_.b, value(k.begin), column, values(k), width, g_.ldb, calls, steps);
   }
-  // `rows` x `length` values from (row, column) on. The region counts floats; of an odd stride in bf16 it may miss a
-  // line.
+  // `rows` x `length` values from (row, column) on. Counted in floats: an odd bf16 stride may miss a line.
   static AheadRegion fetched(StoredFloats x, int64_t row, int64_t column, int64_t rows, int64_t length, int64_t stride,
                              int64_t calls, int64_t steps) {
     const auto* first = static_cast<const float*>((x + row * stride + column).data);
@@ -436,7 +434,7 @@ class Product {
     return g_.trans_a ? kStridedTiles<P, 1, kColumnStride> : kStridedTiles<P, kRowStride, 1>;
   }
 
-  // Whether tiles read rows of A where they are: short ones, which all fit into the L1 cache.
+  // Whether tiles read rows of A in place: short ones, which all fit L1.
   bool in_place() const {
     constexpr int64_t kLongest = 256;
     return P::kPair == 1 && order_ == Order::kRows && !g_.trans_a && !apart_ && g_.k <= kLongest && g_.lda <= kLongest;
@@ -458,7 +456,7 @@ class Product {
     }
   }
 
-  // Fetches what store_sums() will write and read, while the sums are added up.
+  // Prefetches what store_sums() will write and read.
   void fetch_results(int64_t row, int64_t end, int64_t column) const {
     for (const StoredFloats& x : {StoredFloats(g_.c), g_.residual, StoredFloats(g_.pre_activation), g_.aux}) {
       if (!x) continue;
@@ -526,8 +524,8 @@ class Product {
     FinishEdge(edge, rows, columns, c, g_.ldc, finish);
   }
 
-  // Brings what is read and written beside C into the L1 cache while the tile is at work: tiles follow each
-  // other down the rows, so the processor does not fetch it by itself.
+  // Prefetches what is read and written beside C into L1 during the tile's work: tiles go down the rows, which hardware
+  // does not prefetch.
   HWY_INLINE void fetch_beside(int64_t location, int rows) const {
     const float* beside = g_.residual ? g_.residual.f32() : g_.aux ? g_.aux.f32() : g_.pre_activation.f32();
     if (!beside) return;
@@ -540,7 +538,7 @@ class Product {
 
   const GemmArgs& g_;
   const float* const panels_;
-  // C or what lies beside it is bf16 in memory: sums are added up apart, in all of k, then finished and stored.
+  // C or a matrix beside it is bf16 in memory: sums are kept apart for all of k, then finished and stored.
   const bool apart_;
   const int64_t k_, depth_;
   const Order order_;
@@ -548,8 +546,8 @@ class Product {
   const int64_t threads_, tasks_;
 };
 
-// All products of a batch. False, and nothing done, for the methods that do not pack. panels: see Product, of a batch
-// of one.
+// All products of a batch. False, without effect, for methods that do not pack. panels: see Product; for a batch of
+// one.
 template <class P>
 bool packed_product(const GemmArgs& g, float* workspace, ThreadPool& pool, const float* panels = nullptr) {
   const int64_t k = ceil_div(g.k, P::kPair);

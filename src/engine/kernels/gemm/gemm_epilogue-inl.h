@@ -48,8 +48,8 @@ struct GeluTanh {
   static constexpr float kRoot = 0.7978845608f, kCube = 0.044715f;
 };
 
-// A function beyond ReLU, of results that have been stored: what a node that follows would compute of them. Defined
-// once for each instruction set (activation_simd.cpp), as many loops have an epilogue.
+// Applies a function beyond ReLU to stored results, like a following node. Defined once per instruction set
+// (activation_simd.cpp), as many loops have an epilogue.
 void ActivateRows(GemmActivation activation, int64_t rows, int64_t columns, MutableStoredFloats first, int64_t stride);
 
 struct ReluMask {
@@ -92,7 +92,7 @@ HWY_INLINE void Differentiate(const GemmArgs& g, float* c, int64_t rows, int64_t
   }
 }
 
-// The residual that is added after the bias, and ReLU.
+// Adds the residual after the bias, then ReLU.
 inline HWY_NOINLINE void AddResidual(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
   const float* residual = g.residual.f32() + (c - g.c.f32());
   const bool relu = g.activation == GemmActivation::kRelu;
@@ -107,8 +107,8 @@ inline bool has_epilogue(const GemmArgs& g) {
   return g.activation > GemmActivation::kRelu || g.derivative != GemmActivation::kNone;
 }
 
-// Files compile the epilogue for the instructions that they switch on beside those of the target: `Unit` is what keeps
-// the linker from giving one file another's. A file with bf16 takes its policy.
+// Files compile the epilogue with extra instructions of their own: `Unit` keeps the linker from mixing them up. A file
+// with bf16 passes its policy.
 struct TargetAlone;
 struct WithVnni;
 using UnitOfBytes = std::conditional_t<HWY_TARGET == HWY_AVX3, WithVnni, TargetAlone>;

@@ -19,7 +19,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {
 
-// Four floats, or fewer where vectors are shorter.
+// Four floats, or fewer with shorter vectors.
 template <class DD>
 HWY_INLINE hn::Vec<DD> LoadFour(DD dd, const float* p) {
   return hn::LoadU(dd, p);
@@ -52,7 +52,7 @@ struct F32Pack : F32 {
   static HWY_INLINE float Element(const T* row, int64_t k, int64_t) {
     return row[k];
   }
-  // A vector of packed elements side by side, from `rows` <= kPair rows of a matrix whose rows follow k.
+  // A vector of packed elements from `rows` <= kPair rows of a matrix whose rows follow k.
   template <class T, class Lanes>
   static HWY_INLINE V LoadAcross(const T* source, int64_t, int64_t, const Lanes& at) {
     return at.load(source);
@@ -88,7 +88,7 @@ HWY_INLINE void PackHalfTransposed(const T* source, int64_t stride, int64_t dept
     for (int j = 0; j < kLanes; ++j) out[j] = P::Element(rows[j], k, depth);
 }
 
-// A panel [depth, kWidth] from the first `width` rows of a matrix stored [width, depth]: out[k, j] = source[j, k].
+// A panel [depth, kWidth] from the first `width` rows of a matrix [width, depth]: out[k, j] = source[j, k].
 template <class P = F32Pack, class T>
 HWY_INLINE void PackPanelTransposed(const T* source, int64_t stride, int64_t depth, int64_t width, float* out) {
   PackHalfTransposed<P>(source, stride, depth, width, out);
@@ -101,8 +101,8 @@ HWY_INLINE void PackPanelTransposed(const T* source, int64_t stride, int64_t dep
 
 constexpr int kRowsAhead = 16;  // rows of memory that are fetched before they are packed: the latency of L3
 
-// Panels of a matrix stored [depth, stride], from its first `columns` columns: column j of the p-th one goes to
-// out[p * distance + k * kWidth + j], zeros past the last. Rows are read from end to end.
+// Panels of the first `columns` columns of a matrix [depth, stride]: column j of panel p goes to out[p * distance + k *
+// kWidth + j], zeros past the last. Reads rows sequentially.
 template <class P, class T>
 HWY_INLINE void PackPanels(const T* source, int64_t stride, int64_t depth, int64_t columns, int64_t distance,
                            float* out) {
@@ -130,7 +130,6 @@ HWY_INLINE void PackPanels(const T* source, int64_t stride, int64_t depth, int64
   }
 }
 
-// One panel, of `width` columns.
 template <class P = F32Pack, class T>
 HWY_INLINE void PackPanel(const T* source, int64_t stride, int64_t depth, int64_t width, float* out) {
   PackPanels<P>(source, stride, depth, width, 0, out);
@@ -149,7 +148,7 @@ HWY_INLINE void PackColumn(const T* source, int64_t stride, int64_t rows, float*
   for (int i = 0; i < kColumnStride; i += kLanes)
     hn::Store(P::LoadAcross(source + i, stride, rows, WholeLanes{0}), d, out + i);
 }
-// The same where only `readable` values of a row exist.
+// The same if a row has only `readable` values.
 template <class P, class T>
 HWY_INLINE void PackLastColumn(const T* source, int64_t stride, int64_t rows, int64_t readable, float* out) {
   for (int i = 0; i < kColumnStride && i < readable; i += kLanes) {

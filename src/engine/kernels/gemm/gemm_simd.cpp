@@ -189,7 +189,7 @@ void transpose(const float* in, int64_t stride, int64_t rows, int64_t columns, f
 
 constexpr int64_t kSharedWork = 1 << 17;  // elements of the large operand: 256 KB or 512 KB, some 10 microseconds
 
-// How many columns (or rows) of a product with few rows (or columns) make a task: some 10 microseconds.
+// Columns (or rows) per task of a product with few rows (or columns): some 10 microseconds.
 int64_t few_step(int64_t few, int64_t k) {
   return std::max<int64_t>(kWidth, round_up(ceil_div(int64_t{1} << (few < 4 ? 18 : 17), k), 32));
 }
@@ -226,7 +226,7 @@ void few_product(const GemmArgs& g, Method how, float* workspace, ThreadPool& po
   const bool rows = how == Method::kFewRows;
   const int64_t length = rows ? g.n : g.m;
   int64_t step = few_step(rows ? g.m : g.n, g.k);
-  // One task becomes one for each thread where a part of it still takes longer than handing it over.
+  // Splits a single task among threads if a part still takes longer than handing it over.
   if (g.batch * length <= step && length * g.k >= kSharedWork) step = round_up(ceil_div(length, pool.size()), kWidth);
   const int64_t tasks = ceil_div(length, step);
   const int64_t scratch_floats = gemm_blocking::workspace(how, g.m, g.n, g.k, 1);
@@ -250,8 +250,7 @@ void gemm(const GemmArgs& g, float* workspace, ThreadPool& pool) {
   few_product(g, method(g.batch, g.m, g.n, g.k, g.trans_a, g.trans_b, g.independent_rows), workspace, pool);
 }
 
-// k = 0: an empty sum.
-void empty_sums(const GemmArgs& all) {
+void empty_sums(const GemmArgs& all) {  // for k = 0
   for (int64_t i = 0; i < all.batch; ++i) {
     const GemmArgs g = product_of_batch(all, i);
     for (int64_t row = 0; row < g.m; ++row)
@@ -278,7 +277,7 @@ HWY_EXPORT(gemm_panels);
 HWY_EXPORT(pack_panels);
 HWY_EXPORT(empty_sums);
 
-// Products that share B and whose rows follow each other are one product with more rows.
+// Joins products that share B and whose rows are consecutive into one.
 GemmArgs merge_batch(GemmArgs g) {
   if (g.batch > 1 && g.b_batch == 0 && !g.trans_a && g.a_batch == g.m * g.lda && g.c_batch == g.m * g.ldc) {
     g.m *= g.batch;

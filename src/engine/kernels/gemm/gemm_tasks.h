@@ -8,7 +8,7 @@
 
 namespace linnet {
 
-// `total` things dealt to `parts` as evenly as can be, in order.
+// Divides `total` things among `parts` as evenly as possible, in order.
 class Deal {
  public:
   Deal(int64_t total, int64_t parts) : parts_(parts), each_(total / parts), more_(total % parts) {}
@@ -20,8 +20,8 @@ class Deal {
   int64_t parts_, each_, more_;  // the first more_ parts have one more
 };
 
-// Tasks are handed out in order, so those that pack come first and those that multiply wait here for the last of them.
-// Whoever waits, waits for a thread that is at work.
+// Tasks start in order, so those that pack come first, and those that multiply wait here for the last of them, which a
+// thread is running.
 class Latch {
  public:
   explicit Latch(int64_t count) : left_(count) {}
@@ -35,7 +35,6 @@ class Latch {
   std::atomic<int64_t> left_;
 };
 
-// Product `index` of a batch.
 inline GemmArgs product_of_batch(GemmArgs g, int64_t index) {
   g.a = g.a + index * g.a_batch;
   g.b = g.b + index * g.b_batch;

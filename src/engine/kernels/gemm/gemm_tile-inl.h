@@ -25,21 +25,21 @@ using V = hn::Vec<D>;
 constexpr D d;
 constexpr int kLanes = HWY_LANES(float);
 constexpr int kWidth = 2 * kLanes;  // columns of a tile and of a packed panel of B
-// The oldest processors, and those without vectors, have less of everything, for a short program.
+// The oldest processors, and those without vectors, get smaller tiles, for a short program.
 constexpr bool kOldest = HWY_TARGET == HWY_EMU128 || (HWY_ARCH_X86 && HWY_TARGET >= HWY_SSE4);
 // Rows of a tile. With two vectors of B they take 30 of AVX-512's 32 registers, or 14 of 16.
 constexpr int kRows = kLanes >= 16 ? 14 : kOldest ? 4 : 6;
-// A packed A: by rows, kRowStride apart, or (a transposed one) by columns, kColumnStride apart, that are whole vectors.
+// A packed A: by rows, kRowStride apart, or, transposed, by columns of whole vectors, kColumnStride apart.
 constexpr int kRowStride = gemm_blocking::kRowStride;
 constexpr int kColumnStride = (kRows + kLanes - 1) / kLanes * kLanes;
 
-// Of `rows`, those whose value the multiply-add reads from memory itself, once for each vector of B: fewer
-// instructions, more loads, of which there must not be more than multiply-adds. A core that two threads share decodes
-// too few instructions for a load apart from every row.
+// Of `rows`, those that the multiply-add reads from memory itself, once for each vector of B: fewer instructions but
+// more loads, at most one per multiply-add. A core shared by two threads decodes too few instructions for a separate
+// load per row.
 constexpr int embedded(int rows) { return kLanes >= 16 ? rows * 4 / 7 : 0; }
 constexpr int64_t kPanelAhead = kLanes >= 16 ? 16 * kWidth : 0;  // of the panel of B, from L2 to L1
 
-// What happens to a finished tile: C = relu(tile [+ C or residual] [+ bias]).
+// Applied to a finished tile: C = relu(tile [+ C or residual] [+ bias]).
 struct Finish {
   bool accumulate = false;
   const float* residual = nullptr;  // of the tile's first element; rows are as far apart as C's
@@ -48,8 +48,8 @@ struct Finish {
   Ahead ahead = {};  // what the tile fetches on the side
 };
 
-// What a product multiplies. The tile knows packed elements of 32 bits: here a float, in bf16 two neighbors along k.
-// Depths of packed operands count packed elements.
+// The type of products. A packed element has 32 bits: a float here, in bf16 two neighbors along k. Depths of packed
+// operands count packed elements.
 struct F32 {
   static constexpr int kPair = 1;  // values of k in a packed element
   static HWY_INLINE V MulAdd(V x, V y, V sum) { return hn::MulAdd(x, y, sum); }
@@ -57,11 +57,10 @@ struct F32 {
 
 HWY_INLINE V Relu(V x) { return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x); }  // a NaN is not < 0: it stays
 
-// r[i, :] += a[i * kRow] * b[:] for M rows: what a tile does at every step along k. kAhead: floats from b to what is
-// fetched.
+// r[i, :] += a[i * kRow] * b[:] for M rows: a step along k. kAhead: floats from b to what is prefetched.
 template <class P, int M, int kRow, int64_t kAhead = 0, int kVectors>
 HWY_INLINE void Step(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, V (&r)[M][kVectors]) {
-  // The same address, which the compiler does not know: it would load a value once and keep it in a register.
+  // Hides that the address is the same: the compiler would otherwise load the value once into a register.
   const float* same = a;
   if (embedded(M) > 0) asm("" : "+r"(same));
   V y[kVectors];
@@ -80,7 +79,7 @@ HWY_INLINE void Step(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, V
   }
 }
 
-// Sums of zero, and fetches the results that they become.
+// Zeroes the sums and prefetches their results.
 template <int M, int kVectors>
 HWY_INLINE void BeginSums(const float* c, int64_t ldc, V (&r)[M][kVectors]) {
 #pragma GCC unroll 14
@@ -92,7 +91,7 @@ HWY_INLINE void BeginSums(const float* c, int64_t ldc, V (&r)[M][kVectors]) {
   }
 }
 
-// Stores relu(r [+ added] [+ bias]); rows of `added`, which may be c, are as far apart as those of c.
+// Stores relu(r [+ added] [+ bias]); `added`, which may be c, has c's row stride.
 template <int M, int kVectors>
 HWY_INLINE void StoreSums(V (&r)[M][kVectors], const float* added, const float* bias, bool relu, float* c,
                           int64_t ldc) {
@@ -117,8 +116,8 @@ HWY_INLINE void StoreSums(V (&r)[M][kVectors], const float* added, const float* 
   }
 }
 
-// c[M, kWidth] <- a[M, depth] b[depth, kWidth] with the panel b, which is packed and aligned. Element (i, k) of a is
-// a[i * kRow + k * kColumn].
+// c[M, kWidth] <- a[M, depth] b[depth, kWidth] with the packed, aligned panel b. Element (i, k) of a is a[i * kRow + k
+// * kColumn].
 template <class P, int M, int kRow, int kColumn>
 HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, float* c, int64_t ldc,
                        const Finish& finish) {
@@ -149,17 +148,17 @@ template <class P, int kRow, int kColumn, int... I>
 constexpr std::array<TileFunction, kRows + 1> strided_tiles(std::integer_sequence<int, I...>) {
   return {nullptr, Tile<P, I + 1, kRow, kColumn>...};
 }
-// Tables indexed by the number of rows, 1 to kRows, for A with constant strides: the compiler needs one address.
+// Indexed by the number of rows, 1 to kRows, for A with constant strides: the compiler needs one address.
 template <class P, int kRow, int kColumn>
 constexpr auto kStridedTiles = strided_tiles<P, kRow, kColumn>(std::make_integer_sequence<int, kRows>());
 
-// Finishes a tile of only `columns` < kWidth columns of C from its sums `edge` [rows, kWidth]. Nothing outside of those
-// columns is read or written.
+// Finishes a tile of only `columns` < kWidth columns of C from its sums `edge` [rows, kWidth]. Does not touch memory
+// outside of those columns.
 inline HWY_NOINLINE void FinishEdge(const float* edge, int rows, int64_t columns, float* c, int64_t ldc,
                                     const Finish& finish) {
   const float* added = finish.accumulate ? c : finish.residual;
   int64_t done = 0;  // columns
-  // Instruction sets with masks alone: elsewhere a masked load wants whole, aligned vectors.
+  // Only with masks: elsewhere a masked load needs whole, aligned vectors.
   for (; kLanes >= 8 && done < columns; done += kLanes) {
     const auto mask = hn::FirstN(d, static_cast<size_t>(columns - done));
     const V bias = finish.bias ? hn::MaskedLoad(mask, d, finish.bias + done) : hn::Zero(d);

@@ -15,8 +15,8 @@ namespace linnet {
 
 // For every row of logits x [rows, classes] with target t:
 //   lse = log(sum exp(x)),   loss = lse - (1 - smoothing) * x[t] - smoothing * mean(x)
-// A negative target ignores the row: its loss and lse are 0. losses and lse are [rows]. Targets below `classes` are the
-// caller's duty.
+// A negative target ignores the row: its loss and lse are 0. losses and lse are [rows]. The caller checks that targets
+// are below `classes`.
 void cross_entropy_forward(int64_t rows, int64_t classes, StoredFloats logits, const int32_t* targets, float smoothing,
                            float* losses, float* lse, ThreadPool& pool);
 

@@ -1,5 +1,5 @@
-// Small elementwise expressions: what one pointwise kernel computes per element. Plain data; the kernels of every
-// backend and the graph's passes share it.
+// Small elementwise expressions, computed per element by one pointwise kernel. Plain data, shared by the kernels of
+// every backend and the graph's passes.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -58,7 +58,7 @@ struct Expression {
 constexpr int kMaxInstructions = 64;
 constexpr int kMaxOperands = 16;
 
-// How operand element i follows from output element i, of n.
+// How operand element i follows from output element i of n.
 enum class Broadcast : uint8_t {
   kFull,    // i
   kSuffix,  // i % size: a row vector, or [T, D] within [B, T, D]
@@ -72,8 +72,7 @@ std::span<const char* const> enum_names(Scalar);
 int scalar_arity(Scalar function);            // 0 for kInput and kConstant
 const char* scalar_formula(Scalar function);  // in CUDA, of a, b and c; stored_as_bf16() rounds
 
-// An internal error unless the code is 1 to 64 instructions that refer to earlier ones and to operands in [0,
-// operands).
+// Internal error unless the code has 1 to 64 instructions that refer to earlier ones and to operands in [0, operands).
 void check_expression(const Expression& expression, int operands);
 
 // The meaning of each function, for any floating-point type.
@@ -114,7 +113,7 @@ T apply_scalar(Scalar function, T a, T b, T c) {
   return a;
 }
 
-// The expression at one element, inputs[k] being operand k there. For a checked expression.
+// The checked expression at one element; inputs[k] is operand k there.
 template <class T>
 T evaluate_scalar(const Expression& expression, const T* inputs) {
   T values[kMaxInstructions];

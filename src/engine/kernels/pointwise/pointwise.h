@@ -16,8 +16,8 @@ struct PointwiseOperand {
 };
 
 // out[i] = expression(operands at i) for i in [0, n), computed in fp32 whatever is bf16 in memory. `out` may be the
-// data of a kFull operand of its type, and overlaps no other. Allocates nothing. An expression or operand that does not
-// fit is an internal error.
+// data of a kFull operand of its type, and overlaps no other. Allocates nothing. Internal error for an expression or
+// operand that does not fit.
 void pointwise(int64_t n, const Expression& expression, std::span<const PointwiseOperand> operands,
                MutableStoredFloats out, ThreadPool& pool);
 

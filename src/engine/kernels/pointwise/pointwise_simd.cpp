@@ -1,5 +1,5 @@
-// The expression is interpreted block by block: each step runs over a block of elements that stays in the L1 cache, so
-// the cost of interpreting is spread over a thousand elements and memory is read and written once.
+// Interprets the expression block by block: each step runs over a block that stays in L1, so that a thousand elements
+// share the interpreter's cost and memory is read and written once.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -39,7 +39,6 @@ struct PointwiseProgram {
   int step_count = 0, constant_count = 0, register_count = 0;
 };
 
-// One call's fixed data, shared by its tasks.
 struct PointwiseCall {
   PointwiseProgram program;
   PointwiseOperand operands[kMaxOperands];
@@ -48,7 +47,7 @@ struct PointwiseCall {
   MutableStoredFloats out;
 };
 
-// Blocks are shorter for programs that need many of them at once; 96 KiB either way.
+// Programs that need many blocks at once get shorter ones; 96 KiB either way.
 constexpr int64_t kBlock = 1024, kShortBlock = 256, kScratch = 24 * kBlock;
 
 }  // namespace
@@ -59,7 +58,7 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 
-// Where a step reads: elements in a row, or with step 0 one vector again and again.
+// What a step reads: consecutive elements, or with step 0 one vector repeatedly.
 struct Stream {
   const float* data;
   int64_t step;
@@ -92,7 +91,7 @@ HWY_INLINE void Select(Stream a, Stream b, Stream c, float* out, int64_t length)
   }
 }
 
-// libm, lane by lane: rare in models, and exact for arguments of any size.
+// libm per lane: rare in models, and exact for arguments of any size.
 template <class F>
 HWY_INLINE Floats PerLane(Floats x, const F& f) {
   HWY_ALIGN float lanes[kFloatLanes];
@@ -154,7 +153,7 @@ void RunBinary(Scalar function, Stream a, Stream b, float* out, int64_t length) 
 #undef LINNET_UNARY
 #undef LINNET_BINARY
 
-// The scratch memory of one task: the registers, and operands that cannot be read in place.
+// The scratch memory of one task: registers, and operands that cannot be read in place.
 class Task {
  public:
   Task(const PointwiseCall& call, int64_t begin, int64_t end) : call_(call), program_(call.program) {
@@ -174,7 +173,7 @@ class Task {
  private:
   float* Take(int64_t count) { return std::exchange(free_, free_ + count); }
 
-  // Once per task: a scalar becomes a vector; a short row vector is repeated so that any block finds a piece in it.
+  // Once per task: widens a scalar to a vector, and repeats a short row vector so that any block finds a piece in it.
   void Prepare(int k, int64_t longest) {
     const PointwiseOperand& operand = call_.operands[k];
     if (operand.broadcast == Broadcast::kScalar) {
@@ -214,7 +213,7 @@ class Task {
     }
   }
 
-  // to[j] = the operand's rows as they are repeated from element `first` on
+  // to[j] = the repeated rows of the operand from element `first` on
   void Interleave(const PointwiseOperand& operand, int64_t first, int64_t length, float* to) const {
     const int64_t period = call_.n / operand.size * operand.row;
     for (int64_t j = 0; j < length;) {
@@ -225,7 +224,6 @@ class Task {
     }
   }
 
-  // Where operand k is for elements [first, first + length).
   Stream Locate(int k, int64_t first, int64_t length) {
     const PointwiseOperand& operand = call_.operands[k];
     if (operand.broadcast == Broadcast::kScalar) return streams_[k];
@@ -245,8 +243,7 @@ class Task {
     return {buffers_[k], kFloatLanes};
   }
 
-  // `length` is a whole number of vectors.
-  void RunBlock(int64_t first, int64_t length) {
+  void RunBlock(int64_t first, int64_t length) {  // `length`: whole vectors
     for (int k = 0; k < call_.operand_count; ++k) streams_[k] = Locate(k, first, length);
     if (!call_.out.is_bf16) return RunSteps(length, call_.out.f32() + first);
     RunSteps(length, result_);
@@ -254,7 +251,7 @@ class Task {
     ForRow(length, [out, x = result_](const auto& at) LINNET_LAMBDA { at.store(at.load(x), out); });
   }
 
-  // The last few elements go through padded copies, so that no step needs to know about ragged ends.
+  // The last few elements go through padded copies, so that steps need not handle partial vectors.
   void RunEnd(int64_t first, int64_t count) {
     float copies[kMaxOperands][kFloatLanes], result[kFloatLanes];
     for (int k = 0; k < call_.operand_count; ++k) {
@@ -385,7 +382,7 @@ PointwiseProgram compile_pointwise(const Expression& expression) {
   return program;
 }
 
-// Checks the sizes and turns broadcasts that are none into kFull or kScalar.
+// Checks the sizes, and replaces trivial broadcasts by kFull or kScalar.
 PointwiseOperand simplify(PointwiseOperand operand, int64_t n) {
   const bool fits =
       operand.broadcast == Broadcast::kFull ? operand.size == n
@@ -420,7 +417,7 @@ void pointwise(int64_t n, const Expression& expression, std::span<const Pointwis
   call.block = slots * kBlock <= kScratch ? kBlock : kShortBlock;
   call.n = n;
   call.out = out;
-  // Tasks begin at multiples of kBlock, so that only the last one has a ragged end.
+  // Tasks begin at multiples of kBlock, so that only the last one has a partial end.
   const int64_t blocks = (n + kBlock - 1) / kBlock;
   for_ranges(pool, blocks, std::min(n, kBlock), [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(RunTask)(call, begin * kBlock, std::min(n, end * kBlock));

@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
-// Rows that are whole, `depth` bytes each, a multiple of 32.
+// Contiguous rows of `depth` bytes each, a multiple of 32.
 struct WholeRows {
   const uint8_t* a;
   int64_t depth;
@@ -28,8 +28,8 @@ struct WholeRows {
   HWY_INLINE const uint8_t* row(int i) const { return a + i * depth; }
 };
 
-// Rows that lie in pieces of `bytes`, a multiple of 4, at `offsets` from their first bytes: windows of images, read
-// where they are. The weight's columns follow each other through all pieces.
+// Rows in pieces of `bytes`, a multiple of 4, at `offsets` from their first bytes: windows of images, read in place.
+// The weight's columns follow each other through all pieces.
 struct WindowRows {
   const uint8_t* const* a;
   const int64_t* offsets;
@@ -40,12 +40,12 @@ struct WindowRows {
   HWY_INLINE const uint8_t* row(int i) const { return a[i]; }
 };
 
-// Each way has kRows and kPanels, the most of a tile, and
+// Each has kRows and kPanels, the most of a tile, and
 //   Tile<M, P>(rows, w, panel_bytes, start, sums, stride), for M rows and P panels:
 //     sums[i * stride + j] = -start[j] + sum over k of row(i)[k] * w[k, j]
 // with w[k, j] at w[j / 16 * panel_bytes + (k / 4 * 16 + j % 16) * 4 + k % 4].
 
-// The largest magnitude of k numbers, load(position), as the bits of a float: their order is that of magnitudes, NaN
+// The largest magnitude of k numbers, load(position), as the bits of a float, whose order is that of magnitudes, NaN
 // above infinity.
 template <class Load>
 HWY_INLINE int32_t LargestBits(int64_t k, const Load& load) {
@@ -56,8 +56,8 @@ HWY_INLINE int32_t LargestBits(int64_t k, const Load& load) {
   return hn::GetLane(hn::MaxOfLanes(di, most));
 }
 
-// What codes of numbers with this largest magnitude are parts of: NaN where it is no finite number, 0 where 255 / it
-// may not be finite, and products are as good as zero.
+// The magnitude that codes are relative to: NaN if it is not finite, 0 if 255 / it may not be finite, when products are
+// negligible.
 HWY_INLINE float CodedMagnitude(int32_t bits) {
   constexpr int32_t kInfinity = 0x7f800000;
   constexpr float kSmallest = 1e-30f;
@@ -65,7 +65,6 @@ HWY_INLINE float CodedMagnitude(int32_t bits) {
   return bits >= kInfinity ? std::numeric_limits<float>::quiet_NaN() : top < kSmallest ? 0 : top;
 }
 
-// In plain C++.
 struct PlainTiles {
   static constexpr int kRows = 4, kPanels = 1;
   template <int M, int P, class Rows>
@@ -86,8 +85,8 @@ struct PlainTiles {
 };
 
 #if HWY_ARCH_ARM_A64
-// The instructions take bytes of one kind: 128 is taken from the activations, and 128 times the weights is added in the
-// end. smull and sadalp: pairs of products are added in 32 bits, each column in two numbers.
+// The instructions take bytes of one kind: 128 is subtracted from the activations, and 128 times the weights is added
+// at the end. smull and sadalp add pairs of products in 32 bits, each column in two numbers.
 struct NeonTiles {
   static constexpr int kRows = 2, kPanels = 1;
 
@@ -160,8 +159,8 @@ struct DotTiles {
 #endif
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-// vpmaddubsw adds two products in 16 bits, which the weights' format keeps from saturating. With `kSplit` the even and
-// the odd columns are multiplied apart, so that any weights can be; it takes about twice the time.
+// vpmaddubsw adds two products in 16 bits, which the weights' format keeps from saturating. With `kSplit` even and odd
+// columns are multiplied apart, for any weights, in about twice the time.
 template <bool kSplit>
 struct PairTilesOf {
   static constexpr int kRows = 4, kPanels = 1;

@@ -1,16 +1,13 @@
-// Convolutions of images whose pixels are bytes, with filters of WeightFormat::kInt8: sums of products are exact 32-bit
-// integers.
+// Convolutions of images of bytes with filters of WeightFormat::kInt8: sums of products are exact 32-bit integers.
 //
 //   sum[n, i, j, o] = sum over r, s, c of
 //                     round(x[n, i * stride + r * dilation - before, ..., c]) * weight[o, (r, s, c)]
 //   y               = relu(sum * scale + bias + residual),  each part of it only where it is given
 //
-// A task takes a band of rows of an image: it writes their codes with the zeros around them to a buffer that stays in
-// the cache, and multiplies the windows where they lie there. Windows whose rows are no multiple of 4 bytes (3
-// channels) are copied to rows of a matrix first.
-//
-// Images may come as codes and leave as codes, so that a chain of convolutions never writes floats; so may what is
-// added. The bits of y depend neither on the threads, nor on other images, nor on the instruction set.
+// A task takes a band of rows of an image: it writes their codes, with padding, to a buffer that stays in cache, and
+// multiplies windows in place. Windows whose rows are no multiple of 4 bytes (3 channels) are first copied to rows of a
+// matrix. Images and summands may be codes on input and output, so that a chain of convolutions never writes floats.
+// The bits of y depend neither on threads, nor on other images, nor on the instruction set.
 #pragma once
 #include "engine/kernels/quantized/gemm_int8.h"
 
@@ -42,19 +39,17 @@ struct Int8ConvolutionSizes {
   int64_t patch() const { return vertical.size * horizontal.size * channels; }
 };
 
-// All tensors are dense.
-struct Int8Convolution {
+struct Int8Convolution {  // all tensors are dense
   Int8ConvolutionSizes sizes;
   // x [images, height, width, channels], as floats or as codes.
   const float* x = nullptr;
   const uint8_t* x_codes = nullptr;
-  // How x becomes codes, or what its codes stand for. With scale 0 each image has a scale of its own: its largest
-  // magnitude / 127 with zero = 128, or / 255 with zero = 0, for images that are nowhere negative. `zero` is that of
-  // the weight's sums(), or 0, of which the sums are 0.
+  // How x becomes codes, or what its codes stand for. With scale 0 each image has its own scale: its largest magnitude
+  // / 127 with zero = 128, or / 255 with zero = 0 for non-negative images. `zero` is that of the weight's sums(), or 0.
   StaticRounding rounding = {};
   const float* scale = nullptr;  // [filters]
   const float* bias = nullptr;   // [filters]
-  // Of y's shape, as floats or as codes by residual_rounding; it must not overlap y.
+  // Of y's shape, as floats or as codes by residual_rounding; must not overlap y.
   const float* residual = nullptr;
   const uint8_t* residual_codes = nullptr;
   StaticRounding residual_rounding = {};
@@ -65,11 +60,10 @@ struct Int8Convolution {
   StaticRounding y_rounding = {};
 };
 
-// Bytes of workspace.
-size_t int8_convolution_workspace(const Int8ConvolutionSizes& sizes, int64_t filters, int threads);
+size_t int8_convolution_workspace(const Int8ConvolutionSizes& sizes, int64_t filters, int threads);  // in bytes
 
-// The weight has a row for each filter, whose columns are [vertical.size][horizontal.size][channels]. `workspace` is
-// 64-byte aligned.
+// The weight has a row for each filter, with columns [vertical.size][horizontal.size][channels]. `workspace` is 64-byte
+// aligned.
 void int8_convolution(const Int8Convolution& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool);
 
 }  // namespace linnet

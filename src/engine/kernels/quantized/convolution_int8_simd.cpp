@@ -28,7 +28,7 @@ constexpr int64_t kImageParts = 16;       // an image's largest magnitude is fou
 constexpr int64_t kFewestWindows = 48;    // of a task
 constexpr int64_t kTasksOfThread = 4;
 
-// Sizes that follow from those of the convolution.
+// Sizes that follow from the convolution's.
 struct Layout {
   explicit Layout(const Int8ConvolutionSizes& s)
       : line(s.horizontal.padded(s.width) * s.channels),
@@ -52,7 +52,6 @@ struct Layout {
   int64_t most_rows;    // of results, of a band
 };
 
-// The workspace, part by part.
 struct Workspace {
   Workspace(const Int8ConvolutionSizes& s, int64_t filters, int threads, std::byte* base) : layout(s) {
     Regions regions(base);
@@ -87,13 +86,13 @@ namespace {
 
 using IntTag = hn::RebindToSigned<FloatTag>;
 
-// Rows of a tile by so many panels, all of which are computed.
+// Rows of a tile by `panels` panels, all of which are computed.
 template <class Tiles>
 constexpr int window_rows(int panels) {
   return Tiles::kPanels == 1 ? Tiles::kRows : panels == 4 ? 6 : 8;
 }
 
-// The codes of values that were divided by their step. A NaN becomes the least.
+// The codes of values divided by their step. A NaN becomes the least.
 struct CodesOf {
   explicit CodesOf(const StaticRounding& r)
       : least(static_cast<float>(r.least - r.zero)), most(static_cast<float>(r.most - r.zero)), zero(r.zero) {}
@@ -105,7 +104,7 @@ struct CodesOf {
   int32_t zero;
 };
 
-// What a task has of an image.
+// A task's part of an image.
 struct Band {
   const uint8_t* codes;  // rows of padded images, from the first window's first
   int64_t first, rows;   // of results
@@ -212,8 +211,8 @@ class Convolution {
     ForRow(count, [&](const auto& at) LINNET_LAMBDA { at.store_bytes(codes_of(hn::Mul(at.load(x), inverse)), codes); });
   }
 
-  // Filters [begin, end) of the band's results. Windows that are copied are copied once for all filters; otherwise a
-  // strip of the weight stays in the cache for all windows.
+  // Filters [begin, end) of the band's results. Copied windows are copied once for all filters; otherwise a strip of
+  // the weight stays in cache for all windows.
   template <class Tiles>
   void multiply(int64_t image, const Band& band, int64_t begin, int64_t end, uint8_t* copies) const {
     constexpr int64_t kStrip = Tiles::kPanels * kPanel;
@@ -264,7 +263,7 @@ class Convolution {
     return {a, space_.pieces, s_.vertical.size * layout_.runs, layout_.run};
   }
 
-  // Where windows [window, window + count) of the band begin.
+  // The first bytes of windows [window, window + count) of the band.
   HWY_INLINE void find_windows(const Band& band, int64_t window, int64_t count, const uint8_t** a) const {
     int64_t row = window / out_width_, column = window % out_width_;
     const int64_t step = s_.horizontal.stride * s_.channels, line = s_.vertical.stride * layout_.line;
@@ -285,8 +284,8 @@ class Convolution {
     }
   }
 
-  // The sums of one window by filters [column, column + columns), for y at `location` + column. Multiplications and
-  // additions are not fused, as not every instruction set can.
+  // The sums of one window by filters [column, column + columns), for y at `location` + column. Without fused
+  // multiply-add, which some instruction sets lack.
   HWY_INLINE void store(const int32_t* sums, float band_scale, int64_t location, int64_t column,
                         int64_t columns) const {
     const FloatTag d;

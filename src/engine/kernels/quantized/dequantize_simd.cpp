@@ -1,4 +1,4 @@
-// The numbers that packed codes stand for: by rows, or as the panels that products read.
+// The numbers of packed codes: by rows, or as panels for products.
 #include <algorithm>
 #include "base/error.h"
 #include "engine/kernels/quantized/file_blocks.h"
@@ -16,8 +16,8 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 
-// One block of the 16 rows of a panel: value(row r, column c) becomes out[c * stride + r]. A word has the codes of a
-// row, so that one shift takes the same column of all rows.
+// One block of the 16 rows of a panel: value(row r, column c) becomes out[c * stride + r]. A word has a row's codes, so
+// that one shift takes the same column of all rows.
 template <int kBits>
 void panel_values(const BlockFormat& blocks, const int8_t* words, const float (&numbers)[3][kPanel], float* out,
                   int64_t stride) {
@@ -67,7 +67,7 @@ void block_of_panel(const PackedWeight& weight, int64_t panel, int64_t block, fl
   (blocks.bits == 4 ? panel_values<4> : panel_values<8>)(blocks, words, numbers, out, stride);
 }
 
-// A row of kInt8: 4 neighbors lie together, and those of a panel's rows beside each other.
+// A row of kInt8: 4 neighbors are contiguous, beside those of the panel's other rows.
 void row_of_bytes(const PackedWeight& weight, int64_t row, float* out) {
   const int64_t columns = weight.shape.columns;
   const float scale = weight.row_scales()[row];

@@ -9,7 +9,7 @@ using Bytes = const std::byte*;
 
 int at(Bytes bytes, int64_t i) { return std::to_integer<int>(bytes[i]); }
 
-// Byte i holds the low bits of elements i and i + 16; the fifth bits of all follow each other.
+// Byte i holds the low bits of elements i and i + 16; the fifth bits of all are together.
 void read_small(const BlockFormat& blocks, Bytes block, FileBlock& read) {
   uint32_t fifth = 0;
   Bytes codes = block + 2 * (1 + blocks.minimum);

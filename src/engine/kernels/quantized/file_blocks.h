@@ -1,5 +1,5 @@
-// Blocks of neighbors in a row as GGUF files have them (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md):
-// 32 of them, or 256 in 8 blocks that share their fp16 numbers (BlockFormat::unit).
+// Blocks of neighbors in a row as in GGUF files (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): 32 of
+// them, or 256 in 8 blocks with common fp16 numbers (BlockFormat::unit).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,11 +13,11 @@ struct FileBlock {
   int8_t codes[256];      // as BlockFormat says
 };
 
-// The numbers of rows of one panel of a packed matrix with codes and without a tail: dequantize_rows() of these.
+// dequantize_rows() for rows of one panel of a packed matrix with codes and without a tail.
 void dequantize_codes(const PackedWeight& weight, int64_t first, int64_t count, float* out);
 
 void read_file_block(WeightFormat format, const std::byte* block, FileBlock& read);
-// The numbers it stands for, 32 * BlockFormat::unit.
+// The block's 32 * BlockFormat::unit numbers.
 void file_block_values(WeightFormat format, const std::byte* block, float* values);
 // `columns` are whole blocks.
 constexpr int64_t file_row_bytes(WeightFormat format, int64_t columns) {

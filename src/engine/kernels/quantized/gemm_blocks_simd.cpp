@@ -403,7 +403,7 @@ struct VnniBlocks {
 
 constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 
-// 32 numbers (fewer at the end of a row) to codes of 16 bits. A NaN or an infinity gives the scale NaN.
+// Rounds 32 numbers (fewer at the end of a row) to 16-bit codes. A NaN or an infinity gives the scale NaN.
 template <class Blocks>
 void quantize_block(const float* x, int64_t count, const BlockFormat& format, ActivationBlock& block) {
   float values[kBlock] = {};
@@ -430,7 +430,6 @@ void quantize_block(const float* x, int64_t count, const BlockFormat& format, Ac
   Blocks::store(format.bits, codes, block);
 }
 
-// sums [rows][columns] -> C.
 template <class Blocks>
 void finish(const GemmArgs& g, const float* sums, int64_t stride, int64_t row, int rows, int64_t column,
             int64_t columns) {
@@ -450,7 +449,6 @@ void finish(const GemmArgs& g, const float* sums, int64_t stride, int64_t row, i
   if (tile::has_epilogue(g)) tile::Epilogue<tile::UnitOfBytes>(g, g.c.f32() + row * g.ldc + column, rows, columns);
 }
 
-// The tile of a format.
 template <class Blocks>
 auto tile_of(WeightFormat format) {
   using enum WeightFormat;
@@ -501,7 +499,7 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, std::byte* works
   };
   if (g.m == 1) quantize(0, 0);
   else pool.run(g.m, quantize);
-  // A task reads 100 KB of weights at most, and there are some for each thread, which seldom run alike.
+  // A task reads at most 100 KB of weights, and each thread has several, as threads seldom run at the same speed.
   constexpr int64_t kTogether = 4, kTasksEach = 4;
   const int64_t panels = weight.shape.panels();
   const int64_t most = (int64_t{1} << 17) / std::max<int64_t>(1, weight.shape.panel_bytes());
@@ -543,7 +541,7 @@ HWY_EXPORT(few_rows);
 HWY_EXPORT(is_avx512);
 #endif
 
-// The kernels for few rows compute a W^T and what adds to it or is applied to it.
+// The kernels for few rows compute a W^T with additions and a function.
 bool is_plain(const GemmArgs& args) {
   return args.trans_b && !args.accumulate && !args.pre_activation && args.derivative == GemmActivation::kNone;
 }
@@ -563,8 +561,8 @@ void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* wo
     return gemm_blocks(from_column(args, weight.shape.head().rows), weight.tail(), workspace, pool);
   }
 #if HWY_ARCH_X86
-  // The few processors with AVX-512 and without VNNI take AVX2's: tiles of their own would add 130 KB to every program.
-  // (hwy::SupportedTargets() asks the processor each time, which takes a virtual machine some microseconds.)
+  // The few processors with AVX-512 but without VNNI use AVX2's tiles: their own would add 130 KB to every program.
+  // (hwy::SupportedTargets() asks the processor each time, some microseconds on a virtual machine.)
   if (few && HWY_DYNAMIC_DISPATCH(is_avx512)() && !has_vnni()) return N_AVX2::few_rows(args, weight, workspace, pool);
 #endif
   if (few) return HWY_DYNAMIC_DISPATCH(few_rows)(args, weight, workspace, pool);

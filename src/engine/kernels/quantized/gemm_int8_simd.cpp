@@ -31,7 +31,7 @@ constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 
 int64_t padded(int64_t k) { return round_up(k, kBlock); }
 
-// Codes of activations that a block of rows may have, so that it stays in the L2 cache while it is multiplied.
+// Codes of a block of rows of activations, which stays in L2 while it is multiplied.
 constexpr int64_t kCodesInCache = 192 << 10;
 
 // Rounds k numbers, load(position), by the largest magnitude among them. Returns their scale.
@@ -45,8 +45,8 @@ HWY_INLINE float round_numbers(int64_t k, const Load& load, uint8_t* codes) {
   }
   const Floats inverse = SetAll(127 / top);
   ForRow(k, [=](const auto& at) LINNET_LAMBDA {
-    // Adding 1.5 * 2^23 + 128 rounds to an integer, ties to even, on every processor alike. What lies behind the row
-    // is zero, as its padding is.
+    // Adding 1.5 * 2^23 + 128 rounds to an integer, ties to even, on every processor alike. Behind the row are zeros,
+    // like its padding.
     const auto bits = hn::BitCast(di, hn::Add(hn::Mul(load(at), inverse), SetAll(12582912.0f + 128.0f)));
     hn::StoreU(hn::DemoteTo(ByteTag(), hn::And(bits, hn::Set(di, 0xff))), ByteTag(), codes + at.first);
   });
@@ -76,9 +76,8 @@ RowScales round_row(StoredFloats x, int64_t k, uint8_t* codes, float largest_err
   return {scale, round_numbers(k, remainder, rest)};
 }
 
-// Multiplying by 1 / scale gives the quotient but for an error of 2e-4, where it is small enough for a code: so the
-// same integer, unless it is that close to a tie, or no number. Only then are the numbers divided, which takes several
-// times as long.
+// Multiplying by 1 / scale gives the quotient with an error of at most 2e-4 if it is small enough for a code, so the
+// same integer unless it is that close to a tie, or NaN. Only then does it divide, which takes several times as long.
 void round_by(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> di;
@@ -95,8 +94,7 @@ void round_by(const float* x, int64_t k, const StaticRounding& rounding, uint8_t
   });
 }
 
-// A as bytes.
-struct Rounded {
+struct Rounded {         // A as bytes
   const uint8_t* codes;  // [m][depth]
   const float* scales;
   const uint8_t* rest = nullptr;       // what rounding left over of the rows whose rest_scales are not 0
@@ -105,7 +103,7 @@ struct Rounded {
 };
 
 // sums [rows][columns], and those of the rests, to those rows and columns of C, whose numbers go to `c`, rows c_stride
-// apart. Multiplications and additions are not fused, as not every instruction set can.
+// apart. Without fused multiply-add, which some instruction sets lack.
 void finish_tile(const GemmArgs& g, const PackedWeight& weight, const Rounded& a, const int32_t* sums,
                  const int32_t* rest_sums, int64_t sums_stride, int64_t first_row, int64_t rows, int64_t column,
                  int64_t columns, float* c, int64_t c_stride) {
@@ -134,13 +132,13 @@ void finish_tile(const GemmArgs& g, const PackedWeight& weight, const Rounded& a
   }
 }
 
-// Is C or what lies beside it bf16 in memory? Sums then become numbers apart.
+// Whether C or a matrix beside it is bf16 in memory: sums then become numbers apart.
 bool is_apart(const GemmArgs& g) {
   return kMayBeBf16 && (g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16);
 }
 
-// Rows [first, last) of A by columns [begin, end) of C, both whole tiles but at the end. With bytes.c a tile's numbers
-// never reach memory that is not in the L1 cache.
+// Rows [first, last) of A by columns [begin, end) of C, whole tiles except at the end. With bytes.c a tile's numbers
+// stay in L1.
 template <class Tiles>
 void multiply(const GemmArgs& g, const PackedWeight& weight, const Rounded& a, int64_t first, int64_t last,
               int64_t begin, int64_t end, const ByteOperands& bytes = {}) {
@@ -196,7 +194,7 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRoun
   float* rest_scales = has_rests ? row_scales + g.m : nullptr;
   const Rounded rounded{are_rounded ? bytes.a : written, row_scales, rest, rest_scales};
   constexpr int64_t kSerial = 1 << 14;
-  // Sums are exact, so how the work is cut never shows.
+  // Sums are exact, so dividing the work changes no bit.
   const int64_t rows_of_task = std::max<int64_t>(1, (int64_t{1} << 15) / depth);
   const auto round = [&](int64_t row) {
     uint8_t* to = written + row * depth;
@@ -248,7 +246,7 @@ bool cpu_has_vnni() {  // sdot, which does the same
 bool cpu_has_vnni() { return false; }
 #endif
 
-// Takes the struct that is this processor's way to add up products of bytes (byte_tiles-inl.h).
+// Uses this processor's struct for byte products (byte_tiles-inl.h).
 void product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding, const ByteOperands& bytes,
              [[maybe_unused]] bool vnni, std::byte* workspace, ThreadPool& pool) {
 #if HWY_TARGET == HWY_AVX3

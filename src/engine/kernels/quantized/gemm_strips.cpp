@@ -22,8 +22,7 @@ size_t strip_bytes(const PackedShape& shape, int64_t floats = kStripFloats) {
   return round_up(static_cast<size_t>(strip_rows(shape, floats) * shape.columns) * sizeof(float), size_t{64});
 }
 
-// Of one worker of multiply_few().
-size_t few_workspace(const PackedShape& shape, int64_t m) {
+size_t few_workspace(const PackedShape& shape, int64_t m) {  // of one worker of multiply_few()
   const size_t product = gemm_workspace(1, m, strip_rows(shape, kFewStripFloats), shape.columns, 1);
   return strip_bytes(shape, kFewStripFloats) + round_up(product, size_t{64});
 }
@@ -33,7 +32,7 @@ void advance(Pointer& pointer, int64_t by) {
   if (pointer) pointer = pointer + by;
 }
 
-// What the rows [begin, begin + part.k) of the weight add to C. What follows the product waits for the last of them.
+// Adds the weight's rows [begin, begin + part.k) to C; epilogues follow the last of them.
 void multiply_plain(GemmArgs part, int64_t begin, bool is_last, std::byte* workspace, ThreadPool& pool) {
   part.a = part.a + begin;
   if (begin > 0) part.accumulate = true, part.residual = nullptr;
@@ -44,9 +43,8 @@ void multiply_plain(GemmArgs part, int64_t begin, bool is_last, std::byte* works
   gemm(part, workspace, pool);
 }
 
-// Products whose rows are so few that a weight is read once for all. bf16 is read as it is; otherwise each thread turns
-// strips of its own into fp32 and multiplies by them while they are in its cache. The bits are those of large strips,
-// as B's rows do not depend on each other.
+// Products of so few rows that a weight is read once for all. bf16 is read as it is; otherwise each thread converts its
+// own strips to fp32 and multiplies by them in cache. The bits are those of large strips, as B's rows are independent.
 void multiply_few(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
   const PackedShape& shape = weight.shape;
   if (shape.format == WeightFormat::kBf16) {

@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 constexpr int kMostPair = 128;  // see the header
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-// The values of smaller rows and blocks are as good as zero, and 127 / value would not be finite.
+// Values of smaller rows and blocks are negligible, and 127 / value would not be finite.
 constexpr float kSmallest = 1e-30F;
 
 float largest_magnitude(const float* w, int64_t count) {
@@ -34,7 +34,7 @@ float bf16_above(float x) { return std::bit_cast<float>((std::bit_cast<uint32_t>
 uint16_t bf16_bits(float x) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16); }
 float from_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
-// Where the high bits of a column lie: the byte behind a row's first word of them, and the bit in it.
+// The high bits of a column: the byte behind a row's first word of them, and the bit in it.
 std::pair<int64_t, int> high_bits_of(int high_bits, int64_t column) {
   const int64_t bit = (column / 8 * 2 + column % 2) * high_bits;
   return {bit / 8 * 64 + column % 8 / 2, static_cast<int>(bit % 8)};
@@ -42,7 +42,7 @@ std::pair<int64_t, int> high_bits_of(int high_bits, int64_t column) {
 
 constexpr int64_t kPairs = 32;  // looked at together
 
-// The largest |codes[2i] + codes[2i + 1]| of kPairs pairs. Written so that compilers use vectors of 16-bit lanes.
+// The largest |codes[2i] + codes[2i + 1]| of kPairs pairs, written for vectorization with 16-bit lanes.
 int most_of_pairs(const int8_t* codes) {
   uint16_t pairs[kPairs];
   std::memcpy(pairs, codes, sizeof pairs);
@@ -55,8 +55,8 @@ int most_of_pairs(const int8_t* codes) {
   return most;
 }
 
-// Two neighbors of one sign beyond the bound give up single steps, where rounding went furthest outward first. Returns
-// by how much the sum of squared errors grew, in squared steps; 0 if all fit.
+// Reduces neighbors of one sign beyond the bound by single steps, where rounding went furthest outward first. Returns
+// the growth of the sum of squared errors, in squared steps; 0 if all fit.
 float fit_neighbors(const float* w, int64_t count, float scale, int8_t* codes) {
   const float inverse = 1 / scale;
   float grown = 0;
@@ -79,8 +79,8 @@ float fit_neighbors(const float* w, int64_t count, float scale, int8_t* codes) {
   return grown;
 }
 
-// A larger step leaves fewer neighbors beyond the bound, and rounds all others more coarsely: the step with the least
-// error of a few.
+// Searches the step with the least error: a larger step leaves fewer neighbors beyond the bound, but rounds all others
+// more coarsely.
 void quantize_channel(const float* w, int64_t count, float top, int8_t* codes, float* scale) {
   constexpr float kStep = 0.05F;
   constexpr int kMostSteps = 22;  // up to a factor of 2.1, where neighbors of the largest value fit
@@ -106,7 +106,7 @@ void quantize_block8(const float* w, int64_t count, float top, int8_t* codes, fl
   round_codes(w, count, *scale, -127, 127, codes);
 }
 
-// Four bits are few: the step with the least error of several, with the wider side (-8) for either sign.
+// Searches the step with the least error, with the wider side (-8) for either sign: four bits are few.
 void quantize_block4(const float* w, int64_t count, float top, int8_t* codes, float* scale) {
   constexpr float kCandidates[] = {7, 7.5F, 8, 8.5F, 9};
   int8_t tried[kBlock];
@@ -121,7 +121,6 @@ void quantize_block4(const float* w, int64_t count, float top, int8_t* codes, fl
     }
 }
 
-// The codes of a row in a block of its panel.
 void block_codes(const BlockFormat& blocks, const int8_t* block, int64_t row, int8_t* codes) {
   const int8_t* words = block + row * 4;
   if (blocks.bits == 8) {
@@ -142,7 +141,7 @@ void block_codes(const BlockFormat& blocks, const int8_t* block, int64_t row, in
   }
 }
 
-// The other way; high bits are added to zeros.
+// The inverse; high bits are added to zeros.
 void pack_codes(const BlockFormat& blocks, const int8_t* codes, int64_t row, std::byte* block) {
   std::byte* words = block + row * 4;
   if (blocks.bits == 8) {
@@ -264,7 +263,7 @@ namespace {
 
 int64_t padded_columns(const PackedShape& shape) { return shape.blocks() * kBlock; }
 
-// A panel of a matrix that lies in memory as its rows do. `codes`: of a row.
+// A panel of a matrix in row order. `codes`: of a row.
 void quantize_rows(const PackedShape& shape, const float* w, int64_t count, float most, int8_t* codes, int8_t* panel,
                    float* scales, int32_t* sums) {
   std::fill(codes + shape.columns, codes + padded_columns(shape), static_cast<int8_t>(0));

@@ -1,10 +1,10 @@
-// Weight matrices in 16, 8 or 4 bits: how they are rounded, and how the kernels find them in memory.
+// Weight matrices in 16, 8 or 4 bits: their rounding and their layout in memory.
 //
 // A matrix w [rows, columns] (a linear layer's [out, in], a table's [ids, width]) becomes integers q and scales s with
 // w ~ q * s:
 //
-//   kInt8        -127..127, a float scale for each row. Products round their other operand to 8 bits too and add up
-//                integers (gemm_int8.h).
+//   kInt8        -127..127, a float scale for each row. Products round their other operand to 8 bits and sum integers
+//                (gemm_int8.h).
 //   kInt8Blocks  -127..127, a bf16 scale for each block of 32 neighbors in a row. Products with few rows round their
 //                other operand to 16 bits, others compute in fp32.
 //   kInt4Blocks  -8..7, the same.
@@ -14,13 +14,12 @@
 //                kQ6K for each half of one). Products as with kInt8Blocks. They are repacked, not rounded
 //                (file_blocks.h).
 //
-// In kInt8, of two neighbors (columns 2i and 2i + 1) those that are positive add up to at most 128, and those that are
-// negative to at least -128. So an activation u8 times them fits 16 bits (255 * 128 = 32640), and vpmaddubsw, which
-// AVX2 has to multiply bytes, never saturates, whatever the activations are. The quantizer sees to it on every
-// processor, so that a model gives the same integers everywhere.
+// In kInt8, the positive ones of two neighbors (columns 2i and 2i + 1) add up to at most 128, the negative ones to at
+// least -128. So u8 activations times them fit 16 bits (255 * 128 = 32640), and vpmaddubsw, AVX2's byte multiplication,
+// never saturates. The quantizer ensures this on every processor, so that a model gives the same integers everywhere.
 //
-// kBf16 lies in memory as the matrix does. Of the others, 16 rows make a panel, and rows and columns are padded with
-// zeros to whole panels and blocks:
+// kBf16 is stored like the matrix. In other formats 16 rows make a panel, and rows and columns are zero-padded to whole
+// panels and blocks:
 //   codes   [panels][blocks] of int8 [8][16][4]: columns 4g..4g+3 of 16 rows, or int4 [4][16][8]: columns 8g..8g+7, the
 //           first in the lowest bits of a 32-bit word. Codes of 5 or 6 bits: behind the words of a block 16 or 32 words
 //           of high bits, those of column 8g + 2b + p in byte b of a row's word: from bit 2g + p on, of two bits from
@@ -59,10 +58,9 @@ inline std::span<const char* const> enum_names(WeightFormat) {
                                      "Q4_1", "Q5_0",        "Q5_1",        "Q4_K", "Q5_K", "Q6_K"};
   return kNames;
 }
-// Whether it is one of GGUF's.
 constexpr bool is_file_format(WeightFormat format) { return format >= WeightFormat::kQ8_0; }
 
-// 32 neighbors of a row:  w = (code - zero) * scale [- minimum].
+// 32 neighbors of a row: w = (code - zero) * scale [- minimum].
 struct BlockFormat {
   int bits;                // of a code in words: 4, or 8
   int high_bits = 0;       // and behind the words
@@ -104,8 +102,8 @@ struct PackedShape {
 
   WeightFormat format = WeightFormat::kInt8;
   int64_t rows = 0, columns = 0;
-  // The last rows may have a format of their own, as files have it of what lies in one matrix here. They are then a
-  // packed matrix behind that of the first rows, which fill whole panels.
+  // The last rows may have another format, as files have for parts of one matrix here. They are a packed matrix behind
+  // that of the first rows, which fill whole panels.
   int64_t tail_rows = 0;
   WeightFormat tail_format = WeightFormat::kInt8;
 
@@ -130,7 +128,7 @@ struct PackedShape {
   bool operator==(const PackedShape&) const = default;
 };
 
-// The matrix in memory with its parts. Products are fastest where it is 64-byte aligned.
+// The matrix in memory and its parts. Products are fastest if it is 64-byte aligned.
 struct PackedWeight {
   PackedShape shape;
   const std::byte* data;
@@ -148,43 +146,42 @@ struct PackedWeight {
   const int32_t* sums() const { return reinterpret_cast<const int32_t*>(data + shape.sums_offset()); }
 };
 
-// A scale of row `row` of the panel whose block_scales() these are; `part` blocks.parts: the minimum.
+// A scale of row `row` of the panel with these block_scales(); `part` blocks.parts: the minimum.
 float block_number(const BlockFormat& blocks, const std::byte* scales, int64_t block, int64_t row, int64_t part);
 
-// One row as files have it, of the formats with codes: codes[columns], scales[scales_of_row()]. A row or block with a
-// value that is not a finite number gets the scale NaN. Scales of blocks are numbers of bf16.
+// Rounds one row to codes[columns] and scales[scales_of_row()], in formats with codes. A row or block with a value that
+// is not finite gets the scale NaN. Scales of blocks are bf16 numbers.
 void quantize_row(const PackedShape& shape, const float* w, int8_t* codes, float* scales);
-// Into and out of the packed form. pack_row leaves the padding as it is: zero, in memory that was zero.
+// Into and out of the packed form. pack_row does not write padding, which must be zero.
 void pack_row(const PackedShape& shape, int64_t row, const int8_t* codes, const float* scales, std::byte* packed);
 void unpack_row(const PackedWeight& weight, int64_t row, int8_t* codes, float* scales);
 
-// A whole matrix [rows, columns]. `packed` has shape.bytes() bytes.
+// Packs a matrix [rows, columns]. `packed` has shape.bytes() bytes.
 void pack_weight(const PackedShape& shape, const float* w, std::byte* packed, ThreadPool& pool);
-// The same in kInt8, fast enough for weights that change in every step of a training: each row's scale is that of its
-// largest magnitude, without a search for a better one. `transposed`: w is [columns, rows]. For products in this
-// process alone: where the processor multiplies bytes in one instruction (has_vnni()), neighbors are not limited;
-// elsewhere codes are -64..64, so that they fit. `workspace` is 64-byte aligned.
+// The same in kInt8, fast enough for weights that change in every training step: each row's scale is that of its
+// largest magnitude, without a search. `transposed`: w is [columns, rows]. For this process alone: with has_vnni()
+// neighbors are not limited; elsewhere codes are -64..64, so that they fit. `workspace` is 64-byte aligned.
 size_t quantize_weight_workspace(const PackedShape& shape, int threads);
 void quantize_weight(const PackedShape& shape, const float* w, bool transposed, std::byte* packed, std::byte* workspace,
                      ThreadPool& pool);
-// The same of a format of files, whose blocks of all rows, those of the tail behind the others, are `rows`.
+// The same for a file format; `rows`: the blocks of all rows, the tail's last.
 void pack_blocks(const PackedShape& shape, const std::byte* rows, std::byte* packed, ThreadPool& pool);
-// The numbers that rows [begin, end), or one of them, stand for. `out` is [end - begin, columns] or [columns]. Rows of
-// a panel together cost little more than one.
+// The numbers of rows [begin, end), or one row. `out` is [end - begin, columns] or [columns]. A panel's rows together
+// cost little more than one.
 void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, float* out);
-// All rows of a matrix whose bytes lie in a file: there they may be unaligned.
+// All rows of a matrix whose bytes are in a file, perhaps unaligned.
 void dequantize_unaligned(const PackedShape& shape, const std::byte* data, float* out);
 inline void dequantize_row(const PackedWeight& weight, int64_t row, float* out) {
   dequantize_rows(weight, row, row + 1, out);
 }
 void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, float* out, ThreadPool& pool);
-// Of a matrix with codes and without a tail, a panel of op(W) as products pack it (gemm/gemm_pack-inl.h): rows [first,
+// A panel of op(W) as products pack it (gemm/gemm_pack-inl.h), of a matrix with codes and without a tail: rows [first,
 // first + depth) and columns [column, column + width), which begin at a panel. `transposed`: op(W) is [columns, rows];
 // otherwise `first` is a multiple of 16.
 void unpack_panel(const PackedWeight& weight, bool transposed, int64_t first, int64_t depth, int64_t column,
                   int64_t width, float* out);
 
-// What the format says of neighbors holds.
+// Whether neighbors fit as kInt8 requires.
 bool neighbors_fit(std::span<const int8_t> row);
 
 }  // namespace linnet

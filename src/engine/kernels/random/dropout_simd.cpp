@@ -89,7 +89,7 @@ void dropout_of_columns(int64_t samples, int64_t elements_per_sample, const Drop
   const int64_t rows = elements_per_sample / columns.count;
   for_ranges(pool, samples * rows, 2 * columns.count, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
-      // Where the row begins among the sample's elements, of the whole tensor, and in memory.
+      // The row's first element in the sample of the whole tensor, and in memory.
       const int64_t first = task % rows * columns.all + columns.first, shift = task * columns.count - first;
       HWY_DYNAMIC_DISPATCH(DropoutRange)
       (first, first + columns.count, x + shift, y + shift, threshold, scale, static_cast<uint32_t>(task / rows), key);

@@ -13,18 +13,17 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
-// 16-bit values that one PhiloxKeep16 writes: eight for every 32-bit lane.
+// 16-bit values that one PhiloxKeep16 writes: eight per 32-bit lane.
 constexpr size_t kPhiloxValues = 8 * (HWY_MAX_BYTES / sizeof(uint32_t));
 
 using PhiloxTag = hwy::HWY_NAMESPACE::ScalableTag<uint64_t>;
 using PhiloxLanes = hwy::HWY_NAMESPACE::Vec<PhiloxTag>;
 
 // One counter in every 64-bit lane, its four words in four vectors. MulEven reads the low half of a lane and fills all
-// of it, so that the low word of a product needs no work (the garbage above it is never read) and the high word is one
-// shift.
+// of it, so a product's low word needs no work (the bits above it are never read) and its high word one shift.
 struct PhiloxCounters {
   PhiloxLanes x0, x1, x2, x3;
-  // Constructors that are not written have no target attribute, which NEON's vectors need.
+  // Implicit constructors have no target attribute, which NEON's vectors need.
   HWY_INLINE PhiloxCounters() {}
   HWY_INLINE PhiloxCounters(PhiloxLanes a, PhiloxLanes b, PhiloxLanes c, PhiloxLanes d) : x0(a), x1(b), x2(c), x3(d) {}
 
@@ -63,8 +62,7 @@ HWY_INLINE PhiloxOutput PhiloxWords(PhiloxCounters even, PhiloxCounters odd, uin
 }
 
 // values[8 * i ..] = the eight 16-bit values of counter {first_block + i, c1, c2, c3} for i in [0, Lanes(u32)), which
-// is kPhiloxValues values. To keep an element, compare its value with dropout_threshold(p): kept when value >=
-// threshold.
+// is kPhiloxValues values. An element is kept if its value >= dropout_threshold(p).
 HWY_INLINE void PhiloxKeep16(uint32_t first_block, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t key,
                              uint16_t* HWY_RESTRICT values) {
   namespace hn = hwy::HWY_NAMESPACE;

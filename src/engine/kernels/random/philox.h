@@ -1,5 +1,5 @@
 // The random numbers of dropout: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011),
-// a function of (counter, key) with no state, so that every kernel, device and number of threads draws the same mask.
+// a stateless function of (counter, key), so that every kernel, device and number of threads draws the same mask.
 //
 // The contract, the same everywhere:
 //   key      = {low, high} 32 bits of a 64-bit dropout key (one per dropout site and step).
@@ -29,11 +29,10 @@ constexpr uint64_t dropout_key(const int32_t* random, uint64_t site) {
   return mix64(mix64(seed ^ site) + mix64(time + 0x9e3779b97f4a7c15u));
 }
 
-// p is in [0, 1); outside it is an internal error.
-uint32_t dropout_threshold(float p);
+uint32_t dropout_threshold(float p);  // internal error unless p is in [0, 1)
 float dropout_scale(float p);
 
-// Whether element `index` of the row {c1, c2, c3} survives dropout with probability p. Slow: for tests and references.
+// Whether element `index` of the row {c1, c2, c3} survives dropout with probability p. Slow, for references.
 bool dropout_keeps(uint64_t key, int64_t index, uint32_t c1, uint32_t c2, uint32_t c3, float p);
 
 // values[8 * i .. 8 * i + 7] = the 16-bit values of block first_block + i, for i in [0, blocks): PhiloxRow16 of

@@ -1,6 +1,6 @@
-// Recurrent layers over whole sequences: a loop over the steps, each a product of the state before with the recurrent
-// weight, whose gates are finished in registers. With p[t] = projected[t] (of the input, with its biases) and
-// s = h[t-1] weight^T + bias, by gates:
+// Recurrent layers over whole sequences: each step multiplies the previous state by the recurrent weight and finishes
+// the gates in registers. With p[t] = projected[t] (of the input, with its biases) and s = h[t-1] weight^T + bias, by
+// gates:
 //
 //   kLstm (Hochreiter & Schmidhuber 1997), gates i, f, g, o:  a = p + s,  i, f, o = sigmoid(a),  g = tanh(a),
 //                                    c[t] = f c[t-1] + i g,  h[t] = o tanh(c[t])
@@ -41,7 +41,7 @@ struct RecurrentSizes {
   int64_t place(int64_t gate) const { return places[static_cast<size_t>(gate)] * hidden; }
 };
 
-// In which order gates lie: as above, or as ONNX has them, i, o, f, g and z, r, n.
+// The order of gates: as above, or ONNX's i, o, f, g and z, r, n.
 enum class GateOrder : uint8_t { kUsual, kOnnx };
 inline std::span<const char* const> enum_names(GateOrder) {
   static constexpr std::array kNames{"usual", "onnx"};
@@ -52,7 +52,7 @@ constexpr std::array<int64_t, 4> gate_places(RecurrentKind kind, GateOrder order
   return kind == RecurrentKind::kLstm ? std::array<int64_t, 4>{0, 2, 3, 1} : std::array<int64_t, 4>{1, 0, 2, 3};
 }
 
-// Units that are computed together. Packed weights have zeros for those beyond `hidden`.
+// Units computed together. Packed weights have zeros beyond `hidden`.
 constexpr int64_t kRecurrentUnits = 32;
 
 struct RecurrentForward {

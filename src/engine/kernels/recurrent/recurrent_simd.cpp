@@ -14,12 +14,12 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 
-// Rows of the state that share the loads of weights: sums of four gates for each of them stay in registers.
+// Rows of the state that share loads of weights: sums of four gates for each stay in registers.
 constexpr int64_t kRows = kFloatLanes >= 16 ? 4 : 2;
 constexpr int64_t kUnits = kRecurrentUnits / 2;  // of a panel of the forward pass, which has so many of each gate
 
-// sums[p, r, j, :] = sum over k of rows[r, k] * panels[p, k, j, :], in order: for a vector of the last axis of kUnits,
-// at which `panels` and `sums` begin. Panels lie `apart`.
+// sums[p, r, j, :] = sum over k of rows[r, k] * panels[p, k, j, :], in order, for a vector of the last axis of kUnits,
+// at which `panels` and `sums` begin. Panels are `apart` floats apart.
 template <int64_t P, int64_t R, int64_t N>
 HWY_INLINE void Multiply(const float* rows, int64_t stride, int64_t depth, const float* panels, int64_t apart,
                          float* HWY_RESTRICT sums) {
@@ -43,7 +43,7 @@ HWY_INLINE void Multiply(const float* rows, int64_t stride, int64_t depth, const
   for (int64_t i = 0; i < P * R * N; ++i) StoreFloats(sum[i / (R * N)][i / N % R][i % N], sums + i * kUnits);
 }
 
-// body(position) for the units from `unit` on, at most kUnits of them.
+// body(position) for the units from `unit` on, at most kUnits.
 template <class Body>
 HWY_INLINE void ForUnits(const RecurrentSizes& s, int64_t unit, const Body& body) {
   const int64_t end = std::min(s.hidden, unit + kUnits);
@@ -65,7 +65,7 @@ struct ForwardStep {
   float *result, *gates = nullptr, *memory = nullptr;
 };
 
-// What becomes of the sums [gates, kUnits] of a row.
+// Finishes the sums [gates, kUnits] of a row.
 HWY_NOINLINE void Finish(const RecurrentSizes& s, const RecurrentForward& call, const ForwardStep& step, int64_t row,
                          int64_t unit, const float* all_sums) {
   const int64_t h = s.hidden, width = s.gates() * h;
@@ -125,7 +125,7 @@ void Forward(const RecurrentSizes& s, const RecurrentForward& call, int64_t i, i
   ForwardBlock<1>(s, call, step, row, end, unit);
 }
 
-// Operands of the gradient of step i; of step -1, which stands for the states before all, the product alone.
+// Operands of the gradient of step i; step -1, for the initial states, has the product alone.
 struct BackwardStep {
   BackwardStep(const RecurrentSizes& s, const RecurrentBackward& call, int64_t i) {
     const int64_t states = s.batch * s.hidden, width = states * s.gates();
@@ -149,7 +149,7 @@ struct BackwardStep {
   float *projected, *sums;
 };
 
-// The gradients of a row's gates; products: of h [kUnits], from the step behind.
+// The gradients of a row's gates; products: of h [kUnits], from the following step.
 HWY_NOINLINE void Differentiate(const RecurrentSizes& s, const RecurrentBackward& call, const BackwardStep& step,
                                 int64_t row, int64_t unit, const float* products) {
   const int64_t h = s.hidden, width = s.gates() * h;
@@ -223,8 +223,8 @@ namespace {
 HWY_EXPORT(Forward);
 HWY_EXPORT(Backward);
 
-// body(first row, row behind the last, first unit) for all rows and units of a step. Each result is computed alike
-// wherever a part ends, so that there may be as many as there are threads.
+// body(first row, end row, first unit) for all rows and units of a step. Results do not depend on the division, so
+// there may be as many parts as threads.
 template <class Body>
 void for_parts(const RecurrentSizes& s, ThreadPool& pool, const Body& body) {
   constexpr int64_t kRowsOfPart = 24, kSerialProducts = 1 << 16, kMostParts = 64;
@@ -236,7 +236,7 @@ void for_parts(const RecurrentSizes& s, ThreadPool& pool, const Body& body) {
     }
   };
   if (s.batch * s.gates() * s.hidden * s.hidden <= kSerialProducts) return range(0, count);
-  // A thread takes the part of its number, whose panels are in its cache since the step before, and what is left then.
+  // A thread takes the part of its number, whose panels it has in cache, and then any remaining ones.
   const int64_t parts = std::min({count, static_cast<int64_t>(pool.size()), kMostParts});
   std::atomic<uint64_t> taken{0};
   pool.run(parts, [&](int64_t, int worker) {

@@ -51,7 +51,7 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 
-// Double holds the square of any float, so a gradient of 1e30 has a norm instead of an overflow.
+// Double holds the square of any float, so the norm of a gradient of 1e30 does not overflow.
 template <bool kSquares>
 double SumBlock(int64_t count, const float* x) {
   const hn::ScalableTag<double> d;
@@ -82,8 +82,8 @@ void SumBlocks(bool squares, int64_t begin, int64_t end, int64_t n, const float*
   }
 }
 
-// out [count] = the sum of rows of `count` columns that lie `stride` apart. Four rows at a time, to spare the partial
-// sums a trip through the cache.
+// out [count] = the sum of rows of `count` columns, `stride` apart. Four rows at a time, to spare the cache the partial
+// sums.
 template <class T>
 void SumStripOf(int64_t rows, int64_t stride, int64_t count, const T* x, float* out) {
   HWY_ALIGN float block[kStrip];
