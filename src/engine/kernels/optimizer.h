@@ -41,14 +41,13 @@ void lion_update(const UpdateArgs& args, ThreadPool& pool);
 // Both moments of Adam in 8 bits (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization"): blocks of 256
 // neighbors share a scale, so a parameter takes 2 + 8 / 256 bytes of moments instead of 8.
 //
-// Codes are finer near zero. Of a block, with q a signed and c an unsigned byte:
+// Codes are finer near zero. In a block, with q a signed and c an unsigned byte:
 //   m       = scale q |q| / 127^2,   scale = largest |m|
 //   sqrt(v) = scale c^2 / 255^2,     scale = largest sqrt(v)
-// The spacing is 1.6% (m) and 0.8% (sqrt(v)) of the largest value there, and the least value is 6e-5 and 1.5e-5 of the
-// largest. A v above 0 never becomes 0: a step divides by its root.
-//
-// Moments are decoded, updated and applied in fp32 and then rounded to the nearest code, so every instruction set and
-// number of threads gives the same bits. Bytes and scales that are all zero are moments that are zero.
+// The spacing is 1.6% (m) and 0.8% (sqrt(v)) of the largest value there; the least value is 6e-5 and 1.5e-5 of the
+// largest. A positive v never becomes 0, since a step divides by its root. Moments are decoded, updated and applied in
+// fp32 and rounded to the nearest code, so every instruction set and number of threads gives the same bits. All-zero
+// bytes and scales are zero moments.
 constexpr int64_t kMomentBlock = 256;
 constexpr int64_t moment_blocks(int64_t n) { return (n + kMomentBlock - 1) / kMomentBlock; }
 

@@ -18,7 +18,7 @@ namespace {
 
 HWY_INLINE Floats SetDouble(double x) { return SetAll(static_cast<float>(x)); }
 
-// Stores parameters and moves their average, where there is one.
+// Stores parameters and updates their average, if there is one.
 template <class Position>
 HWY_INLINE void Finish(const UpdateArgs& args, const Position& at, Floats param, int64_t begin) {
   at.store(param, args.param + begin);
@@ -39,7 +39,7 @@ class AdamStep {
     root2_ = SetDouble(std::sqrt(1 - std::pow(args.beta2, step))), epsilon_ = SetDouble(args.epsilon);
     rate_ = SetDouble(args.learning_rate / (1 - std::pow(args.beta1, step)));
   }
-  // Moves the moments and returns the parameters; `root` becomes sqrt(v).
+  // Updates the moments and returns the parameters; `root` becomes sqrt(v).
   HWY_INLINE Floats operator()(Floats param, Floats grad, Floats& m, Floats& v, Floats& root) const {
     Floats g = hn::Mul(grad, scale_);
     if (decays_) param = hn::Mul(param, shrink_);

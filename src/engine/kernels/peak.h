@@ -12,8 +12,8 @@ class ThreadPool;
 // the best of several runs, 0.2 s in all. bf16 is measured in fp32 without gemm_has_bf16().
 double measured_peak_gflops(Precision precision, ThreadPool& pool);
 
-// Bytes per second that all threads of the pool read together from a block of `bytes`, which should be far more than
-// the caches hold: the best of several passes.
+// Bytes per second that all threads of the pool read together from a block of `bytes`, which should far exceed the
+// caches: the best of several passes.
 double measured_bandwidth(ThreadPool& pool, size_t bytes);
 
 }  // namespace linnet

@@ -63,7 +63,7 @@ double measured_bandwidth(ThreadPool& pool, size_t bytes) {
     const Clock::time_point began = Clock::now();
     pool.run(blocks, [&](int64_t block, int) {
       const uint64_t* p = memory.data() + block * kBlock;
-      // Several streams at once, as a product with a few rows reads its weights.
+      // Several streams, like a product with few rows reading its weights.
       constexpr int64_t kStreams = 8, kLength = kBlock / kStreams;
       uint64_t sums[kStreams] = {};
       for (int64_t i = 0; i < kLength; ++i)

@@ -22,9 +22,8 @@ T round_to_half(T x) {
 // The same of n floats. to may be from.
 void round_to_half(int64_t n, const float* from, float* to, ThreadPool& pool);
 
-// Stochastic rounding to bf16: of the two neighbors of a number, the nearer one is likelier, such that the expectation
-// is the number itself. Updates that are smaller than half of the distance between neighbors, which rounding to nearest
-// loses, move a weight now and then instead.
+// Stochastic rounding to bf16: to either neighbor of a number, with probabilities that make the number the expectation.
+// Updates of less than half of the neighbors' distance, which rounding to nearest loses, then still count on average.
 //
 // y[i] = the upper half of the bits of x[i] + r, where r in [0, 65536) is the 16-bit value i of the row {kBf16Rounding,
 // 0, 0} under `key` (engine/kernels/random/philox.h). Numbers of bf16, infinity and NaN stay what they are. x

@@ -24,7 +24,7 @@ HWY_INLINE Floats RoundToHalf(Floats x) {
   constexpr int32_t kLeastNormal = 0x38800000, kMost = 0x477fe000, kInfinity = 0x7f800000;  // 2^-14, 65504
   const Floats magnitude = hn::Abs(x), half = SetAll(0.5f);
   const auto bits = hn::BitCast(di, magnitude);
-  // The 13 bits that fp16 has not are rounded away, ties to even. Of a float in [0.5, 1) the last bit is 2^-24.
+  // Rounds the 13 bits that fp16 lacks away, ties to even. The last bit of a float in [0.5, 1) is 2^-24.
   const auto odd = hn::And(hn::ShiftRight<13>(bits), number(1));
   const auto normal = hn::And(hn::Add(hn::Add(bits, number(0xfff)), odd), number(~0x1fff));
   const auto small = hn::BitCast(di, hn::Sub(hn::Add(magnitude, half), half));
@@ -38,7 +38,6 @@ void RoundToHalfRange(const float* from, float* to, int64_t begin, int64_t end) 
   ForRow(end - begin, [&](const auto& at) LINNET_LAMBDA { at.store(RoundToHalf(at.load(from + begin)), to + begin); });
 }
 
-// One block of kPhiloxValues numbers.
 void RoundBlock(const float* HWY_RESTRICT x, const uint16_t* HWY_RESTRICT random, uint16_t* HWY_RESTRICT y) {
   const hn::Rebind<uint32_t, FloatTag> du;
   const hn::Rebind<int32_t, FloatTag> di;
@@ -48,7 +47,7 @@ void RoundBlock(const float* HWY_RESTRICT x, const uint16_t* HWY_RESTRICT random
     const auto bits = hn::BitCast(du, hn::LoadU(FloatTag(), x + i));
     const auto moved = hn::Add(bits, hn::PromoteTo(du, hn::LoadU(half, random + i)));
     const auto is_finite = hn::Ne(hn::And(bits, exponent), exponent);
-    // Of NaN the upper half alone could be infinity.
+    // NaN's upper half alone could be infinity.
     const auto is_infinite = hn::Eq(hn::AndNot(hn::Set(du, 0x80000000u), bits), exponent);
     const auto special = hn::IfThenElse(is_infinite, bits, hn::Or(bits, quiet));
     const auto upper = hn::ShiftRight<16>(hn::IfThenElse(is_finite, moved, special));
@@ -56,8 +55,7 @@ void RoundBlock(const float* HWY_RESTRICT x, const uint16_t* HWY_RESTRICT random
   }
 }
 
-// Numbers [begin, end), begin a multiple of 8.
-void RoundRange(int64_t begin, int64_t end, const float* x, uint16_t* y, uint64_t key) {
+void RoundRange(int64_t begin, int64_t end, const float* x, uint16_t* y, uint64_t key) {  // `begin` is a multiple of 8
   HWY_ALIGN uint16_t random[kPhiloxValues];
   for (int64_t first = begin; first < end; first += kPhiloxValues) {
     PhiloxKeep16(static_cast<uint32_t>(first / 8), kBf16Rounding, 0, 0, key, random);
@@ -81,7 +79,7 @@ float round_codes(const float* w, int64_t count, float scale, float low, float h
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> di;
   const hn::Rebind<int8_t, FloatTag> d8;
-  // What is added to 1.5 * 2^23 is rounded to an integer, ties to even.
+  // Adding 1.5 * 2^23 rounds to an integer, ties to even.
   const Floats inverse = SetAll(1 / scale), least = SetAll(low), most = SetAll(high), magic = SetAll(12582912.0f);
   Floats errors[kVectors];
   for (Floats& error : errors) error = hn::Zero(d);
@@ -109,7 +107,7 @@ float round_codes(const float* w, int64_t count, float scale, float low, float h
   return sum;
 }
 
-// Four numbers of each of some columns become a word of each.
+// Four numbers of each column become a word.
 void round_columns(const float* w, int64_t stride, int64_t columns, int64_t depth, float most, int8_t* codes,
                    float* scales, int32_t* sums) {
   const FloatTag d;

@@ -115,7 +115,7 @@ HWY_INLINE Floats Erf(Floats x) {
 
 // Of rows, as softmax and cross-entropy need them.
 
-// The largest element; which one is unspecified when some are NaN, since the exponentials then are NaN anyway.
+// The largest element; unspecified if some are NaN, since the exponentials then are NaN anyway.
 template <class T>
 HWY_INLINE float MaxRow(int64_t width, const T* x) {
   const float lowest = -std::numeric_limits<float>::infinity();

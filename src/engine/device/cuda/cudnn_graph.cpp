@@ -8,7 +8,7 @@
 namespace linnet {
 namespace {
 
-// The functions of libcudnn that Linnet calls, looked up when first asked for.
+// The functions of libcudnn that Linnet calls, looked up at first use.
 struct CudnnFunctions {
   OpenLibrary library{kCudnn};
   decltype(&::cudnnGetVersion) get_version = library("cudnnGetVersion");
@@ -25,13 +25,11 @@ struct CudnnFunctions {
   decltype(&::cudnnBackendExecute) execute = library("cudnnBackendExecute");
 };
 
-// Error(kSystem) when the library is not to be found.
-const CudnnFunctions& cudnn() {
+const CudnnFunctions& cudnn() {  // Error(kSystem) if it is not found
   static const CudnnFunctions functions;
   return functions;
 }
 
-// The status and what cuDNN says of it.
 std::string cudnn_error(cudnnStatus_t status) {
   char message[1024] = "";
   cudnn().last_error_string(message, sizeof message);
@@ -62,7 +60,7 @@ Handle& handle_of(CudaDevice& device) {
   });
 }
 
-// How many elements the attribute has; below 0 when cuDNN does not say.
+// The number of elements of the attribute; below 0 if cuDNN does not say.
 int64_t count_of(cudnnBackendDescriptor_t from, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) {
   int64_t count = 0;
   return cudnn().get_attribute(from, name, type, 0, &count, nullptr) == CUDNN_STATUS_SUCCESS ? count : -1;

@@ -37,12 +37,10 @@ using tile::V;
 // The register tile of attention's products, which does with its sums what comes next while they are in registers, and
 // how weights (probabilities and their gradients) are kept.
 
-// Packed elements in a row of a slice.
 template <class P>
 constexpr int64_t kSliceDepth = attention_blocking::kSlice / P::kPair;
 
-// Where the sums of a tile go, and what they begin with: `row` for each of its rows; without one what is in `out`, if
-// `accumulate`; else zeros.
+// Where a tile's sums go, and their initial values: `row` for each of its rows; else `out` if `accumulate`; else zeros.
 struct Sums {
   float* out;
   int64_t stride;
@@ -51,11 +49,9 @@ struct Sums {
 };
 
 // out[M, columns] = a[M, depth] b[depth, columns] with columns = kVectors * kLanes, as in gemm/gemm_tile-inl.h. Depths
-// count packed elements of the policy P, which is also that of gemm_pack-inl.h. `skip` floats of a lie between the end
-// of a slice of its columns (attention_blocking::kSlice) and the next; 0 if a is in one piece.
-//
-// Masks, exponentials and dropout are loops over the scores that this stores, which are in the L1 cache. To do them in
-// registers would take a tile for each kind of mask, and minutes to compile.
+// count packed elements of the policy P of gemm_pack-inl.h. `skip` floats of a separate slices of its columns
+// (attention_blocking::kSlice); 0 if a is in one piece. Masks, exponentials and dropout are loops over the stored
+// scores in L1: in registers they would need a tile for each kind of mask, and minutes to compile.
 template <class P, int M, int kRow, int kColumn, int kVectors>
 HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, int64_t skip, const float* HWY_RESTRICT b,
                        const Sums& sums) {
@@ -88,7 +84,7 @@ HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, int64_t skip,
     for (int h = 0; h < kVectors; ++h) hn::StoreU(r[i][h], d, sums.out + i * sums.stride + h * kLanes);
 }
 
-// Tiles have an even number of rows, 2 to kRows: two keys make a packed element in bf16. The table's index is half it.
+// Tiles have an even number of rows, 2 to kRows, as two keys make a packed element in bf16. Indexed by half of it.
 using TileFunction = void (*)(int64_t, const float*, int64_t, const float*, const Sums&);
 template <class P, int kRow, int kColumn, int kVectors, int... I>
 constexpr std::array<TileFunction, kRows / 2 + 1> tile_table(std::integer_sequence<int, I...>) {
@@ -97,13 +93,13 @@ constexpr std::array<TileFunction, kRows / 2 + 1> tile_table(std::integer_sequen
 template <class P, int kRow, int kColumn, int kVectors>
 constexpr auto kTiles = tile_table<P, kRow, kColumn, kVectors>(std::make_integer_sequence<int, kRows / 2>());
 
-// The register tile for the last columns of a panel: one vector wide where that is enough.
+// The register tile for a panel's last columns: one vector wide if that is enough.
 template <class P, int kRow, int kColumn>
 HWY_INLINE TileFunction TileFor(int64_t half_rows, int64_t columns) {
   return columns > kLanes ? kTiles<P, kRow, kColumn, 2>[half_rows] : kTiles<P, kRow, kColumn, 1>[half_rows];
 }
 
-// Rows dealt evenly to tiles of an even number of rows: the last tile may have one row too many.
+// Rows divided evenly into tiles of even height: the last tile may have one row too many.
 struct Tiles {
   explicit Tiles(int64_t count)
       : tiles(ceil_div(count, kRows)),
@@ -117,8 +113,8 @@ struct Tiles {
   int64_t larger;  // so many tiles at the start have one more
 };
 
-// fp32: how the weights of two neighboring keys j (even) and j + 1, for one or two vectors of queries from i, are kept
-// for the products along the keys (element j, i of a transposed left operand) and along the queries (rows of one).
+// fp32: how the weights of keys j (even) and j + 1, for one or two vectors of queries from i, are stored for products
+// along the keys (element j, i of a transposed left operand) and along the queries (rows of one).
 struct F32Weights : tile::F32Pack {
   static constexpr int kExpDegree = 5;
   static constexpr bool kOneForm = true;                       // both forms are the same
@@ -139,7 +135,6 @@ struct F32Weights : tile::F32Pack {
   static float along_keys(const float* weights, int64_t j, int64_t i) { return weights[j * kAlongKeys + i]; }
   static float along_queries(const float* weights, int64_t j, int64_t i) { return weights[j * kAlongQueries + i]; }
   static float unpack(float element, int64_t) { return element; }
-  // A row of a left operand.
   template <class T>
   static HWY_INLINE void PackScaled(const T* source, int64_t width, float factor, float* out) {
     ForRow(width, [&](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(SetAll(factor), at.load(source)), out); });
@@ -311,7 +306,7 @@ HWY_INLINE bool AllFinite(StoredFloats rows, int64_t stride, int64_t count, int6
 
 // The dropout of a block of probabilities, drawn ahead as one bit each. The numbers are those of random/philox.h.
 
-// Bits of a vector of queries, and of all queries of a block: bit i % kLanes of byte i / kLanes * kMaskBytes (and on).
+// Bits of a vector of queries, and of a block's queries: bit i % kLanes from byte i / kLanes * kMaskBytes on.
 constexpr int64_t kMaskBytes = kLanes > 8 ? kLanes / 8 : 1;
 constexpr int64_t kMaskRow = kQueryBlock / kLanes * kMaskBytes;
 static_assert(kMaskRow * 16 <= kQueryBlock * 4);  // what Layout has room for
@@ -350,8 +345,8 @@ class Dropout {
 
  private:
   static constexpr uint64_t kMul0 = 0xD2511F53u, kMul1 = 0xCD9E8D57u;
-  // Vectors of counters drawn side by side, to hide the latency of the chain of products: of the even and of the odd
-  // queries of two vectors.
+  // Vectors of counters side by side, to hide the latency of the chain of products: even and odd queries of two
+  // vectors.
   static constexpr int kCounters = 4;
   static constexpr uint32_t low(uint64_t x) { return static_cast<uint32_t>(x); }
   static constexpr uint32_t high(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
@@ -360,9 +355,9 @@ class Dropout {
     return hn::MulEven(hn::BitCast(d32, x), hn::Set(d32, low(factor)));
   }
 
-  // Counters are {key / 8, query, head, sample}: key, head and sample are the same in all lanes, and what the first two
-  // rounds multiply depends on the query or on the others, never on both. So two and a half of the ten rounds are
-  // scalar, or the same for all keys.
+  // Counters are {key / 8, query, head, sample}: key, head and sample are the same in all lanes, and the first two
+  // rounds multiply what depends on the query or on the others, never on both. So two and a half of ten rounds are
+  // scalar or shared by all keys.
   struct Query {
     HWY_INLINE Query(const Dropout& dropout, int64_t query, int64_t head) {
       const PhiloxTag d64;

@@ -75,19 +75,19 @@ void attention_backward(const AttentionArgs& args, AttentionRows q, AttentionRow
                         const float* lse, AttentionRows d_o, MutableAttentionRows dq, MutableAttentionRows dk,
                         MutableAttentionRows dv, float* d_distance_bias, std::byte* workspace, ThreadPool& pool);
 
-// Attention of a few queries to many keys: one step of decoding, where packing keys into blocks costs more than the
-// products. Queries are computed one by one, so that the bits of each depend on itself and the keys that it sees alone.
+// Attention of a few queries to many keys, as in a decoding step, where packing keys costs more than the products. Each
+// query is computed alone, so its bits depend on itself and the keys that it sees alone.
 constexpr int64_t kFewQueries = 8;
 
-// At most kFewQueries, not causal and without a window; or any, where args asks for independent queries. No dropout.
-// With or without starts and a bias.
+// At most kFewQueries, not causal and without a window; or any number, if args asks for independent queries. No
+// dropout.
 bool has_few_queries(const AttentionArgs& args);
 
 size_t attention_few_queries_workspace(const AttentionArgs& args, int threads);
 
-// As attention_forward (engine/kernels/attention/attention.h), to rounding. k and v are of one type in memory. `lse`
-// may be null. With `key_rows` [batch], sample b attends to keys and values of the sample key_rows[b] instead of its
-// own, as tokens of one text do that are samples of their own; of a sample that sees no key it may be negative.
+// As attention_forward (engine/kernels/attention/attention.h), to rounding. k and v have one type in memory. `lse` may
+// be null. With `key_rows` [batch], sample b attends to the keys and values of sample key_rows[b], as for samples that
+// are tokens of one text; it may be negative for a sample that sees no key.
 void attention_few_queries(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
                            MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool,
                            const int32_t* key_rows = nullptr);

@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 
-// to[0..3] = the sums of the lanes of each 128-bit block's element 0..3.
+// to[0..3] = the sums over the 128-bit blocks of their elements 0..3.
 template <class D>
 HWY_INLINE void StoreBlockSum(D d, hn::Vec<D> x, float* to) {
   if constexpr (hn::MaxLanes(D()) > 4) {
@@ -39,7 +39,7 @@ HWY_INLINE void SumLanesOfFour(Floats a, Floats b, Floats c, Floats e, float* to
                 to);
 }
 
-// scores[j] = scale * sum over the head of q * k_j
+// scores[j] = scale * q k_j
 template <class T>
 HWY_INLINE void ScoreKeys(int64_t width, int64_t keys, float scale, StoredFloats q, const T* k, int64_t stride,
                           float* scores) {
@@ -81,7 +81,7 @@ HWY_INLINE float Normalize(int64_t keys, float* scores) {
   return largest + std::log(sum);
 }
 
-// o = sum_j p_j v_j: four vectors of o at a time stay in registers while the keys pass.
+// o = sum_j p_j v_j: four vectors of o at a time stay in registers.
 template <class T>
 HWY_INLINE void WeighValues(int64_t width, int64_t keys, const float* p, const T* v, int64_t stride,
                             MutableStoredFloats o) {
@@ -108,7 +108,7 @@ HWY_INLINE void WeighValues(int64_t width, int64_t keys, const float* p, const T
   });
 }
 
-// The heads [head, head_end) of one sample, with the keys and values of sample `keys_of`, which are T in memory.
+// The heads [head, head_end) of one sample, with keys and values of type T of sample `keys_of`.
 // `scores` has room for a key's float each.
 template <class T>
 void attend_heads(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, MutableAttentionRows o,

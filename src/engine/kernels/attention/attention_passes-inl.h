@@ -16,13 +16,13 @@ namespace linnet::HWY_NAMESPACE::attention {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// Scores are taken relative to a shift of each query, which starts at 0 and follows the largest score only when that
-// leaves these bounds: fp32 has room for all between, at the same relative error. So scores become exponentials where
-// they are computed, and what has been summed is scaled seldom instead of at every new maximum.
+// Scores are relative to a shift of each query, which starts at 0 and follows the largest score only outside of these
+// bounds, within which fp32 keeps its relative error. So exponentials are computed at once, and sums are rarely
+// rescaled.
 constexpr float kHighest = 30, kLowest = -60;
 
-// Of a tile of scores: stores 2^(score - shift), zero where dropped or not seen; adds to the sums and raises the maxima
-// of the panel's queries. A NaN may get lost in the maximum; its exponential shows it.
+// From a tile of scores: stores 2^(score - shift), zero where dropped or not seen; adds to the sums and raises the
+// maxima of the panel's queries. The maximum may lose a NaN; its exponential keeps it.
 template <class P, Masking kMasking, int kVectors>
 HWY_NOINLINE void Exponentials(const Location& location, const float* scores, float* maximum, float* sum,
                                float* weights) {
@@ -60,7 +60,7 @@ HWY_NOINLINE void Exponentials(const Location& location, const float* scores, fl
   }
 }
 
-// One chunk of queries of one query head, block of keys by block of keys.
+// One chunk of queries of one query head, by blocks of keys.
 template <class P>
 class ForwardHead {
  public:
@@ -107,7 +107,7 @@ class ForwardHead {
     }
   }
 
-  // o = o / sum and the log-sum-exp, for a sample with that many valid keys.
+  // o = o / sum and the log-sum-exp, for a sample with `valid` keys.
   void finish(int64_t valid, MutableStoredFloats o, int64_t o_stride, float* lse) {
     for (int64_t i = 0; i < queries_; i += kLanes) {
       const V sum = hn::Load(d, at_.sum + i);
@@ -129,7 +129,7 @@ class ForwardHead {
   }
 
  private:
-  // The weights of a panel of queries from i of the window, which begins at `at` in the chunk.
+  // Queries from i of the window, which begins at `at` in the chunk.
   void attend_panel(const Window& window, int64_t i, int64_t at, const float* q, const uint8_t* kept, float* o) {
     TileEnds ends = exponentials(window, i, at + i, q, kept);
     if (follow_maximum(window, i, at + i, o)) ends = exponentials(window, i, at + i, q, kept);
@@ -157,8 +157,8 @@ class ForwardHead {
     finish(location, scores, at_.maximum + i, at_.block_sum + i, at_.weights);
   }
 
-  // Moves the shift of queries whose largest score is out of bounds, and scales what they have so far. A sum that is
-  // still zero may as well follow scores far below. Returns whether there were any.
+  // Moves the shift of queries whose largest score is out of bounds, and rescales their sums; a sum that is still zero
+  // also follows scores far below. Returns whether any moved.
   bool follow_maximum(const Window& window, int64_t i, int64_t at, float* o) {
     bool moved = false;
     for (int64_t h = 0; h < std::min<int64_t>(kWidth, round_up(window.queries - i, kLanes)); h += kLanes) {
@@ -250,7 +250,7 @@ HWY_INLINE float Dot(StoredFloats a, StoredFloats b, int64_t count) {
   return SumLanes(sum);
 }
 
-// Of a tile of scores, the probabilities 2^(score - lse) in their place, zero where not seen.
+// Turns a tile of scores into probabilities 2^(score - lse), zero where not seen.
 template <class P, Masking kMasking, int kVectors>
 HWY_NOINLINE void Probabilities(const Location& location, float* scores, int64_t stride) {
   SeenIn<kMasking, kVectors> seen(location);
@@ -268,13 +268,12 @@ HWY_NOINLINE void Probabilities(const Location& location, float* scores, int64_t
   }
 }
 
-// Where a tile's gradients go.
-struct GradientPlaces {
+struct GradientPlaces {  // of a tile
   float *p, *ds, *ds_by_key;
   float* ds_exact;  // for the bias's gradient
 };
 
-// Of a tile of dp - D, where dp = scale do v^T: stores ds = p (keep dp - D) in both forms, and p where kept.
+// From a tile of dp - D with dp = scale do v^T: stores ds = p (keep dp - D) in both forms, and p where kept.
 template <class P, Masking kMasking, int kVectors>
 HWY_NOINLINE void ScoreGradients(const Location& location, const float* differences, const float* minus_correction,
                                  const float* probabilities, int64_t stride, const GradientPlaces& to) {
@@ -307,8 +306,8 @@ HWY_NOINLINE void ScoreGradients(const Location& location, const float* differen
   }
 }
 
-// out[i - j] += ds[j, i], the sums along the diagonals: in rows of one element more they are columns. Around the block
-// there are zeros, kBiasLead of them before it; a vector's end may lie behind out[queries - 1].
+// out[i - j] += ds[j, i], sums along diagonals: in rows of one element more they are columns. Zeros surround the block,
+// kBiasLead before it; a vector's end may lie behind out[queries - 1].
 HWY_INLINE void AddDiagonals(int64_t keys, int64_t queries, const float* ds, float* out) {
   for (int64_t first = 1 - keys; first < queries; first += kLanes) {
     V sum = hn::LoadU(d, out + first);
@@ -320,7 +319,7 @@ HWY_INLINE void AddDiagonals(int64_t keys, int64_t queries, const float* ds, flo
 
 // Gradients of one key-value head and the query heads that use it. With p = exp(s - lse), D = sum_k do * o of a row:
 //   dv = (keep p)^T do,  dp = keep (do v^T),  ds = p (dp - D),  dq = scale ds k,  dk = scale ds^T q
-// where keep is the dropout mask with its scale. Blocks of keys outside, heads and blocks of queries inside.
+// where keep is the dropout mask with its scale. Loops over blocks of keys, then heads, then blocks of queries.
 template <class P>
 class BackwardHead {
  public:
@@ -365,7 +364,6 @@ class BackwardHead {
       for (int64_t i = live; i < args_.query_length; ++i) ClearRow(dq.row(i), size_);
   }
 
-  // What a block of queries reads.
   void fetch_queries(int64_t first, int64_t end, const Head& q, const Head& o, const Head& d_o) const {
     for (const Head* rows : {&q, &o, &d_o}) FetchRows(rows->row(first), rows->stride, end - first, size_);
   }
@@ -382,8 +380,8 @@ class BackwardHead {
   }
 
  private:
-  // Without the queries at the end whose gradient do is zero (those of padding are), and so are all products with it:
-  // were there a NaN or infinity to multiply with, it would show in o, in the log-sum-exp or in the keys.
+  // Skips queries at the end whose gradient do is zero (as for padding), and so all their products: a NaN or infinity
+  // to multiply with would show in o, in the log-sum-exp or in the keys.
   int64_t live_queries(const Head& o, const Head& d_o, const float* lse) const {
     int64_t live = args_.query_length;
     while (keys_finite_ && live > 0 && Dot(d_o.row(live - 1), d_o.row(live - 1), size_) == 0 &&
@@ -441,7 +439,7 @@ class BackwardHead {
     const int64_t depth = ceil_div(size_, P::kPair), skip = at_.slice - kSliceDepth<P>;
     const int64_t panel = location.query / kWidth * depth * kWidth + location.in_panel();
     HWY_ALIGN float waiting[kRows * kWidth], differences[kRows * kWidth];
-    // In fp32 probabilities go where they will be read; in bf16 they wait in fp32 for their gradients.
+    // In fp32, probabilities go to their final location; in bf16 they wait in fp32 for their gradients.
     const int64_t stride = P::kOneForm ? P::kAlongKeys : kWidth;
     float* p = P::kOneForm ? at_.p + location.key * stride + location.query : waiting;
     Scores<P, kOfScores>(location, depth, at_.k_rows, skip, at_.q_transposed + panel, at_.lse + location.query, p,
@@ -479,7 +477,7 @@ void BackwardTask(const AttentionArgs& args, const attention_blocking::BackwardO
   };
   if (x.bias_gradients) std::fill_n(bias_gradient(kv_head * group), group * bias_row, 0.0f);
   const Pieces blocks = Pieces::of_keys(valid);
-  // dq of a query head, or where its sums over several blocks of keys are kept.
+  // dq of a query head, or of its sums over several blocks of keys.
   const bool sums_dq = layout.sums_dq && blocks.pieces > 1;
   const auto dq_of = [&](int64_t h) {
     if (!sums_dq) return MutableHead(x.dq, sample, h, size);

@@ -29,7 +29,7 @@ namespace {
 HWY_EXPORT(forward_task);
 HWY_EXPORT(backward_task);
 
-// The sums over the samples, in their order, turned round: row h of `rows` is by i - j, that of the result by j - i.
+// Sums over samples in order, and reverses: row h of `rows` is by i - j, the result's by j - i.
 void sum_bias_gradients(const AttentionArgs& args, const float* rows, float* out, ThreadPool& pool) {
   const int64_t entries = args.query_length + args.key_length - 1, row = attention_blocking::bias_gradient_row(args);
   pool.run(args.query_heads, [&](int64_t head, int) {

@@ -32,7 +32,7 @@ constexpr int64_t plane_floats(const ConvPoolShape& s) { return plane_rows(s) * 
 constexpr int64_t image_floats(const ConvPoolShape& s) { return s.channels * plane_floats(s); }
 constexpr int64_t strip_floats(const ConvPoolShape& s) { return plane_rows(s) * s.channels * 4 * kStrip; }
 
-// The images of one task: enough work to be worth handing out. Shape alone decides.
+// The images of one task, enough to outweigh its overhead. By shape alone.
 constexpr int64_t groups(const ConvPoolShape& s) { return std::clamp<int64_t>((s.images + 7) / 8, 1, 32); }
 
 // Forward: packed weights, then for each thread an image and a strip.
@@ -43,8 +43,8 @@ constexpr int64_t weight_floats(const ConvPoolShape& s) {
 constexpr int64_t sum_floats(const ConvPoolShape& s) { return padded_filters(s) * (s.channels * kTaps + 1); }
 constexpr int64_t pair_row(const ConvPoolShape& s) { return 2 * round_up(2 * s.pooled_width() + 2, 16); }
 constexpr int64_t pair_floats(const ConvPoolShape& s) { return (plane_rows(s) - 1) * pair_row(s); }
-// And where the gradient of the pooled images is a product, that of a few images: enough to share each read of the
-// factor, few enough for the L2 cache.
+// If the gradient of the pooled images is a product, that of a few images: enough to share each read of the factor, few
+// enough for L2.
 constexpr int64_t kProductImages = 5;
 constexpr int64_t slope_floats(const ConvPoolShape& s) {
   return round_up(kProductImages * s.pooled_height() * s.pooled_width() * s.filters, kLanes);
@@ -52,7 +52,7 @@ constexpr int64_t slope_floats(const ConvPoolShape& s) {
 constexpr int64_t gradient_scratch_floats(const ConvPoolShape& s) {
   return image_floats(s) + pair_floats(s) + slope_floats(s);
 }
-// Input gradient: for each thread an image with its channels last, zeros around it.
+// Input gradient: for each thread an image, channels last, zeros around it.
 constexpr int64_t gradient_floats(const ConvPoolShape& s) {
   return round_up((s.height + 2) * (s.width + 2) * s.channels, kLanes);
 }
@@ -62,7 +62,7 @@ constexpr int64_t gradient_floats(const ConvPoolShape& s) {
 namespace linnet {
 namespace {
 
-// Weights as the loops read them: a vector of filters, the next ones, ...
+// Weights by vectors of filters.
 struct PackedWeights {
   const float* sums;  // [blocks, channels, 12, kLanes], transformed
   const float* taps;  // [blocks, channels, 9, kLanes]
@@ -134,8 +134,8 @@ HWY_INLINE void CopyRow(const ConvPoolShape& s, const ConvPoolImages& x, int64_t
   }
 }
 
-// Image `image` of x as planes [channels, plane_rows, row_floats]: pixel (row, column) of a channel at
-// (row + 1, column + 1). The rest has to be zero, and is not touched.
+// Image `image` of x as planes [channels, plane_rows, row_floats]: pixel (row, column) of a channel at (row + 1, column
+// + 1). The rest must be zero already.
 HWY_INLINE void CopyImage(const ConvPoolShape& s, ConvPoolImages x, int64_t image, float* planes) {
   const int64_t stride = row_floats(s), offset = image * s.height * s.width * s.channels;
   if (x.bytes) x.bytes += offset;
@@ -145,20 +145,20 @@ HWY_INLINE void CopyImage(const ConvPoolShape& s, ConvPoolImages x, int64_t imag
       CopyRow(s, x, row, channel, planes + (row + 1) * stride + 1);
 }
 
-// The convolution of four pixels, those of one pooling window, at a time, with a vector of filters. Along rows it is
-// Winograd's F(2, 3) (Lavin & Gray 2016): two neighboring sums of three products cost four products. With pixels d and
-// taps g of one row
+// Convolves the four pixels of a pooling window at a time, with a vector of filters. Along rows it is Winograd's F(2,
+// 3) (Lavin & Gray 2016): two neighboring sums of three products cost four products. With pixels d and taps g of one
+// row
 //
 //   m0 = (d0 - d2) g0                  m1 = (d1 + d2) (g0 + g1 + g2) / 2
 //   m3 = (d1 - d3) g2                  m2 = (d2 - d1) (g0 - g1 + g2) / 2
 //   d0 g0 + d1 g1 + d2 g2 = m0 + m1 + m2
 //   d1 g0 + d2 g1 + d3 g2 = m1 - m2 - m3
 //
-// and the m are added up over the three rows and all channels first. Sums of pixels turn infinity into NaN, so an image
-// whose pixels are not all finite and far from overflow goes the direct way.
+// The m are first added up over the three rows and all channels. Sums of pixels turn infinity into NaN, so images with
+// pixels that are not finite or near overflow are computed directly.
 constexpr bool kFewRegisters = kFloatLanes < 16;  // 16 of them: the 12 weights of a channel do not stay there
 
-// Where a vector of filters of one pooled pixel goes; the last vector may be a part of one.
+// The target of a vector of filters of one pooled pixel; the last vector may be partial.
 struct Target {
   float* y;
   uint8_t* which;
@@ -172,7 +172,7 @@ struct Target {
   }
 };
 
-// ReLU and the locations' last value, for the largest of a window with its bias.
+// ReLU and the final location, for the largest of a window with its bias.
 template <bool kWhole>
 HWY_INLINE void Finish(Floats largest, hn::Vec<Words> location, const Target& target) {
   const auto dead = hn::Le(largest, SetAll(0));
@@ -180,7 +180,7 @@ HWY_INLINE void Finish(Floats largest, hn::Vec<Words> location, const Target& ta
                        hn::IfThenElse(hn::RebindMask(Words(), dead), hn::Set(Words(), kDeadWindow), location));
 }
 
-// Finite sums. The bias is added last, to the largest only: rounding keeps the order.
+// Finite sums. The bias is added only to the largest: rounding keeps the order.
 template <bool kWhole>
 HWY_INLINE void PoolFinite(Floats a0, Floats a1, Floats a2, Floats a3, Floats bias, const Target& target) {
   const Words words;
@@ -199,8 +199,7 @@ HWY_INLINE void PoolFinite(Floats a0, Floats a1, Floats a2, Floats a3, Floats bi
   Finish<kWhole>(hn::Add(largest, bias), location, target);
 }
 
-// Any sums: NaN is the largest.
-template <bool kWhole>
+template <bool kWhole>  // NaN is the largest
 HWY_INLINE void PoolAny(const Floats* sums, const Target& target) {
   const Words words;
   Floats largest = sums[0];
@@ -213,8 +212,7 @@ HWY_INLINE void PoolAny(const Floats* sums, const Target& target) {
   Finish<kWhole>(largest, location, target);
 }
 
-// Columns [column, column + kStrip) of pooled pixels: their pixels d, transformed, as strip [rows, channels, 4,
-// kStrip].
+// Transforms the pixels d for columns [column, column + kStrip) of pooled pixels: strip [rows, channels, 4, kStrip].
 void TransformStrip(const ConvPoolShape& s, const float* planes, int64_t column, float* strip) {
   const FloatTag d;
   const int64_t stride = row_floats(s), rows = plane_rows(s);
@@ -233,8 +231,8 @@ void TransformStrip(const ConvPoolShape& s, const float* planes, int64_t column,
     }
 }
 
-// m[row][i] += the products of one channel; v: its transformed pixels at one column, rows `stride` apart; weight(i):
-// a vector of filters' transformed tap i.
+// m[row][i] += the products of one channel; v: its transformed pixels at one column, rows `stride` apart; weight(i): a
+// vector of filters' transformed tap i.
 template <class Weight>
 HWY_INLINE void AddProducts(const float* HWY_RESTRICT v, int64_t stride, const Weight& weight, Floats (&m)[2][4]) {
 #pragma GCC unroll 4
@@ -264,16 +262,15 @@ HWY_INLINE void StripRow(int64_t columns, const float* HWY_RESTRICT v, const Add
   }
 }
 
-// Asks for the lines that will be written `distance` pooled pixels later, for which stores would wait.
+// Prefetches lines to be written `distance` pooled pixels later, for which stores would wait.
 HWY_INLINE void FetchTarget(const Target& target, int64_t distance, int64_t filters) {
   __builtin_prefetch(target.y + distance * filters, 1);
   __builtin_prefetch(target.which + distance * filters, 1);
 }
 
-// Two pooled rows of a strip of one channel, for few registers: pixels are loaded once for both, and the products m1
-// and m2 are added and subtracted before m0 and m3 are computed. All columns' sums are computed before the largest are
-// chosen: the choice is a long chain of instructions, and a processor has registers to look one column ahead, not two.
-// Sums are those of StripRow to the bit.
+// Two pooled rows of a strip of one channel, for few registers: pixels are loaded once for both, and products m1 and m2
+// are used up before m0 and m3 are computed. All columns' sums precede the choice of the largest, a long chain of
+// instructions: registers suffice to look one column ahead, not two. Same bits as StripRow.
 template <bool kWhole>
 HWY_INLINE void StripRowPair(int64_t columns, const float* HWY_RESTRICT v, const float* HWY_RESTRICT weights,
                              Floats bias, Target upper, Target lower, int64_t pooled_width, int64_t filters) {
@@ -322,7 +319,6 @@ HWY_INLINE void StripRowPair(int64_t columns, const float* HWY_RESTRICT v, const
   }
 }
 
-// Where filters [filter, ...) of pooled pixel (row, column) of an image go.
 HWY_INLINE Target TargetAt(const ConvPoolCall& call, int64_t image, int64_t row, int64_t column, int64_t filter) {
   const ConvPoolShape& s = call.shape;
   const int64_t at = ((image * s.pooled_height() + row) * s.pooled_width() + column) * s.filters + filter;
@@ -400,7 +396,7 @@ void AnyImage(const ConvPoolCall& call, int64_t image, const float* planes) {
       }
 }
 
-// All of them numbers no larger than `limit`.
+// Whether all are numbers within `limit`.
 bool AllWithin(int64_t count, const float* x, float limit) {
   const Floats bound = SetAll(limit);
   auto outside = hn::Not(hn::Le(bound, bound));
@@ -422,11 +418,10 @@ void ForwardImages(const ConvPoolCall& call, int64_t begin, int64_t end, float* 
   }
 }
 
-// Gradients of the pooled convolution. Of the four sums of a pooling window one had the maximum, so each pooled
-// gradient meets nine pixels (of every channel), those under the filter at that location: `which` selects among the
-// four locations.
+// Gradients of the pooled convolution. One of a window's four sums had the maximum, so each pooled gradient meets nine
+// pixels (of every channel), those under the filter at that location: `which` selects it.
 
-// Gradients of a vector of filters at one pooled pixel: zero where ReLU let none through, and past the last filter.
+// Gradients of a vector of filters at one pooled pixel: zero where ReLU was zero, and past the last filter.
 struct PooledGradient {
   Floats dy;
   hn::Vec<Words> location;  // kDeadWindow where dy is zero
@@ -449,8 +444,8 @@ HWY_INLINE PooledGradient LoadGradient(const float* dy, const uint8_t* which, in
   return {hn::IfThenZeroElse(hn::RebindMask(FloatTag(), dead), gradient), location};
 }
 
-// Every lane takes one of its block's four lanes, which all blocks have in common: the one that the two low bits of
-// `lane` say. A lookup across blocks costs twice as much.
+// Every lane takes one of its block's four lanes, by the two low bits of `lane`; all blocks hold the same. A lookup
+// across blocks costs twice as much.
 HWY_INLINE Floats PickInBlock(Floats x, hn::Vec<Words> lane) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   return Floats{_mm512_permutevar_ps(x.raw, lane.raw)};
@@ -461,8 +456,8 @@ HWY_INLINE Floats PickInBlock(Floats x, hn::Vec<Words> lane) {
 #endif
 }
 
-// A plane's rows y and y + 1 pixel by pixel, for all y: pairs [plane_rows - 1, pair_row / 2, 2]. The four pixels (y,
-// x), (y + 1, x), (y, x + 1) and (y + 1, x + 1) lie one after the other.
+// A plane's rows y and y + 1 interleaved, for all y: pairs [plane_rows - 1, pair_row / 2, 2]. Pixels (y, x), (y + 1,
+// x), (y, x + 1) and (y + 1, x + 1) are consecutive.
 void PairRows(const ConvPoolShape& s, const float* plane, float* pairs) {
   const int64_t stride = row_floats(s), rows = plane_rows(s) - 1, columns = 2 * s.pooled_width() + 2;
   for (int64_t row = 0; row < rows; ++row, plane += stride, pairs += pair_row(s))
@@ -472,10 +467,8 @@ void PairRows(const ConvPoolShape& s, const float* plane, float* pairs) {
 }
 
 // Adds the gradients of one channel's nine taps, and of the bias, over all pooled pixels of an image, for one vector of
-// filters. sums [9, kLanes]; bias [kLanes] or nullptr.
-//
-// For tap (r, s) each filter wants one of the four pixels (r + 0..1, s + 0..1) of a window of 4x4. They are loaded into
-// every block of four lanes, from where `lane` takes the one.
+// filters. sums [9, kLanes]; bias [kLanes] or nullptr. For tap (r, s) each filter needs one of the four pixels (r +
+// 0..1, s + 0..1) of a 4x4 window. Every block of four lanes loads them, and `lane` selects.
 void AddChannel(const WeightGradientCall& call, int64_t image, int64_t filter, const float* pairs, float* sums,
                 float* bias) {
   const FloatTag d;
@@ -509,7 +502,7 @@ void AddChannel(const WeightGradientCall& call, int64_t image, int64_t filter, c
   if (bias) add_to(gb, bias);
 }
 
-// Adds up the images [begin, end): sums [blocks, channels, 9, kLanes], then the bias' [blocks, kLanes]. scratch: the
+// Sums the images [begin, end): sums [blocks, channels, 9, kLanes], then the bias' [blocks, kLanes]. scratch: the
 // planes of an image, then the pairs of one.
 void WeightGradientImages(const WeightGradientCall& call, int64_t begin, int64_t end, float* scratch, float* sums) {
   const ConvPoolShape& s = call.shape;
@@ -527,7 +520,7 @@ void WeightGradientImages(const WeightGradientCall& call, int64_t begin, int64_t
   }
 }
 
-// One image; padded [height + 2, width + 2, channels] collects what falls outside too.
+// One image; padded [height + 2, width + 2, channels] also collects what falls outside.
 HWY_INLINE void InputGradientImage(const InputGradientCall& call, int64_t image, float* padded) {
   const ConvPoolShape& s = call.shape;
   const int64_t row_stride = (s.width + 2) * s.channels;
@@ -570,7 +563,7 @@ HWY_EXPORT(AddRows);
 
 using namespace conv_pool_layout;
 
-// Filter `o` of the packed weights; filters past the last are zero.
+// Packs filter `o`; filters past the last are zero.
 void pack_filter(const ConvPoolShape& s, const float* weight, int64_t o, float* sums, float* taps) {
   sums += o / kLanes * s.channels * kSums * kLanes + o % kLanes;
   taps += o / kLanes * s.channels * kTaps * kLanes + o % kLanes;
@@ -589,8 +582,8 @@ void pack_filter(const ConvPoolShape& s, const float* weight, int64_t o, float* 
     }
 }
 
-// With pixels up to the result no sum of F(2, 3) overflows: a product is at most 3 |d| |g|, and 9 channels of them are
-// added. Negative, which no pixel passes, when a weight or a bias is not a number or larger than any use has for it.
+// Within this limit on pixels no sum of F(2, 3) overflows: it adds 9 channels of products of at most 3 |d| |g|.
+// Negative, which no pixel passes, if a weight or bias is NaN or unusually large.
 float pixel_limit(const ConvPoolShape& s, const float* weight, const float* bias) {
   constexpr float huge = std::numeric_limits<float>::max(), allowed = huge / (1 << 20);
   float largest = 1;

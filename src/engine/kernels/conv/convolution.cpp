@@ -193,11 +193,11 @@ void convolution_weight_gradient(const ConvolutionSizes& s, StoredFloats x, Stor
 
 namespace {
 
-// fp32 floats of a part's images and results: they stay in the cache that cores share.
+// fp32 floats of a part's images and results: they stay in the shared cache.
 constexpr int64_t kPartFloats = 1 << 20;
 
-// How the images are cut, and what the workspace holds: the filters, packed once for all parts; what of a part is
-// converted before or after; a part's weight gradient; the convolution's own.
+// Divides the images and the workspace: the filters, packed once for all parts; a part's converted operands and
+// results; its weight gradient; the convolution's own.
 struct Parts {
   Parts(const StoredConvolution& c, ConvolutionPass pass, int threads, std::byte* workspace = nullptr)
       : whole(c.sizes),
@@ -205,7 +205,7 @@ struct Parts {
         stores_bf16(pairs && pass != ConvolutionPass::kWeightGradient && convolution_stores_bf16(c.sizes, pass)),
         x_floats(whole.height * whole.width * whole.channels),
         y_floats(whole.out_height * whole.out_width * whole.filters) {
-    // Operands are converted to what is multiplied, results from fp32 where the convolution stores that alone.
+    // Operands are converted to the products' type, results from fp32 if the convolution cannot store bf16.
     const bool x = pass == ConvolutionPass::kInputGradient ? c.x_bf16 && !stores_bf16 : c.x_bf16 != pairs;
     const bool y = pass == ConvolutionPass::kForward ? c.y_bf16 && !stores_bf16 : c.y_bf16 != pairs;
     images = std::max<int64_t>(1, whole.images);
@@ -250,14 +250,14 @@ struct Parts {
   size_t bytes = 0;
 };
 
-// `count` floats of `from` in the type that is asked for: in place, or converted into `room`.
+// `count` floats of `from` in the wanted type: in place, or converted into `room`.
 StoredFloats stored_as(bool bf16, StoredFloats from, int64_t count, float* room, ThreadPool& pool) {
   if (from.is_bf16 == bf16) return from;
   convert_floats(count, from, {room, bf16}, pool);
   return {room, bf16};
 }
 
-// Has compute(result) write `count` floats, and rounds them where `to` is bf16 and compute() does not.
+// Lets compute(result) write `count` floats, and rounds them if `to` is bf16 and compute() does not.
 template <class Compute>
 void rounded(const Parts& parts, MutableStoredFloats to, int64_t count, float* room, ThreadPool& pool,
              const Compute& compute) {
@@ -266,8 +266,7 @@ void rounded(const Parts& parts, MutableStoredFloats to, int64_t count, float* r
   convert_floats(count, room, to, pool);
 }
 
-// The filters, packed for all parts: the caller's, or those packed here; null where a convolution reads them as they
-// are.
+// The packed filters for all parts, the caller's or packed here; null if the convolution reads them as they are.
 const float* packed_for(const Parts& parts, ConvolutionPass pass, const float* weight, ThreadPool& pool,
                         const float* given = nullptr) {
   if (given || parts.packed_floats == 0) return given;

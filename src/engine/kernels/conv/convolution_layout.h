@@ -323,11 +323,11 @@ class WinogradWeightProblem {
 
 }  // namespace linnet::convolution_layout
 
-// The kernels that convolution.cpp chooses among. Workspaces are as convolution_layout.h says: shared floats, then
-// scratch floats for each thread.
+// The kernels that convolution.cpp chooses among. Workspaces: convolution_layout.h's shared floats, then scratch floats
+// for each thread.
 namespace linnet {
 
-// The forward pass or the input gradient. Sources are bf16 where the problem has pairs; results then may be.
+// The forward pass or the input gradient. With pairs sources are bf16 and results may be.
 template <class Problem>
 struct ConvolveCall {
   const Problem& problem;
@@ -356,11 +356,11 @@ struct WeightGradientCall {
   float *dweight, *sums;
   float* scratch;  // problem.scratch_floats() for each thread
 };
-// sums, where problem.has_sums(): [partials, O, R, S, C / groups], or [partials, R, S, C, O] where filters are lanes.
+// sums, if problem.has_sums(): [partials, O, R, S, C / groups], or [partials, R, S, C, O] if filters are lanes.
 using WeightCall = WeightGradientCall<convolution_layout::WeightProblem>;
 using WinogradWeightCall = WeightGradientCall<convolution_layout::WinogradWeightProblem>;  // [partials, spots, O, C]
 
-// Of one instruction set, for products of floats or of bf16 pairs.
+// Of one instruction set, for products of floats or bf16 pairs.
 struct ConvolutionKernels {
   void (*pack_taps)(const PackCall&, ThreadPool&);
   void (*taps)(const TapCall&, ThreadPool&);
@@ -372,12 +372,12 @@ struct ConvolutionKernels {
 const ConvolutionKernels* fp32_convolution_kernels();
 const ConvolutionKernels* bf16_convolution_kernels();  // null where the processor has none
 
-// Depthwise and grouped problems, in fp32. They pack the filters as [R * S * channels of a group, filters].
+// Depthwise and grouped problems, in fp32. Filters are packed as [R * S * channels of a group, filters].
 void pack_depthwise(const PackCall& call, ThreadPool& pool);
 void depthwise_taps(const TapCall& call, ThreadPool& pool);
 void depthwise_weights(const WeightCall& call, ThreadPool& pool);
 
-// The epilogue alone, of results that are complete: y [pixels, filters].
+// The epilogue alone, of complete results: y [pixels, filters].
 void convolution_epilogue(const ConvolutionEpilogue& epilogue, int64_t pixels, int64_t filters, float* y,
                           ThreadPool& pool);
 

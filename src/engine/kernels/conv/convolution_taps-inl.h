@@ -273,18 +273,17 @@ void run_taps(const TapCall& call, ThreadPool& pool) {
 // The policy P (gemm_tile-inl.h) says what is multiplied. In bf16 a step of the sum is a pair of neighboring results of
 // a row. The strip then holds pairs, too: of each pixel and the pixel that the next result meets under the same tap.
 
-// Runs of x that lie side by side in a strip and in the filter: whole rows of a filter, or a tap's channels.
+// Runs of x contiguous in a strip and in the filter: whole rows of a filter, or a tap's channels.
 struct FilterRuns {
   explicit FilterRuns(const WeightProblem& p)
       : joined(p.strips.pitch == p.s.group_channels() && p.s.dilation == 1),
         count(joined ? p.s.rows : p.s.taps()),
         length((joined ? p.s.columns : 1) * p.s.group_channels()) {}
-  // Where run i begins in a strip.
   int64_t offset(const WeightProblem& p, int64_t i) const {
     const int64_t row = joined ? i : i / p.s.columns, column = joined ? 0 : i % p.s.columns;
     return (row * p.strips.columns + column) * p.s.dilation * p.strips.pitch;
   }
-  // Panels of vectors that a run has: of its elements, or of filters.
+  // Panels of vectors of a run: of its elements, or of filters.
   int64_t panels(const WeightProblem& p) const {
     return ceil_div(p.filters_are_lanes() ? p.s.filters : length, int64_t{kWidth});
   }
@@ -292,9 +291,9 @@ struct FilterRuns {
   int64_t count, length;
 };
 
-// Copies pairs of pixels from rows [row, row + rows) of an image in bf16. In each row it makes `columns` pairs, whose
-// first pixels are `step` columns apart, from `column` on; the second pixel of a pair is `apart` columns behind its
-// first. Pixels outside of the image are zero.
+// Copies pairs of pixels from rows [row, row + rows) of a bf16 image: in each row `columns` pairs, whose first pixels
+// are `step` columns apart, from `column` on, and whose second pixels are `apart` columns further. Pixels outside are
+// zero.
 struct PairSource {
   const Bfloat16* image;
   int64_t height, width, channels;
@@ -333,7 +332,7 @@ class WeightTask {
         partial_(partial),
         scratch_(scratch) {}
 
-  // Adds up columns [begin, end) of all runs' panels, counted from the first panel of the first run.
+  // Sums columns [begin, end) of all runs' panels, counted from the first run's first panel.
   HWY_INLINE void run(const FilterRuns& runs, int64_t begin, int64_t end) const {
     const Deal units{p_.units, p_.partials};
     const int64_t panels = runs.panels(p_);
@@ -379,7 +378,7 @@ class WeightTask {
     }
   }
 
-  // dy of the strips, copied where its pixels are a large power of two apart.
+  // dy of the strips, copied if its pixels are a large power of two apart.
   HWY_INLINE Slopes slopes_of(int64_t unit, int64_t count) const {
     const ConvolutionSizes& s = p_.s;
     const auto first = [&](int64_t u) LINNET_LAMBDA {

@@ -23,7 +23,7 @@ using namespace convolution_layout;
 // compute two rows of results at a time: each pixel of their n + 1 rows is loaded once for all of its products. With
 // stride 2, patches of 2 x 2 results follow each other, with all channels, so that images are read from end to end.
 
-// A row of an image, `step` floats from pixel to pixel.
+// A row of an image, `step` floats between pixels.
 template <class T>
 struct PixelRow {
   T* first;
@@ -36,7 +36,7 @@ template <class T>
 struct ImageRows {
   T* image;
   int64_t height, width, channels;
-  // Row i. One outside of the image is the pixel `otherwise` again and again.
+  // Row i; outside of the image, the pixel `otherwise` repeated.
   HWY_INLINE PixelRow<T> row(int64_t i, T* otherwise) const {
     if (i < 0 || i >= height) return {otherwise, 0};
     return {image + i * width * channels, channels};
@@ -53,7 +53,7 @@ struct ImageRows {
   }
 };
 
-// Fetches column j of the two rows below `row`, which the next results need. pitch: pixels from row to row.
+// Prefetches column j of the two rows below `row`, for the next results. pitch: pixels between rows.
 HWY_INLINE void FetchBelow(const PixelRow<const float>& row, int64_t j, int64_t pitch, int64_t first) {
   const float* below = row.pixel(j + pitch) + first;
   hwy::Prefetch(below);
@@ -61,7 +61,7 @@ HWY_INLINE void FetchBelow(const PixelRow<const float>& row, int64_t j, int64_t 
 }
 
 // Two rows of results from n + 1 rows of the source, `pitch` pixels apart, for one vector of channels. weight: tap (0,
-// 0), `tap_step` floats from tap to tap. finish: what is stored in place of a sum.
+// 0), `tap_step` floats between taps. finish: maps a sum to what is stored.
 template <int n, class At, class Finish>
 HWY_INLINE void DepthwiseTwoRows(const std::array<PixelRow<const float>, n + 1>& source, int64_t pitch, int64_t width,
                                  const float* weight, int64_t tap_step, const std::array<PixelRow<float>, 2>& result,
@@ -113,7 +113,7 @@ HWY_INLINE void DepthwiseTwoRows(const std::array<PixelRow<const float>, n + 1>&
       if (const int64_t j = width - 1 - k; j >= 0) at.store(finish(sums[r][kHalf + 1 + k]), result[r].pixel(j));
 }
 
-// A patch of 2 x 2 results of a filter with stride 2. source: the pixels that it meets.
+// A patch of 2 x 2 results of a filter with stride 2. source: its pixels.
 template <int n>
 struct DepthwisePatch {
   static constexpr int kStride = 2, kSide = n + kStride;

@@ -267,7 +267,7 @@ HWY_INLINE int64_t PanelWidth(const WinogradProblem& p, int64_t panel) {
   return std::min<int64_t>(kWidth, p.columns() - panel * kWidth);
 }
 
-// Where a pixel's sum has 16 steps, a vector of results has all its filters in registers (ShortProducts).
+// If a pixel's sum has 16 steps, a vector of results has all its filters in registers (ShortProducts).
 constexpr int64_t kShortDepth = 16;
 template <class F, class P>
 HWY_INLINE bool IsShort(const WinogradProblem& p, int64_t panel) {
@@ -275,13 +275,13 @@ HWY_INLINE bool IsShort(const WinogradProblem& p, int64_t panel) {
          PanelWidth(p, panel) == kLanes;
 }
 
-// Where packed filters of a spot lie in their panel. Those of a short sum have no empty half between them.
+// The offset of a spot's packed filters in their panel. Those of a short sum have no gap between them.
 template <class F, class P>
 HWY_INLINE int64_t SpotFloats(const WinogradProblem& p, int64_t panel) {
   return p.steps() * (IsShort<F, P>(p, panel) ? kLanes : kWidth);
 }
 
-// Of a spot that has been packed: [steps][kWidth] to [steps][kLanes].
+// Packs [steps][kWidth] of a spot densely as [steps][kLanes].
 HWY_INLINE void CloseGaps(int64_t steps, float* out) {
   for (int64_t k = 1; k < steps; ++k) hn::Store(hn::Load(d, out + k * kWidth), d, out + k * kLanes);
 }
@@ -312,7 +312,7 @@ void PackForward(const WinogradPackCall& call, int64_t panel, float* scratch) {
   }
 }
 
-// The input gradient is a convolution of dy with the filters turned by half a turn, filters and channels exchanged.
+// The input gradient is a convolution of dy with the filters rotated by 180 degrees, filters and channels exchanged.
 template <class F, class P>
 void PackGradient(const WinogradPackCall& call, int64_t panel, float* scratch) {
   const WinogradProblem& p = call.problem;
@@ -339,8 +339,7 @@ void PackGradient(const WinogradPackCall& call, int64_t panel, float* scratch) {
   }
 }
 
-// products[t, :] = sum over c of sources[t, c] * filters[c, :] of kTiles tiles. All of them are read before they are
-// written.
+// products[t, :] = sum over c of sources[t, c] * filters[c, :] of kTiles tiles. Reads everything before writing.
 template <int kTiles>
 HWY_INLINE void ShortRows(const V* filters, const float* sources, float* products) {
   V sums[kTiles];
@@ -355,8 +354,8 @@ HWY_INLINE void ShortRows(const V* filters, const float* sources, float* product
   for (int t = 0; t < kTiles; ++t) hn::Store(sums[t], d, products + t * kLanes);
 }
 
-// Products of a spot, whose filters stay in registers. Tiles are kShortDepth and kLanes floats apart; products may take
-// the memory of their sources.
+// Products of a spot, whose filters stay in registers. Tiles are kShortDepth and kLanes floats apart; products may
+// overwrite their sources.
 template <class P>
 HWY_NOINLINE void ShortProducts(int64_t tiles, const float* packed, const float* sources, float* products) {
   V filters[kShortDepth];
@@ -403,10 +402,10 @@ class WinogradTask {
   }
 
  private:
-  // What a packed source is stored as: pairs of neighboring channels are rows of bf16.
+  // The stored type: pairs of neighboring channels are rows of bf16.
   using Packed = std::conditional_t<P::kPair == 2, Bfloat16, float>;
 
-  // Whether products take the memory of their sources, so that less of the cache is needed.
+  // Whether products overwrite their sources, to use less cache.
   HWY_INLINE bool in_place() const { return IsShort<F, P>(p_, 0) && p_.columns() == kLanes; }
   HWY_INLINE TilePlace<F> first_place() const { return {first_, p_.tile_rows(), p_.tile_columns()}; }
 
@@ -414,7 +413,7 @@ class WinogradTask {
     const int64_t height = p_.source_height(), width = p_.source_width(), depth = p_.depth();
     return {call_.source.as<Source>() + image * height * width * depth, height, width, depth};
   }
-  // Fetches the source of a tile ahead, of which its neighbors have two rows and columns, and the memory of results.
+  // Prefetches a later tile's source, of which its neighbors have two rows and columns, and the results' memory.
   HWY_INLINE void fetch(const TilePlace<F>& place, const TilePlace<F>& ahead) const {
     FetchPixels<F::kResults>(source_image(ahead.image), ahead.row + p_.origin() + 2, ahead.column + p_.origin() + 2);
     const int64_t height = p_.result_height(), width = p_.result_width(), columns = p_.columns();
@@ -461,7 +460,7 @@ class WinogradTask {
     }
   }
 
-  // A^T m A, and what the epilogue does to it.
+  // A^T m A, and the epilogue.
   HWY_INLINE void transform_result(const TilePlace<F>& place, int64_t t, int64_t panel) const {
     const int64_t height = p_.result_height(), width = p_.result_width(), columns = p_.columns();
     const int64_t first = ((place.image * height + place.row) * width + place.column) * columns + panel * kWidth;
@@ -575,7 +574,7 @@ class WinogradWeightTask {
     return {call_.x.as<T>() + place.image * s.height * s.width * s.channels, s.height, s.width, s.channels};
   }
 
-  // dy of a tile's results, of this task's filters.
+  // dy of a tile's results, for this task's filters.
   HWY_INLINE TileSource<T> slope_image(const TilePlace<F>& place) const {
     const ConvolutionSizes& s = p_.s;
     return {call_.dy.as<T>() + place.image * s.out_height * s.out_width * s.filters + begin_, s.out_height, s.out_width,
@@ -584,11 +583,10 @@ class WinogradWeightTask {
 
   HWY_INLINE float* sources(int64_t step) const { return sources_ + step * p_.source_pitch(); }
   HWY_INLINE float* slopes(int64_t step) const { return slopes_ + step * p_.slope_pitch(); }
-  // Floats from spot to spot.
-  HWY_INLINE int64_t source_spot() const { return p_.task_steps * p_.source_pitch(); }
+  HWY_INLINE int64_t source_spot() const { return p_.task_steps * p_.source_pitch(); }  // floats between spots
   HWY_INLINE int64_t slope_spot() const { return p_.task_steps * p_.slope_pitch(); }
 
-  // Fetches a tile ahead, of whose source its neighbors have two rows and columns.
+  // Prefetches a tile, of whose source its neighbors have two rows and columns.
   HWY_INLINE void fetch(const TilePlace<F>& ahead) const {
     const int64_t first = 2 - p_.s.padding;
     FetchPixels<F::kResults>(image(ahead), ahead.row + first, ahead.column + first);
@@ -613,7 +611,7 @@ class WinogradWeightTask {
     });
   }
 
-  // Of the tile at `place`, which then is the one after the pair, and of the next one if there is one.
+  // Transforms the tile at `place`, which moves behind the pair, and the next one if there is one.
   HWY_INLINE void transform_pair(TilePlace<F>& place, int64_t step, bool has_second) const {
     constexpr int kSlopes = F::kResults * F::kResults;
     const T *pixels[2][F::kSpots], *of_dy[2][kSlopes];

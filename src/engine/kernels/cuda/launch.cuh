@@ -95,7 +95,7 @@ struct Divided {
   int64_t quotient, remainder;
 };
 
-// Of numbers that are not negative. A GPU divides 64 bits in some hundred instructions and 32 in twenty, and most
+// For numbers that are not negative. A GPU divides 64 bits in some hundred instructions and 32 in twenty, and most
 // tensors have fewer than 2^32 elements.
 LINNET_DEVICE Divided divided(int64_t i, int64_t by) {
   int64_t quotient;

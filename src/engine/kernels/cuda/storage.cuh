@@ -89,11 +89,10 @@ void for_storage(DType dtype, Body&& body) {
   fail_internal(std::string("a CUDA kernel was given ") + dtype_name(dtype));
 }
 
-// How many elements 16 bytes hold.
-template <class T>
+template <class T>  // elements in 16 bytes
 constexpr int kWide = static_cast<int>(16 / sizeof(T));
 
-// Whether accesses of 16 bytes may begin at all of these addresses. Null ones may: nothing is read there.
+// Whether all of these addresses are 16-byte aligned; null ones are.
 template <class... T>
 bool aligned16(const T*... locations) {
   return ((reinterpret_cast<uintptr_t>(locations) % 16 == 0) && ...);
@@ -171,8 +170,8 @@ LINNET_DEVICE void store_vector(bf16* location, const float (&from)[N]) {
   }
 }
 
-// A vector that is asked for now and needed later: its words wait in registers where they are few, else it is read when
-// it is needed. `location` as for load_vector.
+// A vector requested now and used later: its words wait in registers if they are few, else it is read at its use.
+// `location` as for load_vector.
 template <class T, int N>
 struct LaterVector {
   static constexpr bool kWaits = N > 1 && sizeof(T) == 2;

@@ -22,7 +22,7 @@ namespace linnet::HWY_NAMESPACE::tile {
 
 using namespace gemm_blocking;
 
-// What becomes of x, the finished sum. kRounds: GELU of a C in bf16 is that of x as bf16 holds it.
+// Functions of x, the finished sum. kRounds: GELU of a bf16 C is that of x rounded to bf16.
 struct Identity {
   static constexpr bool kRounds = false, kReadsAux = false;
   static HWY_INLINE Floats Result(Floats x, Floats, Floats) { return x; }
@@ -42,8 +42,8 @@ struct DerivativeOf {
   static HWY_INLINE Floats Result(Floats x, Floats aux, Floats scale) { return F::Gradient(aux, hn::Mul(x, scale)); }
 };
 
-// `rows` rows of a whole panel, of which C and all that lies beside it are bf16 in memory: a row is one store, and what
-// is done to it is known to the compiler. `location`: of the first element in C.
+// `rows` rows of a whole panel with C and all that is beside it in bf16: a row is one store, and its functions are
+// compile-time constants. `location`: of the first element in C.
 template <class P, class F, bool kAdds>
 HWY_NOINLINE void FinishPanelOf(const GemmArgs& g, const float* sums, int64_t location, int64_t column, int64_t rows) {
   const Floats scale = SetAll(g.derivative_scale);
@@ -81,7 +81,7 @@ FinishPanelFunction finish_panel_of(const GemmArgs& g) {
   return g.accumulate || g.residual ? FinishPanelOf<P, F, true> : FinishPanelOf<P, F, false>;
 }
 
-// Null where a matrix is fp32 in memory, and for functions beyond GELU.
+// Null for a matrix that is fp32 in memory, and for functions beyond GELU.
 template <class P>
 FinishPanelFunction finish_panel(const GemmArgs& g) {
   const auto in_f32 = [](StoredFloats x) { return x && !x.is_bf16; };

@@ -26,8 +26,8 @@ namespace {
 // Products with few rows (decoding a token at a time) or few columns (small classifiers): the large operand is read
 // once, in place, instead of being packed.
 
-// Where the dot products of a few rows x[i] with many rows y[j] go: element (i, j) to c[i * x_stride + j * y_stride],
-// with bias[i * x_bias + j * y_bias].
+// Where dot products of a few rows x[i] with many rows y[j] go: element (i, j) to c[i * x_stride + j * y_stride], with
+// bias[i * x_bias + j * y_bias].
 struct DotOutput {
   float* c;
   int64_t x_stride, y_stride;
@@ -92,7 +92,7 @@ HWY_INLINE void DotRows(int64_t depth, const float* x, int64_t ldx, const T* y, 
   for (; j < end; ++j) DotTile<M, 1>(depth, x, ldx, y, ldy, i, j, output);
 }
 
-// All `few` rows of x by the rows [begin, end) of y. A strip of y stays in the cache while the rows of x pass by.
+// All `few` rows of x by the rows [begin, end) of y, whose strips stay in cache for all rows of x.
 template <class T>
 HWY_INLINE void SmallDots(int64_t few, int64_t depth, const float* x, int64_t ldx, const T* y, int64_t ldy,
                           int64_t begin, int64_t end, const DotOutput& output) {

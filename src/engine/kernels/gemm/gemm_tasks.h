@@ -46,11 +46,11 @@ inline GemmArgs product_of_batch(GemmArgs g, int64_t index) {
   return g;
 }
 
-// What will be packed next is brought into the L2 cache while the register tile is at work: products then do not wait
-// for memory, which matters where an operand comes from L3 or RAM.
+// Prefetches what will be packed next into L2 while the register tile works, so that products do not wait for operands
+// in L3 or RAM.
 //
 // The share of one tile: for every kStep steps along k, `lines` cache lines, `stride` floats apart; then everything
-// moves on by `advance` floats.
+// moves by `advance` floats.
 struct Ahead {
   static constexpr int64_t kStep = 16;
   const float* next = nullptr;
@@ -58,11 +58,11 @@ struct Ahead {
   int64_t lines = 0;
 };
 
-// A rectangle of memory, dealt to the tiles that are computed meanwhile.
+// A rectangle of memory, divided among the tiles computed meanwhile.
 class AheadRegion {
  public:
   AheadRegion() = default;
-  // `rows` rows of `length` floats, `stride` apart. `calls` tiles of `depth` steps will ask for their share.
+  // `rows` rows of `length` floats, `stride` apart, for `calls` tiles of `depth` steps.
   AheadRegion(const float* first, int64_t rows, int64_t length, int64_t stride, int64_t calls, int64_t depth)
       : first_(first), rows_(rows), stride_(stride), groups_(std::max<int64_t>(1, depth / Ahead::kStep)) {
     columns_ = (length + kLine - 1) / kLine;

@@ -183,7 +183,7 @@ inline HWY_NOINLINE void FinishEdge(const float* edge, int rows, int64_t columns
 // The register tile that reads rows of its left operand where they lie, in runs of floats side by side: the rows of a
 // product that are not packed, and the pixels that a result of a convolution needs.
 //
-// The order in which a tile reads a row of the product: runs of floats side by side, of a convolution several to a row
+// The order in which a tile reads a row of the product: runs of contiguous floats; a convolution has several for a row
 // of taps.
 struct Runs {
   int64_t length = 0;    // floats
@@ -191,30 +191,29 @@ struct Runs {
   int64_t next_run = 0;  // from the end of a run to the next one of the row
   int64_t next_row = 0;  // from the end of a row's last run to the next row
 
-  // Offset of element k, and how far it is into its run and row.
-  HWY_INLINE int64_t offset(int64_t k) const {
+  HWY_INLINE int64_t offset(int64_t k) const {  // of element k
     const int64_t run = k / length, row = run / per_row;
     return k + (run - row) * next_run + row * next_row;
   }
 };
 
-// What becomes of a tile's sums: `added` (as far apart as the results, which it may be) is added, then a bias of the
-// tile's columns, then ReLU.
+// Applied to a tile's sums: adds `added` (with the results' stride; may be the results), a bias of the tile's columns,
+// then ReLU.
 struct RunFinish {
   const float* added = nullptr;
   const float* bias = nullptr;
   bool relu = false;
 };
 
-// c[M, kVectors * kLanes] = sum over k in [begin, begin + depth) of a[i * stride + runs(k)] * b[k - begin, :].
-// The panel b is packed, kWidth floats a step. Rows of c are ldc apart. The policy P says what is multiplied: floats,
-// or pairs of bf16 in the place of floats (gemm_tile-inl.h).
+// c[M, kVectors * kLanes] = sum over k in [begin, begin + depth) of a[i * stride + runs(k)] * b[k - begin, :]. The
+// panel b is packed, kWidth floats a step. Rows of c are ldc apart. The policy P: products of floats, or of bf16 pairs
+// in place of floats (gemm_tile-inl.h).
 template <class P, int M, int kVectors>
 HWY_NOINLINE void RunTile(const Runs& runs, int64_t begin, int64_t depth, const float* HWY_RESTRICT a, int64_t stride,
                           const float* HWY_RESTRICT b, float* c, int64_t ldc, const RunFinish& finish) {
   V r[M][kVectors];
   BeginSums(c, ldc, r);
-  // Every third row has a pointer: an address can hold 0, 1 or 2 times the stride.
+  // Every third row has a pointer: an address can add 0, 1 or 2 times the stride.
   constexpr int kPointers = (M + 2) / 3;
   const float* rows[kPointers];
   int64_t left = runs.length, run = 0;
@@ -260,13 +259,13 @@ template <class P, int kVectors, int... I>
 constexpr std::array<RunTileFunction, kRows + 1> run_tiles(std::integer_sequence<int, I...>) {
   return {nullptr, RunTile<P, I + 1, kVectors>...};
 }
-// Tables indexed by the number of rows, 1 to kRows.
+// Indexed by the number of rows, 1 to kRows.
 template <class P, int kVectors>
 constexpr auto kRunTiles = run_tiles<P, kVectors>(std::make_integer_sequence<int, kRows>());
 
 constexpr int kPeakChains = 2 * kRows;  // independent sums, as many as the register tile of a product has
 
-// The inner loop of a product without its loads. Returns what it computed, so that it is computed.
+// The inner loop of a product without its loads. Returns its result to keep it from being optimized away.
 template <class P>
 HWY_NOINLINE float MultiplyAdds(int64_t rounds) {
   const hn::RebindToUnsigned<D> bits;
@@ -285,7 +284,7 @@ HWY_NOINLINE float MultiplyAdds(int64_t rounds) {
   return hn::GetLane(sum);
 }
 
-// Operations of one round, a multiplication and an addition being two.
+// A multiplication and an addition are two.
 template <class P>
 constexpr double kRoundOperations = 2.0 * P::kPair* kPeakChains* kLanes;
 

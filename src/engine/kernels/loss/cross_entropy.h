@@ -32,15 +32,15 @@ void cross_entropy_backward(int64_t rows, int64_t classes, StoredFloats logits, 
 // fp32. The logits are fp32, but bf16 where hidden states are and products multiply in bf16; then losses and gradients
 // are those of the rounded logits.
 //
-// Of classes that are divided between ranks, each of which has consecutive ones: what a row's loss needs of all classes
-// is exchanged chunk by chunk, a few numbers for each row. Logits are then fp32.
+// Classes divided between ranks, consecutive ones each: what a row's loss needs of all classes is exchanged chunk by
+// chunk, a few numbers per row. Logits are then fp32.
 struct ClassDivision {
   int64_t all = 0;  // classes of all ranks together; 0: they are not divided
   int64_t first = 0;
   int ranks = 1;
   bool is_divided() const { return all > 0; }
 };
-// Gathers `mine` of every rank in `all`, in the order of the ranks.
+// Gathers `mine` of every rank in `all`, in rank order.
 using GatherNumbers = FunctionRef<void(std::span<const float> mine, std::span<float> all)>;
 
 struct LinearCrossEntropyArgs {
@@ -56,20 +56,20 @@ struct LinearCrossEntropyArgs {
   // loss = sum over rows of lse(x) - (1 - smoothing) * x[target] - smoothing * mean(x), x = hidden weight^T + bias
   float* loss = nullptr;  // may be null
 
-  // Gradients of dloss * loss, all written, or none when dhidden is null.
+  // Gradients of dloss * loss; all are written, or none if dhidden is null.
   float dloss = 1;
   MutableStoredFloats dhidden;  // [rows, width], zeros in rows left out; may be hidden if both have one type
   float* dweight = nullptr;     // [classes, width]; null, as for a packed weight: not computed
   float* dbias = nullptr;       // [classes]; may be null
   bool accumulate = false;      // dweight += instead of dweight =
 
-  // With divided classes: `classes`, weight, bias and their gradients are of this rank's, targets count through all
+  // With divided classes, `classes`, weight, bias and their gradients are this rank's, targets count through all
   // classes, the loss is that of all classes, and dhidden is this rank's summand.
   ClassDivision division = {};
   const GatherNumbers* gather = nullptr;
 };
 
-// Bytes of scratch memory, of which the logits of a chunk are the most: of at most 768 rows, or 1 MB.
+// Bytes of scratch memory, mostly the logits of a chunk: of at most 768 rows, or 1 MB.
 size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes,
                                       const std::optional<PackedShape>& packed, Precision precision, bool bf16_hidden,
                                       int threads, const ClassDivision& division = {});

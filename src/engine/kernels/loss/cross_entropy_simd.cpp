@@ -14,8 +14,8 @@
 namespace linnet {
 namespace {
 
-// What a rank knows of a row whose classes are divided: the largest of its logits, the sums of exp(x - largest) and of
-// x - largest, its number of classes, and the logit of the target, which is 0 where another rank has it.
+// What a rank knows of a row with divided classes: the largest of its logits, the sums of exp(x - largest) and of x -
+// largest, its number of classes, and the target's logit, 0 if another rank has it.
 enum RowFacts : int { kLargest, kSum, kOffsets, kClasses, kPicked, kRowFacts };
 
 }  // namespace
@@ -156,7 +156,6 @@ void LossAndGradientRows(int64_t begin, int64_t end, int64_t classes, MutableSto
   function(begin, end, classes, logits.f32(), targets, smoothing, dloss, losses, sums);
 }
 
-// Logits x become exp(x - largest).
 void DividedRowFacts(int64_t begin, int64_t end, int64_t classes, float* logits, const int32_t* targets,
                      int64_t first_class, float* facts) {
   for (int64_t row = begin; row < end; ++row) {
@@ -184,7 +183,7 @@ void DividedSlopes(int64_t begin, int64_t end, int64_t classes, float* logits, c
   }
 }
 
-// Rows [begin, end), numbered by from_row and to_row where those are not null.
+// Rows [begin, end), numbered by from_row and to_row unless null.
 void CopyRows(int64_t begin, int64_t end, int64_t width, StoredFloats from, MutableStoredFloats to,
               const int32_t* from_row, const int32_t* to_row) {
   for (int64_t i = begin; i < end; ++i) {
@@ -210,12 +209,12 @@ HWY_EXPORT(AddRows);
 HWY_EXPORT(DividedRowFacts);
 HWY_EXPORT(DividedSlopes);
 
-// With fewer rows in a chunk, packing the weight and passing over its gradient once for every chunk is felt (8 % at 512
-// rows, 50257 classes, width 768; 2 % at 768); more rows only where the chunk stays in L2.
+// With fewer rows in a chunk, packing the weight and reading its gradient for every chunk costs too much (8 % at 512
+// rows, 50257 classes, width 768; 2 % at 768); more rows only if the chunk stays in L2.
 constexpr int64_t kChunkFloats = 1 << 18;
 constexpr int64_t kMinRows = 768, kMaxRows = 4096;
 
-// As few chunks as hold at most `most` rows each, of nearly equal length: that length.
+// The length of the fewest chunks of at most `most` rows, of nearly equal length.
 int64_t even_chunks(int64_t rows, int64_t most) {
   const int64_t chunks = rows > 0 ? (rows + most - 1) / most : 1;
   return (rows + chunks - 1) / chunks;
@@ -227,10 +226,10 @@ int64_t chunk_rows(int64_t rows, int64_t classes, const ClassDivision& division)
   return even_chunks(rows, std::clamp(kChunkFloats / std::max<int64_t>(classes, 1), kMinRows, kMaxRows));
 }
 
-// How many groups of a chunk's rows add up the bias's gradient, each for itself.
+// How many groups of a chunk's rows sum the bias's gradient separately.
 int64_t row_groups(int64_t rows) { return std::clamp<int64_t>(rows / 32, 1, 32); }
 
-// With hidden states in bf16, so are their logits: they are the largest of what a step keeps at once.
+// bf16 hidden states have bf16 logits, the largest values that a step keeps at once.
 bool has_bf16_logits(bool bf16_hidden, bool packed, Precision precision, const ClassDivision& division) {
   return bf16_hidden && !packed && !division.is_divided() && precision == Precision::kBf16 && gemm_has_bf16();
 }
@@ -266,7 +265,7 @@ struct Workspace {
   size_t size;
 };
 
-// The largest of a chunk's products. How many rows a chunk has depends on how many are left out.
+// The largest of a chunk's products. A chunk's rows depend on how many are ignored.
 size_t product_workspace(int64_t rows, int64_t width, int64_t classes, const std::optional<PackedShape>& packed,
                          Precision precision, int threads, const ClassDivision& division) {
   const bool in_bf16 = precision == Precision::kBf16;
@@ -287,7 +286,6 @@ void copy_rows(int64_t rows, int64_t width, StoredFloats from, MutableStoredFloa
   });
 }
 
-// One call, chunk by chunk.
 class LinearCrossEntropy {
  public:
   LinearCrossEntropy(const LinearCrossEntropyArgs& args, std::byte* base, ThreadPool& pool)
@@ -332,7 +330,7 @@ class LinearCrossEntropy {
       return;
     }
     losses_and_slopes(first, rows);
-    // The weight's gradient first: the other may be written over the hidden states it reads.
+    // The weight's gradient comes first: the other may overwrite the hidden states.
     if (args_.dweight != nullptr) weight_gradient(rows, hidden, first > 0);
     if (args_.dbias != nullptr) bias_gradient(rows, first > 0);
     if (adjacent && !args_.dhidden.is_bf16) {
@@ -353,8 +351,8 @@ class LinearCrossEntropy {
     multiply(product);
   }
 
-  // The logits become what the loss's gradient towards them is: in bf16, where the products that read them would round
-  // them, which halves what is read.
+  // Turns logits into gradients: in bf16 if the products that read them would round them anyway, which halves what is
+  // read.
   void losses_and_slopes(int64_t first, int64_t rows) {
     const bool divided = args_.division.is_divided();
     const auto part = [&](int64_t begin, int64_t end, float* sums) {
@@ -372,8 +370,8 @@ class LinearCrossEntropy {
     });
   }
 
-  // The losses of a chunk whose classes are divided; its logits become exp(x - largest) of this rank's, and lse[row]
-  // the factor that makes those dloss * softmax(x).
+  // The losses of a chunk with divided classes; its logits become exp(x - largest) of this rank's, and lse[row] the
+  // factor that makes those dloss * softmax(x).
   void exchange_facts(int64_t first, int64_t rows) {
     for_ranges(pool_, rows, 4 * args_.classes, [&](int64_t begin, int64_t end) {
       HWY_DYNAMIC_DISPATCH(DividedRowFacts)
@@ -447,7 +445,6 @@ class LinearCrossEntropy {
     return bf16_slopes_ && !work_.logits.is_bf16 ? 2 * args_.classes : args_.classes;
   }
 
-  // A product with the weight.
   void multiply(GemmArgs& product) {
     product.precision = args_.precision;
     if (args_.packed) quantized_gemm(product, *args_.packed, work_.product, pool_);

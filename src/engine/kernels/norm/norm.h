@@ -1,10 +1,8 @@
-// Batch normalization (Ioffe & Szegedy 2015) of x [rows, channels]: every channel over all rows, and its gradient.
-//
-// Sums over rows are cut into chunks by the number of rows alone, so results do not depend on the number of threads.
-// Each chunk's squares are taken around its own mean, and chunks are joined as Chan, Golub & LeVeque (1983) do, so that
-// a mean that is large beside the deviation costs no precision.
-//
-// x, y, dy and dx are all fp32 or all bf16 in memory; everything else is fp32, and so is the arithmetic.
+// Batch normalization (Ioffe & Szegedy 2015) of x [rows, channels], every channel over all rows, and its gradient. Sums
+// over rows are cut into chunks by the number of rows alone, so results do not depend on the number of threads. Each
+// chunk's squares are relative to its own mean, and chunks are joined as in Chan, Golub & LeVeque (1983), so that a
+// large mean costs no precision. x, y, dy and dx are all fp32 or all bf16 in memory; everything else, also the
+// arithmetic, is fp32.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -28,19 +26,18 @@ size_t batch_norm_workspace(int64_t rows, int64_t channels);  // bytes, of eithe
 // added before the ReLU; or null.
 void batch_norm_forward(const BatchNormArgs& args, StoredFloats residual, MutableStoredFloats y, float* mean,
                         float* variance, std::byte* workspace, ThreadPool& pool);
-// The gradient of a forward pass without residual. With ReLU, elements of dy whose y was not above zero count as zero:
-// y is computed again from x, with the bits of the forward pass. Without, the bias is not used.
+// The gradient of a forward pass without residual. With ReLU, elements of dy with y <= 0 count as zero: y is recomputed
+// from x, with the bits of the forward pass. Otherwise the bias is not used.
 void batch_norm_backward(const BatchNormArgs& args, StoredFloats dy, const float* mean, const float* variance,
                          MutableStoredFloats dx, float* dweight, float* dbias, std::byte* workspace, ThreadPool& pool);
 
 // Layer normalization and, not centered, RMS normalization of rows (Ba et al. 2016; Zhang and Sennrich 2019): of x
-// alone, or of one sub-layer's result f on its way into the residual stream x, with dropout (random/dropout.h) and
-// addition in the same pass and with the bits of the three one after another.
-//
-// x, f, sum and y, and dy, sum, dsum, dx and df, are all fp32 or all bf16 in memory; everything else is fp32, and so is
-// the arithmetic. In bf16 it is the sum as stored that is normalized, since the gradient will read that.
+// alone, or of a sub-layer's result f added to the residual stream x, with dropout (random/dropout.h) and addition in
+// the same pass, with the bits of three passes. x, f, sum and y, and dy, sum, dsum, dx and df, are all fp32 or all bf16
+// in memory; everything else, also the arithmetic, is fp32. In bf16 the sum is normalized as stored, since the gradient
+// reads that.
 
-// Which elements of [rows, width] are dropped: those of dropout() where a sample is rows_per_sample rows.
+// The dropped elements of [rows, width]: those of dropout() if a sample is rows_per_sample rows.
 struct ResidualDropout {
   float p = 0;  // 0: none
   uint64_t key = 0;
@@ -50,8 +47,8 @@ struct ResidualDropout {
 //   sum = x + dropout(f), or x without f
 //   mean = its mean (0 when not centered),  rstd = 1 / sqrt(mean((sum - mean)^2) + epsilon), of each row
 //   y = (sum - mean) * rstd * weight + bias
-// x, f, sum, y [rows, width]. sum, which is written with f alone, may be x or f, and y the other one; without f, y may
-// be x. weight and bias [width], mean and rstd [rows] may be null.
+// x, f, sum, y [rows, width]. sum, written only with f, may be x or f, and y the other one; without f, y may be x.
+// weight and bias [width], mean and rstd [rows] may be null.
 struct RowNormForward {
   int64_t rows = 0, width = 0;
   StoredFloats x, f = {};
@@ -67,8 +64,8 @@ void row_norm_forward(const RowNormForward& args, ThreadPool& pool);
 // With n = (sum - mean) * rstd, of what was normalized, and g = dy * weight:
 //   dx = dsum + rstd * (g - mean(g) (when centered) - n * mean(g n)),  df = dropout(dx)
 //   dweight = sum over rows of dy * n,  dbias = sum over rows of dy
-// dsum, weight, df (without dropout it would be dx), dweight and dbias may be null, and the mean when not centered. dx
-// and df may be dy, sum or dsum. dweight and dbias [width] are written, not accumulated.
+// dsum, weight, df (equal to dx without dropout), dweight and dbias may be null, and so may the mean if not centered.
+// dx and df may be dy, sum or dsum. dweight and dbias [width] are overwritten.
 struct RowNormBackward {
   int64_t rows = 0, width = 0;
   StoredFloats dy, sum, dsum = {};

@@ -20,7 +20,7 @@
 namespace linnet {
 namespace {
 
-// Rows of a chunk, which stays in the L2 cache between its two passes.
+// Rows of a chunk, which stays in L2 between its two passes.
 int64_t chunk_rows(int64_t rows, int64_t channels) {
   return std::clamp<int64_t>((1 << 15) / channels, 16, std::max<int64_t>(rows, 16));
 }
@@ -41,7 +41,6 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 
-// Calls body(first row, rows, chunk) for every chunk.
 template <class Body>
 void for_chunks(const BatchNormArgs& args, ThreadPool& pool, const Body& body) {
   const int64_t each = chunk_rows(args.rows, args.channels);
@@ -49,7 +48,7 @@ void for_chunks(const BatchNormArgs& args, ThreadPool& pool, const Body& body) {
            [&](int64_t chunk, int) { body(chunk * each, std::min(each, args.rows - chunk * each), chunk); });
 }
 
-// The sum of term(row) over rows; four sums side by side hide the latency of an addition.
+// The sum of term(row) over rows; four partial sums hide the latency of additions.
 template <class Term>
 HWY_INLINE Floats SumRows(int64_t rows, const Term& term) {
   Floats s0 = SetAll(0), s1 = s0, s2 = s0, s3 = s0;
@@ -64,7 +63,7 @@ HWY_INLINE Floats SumRows(int64_t rows, const Term& term) {
   return hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
 }
 
-// means, squares [chunks, channels]: of each chunk, the squares around its mean.
+// means, squares [chunks, channels]: of each chunk, the squares relative to its mean.
 template <class T>
 void chunk_moments_of(const BatchNormArgs& args, float* means, float* squares, ThreadPool& pool) {
   const int64_t channels = args.channels;
@@ -101,7 +100,7 @@ void normalize_rows_of(const BatchNormArgs& args, const float* scale, const floa
       for (int64_t r = begin * channels; r < end * channels; r += channels) {
         Floats value = hn::MulAdd(at.load(x + r), a, b);
         if (residual) value = hn::Add(value, at.load(residual + r));
-        // As ops/pointwise has it: NaN stays NaN.
+        // As in ops/pointwise: NaN stays NaN.
         if (args.relu) value = hn::IfThenZeroElse(hn::Lt(value, SetAll(0)), value);
         at.store(value, y + r);
       }
@@ -109,7 +108,7 @@ void normalize_rows_of(const BatchNormArgs& args, const float* scale, const floa
   });
 }
 
-// y = relu(x * scale[c] + shift[c] + residual), the residual and the ReLU where they are asked for.
+// y = relu(x * scale[c] + shift[c] + residual), residual and ReLU optional.
 void normalize_rows(const BatchNormArgs& args, const float* scale, const float* shift, StoredFloats residual,
                     MutableStoredFloats y, ThreadPool& pool) {
   if (y.is_bf16) normalize_rows_of(args, scale, shift, residual.bf16(), y.bf16(), pool);
@@ -214,7 +213,7 @@ class RowDropout {
  private:
   static constexpr int64_t kPiece = 512;
 
-  // Once for every type of the rows, as it is much code.
+  // Shared by all types of rows, as it is much code.
   HWY_NOINLINE const uint16_t* draw(int64_t row, int64_t width, int64_t piece, int64_t count, uint16_t* values) const {
     constexpr auto step = static_cast<int64_t>(kPhiloxValues);
     const auto sample = static_cast<uint32_t>(row / dropout_.rows_per_sample);
@@ -229,14 +228,13 @@ class RowDropout {
   Floats factor_;
 };
 
-// y = (x - mean) * rstd * weight + bias; weight and bias may be null. mean is 0 when not centered. T is float or
-// Bfloat16.
+// y = (x - mean) * rstd * weight + bias; weight and bias may be null. mean is 0 if not centered. T: float or Bfloat16.
 template <class T>
 HWY_INLINE void NormalizeRow(int64_t width, const T* x, const float* weight, const float* bias, float epsilon,
                              bool centered, T* y, float* mean, float* rstd) {
   const float scale = 1.0f / static_cast<float>(width);
   *mean = centered ? scale * SumRow(width, [=](const auto& at) LINNET_LAMBDA { return at.load(x); }) : 0.0f;
-  // A second pass over the centered row, which is in L1: one pass would cancel where the mean is large.
+  // A second pass over the centered row, in L1: one pass would cancel if the mean is large.
   const float filler = *mean;
   const Floats center = SetAll(filler);
   const float variance = scale * SumRow(width, [=](const auto& at) LINNET_LAMBDA {
@@ -309,7 +307,7 @@ struct NormGradient {
     return weight != nullptr ? hn::Mul(d, at.load(weight)) : d;
   }
 
-  // The two sums over the row, and on the way the row's part in dweight and dbias.
+  // The two sums over the row, and the row's part of dweight and dbias.
   template <bool kSums>
   HWY_INLINE void add_up(int64_t width, bool centered, float* dweight, float* dbias) {
     Floats total_g = SetAll(0), total_gn = SetAll(0);
@@ -328,15 +326,14 @@ struct NormGradient {
     mean_gn = SetAll(SumLanes(total_gn) * scale);
   }
 
-  // dx, once the sums are known.
-  template <class At>
+  template <class At>  // once the sums are known
   HWY_INLINE Floats at_position(const At& at) const {
     const Floats n = hn::Mul(hn::Sub(at.load(x), center), factor);
     return hn::Mul(factor, hn::NegMulAdd(n, mean_gn, hn::Sub(slope(at), mean_g)));
   }
 };
 
-// Rows [begin, end); sums [2, width], where not null, gets this chunk's dweight and dbias.
+// Rows [begin, end); sums [2, width], if not null, gets this chunk's dweight and dbias.
 template <class T>
 void BackwardRows(const RowNormBackward& call, int64_t begin, int64_t end, float* sums) {
   const int64_t width = call.width;
@@ -390,13 +387,13 @@ HWY_EXPORT(Forward);
 HWY_EXPORT(Backward);
 HWY_EXPORT(AddRows);
 
-// What the forward pass multiplies x by and adds: the same bits for the backward pass, from what that is given.
+// The forward pass's factor and summand of x: the backward pass gets the same bits from the same inputs.
 void forward_row(const BatchNormArgs& args, int64_t c, float mean, float variance, const BatchNormRows& rows) {
   rows.scale[c] = static_cast<float>(args.weight[c] / std::sqrt(static_cast<double>(variance) + args.epsilon));
   rows.shift[c] = static_cast<float>(args.bias[c] - static_cast<double>(mean) * rows.scale[c]);
 }
 
-// Operands that are left out have no type.
+// Missing operands have no type.
 void check_types(bool is_bf16, std::initializer_list<StoredFloats> operands) {
   for (const StoredFloats& operand : operands)
     if (operand && operand.is_bf16 != is_bf16) fail_internal("a norm was given operands of two types");

@@ -20,8 +20,8 @@
 namespace linnet {
 namespace {
 
-// An expression made ready to run on blocks: inputs and constants are read where they are, every other instruction is
-// a step that writes a register (a block of scratch memory), and a register is reused once its value is dead.
+// An expression compiled to run on blocks: inputs and constants are read in place, every other instruction writes a
+// register (a block of scratch memory), which is reused once its value is dead.
 struct PointwiseSource {
   enum Kind : uint8_t { kOperand, kConstant, kRegister } kind = kOperand;
   uint8_t index = 0;  // of the operand, the constant or the register
@@ -344,8 +344,7 @@ class Registers {
   int count_ = 0;
 };
 
-// For a checked expression.
-PointwiseProgram compile_pointwise(const Expression& expression) {
+PointwiseProgram compile_pointwise(const Expression& expression) {  // checked
   PointwiseProgram program;
   PointwiseSource where[kMaxInstructions];
   int last_use[kMaxInstructions];

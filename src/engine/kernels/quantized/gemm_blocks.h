@@ -10,8 +10,8 @@ size_t gemm_blocks_workspace(const PackedShape& shape, int64_t m, bool few, int 
 void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool);
 
 // Products with a packed weight W [rows, columns]. In fp32 the product unpacks codes as it packs its panels
-// (GemmArgs::b_codes); otherwise W is unpacked strip by strip (some rows at a time, 4 MB of fp32; 128 KB by each thread
-// where A has few rows, as in decoding):
+// (GemmArgs::b_codes); otherwise W is unpacked strip by strip (some rows, 4 MB of fp32; 128 KB by each thread if A has
+// few rows, as in decoding):
 //
 //   args.trans_b:  C [m, rows] = A [m, columns] W^T         otherwise:  C [m, columns] = A [m, rows] W
 //
@@ -20,7 +20,6 @@ void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* wo
 size_t gemm_strips_workspace(const PackedShape& shape, int64_t m, int threads);  // bytes, for m rows
 void gemm_strips(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool);
 
-// The operands of columns [begin, ...) of C.
 GemmArgs from_column(GemmArgs args, int64_t begin);
 
 }  // namespace linnet

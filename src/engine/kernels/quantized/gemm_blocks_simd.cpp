@@ -30,25 +30,23 @@ namespace {
 // takes them from it; or `high` and `low`, with code = 256 high + low; with 4 bits the even columns
 // of a word, then the odd ones.
 struct alignas(64) ActivationBlock {
-  // Of the largest magnitude: 256 * 127 + 127, so that `high` and `low` fit.
+  // The largest magnitude: 256 * 127 + 127, so that `high` and `low` fit.
   static constexpr int kMostCode = 32639;
 
   int16_t pairs[32];
   int8_t high[32], low[32];
   float scale, sum;  // the scale, and the sum of the numbers
-  // The sum of the codes times what codes of weights are too large by, as the kernel reads them; of each half, where
-  // these have a scale each, else of all.
+  // The sum of the codes times the excess of the weights' codes as the kernel reads them; for each half if each has a
+  // scale, else for all.
   int32_t excess[2];
 };
 
-// Where column t of a word lies among its `pairs`: t and its partner half a
-// word further are neighbors.
+// The index of a word's column t among its `pairs`: t and its partner half a word further are neighbors.
 constexpr int pair_slot(int bits, int t) {
   const int half = 16 / bits;
   return t % half * 2 + t / half;
 }
 
-// The codes of a word's columns as `pairs`.
 inline void store_pairs(int bits, const int32_t* codes, ActivationBlock& block) {
   const int in_word = 32 / bits;
   for (int word = 0; word < 32; word += in_word)
@@ -72,15 +70,14 @@ namespace {
 //   run<format>(rows, panels, weight, panel, x, stride, sums):
 //     sums[i * panels * 16 + j] = sum over blocks b of
 //         (sum over a part of the block of code * x code) * (x scale * scale) [ - x sum * minimum]
-// with x[i * stride + b] the block b of row i. The inner sums are integers, the outer ones fp32 in the order of blocks
-// and parts, multiplied and added apart.
+// with x[i * stride + b] the block b of row i. Inner sums are integers, outer ones fp32 in the order of blocks and
+// parts, without fused multiply-add.
 
 // Formats of few files take a row at a time, which keeps programs small.
 constexpr bool has_tall_tiles(WeightFormat format) {
   return format != WeightFormat::kQ4_1 && format != WeightFormat::kQ5_0 && format != WeightFormat::kQ5_1;
 }
 
-// In plain C++.
 struct PlainBlocks {
   static constexpr int kOneRow = 1, kMostRows = 4;
   static constexpr int raised(const BlockFormat&) { return 0; }
@@ -156,7 +153,7 @@ struct PairBlocks {
   static void store(int bits, const int32_t* codes, ActivationBlock& block) { store_pairs(bits, codes, block); }
 
   // The codes of each word as 16-bit pairs, number `step` of them: the order of ActivationBlock::pairs. `high` has the
-  // high bits of codes of 5 or 6, those of this pair from bit `high_bit` on.
+  // high bits of codes of 5 or 6, this pair's from bit `high_bit` on.
   template <WeightFormat kFormat, int step>
   static HWY_INLINE __m256i Pair(__m256i words, __m256i high, int high_bit) {
     constexpr BlockFormat kBlocks = block_format(kFormat);
@@ -347,7 +344,7 @@ struct VnniBlocks {
         for (int p = 0; p < P; ++p) {
           const int8_t* from = w + p * panel_bytes;
           const __m512i words = _mm512_loadu_si512(from + group * 64);
-          // The same place of the panels that come next: panels are too short for the processor to see them coming.
+          // Prefetches the same offset of the next panels: they are too short for hardware prefetching.
           _mm_prefetch(reinterpret_cast<const char*>(from + group * 64 + next), _MM_HINT_T1);
           if constexpr (kBits == 8) {
             add(_mm512_xor_si512(words, raise), p, group * 4);

@@ -24,19 +24,19 @@ size_t sum_rows_workspace(int64_t rows, int64_t width);  // in bytes, aligned fo
 void sum_rows(int64_t rows, int64_t width, StoredFloats x, float* out, bool accumulate, void* workspace,
               ThreadPool& pool);
 
-// y[i, j] = exp(x[i, j] - max_i) / sum_j exp(x[i, j] - max_i) for x [rows, width]; y has the type of x and may be x. A
-// row that is -inf everywhere (all of it masked) gives zeros; NaN or +inf make their row NaN.
+// y[i, j] = exp(x[i, j] - max_i) / sum_j exp(x[i, j] - max_i) for x [rows, width]; y has x's type and may be x. A row
+// of only -inf (all masked) gives zeros; NaN or +inf make their row NaN.
 void softmax_forward(int64_t rows, int64_t width, StoredFloats x, MutableStoredFloats y, ThreadPool& pool);
 
 // dx = y * (dy - sum over the row of dy * y); all have one type, and dx may be dy or y.
 void softmax_backward(int64_t rows, int64_t width, StoredFloats dy, StoredFloats y, MutableStoredFloats dx,
                       ThreadPool& pool);
 
-// y[i] = log sum_j exp(x[i, j]) for x [rows, width]. A row that is -inf everywhere gives -inf.
+// y[i] = log sum_j exp(x[i, j]) for x [rows, width]; -inf for a row of only -inf.
 void log_sum_exp_rows(int64_t rows, int64_t width, const float* x, float* y, ThreadPool& pool);
 
-// For each row of x [rows, width]: its k <= width largest elements, falling, equal ones in order of their index, in
-// values [rows, k] and ids [rows, k]. NaN counts as -inf.
+// For each row of x [rows, width]: its k <= width largest elements in descending order, equal ones by index, in values
+// [rows, k] and ids [rows, k]. NaN counts as -inf.
 void top_k_rows(int64_t rows, int64_t width, int64_t k, const float* x, float* values, int32_t* ids);
 
 }  // namespace linnet

@@ -23,7 +23,7 @@ constexpr int64_t kStrip = 1024;   // columns that sum_rows handles at once: 4 K
 constexpr int64_t kRowBlock = 64;  // rows added up before they join the larger sum, which bounds rounding errors
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
-// The best so far, falling. Elements are offered in order of their index, so an equal one that comes later goes behind.
+// The best so far, descending. Elements are offered by index, so an equal later one goes behind.
 struct TopList {
   int64_t k;
   float* values;
@@ -130,7 +130,7 @@ void SoftmaxFloats(int64_t begin, int64_t end, int64_t width, const float* x, fl
   }
 }
 
-// The exponentials are computed twice: y cannot hold them before they are divided without rounding them.
+// Computes the exponentials twice: storing them in y before the division would round them.
 void SoftmaxShorts(int64_t begin, int64_t end, int64_t width, const Bfloat16* x, Bfloat16* y) {
   x += begin * width;
   y += begin * width;
@@ -190,8 +190,8 @@ HWY_INLINE Block LoadBlock(const float* x) {
           LoadNumbers(x + 3 * kFloatLanes)};
 }
 
-// At least k elements of the whole blocks are no smaller than this: the k-th largest of the maxima of interleaved parts
-// of the row, each of which is an element of its own. Few others are larger, so the second pass rarely stops.
+// At least k elements of the whole blocks reach this bound: the k-th largest of the maxima of interleaved parts of the
+// row. Few others exceed it, so the second pass rarely stops.
 float LowerBound(int64_t width, int64_t k, const float* x) {
   if (k > kBlock || width < kBlock) return kLowest;
   Block most{SetAll(kLowest), SetAll(kLowest), SetAll(kLowest), SetAll(kLowest)};
