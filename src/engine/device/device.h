@@ -64,19 +64,16 @@ class Device {
   // Queues `work` behind earlier work; it may run beside later work up to after_aside() of its number. Numbers rise
   // from 0 and restart when the last was waited for.
   virtual void aside(int64_t, FunctionRef<void()> work) { work(); }
-  // Later work comes after the asides up to this number.
-  virtual void after_aside(int64_t) {}
+  virtual void after_aside(int64_t) {}  // later work comes after the asides up to this number
 
   // Called after each kernel; reports a launch error with where_text().
   virtual void launched(FunctionRef<std::string()> where_text) = 0;
   // Seconds from the first to the last thing that `work` queues; waits.
   virtual double timed(FunctionRef<void()> work) = 0;
-  // Joules used since some past time; below 0 if unknown.
-  virtual double joules() = 0;
+  virtual double joules() = 0;  // joules used since some past time; below 0 if unknown
 };
 
-// The one CPU device, which works before a call returns.
-Device& cpu_device();
+Device& cpu_device();  // the one CPU device, which works before a call returns
 
 // Page-aligned memory for tensors, of huge pages if possible. It is reserved first and touched once before use, so that
 // the plan matches the operating system's count and no page fault occurs in a step.

@@ -32,8 +32,7 @@ void round_to_bf16_stochastic(int64_t count, const float* x, uint16_t* y, uint64
 
 constexpr uint32_t kBf16Rounding = 0xBF16;
 
-// The same for one number and a value r, for references.
-uint16_t round_to_bf16_by(float x, uint16_t r);
+uint16_t round_to_bf16_by(float x, uint16_t r);  // the same for one number and a value r, for references
 
 // The rounding of weights to integers (quantized/packed_weight.h).
 //

@@ -1,4 +1,4 @@
-// Ops that programs define are not here, but in ops/own.
+// Ops that programs define are in ops/own instead.
 #include <array>
 #include "engine/ops/op_table.h"
 

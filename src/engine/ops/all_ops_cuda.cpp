@@ -1,5 +1,5 @@
-// The CUDA kernels of every op: each is in its op's folder, in x_cuda.cu. In the emulation (LINNET_CUDA_EMULATION)
-// there is nothing of what NVIDIA's libraries do.
+// The CUDA kernels of every op, from x_cuda.cu of its folder. The emulation (LINNET_CUDA_EMULATION) has none of
+// NVIDIA's libraries.
 #include <vector>
 #include "engine/ops/op_table.h"
 

@@ -7,15 +7,13 @@
 namespace linnet {
 namespace {
 
-// The first of the list that supports the node.
 const Kernel* choose(KernelList kernels, const KernelQuery& query) {
   for (const Kernel& kernel : kernels)
     if (!kernel.supports || kernel.supports(query)) return &kernel;
   return nullptr;
 }
 
-// The kernels of an op that brings them itself.
-KernelList own_kernels(const OpDef& op, const Backend& backend) {
+KernelList own_kernels(const OpDef& op, const Backend& backend) {  // of an op that brings them itself
   return backend.has_references ? op.kernels() : KernelList{};
 }
 
@@ -25,7 +23,7 @@ KernelList kernels_of(const Backend& backend, const char* op) {
   return {};
 }
 
-// A backend may list an op twice: its own kernels, then those of a library.
+// A backend may list an op twice: its own kernels, then a library's.
 const Kernel* find_fast_kernel(const KernelQuery& query, const Backend& backend) {
   if (query.node.op->kernels) {
     const KernelList kernels = own_kernels(*query.node.op, backend);

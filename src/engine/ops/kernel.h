@@ -1,6 +1,6 @@
-// How an op runs: an explicit list of kernels, best first. On the CPU it ends in a plain reference kernel which also
-// runs in float64. There is no registration at start-up; engine/ops/all_ops.cpp names every list. Other devices bring
-// lists of their own (Backend).
+// How an op runs: an explicit list of kernels, best first. On the CPU it ends in a plain reference kernel that also
+// runs in float64. There is no registration at start-up; engine/ops/all_ops.cpp names every list. Other devices have
+// their own lists (Backend).
 #pragma once
 #include <cstddef>
 #include <cstring>
@@ -16,7 +16,7 @@ namespace linnet {
 
 class Communicator;
 
-// Memory as a kernel sees it. Dense unless the op declares strided operands (OpDef::strided_inputs).
+// Memory for a kernel. Dense unless the op declares strided operands (OpDef::strided_inputs).
 struct TensorView {
   void* data = nullptr;
   TensorType type;
@@ -45,7 +45,6 @@ struct KernelArgs {
   }
 };
 
-// What is known of a node before it runs.
 struct KernelQuery {
   const Node& node;
   std::span<const TensorType> in, out;
@@ -63,14 +62,13 @@ struct Kernel {
   bool (*supports)(const KernelQuery&);     // nullptr: every type the op infers
   size_t (*workspace)(const KernelQuery&);  // bytes; nullptr: none
   void (*run)(const KernelArgs&);
-  // What it queues on a device touches its operands and its workspace alone, so that it may be queued beside other work
-  // (Device::aside).
+  // On a device it touches only its operands and workspace, so it may be queued beside other work (Device::aside).
   bool may_run_aside = false;
 };
 
 using KernelList = std::span<const Kernel>;
 
-// Defines NAME_kernels(), the list of an op in the table of all ops (engine/ops/op_table.h).
+// Defines NAME_kernels(), an op's list in the table of all ops (engine/ops/op_table.h).
 #define LINNET_KERNELS(name, ...)                       \
   KernelList name##_kernels() {                         \
     static constexpr Kernel kKernels[] = {__VA_ARGS__}; \
@@ -82,10 +80,9 @@ struct OpEntry {
   KernelList kernels;
 };
 
-// Every op with its CPU kernels.
-std::span<const OpEntry> all_ops();
+std::span<const OpEntry> all_ops();  // with CPU kernels
 
-// A device and its kernels. Ops are matched by name: a loaded module has addresses of its own for what OpDefs are.
+// A device and its kernels. Ops are matched by name: a loaded module has its own addresses of OpDefs.
 struct BackendOp {
   const char* op;
   KernelList kernels;
@@ -98,40 +95,37 @@ struct Backend {
 const Backend& cpu_backend();
 
 enum class KernelSet { kFast, kReference };
-// The first kernel of the op's list that supports the node; for kReference the last one. Error(kUser) naming the op
-// when none supports the node.
+// The first kernel of the op's list that supports the node; for kReference the last one. Error(kUser) naming the op if
+// none does.
 const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend& backend);
 
-// Whether the backend's device has a kernel other than a reference for the node with operands and results of these
-// types: what a pass asks before it makes one.
+// Whether the device has a kernel other than a reference for the node with these operand and result types. Passes ask
+// before they make a node.
 bool has_fast_kernel(const Node& node, std::span<const TensorType> in, std::span<const TensorType> out,
                      const Backend& backend);
 
-// The op of that name, nullptr when there is none.
-const OpDef* find_op(std::string_view name);
+const OpDef* find_op(std::string_view name);  // nullptr if there is none
 
-// No floats but float32.
-inline bool all_f32(const KernelQuery& query) {
+inline bool all_f32(const KernelQuery& query) {  // no floats but float32
   for (const auto& types : {query.in, query.out})
     for (const TensorType& type : types)
       if (is_float(type.dtype) && type.dtype != DType::kF32) return false;
   return true;
 }
 
-// No floats but float32 and bf16.
-inline bool all_f32_or_bf16(const KernelQuery& query) {
+inline bool all_f32_or_bf16(const KernelQuery& query) {  // no floats but float32 and bf16
   for (const auto& types : {query.in, query.out})
     for (const TensorType& type : types)
       if (type.dtype == DType::kF64) return false;
   return true;
 }
 
-// Operands of CPU kernels that read and write activations as fp32 or as bf16.
+// Operands of CPU kernels that read and write activations as fp32 or bf16.
 inline StoredFloats stored(const TensorView& x) { return {x.data, x.type.dtype == DType::kBF16}; }
 inline MutableStoredFloats mutable_stored(const TensorView& x) { return {x.data, x.type.dtype == DType::kBF16}; }
 
-// Kernel::supports of kernels that take bf16, or fp32, for each of the operands and results that the op's storage rule
-// reduces (OpDef::storage), and fp32 for all others.
+// Kernel::supports of kernels that take bf16 or fp32 for each operand and result that the op's storage rule reduces
+// (OpDef::storage), and fp32 for all others.
 inline bool f32_or_reduced(const KernelQuery& query) {
   const StorageRule rule = storage_of(query.node);
   const auto fits = [](const TensorType& type, Storage storage) {
@@ -145,7 +139,7 @@ inline bool f32_or_reduced(const KernelQuery& query) {
   return true;
 }
 
-// The same, where they must all be of one type: nothing, or all that the rule reduces.
+// The same, but the rule reduces all or none.
 inline bool f32_or_all_reduced(const KernelQuery& query) {
   if (all_f32(query)) return true;
   const StorageRule rule = storage_of(query.node);
@@ -156,7 +150,7 @@ inline bool f32_or_all_reduced(const KernelQuery& query) {
   return f32_or_reduced(query);
 }
 
-// An operand's elements as those of a result, on the CPU; nothing where they are in one memory.
+// Copies an operand to a result on the CPU, unless they share memory.
 inline void copy_operand(const TensorView& from, const TensorView& to) {
   if (from.data != to.data) std::memcpy(to.data, from.data, to.type.bytes());
 }
@@ -166,7 +160,7 @@ inline void copy_operand_on_device(const KernelArgs& args, const TensorView& fro
     args.device->copy(to.as<std::byte>(), from.as<const std::byte>(), to.type.bytes());
 }
 
-// Calls body.operator()<float>() or <double>(): how a reference kernel is written once for both.
+// Calls body.operator()<float>() or <double>(), for reference kernels.
 template <class Body>
 void for_float(DType dtype, Body&& body) {
   switch (dtype) {

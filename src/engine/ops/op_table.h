@@ -1,6 +1,6 @@
-// The table of all ops: a row for each, OP(its OpDef, its name, its kernels on a GPU). NAME_kernels() are those of the
-// CPU; on a GPU it has NAME_cuda_kernels() (kOwn), those too, but by NVIDIA's libraries, which the emulation of a GPU
-// does not have (kLibrary), or at most those that all_ops_cuda.cpp adds (kNone). A new op is a folder and a row.
+// The table of all ops, with a row OP(its OpDef, its name, its kernels on a GPU) for each. NAME_kernels() are the
+// CPU's; on a GPU there are NAME_cuda_kernels() (kOwn), those by NVIDIA's libraries, which the emulation lacks
+// (kLibrary), or at most those that all_ops_cuda.cpp adds (kNone). A new op is a folder and a row.
 #pragma once
 #include <span>
 #include "engine/ops/kernel.h"

@@ -1,4 +1,4 @@
-// How values are divided between the ranks of a tensor group, and the rules by which ops are.
+// The division of values between the ranks of a tensor group, and the ops' rules.
 #include "engine/ops/sharding.h"
 #include <algorithm>
 #include "engine/ops/attention/attention.h"
@@ -45,8 +45,8 @@ void for_runs(const Shape& whole, const Sharding& sharding, const TensorRank& ra
 
 namespace {
 
-// A linear layer whose weight's outputs are divided gives a result whose last axis is (column-parallel); one whose
-// input is divided gives summands (row-parallel).
+// A linear layer with divided outputs gives a result with a divided last axis (column-parallel); one with divided
+// inputs gives summands (row-parallel).
 std::optional<ShardedNode> shard_matmul(const ShardArgs& args) {
   const auto& attrs = args.attrs<MatmulAttrs>();
   const Sharding &a = args.sharding[0], &b = args.sharding[1];
@@ -69,7 +69,7 @@ std::optional<ShardedNode> shard_matmul(const ShardArgs& args) {
   return by_columns(args.parts_or(weight[outer]));
 }
 
-// The axis of an operand that lies along an axis of the result; none where the operand is repeated.
+// The operand's axis for an axis of the result; none if the operand is repeated there.
 std::optional<int> axis_of_operand(const Shape& operand, const Shape& out, int axis) {
   const std::optional<Broadcast> kind = find_broadcast(operand, out);
   if (!kind || *kind == Broadcast::kScalar) return {};
@@ -84,7 +84,7 @@ std::optional<int> axis_of_result(const Shape& operand, const Shape& out, int ax
   return {};
 }
 
-// Every operand is divided along the same axis of the result as the others; one that is repeated along it is whole.
+// Every operand is divided along the same axis of the result; one that is repeated along it is whole.
 std::optional<ShardedNode> shard_pointwise(const ShardArgs& args) {
   const Shape& out = args.out[0].shape;
   std::optional<Sharding> result;
@@ -118,7 +118,7 @@ std::optional<ShardedNode> shard_dropout(const ShardArgs& args) {
   return ShardedNode{.attrs = attrs, .in = {x, Sharding::whole()}, .out = {x}};
 }
 
-// By heads. User error where heads cannot be divided evenly.
+// By heads. User error if heads cannot be divided evenly.
 std::optional<ShardedNode> shard_attention(const ShardArgs& args) {
   AttentionAttrs attrs = args.attrs<AttentionAttrs>();
   bool any = false;
@@ -141,15 +141,14 @@ std::optional<ShardedNode> shard_attention(const ShardArgs& args) {
   return node;
 }
 
-// By heads, as attention.
-std::optional<ShardedNode> shard_rope(const ShardArgs& args) {
+std::optional<ShardedNode> shard_rope(const ShardArgs& args) {  // by heads, as attention
   RopeAttrs attrs = args.attrs<RopeAttrs>();
   const Sharding& x = args.sharding[0];
   const int64_t turned = attrs.heads * attrs.head_size, width = args.in[0].shape[2];
   if (!x.is_cut() || x.axis != 2) return {};
   ShardedNode node{.attrs = {}, .in = {x}, .out = {x}};
   node.in.resize(args.in.size());
-  // The heads that are turned come first on every rank, so they are parts of their own.
+  // Rotated heads come first on every rank, so they are separate parts.
   int64_t before = 0, heads = 0;
   for (size_t i = 0; i < x.parts.size() && before < turned; ++i) {
     if (x.parts[i] % (attrs.head_size * args.rank.ranks) != 0)
@@ -209,7 +208,7 @@ std::optional<ShardedNode> shard_split(const ShardArgs& args) {
   return node;
 }
 
-// An axis stays divided where it stays the same axis: as many elements before it, and its size.
+// An axis stays divided if it has the same size and as many elements before it.
 std::optional<ShardedNode> shard_reshape(const ShardArgs& args) {
   const Sharding& x = args.sharding[0];
   const Shape &from = args.in[0].shape, &to = args.out[0].shape;
@@ -231,7 +230,7 @@ std::optional<ShardedNode> shard_permute(const ShardArgs& args) {
   return ShardedNode{.attrs = args.node.attrs, .in = {x}, .out = {Sharding::cut(axis, x.parts)}};
 }
 
-// Tables of few rows (positions, distances, token types) cost less to have than the sum that dividing them takes.
+// Tables of few rows (positions, distances, token types) cost less than the sum that dividing them takes.
 constexpr int64_t kFewRows = 512;
 
 // By rows of the table, if it has many: a rank gives zeros for the others' rows.
@@ -250,8 +249,7 @@ std::optional<ShardedNode> shard_embedding(const ShardArgs& args) {
   return ShardedNode{.attrs = attrs, .in = {Sharding::cut(0, {shape[0]}), Sharding::whole()}, .out = {Sharding::sum()}};
 }
 
-// By classes.
-std::optional<ShardedNode> shard_linear_cross_entropy(const ShardArgs& args) {
+std::optional<ShardedNode> shard_linear_cross_entropy(const ShardArgs& args) {  // by classes
   LinearCrossEntropyAttrs attrs = args.attrs<LinearCrossEntropyAttrs>();
   const Sharding& weight = args.sharding[1];
   const int64_t classes = args.in[1].shape[0];

@@ -1,6 +1,5 @@
-// How the values of a graph are divided between the ranks of a tensor group, and what each op does with divided
-// operands: the rules by which the pass of engine/passes/tensor_parallel.h makes a rank's graph from the whole one. An
-// op without one takes whole operands alone.
+// How a tensor group's ranks divide a graph's values, and the rules for ops on divided operands, by which
+// engine/passes/tensor_parallel.h makes a rank's graph. An op without a rule takes whole operands alone.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -17,7 +16,7 @@ struct TensorRank {
   bool operator==(const TensorRank&) const = default;
 };
 
-// The elements [first, first + count) of an axis of `size` that a rank has.
+// A rank's elements [first, first + count) of an axis of `size`.
 struct AxisPart {
   int64_t first, count;
 };
@@ -32,8 +31,8 @@ struct Sharding {
   };
   Kind kind = Kind::kWhole;
   int axis = 0;
-  // Sizes that add up to the axis, each of which is divided between the ranks for itself: those of queries, keys and
-  // values in a fused projection, so that each rank has the same heads of all three.
+  // Sizes that add up to the axis, each divided between the ranks separately: queries, keys and values in a fused
+  // projection, so that each rank has the same heads of all three.
   std::vector<int64_t> parts = {};
   bool operator==(const Sharding&) const = default;
   bool is_whole() const { return kind == Kind::kWhole; }
@@ -44,21 +43,20 @@ struct Sharding {
   static Sharding cut(int axis, std::vector<int64_t> parts) { return {Kind::kCut, axis, std::move(parts)}; }
 };
 
-// The shape of what a rank has of a value.
+// The shape of a rank's part of a value.
 Shape local_shape(const Shape& whole, const Sharding& sharding, const TensorRank& rank);
 
-// Calls visit(first in the whole value, first in the rank's part, count) for the runs of elements that follow each
-// other in both.
+// Calls visit(first in the whole value, first in the rank's part, count) for runs that are contiguous in both.
 void for_runs(const Shape& whole, const Sharding& sharding, const TensorRank& rank,
               FunctionRef<void(int64_t in_whole, int64_t in_part, int64_t count)> visit);
 
-// What a rule is told: a node of the whole graph, its types there, and how its operands are divided.
+// The arguments of a rule: a node of the whole graph, its types there, and its operands' division.
 struct ShardArgs {
   const Node& node;
   std::span<const TensorType> in, out;
   std::span<const Sharding> sharding;  // of the operands
   TensorRank rank;
-  // How an axis that the node begins to divide is to be cut where readers have asked for several parts; else empty.
+  // How an axis that the node begins to divide must be cut for readers that want several parts; else empty.
   std::span<const int64_t> parts = {};
 
   template <class T>
@@ -70,18 +68,17 @@ struct ShardArgs {
   }
 };
 
-// The rank's node: its attributes, how its operands have to be divided, and how its results are. Where an operand is
-// divided in another way the pass converts it; an operand that was kFree may be asked for in any way.
+// The rank's node: its attributes, and the divisions it needs of its operands and gives its results. The pass converts
+// operands in other divisions; a kFree operand may be asked for in any.
 struct ShardedNode {
   Attrs attrs;
   std::vector<Sharding> in, out;
-  // The rank writes the results whole, though it has computed them from divided operands.
+  // The rank writes whole results, though computed from divided operands.
   bool exchanges = false;
 };
 // Empty: the op takes whole operands alone.
 using ShardRule = std::optional<ShardedNode> (*)(const ShardArgs&);
 
-// The op's rule; null: it has none.
-ShardRule shard_rule(const OpDef& op);
+ShardRule shard_rule(const OpDef& op);  // null if it has none
 
 }  // namespace linnet

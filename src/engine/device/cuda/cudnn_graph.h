@@ -25,8 +25,7 @@ namespace linnet {
 
 // cuDNN's version, as 91900; 0 without libcudnn, or with LINNET_CUDNN=off. Opens it.
 size_t cudnn_version();
-// Also 0 if it cannot open this GPU; then warns once.
-size_t cudnn_version(CudaDevice& device);
+size_t cudnn_version(CudaDevice& device);  // also 0 if it cannot open this GPU; then warns once
 
 // A descriptor, finalized or not. Error(kSystem) quotes cuDNN.
 class CudnnDescriptor {

@@ -93,8 +93,7 @@ struct Strips {
     count = ceil_div(grid_rows, std::clamp<int64_t>(fitting, 1, grid_rows));
     height = ceil_div(grid_rows, count);
     count = ceil_div(grid_rows, height);
-    // A vector may be read past the last pixel.
-    floats = round_up(source_rows(height) * row_floats + kMaxPanel, 16);
+    floats = round_up(source_rows(height) * row_floats + kMaxPanel, 16);  // a vector may be read past the last pixel
   }
   int64_t source_rows(int64_t result_rows) const { return (result_rows - 1) * source_step + reach; }
   int64_t height_of(int64_t strip) const { return std::min(height, grid_rows - strip * height); }

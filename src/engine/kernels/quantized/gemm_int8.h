@@ -17,8 +17,7 @@
 
 namespace linnet {
 
-// Products of at most so many rows are those of few rows.
-constexpr int64_t kFewRows = 8;
+constexpr int64_t kFewRows = 8;  // products of at most so many rows are those of few rows
 
 // How activations become bytes if a model fixes it, instead of a scale per row:
 //   code = clamp(round(x / scale) + zero, least, most),  ties to even,  stands for scale * (code - zero).
@@ -70,7 +69,6 @@ void quantize_activations(const float* x, int64_t k, const StaticRounding& round
 // The same without padding.
 void round_to_codes(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes);
 
-// For tests: while true, kernels behave as without VNNI.
-void disable_vnni_for_test(bool disabled);
+void disable_vnni_for_test(bool disabled);  // for tests: while true, kernels behave as without VNNI
 
 }  // namespace linnet

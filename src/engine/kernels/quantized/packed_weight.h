@@ -97,8 +97,7 @@ constexpr BlockFormat block_format(WeightFormat format) {
 
 struct PackedShape {
   static constexpr int64_t kPanel = 16, kBlock = 32;
-  // Sums of kInt8 stay within 32 bits: 255 * 127 * 65536 < 2^31.
-  static constexpr int64_t kMostColumns = 65536;
+  static constexpr int64_t kMostColumns = 65536;  // sums of kInt8 stay within 32 bits: 255 * 127 * 65536 < 2^31
 
   WeightFormat format = WeightFormat::kInt8;
   int64_t rows = 0, columns = 0;
@@ -181,7 +180,6 @@ void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, flo
 void unpack_panel(const PackedWeight& weight, bool transposed, int64_t first, int64_t depth, int64_t column,
                   int64_t width, float* out);
 
-// Whether neighbors fit as kInt8 requires.
-bool neighbors_fit(std::span<const int8_t> row);
+bool neighbors_fit(std::span<const int8_t> row);  // whether neighbors fit as kInt8 requires
 
 }  // namespace linnet

@@ -86,7 +86,7 @@ Tensor by_places(Tensor bias, int64_t queries, int64_t keys) {
   return queries == 1 ? rows[0] : concat(rows[0], std::span(rows).subspan(1), of_samples ? 2 : 1);
 }
 
-// [B, H, Tq, Tk]: scale * q k^T + bias, -inf where a key is not visible. `in`: the operands of a node.
+// [B, H, Tq, Tk]: scale * q k^T + bias, -inf for invisible keys. `in`: the operands of a node.
 Tensor masked_scores(const AttentionAttrs& attrs, std::span<const Tensor> in, double soft_cap = 0,
                      Tensor score_bias = {}) {
   const Tensor q = by_heads(in[0], attrs.heads, 1);
@@ -121,7 +121,7 @@ std::vector<TensorType> infer_attention_mask(const InferArgs& args) {
   return {args.in[0]};
 }
 
-// q k^T and p v; of a causal mask only what it lets see. Backward has five such products for these two, of which one is
+// q k^T and p v; under a causal mask only the visible part. Backward has five such products for these two, one of them
 // the recomputed q k^T.
 double attention_forward_flops(const FlopsArgs& args) {
   const Shape &q = args.in[0].shape, &k = args.in[1].shape;
@@ -132,7 +132,7 @@ double attention_forward_flops(const FlopsArgs& args) {
 
 double backward_flops(const FlopsArgs& args) { return 2 * attention_forward_flops(args); }
 
-// Without a causal mask the kernel follows from the number of queries alone, which decoding does not change.
+// Without a causal mask the number of queries alone chooses the kernel, and decoding does not change it.
 Attrs with_independent_queries(const Attrs& old) {
   AttentionAttrs attrs = old.as<AttentionAttrs>();
   attrs.independent_queries = attrs.causal && attrs.dropout == 0;
@@ -169,8 +169,7 @@ MutableAttentionRows mutable_attention_rows(const TensorView& x) {
   return {mutable_stored(x), x.strides[0], x.strides[1]};
 }
 
-// The kernel's tiles are laid out for heads of up to 256.
-bool has_attention_tiles(const KernelQuery& query) {
+bool has_attention_tiles(const KernelQuery& query) {  // tiles hold heads of up to 256
   const auto& attrs = query.attrs<AttentionAttrs>();
   return f32_or_reduced(query) && query.in[0].shape[2] / attrs.heads <= 256;
 }
@@ -244,7 +243,7 @@ const OpDef kAttentionGrad{.name = "attention_grad",
                            .with_precision = set_precision<AttentionAttrs>,
                            .by_gpu_library = true,
                            .flops = backward_flops};
-// Scores that are masked are constants. Softmax gives them probability 0, so its gradient there is 0 already.
+// Masked scores are constants. Softmax gives them probability 0, so its gradient there is 0 already.
 const OpDef kMaskScores{.name = "mask_scores", .infer = infer_attention_mask, .gradient = first_gradient};
 
 Tensor attention_probabilities(const DecomposeArgs& args) {

@@ -1,18 +1,16 @@
-// Scaled dot-product attention with many heads, as one op: forward and backward never hold a Tq x Tk matrix
-// (Dao et al. 2022, "FlashAttention").
+// Scaled dot-product attention with many heads as one op, without a Tq x Tk matrix (Dao et al. 2022, "FlashAttention").
 //
 //   s = scale * q k^T + bias;  p = softmax(s, over the visible keys);  o = dropout(p) v;  lse = log sum exp of s
 //
 // q [B, Tq, H * D], k and v [B, Tk, H_kv * D], H a multiple of H_kv -> o [B, Tq, H * D], lse [B, H, Tq].
-// Visible: keys before the sample's length (explicit lengths, i32 [B]); when causal, keys j <= i + Tk - Tq; from the
+// Visible are keys before the sample's length (explicit lengths, i32 [B]); if causal, keys j <= i + Tk - Tq; from the
 // query's start on (i32 [B, Tq]), so that documents packed into one row do not see each other; and with a window, which
-// needs causal, the last `window` of those. Blocks of keys that none of a block of queries sees cost nothing.
-// A query that sees no key gives zeros.
-// distance_bias f32 [H, Tq + Tk - 1] is the same for all samples: entry j - i + Tq - 1 is for query i and key j. It has
-// a gradient, and takes the place of a [H, Tq, Tk] bias where that depends on j - i alone (T5). A bias [B, H, Tq + Tk -
-// 1], which each sample has to itself, serves rows of different lengths in decoding and has no gradient.
-// q, k, v and their gradients may be strided: a slice of a fused projection is
-// read and written in place.
+// needs causal, the last `window` of those. Blocks of keys that no query of a block sees cost nothing. A query that
+// sees no key gives zeros.
+// distance_bias f32 [H, Tq + Tk - 1] is shared by all samples: entry j - i + Tq - 1 is for query i and key j. It has a
+// gradient, and replaces a [H, Tq, Tk] bias that depends on j - i alone (T5). A bias [B, H, Tq + Tk - 1] per sample is
+// for rows of different lengths in decoding and has no gradient. q, k, v and their gradients may be strided: a slice of
+// a fused projection is read and written in place.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/kernels/precision.h"
@@ -31,7 +29,7 @@ struct AttentionAttrs {
   uint64_t dropout_site = 0;
   int64_t first_head = 0;                 // of the whole model's heads, where ranks divide them: dropout counts by it
   Precision precision = Precision::kF32;  // of the products; what they are summed to and the rest is fp32
-  // Set by the independent_rows pass; see AttentionArgs::independent_queries. The kernels of GPUs do not know it.
+  // Set by the independent_rows pass; see AttentionArgs::independent_queries. GPU kernels do not support it.
   bool independent_queries = false;
   void fields(FieldVisitor& visit) {
     visit("heads", heads), visit("kv_heads", kv_heads), visit("scale", scale), visit("causal", causal);
@@ -47,10 +45,9 @@ struct AttentionAttrs {
   size_t bias_at(size_t fixed) const { return fixed + has_lengths + has_starts; }
 };
 
-// Elements between the biases of two samples; 0 where all have one.
+// Elements between the biases of two samples; 0 if all share one.
 inline int64_t bias_stride(const Shape& bias) { return bias.rank() == 3 ? bias[1] * bias[2] : 0; }
 
-// Of mask_scores.
 struct ScoreMaskAttrs {
   bool causal = false, has_lengths = false, has_starts = false;
   int64_t window = 0;
@@ -75,8 +72,8 @@ struct AttentionOptions {
   Tensor starts = {};         // i32 [B, Tq]; undefined: 0
   Tensor distance_bias = {};  // [H, Tq + Tk - 1] or [B, H, Tq + Tk - 1]; undefined: none
   int64_t window = 0;         // 0: none
-  // Scores s become cap * tanh(s / cap), after the scale and before the mask (Gemma 2); 0: none. Attention with a cap
-  // or with score_bias is not one node but those of its decomposition, and holds the scores in memory.
+  // Scores s become cap * tanh(s / cap), after the scale and before the mask (Gemma 2); 0: none. With a cap or
+  // score_bias, attention is decomposed into several nodes and stores the scores.
   double soft_cap = 0;
   Tensor score_bias = {};  // [B, H, Tq, Tk], added to the scaled scores (DeBERTa); undefined: none
   float dropout = 0;
@@ -86,12 +83,12 @@ struct AttentionOptions {
 
 Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options);
 
-// The probabilities [B, H, Tq, Tk] of a node of kAttention, before dropout, as further nodes of `args.graph`: the part
-// of the node's decomposition that a reader of attention maps wants.
+// Adds nodes for the probabilities [B, H, Tq, Tk] of a kAttention node, before dropout, to `args.graph`, for attention
+// maps.
 Tensor attention_probabilities(const DecomposeArgs& args);
 
-// scores [B, H, Tq, Tk] with -inf where a key is not visible. A piece of attention's decomposition. lengths and starts
-// may be undefined.
+// scores [B, H, Tq, Tk] with -inf for invisible keys, in attention's decomposition. lengths and starts may be
+// undefined.
 Tensor mask_scores(At scores, Tensor lengths, bool causal, Tensor starts = {}, int64_t window = 0);
 
 }  // namespace linnet

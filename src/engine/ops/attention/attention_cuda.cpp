@@ -1,8 +1,7 @@
-// Attention by cuDNN's fused kernels: bf16 storage, or fp32 storage where the model asks for bf16 products (then the
-// operands are rounded to bf16 in the workspace, and so are o and the gradients before they become fp32 again). What
-// cuDNN does not do falls through to the kernels of our own: packed rows, windows, a bias (its deterministic backward
-// pass has no gradient for one), causal attention from fewer queries than keys, strict fp32; and everything where cuDNN
-// is absent, older than kLeastVersion, or has no deterministic kernel.
+// Attention by cuDNN's fused kernels: bf16 storage, or fp32 storage if the model asks for bf16 products (operands, o
+// and gradients are then rounded to bf16 in the workspace). Our own kernels do the rest: packed rows, windows, a bias
+// (cuDNN's deterministic backward pass has no gradient for one), causal attention from fewer queries than keys, strict
+// fp32; and everything if cuDNN is absent, older than kLeastVersion, or has no deterministic kernel.
 #include <algorithm>
 #include "engine/kernels/random/philox.h"
 #include "engine/kernels/regions.h"
@@ -13,13 +12,12 @@
 namespace linnet {
 namespace {
 
-// 9.15.1. Before it the backward pass can read outside of its memory when a recording is replayed and the number of
-// keys is no multiple of 128 (NVIDIA's release notes of cuDNN 9.15.1).
+// 9.15.1. Before it, with a number of keys that is no multiple of 128, the replayed backward pass can read outside of
+// its memory (NVIDIA's release notes of cuDNN 9.15.1).
 constexpr size_t kLeastVersion = 91501;
 
 AttentionStrides dense_strides_of(const Shape& x) { return {x[1] * x[2], x[2]}; }
 
-// What cuDNN's kernels are made for.
 bool is_for_cudnn(const KernelQuery& query) {
   const auto& attrs = query.attrs<AttentionAttrs>();
   const Shape &q = query.in[0].shape, &k = query.in[1].shape;
@@ -48,8 +46,7 @@ AttentionProblem problem_of(const AttentionAttrs& attrs, const Shape& q, const S
   return p;
 }
 
-// A plan of the problem, or with `check_only` what cuDNN says of it without compiling a kernel. Of the kernels that it
-// has, the first with at most `workspace` bytes.
+// A plan of the problem: cuDNN's first kernel with at most `workspace` bytes. With `check_only`, nothing is compiled.
 AttentionPlan& plan_of(CudaDevice& device, const AttentionProblem& problem, bool backward, bool check_only,
                        size_t workspace = 0) {
   const std::string key = std::string("attention ") + (backward ? "backward " : "forward ") +
@@ -62,8 +59,8 @@ AttentionPlan& plan_of(CudaDevice& device, const AttentionProblem& problem, bool
   });
 }
 
-// Strides are known when the kernel runs, and cuDNN's workspace may depend on them: q, k and v alone, and side by side
-// as one product makes them.
+// Strides are known only when the kernel runs, and cuDNN's workspace may depend on them: for separate q, k and v, and
+// for the product of a fused projection.
 std::array<AttentionProblem, 2> layouts_of(const AttentionAttrs& attrs, const Shape& q, const Shape& k) {
   AttentionProblem dense = problem_of(attrs, q, k), packed = dense;
   const bool itself = q[1] == k[1];
@@ -73,8 +70,8 @@ std::array<AttentionProblem, 2> layouts_of(const AttentionAttrs& attrs, const Sh
   return {dense, packed};
 }
 
-// Whether cuDNN has kernels for both passes. Forward and backward draw dropout's mask in the same way only if both are
-// cuDNN's or neither is, so this depends on nothing that differs between them.
+// Whether cuDNN has kernels for both passes: both or neither must be cuDNN's, so that they draw the same dropout mask.
+// So this depends on nothing that differs between them.
 bool supports(const KernelQuery& query) {
   auto& device = static_cast<CudaDevice&>(*query.device);
   if (!is_for_cudnn(query) || cudnn_version(device) < kLeastVersion) return false;
@@ -85,7 +82,7 @@ bool supports(const KernelQuery& query) {
   return true;
 }
 
-// The workspace before cuDNN's own, the same for the planner and the kernel.
+// The workspace before cuDNN's own, equal for planner and kernel.
 struct Scratch {
   int64_t *seed, *offset;  // each aligned to 16 bytes
   int32_t *query_lengths, *key_lengths;

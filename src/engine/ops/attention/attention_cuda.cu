@@ -1,5 +1,5 @@
-// Attention of our own, for what cuDNN does not do: fp32, TF32, and every kind of mask. A block has kTile queries of
-// one head and goes over the tiles of keys that they see (Dao et al. 2022).
+// Our own attention, for what cuDNN does not do: fp32, TF32, and every kind of mask. A block has kTile queries of one
+// head and visits the tiles of keys that they see (Dao et al. 2022).
 #include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/attention/attention_tiles_cuda.cuh"
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kForwardBlocks)
   float* queries = dynamic_shared<float>();
   float *keys = queries + Tile::kFloats, *weights = keys + Tile::kFloats;  // keys: values too
   auto* mask = reinterpret_cast<uint8_t*>(weights + Tile::kScoreFloats);
-  // With a causal mask the last queries see most: they begin first.
+  // Under a causal mask the last queries see most, so they begin first.
   const int tile = tiles - 1 - static_cast<int>(blockIdx.x) % tiles;
   const int head = static_cast<int>(blockIdx.x) / tiles % p.heads, i0 = tile * kTile;
   const int64_t b = blockIdx.x / (static_cast<unsigned>(tiles) * static_cast<unsigned>(p.heads));

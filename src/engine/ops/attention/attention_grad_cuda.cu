@@ -1,5 +1,5 @@
-// The backward pass of attention_cuda.cu, in two passes that each add up in a fixed order: a block of queries over its
-// keys gives sum(do o) and dq, then a block of keys over the queries that see them gives dk and dv.
+// The backward pass of attention_cuda.cu, in two passes with sums in a fixed order: blocks of queries over their keys
+// give sum(do o) and dq, then blocks of keys over the queries that see them give dk and dv.
 //
 //   w = exp(s - lse), m = dropout's mask and scale;  dv = (w m)^T do;  ds = w (m (do v^T) - sum(do o));
 //   dq = scale ds k;  dk = scale ds^T q;  dbias of a distance = the sum of its ds
@@ -21,7 +21,7 @@ struct Backward {
   float* sums;       // the same: sum(do o) of each head of each query
 };
 
-// The sums of a head's queries [from, from + count), a warp for one after the other.
+// The sums of a head's queries [from, from + count), a warp for each in turn.
 template <class Tile, class T>
 LINNET_DEVICE void write_sums(const Problem& p, const Backward<T>& x, const Rows<const T>& o, int64_t b, int head,
                               int from, int count) {
@@ -38,8 +38,8 @@ LINNET_DEVICE void write_sums(const Problem& p, const Backward<T>& x, const Rows
   }
 }
 
-// Of a tile of scores and its products do v^T: ds, rows are queries; with `weights` also w m, transposed, into shared
-// memory. Half of the scores at a time, since registers are short.
+// From a tile of scores and its products do v^T: ds, with queries as rows; with `weights` also w m, transposed, into
+// shared memory. Half of the scores at a time, since registers are scarce.
 template <class T, class Tile>
 LINNET_DEVICE void compute_slopes(const Problem& p, const Backward<T>& x, const DropoutMask& dropout,
                                   const uint8_t* mask, int64_t b, int head, int i0, int j0, const float* queries,
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBackwardBlocks)
 
   for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     const int64_t head_at = static_cast<int64_t>(head) * p.size;
-    // Queries before these see none of the keys.
+    // Earlier queries see none of the keys.
     const int begin = p.causal ? max(j0 - (p.keys - p.queries), 0) : 0;
     for (int i0 = begin / kTile * kTile; i0 < p.queries; i0 += kTile) {
       const int2 range = p.range(b, i0, kTile);

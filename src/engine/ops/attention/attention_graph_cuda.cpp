@@ -12,8 +12,8 @@ constexpr auto kFloat = CUDNN_DATA_FLOAT, kBf16 = CUDNN_DATA_BFLOAT16, kInt = CU
 
 using Sizes = CudnnGraph::Sizes;
 
-// What forward and backward share. Scores are [B, H, Tq, Tk]; cuDNN recognizes the graph by its operations, so they
-// are these and in this order.
+// Shared by forward and backward. Scores are [B, H, Tq, Tk]; cuDNN recognizes the graph by these operations in this
+// order.
 class Builder {
  public:
   explicit Builder(const AttentionProblem& problem)
@@ -26,7 +26,7 @@ class Builder {
   CudnnValue rows_tensor(int64_t heads, int64_t length, AttentionStrides strides) {
     return graph.tensor(kBf16, {p.batch, heads, length, p.size}, {strides.sample, p.size, strides.row, 1});
   }
-  // The same memory, read as [B, heads, size, T].
+  // The same memory as [B, heads, size, T].
   CudnnValue columns_tensor(int64_t heads, int64_t length, AttentionStrides strides) {
     return graph.tensor(kBf16, {p.batch, heads, p.size, length}, {strides.sample, p.size, 1, strides.row});
   }
@@ -59,7 +59,7 @@ class Builder {
                            {.b = graph.number(-std::numeric_limits<float>::infinity()), .t = condition});
   }
 
-  // scale * q k^T, keys after the sample's length -inf
+  // scale * q k^T, -inf for keys after the sample's length
   CudnnValue scores_of(bool pad) {
     const CudnnValue s = graph.between(kFloat, scores);
     graph.matmul(out.q, out.k, s, {.m = out.query_lengths, .n = out.key_lengths, .pad = pad && p.lengths});
@@ -167,7 +167,7 @@ AttentionPlan attention_backward_plan(const AttentionProblem& p, const CudnnTarg
     return to;
   };
   const Sizes all_heads{p.batch, p.heads, p.keys, p.size};
-  // left [B, H, Tk, Tq] right [B, H, Tq, size]; heads that share keys are added up.
+  // left [B, H, Tk, Tq] right [B, H, Tq, size]; heads that share keys are summed.
   const auto of_keys = [&](CudnnValue left, CudnnValue right, CudnnValue to) {
     const CudnnGraph::Overrides lengths{.m = t.key_lengths, .k = t.query_lengths};
     if (p.heads == p.kv_heads) return graph.matmul(left, right, to, lengths);

@@ -7,7 +7,7 @@
 
 namespace linnet {
 
-// Elements from one sample to the next and from one row to the next; a row is [heads, size], dense.
+// Elements between samples and between rows; a row is [heads, size], dense.
 struct AttentionStrides {
   int64_t sample, row;
 };
@@ -18,19 +18,18 @@ struct AttentionProblem {
   bool causal = false, lengths = false;
   double kept = 1, kept_scale = 1;  // dropout: the probability to stay and what the rest grows by
   AttentionStrides q{}, k{}, v{}, o{};
-  // Backward only. o's gradient lies like o.
+  // Backward only. o's gradient has o's strides.
   AttentionStrides dq{}, dk{}, dv{};
   bool dropout() const { return kept < 1; }
-  // Everything it depends on, as a key.
-  std::string text() const;
+  std::string text() const;  // as a key: everything it depends on
 };
 
-// The plan and its tensors, 0 where there is none. All q, k, v, o and gradients are bf16; stats and sums f32
-// [B, H, Tq, 1]; lengths i32 [B, 1, 1, 1]; seed and offset i64.
+// The plan and its tensors, 0 if missing. q, k, v, o and gradients are bf16; stats and sums f32 [B, H, Tq, 1]; lengths
+// i32 [B, 1, 1, 1]; seed and offset i64.
 struct AttentionPlan {
   std::shared_ptr<CudnnPlan> plan;  // null: cuDNN has none
   std::string why;                  // then
-  // Without a limit: how many kernels passed cuDNN's checks, and the largest workspace that one of them wants.
+  // Without a limit: how many kernels passed cuDNN's checks, and their largest workspace.
   size_t candidates = 0, workspace = 0;
   CudnnValue q = 0, k = 0, v = 0, o = 0, stats = 0, query_lengths = 0, key_lengths = 0, seed = 0, offset = 0;
   CudnnValue d_o = 0, dq = 0, dk = 0, dv = 0, sums = 0;
@@ -40,7 +39,7 @@ struct AttentionPlan {
 // compiled.
 AttentionPlan attention_forward_plan(const AttentionProblem& problem, const CudnnTarget& target,
                                      std::optional<size_t> workspace);
-// The deterministic form: cuDNN keeps the gradient of all scores in its workspace instead of adding dq up in any order.
+// Deterministic: cuDNN keeps the gradient of all scores in its workspace instead of adding to dq in any order.
 AttentionPlan attention_backward_plan(const AttentionProblem& problem, const CudnnTarget& target,
                                       std::optional<size_t> workspace);
 

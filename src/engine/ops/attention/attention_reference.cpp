@@ -1,4 +1,4 @@
-// Attention row by row, in float32 or float64: what the fast kernels are held to.
+// Attention row by row, in float32 or float64: the reference of the fast kernels.
 #include <algorithm>
 #include <cmath>
 #include <limits>

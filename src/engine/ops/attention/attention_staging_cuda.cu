@@ -29,7 +29,7 @@ struct MaskedResults {
   int64_t first_row[4];  // in the grid, of each result and behind the last
 };
 
-// A warp for each row, which most rows leave at once.
+// A warp for each row; most return at once.
 __global__ void __launch_bounds__(kThreads)
     zero_rows_kernel(MaskedResults results, int count, const int32_t* __restrict__ lengths) {
   begin_kernel();

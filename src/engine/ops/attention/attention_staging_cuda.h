@@ -1,13 +1,13 @@
-// What cuDNN's attention needs beside its operands, made on the device.
+// Further operands of cuDNN's attention, made on the device.
 #pragma once
 #include <span>
 #include "engine/ops/kernel.h"
 
 namespace linnet {
 
-// seed: the dropout key of the step, from `random` (null: 0); offset: 0; query_lengths: `queries` for each sample;
-// key_lengths: `lengths` between 1 and keys. cuDNN gives NaN for a sample without a key (NVIDIA/cudnn-frontend#943), so
-// such a sample gets one; zero_masked_rows() then removes what came of it.
+// seed: the step's dropout key, from `random` (null: 0); offset: 0; query_lengths: `queries` for each sample;
+// key_lengths: `lengths` clamped to [1, keys]. cuDNN gives NaN for a sample without a key (NVIDIA/cudnn-frontend#943),
+// so it gets one, and zero_masked_rows() removes the result.
 struct AttentionExtras {
   int64_t batch;
   int32_t queries, keys;
@@ -18,9 +18,8 @@ struct AttentionExtras {
 };
 void prepare_attention(Device* device, const AttentionExtras& extras);
 
-// Zeroes rows of bf16 results by the number of keys that each sample has, which may be 0: of a result with a row for
-// each key (dk, dv) the rows of masked keys, which cuDNN leaves as they were; of one with a row for each query (o, dq)
-// the rows of samples without a key.
+// Zeroes rows of bf16 results by each sample's number of keys, which may be 0: in dk and dv, rows of masked keys, which
+// cuDNN does not write; in o and dq, rows of samples without a key.
 struct MaskedRows {
   void* data;             // bf16 [batch, length, width]
   int64_t length, width;  // width is a multiple of 8
@@ -29,7 +28,7 @@ struct MaskedRows {
 };
 void zero_masked_rows(Device* device, int64_t batch, const int32_t* lengths, std::span<const MaskedRows> results);
 
-// [B, T, width] f32 with the strides given (the last is 1) to dense bf16, and back.
+// Strided [B, T, width] f32 (last stride 1) to dense bf16, and back.
 void pack_bf16(Device* device, const TensorView& from, void* to);
 void unpack_bf16(Device* device, const void* from, const TensorView& to);
 

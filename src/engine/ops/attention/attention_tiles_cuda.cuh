@@ -97,7 +97,7 @@ LINNET_DEVICE void multiply(const Factor<uint4, kExact>& a, const Factor<uint2, 
   multiply_tf32(a.large, b.large, c);
 }
 
-// Powers are of two: scores are multiplied by this beforehand.
+// Scores are premultiplied by kLog2e, as powers are of two.
 constexpr float kLog2e = 1.44269504f, kLn2 = 0.69314718f;
 
 // One head of a tensor: row `t` of sample `b` begins at data + b * sample + t * row + head * size.
@@ -135,7 +135,7 @@ struct Problem {
     if (window > 0) first = max(first, i + keys - queries - window + 1);
     return min(max(first, 0), end);
   }
-  // A range of keys outside of which queries [i, i + count) see nothing.
+  // Outside of this range of keys, queries [i, i + count) see nothing.
   LINNET_DEVICE int2 range(int64_t b, int i, int count) const {
     const int last = min(i + count, queries) - 1, stop = end(b, last);
     int begin = stop;
@@ -157,12 +157,12 @@ struct Tiles {
   static constexpr int kParts = kSize > 128 ? 4 : kSize > 64 ? 2 : 1, kRowWarps = kTile / 16;
   static constexpr int kThreads = kRowWarps * kParts * kWarp;
   static constexpr int kColumns = kTile / 4, kGroups = kSize / (8 * kParts);
-  // Floats between rows: what a warp reads at a time lies in different banks.
+  // Floats between rows, such that a warp's accesses hit different banks.
   static constexpr int kStride = kSize + 8, kScoreStride = kTile + 4;
   static constexpr int kFloats = kTile * kStride, kScoreFloats = kTile * kScoreStride;  // of a tile
   static constexpr int kMaskBytes = kTile * kTile / 8;
 
-  // Blocks that a multiprocessor should hold at once: as many as registers allow without spilling.
+  // Blocks per multiprocessor: as many as registers allow without spilling.
   static constexpr int kForwardBlocks = kSize <= 64 ? 3 : 1;
   static constexpr int kBackwardBlocks = kSize <= 64 ? 2 : 1;
 
@@ -176,10 +176,10 @@ struct Tiles {
   LINNET_DEVICE static int row(int r) { return first_row() + lane() / 4 + 8 * r; }
   LINNET_DEVICE static int score_column(int c) { return c / 2 * 8 + lane() % 4 * 2 + c % 2; }
   LINNET_DEVICE static int column(int group, int v) { return (part() * kGroups + group) * 8 + lane() % 4 * 2 + v; }
-  // One thread of those that have a row.
+  // One thread per row.
   LINNET_DEVICE static bool leads_row() { return lane() % 4 == 0 && part() == 0; }
 
-  // The largest of a row's threads; their sum.
+  // Over the threads of a row.
   LINNET_DEVICE static float row_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
     return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
@@ -219,7 +219,8 @@ struct Tiles {
     float sums[kCount / 2][4] = {};
 #pragma unroll 1
     for (int k = 0; k < (first_row() < rows ? kSize : 0); k += 8) {
-      // The units' columns 0 to 7 are 0, 2, 4, 6, 1, 3, 5, 7 here, in both factors: a thread's two are neighbors.
+      // The units' columns 0 to 7 are 0, 2, 4, 6, 1, 3, 5, 7 here, in both factors, so that a thread's two are
+      // neighbors.
       const int at = lane() / 4 * kStride + k + lane() % 4 * 2;
       const float2 x = *reinterpret_cast<const float2*>(a + first_row() * kStride + at);
       const float2 y = *reinterpret_cast<const float2*>(a + (first_row() + 8) * kStride + at);
@@ -237,8 +238,8 @@ struct Tiles {
       for (int i = 0; i < 4; ++i) scores[i / 2][2 * n + i % 2] = sums[n][i];
   }
 
-  // result[row r] += sum over t < count of weights[row r][t] * tile[t], of the first `rows` rows. Weights and tile are
-  // 0 from `count` on to the next multiple of 8.
+  // result[row r] += sum over t < count of weights[row r][t] * tile[t], for the first `rows` rows. Weights and tile are
+  // 0 from `count` to the next multiple of 8.
   LINNET_DEVICE static void add_weighted(const float* weights, const float* tile, int rows, int count, Result& result) {
     const int end = first_row() < rows ? min(count, kTile) : 0;
 #pragma unroll 1
@@ -290,20 +291,19 @@ struct Tiles {
       mask[x] = static_cast<uint8_t>(bits);
     }
   }
-  // The bits of row(r), from this thread's first column on: kept() has one of them.
+  // The bits of row(r), from this thread's first column on, for kept().
   using Bits = unsigned[kTile / 32];
   LINNET_DEVICE static void read_bits(const uint8_t* mask, int r, Bits& bits) {
     const auto* words = reinterpret_cast<const unsigned*>(mask + row(r) * (kTile / 8));
 #pragma unroll
     for (int i = 0; i < kTile / 32; ++i) bits[i] = words[i] >> (lane() % 4 * 2);
   }
-  // `column`: a number known to the compiler, of score_column().
+  // `column`: a compile-time score_column().
   LINNET_DEVICE static bool kept(const Bits& bits, int column) {
     return bits[column / 8] >> (column / 2 % 4 * 8 + column % 2) & 1;
   }
 };
 
-// Calls body.operator()<Tiles<...>>() for the head size.
 template <bool kExact, class Body>
 void for_size(int64_t size, Body&& body) {
   if (size <= 32) return body.template operator()<Tiles<32, 64, kExact>>();
@@ -312,7 +312,7 @@ void for_size(int64_t size, Body&& body) {
   return body.template operator()<Tiles<256, 32, kExact>>();
 }
 
-// Calls body.operator()<T, Tiles<...>>(). What is stored as bf16 is exact in TF32.
+// Calls body.operator()<T, Tiles<...>>(). bf16 values are exact in TF32.
 template <class Body>
 void for_kernels(const KernelArgs& args, const Problem& p, Body&& body) {
   for_storage(args.in[0].type.dtype, [&]<class T>() {

@@ -1,12 +1,11 @@
-// Attention of tokens to keys and values in a cache (ops/cache): one token in each sample, which says the row of the
-// cache that it attends to and how many entries of it. Tokens of one text may be several samples, as those of a part of
-// a prompt are. On the CPU alone.
+// Attention of tokens to keys and values in a cache (ops/cache): a sample is one token, which names its row of the
+// cache and the number of entries. Several samples may be tokens of one text, such as a part of a prompt. CPU only.
 //
 //   s_j = scale * q k_j, with a soft cap cap * tanh(s_j / cap);  p = softmax(s, over starts <= j < lengths);  o = p v
 //
 // q [N, 1, H * D], k and v [S, T, H_kv * D], H a multiple of H_kv; rows, lengths i32 [N], starts i32 [N, 1] -> o
 // [N, 1, H * D]. A token of length 0 attends to nothing: it gives zeros, and its row is not read.
-// q, k and v may be strided. A token has the same bits whatever the other samples are.
+// q and k and v may be strided. A token has the same bits whatever the other samples are.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"

@@ -1,12 +1,10 @@
-// Batch normalization while training (Ioffe & Szegedy 2015): over all axes but the last, which holds the channels.
+// Batch normalization in training (Ioffe & Szegedy 2015), over all axes but the last, the channels.
 //
 //   y = (x - mean) / sqrt(variance + epsilon) * weight + bias
 //
-// x [..., C], weight [C], bias [C] -> y [..., C], mean [C], variance [C]: those of the batch, the variance over the N
-// elements of a channel, not N - 1. Nothing flows back through mean and variance: they are for running statistics.
-//
-// The pass fuse_batch_norm makes what follows a part of it: y = relu(... + residual). The gradient of a fused ReLU
-// computes again which elements were above zero, from x.
+// x [..., C], weight [C], bias [C] -> y [..., C], mean [C], variance [C]: the batch's, the variance over a channel's N
+// elements, not N - 1. Mean and variance have no gradient; they are for running statistics. The pass fuse_batch_norm
+// makes y = relu(... + residual). The gradient of a fused ReLU recomputes from x which elements were above zero.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
@@ -15,13 +13,12 @@ namespace linnet {
 
 struct BatchNormAttrs {
   double epsilon = 1e-5;
-  // Set by fuse_batch_norm, which runs after gradients are traced. The CPU's kernels have them.
+  // Set by fuse_batch_norm, which runs after gradients are traced. CPU only.
   bool residual = false, relu = false;
   void fields(FieldVisitor& visit) { visit("epsilon", epsilon), visit("residual", residual), visit("relu", relu); }
 };
 
-// x, weight, bias[, residual of x's shape] -> y, mean, variance
-extern const OpDef kBatchNorm;
+extern const OpDef kBatchNorm;  // x, weight, bias[, residual of x's shape] -> y, mean, variance
 // dy, x, weight, mean, variance[, bias: with relu] -> dx, dweight, dbias
 extern const OpDef kBatchNormGrad;
 

@@ -1,5 +1,5 @@
-// Batch normalization. A warp reads 32 neighboring channels of a row, so that all of a line of memory is used at once.
-// Rows are cut into pieces by their number alone, whose sums are joined in order; a last pass makes the result.
+// Batch normalization. A warp reads 32 neighboring channels of a row, so that it uses whole memory lines. The number of
+// rows alone divides them into pieces, whose sums are joined in order; a last pass makes the result.
 #include <algorithm>
 #include "engine/kernels/cuda/add_parts.cuh"
 #include "engine/kernels/cuda/storage.cuh"
@@ -14,7 +14,7 @@ constexpr int64_t kLeastPiece = 64, kMostPieces = 256;
 int64_t piece_of(int64_t rows) { return std::max((rows + kMostPieces - 1) / kMostPieces, kLeastPiece); }
 int64_t pieces_of(int64_t rows) { return std::max<int64_t>((rows + piece_of(rows) - 1) / piece_of(rows), 1); }
 
-// Where a thread is in x [rows, channels]: its channel, and its rows begin, begin + kRowsAtOnce, ... of a piece.
+// A thread's part of x [rows, channels]: its channel, and rows begin, begin + kRowsAtOnce, ... of a piece.
 struct Place {
   int64_t channel, first, begin, end;
   LINNET_DEVICE Place(int64_t rows, int64_t piece)
@@ -24,7 +24,7 @@ struct Place {
         end(min(first + piece, rows)) {}
 };
 
-// The sum over a block's warps, in order, in every thread of a channel. All threads call it.
+// The sum over a block's warps, in order, for all threads of a channel. All threads call it.
 static LINNET_DEVICE float over_warps(float sum) {
   __shared__ float of_warps[kRowsAtOnce][kWarp];
   of_warps[threadIdx.y][threadIdx.x] = sum;
@@ -35,7 +35,7 @@ static LINNET_DEVICE float over_warps(float sum) {
   return sum;
 }
 
-// parts [pieces, 2, channels]: the mean of each piece, and the sum of squares around it. The second read is of a cache.
+// parts [pieces, 2, channels]: each piece's mean and sum of squares around it. The second read hits the cache.
 template <class T>
 __global__ void __launch_bounds__(kWarp* kRowsAtOnce)
     moments_kernel(int64_t rows, int64_t channels, int64_t piece, const T* __restrict__ x, float* __restrict__ parts) {
@@ -57,8 +57,8 @@ __global__ void __launch_bounds__(kWarp* kRowsAtOnce)
   to[0] = mean, to[channels] = squares;
 }
 
-// Of pieces with counts n, means m and squares s around them: mean = sum(n m) / N, variance = sum(s + n (m - mean)^2) /
-// N (Chan, Golub & LeVeque 1979).
+// For pieces with counts n, means m and squares s around them: mean = sum(n m) / N, variance = sum(s + n (m - mean)^2)
+// / N (Chan, Golub & LeVeque 1979).
 __global__ void __launch_bounds__(kWarp* kRowsAtOnce)
     join_kernel(int64_t rows, int64_t channels, int64_t piece, int64_t pieces, const float* __restrict__ parts,
                 float* __restrict__ means, float* __restrict__ variances) {

@@ -106,8 +106,7 @@ size_t reorder_workspace(const KernelQuery& query) {
 }
 
 // One group of rows in place, `used` elements of each. A search keeps most beams in their rows and moves the others
-// onto rows nobody continues; then rows are copied directly. Any other parents: the group is set aside and dealt out
-// again.
+// onto rows nobody continues: rows are then copied directly. For other parents the group is copied out first.
 template <class T>
 void reorder_group(T* rows, int64_t stride, int64_t used, std::span<const int32_t> parents, int64_t start, T* aside) {
   const auto group = static_cast<int64_t>(parents.size());

@@ -1,4 +1,4 @@
-// The cache of step-by-step decoding on the device: positions and parents are read there.
+// The decoding cache on the device, where positions and parents are read.
 
 #include "engine/kernels/cuda/copy.cuh"
 #include "engine/kernels/cuda/launch.cuh"
@@ -35,7 +35,7 @@ LINNET_DEVICE void fill_word(int64_t i, int64_t entries, int64_t width, const Wo
     cache[(slot * length + t) * width + column] = from[row * row_stride + t * entry_stride + column];
 }
 
-// cache [rows, length, width]; a thread for one element of a whole group, so that rows may be taken in place.
+// cache [rows, length, width]; a thread for one element of a whole group, so that it works in place.
 template <class Word>
 LINNET_DEVICE void reorder_word(int64_t i, int group, int64_t length, int64_t width, const int32_t* parents,
                                 const int32_t* positions, int64_t position_count, const Word* from, Word* to) {
@@ -53,7 +53,7 @@ LINNET_DEVICE void reorder_word(int64_t i, int group, int64_t length, int64_t wi
   for (int r = 0; r < kMaxGroup; ++r)
     if (r < group) {
       const int64_t parent = parents[start + r];
-      // A parent outside its group is not followed.
+      // Ignores a parent outside its group.
       const bool known = moved && parent >= start && parent < start + group;
       words[r] = from[(known ? parent : start + r) * row_size + location];
     }
@@ -62,7 +62,7 @@ LINNET_DEVICE void reorder_word(int64_t i, int group, int64_t length, int64_t wi
     if (r < group) to[(start + r) * row_size + location] = words[r];
 }
 
-// Calls body.operator()<Word>(words per row of `width` elements) with the widest word that rows consist of.
+// Calls body.operator()<Word>(words per row of `width` elements) with the widest word that divides rows.
 template <class Body>
 void for_words(const TensorView& cache, int64_t width, uintptr_t locations, Body&& body) {
   const int64_t bytes = width * element_size(cache);

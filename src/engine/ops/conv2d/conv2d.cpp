@@ -53,8 +53,7 @@ Conv2dAttrs with_result(Conv2dAttrs attrs, const Shape& result) {
   return attrs;
 }
 
-// A convolution and its gradients are linear in both operands, and each is differentiated by the two other forms: y by
-// x and weight; x by y and weight; weight by x and y.
+// A convolution and its gradients are linear in both operands, and each is differentiated by the two other forms.
 std::vector<Tensor> conv2d_gradient(const GradientArgs& args) {
   const Tensor x = args.in[0], weight = args.in[1], dy = args.out_grad[0];
   const auto& attrs = args.attrs<Conv2dAttrs>();
@@ -77,14 +76,14 @@ std::vector<Tensor> gradient_of_weight(const GradientArgs& args) {
           args.add(kConv2d, {x, g}, with_result(attrs, {}))[0]};
 }
 
-// Of one multiply-add for each tap of each result, those in the padding included.
+// A multiply-add for each tap of each result, also in the padding.
 template <ConvolutionPass pass>
 double conv2d_flops(const FlopsArgs& args) {
   const auto r = conv2d_roles<pass>(args.in, args.out);
   return 2.0 * static_cast<double>(r.y.shape.elements()) * static_cast<double>(r.weight.shape.elements(1, 4));
 }
 
-// Scale and bias are fp32, as normalization folds them; the filters are too where the device reads parameters as such.
+// Scale and bias are fp32, and so are filters if the device reads parameters as such.
 StorageRule conv2d_storage(const Node& node) {
   const auto& attrs = node.attrs.as<Conv2dAttrs>();
   StorageRule rule{.in = {Storage::kReduced, Storage::kReduced}, .out = {Storage::kReduced}};
@@ -122,7 +121,7 @@ bool supports_conv2d(const KernelQuery& query) {
   return conv2d_roles<pass>(query.in, query.out).weight.dtype == DType::kF32 && f32_or_reduced(query);
 }
 
-// The operands of what is fused, in their order.
+// The operands of the epilogue, in order.
 struct Fused {
   explicit Fused(const KernelArgs& args) {
     const auto& attrs = args.attrs<Conv2dAttrs>();
@@ -159,8 +158,8 @@ void run_conv2d_weight_grad(const KernelArgs& args) {
                                      args.pool);
 }
 
-// Calls body with the offsets, in x, in the weights and in y, of the first of group_channels() products, for every tap
-// that lies inside the image.
+// Calls body with the offsets in x, the weights and y of the first of group_channels() products, for every tap inside
+// the image.
 template <class Body>
 void for_taps(const ConvolutionSizes& s, int64_t image, const Body& body) {
   const int64_t depth = s.group_channels();
@@ -177,7 +176,7 @@ void for_taps(const ConvolutionSizes& s, int64_t image, const Body& body) {
           }
 }
 
-// What is fused, for the results of an image.
+// The epilogue of an image's results.
 template <class T>
 void finish_image(const KernelArgs& args, const ConvolutionSizes& s, int64_t image, T* y) {
   const Fused fused(args);

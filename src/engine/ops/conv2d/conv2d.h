@@ -1,15 +1,13 @@
-// Convolution of images with filters (the cross-correlation every framework means by it), zeros around the image.
+// Convolution (cross-correlation) of images with filters, zero-padded.
 //
 //   y[n, i, j, o] = sum over r, s, c of x[n, i * stride + r * dilation - padding, j * stride + s * dilation - padding,
 //                   g * C / groups + c] * weight[o, r, s, c],   g = o / (O / groups)
 //
 // x [N, H, W, C], weight [O, R, S, C / groups] -> y [N, H', W', O] with
-// H' = (H + 2 padding - dilation (R - 1) - 1) / stride + 1, and W' likewise. With groups = C = O each channel has a
-// filter of its own (a depthwise convolution). Where x is bf16 so is y, weights are f32 (on a GPU also bf16), and
-// their gradient is f32. Channels last in image and weight: PyTorch's channels_last.
-//
-// The pass fuse_convolution makes what follows a convolution a part of it: y = f(y * scale + bias + residual), where
-// scale and bias [O] are for each filter, as folded batch normalization has them, and residual has y's shape.
+// H' = (H + 2 padding - dilation (R - 1) - 1) / stride + 1, and W' likewise. groups = C = O is a depthwise convolution.
+// If x is bf16 so is y; weights are f32 (on a GPU also bf16), and their gradient is f32. Channels are last in image and
+// weight: PyTorch's channels_last. The pass fuse_convolution makes y = f(y * scale + bias + residual), with scale and
+// bias [O] per filter, as in folded batch normalization, and residual of y's shape.
 #pragma once
 #include <span>
 #include "engine/ir/graph.h"
@@ -22,14 +20,14 @@ namespace linnet {
 struct Conv2dAttrs {
   int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
   Shape result;  // of a gradient: the shape of what it is taken for
-  // Set by the lower_precision pass. On the CPU bf16 rounds what is multiplied, where the processor multiplies in bf16;
-  // on a GPU less than fp32 allows TF32, and images in bf16 are multiplied as such.
+  // Set by the lower_precision pass. On the CPU kBf16 rounds factors if the processor multiplies in bf16; on a GPU less
+  // than fp32 allows TF32, and bf16 images are multiplied as such.
   Precision precision = Precision::kF32;
-  // Of the forward op, as it is fused. The operands follow x and the weight in this order; the CPU's kernels have them.
+  // Of the fused forward op. The operands follow x and the weight in this order. CPU only.
   bool scale = false, bias = false, residual = false;
   GemmActivation activation = GemmActivation::kNone;
-  // The last operand f32 [packed_filter_floats()] holds the filters packed (engine/passes/passes.h), and the
-  // weight is not read. The CPU's kernels have it.
+  // The last operand f32 [packed_filter_floats()] holds the packed filters (engine/passes/passes.h), and the weight is
+  // not read. CPU only.
   bool packed = false;
 
   bool is_fused() const { return scale || bias || residual || activation != GemmActivation::kNone; }
@@ -43,7 +41,7 @@ struct Conv2dAttrs {
 
 extern const OpDef kConv2d, kConv2dInputGrad, kConv2dWeightGrad;
 
-// What x, the weight and y, or their gradients, are among the operands and results (types, or tensors) of each of the
+// Finds x, the weight and y, or their gradients, among the operands and results (types, or tensors) of each of the
 // three ops.
 template <class Item>
 struct Conv2dRoles {
@@ -56,7 +54,7 @@ Conv2dRoles<Item> conv2d_roles(std::span<const Item> in, std::span<const Item> o
   if constexpr (pass == ConvolutionPass::kWeightGradient) return {in[0], out[0], in[1]};
 }
 
-// The sizes of the forward convolution that a node belongs to.
+// The sizes of a node's forward convolution.
 ConvolutionSizes conv2d_sizes(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs);
 template <ConvolutionPass pass>
 ConvolutionSizes conv2d_sizes(const KernelArgs& args) {
@@ -64,7 +62,7 @@ ConvolutionSizes conv2d_sizes(const KernelArgs& args) {
   return conv2d_sizes(r.x.shape(), r.weight.shape(), r.y.shape(), args.attrs<Conv2dAttrs>());
 }
 
-// A bias is added by `+`.
+// Add a bias with `+`.
 Tensor conv2d(At x, Tensor weight, int64_t stride = 1, int64_t padding = 0, int64_t dilation = 1, int64_t groups = 1);
 
 // The gradient of a convolution by its image: y [N, H', W', O], weight [O, R, S, C / groups] -> `result` [N, H, W, C],

@@ -1,5 +1,5 @@
-// Convolutions by cuDNN, where it has a deterministic kernel in the precision that is asked for. The tiles of
-// conv2d_cuda.cu take what it does not, and operands that do not begin at multiples of 16 bytes.
+// Convolutions by cuDNN, if it has a deterministic kernel in the precision asked for. conv2d_cuda.cu's tiles do the
+// rest, and operands that are not 16-byte aligned.
 #include <algorithm>
 #include "base/numbers.h"
 #include "engine/ops/conv2d/conv2d.h"
@@ -60,14 +60,14 @@ template <Kind kind>
 bool supports(const KernelQuery& query) {
   const auto r = conv2d_roles<kind>(query.in, query.out);
   if (r.x.shape.elements() == 0 || r.y.shape.elements() == 0) return false;
-  // Of two channels in bf16 cuDNN's filter gradients were wrong on an H200 (cuDNN 9 beside PyTorch 2.11).
+  // With two bf16 channels cuDNN's filter gradients were wrong on an H200 (cuDNN 9 with PyTorch 2.11).
   if (kind == Kind::kWeightGradient && r.x.dtype == DType::kBF16 && r.x.shape[3] == 2) return false;
   if (kind != Kind::kWeightGradient && r.weight.dtype != r.x.dtype) return false;
   return own_kernel<kind>().supports(query) && cudnn_version(static_cast<CudaDevice&>(*query.device)) != 0 &&
          prepared<kind>(query).plan != nullptr;
 }
 
-// A copy of the weights, which may begin anywhere in the flat parameters, and cuDNN's own.
+// A copy of the weights, which may be unaligned in the flat parameters, and cuDNN's own.
 template <Kind kind>
 size_t workspace(const KernelQuery& query) {
   const auto r = conv2d_roles<kind>(query.in, query.out);

@@ -1,12 +1,11 @@
-// Convolutions of any shape as products of matrices that are never stored: tiles of 64 x 64 results, whose operands are
-// gathered from images and filters. In fp32 throughout. cuDNN's kernels (conv2d_cuda.cpp) go before these where there
-// are any.
+// Convolutions of any shape as products of matrices that are never stored: tiles of 64 x 64 results with operands
+// gathered from images and filters, in fp32. cuDNN's kernels (conv2d_cuda.cpp) are preferred.
 //
 //   forward          y[m, o]  = sum over k of X[m, k] W[o, k]        m = (image, row, column) of y, k = (r, s, c)
 //   input gradient   dx[m, c] = sum over k of DY[m, k] W'[c, k]      m = (image, row, column) of x, k = (r, s, o)
 //   weight gradient  dw[o, k] = sum over m of DY[o, m] X'[k, m]      m and k as forward
 //
-// The last one's sum is long: it is cut into parts, by its length alone, and these are added in order.
+// The last sum is long: its length alone divides it into parts, which are added in order.
 #include <algorithm>
 #include "engine/kernels/cuda/add_parts.cuh"
 #include "engine/kernels/cuda/launch.cuh"
@@ -22,7 +21,7 @@ struct IntSizes {
   int images, height, width, channels, filters, rows, columns, out_height, out_width, stride, padding, dilation;
 };
 
-// Where an image's pixel or a result lies; below 0: outside.
+// The location of a pixel or a result; below 0: outside.
 struct Location {
   int image, row, column;
   LINNET_DEVICE Location(int at, int height, int width)
@@ -35,8 +34,8 @@ struct Tap {
       : r(k / depth / columns), s(k / depth - r * columns), inner(k - k / depth * depth) {}
 };
 
-// Every problem: `height` x `width` results, sums of length `depth`; a(row, k) and b(column, k) are its operands.
-// kARows, kBRows: neighbors in memory are neighboring rows and columns, not neighboring k.
+// A problem: `height` x `width` results, sums of length `depth`; a(row, k) and b(column, k) are its operands. kARows,
+// kBRows: rows and columns, not k, are contiguous.
 template <class T, class W>
 struct Forward {
   static constexpr bool kARows = false, kBRows = false;
@@ -195,9 +194,9 @@ void run_weight_grad(const KernelArgs& args) {
   add_parts(args.device, parts, elements, elements, sums, dweight.as<float>(), nullptr);
 }
 
-// Convolutions in groups, depthwise ones above all: each result is a short sum, which one thread computes. An element
-// of the weight gradient is a sum over all pixels, of which a warp adds up those of 32 neighboring filters, so that
-// all of a line of memory is used at once. In fp32 throughout.
+// Grouped, above all depthwise, convolutions: each result is a short sum by one thread. An element of the weight
+// gradient is a sum over all pixels; a warp sums those of 32 neighboring filters, so that it uses whole memory lines.
+// In fp32 throughout.
 
 // Offset of a pixel's first channel, below 0 outside the image.
 LINNET_DEVICE int64_t pixel(int64_t image, int64_t row, int64_t column, int64_t height, int64_t width, int64_t depth) {
@@ -255,8 +254,8 @@ constexpr int64_t kLeastPiece = 256, kMostPieces = 64;
 int64_t piece_of(int64_t pixels) { return std::max((pixels + kMostPieces - 1) / kMostPieces, kLeastPiece); }
 int64_t pieces_of(int64_t pixels) { return (pixels + piece_of(pixels) - 1) / piece_of(pixels); }
 
-// Block: 32 filters, a place of their weights [O, R, S, C / groups] and a piece of the pixels -> parts [pieces, O, R,
-// S, C / groups].
+// Block: 32 filters, a tap of their weights [O, R, S, C / groups] and a piece of the pixels -> parts [pieces, O, R, S,
+// C / groups].
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     grouped_weight_gradient(ConvolutionSizes s, int64_t pixels, int64_t piece, const T* x, const T* dy, float* parts) {

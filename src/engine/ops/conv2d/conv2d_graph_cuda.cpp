@@ -8,7 +8,7 @@ CudnnValue channels_last(CudnnGraph& graph, cudnnDataType_t type, const Shape& s
   return graph.tensor(type, {s[0], s[3], s[1], s[2]}, {s[1] * s[2] * s[3], 1, s[2] * s[3], s[3]});
 }
 
-// Of bf16 cuDNN has no kernel with sums in fp32 unless something is done to them: nothing is.
+// For bf16, cuDNN has kernels with fp32 sums only with an epilogue: an empty one.
 void weight_gradient(CudnnGraph& graph, const CudnnGraph::Convolution& what, const ConvolutionProblem& p,
                      const ConvolutionGraph& made) {
   if (p.dtype != DType::kBF16) return graph.convolution_weight_gradient(what, made.x, made.y, made.weight);

@@ -65,8 +65,7 @@ std::vector<Tensor> decompose_conv_pool(const DecomposeArgs& args) {
   return args.graph.add(kMaxPool, std::array{positive}, MaxPoolAttrs{.size = 2, .stride = 2}, args.node.where);
 }
 
-// Of the convolution at every place, by the pooled results' shape and the channels; so are its gradients counted,
-// though three of four places of a window have none.
+// Counts the convolution at every position, for gradients too, though only one position of a window has one.
 double convolution_flops(const Shape& pooled, int64_t channels) {
   return 2.0 * 9 * 4 * static_cast<double>(pooled.elements()) * static_cast<double>(channels);
 }
@@ -84,7 +83,7 @@ double conv_pool_input_grad_flops(const FlopsArgs& args) {
   return convolution_flops(args.in[2].shape, args.out[0].shape[3]);
 }
 
-// One image element as the convolution sees it, zero outside.
+// One image element for the convolution, zero outside.
 template <class T>
 struct Pixels {
   Pixels(const TensorView& x, const PixelScaling& scaling) : x(x), scaling(scaling) {}
@@ -230,7 +229,7 @@ void run_conv_pool_input_grad(const KernelArgs& args) {
                            args.workspace, args.pool);
 }
 
-// A product that is computed on the way has few outputs.
+// A product computed on the way has few outputs.
 bool supports_weight_grad(const KernelQuery& query) {
   return all_f32(query) && (query.in.size() < 4 || query.in[2].shape[1] <= DenseHeadShape::kMaxOutputs);
 }

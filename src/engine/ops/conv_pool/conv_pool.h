@@ -2,10 +2,10 @@
 //
 //   y = max_pool_2x2(relu(conv2d(x, weight, stride 1, padding 1) + bias))
 //
-// x [N, H, W, C], float or u8 with a PixelScaling (zeros around the image are added after scaling), weight [O, 3, 3,
-// C], bias [O] -> y [N, H / 2, W / 2, O] and u8 of the same shape, for the gradient: which of the four (2 * row +
-// column) was the first largest, kDeadWindow where ReLU made them all zero. An odd last row or column of the
-// convolution is dropped. NaN counts as largest.
+// x [N, H, W, C], float or u8 with a PixelScaling (padding is zero after scaling), weight [O, 3, 3, C], bias [O] -> y
+// [N, H / 2, W / 2, O] and u8 of the same shape, for the gradient: which of the four (2 * row + column) was the first
+// largest, kDeadWindow if ReLU made all zero. An odd last row or column of the convolution is dropped. NaN counts as
+// largest.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
@@ -19,10 +19,9 @@ struct ConvReluPoolAttrs {
   void fields(FieldVisitor& visit) { visit("scaling", scaling), visit("input", input); }
 };
 
-// The gradient of weight and bias reads x, which, dy; or, where the pass fuse_pool_gradient made it so, x, which, d [N,
-// K] and w [K, H / 2 * W / 2 * O], whose product dy is.
-//
-// The two gradients are nodes of their own: that of the first layer's x is dead code.
+// The gradient of weight and bias reads x, which, dy; or after the pass fuse_pool_gradient x, which, d [N, K] and w [K,
+// H / 2 * W / 2 * O], whose product dy is. The two gradients are separate nodes: that of the first layer's x is dead
+// code.
 extern const OpDef kConvReluPool, kConvReluPoolWeightGrad, kConvReluPoolInputGrad;
 
 Tensor conv_relu_pool(At x, Tensor weight, Tensor bias, PixelScaling scaling = {});

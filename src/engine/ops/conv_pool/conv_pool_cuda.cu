@@ -1,5 +1,5 @@
-// Small convolutional networks: everything fits in the caches, and a step is bound by how many kernels are started and
-// by having enough threads for every multiprocessor. So each op is one direct kernel, and a gradient's sums two.
+// Small convolutional networks fit in the caches, and a step is bound by kernel launches and by too few threads. So
+// each op is one direct kernel, and a gradient's sums two.
 #include <algorithm>
 #include <limits>
 #include "engine/kernels/conv/conv_pool.h"
@@ -14,7 +14,7 @@ constexpr int kThreads = 256;
 constexpr int kMaxByteChannels = 8;        // of u8 images
 constexpr size_t kMostShared = 99 * 1024;  // what a block has at least, from compute capability 8.0 on (8.6)
 
-// Floats or bf16, told apart when they are read: what is small, or read by all threads alike.
+// Floats or bf16, distinguished when read: small data, or data read by all threads alike.
 struct Numbers {
   const void* location = nullptr;
   bool narrow = false;
@@ -33,7 +33,7 @@ struct Images {
   int count = 0, height = 0, width = 0, channels = 0, filters = 0, pooled_height = 0, pooled_width = 0;
   float scale[kMaxByteChannels] = {}, shift[kMaxByteChannels] = {};
 
-  // Chosen by comparisons: an index that is not known when compiling would put the arrays into memory.
+  // Chosen by comparisons: an index unknown at compile time would put the arrays into memory.
   LINNET_DEVICE Channel channel(int c) const {
     Channel result{c, 1, 0};
 #pragma unroll
@@ -41,7 +41,7 @@ struct Images {
       if (k == c) result.scale = scale[k], result.shift = shift[k];
     return result;
   }
-  // A location as the convolution sees it: zero outside, bytes scaled.
+  // A pixel for the convolution: zero outside, bytes scaled.
   template <class X>
   LINNET_DEVICE float pixel(const X* image, int row, int column, const Channel& channel) const {
     if (row < 0 || row >= height || column < 0 || column >= width) return 0;
@@ -56,7 +56,7 @@ constexpr int kGroup = 4;  // filters of a thread
 
 inline int groups_of(const Images& images) { return (images.filters + kGroup - 1) / kGroup; }
 
-// The largest of a window's four results and where it was; NaN counts as largest.
+// The largest of a window's four results and its index; NaN counts as largest.
 LINNET_DEVICE void choose(const float (&sums)[4], float& largest, unsigned& which) {
   largest = sums[0], which = 0;
 #pragma unroll
@@ -65,9 +65,8 @@ LINNET_DEVICE void choose(const float (&sums)[4], float& largest, unsigned& whic
   if (largest <= 0) largest = 0, which = kDeadWindow;
 }
 
-// A thread has the window at (i, j) of an image and four filters: the 4 x 4 pixels under the window's four results are
-// read once for all of them. A channel's weights lie in shared memory, [9][filters]. `wide`: the four filters' results
-// are written together.
+// A thread has the window at (i, j) of an image and four filters, which share the 4 x 4 pixels under the window's four
+// results. A channel's weights are in shared memory, [9][filters]. `wide`: writes the four results together.
 template <class X, class T>
 __global__ void __launch_bounds__(kThreads, 2)
     conv_pool_kernel(Images images, int groups, bool wide, const X* __restrict__ x, Numbers weight,
@@ -145,8 +144,8 @@ struct WeightGradient {
   float* parts = nullptr;  // [parts, filters * 9 * channels + filters]
 };
 
-// Block (part, channel, filters / 16). Its images' pixels of one channel, padded, lie in shared memory, a band of rows
-// of kAtOnce images at a time, so that the nine pixels of any result are read without looking at borders.
+// Block (part, channel, filters / 16). A channel's padded pixels are in shared memory, a band of rows of kAtOnce images
+// at a time, so that a result's nine pixels need no border checks.
 template <class X>
 __global__ void __launch_bounds__(kGradThreads) weight_grad_kernel(WeightGradient call, const X* __restrict__ x) {
   begin_kernel();
@@ -223,7 +222,7 @@ __global__ void __launch_bounds__(kGradThreads) weight_grad_kernel(WeightGradien
   }
 }
 
-// A thread has one element of dx: it looks at the nine results it took part in, and takes from those that were chosen.
+// A thread has one element of dx: it gathers from the nine results it took part in those that were chosen.
 template <class T>
 LINNET_DEVICE void gather_slopes(int64_t at, Images images, Numbers weight, const uint8_t* which, const T* dy, T* dx) {
   const int64_t location = at / images.channels, per_image = static_cast<int64_t>(images.height) * images.width,
@@ -252,7 +251,6 @@ Images images_of(const Shape& x, const Shape& pooled, const PixelScaling& scalin
   return images;
 }
 
-// Calls body.operator()<X>() with the type of images.
 template <class Body>
 void for_images(DType dtype, const Body& body) {
   if (dtype == DType::kU8) return body.template operator()<uint8_t>();
@@ -287,7 +285,7 @@ void run(const KernelArgs& args) {
   });
 }
 
-// About two blocks for each of a large GPU's multiprocessors.
+// About two blocks per multiprocessor of a large GPU.
 int64_t images_per_part(int64_t images) { return std::max<int64_t>(1, (images + 255) / 256); }
 int64_t part_count(int64_t images) { return (images + images_per_part(images) - 1) / images_per_part(images); }
 

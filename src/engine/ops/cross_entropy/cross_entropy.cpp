@@ -48,7 +48,7 @@ std::vector<TensorType> infer_one_hot(const InferArgs& args) {
   return {{dtype, shape}};
 }
 
-// The formula as it stands, rows without a target multiplied away.
+// Multiplies rows without a target away.
 std::vector<Tensor> decompose_cross_entropy(const DecomposeArgs& args) {
   const Tensor x = args.in[0];
   const double smoothing = args.attrs<CrossEntropyAttrs>().label_smoothing;

@@ -1,9 +1,9 @@
-// Token cross-entropy with label smoothing (Szegedy et al. 2016), summed; a row whose target is negative is left out.
+// Summed token cross-entropy with label smoothing (Szegedy et al. 2016); a row with a negative target is ignored.
 //
 //   loss of a row = lse(x) - (1 - s) * x[target] - s * mean(x),   lse(x) = log sum exp x
 //
-// logits [..., V], targets i32 [...] -> sum of losses [], lse [rows]. The mean is the caller's: the sum is divided by a
-// count of tokens, which gradient accumulation adds up over micro-steps first.
+// logits [..., V], targets i32 [...] -> sum of losses [], lse [rows]. The caller divides the sum by a count of tokens,
+// which gradient accumulation first adds up over micro-steps.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
@@ -30,17 +30,16 @@ extern const OpDef kCrossEntropy, kCrossEntropyGrad, kMaskTargets, kCountTargets
 
 Tensor cross_entropy_sum(At logits, Tensor targets, double label_smoothing = 0);
 
-// targets i32 [B, T], lengths i32 [B]: -1 at and past each length. Padding is known by lengths, never by a token's
-// value.
+// targets i32 [B, T], lengths i32 [B]: -1 from each length on. Lengths, never a token's value, define padding.
 Tensor mask_targets(At targets, Tensor lengths);
 
-// targets i32 [...] -> [..., classes] of type `dtype`: 1 at the target, 0 elsewhere; a row of zeros for a negative one.
+// targets i32 [...] -> [..., classes] of type `dtype`: 1 at the target, 0 elsewhere; zeros for a negative target.
 Tensor one_hot(At targets, int64_t classes, DType dtype);
 
-// How many targets are not negative, as a scalar of type `dtype`.
+// The number of targets that are not negative, as a scalar of type `dtype`.
 Tensor count_targets(At targets, DType dtype);
 
-// Of kernels on the CPU: user error when a target is at or beyond the classes.
+// CPU only: user error for a target at or beyond the classes.
 void check_targets(const TensorView& targets, int64_t classes);
 
 }  // namespace linnet

@@ -14,7 +14,7 @@ constexpr int kTotalThreads = 1024;
 constexpr int64_t kFewClasses = 32;  // a thread has a row
 constexpr int64_t kFewRows = 4 * kTotalThreads;
 
-// Running maximum and sum of exponentials relative to it; a NaN among the values stays.
+// Running maximum and sum of exponentials relative to it; a NaN stays.
 struct LogSum {
   float top = -INFINITY, sum = 0, total = 0;  // total: of the values, for label smoothing
 
@@ -27,7 +27,7 @@ struct LogSum {
       sum += expf(x - top);
     }
   }
-  // NaN in sum comes out; a row of only -inf gives -inf.
+  // NaN stays; a row of only -inf gives -inf.
   LINNET_DEVICE float log_sum() const { return top + logf(sum); }
 };
 
@@ -64,7 +64,7 @@ LINNET_DEVICE void few_classes(int64_t row, CrossEntropyCall call, const T* logi
   call.losses[row] = thread_row(call, row, logits);
 }
 
-// All of it in one block: the loss of a small network is bound by how many kernels are started.
+// In one block: kernel launches bound the loss of a small network.
 template <class T>
 __global__ void __launch_bounds__(kTotalThreads)
     few_rows_kernel(CrossEntropyCall call, const T* __restrict__ logits, float* __restrict__ total) {
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kRowBlock) many_classes_kernel(CrossEntropyCal
 #pragma unroll
     for (int i = 0; i < kVector; ++i) sum.add(v[i]);
   }
-  // Each thread's sum is brought to the row's maximum once.
+  // Each thread's sum is scaled once to the row's maximum.
   const float top = block_max(sum.top);
   LogSum row;
   row.top = top;
@@ -171,7 +171,7 @@ void run_mask(const KernelArgs& args) {
                                args.in[1].as<int32_t>(), args.out[0].as<int32_t>());
 }
 
-// Targets that are not negative in each piece.
+// Counts the targets of each piece that are not negative.
 template <class To>
 __global__ void __launch_bounds__(kCountThreads)
     count_kernel(int64_t count, const int32_t* __restrict__ targets, To* __restrict__ to) {

@@ -29,7 +29,7 @@ void run_distance_buckets(const KernelArgs& args) {
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t position = positions ? positions[row] : 0, shift = position - (positions ? positions[0] : 0);
     for (int64_t entry = 0; entry < entries; ++entry) {
-      // Of the first row's distances each has its bucket already, without another logarithm.
+      // Copies buckets of the first row's distances, without another logarithm.
       const bool known = row > 0 && entry >= shift && entry - shift < entries;
       first[row * entries + entry] = known ? first[entry - shift]
                                            : distance_bucket(entry - (attrs.queries - 1) - position, attrs.buckets,
@@ -43,7 +43,7 @@ void run_distance_buckets(const KernelArgs& args) {
 const OpDef kDistanceBuckets{.name = "distance_buckets", .infer = infer_distance_buckets, .gradient = no_gradient};
 LINNET_KERNELS(distance_buckets, {"reference", nullptr, nullptr, run_distance_buckets})
 
-// In float32, as the models were trained: where a logarithm is a whole number its rounding decides.
+// In float32, like the models' training: rounding decides if a logarithm is a whole number.
 int32_t distance_bucket(int64_t distance, int64_t buckets, int64_t max_distance, bool bidirectional) {
   int64_t first = 0;
   if (bidirectional) {

@@ -1,11 +1,11 @@
-// T5's classes of distances between a key and a query (Raffel et al. 2020): near ones have a bucket each, farther ones
-// share buckets that widen with the logarithm up to max_distance, beyond which all are in the last.
+// T5's buckets of distances between key and query (Raffel et al. 2020): near ones have a bucket each, farther ones
+// share buckets that widen logarithmically up to max_distance, beyond which all are in the last.
 //
 //   -> i32 [queries + keys - 1], entry j - i + queries - 1 for key j and query i, as attention's distance_bias has them
 //
-// Queries stand at positions from `position` (i32 [1]; undefined: 0) on, keys from 0 on. Bidirectional, half of the
-// buckets are for keys behind the query; else those count as at its own position. With positions i32 [R, 1] the result
-// is i32 [R, queries + keys - 1]: in each row the queries stand from a position of their own on.
+// Queries are at positions from `position` (i32 [1]; undefined: 0) on, keys from 0 on. If bidirectional, half of the
+// buckets are for keys behind the query; else those count as at its position. With positions i32 [R, 1] the result is
+// i32 [R, queries + keys - 1], and each row's queries begin at their own position.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"

@@ -1,5 +1,5 @@
-// T5's buckets of distances. A bucket begins where the host's float32 logarithm says, so that a device's own rounding
-// of logarithms decides nothing.
+// T5's buckets of distances. The host's float32 logarithm gives a bucket's beginning, so that a device's rounding has
+// no effect.
 #include "engine/kernels/cuda/launch.cuh"
 #include "engine/ops/distance_buckets/distance_buckets.h"
 
@@ -34,7 +34,7 @@ int64_t one_direction(const DistanceBucketsAttrs& attrs) {
   return attrs.bidirectional ? attrs.buckets / 2 : attrs.buckets;
 }
 
-// Buckets do not fall with the distance: each start is found by halving.
+// Buckets do not fall with the distance: each start is found by bisection.
 BucketStarts bucket_starts(const DistanceBucketsAttrs& attrs) {
   BucketStarts starts{.count = static_cast<int32_t>(one_direction(attrs)), .at = {}};
   const auto bucket_of = [&](int64_t distance) {

@@ -40,7 +40,7 @@ std::vector<TensorType> infer_random_uniform(const InferArgs& args) {
   return {type};
 }
 
-// Also serves the attention layout, which only the decomposition of attention uses.
+// Also for the attention layout, which only attention's decomposition uses.
 void run_dropout_reference(const KernelArgs& args) {
   const auto& attrs = args.attrs<DropoutAttrs>();
   const uint64_t key = dropout_key(args.in[1].as<int32_t>(), attrs.site);

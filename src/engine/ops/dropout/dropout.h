@@ -1,5 +1,5 @@
 // Dropout with a mask that is computed, never stored: a function of (seed, step, micro-step, site, sample, element)
-// alone (engine/kernels/random/philox.h), so the backward pass, a recomputation and any device draw the same one.
+// alone (engine/kernels/random/philox.h), so that the backward pass, a recomputation and any device draw the same.
 #pragma once
 #include <string_view>
 #include "engine/ir/graph.h"
@@ -8,8 +8,8 @@
 
 namespace linnet {
 
-// How elements are counted: a dense tensor by its position within the sample (the first axis); attention probabilities
-// [B, H, Tq, Tk] by (head, query, key), which padding does not move.
+// How elements are counted: in a dense tensor by position within the sample (the first axis); in attention
+// probabilities [B, H, Tq, Tk] by (head, query, key), independent of padding.
 enum class DropoutLayout { kDense, kAttention };
 std::span<const char* const> enum_names(DropoutLayout);
 
@@ -17,8 +17,8 @@ struct DropoutAttrs {
   float probability = 0;
   uint64_t site = 0;  // a hash of the module path and a name: stable, whatever order the model is traced in
   DropoutLayout layout = DropoutLayout::kDense;
-  // Of a dense tensor whose last axis is divided between ranks: the number of columns that all have, and the first that
-  // x has, both multiples of 8. 0: x is whole.
+  // For a dense tensor whose last axis is divided between ranks: the columns of all, and x's first one, both multiples
+  // of 8. 0: x is whole.
   int64_t all_columns = 0, first_column = 0;
   bool is_whole() const { return all_columns == 0; }
   void fields(FieldVisitor& visit) {
@@ -38,13 +38,12 @@ extern const OpDef kDropout, kRandomUniform;
 // x [...], random i32 [4] = {seed low, seed high, step, micro-step}
 Tensor dropout(At x, Tensor random, float probability, uint64_t site, DropoutLayout layout = DropoutLayout::kDense);
 
-// Numbers that are uniform in [0, 1), drawn anew in each step by the same rule; `random` as above. No gradient.
+// Numbers uniform in [0, 1), new in each step; `random` as above. No gradient.
 //   element i = (word i % 4 of Philox block {i / 4, kUniformDraw, i / 2^34, 0} >> 8) / 2^24
 constexpr uint32_t kUniformDraw = 0xA11;
 Tensor random_uniform(At random, const TensorType& type, uint64_t site);
 
-// Infers: an operand `random` is i32 [4].
-void expect_random(const TensorType& random);
+void expect_random(const TensorType& random);  // expects an operand `random` i32 [4]
 
 uint64_t dropout_site(std::string_view module_path, std::string_view name);
 

@@ -1,4 +1,4 @@
-// Dropout alone: a thread draws one block of Philox, which serves eight elements. Of uniform numbers it makes four.
+// Dropout alone: a thread draws one block of Philox for eight elements, or makes four uniform numbers of it.
 #include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/cuda/philox.cuh"
 #include "engine/kernels/cuda/storage.cuh"
@@ -30,7 +30,7 @@ LINNET_DEVICE void drop_dense(int64_t i, int64_t size, int64_t blocks, bool alig
   }
 }
 
-// Attention's probabilities [B, heads, queries, keys], of attention's decomposition.
+// Attention's probabilities [B, heads, queries, keys], in its decomposition.
 template <class T>
 LINNET_DEVICE void drop_probability(int64_t i, int64_t heads, int64_t queries, int64_t keys, DropoutSite site,
                                     const T* x, T* y) {

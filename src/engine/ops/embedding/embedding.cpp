@@ -54,13 +54,13 @@ void check_ids(const TensorView& ids, int64_t vocab_size) {
       fail_user("token id " + std::to_string(id[i]) + " is outside the vocabulary of " + std::to_string(vocab_size));
 }
 
-// Rows of a table as a kernel sees them: ids count from the first of this rank's rows.
+// The rows of a table on this rank: ids count from the first one.
 struct Rows {
   int64_t first, count;
   bool has(int32_t id) const { return id >= first && id < first + count; }
 };
 
-// The ids of a divided table from its first row on, in the workspace; `outside` stands for those of other ranks.
+// In the workspace: the ids of a divided table relative to its first row; `outside` stands for other ranks' ids.
 const int32_t* ids_of_rows(const KernelArgs& args, const Rows& rows, int32_t padding, int32_t outside) {
   auto* local = reinterpret_cast<int32_t*>(args.workspace);
   const int32_t* id = args.in[1].as<const int32_t>();

@@ -1,12 +1,12 @@
-// Rows of a table chosen by ids, and its gradient: rows of dy added up by id.
+// Table lookup by ids, and its gradient: rows of dy summed by id.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {
 
-// A table whose rows are divided between ranks: each gives zeros for the ids of the others' rows, and their sum over
-// the ranks is the whole lookup. 0 for all_rows: the table is whole.
+// For a table whose rows are divided between ranks: each gives zeros for ids of others' rows, so that the sum over
+// ranks is the whole lookup. all_rows 0: the table is whole.
 struct EmbeddingAttrs {
   int64_t padding = -1;
   int64_t all_rows = 0, first_row = 0;
@@ -30,8 +30,8 @@ struct EmbeddingGradAttrs {
 
 extern const OpDef kEmbedding, kEmbeddingGrad;
 
-// table [V, D], ids i32 [...] in [0, V) -> [..., D]. An id outside is an error when the kernel runs.
-// Lookups of the id `padding` (-1: none) give the table no gradient. On a device an id outside gives NaN.
+// table [V, D], ids i32 [...] in [0, V) -> [..., D]. An id outside is an error when the kernel runs, on a device NaN.
+// Lookups of the id `padding` (-1: none) give the table no gradient.
 Tensor embedding(At table, Tensor ids, int64_t padding = -1);
 
 }  // namespace linnet

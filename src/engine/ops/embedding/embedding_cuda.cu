@@ -1,6 +1,6 @@
-// Rows of a table, and their gradient without float atomics: every id's positions are put in order first, then the rows
-// of each id are added in pieces of kPiece rows from its first position on, and the pieces in order. Where an id's
-// positions lie in memory is left to the order of arrival; nothing that is added depends on it.
+// Table lookup, and its gradient without float atomics: positions are sorted by id, then each id's rows are added in
+// pieces of kPiece rows, from its first position on, and pieces in order. The order of arrival decides only where an
+// id's positions are in memory, not the sums.
 #include <algorithm>
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/launch.cuh"
@@ -13,11 +13,11 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int32_t kPiece = 32;
-// So many positions are sorted by one block, while others clear the table: one launch instead of four.
+// One block sorts up to this many positions while others clear the table: one launch instead of four.
 constexpr int kSortThreads = 1024;
 constexpr int64_t kFewPositions = 8 * kSortThreads;
 
-// kStep neighbors of a row, 4 or 1. An id outside the table gives NaN: the loss will say so.
+// kStep neighbors of a row, 4 or 1. An id outside the table gives NaN, which the loss will show.
 template <int kStep, class From, class To>
 LINNET_DEVICE void gather(int64_t i, int64_t vocab, int64_t width, const From* table, const int32_t* ids, To* y) {
   const auto [row, column] = divided(i * kStep, width);
@@ -46,7 +46,6 @@ void run(const KernelArgs& args) {
   });
 }
 
-// A piece of the rows of one id.
 struct Piece {
   int32_t id, part;  // part 0 is the first
   int32_t begin, rows;
@@ -54,7 +53,7 @@ struct Piece {
   int32_t first_slot;  // of the partial sums, when there are several
 };
 
-// What the workspace holds. All but `partial` is ints.
+// The workspace. All but `partial` is ints.
 struct Sorting {
   int32_t* totals;   // [4]: positions placed, pieces, partial sums
   int32_t* counts;   // [vocab]: positions of each id
@@ -123,13 +122,13 @@ LINNET_DEVICE void place(int64_t i, Positions positions, Sorting sorting) {
   sorting.arrived[sorting.starts[positions.ids[i]] + sorting.arrival[i]] = static_cast<int32_t>(i);
 }
 
-// `cleared` elements of the table: none where it accumulates.
+// `cleared`: elements of the table to clear, 0 if it accumulates.
 LINNET_DEVICE void clear(int64_t i, int64_t cleared, bool aligned, float* table, int64_t vocab, Sorting sorting) {
   fill_four(i, cleared, 0.0f, aligned, table);
   clear_count(i, vocab, sorting);
 }
 
-// All of these for few positions, by the first block; the others clear the table.
+// All steps for few positions, by the first block; the others clear the table.
 __global__ void __launch_bounds__(kSortThreads)
     sort_few_kernel(int64_t cleared, bool aligned, float* __restrict__ table, Positions positions, Sorting sorting) {
   begin_kernel();
@@ -145,8 +144,8 @@ __global__ void __launch_bounds__(kSortThreads)
   for (int64_t i = threadIdx.x; i < positions.count; i += kSortThreads) place(i, positions, sorting);
 }
 
-// The location of a position among those of its id: how many of them come before it, which a warp counts. An id may
-// have most of the positions, as that of padding has.
+// A position's rank among those of its id: how many come before it, counted by a warp, as an id (such as padding's) may
+// have most of the positions.
 __global__ void __launch_bounds__(kThreads) order_kernel(const int32_t* __restrict__ ids, Sorting sorting) {
   begin_kernel();
   const int64_t slot = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) / kWarp;
@@ -221,7 +220,6 @@ size_t grad_workspace(const KernelQuery& query) {
   return bytes;
 }
 
-// Threads for the columns of a row.
 unsigned row_threads(int64_t width, int step) {
   return static_cast<unsigned>(
       std::clamp<int64_t>((width + step * kWarp - 1) / (step * kWarp) * kWarp, kWarp, kThreads));

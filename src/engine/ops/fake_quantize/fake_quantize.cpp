@@ -46,12 +46,11 @@ constexpr int64_t kChunk = 1 << 14;  // elements of a task; gradients of the ste
 
 int64_t chunks(int64_t count) { return (count + kChunk - 1) / kChunk; }
 
-// To the nearest whole number of a float within +-2^22, ties to even; the compiler makes vector instructions of it.
+// The nearest whole number of a float within +-2^22, ties to even; it vectorizes.
 float nearest(float z) { return (z + 12582912.0F) - 12582912.0F; }
 double nearest(double z) { return std::nearbyint(z); }
 
-// A NaN stays one.
-template <class T>
+template <class T>  // NaN stays NaN
 T limited(T z) {
   return z < T(-127) ? T(-127) : z > T(127) ? T(127) : z;
 }
@@ -66,7 +65,7 @@ void quantize(const T* x, int64_t count, T step, T* y) {
   for (int64_t i = 0; i < count; ++i) y[i] = nearest(limited(x[i] / step)) * step;
 }
 
-// Returns the sum of ds over the elements, before it is scaled.
+// Returns the sum of ds over the elements, before scaling.
 template <class T>
 double differentiate(const T* x, const T* dy, int64_t count, T step, T* dx) {
   double sum = 0;
@@ -111,7 +110,7 @@ void run_fake_quantize_gradient(const KernelArgs& args) {
   });
 }
 
-// The same rows as pack_weight() makes: a float row goes through codes and scale and comes back.
+// The same rows as pack_weight() makes: floats go through codes and scale and back.
 template <class T>
 void round_rows(const KernelArgs& args) {
   const Shape& shape = args.in[0].shape();
@@ -138,7 +137,7 @@ void run_weight(const KernelArgs& args) {
 
 }  // namespace
 
-// Of the results only dx lies like an operand, element by element.
+// Only dx is elementwise in an operand.
 const OpDef kFakeQuantize{.name = "fake_quantize",
                           .infer = infer_fake_quantize,
                           .gradient = fake_quantize_gradient,

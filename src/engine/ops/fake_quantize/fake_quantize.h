@@ -1,11 +1,10 @@
-// What static int8 makes of activations and weights, in floats: for training with the rounding errors that the model
-// will have later.
+// Simulates static int8 of activations and weights in floats, to train with the rounding errors of the later model.
 //
 //   fake_quantize(x, step) = s * clamp(round(x / s), -127, 127), ties to even, s = step[0]; step: [1]
 //   round_weight(w)        = each row as WeightFormat::kInt8 rounds it (engine/kernels/quantized/packed_weight.h)
 //
-// The values are exactly those that products with static_rounding(s) and packed weights compute with. Rounding has no
-// useful derivative; its gradient is passed straight through:
+// The values equal those of products with static_rounding(s) and packed weights. Rounding has no useful derivative; its
+// gradient is passed straight through:
 //
 //   dx = dy where |x / s| <= 127, else 0
 //   ds = sum of dy * (round(x / s) - x / s where |x / s| <= 127, else 127 or -127) / sqrt(127 * x.dim(-1))
@@ -24,7 +23,6 @@ constexpr float kLeastStep = 1e-8F;
 extern const OpDef kFakeQuantize, kFakeQuantizeGrad, kRoundWeight;
 
 Tensor fake_quantize(At x, Tensor step);
-// w: [rows, columns].
-Tensor round_weight(At w);
+Tensor round_weight(At w);  // w: [rows, columns]
 
 }  // namespace linnet

@@ -11,7 +11,7 @@
 namespace linnet {
 namespace {
 
-// Sizes that fit each other: rows of `x` and of the choice.
+// Checks the rows of `x` and of the choice.
 void expect_rows(const TensorType& x, const TensorType& choice) {
   expect(is_float(x.dtype) && x.shape.rank() == 2 && choice.dtype == DType::kI32 && choice.shape.rank() == 1 &&
              x.shape[0] > 0 && choice.shape[0] % x.shape[0] == 0,
@@ -59,7 +59,7 @@ std::vector<Tensor> grouped_matmul_gradient(const GradientArgs& args) {
   return gradients;
 }
 
-// A copy of its weight for each row, unless there is only one weight.
+// Copies its weight for each row, unless there is only one.
 std::vector<Tensor> decompose_grouped_matmul(const DecomposeArgs& args) {
   const auto& attrs = args.attrs<GroupedMatmulAttrs>();
   const Tensor x = args.in[0], weights = args.in[1], choice = args.in[2];
@@ -98,7 +98,7 @@ double grouped_matmul_flops(const FlopsArgs& args) {
   return 2.0 * static_cast<double>(choices) * static_cast<double>(weights.elements() / groups);
 }
 
-// Rows of a group at once: a larger one is several products, so that the memory of all sizes is known.
+// A larger group is several products, so that the memory of all sizes is known.
 constexpr int64_t kRowsAtOnce = 512;
 
 void check_choices(const TensorView& choice, int64_t groups) {
@@ -146,8 +146,7 @@ void run_grouped_matmul_grad_reference(const KernelArgs& args) {
   });
 }
 
-// As of a matrix product (ops/matmul).
-bool supports_grouped_matmul(const KernelQuery& query) {
+bool supports_grouped_matmul(const KernelQuery& query) {  // as for ops/matmul
   if (all_f32(query)) return true;
   const auto& attrs = query.attrs<GroupedMatmulAttrs>();
   const bool rounds =
@@ -160,7 +159,7 @@ int64_t bytes_of(int64_t rows, const TensorType& type) {
   return rounded_up(static_cast<size_t>(rows * type.shape[1]) * dtype_size(type.dtype));
 }
 
-// Workspace: which rows choose each weight, two blocks of rows that were brought together, and a product's own.
+// Workspace: which rows choose each weight, two blocks of gathered rows, and a product's own.
 class Groups {
  public:
   Groups(const TensorType& choice, int64_t groups)
@@ -169,7 +168,7 @@ class Groups {
   int64_t at_once() const { return at_once_; }
   int64_t index_bytes() const { return rounded_up(static_cast<size_t>(count_ + groups_ + 1) * sizeof(int32_t)); }
 
-  // Sorts the rows by what they choose, and calls body(group, rows) for up to at_once() rows of a group.
+  // Sorts the rows by their choice, and calls body(group, rows) for up to at_once() rows of a group.
   template <class Body>
   void each(const TensorView& choice, std::byte* grouped_matmul_workspace, const Body& body) const {
     check_choices(choice, groups_);
@@ -193,7 +192,7 @@ class Groups {
   const int64_t count_, groups_, at_once_;
 };
 
-// Copies rows m mod R of a matrix to lie one after another.
+// Gathers rows m mod R of a matrix.
 void gather(const TensorView& from, std::span<const int32_t> rows, std::byte* to, ThreadPool& pool) {
   const int64_t bytes = from.shape()[1] * static_cast<int64_t>(dtype_size(from.type.dtype));
   pool.run(std::ssize(rows), [&](int64_t i, int) {
@@ -202,7 +201,7 @@ void gather(const TensorView& from, std::span<const int32_t> rows, std::byte* to
   });
 }
 
-// Of products with up to `rows` rows (or, of a gradient, sums over so many).
+// For products with up to `rows` rows (or, for a gradient, sums over as many).
 size_t product_workspace(int64_t rows, int64_t n, int64_t k, bool sums, int threads, bool bf16) {
   size_t most = 0;
   for (int64_t size = 1; size <= rows; ++size)

@@ -1,9 +1,9 @@
-// Products in which each row chooses one of several weights: the experts of a mixture.
+// Products in which each row chooses one of several weights, such as a mixture's experts.
 //
 //   y[m] = x[m mod R] W[choice[m]]^T,   or without the transposition
 //
-// x [R, K], weights [G N, K] (G matrices [N, K], one below the other), choice i32 [M] in [0, G), M a multiple of R: the
-// rows of x are read M / R times -> y [M, N]. Not transposed: x [R, N] -> y [M, K]. A weight that no row chooses costs
+// x [R, K], weights [G N, K] (G matrices [N, K], one below the other), choice i32 [M] in [0, G), M a multiple of R:
+// rows of x are read M / R times -> y [M, N]. Not transposed: x [R, N] -> y [M, K]. Weights that no row chooses cost
 // nothing.
 #pragma once
 #include "engine/ir/graph.h"
@@ -25,9 +25,8 @@ struct GroupedMatmulAttrs {
   }
 };
 
-// x, weights, choice -> y
-extern const OpDef kGroupedMatmul;
-// a [Ra, N], b [Rb, K], choice [M], [accumulator] -> of each weight the sum of a[m mod Ra]^T b[m mod Rb] over the rows
+extern const OpDef kGroupedMatmul;  // x, weights, choice -> y
+// a [Ra, N], b [Rb, K], choice [M], [accumulator] -> for each weight the sum of a[m mod Ra]^T b[m mod Rb] over the rows
 // that choose it: [G N, K]
 extern const OpDef kGroupedMatmulGrad;
 

@@ -11,8 +11,9 @@
 namespace linnet {
 namespace {
 
-// Of mean and rstd.
-TensorType row_type(const TensorType& x) { return {full_type(x.dtype), with_size(x.shape, -1, 1)}; }
+TensorType row_type(const TensorType& x) {
+  return {full_type(x.dtype), with_size(x.shape, -1, 1)};
+}  // of mean and rstd
 TensorType parameter_type(const TensorType& x) { return {full_type(x.dtype), {x.shape[-1]}}; }
 
 void expect_norm_parameters(const LayerNormAttrs& attrs, const TensorType& x, std::span<const TensorType> parameters) {
@@ -122,17 +123,17 @@ std::vector<Tensor> decompose_residual_norm(const DecomposeArgs& args) {
   return {sum, norm[0], norm[1], norm[2]};
 }
 
-// A row of x and f has been read when its sum is written, and its sum when its y is.
+// A row of x and f is read before its sum is written, and its sum before its y.
 bool residual_norm_may_overwrite(const Node&, int output, int input) { return output < 2 && input < 2; }
 
-// dx and df are written element by element as dy, sum and dsum are read for the last time.
+// dx and df are written elementwise after the last read of dy, sum and dsum.
 bool grad_may_overwrite(const Node& node, int output, int input) {
   const auto& attrs = node.attrs.as<ResidualNormAttrs>();
   const bool is_df = attrs.probability > 0 && output == static_cast<int>(node.out.size()) - 1;
   return (output == 0 || is_df) && (input < 2 || (attrs.dsum && input == static_cast<int>(attrs.dsum_input())));
 }
 
-// The sum's gradient from elsewhere and the gradient towards f have operands and results of their own.
+// The sum's gradient from elsewhere and f's gradient are further operands and results.
 StorageRule residual_norm_grad_storage(const Node& node) {
   const auto& attrs = node.attrs.as<ResidualNormAttrs>();
   StorageRule rule{.in = std::vector<Storage>(node.in.size(), Storage::kF32),
@@ -143,7 +144,7 @@ StorageRule residual_norm_grad_storage(const Node& node) {
   return rule;
 }
 
-// "residual_norm+dropout": addition and norm are in the name.
+// "residual_norm+dropout": the name includes addition and norm.
 std::string residual_norm_label(const Node& node) {
   const bool drops = node.attrs.as<ResidualNormAttrs>().probability > 0;
   return std::string(node.op->name) + (drops ? "+dropout" : "");

@@ -1,11 +1,11 @@
-// Normalization over the last axis: layer normalization (Ba, Kiros & Hinton 2016), and not centered, root-mean-square
+// Normalization over the last axis: layer normalization (Ba, Kiros & Hinton 2016) and, not centered, root-mean-square
 // normalization (Zhang & Sennrich 2019).
 //
 //   y = (x - mean) * rstd * weight + bias,  rstd = 1 / sqrt(variance + epsilon), variance over N, not N - 1
 //
 // x [..., D], weight [D], bias [D] -> y [..., D], mean [..., 1], rstd [..., 1]
-// Where x is bf16 only y is, too. Weight and bias may be left out. Not centered, the mean is taken to be 0: y = x /
-// sqrt(mean(x^2) + epsilon) * weight.
+// If x is bf16 only y is, too. Weight and bias are optional. Not centered, the mean is 0: y = x / sqrt(mean(x^2) +
+// epsilon) * weight.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
@@ -22,17 +22,15 @@ struct LayerNormAttrs {
   }
 };
 
-// x, [weight], [bias] -> y, mean, rstd
-extern const OpDef kLayerNorm;
-// dy, x, mean, rstd, [weight] -> dx, [dweight], [dbias]
-extern const OpDef kLayerNormGrad;
+extern const OpDef kLayerNorm;      // x, [weight], [bias] -> y, mean, rstd
+extern const OpDef kLayerNormGrad;  // dy, x, mean, rstd, [weight] -> dx, [dweight], [dbias]
 
 // Weight and bias may be undefined.
 Tensor layer_norm(At x, Tensor weight, Tensor bias, double epsilon = 1e-5);
 Tensor rms_norm(At x, Tensor weight, double epsilon = 1e-6);
 
-// The end of a sub-layer of a Transformer in one op: dropout of its result, addition to the residual stream, and the
-// norm that follows (ops/dropout). The pass fuse_residual_norm makes these.
+// The end of a Transformer's sub-layer in one op: dropout of its result, addition to the residual stream, and the
+// following norm (ops/dropout). Made by the pass fuse_residual_norm.
 //
 //   sum = x + dropout(f),  y = layer_norm(sum) or rms_norm(sum)
 //
@@ -49,16 +47,15 @@ struct ResidualNormAttrs {
   }
 };
 
-// x, f, [weight], [bias], [random] -> sum, y, mean, rstd
-extern const OpDef kResidualNorm;
-// dy, sum, mean, rstd, [weight], [dsum], [random] -> dx, [dweight], [dbias], [df]. Without dropout df is dx.
-//   dx = dsum + the gradient of the norm,  df = dropout(dx)
+extern const OpDef kResidualNorm;  // x, f, [weight], [bias], [random] -> sum, y, mean, rstd
+// dy, sum, mean, rstd, [weight], [dsum], [random] -> dx, [dweight], [dbias], [df]. dx = dsum + the gradient of the
+// norm, df = dropout(dx). Without dropout df is dx.
 extern const OpDef kResidualNormGrad;
 
 struct ResidualNorm {
   Tensor sum, normal;
 };
-// weight, bias and `random` may be undefined where attrs say that there are none.
+// Operands that attrs exclude may be undefined.
 ResidualNorm residual_norm(At x, Tensor f, Tensor weight, Tensor bias, Tensor random, const ResidualNormAttrs& attrs);
 
 }  // namespace linnet

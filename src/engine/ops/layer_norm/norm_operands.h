@@ -1,5 +1,5 @@
-// The operands and results of a node of a norm, of one on the residual stream or not, for the kernels of any device.
-// Null: there is none.
+// The operands and results of a norm's node, with or without the residual stream, for the kernels of any device. Null:
+// missing.
 #pragma once
 #include "engine/ops/layer_norm/layer_norm.h"
 
@@ -10,8 +10,7 @@ T* elements_of(const TensorView* view) {
   return view ? view->as<T>() : nullptr;
 }
 
-// Dropout of f.
-struct NormDropout {
+struct NormDropout {  // of f
   float probability = 0;
   uint64_t site = 0;
   const int32_t* random = nullptr;
@@ -55,8 +54,7 @@ struct NormOperands {
   }
 };
 
-// x: what the norm was of.
-template <bool kResidual>
+template <bool kResidual>  // x: the norm's operand
 struct NormGradOperands {
   ResidualNormAttrs attrs;
   NormDropout dropout;

@@ -49,7 +49,7 @@ std::vector<TensorType> infer_linear_cross_entropy_grad(const InferArgs& args) {
   return out;
 }
 
-// With p = dloss * (softmax(x) - (1 - s) * onehot(target) - s / V), rows left out being 0:
+// With p = dloss * (softmax(x) - (1 - s) * onehot(target) - s / V), 0 in skipped rows:
 //   dhidden = p weight,  dweight = p^T hidden,  dbias = sum of p's rows
 std::vector<Tensor> linear_cross_entropy_gradient(const GradientArgs& args) {
   std::vector<Tensor> in(args.in.begin(), args.in.end());
@@ -71,7 +71,7 @@ std::vector<Tensor> decompose_linear_cross_entropy(const DecomposeArgs& args) {
   return {cross_entropy_sum(logits, args.in[2], attrs.label_smoothing)};
 }
 
-// A chunk's part of dhidden is written when the hidden states there have been read for the last time.
+// A chunk's part of dhidden is written after its hidden states were read for the last time.
 bool linear_cross_entropy_may_overwrite(const Node& node, int output, int input) {
   if (output == 0) return input == 0;
   return output == 1 && node.attrs.as<LinearCrossEntropyAttrs>().accumulate &&
@@ -100,8 +100,7 @@ PackedWeight packed_weight(const KernelArgs& args) {
   return {args.attrs<LinearCrossEntropyAttrs>().weight.packed(), args.in[1].as<const std::byte>()};
 }
 
-// The weight's numbers, unpacked for a reference.
-template <class T>
+template <class T>  // unpacked for a reference
 class Weight {
  public:
   explicit Weight(const KernelArgs& args) : data_(args.in[1].as<T>()) {
@@ -121,9 +120,8 @@ class Weight {
   const T* data_;
 };
 
-// The logits of one row, in double, and what follows from them.
-struct RowLoss {
-  double* x;  // [classes]
+struct RowLoss {  // in double
+  double* x;      // [classes]
   double lse, loss;
 
   template <class T>
@@ -272,7 +270,7 @@ void run_linear_cross_entropy_grad(const KernelArgs& args) {
   run_call(call, args);
 }
 
-// The weight is fp32: the parameters are.
+// Parameters, and so the weight, are fp32.
 bool supports_linear_cross_entropy(const KernelQuery& query) {
   return f32_or_reduced(query) && query.in[1].dtype != DType::kBF16;
 }

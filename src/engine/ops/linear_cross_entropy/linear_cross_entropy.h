@@ -3,11 +3,9 @@
 //
 //   x = hidden weight^T [+ bias],  loss of a row = lse(x) - (1 - s) * x[target] - s * mean(x)
 //
-// hidden [..., D], weight [V, D], targets i32 [...], bias [V] -> sum of losses []. A row whose target is negative is
-// left out: it costs nothing, and its hidden state gets no gradient.
-//
-// The gradient computes the logits of a chunk again. In a training graph that is the only time: the pass fuse_loss lets
-// the gradient give the loss as well, in place of the forward node.
+// hidden [..., D], weight [V, D], targets i32 [...], bias [V] -> sum of losses []. A row with a negative target is
+// skipped: it costs nothing, and its hidden state gets no gradient. The gradient recomputes a chunk's logits; in
+// training graphs the pass fuse_loss lets it give the loss as well, in place of the forward node.
 #pragma once
 #include <optional>
 #include "engine/ir/graph.h"
@@ -27,9 +25,8 @@ struct LinearCrossEntropyAttrs {
   // Set by fuse_quantized: the weight is packed.
   bool packed = false;
   QuantizedAttrs weight = {};
-  // Where ranks divide the classes (distributed/comm/tensor_group.h): weight and bias are this rank's, the targets
-  // count through all classes, the loss is that of all, and dhidden is this rank's summand. 0 for all_classes: they are
-  // whole.
+  // If ranks divide the classes (distributed/comm/tensor_group.h): weight and bias are this rank's, the targets count
+  // through all classes, the loss is that of all, and dhidden is this rank's summand. all_classes 0: whole.
   int64_t all_classes = 0, first_class = 0;
   int ranks = 1;
   void fields(FieldVisitor& visit) {
@@ -42,8 +39,7 @@ struct LinearCrossEntropyAttrs {
   const Shape& weight_shape(const TensorType& operand) const { return packed ? weight.weight.shape : operand.shape; }
 };
 
-// hidden, weight, targets, [bias] -> loss
-extern const OpDef kLinearCrossEntropy;
+extern const OpDef kLinearCrossEntropy;  // hidden, weight, targets, [bias] -> loss
 // hidden, weight, targets, [bias], dloss, [accumulator [V, D]] -> dhidden, [dweight], [dbias], [loss]
 extern const OpDef kLinearCrossEntropyGrad;
 

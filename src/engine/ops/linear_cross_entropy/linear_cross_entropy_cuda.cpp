@@ -1,5 +1,5 @@
-// linear_cross_entropy in chunks of rows: the logits of a chunk by cuBLASLt, the loss and the gradient of the logits in
-// their place, then the products with it. dweight is added up in fp32, chunk after chunk.
+// linear_cross_entropy in chunks of rows: a chunk's logits by cuBLASLt, replaced by the loss and the logits' gradient,
+// then the products with it. dweight is summed in fp32, chunk after chunk.
 #include <algorithm>
 #include <vector>
 #include "base/numbers.h"
@@ -17,7 +17,7 @@ struct Classes {
   int64_t first, count;
 };
 
-// The logits are of the storage type: with bf16 activations they are rounded to bf16 before the softmax.
+// The logits have the storage type: with bf16 activations they are rounded before the softmax.
 struct Sizes {
   int64_t rows, width, classes, stride, chunk;
   DType type;
@@ -29,8 +29,8 @@ struct Sizes {
     const int64_t most = std::max(fitting, kRowStep), chunks = std::max<int64_t>(ceil_div(rows, most), 1);
     chunk = std::min(rows, round_up(ceil_div(rows, chunks), kRowStep));  // of about one size
   }
-  // Products whose sizes are no multiples of 8 take the matrix units' slow way (on an H200 GPT-2's 50257 classes took
-  // four times as long as 50256): the last classes are products of their own.
+  // Products whose sizes are no multiples of 8 use the matrix units' slow path (on an H200 GPT-2's 50257 classes took
+  // four times as long as 50256): the last classes are separate products.
   std::vector<Classes> parts() const {
     const int64_t whole = classes / 8 * 8;
     std::vector<Classes> found;
@@ -47,7 +47,7 @@ struct Sizes {
   }
 };
 
-// The operands of both ops, and where the pieces of the workspace lie.
+// The operands of both ops, and the pieces of the workspace.
 struct Call {
   CudaDevice& device;
   const LinearCrossEntropyAttrs& attrs;
@@ -103,8 +103,8 @@ struct Call {
     softmax_loss(&device, loss);
   }
 
-  // dweight += gradient^T hidden; start: what the first chunk adds to, null for 0. dbias, which may be null, is the sum
-  // of the gradient's rows, which sum_bias() queues alone.
+  // dweight += gradient^T hidden; start: what the first chunk adds to, or null. dbias, which may be null, is the sum of
+  // the gradient's rows, which sum_bias() queues alone.
   void weight_gradient(int64_t from, int64_t count, const std::byte* start, std::byte* dweight, DType type,
                        float* dbias, FunctionRef<void()> sum_bias) const {
     const bool together = dbias && sizes.parts().size() == 1;
@@ -126,8 +126,8 @@ struct Call {
     }
   }
 
-  // dhidden = gradient weight, perhaps over the hidden states. The few last classes come first: what they add is small,
-  // and so is the error of rounding it before the rest is added.
+  // dhidden = gradient weight, perhaps over the hidden states. The few last classes come first, so that a small value
+  // is rounded before the rest is added.
   void hidden_gradient(int64_t from, int64_t count, std::byte* dhidden) const {
     std::byte* const d = dhidden + static_cast<size_t>(from * sizes.width) * dtype_size(sizes.type);
     const std::vector<Classes> parts = sizes.parts();
@@ -174,7 +174,7 @@ void run_grad(const KernelArgs& args) {
     const auto sum_bias = [&] {
       sum_columns(&call.device, s.type, count, s.classes, s.stride, call.logits, call.parts, dbias, from > 0);
     };
-    // Beside a product there is no adding to the sums of earlier chunks.
+    // A product cannot add to the row sums of earlier chunks.
     const bool together = attrs.weight_gradient && s.chunk == s.rows;
     if (dbias && !together) sum_bias();
     if (attrs.weight_gradient)

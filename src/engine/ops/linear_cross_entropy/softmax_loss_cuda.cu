@@ -8,13 +8,13 @@ namespace {
 constexpr int kThreads = 256, kMostThreads = 512, kLoads = 4;
 constexpr int64_t kRowsPerPart = 64;
 
-// Of a row in shared memory: what a block may have on every GPU since Ampere, less what reductions take.
+// The most of a row in shared memory: a block's maximum on every GPU since Ampere, less what reductions take.
 constexpr size_t kMostStaged = 99 * 1024 - 512;
 constexpr float kLog2e = 1.44269504f;
 
-// A block for a row. A row is needed twice: the second time it comes from shared memory where it fits (kStaged), where
-// each thread finds what it has put there itself, or else from wherever it is. What lies between `width` and the
-// row's stride is read and written, and means nothing. Each thread has kLoads accesses on their way at a time.
+// A block for a row, which it needs twice: the second time from shared memory if it fits (kStaged), where each thread
+// reads what it wrote itself, else from global memory. Elements between `width` and the row's stride are read and
+// written without effect. Each thread has kLoads accesses in flight.
 template <class T, bool kStaged>
 __global__ void __launch_bounds__(kMostThreads) softmax_loss_kernel(SoftmaxLoss t, T* __restrict__ logits) {
   begin_kernel();
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kMostThreads) softmax_loss_kernel(SoftmaxLoss 
     if (threadIdx.x == 0 && t.losses) t.losses[row] = 0;
     return;
   }
-  // What lies past the width becomes -inf, whose power is 0.
+  // Elements past the width become -inf, whose power is 0.
   const auto load = [&](int from, bool again, float(&to)[kLoads][kN]) {
     uint4 words[kLoads] = {};
 #pragma unroll
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kMostThreads) softmax_loss_kernel(SoftmaxLoss 
 #pragma unroll
         for (int e = 0; e < kN; ++e) total += j + i * step + e < width ? values[i][e] : 0;
   }
-  // fmaxf leaves NaN out, but exp(NaN) has made the sum NaN.
+  // fmaxf ignores NaN, but exp(NaN) has made the sum NaN.
   const float all_top = block_max(top), base = all_top == -INFINITY ? 0 : all_top;
   const float all_sum = block_sum(sum * exp2f((top - base) * kLog2e));
   const float lse = base + logf(all_sum);

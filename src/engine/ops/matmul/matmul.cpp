@@ -58,7 +58,7 @@ std::vector<Tensor> matmul_gradient(const GradientArgs& args) {
   return {da, db};
 }
 
-// Not over aux: by the time it is read, sums of earlier blocks lie in the result.
+// Not over aux: sums of earlier blocks are in the result before it is read.
 bool matmul_may_overwrite(const Node& node, int, int input) {
   return node.attrs.as<MatmulAttrs>().accumulate && input + 1 == static_cast<int>(node.in.size());
 }
@@ -68,8 +68,8 @@ bool matmul_can_accumulate(const Node& node) {
   return !attrs.accumulate && !attrs.row_sums && attrs.is_sum();
 }
 
-// Row sums stay fp32, and so does a bias on the CPU; where a result before its activation or aux is involved, all of
-// them have one type.
+// Row sums stay fp32, and so does a bias on the CPU; results that involve a pre-activation or aux have one type with
+// it.
 StorageRule matmul_storage(const Node& node) {
   const auto& attrs = node.attrs.as<MatmulAttrs>();
   StorageRule rule{.in = {Storage::kReduced, Storage::kReduced}};
@@ -81,7 +81,7 @@ StorageRule matmul_storage(const Node& node) {
   return rule;
 }
 
-// "matmul+bias+relu", "matmul+times_relu_grad"; how operands are stored is left out.
+// "matmul+bias+relu", "matmul+times_relu_grad"; without how operands are stored.
 std::string matmul_label(const Node& node) {
   const auto& attrs = node.attrs.as<MatmulAttrs>();
   const auto name = [](auto value) { return std::string(enum_names(value)[static_cast<size_t>(value)]); };
@@ -252,7 +252,7 @@ LINNET_KERNELS(matmul, {"dense_head", dense_head_supports, nullptr, run_dense_he
                {"gemm", supports_matmul, matmul_workspace, run_matmul},
                {"reference", nullptr, nullptr, run_matmul_reference})
 
-// A weight is one matrix. In other precisions a node of its own rounds it.
+// A weight is one matrix. In other precisions a separate node rounds it.
 std::optional<PanelsOf> panels_of(const KernelQuery& query) {
   if (query.node.op != &kMatmul || !supports_matmul(query) || dense_head_supports(query)) return std::nullopt;
   const auto& attrs = query.attrs<MatmulAttrs>();

@@ -5,7 +5,7 @@
 // a [..., M, K], b [K, N]: the leading axes of a are rows too. Linear weights are [N, K], used with trans_b.
 // a [..., M, K], b [..., K, N] with equal leading axes: independent products.
 // trans_a: a is stored [..., K, M]; trans_b: b is stored [..., N, K].
-// Operands in order: a, b, then those there are of bias [N], aux and accumulator, which have the shape of out.
+// Operands in order: a, b, then any of bias [N], aux and accumulator; the last two have out's shape.
 #pragma once
 #include <optional>
 #include "engine/ir/graph.h"
@@ -24,15 +24,15 @@ struct MatmulAttrs {
   GemmActivation derivative = GemmActivation::kNone;
   float derivative_scale = 1;
   bool accumulate = false;
-  // A second output [M], fp32: op(a) summed over K. Where a is the gradient of a linear layer's result and the product
-  // that of its weight, these sums are the gradient of its bias. Needs trans_a.
+  // A second output [M], fp32: op(a) summed over K. If a is the gradient of a linear layer's result and the product its
+  // weight's gradient, these sums are its bias's. Needs trans_a.
   bool row_sums = false;
-  // Set by the lower_precision pass. In float64 (the reference) it means nothing.
+  // Set by the lower_precision pass. Ignored in float64 (the reference).
   Precision precision = Precision::kF32;
-  // Set by the independent_rows pass; see GemmArgs. The kernels of GPUs do not know it.
+  // Set by the independent_rows pass; see GemmArgs. GPU kernels do not support it.
   bool independent_rows = false;
   bool has_aux() const { return derivative != GemmActivation::kNone; }
-  // Nothing follows x: it can be added to.
+  // Whether the result is x, to which more can be added.
   bool is_sum() const { return activation == GemmActivation::kNone && !has_aux(); }
   void fields(FieldVisitor& visit) {
     visit("trans_a", trans_a), visit("trans_b", trans_b), visit("bias", bias), visit("activation", activation);
@@ -47,7 +47,6 @@ extern const OpDef kMatmul;
 Tensor matmul(At a, Tensor b, bool trans_a = false, bool trans_b = false);
 
 // For kernels: the sizes of a node's product.
-// `batch` independent products [m, k] x [k, n].
 struct MatmulSizes {
   int64_t batch, m, n, k;
 };
@@ -61,15 +60,14 @@ inline MatmulSizes matmul_sizes(const MatmulAttrs& attrs, const Shape& a, const 
           .k = b[attrs.trans_b ? -1 : -2]};
 }
 
-// How a matmul runs whose second operand, a weight, lies in memory as panels (engine/kernels/gemm/panels.h). Operands,
-// attributes and the result's bits are those of the matmul. find_kernel() never chooses this kernel: it is for whoever
-// packs the weight (engine/plan/packed_weights.h).
+// Runs a matmul whose second operand, a weight, is in memory as panels (engine/kernels/gemm/panels.h), with the
+// matmul's operands, attributes and bits. find_kernel() never chooses this kernel; who packs the weight does
+// (engine/plan/packed_weights.h).
 
-// The panels that the kernel would read for this node; nothing if the node is no matmul that can read any. Never for
-// products of few rows.
+// The panels that the kernel would read for this node; empty if the node cannot read any, such as a product of few
+// rows.
 std::optional<PanelsOf> panels_of(const KernelQuery& query);
 
-// Its workspace is that of the matmul's kernel "gemm".
-extern const Kernel kPanelMatmul;
+extern const Kernel kPanelMatmul;  // its workspace is that of the matmul's kernel "gemm"
 
 }  // namespace linnet

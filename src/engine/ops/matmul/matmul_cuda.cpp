@@ -1,4 +1,4 @@
-// Matrix products by cuBLASLt, with what follows them in the same kernel where it can be, else in one pass after it.
+// Matrix products by cuBLASLt, with the epilogue in the same kernel if possible, else in one pass after it.
 
 #include "base/switched_off.h"
 #include "engine/device/cuda/cublaslt.h"
@@ -21,7 +21,7 @@ LtProduct plain_product(const MatmulAttrs& attrs, const TensorType& a, const Ten
   return p;
 }
 
-// How a node is computed: the product with what cuBLASLt does after it, and whether a pass of our own does the rest.
+// The product with cuBLASLt's epilogue, and whether our own pass does the rest.
 struct Form {
   LtProduct product;
   bool round_bias = false;  // to bf16, which is what cuBLASLt takes beside a bf16 result
@@ -29,8 +29,8 @@ struct Form {
   bool own_bias = false;    // and the bias
 };
 
-// cuBLASLt's GELU is the one by tanh, which it approximates: not for strict fp32. It keeps what GELU was taken of only
-// in rows of a multiple of 8. (Its ReLU may make 0 of NaN; the optimizer's finite flag keeps NaN out of the weights.)
+// cuBLASLt's GELU is the approximated tanh form: not for strict fp32. It stores the pre-activation only in rows of a
+// multiple of 8. (Its ReLU may make 0 of NaN; the optimizer's finite flag keeps NaN out of the weights.)
 bool fuses(const MatmulAttrs& attrs, const LtProduct& p) {
   const bool strict = p.operand == DType::kF32 && !p.rounds();
   const auto is_gelu = [&](GemmActivation f) { return f == GemmActivation::kGeluTanh && !strict; };
@@ -57,7 +57,7 @@ Form fused_form(const MatmulAttrs& attrs, LtProduct p) {
   return form;
 }
 
-// What follows the product is a pass of our own.
+// The epilogue is our own pass.
 Form bare_form(const MatmulAttrs& attrs, LtProduct plain) {
   plain.beta = attrs.accumulate ? 1.0f : 0.0f;
   return {.product = plain, .own_pass = true, .own_bias = attrs.bias};
@@ -68,7 +68,7 @@ Form choose(CudaDevice& device, const MatmulAttrs& attrs, const LtProduct& plain
   if (switched_off("LINNET_CUBLASLT_EPILOGUES")) return bare_form(attrs, plain);
   Form form = fused_form(attrs, plain);
   form.product.bias_type = bias_type;
-  // Beside a bf16 result cuBLASLt documents a bf16 bias alone.
+  // With a bf16 result cuBLASLt documents only a bf16 bias.
   const bool documented = !attrs.bias || bias_type == plain.result;
   if (documented && lt_supports(device, form.product)) return form;
   if (attrs.bias && bias_type == DType::kF32 && plain.result == DType::kBF16) {
@@ -103,8 +103,8 @@ bool supports(const KernelQuery& query) {
   return query.in[0].dtype == query.in[1].dtype && query.in[0].shape.elements() > 0;
 }
 
-// The bias as cuBLASLt takes it: rounded where the form says so, and at a multiple of 16 bytes, since an algorithm may
-// read so many at once. A parameter begins anywhere.
+// The bias for cuBLASLt: rounded if the form says so, and 16-byte aligned, since an algorithm may read so many bytes at
+// once and parameters are unaligned.
 const void* bias_of(CudaDevice& device, const Form& form, const KernelArgs& args) {
   std::byte* const copy = args.workspace + kLtWorkspace;
   const TensorView& bias = args.in[2];
@@ -117,7 +117,7 @@ const void* bias_of(CudaDevice& device, const Form& form, const KernelArgs& args
   return copy;
 }
 
-// Nothing else follows such a product.
+// Such a product has no other epilogue.
 void run_with_sums(const KernelArgs& args) {
   auto& device = static_cast<CudaDevice&>(*args.device);
   const auto& attrs = args.attrs<MatmulAttrs>();

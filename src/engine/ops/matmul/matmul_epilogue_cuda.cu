@@ -22,7 +22,7 @@ struct Epilogue {
   GemmActivation activation, derivative;
   float scale;
 
-  // A gradient that a ReLU stops is zero whatever it is: select, not multiply.
+  // A gradient that a ReLU stops is zero, even for NaN: select, not multiply.
   LINNET_DEVICE float after(float y, float aux) const {
     if (derivative == GemmActivation::kNone) return activated(activation, y);
     if (derivative == GemmActivation::kRelu) return aux > 0 ? scale * y : 0;
@@ -30,8 +30,7 @@ struct Epilogue {
   }
 };
 
-// kVector: four neighbors of one row at a time.
-template <class T, bool kVector>
+template <class T, bool kVector>  // kVector: four neighbors of a row
 LINNET_DEVICE void finish(int64_t at, Epilogue e, const T* x, const T* aux, T* pre_activation, T* out) {
   constexpr int kEach = kVector ? 4 : 1;
   const int64_t i = at * kEach;

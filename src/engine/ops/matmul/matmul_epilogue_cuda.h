@@ -1,4 +1,4 @@
-// What follows a matrix product where cuBLASLt cannot do it in the same kernel.
+// The epilogue of a matrix product that cuBLASLt cannot do in the same kernel.
 #pragma once
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/ops/kernel.h"
@@ -6,8 +6,7 @@
 namespace linnet {
 
 // y = x [+ bias]; pre_activation = y; out = activation(y), or scale * y * derivative'(aux).
-// x, aux, pre_activation, out are [rows, width] of `type`; x may be pre_activation or out. bias [width] of
-// `bias_type`.
+// x, aux, pre_activation, out are [rows, width] of `type`; x may be pre_activation or out. bias [width] of `bias_type`.
 struct MatmulEpilogue {
   int64_t rows, width;
   DType type = DType::kF32;
@@ -21,7 +20,6 @@ struct MatmulEpilogue {
 };
 void matmul_epilogue(Device* device, const MatmulEpilogue& epilogue);
 
-// f32 to bf16, n elements.
-void round_to_bf16_on_device(Device* device, int64_t n, const float* from, void* to);
+void round_to_bf16_on_device(Device* device, int64_t n, const float* from, void* to);  // n elements
 
 }  // namespace linnet

@@ -43,7 +43,6 @@ void for_windows(const Shape& image, const Shape& result, int64_t stride, const 
       for (int64_t c = 0; c < channels; ++c, ++out) body((row * stride * width + column * stride) * channels + c, out);
 }
 
-// Images are independent.
 void run_max_pool_reference(const KernelArgs& args) {
   const auto& attrs = args.attrs<MaxPoolAttrs>();
   const Shape &image = args.in[0].shape(), &result = args.out[0].shape();

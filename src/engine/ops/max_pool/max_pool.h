@@ -1,8 +1,8 @@
-// The largest element of each window of an image, channel by channel. Windows do not overlap by default; a last row or
-// column that does not fill a window is dropped (PyTorch's MaxPool2d without padding).
+// The largest element of each window of an image, channel by channel. By default windows do not overlap; a last partial
+// row or column is dropped (PyTorch's MaxPool2d without padding).
 //
 // x [N, H, W, C] -> y [N, (H - size) / stride + 1, (W - size) / stride + 1, C] and, for the gradient, u8 of the same
-// shape: the place of the first largest element in its window, row * size + column. NaN counts as largest.
+// shape: the offset of the first largest element in its window, row * size + column. NaN counts as largest.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"

@@ -121,10 +121,9 @@ std::vector<Tensor> gradient_permute(const GradientArgs& args) {
   return {permute(args.out_grad[0], inverse)};
 }
 
-// Storage of ops that only move elements.
-StorageRule moved(const Node&) { return {.rest = Storage::kMoved}; }
+StorageRule moved(const Node&) { return {.rest = Storage::kMoved}; }  // of ops that only move elements
 
-// Checks the operand first, for its error names the line.
+// Checks the operand first, since its error names the line.
 int from_start(const At& x, int axis) { return graph_of(x) && axis < 0 ? axis + x.value.shape().rank() : axis; }
 
 }  // namespace
@@ -145,7 +144,7 @@ const OpDef kStopGradient{.name = "stop_gradient",
                           .gradient = no_gradient,
                           .algebra = always<Algebra::kReshape>,
                           .storage = moved};
-// split and concat read and write any strides: they are what the views pass could not do away with.
+// split and concat read and write any strides: they are what the views pass could not remove.
 const OpDef kSplit{.name = "split",
                    .infer = infer_split,
                    .gradient = gradient_split,
@@ -223,7 +222,7 @@ Tensor permute(At x, std::vector<int> order) { return op_result(kPermute, x, {},
 
 namespace {
 
-// Copies along axes [first, last), which have one element, to their sizes in `shape`.
+// Repeats axes [first, last) of one element to their sizes in `shape`.
 Tensor repeat_axes(At x, int first, int last, const Shape& shape) {
   const auto at = [&](Tensor value) { return At(value, x.where); };
   Shape result = x.value.shape();

@@ -1,6 +1,5 @@
-// Ops that only move or rename elements: reshape, stop_gradient, split, slice, concat, permute, broadcast, fill,
-// literal, cast. The views pass gives their results the memory of their operands where it can; then the kernel finds
-// both at the same place and does nothing.
+// Ops that only move or rename elements. The views pass gives their results the operands' memory if possible; the
+// kernel then does nothing.
 #pragma once
 #include <vector>
 #include "engine/ir/graph.h"
@@ -56,16 +55,14 @@ std::vector<Tensor> split_evenly(At x, int axis, int parts);
 Tensor slice(At x, int axis, int64_t start, int64_t size);
 Tensor concat(At first, std::span<const Tensor> rest, int axis);
 Tensor permute(At x, std::vector<int> order);
-// As NumPy does: axes are matched from the last one on, those of size 1 repeated.
+// As in NumPy: axes are matched from the last one on, those of size 1 repeated.
 Tensor broadcast_to(At x, Shape shape);
 Tensor fill(Graph& graph, TensorType type, double value, SourceLine where = SourceLine::current());
-// Elements that are written in the graph: tables and masks that are known when a model is traced. `elements`:
-// type.bytes() bytes.
+// Elements written in the graph: tables and masks known when a model is traced. `elements`: type.bytes() bytes.
 Tensor literal(Graph& graph, TensorType type, const void* elements, SourceLine where = SourceLine::current());
-// The same of f32 or f64, rounded from `values`.
-Tensor literal(Graph& graph, TensorType type, const std::vector<double>& values);
-// Between f32 and bf16, rounded to the nearest, ties to even, and between all other types: floats become whole numbers
-// towards zero, the nearest that fit. The gradient is cast back.
+Tensor literal(Graph& graph, TensorType type, const std::vector<double>& values);  // f32 or f64, rounded from `values`
+// f32 to bf16 rounds to nearest, ties to even; floats become whole numbers towards zero, clamped to the type. The
+// gradient is cast back.
 Tensor cast(At x, DType dtype);
 
 }  // namespace linnet

@@ -1,4 +1,4 @@
-// Movement kernels: one copy routine over strides serves split, concat and permute on every element type.
+// Movement kernels: one strided copy serves split, concat and permute on every element type.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -12,7 +12,7 @@
 namespace linnet {
 namespace {
 
-// Copies `count` elements. Short runs are copied by a loop, because a call of memmove takes longer than they do.
+// Copies `count` elements. Short runs use a loop, faster than a call of memmove.
 template <class Word>
 void copy_run(const Word* from, int64_t from_stride, Word* to, int64_t to_stride, int64_t count) {
   if (from_stride != 1 || to_stride != 1) {
@@ -24,8 +24,8 @@ void copy_run(const Word* from, int64_t from_stride, Word* to, int64_t to_stride
   }
 }
 
-// Rows that lie side by side in `from` and apart in `to`, a few at a time: each line of `to` is written while it is in
-// the cache.
+// Rows that are contiguous in `from` and apart in `to`, a few at a time, so that each line of `to` is written while in
+// cache.
 template <class Word>
 void copy_turned(const Word* from, int64_t from_step, Word* to, int64_t to_step, int64_t to_stride, int64_t rows,
                  int64_t size) {
@@ -37,11 +37,10 @@ void copy_turned(const Word* from, int64_t from_step, Word* to, int64_t to_step,
   }
 }
 
-// A block of elements and where they lie at two places.
 struct Block {
   Shape shape, from, to;  // strides
 
-  // Without axes of one element; neighbors that lie in a row at both places are one axis.
+  // Drops axes of one element, and joins neighbors that are contiguous at both locations.
   Block(const Shape& all, const Shape& from_strides, const Shape& to_strides) {
     for (int axis = 0; axis < all.rank(); ++axis) {
       const int64_t size = all[axis], last = shape.rank() - 1;
@@ -79,8 +78,7 @@ struct Block {
     }
   }
 
-  // The two last axes.
-  template <class Word>
+  template <class Word>  // the two last axes
   void copy_plane(const Word* source, Word* target) const {
     const int last = shape.rank() - 1;
     const int64_t count = shape[last - 1], from_step = from[last - 1], to_step = to[last - 1];
@@ -181,7 +179,7 @@ void run_literal(const KernelArgs& args) {
   if (attrs.type.bytes() > 0) std::memcpy(args.out[0].data, attrs.words.data(), attrs.type.bytes());
 }
 
-// As a GPU rounds: unlike round_to_bf16 of the products, denormals stay.
+// Rounds like a GPU: unlike round_to_bf16 of the products, denormals stay.
 uint16_t bf16_bits(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   if (x != x) return static_cast<uint16_t>(bits >> 16 | 0x40);
@@ -200,7 +198,7 @@ void with_type(DType dtype, Body&& body) {
   fail_internal("a cast of bf16 to or from another type than f32");
 }
 
-// Towards zero, the nearest that fits; NaN becomes 0.
+// Towards zero, clamped; NaN becomes 0.
 template <class To, class From>
 To converted(From x) {
   if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {

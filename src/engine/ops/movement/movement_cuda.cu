@@ -18,7 +18,7 @@ const std::byte* at(const TensorView& view, int64_t element) {
 
 void run_reshape(const KernelArgs& args) { copy_operand_on_device(args, args.in[0], args.out[0]); }
 
-// As much as a kernel's parameters take.
+// As much as kernel parameters hold.
 struct LiteralBytes {
   unsigned char at[3840];
 };
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(256) literal_kernel(int count, LiteralBytes by
   if (i < count) out[i] = bytes.at[i];
 }
 
-// Its elements are parameters of kernels: a recorded run must not copy from memory that is not pinned.
+// Elements are kernel parameters: a recorded run must not copy from unpinned memory.
 void run_literal(const KernelArgs& args) {
   const auto& attrs = args.attrs<LiteralAttrs>();
   const auto* from = reinterpret_cast<const unsigned char*>(attrs.words.data());
@@ -71,8 +71,8 @@ void run_permute(const KernelArgs& args) {
                args.out[0].strides);
 }
 
-// Four elements of the result. Element i of it is element i / repeat % size of the operand: `repeat` neighbors of a
-// column, all of a scalar.
+// Four elements of the result. Element i is element i / repeat % size of the operand: `repeat` is a column's, or all
+// for a scalar.
 template <class Word>
 LINNET_DEVICE void broadcast_four(int64_t i, int64_t count, int64_t size, int64_t repeat, bool aligned,
                                   const Word* from, Word* to) {
@@ -138,8 +138,7 @@ void run_fill(const KernelArgs& args) {
   }
 }
 
-// Eight elements are 16 bytes of bf16.
-constexpr int kCastStep = 8;
+constexpr int kCastStep = 8;  // 16 bytes of bf16
 
 template <class T>
 struct alignas(16) Eight {

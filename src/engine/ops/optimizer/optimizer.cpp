@@ -61,14 +61,13 @@ std::vector<TensorType> infer_factors(const InferArgs& args) {
   return std::vector<TensorType>(3, args.in[0]);
 }
 
-// The factor of a gradient of a sum over `count`, clipped by the norm, and whether the norm is finite.
+// The factor of the gradient of a sum over `count`, clipped by the norm, and whether the norm is finite.
 std::pair<double, bool> gradient_scale(const OptimizerAttrs& attrs, double squares, double count) {
   const double norm = std::sqrt(squares) / count;
   return {(attrs.clip_norm > 0 && norm > attrs.clip_norm ? attrs.clip_norm / norm : 1) / count, std::isfinite(norm)};
 }
 
-// The operands of a step that begin with the parameters and end, after the states, with gradient, sum of squares, count
-// and control.
+// The operands of a step: first the parameters and other states, then gradient, sum of squares, count and control.
 struct OptimizerOperands {
   explicit OptimizerOperands(const KernelArgs& args) : attrs(args.attrs<OptimizerAttrs>()), states(args.out.size()) {
     for_float(args.in[0].type.dtype, [&]<class T>() {

@@ -1,8 +1,7 @@
-// Optimizer steps over the flat buffers: every parameter of the model in one pass, with clipping folded in.
-//
-// `gradient` holds the gradient of a SUM of losses; the step divides by `count` (tokens), which gradient accumulation
-// has added up over micro-steps, and clips by the global norm. `control` f32/f64 [2] = {learning rate, step number from
-// 1}. When the norm is not finite nothing changes: the old state is kept, and the trainer finds out why.
+// Optimizer steps over the flat buffers: every parameter in one pass, including clipping. `gradient` is that of a SUM
+// of losses; the step divides by `count` (tokens), which gradient accumulation has summed over micro-steps, and clips
+// by the global norm. `control` f32/f64 [2] = {learning rate, step number from 1}. If the norm is not finite the state
+// does not change, and the trainer finds the cause.
 #pragma once
 #include <algorithm>
 #include "engine/ir/graph.h"
@@ -33,14 +32,14 @@ struct OptimizerAttrs {
 
 std::span<const char* const> enum_names(OptimizerAttrs::Kind);
 
-// The decay of the moving average in step `step` (from 1): min(ema_decay, (1 + step) / (10 + step)). A constant decay
-// of 0.999 would still hold 67% of the initial weights after 400 steps; this one averages about the last ninth of the
-// steps until ema_decay is reached.
+// The decay of the moving average in step `step` (from 1): min(ema_decay, (1 + step) / (10 + step)). A constant 0.999
+// would still hold 67% of the initial weights after 400 steps; this averages about the last ninth of the steps until
+// ema_decay is reached.
 inline double average_decay(double ema_decay, int64_t step) {
   return std::min(ema_decay, (1 + static_cast<double>(step)) / (10 + static_cast<double>(step)));
 }
 
-// The numbers of a step that all elements share, for updates that are composed of other ops (Muon, Adafactor).
+// A step's shared numbers, for updates composed of other ops (Muon, Adafactor).
 struct UpdateFactors {
   Tensor scale;     // [] of the gradient: 1 / count, and the clip factor
   Tensor finite;    // [] 1, or 0 when the norm is not finite: then nothing may change
@@ -62,8 +61,8 @@ OptimizerState optimizer_step(const OptimizerState& state, At gradient, Tensor s
 //   parameters [P], codes1 u8 [P], scales1 [blocks], codes2 u8 [P], scales2 [blocks], [ema [P]], gradient [P],
 //   sum of squares, count, control [2]  ->  the new states, parameters to ema
 //
-// blocks = ceil(P / 256): blocks are cut through the flat buffer, so that a block may hold the ends of two tensors or
-// several small ones. Of OptimizerAttrs, kind is kAdam8bit; the rest is as for kAdam.
+// blocks = ceil(P / 256), cut through the flat buffer, so a block may span several tensors. OptimizerAttrs::kind is
+// kAdam8bit; the rest is as for kAdam.
 struct Adam8bitState {
   Tensor parameters, codes1, scales1, codes2, scales2, ema;  // ema when ema_decay > 0
 };
@@ -78,8 +77,7 @@ Adam8bitState adam_8bit_step(const Adam8bitState& state, At gradient, Tensor sum
 
 Tensor sum_of_squares(At x);  // [] ; accumulated in float64
 
-// Once this op has run, a step is not abandoned any more (base/thread_pool.h), so it comes before all
-// that changes a state.
+// After this op a step is not abandoned any more (base/thread_pool.h), so it precedes all that changes a state.
 UpdateFactors update_factors(At squares, Tensor count, Tensor control, const OptimizerAttrs& attrs);
 
 }  // namespace linnet

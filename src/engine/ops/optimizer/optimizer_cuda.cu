@@ -1,5 +1,5 @@
 // The optimizer's step in one pass over the flat buffers. Learning rate, step, norm and token count are read on the
-// device: nothing of a step depends on the host, so that it can be recorded and replayed.
+// device, so that a step can be recorded and replayed.
 #include <cmath>
 #include "engine/kernels/cuda/add_parts.cuh"
 #include "engine/kernels/cuda/storage.cuh"
@@ -28,7 +28,6 @@ struct OptimizerCall {
         rate_factor = 1, ema_rest = 0;
 };
 
-// What is the same for every element of a step.
 struct StepFactors {
   float scale, rate, root2, shrink, ema_rest;
   bool finite;
@@ -40,7 +39,7 @@ LINNET_DEVICE StepFactors step_factors(const OptimizerCall& call) {
   StepFactors factors;
   factors.finite = norm < INFINITY;  // false of NaN
   factors.scale = (call.clip_norm > 0 && norm > call.clip_norm ? call.clip_norm / norm : 1) / count;
-  // 1 - beta^step without the cancellation of a difference of numbers near 1.
+  // 1 - beta^step without cancellation.
   factors.rate = call.adam ? learning_rate / -expm1f(step * call.log_beta1) : learning_rate;
   factors.root2 = call.adam ? sqrtf(-expm1f(step * call.log_beta2)) : 1;
   factors.shrink = 1 - learning_rate * call.weight_decay;
@@ -75,8 +74,8 @@ LINNET_DEVICE void update(const OptimizerCall& call, const StepFactors& step, bo
   ema += step.ema_rest * (w - ema);
 }
 
-// A call without its moments and its average. The operands begin with the parameters and end, after the states, with
-// gradient, sum of squares, count and control.
+// A call without moments and average. The operands are first the parameters and other states, then gradient, sum of
+// squares, count and control.
 OptimizerCall optimizer_call(const KernelArgs& args, const OptimizerAttrs& attrs) {
   const size_t states = args.out.size();
   OptimizerCall call;
@@ -126,8 +125,8 @@ __global__ void __launch_bounds__(kThreads) optimizer_kernel(OptimizerCall call)
   if (call.ema) store_vector(call.to_ema + first, ema);
 }
 
-// Squares are added up in fp32 by threads, in a fixed order; their sums, at most a few hundred for each thread of the
-// last block, in float64.
+// Threads sum squares in fp32, in a fixed order; the last block adds their sums, at most a few hundred per thread, in
+// float64.
 template <class T, int kVector, int kBlock, class Sum>
 __global__ void __launch_bounds__(kBlock)
     squares_kernel(int64_t n, int64_t per_block, const T* __restrict__ x, float* __restrict__ sums) {
@@ -214,7 +213,7 @@ LINNET_DEVICE float old_root(const Moment& moment, int64_t i) {
   const auto c = static_cast<float>(moment.codes[i]);
   return c * c * (moment.scales[blockIdx.x] / (kMostV * kMostV));
 }
-// The code, without its sign, of a value that is at most `largest`; call it in all threads.
+// The code, without its sign, of a value that is at most `largest`; all threads call it.
 LINNET_DEVICE float code_of(float value, float largest, float most) {
   return largest >= kLeastScale ? fminf(rintf(sqrtf(value * (most * most / largest))), most) : 0;
 }

@@ -1,6 +1,5 @@
-// The largest element's index: a block for each row, over whole numbers that order floats as argmax does. The order of
-// a row: a thread for each element counts those that come before it, which is its place. D reads for each element, of
-// rows that are short enough to lie in the cache.
+// The index of the largest element: a block for each row, over integers that order floats like argmax. The order of a
+// row: a thread for each element counts those before it, D reads each, for rows short enough for the cache.
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/order/order.h"

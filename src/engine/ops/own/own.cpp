@@ -11,7 +11,7 @@ struct Entry {
   OpDef def;
 };
 
-// Entries are added and never removed, and a deque does not move them.
+// Entries are never removed, and a deque does not move them.
 struct Registry {
   std::mutex mutex;
   std::deque<Entry> entries;
@@ -66,7 +66,7 @@ void run_own(const KernelArgs& args) { functions_of(args.node.attrs).run(args, n
 
 void run_own_reference(const KernelArgs& args) { functions_of(args.node.attrs).run_reference(args); }
 
-// A number as engine/ir/attrs.h wants a struct.
+// A number as a struct for engine/ir/attrs.h.
 struct NumberField {
   double value = 0;
   void fields(FieldVisitor& visit) { visit("value", value); }

@@ -1,5 +1,5 @@
-// Ops that programs define (include/linnet/own_op.h). Each has an OpDef of its own, whose functions call those of the
-// program; all of them share one list of kernels.
+// Ops that programs define (include/linnet/own_op.h). Each has its own OpDef, which calls the program's functions; all
+// share one list of kernels.
 #pragma once
 #include <functional>
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace linnet {
 
-// What a program gives. All are called by several threads at once.
+// The program's functions, which several threads may call at once.
 struct OwnOpFunctions {
   std::string name;
   std::function<std::vector<TensorType>(std::span<const TensorType> in, std::span<const double> numbers)> infer;
@@ -28,9 +28,8 @@ struct OwnOpAttrs {
   std::string text() const;
 };
 
-// Makes an op; it exists until the process ends. Throws Error(kUser) when there is an op of that name.
+// Makes an op that exists until the process ends. Throws Error(kUser) if there is an op of that name.
 const OpDef& register_own_op(OwnOpFunctions functions);
-// The attributes of a node of such an op.
 OwnOpAttrs own_op_attrs(const OpDef& op, std::span<const double> numbers);
 
 const OpDef* find_own_op(std::string_view name);

@@ -33,7 +33,7 @@ void run_pixels_reference(const KernelArgs& args) {
   });
 }
 
-// A byte has 256 values: each channel has a table of theirs.
+// A table of the 256 values for each channel.
 template <class T>
 void scale_by_tables(const KernelArgs& args, T* y) {
   const PixelScaling& scaling = args.attrs<ScalePixelsAttrs>().scaling;

@@ -1,6 +1,5 @@
-// Bytes of images as numbers: y = x * scale[c] + shift[c], where c is the last axis.
-//
-// x u8 [..., C] -> [..., C] of a float type.
+// Bytes of images as numbers: y = x * scale[c] + shift[c] for the last axis c. x u8 [..., C] -> [..., C] of a float
+// type.
 #pragma once
 #include <vector>
 #include "engine/ir/graph.h"
@@ -8,15 +7,14 @@
 
 namespace linnet {
 
-// One factor and one summand for each channel.
-struct PixelScaling {
+struct PixelScaling {  // by channel
   std::vector<float> scale, shift;
   bool operator==(const PixelScaling&) const = default;
   void fields(FieldVisitor& visit) { visit("scale", scale), visit("shift", shift); }
 };
 
-// (x / 255 - mean[c]) / deviation[c]; empty lists are a mean of 0 and a deviation of 1 in each of `channels`. User
-// error when a list has another length or a deviation is not positive.
+// (x / 255 - mean[c]) / deviation[c]; empty lists: mean 0 and deviation 1 in each of `channels`. User error if a list
+// has another length or a deviation is not positive.
 PixelScaling pixel_scaling(int64_t channels, const std::vector<double>& mean = {},
                            const std::vector<double>& deviation = {});
 

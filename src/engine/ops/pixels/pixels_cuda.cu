@@ -11,7 +11,6 @@ struct Channels {
   float scale[kMaxChannels], shift[kMaxChannels];
 };
 
-// Elements [4 i, 4 i + 4) of `count`.
 template <class T>
 LINNET_DEVICE void scale_four(int64_t i, int64_t count, int channels, bool aligned, Channels scaling, const uint8_t* x,
                               T* y) {

@@ -84,8 +84,7 @@ Expression ExpressionBuilder::finish(Ref result) const {
 
 namespace {
 
-// The operands of a node, each once.
-class Operands {
+class Operands {  // each once
  public:
   explicit Operands(ExpressionBuilder& builder) : builder_(builder) {}
 
@@ -102,12 +101,11 @@ class Operands {
   std::vector<Tensor> tensors_;
 };
 
-// The derivative table: one row per scalar function, and reverse accumulation over the expression's instructions.
+// The table of derivatives, one row per scalar function, and reverse accumulation over an expression's instructions.
 using Ref = ExpressionBuilder::Ref;
 
-// d(function)/d(operand `which`) times dy. a, b, c: the operands' values; y: the function's own value.
-// Rows whose derivative is written in y (exp, tanh, relu, ...) let the backward pass read the result instead of the
-// operand, so that the operand need not be kept.
+// d(function)/d(operand `which`) times dy. a, b, c: the operands' values; y: the function's value. Rows in terms of y
+// (exp, tanh, relu, ...) let the backward pass read the result, so that the operand need not be kept.
 Ref table_row(ExpressionBuilder& e, Scalar function, int which, Ref a, Ref b, Ref y, Ref dy) {
   const auto mul = [&](Ref p, Ref q) { return e.apply(Scalar::kMul, p, q); };
   const auto sub = [&](Ref p, Ref q) { return e.apply(Scalar::kSub, p, q); };

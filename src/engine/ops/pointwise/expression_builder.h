@@ -1,4 +1,4 @@
-// Builds expressions instruction by instruction, sharing equal ones and folding the trivial (x*1, x+0, 0*x).
+// Builds expressions, sharing equal instructions and folding trivial ones (x*1, x+0, 0*x).
 #pragma once
 #include <vector>
 #include "engine/ir/tensor.h"
@@ -14,9 +14,9 @@ class ExpressionBuilder {
   Ref apply(Scalar function, Ref a, Ref b = -1, Ref c = -1);
   // Copies `expression` in, its operand k being `operands[k]`; returns its result.
   Ref inline_expression(const Expression& expression, const std::vector<Ref>& operands);
-  // As above, with every instruction's place.
+  // The same, returning all instructions' results.
   std::vector<Ref> inline_all(const Expression& expression, const std::vector<Ref>& operands);
-  // Only what `result` needs, `result` last.
+  // Keeps what `result` needs, `result` last.
   Expression finish(Ref result) const;
   bool is_constant(Ref ref, double value) const;
 
@@ -25,8 +25,8 @@ class ExpressionBuilder {
   std::vector<Instruction> code_;
 };
 
-// Nodes of one scalar function (engine/kernels/pointwise/expression.h), elementwise over tensors and numbers. An
-// operand that is given twice is one operand of the node.
+// Nodes of one scalar function (engine/kernels/pointwise/expression.h) over tensors and numbers. An operand given twice
+// is one operand of the node.
 
 Tensor apply_scalar(Scalar function, At x);
 Tensor apply_scalar(Scalar function, At a, Tensor b);
@@ -34,7 +34,7 @@ Tensor apply_scalar(Scalar function, At a, Tensor b, Tensor c);
 Tensor apply_scalar(Scalar function, At a, double b);
 Tensor apply_scalar(Scalar function, double a, At b);
 
-// The two forms of gelu as expressions, by which a lowering recognizes them.
+// gelu's two forms as expressions, by which a lowering recognizes them.
 
 Expression gelu_expression();       // x * (1 + erf(x / sqrt(2))) / 2
 Expression gelu_tanh_expression();  // x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2

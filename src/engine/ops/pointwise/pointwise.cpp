@@ -27,7 +27,6 @@ std::vector<TensorType> infer_pointwise(const InferArgs& args) {
   return {*full};
 }
 
-// Keeps only the operands an expression reads.
 Tensor pruned(Expression expression, const std::vector<Tensor>& operands, SourceLine where) {
   std::vector<int> location(operands.size(), -1);
   std::vector<Tensor> kept;
@@ -72,7 +71,7 @@ Algebra algebra(const Node& node) {
   return is_add ? Algebra::kAdd : Algebra::kElementwise;
 }
 
-// Its functions: "mul+add+tanh"; without any it copies an operand.
+// The functions, as in "mul+add+tanh"; without any it copies an operand.
 std::string pointwise_label(const Node& node) {
   std::string text;
   for (const Instruction& instruction : node.attrs.as<PointwiseAttrs>().expression.code)
@@ -136,7 +135,7 @@ const OpDef kPointwise{.name = "pointwise",
 
 namespace {
 
-// An instruction as engine/ir/attrs.h wants a struct.
+// An instruction as a struct for engine/ir/attrs.h.
 struct InstructionFields {
   Instruction instruction = {};
   void fields(FieldVisitor& visit) {
@@ -169,8 +168,8 @@ std::string PointwiseAttrs::text() const {
 
 namespace {
 
-// The operands, repeated to the shape that they have together where the kernels would not do that. Shapes that do not
-// fit are left to shape inference, which says so.
+// Repeats the operands to their common shape if the kernels would not. Shapes that do not fit are left to inference's
+// error.
 std::vector<Tensor> broadcast_operands(std::span<const Tensor> operands, SourceLine where) {
   std::vector<Shape> shapes;
   for (const Tensor& operand : operands) shapes.push_back((void(graph_of(At(operand, where))), operand.shape()));

@@ -1,5 +1,5 @@
 // Every elementwise computation is one op over a small expression (engine/kernels/pointwise/expression.h). Chains fuse
-// by joining their expressions; derivatives come from one table.
+// by joining expressions; derivatives come from one table.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/kernels/pointwise/expression.h"
@@ -15,7 +15,7 @@ struct PointwiseAttrs {
 
 extern const OpDef kPointwise;
 
-// The result has the shape of the largest operand; each other one must be a scalar, suffix or prefix of it.
+// The result has the largest operand's shape; each other one must be a scalar, suffix or prefix of it.
 Tensor pointwise(Expression expression, std::span<const Tensor> operands, SourceLine where);
 
 Tensor operator+(At a, Tensor b);
@@ -34,15 +34,15 @@ Tensor softplus(At x);   // log(1 + exp(x)), without overflow
 Tensor gelu(At x);       // x * Phi(x) with the exact error function (Hendrycks & Gimpel 2016)
 Tensor gelu_tanh(At x);  // its approximation by a tanh, which GPT-2 uses
 
-// d(expression)/d(operand k) times the incoming gradient, as an expression over the operands, then (operand n) the
-// node's own result and (operand n+1) the incoming gradient.
+// d(expression)/d(operand k) times the incoming gradient, as an expression over the operands, the node's result
+// (operand n) and the incoming gradient (operand n + 1).
 Expression derivative(const Expression& expression, int operand, int operand_count);
 
-// Appends `b` to `a`, where operand `hole` of b is a's result; a's operands come first. (The fuse pass.)
+// Appends `b` to `a`, whose result is operand `hole` of b; a's operands come first. (The fuse pass.)
 Expression join(const Expression& a, int a_operands, const Expression& b, int hole);
 
-// The expression whose result is rounded to bf16 (Scalar::kToBf16), whether one is, and what it is without. A node that
-// stores such a result in bf16 computes the same without.
+// Rounds an expression's result to bf16 (Scalar::kToBf16), tells whether it is rounded, and removes the rounding. A
+// node that stores its result in bf16 computes the same without it.
 Expression rounded_to_bf16(Expression expression);
 bool is_rounded_to_bf16(const Expression& expression);
 Expression without_rounding(Expression expression);

@@ -1,4 +1,4 @@
-// Elementwise expressions on a GPU: a kernel is generated for each expression and compiled when it is first met.
+// Elementwise expressions on a GPU: a kernel is generated and compiled for each expression at first use.
 #include <algorithm>
 #include "base/numbers.h"
 #include "engine/device/cuda/cuda_device.h"
@@ -10,7 +10,7 @@
 namespace linnet {
 namespace {
 
-// Elements of a thread: as many as make 16 bytes of the narrowest type, where there are enough of them to fill a GPU.
+// A thread's elements fill 16 bytes of the narrowest type if there are enough of them to fill a GPU.
 constexpr int64_t kManyElements = int64_t{1} << 20;
 constexpr const char* kName = "pointwise";  // of generated kernels
 
@@ -33,7 +33,7 @@ bool fits(const KernelArgs& args, const PointwiseArguments& arguments, const Poi
 int step_of(const KernelArgs& args, const PointwiseArguments& arguments, const PointwiseSource& source) {
   bool any_bf16 = source.result == DType::kBF16;
   for (const auto& operand : source.operands) any_bf16 = any_bf16 || operand.dtype == DType::kBF16;
-  // More operands would need more registers than are free.
+  // More operands would need too many registers.
   if (any_bf16 && args.in.size() <= 6 && arguments.count >= kManyElements && fits(args, arguments, source, 8)) return 8;
   return fits(args, arguments, source, 4) ? 4 : 1;
 }

@@ -83,7 +83,7 @@ std::vector<Tensor> decompose_quantized_embedding(const DecomposeArgs& args) {
   return {embedding(dequantize(args.in[0], attrs.packed(), attrs.weight.dtype), args.in[1])};
 }
 
-// What the product is, without its weight.
+// The product without its weight.
 Node product_of(const Node& node) {
   Node product = node;
   product.op = &kMatmul, product.attrs = node.attrs.as<QuantizedMatmulAttrs>().product;
@@ -178,8 +178,7 @@ bool is_valid(const WindowAxis& axis, int64_t length) {
          within(axis.after, 0) && length <= kMostPixels && axis.count(length) > 0;
 }
 
-// A rounding to bytes.
-bool is_valid(const RoundingAttrs& r) {
+bool is_valid(const RoundingAttrs& r) {  // a rounding to bytes
   return r.zero >= 0 && r.zero <= 255 && r.least >= 0 && r.least <= r.most && r.most <= 255;
 }
 
@@ -188,7 +187,7 @@ bool has_form(const TensorType& type, const RoundingAttrs& rounding) {
   return type.dtype == DType::kU8 ? rounding.scale > 0 && is_valid(rounding) : is_float(type.dtype);
 }
 
-// The operands after the weight, for results of this type.
+// Checks the operands after the weight, for results of this type.
 void expect_epilogue(const InferArgs& args, const TensorType& y) {
   const auto& attrs = args.attrs.as<QuantizedConv2dAttrs>();
   const Shape row{y.shape[-1]};
@@ -220,7 +219,7 @@ std::vector<TensorType> infer_quantized_conv2d(const InferArgs& args) {
                         static_cast<double>(attrs.horizontal.padded(x.shape[2])) * static_cast<double>(x.shape[0]) *
                         static_cast<double>(x.shape[3]);
   expect(padded <= kMostElements, "images of ", x, " with zeros around them are too large");
-  // The number of columns is limited, so that these divisions tell sizes whose product would overflow.
+  // The number of columns is limited, so these divisions detect sizes whose product would overflow.
   const int64_t columns = attrs.weight.weight.shape[1], taps = columns / std::max<int64_t>(1, x.shape[3]);
   expect(taps / sizes.vertical.size == sizes.horizontal.size && columns == sizes.patch(), "filters of ",
          attrs.weight.weight, " for ", x);

@@ -1,18 +1,15 @@
-// Weights of 16, 8 or 4 bits in a graph (engine/kernels/quantized/packed_weight.h): what they stand for, and the ops
-// that read them as they are.
+// Weights of 16, 8 or 4 bits in a graph (engine/kernels/quantized/packed_weight.h), and the ops that read them packed.
 //
 //   dequantize(packed) = W, the numbers that the packed bytes stand for     [rows, columns]
 //   quantized_embedding(packed, ids) = rows of W                            [..., columns]
 //   quantized_matmul(a, packed, ...) = matmul(round(a), W, ...)             with all that a matmul may have besides
 //   round_activations(a) = a as a StaticRounding (engine/kernels/quantized/gemm_int8.h) rounds it, in floats again
 //
-// For WeightFormat::kInt8, round() rounds each row of a to 8 bits, so that the product adds up integers; after
-// round_activations its rounding takes the place of that. For the others
-// it is the identity; with few rows the kernel for blocks rounds to 16 bits (engine/kernels/quantized/gemm_int8.h).
-//
-// Model code knows none of them: a Trace gives a quantized parameter as a dequantize node, and the pass fuse_quantized
-// joins that with the products and lookups that read it. A packed weight is never trained: gradients are taken of the
-// products with W, before that pass.
+// For WeightFormat::kInt8, round() rounds each row of a to 8 bits, so that the product sums integers; the rounding of
+// round_activations replaces it. For others it is the identity; with few rows the block kernel rounds to 16 bits
+// (engine/kernels/quantized/gemm_int8.h). Model code knows none of them: a Trace gives a quantized parameter as a
+// dequantize node, and the pass fuse_quantized joins it with products and lookups. A packed weight is never trained:
+// gradients are taken before that pass.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -52,18 +49,18 @@ struct RoundingAttrs : StaticRounding {
     const double whole = std::nearbyint(static_cast<float>(x) / scale) + zero;
     return static_cast<uint8_t>(whole > least ? std::min<double>(whole, most) : least);
   }
-  // The number that x is rounded to: of its code, in floats again.
+  // Rounds x to its code's number.
   template <class T>
   T rounded(T x) const {
     return static_cast<T>(static_cast<float>(code(x) - zero) * scale);
   }
 };
 
-// Codes of -127..127 with 128 added, by one scale for all activations.
+// Codes -127..127 with 128 added, by one scale for all activations.
 constexpr StaticRounding static_rounding(float scale) { return {.scale = scale, .zero = 128, .least = 1, .most = 255}; }
 
-// The product that `product` describes, with the weight as its second operand: a W^T with trans_b, otherwise a W, which
-// kInt8 does not have. No format has trans_a.
+// The product that `product` describes, with the weight as second operand: a W^T with trans_b, otherwise a W, which
+// kInt8 lacks. No format has trans_a.
 struct QuantizedMatmulAttrs {
   QuantizedAttrs weight = {};
   MatmulAttrs product = {.trans_b = true};
@@ -77,18 +74,18 @@ struct QuantizedMatmulAttrs {
   }
 };
 
-// a W^T with nothing but bias, activation and accumulator, as inference has it: codes as operands and results, and
-// kernels of few rows, are of these alone.
+// a W^T with only bias, activation and accumulator, as in inference: alone has codes as operands and results, and
+// kernels of few rows.
 bool is_plain_product(const MatmulAttrs& product);
 // Whether there is a kernel for such a product with a weight in `format`.
 bool has_quantized_product(WeightFormat format, const MatmulAttrs& product);
 
 extern const OpDef kDequantize, kQuantizedEmbedding, kQuantizedMatmul, kRoundActivations;
 
-// Of an operand that is a packed weight: fails if it has another type than `attrs` says.
+// Fails if a packed weight has another type than `attrs` says.
 void expect_packed(const TensorType& packed, const QuantizedAttrs& attrs);
 
-// As panels_of() and kPanelMatmul of ops/matmul/matmul_sizes.h: of weights in bf16, where products multiply in bf16.
+// As panels_of() and kPanelMatmul of ops/matmul/matmul_sizes.h, for bf16 weights if products multiply in bf16.
 std::optional<PanelsOf> quantized_panels_of(const KernelQuery& query);
 extern const Kernel kPanelQuantizedMatmul;
 
@@ -97,9 +94,9 @@ Tensor dequantize(At packed, const PackedShape& shape, DType dtype = DType::kF32
 Tensor round_activations(At a, const StaticRounding& rounding);
 Tensor quantized_matmul(At a, Tensor packed, const PackedShape& shape);
 
-// Weights that are trained in fp32 and multiplied in int8: rounded and packed anew in each step (quantize_weight() of
+// Weights trained in fp32 and multiplied in int8: rounded and packed in each step (quantize_weight() of
 // packed_weight.h). w [rows, columns], or [columns, rows] if `transposed` -> u8 [PackedShape::bytes()] of kInt8. The
-// pass quantize_products puts it before products; gradients are taken before that.
+// pass quantize_products puts it before products, after gradients are taken.
 struct QuantizeWeightAttrs {
   QuantizedAttrs weight = {};
   bool transposed = false;
@@ -108,18 +105,17 @@ struct QuantizeWeightAttrs {
 
 extern const OpDef kQuantizeWeight;
 
-// Convolution of images that are rounded to bytes with filters of WeightFormat::kInt8, without groups:
+// Convolution, without groups, of images rounded to bytes with filters of WeightFormat::kInt8:
 //
 //   sum[n, i, j, o] = sum over r, s, c of round(x[n, i * stride + r * dilation - before, ..., c]) * w[o, (r, s, c)]
 //   y               = relu(sum * scale + bias + residual),  each part of it where the attributes say so
 //
 // x [N, H, W, C], packed u8 with filters as rows [O, R * S * C], scale and bias f32 [O], residual of y's shape -> y [N,
-// H', W', O]. round() is a StaticRounding; one without a scale finds one for each image (kernels/quantized/
-// convolution_int8.h). x, residual and y are floats, or u8: the codes of a rounding that has a scale. The filter, its
-// steps and the zeros around the image may differ between the axes and the ends.
-//
-// For inference on CPUs. ONNX's quantized networks are made of it; the pass fuse_int8_convolution makes it of
-// convolutions whose filters are quantized, and has those that follow each other hand on codes.
+// H', W', O]. round() is a StaticRounding; without a scale it finds one for each image
+// (kernels/quantized/convolution_int8.h). x, residual and y are floats, or u8: the codes of a rounding with a scale.
+// Filter, steps and padding may differ between axes and ends. For inference on CPUs: ONNX's quantized networks use it,
+// and the pass fuse_int8_convolution makes it of convolutions with quantized filters, and lets consecutive ones pass on
+// codes.
 
 struct QuantizedConv2dAttrs {
   QuantizedAttrs weight = {};
@@ -135,7 +131,6 @@ struct QuantizedConv2dAttrs {
     visit("residual_rounding", residual_rounding), visit("result_rounding", result_rounding);
   }
   Int8ConvolutionSizes sizes(const Shape& x) const { return {x[0], x[1], x[2], x[3], vertical, horizontal}; }
-  // The index of each operand.
   size_t scale_at() const { return 2; }
   size_t bias_at() const { return 2 + scale; }
   size_t residual_at() const { return 2 + scale + bias; }
@@ -146,7 +141,7 @@ extern const OpDef kQuantizedConv2d;
 Tensor quantized_conv2d(At x, Tensor packed, const PackedShape& shape, const StaticRounding& rounding,
                         const WindowAxis& vertical, const WindowAxis& horizontal);
 
-// Weights that are trained and stored in bf16: the update computes in fp32, and this op rounds its result.
+// Weights trained and stored in bf16: the update computes in fp32, and this op rounds its result.
 //
 //   round_bf16(x, random) = x rounded stochastically (engine/kernels/rounding.h), packed
 //

@@ -75,7 +75,6 @@ bool matmul_supports(const KernelQuery& query) {
          result_rounding.scale == 0 && (!product.bias || query.in[2].dtype == DType::kF32);
 }
 
-// All of the product but the weight.
 struct Product {
   GemmArgs args;
   ByteOperands bytes;
@@ -145,8 +144,7 @@ void run_round_activations(const KernelArgs& args) {
   });
 }
 
-// What the product multiplies by the weight: the numbers that codes stand for, or kInt8's other operand rounded as the
-// fast kernels round it.
+// The operand multiplied by the weight: the numbers of codes, or kInt8's other operand rounded as in the fast kernels.
 template <class T>
 std::vector<T> rounded_operand(const TensorView& a, const QuantizedMatmulAttrs& attrs) {
   const RoundingAttrs& rounding = attrs.rounding;
@@ -182,7 +180,7 @@ DType number_type(const KernelArgs& args) {
   return is_float(result) ? result : args.attrs<QuantizedMatmulAttrs>().weight.weight.dtype;
 }
 
-// The definition: the weight's numbers, and the reference product of the two.
+// The definition: the reference product with the weight's numbers.
 template <class T>
 void quantized_reference_product(const KernelArgs& args) {
   const auto& attrs = args.attrs<QuantizedMatmulAttrs>();
@@ -211,7 +209,7 @@ void run_matmul_reference(const KernelArgs& args) {
   for_float(number_type(args), [&]<class T>() { quantized_reference_product<T>(args); });
 }
 
-// The result, whose end behind the last number is padding.
+// The result; its end behind the last number is padding.
 uint16_t* rounded_numbers(const KernelArgs& args) {
   auto* packed = args.out[0].as<uint8_t>();
   const int64_t used = args.in[0].elements() * static_cast<int64_t>(sizeof(uint16_t));
@@ -262,8 +260,7 @@ void run_quantized_conv2d(const KernelArgs& args) {
   int8_convolution(c, packed(args.in[1], attrs.weight), args.workspace, args.pool);
 }
 
-// The definition.
-class QuantizedConv2dReference {
+class QuantizedConv2dReference {  // the definition
  public:
   explicit QuantizedConv2dReference(const KernelArgs& args)
       : args_(args), attrs_(args.attrs<QuantizedConv2dAttrs>()), s_(attrs_.sizes(args.in[0].shape())) {}

@@ -1,6 +1,6 @@
-// Weights of 16, 8 or 4 bits on a GPU, as they lie in memory for the CPU (engine/kernels/quantized/packed_weight.h).
-// Reading them bounds products of few rows, which decoding is made of: those compute from the codes. For others the
-// pass fuse_quantized leaves a dequantize node, whose result a product on the matrix units reads.
+// Weights of 16, 8 or 4 bits on a GPU, in the CPU's layout (engine/kernels/quantized/packed_weight.h). Reading them
+// bounds products of few rows, as in decoding: those compute from the codes. For others the pass fuse_quantized leaves
+// a dequantize node, whose result a product on the matrix units reads.
 #include "engine/kernels/cuda/activation.cuh"
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/launch.cuh"
@@ -14,14 +14,12 @@ constexpr int kThreads = 256, kWarps = kThreads / kWarp, kEach = 8;
 constexpr int kPanel = static_cast<int>(PackedShape::kPanel), kBlock = static_cast<int>(PackedShape::kBlock);
 constexpr int64_t kMostRows = 8;
 
-// fp16, which is finite here.
-LINNET_DEVICE float half_value(uint16_t half) {
+LINNET_DEVICE float half_value(uint16_t half) {  // finite fp16
   const float magnitude = __uint_as_float((half & 0x7fffu) << 13) * 0x1p112f;
   return half & 0x8000u ? -magnitude : magnitude;
 }
 
-// A packed matrix without a tail.
-struct Part {
+struct Part {  // without a tail
   const unsigned char* data;
   WeightFormat format;
   BlockFormat blocks;
@@ -48,7 +46,7 @@ struct Part {
                                 << 4);
   }
 
-  // Eight neighbors of a row from `column` on, a multiple of 8. Behind the last column there are zeros.
+  // Eight neighbors of a row from `column` on, a multiple of 8. Zeros follow the last column.
   LINNET_DEVICE void load(int64_t row, int64_t column, float (&values)[kEach]) const {
     if (format == WeightFormat::kBf16) {
       const bf16* numbers = reinterpret_cast<const bf16*>(data) + row * columns + column;
@@ -103,8 +101,8 @@ Weight weight_of(const TensorView& packed, const QuantizedAttrs& attrs) {
   return {part(data, whole.head()), part(data + whole.head().bytes(), whole.tail())};
 }
 
-// y[i] = row ids[i], or i where there are no ids. A thread for eight neighbors. An id outside the table gives NaN: the
-// loss will say so.
+// y[i] = row ids[i], or row i without ids. A thread for eight neighbors. An id outside the table gives NaN, which the
+// loss will show.
 template <class To>
 __global__ void __launch_bounds__(kThreads)
     rows_kernel(int64_t count, int64_t rows, int64_t columns, Weight weight, const int32_t* __restrict__ ids, To* y) {
@@ -146,8 +144,8 @@ struct FewRows {
   To* y;
 };
 
-// A block for a panel of 16 of the weight's rows. A warp reads codes as they follow each other in memory, the same
-// columns of all 16; numbers in bf16, which lie row by row, of one.
+// A block for a panel of 16 of the weight's rows. A warp reads codes sequentially, the same columns of all 16 rows;
+// bf16 numbers, which are in row order, of one row.
 template <class From, class To, int kRows>
 __global__ void __launch_bounds__(kThreads, kRows > 4 ? 1 : 2) few_rows_kernel(FewRows<From, To> p) {
   begin_kernel();

@@ -32,7 +32,7 @@ std::vector<TensorType> infer_recurrent(const InferArgs& args) {
   return {result, projected, result};
 }
 
-// x [..., n, ...] -> [..., n / units, units, ...], zeros behind the end.
+// x [..., n, ...] -> [..., n / units, units, ...], zero-padded.
 Tensor in_panels(Tensor x, int axis, int64_t units) {
   Shape shape = x.shape();
   const int64_t size = shape[axis], whole = round_up(size, units);
@@ -55,14 +55,13 @@ std::vector<Tensor> gates_along(Tensor x, int axis, RecurrentKind kind, GateOrde
   for (size_t i = 0; i < parts.size(); ++i) gates.push_back(parts[static_cast<size_t>(gate_places(kind, order)[i])]);
   return gates;
 }
-// From the usual order to another.
 Tensor gates_joined(const std::vector<Tensor>& gates, int axis, RecurrentKind kind, GateOrder order) {
   std::vector<Tensor> parts(gates.size());
   for (size_t i = 0; i < gates.size(); ++i) parts[static_cast<size_t>(gate_places(kind, order)[i])] = gates[i];
   return concat(parts[0], std::span(parts).subspan(1), axis);
 }
 
-// [gates H, H] as the loop reads it: [H / 32, 2, H, gates, 16].
+// [gates H, H] packed for the loop: [H / 32, 2, H, gates, 16].
 Tensor packed_forward(Tensor weight, const RecurrentOptions& options) {
   const int64_t hidden = weight.dim(1), gates = gates_of(options.kind);
   if (gate_places(options.kind, options.order) != gate_places(options.kind, GateOrder::kUsual))
@@ -72,7 +71,7 @@ Tensor packed_forward(Tensor weight, const RecurrentOptions& options) {
   return permute(reshape(panels, halves), {1, 2, 4, 0, 3});
 }
 
-// As the gradient's loop does: [H / 32, gates H, 32].
+// Packed for the gradient's loop: [H / 32, gates H, 32].
 Tensor packed_backward(Tensor weight) { return permute(in_panels(weight, 1, kRecurrentUnits), {1, 0, 2}); }
 
 Tensor at_time(Tensor x, int64_t time) {
@@ -123,7 +122,7 @@ std::vector<TensorType> infer_recurrent_grad(const InferArgs& args) {
   return results;
 }
 
-// A step of the unrolled layer: the state behind it and, of those with a memory, the gates and the memory.
+// A step of the unrolled layer: the new state and, if it keeps a memory, gates and memory.
 struct UnrolledStep {
   Tensor hidden, gates, memory;
 };
@@ -146,7 +145,7 @@ UnrolledStep unrolled_step(const RecurrentOptions& options, Tensor projected, Te
   return {fresh + update * (hidden - fresh), joined({reset, update, fresh}), of_state[2]};
 }
 
-// h of all steps, their gates and memories; the latter two undefined where there are none.
+// h of all steps, their gates and memories; the latter two may be undefined.
 std::vector<Tensor> unrolled_steps(const RecurrentLayer& layer, const RecurrentOptions& options) {
   const int64_t steps = layer.projected.dim(0);
   const RecurrentSizes sizes{.steps = steps, .reverse = options.reverse};
@@ -174,8 +173,7 @@ std::vector<Tensor> decompose_recurrent(const DecomposeArgs& args) {
                         {attrs.kind, attrs.order, attrs.reverse});
 }
 
-// The products of the states.
-double recurrent_flops(const FlopsArgs& args) {
+double recurrent_flops(const FlopsArgs& args) {  // of the states
   const TensorType& h = args.node.op == &kRecurrent ? args.out[0] : args.in[0];
   return 2.0 * static_cast<double>(gates_of(args.attrs<RecurrentAttrs>().kind) * h.shape.elements()) *
          static_cast<double>(h.shape[2]);
@@ -186,7 +184,7 @@ RecurrentSizes sizes_of(const KernelArgs& args, const Shape& h) {
   return {attrs.kind, h[0], h[1], h[2], attrs.reverse, gate_places(attrs.kind, attrs.order)};
 }
 
-// Operands of the gradient, whose places depend on the kind.
+// Operands of the gradient, whose indices depend on the kind.
 struct GradientOperands {
   explicit GradientOperands(const KernelArgs& args) : in(args.in), out(args.out) {
     const auto& attrs = args.attrs<RecurrentAttrs>();

@@ -17,14 +17,14 @@ struct RecurrentAttrs {
   }
 };
 
-// projected [T, B, gates H], weight [gates H, H], weight as the kernel reads it, bias [gates H], hidden [B, H] and, of
-// an LSTM, cell [B, H] -> h [T, B, H]; of an LSTM and a GRU also the gates behind their functions [T, B, gates H], and
-// the memory [T, B, H]
+// projected [T, B, gates H], weight [gates H, H], weight as packed for the kernel, bias [gates H], hidden [B, H] and,
+// of an LSTM, cell [B, H] -> h [T, B, H]; of an LSTM and a GRU also the gates behind their functions [T, B, gates H],
+// and the memory [T, B, H]
 extern const OpDef kRecurrent;
-// The gradient of h, weight as this kernel reads it, hidden, [cell,] h, [gates, memory, [the gradient of the memory]]
+// The gradient of h, weight as packed for this kernel, hidden, [cell,] h, [gates, memory, [the gradient of the memory]]
 // -> the gradients of projected, [of a GRU's s,] of hidden, [of cell]
 extern const OpDef kRecurrentGrad;
-// Of a CPU; not in the table of all ops, as they take room that most programs can do without.
+// CPU kernels. Not in the table of all ops, since few programs need them and they take room.
 KernelList recurrent_kernels();
 KernelList recurrent_grad_kernels();
 

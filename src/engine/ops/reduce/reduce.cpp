@@ -101,7 +101,7 @@ void run_log_sum_exp(const KernelArgs& args) {
                    args.pool);
 }
 
-// Sums are kept in double precision, for so many neighbors at a time.
+// Columns summed together, in double.
 constexpr int64_t kColumns = 64;
 
 template <class T>

@@ -1,5 +1,5 @@
-// Reductions of rows and of columns. Both cut their work by shape alone and add the pieces in order, in a second launch
-// where one piece does not fill a GPU. A piece of any reduction is a Part.
+// Reductions of rows and of columns. Both divide their work by shape alone and add the pieces in order, in a second
+// launch if one piece does not fill a GPU. A piece of any reduction is a Part.
 #include <algorithm>
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/storage.cuh"
@@ -10,9 +10,9 @@ namespace linnet {
 namespace {
 
 constexpr int kThreads = 256;
-// Blocks of one launch that fill any GPU; more pieces would only have to be added again.
+// Blocks that fill any GPU; more pieces would only have to be added again.
 constexpr int64_t kEnoughBlocks = 512;
-// A longer row is cut into pieces of this many elements, when there are few rows.
+// With few rows, longer ones are cut into pieces of this many elements.
 constexpr int64_t kRowPiece = 8192;
 
 // Elements reduced so far: their sum, their maximum, or their maximum and the sum of exp(x - maximum).
@@ -62,7 +62,7 @@ LINNET_DEVICE Part warp_merged(Part part) {
   return part;
 }
 
-// What a kernel writes: the result, or a Part for the second launch.
+// Writes the result, or a Part for the second launch.
 template <Reduction kKind, class To>
 LINNET_DEVICE void put(To* to, const Part& part) {
   *to = from_float<To>(finished<kKind>(part));
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t row = blockIdx.x / pieces, begin = blockIdx.x % pieces * piece, end = min(begin + piece, count);
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   x += row * count;
-  // Four sums at once: one would wait for each element in turn.
+  // Four sums at once, to hide the latency of loads.
   Part four[4];
 #pragma unroll
   for (int k = 0; k < 4; ++k) four[k] = empty_part();
@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0) put<kKind>(y + blockIdx.x, part);
 }
 
-// x [rows, width] -> y [pieces, width]: a block for `piece` rows and as many columns as fit blockDim.x threads, each of
-// which has kColumns.
+// x [rows, width] -> y [pieces, width]: a block for `piece` rows and as many columns as blockDim.x threads have,
+// kColumns each.
 template <Reduction kKind, int kColumns, bool kAligned, class From, class To>
 __global__ void __launch_bounds__(kThreads)
     columns_kernel(int64_t rows, int64_t width, int64_t piece, const From* __restrict__ x, To* __restrict__ y) {
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kThreads)
       for (int k = 0; k < kColumns; ++k)
         if (k < columns) take<kKind>(own[k], x[row * width + column + k]);
   }
-  // Halves of the block's rows of threads are added until one is left.
+  // Adds halves of the block's rows of threads until one is left.
   const int location = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
   for (int half = static_cast<int>(blockDim.y) / 2; half > 0; half /= 2) {
 #pragma unroll
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(kThreads)
 
 int64_t pieces_of(int64_t count, int64_t piece) { return (count + piece - 1) / piece; }
 
-// How a reduction of [rows, count] along its rows, or of [count, rows] along its columns, is cut.
+// How a reduction of [rows, count] along its rows, or of [count, rows] along its columns, is divided.
 struct Cut {
   bool columns;
   int64_t rows, count;    // results, and elements of each
@@ -178,7 +178,7 @@ struct Cut {
   int step = 4;           // and columns of each
 };
 
-// Where 8 columns of bf16 can be read at once, a thread has so many: four of them are too few bytes under way.
+// Eight bf16 columns per thread if they can be read at once: four are too few bytes in flight.
 int step_of(DType from, int64_t width) { return from == DType::kBF16 && width % 8 == 0 ? 8 : 4; }
 
 Cut cut_of(bool columns, int64_t rows, int64_t count, DType from) {
@@ -274,7 +274,6 @@ void run(const KernelArgs& args) {
   }
 }
 
-// Running sums of a row of the axis.
 LINNET_DEVICE void sum_row(int64_t row, int64_t size, int64_t inner, bool reverse, const float* x, float* y) {
   const int64_t first = row / inner * size * inner + row % inner;
   double sum = 0;

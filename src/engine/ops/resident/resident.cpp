@@ -64,7 +64,6 @@ int64_t read_cursor(const TensorView& cursor, int64_t steps) {
   return step;
 }
 
-// One row of the data, or none.
 void gather_row(const TensorView& data, int64_t wanted, std::byte* to, size_t bytes) {
   if (wanted >= data.shape()[0]) fail_internal("a row beyond the data");
   if (wanted < 0) std::memset(to, data.type.dtype == DType::kI32 ? 0xff : 0, bytes);

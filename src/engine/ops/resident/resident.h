@@ -1,6 +1,5 @@
-// What lets many training steps run one after another without the host: data, and what varies from step to step, lie in
-// memory for many steps, and a cursor i32 [1] that counts the steps says which part is this one's
-// (training/trainer/resident.h).
+// Lets many training steps run without the host: data and what varies between steps are in memory for many steps, and a
+// cursor i32 [1] that counts steps selects this one's part (training/trainer/resident.h).
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
@@ -14,16 +13,16 @@ struct GatherRowsAttrs {
 
 extern const OpDef kGatherRows, kPickRows, kWriteRow;
 
-// order i32 [M], each of the data [N, ...] of any type -> [rows, ...]: row r is data[order[cursor * rows + r]]. Where
-// order is negative there is no row: zeros, and -1 where data are i32 (a label that does not count). One node, so that
-// a GPU starts one kernel for all.
+// order i32 [M], each of the data [N, ...] of any type -> [rows, ...]: row r is data[order[cursor * rows + r]]. A
+// negative order gives zeros, or -1 for i32 data (a label that does not count). One node, so that a GPU starts one
+// kernel for all.
 std::vector<Tensor> gather_rows(At order, Tensor cursor, std::span<const Tensor> data, int64_t rows);
 
 // Each of the tables [S, n] -> [n]: its row `cursor`.
 std::vector<Tensor> pick_rows(At cursor, std::span<const Tensor> tables);
 
-// The scalars become row `cursor` of the table [S, n], n = scalars.size(), and the cursor counts on. Both in place,
-// where nothing else reads them later.
+// The scalars become row `cursor` of the table [S, n], n = scalars.size(), and the cursor is incremented. Both in
+// place, if nothing else reads them later.
 struct WrittenRow {
   Tensor table, cursor;
 };

@@ -1,4 +1,4 @@
-// Data, order, tables and cursor are read on the device: the host need not know where a replayed step stands.
+// Data, order, tables and cursor are read on the device: the host need not know the position of a replayed step.
 #include <algorithm>
 #include "engine/kernels/cuda/copy.cuh"
 #include "engine/kernels/cuda/storage.cuh"
@@ -18,7 +18,7 @@ LINNET_DEVICE Word16 filled<Word16>(uint32_t bits) {
   return {{bits, bits, bits, bits}};
 }
 
-// Of data: `count` rows of `width` words of `word` bytes. Of a table of steps, the same.
+// Of data, or of a table of steps: `count` rows of `width` words of `word` bytes.
 struct Table {
   const void* from;
   void* to;
@@ -44,8 +44,7 @@ LINNET_DEVICE void gather_word(int64_t i, const Table& table, const Order& order
                                         : filled<Word>(table.absent);
 }
 
-// A thread for each word of a table, which blockIdx.y says. Nothing is read outside data and order, whatever the cursor
-// says.
+// A thread for each word of the table blockIdx.y. Never reads outside data and order, whatever the cursor is.
 __global__ void __launch_bounds__(kThreads) gather_kernel(Tables tables, Order order) {
   begin_kernel();
   const Table table = tables.at[blockIdx.y];
@@ -69,7 +68,7 @@ struct Scalars {
   const float* at[kMaxScalars];
 };
 
-// One warp: all have read the cursor before it counts on.
+// One warp: all read the cursor before it is incremented.
 __global__ void __launch_bounds__(kWarp) write_kernel(int count, int64_t steps, Scalars scalars, const int32_t* cursor,
                                                       float* __restrict__ table, int32_t* next) {
   begin_kernel();
@@ -115,7 +114,7 @@ void run_gather(const KernelArgs& args) {
       });
 }
 
-// Of elements of 4 bytes, as all kernels of a device.
+// Elements of 4 bytes, as in all kernels of a device.
 bool supports_pick(const KernelQuery& query) {
   return std::ranges::all_of(query.out, [](const TensorType& out) { return dtype_size(out.dtype) == 4; });
 }

@@ -37,7 +37,7 @@ std::vector<Tensor> rope_gradient(const GradientArgs& args) {
   return gradients;
 }
 
-// The share of yarn's pair i that stays as it is.
+// The share of yarn's pair i that is not scaled.
 double kept_share(int64_t i, const RopeAttrs& attrs) {
   const RopeScaling& scaling = attrs.scaling;
   const auto pair_of = [&](double turns) {
@@ -124,7 +124,7 @@ void run_rope(const KernelArgs& args) {
 
 }  // namespace
 
-// A point's two halves have been read when they are written.
+// A point's two halves are read before they are written.
 const OpDef kRope{.name = "rope",
                   .infer = infer_rope,
                   .gradient = rope_gradient,

@@ -1,25 +1,23 @@
-// Rotary positions (Su et al. 2021), in the layout of Llama: element i of a head's first half and element i of its
-// second half are a point that turns with the position,
+// Rotary positions (Su et al. 2021) in Llama's layout: elements i of a head's first and second half are a point that
+// rotates with the position,
 //
 //   y_i        = x_i cos(a) - x_{i+D/2} sin(a)
 //   y_{i+D/2}  = x_{i+D/2} cos(a) + x_i sin(a),     a = position * frequency_i,  frequency_i = theta^(-2 i / D)
 //
-// Of each head only the first `turned` elements may be turned (then D is that number above), and turned points may be
-// scaled by a magnitude. x [B, T, W] holds heads of D elements side by side, of which the first `heads` are turned and
-// the others copied: a fused projection of queries, keys and values goes through one op, in its own memory where
-// nothing else reads it. positions i32 [B, T], or [1, T] for all rows; undefined: 0, 1, ... T - 1. The gradient turns
-// back.
+// Only the first `turned` elements of each head may be rotated (D above is then that number), and rotated points may be
+// scaled by a magnitude. x [B, T, W] holds heads of D elements, of which the first `heads` are rotated and the others
+// copied: a fused projection of queries, keys and values goes through one op, in place if nothing else reads it.
+// positions i32 [B, T], or [1, T] for all rows; undefined: 0, 1, ... T - 1. The gradient rotates back.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {
 
-// Llama 3's way to a longer context than the one trained on: frequencies with fewer than `low_factor` turns in the
-// original context are divided by `factor`, those with more than `high_factor` stay, between them it is blended.
-// Linear: all are divided by `factor`. Divided: each by a number of its own (longrope). Yarn (Peng et al. 2024): like
-// Llama 3's, but between the pairs that turn so often it blends by the pair's number, and `whole_pairs` moves both
-// bounds outwards to whole numbers.
+// Longer contexts than in training. Llama 3: frequencies with fewer than `low_factor` turns in the original context are
+// divided by `factor`, those with more than `high_factor` stay, others are blended. Linear: all are divided by
+// `factor`. Divided: each by its own number (longrope). Yarn (Peng et al. 2024): like Llama 3's, but it blends by the
+// pair's number, and `whole_pairs` rounds both bounds outwards to whole numbers.
 struct RopeScaling {
   enum class Kind { kNone, kLinear, kLlama3, kDivided, kYarn };
   Kind kind = Kind::kNone;
@@ -52,8 +50,7 @@ struct RopeAttrs {
 
 extern const OpDef kRope;
 
-// The angle of one position for pair i of a head, scaled.
-double rope_frequency(const RopeAttrs& attrs, int64_t i);
+double rope_frequency(const RopeAttrs& attrs, int64_t i);  // angle of a position, scaled
 
 struct RopeOptions {
   int64_t heads, head_size;

@@ -11,8 +11,8 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int64_t kMaxHalf = 128;  // pairs of a head
 
-// Turns per position, in units of 2^-64: whole turns leave a product with a position by themselves, so that an angle is
-// as exact at position 100 000 as at 1, without float64.
+// Turns per position, in units of 2^-64: whole turns overflow away in a product with a position, so that an angle is as
+// exact at position 100 000 as at 1, without float64.
 struct RopeTurns {
   uint64_t at[kMaxHalf];
 };
@@ -36,8 +36,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t position = rows.positions ? rows.positions[divided(row, rows.position_rows).remainder] : t;
   for (int i = static_cast<int>(threadIdx.x); i < half; i += kThreads) {
     const uint64_t turn = turns.at[i] * static_cast<uint64_t>(position);
-    // In half turns, -1 to 1.
-    const float angle = static_cast<float>(static_cast<int32_t>(turn >> 32)) * 0x1p-31f;
+    const float angle = static_cast<float>(static_cast<int32_t>(turn >> 32)) * 0x1p-31f;  // in half turns, -1 to 1
     float s, c;
     sincospif(angle, &s, &c);
     cosines[i] = c * rows.magnitude, sines[i] = (inverse ? -s : s) * rows.magnitude;

@@ -1,5 +1,5 @@
-// Each element rounded to what fp16 can hold, and beyond 65504 to infinity: y has the type of x. The pass
-// lower_precision puts it before the operands of products.
+// Rounds each element to fp16, beyond 65504 to infinity; y has x's type. The pass lower_precision puts it before the
+// operands of products.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
