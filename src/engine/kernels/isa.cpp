@@ -19,8 +19,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #if HWY_MAJOR == 1 && HWY_MINOR == 0
 // Highway's library measures its benchmark timer's resolution when it is loaded: 5 to 10 ms before main(), for unused
-// benchmarks. Its call finds this function first, as our programs and libraries precede it in the dynamic linker's
-// order.
+// benchmarks. Its call finds this function first, as our libraries come first for the dynamic linker.
 namespace hwy::platform {
 uint64_t TimerResolution();
 [[gnu::visibility("default"), gnu::used]] uint64_t TimerResolution() { return 1; }

@@ -1,5 +1,4 @@
-// How fast this machine multiplies and adds, the bound of every matrix product, and reads memory, the bound of
-// everything else.
+// How fast this machine multiplies and adds, the bound of every matrix product, and reads memory, the other bound.
 #pragma once
 #include <cstddef>
 #include "engine/kernels/precision.h"

@@ -95,8 +95,7 @@ struct Backend {
 const Backend& cpu_backend();
 
 enum class KernelSet { kFast, kReference };
-// The first kernel of the op's list that supports the node; for kReference the last one. Error(kUser) naming the op if
-// none does.
+// The first kernel of the op's list that supports the node; for kReference the last one. Error(kUser) if none does.
 const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend& backend);
 
 // Whether the device has a kernel other than a reference for the node with these operand and result types. Passes ask

@@ -235,8 +235,7 @@ void CudnnGraph::reshape(CudnnValue x, CudnnValue y) {
       .finalize();
 }
 
-// cuDNN's names for the common parts of a convolution's three operations. x, w, y: image, filters, result, or gradients
-// of these.
+// cuDNN's names for the common parts of a convolution's three operations. x, w, y: image, filters, result.
 struct CudnnGraph::ConvolutionNames {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t settings, x, w, y, alpha, beta;

@@ -137,8 +137,7 @@ class CudnnGraph {
   };
   std::vector<Candidate> candidates(const CudnnTarget& target, std::string* why = nullptr);
   // The best deterministic plan by cuDNN's estimate (its heuristics A, then B, then the fallback's) with a workspace of
-  // at most `workspace` bytes; null, and in `why` the last refusal, when there is none. No operation may be added
-  // after.
+  // at most `workspace` bytes; null, and in `why` the last refusal, when there is none. Add no operation after.
   std::shared_ptr<CudnnPlan> plan(const CudnnTarget& target, std::string* why = nullptr,
                                   size_t workspace = std::numeric_limits<size_t>::max());
 

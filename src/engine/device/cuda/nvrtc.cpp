@@ -24,8 +24,7 @@ struct Nvrtc {
   int (*destroy)(Program*) = library("nvrtcDestroyProgram");
 };
 
-// NVRTC opens a second library by its bare name, which works only in the system's folders, or if it was opened before
-// from beside NVRTC.
+// NVRTC opens a second library by its bare name, which works only in the system's folders, or if it is open already.
 void open_builtins(const Nvrtc& api) {
   Dl_info location{};
   int major = 0, minor = 0;

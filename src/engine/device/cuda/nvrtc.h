@@ -1,5 +1,4 @@
-// NVRTC compiles CUDA source at run time, without a GPU. It is opened at first use; results are kept in the cache on
-// disk.
+// NVRTC compiles CUDA source at run time, without a GPU. It is opened at first use; results are cached on disk.
 #pragma once
 #include <string>
 

@@ -232,8 +232,8 @@ HWY_INLINE void WithType(StoredFloats rows, const Body& body) {
   rows.is_bf16 ? body(rows.bf16()) : body(rows.f32());
 }
 
-// Prefetches a row; kLocality as in __builtin_prefetch. A head's rows are a few lines each, far apart, which hardware
-// does not prefetch.
+// Prefetches a row; kLocality as in __builtin_prefetch. A head's rows are a few lines each, far apart, not prefetched
+// by hardware.
 template <int kLocality>
 HWY_INLINE void FetchRow(StoredFloats row, int64_t width) {
   const auto* first = static_cast<const char*>(row.data);
@@ -435,8 +435,7 @@ HWY_INLINE auto Kept(const Location& location, int64_t row, int h) {
                           location.kept + (location.key + row) * kMaskRow + (location.query / kLanes + h) * kMaskBytes);
 }
 
-// Which lanes of a tile of keys count: queries in the window that see the key, if the window has it. Two rows at a
-// time.
+// Which lanes of a tile of keys count: queries that see the key, both in the window. Two rows at a time.
 template <int kVectors>
 class Seen {
  public:
@@ -586,8 +585,8 @@ HWY_INLINE void WeighKeys(const Window& window, int64_t width, const float* weig
     }
 }
 
-// out[keys, width] += weights[keys, queries] times the panels of [queries, width], over queries that see a key. May
-// write one more row.
+// out[keys, width] += weights[keys, queries] times the panels of [queries, width], over seeing queries. May write one
+// more row.
 template <class P>
 HWY_INLINE void WeighQueries(const Window& window, int64_t width, const float* weights, const float* panels, float* out,
                              int64_t stride) {
@@ -604,8 +603,7 @@ HWY_INLINE void WeighQueries(const Window& window, int64_t width, const float* w
     }
 }
 
-// The same one product at a time, without unseen operands: 0 * NaN is not 0. For a NaN or infinity behind a mask, which
-// tiles would spread.
+// The same one product at a time, without unseen operands: 0 * NaN is not 0. Tiles would spread masked NaN or infinity.
 template <class P>
 HWY_NOINLINE void WeighKeysExactly(const Window& window, int64_t width, const float* weights, const float* panels,
                                    float* out, int64_t stride, bool accumulate) {

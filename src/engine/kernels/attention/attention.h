@@ -30,8 +30,8 @@ struct AttentionArgs {
   // the (i + key_length - query_length)th.
   const int32_t* starts = nullptr;  // [batch, query_length]
   int64_t window = 0;
-  // Added to the scaled scores by distance: entry j - i + query_length - 1 for key j and query i. `biased` is what
-  // sizes the workspace.
+  // Added to the scaled scores by distance: entry j - i + query_length - 1 for key j and query i. `biased` sizes the
+  // workspace.
   bool biased = false;
   const float* distance_bias = nullptr;  // [query_heads, query_length + key_length - 1]
   int64_t bias_stride = 0;               // between the biases of samples; 0: all have one. Forward only.
@@ -69,8 +69,7 @@ void attention_forward(const AttentionArgs& args, AttentionRows q, AttentionRows
                        MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool);
 
 // Overwrites the gradients of the sum of o * d_o with respect to q, k and v. dk and dv sum over the query heads that
-// share a key-value head. A masked key and a query that sees no key get zero. Writes d_distance_bias if args has a
-// bias.
+// share a key-value head. A masked key and a query that sees no key get zero. Writes d_distance_bias if any.
 void attention_backward(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, AttentionRows o,
                         const float* lse, AttentionRows d_o, MutableAttentionRows dq, MutableAttentionRows dk,
                         MutableAttentionRows dv, float* d_distance_bias, std::byte* workspace, ThreadPool& pool);

@@ -11,8 +11,7 @@
 
 namespace linnet::attention_blocking {
 
-// Scores are kept transposed, [keys, queries]: with one query per lane, exponentials and sums need no sums across
-// lanes.
+// Scores are kept transposed, [keys, queries]: with one query per lane, no sums across lanes are needed.
 constexpr int64_t kKeyBlock = 256;
 constexpr int64_t kQueryBlock = 64;
 constexpr int kScoreStride = 80;  // between rows of weights: >= kQueryBlock, and no power of two (cache sets)

@@ -1,5 +1,4 @@
-// All three keep a tile of sums in registers: up to 5 outputs or rows by kWide vectors; with 32 registers, 20 sums for
-// 9 loads.
+// All three keep a tile of sums in registers: up to 5 outputs or rows by kWide vectors; 20 sums for 9 loads.
 #include <algorithm>
 #include "base/numbers.h"
 #include "base/thread_pool.h"

@@ -361,8 +361,7 @@ bool by_patches(const TapProblem& p) {
   return !p.gradient && is_square(s, kLargestPatches) && s.stride == 2 && has_memory;
 }
 
-// Whether pixels are a multiple of 2 KB apart, so that a row falls into a few cache sets. Then blocks of channels are
-// copied.
+// Whether pixels are a multiple of 2 KB apart, so that a row falls into a few cache sets. Then blocks are copied.
 bool copies_blocks(const ConvolutionSizes& s) { return s.channels % 512 == 0; }
 
 // The rows of a block's source, and the first one's number in the image. scratch: memory for its strip.

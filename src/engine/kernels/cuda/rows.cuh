@@ -1,6 +1,5 @@
 // Kernels that keep matrix rows in registers: a warp holds a row of up to 1024 elements, a block one of up to 8192 if
-// accesses are aligned. Thread `lane` of a row's threads has the pieces lane, lane + kThreads, ... of kVector
-// neighbors.
+// accesses are aligned. Thread `lane` of a row's threads has pieces lane, lane + kThreads, ... of kVector.
 #pragma once
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/storage.cuh"

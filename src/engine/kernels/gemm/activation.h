@@ -10,8 +10,8 @@
 
 namespace linnet {
 
-// The first four have derivatives. kSilu: x sigmoid(x); kHardSwish: x max(0, min(1, x / 6 + 1 / 2)); kRelu6: min(max(x,
-// 0), 6).
+// The first four have derivatives. kSilu: x sigmoid(x); kHardSwish: x max(0, min(1, x / 6 + 1 / 2)); kRelu6: ReLU up
+// to 6.
 enum class GemmActivation : uint8_t { kNone, kRelu, kGelu, kGeluTanh, kSilu, kHardSwish, kRelu6 };
 inline std::span<const char* const> enum_names(GemmActivation) {
   static constexpr std::array kNames{"none", "relu", "gelu", "gelu_tanh", "silu", "hard_swish", "relu6"};

@@ -69,8 +69,7 @@ void gemm(const GemmArgs& args, std::byte* workspace, ThreadPool& pool);
 
 // A W^T of a few rows and a weight that may lie in memory as bf16, which is read in place, once: computed as gemm()
 // computes products of few rows (or any, with independent_rows) in fp32; args.b may be bf16, and the bits are those of
-// a weight in fp32 with the same numbers. One product, without trans_a and with trans_b; all else is fp32. Needs no
-// workspace.
+// a weight in fp32 with the same numbers. One product, without trans_a and with trans_b; all else is fp32.
 void gemm_few_rows(const GemmArgs& args, ThreadPool& pool);
 
 }  // namespace linnet

@@ -5,8 +5,7 @@
 namespace linnet {
 
 // The product with operands rounded to bf16 while they are packed. False, without effect, if the current instruction
-// set has no bf16 multiply-add or the product is not packed (few rows or columns). panels: from pack_bf16_panels(), or
-// null.
+// set has no bf16 multiply-add or the product is not packed (few rows or columns). panels: pack_bf16_panels()' or null.
 bool gemm_bf16(const GemmArgs& args, const float* panels, float* workspace, ThreadPool& pool);
 // See pack_panels() in panels.h. False, without effect, without the instructions.
 bool pack_bf16_panels(const GemmArgs& args, float* panels, ThreadPool& pool);

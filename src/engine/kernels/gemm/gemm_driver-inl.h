@@ -524,8 +524,7 @@ class Product {
     FinishEdge(edge, rows, columns, c, g_.ldc, finish);
   }
 
-  // Prefetches what is read and written beside C into L1 during the tile's work: tiles go down the rows, which hardware
-  // does not prefetch.
+  // Prefetches what is read and written beside C into L1 during the tile's work: hardware does not prefetch rows.
   HWY_INLINE void fetch_beside(int64_t location, int rows) const {
     const float* beside = g_.residual ? g_.residual.f32() : g_.aux ? g_.aux.f32() : g_.pre_activation.f32();
     if (!beside) return;
@@ -546,8 +545,7 @@ class Product {
   const int64_t threads_, tasks_;
 };
 
-// All products of a batch. False, without effect, for methods that do not pack. panels: see Product; for a batch of
-// one.
+// All products of a batch. False, without effect, for methods that do not pack. panels: see Product.
 template <class P>
 bool packed_product(const GemmArgs& g, float* workspace, ThreadPool& pool, const float* panels = nullptr) {
   const int64_t k = ceil_div(g.k, P::kPair);

@@ -1,8 +1,6 @@
 // What happens to the elements of C beyond sums, bias and ReLU: while a tile is in the L1 cache, GELU and the
 // derivatives of activation functions are computed on it.
-//
-// The formulas are those of ops/pointwise, operation by operation, so that a fused product gives the bits of an unfused
-// one.
+//  The formulas are those of ops/pointwise, operation by operation, for equal bits with and without fusion.
 #if defined(LINNET_KERNELS_GEMM_EPILOGUE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_GEMM_EPILOGUE_INL_H_
 #undef LINNET_KERNELS_GEMM_EPILOGUE_INL_H_

@@ -1,10 +1,8 @@
 // Packing: operands copied into the order in which the register tile reads them, and rounded if it multiplies in less
 // than fp32.
-//
-// A policy P (F32 here, Bf16 in gemm_bf16-inl.h) says how P::kPair values, neighbors along k, make a packed element.
-// `depth` counts values of k; a packed operand is ceil(depth / kPair) elements deep, an odd end filled up by zero.
-// T is the type of the values in memory: float, or for the policy Bf16 also Bfloat16, whose bits are packed as they
-// are.
+//  A policy P (F32 here, Bf16 in gemm_bf16-inl.h) says how P::kPair values, neighbors along k, make a packed element.
+// `depth` counts values of k; a packed operand is ceil(depth / kPair) elements deep, an odd end filled up by zero. T is
+// the type of the values in memory: float, or for the policy Bf16 also Bfloat16, packed as it is.
 #if defined(LINNET_KERNELS_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_GEMM_PACK_INL_H_
 #undef LINNET_KERNELS_GEMM_PACK_INL_H_

@@ -20,8 +20,7 @@ class Deal {
   int64_t parts_, each_, more_;  // the first more_ parts have one more
 };
 
-// Tasks start in order, so those that pack come first, and those that multiply wait here for the last of them, which a
-// thread is running.
+// Tasks start in order, so those that pack come first, and those that multiply wait here for running ones.
 class Latch {
  public:
   explicit Latch(int64_t count) : left_(count) {}

@@ -34,8 +34,7 @@ constexpr int kRowStride = gemm_blocking::kRowStride;
 constexpr int kColumnStride = (kRows + kLanes - 1) / kLanes * kLanes;
 
 // Of `rows`, those that the multiply-add reads from memory itself, once for each vector of B: fewer instructions but
-// more loads, at most one per multiply-add. A core shared by two threads decodes too few instructions for a separate
-// load per row.
+// more loads, at most one per multiply-add. A core shared by two threads decodes too few instructions otherwise.
 constexpr int embedded(int rows) { return kLanes >= 16 ? rows * 4 / 7 : 0; }
 constexpr int64_t kPanelAhead = kLanes >= 16 ? 16 * kWidth : 0;  // of the panel of B, from L2 to L1
 

@@ -45,8 +45,8 @@ struct WindowRows {
 //     sums[i * stride + j] = -start[j] + sum over k of row(i)[k] * w[k, j]
 // with w[k, j] at w[j / 16 * panel_bytes + (k / 4 * 16 + j % 16) * 4 + k % 4].
 
-// The largest magnitude of k numbers, load(position), as the bits of a float, whose order is that of magnitudes, NaN
-// above infinity.
+// The largest magnitude of k numbers, load(position), as the bits of a float, in the magnitudes' order, NaN above
+// infinity.
 template <class Load>
 HWY_INLINE int32_t LargestBits(int64_t k, const Load& load) {
   const hn::RebindToSigned<FloatTag> di;
@@ -56,8 +56,7 @@ HWY_INLINE int32_t LargestBits(int64_t k, const Load& load) {
   return hn::GetLane(hn::MaxOfLanes(di, most));
 }
 
-// The magnitude that codes are relative to: NaN if it is not finite, 0 if 255 / it may not be finite, when products are
-// negligible.
+// The magnitude that codes are relative to: NaN if it is not finite, 0 if 255 / it may not be finite.
 HWY_INLINE float CodedMagnitude(int32_t bits) {
   constexpr int32_t kInfinity = 0x7f800000;
   constexpr float kSmallest = 1e-30f;

@@ -62,7 +62,7 @@ struct Int8Convolution {  // all tensors are dense
 
 size_t int8_convolution_workspace(const Int8ConvolutionSizes& sizes, int64_t filters, int threads);  // in bytes
 
-// The weight has a row for each filter, with columns [vertical.size][horizontal.size][channels]. `workspace` is 64-byte
+// The weight has a row for each filter, with columns [vertical.size][horizontal.size][channels]. `workspace`: 64-byte
 // aligned.
 void int8_convolution(const Int8Convolution& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool);
 

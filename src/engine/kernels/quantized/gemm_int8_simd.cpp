@@ -45,8 +45,7 @@ HWY_INLINE float round_numbers(int64_t k, const Load& load, uint8_t* codes) {
   }
   const Floats inverse = SetAll(127 / top);
   ForRow(k, [=](const auto& at) LINNET_LAMBDA {
-    // Adding 1.5 * 2^23 + 128 rounds to an integer, ties to even, on every processor alike. Behind the row are zeros,
-    // like its padding.
+    // Adding 1.5 * 2^23 + 128 rounds to an integer, ties to even, on every processor alike. Zeros pad the row.
     const auto bits = hn::BitCast(di, hn::Add(hn::Mul(load(at), inverse), SetAll(12582912.0f + 128.0f)));
     hn::StoreU(hn::DemoteTo(ByteTag(), hn::And(bits, hn::Set(di, 0xff))), ByteTag(), codes + at.first);
   });
@@ -137,8 +136,7 @@ bool is_apart(const GemmArgs& g) {
   return kMayBeBf16 && (g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16);
 }
 
-// Rows [first, last) of A by columns [begin, end) of C, whole tiles except at the end. With bytes.c a tile's numbers
-// stay in L1.
+// Rows [first, last) of A by columns [begin, end) of C, whole tiles except at the end. With bytes.c tiles stay in L1.
 template <class Tiles>
 void multiply(const GemmArgs& g, const PackedWeight& weight, const Rounded& a, int64_t first, int64_t last,
               int64_t begin, int64_t end, const ByteOperands& bytes = {}) {

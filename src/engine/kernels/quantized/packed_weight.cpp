@@ -79,8 +79,7 @@ float fit_neighbors(const float* w, int64_t count, float scale, int8_t* codes) {
   return grown;
 }
 
-// Searches the step with the least error: a larger step leaves fewer neighbors beyond the bound, but rounds all others
-// more coarsely.
+// Searches the step with the least error: a larger step leaves fewer neighbors beyond the bound, but is coarser.
 void quantize_channel(const float* w, int64_t count, float top, int8_t* codes, float* scale) {
   constexpr float kStep = 0.05F;
   constexpr int kMostSteps = 22;  // up to a factor of 2.1, where neighbors of the largest value fit

@@ -1,5 +1,4 @@
-// Sums over arrays and over rows, in an order that depends on the shape alone; softmax and the largest elements of
-// rows.
+// Sums over arrays and over rows, in an order that depends on the shape alone; softmax; top-k of rows.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -82,8 +82,7 @@ void SumBlocks(bool squares, int64_t begin, int64_t end, int64_t n, const float*
   }
 }
 
-// out [count] = the sum of rows of `count` columns, `stride` apart. Four rows at a time, to spare the cache the partial
-// sums.
+// out [count] = the sum of rows of `count` columns, `stride` apart. Four rows at a time, to spare the cache.
 template <class T>
 void SumStripOf(int64_t rows, int64_t stride, int64_t count, const T* x, float* out) {
   HWY_ALIGN float block[kStrip];

@@ -83,12 +83,10 @@ struct AttentionOptions {
 
 Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options);
 
-// Adds nodes for the probabilities [B, H, Tq, Tk] of a kAttention node, before dropout, to `args.graph`, for attention
-// maps.
+// Adds nodes for the probabilities [B, H, Tq, Tk] of a kAttention node, before dropout, to `args.graph`.
 Tensor attention_probabilities(const DecomposeArgs& args);
 
-// scores [B, H, Tq, Tk] with -inf for invisible keys, in attention's decomposition. lengths and starts may be
-// undefined.
+// scores [B, H, Tq, Tk] with -inf for invisible keys, in attention's decomposition. lengths, starts: optional.
 Tensor mask_scores(At scores, Tensor lengths, bool causal, Tensor starts = {}, int64_t window = 0);
 
 }  // namespace linnet

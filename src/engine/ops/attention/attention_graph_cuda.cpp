@@ -12,8 +12,7 @@ constexpr auto kFloat = CUDNN_DATA_FLOAT, kBf16 = CUDNN_DATA_BFLOAT16, kInt = CU
 
 using Sizes = CudnnGraph::Sizes;
 
-// Shared by forward and backward. Scores are [B, H, Tq, Tk]; cuDNN recognizes the graph by these operations in this
-// order.
+// Shared by forward and backward. Scores are [B, H, Tq, Tk]; cuDNN recognizes these operations in this order.
 class Builder {
  public:
   explicit Builder(const AttentionProblem& problem)

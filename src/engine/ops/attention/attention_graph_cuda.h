@@ -35,8 +35,7 @@ struct AttentionPlan {
   CudnnValue d_o = 0, dq = 0, dk = 0, dv = 0, sums = 0;
 };
 
-// `workspace`: the plan is the best of cuDNN's kernels that needs at most so many bytes. Without it nothing is
-// compiled.
+// `workspace`: the plan is the best of cuDNN's kernels that needs at most so many bytes. Without it none is.
 AttentionPlan attention_forward_plan(const AttentionProblem& problem, const CudnnTarget& target,
                                      std::optional<size_t> workspace);
 // Deterministic: cuDNN keeps the gradient of all scores in its workspace instead of adding to dq in any order.

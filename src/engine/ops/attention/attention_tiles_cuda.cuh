@@ -28,8 +28,7 @@ LINNET_DEVICE unsigned to_tf32(float x) {
 
 // A thread's part of a [16, 8] (rows lane / 4 and + 8, columns lane % 4 and + 4: x is the first row's first column, y
 // the second row's, z and w the second column's), of b [8, 8] (rows lane % 4 and + 4, column lane / 4) and of c [16, 8]
-// (rows as a's; columns lane % 4 * 2 and + 1, the first row's two before the second's). Then c += a b. All lanes call
-// it.
+// (rows as a's; columns lane % 4 * 2 and + 1, the first row's two before the second's). c += a b.
 #ifdef LINNET_CUDA_EMULATION
 inline void multiply_tf32(uint4 a, uint2 b, float (&c)[4], emulation::Site site = emulation::Site::current()) {
   using emulation::lane, emulation::lane_slot, emulation::sync_warp;
@@ -219,8 +218,7 @@ struct Tiles {
     float sums[kCount / 2][4] = {};
 #pragma unroll 1
     for (int k = 0; k < (first_row() < rows ? kSize : 0); k += 8) {
-      // The units' columns 0 to 7 are 0, 2, 4, 6, 1, 3, 5, 7 here, in both factors, so that a thread's two are
-      // neighbors.
+      // The units' columns 0 to 7 are 0, 2, 4, 6, 1, 3, 5, 7 here, so a thread's two are neighbors.
       const int at = lane() / 4 * kStride + k + lane() % 4 * 2;
       const float2 x = *reinterpret_cast<const float2*>(a + first_row() * kStride + at);
       const float2 y = *reinterpret_cast<const float2*>(a + (first_row() + 8) * kStride + at);

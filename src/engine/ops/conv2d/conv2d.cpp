@@ -158,8 +158,7 @@ void run_conv2d_weight_grad(const KernelArgs& args) {
                                      args.pool);
 }
 
-// Calls body with the offsets in x, the weights and y of the first of group_channels() products, for every tap inside
-// the image.
+// Calls body with the offsets in x, the weights and y of the first of group_channels() products, per tap in the image.
 template <class Body>
 void for_taps(const ConvolutionSizes& s, int64_t image, const Body& body) {
   const int64_t depth = s.group_channels();

@@ -26,8 +26,8 @@ struct Conv2dAttrs {
   // Of the fused forward op. The operands follow x and the weight in this order. CPU only.
   bool scale = false, bias = false, residual = false;
   GemmActivation activation = GemmActivation::kNone;
-  // The last operand f32 [packed_filter_floats()] holds the packed filters (engine/passes/passes.h), and the weight is
-  // not read. CPU only.
+  // The last operand f32 [packed_filter_floats()] holds the packed filters (engine/passes/passes.h) in place of the
+  // weight.
   bool packed = false;
 
   bool is_fused() const { return scale || bias || residual || activation != GemmActivation::kNone; }
@@ -41,8 +41,7 @@ struct Conv2dAttrs {
 
 extern const OpDef kConv2d, kConv2dInputGrad, kConv2dWeightGrad;
 
-// Finds x, the weight and y, or their gradients, among the operands and results (types, or tensors) of each of the
-// three ops.
+// Finds x, the weight and y, or their gradients, among the operands and results (types, tensors) of the three ops.
 template <class Item>
 struct Conv2dRoles {
   const Item &x, &weight, &y;

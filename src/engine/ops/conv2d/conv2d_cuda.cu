@@ -195,8 +195,7 @@ void run_weight_grad(const KernelArgs& args) {
 }
 
 // Grouped, above all depthwise, convolutions: each result is a short sum by one thread. An element of the weight
-// gradient is a sum over all pixels; a warp sums those of 32 neighboring filters, so that it uses whole memory lines.
-// In fp32 throughout.
+// gradient is a sum over all pixels; a warp sums those of 32 neighboring filters, for whole memory lines. In fp32.
 
 // Offset of a pixel's first channel, below 0 outside the image.
 LINNET_DEVICE int64_t pixel(int64_t image, int64_t row, int64_t column, int64_t height, int64_t width, int64_t depth) {
@@ -254,8 +253,7 @@ constexpr int64_t kLeastPiece = 256, kMostPieces = 64;
 int64_t piece_of(int64_t pixels) { return std::max((pixels + kMostPieces - 1) / kMostPieces, kLeastPiece); }
 int64_t pieces_of(int64_t pixels) { return (pixels + piece_of(pixels) - 1) / piece_of(pixels); }
 
-// Block: 32 filters, a tap of their weights [O, R, S, C / groups] and a piece of the pixels -> parts [pieces, O, R, S,
-// C / groups].
+// Block: 32 filters, a tap of their weights and a piece of the pixels -> parts [pieces, O, R, S, C / groups].
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     grouped_weight_gradient(ConvolutionSizes s, int64_t pixels, int64_t piece, const T* x, const T* dy, float* parts) {

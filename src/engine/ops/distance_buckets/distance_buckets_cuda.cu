@@ -1,5 +1,4 @@
-// T5's buckets of distances. The host's float32 logarithm gives a bucket's beginning, so that a device's rounding has
-// no effect.
+// T5's buckets of distances. The host's float32 logarithm gives a bucket's beginning, not a device's rounding.
 #include "engine/kernels/cuda/launch.cuh"
 #include "engine/ops/distance_buckets/distance_buckets.h"
 

@@ -1,10 +1,8 @@
 // Products in which each row chooses one of several weights, such as a mixture's experts.
 //
 //   y[m] = x[m mod R] W[choice[m]]^T,   or without the transposition
-//
-// x [R, K], weights [G N, K] (G matrices [N, K], one below the other), choice i32 [M] in [0, G), M a multiple of R:
-// rows of x are read M / R times -> y [M, N]. Not transposed: x [R, N] -> y [M, K]. Weights that no row chooses cost
-// nothing.
+//  x [R, K], weights [G N, K] (G matrices [N, K], one below the other), choice i32 [M] in [0, G), M a multiple of R:
+// rows of x are read M / R times -> y [M, N]. Not transposed: x [R, N] -> y [M, K]. Unchosen weights cost nothing.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/kernels/precision.h"

@@ -2,10 +2,8 @@
 // normalization (Zhang & Sennrich 2019).
 //
 //   y = (x - mean) * rstd * weight + bias,  rstd = 1 / sqrt(variance + epsilon), variance over N, not N - 1
-//
-// x [..., D], weight [D], bias [D] -> y [..., D], mean [..., 1], rstd [..., 1]
-// If x is bf16 only y is, too. Weight and bias are optional. Not centered, the mean is 0: y = x / sqrt(mean(x^2) +
-// epsilon) * weight.
+//  x [..., D], weight [D], bias [D] -> y [..., D], mean [..., 1], rstd [..., 1] If x is bf16 only y is, too. Weight and
+// bias are optional. Not centered: y = x / sqrt(mean(x^2) + epsilon) * weight.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"

@@ -1,5 +1,4 @@
-// The operands and results of a norm's node, with or without the residual stream, for the kernels of any device. Null:
-// missing.
+// The operands and results of a norm's node, with or without the residual stream, for any device. Null: missing.
 #pragma once
 #include "engine/ops/layer_norm/layer_norm.h"
 

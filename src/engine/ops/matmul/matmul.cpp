@@ -68,8 +68,7 @@ bool matmul_can_accumulate(const Node& node) {
   return !attrs.accumulate && !attrs.row_sums && attrs.is_sum();
 }
 
-// Row sums stay fp32, and so does a bias on the CPU; results that involve a pre-activation or aux have one type with
-// it.
+// Row sums stay fp32, and so does a bias on the CPU; results with a pre-activation or aux have its type.
 StorageRule matmul_storage(const Node& node) {
   const auto& attrs = node.attrs.as<MatmulAttrs>();
   StorageRule rule{.in = {Storage::kReduced, Storage::kReduced}};

@@ -64,8 +64,7 @@ inline MatmulSizes matmul_sizes(const MatmulAttrs& attrs, const Shape& a, const 
 // matmul's operands, attributes and bits. find_kernel() never chooses this kernel; who packs the weight does
 // (engine/plan/packed_weights.h).
 
-// The panels that the kernel would read for this node; empty if the node cannot read any, such as a product of few
-// rows.
+// The panels that the kernel would read for this node; empty if it cannot, as for few rows.
 std::optional<PanelsOf> panels_of(const KernelQuery& query);
 
 extern const Kernel kPanelMatmul;  // its workspace is that of the matmul's kernel "gemm"

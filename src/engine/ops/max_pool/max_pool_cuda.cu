@@ -1,5 +1,5 @@
-// Pooling of images, channels last: a thread for each result, and backward for each element of the image, which gathers
-// from its windows.
+// Pooling of images, channels last: a thread for each result, and backward for each element of the image, gathering
+// from windows.
 #include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/max_pool/max_pool.h"

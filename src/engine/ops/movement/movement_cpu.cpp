@@ -24,8 +24,7 @@ void copy_run(const Word* from, int64_t from_stride, Word* to, int64_t to_stride
   }
 }
 
-// Rows that are contiguous in `from` and apart in `to`, a few at a time, so that each line of `to` is written while in
-// cache.
+// Rows that are contiguous in `from` and apart in `to`, a few at a time, so that lines of `to` stay in cache.
 template <class Word>
 void copy_turned(const Word* from, int64_t from_step, Word* to, int64_t to_step, int64_t to_stride, int64_t rows,
                  int64_t size) {

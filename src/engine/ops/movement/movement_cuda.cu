@@ -1,5 +1,4 @@
-// Movement on the device: strided copies (engine/kernels/cuda/copy.cuh), repetition, filling, and rounding between fp32
-// and bf16.
+// Movement on the device: strided copies (engine/kernels/cuda/copy.cuh), repetition, filling, casts.
 #include <algorithm>
 #include "engine/kernels/cuda/copy.cuh"
 #include "engine/kernels/cuda/launch.cuh"
@@ -71,8 +70,7 @@ void run_permute(const KernelArgs& args) {
                args.out[0].strides);
 }
 
-// Four elements of the result. Element i is element i / repeat % size of the operand: `repeat` is a column's, or all
-// for a scalar.
+// Four elements of the result. Element i is element i / repeat % size of the operand: a scalar repeats for all.
 template <class Word>
 LINNET_DEVICE void broadcast_four(int64_t i, int64_t count, int64_t size, int64_t repeat, bool aligned,
                                   const Word* from, Word* to) {

@@ -125,8 +125,7 @@ __global__ void __launch_bounds__(kThreads) optimizer_kernel(OptimizerCall call)
   if (call.ema) store_vector(call.to_ema + first, ema);
 }
 
-// Threads sum squares in fp32, in a fixed order; the last block adds their sums, at most a few hundred per thread, in
-// float64.
+// Threads sum squares in fp32, in a fixed order; the last block adds their sums in float64.
 template <class T, int kVector, int kBlock, class Sum>
 __global__ void __launch_bounds__(kBlock)
     squares_kernel(int64_t n, int64_t per_block, const T* __restrict__ x, float* __restrict__ sums) {

@@ -1,5 +1,4 @@
-// Bytes of images as numbers: y = x * scale[c] + shift[c] for the last axis c. x u8 [..., C] -> [..., C] of a float
-// type.
+// Bytes of images as numbers: y = x * scale[c] + shift[c] for the last axis c. x u8 [..., C] -> float [..., C].
 #pragma once
 #include <vector>
 #include "engine/ir/graph.h"

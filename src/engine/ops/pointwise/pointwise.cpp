@@ -168,8 +168,7 @@ std::string PointwiseAttrs::text() const {
 
 namespace {
 
-// Repeats the operands to their common shape if the kernels would not. Shapes that do not fit are left to inference's
-// error.
+// Repeats the operands to their common shape if the kernels would not. Inference reports shapes that do not fit.
 std::vector<Tensor> broadcast_operands(std::span<const Tensor> operands, SourceLine where) {
   std::vector<Shape> shapes;
   for (const Tensor& operand : operands) shapes.push_back((void(graph_of(At(operand, where))), operand.shape()));

@@ -74,8 +74,7 @@ struct QuantizedMatmulAttrs {
   }
 };
 
-// a W^T with only bias, activation and accumulator, as in inference: alone has codes as operands and results, and
-// kernels of few rows.
+// a W^T with only bias, activation and accumulator, as in inference: it alone has codes and kernels of few rows.
 bool is_plain_product(const MatmulAttrs& product);
 // Whether there is a kernel for such a product with a weight in `format`.
 bool has_quantized_product(WeightFormat format, const MatmulAttrs& product);
@@ -109,13 +108,11 @@ extern const OpDef kQuantizeWeight;
 //
 //   sum[n, i, j, o] = sum over r, s, c of round(x[n, i * stride + r * dilation - before, ..., c]) * w[o, (r, s, c)]
 //   y               = relu(sum * scale + bias + residual),  each part of it where the attributes say so
-//
-// x [N, H, W, C], packed u8 with filters as rows [O, R * S * C], scale and bias f32 [O], residual of y's shape -> y [N,
-// H', W', O]. round() is a StaticRounding; without a scale it finds one for each image
+//  x [N, H, W, C], packed u8 with filters as rows [O, R * S * C], scale and bias f32 [O], residual of y's shape -> y
+// [N, H', W', O]. round() is a StaticRounding; without a scale it finds one for each image
 // (kernels/quantized/convolution_int8.h). x, residual and y are floats, or u8: the codes of a rounding with a scale.
 // Filter, steps and padding may differ between axes and ends. For inference on CPUs: ONNX's quantized networks use it,
-// and the pass fuse_int8_convolution makes it of convolutions with quantized filters, and lets consecutive ones pass on
-// codes.
+// and the pass fuse_int8_convolution makes it of convolutions with quantized filters, and passes codes between them.
 
 struct QuantizedConv2dAttrs {
   QuantizedAttrs weight = {};

@@ -101,8 +101,7 @@ Weight weight_of(const TensorView& packed, const QuantizedAttrs& attrs) {
   return {part(data, whole.head()), part(data + whole.head().bytes(), whole.tail())};
 }
 
-// y[i] = row ids[i], or row i without ids. A thread for eight neighbors. An id outside the table gives NaN, which the
-// loss will show.
+// y[i] = row ids[i], or row i without ids. A thread for eight neighbors. An id outside the table gives NaN.
 template <class To>
 __global__ void __launch_bounds__(kThreads)
     rows_kernel(int64_t count, int64_t rows, int64_t columns, Weight weight, const int32_t* __restrict__ ids, To* y) {

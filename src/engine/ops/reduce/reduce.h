@@ -27,8 +27,7 @@ Tensor sum_to(At x, Shape shape);
 Tensor max_last(At x);          // [..., N] -> [..., 1]; a constant to the gradient
 Tensor log_sum_exp_last(At x);  // [..., N] -> [..., 1]
 
-// Running sums along an axis, which may be negative: element i is the sum of elements 0 ... i, or with `reverse` of i
-// ... n - 1.
+// Running sums along an axis, which may be negative: element i sums 0 ... i, or with `reverse` i ... n - 1.
 Tensor cumsum(At x, int axis, bool reverse = false);
 
 // On a GPU: sums of a matrix's columns, for kernels that need them beside something else. Queues sums[j] = sum over i

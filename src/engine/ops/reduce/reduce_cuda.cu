@@ -121,8 +121,7 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0) put<kKind>(y + blockIdx.x, part);
 }
 
-// x [rows, width] -> y [pieces, width]: a block for `piece` rows and as many columns as blockDim.x threads have,
-// kColumns each.
+// x [rows, width] -> y [pieces, width]: a block for `piece` rows and blockDim.x * kColumns columns.
 template <Reduction kKind, int kColumns, bool kAligned, class From, class To>
 __global__ void __launch_bounds__(kThreads)
     columns_kernel(int64_t rows, int64_t width, int64_t piece, const From* __restrict__ x, To* __restrict__ y) {
