@@ -104,8 +104,8 @@ constexpr float kMostM = 127, kMostV = 255;
 // The reciprocal of a smaller scale would overflow.
 constexpr float kLeastScale = 1e-30f;
 
-// The moments of a block: codes, or m and sqrt(v). They are decoded into memory on the stack, updated there with the
-// parameters, and encoded again with the new scales.
+// The moments of a block: codes, or m and sqrt(v). Decoded onto the stack, updated with the parameters, and encoded
+// again.
 struct Block {
   HWY_ALIGN uint8_t m_codes[kMomentBlock], v_codes[kMomentBlock];
   HWY_ALIGN float m[kMomentBlock], root[kMomentBlock];
@@ -126,8 +126,7 @@ void Decode(Block& block, float m_scale, float v_scale) {
   }
 }
 
-// Encodes the block and returns its scales.
-void Encode(Block& block, float* m_scale, float* v_scale) {
+void Encode(Block& block, float* m_scale, float* v_scale) {  // returns its scales
   const FloatTag d;
   const hn::Rebind<int8_t, FloatTag> signed8;
   const hn::Rebind<uint8_t, FloatTag> unsigned8;

@@ -8,8 +8,8 @@
 
 namespace linnet {
 
-// To what IEEE half precision (fp16) can hold: 11 bits of mantissa, multiples of 2^-24 below 2^-14, and infinity from
-// 65520 on. The nearest number of fp16, ties to even. NaN stays NaN.
+// To IEEE half precision (fp16): 11 bits of mantissa, multiples of 2^-24 below 2^-14, infinity from 65520 on. Ties to
+// even; NaN stays NaN.
 template <class T>
 T round_to_half(T x) {
   constexpr int kLeastExponent = -14, kFractionBits = 10;
@@ -34,15 +34,13 @@ constexpr uint32_t kBf16Rounding = 0xBF16;
 
 uint16_t round_to_bf16_by(float x, uint16_t r);  // the same for one number and a value r, for references
 
-// The rounding of weights to integers (quantized/packed_weight.h).
-//
-// Rounds `count` finite numbers to multiples of `scale` within [low, high], ties to even. Returns the sum of squared
-// errors, in squared steps.
+// Rounds weights to integers (quantized/packed_weight.h): `count` finite numbers to multiples of `scale` within [low,
+// high], ties to even. Returns the sum of squared errors, in squared steps.
 float round_codes(const float* w, int64_t count, float scale, float low, float high, int8_t* codes);
 
-// Up to 16 columns of a matrix [depth, ...], whose rows are `stride` apart, as rows of a panel of WeightFormat::kInt8
-// (quantized/packed_weight.h), each by its largest magnitude, which becomes `most`. codes[round up(depth, 32) * 16],
-// scales[16], sums[16]. The codes are those of round_codes() with the scale.
+// Rounds up to 16 columns of a matrix [depth, ...], whose rows are `stride` apart, to rows of a panel of
+// WeightFormat::kInt8 (quantized/packed_weight.h), each by its largest magnitude, which becomes `most`. codes[round
+// up(depth, 32) * 16], scales[16], sums[16]. The codes are round_codes()' with the scale.
 void round_columns(const float* w, int64_t stride, int64_t columns, int64_t depth, float most, int8_t* codes,
                    float* scales, int32_t* sums);
 

@@ -1,9 +1,7 @@
-// exp, log, tanh, erf and sigmoid on vectors of float.
-//
-// They replace hwy/contrib/math, which swallows NaN and returns garbage far out of range: here NaN stays NaN and the
-// limits are those of <cmath>, except that results below the smallest normal number (1.2e-38) are flushed to zero by
-// Exp. Errors, in units of the last place: Exp 1.2, Log 1, Tanh 2.3, Sigmoid 2.2, Erf 3.6 (2e-7).
-// The polynomials interpolate at Chebyshev nodes.
+// exp, log, tanh, erf and sigmoid on vectors of float. Unlike hwy/contrib/math, which swallows NaN and returns garbage
+// far out of range, NaN stays NaN and limits are those of <cmath>, except that Exp flushes results below the smallest
+// normal number (1.2e-38) to zero. Errors, in units of the last place: Exp 1.2, Log 1, Tanh 2.3, Sigmoid 2.2, Erf 3.6
+// (2e-7). The polynomials interpolate at Chebyshev nodes.
 #if defined(LINNET_KERNELS_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_VECTOR_MATH_INL_H_
 #undef LINNET_KERNELS_VECTOR_MATH_INL_H_
@@ -17,7 +15,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
-// c0 + c1 x + c2 x^2 + ...
 HWY_INLINE Floats Polynomial(Floats, float c0) { return SetAll(c0); }
 template <class... Rest>
 HWY_INLINE Floats Polynomial(Floats x, float c0, Rest... rest) {
@@ -39,8 +36,7 @@ HWY_INLINE ExpParts SplitExp(Floats x) {
   return {hn::BitCast(hn::RebindToSigned<FloatTag>(), shifted), r};
 }
 
-// (exp(r) - 1 - r) / r^2
-HWY_INLINE Floats ExpTail(Floats r) {
+HWY_INLINE Floats ExpTail(Floats r) {  // (exp(r) - 1 - r) / r^2
   return Polynomial(r, 0.5f, 0.1666657594f, 0.04166655331f, 0.008363352683f, 0.001392640048f);
 }
 

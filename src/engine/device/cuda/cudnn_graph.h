@@ -100,7 +100,6 @@ class CudnnGraph {
     int64_t axis = -1;        // of GEN_INDEX
     cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   };
-  // y = mode(x, b)
   void pointwise(cudnnPointwiseMode_t mode, CudnnValue x, CudnnValue y,
                  const Pointwise& options = {.b = 0, .t = 0, .axis = -1, .compute = CUDNN_DATA_FLOAT});
   // The same with a new value of `type` and these sizes.
@@ -111,8 +110,7 @@ class CudnnGraph {
     CudnnValue m = 0, n = 0, k = 0;  // i32 [B, 1, 1, 1]: how much of a sample's axis counts
     bool pad = false;                // what does not count is 0
   };
-  // c = a b, sums in float
-  void matmul(CudnnValue a, CudnnValue b, CudnnValue c,
+  void matmul(CudnnValue a, CudnnValue b, CudnnValue c,  // sums in float
               const Overrides& overrides = {.m = 0, .n = 0, .k = 0, .pad = false});
   void reduction(cudnnReduceTensorOp_t op, CudnnValue x, CudnnValue y);
   // y: 1 with `probability`, else 0. seed, offset: i64 [1, 1, 1, 1] in memory.

@@ -33,8 +33,7 @@ fs::path python_environment() {
   return "/usr/local";
 }
 
-// What is looked into after the system's own folders.
-std::vector<std::string> library_folders() {
+std::vector<std::string> library_folders() {  // searched after the system's own
   std::vector<std::string> folders;
   std::stringstream given(std::getenv("LINNET_CUDA_LIBRARIES") ? std::getenv("LINNET_CUDA_LIBRARIES") : "");
   for (std::string folder; std::getline(given, folder, ':');) add_existing(folders, folder);
@@ -62,13 +61,11 @@ const std::vector<std::string> kNvrtc{"libnvrtc.so.13", "libnvrtc.so.12", "libnv
 bool has_cudnn() { return find_library(kCudnn) != nullptr; }
 
 std::string library_versions() {
-  // `version` of an open library -> text
   const auto found = [](const std::string& name, const std::vector<std::string>& files, auto&& version) {
     void* library = find_library(files);
     return library ? name + " " + version(library) : "no " + name;
   };
-  // 130100 is 13.1.0, 91900 is 9.19.0.
-  const auto of_number = [](const char* function) {
+  const auto of_number = [](const char* function) {  // 130100 is 13.1.0, 91900 is 9.19.0
     return [=](void* library) {
       const auto number_of = reinterpret_cast<size_t (*)()>(dlsym(library, function));
       const size_t number = number_of ? number_of() : 0;

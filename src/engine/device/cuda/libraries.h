@@ -29,8 +29,7 @@ class OpenLibrary {
   void* handle_;
 };
 
-// "cuBLASLt 13.1.0, cuDNN 9.19.0, NVRTC 13.0": what is found of the libraries that kernels may want, "no cuDNN" for
-// what is not.
+// Versions of the libraries found, "cuBLASLt 13.1.0, cuDNN 9.19.0, NVRTC 13.0"; "no cuDNN" for a missing one.
 std::string library_versions();
 bool has_cudnn();
 

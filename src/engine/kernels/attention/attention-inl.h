@@ -183,7 +183,6 @@ struct Window {
   int64_t begin = 0, latest = 0;
   const float* bias = nullptr;
 
-  // Query i sees the keys [0, limit(i)) of the block.
   int64_t limit(int64_t i) const {
     return causal ? std::clamp<int64_t>(first_query + i + offset + 1 - first_key, 0, keys) : keys;
   }
@@ -261,7 +260,6 @@ HWY_INLINE void PackScaledRows(StoredFloats source, int64_t stride, int64_t rows
   });
 }
 
-// out = factor * x, or out += factor * x
 HWY_INLINE void WriteScaled(const float* x, float factor, int64_t count, bool add, MutableStoredFloats out) {
   ForRow(count, [&](const auto& at) LINNET_LAMBDA {
     const V y = hn::Mul(hn::Set(d, factor), at.load(x));
@@ -374,7 +372,6 @@ class Dropout {
     PhiloxLanes products[kCounters];  // of x0 in the second round
   };
 
-  // Eight keys and a panel of queries.
   HWY_INLINE void draw_eight(const Query& query, uint32_t block, uint8_t* bits) const {
     const PhiloxTag d64;
     const hn::Repartition<uint32_t, PhiloxTag> d32;
@@ -429,8 +426,7 @@ struct Location {
   int64_t in_panel() const { return query % kWidth; }
 };
 
-// The lanes of vector h of `row` of a location that are kept.
-HWY_INLINE auto Kept(const Location& location, int64_t row, int h) {
+HWY_INLINE auto Kept(const Location& location, int64_t row, int h) {  // whether lanes of vector h are kept
   return hn::LoadMaskBits(d,
                           location.kept + (location.key + row) * kMaskRow + (location.query / kLanes + h) * kMaskBytes);
 }
@@ -472,8 +468,7 @@ class Seen {
   V step_, last_[kVectors], row_[2];
 };
 
-// The same with starts.
-template <int kVectors>
+template <int kVectors>  // with starts
 class SeenFromStart {
  public:
   HWY_INLINE explicit SeenFromStart(const Location& location) {
@@ -531,8 +526,8 @@ struct TileEnds {
   int64_t end[2];
 };
 
-// The tiles of one panel of queries against the keys that any of them sees: calls body<masking>(location). A tile whose
-// keys only the panel's second vector sees is one vector wide.
+// Calls body<masking>(location) for the tiles of a panel of queries against the keys that any of them sees. If only the
+// panel's second vector sees a tile's keys, the tile is one vector wide.
 template <class P, class Body>
 HWY_INLINE TileEnds ForTiles(const Window& window, int64_t i, const uint8_t* kept, const Body& body) {
   const Tiles tiles(window.keys);

@@ -42,7 +42,6 @@ struct AttentionArgs {
   float soft_cap = 0;  // scores s become soft_cap * tanh(s / soft_cap); 0: none. By attention_few_queries() alone.
 };
 
-// The first key that query i of a sample may see.
 inline int64_t first_key_seen(const AttentionArgs& args, int64_t sample, int64_t i) {
   const int64_t start = args.starts ? args.starts[sample * args.query_length + i] : 0;
   return args.window > 0 ? std::max(start, i + args.key_length - args.query_length - args.window + 1) : start;

@@ -166,7 +166,6 @@ struct BackwardOperands {
   float* bias_gradients;  // [batch, query_heads, bias_gradient_row()], or null
 };
 
-// One task on one thread's scratch memory.
 using ForwardTask = void (*)(const AttentionArgs&, const ForwardOperands&, int64_t, float*);
 using BackwardTask = void (*)(const AttentionArgs&, const BackwardOperands&, int64_t, float*);
 // Null if the current instruction set has no bf16 products.

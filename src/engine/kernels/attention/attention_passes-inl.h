@@ -230,7 +230,6 @@ void ForwardTask(const AttentionArgs& args, const attention_blocking::ForwardOpe
   }
 }
 
-// One head's rows of an operand, or of a result.
 template <class Rows, class Floats>
 struct HeadOf {
   HeadOf(Rows rows, int64_t sample, int64_t head, int64_t size)

@@ -15,7 +15,7 @@
 
 #ifndef LINNET_KERNELS_CONV_POOL_ONCE
 #define LINNET_KERNELS_CONV_POOL_ONCE
-// Sizes of what the kernels keep in their workspace.
+// Sizes of the workspaces.
 namespace linnet::conv_pool_layout {
 
 constexpr int64_t kLanes = 16;  // filters are padded to a multiple of this: the longest vector of any instruction set
@@ -325,7 +325,6 @@ HWY_INLINE Target TargetAt(const ConvPoolCall& call, int64_t image, int64_t row,
   return {call.y + at, call.which + at, s.filters - filter};
 }
 
-// Filters [filter, filter + lanes) of a strip.
 template <bool kWhole>
 void FiniteStrip(const ConvPoolCall& call, int64_t image, int64_t column, int64_t filter, const float* strip) {
   const ConvPoolShape& s = call.shape;

@@ -24,8 +24,7 @@ constexpr int64_t kFewPixels = 256;  // packing the filters of more takes no tim
 int64_t pixels(const ConvolutionSizes& s) { return s.images * s.height * s.width; }
 bool is_product(const ConvolutionSizes& s) { return convolution_method(s) == ConvolutionMethod::kProduct; }
 
-// y [pixels, O], x [pixels, C], weight [O, C].
-GemmArgs product(const ConvolutionSizes& s, ConvolutionPass pass) {
+GemmArgs product(const ConvolutionSizes& s, ConvolutionPass pass) {  // y [pixels, O], x [pixels, C], weight [O, C]
   GemmArgs g;
   switch (pass) {
     case ConvolutionPass::kForward: g.m = pixels(s), g.n = s.filters, g.k = s.channels, g.trans_b = true; break;

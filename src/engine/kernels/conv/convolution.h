@@ -93,10 +93,9 @@ void convolution_input_gradient(const ConvolutionSizes& sizes, StoredFloats dy, 
 void convolution_weight_gradient(const ConvolutionSizes& sizes, StoredFloats x, StoredFloats dy, float* dweight,
                                  std::byte* workspace, ThreadPool& pool);
 
-// Convolutions whose images or results may lie in memory as bf16, and whose products may be bf16;
-// otherwise the arithmetic is as above. Where what is stored is not what is multiplied, a part of the
-// images at a time is widened or rounded into the workspace, small enough for the caches, and so is what comes out.
-// Parts depend on the sizes and the instruction set alone, and so do the bits.
+// Convolutions whose images or results may be bf16 in memory, and whose products may be bf16; otherwise as above. If
+// types in memory and products differ, parts of the images, small enough for the caches, are converted in the
+// workspace. Parts depend on sizes and instruction set alone, and so do the bits.
 struct StoredConvolution {
   ConvolutionSizes sizes;
   bool x_bf16 = false, y_bf16 = false, residual_bf16 = false;  // the operands, or their gradients
@@ -104,11 +103,9 @@ struct StoredConvolution {
   bool bf16_products = false;  // where the processor and the sizes allow them
 };
 
-// Bytes, as convolution_workspace().
 size_t stored_convolution_workspace(const StoredConvolution& convolution, ConvolutionPass pass, int threads);
 
-// As the functions of the same passes above; the epilogue's residual is given apart. y and dx may not lie
-// where an operand does.
+// As the functions above; the epilogue's residual is separate. y and dx must not overlap an operand.
 void stored_convolution_forward(const StoredConvolution& convolution, StoredFloats x, const float* weight,
                                 MutableStoredFloats y, std::byte* workspace, ThreadPool& pool,
                                 ConvolutionEpilogue epilogue, StoredFloats residual, const float* packed);

@@ -1,9 +1,7 @@
-// The forward pass and the input gradient as products whose left operand is never stored: the register tile reads the
-// pixels that a result needs from a strip of the image. The weights are packed once, for all threads.
-//
-// A policy P (gemm_pack-inl.h) says what is multiplied. In bf16 a packed element is a pair of neighboring channels of
-// the source, which lie side by side in memory. So an image in bf16 is an image of pairs with half as many channels,
-// and `problem` is the one of that image.
+// The forward pass and the input gradient as products whose left operand is never stored: the register tile reads a
+// result's pixels from a strip of the image. Weights are packed once, for all threads. The policy P (gemm_pack-inl.h)
+// gives the type of products. In bf16 a packed element is a pair of neighboring source channels: `problem` is that of
+// an image of pairs with half as many channels.
 #if defined(LINNET_KERNELS_CONVOLUTION_TAPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_CONVOLUTION_TAPS_INL_H_
 #undef LINNET_KERNELS_CONVOLUTION_TAPS_INL_H_
@@ -230,7 +228,6 @@ class TapTask {
       tile::ActivateRows(call_.epilogue.activation, 1, width, out, 0);
   }
 
-  // A phase that no tap meets.
   HWY_INLINE void zero(const Phase& phase, int64_t u, int64_t panel) const {
     const int64_t width = std::min<int64_t>(kWidth, p_.columns() - panel * kWidth);
     const int64_t ldc = p_.phase_step() * p_.result_channels();

@@ -64,8 +64,7 @@ HWY_INLINE void ForTiles(int64_t count, const Body& body) {
   }
 }
 
-// The sums of the lanes of a, b, c and d, in the first four lanes.
-HWY_INLINE Floats SumLanesOfFour(Floats a, Floats b, Floats c, Floats d) {
+HWY_INLINE Floats SumLanesOfFour(Floats a, Floats b, Floats c, Floats d) {  // in the first four lanes
   const FloatTag tag;
   const hn::Repartition<uint64_t, FloatTag> pairs;
   const auto low = [&](Floats x, Floats y) LINNET_LAMBDA {
@@ -123,7 +122,6 @@ HWY_INLINE void DotTile(int64_t depth, const float* HWY_RESTRICT w, const float*
     for (int q = 0; q < kWide; ++q) StoreFloats(r[t][q], sums + (t * kWide + q) * kFloatLanes);
 }
 
-// Rows [begin, end) of y, at most kTaskRows.
 void ForwardRows(const ForwardCall& call, int64_t begin, int64_t end) {
   const int64_t n = call.shape.n, k = call.shape.k;
   // [row group][output][kWide][lanes]
@@ -216,7 +214,6 @@ void WeightGradientColumns(const GradientCall& call, int64_t begin, int64_t end)
       });
 }
 
-// Rows [begin, end) of dx.
 void InputGradientRows(const GradientCall& call, int64_t begin, int64_t end) {
   const int64_t n = call.shape.n, k = call.shape.k;
   for (int64_t column = 0; column < k; column += kPanel)

@@ -31,7 +31,6 @@ struct PixelRow {
   HWY_INLINE T* pixel(int64_t j) const { return first + j * step; }
 };
 
-// Rows of one image of height x width pixels of `channels` floats.
 template <class T>
 struct ImageRows {
   T* image;
@@ -352,8 +351,7 @@ bool is_square(const ConvolutionSizes& s, int64_t largest) {
          s.padding == s.rows / 2;
 }
 
-// Whether results are computed two rows at a time.
-bool by_rows(const ConvolutionSizes& s) { return is_square(s, kLargestRows) && s.stride == 1; }
+bool by_rows(const ConvolutionSizes& s) { return is_square(s, kLargestRows) && s.stride == 1; }  // two rows at a time
 
 bool by_patches(const TapProblem& p) {
   const ConvolutionSizes& s = p.s;

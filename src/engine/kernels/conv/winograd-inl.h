@@ -40,35 +40,30 @@ template <>
 struct Filtering<2> {
   static constexpr int kResults = 2, kSide = 4, kSpots = 16;
 
-  // B^T x
-  static HWY_INLINE void Source(const V* x, V* out) {
+  static HWY_INLINE void Source(const V* x, V* out) {  // B^T x
     out[0] = hn::Sub(x[0], x[2]);
     out[1] = hn::Add(x[1], x[2]);
     out[2] = hn::Sub(x[2], x[1]);
     out[3] = hn::Sub(x[1], x[3]);
   }
-  // A^T m
-  static HWY_INLINE void Result(const V* m, V* out) {
+  static HWY_INLINE void Result(const V* m, V* out) {  // A^T m
     out[0] = hn::Add(hn::Add(m[0], m[1]), m[2]);
     out[1] = hn::Sub(hn::Sub(m[1], m[2]), m[3]);
   }
-  // A y
-  static HWY_INLINE void Slope(const V* y, V* out) {
+  static HWY_INLINE void Slope(const V* y, V* out) {  // A y
     out[0] = y[0];
     out[1] = hn::Add(y[0], y[1]);
     out[2] = hn::Sub(y[0], y[1]);
     out[3] = hn::Neg(y[1]);
   }
-  // G g
-  static HWY_INLINE void Filter(const V* g, V* out) {
+  static HWY_INLINE void Filter(const V* g, V* out) {  // G g
     const V half = hn::Set(d, 0.5f), outer = hn::Mul(half, hn::Add(g[0], g[2])), middle = hn::Mul(half, g[1]);
     out[0] = g[0];
     out[1] = hn::Add(outer, middle);
     out[2] = hn::Sub(outer, middle);
     out[3] = g[2];
   }
-  // G^T u
-  static HWY_INLINE void FilterSlope(const V* u, V* out) {
+  static HWY_INLINE void FilterSlope(const V* u, V* out) {  // G^T u
     const V half = hn::Set(d, 0.5f), sum = hn::Mul(half, hn::Add(u[1], u[2]));
     out[0] = hn::Add(u[0], sum);
     out[1] = hn::Mul(half, hn::Sub(u[1], u[2]));
@@ -252,10 +247,9 @@ HWY_INLINE void TransformFilter(const Tap& tap, const Store& store) {
   OnBothAxes<3, F::kSide>([](const V* g, V* out) LINNET_LAMBDA { F::Filter(g, out); }, tap, store);
 }
 
-// The forward pass and the input gradient of filters of 3 x 3 that visit every pixel.
-//
-// A policy P (gemm_pack-inl.h) says what is multiplied. In bf16 sources and filters are transformed in fp32 and then
-// rounded; a packed element is a pair of neighboring channels.
+// The forward pass and the input gradient of 3 x 3 filters of stride 1. The policy P (gemm_pack-inl.h) gives the type
+// of products. In bf16 sources and filters are transformed in fp32 and then rounded; a packed element is a pair of
+// neighboring channels.
 
 using namespace convolution_layout;
 
@@ -465,7 +459,7 @@ class WinogradTask {
     const int64_t height = p_.result_height(), width = p_.result_width(), columns = p_.columns();
     const int64_t first = ((place.image * height + place.row) * width + place.column) * columns + panel * kWidth;
     const int64_t rows_left = height - place.row, columns_left = width - place.column;
-    // Rows of half panels lie side by side, so that they fill all sets of the cache.
+    // Rows of half panels are contiguous, so that they use all cache sets.
     const int64_t pitch = PanelWidth(p_, panel), spot = p_.task_tiles() * pitch;
     const auto transform = [](const V* m, V* out) LINNET_LAMBDA { F::Result(m, out); };
     for (int h = 0; h * kLanes < pitch; ++h) {
@@ -528,11 +522,9 @@ void run_winograd(const WinogradCall& call, ThreadPool& pool) {
   });
 }
 
-// The gradient of filters of 3 x 3: for each spot of a tile the product of transformed dy and transformed sources,
-// summed over tiles, and at the end one transformation back.
-//
-// A policy P (gemm_pack-inl.h) says what is multiplied. In bf16 sources and dy are transformed in fp32 and then
-// rounded; a packed element is a pair of neighboring tiles, the second of them zero after the last tile.
+// The gradient of 3 x 3 filters: for each spot of a tile the product of transformed dy and transformed sources, summed
+// over tiles, then one inverse transformation. In bf16 sources and dy are transformed in fp32 and then rounded; a
+// packed element is a pair of neighboring tiles, the second zero after the last tile.
 
 // Filters [begin, end) of a partial sum. T: float or Bfloat16, of x and dy.
 template <class F, class P, class T>
@@ -676,7 +668,6 @@ class WinogradWeightTask {
   float *const sources_, *const slopes_, *const zeros_;  // [kSpots][task_steps][pitch] both
 };
 
-// Filter `o` from the partial sums.
 template <class F>
 HWY_INLINE void FinishFilter(const WinogradWeightCall& call, int64_t o) {
   const WinogradWeightProblem& p = call.problem;

@@ -31,7 +31,7 @@ inline void add_parts(Device* device, int64_t parts, int64_t split, int64_t widt
          second);
 }
 
-// The same by one thread for each column: to[column] = (add ? to[column] : 0) + the parts, one after another.
+// One thread per column: to[column] = (add ? to[column] : 0) + the parts in order.
 LINNET_DEVICE void add_column(int64_t column, int64_t parts, int64_t width, bool add, const float* from, float* to) {
   float sum = add ? to[column] : 0;
   for (int64_t part = 0; part < parts; ++part) sum += from[part * width + column];
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads) total_kernel(int64_t count, const Fr
   if (threadIdx.x == 0) *total = static_cast<To>(sum);
 }
 
-// *total = the sum of all of `from`, by one block: so many that each thread has a few.
+// *total = the sum of `from`, by one block; for a few numbers per thread.
 template <class Sum, int kThreads = 1024, class From, class To>
 void add_all(Device* device, int64_t count, const From* from, To* total) {
   launch(device, total_kernel<Sum, kThreads, From, To>, 1, kThreads, 0, count, from, total);

@@ -53,7 +53,6 @@ constexpr int64_t block_depth(Order order, int64_t m, int64_t n, int64_t k, bool
   const int64_t floats = order == Order::kRows ? std::min<int64_t>(round_up(n, kMaxPanel), 512) * d : packed_rows(m, d);
   return std::min(k, kBlockFloats / floats * d);
 }
-// Columns of the shared block of B.
 constexpr int64_t block_columns(int64_t n, int64_t block_depth) {
   return std::min(round_up(n, kMaxPanel), std::max(kMaxPanel, kBlockFloats / block_depth / kMaxPanel * kMaxPanel));
 }
@@ -89,7 +88,6 @@ constexpr Method packed_method(int64_t batch, int64_t m, int64_t n, int64_t k) {
   if (batch > 1 && n * k <= (1 << 16) && m <= (int64_t{1} << 24) / (n * k)) return Method::kOneTaskEach;
   return Method::kShared;
 }
-// `independent_rows`: see GemmArgs.
 constexpr Method method(int64_t batch, int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b,
                         bool independent_rows = false) {
   if (independent_rows && !trans_a) return Method::kFewRows;
@@ -98,7 +96,6 @@ constexpr Method method(int64_t batch, int64_t m, int64_t n, int64_t k, bool tra
   return packed_method(batch, m, n, k);
 }
 
-// Floats of workspace.
 constexpr int64_t workspace(Method method, int64_t m, int64_t n, int64_t k, int64_t threads, bool whole_k = false) {
   const Order o = order(m, n, k, whole_k);
   switch (method) {

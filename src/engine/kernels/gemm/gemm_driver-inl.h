@@ -1,4 +1,4 @@
-// Products whose operands are packed: how they are cut into tasks and blocks. One source for every precision.
+// Divides packed products into tasks and blocks, for every precision.
 #if defined(LINNET_KERNELS_GEMM_DRIVER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_GEMM_DRIVER_INL_H_
 #undef LINNET_KERNELS_GEMM_DRIVER_INL_H_
@@ -398,7 +398,6 @@ class Product {
     }
   }
 
-  // Where tile t is, if `tiles` are packed at `out`.
   const float* packed_a(const Tiles& tiles, int64_t t, int64_t depth, const float* out) const {
     if (g_.trans_a) return out + (t - tiles.first) * kColumnStride * depth;
     return out + (tiles.row(t) - tiles.row(tiles.first)) * (in_place() ? g_.lda : kRowStride);

@@ -121,10 +121,9 @@ HWY_NOINLINE void Epilogue(const GemmArgs& g, float* c, int64_t rows, int64_t co
   VisitDerivative(g.derivative, [&]<class F>(F) LINNET_LAMBDA { Differentiate<F>(g, c, rows, columns); });
 }
 
-// The rectangle of C at (row, column) from its finished sums x, which lie apart, rows `stride` apart, because C is bf16
-// in memory or is computed from what is: all that GemmArgs says of x and C, in fp32, from and to memory of any type.
-// Programs have it once, with the extensions of one of the files that include it: those of processors that multiply in
-// bf16, which alone call it.
+// Computes the rectangle of C at (row, column) from its finished sums x, whose rows are `stride` apart, if C or a
+// matrix beside it is bf16 in memory: all that GemmArgs says of x and C, in fp32. Programs have it once, compiled for
+// processors that multiply in bf16, which alone call it.
 inline HWY_NOINLINE void FinishApart(const GemmArgs& g, const float* sums, int64_t stride, int64_t row, int64_t column,
                                      int64_t rows, int64_t columns) {
   const Floats scale = SetAll(g.derivative_scale), zero = hn::Zero(FloatTag());

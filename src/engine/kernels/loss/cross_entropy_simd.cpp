@@ -48,7 +48,7 @@ void LossRowsOf(int64_t begin, int64_t end, int64_t classes, const T* logits, co
     const T* x = logits + row * classes;
     const float largest = MaxRow(classes, x);
     const double log_sum = std::log(static_cast<double>(SumExp(classes, x, largest)));
-    // All terms are taken relative to the largest logit, so that a small loss is not the difference of large numbers.
+    // All terms are relative to the largest logit, so that a small loss is not the difference of large numbers.
     double loss = log_sum - (1 - smoothing) * (static_cast<double>(x[targets[row]]) - largest);
     if (smoothing != 0) {
       const Floats offset = SetAll(largest);
@@ -87,8 +87,7 @@ void LossGradientRows(int64_t begin, int64_t end, int64_t classes, StoredFloats 
   }
 }
 
-// *sum becomes the sum of exp(x - largest), *offsets (when asked for) that of x - largest. fp32 memory takes the
-// exponentials.
+// *sum becomes the sum of exp(x - largest), *offsets (if not null) that of x - largest. fp32 x is overwritten by exp.
 template <bool kOffsets, class X>
 HWY_INLINE void Exponentials(int64_t classes, X* x, float largest, float* sum, float* offsets) {
   constexpr float lowest = -std::numeric_limits<float>::infinity();
@@ -103,9 +102,9 @@ HWY_INLINE void Exponentials(int64_t classes, X* x, float largest, float* sum, f
   *offsets = SumLanes(total_offset);
 }
 
-// Logits x become dloss * (softmax(x) - (1 - smoothing) * onehot(target) - smoothing / classes), on the way to which
-// the row's loss is known: as T, from the start of the row's memory. Logits that are bf16 in memory, which cannot hold
-// the exponentials, have them computed twice. `sums` [classes], when not null, gets the sum of the rows.
+// Logits x become dloss * (softmax(x) - (1 - smoothing) * onehot(target) - smoothing / classes), as T from the start of
+// the row's memory, and the row's loss is computed. bf16 logits cannot hold the exponentials, which are computed twice.
+// `sums` [classes], if not null, gets the sum of the rows.
 template <class X, class T>
 void LossAndGradientRowsOf(int64_t begin, int64_t end, int64_t classes, X* logits, const int32_t* targets,
                            double smoothing, float dloss, float* losses, float* sums) {
@@ -114,7 +113,6 @@ void LossAndGradientRowsOf(int64_t begin, int64_t end, int64_t classes, X* logit
   for (int64_t row = begin; row < end; ++row) {
     X* x = logits + row * classes;
     const int32_t target = targets[row];
-    // All terms are taken relative to the largest logit, so that a small loss is not the difference of large numbers.
     const float largest = MaxRow(classes, x), logit = x[target], below = logit - largest;
     const double picked = kKept ? static_cast<double>(logit) - largest : below;
     float sum, offsets;
@@ -129,7 +127,7 @@ void LossAndGradientRowsOf(int64_t begin, int64_t end, int64_t classes, X* logit
       const Floats value = at.load(x);
       return hn::MulSub(kKept ? value : Exp(hn::Sub(value, top)), factor, share);
     };
-    // A slope is written no further on than the exponential or logit it comes from, which has been read.
+    // A slope is never written behind the exponential or logit it comes from, which has been read.
     T* slopes = reinterpret_cast<T*>(x);
     const T of_target(hn::GetLane(hn::MulSub(Exp(SetAll(below)), factor, share)) - goal);
     if (sums == nullptr) {
@@ -314,7 +312,6 @@ class LinearCrossEntropy {
   }
 
  private:
-  // Rows kept[first] ... kept[first + rows - 1].
   void chunk(int64_t first, int64_t rows) {
     const int32_t* kept = work_.kept + first;
     const bool adjacent = kept[rows - 1] - kept[0] + 1 == rows;

@@ -186,7 +186,6 @@ void gradient_rows(const BatchNormArgs& args, const BatchNormRows& forward, cons
   else gradient_rows_of(args, forward, of_x, of_dy, dy.f32(), dx.f32(), pool);
 }
 
-// Draws the mask of a row piece by piece.
 class RowDropout {
  public:
   explicit RowDropout(const ResidualDropout& dropout)

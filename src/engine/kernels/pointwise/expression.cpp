@@ -12,8 +12,8 @@ struct Row {
   const char* formula;
 };
 
-// In the order of Scalar. Special cases of formulas are those of apply_scalar: NaN is larger and smaller than anything,
-// relu and select let it through, and it is greater than nothing.
+// In the order of Scalar. Formulas have apply_scalar's special cases: NaN is larger and smaller than anything, passes
+// relu and select, and is greater than nothing.
 constexpr Row kRows[] = {
     {"input", 0, ""},
     {"constant", 0, ""},

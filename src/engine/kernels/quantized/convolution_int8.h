@@ -41,7 +41,6 @@ struct Int8ConvolutionSizes {
 
 struct Int8Convolution {  // all tensors are dense
   Int8ConvolutionSizes sizes;
-  // x [images, height, width, channels], as floats or as codes.
   const float* x = nullptr;
   const uint8_t* x_codes = nullptr;
   // How x becomes codes, or what its codes stand for. With scale 0 each image has its own scale: its largest magnitude

@@ -19,12 +19,10 @@ void dequantize_codes(const PackedWeight& weight, int64_t first, int64_t count, 
 void read_file_block(WeightFormat format, const std::byte* block, FileBlock& read);
 // The block's 32 * BlockFormat::unit numbers.
 void file_block_values(WeightFormat format, const std::byte* block, float* values);
-// `columns` are whole blocks.
-constexpr int64_t file_row_bytes(WeightFormat format, int64_t columns) {
+constexpr int64_t file_row_bytes(WeightFormat format, int64_t columns) {  // `columns`: whole blocks
   const BlockFormat blocks = block_format(format);
   return columns / (PackedShape::kBlock * blocks.unit) * blocks.file_bytes();
 }
-// Whether all scales and minimums of a row are finite.
-bool is_finite_row(WeightFormat format, const std::byte* row, int64_t columns);
+bool is_finite_row(WeightFormat format, const std::byte* row, int64_t columns);  // all scales and minimums
 
 }  // namespace linnet

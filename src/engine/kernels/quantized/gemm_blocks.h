@@ -1,11 +1,11 @@
-// The two ways in which products with weights in blocks or in bf16 are computed; see gemm_int8.h.
+// The two kinds of products with weights in blocks or in bf16; see gemm_int8.h.
 #pragma once
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/quantized/packed_weight.h"
 
 namespace linnet {
 
-// By integers where there are few rows, otherwise as gemm_strips().
+// By integers if there are few rows, otherwise as gemm_strips().
 size_t gemm_blocks_workspace(const PackedShape& shape, int64_t m, bool few, int threads);
 void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool);
 

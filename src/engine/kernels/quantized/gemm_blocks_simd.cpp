@@ -25,10 +25,9 @@ HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
 namespace linnet {
 namespace {
 
-// 32 neighbors of a row as codes of 16 bits times a scale, in the form that the kernel reads: either `pairs`, the codes
-// that belong to one 32-bit word of the weight (4 columns of 8 bits, 8 of 4), in the order in which PairBlocks
-// takes them from it; or `high` and `low`, with code = 256 high + low; with 4 bits the even columns
-// of a word, then the odd ones.
+// 32 neighbors of a row as 16-bit codes times a scale, in the kernel's form: either `pairs`, the codes for one 32-bit
+// word of the weight (4 columns of 8 bits, 8 of 4) in PairBlocks' order; or `high` and `low`, with code = 256 high +
+// low; with 4 bits a word's even columns precede the odd ones.
 struct alignas(64) ActivationBlock {
   // The largest magnitude: 256 * 127 + 127, so that `high` and `low` fit.
   static constexpr int kMostCode = 32639;

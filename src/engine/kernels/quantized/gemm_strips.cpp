@@ -66,13 +66,11 @@ void multiply_few(const GemmArgs& args, const PackedWeight& weight, std::byte* w
   });
 }
 
-// Whether a product can read bf16 as it is.
 bool reads_bf16(const GemmArgs& product, const PackedShape& shape) {
   return shape.format == WeightFormat::kBf16 && product.precision == Precision::kBf16 && gemm_has_bf16() &&
          product.k > 0;
 }
 
-// Whether a product can unpack its b_codes itself.
 bool reads_codes(const GemmArgs& product) {
   const PackedShape& shape = product.b_codes->shape;
   const bool in_bf16 = product.precision == Precision::kBf16 && gemm_has_bf16();

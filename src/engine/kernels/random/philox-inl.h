@@ -1,4 +1,4 @@
-// Philox4x32-10 on vectors; the contract and the meaning of the counter are in engine/kernels/random/philox.h.
+// Philox4x32-10 on vectors; engine/kernels/random/philox.h has the contract and the meaning of the counter.
 #if defined(LINNET_KERNELS_PHILOX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_PHILOX_INL_H_
 #undef LINNET_KERNELS_PHILOX_INL_H_

@@ -35,8 +35,7 @@ float dropout_scale(float p);
 // Whether element `index` of the row {c1, c2, c3} survives dropout with probability p. Slow, for references.
 bool dropout_keeps(uint64_t key, int64_t index, uint32_t c1, uint32_t c2, uint32_t c3, float p);
 
-// values[8 * i .. 8 * i + 7] = the 16-bit values of block first_block + i, for i in [0, blocks): PhiloxRow16 of
-// philox-inl.h, for its test.
+// values[8 * i .. 8 * i + 7] = the 16-bit values of block first_block + i, i in [0, blocks); for philox-inl.h's test.
 void philox_values16(uint64_t key, uint32_t first_block, int64_t blocks, uint32_t c1, uint32_t c2, uint32_t c3,
                      uint16_t* values);
 

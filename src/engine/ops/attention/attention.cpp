@@ -75,8 +75,7 @@ Tensor by_heads(Tensor x, int64_t heads, int64_t repeat) {
   return reshape(concat(ones, rest, 2), {batch, heads * repeat, length, size});
 }
 
-// [..., H, Tq + Tk - 1] -> [..., H, Tq, Tk]
-Tensor by_places(Tensor bias, int64_t queries, int64_t keys) {
+Tensor by_places(Tensor bias, int64_t queries, int64_t keys) {  // [..., H, Tq + Tk - 1] -> [..., H, Tq, Tk]
   const bool of_samples = bias.shape().rank() == 3;
   std::vector<Tensor> rows;
   for (int64_t i = 0; i < queries; ++i) {

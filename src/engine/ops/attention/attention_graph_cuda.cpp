@@ -21,7 +21,6 @@ class Builder {
         rows{p.batch, p.heads, p.queries, 1},
         q_sizes{p.batch, p.heads, p.queries, p.size} {}
 
-  // [B, heads, T, size] in rows of memory.
   CudnnValue rows_tensor(int64_t heads, int64_t length, AttentionStrides strides) {
     return graph.tensor(kBf16, {p.batch, heads, length, p.size}, {strides.sample, p.size, strides.row, 1});
   }
@@ -52,8 +51,7 @@ class Builder {
   CudnnValue compare(cudnnPointwiseMode_t mode, CudnnValue x, CudnnValue b) {
     return graph.pointwise(mode, x, scores, {.b = b, .compute = kBool}, kBool);
   }
-  // x where the condition holds, else -inf
-  CudnnValue where(CudnnValue condition, CudnnValue x) {
+  CudnnValue where(CudnnValue condition, CudnnValue x) {  // -inf where false
     return graph.pointwise(CUDNN_POINTWISE_BINARY_SELECT, x, scores,
                            {.b = graph.number(-std::numeric_limits<float>::infinity()), .t = condition});
   }
@@ -157,8 +155,7 @@ AttentionPlan attention_backward_plan(const AttentionProblem& p, const CudnnTarg
     x = b.with(CUDNN_POINTWISE_MUL, x, b.kept);
     x = b.with(CUDNN_POINTWISE_MUL, x, scale_of(p.kept_scale));
   }
-  // x [B, H, Tq, Tk] as its transpose.
-  const Sizes turned{p.batch, p.heads, p.keys, p.queries};
+  const Sizes turned{p.batch, p.heads, p.keys, p.queries};  // transposed
   const Sizes turned_strides{p.heads * p.queries * p.keys, p.queries * p.keys, 1, p.keys};
   const auto transposed = [&](CudnnValue from) {
     const CudnnValue to = graph.between(kBf16, turned, turned_strides);

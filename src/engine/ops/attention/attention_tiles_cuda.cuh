@@ -1,9 +1,8 @@
-// What the attention kernels of our own share: tiles of queries and keys in shared memory as fp32, whatever the
-// storage, and their products by the matrix units in TF32. Strict fp32 takes three of these for each.
-//
-// A warp has 16 rows of a tile of scores, and a thread two of them: rows row(0) and row(1), columns score_column(0) to
-// score_column(kColumns - 1). Of a result [kTile, kSize] it has the same rows and the columns column(group, 0) and
-// column(group, 1). Where a head is long, kParts warps share rows: each has all scores and a part of the result.
+// Shared by our own attention kernels: tiles of queries and keys in shared memory as fp32, whatever the storage, and
+// their products on matrix units in TF32, three for each in strict fp32. A warp has 16 rows of a tile of scores, and a
+// thread two of them: rows row(0) and row(1), columns score_column(0) to score_column(kColumns - 1). In a result
+// [kTile, kSize] it has the same rows and columns column(group, 0) and column(group, 1). For long heads kParts warps
+// share rows: each has all scores and a part of the result.
 #pragma once
 #include <cstring>
 #include "engine/kernels/cuda/philox.cuh"
@@ -65,8 +64,8 @@ LINNET_DEVICE void multiply_tf32(uint4 a, uint2 b, float (&c)[4]) {
 }
 #endif
 
-// A factor of such a product. With kExact it is kept in two parts, whose three largest products have 21 bits of
-// mantissa: about fp32's.
+// A factor of such a product. With kExact it is split in two, whose three largest products have fp32's precision (21
+// bits).
 template <class Words, bool kExact>
 struct Factor {
   Words large, small;

@@ -61,7 +61,6 @@ int64_t elements_of(const KernelQuery& query, int rank) {
   return local_shape(query.out[0].shape, Sharding::cut(attrs.axis, attrs.parts), {rank, attrs.ranks}).elements();
 }
 
-// What the other ranks have.
 size_t gather_workspace(const KernelQuery& query) {
   const auto& attrs = query.attrs<AllGatherAttrs>();
   int64_t count = 0;

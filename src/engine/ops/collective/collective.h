@@ -50,7 +50,7 @@ Tensor cut(At x, const Sharding& sharding, const TensorRank& rank);
 Tensor stage_output(std::span<const Tensor> values, std::span<const Tensor> gradients,
                     SourceLine where = SourceLine::current());
 
-// On a GPU, for sums over ranks: into[i] += from[i]; queued.
+// For sums over ranks on a GPU: into[i] += from[i]; queued.
 void add_values_cuda(Device* device, float* into, const float* from, int64_t count);
 
 }  // namespace linnet

@@ -35,14 +35,12 @@ std::vector<TensorType> infer_conv2d(const InferArgs& args) {
   return {out};
 }
 
-// dy, weight -> dx
-std::vector<TensorType> infer_conv2d_input_grad(const InferArgs& args) {
+std::vector<TensorType> infer_conv2d_input_grad(const InferArgs& args) {  // dy, weight -> dx
   expect_inputs(args, 2);
   return {{args.in[0].dtype, args.attrs.as<Conv2dAttrs>().result}};
 }
 
-// x, dy -> dweight
-std::vector<TensorType> infer_conv2d_weight_grad(const InferArgs& args) {
+std::vector<TensorType> infer_conv2d_weight_grad(const InferArgs& args) {  // x, dy -> dweight
   expect_inputs(args, 2);
   return {{full_type(args.in[0].dtype), args.attrs.as<Conv2dAttrs>().result}};
 }
@@ -96,7 +94,6 @@ StorageRule conv2d_storage(const Node& node) {
 const TensorType& type_of(const TensorType& type) { return type; }
 const TensorType& type_of(const TensorView& view) { return view.type; }
 
-// in, out: types, or tensors.
 template <ConvolutionPass pass, class Item>
 StoredConvolution stored_convolution(const Node& node, std::span<const Item> in, std::span<const Item> out) {
   const auto& attrs = node.attrs.as<Conv2dAttrs>();
@@ -115,7 +112,6 @@ size_t conv2d_workspace(const KernelQuery& query) {
   return stored_convolution_workspace(stored_convolution<pass>(query.node, query.in, query.out), pass, query.threads);
 }
 
-// Filters are fp32, and so is their gradient.
 template <ConvolutionPass pass>
 bool supports_conv2d(const KernelQuery& query) {
   return conv2d_roles<pass>(query.in, query.out).weight.dtype == DType::kF32 && f32_or_reduced(query);

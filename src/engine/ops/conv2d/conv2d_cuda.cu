@@ -27,8 +27,7 @@ struct Location {
   LINNET_DEVICE Location(int at, int height, int width)
       : image(at / (height * width)), row(at / width - image * height), column(at - at / width * width) {}
 };
-// k = (r * columns + s) * depth + inner
-struct Tap {
+struct Tap {  // k = (r * columns + s) * depth + inner
   int r, s, inner;
   LINNET_DEVICE Tap(int k, int columns, int depth)
       : r(k / depth / columns), s(k / depth - r * columns), inner(k - k / depth * depth) {}
@@ -174,7 +173,6 @@ void run(const KernelArgs& args) {
   });
 }
 
-// At most 64 parts of at least 512 products.
 int64_t part_count(int64_t depth) { return std::clamp<int64_t>(depth / 512, 1, 64); }
 
 size_t weight_grad_workspace(const KernelQuery& query) {
@@ -203,8 +201,7 @@ LINNET_DEVICE int64_t pixel(int64_t image, int64_t row, int64_t column, int64_t 
   return ((image * height + row) * width + column) * depth;
 }
 
-// Of [N, H, W, C].
-struct Index {
+struct Index {  // of [N, H, W, C]
   int64_t image, row, column, channel;
   LINNET_DEVICE Index(int64_t at, int64_t height, int64_t width, int64_t channels) {
     const Divided by_channel = divided(at, channels), by_column = divided(by_channel.quotient, width),

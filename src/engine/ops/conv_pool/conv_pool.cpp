@@ -39,8 +39,7 @@ std::vector<TensorType> infer_conv_pool_weight_grad(const InferArgs& args) {
   return {{dtype, {filters, 3, 3, args.in[0].shape[3]}}, {dtype, {filters}}};
 }
 
-// weight, which, dy -> dx
-std::vector<TensorType> infer_conv_pool_input_grad(const InferArgs& args) {
+std::vector<TensorType> infer_conv_pool_input_grad(const InferArgs& args) {  // weight, which, dy -> dx
   expect_inputs(args, 3);
   return {{args.in[2].dtype, args.attrs.as<ConvReluPoolAttrs>().input}};
 }

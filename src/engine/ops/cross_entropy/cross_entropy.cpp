@@ -28,8 +28,7 @@ std::vector<TensorType> infer_cross_entropy(const InferArgs& args) {
   return {{full, {}}, {full, {rows.elements()}}};
 }
 
-// logits, targets, lse, dloss -> dlogits
-std::vector<TensorType> infer_cross_entropy_grad(const InferArgs& args) {
+std::vector<TensorType> infer_cross_entropy_grad(const InferArgs& args) {  // logits, targets, lse, dloss -> dlogits
   expect_inputs(args, 4);
   return {args.in[0]};
 }

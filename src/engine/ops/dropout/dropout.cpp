@@ -27,7 +27,6 @@ std::vector<TensorType> infer_dropout(const InferArgs& args) {
   return {args.in[0]};
 }
 
-// The mask is linear: the gradient passes through the same one.
 std::vector<Tensor> dropout_gradient(const GradientArgs& args) {
   return {args.add(kDropout, {args.out_grad[0], args.in[1]})[0], Tensor{}};
 }

@@ -37,7 +37,6 @@ std::vector<Tensor> embedding_gradient(const GradientArgs& args) {
           Tensor{}};
 }
 
-// A sum of rows by id is linear in the rows.
 std::vector<Tensor> gradient_of_sums(const GradientArgs& args) {
   const auto& sums = args.attrs<EmbeddingGradAttrs>();
   if (sums.accumulate || sums.scale != 1) fail_internal("the gradient of sums is taken before passes fuse them");
@@ -136,7 +135,6 @@ void run_embedding_grad(const KernelArgs& args) {
                    args.pool, divided ? -1 : padding);
 }
 
-// Tables and their gradients are fp32.
 bool has_f32_table(const KernelQuery& query) { return all_f32_or_bf16(query) && query.in[0].dtype == DType::kF32; }
 bool has_f32_table_gradient(const KernelQuery& query) {
   return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32 && query.attrs<EmbeddingGradAttrs>().scale == 1;

@@ -21,8 +21,7 @@ std::vector<TensorType> infer_fake_quantize(const InferArgs& args) {
   return {args.in[0]};
 }
 
-// x, step, dy: dx, ds.
-std::vector<TensorType> infer_gradient(const InferArgs& args) {
+std::vector<TensorType> infer_gradient(const InferArgs& args) {  // x, step, dy -> dx, ds
   expect_inputs(args, 3);
   fake_quantize_expect_operands(args.in[0], args.in[1]);
   expect(args.in[2] == args.in[0], "got a gradient ", args.in[2], ", expected ", args.in[0]);

@@ -91,8 +91,7 @@ StorageRule grouped_matmul_grad_storage(const Node& node) {
   return rule;
 }
 
-// Each row is multiplied once.
-double grouped_matmul_flops(const FlopsArgs& args) {
+double grouped_matmul_flops(const FlopsArgs& args) {  // each row is multiplied once
   const auto& weights = args.node.op == &kGroupedMatmul ? args.in[1].shape : args.out[0].shape;
   const int64_t choices = args.in[2].shape[0], groups = args.attrs<GroupedMatmulAttrs>().groups;
   return 2.0 * static_cast<double>(choices) * static_cast<double>(weights.elements() / groups);

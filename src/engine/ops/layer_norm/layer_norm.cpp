@@ -155,7 +155,6 @@ ResidualDropout dropout_of(const NormDropout& dropout) {
   return {dropout.probability, dropout_key(dropout.random, dropout.site), dropout.rows_per_sample};
 }
 
-// What element `column` of a row is multiplied by.
 double mask(const ResidualDropout& dropout, int64_t row, int64_t width, int64_t column) {
   if (dropout.p == 0) return 1;
   const int64_t index = row % dropout.rows_per_sample * width + column;

@@ -1,8 +1,8 @@
-// Layer and RMS normalization of rows, on the way through the residual stream or not: one pass over memory.
+// Layer and RMS normalization of rows, with or without the residual stream: one pass over memory.
 //
 //   sum = x + dropout(f) (or x),  y = (sum - mean) * rstd * weight + bias
 //
-// sum may be x or f, and y the other one: an element is written by the thread that has read it.
+// sum and y may overwrite x and f: the thread that has read an element writes it.
 #include <algorithm>
 #include "engine/kernels/cuda/add_parts.cuh"
 #include "engine/kernels/cuda/philox.cuh"
@@ -25,7 +25,7 @@ struct NormForward {
   float *mean = nullptr, *rstd = nullptr;
 };
 
-// What the N neighbors from element `index` of a sample are multiplied by; N divides `index` and 8.
+// The factors of N neighbors from element `index` of a sample on; N divides `index` and 8.
 template <int N>
 LINNET_DEVICE void dropout_factors(const DropoutMask& mask, int64_t index, unsigned sample, float (&factor)[N]) {
   static_assert(N == 1 || N == 4 || N == 8);
@@ -40,7 +40,7 @@ LINNET_DEVICE void dropout_factors(const DropoutMask& mask, int64_t index, unsig
   }
 }
 
-// A vector of a norm's parameters, which may begin anywhere.
+// A vector of a norm's parameters, perhaps unaligned.
 template <int N>
 LINNET_DEVICE void load_parameters(const float* location, bool wide, float (&to)[N]) {
   if (wide) return load_vector(location, to);
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kRowBlock) norm_forward_kernel(NormForward<T> 
 #pragma unroll
         for (int j = 0; j < kVector; ++j) add[j] = factor[j] == 0 ? 0 : add[j] * factor[j];
       }
-      // What the gradient will read is what is normalized here: the sum as it is stored.
+      // Normalizes the sum as stored, which the gradient will read.
 #pragma unroll
       for (int j = 0; j < kVector; ++j) v[i][j] = to_float(from_float<T>(v[i][j] + add[j]));
     }
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kRowBlock) norm_forward_kernel(NormForward<T> 
   if (Layout::lane() == 0) call.mean[row] = mean, call.rstd[row] = rstd;
 }
 
-// Rows that no block's registers hold are read again.
+// For rows too long for a block's registers, which are read again.
 template <class T, bool kResidual>
 __global__ void __launch_bounds__(kRowBlock) norm_forward_long_kernel(NormForward<T> call) {
   begin_kernel();
@@ -164,9 +164,8 @@ void norm_forward(Device* device, NormForward<T> call) {
 //   dx = rstd * (g - mean(g) (when centered) - n * mean(g * n)) + dsum,  df = dropout(dx)
 //   dweight = sum over rows of dy * n,  dbias = sum over rows of dy
 //
-// Every block adds up the last two over its own rows; a second kernel adds the blocks' sums in order. How rows are cut
-// depends on their number alone. dx and df may be dy, sum or dsum: an element is written by the thread that has read
-// it.
+// Every block sums the last two over its own rows; a second kernel adds the blocks' sums in order. The number of rows
+// alone decides how they are divided. dx and df may be dy, sum or dsum: the thread that has read an element writes it.
 template <class T>
 struct NormBackward {
   int64_t rows = 0, width = 0;
@@ -181,14 +180,14 @@ struct NormBackward {
   int64_t rows_per_part = 0;
 };
 
-// Two blocks at most for each of a large GPU's multiprocessors, which are there at one time; whole warps' rows in each.
+// At most two blocks for each of a large GPU's multiprocessors, all resident at once, with whole warps' rows.
 int64_t norm_rows_per_part(int64_t rows) { return std::max<int64_t>(((rows + 255) / 256 + 7) / 8 * 8, 8); }
 int64_t norm_part_count(int64_t rows) { return (rows + norm_rows_per_part(rows) - 1) / norm_rows_per_part(rows); }
 size_t norm_backward_workspace(int64_t rows, int64_t width) {
   return static_cast<size_t>(2 * norm_part_count(rows) * width) * sizeof(float);
 }
 
-// Sums of a block's warps, which have had different rows, in order. Every thread calls it.
+// Adds the sums of a block's warps, for different rows, in order. Every thread calls it.
 template <class Layout>
 static LINNET_DEVICE void add_warps(int width, const float (&sums)[Layout::kPieces][Layout::kVector], float* to) {
   constexpr int kWidth = Layout::kPieces * Layout::kVector * kWarp;
@@ -206,7 +205,7 @@ static LINNET_DEVICE void add_warps(int width, const float (&sums)[Layout::kPiec
   __syncthreads();
 }
 
-// A block's sums where each thread has columns of its own; `to` may begin anywhere.
+// Stores a block's sums, whose columns belong to different threads; `to` may be unaligned.
 template <class Layout>
 LINNET_DEVICE void store_parts(int width, const float (&sums)[Layout::kPieces][Layout::kVector], float* to) {
 #pragma unroll
@@ -217,7 +216,7 @@ LINNET_DEVICE void store_parts(int width, const float (&sums)[Layout::kPieces][L
   }
 }
 
-// Blocks that a multiprocessor shall hold at a time: two, where half of its registers suffice.
+// Blocks per multiprocessor: two if half of its registers suffice.
 template <class Layout>
 constexpr int kNormBlocks = Layout::kVector > 1 && Layout::kVector* Layout::kPieces <= 24 ? 2 : 1;
 
@@ -231,8 +230,7 @@ __global__ void __launch_bounds__(kRowBlock, kNormBlocks<Layout>) norm_backward_
   const DropoutMask mask = drops ? call.dropout.mask() : DropoutMask{};
   float dweight[kPieces][kVector] = {}, dbias[kPieces][kVector] = {};
   for (int64_t row = first + Layout::row_in_block(); row < end; row += Layout::kRows) {
-    // All of the row is asked for before any of it is used. Sums are read twice, the second time from the nearest
-    // cache: registers are short.
+    // Loads the row before using any of it. Sums are read twice, then from the nearest cache, to save registers.
     float g[kPieces][kVector];
     LaterVector<T, kVector> add[kPieces];
     if (kResidual && call.dsum)
@@ -299,7 +297,7 @@ __global__ void __launch_bounds__(kRowBlock, kNormBlocks<Layout>) norm_backward_
   }
 }
 
-// Rows that no block's registers hold are read again, and the block's sums are kept in memory.
+// For rows too long for a block's registers: they are read again, and the block's sums are kept in memory.
 template <class T, bool kResidual>
 __global__ void __launch_bounds__(kRowBlock) norm_backward_long_kernel(NormBackward<T> call) {
   begin_kernel();

@@ -117,7 +117,7 @@ void matmul_reference_product(const KernelArgs& args) {
         if (attrs.accumulate) sum += args.in.back().as<T>()[location];
         if (attrs.pre_activation) args.out[1].as<T>()[location] = static_cast<T>(sum);
         sum = gemm_activation(attrs.activation, sum);
-        // A gradient that a ReLU stops is zero whatever it is: select, not multiply.
+        // A gradient that a ReLU stops is zero, even for NaN: select, not multiply.
         if (attrs.has_aux()) {
           const double factor = gemm_slope(attrs.derivative, args.in[2 + attrs.bias].as<T>()[location]);
           sum = factor == 0 && attrs.derivative == GemmActivation::kRelu ? 0 : sum * attrs.derivative_scale * factor;

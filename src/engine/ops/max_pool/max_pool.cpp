@@ -20,8 +20,7 @@ std::vector<TensorType> infer_max_pool(const InferArgs& args) {
   return {out, {DType::kU8, out.shape}};
 }
 
-// dy, places -> dx
-std::vector<TensorType> infer_max_pool_grad(const InferArgs& args) {
+std::vector<TensorType> infer_max_pool_grad(const InferArgs& args) {  // dy, places -> dx
   expect_inputs(args, 2);
   expect(args.in[1] == TensorType{DType::kU8, args.in[0].shape}, "got ", args.in[0], " and ", args.in[1]);
   return {{args.in[0].dtype, args.attrs.as<MaxPoolAttrs>().input}};

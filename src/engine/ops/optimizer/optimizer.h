@@ -52,7 +52,6 @@ struct OptimizerState {
   Tensor parameters, moment1, moment2, ema;  // [P]; moment2 for Adam only, ema when ema_decay > 0
 };
 
-// Returns the new state.
 OptimizerState optimizer_step(const OptimizerState& state, At gradient, Tensor sum_of_squares, Tensor count,
                               Tensor control, const OptimizerAttrs& attrs);
 
@@ -71,7 +70,6 @@ struct Adam8bitState {
 TensorType moment_codes_type(int64_t count);
 TensorType moment_scales_type(int64_t count, DType dtype);
 
-// Returns the new state.
 Adam8bitState adam_8bit_step(const Adam8bitState& state, At gradient, Tensor sum_of_squares, Tensor count,
                              Tensor control, const OptimizerAttrs& attrs);
 

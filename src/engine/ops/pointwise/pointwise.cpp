@@ -233,15 +233,13 @@ Tensor square(At x) { return apply_scalar(Scalar::kSquare, x); }
 Tensor relu(At x) { return apply_scalar(Scalar::kRelu, x); }
 Tensor tanh(At x) { return apply_scalar(Scalar::kTanh, x); }
 
-// silu(x) = x / (1 + exp(-x))
 Tensor silu(At x) {
   ExpressionBuilder e;
   const auto v = e.input(0);
   return pointwise(e.finish(e.apply(Scalar::kMul, v, e.apply(Scalar::kSigmoid, v))), std::array{x.value}, x.where);
 }
 
-// softplus(x) = max(x, 0) + log(1 + exp(min(x, -x))). The derivatives of the table give 1/2 at 0, as they would not
-// with -|x|: that of |x| is 0 there.
+// softplus(x) = max(x, 0) + log(1 + exp(min(x, -x))), whose tabulated derivatives give 1/2 at 0; -|x| would not.
 Tensor softplus(At x) {
   ExpressionBuilder e;
   const auto v = e.input(0);

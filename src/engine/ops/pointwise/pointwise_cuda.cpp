@@ -81,7 +81,6 @@ void run(const KernelArgs& args) {
   const auto& loaded = device.prepared<LoadedKernel>("compiled " + text, [&] { return load(device, text); });
   const auto blocks = static_cast<unsigned>(ceil_div(arguments.count, int64_t{kPointwiseThreads} * source.step));
   void* parameters[] = {&arguments};
-  // Compiled for this GPU alone.
   device.launch(static_cast<const void*>(loaded.kernel), blocks, kPointwiseThreads, 0, parameters, 90);
 }
 

@@ -13,7 +13,6 @@ const char* type_name(DType dtype) {
   fail_internal(std::string("a generated kernel of ") + dtype_name(dtype));
 }
 
-// The formula with t<i> for its letters.
 std::string applied(const Instruction& instruction) {
   std::string text;
   const std::string formula = scalar_formula(instruction.function);
@@ -28,8 +27,7 @@ std::string applied(const Instruction& instruction) {
   return text;
 }
 
-// All bits of a constant: infinities and NaN too.
-std::string constant_text(double value) {
+std::string constant_text(double value) {  // all bits: infinities and NaN too
   char text[64];
   std::snprintf(text, sizeof text, "__uint_as_float(0x%08xu)", std::bit_cast<uint32_t>(static_cast<float>(value)));
   return text;

@@ -129,8 +129,7 @@ void copy_rows(const KernelArgs& args, const int32_t* ids) {
   });
 }
 
-// Few rows of x [rows, columns] by W^T.
-template <class From, class To>
+template <class From, class To>  // x [rows, columns] by W^T
 struct FewRows {
   Weight weight;
   int64_t rows, width, columns;

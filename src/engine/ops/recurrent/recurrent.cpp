@@ -48,7 +48,6 @@ Tensor in_panels(Tensor x, int axis, int64_t units) {
   return reshape(x, Shape(sizes));
 }
 
-// The gates along an axis, in the usual order.
 std::vector<Tensor> gates_along(Tensor x, int axis, RecurrentKind kind, GateOrder order) {
   const std::vector<Tensor> parts = split_evenly(x, axis, static_cast<int>(gates_of(kind)));
   std::vector<Tensor> gates;

@@ -46,7 +46,6 @@ std::vector<Tensor> cumsum_gradient(const GradientArgs& args) {
 
 Tensor reduce(At x, Reduction kind, Shape shape) { return op_result(kReduce, x, {}, ReduceAttrs{kind, shape}); }
 
-// Reduces `count` elements, `stride` apart.
 template <class T>
 T reduce_line(Reduction kind, const T* x, int64_t count, int64_t stride) {
   double top = -std::numeric_limits<double>::infinity(), sum = 0;

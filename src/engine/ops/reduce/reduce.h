@@ -30,8 +30,7 @@ Tensor log_sum_exp_last(At x);  // [..., N] -> [..., 1]
 // Running sums along an axis, which may be negative: element i sums 0 ... i, or with `reverse` i ... n - 1.
 Tensor cumsum(At x, int axis, bool reverse = false);
 
-// On a GPU: sums of a matrix's columns, for kernels that need them beside something else. Queues sums[j] = sum over i
-// of x[i, j]: x [rows, width], fp32 or bf16.
+// On a GPU, for other kernels: queues sums[j] = sum over i of x[i, j]; x [rows, width], fp32 or bf16.
 size_t column_sums_workspace(int64_t rows, int64_t width, DType dtype);  // bytes
 void column_sums(Device* device, int64_t rows, int64_t width, const TensorView& x, float* sums, std::byte* workspace);
 

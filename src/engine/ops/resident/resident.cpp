@@ -8,8 +8,7 @@ const TensorType kCursor{DType::kI32, {1}};
 
 void expect_cursor(const TensorType& type) { expect(type == kCursor, "got cursor ", type, ", expected ", kCursor); }
 
-// order, cursor, data...
-std::vector<TensorType> infer_resident_gather(const InferArgs& args) {
+std::vector<TensorType> infer_resident_gather(const InferArgs& args) {  // order, cursor, data...
   expect(args.in.size() >= 3, "got nothing to gather");
   const TensorType& order = args.in[0];
   const int64_t rows = args.attrs.as<GatherRowsAttrs>().rows;
@@ -26,8 +25,7 @@ std::vector<TensorType> infer_resident_gather(const InferArgs& args) {
   return out;
 }
 
-// cursor, tables...
-std::vector<TensorType> infer_pick(const InferArgs& args) {
+std::vector<TensorType> infer_pick(const InferArgs& args) {  // cursor, tables...
   expect(args.in.size() >= 2, "got no table");
   expect_cursor(args.in[0]);
   std::vector<TensorType> out;
@@ -38,8 +36,7 @@ std::vector<TensorType> infer_pick(const InferArgs& args) {
   return out;
 }
 
-// table, cursor, scalars...
-std::vector<TensorType> infer_resident_write(const InferArgs& args) {
+std::vector<TensorType> infer_resident_write(const InferArgs& args) {  // table, cursor, scalars...
   expect(args.in.size() >= 3, "got nothing to write");
   const TensorType& table = args.in[0];
   const auto scalars = static_cast<int64_t>(args.in.size()) - 2;
@@ -57,8 +54,7 @@ std::vector<Tensor> behind(Tensor first, std::span<const Tensor> rest) {
   return operands;
 }
 
-// The cursor, which must be below `steps`.
-int64_t read_cursor(const TensorView& cursor, int64_t steps) {
+int64_t read_cursor(const TensorView& cursor, int64_t steps) {  // must be below `steps`
   const int32_t step = *cursor.as<int32_t>();
   if (step < 0 || step >= steps) fail_internal("a cursor beyond the steps that were prepared");
   return step;

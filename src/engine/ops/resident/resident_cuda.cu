@@ -55,7 +55,6 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(Tables tables, Order o
   else gather_word<uint8_t>(i, table, order);
 }
 
-// Words of 4 bytes.
 __global__ void __launch_bounds__(kThreads) pick_kernel(Tables tables, const int32_t* __restrict__ cursor) {
   begin_kernel();
   const Table table = tables.at[blockIdx.y];

@@ -48,7 +48,6 @@ __global__ void __launch_bounds__(kRowBlock) softmax_long_kernel(int64_t width, 
     y[j] = from_float<T>(empty ? 0 : expf(to_float(x[j]) - top) * scale);
 }
 
-// dx = y * (dy - sum(dy * y))
 template <class T, class Layout>
 __global__ void __launch_bounds__(kRowBlock)
     softmax_grad_kernel(int64_t rows, int width, const T* dy, const T* y, T* dx) {
