@@ -11,8 +11,7 @@ namespace linnet {
 void gather_rows(int64_t count, int64_t width, const float* table, const int32_t* ids, MutableStoredFloats out,
                  ThreadPool& pool);
 
-// dtable[ids[i], :] += dy[i, :] in the order of i: the same sum for any number of threads. The id `skipped` adds
-// nothing.
+// dtable[ids[i], :] += dy[i, :] in the order of i: for any number of threads. The id `skipped` adds nothing.
 void scatter_add_rows(int64_t count, int64_t width, StoredFloats dy, const int32_t* ids, float* dtable,
                       ThreadPool& pool, int32_t skipped = -1);
 

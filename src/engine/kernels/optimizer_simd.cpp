@@ -104,8 +104,7 @@ constexpr float kMostM = 127, kMostV = 255;
 // The reciprocal of a smaller scale would overflow.
 constexpr float kLeastScale = 1e-30f;
 
-// The moments of a block: codes, or m and sqrt(v). Decoded onto the stack, updated with the parameters, and encoded
-// again.
+// The moments of a block: codes, or m and sqrt(v). Decoded onto the stack, updated and encoded again.
 struct Block {
   HWY_ALIGN uint8_t m_codes[kMomentBlock], v_codes[kMomentBlock];
   HWY_ALIGN float m[kMomentBlock], root[kMomentBlock];

@@ -8,8 +8,8 @@
 
 namespace linnet {
 
-// To IEEE half precision (fp16): 11 bits of mantissa, multiples of 2^-24 below 2^-14, infinity from 65520 on. Ties to
-// even; NaN stays NaN.
+// To IEEE half precision (fp16): 11 bits of mantissa, multiples of 2^-24 below 2^-14, infinity from 65520 on. NaN
+// stays.
 template <class T>
 T round_to_half(T x) {
   constexpr int kLeastExponent = -14, kFractionBits = 10;

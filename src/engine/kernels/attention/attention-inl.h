@@ -231,8 +231,7 @@ HWY_INLINE void WithType(StoredFloats rows, const Body& body) {
   rows.is_bf16 ? body(rows.bf16()) : body(rows.f32());
 }
 
-// Prefetches a row; kLocality as in __builtin_prefetch. A head's rows are a few lines each, far apart, not prefetched
-// by hardware.
+// Prefetches a row; kLocality as in __builtin_prefetch. Hardware does not, as a head's rows are short and far apart.
 template <int kLocality>
 HWY_INLINE void FetchRow(StoredFloats row, int64_t width) {
   const auto* first = static_cast<const char*>(row.data);
@@ -343,8 +342,7 @@ class Dropout {
 
  private:
   static constexpr uint64_t kMul0 = 0xD2511F53u, kMul1 = 0xCD9E8D57u;
-  // Vectors of counters side by side, to hide the latency of the chain of products: even and odd queries of two
-  // vectors.
+  // Vectors of counters side by side, to hide the latency of products: even and odd queries of two vectors.
   static constexpr int kCounters = 4;
   static constexpr uint32_t low(uint64_t x) { return static_cast<uint32_t>(x); }
   static constexpr uint32_t high(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
@@ -580,8 +578,8 @@ HWY_INLINE void WeighKeys(const Window& window, int64_t width, const float* weig
     }
 }
 
-// out[keys, width] += weights[keys, queries] times the panels of [queries, width], over seeing queries. May write one
-// more row.
+// out[keys, width] += weights[keys, queries] times the panels of [queries, width], by seeing queries. May write a
+// further row.
 template <class P>
 HWY_INLINE void WeighQueries(const Window& window, int64_t width, const float* weights, const float* panels, float* out,
                              int64_t stride) {

@@ -30,7 +30,7 @@ struct AttentionArgs {
   // the (i + key_length - query_length)th.
   const int32_t* starts = nullptr;  // [batch, query_length]
   int64_t window = 0;
-  // Added to the scaled scores by distance: entry j - i + query_length - 1 for key j and query i. `biased` sizes the
+  // Added to the scaled scores by distance: entry j - i + query_length - 1 for key j, query i. `biased` sizes the
   // workspace.
   bool biased = false;
   const float* distance_bias = nullptr;  // [query_heads, query_length + key_length - 1]
@@ -77,8 +77,7 @@ void attention_backward(const AttentionArgs& args, AttentionRows q, AttentionRow
 // query is computed alone, so its bits depend on itself and the keys that it sees alone.
 constexpr int64_t kFewQueries = 8;
 
-// At most kFewQueries, not causal and without a window; or any number, if args asks for independent queries. No
-// dropout.
+// At most kFewQueries, not causal and without a window; or any number, with independent queries. No dropout.
 bool has_few_queries(const AttentionArgs& args);
 
 size_t attention_few_queries_workspace(const AttentionArgs& args, int threads);

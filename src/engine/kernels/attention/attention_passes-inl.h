@@ -17,8 +17,7 @@ namespace linnet::HWY_NAMESPACE::attention {
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // Scores are relative to a shift of each query, which starts at 0 and follows the largest score only outside of these
-// bounds, within which fp32 keeps its relative error. So exponentials are computed at once, and sums are rarely
-// rescaled.
+// bounds, within which fp32 keeps its relative error. So sums are rarely rescaled.
 constexpr float kHighest = 30, kLowest = -60;
 
 // From a tile of scores: stores 2^(score - shift), zero where dropped or not seen; adds to the sums and raises the

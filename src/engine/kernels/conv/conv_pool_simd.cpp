@@ -43,7 +43,7 @@ constexpr int64_t weight_floats(const ConvPoolShape& s) {
 constexpr int64_t sum_floats(const ConvPoolShape& s) { return padded_filters(s) * (s.channels * kTaps + 1); }
 constexpr int64_t pair_row(const ConvPoolShape& s) { return 2 * round_up(2 * s.pooled_width() + 2, 16); }
 constexpr int64_t pair_floats(const ConvPoolShape& s) { return (plane_rows(s) - 1) * pair_row(s); }
-// If the gradient of the pooled images is a product, that of a few images: enough to share each read of the factor, few
+// If the gradient of the pooled images is a product, that of a few images: enough to share reads of the factor, few
 // enough for L2.
 constexpr int64_t kProductImages = 5;
 constexpr int64_t slope_floats(const ConvPoolShape& s) {

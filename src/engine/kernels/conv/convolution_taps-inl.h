@@ -289,8 +289,7 @@ struct FilterRuns {
 };
 
 // Copies pairs of pixels from rows [row, row + rows) of a bf16 image: in each row `columns` pairs, whose first pixels
-// are `step` columns apart, from `column` on, and whose second pixels are `apart` columns further. Pixels outside are
-// zero.
+// are `step` columns apart, from `column` on, and whose second pixels are `apart` columns further. Others are zero.
 struct PairSource {
   const Bfloat16* image;
   int64_t height, width, channels;

@@ -348,8 +348,7 @@ class LinearCrossEntropy {
     multiply(product);
   }
 
-  // Turns logits into gradients: in bf16 if the products that read them would round them anyway, which halves what is
-  // read.
+  // Turns logits into gradients: in bf16 if the products that read them would round them anyway.
   void losses_and_slopes(int64_t first, int64_t rows) {
     const bool divided = args_.division.is_divided();
     const auto part = [&](int64_t begin, int64_t end, float* sums) {

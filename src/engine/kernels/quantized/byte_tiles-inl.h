@@ -45,8 +45,7 @@ struct WindowRows {
 //     sums[i * stride + j] = -start[j] + sum over k of row(i)[k] * w[k, j]
 // with w[k, j] at w[j / 16 * panel_bytes + (k / 4 * 16 + j % 16) * 4 + k % 4].
 
-// The largest magnitude of k numbers, load(position), as the bits of a float, in the magnitudes' order, NaN above
-// infinity.
+// The largest magnitude of k numbers, load(position), as a float's bits, which are ordered alike, NaN on top.
 template <class Load>
 HWY_INLINE int32_t LargestBits(int64_t k, const Load& load) {
   const hn::RebindToSigned<FloatTag> di;

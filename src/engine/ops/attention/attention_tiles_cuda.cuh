@@ -64,8 +64,7 @@ LINNET_DEVICE void multiply_tf32(uint4 a, uint2 b, float (&c)[4]) {
 }
 #endif
 
-// A factor of such a product. With kExact it is split in two, whose three largest products have fp32's precision (21
-// bits).
+// A factor of such a product. With kExact it is split in two, whose three largest products have 21 bits of mantissa.
 template <class Words, bool kExact>
 struct Factor {
   Words large, small;

@@ -26,8 +26,7 @@ struct Conv2dAttrs {
   // Of the fused forward op. The operands follow x and the weight in this order. CPU only.
   bool scale = false, bias = false, residual = false;
   GemmActivation activation = GemmActivation::kNone;
-  // The last operand f32 [packed_filter_floats()] holds the packed filters (engine/passes/passes.h) in place of the
-  // weight.
+  // The last operand f32 [packed_filter_floats()] replaces the weight (engine/passes/passes.h).
   bool packed = false;
 
   bool is_fused() const { return scale || bias || residual || activation != GemmActivation::kNone; }

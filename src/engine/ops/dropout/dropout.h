@@ -17,8 +17,7 @@ struct DropoutAttrs {
   float probability = 0;
   uint64_t site = 0;  // a hash of the module path and a name: stable, whatever order the model is traced in
   DropoutLayout layout = DropoutLayout::kDense;
-  // For a dense tensor whose last axis is divided between ranks: the columns of all, and x's first one, multiples of 8;
-  // 0: whole.
+  // For a dense tensor whose last axis is divided between ranks: all columns, and x's first, multiples of 8; 0: whole.
   int64_t all_columns = 0, first_column = 0;
   bool is_whole() const { return all_columns == 0; }
   void fields(FieldVisitor& visit) {

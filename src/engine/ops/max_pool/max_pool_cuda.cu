@@ -1,5 +1,4 @@
-// Pooling of images, channels last: a thread for each result, and backward for each element of the image, gathering
-// from windows.
+// Pooling of images, channels last: a thread for each result, backward for each element of the image.
 #include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/max_pool/max_pool.h"
