@@ -13,8 +13,7 @@ namespace {
 constexpr const char* kQwen2Expression =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// Calls use(line, number) with each line, which may end in \r
-// ; the last one needs no end.
+// Calls use(line, number) with each line, which may end in \r\n; the last one needs no end.
 template <class Use>
 void for_each_line(std::string_view text, const Use& use) {
   text = without_mark(text);

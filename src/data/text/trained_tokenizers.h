@@ -14,8 +14,7 @@ enum class TextUnit {
 // units become `unknown`, which decodes to U+FFFD among characters and "<unk>" among words. A space joins words.
 std::unique_ptr<Tokenizer> train_vocabulary(TextUnit unit, int64_t vocab_size, const std::vector<std::string>& lines);
 
-// The file is text: "linnet-tokenizer 1 char 96", then 96 tokens, one a line, with \\
-// \r \t \s (space) escaped.
+// The file is text: "linnet-tokenizer 1 char 96", then 96 tokens, one a line, with \\ \n \r \t \s (space) escaped.
 std::string format_vocabulary(TextUnit unit, std::span<const std::string> tokens);
 
 // `path` is for messages; anything but what format_vocabulary() writes is a user error that names the line.

@@ -36,11 +36,9 @@ class GzipFile {
   uint64_t file_bytes_ = 0, expanded_ = 0;
 };
 
-// Reads UTF-8 lines through a fixed buffer. "\r
-// " ends a line like "
-// "; a byte order mark is skipped; the last line needs no newline. Every problem is a user error of one line with the
-// file and, if there are, the line and the byte in it (from 1): those of GzipFile, invalid UTF-8, a NUL byte. An empty
-// file is an error only in read_lines().
+// Reads UTF-8 lines through a fixed buffer. "\r\n" ends a line like "\n"; a byte order mark is skipped; the last line
+// needs no newline. Every problem is a user error of one line with the file and, if there are, the line and the byte in
+// it (from 1): those of GzipFile, invalid UTF-8, a NUL byte. An empty file is an error only in read_lines().
 class LineReader {
  public:
   explicit LineReader(const std::string& path);

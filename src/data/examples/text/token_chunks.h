@@ -42,8 +42,8 @@ class TokenStream {
 // A .json file may also be a list of objects.
 bool has_documents(const std::string& path);
 
-// Calls `document` with each document: the field `key` of each record, or any other file whole, with line ends "
-// "; for a folder, of the text files in it and below, by name. Plain or gzip, UTF-8. User errors name file and line.
+// Calls `document` with each document: the field `key` of each record, or any other file whole, with line ends "\n";
+// for a folder, of the text files in it and below, by name. Plain or gzip, UTF-8. User errors name file and line.
 void read_documents(const std::string& path, const std::string& key, FunctionRef<void(std::string text)> document);
 
 // Documents in a stream begin with the token `separator` and see nothing before it. -1: one document.

@@ -5,7 +5,7 @@
 //
 // q [N, 1, H * D], k and v [S, T, H_kv * D], H a multiple of H_kv; rows, lengths i32 [N], starts i32 [N, 1] -> o
 // [N, 1, H * D]. A token of length 0 attends to nothing: it gives zeros, and its row is not read.
-// q and k and v may be strided. A token has the same bits whatever the other samples are.
+// q, k and v may be strided. A token has the same bits whatever the other samples are.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
