@@ -29,8 +29,7 @@ class Communicator {
     int from;
     std::span<std::byte> bytes;
   };
-  // How a rank waits for messages: kSoon keeps its processor, for ranks that are about to send; kPatiently leaves it to
-  // threads that compute meanwhile.
+  // kSoon keeps the processor, for ranks about to send; kPatiently leaves it to threads that compute.
   enum class Wait : uint8_t { kSoon, kPatiently };
   // Sends and receives all of these messages and waits for them. Messages between two ranks keep their order; both
   // state the same sizes; empty ones are skipped. Allocates only for more messages than before. Not thread-safe.

@@ -7,8 +7,7 @@
 namespace linnet {
 namespace {
 
-// Floats of a node received at once: on the host few enough to be added while in cache, on a device enough to amortize
-// starting a message.
+// Floats of a node received at once: on the host few enough for the cache, on a device enough to amortize a message.
 constexpr size_t kPiece = size_t{1} << 16, kDevicePiece = size_t{1} << 22;
 constexpr size_t kTask = size_t{1} << 14;  // floats that a thread adds at once
 

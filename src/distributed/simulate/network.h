@@ -12,8 +12,8 @@ namespace linnet {
 struct Network {
   double bytes_per_second = 0;  // of one rank, in each direction at the same time
   double latency = 0;           // seconds of an exchange of no bytes
-  // Whether a rank computes at full speed while its messages move. False on one machine, where the processors that
-  // compute also copy the messages.
+  // Whether a rank computes at full speed while its messages move. False on one machine, where these processors also
+  // copy.
   bool overlaps = true;
 };
 

@@ -69,8 +69,9 @@ int64_t strided_extent(const Shape& shape, const Shape& strides);
 
 // The type of a tensor.
 struct TensorType {
-  DType dtype = DType::kF32;                                                                  // element type
-  Shape shape;                                                                                // sizes of the axes
+  DType dtype = DType::kF32;  // element type
+  Shape shape;                // sizes of the axes
+
   bool operator==(const TensorType&) const = default;                                         // whether both are equal
   size_t bytes() const { return static_cast<size_t>(shape.elements()) * dtype_size(dtype); }  // bytes of all elements
   std::string text() const { return std::string(dtype_name(dtype)) + shape.text(); }          // "f32[8, 16]"

@@ -75,8 +75,7 @@ class Groups {
     }
   }
 
-  // Bit i: rows [a, b) of the results' first axis depend on the same share of operand i's rows alone. 0: they depend on
-  // other rows too, or the op is unknown.
+  // Bit i: a share of the results' rows depends on the same share of operand i's rows alone. 0: not so, or unknown.
   unsigned operands_to_cut(const Node& node) const {
     unsigned bits = 0;
     for (size_t i = 0; i < node.in.size(); ++i) bits |= unsigned{can_be_cut(node.in[i])} << i;

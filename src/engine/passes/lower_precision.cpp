@@ -72,8 +72,7 @@ class RoundShared final : public Fusion {
   };
   Wants& wants(ValueId value) { return wants_[value]; }
 
-  // Finds how a node wants its operands stored, given what its results' readers want. Values that every reader wants in
-  // fp32 will not be stored in bf16.
+  // Finds how a node wants its operands stored from what its readers want. If all want fp32, it is not stored in bf16.
   void ask(const Node& node) {
     const StorageRule rule = storage_of(node);
     for (size_t i = 0; i < node.in.size(); ++i) {

@@ -146,8 +146,7 @@ Graph decompose(const Graph& graph, bool (*keep)(const OpDef& op)) {
   return rewriter.finish();
 }
 
-// Products of a decoding graph, whose rows belong to independent requests: a request's result must not depend on how
-// many others there are.
+// Products of a decoding graph: a row's result must not depend on how many other requests there are.
 
 Graph independent_rows(const Graph& graph) {
   Rewriter rewriter(graph);

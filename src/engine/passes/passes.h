@@ -15,8 +15,7 @@
 
 namespace linnet {
 
-// Filters packed once, before the runs of a plan with constant parameters. Packing them in every run costs more the
-// fewer pixels there are.
+// Filters packed once for plans with constant parameters. Packing in every run is costly if pixels are few.
 struct PackedFilters {
   std::string flat;  // the input of the graph that the filters are a part of
   int64_t offset;    // elements, in it
@@ -25,8 +24,7 @@ struct PackedFilters {
 
   std::string input() const { return "packed." + flat + "." + std::to_string(offset); }  // that holds them packed
 };
-// The parameters that convolutions of all graphs can read packed, in one way. None if the backend's kernels do not take
-// packed filters. For graphs as traced.
+// Parameters that all graphs' convolutions can read packed alike. None if the backend packs none. For traced graphs.
 std::vector<PackedFilters> packable_filters(std::span<const Graph> graphs, const Backend& backend);
 // Fills the inputs that pack_filters() makes from the flat input; `packed` is 64-byte aligned.
 void pack(const PackedFilters& filters, const float* flat, float* packed, ThreadPool& pool);
@@ -70,8 +68,7 @@ struct ComputedOnce {
   std::vector<Graph> first;  // each from the parameters to an output of a name that `rest` has as an input
   Graph rest;
 };
-// `fixed`: the inputs that do not change; `prefix`: begins the names of the new inputs, after "once.". nullopt: nothing
-// to compute once. For graphs as traced.
+// `fixed`: inputs that do not change; `prefix`: begins new inputs' names after "once.". Traced graphs only.
 std::optional<ComputedOnce> compute_once(const Graph& graph, const std::set<std::string>& fixed,
                                          const std::string& prefix);
 inline constexpr const char* kComputedOnce = "once.";
@@ -99,8 +96,7 @@ struct BlockChoice {
   bool operator==(const BlockChoice&) const = default;
 };
 
-// The node that computes the loss, the last one of the forward pass: the output "loss_sum", or what is added to the
-// state of that name. kNone: no loss.
+// The forward pass's last node: it computes "loss_sum", an output or what a state is increased by. kNone: no loss.
 NodeId find_loss(const Graph& graph);
 
 struct Block {

@@ -40,8 +40,7 @@ bool is_below(std::string_view scope, std::string_view path) {
   return scope.starts_with(path) && (scope.size() == path.size() || scope[path.size()] == '.');
 }
 
-// The block, and the attention module in it, of each node. Gradient nodes have their forward node's scope, so this
-// holds for both passes.
+// The block, and the attention module in it, of each node. Gradient nodes have their forward node's scope.
 class BlockMap {
  public:
   explicit BlockMap(const Graph& graph) : graph_(graph), loss_(find_loss(graph)) {

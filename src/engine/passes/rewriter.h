@@ -33,8 +33,7 @@ class Matcher {
     const Node* node = producer(value);
     return is(node, op) ? node : nullptr;
   }
-  // The nodes that read the value, in order, once per operand; node_count() stands for an output of the graph or the
-  // new value of a state.
+  // The nodes that read the value, in order, once per operand; node_count() stands for results of the graph.
   std::span<const NodeId> readers(ValueId value) const { return readers_[value]; }
   bool has_one_reader(ValueId value) const { return readers(value).size() == 1; }
   // The only node that reads the value; nullptr if there are several, or the value leaves the graph.

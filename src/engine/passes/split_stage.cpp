@@ -26,8 +26,7 @@ class Splitter {
   }
 
  private:
-  // The values from which the next stage's inputs are computed. A pass may have changed the types of the outputs from
-  // those of the last node's operands.
+  // Values for the next stage's inputs. Passes may have changed the outputs' types from the operands' of the last node.
   std::vector<ValueId> forward_values() const {
     const Node& end = graph_.node(end_);
     std::vector<ValueId> values(end.in.begin(), end.in.begin() + std::ssize(end.in) / 2);

@@ -173,8 +173,8 @@ class CastToStorageType {
     return node;
   }
 
-  // Inputs are fp32. A value that is only moved has the type that its readers ask for; a reader that takes any type
-  // gets the version made first.
+  // Inputs are fp32. A value that is only moved has the type that its readers ask for; others get the version made
+  // first.
   bool is_stored_reduced(ValueId id) {
     if (on_host_ && is_input_[id]) return false;
     const Versions& made = made_[id];

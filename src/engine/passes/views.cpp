@@ -92,8 +92,7 @@ class Views {
     }
   }
 
-  // Several nodes add up a shared weight's gradient, each over the previous sum: if the last sum lies in a larger
-  // tensor, all of them do.
+  // Nodes add up a shared weight's gradient in place: if the last sum lies in a larger tensor, all do.
   void place_accumulators(ValueId sum) {
     while (graph_.value(sum).view && graph_.value(sum).producer != kNone) {
       const Node& node = graph_.node(graph_.value(sum).producer);

@@ -1,6 +1,6 @@
 // Which value holds each byte of a region, to prove plans (verify_plan.cpp). Many values are columns of a matrix: rows
-// of bytes at equal distances. There a piece of the map is a grid whose rows all have the same owners, so that a matrix
-// costs as much as one row.
+// of bytes at equal distances. There a piece of the map is a grid whose rows all have the same owners, so a matrix
+// costs one row.
 #pragma once
 #include <cstddef>
 #include <map>

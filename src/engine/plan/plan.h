@@ -18,8 +18,7 @@ struct Plan {
   Graph graph;
   std::vector<Location> location;      // by value
   std::vector<const Kernel*> kernels;  // by node
-  // For nodes with a large workspace: its offset in the arena, in memory that is free while they run. All others share
-  // the workspace region.
+  // For nodes with a large workspace: its offset in the arena, free while they run. Others share the workspace region.
   std::map<NodeId, size_t> workspace_in_arena;
   // By node: whether it may run beside the nodes that follow it (Device::aside); its operands and workspace then keep
   // their memory for some of these. Empty: none may.
@@ -38,8 +37,8 @@ struct PlanOptions {
   bool verify = true;        // off only where a plan is made for its size and never run
 };
 
-// Places every value of an optimized graph, grows the shared regions as needed, and checks the result (verify_plan).
-// Inputs must be bound in the store.
+// Places every value of an optimized graph, grows the shared regions, and verifies the result. Inputs must be bound in
+// the store.
 Plan make_plan(Graph graph, Store& store, const SharedRegions& shared, const PlanOptions& options);
 
 // The size of a graph's plan. `placed` false: arena_bytes is only a lower bound, which is found faster.

@@ -1,5 +1,4 @@
-// Proves a plan: replays its nodes on a map of which value each byte holds. It knows nothing of how the plan was made,
-// only what a read must find.
+// Proves a plan by replaying its nodes on a map of which value each byte holds. Independent of how it was made.
 #include <algorithm>
 #include <map>
 #include <optional>
