@@ -68,7 +68,7 @@ struct ComputedOnce {
   std::vector<Graph> first;  // each from the parameters to an output of a name that `rest` has as an input
   Graph rest;
 };
-// `fixed`: inputs that do not change; `prefix`: begins new inputs' names after "once.". Traced graphs only.
+// `fixed`: inputs that do not change; `prefix`: begins new names after "once.". nullopt: none. Traced graphs only.
 std::optional<ComputedOnce> compute_once(const Graph& graph, const std::set<std::string>& fixed,
                                          const std::string& prefix);
 inline constexpr const char* kComputedOnce = "once.";
