@@ -26,7 +26,6 @@
 
 namespace linnet {
 namespace {
-
 struct Row {
   const char* name;
   int64_t images, size, channels, filters, window, stride, padding, groups;
@@ -34,14 +33,22 @@ struct Row {
 
 // bench/convolutions.py has the same list.
 constexpr Row kRows[] = {
-    {"resnet20 first", 128, 32, 3, 16, 3, 1, 1, 1},        {"resnet20 16", 128, 32, 16, 16, 3, 1, 1, 1},
-    {"resnet20 16 to 32", 128, 32, 16, 32, 3, 2, 1, 1},    {"resnet20 32", 128, 16, 32, 32, 3, 1, 1, 1},
-    {"resnet20 32 to 64", 128, 16, 32, 64, 3, 2, 1, 1},    {"resnet20 64", 128, 8, 64, 64, 3, 1, 1, 1},
-    {"resnet18 first", 8, 224, 3, 64, 7, 2, 3, 1},         {"resnet18 64", 8, 56, 64, 64, 3, 1, 1, 1},
-    {"resnet18 64 to 128", 8, 56, 64, 128, 3, 2, 1, 1},    {"resnet18 shortcut", 8, 56, 64, 128, 1, 2, 0, 1},
-    {"resnet18 128", 8, 28, 128, 128, 3, 1, 1, 1},         {"resnet18 256", 8, 14, 256, 256, 3, 1, 1, 1},
-    {"resnet18 512", 8, 7, 512, 512, 3, 1, 1, 1},          {"mobilenet 32 each", 8, 112, 32, 32, 3, 1, 1, 32},
-    {"mobilenet 128 each", 8, 56, 128, 128, 3, 2, 1, 128}, {"mobilenet 512 each", 8, 14, 512, 512, 3, 1, 1, 512},
+    {"resnet20 first", 128, 32, 3, 16, 3, 1, 1, 1},
+    {"resnet20 16", 128, 32, 16, 16, 3, 1, 1, 1},
+    {"resnet20 16 to 32", 128, 32, 16, 32, 3, 2, 1, 1},
+    {"resnet20 32", 128, 16, 32, 32, 3, 1, 1, 1},
+    {"resnet20 32 to 64", 128, 16, 32, 64, 3, 2, 1, 1},
+    {"resnet20 64", 128, 8, 64, 64, 3, 1, 1, 1},
+    {"resnet18 first", 8, 224, 3, 64, 7, 2, 3, 1},
+    {"resnet18 64", 8, 56, 64, 64, 3, 1, 1, 1},
+    {"resnet18 64 to 128", 8, 56, 64, 128, 3, 2, 1, 1},
+    {"resnet18 shortcut", 8, 56, 64, 128, 1, 2, 0, 1},
+    {"resnet18 128", 8, 28, 128, 128, 3, 1, 1, 1},
+    {"resnet18 256", 8, 14, 256, 256, 3, 1, 1, 1},
+    {"resnet18 512", 8, 7, 512, 512, 3, 1, 1, 1},
+    {"mobilenet 32 each", 8, 112, 32, 32, 3, 1, 1, 32},
+    {"mobilenet 128 each", 8, 56, 128, 128, 3, 2, 1, 128},
+    {"mobilenet 512 each", 8, 14, 512, 512, 3, 1, 1, 512},
     {"mobilenet 512", 8, 14, 512, 512, 1, 1, 0, 1},
 };
 
@@ -70,8 +77,7 @@ std::vector<float> values(int64_t count) {
 }
 
 // A tensor as training has it: aligned, in memory of the same kind.
-template <class T>
-class Tensor {
+template <class T> class Tensor {
  public:
   explicit Tensor(size_t count) : memory_(count * sizeof(T)) {}
   explicit Tensor(const std::vector<float>& x) : Tensor(x.size()) {
@@ -84,8 +90,7 @@ class Tensor {
 };
 
 // Best milliseconds of the forward pass, the input gradient and the weight gradient. T: of images, float or Bfloat16.
-template <class T>
-std::array<double, 3> measure(const ConvolutionSizes& s, int threads, double seconds) {
+template <class T> std::array<double, 3> measure(const ConvolutionSizes& s, int threads, double seconds) {
   constexpr bool kBf16 = std::is_same_v<T, Bfloat16>;
   const StoredConvolution convolution{.sizes = s, .x_bf16 = kBf16, .y_bf16 = kBf16, .bf16_products = kBf16};
   ThreadPool pool(threads);
@@ -96,14 +101,14 @@ std::array<double, 3> measure(const ConvolutionSizes& s, int threads, double sec
   std::vector<float> dweight(weight.size());
   std::array<double, 3> best{};
   for (const auto pass :
-       {ConvolutionPass::kForward, ConvolutionPass::kInputGradient, ConvolutionPass::kWeightGradient}) {
+      {ConvolutionPass::kForward, ConvolutionPass::kInputGradient, ConvolutionPass::kWeightGradient}) {
     const size_t bytes = stored_convolution_workspace(convolution, pass, threads);
     const Buffer memory(bytes);
     std::byte* workspace = memory.data();
     const auto run = [&] {
       if (pass == ConvolutionPass::kForward)
-        stored_convolution_forward(convolution, x.data(), weight.data(), y.data(), workspace, pool, {}, nullptr,
-                                   nullptr);
+        stored_convolution_forward(
+            convolution, x.data(), weight.data(), y.data(), workspace, pool, {}, nullptr, nullptr);
       else if (pass == ConvolutionPass::kInputGradient)
         stored_convolution_input_gradient(convolution, dy.data(), weight.data(), dx.data(), workspace, pool);
       else stored_convolution_weight_gradient(convolution, x.data(), dy.data(), dweight.data(), workspace, pool);
@@ -127,7 +132,7 @@ int answer() {
     double seconds = 0;
     Row row{};
     if (!(in >> threads >> seconds >> row.images >> row.size >> row.channels >> row.filters >> row.window >>
-          row.stride >> row.padding >> row.groups))
+            row.stride >> row.padding >> row.groups))
       return 1;
     const auto best = measure<float>(sizes_of(row), threads, seconds);
     std::printf("%.4f %.4f %.4f\n", best[0], best[1], best[2]);
@@ -148,7 +153,6 @@ void table(int threads, double seconds, const std::string& filter, bool bf16) {
     std::fflush(stdout);
   }
 }
-
 }  // namespace
 }  // namespace linnet
 
@@ -158,5 +162,5 @@ int main(int argc, char** argv) {
     return linnet::answer();
   }
   linnet::table(argc > 1 ? std::atoi(argv[1]) : 1, argc > 2 ? std::atof(argv[2]) : 0.2, argc > 3 ? argv[3] : "",
-                argc > 4 && std::string(argv[4]) == "bf16");
+      argc > 4 && std::string(argv[4]) == "bf16");
 }

@@ -35,17 +35,16 @@
 
 namespace linnet {
 namespace {
-
 struct Layer {
   int64_t rows, outputs, inputs;
 };
 
 constexpr Layer kLayers[] = {
-    {1024, 256, 256},  {1024, 768, 256},  {1024, 1024, 256}, {1024, 256, 1024},  // R at 64 + 64 tokens
-    {2048, 256, 256},  {2048, 768, 256},  {2048, 1024, 256}, {2048, 256, 1024}, {2048, 6000, 256},  // R, Multi30k
-    {2048, 384, 384},  {2048, 1152, 384}, {2048, 1536, 384}, {2048, 384, 1536},                     // GPT, small
-    {2048, 768, 768},  {2048, 2304, 768}, {2048, 3072, 768}, {2048, 768, 3072},                     // GPT-2, BERT
-    {512, 50257, 768},                                                                              // their vocabulary
+    {1024, 256, 256}, {1024, 768, 256}, {1024, 1024, 256}, {1024, 256, 1024},                     // R at 64 + 64 tokens
+    {2048, 256, 256}, {2048, 768, 256}, {2048, 1024, 256}, {2048, 256, 1024}, {2048, 6000, 256},  // R, Multi30k
+    {2048, 384, 384}, {2048, 1152, 384}, {2048, 1536, 384}, {2048, 384, 1536},                    // GPT, small
+    {2048, 768, 768}, {2048, 2304, 768}, {2048, 3072, 768}, {2048, 768, 3072},                    // GPT-2, BERT
+    {512, 50257, 768},                                                                            // their vocabulary
 };
 
 // Element types and transposes as in GemmArgs; a, b, c dense.
@@ -120,8 +119,7 @@ Run onednn_product(const Product& p, const Operands& o, Precision precision) {
   const matmul::primitive_desc description({a, b, c}, attributes, cpu);
   const auto primitive = std::make_shared<matmul>(description);
   const std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, memory(a, cpu, o.a)},
-                                                  {DNNL_ARG_WEIGHTS, memory(b, cpu, o.b)},
-                                                  {DNNL_ARG_DST, memory(c, cpu, o.c)}};
+      {DNNL_ARG_WEIGHTS, memory(b, cpu, o.b)}, {DNNL_ARG_DST, memory(c, cpu, o.c)}};
   return [=] {
     static stream work(cpu);
     primitive->execute(work, arguments);
@@ -135,8 +133,8 @@ Run openblas_product(const Product& p, const Operands& o) {
   return [=] {
     const auto size = [](int64_t x) { return static_cast<blasint>(x); };
     cblas_sgemm(CblasRowMajor, p.trans_a ? CblasTrans : CblasNoTrans, p.trans_b ? CblasTrans : CblasNoTrans, size(p.m),
-                size(p.n), size(p.k), 1, o.a, size(p.trans_a ? p.m : p.k), o.b, size(p.trans_b ? p.k : p.n),
-                p.accumulate ? 1 : 0, o.c, size(p.n));
+        size(p.n), size(p.k), 1, o.a, size(p.trans_a ? p.m : p.k), o.b, size(p.trans_b ? p.k : p.n),
+        p.accumulate ? 1 : 0, o.c, size(p.n));
   };
 }
 #endif
@@ -183,10 +181,10 @@ void compare(int threads, double seconds, const std::string& filter) {
       const auto buffer = [&](int64_t floats) { return Buffer(static_cast<size_t>(floats) * sizeof(float)); };
       Buffer a = buffer(p.m * p.k), b = buffer(p.k * p.n), c = buffer(p.m * p.n),
              workspace(std::max(gemm_workspace(1, p.m, p.n, p.k, threads),
-                                gemm_workspace(1, p.m, p.n, p.k, threads, /*in_bf16=*/true)) +
+                           gemm_workspace(1, p.m, p.n, p.k, threads, /*in_bf16=*/true)) +
                        64);
       const Operands o{reinterpret_cast<float*>(a.data()), reinterpret_cast<float*>(b.data()),
-                       reinterpret_cast<float*>(c.data()), workspace.data()};
+          reinterpret_cast<float*>(c.data()), workspace.data()};
       fill(o.a, p.m * p.k), fill(o.b, p.k * p.n), fill(o.c, p.m * p.n);
       std::printf("%-14s %-8s", name.c_str(), kind == 0 ? "x W^T" : kind == 1 ? "dy W" : "dy^T x");
       for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
@@ -232,7 +230,6 @@ void settle_environment(char** argv) {
   unsetenv("OPENBLAS_L2_SIZE");
   execv("/proc/self/exe", argv);
 }
-
 }  // namespace
 }  // namespace linnet
 

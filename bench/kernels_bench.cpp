@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<float> values(int64_t count) {
   std::vector<float> x(static_cast<size_t>(count));
   uint32_t state = 12345;
@@ -79,7 +78,7 @@ void attention_bench(benchmark::State& state) {
   for (auto _ : state) {
     if (backward)
       attention_backward(args, rows(q), rows(k), rows(v), rows(o), lse.data(), rows(d_o), mutable_rows(dq),
-                         mutable_rows(dk), mutable_rows(dv), nullptr, workspace.data(), pool);
+          mutable_rows(dk), mutable_rows(dv), nullptr, workspace.data(), pool);
     else attention_forward(args, rows(q), rows(k), rows(v), mutable_rows(o), lse.data(), workspace.data(), pool);
   }
   int64_t pairs = 0;
@@ -124,15 +123,15 @@ void layer_norm_bench(benchmark::State& state) {
   std::vector<float> mean(static_cast<size_t>(rows)), rstd(mean.size());
   for (auto _ : state)
     row_norm_forward({.rows = rows,
-                      .width = width,
-                      .x = x,
-                      .weight = weight.data(),
-                      .bias = bias.data(),
-                      .epsilon = 1e-5f,
-                      .y = y,
-                      .mean = mean.data(),
-                      .rstd = rstd.data()},
-                     pool);
+                         .width = width,
+                         .x = x,
+                         .weight = weight.data(),
+                         .bias = bias.data(),
+                         .epsilon = 1e-5f,
+                         .y = y,
+                         .mean = mean.data(),
+                         .rstd = rstd.data()},
+        pool);
   state.SetBytesProcessed(state.iterations() * rows * width * (stored ? 4 : 8));
 }
 
@@ -209,7 +208,6 @@ void adam_bench(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * n * 28);
 }
 BENCHMARK(adam_bench)->Name("adam")->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();
-
 }  // namespace
 }  // namespace linnet
 

@@ -19,7 +19,6 @@
 using linnet::now;
 
 namespace {
-
 constexpr int kRuns = 11;
 
 double median(std::vector<double> times) {
@@ -51,20 +50,19 @@ double in_fixed_order(linnet::Communicator& world, size_t count) {
   const SliceBounds bounds = slice_bounds(count, world.size());
   const std::span<float> node = values;
   return measure([&] { barrier(world); },
-                 [&] {
-                   sum.reduce_scatter({&node, 1}, bounds, pool);
-                   all_gather_slices(world, values);
-                 },
-                 [&](double own) {
-                   all_gather(world, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(of_all)));
-                   return *std::ranges::max_element(of_all);
-                 });
+      [&] {
+        sum.reduce_scatter({&node, 1}, bounds, pool);
+        all_gather_slices(world, values);
+      },
+      [&](double own) {
+        all_gather(world, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(of_all)));
+        return *std::ranges::max_element(of_all);
+      });
 }
 
 double by_mpi(size_t count) {
   std::vector<float> values(count, 1);
-  return measure(
-      [] { MPI_Barrier(MPI_COMM_WORLD); },
+  return measure([] { MPI_Barrier(MPI_COMM_WORLD); },
       [&] { MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); },
       [](double own) {
         double most = 0;
@@ -90,7 +88,6 @@ int run(size_t count, bool mpi) {
   if (rank == 0) std::printf("%.3f\n", 1e3 * seconds);
   return 0;
 }
-
 }  // namespace
 
 int main(int argc, char** argv) {

@@ -25,21 +25,21 @@ int run(int count, char** arguments) {
   // Where everything lies is decided first; then memory is taken.
   Store store;
   store.bind("parameters", {store.add_region("weights", MemoryKind::kParameters, bytes), 0}, bytes);
-  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
-                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  const SharedRegions shared{
+      store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   const int64_t tokens = std::atoi(words[1].c_str()), wanted = static_cast<int64_t>(prompt.size()) + tokens;
-  CausalGenerator generator(llama, layout, store, shared,
-                            {.max_length = std::min(llama.max_length(), wanted), .threads = threads});
+  CausalGenerator generator(
+      llama, layout, store, shared, {.max_length = std::min(llama.max_length(), wanted), .threads = threads});
   store.allocate();
   generator.bind();
   load_parameters(model, layout, store.as<float>("parameters"));
 
   ThreadPool pool(threads);
   generator.generate({&prompt, 1}, {.max_tokens = tokens, .sampling = {.temperature = 0}}, pool,
-                     [](int64_t, int32_t token) {  // hears each token as it is chosen
-                       std::printf("%d ", token);
-                       return std::fflush(stdout) == 0;
-                     });
+      [](int64_t, int32_t token) {  // hears each token as it is chosen
+        std::printf("%d ", token);
+        return std::fflush(stdout) == 0;
+      });
   std::printf("\n");
   return 0;
 }

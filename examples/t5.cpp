@@ -24,8 +24,8 @@ int run(int count, char** arguments) {
   // Where everything lies is decided first; then memory is taken.
   Store store;
   store.bind("parameters", {store.add_region("weights", MemoryKind::kParameters, bytes), 0}, bytes);
-  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
-                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  const SharedRegions shared{
+      store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   SourceOptions options{.rows = 1, .beams = 4};
   options.source_lengths = {static_cast<int64_t>(source.size())};
   options.begin = t5.config.start_token;

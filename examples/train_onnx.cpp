@@ -16,7 +16,6 @@
 using namespace linnet;
 
 namespace {
-
 DType taken_as(FileDType dtype) { return is_float(dtype) ? DType::kF32 : DType::kI32; }
 
 void set_input(SingleShapeLearner& learner, const SafetensorsEntry& entry) {
@@ -60,7 +59,6 @@ int run(int count, char** arguments) {
     std::printf("%.9g\n", learner.step(std::atof(arguments[5])).loss);
   return 0;
 }
-
 }  // namespace
 
 int main(int count, char** arguments) {

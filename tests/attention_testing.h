@@ -12,7 +12,6 @@
 #include "kernel_testing.h"
 
 namespace linnet::attention_testing {
-
 constexpr float kCanary = 12352;  // exact in bf16
 using Doubles = std::vector<double>;
 
@@ -20,12 +19,8 @@ using Doubles = std::vector<double>;
 // bf16.
 struct Operand {
   Operand(int64_t batch, int64_t length, int64_t heads, int64_t size, int64_t gap)
-      : length(length),
-        heads(heads),
-        size(size),
-        row_stride(heads * size + gap),
-        batch_stride(length * row_stride + gap),
-        values(batch * batch_stride, kCanary) {}
+      : length(length), heads(heads), size(size), row_stride(heads * size + gap),
+        batch_stride(length * row_stride + gap), values(batch * batch_stride, kCanary) {}
   int64_t at(int64_t b, int64_t t, int64_t h, int64_t k) const {
     return b * batch_stride + t * row_stride + h * size + k;
   }
@@ -74,7 +69,7 @@ struct Case {
 
   // Sizes drawn from those given; in every second round there are as many keys as queries.
   static Case drawn(std::mt19937& random, uint32_t round, int64_t group, std::span<const int64_t> lengths,
-                    std::span<const int64_t> sizes) {
+      std::span<const int64_t> sizes) {
     Case test;
     const int64_t kv_heads = 1 + random() % 2;
     test.args = {.batch = 1 + int64_t(random() % 2), .query_heads = kv_heads * group, .kv_heads = kv_heads};
@@ -123,7 +118,7 @@ struct Case {
     ThreadPool pool(threads);
     with_workspace(attention_backward_workspace(args, threads), [&](std::byte* workspace) {
       attention_backward(args, q.rows(), k.rows(), v.rows(), o.rows(), lse.data(), d_o.rows(), dq.mutable_rows(),
-                         dk.mutable_rows(), dv.mutable_rows(), d_bias.data(), workspace, pool);
+          dk.mutable_rows(), dv.mutable_rows(), d_bias.data(), workspace, pool);
     });
     for (Operand* operand : {&dq, &dk, &dv}) operand->read_back();
   }
@@ -145,8 +140,7 @@ struct Case {
     for (float& x : bias) x = normal(random);
   }
 
-  template <class Body>
-  void with_workspace(size_t bytes, const Body& body) {
+  template <class Body> void with_workspace(size_t bytes, const Body& body) {
     const size_t floats = bytes / sizeof(float);
     std::vector<float> memory(floats + 32, kCanary);
     auto* workspace = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
@@ -260,5 +254,4 @@ struct Case {
       for (int64_t t = 0; t < operand->length; ++t) ASSERT_EQ((*operand)(0, t, operand->heads, 0), kCanary) << text();
   }
 };
-
 }  // namespace linnet::attention_testing

@@ -7,14 +7,13 @@
 #include "models/nn/trace.h"
 
 namespace linnet {
-
 // A model with random weights and the memory that it takes to generate.
 struct ModelFixture {
   explicit ModelFixture(std::unique_ptr<CausalModel> of) : model(std::move(of)), layout(*model) {
     const auto bytes = static_cast<size_t>(layout.parameter_count()) * 4;
     store.bind("parameters", {store.add_region("weights", MemoryKind::kParameters, bytes), 0}, bytes);
     shared = {store.add_region("arena", MemoryKind::kActivations, 0),
-              store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+        store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   }
   CausalOptions with_threads(CausalOptions options) const {
     options.threads = 2;
@@ -57,11 +56,10 @@ struct CausalFixture : ModelFixture {
   }
 
   std::vector<Continuation> generate(const std::vector<std::vector<int32_t>>& prompts, const GenerateSettings& settings,
-                                     const CausalGenerator::Listener& listener = {}) {
+      const CausalGenerator::Listener& listener = {}) {
     return generator->generate(prompts, settings, pool, listener);
   }
 
   std::unique_ptr<CausalGenerator> generator;
 };
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 #include "distributed/comm/communicator.h"
 
 namespace linnet::testing {
-
 // The messages on their way between `ranks` threads.
 class Mailboxes {
  public:
@@ -65,5 +64,4 @@ inline void run_ranks(int ranks, const std::function<void(Communicator&)>& body)
     });
   for (std::thread& thread : threads) thread.join();
 }
-
 }  // namespace linnet::testing

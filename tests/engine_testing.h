@@ -9,7 +9,6 @@
 #include "generation/engine.h"
 
 namespace linnet {
-
 // What a request gives: the bits of all logits that its tokens were picked from, and its result.
 struct Written {
   std::vector<float> logits;
@@ -35,9 +34,8 @@ inline void expect_same(const Written& got, const Written& want, size_t request,
 // Submits the requests of `order`, up to `most_arrivals` of them between any two steps, and runs them all.
 // `most_arrivals` 0: each when the one before has finished.
 inline std::map<size_t, Written> write_all(Engine& engine, ThreadPool& pool,
-                                           const std::vector<GenerateRequest>& requests,
-                                           const std::vector<size_t>& order, size_t most_arrivals,
-                                           std::mt19937& random) {
+    const std::vector<GenerateRequest>& requests, const std::vector<size_t>& order, size_t most_arrivals,
+    std::mt19937& random) {
   std::map<size_t, Written> written;
   std::map<RequestId, size_t> index;
   for (size_t next = 0; next < order.size() || engine.busy();) {
@@ -56,5 +54,4 @@ inline std::map<size_t, Written> write_all(Engine& engine, ThreadPool& pool,
   }
   return written;
 }
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 #include "training/trainer/learner.h"
 
 namespace linnet::testing {
-
 inline constexpr int64_t kRows = 2, kLength = 12, kVocabulary = 701;  // which no number of ranks here divides
 
 // A model with its loss, and the arrays of a batch.
@@ -32,8 +31,7 @@ struct Family {
   }
 };
 
-template <class Model>
-struct Causal : Family {
+template <class Model> struct Causal : Family {
   explicit Causal(const auto& config) : net(config) {}
   Module& model() override { return net; }
   Loss loss(Trace& trace) override { return causal_loss(net, trace, kRows, kLength); }
@@ -57,13 +55,13 @@ struct MaskedBert : Family {
     set(learner, "targets", ids(kMasked, step, 2));
   }
   MaskedLanguageModel net{{.vocab_size = kVocabulary,
-                           .max_seq_len = 16,
-                           .width = 32,
-                           .heads = 4,
-                           .layers = 2,
-                           .hidden = 64,
-                           .dropout = 0.1,
-                           .pad_token = 0}};
+      .max_seq_len = 16,
+      .width = 32,
+      .heads = 4,
+      .layers = 2,
+      .hidden = 64,
+      .dropout = 0.1,
+      .pad_token = 0}};
 };
 
 struct Pairs : Family {
@@ -84,14 +82,14 @@ struct Translator : Pairs {
   std::string last_input() const override { return "target_out"; }
   bool has_target_lengths() const override { return true; }
   Transformer net{{.source_vocab = kVocabulary,
-                   .target_vocab = kVocabulary,
-                   .d_model = 32,
-                   .num_heads = 4,
-                   .d_ff = 64,
-                   .num_encoder_layers = 2,
-                   .num_decoder_layers = 2,
-                   .max_seq_len = 16,
-                   .dropout = 0.1}};
+      .target_vocab = kVocabulary,
+      .d_model = 32,
+      .num_heads = 4,
+      .d_ff = 64,
+      .num_encoder_layers = 2,
+      .num_decoder_layers = 2,
+      .max_seq_len = 16,
+      .dropout = 0.1}};
 };
 
 struct SmallT5 : Pairs {
@@ -100,14 +98,14 @@ struct SmallT5 : Pairs {
   std::string last_input() const override { return "targets"; }
   bool has_target_lengths() const override { return false; }
   T5 net{{.vocab_size = kVocabulary,
-          .width = 32,
-          .heads = 4,
-          .head_size = 8,
-          .hidden = 64,
-          .encoder_layers = 2,
-          .decoder_layers = 2,
-          .gated = true,
-          .dropout = 0.1}};
+      .width = 32,
+      .heads = 4,
+      .head_size = 8,
+      .hidden = 64,
+      .encoder_layers = 2,
+      .decoder_layers = 2,
+      .gated = true,
+      .dropout = 0.1}};
 };
 
 // "gpt", "llama", "bert", "transformer" or "t5".
@@ -117,15 +115,14 @@ inline std::unique_ptr<Family> make_family(const std::string& name) {
   if (name == "t5") return std::make_unique<SmallT5>();
   if (name == "llama")
     return std::make_unique<Causal<TextDecoder>>(llama_kind({.vocab_size = kVocabulary,
-                                                             .max_seq_len = 16,
-                                                             .width = 32,
-                                                             .heads = 8,
-                                                             .layers = 2,
-                                                             .hidden = 48,
-                                                             .kv_heads = 4,
-                                                             .attention_dropout = 0.1}));
+        .max_seq_len = 16,
+        .width = 32,
+        .heads = 8,
+        .layers = 2,
+        .hidden = 48,
+        .kv_heads = 4,
+        .attention_dropout = 0.1}));
   return std::make_unique<Causal<TextDecoder>>(DecoderConfig{
       .vocab_size = kVocabulary, .max_seq_len = 16, .width = 32, .heads = 4, .layers = 2, .dropout = 0.1});
 }
-
 }  // namespace linnet::testing

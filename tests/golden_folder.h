@@ -6,7 +6,6 @@
 #include <string>
 
 namespace linnet::testing {
-
 class GoldenFolder {
  public:
   GoldenFolder(const std::string& name, int words)
@@ -26,5 +25,4 @@ class GoldenFolder {
  private:
   const std::filesystem::path path_;
 };
-
 }  // namespace linnet::testing

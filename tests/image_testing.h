@@ -9,7 +9,6 @@
 #include "base/error.h"
 
 namespace linnet {
-
 class ImageTest : public ::testing::Test {
  protected:
   ImageTest() {
@@ -44,5 +43,4 @@ class ImageTest : public ::testing::Test {
 
   std::string folder_;
 };
-
 }  // namespace linnet

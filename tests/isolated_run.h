@@ -11,7 +11,6 @@
 #include "engine/ir/op.h"
 
 namespace linnet::testing {
-
 class IsolatedRun {
  public:
   IsolatedRun(const Graph& graph, const Backend& backend) : graph_(graph), backend_(backend), pool_(1) {
@@ -85,7 +84,7 @@ class IsolatedRun {
     const Root root = root_of(graph_, id);
     const TensorType& type = graph_.value(id).type;
     return {memory_ + locations_.at(root.value).begin + static_cast<size_t>(root.offset) * dtype_size(type.dtype), type,
-            root.strides};
+        root.strides};
   }
   std::vector<TensorView> views(const std::vector<ValueId>& values) const {
     std::vector<TensorView> list;
@@ -111,5 +110,4 @@ class IsolatedRun {
   size_t size_ = 0;
   std::byte* memory_ = nullptr;
 };
-
 }  // namespace linnet::testing

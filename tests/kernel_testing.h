@@ -15,7 +15,6 @@
 #include "engine/kernels/stored_floats.h"
 
 namespace linnet {
-
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -55,8 +54,7 @@ inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
 
 // Calls run(pool) -> std::vector<float> on every instruction set with 1, 2 and 3 threads, expects the same bits for
 // every number of threads, and hands each instruction set's result to check(result).
-template <class Run, class Check>
-void for_every_isa(const Run& run, const Check& check) {
+template <class Run, class Check> void for_every_isa(const Run& run, const Check& check) {
   ThreadPool one(1), two(2), three(3);
   for (const auto& isa : available_isas()) {
     force_isa(isa);
@@ -78,8 +76,7 @@ inline void expect_same(const std::vector<float>& got, const std::vector<float>&
 }
 
 // |got - want| <= tolerance * max(1, |want|) everywhere, where NaN and infinities must be met exactly.
-template <class T>
-void expect_close(const std::vector<float>& got, const std::vector<T>& want, double tolerance) {
+template <class T> void expect_close(const std::vector<float>& got, const std::vector<T>& want, double tolerance) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < got.size(); ++i) {
     const auto w = static_cast<double>(want[i]);
@@ -89,5 +86,4 @@ void expect_close(const std::vector<float>& got, const std::vector<T>& want, dou
     ASSERT_TRUE(close) << "element " << i << " is " << got[i] << ", not " << w;
   }
 }
-
 }  // namespace linnet

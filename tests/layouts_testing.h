@@ -16,7 +16,6 @@
 #include "training/trainer/sharded_step.h"
 
 namespace linnet::testing {
-
 inline constexpr int kSteps = 20;
 
 struct Layout {
@@ -33,8 +32,7 @@ struct Layout {
 struct LayoutRank {
   LayoutRank(const std::string& name, const Layout& layout, Communicator& world)
       : groups(world, layout.tensor, layout.pipeline.ranks),
-        begun(layout.begun > 0 ? layout.begun : layout.micro_batches),
-        family(make_family(name)),
+        begun(layout.begun > 0 ? layout.begun : layout.micro_batches), family(make_family(name)),
         learner(
             family->model(), [this](Trace& trace) { return family->loss(trace); }, options_of(layout)) {
     trainer().state().set_groups({&groups.tensor, &groups.pipeline});
@@ -149,15 +147,15 @@ inline void share_undivided(const TrainingState& states, Communicator& world) {
     if (states.is_divided(state) || stages_of(layout)) continue;
     for (const ParameterSlot& slot : layout.trained())
       if (!layout.sharding_of(slot))
-        broadcast(world, 0,
-                  std::span(states.flat(state) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())));
+        broadcast(
+            world, 0, std::span(states.flat(state) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())));
   }
 }
 
 // Trains the steps (first, last], from the checkpoint in `folder` unless first is 0, and saves the files "state" and
 // "model" there; the losses.
-inline std::vector<double> train_part(const std::string& family, const Layout& layout, int64_t first, int64_t last,
-                                      const TemporaryFolder& folder) {
+inline std::vector<double> train_part(
+    const std::string& family, const Layout& layout, int64_t first, int64_t last, const TemporaryFolder& folder) {
   std::vector<double> losses;
   run_ranks(layout.ranks(), [&](Communicator& world) {
     LayoutRank rank(family, layout, world);
@@ -186,8 +184,8 @@ inline std::vector<double> train_part(const std::string& family, const Layout& l
 
 // Each layout trains four steps and goes on from the checkpoint of the one before. `alone`: what one rank of `one` has
 // found in as many steps. The files hold whole weights, in the order of one rank's.
-inline void expect_layouts_go_on(const std::string& family, const std::vector<Layout>& layouts, const Layout& one,
-                                 const LayoutResult& alone) {
+inline void expect_layouts_go_on(
+    const std::string& family, const std::vector<Layout>& layouts, const Layout& one, const LayoutResult& alone) {
   TemporaryFolder folder;
   std::vector<double> losses;
   int64_t step = 0;
@@ -205,5 +203,4 @@ inline void expect_layouts_go_on(const std::string& family, const std::vector<La
     EXPECT_TRUE(std::equal(weights.begin(), weights.end(), rank.trainer().state().flat("parameters")));
   });
 }
-
 }  // namespace linnet::testing

@@ -5,13 +5,12 @@
 
 namespace linnet::testing {
 namespace {
-
 void expect_none(const std::vector<std::string>& problems) {
   for (const std::string& problem : problems) ADD_FAILURE() << problem;
 }
 
 void check_on_backend(const Graph& graph, const NamedTensors& inputs, const NamedTensors& expected, double tolerance,
-                      const Backend& backend, const char* what) {
+    const Backend& backend, const char* what) {
   std::vector<std::string> problems;
   PlannedGraph planned(graph, 1, backend);
   const NamedTensors first = planned.run(inputs);
@@ -24,7 +23,6 @@ void check_on_backend(const Graph& graph, const NamedTensors& inputs, const Name
   compare_bits(IsolatedRun(optimized, backend).run(inputs), first, "values apart:", problems);
   expect_none(problems);
 }
-
 }  // namespace
 
 std::vector<NamedTensors> run_everywhere(const Graph& graph, const NamedTensors& inputs) {
@@ -46,13 +44,12 @@ void check_op(const OpCase& op) {
   const Graph exact = trial_graph(op, DType::kF64, op.differentiate);
   const NamedTensors inputs = trial_inputs(exact, op);
   check_on_backend(trial_graph(op, DType::kF32, op.differentiate), in_float32(inputs), interpret(exact, inputs).outputs,
-                   op.tolerance, *backend, "on the device");
+      op.tolerance, *backend, "on the device");
   if (op.bf16_tolerance == 0) return;
   const NamedTensors rounded = rounded_to_bf16(inputs, op);
   NamedTensors close = interpret(exact, rounded).outputs;
   close.erase("loss");  // a sum of roundings over what may be left of it
   check_on_backend(trial_graph(op, DType::kBF16, op.differentiate), in_float32(rounded), close, op.bf16_tolerance,
-                   *backend, "in bf16 on the device");
+      *backend, "in bf16 on the device");
 }
-
 }  // namespace linnet::testing

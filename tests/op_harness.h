@@ -19,7 +19,6 @@
 #include "engine/plan/store.h"
 
 namespace linnet::testing {
-
 using OpInput = OpTrialInput;
 using OpCase = OpTrial;
 
@@ -36,5 +35,4 @@ void disturb_backend(bool disturbed);
 
 // The relative distance of two tensors: ||a - b|| / (||b|| + tiny).
 double distance(const HostTensor& a, const HostTensor& b);
-
 }  // namespace linnet::testing

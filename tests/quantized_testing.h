@@ -8,7 +8,6 @@
 #include "kernel_testing.h"
 
 namespace linnet {
-
 struct Packed {
   Packed(WeightFormat format, int64_t rows, int64_t columns, const std::vector<float>& w)
       : shape{format, rows, columns}, memory(shape.bytes()) {
@@ -63,8 +62,7 @@ inline std::vector<float> multiply(Packed& w, const std::vector<float>& a, GemmA
 }
 
 // The instruction sets, and the best one once more without VNNI.
-template <class Body>
-void for_every_way(const Body& body) {
+template <class Body> void for_every_way(const Body& body) {
   for (const auto& isa : available_isas()) {
     const ForcedIsa forced(isa);
     for (const bool without : {false, true}) {
@@ -76,5 +74,4 @@ void for_every_way(const Body& body) {
     disable_vnni_for_test(false);
   }
 }
-
 }  // namespace linnet

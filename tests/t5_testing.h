@@ -4,7 +4,6 @@
 #include "models/modules/t5.h"
 
 namespace linnet {
-
 // Inputs of the graph: "source" i32 [batch, source_length], "source_lengths" i32 [batch], "target_in" and "targets" i32
 // [batch, target_length]; a negative target is left out.
 inline Loss t5_loss(T5& model, Trace& trace, int64_t batch, int64_t source_length, int64_t target_length) {
@@ -14,5 +13,4 @@ inline Loss t5_loss(T5& model, Trace& trace, int64_t batch, int64_t source_lengt
   const Tensor sum = model.loss(source, source_lengths, target_in, {}, targets, 0);
   return {sum, count_targets(targets, sum.type().dtype)};
 }
-
 }  // namespace linnet

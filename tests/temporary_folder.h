@@ -8,7 +8,6 @@
 #include <system_error>
 
 namespace linnet::testing {
-
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -34,5 +33,4 @@ class TemporaryFolder {
  private:
   std::string path_;
 };
-
 }  // namespace linnet::testing

@@ -9,7 +9,6 @@
 #include "models/nn/parameter_layout.h"
 
 namespace linnet::testing {
-
 inline std::vector<double> read_doubles(const SafetensorsEntry& entry) {
   std::vector<double> values(static_cast<size_t>(entry.type.shape.elements()));
   std::memcpy(values.data(), entry.data, entry.type.bytes());
@@ -61,5 +60,4 @@ class TransformerGolden {
  protected:
   SafetensorsFile file_;
 };
-
 }  // namespace linnet::testing

@@ -8,7 +8,6 @@
 #include "training/trainer/trainer.h"
 
 namespace linnet::testing {
-
 struct TokenBatch {
   BatchShape shape;
   std::vector<int32_t> source, source_lengths, target_in, target_out, target_lengths;
@@ -17,7 +16,7 @@ struct TokenBatch {
 // Rows of the given lengths (source, target); ids in [4, vocab), a function of row and position alone, so that the same
 // row can be padded to any shape. What lies beyond a length is junk on purpose.
 inline TokenBatch make_batch(const std::vector<std::pair<int32_t, int32_t>>& lengths, int64_t source_length,
-                             int64_t target_length, int32_t vocab, int32_t first_row = 0) {
+    int64_t target_length, int32_t vocab, int32_t first_row = 0) {
   TokenBatch batch{{static_cast<int64_t>(lengths.size()), source_length, target_length}, {}, {}, {}, {}, {}};
   const auto id = [&](size_t row, int64_t position, int32_t salt) {
     const auto mixed = static_cast<uint32_t>((row + static_cast<size_t>(first_row) + 1) * 2654435761u +
@@ -49,12 +48,10 @@ inline TransformerConfig small_config(int64_t vocab = 50) {
 class Training {
  public:
   Training(const TransformerConfig& config, const std::vector<BatchShape>& shapes, TrainerOptions options = {},
-           double label_smoothing = 0)
-      : model(config),
-        layout(model),
-        store(*options.backend),
-        shared{store.add_region("arena", MemoryKind::kActivations, 0),
-               store.add_region("workspace", MemoryKind::kWorkspace, 0)} {
+      double label_smoothing = 0)
+      : model(config), layout(model),
+        store(*options.backend), shared{store.add_region("arena", MemoryKind::kActivations, 0),
+                                     store.add_region("workspace", MemoryKind::kWorkspace, 0)} {
     trainer = std::make_unique<Trainer>(layout, store, shared, options);
     for (const char* name : {"source", "source_lengths", "target_in", "target_out", "target_lengths"})
       store.bind(name, {store.add_region(name, MemoryKind::kBatch, 1 << 16), 0}, 1 << 16);
@@ -88,5 +85,4 @@ class Training {
   SharedRegions shared;
   std::unique_ptr<Trainer> trainer;
 };
-
 }  // namespace linnet::testing

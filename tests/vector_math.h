@@ -3,10 +3,8 @@
 #include <cstdint>
 
 namespace linnet {
-
 enum class VectorFunction { kExp, kLog, kTanh, kErf, kSigmoid };
 
 // y[i] = function(x[i]); y may be x.
 void vector_math(VectorFunction function, int64_t n, const float* x, float* y);
-
 }  // namespace linnet

@@ -9,9 +9,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
-template <Floats (*kFunction)(Floats)>
-HWY_NOINLINE void apply(int64_t n, const float* x, float* y) {
+template <Floats (*kFunction)(Floats)> HWY_NOINLINE void apply(int64_t n, const float* x, float* y) {
   ForRow(n, [=](const auto& at) LINNET_LAMBDA { at.store(kFunction(at.load(x)), y); });
 }
 
@@ -24,19 +22,16 @@ void array_math(VectorFunction function, int64_t n, const float* x, float* y) {
     case VectorFunction::kSigmoid: return apply<Sigmoid>(n, x, y);
   }
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace linnet {
-
 HWY_EXPORT(array_math);
 
 void vector_math(VectorFunction function, int64_t n, const float* x, float* y) {
   HWY_DYNAMIC_DISPATCH(array_math)(function, n, x, y);
 }
-
 }  // namespace linnet
 #endif

@@ -45,27 +45,27 @@ int run(int count, char** words) {
   const std::string folder = words[1];
   const auto tokenizer = load_pretrained_tokenizer(folder);
   const Dataset lines = Dataset::tsv(words[2], *tokenizer, /*text_column=*/0, /*label_column=*/1, /*header=*/true,
-                                     /*max_length=*/32);
+      /*max_length=*/32);
   const auto [train, test] = lines.split(0.8);
   const LoaderOptions buckets{.batch = 8, .shuffle = true, .buckets = {16, 32}};
   Loader batches(train, buckets), test_batches(test, buckets);
 
   Classifier model(folder);
   Learner learner(model,
-                  [&](Tracer& trace) -> Loss {
-                    const Tensor logits = model(trace.input("tokens"), trace.input("tokens_length"));
-                    const Tensor labels = trace.input("labels");
-                    trace.output("logits", logits);
-                    return {.sum = cross_entropy_sum(logits, labels), .count = count_targets(labels)};
-                  },
-                  batches.shapes(),
-                  {.optimizer = AdamW{.weight_decay = 0.01},
-                   .clip_norm = 1,
-                   .groups = {{.patterns = {"bert.bert.words.*", "bert.bert.positions.*", "bert.bert.types.*",
-                                            "bert.bert.embedding_norm.*", "bert.bert.layers.0.*", "bert.pooler.*"},
-                               .frozen = true},
-                              {.patterns = {"bert.*"}, .rate_factor = 0.1}},
-                   .evaluation_shapes = test_batches.shapes()});
+      [&](Tracer& trace) -> Loss {
+        const Tensor logits = model(trace.input("tokens"), trace.input("tokens_length"));
+        const Tensor labels = trace.input("labels");
+        trace.output("logits", logits);
+        return {.sum = cross_entropy_sum(logits, labels), .count = count_targets(labels)};
+      },
+      batches.shapes(),
+      {.optimizer = AdamW{.weight_decay = 0.01},
+          .clip_norm = 1,
+          .groups = {{.patterns = {"bert.bert.words.*", "bert.bert.positions.*", "bert.bert.types.*",
+                          "bert.bert.embedding_norm.*", "bert.bert.layers.0.*", "bert.pooler.*"},
+                         .frozen = true},
+              {.patterns = {"bert.*"}, .rate_factor = 0.1}},
+          .evaluation_shapes = test_batches.shapes()});
   const LoadReport report = model.bert.load(learner);
   std::printf("%zu parameters are BERT's, new are", report.taken.size());
   for (const std::string& name : report.fresh) std::printf(" %s", name.c_str());

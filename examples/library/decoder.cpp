@@ -49,7 +49,7 @@ int run(int count, char** words) {
 
   Writer writer;
   Learner learner(writer, [&](Tracer& trace) { return decoder_loss(writer, trace); }, batches.shapes(),
-                  {.optimizer = AdamW{.weight_decay = 0.1}, .clip_norm = 1});
+      {.optimizer = AdamW{.weight_decay = 0.1}, .clip_norm = 1});
   const int64_t steps = count > 2 ? std::atoll(words[2]) : 150;
   const FitReport report = learner.fit(batches, {.epochs = steps, .max_steps = steps, .rate = 3e-3});
   std::printf("loss %.3f after %d steps\n", report.loss, static_cast<int>(report.steps));

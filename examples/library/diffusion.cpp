@@ -15,13 +15,11 @@ const TensorType kImages{DType::kF32, {kRows, kSize, kSize, 1}}, kTimes{DType::k
 
 struct Block : Module {
   Block(Module* parent, std::string name, int64_t in, int64_t out)
-      : Module(parent, std::move(name)),
-        norm1{this, "norm1", 4, in},
-        norm2{this, "norm2", 4, out},
-        conv1{this, "conv1", in, out, 3, {.padding = 1}},
-        conv2{this, "conv2", out, out, 3, {.padding = 1}},
-        shortcut{this, "shortcut", in, out, 1},
-        shift{this, "shift", kTime, out} {}
+      : Module(parent, std::move(name)), norm1{this, "norm1", 4, in}, norm2{this, "norm2", 4, out}, conv1{this, "conv1",
+                                                                                                        in, out, 3,
+                                                                                                        {.padding = 1}},
+        conv2{this, "conv2", out, out, 3, {.padding = 1}}, shortcut{this, "shortcut", in, out, 1}, shift{this, "shift",
+                                                                                                       kTime, out} {}
   Tensor operator()(Tensor x, Tensor time) {
     const Tensor y = conv1(silu(norm1(x))) + shift(time);
     return shortcut(x) + conv2(silu(norm2(y)));
@@ -71,14 +69,14 @@ int main() {
     return squared_error_loss(trace, v, cos(t) * noise - sin(t) * image);
   });
   Learner sampler(net,
-                  [&](Tracer& trace) -> Loss {
-                    const Tensor x = trace.input("x", kImages), t = trace.input("t", kTimes), v = net(x, t);
-                    const Tensor image = cos(t) * x - sin(t) * v, noise = sin(t) * x + cos(t) * v;
-                    const Tensor next = t - kEnd / kDraws;
-                    trace.output("next", cos(next) * image + sin(next) * noise);
-                    return {};
-                  },
-                  {.training = false, .weights = &learner});
+      [&](Tracer& trace) -> Loss {
+        const Tensor x = trace.input("x", kImages), t = trace.input("t", kTimes), v = net(x, t);
+        const Tensor image = cos(t) * x - sin(t) * v, noise = sin(t) * x + cos(t) * v;
+        const Tensor next = t - kEnd / kDraws;
+        trace.output("next", cos(next) * image + sin(next) * noise);
+        return {};
+      },
+      {.training = false, .weights = &learner});
   const auto images = all_images();
   std::mt19937 random(1);
   constexpr int kSteps = 600;

@@ -11,9 +11,7 @@ constexpr double kTemperature = 2;
 
 struct Mlp : Module {
   Mlp(Module* parent, std::string name, int64_t width)
-      : Module(parent, std::move(name)),
-        a{this, "a", 2, width, he_normal()},
-        b{this, "b", width, width, he_normal()},
+      : Module(parent, std::move(name)), a{this, "a", 2, width, he_normal()}, b{this, "b", width, width, he_normal()},
         c{this, "c", width, kClasses} {}
   Tensor operator()(Tensor x) { return c(relu(b(relu(a(x))))); }
   Linear a, b, c;
@@ -39,22 +37,22 @@ int main() {
   Pair net;
   const auto points = [](Tracer& trace) { return trace.input("points", {DType::kF32, {kRows, 2}}); };
   Learner teacher(net,
-                  [&](Tracer& trace) -> Loss {
-                    const Tensor logits = net.teacher(points(trace));
-                    trace.output("teacher", logits), trace.output("student", net.student(points(trace)));
-                    return cross_entropy_loss(logits, trace.input("labels", {DType::kI32, {kRows}}));
-                  },
-                  {.groups = {{.patterns = {"student.*"}, .frozen = true}}});
+      [&](Tracer& trace) -> Loss {
+        const Tensor logits = net.teacher(points(trace));
+        trace.output("teacher", logits), trace.output("student", net.student(points(trace)));
+        return cross_entropy_loss(logits, trace.input("labels", {DType::kI32, {kRows}}));
+      },
+      {.groups = {{.patterns = {"student.*"}, .frozen = true}}});
   // The divergence of the student's from the teacher's probabilities, times T^2 so that the gradient's size does not
   // depend on the temperature T.
   Learner student(net,
-                  [&](Tracer& trace) -> Loss {
-                    const Tensor wanted = log_softmax(net.teacher(points(trace)) / kTemperature);
-                    const Tensor given = log_softmax(net.student(points(trace)) / kTemperature);
-                    return {.sum = sum(exp(wanted) * (wanted - given)) * (kTemperature * kTemperature),
-                            .count = trace.number(kRows)};
-                  },
-                  {.groups = {{.patterns = {"teacher.*"}, .frozen = true}}, .weights = &teacher});
+      [&](Tracer& trace) -> Loss {
+        const Tensor wanted = log_softmax(net.teacher(points(trace)) / kTemperature);
+        const Tensor given = log_softmax(net.student(points(trace)) / kTemperature);
+        return {
+            .sum = sum(exp(wanted) * (wanted - given)) * (kTemperature * kTemperature), .count = trace.number(kRows)};
+      },
+      {.groups = {{.patterns = {"teacher.*"}, .frozen = true}}, .weights = &teacher});
 
   std::mt19937 random(1);
   std::vector<float> x(2 * kRows);
@@ -81,7 +79,7 @@ int main() {
   }
   const double all = kTests * kRows, taught = 100 * right[1] / all;
   std::printf("teacher of %d parameters: %.1f%% right, student of %d: %.1f%%\n",
-              static_cast<int>(net.teacher.parameter_count()), 100 * right[0] / all,
-              static_cast<int>(net.student.parameter_count()), taught);
+      static_cast<int>(net.teacher.parameter_count()), 100 * right[0] / all,
+      static_cast<int>(net.student.parameter_count()), taught);
   return taught > 90 ? 0 : 1;
 }

@@ -38,12 +38,12 @@ int main() {
     return squared_error_loss(trace, forecast, trace.input("next"));
   };
   std::printf("%zu bytes will be taken; with 16 MiB a batch may have %lld rows\n",
-              plan(net, loss, batches.shapes(), {}).bytes,
-              static_cast<long long>(largest_batch(net, loss, batches.shapes(), size_t{16} << 20)));
+      plan(net, loss, batches.shapes(), {}).bytes,
+      static_cast<long long>(largest_batch(net, loss, batches.shapes(), size_t{16} << 20)));
   Learner learner(net, loss, batches.shapes());
   learner.fit(batches, {.epochs = 15, .rate = 5e-3});
   const Evaluation result = learner.evaluate(test_batches, {mean_absolute_error("forecast", "next")});
   std::printf("mean squared error %.4f (of the noise alone 0.0025), absolute %.3f, of %lld\n", result.loss,
-              result.metrics.at("mean_absolute_error"), static_cast<long long>(result.count));
+      result.metrics.at("mean_absolute_error"), static_cast<long long>(result.count));
   return result.loss < 0.01 ? 0 : 1;
 }

@@ -24,18 +24,18 @@ int main() {
   Gan gan;
   const Optimizer adam = Adam{.beta1 = 0.5, .beta2 = 0.9};
   Learner critic(gan,
-                 [&](Tracer& trace) -> Loss {
-                   const Tensor real = gan.critic(trace.input("points", {DType::kF32, {kRows, 2}}));
-                   const Tensor made = gan.critic(gan.made());
-                   trace.output("made", gan.made());
-                   return {.sum = sum(softplus(-real)) + sum(softplus(made)), .count = trace.number(kRows)};
-                 },
-                 {.optimizer = adam, .groups = {{.patterns = {"generator.*"}, .frozen = true}}});
+      [&](Tracer& trace) -> Loss {
+        const Tensor real = gan.critic(trace.input("points", {DType::kF32, {kRows, 2}}));
+        const Tensor made = gan.critic(gan.made());
+        trace.output("made", gan.made());
+        return {.sum = sum(softplus(-real)) + sum(softplus(made)), .count = trace.number(kRows)};
+      },
+      {.optimizer = adam, .groups = {{.patterns = {"generator.*"}, .frozen = true}}});
   Learner generator(gan,
-                    [&](Tracer& trace) -> Loss {
-                      return {.sum = sum(softplus(-gan.critic(gan.made()))), .count = trace.number(kRows)};
-                    },
-                    {.optimizer = adam, .groups = {{.patterns = {"critic.*"}, .frozen = true}}, .weights = &critic});
+      [&](Tracer& trace) -> Loss {
+        return {.sum = sum(softplus(-gan.critic(gan.made()))), .count = trace.number(kRows)};
+      },
+      {.optimizer = adam, .groups = {{.patterns = {"critic.*"}, .frozen = true}}, .weights = &critic});
 
   std::mt19937 random(1);
   std::uniform_real_distribution<float> angle(0, 6.2831853f);
@@ -54,6 +54,6 @@ int main() {
   double off = 0;
   for (size_t i = 0; i < made.size(); i += 2) off += std::abs(std::hypot(made[i], made[i + 1]) - 1) / kRows;
   std::printf("points are %.3f off the circle on average; %zu + %zu bytes\n", off, critic.memory_bytes(),
-              generator.memory_bytes());
+      generator.memory_bytes());
   return off < 0.15 ? 0 : 1;
 }

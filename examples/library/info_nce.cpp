@@ -63,7 +63,7 @@ int main() {
     trace.output("a", a), trace.output("b", b);
     const Tensor similar = matmul(a, b, false, true) / kTemperature, numbers = arange(kRows, DType::kI32);
     return {.sum = (cross_entropy_sum(similar, numbers) + cross_entropy_sum(permute(similar, {1, 0}), numbers)) * 0.5,
-            .count = trace.number(kRows)};
+        .count = trace.number(kRows)};
   });
   std::mt19937 random(1);
   std::vector<float> a, b;
@@ -80,6 +80,6 @@ int main() {
   learner.evaluate();
   const double found = retrieved(learner.output("a"), learner.output("b"));
   std::printf("the other view is the nearest of %d for %.1f%%, by the signals themselves for %.1f%%\n",
-              static_cast<int>(kRows), 100 * found, 100 * retrieved(a, b));
+      static_cast<int>(kRows), 100 * found, 100 * retrieved(a, b));
   return found > 0.85 ? 0 : 1;
 }

@@ -20,8 +20,8 @@ struct Model : Module {
   // The cross-entropy of the next tokens; logits are never whole in memory.
   Loss loss(Tracer& trace) {
     const Tensor states = decoder(trace.input("tokens")), targets = trace.input("targets");
-    return {.sum = linear_cross_entropy_sum(states, decoder.head_weight(), {}, targets),
-            .count = count_targets(targets)};
+    return {
+        .sum = linear_cross_entropy_sum(states, decoder.head_weight(), {}, targets), .count = count_targets(targets)};
   }
   PretrainedDecoder decoder;
 };
@@ -50,7 +50,7 @@ int run(int count, char** words) {
 
   const auto loss_of = [](Model& of) { return [&of](Tracer& trace) { return of.loss(trace); }; };
   Learner learner(model, loss_of(model), batches.shapes(),
-                  {.optimizer = AdamW{.weight_decay = 0.1}, .clip_norm = 1, .accumulate = 2});
+      {.optimizer = AdamW{.weight_decay = 0.1}, .clip_norm = 1, .accumulate = 2});
   const double before = learner.evaluate(tests).loss;
   const Schedule rate{.kind = Schedule::Kind::kCosine, .peak = 5e-3, .warmup_steps = 10, .max_steps = steps};
   for (int64_t step = 1; step <= steps; ++step) {

@@ -23,27 +23,26 @@ int run(int count, char** words) {
 
   Mlp mlp;
   Learner learner(mlp,
-                  [&](Tracer& trace) -> Loss {
-                    const Tensor logits = mlp(trace.input("images")), labels = trace.input("labels");
-                    trace.output("logits", logits);
-                    return {.sum = cross_entropy_sum(logits, labels), .count = count_targets(labels)};
-                  },
-                  train_batches.shapes(), {.optimizer = AdamW{.weight_decay = 0.01}, .clip_norm = 1});
+      [&](Tracer& trace) -> Loss {
+        const Tensor logits = mlp(trace.input("images")), labels = trace.input("labels");
+        trace.output("logits", logits);
+        return {.sum = cross_entropy_sum(logits, labels), .count = count_targets(labels)};
+      },
+      train_batches.shapes(), {.optimizer = AdamW{.weight_decay = 0.01}, .clip_norm = 1});
 
-  const FitReport report =
-      learner.fit(train_batches, {.epochs = epochs,
-                                  .rate = 1e-3,
-                                  .validation = &validation_batches,
-                                  .metrics = {accuracy()},
-                                  .patience = 2,
-                                  .on_epoch = [](const FitEvent& event) {
-                                    std::printf("epoch %d: loss %.4f, validation loss %.4f, accuracy %.2f%%\n",
-                                                static_cast<int>(event.epoch), event.mean_loss, event.evaluation->loss,
-                                                100 * event.evaluation->metrics.at("accuracy"));
-                                    return true;
-                                  }});
+  const FitReport report = learner.fit(train_batches,
+      {.epochs = epochs,
+          .rate = 1e-3,
+          .validation = &validation_batches,
+          .metrics = {accuracy()},
+          .patience = 2,
+          .on_epoch = [](const FitEvent& event) {
+            std::printf("epoch %d: loss %.4f, validation loss %.4f, accuracy %.2f%%\n", static_cast<int>(event.epoch),
+                event.mean_loss, event.evaluation->loss, 100 * event.evaluation->metrics.at("accuracy"));
+            return true;
+          }});
   std::printf("stopped by %s after %d epochs; the weights are those of validation loss %.4f\n", report.reason.c_str(),
-              static_cast<int>(report.epochs), report.best->loss);
+      static_cast<int>(report.epochs), report.best->loss);
   learner.save("mlp.safetensors");
 
   // Prediction takes fewer rows than a batch has, and no labels.

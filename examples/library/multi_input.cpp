@@ -44,20 +44,20 @@ int main() try {
 
   Model model;
   Learner learner(model,
-                  [&](Tracer& trace) -> Loss {
-                    const Tensor x = concat(
-                        {relu(model.numbers(trace.input("numbers"))), model.district(trace.input("district"))}, 1);
-                    const Tensor h = relu(model.hidden(x));
-                    const Tensor price = trace.input("price");
-                    const Tensor mean = reshape(model.mean(h), price.shape());
-                    const Tensor log_variance = reshape(clamp(model.log_variance(h), -8, 4), price.shape());
-                    trace.output("mean", mean);
-                    trace.output("deviation", exp(log_variance * 0.5));
-                    // The negative log likelihood of a normal distribution.
-                    const Tensor loss = 0.5 * (square(price - mean) * exp(-log_variance) + log_variance);
-                    return {.sum = sum(loss), .count = trace.number(static_cast<double>(price.dim(0)))};
-                  },
-                  batches.shapes(), {.optimizer = Adam{}, .groups = {{.patterns = {"district.*"}, .rate_factor = 2}}});
+      [&](Tracer& trace) -> Loss {
+        const Tensor x =
+            concat({relu(model.numbers(trace.input("numbers"))), model.district(trace.input("district"))}, 1);
+        const Tensor h = relu(model.hidden(x));
+        const Tensor price = trace.input("price");
+        const Tensor mean = reshape(model.mean(h), price.shape());
+        const Tensor log_variance = reshape(clamp(model.log_variance(h), -8, 4), price.shape());
+        trace.output("mean", mean);
+        trace.output("deviation", exp(log_variance * 0.5));
+        // The negative log likelihood of a normal distribution.
+        const Tensor loss = 0.5 * (square(price - mean) * exp(-log_variance) + log_variance);
+        return {.sum = sum(loss), .count = trace.number(static_cast<double>(price.dim(0)))};
+      },
+      batches.shapes(), {.optimizer = Adam{}, .groups = {{.patterns = {"district.*"}, .rate_factor = 2}}});
 
   // How often the price is within two estimated deviations.
   const Metric coverage{"coverage", [](const Arrays& batch, const Arrays& outputs) {
@@ -75,7 +75,7 @@ int main() try {
     }
   const Evaluation result = learner.evaluate(test_batches, {mean_absolute_error("mean", "price"), coverage});
   std::printf("mean error %.3f, %.0f%% within two deviations\n", result.metrics.at("mean_absolute_error"),
-              100 * result.metrics.at("coverage"));
+      100 * result.metrics.at("coverage"));
   return result.metrics.at("mean_absolute_error") < 0.15 ? 0 : 1;
 } catch (const Error& error) {
   std::fprintf(stderr, "%s\n", error.what());

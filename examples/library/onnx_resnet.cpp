@@ -71,7 +71,7 @@ int run(int count, char** words) {
   for (size_t i = 0; i < logits.size(); ++i) different = std::max(different, std::abs(logits[i] - again[i]));
   for (size_t i = 0; i < kRows; ++i) right += top_k(logits.subspan(classes * i, classes), 1)[0] == labels[i];
   std::printf("%d of %d right; logits of the file that was written differ by at most %.1e\n", right,
-              static_cast<int>(kRows), static_cast<double>(different));
+      static_cast<int>(kRows), static_cast<double>(different));
   return right >= kRows - 1 && different < 1e-3f ? 0 : 1;
 }
 

@@ -55,12 +55,12 @@ int main() {
   }
   Net net;
   Learner learner(net,
-                  [&](Tracer& trace) -> Loss {
-                    const Tensor out = net(trace.input("x"));
-                    trace.output("y", out);
-                    return {.sum = sum(square(out - trace.input("target"))), .count = trace.number(64)};
-                  },
-                  {{{"x", {DType::kF32, {64, 1}}}, {"target", {DType::kF32, {64, 1}}}}});
+      [&](Tracer& trace) -> Loss {
+        const Tensor out = net(trace.input("x"));
+        trace.output("y", out);
+        return {.sum = sum(square(out - trace.input("target"))), .count = trace.number(64)};
+      },
+      {{{"x", {DType::kF32, {64, 1}}}, {"target", {DType::kF32, {64, 1}}}}});
   Arrays batch;
   batch.set("x", {64, 1}, x).set("target", {64, 1}, y);
   StepResult result;
@@ -71,6 +71,6 @@ int main() {
   const Arrays answer = learner.predict(beyond);
   const auto got = answer.get<float>("y");
   std::printf("mean squared error %.1e; at -1: %.2f, at 1: %.2f (sin(6) is %.2f)\n", result.loss, got[0], got[1],
-              std::sin(6.0));
+      std::sin(6.0));
   return result.loss < 1e-3 ? 0 : 1;
 }

@@ -42,25 +42,25 @@ struct Cart {
 int main() {
   ActorCritic net;
   Learner learner(net,
-                  [&](Tracer& trace) -> Loss {
-                    const auto input = [&](const char* name) { return trace.input(name, {DType::kF32, {kRows}}); };
-                    const Tensor states = trace.input("states", {DType::kF32, {kRows, 4}});
-                    const Tensor actions = trace.input("actions", {DType::kI32, {kRows}});
-                    const Tensor all = log_softmax(net.logits(states)), advantage = input("advantages");
-                    const Tensor ratio = exp(sum(all * one_hot(actions, 2, DType::kF32), 1) - input("log_chances"));
-                    const Tensor gain = minimum(ratio * advantage, clamp(ratio, 0.8, 1.2) * advantage);
-                    const Tensor error = square(net.values(states) - input("returns"));
-                    return {.sum = sum(0.5 * error - gain) + 0.01 * sum(exp(all) * all), .count = trace.number(kRows)};
-                  },
-                  {.clip_norm = 0.5});
+      [&](Tracer& trace) -> Loss {
+        const auto input = [&](const char* name) { return trace.input(name, {DType::kF32, {kRows}}); };
+        const Tensor states = trace.input("states", {DType::kF32, {kRows, 4}});
+        const Tensor actions = trace.input("actions", {DType::kI32, {kRows}});
+        const Tensor all = log_softmax(net.logits(states)), advantage = input("advantages");
+        const Tensor ratio = exp(sum(all * one_hot(actions, 2, DType::kF32), 1) - input("log_chances"));
+        const Tensor gain = minimum(ratio * advantage, clamp(ratio, 0.8, 1.2) * advantage);
+        const Tensor error = square(net.values(states) - input("returns"));
+        return {.sum = sum(0.5 * error - gain) + 0.01 * sum(exp(all) * all), .count = trace.number(kRows)};
+      },
+      {.clip_norm = 0.5});
   Learner player(net,
-                 [&](Tracer& trace) -> Loss {
-                   const Tensor states = trace.input("states", {DType::kF32, {kCarts, 4}});
-                   trace.output("log_chances", log_softmax(net.logits(states)));
-                   trace.output("values", net.values(states));
-                   return {};
-                 },
-                 {.training = false, .weights = &learner});
+      [&](Tracer& trace) -> Loss {
+        const Tensor states = trace.input("states", {DType::kF32, {kCarts, 4}});
+        trace.output("log_chances", log_softmax(net.logits(states)));
+        trace.output("values", net.values(states));
+        return {};
+      },
+      {.training = false, .weights = &learner});
 
   std::mt19937 random(1);
   std::uniform_real_distribution<float> uniform(0, 1);

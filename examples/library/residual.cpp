@@ -8,11 +8,10 @@ constexpr int64_t kSize = 16;
 
 struct Block : Module {
   Block(Module* parent, std::string name, int64_t in, int64_t out, int64_t stride)
-      : Module(parent, std::move(name)),
-        conv1{this, "conv1", in, out, 3, {.stride = stride, .padding = 1, .bias = false}},
-        conv2{this, "conv2", out, out, 3, {.padding = 1, .bias = false}},
-        norm1{this, "norm1", out},
-        norm2{this, "norm2", out} {
+      : Module(parent, std::move(name)), conv1{this, "conv1", in, out, 3,
+                                             {.stride = stride, .padding = 1, .bias = false}},
+        conv2{this, "conv2", out, out, 3, {.padding = 1, .bias = false}}, norm1{this, "norm1", out}, norm2{this,
+                                                                                                         "norm2", out} {
     if (in != out || stride != 1) shortcut.emplace(this, "shortcut", in, out, 1, Conv2dOptions{.stride = stride});
   }
   Tensor operator()(Tensor x) {
@@ -40,8 +39,7 @@ struct ResNet : Module {
 
 // Pictures of two classes: bright on the left or on the right.
 Dataset made_pictures() {
-  return Dataset::from_function(
-      256, {{"images", {DType::kU8, {kSize, kSize, 3}}}, {"labels", {DType::kI32, {}}}},
+  return Dataset::from_function(256, {{"images", {DType::kU8, {kSize, kSize, 3}}}, {"labels", {DType::kI32, {}}}},
       [](int64_t index, Arrays& sample) {
         const auto pixels = sample.get<uint8_t>("images");
         const auto label = static_cast<int32_t>(index % 2);
@@ -75,8 +73,8 @@ int run(int count, char** words) {
   loader.seek(resumed.load_state("residual.state"));
   resumed.fit(loader, {.epochs = 2, .rate = 0.02});
   const Evaluation result = resumed.evaluate(loader, {accuracy()});
-  std::printf("after %d steps: accuracy %.1f%%\n", static_cast<int>(resumed.steps()),
-              100 * result.metrics.at("accuracy"));
+  std::printf(
+      "after %d steps: accuracy %.1f%%\n", static_cast<int>(resumed.steps()), 100 * result.metrics.at("accuracy"));
   return 0;
 }
 

@@ -55,6 +55,6 @@ int main() {
   }
   const int least = std::min({sides[0], sides[1], sides[2], sides[3]});
   std::printf("bound %.2f; made points are %.3f off the circle on average, %d of %d on the emptiest quarter\n", loss,
-              off, least, static_cast<int>(kRows));
+      off, least, static_cast<int>(kRows));
   return off < 0.15 && least > kRows / 10 ? 0 : 1;
 }

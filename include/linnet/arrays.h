@@ -11,51 +11,35 @@
 #include "linnet/tensor_type.h"
 
 namespace linnet {
-
 // Types of arrays by name: what the inputs of one batch shape are.
 using InputTypes = std::map<std::string, TensorType>;
 
 // The element type that a C++ type is; float, double, int32_t and uint8_t have one.
-template <class T>
-constexpr DType dtype_of() {
+template <class T> constexpr DType dtype_of() {
   static_assert(sizeof(T) == 0,
-                "arrays have elements of type float, double, int32_t or uint8_t; of int64_t and bool, "
-                "which they store as int32_t and uint8_t, they can be set");
+      "arrays have elements of type float, double, int32_t or uint8_t; of int64_t and bool, "
+      "which they store as int32_t and uint8_t, they can be set");
   return DType::kF32;
 }
 // Of float.
-template <>
-constexpr DType dtype_of<float>() {
-  return DType::kF32;
-}
+template <> constexpr DType dtype_of<float>() { return DType::kF32; }
 // Of double.
-template <>
-constexpr DType dtype_of<double>() {
-  return DType::kF64;
-}
+template <> constexpr DType dtype_of<double>() { return DType::kF64; }
 // Of int32_t.
-template <>
-constexpr DType dtype_of<int32_t>() {
-  return DType::kI32;
-}
+template <> constexpr DType dtype_of<int32_t>() { return DType::kI32; }
 // Of uint8_t.
-template <>
-constexpr DType dtype_of<uint8_t>() {
-  return DType::kU8;
-}
+template <> constexpr DType dtype_of<uint8_t>() { return DType::kU8; }
 
 // The values as int32_t. Throws Error(kUser) that names array, place and value where one does not fit.
 std::vector<int32_t> narrowed(const std::string& name, std::span<const int64_t> values);
 
 // What arrays have for a type of values: int32_t for int64_t, in which other programs have ids and labels, uint8_t of 0
 // and 1 for bool, any other type itself.
-template <class T>
-using Stored =
+template <class T> using Stored =
     std::conditional_t<std::is_same_v<T, int64_t>, int32_t, std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>;
 
 // The values as arrays have them. Throws as narrowed() does.
-template <class T, class Values>
-auto stored(const std::string& name, const Values& values) {
+template <class T, class Values> auto stored(const std::string& name, const Values& values) {
   if constexpr (std::is_same_v<T, int64_t>) return narrowed(name, std::span<const int64_t>(values));
   else if constexpr (std::is_same_v<T, bool>) return std::vector<uint8_t>(values.begin(), values.end());
   else return std::span<const T>(values);
@@ -81,18 +65,15 @@ class Arrays {
 
   // Adds or replaces an array of this shape; of int64_t an i32 array, of bool a u8 array. Throws Error(kUser) unless
   // there are as many values as elements, and where an integer does not fit.
-  template <class T>
-  Arrays& set(const std::string& name, const Shape& shape, std::span<const T> values) {
+  template <class T> Arrays& set(const std::string& name, const Shape& shape, std::span<const T> values) {
     return set_values<T>(name, shape, values);
   }
   // The same from a vector.
-  template <class T>
-  Arrays& set(const std::string& name, const Shape& shape, const std::vector<T>& values) {
+  template <class T> Arrays& set(const std::string& name, const Shape& shape, const std::vector<T>& values) {
     return set_values<T>(name, shape, values);
   }
   // The same from a list: set<float>("x", {2}, {0, 1}).
-  template <class T>
-  Arrays& set(const std::string& name, const Shape& shape, std::initializer_list<T> values) {
+  template <class T> Arrays& set(const std::string& name, const Shape& shape, std::initializer_list<T> values) {
     return set(name, shape, std::span<const T>(values.begin(), values.size()));
   }
   // Adds or replaces an array by its bytes. Throws Error(kUser) unless there are as many as the type has.
@@ -100,14 +81,12 @@ class Arrays {
 
   // The values of an array, row-major. Throws Error(kUser) when there is none of that name or its elements are of
   // another type. Valid until the array is replaced.
-  template <class T>
-  std::span<const T> get(const std::string& name) const {
+  template <class T> std::span<const T> get(const std::string& name) const {
     const std::span<const std::byte> bytes = checked(name, dtype_of<T>());
     return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
   }
   // The same to write to.
-  template <class T>
-  std::span<T> get(const std::string& name) {
+  template <class T> std::span<T> get(const std::string& name) {
     const std::span<const std::byte> bytes = checked(name, dtype_of<T>());
     return {reinterpret_cast<T*>(const_cast<std::byte*>(bytes.data())), bytes.size() / sizeof(T)};
   }
@@ -143,5 +122,4 @@ class Arrays {
 // The indices of the k largest values, the largest first; equal ones in their order, NaN behind all. Throws
 // Error(kUser) unless 0 <= k <= values.size().
 std::vector<int32_t> top_k(std::span<const float> values, int64_t k);
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include "linnet/tensor.h"
 
 namespace linnet {
-
 // How a MultiHeadAttention attends.
 struct MultiHeadAttentionOptions {
   // Heads of keys and values, each for heads / kv_heads of the queries (Ainslie et al. 2023); 0: as many as heads.
@@ -39,8 +38,8 @@ Tensor attention(At q, Tensor k, Tensor v, int64_t heads, const AttentionMask& m
 class MultiHeadAttention : public Module {
  public:
   // Throws Error(kUser) unless width is a multiple of heads and heads of kv_heads, and for a dropout out of range.
-  MultiHeadAttention(Module* parent, std::string name, int64_t width, int64_t heads,
-                     const MultiHeadAttentionOptions& options = {});
+  MultiHeadAttention(
+      Module* parent, std::string name, int64_t width, int64_t heads, const MultiHeadAttentionOptions& options = {});
   // Takes its parts.
   MultiHeadAttention(MultiHeadAttention&& other) noexcept;
   // Frees it.
@@ -65,5 +64,4 @@ class CausalAttention : public MultiHeadAttention {
   // x [B, T, width] -> [B, T, width].
   Tensor operator()(Tensor x) { return MultiHeadAttention::operator()(x, {.causal = true}); }
 };
-
 }  // namespace linnet

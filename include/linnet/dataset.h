@@ -16,7 +16,6 @@
 #include "linnet/arrays.h"
 
 namespace linnet {
-
 class PretrainedTokenizer;
 
 // Fields of the same number of samples. A field is dense, where all samples have the same shape, or a sequence of ids
@@ -35,8 +34,7 @@ class Dataset {
   // Adds a dense field: `values` holds one array of `sample_shape` after another; int64_t becomes i32, bool u8. Throws
   // Error(kUser) when the values are no whole number of samples, another number than other fields have, an integer does
   // not fit, or the name is taken.
-  template <class T>
-  Dataset& add(const std::string& name, const Shape& sample_shape, const std::vector<T>& values) {
+  template <class T> Dataset& add(const std::string& name, const Shape& sample_shape, const std::vector<T>& values) {
     const auto kept = stored<T>(name, values);
     return add_bytes(name, {dtype_of<Stored<T>>(), sample_shape}, std::as_bytes(std::span(kept)));
   }
@@ -86,7 +84,7 @@ class Dataset {
   // Lines "label<TAB>text" or "text<TAB>label": `label_column` and `text_column` count from 0. Fields "tokens" (a
   // sequence) and "labels" i32, which are the numbers in the file.
   static Dataset tsv(const std::string& path, const PretrainedTokenizer& tokenizer, int64_t text_column,
-                     int64_t label_column, bool header, int64_t max_length);
+      int64_t label_column, bool header, int64_t max_length);
 
   // How many samples there are.
   int64_t size() const;
@@ -189,5 +187,4 @@ class Loader {
   struct State;
   std::unique_ptr<State> state_;
 };
-
 }  // namespace linnet

@@ -20,7 +20,6 @@
 #include "linnet/tracer.h"
 
 namespace linnet {
-
 // A model that gives each position's state from the tokens up to it. All mixing of positions is done by
 // CausalAttention, or by MultiHeadAttention with a causal mask.
 class Decoder : public Module {
@@ -94,11 +93,10 @@ class TextGenerator {
   // Continues each prompt; returns the new tokens without the end token. Throws Error(kUser) for a prompt that is
   // empty, too long or not of the vocabulary, and for options out of range.
   std::vector<std::vector<int32_t>> generate(const std::vector<std::vector<int32_t>>& prompts,
-                                             const GenerateOptions& options = {}, const Listener& listener = {});
+      const GenerateOptions& options = {}, const Listener& listener = {});
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
-
 }  // namespace linnet

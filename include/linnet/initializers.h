@@ -7,7 +7,6 @@
 #include "linnet/initializer.h"
 
 namespace linnet {
-
 // The values given, as many as there are elements; Error(kUser) otherwise.
 Initializer values_init(std::vector<float> values);
 // N(0, deviation^2), of which values beyond two deviations are drawn again.
@@ -20,5 +19,4 @@ Initializer he_uniform();
 Initializer he_normal();
 // N(0, 1 / fan_in) (LeCun et al. 1998).
 Initializer lecun_normal();
-
 }  // namespace linnet

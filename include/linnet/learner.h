@@ -27,7 +27,6 @@
 #include "linnet/tracer.h"
 
 namespace linnet {
-
 class Learner;
 
 // How a Learner trains. Throws Error(kUser) in the learner's constructor for numbers out of range.
@@ -226,12 +225,12 @@ struct MemoryPlan {
 // does.
 MemoryPlan plan(const Module& model, TracedLoss loss, const LearnerOptions& options = {});
 // The same for several batch shapes.
-MemoryPlan plan(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes,
-                const LearnerOptions& options);
+MemoryPlan plan(
+    const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes, const LearnerOptions& options);
 // The most rows of a batch with which a learner takes no more than `bytes`, all shapes being made larger or smaller
 // alike: an input has as many rows where its first axis is the longest first axis of the shape. 0: not even one row.
 int64_t largest_batch(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes, size_t bytes,
-                      const LearnerOptions& options = {});
+    const LearnerOptions& options = {});
 
 // A model with its optimizer and all of its memory. One thread uses a learner at a time; several learners may be used
 // by several threads.
@@ -246,8 +245,8 @@ class Learner {
   Learner(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes, const LearnerOptions& options);
   // The same with the default options; a template, so that {.accumulate = 2} and {} are options and no shapes.
   template <class Shapes = std::vector<InputTypes>>
-  requires std::same_as<Shapes, std::vector<InputTypes>> Learner(const Module& model, TracedLoss loss,
-                                                                 const Shapes& shapes)
+  requires std::same_as<Shapes, std::vector<InputTypes>> Learner(
+      const Module& model, TracedLoss loss, const Shapes& shapes)
       : Learner(model, std::move(loss), shapes, LearnerOptions{}) {}
   Learner(const Learner&) = delete;
   Learner& operator=(const Learner&) = delete;
@@ -277,18 +276,11 @@ class Learner {
   std::string diagnose() const;
   // Fills an input that the loss declared; int64_t an i32 input, bool a u8 input. Throws Error(kUser) when there is
   // none of that name, type and size, and where an integer does not fit.
-  template <class T>
-  void set(const std::string& input, std::span<const T> values) {
-    set_values<T>(input, values);
-  }
+  template <class T> void set(const std::string& input, std::span<const T> values) { set_values<T>(input, values); }
   // The same from a vector.
-  template <class T>
-  void set(const std::string& input, const std::vector<T>& values) {
-    set_values<T>(input, values);
-  }
+  template <class T> void set(const std::string& input, const std::vector<T>& values) { set_values<T>(input, values); }
   // The same from a list.
-  template <class T>
-  void set(const std::string& input, std::initializer_list<T> values) {
+  template <class T> void set(const std::string& input, std::initializer_list<T> values) {
     set(input, std::span<const T>(values.begin(), values.size()));
   }
   // The same from bytes.
@@ -342,8 +334,7 @@ class Learner {
   std::vector<MemoryUse> memory() const;
 
  private:
-  template <class T, class Values>
-  void set_values(const std::string& input, const Values& values) {
+  template <class T, class Values> void set_values(const std::string& input, const Values& values) {
     const auto kept = stored<T>(input, values);
     set_bytes(input, dtype_of<Stored<T>>(), std::as_bytes(std::span(kept)));
   }
@@ -355,5 +346,4 @@ class Learner {
   void begin(const Module& model);  // takes the memory and gives parameters their values
   std::unique_ptr<State> state_;
 };
-
 }  // namespace linnet

@@ -75,8 +75,8 @@ typedef struct linnet_model_options {
 LINNET_C_API void linnet_model_options_init(linnet_model_options* options);
 
 /* Loads `path`, a run or a model folder. options NULL: the defaults. On failure *model is NULL. */
-LINNET_C_API linnet_status linnet_model_open(const char* path, const linnet_model_options* options,
-                                             linnet_model** model);
+LINNET_C_API linnet_status linnet_model_open(
+    const char* path, const linnet_model_options* options, linnet_model** model);
 /* Waits for what is computed. NULL does nothing. */
 LINNET_C_API void linnet_model_close(linnet_model* model);
 
@@ -89,8 +89,8 @@ LINNET_C_API const char* linnet_model_class_name(const linnet_model* model, size
 
 /* The token ids of a text, as the model gets them. Stores their number in *count. With fewer locations than that
  * (`capacity`, which may be 0) it stores nothing else and returns LINNET_BUFFER_TOO_SMALL. */
-LINNET_C_API linnet_status linnet_encode(const linnet_model* model, const char* text, int32_t* tokens, size_t capacity,
-                                         size_t* count);
+LINNET_C_API linnet_status linnet_encode(
+    const linnet_model* model, const char* text, int32_t* tokens, size_t capacity, size_t* count);
 
 /* The embedding of each text, `count` rows of linnet_model_width() floats. A text that is too long is cut. */
 LINNET_C_API linnet_status linnet_embed(linnet_model* model, const char* const* texts, size_t count, float* rows);
@@ -121,8 +121,7 @@ typedef int (*linnet_text_callback)(void* user, const char* piece, size_t size);
 /* Goes on from a prompt, or answers it. options NULL: the defaults. `callback` and `text` may be NULL. *text is the
  * whole text without the prompt, to be given to linnet_string_free(). */
 LINNET_C_API linnet_status linnet_generate(linnet_model* model, const char* prompt,
-                                           const linnet_generate_options* options, linnet_text_callback callback,
-                                           void* user, char** text);
+    const linnet_generate_options* options, linnet_text_callback callback, void* user, char** text);
 /* Translates a text as `linnet translate` does. *translation is to be given to linnet_string_free(). */
 LINNET_C_API linnet_status linnet_translate(linnet_model* model, const char* text, char** translation);
 /* Frees a text that a function has stored. NULL does nothing. */

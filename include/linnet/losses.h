@@ -11,7 +11,6 @@
 #include "linnet/tracer.h"
 
 namespace linnet {
-
 // The mean of (prediction - target)^2 over all elements [rows, ...] of the samples. It and those below throw
 // Error(kShape) unless both have the same shape: [N, 1] and [N] would be broadcast to [N, N].
 Loss squared_error_loss(Tracer& trace, At prediction, Tensor target);
@@ -23,5 +22,4 @@ Loss huber_loss(Tracer& trace, At prediction, Tensor target, double delta = 1);
 Loss binary_cross_entropy_loss(Tracer& trace, At logits, Tensor targets);
 // The mean of the cross-entropies of rows whose target is not negative: logits [..., V], targets i32 [...].
 Loss cross_entropy_loss(At logits, Tensor targets, double label_smoothing = 0);
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "linnet/tensor.h"
 
 namespace linnet {
-
 // a - b with a number.
 Tensor operator-(At a, double b);
 // a / b with a number.
@@ -138,7 +137,7 @@ Tensor conv1d(At x, Tensor weight, int64_t stride = 1, int64_t padding = 0, int6
 // The transposed convolution: x [N, H, W, C], weight [C, R, S, O / groups] -> [N, H', W', O], H' = (H - 1) stride - 2
 // padding + dilation (R - 1) + output_padding + 1. It is the gradient of conv2d() by its images.
 Tensor conv_transpose2d(At x, Tensor weight, int64_t stride = 1, int64_t padding = 0, int64_t output_padding = 0,
-                        int64_t dilation = 1, int64_t groups = 1);
+    int64_t dilation = 1, int64_t groups = 1);
 
 // How resize() finds a value between pixels.
 enum class Interpolation { kNearest, kBilinear };
@@ -149,8 +148,8 @@ Tensor resize(At x, int64_t height, int64_t width, Interpolation how = Interpola
 // Products of tensors, summed over letters, as NumPy's: "bij,bjk->bik" is a batch of matrix products. One letter for
 // each axis, each at most once in an operand; those that the result lacks are summed over. Without "->" the result has
 // the letters that occur once, in the order of the alphabet. Three or more operands are multiplied from left to right.
-Tensor einsum(const std::string& equation, const std::vector<Tensor>& operands,
-              SourceLine where = SourceLine::current());
+Tensor einsum(
+    const std::string& equation, const std::vector<Tensor>& operands, SourceLine where = SourceLine::current());
 
 // The order of the elements along the last axis, i32 of x's shape: place k has the index of the element that comes
 // k-th. Equal elements keep their order; NaN counts as largest. No gradient.
@@ -187,5 +186,4 @@ Tensor cross_entropy(At logits, Tensor targets, double label_smoothing = 0);
 Tensor weighted_cross_entropy_sum(At logits, Tensor targets, Tensor class_weights);
 // The sum of binary cross-entropies of logits and targets in [0, 1] of the same shape: softplus(x) - x * target.
 Tensor binary_cross_entropy_sum(At logits, Tensor targets);
-
 }  // namespace linnet

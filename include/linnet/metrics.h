@@ -5,7 +5,6 @@
 #include "linnet/arrays.h"
 
 namespace linnet {
-
 // A mean that is added up over batches: sum / count.
 struct MetricPart {
   // Of the values of a batch.
@@ -30,5 +29,4 @@ Metric accuracy(const std::string& predictions = "logits", const std::string& la
 Metric mean_absolute_error(const std::string& output, const std::string& target);
 // The mean of (output - target)^2 over all elements of two f32 arrays of the same shape.
 Metric mean_squared_error(const std::string& output, const std::string& target);
-
 }  // namespace linnet

@@ -15,7 +15,6 @@
 #include "linnet/ops.h"
 
 namespace linnet {
-
 // y = x / sqrt(mean(x^2) + epsilon) * weight over the last axis (Zhang & Sennrich 2019).
 struct RmsNorm : LayerNorm {
   // `width`: size of the last axis.
@@ -96,7 +95,7 @@ struct Conv1d : Module {
 struct ConvTranspose2d : Module {
   // Filters of size x size. Options without a width. `output_padding`: rows and columns more, on the right and below.
   ConvTranspose2d(Module* parent, std::string name, int64_t in, int64_t out, int64_t size,
-                  const Conv2dOptions& options = {}, int64_t output_padding = 0);
+      const Conv2dOptions& options = {}, int64_t output_padding = 0);
   // Applies it.
   Tensor operator()(At x);
 
@@ -115,7 +114,7 @@ struct ConvTranspose2d : Module {
 struct ConvReluPool : Module {
   // Bytes (u8) are scaled to (x / 255 - mean[c]) / deviation[c]; empty lists: to [0, 1].
   ConvReluPool(Module* parent, std::string name, int64_t in, int64_t out, const std::vector<double>& mean = {},
-               const std::vector<double>& deviation = {});
+      const std::vector<double>& deviation = {});
   // Applies it.
   Tensor operator()(At x);
 
@@ -157,8 +156,7 @@ class Sequential : public Module {
   // Nothing yet: the identity.
   Sequential(Module* parent, std::string name);
   // Adds Layer(this, name, arguments...) and returns it.
-  template <class Layer, class... Arguments>
-  Layer& add(Arguments&&... arguments) {
+  template <class Layer, class... Arguments> Layer& add(Arguments&&... arguments) {
     auto layer =
         std::make_unique<Layer>(this, std::to_string(functions_.size()), std::forward<Arguments>(arguments)...);
     Layer& added = *layer;
@@ -179,5 +177,4 @@ class Sequential : public Module {
   std::deque<std::unique_ptr<Module>> layers_;
   std::vector<std::function<Tensor(At)>> functions_;
 };
-
 }  // namespace linnet

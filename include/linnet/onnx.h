@@ -17,7 +17,6 @@
 #include "linnet/tracer.h"
 
 namespace linnet {
-
 // The network of an ONNX file, or of a folder that `linnet import` wrote. Weights are parameters that begin with the
 // file's values and are trained as all others are; their names are those in the file. The sizes of the inputs are those
 // that it is applied to, in the order of axes that the file has: images of PyTorch's files are [N, C, H, W], which
@@ -62,6 +61,5 @@ struct OnnxExportOptions {
 //   export_onnx(learner, {{"x", {DType::kF32, {1, 8}}}},
 //               [&](Tracer& trace) { trace.output("y", net(trace.input("x"))); }, "net.onnx");
 void export_onnx(const Learner& learner, const InputTypes& inputs, const std::function<void(Tracer&)>& outputs,
-                 const std::string& path, const OnnxExportOptions& options = {});
-
+    const std::string& path, const OnnxExportOptions& options = {});
 }  // namespace linnet

@@ -12,7 +12,6 @@
 #include "linnet/tensor.h"
 
 namespace linnet {
-
 // a + b, elementwise. Shapes broadcast as described above; so in all operations of two tensors.
 Tensor operator+(At a, Tensor b);
 // a - b, elementwise.
@@ -100,11 +99,10 @@ Tensor max_pool(At x, int64_t size = 2, int64_t stride = 0);
 Tensor cross_entropy_sum(At logits, Tensor targets, double label_smoothing = 0);
 // The same of logits = hidden weight^T [+ bias], which are never whole in memory: hidden [..., D], weight [V, D], bias
 // [V], targets i32 [...] -> scalar.
-Tensor linear_cross_entropy_sum(At hidden, Tensor weight, std::optional<Tensor> bias, Tensor targets,
-                                double label_smoothing = 0);
+Tensor linear_cross_entropy_sum(
+    At hidden, Tensor weight, std::optional<Tensor> bias, Tensor targets, double label_smoothing = 0);
 // targets i32 [B, T], lengths i32 [B] -> targets that are -1 at and past each length.
 Tensor mask_targets(At targets, Tensor lengths);
 // How many targets are not negative, a scalar of type `dtype`.
 Tensor count_targets(At targets, DType dtype);
-
 }  // namespace linnet

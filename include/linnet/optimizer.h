@@ -9,7 +9,6 @@
 #include <vector>
 
 namespace linnet {
-
 // Stochastic gradient descent: m = momentum m + g, w = w - rate m, as torch.optim.SGD has it.
 struct Sgd {
   // 0: none.
@@ -125,5 +124,4 @@ struct TrainingGroup {
   // Empty: as the options say.
   std::optional<Optimizer> optimizer = {};
 };
-
 }  // namespace linnet

@@ -22,7 +22,6 @@
 #include "linnet/tensor.h"
 
 namespace linnet {
-
 struct OpDef;
 
 // What the shape inference of an op is given.
@@ -61,8 +60,7 @@ struct OpArray {
   TensorType type;
 
   // The elements as float, int32_t or uint8_t, whichever the type says.
-  template <class T>
-  std::span<T> as() const {
+  template <class T> std::span<T> as() const {
     return {static_cast<T*>(data), static_cast<size_t>(type.shape.elements())};
   }
 };
@@ -107,11 +105,10 @@ class OwnOp {
   // shape inference does.
   Tensor operator()(At first, const std::vector<Tensor>& rest = {}, const std::vector<double>& numbers = {}) const;
   // The same with all results.
-  std::vector<Tensor> all(At first, const std::vector<Tensor>& rest = {},
-                          const std::vector<double>& numbers = {}) const;
+  std::vector<Tensor> all(
+      At first, const std::vector<Tensor>& rest = {}, const std::vector<double>& numbers = {}) const;
 
  private:
   const OpDef* def_;
 };
-
 }  // namespace linnet

@@ -15,7 +15,6 @@
 #include <vector>
 
 namespace linnet {
-
 // What the library refuses, or fails at, in one line.
 class PackedModelError : public std::runtime_error {
  public:
@@ -68,13 +67,13 @@ class PackedModel {
 
   // The text that follows a prompt, or answers it, without the prompt.
   std::string generate(const std::string& prompt, const linnet_generate_options& options = default_generate_options(),
-                       const Listener& listener = {}) const {
+      const Listener& listener = {}) const {
     const linnet_text_callback hear = [](void* user, const char* piece, size_t size) {
       return (*static_cast<const Listener*>(user))({piece, size}) ? 0 : 1;
     };
     char* text = nullptr;
-    check(linnet_generate(model_.get(), prompt.c_str(), &options, listener ? hear : nullptr,
-                          const_cast<Listener*>(&listener), &text));
+    check(linnet_generate(
+        model_.get(), prompt.c_str(), &options, listener ? hear : nullptr, const_cast<Listener*>(&listener), &text));
     return taken(text);
   }
   // A translation, as `linnet translate` gives it.
@@ -121,5 +120,4 @@ class PackedModel {
 
   std::unique_ptr<linnet_model, Close> model_;
 };
-
 }  // namespace linnet

@@ -17,7 +17,6 @@
 #include "linnet/module.h"
 
 namespace linnet {
-
 // What all of them have: the folder's weights go into a learner, and a learner's into a folder.
 class PretrainedModule : public Module {
  public:
@@ -99,7 +98,7 @@ class PretrainedEncoderDecoder : public PretrainedModule {
   Tensor logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths);
   // The sum of the cross-entropies of targets i32 [B, T] after target_in, of which negative ones are left out.
   Tensor loss_sum(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
-                  double label_smoothing = 0);
+      double label_smoothing = 0);
   // Of a state.
   int64_t width() const;
   // How many tokens there are to write.
@@ -119,5 +118,4 @@ class PretrainedImageModel : public PretrainedModule {
   // How many classes there are.
   int64_t classes() const;
 };
-
 }  // namespace linnet

@@ -4,10 +4,8 @@
 #include "linnet/tensor.h"
 
 namespace linnet {
-
 // f32 numbers, uniform in [low, high). No gradient flows through them. Throws Error(kUser) outside of a recording.
 Tensor random_uniform(const Shape& shape, double low = 0, double high = 1, SourceLine where = SourceLine::current());
 // f32 numbers from N(0, 1). No gradient flows through them. Throws Error(kUser) outside of a recording.
 Tensor random_normal(const Shape& shape, SourceLine where = SourceLine::current());
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "linnet/tensor.h"
 
 namespace linnet {
-
 // What a recurrent layer carries from one position to the next: [B, hidden] each; undefined: zeros. A Gru has no cell.
 struct RecurrentState {
   // What the layer gives at a position.
@@ -51,5 +50,4 @@ struct Gru : Module {
   // [3 hidden]
   Parameter bias_hh;
 };
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 
 // What tests use.
 namespace linnet::testing {
-
 // An operand, which is filled with random numbers.
 struct OpInput {
   // Its shape.
@@ -52,5 +51,4 @@ struct OpCase {
 //
 // Throws Error when the ops cannot be recorded.
 std::vector<std::string> check_op(const OpCase& op);
-
 }  // namespace linnet::testing

@@ -6,7 +6,6 @@
 #include "linnet/tensor.h"
 
 namespace linnet {
-
 class Module;
 class Trace;
 struct Loss;
@@ -56,5 +55,4 @@ class Tracer {
 // is an Error(kUser). It returns the sum of the losses of all samples or tokens, and how many those are, both scalars.
 // With LearnerOptions::training = false it may return {} where only outputs are wanted.
 using TracedLoss = std::function<Loss(Tracer&)>;
-
 }  // namespace linnet

@@ -11,10 +11,8 @@
 #define LINNET_VERSION (LINNET_VERSION_MAJOR * 1000000 + LINNET_VERSION_MINOR * 1000 + LINNET_VERSION_PATCH)
 
 namespace linnet {
-
 // The version of the library that is linked, for example "0.2.0".
 const char* version();
 // The same as LINNET_VERSION has it.
 int version_number();
-
 }  // namespace linnet

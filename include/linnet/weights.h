@@ -7,7 +7,6 @@
 #include "linnet/tensor_type.h"
 
 namespace linnet {
-
 // A tensor of a file.
 struct WeightInfo {
   // As the file has it.
@@ -39,5 +38,4 @@ class WeightFile {
   struct State;
   std::shared_ptr<const State> state_;
 };
-
 }  // namespace linnet

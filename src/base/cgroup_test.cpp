@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 class Cgroup : public ::testing::Test {
  protected:
   std::string write(const std::string& name, const std::string& text) const {
@@ -60,6 +59,5 @@ TEST_F(Cgroup, WithoutGroupsNothingIsLimited) {
   EXPECT_EQ(cgroup_memory_left(root(), root() + "/none"), UINT64_MAX);
   EXPECT_GT(cgroup_processors(root(), write("membership", "junk\n0::\n")), 1e6);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include <utility>
 
 namespace linnet {
-
 class Descriptor {
  public:
   explicit Descriptor(int value = -1) : value_(value) {}
@@ -52,5 +51,4 @@ inline bool read_to_end(int descriptor, std::string& bytes) {
     bytes.append(buffer, static_cast<size_t>(got));
   }
 }
-
 }  // namespace linnet

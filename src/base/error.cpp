@@ -7,11 +7,9 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kHead = 1500, kTail = 500;  // kept of a longer message: beginning, end
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
-
 }  // namespace
 
 // Messages quote what files hold. The result is one readable line without terminal control characters.
@@ -42,5 +40,4 @@ void fail_errno(const std::string& message) {
 void fail_internal(const std::string& message) { throw Error(ErrorKind::kInternal, message); }
 
 int exit_code(ErrorKind kind) { return kind == ErrorKind::kInternal ? 70 : kind == ErrorKind::kNumeric ? 3 : 2; }
-
 }  // namespace linnet

@@ -29,5 +29,4 @@ class Error : public std::runtime_error {
 
 // The exit code a program should end with after an error of this kind.
 int exit_code(ErrorKind kind);
-
 }  // namespace linnet

@@ -3,7 +3,6 @@
 
 namespace linnet {
 namespace {
-
 std::string message_of(const std::string& text) {
   try {
     fail_user(text);
@@ -19,7 +18,7 @@ TEST(Error, AMessageIsOneLineThatDoesNotSpeakToTheTerminal) {
                        "b\xE2\x80\xA8"
                        "c\xE2\x80\xA9"
                        "d\xC2\xA0"),
-            "a  b   c   d\xC2\xA0");
+      "a  b   c   d\xC2\xA0");
   EXPECT_EQ(message_of("\xC2"), "\xC2");
 }
 
@@ -38,6 +37,5 @@ TEST(Error, OfALongMessageBeginningAndEndAreLeft) {
         << "whole characters";
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -5,7 +5,6 @@
 #include "base/error.h"
 
 namespace linnet {
-
 template <class Part>  // texts, numbers, and types with text()
 std::string part_text(const Part& part) {
   if constexpr (std::is_same_v<Part, char>) return std::string(1, part);
@@ -14,8 +13,7 @@ std::string part_text(const Part& part) {
   else return std::string(part);
 }
 
-template <class... Parts>
-std::string text_of_parts(const Parts&... parts) {
+template <class... Parts> std::string text_of_parts(const Parts&... parts) {
   return (std::string() + ... + part_text(parts));
 }
 
@@ -28,5 +26,4 @@ template <class First, class Second, class... Parts>
 [[noreturn]] void fail_internal(const First& first, const Second& second, const Parts&... parts) {
   fail_internal(text_of_parts(first, second, parts...));
 }
-
 }  // namespace linnet

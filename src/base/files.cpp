@@ -21,7 +21,6 @@
 
 namespace linnet {
 namespace {
-
 [[noreturn]] void fail_read(const std::string& path, int code) {
   fail_user("cannot read '", path, "': ", std::strerror(code));
 }
@@ -98,7 +97,6 @@ std::string read_all(const std::string& path, bool is_regular) {
   if (!read_to_end(file.descriptor.get(), bytes)) fail_read(path, errno);
   return bytes;
 }
-
 }  // namespace
 
 std::string read_file(const std::string& path) { return read_all(path, true); }
@@ -244,7 +242,7 @@ void AppendFile::write_line(std::string_view line) {
 void AppendFile::truncate_to(uint64_t bytes) {
   if (bytes > size_)
     fail_user("'", path_, "' has ", size_, " bytes, fewer than the ", bytes,
-              " that were written: it was changed or replaced");
+        " that were written: it was changed or replaced");
   if (bytes != size_ && ::ftruncate(descriptor_.get(), static_cast<off_t>(bytes)) != 0)
     fail_errno("cannot shorten '" + path_ + "'");
   size_ = bytes;
@@ -298,5 +296,4 @@ std::string missing_model_hint(const std::string& path) {
            path.substr(path.find('/') + 1) + "`";
   return "";
 }
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 #include "base/descriptor.h"
 
 namespace linnet {
-
 std::string read_file(const std::string& path);   // a regular file: a pipe or device would be waited for
 std::string read_input(const std::string& path);  // a pipe, too, to its end
 bool file_exists(const std::string& path);        // a file, folder or anything else of that name
@@ -127,5 +126,4 @@ class TemporaryFolder {
 // A hint to append to the error that `path` is no readable model: how to get a model folder for a name on the Hugging
 // Face Hub ("org/name") or PyTorch's weights. "" for other paths.
 std::string missing_model_hint(const std::string& path);
-
 }  // namespace linnet

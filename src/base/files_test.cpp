@@ -12,10 +12,8 @@
 
 namespace linnet {
 namespace {
-
 // The text of the error that `action` ends with; the kind must be the one expected.
-template <typename Action>
-std::string error_text(ErrorKind kind, Action action) {
+template <typename Action> std::string error_text(ErrorKind kind, Action action) {
   try {
     action();
   } catch (const Error& error) {
@@ -56,7 +54,7 @@ TEST(DeviceFiles, AreWrittenAndStayDevices) {
 // Nobody else reads a run where the umask says so, and a group may write where it says that.
 TEST_F(Files, HaveThePermissionsThatTheUmaskLeaves) {
   for (const auto& [mask, file_mode, folder_mode] :
-       {std::tuple{0077u, 0600u, 0700u}, std::tuple{0022u, 0644u, 0755u}, std::tuple{0002u, 0664u, 0775u}}) {
+      {std::tuple{0077u, 0600u, 0700u}, std::tuple{0022u, 0644u, 0755u}, std::tuple{0002u, 0664u, 0775u}}) {
     const mode_t before = ::umask(mask);
     const std::string folder = path("run" + std::to_string(mask));
     make_directories(folder);
@@ -177,8 +175,7 @@ TEST_F(Files, AppendsLinesAndForgetsThem) {
 }
 
 // Runs `body` in a child process and returns its exit code.
-template <typename Body>
-int in_child(Body body) {
+template <typename Body> int in_child(Body body) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(body());
   int status = 0;
@@ -191,14 +188,14 @@ TEST_F(Files, ALockedFolderNamesItsHolder) {
   {
     FolderLock lock(folder_);
     EXPECT_EQ(in_child([&] {
-                try {
-                  FolderLock second(folder_);
-                } catch (const Error& error) {
-                  return error.what() == expected ? 1 : 2;
-                }
-                return 3;
-              }),
-              1);
+      try {
+        FolderLock second(folder_);
+      } catch (const Error& error) {
+        return error.what() == expected ? 1 : 2;
+      }
+      return 3;
+    }),
+        1);
   }
   FolderLock again(folder_);
 }
@@ -211,6 +208,5 @@ TEST_F(Files, AKilledHolderLeavesTheFolderFree) {
   EXPECT_TRUE(file_exists(path(".lock")));
   FolderLock lock(folder_);
 }
-
 }  // namespace
 }  // namespace linnet

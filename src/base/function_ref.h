@@ -5,12 +5,9 @@
 #include <utility>
 
 namespace linnet {
+template <class Signature> class FunctionRef;
 
-template <class Signature>
-class FunctionRef;
-
-template <class Result, class... Args>
-class FunctionRef<Result(Args...)> {
+template <class Result, class... Args> class FunctionRef<Result(Args...)> {
  public:
   template <class F, class = std::enable_if_t<!std::is_same_v<std::decay_t<F>, FunctionRef>>>
   FunctionRef(F&& f)  // NOLINT(google-explicit-constructor): a lambda is passed where this is expected
@@ -24,5 +21,4 @@ class FunctionRef<Result(Args...)> {
   void* object_;
   Result (*call_)(void*, Args...);
 };
-
 }  // namespace linnet

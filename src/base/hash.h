@@ -5,7 +5,6 @@
 #include <string_view>
 
 namespace linnet {
-
 // The finalizer of SplitMix64 (Steele, Lea & Flood 2014): every input bit reaches every output bit.
 constexpr uint64_t mix64(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -30,5 +29,4 @@ constexpr uint64_t fnv1a(std::string_view bytes, uint64_t hash = 0xcbf29ce484222
   for (char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return hash;
 }
-
 }  // namespace linnet

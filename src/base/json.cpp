@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr uint32_t kEmpty = UINT32_MAX;  // of a slot
 constexpr size_t kSmall = 8;             // members that are looked through one by one
 
@@ -36,8 +35,7 @@ uint64_t hash_key(std::string_view key) {
 }
 
 // The slot of the key by linear probing: the one with is_at(its position), or the empty one for it.
-template <class IsAt>
-size_t slot_of(const std::vector<uint32_t>& slots, std::string_view key, const IsAt& is_at) {
+template <class IsAt> size_t slot_of(const std::vector<uint32_t>& slots, std::string_view key, const IsAt& is_at) {
   const size_t mask = slots.size() - 1;
   size_t slot = hash_key(key) & mask;
   while (slots[slot] != kEmpty && !is_at(slots[slot])) slot = (slot + 1) & mask;
@@ -101,8 +99,8 @@ class Writer {
     if (std::ranges::all_of(text, is_plain)) return void(((out_ += '"') += text) += '"');
     using Handler = nlohmann::json::error_handler_t;
     try {
-      out_ += nlohmann::json(text).dump(-1, ' ', strings_ == Strings::kAscii,
-                                        strings_ == Strings::kUtf8 ? Handler::strict : Handler::replace);
+      out_ += nlohmann::json(text).dump(
+          -1, ' ', strings_ == Strings::kAscii, strings_ == Strings::kUtf8 ? Handler::strict : Handler::replace);
     } catch (const nlohmann::json::exception&) {
       throw JsonError("is not valid UTF-8");
     }
@@ -119,7 +117,6 @@ std::string written(const Json& json, int indent, Strings strings) {
   writer.write(json);
   return writer.take();
 }
-
 }  // namespace
 
 Json::Members::Members() : object_(new Object) {}
@@ -157,9 +154,9 @@ void Json::Object::index() {
 
 bool Json::Object::operator==(const Object& other) const {
   return members.size() == other.members.size() && std::ranges::all_of(members, [&](const Member& member) {
-           const size_t same = other.position(member.key);
-           return same != kNone && other.members[same].value == member.value;
-         });
+    const size_t same = other.position(member.key);
+    return same != kNone && other.members[same].value == member.value;
+  });
 }
 
 Json::Json(std::initializer_list<Item> items) {
@@ -413,5 +410,4 @@ Json Json::parse_or_null(std::string_view text, const JsonLimits& limits) {
 std::string Json::dump(int indent) const { return written(*this, indent, Strings::kReplaced); }
 std::string Json::dump_ascii() const { return written(*this, -1, Strings::kAscii); }
 std::string Json::dump_if_utf8() const { return written(*this, -1, Strings::kUtf8); }
-
 }  // namespace linnet

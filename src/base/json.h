@@ -13,7 +13,6 @@
 #include "base/error.h"
 
 namespace linnet {
-
 // A user error: a text that is not JSON, or a value of another type. Without a known subject the message starts with
 // the verb: "is not JSON: ...", "has no \"name\"".
 class JsonError : public Error {
@@ -44,20 +43,17 @@ class Json {
 
   Json() = default;  // null
   Json(std::nullptr_t) {}
-  template <std::same_as<bool> T>
-  Json(T value) : value_(value) {}
+  template <std::same_as<bool> T> Json(T value) : value_(value) {}
   template <std::integral T>
   requires(!std::same_as<T, bool>) Json(T value) {
     if (std::in_range<int64_t>(value)) value_ = static_cast<int64_t>(value);
     else value_ = static_cast<uint64_t>(value);
   }
-  template <std::floating_point T>
-  Json(T value) : value_(static_cast<double>(value)) {}
+  template <std::floating_point T> Json(T value) : value_(static_cast<double>(value)) {}
   Json(std::string value) : value_(std::move(value)) {}
   Json(std::string_view value) : value_(std::string(value)) {}
   Json(const char* value) : value_(std::string(value)) {}
-  template <class T>
-  Json(const std::vector<T>& values) : value_(List(values.begin(), values.end())) {}
+  template <class T> Json(const std::vector<T>& values) : value_(List(values.begin(), values.end())) {}
   template <class Map>
   requires requires { typename Map::mapped_type; }
   Json(const Map& map) : Json(object()) {
@@ -88,12 +84,8 @@ class Json {
 
   // The value as a bool, an integer, a floating-point number (also of an integer), a string or a vector of these.
   // Throws JsonError for another type.
-  template <class T>
-  T get() const;
-  template <class T>
-  void get_to(T& out) const {
-    out = get<T>();
-  }
+  template <class T> T get() const;
+  template <class T> void get_to(T& out) const { out = get<T>(); }
   const std::string& text() const;  // of a string
   std::string& text();
 
@@ -102,8 +94,7 @@ class Json {
   Json* find(std::string_view key);
   bool contains(std::string_view key) const { return find(key) != nullptr; }
   const Json& at(std::string_view key) const;  // JsonError where the key is absent
-  template <class T>
-  T value(std::string_view key, T otherwise) const {
+  template <class T> T value(std::string_view key, T otherwise) const {
     const Json* found = find(key);
     return found ? found->get<T>() : otherwise;
   }
@@ -121,12 +112,8 @@ class Json {
   const Json* end() const { return elements().data() + elements().size(); }
   Json* begin() { return const_cast<Json*>(std::as_const(*this).begin()); }
   Json* end() { return const_cast<Json*>(std::as_const(*this).end()); }
-  template <std::integral T>
-  const Json& operator[](T index) const {
-    return element(index);
-  }
-  template <std::integral T>
-  const Json& operator[](T index) {  // not a key: 0 is also a null pointer
+  template <std::integral T> const Json& operator[](T index) const { return element(index); }
+  template <std::integral T> const Json& operator[](T index) {  // not a key: 0 is also a null pointer
     return element(index);
   }
   void push_back(Json value);  // null itself becomes a list
@@ -165,10 +152,7 @@ class Json {
   using Value = std::variant<std::nullptr_t, bool, int64_t, uint64_t, double, std::string, List, Members>;
   explicit Json(Value value) : value_(std::move(value)) {}
 
-  template <class T>
-  bool holds() const {
-    return std::holds_alternative<T>(value_);
-  }
+  template <class T> bool holds() const { return std::holds_alternative<T>(value_); }
   const List& elements() const;
   const Json& element(size_t index) const;
   bool equals(const Json& other) const;
@@ -212,8 +196,7 @@ struct Json::Item {
 
 std::string shown(const Json& json);  // for messages: in ASCII, and what is long is cut
 
-template <class T>
-T Json::get() const {
+template <class T> T Json::get() const {
   if constexpr (std::same_as<T, bool>) {
     return to_bool();
   } else if constexpr (std::floating_point<T>) {
@@ -235,5 +218,4 @@ T Json::get() const {
     return result;
   }
 }
-
 }  // namespace linnet

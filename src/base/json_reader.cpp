@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 std::optional<int64_t> whole_number(const Json& value) {
   if (value.is_integer()) return value.get<int64_t>();
   if (!value.is_float()) return {};
@@ -14,7 +13,6 @@ std::optional<int64_t> whole_number(const Json& value) {
   if (!(std::abs(number) < 0x1p53) || std::floor(number) != number) return {};
   return static_cast<int64_t>(number);
 }
-
 }  // namespace
 
 JsonObject::JsonObject(const Json& value, std::string where) : value_(&value), where_(std::move(where)) {
@@ -102,7 +100,7 @@ void JsonObject::check_names(std::string (*nearest)(std::string_view, std::span<
     const std::string near = nearest(key, known_);
     throw JsonError(one_line((where_.empty() ? "" : where_ + " ") + "there is no setting \"" + key + "\"" +
                              (near.empty() ? "" : " (did you mean \"" + near + "\"?)")),
-                    key);
+        key);
   }
 }
 
@@ -113,5 +111,4 @@ void JsonObject::fail(const std::string& what) const {
 void JsonObject::fail(const std::string& key, const std::string& what) const {
   throw JsonError(one_line((where_.empty() ? "\"" : where_ + " \"") + key + "\" " + what), key);
 }
-
 }  // namespace linnet

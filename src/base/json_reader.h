@@ -5,7 +5,6 @@
 #include "base/json.h"
 
 namespace linnet {
-
 // A null field counts as absent, except for find().
 class JsonObject {
  public:
@@ -45,5 +44,4 @@ class JsonObject {
   std::string where_;
   mutable std::vector<std::string> known_;  // keys that were asked for
 };
-
 }  // namespace linnet

@@ -4,13 +4,11 @@
 
 namespace linnet {
 namespace {
-
 struct Problem {
   std::string what, key;
 };
 
-template <class Call>
-Problem problem_of(const Call& call) {
+template <class Call> Problem problem_of(const Call& call) {
   try {
     call();
   } catch (const JsonError& error) {
@@ -22,7 +20,7 @@ Problem problem_of(const Call& call) {
 TEST(JsonObject, ReadsFields) {
   const Json json = Json::parse(R"({"text":"a","on":true,"count":5.0,"rate":0.5,"none":null,"one":"x","two":["x","y"],
                                     "list":[{"a":1},{"a":2}]})",
-                                JsonLimits::settings());
+      JsonLimits::settings());
   const JsonObject object(json, "'file':");
   EXPECT_EQ(object.text("text"), "a");
   EXPECT_TRUE(object.flag("on", false));
@@ -30,7 +28,7 @@ TEST(JsonObject, ReadsFields) {
   EXPECT_EQ(object.integer("count", 1, 5), 5);
   EXPECT_EQ(object.number(
                 "rate", [](double x) { return x > 0; }, "above 0"),
-            0.5);
+      0.5);
   EXPECT_EQ(object.texts("one"), std::vector<std::string>{"x"});
   EXPECT_EQ(object.texts("two"), (std::vector<std::string>{"x", "y"}));
   EXPECT_EQ(object.objects("list")[1].integer("a"), 2);
@@ -50,11 +48,11 @@ TEST(JsonObject, ErrorsNameTheObjectAndTheKey) {
   EXPECT_EQ(problem_of([&] { object.text("n"); }).key, "n");
   EXPECT_EQ(problem_of([&] { object.integer("half"); }).what, R"('file': "half" is not an integer)");
   EXPECT_EQ(problem_of([&] { object.integer("n", 8, 9); }).what, R"('file': "n" is not a whole number from 8 to 9)");
-  EXPECT_EQ(problem_of([&] { object.texts("mixed"); }).what,
-            R"('file': "mixed" is neither a string nor a list of strings)");
+  EXPECT_EQ(
+      problem_of([&] { object.texts("mixed"); }).what, R"('file': "mixed" is neither a string nor a list of strings)");
   EXPECT_EQ(problem_of([&] { object.object("n"); }).what, R"('file': "n" is not an object)");
   EXPECT_EQ(problem_of([&] { object.object("inner").flag("k", true); }).what,
-            R"('file': inner "k" is neither true nor false)");
+      R"('file': inner "k" is neither true nor false)");
   EXPECT_EQ(problem_of([&] { JsonObject(json, "").text("n"); }).what, R"("n" is not a string)");
   EXPECT_EQ(problem_of([&] { JsonObject(json.at("n"), "the body"); }).what, "the body is not an object");
 }
@@ -70,6 +68,5 @@ TEST(JsonObject, RefusesNamesThatNobodyAskedFor) {
   object.find("b");
   EXPECT_EQ(problem_of([&] { object.check_names(first); }).what, "");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 Json parsed(std::string_view text) { return Json::parse(text, JsonLimits::tables()); }
 
 std::string problem_of(std::string_view text, const JsonLimits& limits = JsonLimits::request()) {
@@ -43,9 +42,9 @@ size_t steps_of(const std::string& text) {
 
 TEST(Json, WritesWhatTheLibraryWrites) {
   for (const char* text :
-       {"null", "true", "[]", "{}", "[[],{}]", "[1,-2,18446744073709551615,-9223372036854775808,9223372036854775807]",
-        "[0.1,1e-5,1.5e300,-0.0,100000.0,1e15,1e16,123456789012345678901234567890,5e-324,0.30000000000000004]",
-        R"({"b":[1,{"c":null}],"a":{"x":"y"},"":""})", R"(["\u0000\u001f\"\\\/\b\f\n\r\té日本\ud83d\ude00",""])"}) {
+      {"null", "true", "[]", "{}", "[[],{}]", "[1,-2,18446744073709551615,-9223372036854775808,9223372036854775807]",
+          "[0.1,1e-5,1.5e300,-0.0,100000.0,1e15,1e16,123456789012345678901234567890,5e-324,0.30000000000000004]",
+          R"({"b":[1,{"c":null}],"a":{"x":"y"},"":""})", R"(["\u0000\u001f\"\\\/\b\f\n\r\té日本\ud83d\ude00",""])"}) {
     const auto oracle = OrderedJson::parse(text);
     const Json json = parsed(text);
     for (const int indent : {-1, 0, 1, 2}) EXPECT_EQ(json.dump(indent), oracle.dump(indent));
@@ -108,8 +107,7 @@ TEST(Json, TheLastOfEqualKeysCounts) {
 TEST(Json, ReadingIsLinear) {
   const int n = 20'000;
   for (const auto& text : std::map<std::string, std::function<std::string(int)>>{
-           {"objects in a list", [](int count) { return "[" + repeated("{}", count, ",") + "]"; }},
-           {"keys", object_of},
+           {"objects in a list", [](int count) { return "[" + repeated("{}", count, ",") + "]"; }}, {"keys", object_of},
            {"one key", [](int count) { return "{" + repeated("\"a\":{}", count, ",") + "}"; }}}) {
     const size_t once = steps_of(text.second(n)), twice = steps_of(text.second(2 * n));
     EXPECT_GE(once, static_cast<size_t>(n)) << text.first;
@@ -135,9 +133,8 @@ TEST(Json, LimitsHold) {
 
 TEST(Json, SyntaxErrorsAreOneLine) {
   EXPECT_NE(problem_of("{\n  \"a\": }").find("is not JSON: parse error at line 2, column 8"), std::string::npos);
-  for (const std::string& text :
-       {std::string("{"), std::string("[1] 2"), std::string("\"\xff\""), std::string("[1\n\t\x01"),
-        std::string("\0", 1), std::string(), "\"" + std::string(100'000, 'x')}) {
+  for (const std::string& text : {std::string("{"), std::string("[1] 2"), std::string("\"\xff\""),
+           std::string("[1\n\t\x01"), std::string("\0", 1), std::string(), "\"" + std::string(100'000, 'x')}) {
     const std::string problem = problem_of(text);
     EXPECT_TRUE(problem.starts_with("is not JSON: ")) << problem;
     EXPECT_LT(problem.size(), 400u);
@@ -165,8 +162,7 @@ TEST(Json, IsBuiltFromBracedLists) {
   Json json{
       {"name", "x"}, {"row", row}, {"pair", {"a", "b"}}, {"object", {{"k", nullptr}}}, {"list", Json::array({inner})}};
   json["more"].push_back(true);
-  EXPECT_EQ(
-      json.dump(),
+  EXPECT_EQ(json.dump(),
       R"({"name":"x","row":[1.0,2.5],"pair":["a","b"],"object":{"k":null},"list":[{"role":"user"}],"more":[true]})");
   json.update({{"name", 1}, {"last", uint64_t{1} << 63}});
   EXPECT_EQ(json.at("name"), 1);
@@ -192,6 +188,5 @@ TEST(Json, GettersSayWhatIsWrong) {
   EXPECT_EQ(json.value("m", 7), 7);
   EXPECT_EQ(json.value("n", 7.0), 1.5);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 enum class Level { kInfo, kWarning, kOff };
 
 Level level_from_environment() {
@@ -42,7 +41,6 @@ bool can_redraw() {
   const char* term = std::getenv("TERM");
   return (isatty(STDERR_FILENO) != 0 || told_columns() > 1) && (term == nullptr || std::string_view(term) != "dumb");
 }
-
 }  // namespace
 
 bool log_shows_info() { return level() == Level::kInfo; }
@@ -94,8 +92,7 @@ void Phase::show(int64_t done, int64_t total) {
   std::string text = what_;
   if (total > 0) text += " " + std::to_string(100 * done / total) + "%";
   else if (done > 0) text += " " + std::to_string(done);
-  line_.draw(text + "  " + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now - start_).count()) +
-             " s");
+  line_.draw(
+      text + "  " + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now - start_).count()) + " s");
 }
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 #include <string_view>
 
 namespace linnet {
-
 void log_info(const std::string& message);
 void log_warning(const std::string& message);
 // Whether log_info() prints. Progress and samples follow it.
@@ -62,5 +61,4 @@ class Phase {
   Clock::time_point next_;
   TerminalLine line_;
 };
-
 }  // namespace linnet

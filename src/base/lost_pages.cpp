@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 // The signal handler reads these, so they are lock-free and never freed. A free entry has begin 0.
 struct Range {
   std::atomic<uintptr_t> begin{0}, end{0}, mapping{0};
@@ -22,7 +21,7 @@ std::atomic<size_t> used_ranges{0};  // entries behind this one were never used
 std::atomic<uint64_t> lost_count{0};
 uintptr_t page_size = 4096;
 static_assert(std::atomic<uintptr_t>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free,
-              "a signal handler may only touch lock-free atomics");
+    "a signal handler may only touch lock-free atomics");
 
 std::mutex mutex;  // of what follows, and of those who write to `ranges`
 struct Paths {
@@ -37,8 +36,7 @@ Paths& paths() {
 uintptr_t address_of(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
 // Calls visit(range) for the ranges of a mapping, or for all if it is null.
-template <class Visit>
-void visit_ranges(const void* mapping, const Visit& visit) {
+template <class Visit> void visit_ranges(const void* mapping, const Visit& visit) {
   for (size_t i = 0; i < used_ranges.load(std::memory_order_acquire); ++i) {
     Range& range = ranges[i];
     if (range.begin.load(std::memory_order_acquire) == 0) continue;
@@ -65,7 +63,6 @@ void replace_page(int, siginfo_t* info, void*) {
 [[noreturn]] void fail_lost(const std::string& path) {
   fail_user("'", path, "' was cut short, or could not be read, while it was in use");
 }
-
 }  // namespace
 
 void catch_lost_pages() {
@@ -123,5 +120,4 @@ void check_lost_pages() {
   });
   fail_lost(path);
 }
-
 }  // namespace linnet

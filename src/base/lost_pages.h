@@ -8,7 +8,6 @@
 #include <string>
 
 namespace linnet {
-
 // For programs, at their start. A library must not change its host's signal handlers.
 void catch_lost_pages();
 
@@ -22,5 +21,4 @@ void check_lost_pages(const void* mapping);
 uint64_t count_lost_pages();  // counts lost pages in ranges that were intact before
 // Throws a user error that names one of the files if any mapping of this process has lost a page.
 void check_lost_pages();
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kPage = SharedFile::kPage;
 
 std::string error_of(const auto& action) {
@@ -85,6 +84,5 @@ TEST_F(LostPages, OfFilesThatNobodyWatchesEndTheProcess) {
   };
   EXPECT_EXIT(raise(), ::testing::KilledBySignal(SIGBUS), "");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(MissingModel, NamesTheWay) {
   const auto has = [](const std::string& path, const std::string& part) {
     return missing_model_hint(path).find(part) != std::string::npos;
@@ -24,6 +23,5 @@ TEST(MissingModel, KnowsAdaptersAndOldSentenceFolders) {
   EXPECT_NE(missing_model_hint(adapter.path()).find("--adapter " + adapter.path()), std::string::npos);
   EXPECT_NE(missing_model_hint(old.path()).find("modules.json"), std::string::npos);
 }
-
 }  // namespace
 }  // namespace linnet

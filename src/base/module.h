@@ -6,7 +6,6 @@
 #include <vector>
 
 namespace linnet {
-
 struct ModuleSearch {
   std::filesystem::path found;  // empty: there is none
   std::string looked;           // where it was looked for, for messages
@@ -29,5 +28,4 @@ inline ModuleSearch search_module(const char* name, const char* variable) {
   }
   return search;
 }
-
 }  // namespace linnet

@@ -13,16 +13,11 @@
 #include <vector>
 
 namespace linnet {
-
 // a / b for a >= 0 and b > 0, rounded up.
-template <class A, class B>
-constexpr std::common_type_t<A, B> ceil_div(A a, B b) {
-  return (a + b - 1) / b;
-}
+template <class A, class B> constexpr std::common_type_t<A, B> ceil_div(A a, B b) { return (a + b - 1) / b; }
 
 // The least multiple of `unit` that is at least `value`.
-template <class A, class B>
-constexpr std::common_type_t<A, B> round_up(A value, B unit) {
+template <class A, class B> constexpr std::common_type_t<A, B> round_up(A value, B unit) {
   return ceil_div(value, unit) * unit;
 }
 
@@ -43,26 +38,22 @@ inline double median(std::vector<double> values) {
 }
 
 // Appends the shortest text that reads back as the same number: "0.1", "1e-12".
-template <class T>
-void append_shortest(std::string& text, T value) {
+template <class T> void append_shortest(std::string& text, T value) {
   char digits[32];
   text.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
 }
 
-template <class T>
-std::string shortest(T value) {
+template <class T> std::string shortest(T value) {
   std::string text;
   append_shortest(text, value);
   return text;
 }
 
 // The number, if the whole text is one that fits the type.
-template <class T>
-std::optional<T> parse_number(std::string_view text) {
+template <class T> std::optional<T> parse_number(std::string_view text) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return {};
   return value;
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(OrderedWorker, DoesWhatIsAllowedInOrderAndBeginsAgain) {
   std::vector<size_t> done;  // written by the worker, read after finish()
   OrderedWorker worker("test", [&](size_t task) { done.push_back(task); });
@@ -39,6 +38,5 @@ TEST(OrderedWorker, EndsWithTasksThatWereNeverAllowed) {
   }
   EXPECT_EQ(begun, 0);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 struct Kind {
   const char* ending;
   std::atomic<PackedReader> reader{nullptr};
@@ -43,7 +42,6 @@ struct Opened {
 
 // Opening a model reads several of its files one by one. A file used longer has other owners.
 constexpr size_t kKept = 4;
-
 }  // namespace
 
 void set_packed_reader(const char* ending, PackedReader reader) {
@@ -94,5 +92,4 @@ bool PackedFiles::has_folder(const std::string& inside) const {
   const auto first = files.lower_bound(inside + "/");
   return first != files.end() && first->first.starts_with(inside + "/");
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include <string_view>
 
 namespace linnet {
-
 constexpr const char* kPackedEnding = ".linnet";
 constexpr const char* kGgufEnding = ".gguf";  // files of llama.cpp (models/families/gguf.h)
 // A file made from other packed files (data/text/pipeline/tokenizer_tables.h), of no use outside.
@@ -46,5 +45,4 @@ struct PackedPath {
 PackedPath split_packed_path(const std::string& path);
 
 bool is_folder(const std::string& path);  // or a file that is read like one
-
 }  // namespace linnet

@@ -14,10 +14,8 @@
 
 namespace linnet {
 namespace {
-
 // Reads at most N - 1 bytes. Allocates nothing: the trainer calls it between steps.
-template <size_t N>
-void read_proc(const char* path, char (&text)[N]) {
+template <size_t N> void read_proc(const char* path, char (&text)[N]) {
   Descriptor file(::open(path, O_RDONLY | O_CLOEXEC));
   const ssize_t got = file.open() ? ::read(file.get(), text, N - 1) : -1;
   if (got < 0) fail_errno(std::string("cannot read ") + path);
@@ -70,7 +68,6 @@ double file_pages(const std::string& folder, int version) {
     if (key == prefix + "inactive_file" || key == prefix + "active_file") pages += value;
   return pages;
 }
-
 }  // namespace
 
 uint64_t resident_bytes() { return status_bytes("\nVmRSS:"); }
@@ -129,5 +126,4 @@ double cgroup_processors(const std::string& root, const std::string& membership)
   });
   return processors;
 }
-
 }  // namespace linnet

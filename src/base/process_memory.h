@@ -5,7 +5,6 @@
 #include <string>
 
 namespace linnet {
-
 // Occupied memory, including shared libraries.
 uint64_t resident_bytes();       // now (VmRSS)
 uint64_t peak_resident_bytes();  // the most it ever was (VmHWM)
@@ -22,11 +21,10 @@ double process_seconds();  // since its start, to 0.01 s
 // `membership` are the contents of /sys/fs/cgroup and /proc/self/cgroup.
 
 // Bytes below the lowest limit; file pages count as free, since the kernel reclaims them. UINT64_MAX: no limit.
-uint64_t cgroup_memory_left(const std::string& root = "/sys/fs/cgroup",
-                            const std::string& membership = "/proc/self/cgroup");
+uint64_t cgroup_memory_left(
+    const std::string& root = "/sys/fs/cgroup", const std::string& membership = "/proc/self/cgroup");
 
 // The lowest quota in processors; a large number if there is no limit.
-double cgroup_processors(const std::string& root = "/sys/fs/cgroup",
-                         const std::string& membership = "/proc/self/cgroup");
-
+double cgroup_processors(
+    const std::string& root = "/sys/fs/cgroup", const std::string& membership = "/proc/self/cgroup");
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(ProcessMemory, SeesWhatIsTouchedAndRemembersThePeak) {
   constexpr size_t kBytes = 64 << 20;
   const uint64_t before = resident_bytes();
@@ -91,6 +90,5 @@ TEST(Log, WritesPlainLinesToStandardError) {
   log_warning("careful");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "linnet: 100% of {braces} stay\nlinnet: warning: careful\n");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -4,16 +4,13 @@
 
 namespace linnet {
 namespace {
-
 enum Wire { kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32 = 5 };
 
-template <class T>
-T fixed(std::string_view data) {
+template <class T> T fixed(std::string_view data) {
   T value;
   std::memcpy(&value, data.data(), sizeof value);
   return value;
 }
-
 }  // namespace
 
 bool ProtoReader::next() {
@@ -39,8 +36,7 @@ float ProtoReader::real() const {
   return fixed<float>(data_);
 }
 
-template <class T>
-void ProtoReader::each_fixed(int wire, const std::function<void(T)>& add) const {
+template <class T> void ProtoReader::each_fixed(int wire, const std::function<void(T)>& add) const {
   if (wire_ != kLength) {
     expect(wire);
     return add(fixed<T>(data_));
@@ -98,8 +94,7 @@ void ProtoWriter::integer(int number, int64_t value) {
   varint(static_cast<uint64_t>(value));
 }
 
-template <class T>
-void ProtoWriter::real_as(int wire, int number, T value) {
+template <class T> void ProtoWriter::real_as(int wire, int number, T value) {
   tag(number, wire);
   bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
@@ -116,5 +111,4 @@ void ProtoWriter::begin(int number, uint64_t size) {
   tag(number, kLength);
   varint(size);
 }
-
 }  // namespace linnet

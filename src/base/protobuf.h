@@ -6,7 +6,6 @@
 #include <string_view>
 
 namespace linnet {
-
 // Reads the fields of one message. `fail` is called with the problem of malformed bytes, and must throw.
 class ProtoReader {
  public:
@@ -27,8 +26,7 @@ class ProtoReader {
 
  private:
   void expect(int wire) const;
-  template <class T>
-  void each_fixed(int wire, const std::function<void(T)>& add) const;
+  template <class T> void each_fixed(int wire, const std::function<void(T)>& add) const;
   [[noreturn]] void fail(const std::string& problem) const;
   uint64_t varint();
   std::string_view take(uint64_t size);
@@ -55,10 +53,8 @@ class ProtoWriter {
 
  private:
   void tag(int number, int wire);
-  template <class T>
-  void real_as(int wire, int number, T value);
+  template <class T> void real_as(int wire, int number, T value);
   void varint(uint64_t value);
   std::string bytes_;
 };
-
 }  // namespace linnet

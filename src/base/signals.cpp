@@ -7,11 +7,10 @@
 
 namespace linnet {
 namespace {
-
 std::atomic<bool> requested{false}, keeps_handlers{false};
 std::atomic<const char*> announcement{nullptr};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free,
-              "a signal handler may only touch lock-free atomics");
+    "a signal handler may only touch lock-free atomics");
 
 void request(int signal) {
   if (requested.exchange(true)) end_by_signal(signal);
@@ -34,7 +33,6 @@ void install(void (*handler)(int)) {
     if (signal != SIGHUP || present.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
   }
 }
-
 }  // namespace
 
 void end_by_signal(int signal) {
@@ -68,5 +66,4 @@ void default_stop_signals() {
 }
 
 bool stop_requested() { return requested.load(std::memory_order_relaxed); }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #pragma once
 
 namespace linnet {
-
 void announce_stop(const char* text);  // a whole line; must outlive the process
 void catch_stop_signals();
 void default_stop_signals();
@@ -22,5 +21,4 @@ bool stop_requested();
 // Thrown where StopPoints (base/thread_pool.h) allow work to be abandoned. Not a std::exception: only the code that
 // made the StopPoints catches it.
 struct Stopped {};
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include "base/thread_pool.h"
 
 namespace linnet {
-
 // Must be the last member of the data that the threads use: its destructor stops and joins them.
 class StoppingThreads {
  public:
@@ -27,5 +26,4 @@ class StoppingThreads {
   std::stop_source stop_;
   std::vector<std::thread> threads_;
 };
-
 }  // namespace linnet

@@ -4,10 +4,8 @@
 #include <string_view>
 
 namespace linnet {
-
 inline bool switched_off(const char* variable) {
   const char* given = std::getenv(variable);
   return given && std::string_view(given) == "off";
 }
-
 }  // namespace linnet

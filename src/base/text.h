@@ -8,7 +8,6 @@
 #include <vector>
 
 namespace linnet {
-
 // The message without line breaks and control characters, since it may quote files; a long one is cut in the middle.
 std::string one_line(std::string message);
 
@@ -75,8 +74,7 @@ inline std::string html_escaped(std::string_view text) {
 // The fewest insertions, deletions, replacements and swaps of neighbors that turn `a` into `b` (optimal string
 // alignment), by Damerau and Levenshtein's recurrence, of which three rows are kept:
 //   d[i][j] = min(d[i-1][j] + 1, d[i][j-1] + 1, d[i-1][j-1] + (a[i] != b[j]), d[i-2][j-2] + 1 where neighbors swap)
-template <class Character>
-int edit_distance(std::basic_string_view<Character> a, std::basic_string_view<Character> b) {
+template <class Character> int edit_distance(std::basic_string_view<Character> a, std::basic_string_view<Character> b) {
   std::vector<int> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -90,5 +88,4 @@ int edit_distance(std::basic_string_view<Character> a, std::basic_string_view<Ch
   }
   return row[b.size()];
 }
-
 }  // namespace linnet

@@ -20,7 +20,6 @@
 
 namespace linnet {
 namespace {
-
 // Kernels of a step follow each other within microseconds. A product's last task takes some 30 us, and a woken thread
 // would be too late for its share of the next one. A longer idle spell parks the thread, so that other processes get
 // the CPU.
@@ -34,8 +33,7 @@ inline void relax() {
 #endif
 }
 
-template <class T>
-void wait_while_equal(std::atomic<T>& value, T old) {
+template <class T> void wait_while_equal(std::atomic<T>& value, T old) {
   using Clock = std::chrono::steady_clock;
   for (const Clock::time_point end = Clock::now() + kSpin; Clock::now() < end;)
     for (int i = 0; i < 32; ++i) {
@@ -70,11 +68,11 @@ class Pools {
  private:
   Pools() {
     ::pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
-                     [] {
-                       get().forked_ = true;
-                       for (auto& [pool, is_left_behind] : get().pools_) is_left_behind = true;
-                       get().mutex_.unlock();
-                     });
+        [] {
+          get().forked_ = true;
+          for (auto& [pool, is_left_behind] : get().pools_) is_left_behind = true;
+          get().mutex_.unlock();
+        });
   }
   std::mutex mutex_;
   std::map<const ThreadPool*, bool> pools_;  // whether the threads are in another process
@@ -83,7 +81,6 @@ class Pools {
 
 // Leaks threads of another process, which can be neither joined nor detached.
 void forget(std::vector<std::thread>& workers) { new std::vector<std::thread>(std::exchange(workers, {})); }
-
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
@@ -257,5 +254,4 @@ void OrderedWorker::run() {
     changed_.notify_all();
   }
 }
-
 }  // namespace linnet

@@ -16,7 +16,6 @@
 #include "base/function_ref.h"
 
 namespace linnet {
-
 class ThreadPool {
  public:
   // `threads` counts the calling thread, so ThreadPool(1) starts none.
@@ -103,5 +102,4 @@ class OrderedWorker {
   std::exception_ptr problem_;
   std::thread thread_;
 };
-
 }  // namespace linnet

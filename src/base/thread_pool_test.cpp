@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(ThreadPool, RunsEveryTaskOnce) {
   for (int threads : {1, 2, 3, 8}) {
     ThreadPool pool(threads);
@@ -54,10 +53,10 @@ TEST(ThreadPoolDeathTest, ThreadsThatCannotBeStartedAreOneLine) {
 TEST(ThreadPool, AnErrorInATaskReappearsAndThePoolLives) {
   ThreadPool pool(3);
   EXPECT_THROW(pool.run(100,
-                        [](int64_t index, int) {
-                          if (index == 40) fail_user("task 40");
-                        }),
-               Error);
+                   [](int64_t index, int) {
+                     if (index == 40) fail_user("task 40");
+                   }),
+      Error);
   std::atomic<int> count{0};
   pool.run(10, [&](int64_t, int) { count++; });
   EXPECT_EQ(count, 10);
@@ -107,6 +106,5 @@ TEST(ThreadPool, IsDestroyedInAForkedProcessWithoutItsThreads) {
 }
 
 TEST(ThreadPool, AvailableThreadsIsPositive) { EXPECT_GE(available_threads(), 1); }
-
 }  // namespace
 }  // namespace linnet

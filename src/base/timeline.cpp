@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kReserved = 1 << 14;  // spans of a thread before its track grows
 
 // A thread appends only to its own track; the lock is for take(), which may run while other threads work.
@@ -26,7 +25,6 @@ std::atomic<int64_t> current_node{-1};
 // Thread-local: one track for all threads would make them wait.
 thread_local std::string t_name = "main";
 thread_local std::shared_ptr<ThreadTrack> t_track;
-
 }  // namespace
 
 std::atomic<bool> Timeline::active_{false};
@@ -83,5 +81,4 @@ std::vector<Track> Timeline::take() {
   std::erase_if(all.tracks, [](const auto& thread) { return thread.use_count() == 1; });
   return taken;
 }
-
 }  // namespace linnet

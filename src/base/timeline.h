@@ -8,7 +8,6 @@
 #include <vector>
 
 namespace linnet {
-
 // Making and moving data, sharing values with other ranks, or a pass of a pipeline stage (index: micro-batch).
 enum class SpanKind : uint8_t { kData, kSharing, kStagePass };
 
@@ -65,5 +64,4 @@ class HostSpan {
 inline double now() {  // seconds of the steady clock
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(Timeline, RecordsOnlyWhileActiveAndATrackForEachThread) {
   { const HostSpan before("before"); }
   Timeline::start();
@@ -46,6 +45,5 @@ TEST(Timeline, WorkersOfAPoolAreRecordedWithTheNodeTheyWorkOn) {
   EXPECT_EQ(tracks.back().spans[0].plan, &plan);
   EXPECT_EQ(tracks.back().spans[0].index, 3);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -12,7 +12,6 @@
 #include "models/nn/weight_quantization.h"
 
 namespace linnet {
-
 struct ModelConfig {
   std::string architecture = "transformer";
   std::string from;
@@ -278,5 +277,4 @@ inline TaskKind task_kind(const Config& config) { return task_row(config).kind; 
 RankLayout parallel_layout(const std::string& parallel, int ranks);
 // User error if it is malformed, for any number of ranks.
 void check_parallel(const std::string& parallel);
-
 }  // namespace linnet

@@ -13,25 +13,23 @@
 
 namespace linnet {
 namespace {
-
-constexpr std::array kSections = {"model",   "data",        "lora",         "embeddings",
-                                  "answers", "preferences", "distillation", "train"};
+constexpr std::array kSections = {
+    "model", "data", "lora", "embeddings", "answers", "preferences", "distillation", "train"};
 
 struct ShortForm {
   const char* section;
   const char* name;
   std::array<const char*, 2> keys;  // the second may be null
 };
-constexpr ShortForm kShortForms[] = {{"model", "num_layers", {"num_encoder_layers", "num_decoder_layers"}},
-                                     {"data", "dir", {"data_dir", nullptr}}};
+constexpr ShortForm kShortForms[] = {
+    {"model", "num_layers", {"num_encoder_layers", "num_decoder_layers"}}, {"data", "dir", {"data_dir", nullptr}}};
 
 // Names in other programs, too different from ours for edit distance.
-constexpr std::array<const char*, 2> kElsewhere[] = {
-    {"lr", "learning_rate"},      {"bs", "batch_size"},       {"nhead", "num_heads"},     {"n_heads", "num_heads"},
-    {"hidden_size", "d_model"},   {"dim", "d_model"},         {"epochs", "max_epochs"},   {"steps", "max_steps"},
-    {"num_epochs", "max_epochs"}, {"num_steps", "max_steps"}, {"beam_size", "beam"},      {"max_length", "max_seq_len"},
-    {"wd", "weight_decay"},       {"grad_clip", "clip_norm"}, {"num_threads", "threads"}, {"warmup", "warmup_steps"},
-    {"minutes", "max_minutes"},   {"max_time", "max_minutes"}};
+constexpr std::array<const char*, 2> kElsewhere[] = {{"lr", "learning_rate"}, {"bs", "batch_size"},
+    {"nhead", "num_heads"}, {"n_heads", "num_heads"}, {"hidden_size", "d_model"}, {"dim", "d_model"},
+    {"epochs", "max_epochs"}, {"steps", "max_steps"}, {"num_epochs", "max_epochs"}, {"num_steps", "max_steps"},
+    {"beam_size", "beam"}, {"max_length", "max_seq_len"}, {"wd", "weight_decay"}, {"grad_clip", "clip_norm"},
+    {"num_threads", "threads"}, {"warmup", "warmup_steps"}, {"minutes", "max_minutes"}, {"max_time", "max_minutes"}};
 
 const ConfigKey* find_key(std::string_view name) {
   for (const ConfigKey& key : config_keys())
@@ -65,8 +63,8 @@ std::string bound_text(const ConfigKey& key, double bound) {
 
 bool key_belongs(const ConfigKey& key, const Config& config) {
   return key.owners.empty() || std::ranges::any_of(key.owners, [&](const std::string_view owner) {
-           return owner == config.data.task || owner == task_row(config).owner || owner == config.model.architecture;
-         });
+    return owner == config.data.task || owner == task_row(config).owner || owner == config.model.architecture;
+  });
 }
 
 std::string comment(const ConfigKey& key) {
@@ -107,7 +105,6 @@ bool asks_for_nothing(const ConfigKey& key, const Config& config) {
          (is_layers && (task_kind(config) != TaskKind::kImages || config.model.architecture == "vit")) ||
          field_value(key, config) == field_value(key, Config{});
 }
-
 }  // namespace
 
 const std::vector<std::string>& optimizer_names() {
@@ -239,8 +236,8 @@ std::vector<std::string> keep_saved_values(const Config& saved, Config& wanted) 
 }
 
 bool may_change_on_resume(const std::string& name) {
-  return std::ranges::any_of(config_keys(),
-                             [&](const ConfigKey& key) { return name == key.name && key.may_change_on_resume; });
+  return std::ranges::any_of(
+      config_keys(), [&](const ConfigKey& key) { return name == key.name && key.may_change_on_resume; });
 }
 
 std::string data_path(const DataConfig& data, const std::string& path) {
@@ -251,7 +248,7 @@ std::string data_path(const DataConfig& data, const std::string& path) {
 std::vector<std::string*> data_files(Config& config) {
   DataConfig& d = config.data;
   return {&d.train_source, &d.train_target, &d.valid_source, &d.valid_target, &d.test_source, &d.test_target,
-          &d.train_tsv,    &d.valid_tsv,    &d.test_tsv,     &d.text,         &d.valid_text,  &d.test_text};
+      &d.train_tsv, &d.valid_tsv, &d.test_tsv, &d.text, &d.valid_text, &d.test_text};
 }
 
 std::vector<std::string> data_file_keys() {
@@ -268,7 +265,7 @@ Config with_absolute_paths(Config config) {
     if (!path.empty()) path = std::filesystem::absolute(path).lexically_normal().string();
   };
   for (std::string* folder :
-       {&config.data.data_dir, &config.data.tokenizer_dir, &config.model.from, &config.distillation.teacher})
+      {&config.data.data_dir, &config.data.tokenizer_dir, &config.model.from, &config.distillation.teacher})
     make_absolute(*folder);
   if (config.data.data_dir.empty())  // otherwise they are below it
     for (std::string* file : data_files(config)) make_absolute(*file);
@@ -287,5 +284,4 @@ void check_setting_belongs(const Config& config, const std::string& key_and_valu
     if (std::string_view(key->name) != "batch_tokens" || config.data.batch_tokens != 0)
       fail_key("--set " + key_and_value + ": ", *key, config);
 }
-
 }  // namespace linnet

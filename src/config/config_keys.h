@@ -9,7 +9,6 @@
 #include "config/config.h"
 
 namespace linnet {
-
 using FieldPointer = std::variant<int64_t*, double*, bool*, std::string*>;
 using FieldValue = std::variant<int64_t, double, bool, std::string>;
 
@@ -48,5 +47,4 @@ std::string value_text(const FieldValue& value);
 std::string choices_text(std::span<const std::string> choices);  // one of "bleu", "loss"
 // "at least 1", "one of "bleu", "loss"", or empty if any value of the type is valid.
 std::string range_text(const ConfigKey& key);
-
 }  // namespace linnet

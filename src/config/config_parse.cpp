@@ -33,7 +33,6 @@
 
 namespace linnet {
 namespace {
-
 class TomlReader {
  public:
   TomlReader(const std::string& name, Config& config) : name_(name), config_(config) {}
@@ -135,8 +134,8 @@ class TomlReader {
       } else if (name == "optimizer") {
         group.optimizer = choice(optimizer_names());
       } else {
-        const std::string keys[] = {"parameters",           "frozen",       "storage",
-                                    "learning_rate_factor", "weight_decay", "optimizer"};
+        const std::string keys[] = {
+            "parameters", "frozen", "storage", "learning_rate_factor", "weight_decay", "optimizer"};
         fail(line, "unknown key \"" + std::string(name) + "\" in [[train.groups]]" + did_you_mean(name, keys));
       }
     }
@@ -188,7 +187,6 @@ std::vector<const ConfigKey*> keys_of(std::string name, std::string& problem) {
   }
   return find_keys(section, name, problem);
 }
-
 }  // namespace
 
 std::vector<const ConfigKey*> keys_of_setting(const std::string& key_and_value) {
@@ -235,5 +233,4 @@ void set_value(Config& config, const std::string& key_and_value, const std::stri
   }
   if (!problem.empty()) fail_user(where + problem);
 }
-
 }  // namespace linnet

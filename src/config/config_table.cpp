@@ -6,11 +6,7 @@
 
 namespace linnet {
 namespace {
-
-template <auto Section, auto Member>
-FieldPointer field(Config& config) {
-  return &(config.*Section.*Member);
-}
+template <auto Section, auto Member> FieldPointer field(Config& config) { return &(config.*Section.*Member); }
 #define KEY(section, member) #section, #member, field < &Config::section, &decltype(Config::section)::member>
 
 using Owners = std::vector<const char*>;
@@ -18,7 +14,7 @@ constexpr bool kResumable = true;
 const KeyLimits kAny;
 
 ConfigKey key(const char* section, const char* name, FieldPointer (*field)(Config&), Owners owners, KeyLimits limits,
-              const char* meaning, bool may_change_on_resume = false) {
+    const char* meaning, bool may_change_on_resume = false) {
   return {std::move(limits), section, name, field, meaning, may_change_on_resume, std::move(owners)};
 }
 
@@ -49,9 +45,9 @@ const std::string& task_meaning() {
     std::string text = "What is learned:";
     for (const TaskRow& task : task_rows())
       text += (text.back() == ':' ? " \"" : ", \"") + std::string(task.name) + "\" " + task.description +
-              (task.origin == ExampleOrigin::kDates    ? " of dates that the program makes"
-               : task.origin == ExampleOrigin::kRandom ? " of noise, to measure with"
-                                                       : "");
+              (task.origin == ExampleOrigin::kDates       ? " of dates that the program makes"
+                  : task.origin == ExampleOrigin::kRandom ? " of noise, to measure with"
+                                                          : "");
     return text + ".";
   }();
   return meaning;
@@ -65,7 +61,6 @@ std::vector<std::string> metric_names() {
       if (std::ranges::count(names, metric) == 0) names.emplace_back(metric);
   return names;
 }
-
 }  // namespace
 
 std::span<const ConfigKey> config_keys() {
@@ -375,5 +370,4 @@ std::span<const ConfigKey> config_keys() {
   return keys;
 }
 #undef KEY
-
 }  // namespace linnet

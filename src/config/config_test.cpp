@@ -13,9 +13,7 @@
 
 namespace linnet {
 namespace {
-
-template <typename Action>
-std::string user_error(Action action) {
+template <typename Action> std::string user_error(Action action) {
   try {
     action();
   } catch (const Error& error) {
@@ -49,15 +47,15 @@ TEST(Config, KeysFlatOrInSections) {
   EXPECT_EQ(flat.data.batch_size, 3);
   EXPECT_TRUE(flat.model.tie_head);
   EXPECT_EQ(parse_config("[model]\nd_model = 64\ntie_head = true\n[train]\nlearning_rate = 1.0\n[data]\nbatch_size = 3",
-                         "sections"),
-            flat);
-  EXPECT_EQ(parse_config("model.d_model = 64\nmodel.tie_head = true\ntrain.learning_rate = 1e0\ndata.batch_size = 3",
-                         "dotted"),
-            flat);
+                "sections"),
+      flat);
+  EXPECT_EQ(parse_config(
+                "model.d_model = 64\nmodel.tie_head = true\ntrain.learning_rate = 1e0\ndata.batch_size = 3", "dotted"),
+      flat);
   EXPECT_EQ(parse_config("\xEF\xBB\xBF# from Windows\r\nd_model = 64\r\nlearning_rate = 1\r\n[data]\r\nbatch_size = 3"
                          "\r\n[model]\r\ntie_head = true\r\n",
-                         "windows"),
-            flat);
+                "windows"),
+      flat);
   EXPECT_EQ(parse_config("", "empty"), Config{});
 }
 
@@ -78,8 +76,8 @@ TEST(Config, ShortFormsYieldToTheKeysTheyStandFor) {
 TEST(Config, KeysOfOtherTasksAreRefused) {
   Config mnist = load_config("mnist");
   EXPECT_EQ(user_error([&] { check_setting_belongs(mnist, "dropout=0.1"); }),
-            "--set dropout=0.1: task = \"images\" with architecture = \"cnn\" has no \"dropout\"; in [model] it has "
-            "architecture, from, filters");
+      "--set dropout=0.1: task = \"images\" with architecture = \"cnn\" has no \"dropout\"; in [model] it has "
+      "architecture, from, filters");
   EXPECT_CONTAINS(user_error([&] { check_setting_belongs(mnist, "num_layers=6"); }), "has no \"num_encoder_layers\"");
   check_setting_belongs(mnist, "train.learning_rate=1");
   check_setting_belongs(load_config("mini-gpt"), "num_layers=6");
@@ -108,8 +106,8 @@ TEST(Config, KeysOfImagesAndVisionTransformersAreChecked) {
   for (const char* setting : {"num_layers=6", "patch_size=2", "augment_rotate=10", "augment_mixup=0.4"})
     check_setting_belongs(vit, setting);
   EXPECT_CONTAINS(user_error([&] { check_setting_belongs(vit, "depth=20"); }), "has no \"depth\"");
-  EXPECT_CONTAINS(user_error([&] { check_setting_belongs(load_config("mnist"), "patch_size=2"); }),
-                  "has no \"patch_size\"");
+  EXPECT_CONTAINS(
+      user_error([&] { check_setting_belongs(load_config("mnist"), "patch_size=2"); }), "has no \"patch_size\"");
   Config layers = vit;
   set_value(layers, "num_layers=4");  // both stacks, of which it has one
   check_keys_belong(layers);
@@ -126,12 +124,12 @@ TEST(Config, PathsThatTomlCannotHoldAreRefused) {
 
 TEST(Config, MisspeltKeysNameLineAndNearest) {
   EXPECT_EQ(parse_error("d_model = 64\n\nlearning_rat = 1.0\n"),
-            "config.toml:3: unknown key \"learning_rat\" (did you mean \"learning_rate\"?)");
+      "config.toml:3: unknown key \"learning_rat\" (did you mean \"learning_rate\"?)");
   EXPECT_EQ(parse_error("[train]\nmax_step = 1"),
-            "config.toml:2: unknown key \"train.max_step\" (did you mean \"max_steps\"?)");
+      "config.toml:2: unknown key \"train.max_step\" (did you mean \"max_steps\"?)");
   EXPECT_EQ(parse_error("[modle]\nd_model = 1"), "config.toml:1: unknown section [modle] (did you mean [model]?)");
   EXPECT_EQ(parse_error("[train]\nd_model = 64"),
-            "config.toml:2: unknown key \"train.d_model\" (\"d_model\" belongs in [model])");
+      "config.toml:2: unknown key \"train.d_model\" (\"d_model\" belongs in [model])");
   EXPECT_CONTAINS(parse_error("num_layer = 1"), "did you mean \"num_layers\"?");
   EXPECT_CONTAINS(parse_error("lr = 1"), "did you mean \"learning_rate\"?");
   EXPECT_CONTAINS(parse_error("Batch-Size = 1"), "did you mean \"batch_size\"?");
@@ -149,14 +147,14 @@ TEST(Config, WrongTypesAndValuesNameTheExpected) {
   EXPECT_CONTAINS(parse_error("d_model = {a = 1}"), "unknown section [d_model]");
   EXPECT_CONTAINS(parse_error("[model]\nd_model = {a = 1}"), "must be a single value, not a section");
   EXPECT_CONTAINS(parse_error("d_model = 2020-01-01"), "must be a single value, not a date or time");
-  EXPECT_EQ(parse_error("\nd_model = -64"),
-            "config.toml:2: \"d_model\" must be at least 2 and at most 1073741824, got -64");
+  EXPECT_EQ(
+      parse_error("\nd_model = -64"), "config.toml:2: \"d_model\" must be at least 2 and at most 1073741824, got -64");
   EXPECT_CONTAINS(parse_error("d_model = 0"), "must be at least 2");
   EXPECT_EQ(parse_error("dropout = 1.0"), "config.toml:1: \"dropout\" must be at least 0 and below 1, got 1.0");
   EXPECT_CONTAINS(parse_error("dropout = nan"), "got nan");
   EXPECT_CONTAINS(parse_error("learning_rate = inf"), "got inf");
   EXPECT_EQ(parse_error("norm = \"prae\""),
-            "config.toml:1: \"norm\" must be one of \"post\", \"pre\", got \"prae\" (did you mean \"pre\"?)");
+      "config.toml:1: \"norm\" must be one of \"post\", \"pre\", got \"prae\" (did you mean \"pre\"?)");
 }
 
 TEST(Config, DuplicatesAndBrokenSyntaxNameTheLine) {
@@ -173,7 +171,7 @@ TEST(Config, DuplicatesAndBrokenSyntaxNameTheLine) {
 TEST(Config, SetTakesPlainAndPrefixedKeys) {
   Config config;
   for (const char* text : {"d_model=64", "train.learning_rate = 2e-3", "num_layers=5", "data.dir=/data", "dropout=0",
-                           "tie_head=true", "train_source=a=b.txt", "task=\"dates\"", "isa="})
+           "tie_head=true", "train_source=a=b.txt", "task=\"dates\"", "isa="})
     set_value(config, text);
   EXPECT_EQ(config.model.d_model, 64);
   EXPECT_EQ(config.train.learning_rate, 2e-3);
@@ -189,7 +187,7 @@ TEST(Config, SetTakesPlainAndPrefixedKeys) {
 
 TEST(Config, SetNamesItsArgument) {
   EXPECT_EQ(set_error("learning_rat=1"),
-            "--set learning_rat=1: unknown key \"learning_rat\" (did you mean \"learning_rate\"?)");
+      "--set learning_rat=1: unknown key \"learning_rat\" (did you mean \"learning_rate\"?)");
   EXPECT_EQ(set_error("d_model"), "--set d_model: expected key=value");
   EXPECT_EQ(set_error("d_model=big"), "--set d_model=big: \"d_model\" must be a whole number, got \"big\"");
   EXPECT_EQ(set_error("d_model="), "--set d_model=: \"d_model\" must be a whole number, got \"\"");
@@ -208,7 +206,7 @@ TEST(Config, ImpossibleCombinationsGiveTheFigures) {
   EXPECT_CONTAINS(invalid({"d_model=63", "num_heads=1"}), "d_model = 63 is odd");
   EXPECT_CONTAINS(invalid({"share_embeddings=true", "joint_vocab=false"}), "share_embeddings needs joint_vocab");
   EXPECT_EQ(invalid({"d_model=1073741824", "d_ff=1073741824", "num_layers=1000"}),
-            "config: the parameters would take 7.38e+22 bytes, beyond any memory");
+      "config: the parameters would take 7.38e+22 bytes, beyond any memory");
   EXPECT_CONTAINS(invalid({"batch_size=1073741824", "batch_tokens=0", "max_seq_len=1073741824"}), "a batch would take");
   EXPECT_CONTAINS(invalid({"batch_size=0", "batch_tokens=0"}), "both 0");
   EXPECT_CONTAINS(invalid({"batch_tokens=100"}), "batch_tokens = 100 does not hold one sentence of max_seq_len = 256");
@@ -230,7 +228,7 @@ TEST(Config, PresetsLoadValidateAndSurviveTheirOwnText) {
     for (const bool comments : {false, true}) EXPECT_EQ(parse_config(to_toml(config, comments), "text"), config);
   }
   EXPECT_EQ(user_error([] { load_config("date"); }),
-            "no preset and no file is called \"date\" (did you mean the preset \"dates\"?)");
+      "no preset and no file is called \"date\" (did you mean the preset \"dates\"?)");
   EXPECT_CONTAINS(user_error([] { load_config("missing.toml"); }), "cannot read 'missing.toml'");
   EXPECT_CONTAINS(user_error([] { load_config("src/config"); }), "Is a directory");
 }
@@ -319,7 +317,7 @@ TEST(Config, LayoutsOfRanks) {
   expect("tensor=1", 1, 1, 1, 1);
   expect("pipeline=2", 4, 2, 1, 2);
   for (const char* wrong : {"data=3", "data=1,tensor=2", "tensor=3", "tensor=2,tensor=2", "rows=2", "tensor=0",
-                            "tensor=x", "tensor", "tensor=", "tensor=2;data=2"})
+           "tensor=x", "tensor", "tensor=", "tensor=2;data=2"})
     EXPECT_THROW(parallel_layout(wrong, 8), Error) << wrong;
 }
 
@@ -346,7 +344,7 @@ TEST(Config, ParallelArrangesRanks) {
   EXPECT_EQ(parallel_layout("pipeline=2,interleave=3", 4).data, 2);
   EXPECT_EQ(layout.interleave, 1);
   for (const char* wrong : {"interleave=2", "tensor=2,interleave=2", "pipeline=encoder-decoder,interleave=2",
-                            "pipeline=decoder-encoder", "pipeline=2,interleave=0"})
+           "pipeline=decoder-encoder", "pipeline=2,interleave=0"})
     EXPECT_THROW(parallel_layout(wrong, 4), Error) << wrong;
 }
 
@@ -413,7 +411,7 @@ parameters = "embedding.*"
 frozen = true
 storage = "int8"
 )",
-                                     "a file");
+      "a file");
   ASSERT_EQ(config.train.groups.size(), 2u);
   EXPECT_EQ(config.train.groups[0].parameters, (std::vector<std::string>{"head.*", "*.bias"}));
   EXPECT_EQ(config.train.groups[0].learning_rate_factor, 0.25);
@@ -422,8 +420,8 @@ storage = "int8"
   EXPECT_TRUE(config.train.groups[1].frozen);
   EXPECT_EQ(config.train.groups[1].storage, "int8");
   EXPECT_EQ(parse_config(to_toml(config, false), "again"), config);
-  EXPECT_EQ(changed_keys(config, parse_config("[train]\nfreeze = \"encoder.*\"\n", "b")),
-            std::vector<std::string>{"groups"});
+  EXPECT_EQ(
+      changed_keys(config, parse_config("[train]\nfreeze = \"encoder.*\"\n", "b")), std::vector<std::string>{"groups"});
 }
 
 TEST(Config, ModelAndMetricFollowTheTaskUnlessTheyAreGiven) {
@@ -456,6 +454,5 @@ TEST(Config, AMistakeInAGroupIsNamedWithItsLine) {
   refused("[[train.groups]]\nparameters = \"a\"\nweight_decay = -1\n", "f:3: \"weight_decay\"");
   refused("[train]\ngroups = 3\n", "[[train.groups]]");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 // Numbers in the text; 0 for omitted ones.
 RankLayout parse(const std::string& text) {
   RankLayout layout{.data = 0, .tensor = 0, .pipeline = 0, .interleave = 0};
@@ -52,8 +51,8 @@ void check_text(const ConfigKey& key, const FieldValue& value) {
   const std::string* text = std::get_if<std::string>(&value);
   const size_t bad = text ? invalid_utf8_at(*text) : std::string::npos;
   require(bad == std::string::npos,
-          std::string(key.name) + ": byte " + std::to_string(bad + 1) + " of " + value_text(value) +
-              " is not valid UTF-8, as config.toml must be; give the file or folder another name");
+      std::string(key.name) + ": byte " + std::to_string(bad + 1) + " of " + value_text(value) +
+          " is not valid UTF-8, as config.toml must be; give the file or folder another name");
 }
 
 // In doubles, to find sizes whose products overflow integers.
@@ -89,41 +88,41 @@ void check_device(const TrainConfig& train) {
   const bool cuda = train.device == "cuda" || train.device.starts_with("cuda:");
   require(cuda || train.device == "cpu", "device = \"" + train.device + "\"; there are cpu, cuda and cuda:N");
   require(!cuda || (train.precision != "fp16" && train.precision != "int8"),
-          "precision = \"" + train.precision + "\" is the CPU's; a GPU has \"bf16\"");
+      "precision = \"" + train.precision + "\" is the CPU's; a GPU has \"bf16\"");
   require(cuda || train.precision != "tf32", "precision = \"tf32\" is a GPU's: it needs device = \"cuda\"");
 }
 
 // For models of the configuration's sizes.
 void check_layers(const ModelConfig& model) {
   require(model.d_model % model.num_heads == 0,
-          named("d_model", model.d_model) + " is not divisible by " + named("num_heads", model.num_heads));
+      named("d_model", model.d_model) + " is not divisible by " + named("num_heads", model.num_heads));
   require(model.architecture == "bert" || (model.num_encoder_layers > 0 && model.num_decoder_layers > 0),
-          "num_layers = 0 leaves the embeddings alone, of which a \"bert\" alone learns; it is \"" +
-              model.architecture + "\"");
+      "num_layers = 0 leaves the embeddings alone, of which a \"bert\" alone learns; it is \"" + model.architecture +
+          "\"");
 }
 
 void check_model(const Config& config) {
   const ModelConfig& model = config.model;
   check_layers(model);
   require(model.d_model % 2 == 0,
-          named("d_model", model.d_model) + " is odd, but positions take pairs of a sine and a cosine");
-  require(model.architecture != "t5" || config.data.joint_vocab,
-          "a t5 has one vocabulary: it needs joint_vocab = true");
+      named("d_model", model.d_model) + " is odd, but positions take pairs of a sine and a cosine");
+  require(
+      model.architecture != "t5" || config.data.joint_vocab, "a t5 has one vocabulary: it needs joint_vocab = true");
   require(model.architecture != "marian" || (model.norm == "post" && !model.final_norm && model.tie_head),
-          "a marian has norm = \"post\", final_norm = false and tie_head = true");
+      "a marian has norm = \"post\", final_norm = false and tie_head = true");
   require(model.architecture != "marian" || model.share_embeddings || !config.data.joint_vocab,
-          "a marian with joint_vocab needs share_embeddings = true");
+      "a marian with joint_vocab needs share_embeddings = true");
   require(!model.share_embeddings || config.data.joint_vocab, "share_embeddings needs joint_vocab = true");
 }
 
 void check_lora(const Config& config) {
   const LoraConfig& lora = config.lora;
   require(lora.rank == 0 || !config.model.from.empty(),
-          named("lora.rank", lora.rank) + " trains adapters beside the weights of a model folder: it needs model.from");
+      named("lora.rank", lora.rank) + " trains adapters beside the weights of a model folder: it needs model.from");
   for (const ConfigKey& key : config_keys())
     if (key.section == std::string_view("lora"))
       require(lora.rank > 0 || field_value(key, config) == field_value(key, Config{}),
-              std::string("lora.") + key.name + " = " + value_text(field_value(key, config)) + " needs lora.rank");
+          std::string("lora.") + key.name + " = " + value_text(field_value(key, config)) + " needs lora.rank");
   require(lora.alpha > 0, "lora.alpha = 0 multiplies what the adapters compute by 0: nothing would be trained");
 }
 
@@ -142,12 +141,12 @@ void check_data(const Config& config) {
     check_files("test", data.test_source, data.test_target, data.test_tsv);
   } else {
     require(data.train_source.empty() && data.train_tsv.empty(),
-            "task = \"" + data.task + "\" makes its own data, but a training file is given");
+        "task = \"" + data.task + "\" makes its own data, but a training file is given");
   }
   require(data.batch_size > 0 || data.batch_tokens > 0, "batch_size and batch_tokens are both 0");
   require(data.batch_tokens == 0 || data.batch_tokens >= config.model.max_seq_len,
-          named("batch_tokens", data.batch_tokens) + " does not hold one sentence of " +
-              named("max_seq_len", config.model.max_seq_len));
+      named("batch_tokens", data.batch_tokens) + " does not hold one sentence of " +
+          named("max_seq_len", config.model.max_seq_len));
 }
 
 // Settings of other tasks would be ignored, and are more likely mistakes.
@@ -161,7 +160,7 @@ void check_task(const Config& config) {
     fail_user("config: architecture = \"" + architecture + "\" does not go with task = \"" + config.data.task +
               "\"; \"" + std::string(task.architectures.front()) + "\" does");
   require(metric == "loss" || has(task.metrics, metric),
-          "task = \"" + config.data.task + "\" has no metric \"" + metric + "\"");
+      "task = \"" + config.data.task + "\" has no metric \"" + metric + "\"");
 }
 
 // A teacher is a second model, which ranks cannot divide and nothing else trains with.
@@ -169,17 +168,17 @@ void check_teacher(const Config& config) {
   if (config.distillation.teacher.empty()) return;
   const std::string& task = config.data.task;
   require(task == "language" || task == "chat" || task == "classification",
-          "task = \"" + task + "\" learns from no teacher; \"language\", \"chat\" and \"classification\" do");
+      "task = \"" + task + "\" learns from no teacher; \"language\", \"chat\" and \"classification\" do");
   const RankLayout division = parallel_layout(config.train.parallel, config.process.ranks);
   require(division.tensor == 1 && division.pipeline == 1,
-          "a teacher is not divided among ranks: leave tensor and pipeline out of parallel");
+      "a teacher is not divided among ranks: leave tensor and pipeline out of parallel");
 }
 
 // The configuration of model.from replaces the model's keys.
 void check_context(const Config& config) {
   if (!config.model.from.empty()) return;
   require(config.data.context <= config.model.max_seq_len,
-          named("context", config.data.context) + " is above " + named("max_seq_len", config.model.max_seq_len));
+      named("context", config.data.context) + " is above " + named("max_seq_len", config.model.max_seq_len));
   check_layers(config.model);
 }
 
@@ -187,7 +186,7 @@ void check_language(const Config& config) {
   const DataConfig& data = config.data;
   require(data.task != "preferences" || data.batch_size > 0, "task = \"preferences\" needs a batch_size");
   require(data.train_source.empty() && data.train_tsv.empty(),
-          "task = \"" + data.task + "\" reads one text, given as `text`, but a file of pairs is given");
+      "task = \"" + data.task + "\" reads one text, given as `text`, but a file of pairs is given");
   require(data.token_bytes != 3, named("token_bytes", data.token_bytes) + " is neither 2 nor 4");
   require(data.batch_size > 0 || data.batch_tokens > 0, "batch_size and batch_tokens are both 0");
   check_context(config);
@@ -209,14 +208,14 @@ void check_images(const Config& config) {
   const std::string task = "task = \"" + data.task + "\"";
   require(data.batch_size > 0, task + " needs a batch_size");
   require(data.train_source.empty(), task + " reads no text, but a training file is given");
-  require(data.task == "images" || config.train.label_smoothing == 0,
-          task + " has no classes: label_smoothing must be 0");
+  require(
+      data.task == "images" || config.train.label_smoothing == 0, task + " has no classes: label_smoothing must be 0");
   require(data.task != "images_regression" || config.train.class_weights.empty(), task + " has no class_weights");
   check_byte_size("image_memory", data.image_memory);
   if (model.architecture != "vit" || !model.from.empty()) return;
   check_layers(model);
   require(data.image_size % model.patch_size == 0,
-          named("image_size", data.image_size) + " is not divisible by " + named("patch_size", model.patch_size));
+      named("image_size", data.image_size) + " is not divisible by " + named("patch_size", model.patch_size));
 }
 
 void check_quantize(const Config& config) {
@@ -233,10 +232,10 @@ void check_shards(const Config& config) {
   const int64_t parts = shards * std::max<int64_t>(config.train.micro_batches, 1);
   if (parts == 1) return;
   const DataConfig& data = config.data;
-  const std::string into = " cannot be cut into " + (parts == shards ? named("data_shards", shards)
-                                                     : shards == 1   ? named("micro_batches", parts)
-                                                                     : named("data_shards", shards) + " and " +
-                                                                         named("micro_batches", parts / shards));
+  const std::string into = " cannot be cut into " + (parts == shards  ? named("data_shards", shards)
+                                                        : shards == 1 ? named("micro_batches", parts)
+                                                                      : named("data_shards", shards) + " and " +
+                                                                            named("micro_batches", parts / shards));
   require(data.batch_size % parts == 0, named("batch_size", data.batch_size) + into + " equal parts");
   const int64_t least = task_row(config).origin == ExampleOrigin::kFiles ? config.model.max_seq_len : 1;
   require(data.batch_tokens == 0 || data.batch_tokens / parts >= least, named("batch_tokens", data.batch_tokens) +
@@ -256,14 +255,14 @@ void check_shared_layers(const Config& config) {
   require(train.device == "cpu", key + ": " + way + " parallel runs on the CPU alone: it needs device = \"cpu\"");
   require(task_kind(config) != TaskKind::kImages, key + ": networks for images are not divided: leave " + way + " out");
   require(train.memory.empty() || train.recompute != "auto",
-          key + ": ranks might choose differently what to compute again within memory: set recompute to block, " +
-              "attention or none");
-  require(!train.tensorboard,
-          key + ": no rank has the whole gradient for the histograms: it needs tensorboard = false");
+      key + ": ranks might choose differently what to compute again within memory: set recompute to block, " +
+          "attention or none");
+  require(
+      !train.tensorboard, key + ": no rank has the whole gradient for the histograms: it needs tensorboard = false");
   require(train.sample_length == 0,
-          key + ": samples are not written while ranks divide the model: it needs sample_length = 0");
+      key + ": samples are not written while ranks divide the model: it needs sample_length = 0");
   require(task_kind(config) != TaskKind::kTranslation || train.metric == "loss",
-          key + ": nothing is translated while ranks divide the model: it needs metric = \"loss\"");
+      key + ": nothing is translated while ranks divide the model: it needs metric = \"loss\"");
 }
 
 void check_training(const Config& config) {
@@ -271,11 +270,10 @@ void check_training(const Config& config) {
   require(peak_learning_rate(config) > 0, "learning_rate must be above 0");
   require(train.epsilon > 0, "epsilon must be above 0");
   require(std::log2(train.loss_scale) == std::floor(std::log2(train.loss_scale)),
-          "loss_scale = " + value_text(FieldValue(train.loss_scale)) + " is not a power of two");
+      "loss_scale = " + value_text(FieldValue(train.loss_scale)) + " is not a power of two");
   if (!train.memory.empty()) check_byte_size("memory", train.memory);
   require(train.final_learning_rate <= peak_learning_rate(config), "final_learning_rate is above learning_rate");
 }
-
 }  // namespace
 
 void check_parallel(const std::string& parallel) { parse(parallel); }
@@ -352,5 +350,4 @@ void validate(const Config& config) {
   check_size("the parameters", parameter_count(config));
   check_size("a batch", batch_elements(config));
 }
-
 }  // namespace linnet

@@ -9,14 +9,12 @@
 
 namespace linnet {
 namespace {
-
 std::string folded(std::string_view text) {
   while (text.starts_with('-')) text.remove_prefix(1);  // of options: would make all names similar
   std::string result = lower_ascii(text);
   std::ranges::replace(result, '-', '_');
   return result;
 }
-
 }  // namespace
 
 std::string nearest(std::string_view text, std::span<const std::string> candidates) {
@@ -40,16 +38,14 @@ std::string nearest(std::string_view text, std::span<const std::string> candidat
 }
 
 std::string did_you_mean(std::string_view text, std::span<const std::string> candidates, const std::string& before,
-                         const std::string& after) {
+    const std::string& after) {
   const std::string name = nearest(text, candidates);
   return name.empty() ? "" : " (did you mean " + before + name + after + "?)";
 }
 
 std::optional<uint64_t> parse_byte_size(std::string_view text) {
-  constexpr std::pair<const char*, double> kUnits[] = {
-      {"", 1},     {"b", 1},       {"kb", 1e3},      {"mb", 1e6},
-      {"gb", 1e9}, {"kib", 1024},  {"mib", 1048576}, {"gib", 1073741824},
-      {"k", 1024}, {"m", 1048576}, {"g", 1073741824}};
+  constexpr std::pair<const char*, double> kUnits[] = {{"", 1}, {"b", 1}, {"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9},
+      {"kib", 1024}, {"mib", 1048576}, {"gib", 1073741824}, {"k", 1024}, {"m", 1048576}, {"g", 1073741824}};
   constexpr double kMost = 1e18;
   while (text.starts_with(' ')) text.remove_prefix(1);
   double value = 0;
@@ -68,5 +64,4 @@ std::string byte_size_problem(const std::string& text) {
   const bool has_unit = text.find_first_not_of("0123456789.eE+ ") != text.npos;
   return has_unit || *bytes >= 1'000'000 ? "" : ": give a unit, such as " + text + "GB";
 }
-
 }  // namespace linnet

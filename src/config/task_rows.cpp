@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 using enum TaskKind;
 using enum ExampleOrigin;
 
@@ -55,7 +54,6 @@ constexpr std::array kRows{
     row("images_regression", kImages, kFiles, kFolder, "images_regression", "images", "numbers for each image",
         "images", kImageModels, regression_metrics),
     LINNET_TEXT_TASKS(LINNET_TEXT_ROW)};
-
 }  // namespace
 
 std::span<const TaskRow> task_rows() { return kRows; }
@@ -65,5 +63,4 @@ const TaskRow& task_row(const Config& config) {
   if (found == kRows.end()) fail_internal("no task is called \"" + config.data.task + "\"");
   return *found;
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include <cstring>
 
 namespace linnet {
-
 inline uint64_t mix_checksum(uint64_t state, uint64_t word) {
   return std::rotl((state ^ word) * 0x9E3779B97F4A7C15u, 29);  // odd multiplier: every step is a bijection of the state
 }
@@ -63,5 +62,4 @@ inline uint64_t data_checksum(uint64_t state, const void* data, size_t size) {
   sum.add(data, size);
   return sum.value();
 }
-
 }  // namespace linnet

@@ -14,7 +14,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr double kFlushEvery = 5;  // seconds
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
@@ -62,14 +61,12 @@ std::string host_name() {
   return text.empty() ? "host" : text;
 }
 
-template <class T>
-void append(std::string& bytes, T value) {
+template <class T> void append(std::string& bytes, T value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
 // The largest magnitude with these first 12 bits (without sign).
 double upper_limit(uint32_t range) { return std::bit_cast<float>((range << 20) | 0xfffff); }
-
 }  // namespace
 
 uint32_t crc32c(std::string_view bytes) {
@@ -89,8 +86,7 @@ void Histogram::add(std::span<const float> values, double factor) {
   }
 }
 
-template <class Visit>
-void Histogram::for_each_range(const Visit& visit) const {
+template <class Visit> void Histogram::for_each_range(const Visit& visit) const {
   constexpr uint32_t kHalf = 2048;  // ranges of one sign
   if (count == 0) return;
   // Readers take the limit before a range as its lower end, so it must be written.
@@ -201,5 +197,4 @@ void EventFile::flush() {
   const std::string bytes = std::exchange(buffer_, {});
   if (!write_all(descriptor_.get(), bytes.data(), bytes.size())) fail_errno("cannot write '" + path_ + "'");
 }
-
 }  // namespace linnet

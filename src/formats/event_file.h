@@ -9,7 +9,6 @@
 #include "base/descriptor.h"
 
 namespace linnet {
-
 class ProtoWriter;  // base/protobuf.h
 
 // CRC-32C (Castagnoli), as in RFC 3720; "123456789" gives 0xe3069283.
@@ -21,8 +20,7 @@ class Histogram {
   void add(std::span<const float> values, double factor = 1);  // values times factor
   // Calls visit(upper limit, count of values above the previous limit and up to this one) with ascending limits. The
   // first count is 0: it only gives the second's lower limit.
-  template <class Visit>
-  void for_each_range(const Visit& visit) const;
+  template <class Visit> void for_each_range(const Visit& visit) const;
 
   int64_t count = 0;
   double min = 0, max = 0, sum = 0, sum_squares = 0;
@@ -56,5 +54,4 @@ class EventFile {
   Descriptor descriptor_;
   double flushed_ = 0;  // seconds since the epoch
 };
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 std::string fresh_folder(const std::string& name) {
   const std::string folder = testing::TempDir() + "/linnet_events_" + name;
   std::filesystem::remove_all(folder);
@@ -99,6 +98,5 @@ TEST(EventFile, AHistogramCountsEveryFiniteValueOnce) {
   }
   EXPECT_EQ(total, 6);
 }
-
 }  // namespace
 }  // namespace linnet

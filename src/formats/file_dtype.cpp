@@ -8,20 +8,19 @@
 
 namespace linnet {
 namespace {
-
 struct Row {
   FileDType dtype;
   const char* name;
   size_t size;
   std::optional<DType> engine;
 };
-constexpr Row kRows[] = {{FileDType::kF64, "F64", 8, DType::kF64},   {FileDType::kF32, "F32", 4, DType::kF32},
-                         {FileDType::kF16, "F16", 2, std::nullopt},  {FileDType::kBF16, "BF16", 2, std::nullopt},
-                         {FileDType::kI64, "I64", 8, std::nullopt},  {FileDType::kU64, "U64", 8, std::nullopt},
-                         {FileDType::kI32, "I32", 4, DType::kI32},   {FileDType::kU32, "U32", 4, std::nullopt},
-                         {FileDType::kI16, "I16", 2, std::nullopt},  {FileDType::kU16, "U16", 2, std::nullopt},
-                         {FileDType::kI8, "I8", 1, std::nullopt},    {FileDType::kU8, "U8", 1, DType::kU8},
-                         {FileDType::kBool, "BOOL", 1, std::nullopt}};
+constexpr Row kRows[] = {{FileDType::kF64, "F64", 8, DType::kF64}, {FileDType::kF32, "F32", 4, DType::kF32},
+    {FileDType::kF16, "F16", 2, std::nullopt}, {FileDType::kBF16, "BF16", 2, std::nullopt},
+    {FileDType::kI64, "I64", 8, std::nullopt}, {FileDType::kU64, "U64", 8, std::nullopt},
+    {FileDType::kI32, "I32", 4, DType::kI32}, {FileDType::kU32, "U32", 4, std::nullopt},
+    {FileDType::kI16, "I16", 2, std::nullopt}, {FileDType::kU16, "U16", 2, std::nullopt},
+    {FileDType::kI8, "I8", 1, std::nullopt}, {FileDType::kU8, "U8", 1, DType::kU8},
+    {FileDType::kBool, "BOOL", 1, std::nullopt}};
 
 const Row& row(FileDType dtype) { return kRows[static_cast<size_t>(dtype)]; }
 
@@ -47,8 +46,7 @@ uint16_t to_bfloat(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-template <class To>
-struct Cast {
+template <class To> struct Cast {
   To operator()(auto value) const { return static_cast<To>(value); }
 };
 
@@ -69,7 +67,6 @@ void write_each(const float* values, int64_t count, std::byte* out, Convert conv
     std::memcpy(out + static_cast<size_t>(i) * sizeof value, &value, sizeof value);
   }
 }
-
 }  // namespace
 
 const char* file_dtype_name(FileDType dtype) { return row(dtype).name; }
@@ -126,5 +123,4 @@ void read_integers(FileDType dtype, const std::byte* data, int64_t count, int64_
     default: fail_internal("read_integers of ", file_dtype_name(dtype));
   }
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include "engine/ir/tensor_type.h"
 
 namespace linnet {
-
 enum class FileDType : uint8_t { kF64, kF32, kF16, kBF16, kI64, kU64, kI32, kU32, kI16, kU16, kI8, kU8, kBool };
 
 const char* file_dtype_name(FileDType dtype);  // "F32", "BF16", as safetensors writes them
@@ -23,5 +22,4 @@ void read_floats(FileDType dtype, const std::byte* data, int64_t count, float* o
 void write_floats(FileDType dtype, const float* values, int64_t count, std::byte* out);
 // Integers and truth values. Values beyond 64 signed bits wrap, so user-facing callers check the range.
 void read_integers(FileDType dtype, const std::byte* data, int64_t count, int64_t* out);
-
 }  // namespace linnet

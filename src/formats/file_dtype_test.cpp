@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 uint16_t written(FileDType dtype, float value) {
   uint16_t bits = 0;
   write_floats(dtype, &value, 1, reinterpret_cast<std::byte*>(&bits));
@@ -51,6 +50,5 @@ TEST(FileDType, IntegersAreWidened) {
   EXPECT_EQ(read(FileDType::kI8, int8_t{-3}), -3);
   EXPECT_EQ(read(FileDType::kBool, uint8_t{1}), 1);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 void put_half(float value, std::byte* block) { write_floats(FileDType::kF16, &value, 1, block); }
 
 constexpr int kSmall = 32, kLarge = 256;  // elements of a block
@@ -34,25 +33,18 @@ void write_q4_0(const float* values, std::byte* block) {
 
 using enum FileDType;
 using enum WeightFormat;
-constexpr GgufBlocks kBlocks[] = {{0, "F32", 1, 4, kF32, {}},
-                                  {1, "F16", 1, 2, kF16, {}},
-                                  {30, "BF16", 1, 2, FileDType::kBF16, {}},
-                                  {28, "F64", 1, 8, kF64, {}},
-                                  {8, "Q8_0", kSmall, 34, kF32, kQ8_0, write_q8_0},
-                                  {2, "Q4_0", kSmall, 18, kF32, kQ4_0, write_q4_0},
-                                  {3, "Q4_1", kSmall, 20, kF32, kQ4_1},
-                                  {6, "Q5_0", kSmall, 22, kF32, kQ5_0},
-                                  {7, "Q5_1", kSmall, 24, kF32, kQ5_1},
-                                  {12, "Q4_K", kLarge, 144, kF32, kQ4K},
-                                  {13, "Q5_K", kLarge, 176, kF32, kQ5K},
-                                  {14, "Q6_K", kLarge, 210, kF32, kQ6K}};
+constexpr GgufBlocks kBlocks[] = {{0, "F32", 1, 4, kF32, {}}, {1, "F16", 1, 2, kF16, {}},
+    {30, "BF16", 1, 2, FileDType::kBF16, {}}, {28, "F64", 1, 8, kF64, {}},
+    {8, "Q8_0", kSmall, 34, kF32, kQ8_0, write_q8_0}, {2, "Q4_0", kSmall, 18, kF32, kQ4_0, write_q4_0},
+    {3, "Q4_1", kSmall, 20, kF32, kQ4_1}, {6, "Q5_0", kSmall, 22, kF32, kQ5_0}, {7, "Q5_1", kSmall, 24, kF32, kQ5_1},
+    {12, "Q4_K", kLarge, 144, kF32, kQ4K}, {13, "Q5_K", kLarge, 176, kF32, kQ5K},
+    {14, "Q6_K", kLarge, 210, kF32, kQ6K}};
 
 // For messages, and integers, which no weights have.
-constexpr std::pair<uint32_t, const char*> kOthers[] = {
-    {9, "Q8_1"},   {10, "Q2_K"},   {11, "Q3_K"},  {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"},
-    {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"}, {23, "IQ4_XS"},  {24, "I8"},     {25, "I16"},
-    {26, "I32"},   {27, "I64"},    {29, "IQ1_M"}, {34, "TQ1_0"}, {35, "TQ2_0"},   {39, "MXFP4"},  {40, "NVFP4"}};
-
+constexpr std::pair<uint32_t, const char*> kOthers[] = {{9, "Q8_1"}, {10, "Q2_K"}, {11, "Q3_K"}, {15, "Q8_K"},
+    {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"},
+    {23, "IQ4_XS"}, {24, "I8"}, {25, "I16"}, {26, "I32"}, {27, "I64"}, {29, "IQ1_M"}, {34, "TQ1_0"}, {35, "TQ2_0"},
+    {39, "MXFP4"}, {40, "NVFP4"}};
 }  // namespace
 
 const GgufBlocks* find_gguf_blocks(uint32_t id) {
@@ -93,5 +85,4 @@ void write_gguf(const GgufBlocks& blocks, const float* values, int64_t count, st
   for (int64_t i = 0; i < count / blocks.elements; ++i)
     blocks.write(values + i * blocks.elements, out + static_cast<size_t>(i) * blocks.bytes);
 }
-
 }  // namespace linnet

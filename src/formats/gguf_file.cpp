@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kMostGgufValues = 10'000'000;  // of all keys; each takes 40 bytes of memory
 constexpr int kMostNested = 4;                  // lists in lists
 constexpr uint64_t kMostAlignment = 1 << 20;
@@ -20,8 +19,7 @@ class Reader {
  public:
   Reader(std::span<const std::byte> bytes, const GgufFile& file) : bytes_(bytes), file_(file) {}
 
-  template <class T>
-  T number() {
+  template <class T> T number() {
     T value;
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
     return value;
@@ -90,10 +88,7 @@ class Reader {
 
 class Header {
  public:
-  template <class T>
-  void number(T value) {
-    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
+  template <class T> void number(T value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof value); }
   void text(std::string_view value) {
     number(static_cast<uint64_t>(value.size()));
     bytes += value;
@@ -129,7 +124,6 @@ class Header {
     }
   }
 };
-
 }  // namespace
 
 const Json* GgufFile::key(const std::string& name) const {
@@ -169,14 +163,14 @@ void GgufFile::parse(std::span<const std::byte> bytes) {
     const GgufBlocks* blocks = find_gguf_blocks(type);
     if (!blocks)
       fail(who, " is ", gguf_type_name(type), ", Linnet reads ", gguf_type_names(),
-           "; take a file that llama.cpp quantized to one of these, such as Q4_K_M");
+          "; take a file that llama.cpp quantized to one of these, such as Q4_K_M");
     tensor_bytes(path_, who, sizes, FileDType::kF64);
     entry.type = {converted_dtype(blocks->dtype), Shape(sizes)};
     entry.dtype = blocks->dtype;
     const int64_t row = axes > 0 ? sizes.back() : 1;
     if (row % blocks->elements != 0)
       fail(who, " is ", blocks->name, " with rows of ", row, " elements, which are no whole blocks of ",
-           blocks->elements);
+          blocks->elements);
     entry.form_bytes = static_cast<size_t>(entry.type.shape.elements() / blocks->elements) * blocks->bytes;
     if (blocks->format) entry.form = blocks->name;
     located.push_back({blocks, reader.number<uint64_t>()});
@@ -218,7 +212,7 @@ void GgufFile::read(const TensorEntry& entry, float* out) const {
 }
 
 void save_gguf(const std::string& path, const std::vector<std::pair<std::string, Json>>& keys,
-               const std::vector<GgufSource>& tensors) {
+    const std::vector<GgufSource>& tensors) {
   Header header;
   header.bytes = "GGUF";
   header.number(uint32_t{3});
@@ -257,5 +251,4 @@ void save_gguf(const std::string& path, const std::vector<std::pair<std::string,
   }
   file.commit();
 }
-
 }  // namespace linnet

@@ -23,7 +23,6 @@
 #include "formats/tensor_file.h"
 
 namespace linnet {
-
 // Element types: numbers, or blocks of neighbors in a row that share scales.
 
 struct GgufBlocks {
@@ -61,8 +60,7 @@ class GgufFile : public TensorFile {
   const GgufBlocks& blocks(const TensorEntry& entry) const;
   const std::byte* elements(const TensorEntry& entry, std::vector<std::byte>& room) const override;
   void read(const TensorEntry& entry, float* out) const override;
-  template <class... Parts>
-  [[noreturn]] void fail(const Parts&... problem) const {
+  template <class... Parts> [[noreturn]] void fail(const Parts&... problem) const {
     fail_user("'", path_, "': ", problem...);
   }
 
@@ -81,6 +79,5 @@ struct GgufSource {
 };
 // Replaces `path` in one step.
 void save_gguf(const std::string& path, const std::vector<std::pair<std::string, Json>>& keys,
-               const std::vector<GgufSource>& tensors);
-
+    const std::vector<GgufSource>& tensors);
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 const std::string kGolden = "tests/golden/gguf/";  // tests/golden/make_gguf.py
 
 std::vector<float> floats_of(const TensorFile& file, const std::string& name) {
@@ -31,10 +30,7 @@ std::string error_of(const std::string& bytes) {
   return "no error";
 }
 
-template <class T>
-std::string number(T value) {
-  return {reinterpret_cast<const char*>(&value), sizeof value};
-}
+template <class T> std::string number(T value) { return {reinterpret_cast<const char*>(&value), sizeof value}; }
 std::string text(const std::string& value) { return number(uint64_t{value.size()}) + value; }
 std::string head(uint64_t tensors, uint64_t keys, uint32_t version = 3) {
   return "GGUF" + number(version) + number(tensors) + number(keys);
@@ -82,7 +78,7 @@ TEST(GgufFile, IsReadAsItWasWritten) {
   EXPECT_EQ(file.key("b"), nullptr);
   EXPECT_EQ(floats_of(file, "F32"), values);
   for (const auto& [name, most] :
-       {std::pair("F16", 1e-3F), {"BF16", 1e-2F}, {"Q8_0", 0.5F / 127 + 5e-4F}, {"Q4_0", 1.0F / 8}}) {
+      {std::pair("F16", 1e-3F), {"BF16", 1e-2F}, {"Q8_0", 0.5F / 127 + 5e-4F}, {"Q4_0", 1.0F / 8}}) {
     const std::vector<float> read = floats_of(file, name);
     for (size_t i = 0; i < values.size(); ++i) {
       float largest = 0;
@@ -141,6 +137,5 @@ TEST(GgufFile, RefusesWhatIsWrongInOneLine) {
   has(head(2, 0) + tensor("t", {1}, 0, 0) + tensor("t", {1}, 0, 0) + padding, "two tensors of one name");
   has(head(0, 1) + text("general.alignment") + number(4U) + number(0U), "general.alignment");
 }
-
 }  // namespace
 }  // namespace linnet

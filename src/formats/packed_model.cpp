@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 uint64_t add_text(uint64_t state, std::string_view text) { return data_checksum(state, text.data(), text.size()); }
 
 // The index's checksum: the metadata's, continued by each tensor's name, type and shape, in order of names.
@@ -102,8 +101,8 @@ class PackedChecks {
 // Whether no part is empty, "." or "..".
 bool is_inside(const std::string& path) {
   return path.find('\0') == path.npos && std::ranges::none_of(split(path, '/'), [](std::string_view part) {
-           return part.empty() || part == "." || part == "..";
-         });
+    return part.empty() || part == "." || part == "..";
+  });
 }
 
 int check_version(const SafetensorsFile& file) {
@@ -114,10 +113,10 @@ int check_version(const SafetensorsFile& file) {
   if (version < 1) fail_user("'", file.path(), "' is damaged: its version is not a number");
   if (version > kPackedVersion)
     fail_user("'", file.path(), "' was packed by a newer Linnet: its format is ", version, ", this program reads ",
-              kPackedVersion);
+        kPackedVersion);
   if (version < kOldestPackedVersion)
     fail_user("'", file.path(), "' was packed by an older Linnet: its format is ", version, ", this program reads ",
-              kPackedVersion, "; pack the model again");
+        kPackedVersion, "; pack the model again");
   return version;
 }
 
@@ -145,7 +144,6 @@ PackedFiles files_of(const SafetensorsFile& file, bool whole) {
   }
   return packed;
 }
-
 }  // namespace
 
 PackedFiles read_packed_model(const std::string& path) {
@@ -185,13 +183,13 @@ void save_packed_model(const std::string& path, const PackedContents& contents) 
   // Tables need multiples of 16 bytes: weights end a page, and tables' sizes keep it.
   std::vector<std::pair<std::string_view, const std::string*>> files;
   for (const auto& [name, text] : contents.files) files.emplace_back(name, &text);
-  std::stable_partition(files.begin(), files.end(),
-                        [](const auto& file) { return file.first.ends_with(kTokenizerTables); });
+  std::stable_partition(
+      files.begin(), files.end(), [](const auto& file) { return file.first.ends_with(kTokenizerTables); });
   for (const auto& [name, text] : files)
     all.push_back({kPackedFilePrefix + std::string(name), FileDType::kU8, Shape{static_cast<int64_t>(text->size())},
-                   [text = text](int64_t first, int64_t count, std::byte* out) {
-                     std::copy_n(reinterpret_cast<const std::byte*>(text->data()) + first, count, out);
-                   }});
+        [text = text](int64_t first, int64_t count, std::byte* out) {
+          std::copy_n(reinterpret_cast<const std::byte*>(text->data()) + first, count, out);
+        }});
   SafetensorsMetadata metadata = contents.metadata;
   metadata.erase(kSafetensorsChecksumKey);
   metadata[kPackedVersionKey] = std::to_string(kPackedVersion);
@@ -211,5 +209,4 @@ void save_packed_model(const std::string& path, const PackedContents& contents) 
   metadata[kPackedChecksumKey] = checksum_text(state);
   save_weight_file(path, all, metadata, WeightOrder::kGivenInPages);
 }
-
 }  // namespace linnet

@@ -21,7 +21,6 @@
 #include "formats/weight_files.h"
 
 namespace linnet {
-
 constexpr int kPackedVersion = 3, kOldestPackedVersion = 2;
 
 struct PackedContents {
@@ -53,5 +52,4 @@ struct OpenedPackedModel {
 };
 // The tensors of a packed model (is_packed()), read once as open_packed() does.
 std::shared_ptr<const OpenedPackedModel> open_packed_model(const std::string& path);
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 
 class PackedModel : public ::testing::Test {
@@ -29,8 +28,8 @@ class PackedModel : public ::testing::Test {
       std::copy_n(reinterpret_cast<const std::byte*>(values + first), count * static_cast<int64_t>(sizeof(float)), out);
     };
     return {.weights = {{"w", FileDType::kF32, Shape{2, 3}, fill}, {"empty", FileDType::kF32, Shape{0}, fill}},
-            .metadata = {{"step", "12"}},
-            .files = {{"config.json", "{}"}, {"1_Pooling/config.json", "{\"a\": 1}"}, {"nothing.txt", ""}}};
+        .metadata = {{"step", "12"}},
+        .files = {{"config.json", "{}"}, {"1_Pooling/config.json", "{\"a\": 1}"}, {"nothing.txt", ""}}};
   }
   // The message of the user error that reading gives; "" if there is none.
   static std::string damage(const std::string& bytes) {
@@ -174,6 +173,5 @@ TEST_F(PackedModel, OtherFilesAndOtherVersionsAreNamed) {
   save_packed_model(path_, outside);
   EXPECT_NE(damage(read_file(path_)), "");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -5,11 +5,9 @@
 #include "base/fail.h"
 
 namespace linnet {
-
 // A machine for https://github.com/python/cpython/blob/main/Lib/pickletools.py, without calls and imports.
 
 namespace {
-
 enum class Role { kStorage, kOrderedDict, kSize, kTensor, kParameter };
 struct Known {
   std::string_view name;
@@ -63,7 +61,7 @@ class Machine {
       if (value.kind != Kind::kTensor) fail_(quoted_name(key.text) + " is no tensor");
       const Value& storage = at(value.items[0]);
       result.push_back({std::string(key.text), kKnown[at(storage.items[0]).number].dtype, std::string(storage.text),
-                        at(value.items[1]).number, numbers(value.items[2]), numbers(value.items[3])});
+          at(value.items[1]).number, numbers(value.items[2]), numbers(value.items[3])});
     }
     return result;
   }
@@ -261,8 +259,7 @@ class Machine {
 class Bytes {
  public:
   Bytes(std::string_view bytes, const FailFile& fail) : bytes_(bytes), fail_(fail) {}
-  template <class T>
-  uint64_t number(uint64_t offset) const {
+  template <class T> uint64_t number(uint64_t offset) const {
     T value;
     std::memcpy(&value, part(offset, sizeof value).data(), sizeof value);
     return value;
@@ -328,7 +325,6 @@ std::map<std::string, std::string_view> read_zip(std::string_view bytes, const F
   }
   return files;
 }
-
 }  // namespace
 
 std::vector<PickledTensor> read_pickle(std::string_view bytes, const FailFile& fail) {
@@ -343,7 +339,7 @@ void PickledFile::parse(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with("\x80\x02\x8a\x0a"))
     fail_user("'", path_, "' has the form of PyTorch before 1.6, which Linnet does not read; in Python ",
-              "torch.save(torch.load(FILE), FILE) writes it anew");
+        "torch.save(torch.load(FILE), FILE) writes it anew");
   const std::map<std::string, std::string_view> files = read_zip(text, fail);
   const auto pickle = std::ranges::find_if(files, [](const auto& file) { return file.first.ends_with("/data.pkl"); });
   if (pickle == files.end()) fail("it has no data.pkl");
@@ -393,5 +389,4 @@ TensorEntry PickledFile::entry_of(const PickledTensor& tensor, std::string_view 
   entry.data = reinterpret_cast<const std::byte*>(copy.data());
   return entry;
 }
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 #include "formats/tensor_file.h"
 
 namespace linnet {
-
 // As a pickle describes it, unchecked.
 struct PickledTensor {
   std::string name;
@@ -39,5 +38,4 @@ class PickledFile : public TensorFile {
 
   std::deque<std::string> copies_;  // of tensors that are not contiguous
 };
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 const std::string kGolden = "tests/golden/pickled/";  // tests/golden/make_pickled.py
 
 std::vector<float> floats_of(const TensorEntry& entry) {
@@ -70,9 +69,9 @@ TEST(PickledFile, RefusesByNameWhatIsNoTensor) {
   EXPECT_NE(error_of_bytes(archive_of("\x80\x02"
                                       "cos\nsystem\n(X\2\0\0\0lstR."))
                 .find("'os.system'"),
-            std::string::npos);
+      std::string::npos);
   EXPECT_NE(error_of_bytes(archive_of(std::string("\x80\x02}X\4\0\0\0stepK\5s.", 16))).find("'step' is no tensor"),
-            std::string::npos);
+      std::string::npos);
   EXPECT_NE(error_of_bytes(archive_of("\x80\x02K\5.")).find("no dictionary"), std::string::npos);
   EXPECT_NE(error_of_bytes(archive_of("\x80\x02]i.")).find("instruction 105"), std::string::npos);
   const std::string old = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
@@ -102,7 +101,7 @@ TEST(PickledFile, AFolderIsReadWhereItHasNoSafetensors) {
   EXPECT_FALSE(has_weight_files(folder.path()));
   folder.write("part-1.bin", bytes);
   folder.write("pytorch_model.bin.index.json",
-               R"({"weight_map": {"float": "part-1.bin", "half": "part-1.bin", "bfloat": "part-1.bin",
+      R"({"weight_map": {"float": "part-1.bin", "half": "part-1.bin", "bfloat": "part-1.bin",
                    "transposed": "part-1.bin", "row": "part-1.bin", "parameter": "part-1.bin", "empty": "part-1.bin",
                    "ids": "part-1.bin"}})");
   EXPECT_TRUE(has_weight_files(folder.path()));
@@ -114,6 +113,5 @@ TEST(PickledFile, AFolderIsReadWhereItHasNoSafetensors) {
   save_safetensors(folder.path() + "/model.safetensors", std::span(&tensor, 1));
   EXPECT_NE(WeightFiles(folder.path()).find("other"), nullptr);
 }
-
 }  // namespace
 }  // namespace linnet

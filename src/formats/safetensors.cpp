@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr uint64_t kMaxHeader = 100'000'000;  // bytes; the limit of the reference implementation
 constexpr const char* kMetadataKey = "__metadata__";
 
@@ -26,8 +25,7 @@ class HeaderReader {
  public:
   HeaderReader(const std::string& path, SafetensorsTypes types) : path_(path), types_(types) {}
 
-  template <class... Parts>
-  [[noreturn]] void fail(const Parts&... problem) const {
+  template <class... Parts> [[noreturn]] void fail(const Parts&... problem) const {
     fail_user("'", path_, "' is not a valid safetensors file: ", problem...);
   }
 
@@ -86,7 +84,7 @@ class HeaderReader {
     const std::optional<FileDType> dtype = file_dtype(value.text());
     if (dtype && (all || engine_dtype(*dtype))) return *dtype;
     fail_user("'", path_, "': ", who, " has dtype ", quoted_name(value.text()), ", which Linnet does not read",
-              all ? "" : " here (F32, F64, I32, U8)");
+        all ? "" : " here (F32, F64, I32, U8)");
   }
 
   // Sets `shape`; returns the tensor's bytes.
@@ -109,20 +107,19 @@ class HeaderReader {
 std::vector<const SafetensorsTensor*> in_file_order(std::span<const SafetensorsTensor> tensors) {
   std::vector<const SafetensorsTensor*> order;
   for (const SafetensorsTensor& tensor : tensors) order.push_back(&tensor);
-  std::ranges::stable_sort(order, std::ranges::greater{},
-                           [](const SafetensorsTensor* tensor) { return dtype_size(tensor->type.dtype); });
+  std::ranges::stable_sort(
+      order, std::ranges::greater{}, [](const SafetensorsTensor* tensor) { return dtype_size(tensor->type.dtype); });
   return order;
 }
 
-std::string header_of(const std::vector<const SafetensorsTensor*>& order, SafetensorsMetadata metadata,
-                      uint64_t checksum) {
+std::string header_of(
+    const std::vector<const SafetensorsTensor*>& order, SafetensorsMetadata metadata, uint64_t checksum) {
   metadata[kSafetensorsChecksumKey] = checksum_text(checksum);
   std::vector<SafetensorsSize> sizes;
   for (const SafetensorsTensor* tensor : order)
     sizes.push_back({tensor->name, file_dtype(tensor->type.dtype), tensor->type.shape});
   return safetensors_header(sizes, metadata);
 }
-
 }  // namespace
 
 std::string checksum_text(uint64_t checksum) {
@@ -166,14 +163,13 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes, SafetensorsTypes t
     if (name == kMetadataKey) metadata_ = reader.metadata(value);
     else tensors.push_back(reader.tensor(name, value, data.size()));
   }
-  std::ranges::sort(tensors, {}, [](const Located& tensor) {
-    return std::tuple(tensor.begin, tensor.end, std::string_view(tensor.entry.name));
-  });
+  std::ranges::sort(tensors, {},
+      [](const Located& tensor) { return std::tuple(tensor.begin, tensor.end, std::string_view(tensor.entry.name)); });
   uint64_t end = 0;
   for (Located& tensor : tensors) {
     if (tensor.begin != end)
       reader.fail("tensor ", quoted_name(tensor.entry.name), tensor.begin < end ? " overlaps" : " leaves a hole behind",
-                  " the one before it");
+          " the one before it");
     end = tensor.end;
     tensor.entry.data = data.data() + tensor.begin;
     entries_.push_back(std::move(tensor.entry));
@@ -194,8 +190,8 @@ void SafetensorsFile::check_data() const {
     fail_user("'", path_, "' is damaged: its data does not have the checksum it was saved with");
 }
 
-std::string safetensors_header(std::span<const SafetensorsSize> tensors, const SafetensorsMetadata& metadata,
-                               size_t unit) {
+std::string safetensors_header(
+    std::span<const SafetensorsSize> tensors, const SafetensorsMetadata& metadata, size_t unit) {
   Json header;
   header[kMetadataKey] = metadata;
   uint64_t offset = 0;
@@ -204,8 +200,7 @@ std::string safetensors_header(std::span<const SafetensorsSize> tensors, const S
     const uint64_t begin = offset;
     offset += static_cast<uint64_t>(shape.elements()) * file_dtype_size(dtype);
     header[name] = {{"dtype", file_dtype_name(dtype)},
-                    {"shape", std::vector<int64_t>(shape.sizes().begin(), shape.sizes().end())},
-                    {"data_offsets", {begin, offset}}};
+        {"shape", std::vector<int64_t>(shape.sizes().begin(), shape.sizes().end())}, {"data_offsets", {begin, offset}}};
   }
   std::string text;
   try {
@@ -227,7 +222,7 @@ uint64_t safetensors_size(std::span<const SafetensorsTensor> tensors, const Safe
 }
 
 void save_safetensors(const std::string& path, std::span<const SafetensorsTensor> tensors,
-                      const SafetensorsMetadata& metadata, const FetchTensor& fetch) {
+    const SafetensorsMetadata& metadata, const FetchTensor& fetch) {
   const auto order = in_file_order(tensors);
   const auto for_pieces = [&](const SafetensorsTensor& tensor, const auto& visit) {  // visit(data, bytes)
     const size_t bytes = tensor.type.bytes();
@@ -250,5 +245,4 @@ void save_safetensors(const std::string& path, std::span<const SafetensorsTensor
     for_pieces(*tensor, [&](const void* data, size_t bytes) { file.write(data, bytes); });
   file.commit();
 }
-
 }  // namespace linnet

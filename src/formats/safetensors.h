@@ -16,7 +16,6 @@
 #include "formats/tensor_file.h"
 
 namespace linnet {
-
 using SafetensorsEntry = TensorEntry;
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
@@ -37,8 +36,8 @@ class SafetensorsFile : public TensorFile {
  public:
   explicit SafetensorsFile(const std::string& path, SafetensorsTypes types = SafetensorsTypes::kEngine);
   // Reads `bytes`, which must outlive this object; `name` stands for the path in messages.
-  SafetensorsFile(std::span<const std::byte> bytes, const std::string& name,
-                  SafetensorsTypes types = SafetensorsTypes::kEngine);
+  SafetensorsFile(
+      std::span<const std::byte> bytes, const std::string& name, SafetensorsTypes types = SafetensorsTypes::kEngine);
 
   // Compares all data with the checksum of save_safetensors(); accepts a file without one.
   void check_data() const;
@@ -58,7 +57,7 @@ using FetchTensor = std::function<std::span<const std::byte>(const SafetensorsTe
 // Replaces `path` in one step (AtomicFile), without copying. Doubles come first, so that all tensors are aligned. Adds
 // a checksum of the data to the metadata. Tensors with null data are fetched twice, in order and as a whole.
 void save_safetensors(const std::string& path, std::span<const SafetensorsTensor> tensors,
-                      const SafetensorsMetadata& metadata = {}, const FetchTensor& fetch = {});
+    const SafetensorsMetadata& metadata = {}, const FetchTensor& fetch = {});
 
 // The bytes that save_safetensors() would write; reads no data.
 uint64_t safetensors_size(std::span<const SafetensorsTensor> tensors, const SafetensorsMetadata& metadata = {});
@@ -69,7 +68,6 @@ struct SafetensorsSize {
   Shape shape;
 };
 // The header of these tensors, whose data begin at a multiple of `unit` and are contiguous.
-std::string safetensors_header(std::span<const SafetensorsSize> tensors, const SafetensorsMetadata& metadata,
-                               size_t unit = 8);
-
+std::string safetensors_header(
+    std::span<const SafetensorsSize> tensors, const SafetensorsMetadata& metadata, size_t unit = 8);
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 // A file with the header `json` and `data_bytes` bytes of data.
 std::string file_of(const std::string& json, size_t data_bytes) {
   const uint64_t size = json.size();
@@ -44,8 +43,8 @@ TEST(Safetensors, AcceptsWhatTheFormatAllows) {
   EXPECT_EQ(problem(file_of(R"({"e":{"dtype":"F32","shape":[3,0],"data_offsets":[4,4]},)"
                             R"("b":{"dtype":"I32","shape":[1],"data_offsets":[4,8]},)"
                             R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
-                            8)),
-            "");
+                8)),
+      "");
 }
 
 TEST(Safetensors, NamesWhatIsWrongWithTheFrame) {
@@ -67,7 +66,7 @@ std::string one(const std::string& fields) { return file_of("{\"t\":{" + fields 
 TEST(Safetensors, NamesWhatIsWrongWithATensor) {
   EXPECT_EQ(problem(one(R"("dtype":"F32","shape":[2,3],"data_offsets":[0,24])")), "");
   EXPECT_PROBLEM(one(R"("dtype":"BF16","shape":[12],"data_offsets":[0,24])"),
-                 "'t' has dtype 'BF16', which Linnet does not read here");
+      "'t' has dtype 'BF16', which Linnet does not read here");
   EXPECT_PROBLEM(one(R"("dtype":4,"shape":[6],"data_offsets":[0,24])"), "'t' has a dtype that is not a string");
   EXPECT_PROBLEM(one(R"("dtype":"F32","shape":[6])"), "'t' has no data_offsets");
   EXPECT_PROBLEM(one(R"("dtype":"F32","shape":[6],"data_offsets":[0,24],"x":0)"), "'t' has a field that is not");
@@ -101,7 +100,7 @@ TEST(Safetensors, OpensAHeaderOfManyTensors) {
 std::string two(const std::string& a, const std::string& b, size_t data_bytes) {
   return file_of("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":" + a +
                      "},\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":" + b + "}}",
-                 data_bytes);
+      data_bytes);
 }
 
 TEST(Safetensors, TensorsCoverTheFileExactly) {
@@ -113,8 +112,8 @@ TEST(Safetensors, TensorsCoverTheFileExactly) {
   EXPECT_PROBLEM(two("[0,4]", "[4,8]", 12), "end at byte 8 of 12");
   EXPECT_PROBLEM(file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
                          R"("a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
-                         8),
-                 "names \"a\" twice");
+                     8),
+      "names \"a\" twice");
 }
 
 class SafetensorsOnDisk : public testing::Test {
@@ -127,9 +126,8 @@ class SafetensorsOnDisk : public testing::Test {
   ~SafetensorsOnDisk() override { std::filesystem::remove_all(folder_); }
   std::string save_example() {
     const SafetensorsTensor tensors[] = {{"weight", {DType::kF32, {2, 3}}, floats_},
-                                         {"step", {DType::kI32, {}}, &step_},
-                                         {"empty", {DType::kF32, {0, 4}}, nullptr},
-                                         {"sum \"x\"", {DType::kF64, {2}}, doubles_}};
+        {"step", {DType::kI32, {}}, &step_}, {"empty", {DType::kF32, {0, 4}}, nullptr},
+        {"sum \"x\"", {DType::kF64, {2}}, doubles_}};
     save_safetensors(path_, tensors, metadata_);
     EXPECT_EQ(safetensors_size(tensors, metadata_), std::filesystem::file_size(path_));
     return read_file(path_);
@@ -200,6 +198,5 @@ TEST(Safetensors, ReadsAFileOfTheOriginalLibrary) {
   EXPECT_EQ(file.at("final.decoder.layers.0.cross_attn.kv_proj.weight").type, (TensorType{DType::kF64, {32, 16}}));
   file.check_data();
 }
-
 }  // namespace
 }  // namespace linnet

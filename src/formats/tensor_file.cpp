@@ -5,7 +5,6 @@
 #include "formats/safetensors.h"
 
 namespace linnet {
-
 const TensorEntry* TensorFile::find(const std::string& name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &entries_[found->second];
@@ -41,8 +40,8 @@ std::string quoted_name(std::string_view text) {
   return "'" + (body.size() > kLongest ? body.substr(0, kLongest) + "..." : body) + "'";
 }
 
-uint64_t tensor_bytes(const std::string& path, const std::string& who, std::span<const int64_t> sizes,
-                      FileDType dtype) {
+uint64_t tensor_bytes(
+    const std::string& path, const std::string& who, std::span<const int64_t> sizes, FileDType dtype) {
   const std::string begin = "'" + path + "': " + who + " has ";
   if (sizes.size() > size_t{kMaxRank}) fail_user(begin, sizes.size(), " axes; Linnet reads up to ", kMaxRank);
   int64_t product = static_cast<int64_t>(file_dtype_size(dtype));
@@ -59,5 +58,4 @@ DType converted_dtype(FileDType dtype) {
   if (const std::optional<DType> same = engine_dtype(dtype)) return *same;
   return is_float(dtype) ? DType::kF32 : dtype == FileDType::kBool ? DType::kU8 : DType::kI32;
 }
-
 }  // namespace linnet

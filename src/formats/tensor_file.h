@@ -11,7 +11,6 @@
 #include "formats/file_dtype.h"
 
 namespace linnet {
-
 struct TensorEntry {
   std::string name;
   TensorType type;        // the type converted to, if the engine does not compute in dtype
@@ -77,5 +76,4 @@ std::string quoted_name(std::string_view text);
 uint64_t tensor_bytes(const std::string& path, const std::string& who, std::span<const int64_t> sizes, FileDType dtype);
 // The engine's type for elements that it does not compute in.
 DType converted_dtype(FileDType dtype);
-
 }  // namespace linnet

@@ -8,21 +8,20 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 
 std::string join(const std::string& folder, const std::string& file) { return (fs::path(folder) / file).string(); }
 
 // Names of a file and of its shards' index; the first that a folder has are read.
-constexpr std::pair<const char*, const char*> kNames[] = {{kWeightsFile, kWeightsIndex},
-                                                          {kPickledFile, "pytorch_model.bin.index.json"}};
+constexpr std::pair<const char*, const char*> kNames[] = {
+    {kWeightsFile, kWeightsIndex}, {kPickledFile, "pytorch_model.bin.index.json"}};
 
 [[noreturn]] void fail_missing(const std::string& folder) {
   if (!file_exists(folder)) fail_user("there is no folder '", folder, "'");
   for (const char* other : {"tf_model.h5", "flax_model.msgpack"})
     if (file_exists(join(folder, other)))
       fail_user("'", folder, "' has its weights in ", other, ", Linnet reads ", kWeightsFile,
-                " (transformers' save_pretrained() writes it)");
+          " (transformers' save_pretrained() writes it)");
   fail_user("'", folder, "' has no ", kWeightsFile, " and no ", kWeightsIndex);
 }
 
@@ -50,12 +49,12 @@ uint64_t bytes_of(const WeightSource& weight) {
 
 // The file is not yet in its place.
 std::unique_ptr<AtomicFile> write_shard(const std::string& path, Shard shard, const SafetensorsMetadata& metadata,
-                                        WeightOrder order = WeightOrder::kByWidth) {
+    WeightOrder order = WeightOrder::kByWidth) {
   constexpr int64_t kPiece = 1 << 20;  // elements converted at once
   const bool by_width = order == WeightOrder::kByWidth;
   if (by_width)
-    std::ranges::stable_sort(shard, std::ranges::greater{},
-                             [](const WeightSource* weight) { return file_dtype_size(weight->dtype); });
+    std::ranges::stable_sort(
+        shard, std::ranges::greater{}, [](const WeightSource* weight) { return file_dtype_size(weight->dtype); });
   std::vector<SafetensorsSize> sizes;
   for (const WeightSource* weight : shard) sizes.push_back({weight->name, weight->dtype, weight->shape});
   auto file = std::make_unique<AtomicFile>(path);
@@ -107,7 +106,6 @@ uint64_t bytes_of(const std::vector<WeightSource>& weights) {
   for (const WeightSource& weight : weights) bytes += bytes_of(weight);
   return bytes;
 }
-
 }  // namespace
 
 bool has_weight_files(const std::string& folder) {
@@ -115,9 +113,8 @@ bool has_weight_files(const std::string& folder) {
     std::error_code ignored;
     return file_exists(join(folder, name)) || fs::is_symlink(join(folder, name), ignored);
   };
-  return is_gguf(folder) || std::ranges::any_of(kNames, [&](const auto& names) {
-           return is_there(names.first) || is_there(names.second);
-         });
+  return is_gguf(folder) || std::ranges::any_of(kNames,
+                                [&](const auto& names) { return is_there(names.first) || is_there(names.second); });
 }
 
 WeightFiles::WeightFiles(const std::string& folder, const std::vector<std::string>& parts) {
@@ -152,7 +149,7 @@ void WeightFiles::add_shards(const std::string& index_path, const std::string& p
   for (const Weight& weight : weights_)
     if (weight.name.starts_with(prefix) && !index.contains(weight.entry->name))
       fail_user("'", weight.file->path(), "' holds tensor ", weight.entry->name, ", which ",
-                fs::path(index_path).filename().string(), " does not name");
+          fs::path(index_path).filename().string(), " does not name");
 }
 
 void WeightFiles::add_file(std::shared_ptr<const TensorFile> file, const std::string& prefix) {
@@ -178,7 +175,7 @@ uint64_t WeightFiles::bytes() const {
 }
 
 void save_weight_file(const std::string& path, const std::vector<WeightSource>& weights,
-                      const SafetensorsMetadata& metadata, WeightOrder order) {
+    const SafetensorsMetadata& metadata, WeightOrder order) {
   check_free_disk(path, bytes_of(weights), "'" + path + "'");
   Shard all;
   for (const WeightSource& weight : weights) all.push_back(&weight);
@@ -186,7 +183,7 @@ void save_weight_file(const std::string& path, const std::vector<WeightSource>& 
 }
 
 void save_weight_files(const std::string& folder, const std::vector<WeightSource>& weights, uint64_t max_shard_bytes,
-                       const SafetensorsMetadata& metadata) {
+    const SafetensorsMetadata& metadata) {
   check_free_disk(folder, bytes_of(weights), "'" + folder + "'");
   make_directories(folder);
   const auto path = [&](const std::string& name) { return (fs::path(folder) / name).string(); };
@@ -212,5 +209,4 @@ void save_weight_files(const std::string& folder, const std::vector<WeightSource
   for (const auto& file : files) file->commit();
   remove_others(folder, written);
 }
-
 }  // namespace linnet

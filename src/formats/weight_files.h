@@ -11,7 +11,6 @@
 #include "formats/safetensors.h"
 
 namespace linnet {
-
 constexpr const char* kWeightsFile = "model.safetensors";
 constexpr const char* kWeightsIndex = "model.safetensors.index.json";
 constexpr const char* kPickledFile = "pytorch_model.bin";
@@ -58,12 +57,11 @@ struct WeightSource {
 // Writes one file, or several and an index for more than `max_shard_bytes`; then removes an earlier save's weight
 // files. Each file is replaced in one step.
 void save_weight_files(const std::string& folder, const std::vector<WeightSource>& weights, uint64_t max_shard_bytes,
-                       const SafetensorsMetadata& metadata);
+    const SafetensorsMetadata& metadata);
 
 // The order in a file: wider elements first, which aligns every tensor; or as given, from a multiple of 4,096 bytes.
 enum class WeightOrder { kByWidth, kGivenInPages };
 // Writes one file, whatever its size.
 void save_weight_file(const std::string& path, const std::vector<WeightSource>& weights,
-                      const SafetensorsMetadata& metadata, WeightOrder order = WeightOrder::kByWidth);
-
+    const SafetensorsMetadata& metadata, WeightOrder order = WeightOrder::kByWidth);
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr double kNoBeam = -std::numeric_limits<double>::infinity();
 constexpr double kUnlikely = std::numeric_limits<double>::lowest();
 constexpr int64_t kRepeated = 32;  // most different tokens that have followed a beam's last ones
@@ -14,11 +13,10 @@ constexpr int64_t kRepeated = 32;  // most different tokens that have followed a
 bool contains(const std::vector<int32_t>& tokens, int32_t token) {
   return std::ranges::find(tokens, token) != tokens.end();
 }
-
 }  // namespace
 
-std::vector<int32_t> TextRules::forbidden(std::span<const int32_t> text, int64_t written,
-                                          std::span<const int32_t> ends) const {
+std::vector<int32_t> TextRules::forbidden(
+    std::span<const int32_t> text, int64_t written, std::span<const int32_t> ends) const {
   std::vector<int32_t> tokens;
   if (written < min_tokens) tokens.assign(ends.begin(), ends.end());
   if (no_repeat_ngram == 0) return tokens;
@@ -31,11 +29,8 @@ std::vector<int32_t> TextRules::forbidden(std::span<const int32_t> text, int64_t
 }
 
 BeamSearch::BeamSearch(int64_t beams, int64_t limit, BeamOptions options)
-    : options_(std::move(options)),
-      beams_(beams),
-      limit_(limit),
-      log_probabilities_(static_cast<size_t>(beams), kNoBeam),
-      tokens_(static_cast<size_t>(beams)),
+    : options_(std::move(options)), beams_(beams), limit_(limit),
+      log_probabilities_(static_cast<size_t>(beams), kNoBeam), tokens_(static_cast<size_t>(beams)),
       parents_(static_cast<size_t>(beams)) {
   log_probabilities_[0] = 0;  // all beams begin alike: use one
   std::iota(parents_.begin(), parents_.end(), 0);
@@ -69,8 +64,8 @@ void BeamSearch::advance(int64_t count, const int32_t* tokens, const float* logi
   ++steps_;
 }
 
-void BeamSearch::collect_candidates(int64_t count, const int32_t* tokens, const float* logits,
-                                    const float* log_sum_exp) {
+void BeamSearch::collect_candidates(
+    int64_t count, const int32_t* tokens, const float* logits, const float* log_sum_exp) {
   candidates_.clear();
   for (int64_t beam = 0; beam < beams_; ++beam) {
     const double so_far = log_probabilities_[static_cast<size_t>(beam)];
@@ -92,10 +87,10 @@ void BeamSearch::collect_candidates(int64_t count, const int32_t* tokens, const 
   }
   const auto kept = std::min(candidates_.size(), static_cast<size_t>(looked_at()));
   std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(kept), candidates_.end(),
-                    [](const Candidate& a, const Candidate& b) {
-                      if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
-                      return a.token != b.token ? a.token < b.token : a.beam < b.beam;
-                    });
+      [](const Candidate& a, const Candidate& b) {
+        if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
+        return a.token != b.token ? a.token < b.token : a.beam < b.beam;
+      });
   candidates_.resize(kept);
 }
 
@@ -181,5 +176,4 @@ std::vector<Hypothesis> BeamSearch::result(int64_t n_best) const {
   }
   return hypotheses;
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include <vector>
 
 namespace linnet {
-
 struct Hypothesis {
   std::vector<int32_t> ids;  // without begin and end
   double score;              // log_probability / length^penalty, with the end token in the length
@@ -102,5 +101,4 @@ class BeamSearch {
   std::vector<int32_t> tokens_, parents_;                  // by beam
   std::vector<int32_t> history_tokens_, history_parents_;  // [steps, beams]
 };
-
 }  // namespace linnet

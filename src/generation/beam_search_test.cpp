@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 using Ids = std::vector<int32_t>;
 
 TEST(BeamSearch, TiesGoToTheLowerTokenAndABrokenModelStillEnds) {
@@ -28,8 +27,8 @@ TEST(BeamSearch, TiesGoToTheLowerTokenAndABrokenModelStillEnds) {
 
 // A search by a table: what follows depends on the last token alone, as probabilities [from][to] of tokens 4 (also what
 // begins), 5 and the end 3.
-std::vector<Hypothesis> search_table(BeamOptions options, int64_t beams, int64_t limit,
-                                     const std::map<int32_t, std::vector<float>>& table) {
+std::vector<Hypothesis> search_table(
+    BeamOptions options, int64_t beams, int64_t limit, const std::map<int32_t, std::vector<float>>& table) {
   options.ends = {3};
   BeamSearch search(beams, limit, options);
   while (!search.done()) {
@@ -102,6 +101,5 @@ TEST(BeamSearch, RulesForbidEarlyEndsAndRepeats) {
   EXPECT_EQ(written({.min_tokens = 3, .no_repeat_ngram = 2}, {}), (Ids{5, 4, 4}));
   EXPECT_EQ(written({.min_tokens = 2, .no_repeat_ngram = 2}, {4, 4}), (Ids{5, 4}));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 using Ids = std::vector<int32_t>;
 
 std::unique_ptr<CausalModel> make_gpt(int64_t vocab = 30);
@@ -136,6 +135,5 @@ TEST(CausalGenerator, AWideBeamFindsTheLikeliestText) {
     EXPECT_EQ(results[i].tokens, likeliest);
   }
 }
-
 }  // namespace
 }  // namespace linnet

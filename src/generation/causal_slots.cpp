@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char* kPrompts = "generate.prompts";
 constexpr const char* kLast = "generate.last";
 constexpr const char* kSlots = "generate.slots";
@@ -75,24 +74,21 @@ Tensor last_row(Graph& graph, Tensor hidden) {
 bool computes_in_chunks(const CausalOptions& options, const Store& store) {
   return options.cache && store.device().is_host();
 }
-
 }  // namespace
 
 CausalSlots::CausalSlots(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
-                         const CausalOptions& options)
+    const CausalOptions& options)
     : SlotModel(store, shared, model.vocab_size(),
-                {.rows = options.rows,
-                 .beams = options.beams,
-                 .threads = options.threads,
-                 .log_sum_exp = options.beams > 1,
-                 .window = model.window(),
-                 .verify_plans = options.verify_plans,
-                 .fed_by_rows = computes_in_chunks(options, store) && options.beams == 1,
-                 .cache_in_arena = options.cache_in_arena,
-                 .adapters = options.adapters}),
-      model_(model),
-      layout_(layout),
-      options_(checked(options, model)) {
+          {.rows = options.rows,
+              .beams = options.beams,
+              .threads = options.threads,
+              .log_sum_exp = options.beams > 1,
+              .window = model.window(),
+              .verify_plans = options.verify_plans,
+              .fed_by_rows = computes_in_chunks(options, store) && options.beams == 1,
+              .cache_in_arena = options.cache_in_arena,
+              .adapters = options.adapters}),
+      model_(model), layout_(layout), options_(checked(options, model)) {
   const bool by_chunks = computes_in_chunks(options_, store), by_rows = by_chunks && options_.beams == 1;
   if (!by_rows && options_.tokens_per_step > 1)
     fail_user("several tokens in a step need the CPU, the cache, and no beams");
@@ -171,7 +167,7 @@ void CausalSlots::declare_prefixes() {
   if (blocks == 0 && as_cache) return layers_.clear();
   if (blocks == 0)
     fail_user("a prefix cache of ", options_.prefix_bytes, " bytes: ", PrefixCache::kBlock,
-              " tokens of this model take ", block_bytes());
+        " tokens of this model take ", block_bytes());
   prefixes_.emplace(blocks);
   prefix_region_ = store_.add_region("prefix cache", MemoryKind::kCache, static_cast<size_t>(blocks * block_bytes()));
 }
@@ -198,8 +194,8 @@ void CausalSlots::check_prompt(std::span<const int32_t> prompt) const {
   const auto size = static_cast<int64_t>(prompt.size());
   if (prompt.empty()) fail_user("a prompt has no tokens: generation needs something to go on from");
   if (size >= options_.max_length)
-    fail_user("a prompt of ", size, " tokens leaves no room: prompt and text are at most ", options_.max_length,
-              " tokens");
+    fail_user(
+        "a prompt of ", size, " tokens leaves no room: prompt and text are at most ", options_.max_length, " tokens");
   for (const int32_t token : prompt)
     if (token < 0 || token >= vocab_size())
       fail_user("a prompt holds token ", token, ", and the model's vocabulary has ", vocab_size());
@@ -245,8 +241,7 @@ const Executor& CausalSlots::compute_in_chunks(const Prompt& prompt, ThreadPool&
   }
 }
 
-template <class Body>
-void CausalSlots::for_each_layer(int64_t slot, int64_t first, int64_t block, const Body& body) {
+template <class Body> void CausalSlots::for_each_layer(int64_t slot, int64_t first, int64_t block, const Body& body) {
   std::byte* kept = prefix_memory_ + block * block_bytes();
   for (const Layer& layer : layers_) {
     const size_t bytes = static_cast<size_t>(layer.width * PrefixCache::kBlock) * sizeof(float);
@@ -261,7 +256,7 @@ int64_t CausalSlots::reuse(const Prompt& prompt) {
   int64_t tokens = 0;
   for (const int64_t block : prefixes_->find(prompt.ids, adapter_of(prompt.slot))) {
     for_each_layer(prompt.slot, tokens, block,
-                   [](float* cache, const std::byte* kept, size_t bytes) { std::memcpy(cache, kept, bytes); });
+        [](float* cache, const std::byte* kept, size_t bytes) { std::memcpy(cache, kept, bytes); });
     tokens += PrefixCache::kBlock;
   }
   counts_.reused_tokens += tokens;
@@ -273,8 +268,7 @@ void CausalSlots::keep(const Prompt& prompt) {
   if (!prefixes_) return;
   for (const PrefixCache::NewBlock& added : prefixes_->keep(prompt.ids, adapter_of(prompt.slot)))
     for_each_layer(prompt.slot, added.first, added.block,
-                   [](const float* cache, std::byte* kept, size_t bytes) { std::memcpy(kept, cache, bytes); });
+        [](const float* cache, std::byte* kept, size_t bytes) { std::memcpy(kept, cache, bytes); });
   counts_.prefix_bytes = prefixes_->used() * block_bytes();
 }
-
 }  // namespace linnet

@@ -17,7 +17,6 @@
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {
-
 constexpr int64_t kPrefixAsCache = -1;
 
 struct CausalOptions {
@@ -45,7 +44,7 @@ class CausalSlots : public SlotModel {
  public:
   // Declares memory and plans. Call before store.allocate(). "constants" and options.flat_name must be bound.
   CausalSlots(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
-              const CausalOptions& options);
+      const CausalOptions& options);
 
   void bind() override;
   void begin(std::span<const Prompt> prompts, ThreadPool& pool, const PromptListener& hear) override;
@@ -71,8 +70,7 @@ class CausalSlots : public SlotModel {
   void keep(const Prompt& prompt);
   int64_t block_bytes() const;
   // Calls body(the slot's cache from token `first` on, the block's copy, bytes) for each layer.
-  template <class Body>
-  void for_each_layer(int64_t slot, int64_t first, int64_t block, const Body& body);
+  template <class Body> void for_each_layer(int64_t slot, int64_t first, int64_t block, const Body& body);
 
   CausalModel& model_;
   const ParameterLayout& layout_;
@@ -93,5 +91,4 @@ class CausalSlots : public SlotModel {
   RegionId prefix_region_ = -1;
   std::byte* prefix_memory_ = nullptr;
 };
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 #include "engine/kernels/reduce/reduce.h"
 
 namespace linnet {
-
 struct Engine::Job {
   bool is_search() const { return search.has_value(); }
   int64_t first_size() const { return static_cast<int64_t>(sequence.size() - result.tokens.size()); }
@@ -38,16 +37,15 @@ struct Engine::Job {
 };
 
 namespace {
-
 BeamOptions beam_options(const GenerateSettings& settings, const std::vector<int32_t>& before) {
   return {.length_penalty = settings.length_penalty,
-          .early_stopping = settings.early_stopping,
-          .forced_end = settings.forced_end,
-          .first = {settings.begin.begin() + std::min<ptrdiff_t>(1, std::ssize(settings.begin)), settings.begin.end()},
-          .ends = settings.ends,
-          .never = settings.never,
-          .rules = settings.rules,
-          .before = before};
+      .early_stopping = settings.early_stopping,
+      .forced_end = settings.forced_end,
+      .first = {settings.begin.begin() + std::min<ptrdiff_t>(1, std::ssize(settings.begin)), settings.begin.end()},
+      .ends = settings.ends,
+      .never = settings.never,
+      .rules = settings.rules,
+      .before = before};
 }
 
 // Broken weights show at the first token; later ones are not checked.
@@ -59,16 +57,15 @@ void check_numbers(std::span<const float> logits) {
 void check_draft(const CausalModel& model, const CausalOptions& options, const DraftModel& draft) {
   if (draft.model.vocab_size() != model.vocab_size())
     fail_user("the draft model has a vocabulary of ", draft.model.vocab_size(), " tokens and the model one of ",
-              model.vocab_size(), "; they must be the same");
+        model.vocab_size(), "; they must be the same");
   if (draft.tokens < 1) fail_user("a draft model guesses at least one token at once");
   if (options.beams > 1) fail_user("a draft model is for sampled and for greedy texts, not for beam search");
   if (!options.cache) fail_user("a draft model needs the cache");
 }
-
 }  // namespace
 
 Engine::Engine(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
-               CausalOptions options, const std::optional<DraftModel>& draft) {
+    CausalOptions options, const std::optional<DraftModel>& draft) {
   if (draft) {
     check_draft(model, options, *draft);
     draft_tokens_ = draft->tokens;
@@ -89,7 +86,7 @@ Engine::Engine(CausalModel& model, const ParameterLayout& layout, Store& store, 
 }
 
 Engine::Engine(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
-               const SourceOptions& options)
+    const SourceOptions& options)
     : model_(std::make_unique<SourceSlots>(model, layout, store, shared, options)),
       taken_(static_cast<size_t>(model_->slots())) {}
 
@@ -216,7 +213,7 @@ void Engine::guess(std::span<Job* const> jobs, ThreadPool& pool) {
     for (Job* job : guessing) {
       for (; job->draft_length < std::ssize(job->window); ++job->draft_length)
         job->draft_row = draft_->feed(job->first_slot, job->window[static_cast<size_t>(job->draft_length)],
-                                      job->draft_length + 1, job->first_slot);
+            job->draft_length + 1, job->first_slot);
       if (job->guesses.empty()) continue;
       ++job->draft_length;
       job->draft_row = draft_->feed(job->first_slot, job->guesses.back(), job->draft_length, job->first_slot);
@@ -228,7 +225,7 @@ void Engine::guess(std::span<Job* const> jobs, ThreadPool& pool) {
       const size_t known = job.sequence.size();
       job.sequence.insert(job.sequence.end(), job.guesses.begin(), job.guesses.end());
       job.guesses.push_back(job.sampler->pick(draft_->decoded(job.draft_row, 1).logits, job.sequence,
-                                              settings.first_sample, job.result.tokens.size() + job.guesses.size()));
+          settings.first_sample, job.result.tokens.size() + job.guesses.size()));
       job.sequence.resize(known);
     });
     guessed_ += std::ssize(guessing);
@@ -405,5 +402,4 @@ void Engine::finish(Job& job, EndReason reason) {
   if (job.first_slot >= 0) std::fill_n(taken_.begin() + job.first_slot, job.slot_count, false);
   finished_.push_back({job.id, std::move(job.result), reason, std::move(hypotheses)});
 }
-
 }  // namespace linnet

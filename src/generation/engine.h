@@ -25,7 +25,6 @@
 #include "generation/text_grammar.h"
 
 namespace linnet {
-
 struct GenerateSettings {
   int64_t max_tokens = 100;                               // generated tokens of each row, the end included
   SamplingOptions sampling;                               // with one beam
@@ -102,9 +101,9 @@ class Engine {
   // Like CausalSlots and SourceSlots: call before store.allocate(), also of the draft's store. User error for a draft
   // model with another vocabulary, with beams, or without cache.
   Engine(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
-         CausalOptions options, const std::optional<DraftModel>& draft = {});
+      CausalOptions options, const std::optional<DraftModel>& draft = {});
   Engine(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
-         const SourceOptions& options);
+      const SourceOptions& options);
   ~Engine();
 
   void bind();  // call after store.allocate()
@@ -153,5 +152,4 @@ class Engine {
   std::vector<bool> taken_;                    // by slot
   std::vector<FinishedRequest> finished_;
 };
-
 }  // namespace linnet

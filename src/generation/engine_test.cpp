@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 using Ids = std::vector<int32_t>;
 
 constexpr int32_t kVocab = 50;
@@ -56,8 +55,8 @@ GenerateRequest random_request(std::mt19937& random) {
 }
 
 class EngineOf : public testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Model, EngineOf, testing::Bool(),
-                         [](const auto& info) { return info.param ? "Llama" : "Gpt"; });
+INSTANTIATE_TEST_SUITE_P(
+    Model, EngineOf, testing::Bool(), [](const auto& info) { return info.param ? "Llama" : "Gpt"; });
 
 TEST_P(EngineOf, ARequestGetsTheSameBitsAloneAndBesideOthersInAnySlot) {
   std::mt19937 random(5);
@@ -78,8 +77,8 @@ TEST_P(EngineOf, ARequestGetsTheSameBitsAloneAndBesideOthersInAnySlot) {
     std::vector<size_t> chosen;
     for (const size_t i : order)
       if (searches || requests[i].beams == 1) chosen.push_back(i);
-    EngineFixture beside({.rows = searches ? slots / kMostBeams : slots, .beams = searches ? kMostBeams : 1},
-                         GetParam());
+    EngineFixture beside(
+        {.rows = searches ? slots / kMostBeams : slots, .beams = searches ? kMostBeams : 1}, GetParam());
     const std::map<size_t, Written> got = write_all(*beside.engine, beside.pool, requests, chosen, 5, random);
     ASSERT_EQ(got.size(), chosen.size());
     for (const auto& [i, text] : got) expect_same(text, want.at(i), i, std::to_string(slots) + " slots");
@@ -183,6 +182,5 @@ TEST(Engine, ABadPromptIsRefusedWhenItIsSubmitted) {
   EXPECT_THROW(fixture.engine->submit(hot), Error);
   EXPECT_FALSE(fixture.engine->busy());
 }
-
 }  // namespace
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 using Ids = std::vector<int32_t>;
 constexpr int32_t kVocab = 15, kPad = 0, kBegin = 2, kEnd = 3;
 
@@ -30,18 +29,18 @@ std::shared_ptr<EncoderDecoder> make_t5() {
 // Weights of a seed each. Seeds that are equal belong to members that are alike.
 struct Fixture {
   Fixture(std::shared_ptr<EncoderDecoder> of, const std::vector<uint64_t>& seeds,
-          const std::vector<const ParameterLayout*>& members = {})
+      const std::vector<const ParameterLayout*>& members = {})
       : model(std::move(of)), layout(*model) {
     for (const auto& [name, count] :
-         {std::pair{"parameters", layout.parameter_count()}, {"constants", layout.constant_count()}}) {
+        {std::pair{"parameters", layout.parameter_count()}, {"constants", layout.constant_count()}}) {
       const size_t bytes = static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(float);
       store.bind(name, {store.add_region(name, MemoryKind::kParameters, bytes), 0}, bytes);
     }
     const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
-                               store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+        store.add_region("workspace", MemoryKind::kWorkspace, 0)};
     generator.emplace(*model, layout, store, shared,
-                      SourceOptions{.rows = 3, .beams = 3, .max_length = 8, .source_lengths = {8}, .threads = 2},
-                      SearchSettings{.generate = {.ends = {kEnd}, .never = {kPad, kBegin}}});
+        SourceOptions{.rows = 3, .beams = 3, .max_length = 8, .source_lengths = {8}, .threads = 2},
+        SearchSettings{.generate = {.ends = {kEnd}, .never = {kPad, kBegin}}});
     store.allocate();
     generator->bind();
     layout.initialize_constants(store.as<float>("constants"), pool);
@@ -72,10 +71,10 @@ struct Fixture {
     const auto size = [](const Ids& x) { return static_cast<int32_t>(x.size()); };
     const Tensor logits =
         model->target_logits(put("source", {1, size(source)}, source), put("lengths", {1}, {size(source)}),
-                             put("target", {1, size(ids)}, ids), put("target_lengths", {1}, {size(ids)}));
+            put("target", {1, size(ids)}, ids), put("target_lengths", {1}, {size(ids)}));
     trace.graph().output("logits", logits);
     for (const auto& [name, count] :
-         {std::pair{"parameters", layout.parameter_count()}, {"constants", layout.constant_count()}}) {
+        {std::pair{"parameters", layout.parameter_count()}, {"constants", layout.constant_count()}}) {
       const std::vector<double> values(store.as<float>(name), store.as<float>(name) + count);
       inputs[name] = HostTensor({DType::kF64, {count}}, std::span<const double>(values));
     }
@@ -148,6 +147,5 @@ TEST(Ensemble, ScoresAreThoseOfTheMeanOfTheProbabilities) {
       EXPECT_NEAR(hypothesis.log_probability, total, 1e-4);
     }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -13,7 +13,6 @@
 
 namespace linnet {
 namespace {
-
 using Ids = std::vector<int32_t>;
 
 class Random {
@@ -106,8 +105,7 @@ Heard listen(CausalFixture& fixture, const std::vector<Ids>& prompts, const Gene
   return heard;
 }
 
-template <class A, class B>
-double largest_difference(const A& a, const B& b) {
+template <class A, class B> double largest_difference(const A& a, const B& b) {
   double worst = 0, largest = 1;
   for (size_t i = 0; i < b.size(); ++i) {
     worst = std::max(worst, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
@@ -183,14 +181,14 @@ class EncoderDecoderFixture {
     options.threads = 2, options.begin = kSpecial.begin;
     options.source_lengths = {7, 20}, options.max_length = 14;
     for (const auto& [name, count] :
-         {std::pair{"parameters", layout_.parameter_count()}, {"constants", layout_.constant_count()}}) {
+        {std::pair{"parameters", layout_.parameter_count()}, {"constants", layout_.constant_count()}}) {
       const size_t bytes = static_cast<size_t>(count) * sizeof(float);
       store_.bind(name, {store_.add_region(name, MemoryKind::kParameters, bytes), 0}, bytes);
     }
     const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0),
-                               store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
+        store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
     generator_.emplace(*model_, layout_, store_, shared, options,
-                       SearchSettings{.generate = {.ends = {kSpecial.end}, .never = {kSpecial.pad}}});
+        SearchSettings{.generate = {.ends = {kSpecial.end}, .never = {kSpecial.pad}}});
     store_.allocate();
     generator_->bind();
     layout_.initialize_parameters(seed, store_.as<float>("parameters"), pool_);
@@ -213,11 +211,11 @@ class EncoderDecoderFixture {
       return trace.graph().input(name, {DType::kI32, shape});
     };
     const auto size = [](const Ids& ids) { return static_cast<int32_t>(ids.size()); };
-    trace.graph().output("logits",
-                         logits_(put("source", {1, size(source)}, source), put("lengths", {1}, {size(source)}),
-                                 put("target", {1, size(before)}, before), put("target_lengths", {1}, {size(before)})));
+    trace.graph().output(
+        "logits", logits_(put("source", {1, size(source)}, source), put("lengths", {1}, {size(source)}),
+                      put("target", {1, size(before)}, before), put("target_lengths", {1}, {size(before)})));
     for (const auto& [name, count] :
-         {std::pair{"parameters", layout_.parameter_count()}, {"constants", layout_.constant_count()}}) {
+        {std::pair{"parameters", layout_.parameter_count()}, {"constants", layout_.constant_count()}}) {
       const std::vector<double> values(store_.as<float>(name), store_.as<float>(name) + count);
       inputs[name] = HostTensor({DType::kF64, {count}}, std::span<const double>(values));
     }
@@ -299,6 +297,5 @@ TEST_P(EncoderDecoderFuzz, ABatchGivesWhatEachSourceGivesAndTheForwardPassSays) 
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, EncoderDecoderFuzz, testing::Range(1u, 21u));
-
 }  // namespace
 }  // namespace linnet

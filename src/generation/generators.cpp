@@ -4,9 +4,7 @@
 #include "base/fail.h"
 
 namespace linnet {
-
 namespace {
-
 // The requests of one call. Its destructor cancels them, also on an exception, as their listeners end with the call.
 struct Submitted {
   explicit Submitted(Engine& engine) : engine(engine) {}
@@ -23,12 +21,10 @@ struct Submitted {
   Engine& engine;
   std::map<RequestId, size_t> index_of;
 };
-
 }  // namespace
 
 std::vector<Continuation> CausalGenerator::generate(std::span<const std::vector<int32_t>> prompts,
-                                                    const GenerateSettings& settings, ThreadPool& pool,
-                                                    const Listener& listener) {
+    const GenerateSettings& settings, ThreadPool& pool, const Listener& listener) {
   const bool search = engine_.beams() > 1;
   Submitted submitted(engine_);
   for (size_t i = 0; i < prompts.size(); ++i) {
@@ -49,8 +45,7 @@ std::vector<Continuation> CausalGenerator::generate(std::span<const std::vector<
 }
 
 std::vector<std::vector<Hypothesis>> SourceGenerator::generate(std::span<const std::vector<int32_t>> sources,
-                                                               int64_t n_best, ThreadPool& pool,
-                                                               const std::function<void(int64_t done)>& progress) {
+    int64_t n_best, ThreadPool& pool, const std::function<void(int64_t done)>& progress) {
   const int64_t beams = engine_.beams();
   if (n_best < 1 || n_best > beams) fail_user("asked for the ", n_best, " best translations of ", beams, " beams");
   // Long sources first, as they take the most steps. Neighbors have similar lengths and are encoded together.
@@ -75,5 +70,4 @@ std::vector<std::vector<Hypothesis>> SourceGenerator::generate(std::span<const s
   }
   return results;
 }
-
 }  // namespace linnet

@@ -3,12 +3,11 @@
 #include "generation/engine.h"
 
 namespace linnet {
-
 class CausalGenerator {
  public:
   // Like CausalSlots, call before store.allocate().
   CausalGenerator(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
-                  const CausalOptions& options)
+      const CausalOptions& options)
       : engine_(model, layout, store, shared, options) {}
 
   void bind() { engine_.bind(); }  // call after store.allocate()
@@ -19,7 +18,7 @@ class CausalGenerator {
   // Continues each prompt (user error if one is empty), as many at once as there are slots; with options.beams > 1 by
   // beam search. A row stops at an end token, after max_tokens, or where the cache is full.
   std::vector<Continuation> generate(std::span<const std::vector<int32_t>> prompts, const GenerateSettings& settings,
-                                     ThreadPool& pool, const Listener& listener = {});
+      ThreadPool& pool, const Listener& listener = {});
 
   // Inside a listener: the logits that the token was picked from.
   std::span<const float> last_logits() const { return last_logits_; }
@@ -42,7 +41,7 @@ class SourceGenerator {
  public:
   // Like SourceSlots, call before store.allocate(). Every search has options.beams beams; 1 is greedy search.
   SourceGenerator(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
-                  const SourceOptions& options, SearchSettings settings)
+      const SourceOptions& options, SearchSettings settings)
       : engine_(model, layout, store, shared, options), settings_(std::move(settings)) {}
 
   void bind() { engine_.bind(); }  // call after store.allocate()
@@ -50,8 +49,7 @@ class SourceGenerator {
   // The `n_best` <= beams best hypotheses for each source, best first, in source order. Sources include the end token;
   // user error beyond the longest planned length. `progress` hears the number of finished sources after each step.
   std::vector<std::vector<Hypothesis>> generate(std::span<const std::vector<int32_t>> sources, int64_t n_best,
-                                                ThreadPool& pool,
-                                                const std::function<void(int64_t done)>& progress = {});
+      ThreadPool& pool, const std::function<void(int64_t done)>& progress = {});
 
   std::vector<const Plan*> plans() const { return engine_.plans(); }  // for reports
   std::vector<Plan*> packable_plans() { return engine_.packable_plans(); }
@@ -60,5 +58,4 @@ class SourceGenerator {
   Engine engine_;
   const SearchSettings settings_;
 };
-
 }  // namespace linnet

@@ -3,7 +3,6 @@
 
 namespace linnet {
 namespace {
-
 using Node = TextGrammar::Node;
 
 constexpr int kMostOpenDepth = 16, kMostDigits = 15, kMostIndent = 20;
@@ -58,10 +57,10 @@ class JsonGrammar {
 
  private:
   static void check_keywords(const Json& json, const std::string& where) {
-    constexpr std::string_view kIgnored[] = {"title",   "description", "$schema",  "$id",       "$comment",
-                                             "default", "examples",    "readOnly", "writeOnly", "deprecated"};
-    constexpr std::string_view kKnown[] = {"type",  "properties", "required", "additionalProperties",
-                                           "items", "enum",       "const",    "anyOf"};
+    constexpr std::string_view kIgnored[] = {"title", "description", "$schema", "$id", "$comment", "default",
+        "examples", "readOnly", "writeOnly", "deprecated"};
+    constexpr std::string_view kKnown[] = {
+        "type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf"};
     const bool chooses = json.contains("anyOf") || json.contains("enum") || json.contains("const");
     size_t choices = 0;
     for (const auto& [key, value] : json.items()) {
@@ -175,14 +174,13 @@ class JsonGrammar {
       escape = g_.either(escape, g_.text("u", g_.range(static_cast<uint8_t>(low), static_cast<uint8_t>(high), three)));
     for (const char* d : {"ud", "uD"}) escape = g_.either(escape, g_.text(d, g_.range('0', '7', two)));
     Node node = g_.either(g_.text("\"", 0), g_.text("\\", escape));
-    for (const auto& bytes :
-         {TextGrammar::Ranges{{0x20, 0x21}}, TextGrammar::Ranges{{0x23, 0x5B}}, TextGrammar::Ranges{{0x5D, 0x7E}},
-          TextGrammar::Ranges{{0xC2, 0xDF}, kNext}, TextGrammar::Ranges{{0xE0, 0xE0}, {0xA0, 0xBF}, kNext},
-          TextGrammar::Ranges{{0xE1, 0xEC}, kNext, kNext}, TextGrammar::Ranges{{0xED, 0xED}, {0x80, 0x9F}, kNext},
-          TextGrammar::Ranges{{0xEE, 0xEF}, kNext, kNext},
-          TextGrammar::Ranges{{0xF0, 0xF0}, {0x90, 0xBF}, kNext, kNext},
-          TextGrammar::Ranges{{0xF1, 0xF3}, kNext, kNext, kNext},
-          TextGrammar::Ranges{{0xF4, 0xF4}, {0x80, 0x8F}, kNext, kNext}})
+    for (const auto& bytes : {TextGrammar::Ranges{{0x20, 0x21}}, TextGrammar::Ranges{{0x23, 0x5B}},
+             TextGrammar::Ranges{{0x5D, 0x7E}}, TextGrammar::Ranges{{0xC2, 0xDF}, kNext},
+             TextGrammar::Ranges{{0xE0, 0xE0}, {0xA0, 0xBF}, kNext}, TextGrammar::Ranges{{0xE1, 0xEC}, kNext, kNext},
+             TextGrammar::Ranges{{0xED, 0xED}, {0x80, 0x9F}, kNext}, TextGrammar::Ranges{{0xEE, 0xEF}, kNext, kNext},
+             TextGrammar::Ranges{{0xF0, 0xF0}, {0x90, 0xBF}, kNext, kNext},
+             TextGrammar::Ranges{{0xF1, 0xF3}, kNext, kNext, kNext},
+             TextGrammar::Ranges{{0xF4, 0xF4}, {0x80, 0x8F}, kNext, kNext}})
       node = g_.either(node, g_.ranges(bytes, more));
     g_.become(more, node);
     return g_.text("\"", more);
@@ -213,7 +211,6 @@ class JsonGrammar {
   const Node space_, string_, integer_, number_;
   Node any_ = 0, object_ = 0, array_ = 0;
 };
-
 }  // namespace
 
 TextGrammar json_object_grammar() {
@@ -225,5 +222,4 @@ TextGrammar json_schema_grammar(const Json& schema) {
   JsonGrammar grammar;
   return grammar.finish(grammar.schema(schema, ""));
 }
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 Json parse(const std::string& text) { return Json::parse(text, JsonLimits::request()); }
 
 std::shared_ptr<const TextGrammar> grammar_of(const std::string& schema) {
@@ -49,17 +48,17 @@ TEST(JsonGrammar, HasTheTextsOfASchema) {
         "tags": {"type": "array", "items": {"enum": ["a\"b", 1, true]}},
         "more": {"anyOf": [{"type": "number"}, {"type": "object", "properties": {"x": {"const": "\u00e9"}}}]}}})");
   for (const char* text :
-       {R"({"name": "", "tags": []})", R"({"name":"a\n\"\u00e9 ü😀","age":-12,"tags":["a\"b",1,true]})",
-        R"({"name": "x", "age": null, "tags": [1, 1], "more": -0.5e-3})",
-        "{\n  \"name\": \"x\",\n  \"tags\": [],\n  \"more\": {\"x\": \"é\"}\n}",
-        R"( {"name": "x", "tags": [], "more": {}})"})
+      {R"({"name": "", "tags": []})", R"({"name":"a\n\"\u00e9 ü😀","age":-12,"tags":["a\"b",1,true]})",
+          R"({"name": "x", "age": null, "tags": [1, 1], "more": -0.5e-3})",
+          "{\n  \"name\": \"x\",\n  \"tags\": [],\n  \"more\": {\"x\": \"é\"}\n}",
+          R"( {"name": "x", "tags": [], "more": {}})"})
     EXPECT_TRUE(has(grammar, text)) << text;
   for (const char* text :
-       {R"({"tags": []})", R"({"name": "", "tags": [2]})", R"({"name": 1, "tags": []})",
-        R"({"name": "", "age": 1.5, "tags": []})", R"({"name": "", "age": 01, "tags": []})",
-        R"({"name": "", "tags": [],})", R"({"name": "", "tags": [], "other": 1})", R"({"name": "", "tags": [1})",
-        "{\"name\": \"\n\", \"tags\": []}", "{\"name\": \"\xFF\", \"tags\": []}", R"({"name": "\ud800", "tags": []})",
-        "{\"name\": \"\xED\xA0\x80\", \"tags\": []}", R"({"name": "", "tags": []} )", "", "{", R"({"name": "x")"})
+      {R"({"tags": []})", R"({"name": "", "tags": [2]})", R"({"name": 1, "tags": []})",
+          R"({"name": "", "age": 1.5, "tags": []})", R"({"name": "", "age": 01, "tags": []})",
+          R"({"name": "", "tags": [],})", R"({"name": "", "tags": [], "other": 1})", R"({"name": "", "tags": [1})",
+          "{\"name\": \"\n\", \"tags\": []}", "{\"name\": \"\xFF\", \"tags\": []}", R"({"name": "\ud800", "tags": []})",
+          "{\"name\": \"\xED\xA0\x80\", \"tags\": []}", R"({"name": "", "tags": []} )", "", "{", R"({"name": "x")"})
     EXPECT_FALSE(has(grammar, text)) << text;
   const auto any = std::make_shared<const TextGrammar>(json_object_grammar());
   EXPECT_TRUE(has(any, R"({"a": [1, {"b": [null, false, [], {}]}], "c": "d"})"));
@@ -75,14 +74,14 @@ TEST(JsonGrammar, HasTheTextsOfASchema) {
 TEST(JsonGrammar, ARefusalNamesTheKeywordAndWhereItStands) {
   EXPECT_NE(refusal(R"({"properties": {"a": {"type": "string", "pattern": "x"}}})")
                 .find("at /properties/a: the keyword \"pattern\""),
-            std::string::npos);
+      std::string::npos);
   for (const char* key : {"$ref", "oneOf", "allOf", "not", "minimum", "maxItems", "format", "minLength", "prefixItems"})
     EXPECT_NE(refusal(std::string("{\"") + key + "\": []}").find(key), std::string::npos) << key;
   EXPECT_NE(refusal(R"({"type": "object", "additionalProperties": {"type": "string"}})").find("additionalProperties"),
-            std::string::npos);
+      std::string::npos);
   for (const char* schema :
-       {"false", "[]", R"({"type": "text"})", R"({"type": 1})", R"({"enum": []})", R"({"enum": 1})", R"({"anyOf": []})",
-        R"({"required": ["a"]})", R"({"properties": []})", R"({"anyOf": [{}], "properties": {}})"})
+      {"false", "[]", R"({"type": "text"})", R"({"type": 1})", R"({"enum": []})", R"({"enum": 1})", R"({"anyOf": []})",
+          R"({"required": ["a"]})", R"({"properties": []})", R"({"anyOf": [{}], "properties": {}})"})
     EXPECT_NE(refusal(schema), "") << schema;
 }
 
@@ -126,8 +125,8 @@ TEST(TokenFilter, TokensThatSpellPartsAreJudgedWhole) {
   EXPECT_FALSE((*filter.allowed())[261] || (*filter.allowed())[262] || (*filter.allowed())[kEnd]);
   filter.accept(260);
   EXPECT_TRUE(filter.finished());
-  TokenFilter without(grammar_of(R"({"const": 1})"),
-                      std::make_shared<const TokenTexts>(std::vector<std::string>{"a", "b"}), {});
+  TokenFilter without(
+      grammar_of(R"({"const": 1})"), std::make_shared<const TokenTexts>(std::vector<std::string>{"a", "b"}), {});
   EXPECT_EQ(without.allowed(), nullptr);
 }
 
@@ -146,6 +145,5 @@ TEST(JsonGrammar, AStrangersSchemaIsBounded) {
   EXPECT_TRUE(has(grammar_of("{\"enum\": [" + words + "]}"), "\"399\""));
   EXPECT_NE(refusal("{\"const\": \"" + std::string(70'000, 'x') + "\"}").find("too large"), std::string::npos);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -2,12 +2,10 @@
 
 namespace linnet {
 namespace {
-
 std::vector<int32_t> block_of(std::span<const int32_t> tokens, int64_t number) {
   const auto part = tokens.subspan(static_cast<size_t>(number * PrefixCache::kBlock), PrefixCache::kBlock);
   return {part.begin(), part.end()};
 }
-
 }  // namespace
 
 std::vector<int64_t> PrefixCache::match(std::span<const int32_t> tokens, int64_t most, int64_t adapter) {
@@ -64,5 +62,4 @@ int64_t PrefixCache::free_block() {
   by_tokens_.erase(blocks_[static_cast<size_t>(id)].entry);
   return id;
 }
-
 }  // namespace linnet

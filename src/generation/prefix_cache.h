@@ -12,7 +12,6 @@
 #include <vector>
 
 namespace linnet {
-
 class PrefixCache {
  public:
   static constexpr int64_t kBlock = 32;  // tokens
@@ -52,5 +51,4 @@ class PrefixCache {
   std::list<int64_t> order_;  // most recently used first; a block is before its successors
   uint64_t now_ = 0;
 };
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 using Ids = std::vector<int32_t>;
 constexpr auto kBlock = static_cast<size_t>(PrefixCache::kBlock);
 
@@ -73,12 +72,11 @@ TEST(PrefixCache, RandomTextsFindTheirOwnTokens) {
     }
     ASSERT_LT(end, tokens.size());
     for (const PrefixCache::NewBlock& added : cache.keep(tokens))
-      held[added.block] = Ids(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(added.first) +
-                                                  static_cast<std::ptrdiff_t>(kBlock));
+      held[added.block] = Ids(tokens.begin(),
+          tokens.begin() + static_cast<std::ptrdiff_t>(added.first) + static_cast<std::ptrdiff_t>(kBlock));
   }
   EXPECT_GT(found, 1000);
   EXPECT_EQ(cache.used(), 12);
 }
-
 }  // namespace
 }  // namespace linnet

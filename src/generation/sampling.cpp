@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 // Uniform in [0, 1) with 53 bits.
 double uniform(uint64_t seed, uint64_t sample, uint64_t step) {
   const uint64_t bits = mix64(mix64(mix64(seed + 0x9e3779b97f4a7c15u) ^ sample) + step * 0xd1342543de82ef95u);
@@ -18,15 +17,12 @@ double uniform(uint64_t seed, uint64_t sample, uint64_t step) {
 bool likelier(const Sampler::Candidate& a, const Sampler::Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
 }
-
 }  // namespace
 
 Sampler::Sampler(const SamplingOptions& options, int64_t vocab_size, std::vector<int32_t> never)
-    : options_(options),
-      changes_logits_(!options.bias.empty() || options.repetition_penalty != 1 || options.frequency_penalty != 0 ||
-                      options.presence_penalty != 0),
-      never_(std::move(never)),
-      candidates_(static_cast<size_t>(vocab_size)) {
+    : options_(options), changes_logits_(!options.bias.empty() || options.repetition_penalty != 1 ||
+                                         options.frequency_penalty != 0 || options.presence_penalty != 0),
+      never_(std::move(never)), candidates_(static_cast<size_t>(vocab_size)) {
   if (!(options.temperature >= 0)) fail_user("the temperature must be 0 or more");
   if (options.top_k < 0) fail_user("top-k must be 0 (all) or more");
   if (!(options.top_p > 0 && options.top_p <= 1)) fail_user("top-p must be above 0 and at most 1");
@@ -40,12 +36,12 @@ Sampler::Sampler(const SamplingOptions& options, int64_t vocab_size, std::vector
 }
 
 int32_t Sampler::pick(std::span<const float> logits, std::span<const int32_t> seen, uint64_t sample, uint64_t step,
-                      const TokenMask* allowed) {
+    const TokenMask* allowed) {
   if (options_.temperature == 0 && !changes_logits_) return pick_likeliest(logits, allowed);
   count_ = logits.size();
   for (size_t i = 0; i < count_; ++i)
-    candidates_[i] = {std::isnan(logits[i]) ? -std::numeric_limits<float>::infinity() : logits[i],
-                      static_cast<int32_t>(i), 0};
+    candidates_[i] = {
+        std::isnan(logits[i]) ? -std::numeric_limits<float>::infinity() : logits[i], static_cast<int32_t>(i), 0};
   if (changes_logits_) penalize(seen, std::min(seen.size(), static_cast<size_t>(step)));
   for (const int32_t token : never_)
     candidates_[static_cast<size_t>(token)].logit = -std::numeric_limits<float>::infinity();
@@ -126,8 +122,8 @@ void Sampler::keep_nucleus() {
     if (kept == sorted) {
       const size_t next = std::min(count_, std::max<size_t>(64, 4 * sorted));
       std::partial_sort(candidates_.begin() + static_cast<std::ptrdiff_t>(sorted),
-                        candidates_.begin() + static_cast<std::ptrdiff_t>(next),
-                        candidates_.begin() + static_cast<std::ptrdiff_t>(count_), likelier);
+          candidates_.begin() + static_cast<std::ptrdiff_t>(next),
+          candidates_.begin() + static_cast<std::ptrdiff_t>(count_), likelier);
       sorted = next;
     }
     reached += candidates_[kept++].probability;
@@ -140,7 +136,7 @@ void Sampler::drop_unlikely() {
   double largest = 0, sum = 0;
   for (size_t i = 0; i < count_; ++i) largest = std::max(largest, candidates_[i].probability);
   const auto kept = std::remove_if(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(count_),
-                                   [&](const Candidate& c) { return c.probability < options_.min_p * largest; });
+      [&](const Candidate& c) { return c.probability < options_.min_p * largest; });
   count_ = static_cast<size_t>(kept - candidates_.begin());
   for (size_t i = 0; i < count_; ++i) sum += candidates_[i].probability;
   for (size_t i = 0; i < count_; ++i) candidates_[i].probability /= sum;
@@ -152,5 +148,4 @@ double log_sum_exp_of(std::span<const float> logits) {
   log_sum_exp_rows(1, static_cast<int64_t>(logits.size()), logits.data(), &result, alone);
   return result;
 }
-
 }  // namespace linnet

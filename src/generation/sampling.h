@@ -6,7 +6,6 @@
 #include <vector>
 
 namespace linnet {
-
 // One bit a token: whether it may be picked.
 using TokenMask = std::vector<bool>;
 
@@ -32,7 +31,7 @@ class Sampler {
   // Picks one token, among `allowed` if given (at least one). `seen`: the text so far, whose last `step` tokens were
   // generated. The draw only depends on (seed, sample, step) and the logits, not on the batch. NaN is least likely.
   int32_t pick(std::span<const float> logits, std::span<const int32_t> seen, uint64_t sample, uint64_t step,
-               const TokenMask* allowed = nullptr);
+      const TokenMask* allowed = nullptr);
 
   // After pick(): the remaining candidates and their probabilities.
   struct Candidate {
@@ -59,5 +58,4 @@ class Sampler {
 
 // Subtracted from a logit it gives the log probability.
 double log_sum_exp_of(std::span<const float> logits);
-
 }  // namespace linnet

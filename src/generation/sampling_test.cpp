@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<float> some_logits(size_t count, uint32_t seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0, 2);
@@ -19,8 +18,8 @@ std::vector<float> some_logits(size_t count, uint32_t seed) {
 }
 
 // What each option means, written as plainly as can be: a probability for each token.
-std::vector<double> reference(std::vector<float> logits, const std::vector<int32_t>& seen, const SamplingOptions& o,
-                              size_t written) {
+std::vector<double> reference(
+    std::vector<float> logits, const std::vector<int32_t>& seen, const SamplingOptions& o, size_t written) {
   std::vector<double> x(logits.begin(), logits.end());
   for (const auto& [token, bias] : o.bias) x[static_cast<size_t>(token)] += bias;
   std::vector<bool> was_seen(x.size());
@@ -136,6 +135,5 @@ TEST(Sampling, RefusesWhatMeansNothing) {
   EXPECT_THROW(Sampler({.min_p = 1.1}, 3), Error);
   EXPECT_THROW(Sampler({.bias = {{3, 1}}}, 3), Error);
 }
-
 }  // namespace
 }  // namespace linnet

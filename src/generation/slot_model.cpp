@@ -6,9 +6,7 @@
 #include "models/nn/low_rank.h"
 
 namespace linnet {
-
 namespace {
-
 // The graphs' own input names, so that a trainer's batches in the same store stay apart.
 constexpr const char* kTokens = "generate.tokens";
 constexpr const char* kPositions = "generate.positions";
@@ -21,15 +19,11 @@ bool is_of_generation(const std::string& name) {
   constexpr std::array<std::string_view, 3> kPrefixes{"generate.", "cache.", "memory."};
   return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
-
 }  // namespace
 
 SlotModel::SlotModel(Store& store, const SharedRegions& shared, int64_t vocab_size, const SlotOptions& options)
-    : store_(store),
-      shared_(shared),
-      options_(options),
-      planning_{.threads = options.threads, .verify = options.verify_plans},
-      vocab_(vocab_size),
+    : store_(store), shared_(shared),
+      options_(options), planning_{.threads = options.threads, .verify = options.verify_plans}, vocab_(vocab_size),
       adapters_(static_cast<size_t>(options.slots()), -1) {
   if (options.rows < 1 || options.beams < 1) fail_internal("generation needs at least one text and one beam");
   if (options.fed_by_rows && options.beams > 1) fail_internal("a search whose rows are not slots");
@@ -38,11 +32,11 @@ SlotModel::SlotModel(Store& store, const SharedRegions& shared, int64_t vocab_si
 DecodeStep SlotModel::step_inputs(Graph& graph, int64_t rows, int64_t max_length, bool by_rows) const {
   const TensorType of_rows{DType::kI32, {rows}};
   DecodeStep step{.position = graph.input(kPositions, of_rows),
-                  .lengths = graph.input(kLengths, of_rows),
-                  .starts = options_.window > 0 ? graph.input(kStarts, {DType::kI32, {rows, 1}}) : Tensor{},
-                  .parents = !by_rows && options_.beams > 1 ? graph.input(kParents, of_rows) : Tensor{},
-                  .max_length = max_length,
-                  .beams = by_rows ? 1 : options_.beams};
+      .lengths = graph.input(kLengths, of_rows),
+      .starts = options_.window > 0 ? graph.input(kStarts, {DType::kI32, {rows, 1}}) : Tensor{},
+      .parents = !by_rows && options_.beams > 1 ? graph.input(kParents, of_rows) : Tensor{},
+      .max_length = max_length,
+      .beams = by_rows ? 1 : options_.beams};
   if (by_rows) step.cache_rows = graph.input(kCacheRows, of_rows), step.slots = slots();
   return step;
 }
@@ -76,9 +70,8 @@ std::unique_ptr<Plan> SlotModel::plan(Graph graph) {
   return made;
 }
 
-std::vector<std::unique_ptr<Plan>> SlotModel::make_plans(std::vector<Graph> prefills,
-                                                         const std::vector<int64_t>& decode_rows,
-                                                         const MakeGraph& decode_graph, bool later) {
+std::vector<std::unique_ptr<Plan>> SlotModel::make_plans(
+    std::vector<Graph> prefills, const std::vector<int64_t>& decode_rows, const MakeGraph& decode_graph, bool later) {
   std::vector<Graph> decodes;
   for (const int64_t rows : decode_rows)
     if (!later || rows == decode_rows.back()) decodes.push_back(decode_graph(rows));
@@ -110,13 +103,8 @@ std::vector<std::unique_ptr<Plan>> SlotModel::make_plans(std::vector<Graph> pref
 
 void SlotModel::bind() {
   const auto at = [&](const char* name) { return store_.has(name) ? store_.as<int32_t>(name) : nullptr; };
-  inputs_ = {at(kTokens),
-             at(kPositions),
-             at(kLengths),
-             at(kStarts),
-             at(kParents),
-             at(kCacheRows),
-             store_.has(kAdapterChoice) ? store_.as<float>(kAdapterChoice) : nullptr};
+  inputs_ = {at(kTokens), at(kPositions), at(kLengths), at(kStarts), at(kParents), at(kCacheRows),
+      store_.has(kAdapterChoice) ? store_.as<float>(kAdapterChoice) : nullptr};
   if (inputs_->adapters) std::fill_n(inputs_->adapters, choice_rows_ * options_.adapters, 0.0f);
   for (Decode& decode : decodes_)
     if (decode.plan) decode.run.emplace(*decode.plan, store_, shared_);
@@ -223,5 +211,4 @@ void bind_generation_inputs(Store& store, const std::vector<const Graph*>& graph
     for (const auto& [name, start, bytes] : locations) store.bind(name, {begin.region, begin.offset + start}, bytes);
   }
 }
-
 }  // namespace linnet

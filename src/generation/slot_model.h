@@ -9,7 +9,6 @@
 #include "models/modules/attention_block.h"
 
 namespace linnet {
-
 struct SlotOptions {
   int64_t rows = 1;          // rows * beams slots: so many searches at once
   int64_t beams = 1;         // most of a request
@@ -101,7 +100,7 @@ class SlotModel {
   // Binds the inputs of all graphs and plans them. Returns the plans of begin(); those of decode() have ascending
   // numbers of rows. `later`: all but the last of them are planned when first needed.
   std::vector<std::unique_ptr<Plan>> make_plans(std::vector<Graph> prefills, const std::vector<int64_t>& decode_rows,
-                                                const MakeGraph& decode_graph, bool later = false);
+      const MakeGraph& decode_graph, bool later = false);
   // Plans a graph after memory was taken, in the memory of make_plans(); null if it needs more.
   std::unique_ptr<Plan> plan_later(Graph graph);
   bool is_bound() const { return inputs_.has_value(); }
@@ -149,5 +148,4 @@ size_t padded_to(std::span<const int64_t> lengths, int64_t length);
 // states ("cache.*", "memory.*") in a cache. The caller binds parameters and constants. `cache`: where the states
 // begin, in a region that grows to hold them; otherwise they get their own.
 void bind_generation_inputs(Store& store, const std::vector<const Graph*>& graphs, std::optional<Location> cache = {});
-
 }  // namespace linnet

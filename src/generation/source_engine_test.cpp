@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 using Ids = std::vector<int32_t>;
 
 constexpr int32_t kVocab = 40, kEnd = 3, kPad = 0, kBegin = 2;
@@ -39,12 +38,12 @@ std::unique_ptr<EncoderDecoder> make_model(Kind kind) {
 struct EngineFixture {
   EngineFixture(Kind kind, SourceOptions options) : model(make_model(kind)), layout(*model) {
     for (const auto& [name, count] :
-         {std::pair{"parameters", layout.parameter_count()}, {"constants", layout.constant_count()}}) {
+        {std::pair{"parameters", layout.parameter_count()}, {"constants", layout.constant_count()}}) {
       const size_t bytes = static_cast<size_t>(count) * sizeof(float);
       store.bind(name, {store.add_region(name, MemoryKind::kParameters, bytes), 0}, bytes);
     }
     const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
-                               store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+        store.add_region("workspace", MemoryKind::kWorkspace, 0)};
     options.max_length = kMostTokens, options.source_lengths = kSourceLengths;
     options.begin = kBegin, options.threads = pool.size();
     engine.emplace(*model, layout, store, shared, options);
@@ -93,8 +92,8 @@ std::string kind_name(const testing::TestParamInfo<Kind>& info) {
 }
 
 class SourceEngineOf : public testing::TestWithParam<Kind> {};
-INSTANTIATE_TEST_SUITE_P(Model, SourceEngineOf, testing::Values(Kind::kTransformer, Kind::kMarian, Kind::kT5),
-                         kind_name);
+INSTANTIATE_TEST_SUITE_P(
+    Model, SourceEngineOf, testing::Values(Kind::kTransformer, Kind::kMarian, Kind::kT5), kind_name);
 
 // With few slots and with so many that steps run decode plans of several sizes.
 TEST_P(SourceEngineOf, ARequestGetsTheSameBitsAloneAndBesideOthersInAnySlot) {
@@ -140,8 +139,8 @@ TEST(SourceEngine, ACancelledRequestGivesItsSlotsToTheNextAndABadSourceIsRefused
   EngineFixture fixture(Kind::kTransformer, {.rows = 2, .beams = 2});
   Engine& engine = *fixture.engine;
   const auto request = [](Ids source, int64_t tokens) {
-    return GenerateRequest{.prompt = std::move(source),
-                           .settings = {.max_tokens = tokens, .sampling = {.temperature = 0}}};
+    return GenerateRequest{
+        .prompt = std::move(source), .settings = {.max_tokens = tokens, .sampling = {.temperature = 0}}};
   };
   EXPECT_THROW(engine.submit(request({}, 1)), Error);
   EXPECT_THROW(engine.submit(request(Ids(101, 5), 1)), Error);
@@ -174,6 +173,5 @@ TEST(SourceEngine, BrokenWeightsAreToldAtTheFirstToken) {
       },
       Error);
 }
-
 }  // namespace
 }  // namespace linnet

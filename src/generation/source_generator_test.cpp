@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 using Ids = std::vector<int32_t>;
 constexpr SpecialTokens kSpecial;
 
@@ -35,7 +34,7 @@ SearchSettings searching(SearchSettings settings) {
 // forward pass in float64.
 struct Fixture {
   Fixture(const TransformerConfig& config, SourceOptions options, SearchSettings settings = {}, float end_bias = 0,
-          uint64_t seed = 1, bool packs_weights = false)
+      uint64_t seed = 1, bool packs_weights = false)
       : model(config), layout(model) {
     const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * 4; };
     const RegionId weights = store.add_region("weights", MemoryKind::kParameters, bytes(layout.parameter_count()));
@@ -43,7 +42,7 @@ struct Fixture {
     store.bind("parameters", {weights, 0}, bytes(layout.parameter_count()));
     store.bind("constants", {constants, 0}, bytes(layout.constant_count()));
     shared = {store.add_region("arena", MemoryKind::kActivations, 0),
-              store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+        store.add_region("workspace", MemoryKind::kWorkspace, 0)};
     options.threads = 3;  // the most a test uses
     generator = std::make_unique<SourceGenerator>(model, layout, store, shared, options, searching(settings));
     if (packs_weights) packed = PackedWeights(generator->packable_plans(), store);
@@ -67,8 +66,8 @@ struct Fixture {
     Trace trace({.dtype = DType::kF64, .layout = &layout});
     Graph& graph = trace.graph();
     const auto ints = [&](const char* name, Shape shape) { return graph.input(name, {DType::kI32, shape}); };
-    graph.output("logits", model(ints("s", {1, length(source)}), ints("sl", {1}), ints("t", {1, length(target)}),
-                                 ints("tl", {1})));
+    graph.output("logits",
+        model(ints("s", {1, length(source)}), ints("sl", {1}), ints("t", {1, length(target)}), ints("tl", {1})));
     NamedTensors inputs;
     const auto put = [&](const char* name, Shape shape, const Ids& values) {
       inputs[name] = HostTensor({DType::kI32, shape}, std::span<const int32_t>(values));
@@ -128,8 +127,8 @@ std::vector<Ids> random_sources(int count, int32_t vocab, int longest, uint32_t 
   return sources;
 }
 
-void expect_same(const std::vector<std::vector<Hypothesis>>& a, const std::vector<std::vector<Hypothesis>>& b,
-                 double tolerance) {
+void expect_same(
+    const std::vector<std::vector<Hypothesis>>& a, const std::vector<std::vector<Hypothesis>>& b, double tolerance) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     ASSERT_EQ(a[i].size(), b[i].size());
@@ -222,7 +221,7 @@ TEST(SourceGenerator, OneBeamIsGreedySearch) {
 TEST(SourceGenerator, WithEnoughBeamsTheBestOfAllSequencesAreFound) {
   for (const double penalty : {0.0, 1.0, 2.0}) {
     Fixture f(small(7), {.rows = 2, .beams = 90, .max_length = 3, .source_lengths = {5}},
-              {.generate = {.length_penalty = penalty}});
+        {.generate = {.length_penalty = penalty}});
     const Ids source{4, 6, 5, 3};
     std::vector<Hypothesis> all;
     const std::function<void(Ids)> visit = [&](Ids ids) {
@@ -270,7 +269,7 @@ TEST(SourceGenerator, TheNumberOfThreadsChangesNoBit) {
 
 TEST(SourceGenerator, NBestIsSortedDistinctAndScoredByTheModel) {
   Fixture f(small(13), {.rows = 4, .beams = 5, .max_length = 12, .source_lengths = {12}},
-            {.generate = {.length_penalty = 0.7}}, 1.5f);
+      {.generate = {.length_penalty = 0.7}}, 1.5f);
   const std::vector<Ids> sources = random_sources(6, 13, 12);
   const auto results = f.generate(sources, 5);
   for (size_t i = 0; i < sources.size(); ++i) {
@@ -289,7 +288,7 @@ TEST(SourceGenerator, NBestIsSortedDistinctAndScoredByTheModel) {
 
 TEST(SourceGenerator, LimitsLengthReportsProgressAndRefusesWhatDoesNotFit) {
   Fixture f(small(13), {.rows = 2, .max_length = 100, .source_lengths = {6}}, {.length_ratio = 1, .length_margin = 3},
-            -100.0f);
+      -100.0f);
   ThreadPool pool(1);
   EXPECT_TRUE(f.generator->generate({}, 1, pool).empty());
   std::vector<int64_t> done;
@@ -319,6 +318,5 @@ TEST(SourceGenerator, PackedWeightsGiveTheSameTexts) {
   EXPECT_GT(weights[0], 0U) << "the encoder's";
   EXPECT_GT(weights[1], weights[0]) << "the decoder's, too";
 }
-
 }  // namespace
 }  // namespace linnet

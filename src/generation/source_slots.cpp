@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char* kSource = "generate.source";
 constexpr const char* kSourceLengths = "generate.source_lengths";
 constexpr const char* kGroups = "generate.groups";
@@ -26,20 +25,18 @@ SourceOptions checked(SourceOptions options, const EncoderDecoder& model) {
     fail_internal("the source lengths of generation must ascend from 1 to the model's longest");
   return options;
 }
-
 }  // namespace
 
 SourceSlots::SourceSlots(EncoderDecoder& model, const ParameterLayout& layout, Store& store,
-                         const SharedRegions& shared, const SourceOptions& options)
+    const SharedRegions& shared, const SourceOptions& options)
     : SlotModel(store, shared, model.output_vocab_size(),
-                {.rows = options.rows,
-                 .beams = options.beams,
-                 .threads = options.threads,
-                 .log_sum_exp = true,
-                 .verify_plans = options.verify_plans,
-                 .cache_in_arena = options.cache_in_arena}),
-      options_(checked(options, model)),
-      at_once_(std::min(options.rows, kSourcesAtOnce)),
+          {.rows = options.rows,
+              .beams = options.beams,
+              .threads = options.threads,
+              .log_sum_exp = true,
+              .verify_plans = options.verify_plans,
+              .cache_in_arena = options.cache_in_arena}),
+      options_(checked(options, model)), at_once_(std::min(options.rows, kSourcesAtOnce)),
       lengths_(static_cast<size_t>(options.rows)) {
   const TraceOptions trace_options{.layout = &layout, .flat_name = options_.flat_name};
   const int64_t longest = options_.source_lengths.back();
@@ -132,5 +129,4 @@ int64_t SourceSlots::feed(int64_t slot, int32_t token, int64_t length, int64_t p
   memory_lengths_[slot / beams()] = lengths_[static_cast<size_t>(slot / beams())];
   return SlotModel::feed(slot, token, length, parent);
 }
-
 }  // namespace linnet

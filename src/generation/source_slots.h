@@ -12,7 +12,6 @@
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {
-
 struct SourceOptions {
   int64_t rows = 32;                      // texts at once
   int64_t beams = 1;                      // most of a request; there are rows * beams slots
@@ -29,7 +28,7 @@ class SourceSlots : public SlotModel {
  public:
   // Declares memory and makes all plans. Call before store.allocate(). "constants" and options.flat_name must be bound.
   SourceSlots(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
-              const SourceOptions& options);
+      const SourceOptions& options);
 
   void bind() override;
   void begin(std::span<const Prompt> prompts, ThreadPool& pool, const PromptListener& hear) override;
@@ -52,5 +51,4 @@ class SourceSlots : public SlotModel {
   // Inputs: of the encoding plans, and the valid length of each memory in a step.
   int32_t *source_ = nullptr, *source_lengths_ = nullptr, *groups_ = nullptr, *memory_lengths_ = nullptr;
 };
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 using Ids = std::vector<int32_t>;
 
 constexpr int32_t kVocab = 20;
@@ -24,10 +23,10 @@ struct Sizes {
 std::unique_ptr<CausalModel> make_model(bool llama, const Sizes& sizes = {}) {
   if (!llama)
     return std::make_unique<TextDecoder>(DecoderConfig{.vocab_size = sizes.vocab,
-                                                       .max_seq_len = sizes.length,
-                                                       .width = sizes.width,
-                                                       .heads = 4,
-                                                       .layers = sizes.layers});
+        .max_seq_len = sizes.length,
+        .width = sizes.width,
+        .heads = 4,
+        .layers = sizes.layers});
   DecoderConfig config =
       llama_kind({.vocab_size = sizes.vocab, .max_seq_len = sizes.length, .width = sizes.width, .heads = 4});
   config.layers = sizes.layers, config.hidden = 80, config.kv_heads = 2, config.head_size = 18;
@@ -96,15 +95,15 @@ std::vector<GenerateRequest> random_requests(int count) {
   return requests;
 }
 
-void expect_all_same(const std::map<size_t, Written>& got, const std::map<size_t, Written>& want,
-                     const std::string& where) {
+void expect_all_same(
+    const std::map<size_t, Written>& got, const std::map<size_t, Written>& want, const std::string& where) {
   ASSERT_EQ(got.size(), want.size());
   for (const auto& [i, text] : got) expect_same(text, want.at(i), i, where);
 }
 
 class Speculation : public testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Model, Speculation, testing::Bool(),
-                         [](const auto& info) { return info.param ? "Llama" : "Gpt"; });
+INSTANTIATE_TEST_SUITE_P(
+    Model, Speculation, testing::Bool(), [](const auto& info) { return info.param ? "Llama" : "Gpt"; });
 
 TEST_P(Speculation, ADraftModelChangesNoTokenAndNoLogit) {
   std::vector<GenerateRequest> requests = random_requests(60);
@@ -133,7 +132,7 @@ TEST_P(Speculation, ADraftModelChangesNoTokenAndNoLogit) {
     std::string name;
   };
   for (const Draft& draft : {Draft{{}, 4, "the model itself"}, Draft{{.width = 16, .layers = 1}, 1, "a small model"},
-                             Draft{{.width = 16, .layers = 1, .length = 90}, 6, "a model with less room"}}) {
+           Draft{{.width = 16, .layers = 1, .length = 90}, 6, "a model with less room"}}) {
     Writer writer(GetParam(), {.rows = 5}, draft.sizes, draft.tokens);
     expect_all_same(writer.write(requests, 3), want, draft.name);
     const EngineCounts counts = writer.engine->counts();
@@ -181,7 +180,7 @@ TEST_P(Speculation, PlansThatAreMadeWhenTheyAreNeededChangeNoBit) {
   const std::map<size_t, Written> want = Writer(GetParam(), {.rows = 1}).write(requests, 0);
   for (const bool draft : {false, true}) {
     Writer writer(GetParam(), {.rows = 5, .prefix_bytes = 1 << 20, .plan_on_demand = true},
-                  draft ? std::optional(Sizes{.width = 16, .layers = 1}) : std::nullopt);
+        draft ? std::optional(Sizes{.width = 16, .layers = 1}) : std::nullopt);
     EXPECT_EQ(writer.engine->plans().size(), 2u);
     const size_t bytes = writer.model.store.total_bytes();
     expect_all_same(writer.write(requests, 3), want, draft ? "with a draft model" : "alone");
@@ -219,9 +218,8 @@ TEST(Speculation, WhatCannotBeDoneIsSaid) {
   EXPECT_NE(problem({.beams = 2}, Sizes{}).find("not for beam search"), std::string::npos);
   EXPECT_NE(problem({.cache = false}, Sizes{}).find("needs the cache"), std::string::npos);
   EXPECT_NE(problem({.prefix_bytes = 100}, {}).find("of this model take"), std::string::npos);
-  EXPECT_NE(problem({.cache = false, .prefix_bytes = 1 << 20}, {}).find("needs the CPU and the cache"),
-            std::string::npos);
+  EXPECT_NE(
+      problem({.cache = false, .prefix_bytes = 1 << 20}, {}).find("needs the CPU and the cache"), std::string::npos);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 using Ids = std::vector<int32_t>;
 constexpr SpecialTokens kSpecial{.pad = 0, .unknown = 2, .begin = 0, .end = 1};
 
@@ -17,10 +16,10 @@ struct Fixture {
     const auto bytes = static_cast<size_t>(layout.parameter_count()) * 4;
     store.bind("parameters", {store.add_region("weights", MemoryKind::kParameters, bytes), 0}, bytes);
     const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
-                               store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+        store.add_region("workspace", MemoryKind::kWorkspace, 0)};
     options.threads = 2, options.begin = kSpecial.begin;
     generator.emplace(model, layout, store, shared, options,
-                      SearchSettings{.generate = {.ends = {kSpecial.end}, .never = {kSpecial.pad}}});
+        SearchSettings{.generate = {.ends = {kSpecial.end}, .never = {kSpecial.pad}}});
     store.allocate();
     generator->bind();
     layout.initialize_parameters(3, store.as<float>("parameters"), pool);
@@ -107,6 +106,5 @@ TEST(T5Generator, TheBestOfABeamHasTheProbabilityOfItsTokens) {
       EXPECT_NEAR(hypothesis.log_probability, total, 1e-4);
     }
 }
-
 }  // namespace
 }  // namespace linnet

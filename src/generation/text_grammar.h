@@ -7,7 +7,6 @@
 #include "generation/sampling.h"
 
 namespace linnet {
-
 class TextGrammar {
  public:
   using Node = int32_t;
@@ -93,8 +92,8 @@ class TokenTexts {
 class TokenFilter {
  public:
   // `ends`: tokens that end a text, allowed where it is complete.
-  TokenFilter(std::shared_ptr<const TextGrammar> grammar, std::shared_ptr<const TokenTexts> texts,
-              std::vector<int32_t> ends);
+  TokenFilter(
+      std::shared_ptr<const TextGrammar> grammar, std::shared_ptr<const TokenTexts> texts, std::vector<int32_t> ends);
 
   const TokenMask* allowed();  // null: no token of this vocabulary is possible
   void accept(int32_t token);
@@ -131,5 +130,4 @@ class TokenFilter {
   std::map<int32_t, TokenMask> masks_;                 // by state
   int32_t state_ = kDead;
 };
-
 }  // namespace linnet

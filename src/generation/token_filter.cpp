@@ -5,11 +5,9 @@
 
 namespace linnet {
 namespace {
-
 constexpr uint64_t kWhole = UINT64_MAX;                   // a location: the text is complete
 constexpr size_t kMostLocations = 1 << 15;                // most locations of a state; dropping more allows fewer texts
 constexpr size_t kMostStates = 1 << 16, kMostMasks = 64;  // kept at once
-
 }  // namespace
 
 TokenTexts::TokenTexts(std::vector<std::string> texts) : texts_(std::move(texts)), tokens_(texts_.size()) {
@@ -37,8 +35,8 @@ TokenTexts::TokenTexts(std::vector<std::string> texts) : texts_(std::move(texts)
   close(0);
 }
 
-TokenFilter::TokenFilter(std::shared_ptr<const TextGrammar> grammar, std::shared_ptr<const TokenTexts> texts,
-                         std::vector<int32_t> ends)
+TokenFilter::TokenFilter(
+    std::shared_ptr<const TextGrammar> grammar, std::shared_ptr<const TokenTexts> texts, std::vector<int32_t> ends)
     : grammar_(std::move(grammar)), texts_(std::move(texts)), ends_(std::move(ends)), calls_(1) {
   state_ = state_of({location(grammar_->begin(), 0)});
 }
@@ -72,7 +70,7 @@ int32_t TokenFilter::state_of(std::vector<uint64_t> reached) {
   }
   std::ranges::sort(locations);
   locations.erase(std::unique(locations.begin(), locations.end()),
-                  locations.end());  // a text may be complete in several ways
+      locations.end());  // a text may be complete in several ways
   const auto [found, is_new] = state_of_.try_emplace(locations, static_cast<int32_t>(states_.size()));
   if (!is_new) return found->second;
   State state{.locations = std::move(locations), .branches = {}, .whole = false};
@@ -156,5 +154,4 @@ void TokenFilter::forget() {
   states_.push_back(std::move(present));
   state_of_.emplace(std::move(key), state_ = 0);
 }
-
 }  // namespace linnet

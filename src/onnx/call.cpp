@@ -9,9 +9,7 @@
 #include "onnx/operators.h"
 
 namespace linnet {
-
 namespace {
-
 std::string_view name_of(const OnnxOperatorRow& row) { return row.name; }
 
 std::vector<int64_t> whole_numbers(const HostTensor& tensor) {
@@ -25,11 +23,9 @@ std::vector<int64_t> whole_numbers(const HostTensor& tensor) {
   return result;
 }
 
-template <class T>
-T value_or(const OnnxAttribute* attribute, T OnnxAttribute::*value, const T& otherwise = {}) {
+template <class T> T value_or(const OnnxAttribute* attribute, T OnnxAttribute::*value, const T& otherwise = {}) {
   return attribute ? attribute->*value : otherwise;
 }
-
 }  // namespace
 
 const TracedValue& OnnxCall::in(size_t i) const {
@@ -78,9 +74,8 @@ const OnnxAttribute* OnnxCall::find(const char* name) const {
 
 void OnnxCall::check_attributes() const {
   // Attributes without effect: hints, those for training or refused types alone, and broadcasting flags before opset 7.
-  static const std::set<std::string> harmless{"broadcast", "consumed_inputs", "is_test",    "kernel_shape",
-                                              "momentum",  "ratio",           "round_mode", "saturate",
-                                              "seed",      "spatial",         "stash_type", "storage_order"};
+  static const std::set<std::string> harmless{"broadcast", "consumed_inputs", "is_test", "kernel_shape", "momentum",
+      "ratio", "round_mode", "saturate", "seed", "spatial", "stash_type", "storage_order"};
   for (const OnnxAttribute& attribute : node_.attributes)
     if (!asked_.contains(attribute.name) && !harmless.contains(attribute.name))
       fail("attribute \"" + attribute.name + "\" is not supported");
@@ -200,8 +195,8 @@ const std::vector<OnnxOperatorRow>& onnx_operators() {
   static const std::vector<OnnxOperatorRow> rows = [] {
     std::vector<OnnxOperatorRow> all;
     for (const auto& part : {attention_operators, elementwise_operators, image_operators, index_operators,
-                             known_operators, matrix_operators, norm_operators, quantized_operators,
-                             recurrent_operators, reduce_operators, resize_operators, shape_operators})
+             known_operators, matrix_operators, norm_operators, quantized_operators, recurrent_operators,
+             reduce_operators, resize_operators, shape_operators})
       std::ranges::move(part(), std::back_inserter(all));
     std::ranges::sort(all, {}, name_of);
     return all;
@@ -214,5 +209,4 @@ const OnnxOperatorRow* find_onnx_operator(const std::string& name) {
   const auto found = std::ranges::lower_bound(rows, std::string_view(name), {}, name_of);
   return found != rows.end() && found->name == name ? &*found : nullptr;
 }
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 #include "onnx/file/model.h"
 
 namespace linnet {
-
 // A value of an ONNX graph during its conversion. Floats of up to 32 bits are computed as f32, doubles as f64, truth
 // values as 0 and 1 in f32, whole numbers as f64 (exact up to 2^53), but i32 as inputs of the graph (token ids).
 
@@ -89,8 +88,8 @@ class OnnxCall {
   // The attribute "axis", of operand 0.
   int axis_of(int64_t otherwise) const { return axis(integer("axis", otherwise), shape().rank()); }
   // An operand of whole numbers, or in older opsets an attribute.
-  std::vector<int64_t> ints_or_list(size_t operand, const char* name,
-                                    const std::vector<int64_t>& otherwise = {}) const {
+  std::vector<int64_t> ints_or_list(
+      size_t operand, const char* name, const std::vector<int64_t>& otherwise = {}) const {
     return has(operand) ? ints(operand) : list(name, otherwise);
   }
 
@@ -114,8 +113,7 @@ class OnnxCall {
   // User error for an attribute that the operator did not read, which would be ignored silently.
   void check_attributes() const;
   // A user error that names the operator and the node.
-  template <class... Parts>
-  [[noreturn]] void fail(const Parts&... parts) const {
+  template <class... Parts> [[noreturn]] void fail(const Parts&... parts) const {
     fail_user(node_.op, node_.name.empty() ? "" : " \"" + node_.name + "\"", ": ", parts...);
   }
 
@@ -141,5 +139,4 @@ struct OnnxOperatorRow {
 // All operators by name, with their domain in front unless it is ONNX's own.
 const std::vector<OnnxOperatorRow>& onnx_operators();
 const OnnxOperatorRow* find_onnx_operator(const std::string& name);  // null: none
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 
 namespace linnet::compose {
 namespace {
-
 // An operand beside moved tensors, before the move: a number, one per channel (last axis before the move), or a tensor
 // small enough to move. Undefined: not possible.
 Tensor beside_moved(Tensor x, const Shape& full, const std::vector<int>& order) {
@@ -43,8 +42,7 @@ bool undo_moves(std::vector<Tensor>& x, Shape& full, std::vector<int>& order) {
 }
 
 // f(x, axis) before a move.
-template <class F>
-Tensor along(Tensor x, int axis, const F& f) {
+template <class F> Tensor along(Tensor x, int axis, const F& f) {
   const std::optional<Moved> from = moved(x);
   if (!from) return f(x, axis);
   return move_axes(f(from->before, from->order[axis]), from->order);
@@ -64,7 +62,6 @@ std::vector<int> last_axis_order(int rank, int axis) {
 Tensor joined(const std::vector<Tensor>& parts, int axis) {
   return parts.size() == 1 ? parts[0] : concat(parts[0], std::span(parts).subspan(1), axis);
 }
-
 }  // namespace
 
 std::optional<Moved> moved(Tensor x) {
@@ -74,7 +71,6 @@ std::optional<Moved> moved(Tensor x) {
 }
 
 namespace {
-
 // The reshape of a moved tensor as a move of a reshaped one.
 std::optional<Moved> reshape_before(const Moved& from, const Shape& now, const Shape& shape) {
   struct Group {
@@ -110,7 +106,6 @@ std::optional<Moved> reshape_before(const Moved& from, const Shape& now, const S
     }
   return Moved{reshape(from.before, apart), order};
 }
-
 }  // namespace
 
 Tensor reshaped(Tensor x, const Shape& shape) {
@@ -327,13 +322,11 @@ Tensor fold_last(Tensor x, const std::function<Tensor(Tensor, Tensor)>& join_two
 }
 
 namespace {
-
 Tensor of_two(Scalar function, Tensor a, Tensor b) {
   if (a.id == b.id) return a;
   ExpressionBuilder e;
   return pointwise(e.finish(e.apply(function, e.input(0), e.input(1))), std::array{a, b}, SourceLine::current());
 }
-
 }  // namespace
 
 Tensor maximum(Tensor a, Tensor b) { return of_two(Scalar::kMax, a, b); }
@@ -353,5 +346,4 @@ Number apply(Scalar function, std::initializer_list<Number> in) {
 }
 
 Number truncated(Number x) { return select(0 > x, -floor(-x), floor(x)); }
-
 }  // namespace linnet::compose

@@ -7,7 +7,6 @@
 #include "onnx/call.h"
 
 namespace linnet::compose {
-
 // A number of a formula: an operand's element, a constant, or a computed one. Truth values are 0 and 1.
 class Number {
  public:
@@ -56,8 +55,7 @@ using Formula = std::function<Number(const std::vector<Number>& x)>;
 Tensor elementwise_of(const OnnxCall& call, std::vector<Tensor> x, const Formula& formula);
 // The same with an argument per operand: elementwise(call, {a, b}, [](Number a, Number b) { return a - b; }). The
 // formula may take the call as last argument, for attributes.
-template <size_t n, class F>
-Tensor elementwise(const OnnxCall& call, const Tensor (&x)[n], const F& formula) {
+template <size_t n, class F> Tensor elementwise(const OnnxCall& call, const Tensor (&x)[n], const F& formula) {
   return elementwise_of(call, {x, x + n}, [&](const std::vector<Number>& v) {
     return [&]<size_t... i>(std::index_sequence<i...>)->Number {
       if constexpr (std::is_invocable_v<F, decltype(v[i])..., const OnnxCall&>) return formula(v[i]..., call);
@@ -68,15 +66,13 @@ Tensor elementwise(const OnnxCall& call, const Tensor (&x)[n], const F& formula)
 }
 
 // Operators that are a formula of their operands. The result has the first's type, or `element`.
-template <class F>
-OnnxOperator unary(F formula, OnnxElement element = OnnxElement::kUndefined) {
+template <class F> OnnxOperator unary(F formula, OnnxElement element = OnnxElement::kUndefined) {
   return [=](OnnxCall& call) {
     const OnnxElement result = element == OnnxElement::kUndefined ? call.element() : element;
     call.set(0, elementwise(call, {call.tensor(0)}, formula), result);
   };
 }
-template <class F>
-OnnxOperator binary(F formula, OnnxElement element = OnnxElement::kUndefined) {
+template <class F> OnnxOperator binary(F formula, OnnxElement element = OnnxElement::kUndefined) {
   return [=](OnnxCall& call) {
     const OnnxElement result = element == OnnxElement::kUndefined ? call.element() : element;
     call.set(0, elementwise(call, {call.tensor(0), call.tensor(1)}, formula), result);
@@ -132,5 +128,4 @@ Tensor maximum(Tensor a, Tensor b);
 Tensor minimum(Tensor a, Tensor b);
 Tensor sum_last(Tensor x);
 Tensor mean_last(Tensor x);
-
 }  // namespace linnet::compose

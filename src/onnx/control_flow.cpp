@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kMostRounds = 4096;
 
 bool is_known(const TracedValue& value) { return value.known || value.initial; }
@@ -21,19 +20,17 @@ TracedValue operand(const OnnxNode& node, const TracedValues& values, size_t i) 
 }
 
 // Selects between computed values.
-TracedValue chosen(Graph& graph, const OnnxNode& node, const TracedValue& condition, const TracedValue& yes,
-                   const TracedValue& no) {
+TracedValue chosen(
+    Graph& graph, const OnnxNode& node, const TracedValue& condition, const TracedValue& yes, const TracedValue& no) {
   OnnxCall both(node, 1, graph, {condition, yes, no});
   if (both.shape(0).elements() != 1) both.fail("a condition of shape ", both.shape(0).text());
   if (both.shape(1) != both.shape(2) || both.element(1) != both.element(2))
     both.fail("it gives ", both.shape(1).text(), " or ", both.shape(2).text(), ", and which of them is computed");
   const DType dtype = traced_dtype(both.element(1));
-  const Tensor result = compose::elementwise(
-      both, {reshape(both.tensor(0, dtype), {}), both.tensor(1), both.tensor(2)},
+  const Tensor result = compose::elementwise(both, {reshape(both.tensor(0, dtype), {}), both.tensor(1), both.tensor(2)},
       [](compose::Number condition, compose::Number yes, compose::Number no) { return select(condition, yes, no); });
   return {.element = both.element(1), .tensor = result};
 }
-
 }  // namespace
 
 std::vector<TracedValue> OnnxNetwork::trace_control(Graph& graph, const OnnxNode& node, const TracedValues& values) {
@@ -43,8 +40,7 @@ std::vector<TracedValue> OnnxNetwork::trace_control(Graph& graph, const OnnxNode
 }
 
 std::vector<TracedValue> OnnxNetwork::trace_body(Graph& graph, const OnnxNode& node, const char* name,
-                                                 const TracedValues& values,
-                                                 const std::vector<TracedValue>& arguments) {
+    const TracedValues& values, const std::vector<TracedValue>& arguments) {
   const OnnxAttribute* body = node.find(name);
   const OnnxCall call(node, 1, graph, {});
   if (!body || !body->graph) call.fail("it has no ", name);
@@ -163,8 +159,8 @@ std::vector<TracedValue> OnnxNetwork::trace_scan(Graph& graph, const OnnxNode& n
   return carried;
 }
 
-TracedValue OnnxNetwork::stacked(Graph& graph, const OnnxNode& node, const std::vector<TracedValue>& values,
-                                 int64_t axis) {
+TracedValue OnnxNetwork::stacked(
+    Graph& graph, const OnnxNode& node, const std::vector<TracedValue>& values, int64_t axis) {
   if (values.empty()) OnnxCall(node, 1, graph, {}).fail("it runs no time, and the size of what it stacks is not known");
   const bool known = std::ranges::all_of(values, [](const TracedValue& value) { return value.known != nullptr; });
   OnnxNode unsqueeze{.name = node.name, .op = "Unsqueeze", .in = {"x", "axes"}, .out = {"y"}};
@@ -177,5 +173,4 @@ TracedValue OnnxNetwork::stacked(Graph& graph, const OnnxNode& node, const std::
   }
   return run_operator(graph, concat, 13, std::move(parts), known)[0];
 }
-
 }  // namespace linnet

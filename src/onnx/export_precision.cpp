@@ -7,9 +7,7 @@
 #include "onnx/save_onnx.h"
 
 namespace linnet {
-
 namespace {
-
 // Visits graphs within nodes first.
 void each_graph(OnnxGraph& graph, const std::function<void(OnnxGraph&)>& rewrite) {
   for (OnnxNode& node : graph.nodes)
@@ -121,7 +119,7 @@ void dequantize_weights(OnnxModel& model, const std::map<std::string, int>& weig
   std::vector<OnnxNode> nodes;
   for (const auto& [weight, axis] : weights)
     nodes.push_back(named_node(dequantized(weight), "DequantizeLinear",
-                               {weight + ".int8", weight + ".scale", weight + ".zero"}, {int_attribute("axis", axis)}));
+        {weight + ".int8", weight + ".scale", weight + ".zero"}, {int_attribute("axis", axis)}));
   model.graph.nodes.insert(model.graph.nodes.begin(), nodes.begin(), nodes.end());
 }
 
@@ -246,8 +244,8 @@ class HalfNodes {
 
  private:
   bool gives_floats(const OnnxNode& node) const {
-    static const std::set<std::string> whole{"Shape",   "ArgMax",         "Equal", "Less", "LessOrEqual",
-                                             "Greater", "GreaterOrEqual", "And",   "Not"};
+    static const std::set<std::string> whole{
+        "Shape", "ArgMax", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Not"};
     if (whole.contains(node.op)) return false;
     if (node.op == "Cast") return node.find("to")->i == static_cast<int64_t>(OnnxElement::kFloat);
     if (const OnnxAttribute* value = node.find("value"); value && value->tensor)
@@ -258,8 +256,8 @@ class HalfNodes {
 
   // Computed in 32 bits, as is the sum of a variance and its epsilon.
   bool is_wide(const OnnxNode& node) const {
-    static const std::set<std::string> wide{"Pow", "ReduceMean", "ReduceSum",  "Sqrt",
-                                            "Exp", "Log",        "Reciprocal", "Softmax"};
+    static const std::set<std::string> wide{
+        "Pow", "ReduceMean", "ReduceSum", "Sqrt", "Exp", "Log", "Reciprocal", "Softmax"};
     if (wide.contains(node.op)) return true;
     return node.op == "Add" && std::ranges::any_of(node.in, [&](const std::string& in) { return wide_.contains(in); });
   }
@@ -319,7 +317,6 @@ void set_half(OnnxModel& model) {
   graph.nodes.insert(graph.nodes.begin(), first.begin(), first.end());
   graph.nodes.insert(graph.nodes.end(), last.begin(), last.end());
 }
-
 }  // namespace
 
 OnnxPrecision onnx_precision(const std::string& name) {
@@ -335,5 +332,4 @@ void set_precision(OnnxModel& model, OnnxPrecision precision, const InputScales&
   if (precision == OnnxPrecision::kInt8Dynamic || precision == OnnxPrecision::kInt8Qdq)
     set_int8(model, precision, input_scales);
 }
-
 }  // namespace linnet

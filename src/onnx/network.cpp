@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char* kNetworkFile = "network.onnx";
 constexpr const char* kParametersFile = "model.safetensors";
 constexpr int kMostFunctions = 32;       // within one another
@@ -51,8 +50,8 @@ void transpose_each(int64_t matrices, int64_t rows, int64_t columns, const float
 }
 
 Initializer filters_last(const OnnxTensor& tensor) {
-  return [&tensor, read = file_values(tensor)](std::span<float> values, const Shape& shape,
-                                               const std::function<double()>& random) {
+  return [&tensor, read = file_values(tensor)](
+             std::span<float> values, const Shape& shape, const std::function<double()>& random) {
     std::vector<float> first(values.size());
     read(first, shape, random);
     transpose_each(tensor.dims[0], tensor.dims[1], tensor.dims[2] * tensor.dims[3], first.data(), values.data());
@@ -76,7 +75,6 @@ std::vector<TracedValue> fold(const OnnxCall& call, Graph& graph) {
   }
   return out;
 }
-
 }  // namespace
 
 OnnxNetwork::OnnxNetwork(OnnxModel model, std::string file) : model_(std::move(model)), file_(std::move(file)) {
@@ -89,8 +87,8 @@ void OnnxNetwork::check_operators(const std::vector<OnnxNode>& nodes) const {
   visit_nodes(nodes, [&](const OnnxNode& node) {
     if (find_function(node) || find_onnx_operator(full_name(node))) return;
     fail_user("'", file_, "' needs the operator ", full_name(node),
-              node.name.empty() ? "" : " (node \"" + node.name + "\")",
-              ", which Linnet does not have; `linnet onnx operators` lists those it has");
+        node.name.empty() ? "" : " (node \"" + node.name + "\")",
+        ", which Linnet does not have; `linnet onnx operators` lists those it has");
   });
 }
 
@@ -112,8 +110,8 @@ void OnnxNetwork::find_parameters() {
   // Tensors of whole cache lines first: a weight at a cache line's start can be packed in place.
   std::vector<const OnnxTensor*> tensors;
   for (const OnnxTensor& tensor : model_.graph.initializers) tensors.push_back(&tensor);
-  std::stable_partition(tensors.begin(), tensors.end(),
-                        [](const OnnxTensor* tensor) { return tensor->elements() % 16 == 0; });
+  std::stable_partition(
+      tensors.begin(), tensors.end(), [](const OnnxTensor* tensor) { return tensor->elements() % 16 == 0; });
   for (const OnnxTensor* each : tensors) {
     const OnnxTensor& tensor = *each;
     const bool floats = is_float(tensor.element) && tensor.element != OnnxElement::kDouble;
@@ -154,21 +152,20 @@ TracedValue OnnxNetwork::initial_value(Graph&, const OnnxTensor& tensor) const {
   if (found != parameters_.end()) {
     const Tensor parameter = found->second->tensor();
     return {.element = OnnxElement::kFloat,
-            .tensor = is_filters(tensor) ? compose::channels_first(parameter) : parameter,
-            .initial = &tensor};
+        .tensor = is_filters(tensor) ? compose::channels_first(parameter) : parameter,
+        .initial = &tensor};
   }
   return {.element = tensor.element, .known = std::make_shared<HostTensor>(read_host_tensor(tensor))};
 }
 
 void OnnxNetwork::check_trainable() const {
-  static const std::set<std::string> quantized{
-      "ConvInteger",   "DequantizeLinear",     "DynamicQuantizeLinear", "DynamicQuantizeMatMul",
-      "MatMulInteger", "MatMulIntegerToFloat", "MatMulNBits",           "QGemm",
-      "QLinearConv",   "QLinearMatMul",        "QuantizeLinear"};
+  static const std::set<std::string> quantized{"ConvInteger", "DequantizeLinear", "DynamicQuantizeLinear",
+      "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat", "MatMulNBits", "QGemm", "QLinearConv",
+      "QLinearMatMul", "QuantizeLinear"};
   visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
     if (quantized.contains(node.op))
       fail_user("'", file_, "' is quantized (", node.op, node.name.empty() ? "" : " \"" + node.name + "\"",
-                "), and whole numbers cannot be trained: start from the network in floats; this one can be run");
+          "), and whole numbers cannot be trained: start from the network in floats; this one can be run");
   });
   if (parameters_.empty()) fail_user("'", file_, "' has no weights to train");
 }
@@ -212,8 +209,8 @@ void OnnxNetwork::trace_nodes(Graph& graph, const std::vector<OnnxNode>& nodes, 
   graph.set_origin(std::nullopt);
 }
 
-std::vector<TracedValue> OnnxNetwork::run_operator(Graph& graph, const OnnxNode& node, int64_t version,
-                                                   std::vector<TracedValue> in, bool known) {
+std::vector<TracedValue> OnnxNetwork::run_operator(
+    Graph& graph, const OnnxNode& node, int64_t version, std::vector<TracedValue> in, bool known) {
   Graph scratch;
   OnnxCall call(node, version, known ? scratch : graph, std::move(in));
   find_onnx_operator(full_name(node))->run(call);
@@ -247,8 +244,8 @@ void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& v
   }
 }
 
-std::vector<TracedValue> OnnxNetwork::trace_function(Graph& graph, const OnnxNode& node, const OnnxFunction& function,
-                                                     const TracedValues& values) {
+std::vector<TracedValue> OnnxNetwork::trace_function(
+    Graph& graph, const OnnxNode& node, const OnnxFunction& function, const TracedValues& values) {
   if (++depth_ > kMostFunctions) fail_user("'", file_, "': functions call one another without an end");
   TracedValues inner;
   for (size_t i = 0; i < function.in.size(); ++i)
@@ -295,7 +292,6 @@ OnnxTensor OnnxNetwork::trained_tensor(const OnnxTensor& tensor, const float* va
 }
 
 namespace {
-
 // The network of `linnet import` or `linnet export --onnx`; "": none. A folder that has safetensors too is its
 // family's.
 std::string network_of(const std::string& folder) {
@@ -303,7 +299,6 @@ std::string network_of(const std::string& folder) {
   const std::string exported = folder + "/model.onnx";
   return file_exists(exported) && !file_exists(folder + "/" + kParametersFile) ? exported : "";
 }
-
 }  // namespace
 
 bool is_onnx_path(const std::string& path) {
@@ -314,8 +309,8 @@ std::unique_ptr<OnnxNetwork> load_onnx(const std::string& path, int64_t classes)
   const std::string file = std::filesystem::is_directory(path) ? network_of(path) : path;
   if (file.empty())
     fail_user("'", path,
-              "' is a folder without network.onnx or model.onnx, which `linnet import` and `linnet export "
-              "--onnx` write");
+        "' is a folder without network.onnx or model.onnx, which `linnet import` and `linnet export "
+        "--onnx` write");
   OnnxModel model = read_onnx(file);
   if (classes > 0) replace_head(model, classes);
   return std::make_unique<OnnxNetwork>(std::move(model), file);
@@ -348,5 +343,4 @@ void save_onnx_folder(const OnnxNetwork& network, const std::string& folder) {
   }
   write_onnx(model, (fs::path(folder) / kNetworkFile).string());
 }
-
 }  // namespace linnet

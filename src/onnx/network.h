@@ -20,7 +20,6 @@
 #include "onnx/file/model.h"
 
 namespace linnet {
-
 using TracedValues = std::map<std::string, TracedValue>;
 
 class OnnxNetwork : public Module {
@@ -52,8 +51,8 @@ class OnnxNetwork : public Module {
   bool is_filters(const OnnxTensor& tensor) const { return tensor.dims.size() == 4 && filters_.contains(tensor.name); }
   void trace_nodes(Graph& graph, const std::vector<OnnxNode>& nodes, TracedValues& values);
   void trace_node(Graph& graph, const OnnxNode& node, TracedValues& values);
-  static std::vector<TracedValue> run_operator(Graph& graph, const OnnxNode& node, int64_t version,
-                                               std::vector<TracedValue> in, bool known);
+  static std::vector<TracedValue> run_operator(
+      Graph& graph, const OnnxNode& node, int64_t version, std::vector<TracedValue> in, bool known);
   // In control_flow.cpp: nodes that contain graphs.
   std::vector<TracedValue> trace_control(Graph& graph, const OnnxNode& node, const TracedValues& values);
   std::vector<TracedValue> trace_if(Graph& graph, const OnnxNode& node, const TracedValues& values);
@@ -61,10 +60,10 @@ class OnnxNetwork : public Module {
   std::vector<TracedValue> trace_scan(Graph& graph, const OnnxNode& node, const TracedValues& values);
   // `arguments`: the graph's inputs, in order.
   std::vector<TracedValue> trace_body(Graph& graph, const OnnxNode& node, const char* name, const TracedValues& values,
-                                      const std::vector<TracedValue>& arguments);
+      const std::vector<TracedValue>& arguments);
   static TracedValue stacked(Graph& graph, const OnnxNode& node, const std::vector<TracedValue>& values, int64_t axis);
-  std::vector<TracedValue> trace_function(Graph& graph, const OnnxNode& node, const OnnxFunction& function,
-                                          const TracedValues& values);
+  std::vector<TracedValue> trace_function(
+      Graph& graph, const OnnxNode& node, const OnnxFunction& function, const TracedValues& values);
   TracedValue initial_value(Graph& graph, const OnnxTensor& tensor) const;
 
   OnnxModel model_;
@@ -91,5 +90,4 @@ void save_onnx_folder(const OnnxNetwork& network, const std::string& folder);
 int64_t head_classes(const OnnxModel& model);
 // Gives that layer, if any, so many outputs unless it has them: a weight drawn by its name, zeros as bias.
 void replace_head(OnnxModel& model, int64_t classes);
-
 }  // namespace linnet

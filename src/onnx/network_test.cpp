@@ -19,7 +19,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char* kModels = "tests/golden/pretrained/";
 
 struct Folder {
@@ -41,7 +40,7 @@ struct Batch {
   NamedTensors ours, theirs;
 };
 Batch make_batch(const Graph& graph, const OnnxSource& source, const std::vector<int64_t>& sizes,
-                 const std::map<std::string, HostTensor>& parameters) {
+    const std::map<std::string, HostTensor>& parameters) {
   std::mt19937 random(7);
   Batch batch;
   for (const GraphInput& input : graph.inputs()) {
@@ -82,9 +81,8 @@ std::map<std::string, HostTensor> values_of(const ParameterLayout& layout, const
   std::map<std::string, HostTensor> values;
   const auto add = [&](const ParameterSlot& location, const std::vector<float>& from) {
     const auto count = static_cast<size_t>(location.spec.shape.elements());
-    values.emplace(location.spec.name,
-                   HostTensor({DType::kF32, location.spec.shape},
-                              std::span(from).subspan(static_cast<size_t>(location.offset), count)));
+    values.emplace(location.spec.name, HostTensor({DType::kF32, location.spec.shape},
+                                           std::span(from).subspan(static_cast<size_t>(location.offset), count)));
   };
   for (const ParameterSlot& location : layout.parameters()) add(location, flat);
   for (const ParameterSlot& location : layout.constants()) add(location, constants);
@@ -120,7 +118,7 @@ double largest_difference(const HostTensor& got, const HostTensor& expected) {
 
 // Exported and imported again, at sizes it was not traced at, a model computes what it did.
 void check_round_trip(const Module& module, const std::vector<OnnxFile>& files, const std::vector<float>& flat,
-                      const OnnxOptions& options, double tolerance = 1e-6) {
+    const OnnxOptions& options, double tolerance = 1e-6) {
   const Folder folder;
   const ParameterLayout layout(module);
   for (const OnnxFile& file : files) {
@@ -139,8 +137,8 @@ void check_round_trip(const Module& module, const std::vector<OnnxFile>& files, 
   }
 }
 
-void check_round_trip(const std::string& name, int64_t opset, const OnnxFileOptions& files = {},
-                      double tolerance = 1e-6) {
+void check_round_trip(
+    const std::string& name, int64_t opset, const OnnxFileOptions& files = {}, double tolerance = 1e-6) {
   SCOPED_TRACE(name + " in opset " + std::to_string(opset));
   const PretrainedModel model = open_pretrained(kModels + name);
   const ParameterLayout layout(*model.module);
@@ -158,7 +156,7 @@ std::vector<float> initial(const ParameterLayout& layout) {
 
 TEST(OnnxNetwork, EncodersComeBack) {
   for (const char* name : {"bert_classifier", "bert_masked", "bert_model", "roberta_masked", "roberta_classifier",
-                           "jina_masked", "deberta_masked", "deberta_conv_classifier"})
+           "jina_masked", "deberta_masked", "deberta_conv_classifier"})
     for (const int64_t opset : {14, 17}) check_round_trip(name, opset);
 }
 TEST(OnnxNetwork, AHeadThatFindsAnswersComesBack) {
@@ -167,7 +165,7 @@ TEST(OnnxNetwork, AHeadThatFindsAnswersComesBack) {
 }
 TEST(OnnxNetwork, DecodersComeBack) {
   for (const char* name : {"gpt2", "llama", "llama_scaled", "mistral", "qwen2", "qwen3", "gemma3", "phi3_long",
-                           "gpt_neox", "opt", "gemma2", "qwen3_yarn"})
+           "gpt_neox", "opt", "gemma2", "qwen3_yarn"})
     check_round_trip(name, 17, {}, std::string_view(name).starts_with("gemma") ? 2e-6 : 1e-6);  // badly conditioned
   check_round_trip("gpt2", 17, {.joined_past = true});
 }
@@ -178,17 +176,17 @@ TEST(OnnxNetwork, EncoderDecodersComeBack) {
 TEST(OnnxNetwork, ThePlainTransformerComesBack) {
   for (const bool pre : {false, true}) {
     Transformer model(TransformerConfig{.source_vocab = 11,
-                                        .target_vocab = 13,
-                                        .d_model = 8,
-                                        .num_heads = 2,
-                                        .d_ff = 12,
-                                        .num_encoder_layers = 2,
-                                        .num_decoder_layers = 2,
-                                        .max_seq_len = 16,
-                                        .dropout = 0,
-                                        .norm_first = pre,
-                                        .final_norm = pre,
-                                        .activation = pre ? Activation::kGelu : Activation::kRelu});
+        .target_vocab = 13,
+        .d_model = 8,
+        .num_heads = 2,
+        .d_ff = 12,
+        .num_encoder_layers = 2,
+        .num_decoder_layers = 2,
+        .max_seq_len = 16,
+        .dropout = 0,
+        .norm_first = pre,
+        .final_norm = pre,
+        .activation = pre ? Activation::kGelu : Activation::kRelu});
     check_round_trip(model, onnx_files(model), initial(ParameterLayout(model)), {.opset = 17});
   }
 }
@@ -206,7 +204,7 @@ TEST(OnnxNetwork, FewerBitsComeBackClose) {
   };
   const auto whole = size_of(OnnxPrecision::kF32);
   for (const auto& [precision, tolerance] :
-       {std::pair{OnnxPrecision::kF16, 2e-3}, {OnnxPrecision::kInt8Qdq, 0.05}, {OnnxPrecision::kInt8Dynamic, 0.1}}) {
+      {std::pair{OnnxPrecision::kF16, 2e-3}, {OnnxPrecision::kInt8Qdq, 0.05}, {OnnxPrecision::kInt8Dynamic, 0.1}}) {
     EXPECT_LT(size_of(precision), whole);
     check_round_trip(*model.module, onnx_files(model), flat, {.precision = precision}, tolerance);
   }
@@ -277,8 +275,8 @@ TEST(OnnxNetwork, TrainsLikeTheModelItCameFrom) {
   };
   SingleShapeLearner own(cnn, [&](Trace& trace) { return loss_of(trace, [&](Tensor x) { return cnn(x); }); });
   for (const ParameterSlot& location : layout.parameters())
-    std::copy_n(flat.begin() + location.offset, location.spec.shape.elements(),
-                own.parameter(location.spec.name).begin());
+    std::copy_n(
+        flat.begin() + location.offset, location.spec.shape.elements(), own.parameter(location.spec.name).begin());
   SingleShapeLearner imported(*network, [&](Trace& trace) {
     return loss_of(trace, [&](Tensor x) { return network->run({{"images", x}}).at("logits"); });
   });
@@ -358,6 +356,5 @@ TEST(OnnxNetwork, FiltersKeepTheirLayoutInTheFile) {
     EXPECT_TRUE(std::ranges::equal(written.data, w.data));
   }
 }
-
 }  // namespace
 }  // namespace linnet

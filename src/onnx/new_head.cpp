@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 struct Head {
   size_t weight, bias;  // of graph.initializers; kAbsent: there is none
   bool by_rows;         // [classes, features], as Gemm with transB has it; else [features, classes]
@@ -51,7 +50,6 @@ std::optional<Head> find_head(const OnnxModel& model) {
   }
   return head;
 }
-
 }  // namespace
 
 int64_t head_classes(const OnnxModel& model) {
@@ -74,5 +72,4 @@ void replace_head(OnnxModel& model, int64_t classes) {
   }
   if (OnnxValueInfo& output = model.graph.outputs[0]; !output.dims.empty()) output.dims.back() = {classes, ""};
 }
-
 }  // namespace linnet

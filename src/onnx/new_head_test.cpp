@@ -5,14 +5,13 @@
 
 namespace linnet {
 namespace {
-
 // A linear layer of 3 features and 2 classes, in the forms that files have.
 OnnxModel network(const std::string& form) {
   OnnxModel model;
   OnnxGraph& graph = model.graph;
   const bool by_rows = form == "Gemm transB";
-  OnnxTensor weight = float_tensor(by_rows ? std::vector<int64_t>{2, 3} : std::vector<int64_t>{3, 2},
-                                   std::vector<float>(6, 1)),
+  OnnxTensor weight = float_tensor(
+                 by_rows ? std::vector<int64_t>{2, 3} : std::vector<int64_t>{3, 2}, std::vector<float>(6, 1)),
              bias = float_tensor({2}, {1, 1});
   weight.name = "w", bias.name = "b";
   graph.initializers = {weight, bias};
@@ -46,6 +45,5 @@ TEST(NewHead, ReplacesTheLastLinearLayer) {
   shared.graph.nodes.push_back({.name = "s", .op = "Relu", .in = {"w"}, .out = {"z"}});
   EXPECT_EQ(head_classes(shared), 0);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -10,7 +10,6 @@
 #include "onnx/compose.h"
 
 namespace linnet {
-
 using compose::elementwise;
 using compose::Number;
 
@@ -37,8 +36,8 @@ std::optional<Tensor> quantized_product(OnnxCall& call, const TracedValue& a, co
 
 // x [N, C, ...] convolved with the file's weight [O, C, ...], over one or two axes, without groups: [N, ..., O].
 // Padding is zero floats. Empty as above.
-std::optional<Tensor> quantized_convolution(OnnxCall& call, const TracedValue& x, const TracedValue& weight,
-                                            std::vector<WindowAxis> axes);
+std::optional<Tensor> quantized_convolution(
+    OnnxCall& call, const TracedValue& x, const TracedValue& weight, std::vector<WindowAxis> axes);
 
 // Whole numbers with scale and zero point: value = (code - zero) * scale, computed in floats.
 
@@ -69,5 +68,4 @@ Tensor dynamically_rounded(OnnxCall& call, Tensor x);
 Tensor whole_product(OnnxCall& call, Tensor a, Tensor b);  // of matrices of whole numbers
 // The node as a Conv of other operands: [N, O, ...].
 Tensor conv_of(OnnxCall& call, TracedValue x, TracedValue w);
-
 }  // namespace linnet

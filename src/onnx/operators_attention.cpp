@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 enum Operand : size_t { kQueries, kKeys, kValues, kMask, kPastKeys, kPastValues, kLengths };
@@ -77,11 +76,10 @@ Tensor windowed(OnnxCall& call, Tensor scores, const Window& window, int64_t pas
 // Rows of -infinity become 0.
 Tensor masked_softmax(OnnxCall& call, Tensor scores) {
   const Tensor most = compose::fold_last(scores, compose::maximum);
-  const Tensor weights = elementwise(call, {scores, most}, [](Number score, Number most) {
-    return exp(score - select(equal(most, kNever), 0, most));
-  });
+  const Tensor weights = elementwise(call, {scores, most},
+      [](Number score, Number most) { return exp(score - select(equal(most, kNever), 0, most)); });
   return elementwise(call, {weights, compose::sum_last(weights)},
-                     [](Number weight, Number sum) { return weight / select(equal(sum, 0), 1, sum); });
+      [](Number weight, Number sum) { return weight / select(equal(sum, 0), 1, sum); });
 }
 
 void attention_operator(OnnxCall& call) {
@@ -96,8 +94,8 @@ void attention_operator(OnnxCall& call) {
 
   const double scale = call.real("scale", 1 / std::sqrt(static_cast<double>(q.dim(3))));
   const double cap = call.real("softcap", 0);
-  const Window window{call.flag("is_causal"), call.integer("left_window_size", -1),
-                      call.integer("right_window_size", -1)};
+  const Window window{
+      call.flag("is_causal"), call.integer("left_window_size", -1), call.integer("right_window_size", -1)};
   Tensor scores = matmul(q * scale, repeated(call, k, q.dim(1)), false, true);
   const int64_t given = call.integer("qk_matmul_output_mode", 0);
   std::vector<Tensor> stages{scores};  // by qk_matmul_output_mode
@@ -127,11 +125,11 @@ Tensor key_bias(OnnxCall& call, size_t operand, int64_t batch, int64_t keys) {
   const Shape s = mask.shape();
   if (s.rank() == 1 && s[0] == batch)
     return elementwise(call, {reshape(mask, {batch, 1, 1, 1}), call.locations(keys, DType::kF32)},
-                       [=](Number length, Number key) { return select(length > key, 0, hidden); });
+        [=](Number length, Number key) { return select(length > key, 0, hidden); });
   if ((s.rank() != 2 && s.rank() != 3) || s[0] != batch || s[-1] != keys)
     call.fail("a mask of shape ", s.text(), " for ", keys, " keys");
   return elementwise(call, {reshape(mask, {batch, 1, s.rank() == 3 ? s[1] : 1, keys})},
-                     [=](Number seen) { return (1 - seen) * hidden; });
+      [=](Number seen) { return (1 - seen) * hidden; });
 }
 
 struct FusedMasks {
@@ -149,9 +147,9 @@ Tensor fused_attention(OnnxCall& call, Tensor q, Tensor k, Tensor v, const Fused
   if (call.has(masks.bias)) scores = compose::add(call, scores, call.tensor(masks.bias, DType::kF32));
   if (causal)
     scores = elementwise(call, {scores, column(call, q.dim(2)), call.locations(k.dim(2), DType::kF32)},
-                         [&](Number score, Number query, Number key) {
-                           return select(key > query + static_cast<double>(masks.past), kNever, score);
-                         });
+        [&](Number score, Number query, Number key) {
+          return select(key > query + static_cast<double>(masks.past), kNever, score);
+        });
   const Tensor y = matmul(masked_softmax(call, scores), v);
   return reshape(permute(y, {0, 2, 1, 3}), {y.dim(0), y.dim(2), y.dim(1) * y.dim(3)});
 }
@@ -250,7 +248,6 @@ void rotary_embedding(OnnxCall& call) {
   if (turned < s[3]) y = compose::join({y, slice(rows, 3, turned, s[3] - turned)}, 3);
   call.set(is_apart ? permute(y, {0, 2, 1, 3}) : reshape(y, x.shape()));
 }
-
 }  // namespace
 
 OnnxOperatorRows attention_operators() {
@@ -261,5 +258,4 @@ OnnxOperatorRows attention_operators() {
       {"com.microsoft.MultiHeadAttention", multi_head_attention, "of queries, keys and values apart"},
   };
 }
-
 }  // namespace linnet

@@ -15,7 +15,6 @@
 
 namespace linnet {
 namespace {
-
 using compose::apply;
 using compose::binary;
 using compose::unary;
@@ -148,14 +147,11 @@ void power(OnnxCall& call) {
     if (exponent == -1) return unary_of(Scalar::kReciprocal)(call);
   }
   const Tensor exponents = call.tensor(1, traced_dtype(call.element()));
-  call.set(elementwise(call, {call.tensor(0), exponents},
-                       [=](Number a, Number b) { return whole ? truncated(pow(a, b)) : pow(a, b); }));
+  call.set(elementwise(
+      call, {call.tensor(0), exponents}, [=](Number a, Number b) { return whole ? truncated(pow(a, b)) : pow(a, b); }));
 }
 
-template <class F>
-OnnxOperator comparison(F formula) {
-  return binary(formula, OnnxElement::kBool);
-}
+template <class F> OnnxOperator comparison(F formula) { return binary(formula, OnnxElement::kBool); }
 
 Number is_infinite(Number x, const OnnxCall& call) {
   return equal(x, kInfinity) * call.flag("detect_positive", true) +
@@ -249,7 +245,6 @@ void dropout_operator(OnnxCall& call) {
   const Tensor left = dropped(call.uniform(1, call.shape(), call.tensor(0).type().dtype));
   call.set(1, elementwise(call, {left}, [](Number x) { return x > 0; }), OnnxElement::kBool);
 }
-
 }  // namespace
 
 OnnxOperatorRows elementwise_operators() {
@@ -263,7 +258,7 @@ OnnxOperatorRows elementwise_operators() {
       {"Asinh", unary(inverse_sinh)},
       {"Atanh", unary([](Number x) { return 0.5 * log((1 + x) / (1 - x)); })},
       {"Cast", [](OnnxCall& call) { cast_to(call, static_cast<OnnxElement>(call.integer("to", 0))); },
-       "float8 and strings are not there; float16 and bfloat16 are computed in 32 bits"},
+          "float8 and strings are not there; float16 and bfloat16 are computed in 32 bits"},
       {"CastLike", [](OnnxCall& call) { cast_to(call, call.element(1)); }},
       {"Ceil", unary([](Number x) { return -floor(-x); })},
       {"Celu", unary([](Number x, Call c) { return exponential(x, 1, c.real("alpha", 1), c.real("alpha", 1)); })},
@@ -274,13 +269,13 @@ OnnxOperatorRows elementwise_operators() {
       {"Elu", unary([](Number x, Call c) { return exponential(x, 1, c.real("alpha", 1), 1); })},
       {"Equal", comparison(compose::equal)},
       {"Gelu",
-       [](OnnxCall& call) {
-         call.set(call.text("approximate", "none") == "tanh" ? gelu_tanh(call.tensor(0)) : gelu(call.tensor(0)));
-       }},
+          [](OnnxCall& call) {
+            call.set(call.text("approximate", "none") == "tanh" ? gelu_tanh(call.tensor(0)) : gelu(call.tensor(0)));
+          }},
       {"Greater", comparison([](Number a, Number b) { return a > b; })},
       {"GreaterOrEqual", comparison([](Number a, Number b) { return select(a > b, 1, equal(a, b)); })},
       {"HardSigmoid",
-       unary([](Number x, Call c) { return hard_sigmoid(x, c.real("alpha", 0.2), c.real("beta", 0.5)); })},
+          unary([](Number x, Call c) { return hard_sigmoid(x, c.real("alpha", 0.2), c.real("beta", 0.5)); })},
       {"HardSwish", unary([](Number x) { return x * hard_sigmoid(x, 1.0 / 6, 0.5); })},
       {"Identity", [](OnnxCall& call) { call.set(0, call.in(0)); }},
       {"IsInf", unary(is_infinite, OnnxElement::kBool)},
@@ -318,5 +313,4 @@ OnnxOperatorRows elementwise_operators() {
     if (row.operands == 1) rows.push_back({row.name, unary_of(row.function)});
   return rows;
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 using compose::channels_first;
 using compose::channels_last;
 
@@ -61,7 +60,7 @@ Tensor padded(Tensor x, const Windows& w, double value) {
 
 // Folds each window's elements over x [N, ..., C], already padded, by a function of two.
 Tensor fold_windows(Tensor x, const Windows& w, const std::vector<int64_t>& counts,
-                    const std::function<Tensor(Tensor, Tensor)>& join_two) {
+    const std::function<Tensor(Tensor, Tensor)>& join_two) {
   Shape size;
   for (const WindowAxis& axis : w) size.push_back(axis.size);
   Tensor y;
@@ -123,8 +122,8 @@ Tensor convolution_2d(const OnnxCall& call, Tensor x, Tensor weight, const Windo
 // Treated as an image of one row.
 Tensor convolution_1d(const OnnxCall& call, Tensor x, Tensor weight, const Windows& w, int64_t groups) {
   const Shape s = x.shape(), f = weight.shape();
-  const Tensor y = convolution_2d(call, reshape(x, {s[0], 1, s[1], s[2]}), reshape(weight, {f[0], f[1], 1, f[2]}),
-                                  {{}, w[0]}, groups);
+  const Tensor y = convolution_2d(
+      call, reshape(x, {s[0], 1, s[1], s[2]}), reshape(weight, {f[0], f[1], 1, f[2]}), {{}, w[0]}, groups);
   return reshape(y, {y.dim(0), y.dim(2), y.dim(3)});
 }
 
@@ -247,7 +246,7 @@ void max_pool_operator(OnnxCall& call) {
 
 // The number of elements that count in each window: [H', W', 1].
 Tensor window_sizes(OnnxCall& call, const Shape& s, const Windows& w, const Windows& given,
-                    const std::vector<int64_t>& counts, bool with_padding) {
+    const std::vector<int64_t>& counts, bool with_padding) {
   std::vector<double> sizes{1};
   for (size_t i = 0; i < w.size(); ++i) {
     std::vector<double> next;
@@ -309,7 +308,6 @@ void global_pool(OnnxCall& call, bool maximum) {
   const Tensor rows = reshape(call.tensor(0), {s[0] * s[1], s.elements(2, s.rank())});
   call.set(reshape(maximum ? compose::fold_last(rows, compose::maximum) : compose::mean_last(rows), result));
 }
-
 }  // namespace
 
 OnnxOperatorRows image_operators() {
@@ -323,5 +321,4 @@ OnnxOperatorRows image_operators() {
       {"MaxPool", max_pool_operator, "without the second result, Indices"},
   };
 }
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kMostTopK = 64;
 
 // Indices of an axis of `size` as i32, negative ones counted from its end. Inputs of the graph (token ids) are
@@ -29,8 +28,8 @@ Tensor row_ids(OnnxCall& call, size_t operand, int64_t size) {
   }
   if (indices.tensor.type().dtype == DType::kI32) return indices.tensor;
   const auto length = static_cast<double>(size);
-  return cast(elementwise(call, {call.tensor(operand)}, [=](Number x) { return select(0 > x, x + length, x); }),
-              DType::kI32);
+  return cast(
+      elementwise(call, {call.tensor(operand)}, [=](Number x) { return select(0 > x, x + length, x); }), DType::kI32);
 }
 
 void gather(OnnxCall& call) {
@@ -89,7 +88,7 @@ Tensor element_places(OnnxCall& call, size_t operand, const Shape& of, int axis)
   const Tensor along = cast(row_ids(call, operand, of[axis]), DType::kF64);
   const auto stride = static_cast<double>(strides[axis]);
   const Tensor locations = elementwise(call, {along, places_without(call, shape, strides, axis)},
-                                       [=](Number index, Number begin) { return index * stride + begin; });
+      [=](Number index, Number begin) { return index * stride + begin; });
   return cast(locations, DType::kI32);
 }
 
@@ -138,8 +137,8 @@ void gather_nd(OnnxCall& call) {
 }
 
 // Writes rows of `updates` [n, width] over rows `locations` of data [rows, width]; repeats overwrite or reduce.
-void scatter_rows(OnnxCall& call, Tensor data, Tensor updates, const std::vector<int64_t>& locations,
-                  const Shape& result) {
+void scatter_rows(
+    OnnxCall& call, Tensor data, Tensor updates, const std::vector<int64_t>& locations, const Shape& result) {
   const int64_t rows = data.dim(0);
   const std::string how = call.text("reduction", "none");
   if (how != "none" && how != "add" && how != "mul" && how != "max" && how != "min")
@@ -208,7 +207,7 @@ void scatter_elements(OnnxCall& call) {
     locations.push_back(location);
   });
   scatter_rows(call, reshape(call.tensor(0), {shape.elements(), 1}), reshape(call.tensor(2), {indices.elements(), 1}),
-               locations, shape);
+      locations, shape);
 }
 
 void one_hot_operator(OnnxCall& call) {
@@ -232,8 +231,7 @@ void one_hot_operator(OnnxCall& call) {
   call.set(0, compose::axis_from_end(y, axis), call.element(2));
 }
 
-template <int sign>
-void arg_extreme(OnnxCall& call) {
+template <int sign> void arg_extreme(OnnxCall& call) {
   const Shape shape = call.shape();
   const int axis = call.axis_of(0);
   const bool last = call.flag("select_last_index"), keep = call.flag("keepdims", true);
@@ -272,8 +270,8 @@ void top_k(OnnxCall& call) {
   for (int64_t i = 0; i < k; ++i) {
     const Tensor index = cast(reshape(argmax_last(left), one), x.type().dtype);
     indices.push_back(index);
-    const Tensor chosen = elementwise(call, {x, locations, index},
-                                      [](Number x, Number at, Number index) { return select(equal(at, index), x, 0); });
+    const Tensor chosen = elementwise(
+        call, {x, locations, index}, [](Number x, Number at, Number index) { return select(equal(at, index), x, 0); });
     values.push_back(compose::sum_last(chosen));
     left = elementwise(call, {left, locations, index}, [](Number x, Number at, Number index) {
       return select(equal(at, index), -std::numeric_limits<double>::infinity(), x);
@@ -283,7 +281,6 @@ void top_k(OnnxCall& call) {
   call.set(compose::axis_from_end(compose::join(values, last), axis));
   call.set(1, compose::axis_from_end(compose::join(indices, last), axis), OnnxElement::kInt64);
 }
-
 }  // namespace
 
 OnnxOperatorRows index_operators() {
@@ -300,5 +297,4 @@ OnnxOperatorRows index_operators() {
       {"TopK", top_k, "k must be known, at most 64"},
   };
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 int bits_of(const OnnxCall& call) {
   const auto dtype = element_dtype(call.element());
   if (!dtype || is_float(*dtype)) call.fail("of ", element_name(call.element()));
@@ -33,8 +32,7 @@ double as_number(const OnnxCall& call, uint64_t bits) {
   return number;
 }
 
-template <class Function>
-void bitwise(OnnxCall& call, const Function& function) {
+template <class Function> void bitwise(OnnxCall& call, const Function& function) {
   const Shape shape = compose::broadcast_shape(call, {call.shape(0), call.shape(1)});
   const std::vector<double> a = call.numbers(0), b = call.numbers(1);
   const auto location = [&](int64_t i, const Shape& of) {
@@ -215,7 +213,6 @@ void window(OnnxCall& call, double a0, double a1, double a2) {
   }
   call.set(0, known_numbers(element, {size}, values));
 }
-
 }  // namespace
 
 OnnxOperatorRows known_operators() {
@@ -239,5 +236,4 @@ OnnxOperatorRows known_operators() {
       {"Unique", unique, "the operand must be known"},
   };
 }
-
 }  // namespace linnet

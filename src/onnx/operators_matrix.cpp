@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 Shape join_shapes(const Shape& batch, int64_t rows, int64_t columns) {
   Shape shape = batch;
   shape.push_back(rows);
@@ -77,8 +76,8 @@ Lettered sum_over(const Lettered& x, const std::string& kept) {
   Shape shape;
   for (size_t i = 0; i < first.size(); ++i) shape.push_back(moved.tensor.dim(static_cast<int>(i)));
   const int64_t rows = shape.elements();
-  return {reshape(compose::sum_last(reshape(moved.tensor, {rows, moved.tensor.shape().elements() / rows})), shape),
-          first};
+  return {
+      reshape(compose::sum_last(reshape(moved.tensor, {rows, moved.tensor.shape().elements() / rows})), shape), first};
 }
 
 // Sums the product of two over letters not kept, by a batch of matrix products.
@@ -152,7 +151,6 @@ void einsum(OnnxCall& call) {
   }
   call.set(in_order(sum_over(terms[0], result), result).tensor);
 }
-
 }  // namespace
 
 OnnxOperatorRows matrix_operators() {
@@ -162,5 +160,4 @@ OnnxOperatorRows matrix_operators() {
       {"MatMul", matmul_operator},
   };
 }
-
 }  // namespace linnet

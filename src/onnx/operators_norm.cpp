@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 // (x - mean) / sqrt(variance + epsilon) of rows [rows, n], without weights.
 Tensor normal_rows(Tensor rows, double epsilon) { return layer_norm(rows, {}, {}, epsilon); }
 
@@ -35,9 +34,9 @@ void batch_normalization(OnnxCall& call) {
     return call.set(compose::channels_first(found.y));
   }
   const Tensor factor = elementwise(call, {call.tensor(1, dtype), variance},
-                                    [=](Number weight, Number variance) { return weight * rsqrt(variance + epsilon); });
+      [=](Number weight, Number variance) { return weight * rsqrt(variance + epsilon); });
   const Tensor summand = elementwise(call, {call.tensor(2, dtype), mean, factor},
-                                     [](Number bias, Number mean, Number factor) { return bias - mean * factor; });
+      [](Number bias, Number mean, Number factor) { return bias - mean * factor; });
   if (rank < 2) return call.set(scaled(call, call.tensor(0), factor, summand));
   call.set(scaled(call, call.tensor(0), compose::by_channel(factor, rank), compose::by_channel(summand, rank)));
 }
@@ -173,12 +172,11 @@ Tensor normalized(Tensor x, Tensor weight, Tensor bias, double epsilon) {
 Tensor rms_normalized(const OnnxCall& call, Tensor x, Tensor weight, double epsilon) {
   const Tensor mean = compose::mean_last(square(x));
   return elementwise(call, {x, mean, weight},
-                     [=](Number x, Number mean, Number weight) { return x * rsqrt(mean + epsilon) * weight; });
+      [=](Number x, Number mean, Number weight) { return x * rsqrt(mean + epsilon) * weight; });
 }
 
 // Operands: input, skip, weight, norm's bias unless root-mean-square, sum's bias. Result 3: the sum.
-template <bool centered>
-void skip_normalization(OnnxCall& call) {
+template <bool centered> void skip_normalization(OnnxCall& call) {
   constexpr size_t kSumBias = centered ? 4 : 3;
   Tensor sum = compose::add(call, call.tensor(0), call.tensor(1));
   if (call.has(kSumBias)) sum = compose::add(call, sum, call.tensor(kSumBias));
@@ -210,12 +208,12 @@ void embed_layer_normalization(OnnxCall& call) {
   if (ids.rank() != 2) call.fail("ids of shape ", ids.text());
   Tensor sum = rows(kWords, kIds);
   sum = compose::add(call, sum,
-                     call.has(kPositionIds) ? rows(kPositions, kPositionIds)
-                                            : slice(call.tensor(kPositions, DType::kF32), 0, 0, ids[1]));
+      call.has(kPositionIds) ? rows(kPositions, kPositionIds)
+                             : slice(call.tensor(kPositions, DType::kF32), 0, 0, ids[1]));
   if (call.has(kTypes) && call.has(kTypeTable)) sum = compose::add(call, sum, rows(kTypeTable, kTypes));
   call.integer("mask_index_type", 0);
-  call.set(0, normalized(sum, call.tensor(kWeight), call.tensor(kBias), call.real("epsilon", 1e-12)),
-           OnnxElement::kFloat);
+  call.set(
+      0, normalized(sum, call.tensor(kWeight), call.tensor(kBias), call.real("epsilon", 1e-12)), OnnxElement::kFloat);
   if (call.is_wanted(1)) {
     const Tensor lengths = call.has(kMask) ? reshape(compose::sum_last(call.tensor(kMask, DType::kF32)), {ids[0]})
                                            : call.uniform(0, {ids[0]}, DType::kF32);
@@ -240,15 +238,12 @@ void fused_matmul(OnnxCall& call) {
   const Tensor y = matmul(left, b, trans_a, call.flag("transB"));
   call.set(alpha == 1 ? y : y * alpha);
 }
-
 }  // namespace
 
 OnnxOperatorRows norm_operators() {
   return {
-      {"BatchNormalization",
-       batch_normalization,
-       "in training mode with the statistics of the batch, evaluated too",
-       {3, 4}},
+      {"BatchNormalization", batch_normalization, "in training mode with the statistics of the batch, evaluated too",
+          {3, 4}},
       {"GroupNormalization", group_normalization},
       {"InstanceNormalization", instance_normalization},
       {"LayerNormalization", layer_normalization},
@@ -267,5 +262,4 @@ OnnxOperatorRows norm_operators() {
       {"com.microsoft.SkipSimplifiedLayerNormalization", skip_normalization<false>},
   };
 }
-
 }  // namespace linnet

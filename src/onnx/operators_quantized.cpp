@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 void quantize_linear(OnnxCall& call) {
   const Shape x = call.shape();
   const auto type = static_cast<OnnxElement>(call.integer("output_dtype", 0));
@@ -46,14 +45,13 @@ Scaling dynamic_scaling(OnnxCall& call, Tensor x) {
   const auto extreme = [&](Tensor (*of_two)(Tensor, Tensor)) {
     const Tensor found = reshape(compose::fold_last(row, of_two), {1});
     return elementwise(call, {found, zero},
-                       [&](Number x, Number zero) { return of_two == compose::maximum ? max(x, zero) : min(x, zero); });
+        [&](Number x, Number zero) { return of_two == compose::maximum ? max(x, zero) : min(x, zero); });
   };
   const Tensor least = extreme(compose::minimum), most = extreme(compose::maximum);
   const Tensor scale = elementwise(call, {least, most}, [](Number least, Number most) { return (most - least) / 255; });
   // A tensor of zeros has scale 0.
-  const Tensor point = elementwise(call, {least, scale}, [](Number least, Number scale) {
-    return select(equal(scale, 0), 0, min(max(round(-(least / scale)), 0), 255));
-  });
+  const Tensor point = elementwise(call, {least, scale},
+      [](Number least, Number scale) { return select(equal(scale, 0), 0, min(max(round(-(least / scale)), 0), 255)); });
   return {reshape(scale, {}), reshape(point, {})};
 }
 
@@ -78,7 +76,7 @@ Tensor centered(OnnxCall& call, size_t operand, size_t zero, bool rows) {
 // Subtracts the zero point's excess over `middle` times the weights' sums.
 Tensor less_rest(const OnnxCall& call, Tensor sums, Tensor point, Tensor weights, double middle) {
   return elementwise(call, {sums, point, weights},
-                     [=](Number sum, Number zero, Number weight) { return sum - (zero - middle) * weight; });
+      [=](Number sum, Number zero, Number weight) { return sum - (zero - middle) * weight; });
 }
 
 // Products of bytes with a known weight: of codes as whole numbers, less the zero point times the weight's sums. Sums
@@ -121,7 +119,7 @@ TracedValue less_zero(OnnxCall& call, size_t operand, size_t zero) {
   TracedValue value{.tensor = x};
   if (call.has(zero))
     value.tensor = elementwise(call, {x, along_axis(call, call.tensor(zero, DType::kF32), x.shape(), 0, 0)},
-                               [](Number x, Number zero) { return x - zero; });
+        [](Number x, Number zero) { return x - zero; });
   if (call.has(zero) && (!call.is_known(zero) || call.shape(zero).rank() > 1)) return value;
   TracedQuantization known{.element = call.element(operand), .scales = {1}, .zeros = {0}};
   if (call.has(zero)) known.zeros = call.numbers(zero);
@@ -192,7 +190,7 @@ Tensor qlinear_matmul(OnnxCall& call) {
 Tensor with_bias(OnnxCall& call, Tensor y, size_t bias, int axis) {
   const auto along = [&](size_t i) { return along_axis(call, call.tensor(i, DType::kF32), y.shape(), axis, 0); };
   return elementwise(call, {y, along(bias), along(1), along(4)},
-                     [](Number y, Number bias, Number a, Number b) { return y + bias * (a * b); });
+      [](Number y, Number bias, Number a, Number b) { return y + bias * (a * b); });
 }
 
 // Operands: x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, bias.
@@ -214,8 +212,7 @@ Tensor qgemm(OnnxCall& call) {
 }
 
 // Operands: a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point.
-template <Scalar function>
-Tensor of_two(OnnxCall& call) {
+template <Scalar function> Tensor of_two(OnnxCall& call) {
   return elementwise(call, {floats_of(call, 0, 0).tensor, floats_of(call, 3, 0).tensor}, [](Number a, Number b) {
     return compose::apply(function, {a, b});
   });
@@ -231,7 +228,6 @@ Tensor global_average_pool(OnnxCall& call) {
   for (int axis = 2; axis < shape.rank(); ++axis) shape.set(axis, 1);
   return reshape(y, shape);
 }
-
 }  // namespace
 
 Tensor dynamically_rounded(OnnxCall& call, Tensor x) {
@@ -255,5 +251,4 @@ OnnxOperatorRows quantized_operators() {
       {"com.microsoft.QLinearMul", qlinear(of_two<Scalar::kMul>, 6, 0), "", {1, 4, 6}},
   };
 }
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kMostSteps = 4096;
 constexpr const char* kLoops =
     "with lengths of rows, peepholes, clipping, unusual functions or linear_before_reset = 0 unrolled: of at most 4096 "
@@ -38,10 +37,9 @@ struct ActivationRow {
   bool has_alpha, has_beta;
   double alpha, beta;  // defaults
 };
-constexpr ActivationRow kActivations[] = {{"sigmoid", false, false, 0, 0},     {"tanh", false, false, 0, 0},
-                                          {"relu", false, false, 0, 0},        {"affine", true, true, 1, 0},
-                                          {"scaledtanh", true, true, 1, 1},    {"softsign", false, false, 0, 0},
-                                          {"hardsigmoid", true, true, .2, .5}, {"leakyrelu", true, false, .01, 0}};
+constexpr ActivationRow kActivations[] = {{"sigmoid", false, false, 0, 0}, {"tanh", false, false, 0, 0},
+    {"relu", false, false, 0, 0}, {"affine", true, true, 1, 0}, {"scaledtanh", true, true, 1, 1},
+    {"softsign", false, false, 0, 0}, {"hardsigmoid", true, true, .2, .5}, {"leakyrelu", true, false, .01, 0}};
 
 // `count` per direction. activation_alpha and activation_beta have numbers for those functions that take one, in order.
 std::vector<Activation> activations(const OnnxCall& call, std::vector<std::string> names, size_t directions) {
@@ -161,12 +159,8 @@ class Recurrence {
   void check_shapes(int64_t inputs) const {
     const Shape state = batch_first_ ? Shape{batch_, directions_, size_} : Shape{directions_, batch_, size_};
     const std::pair<const char*, Shape> expected[] = {{"W", {directions_, gates_ * size_, inputs}},
-                                                      {"R", {directions_, gates_ * size_, size_}},
-                                                      {"B", {directions_, 2 * gates_ * size_}},
-                                                      {"sequence_lens", {batch_}},
-                                                      {"initial_h", state},
-                                                      {"initial_c", state},
-                                                      {"P", {directions_, 3 * size_}}};
+        {"R", {directions_, gates_ * size_, size_}}, {"B", {directions_, 2 * gates_ * size_}},
+        {"sequence_lens", {batch_}}, {"initial_h", state}, {"initial_c", state}, {"P", {directions_, 3 * size_}}};
     for (size_t i = 0; i < std::size(expected); ++i) {
       const auto& [name, shape] = expected[i];
       if (call_.has(i + 1) && call_.shape(i + 1) != shape)
@@ -263,16 +257,14 @@ void lstm(OnnxCall& call, Tensor (*rounded)(OnnxCall& call, Tensor state)) {
     const std::vector<Tensor> gates = parts_of(projected + matmul(hidden_before, d.recurrent, false, true), 4);
     const Tensor none = call.number(0, projected.type().dtype);
     const std::vector<Tensor> looks = d.peepholes.defined() ? parts_of(d.peepholes, 3) : std::vector(3, none);
-    const Tensor cell =
-        elementwise(call, {gates[0], gates[2], gates[3], before.cell, looks[0], looks[2]},
-                    [&](Number in, Number forget, Number fresh, Number before, Number in_look, Number forget_look) {
-                      in = f(limited(in + in_look * before, clip));
-                      forget = coupled ? 1 - in : f(limited(forget + forget_look * before, clip));
-                      return forget * before + in * g(limited(fresh, clip));
-                    });
-    const Tensor hidden = elementwise(call, {gates[1], cell, looks[1]}, [&](Number out, Number cell, Number look) {
-      return f(limited(out + look * cell, clip)) * h(cell);
-    });
+    const Tensor cell = elementwise(call, {gates[0], gates[2], gates[3], before.cell, looks[0], looks[2]},
+        [&](Number in, Number forget, Number fresh, Number before, Number in_look, Number forget_look) {
+          in = f(limited(in + in_look * before, clip));
+          forget = coupled ? 1 - in : f(limited(forget + forget_look * before, clip));
+          return forget * before + in * g(limited(fresh, clip));
+        });
+    const Tensor hidden = elementwise(call, {gates[1], cell, looks[1]},
+        [&](Number out, Number cell, Number look) { return f(limited(out + look * cell, clip)) * h(cell); });
     return State{hidden, cell};
   };
   recurrence.run(step, /*bias_apart=*/false);
@@ -317,10 +309,10 @@ void gru(OnnxCall& call) {
     };
     const Tensor update = gate(in[0], gates[0]), reset = gate(in[1], gates[1]);
     const Tensor late = reset_after ? recurrent(before.hidden, 2, 1) * reset : recurrent(before.hidden * reset, 2, 1);
-    const Tensor hidden = elementwise(call, {in[2], late, update, before.hidden},
-                                      [&](Number in, Number late, Number update, Number before) {
-                                        return (1 - update) * g(limited(in + late, clip)) + update * before;
-                                      });
+    const Tensor hidden = elementwise(
+        call, {in[2], late, update, before.hidden}, [&](Number in, Number late, Number update, Number before) {
+          return (1 - update) * g(limited(in + late, clip)) + update * before;
+        });
     return State{hidden, {}};
   };
   recurrence.run(step, /*bias_apart=*/true);
@@ -334,12 +326,11 @@ void rnn(OnnxCall& call) {
   const Step step = [&call, clip](const Direction& d, Tensor projected, const State& before) {
     const Tensor recurrent = matmul(before.hidden, d.recurrent, false, true);
     return State{elementwise(call, {projected, recurrent},
-                             [&](Number a, Number b) { return d.functions[0](limited(a + b, clip)); }),
-                 {}};
+                     [&](Number a, Number b) { return d.functions[0](limited(a + b, clip)); }),
+        {}};
   };
   recurrence.run(step, /*bias_apart=*/false);
 }
-
 }  // namespace
 
 OnnxOperatorRows recurrent_operators() {
@@ -350,5 +341,4 @@ OnnxOperatorRows recurrent_operators() {
       {"com.microsoft.DynamicQuantizeLSTM", dynamic_quantize_lstm, "unrolled: of at most 4096 steps"},
   };
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 enum class Kind { kSum, kMean, kMax, kMin, kProduct, kL1, kL2, kLogSum, kLogSumExp, kSumOfSquares };
 
 // [rows, n] -> [rows, 1]
@@ -76,7 +75,7 @@ void reduce(OnnxCall& call, Kind kind) {
   if (kind == Kind::kSum && std::ranges::count(gone, true) == 1 && axis + 1 < shape.rank() && shape[axis] <= kFew)
     return call.set(compose::reshaped(sum_of_slices(call, call.tensor(0), axis), result));
   const Tensor rows = reshape(compose::move_axes(call.tensor(0), compose::named_axes_last(gone)),
-                              {kept_elements, shape.elements() / kept_elements});
+      {kept_elements, shape.elements() / kept_elements});
   Tensor y = reshape(reduce_last(call, rows, kind), result);
   if (is_whole(call.element())) y = elementwise(call, {y}, compose::truncated);
   call.set(y);
@@ -140,9 +139,8 @@ Tensor likelihood_loss(OnnxCall& call, Tensor log_probabilities, Tensor targets,
   Tensor weights = cast(chosen, dtype);
   if (call.has(2)) weights = weights * call.tensor(2, dtype);
   // A weight of 0 hides a class of probability 0.
-  const Tensor weighted =
-      elementwise(call, {weights, reshape(log_probabilities, {rows, classes})},
-                  [](Number weight, Number x) { return select(equal(weight, 0), 0, -(weight * x)); });
+  const Tensor weighted = elementwise(call, {weights, reshape(log_probabilities, {rows, classes})},
+      [](Number weight, Number x) { return select(equal(weight, 0), 0, -(weight * x)); });
   const Tensor losses = compose::sum_last(weighted);  // [rows, 1]
   const std::string reduction = call.text("reduction", "mean");
   if (reduction == "none") return reshape(losses, shape);
@@ -170,12 +168,11 @@ void softmax_cross_entropy_loss(OnnxCall& call) {
   const Tensor scores = compose::axis_to_end(call.tensor(0), 1);
   const Tensor most = compose::fold_last(scores, compose::maximum);
   const Tensor centered = elementwise(call, {scores, most}, [](Number x, Number most) { return x - most; });
-  const Tensor log_probabilities = elementwise(call, {centered, compose::sum_last(exp(centered))},
-                                               [](Number x, Number sum) { return x - log(sum); });
+  const Tensor log_probabilities = elementwise(
+      call, {centered, compose::sum_last(exp(centered))}, [](Number x, Number sum) { return x - log(sum); });
   call.set(likelihood_loss(call, log_probabilities, call.tensor(1, DType::kF64), call.shape(1)));
   if (call.is_wanted(1)) call.set(1, compose::axis_from_end(log_probabilities, 1), call.element());
 }
-
 }  // namespace
 
 OnnxOperatorRows reduce_operators() {
@@ -199,5 +196,4 @@ OnnxOperatorRows reduce_operators() {
       {"SoftmaxCrossEntropyLoss", softmax_cross_entropy_loss, "", {2}},
   };
 }
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 struct Sampling {
   std::string mode, locations, nearest;
   double cubic;
@@ -49,8 +48,8 @@ double filter_weight(const Sampling& s, double distance) {
 }
 
 // [in, out], row-major.
-std::vector<double> sampling_matrix(const OnnxCall& call, const Sampling& s, int64_t in, int64_t out, double scale,
-                                    std::vector<bool>& outside) {
+std::vector<double> sampling_matrix(
+    const OnnxCall& call, const Sampling& s, int64_t in, int64_t out, double scale, std::vector<bool>& outside) {
   std::vector<double> matrix(in * out, 0.0);
   const double stretch = s.antialias && scale < 1 ? scale : 1;
   const double reach = (s.mode == "cubic" ? 2 : 1) / stretch;
@@ -95,12 +94,12 @@ void resize(OnnxCall& call) {
   const bool old = call.opset() < 11 || call.node().op == "Upsample";
   const size_t scales_at = old ? 1 : 2;
   Sampling sampling{.mode = call.text("mode", "nearest"),
-                    .locations = old ? "asymmetric" : call.text("coordinate_transformation_mode", "half_pixel"),
-                    .nearest = old ? "floor" : call.text("nearest_mode", "round_prefer_floor"),
-                    .cubic = call.real("cubic_coeff_a", -0.75),
-                    .exclude_outside = call.flag("exclude_outside"),
-                    .antialias = call.flag("antialias"),
-                    .outside = call.real("extrapolation_value", 0)};
+      .locations = old ? "asymmetric" : call.text("coordinate_transformation_mode", "half_pixel"),
+      .nearest = old ? "floor" : call.text("nearest_mode", "round_prefer_floor"),
+      .cubic = call.real("cubic_coeff_a", -0.75),
+      .exclude_outside = call.flag("exclude_outside"),
+      .antialias = call.flag("antialias"),
+      .outside = call.real("extrapolation_value", 0)};
   if (sampling.mode == "bilinear") sampling.mode = "linear";
   if (sampling.mode != "nearest" && sampling.mode != "linear" && sampling.mode != "cubic")
     call.fail("mode \"", sampling.mode, "\"");
@@ -151,20 +150,18 @@ void resize(OnnxCall& call) {
     Tensor y = reshape(sampled, with_size(moved.shape(), -1, out));
     if (std::ranges::find(outside, true) != outside.end()) {
       const Tensor mask = call.values({out}, {outside.begin(), outside.end()}, dtype);
-      y = elementwise(call, {y, mask},
-                      [&](Number y, Number is_outside) { return select(is_outside, sampling.outside, y); });
+      y = elementwise(
+          call, {y, mask}, [&](Number y, Number is_outside) { return select(is_outside, sampling.outside, y); });
     }
     x = compose::axis_from_end(y, axis);
   }
   if (is_whole(call.element())) x = elementwise(call, {x}, compose::truncated);
   call.set(x);
 }
-
 }  // namespace
 
 OnnxOperatorRows resize_operators() {
   return {{"Resize", resize, "scales and sizes must be known", {1, 2, 3}},
-          {"Upsample", resize, "scales must be known", {1}}};
+      {"Upsample", resize, "scales must be known", {1}}};
 }
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 Shape to_shape(const OnnxCall& call, const std::vector<int64_t>& sizes) {
   if (sizes.size() > kMaxRank) call.fail("a tensor of ", sizes.size(), " axes; ", kMaxRank, " are possible");
   for (const int64_t size : sizes)
@@ -192,8 +191,8 @@ void tile(OnnxCall& call) {
 }
 
 // Indices of a padded axis; not for constant padding.
-std::vector<int64_t> padded_indices(const OnnxCall& call, const std::string& mode, int64_t size, int64_t before,
-                                    int64_t after) {
+std::vector<int64_t> padded_indices(
+    const OnnxCall& call, const std::string& mode, int64_t size, int64_t before, int64_t after) {
   if (size < 1) call.fail("nothing to pad with");
   std::vector<int64_t> indices;
   for (int64_t i = -before; i < size + after; ++i) {
@@ -318,10 +317,9 @@ void space_to_depth(OnnxCall& call) {
   if (s.rank() != 4 || b < 1 || s[2] % b != 0 || s[3] % b != 0) call.fail("a tensor of shape ", s.text());
   const bool crd = call.text("mode", "DCR") == "CRD";
   const Tensor x = permute(reshape(call.tensor(0), {s[0], s[1], s[2] / b, b, s[3] / b, b}),
-                           crd ? std::vector<int>{0, 1, 3, 5, 2, 4} : std::vector<int>{0, 3, 5, 1, 2, 4});
+      crd ? std::vector<int>{0, 1, 3, 5, 2, 4} : std::vector<int>{0, 3, 5, 1, 2, 4});
   call.set(reshape(x, {s[0], s[1] * b * b, s[2] / b, s[3] / b}));
 }
-
 }  // namespace
 
 OnnxOperatorRows shape_operators() {
@@ -338,9 +336,9 @@ OnnxOperatorRows shape_operators() {
       {"Reshape", reshape_operator, "the shape must be known"},
       {"Shape", shape_operator},
       {"Size",
-       [](OnnxCall& call) {
-         call.set(0, known_numbers(OnnxElement::kInt64, {}, {static_cast<double>(call.shape().elements())}));
-       }},
+          [](OnnxCall& call) {
+            call.set(0, known_numbers(OnnxElement::kInt64, {}, {static_cast<double>(call.shape().elements())}));
+          }},
       {"Slice", slice_operator, "starts, ends, axes and steps must be known"},
       {"SpaceToDepth", space_to_depth},
       {"Split", split_operator},
@@ -351,5 +349,4 @@ OnnxOperatorRows shape_operators() {
       {"Unsqueeze", unsqueeze},
   };
 }
-
 }  // namespace linnet

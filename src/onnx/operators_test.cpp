@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 struct Operand {
   std::vector<int64_t> dims;
   std::vector<float> values;
@@ -27,7 +26,7 @@ struct RunAs {
 
 // The results of one node.
 std::vector<std::vector<double>> run_node(const std::string& op, const std::vector<Operand>& operands, size_t results,
-                                          std::vector<OnnxAttribute> attributes = {}, RunAs as = {}) {
+    std::vector<OnnxAttribute> attributes = {}, RunAs as = {}) {
   OnnxModel model;
   model.opsets[""] = as.opset;
   OnnxNode node{.name = "node", .op = op, .in = {}, .out = {}, .attributes = std::move(attributes)};
@@ -73,12 +72,10 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& expe
 // Three steps of two rows, of which the second ends after the first step: its output is 0 then, its state stays.
 TEST(OnnxOperators, LstmKeepsTheStateOfRowsThatHaveEnded) {
   const auto got = run_node("LSTM",
-                            {{{3, 2, 1}, {1, -2, 0.5F, 2, -0.25F, 3}},
-                             {{1, 4, 1}, {0.5F, -0.3F, 0.8F, 0.2F}},
-                             {{1, 4, 1}, {0.1F, 0.4F, -0.2F, 0.6F}},
-                             {{1, 8}, {0.05F, 0.1F, -0.1F, 0.2F, 0, 0, 0.3F, 0}},
-                             {{2}, {3, 1}, OnnxElement::kInt32, true}},
-                            3, {int_attribute("hidden_size", 1)});
+      {{{3, 2, 1}, {1, -2, 0.5F, 2, -0.25F, 3}}, {{1, 4, 1}, {0.5F, -0.3F, 0.8F, 0.2F}},
+          {{1, 4, 1}, {0.1F, 0.4F, -0.2F, 0.6F}}, {{1, 8}, {0.05F, 0.1F, -0.1F, 0.2F, 0, 0, 0.3F, 0}},
+          {{2}, {3, 1}, OnnxElement::kInt32, true}},
+      3, {int_attribute("hidden_size", 1)});
   expect_near(got[0], {0.1064114, -0.0367433, 0.1700066, 0, 0.1604791, 0});
   expect_near(got[1], {0.1604791, -0.0367433});
   expect_near(got[2], {0.2945726, -0.0550450});
@@ -90,7 +87,7 @@ TEST(OnnxOperators, LstmOfTwoDirections) {
   for (size_t i = 0; i < 8; ++i)
     in[i] = 0.1F * static_cast<float>(i) - 0.3F, recurrent[i] = 0.5F - 0.15F * static_cast<float>(i);
   const auto got = run_node("LSTM", {{{3, 1, 1}, {1, -2, 0.5F}}, {{2, 4, 1}, in}, {{2, 4, 1}, recurrent}}, 3,
-                            {text_attribute("direction", "bidirectional"), int_attribute("hidden_size", 1)});
+      {text_attribute("direction", "bidirectional"), int_attribute("hidden_size", 1)});
   expect_near(got[0], {0.0000000, 0.0378480, -0.0000000, -0.1049093, -0.0000000, 0.0529235});
   expect_near(got[1], {-0.0000000, 0.0378480});
   expect_near(got[2], {-0.0000000, 0.0681384});
@@ -136,8 +133,8 @@ TEST(OnnxOperators, DropoutsWithoutNamesDiffer) {
   OnnxModel model;
   model.opsets[""] = 17;
   model.graph.inputs = {{.name = "x", .element = OnnxElement::kFloat}};
-  TracedValues values{{"ratio", known_numbers(OnnxElement::kFloat, {}, {0.5})},
-                      {"mode", known_numbers(OnnxElement::kBool, {}, {1})}};
+  TracedValues values{
+      {"ratio", known_numbers(OnnxElement::kFloat, {}, {0.5})}, {"mode", known_numbers(OnnxElement::kBool, {}, {1})}};
   for (const auto& [name, value] : values) model.graph.inputs.push_back({.name = name, .element = value.element});
   for (const char* out : {"a", "b"}) {
     model.graph.outputs.push_back({.name = out, .element = OnnxElement::kFloat});
@@ -160,8 +157,7 @@ TEST(OnnxOperators, SeluHasTheConstantsOfItsAuthors) {
 
 // The statistics of x, and those that are kept of all x so far. Two images of two channels.
 TEST(OnnxOperators, BatchNormalizationMayUseTheStatisticsOfItsOperand) {
-  const auto got = run_node(
-      "BatchNormalization",
+  const auto got = run_node("BatchNormalization",
       {{{2, 2, 2}, {1, 3, 10, 10, 5, 7, 30, 30}}, {{2}, {1, 2}}, {{2}, {0.5F, -1}}, {{2}, {0, 10}}, {{2}, {1, 1}}}, 3,
       {int_attribute("training_mode", 1), float_attribute("epsilon", 0)});
   const double root = std::sqrt(5.0);
@@ -174,7 +170,7 @@ TEST(OnnxOperators, BatchNormalizationMayUseTheStatisticsOfItsOperand) {
 TEST(OnnxOperators, BatchNormalizationBeforeOpset14TrainsWhereItHasFiveResults) {
   const auto got =
       run_node("BatchNormalization", {{{4, 1}, {1, 3, 5, 7}}, {{1}, {1}}, {{1}, {0}}, {{1}, {0}}, {{1}, {1}}}, 5,
-               {float_attribute("epsilon", 0)}, {.opset = 9});
+          {float_attribute("epsilon", 0)}, {.opset = 9});
   const double root = std::sqrt(5.0);
   expect_near(got[0], {-3 / root, -1 / root, 1 / root, 3 / root});
   expect_near(got[3], {4});
@@ -185,11 +181,10 @@ TEST(OnnxOperators, SumsAlongAShortAxisAndElementsTakenTwice) {
   const Operand x{{1, 2, 3}, {1, 2, 3, 10, 20, 30}}, axis{{1}, {1}, OnnxElement::kInt64, true};
   EXPECT_EQ(run_node("ReduceSum", {x, axis}, 1)[0], (std::vector<double>{11, 22, 33}));
   const Operand image{{1, 1, 2, 2}, {1, 2, 3, 4}}, scales{{4}, {1, 1, 2, 3}, OnnxElement::kFloat, true};
-  const auto resized = run_node(
-      "Resize", {image, {{0}, {}}, scales}, 1,
+  const auto resized = run_node("Resize", {image, {{0}, {}}, scales}, 1,
       {text_attribute("coordinate_transformation_mode", "asymmetric"), text_attribute("nearest_mode", "floor")});
   EXPECT_EQ(resized[0], (std::vector<double>{1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2,  //
-                                             3, 3, 3, 4, 4, 4, 3, 3, 3, 4, 4, 4}));
+                            3, 3, 3, 4, 4, 4, 3, 3, 3, 4, 4, 4}));
 }
 
 // Exporters write GELU as elementary operators, each in its own order. A factor that is another is no GELU.
@@ -203,22 +198,21 @@ TEST(OnnxOperators, GeluIsKnownHoweverItIsSpelled) {
     for (const char* name : {"x", "root", "one", "half"})
       model.graph.inputs.push_back({.name = name, .element = OnnxElement::kFloat});
     model.graph.nodes = {{.name = "d", .op = "Div", .in = {"x", "root"}, .out = {"d"}},
-                         {.name = "e", .op = "Erf", .in = {"d"}, .out = {"e"}},
-                         {.name = "a", .op = "Add", .in = {"e", "one"}, .out = {"a"}}};
+        {.name = "e", .op = "Erf", .in = {"d"}, .out = {"e"}},
+        {.name = "a", .op = "Add", .in = {"e", "one"}, .out = {"a"}}};
     if (order == 0)
-      model.graph.nodes.insert(model.graph.nodes.end(),
-                               {{.name = "m", .op = "Mul", .in = {"x", "a"}, .out = {"m"}},
-                                {.name = "y", .op = "Mul", .in = {"m", "half"}, .out = {"y"}}});
+      model.graph.nodes.insert(
+          model.graph.nodes.end(), {{.name = "m", .op = "Mul", .in = {"x", "a"}, .out = {"m"}},
+                                       {.name = "y", .op = "Mul", .in = {"m", "half"}, .out = {"y"}}});
     else
-      model.graph.nodes.insert(model.graph.nodes.end(), {{.name = "m", .op = "Mul", .in = {"half", "x"}, .out = {"m"}},
-                                                         {.name = "y", .op = "Mul", .in = {"m", "a"}, .out = {"y"}}});
+      model.graph.nodes.insert(
+          model.graph.nodes.end(), {{.name = "m", .op = "Mul", .in = {"half", "x"}, .out = {"m"}},
+                                       {.name = "y", .op = "Mul", .in = {"m", "a"}, .out = {"y"}}});
     model.graph.outputs.push_back({.name = "y", .element = OnnxElement::kFloat});
     OnnxNetwork network(model, "gelu.onnx");
     Trace trace;
-    const TracedValues values{{"x", {.tensor = trace.input("x", {DType::kF32, {3}})}},
-                              constant("root", std::sqrt(2.0)),
-                              constant("one", 1),
-                              constant("half", factor)};
+    const TracedValues values{{"x", {.tensor = trace.input("x", {DType::kF32, {3}})}}, constant("root", std::sqrt(2.0)),
+        constant("one", 1), constant("half", factor)};
     trace.graph().output("y", network.trace(trace.graph(), values).at("y").tensor);
     const Graph graph = remove_dead_code(trace.finish());
     EXPECT_EQ(graph.node_count() == 1, factor == 0.5) << dump(graph);
@@ -259,9 +253,8 @@ TEST(OnnxOperators, QuantizedNumbersAreWholeAndWithinTheirRange) {
   const auto whole =
       run_node("QuantizeLinear", {{{2, 3}, {0.5F, 1.5F, -200, 1, -1, 70}}, scale, zero}, 1, {int_attribute("axis", 0)});
   EXPECT_EQ(whole[0], (std::vector<double>{0, 2, -128, 12, 8, 127}));
-  const auto back =
-      run_node("DequantizeLinear", {{{2, 3}, {0, 2, -128, 12, 8, 127}, OnnxElement::kInt8, true}, scale, zero}, 1,
-               {int_attribute("axis", 0)});
+  const auto back = run_node("DequantizeLinear",
+      {{{2, 3}, {0, 2, -128, 12, 8, 127}, OnnxElement::kInt8, true}, scale, zero}, 1, {int_attribute("axis", 0)});
   EXPECT_EQ(back[0], (std::vector<double>{0, 2, -128, 1, -1, 58.5}));
 }
 
@@ -282,19 +275,18 @@ TEST(OnnxOperators, QuantizedProductsAreOfWholeNumbers) {
       graph.outputs = {{.name = "y", .element = OnnxElement::kFloat}};
       if (dynamic)
         graph.nodes = {{.name = "q", .op = "DynamicQuantizeLinear", .in = {"x"}, .out = {"xq", "xs", "xz"}},
-                       {.name = "m", .op = "MatMulInteger", .in = {"xq", "w", "xz", "wz"}, .out = {"i"}},
-                       {.name = "c", .op = "Cast", .in = {"i"}, .out = {"f"}, .attributes = {int_attribute("to", 1)}},
-                       {.name = "s", .op = "Mul", .in = {"f", "xs"}, .out = {"y"}}};
+            {.name = "m", .op = "MatMulInteger", .in = {"xq", "w", "xz", "wz"}, .out = {"i"}},
+            {.name = "c", .op = "Cast", .in = {"i"}, .out = {"f"}, .attributes = {int_attribute("to", 1)}},
+            {.name = "s", .op = "Mul", .in = {"f", "xs"}, .out = {"y"}}};
       else
         graph.nodes = {{.name = "q", .op = "QuantizeLinear", .in = {"x", "xs", "xz"}, .out = {"xq"}},
-                       {.name = "d", .op = "DequantizeLinear", .in = {"xq", "xs", "xz"}, .out = {"xd"}},
-                       {.name = "w", .op = "DequantizeLinear", .in = {"w", "one", "wz"}, .out = {"wd"}},
-                       {.name = "m", .op = "MatMul", .in = {"xd", "wd"}, .out = {"y"}}};
+            {.name = "d", .op = "DequantizeLinear", .in = {"xq", "xs", "xz"}, .out = {"xd"}},
+            {.name = "w", .op = "DequantizeLinear", .in = {"w", "one", "wz"}, .out = {"wd"}},
+            {.name = "m", .op = "MatMul", .in = {"xd", "wd"}, .out = {"y"}}};
       Trace trace;
       TracedValues values{{"x", {.tensor = trace.input("x", {DType::kF32, {2, 3}})}},
-                          {"w", known_numbers(element, {3, 2}, codes)},
-                          {"wz", known_numbers(element, {}, {shift})},
-                          {"one", known_numbers(OnnxElement::kFloat, {}, {1})}};
+          {"w", known_numbers(element, {3, 2}, codes)}, {"wz", known_numbers(element, {}, {shift})},
+          {"one", known_numbers(OnnxElement::kFloat, {}, {1})}};
       const double scale = dynamic ? static_cast<double>((9 + 1.2F) / 255) : 0.0625;
       const double zero = dynamic ? std::nearbyint(1.2 / scale) : is_signed ? -100 : 20;
       if (!dynamic) {
@@ -342,10 +334,10 @@ TEST(OnnxOperators, FusedAttentionHidesKeysBehindALength) {
   const Operand x{{1, 2, 1}, {0.5F, 2}}, weights{{1, 3}, {1, 1, 1}}, bias{{3}, {0, 0, 1}},
       length{{1}, {1}, OnnxElement::kInt32}, past{{2, 1, 1, 1, 1}, {3, 7}};
   expect_near(run_node("com.microsoft.Attention", {x, weights, bias, length}, 1, {int_attribute("num_heads", 1)})[0],
-              {1.5, 1.5});
+      {1.5, 1.5});
   // Causal, with one earlier key: the first query sees that and itself.
   const auto causal = run_node("com.microsoft.Attention", {x, weights, bias, {{1}, {}}, past}, 2,
-                               {int_attribute("num_heads", 1), int_attribute("unidirectional", 1)});
+      {int_attribute("num_heads", 1), int_attribute("unidirectional", 1)});
   const double first = std::exp(1.5), second = std::exp(0.25);
   EXPECT_NEAR(causal[0][0], (7 * first + 1.5 * second) / (first + second), 1e-6);
   expect_near(causal[1], {3, 0.5, 2, 7, 1.5, 3});
@@ -356,7 +348,7 @@ TEST(OnnxOperators, FusedNormsGiveTheirSumsToo) {
   const auto got = run_node("com.microsoft.SkipLayerNormalization", {x, skip, weight, beta, bias}, 1);
   expect_near(got[0], {-1, 3}, 1e-5);  // of 4 and 12
   expect_near(run_node("com.microsoft.SkipSimplifiedLayerNormalization", {x, skip, weight, bias}, 1)[0],
-              {2 * 4 / std::sqrt(80.0), 2 * 12 / std::sqrt(80.0)}, 1e-5);
+      {2 * 4 / std::sqrt(80.0), 2 * 12 / std::sqrt(80.0)}, 1e-5);
 }
 
 TEST(OnnxOperators, LossesLeaveIgnoredTargetsOut) {
@@ -365,7 +357,7 @@ TEST(OnnxOperators, LossesLeaveIgnoredTargetsOut) {
   const auto mean = run_node("SoftmaxCrossEntropyLoss", {scores, targets}, 1, {int_attribute("ignore_index", -1)});
   expect_near(mean[0], {(first + second) / 2});
   const auto each = run_node("SoftmaxCrossEntropyLoss", {scores, targets}, 1,
-                             {int_attribute("ignore_index", -1), text_attribute("reduction", "none")});
+      {int_attribute("ignore_index", -1), text_attribute("reduction", "none")});
   expect_near(each[0], {first, second, 0});
 }
 
@@ -379,19 +371,12 @@ TEST(OnnxOperators, WhatFollowsAConvolutionIsWhatItIsOfAnyTensor) {
     return known_numbers(OnnxElement::kInt64, {count}, std::move(values));
   };
   const TracedValues known{{"identity", known_numbers(OnnxElement::kFloat, {3, 3, 1, 1}, {1, 0, 0, 0, 1, 0, 0, 0, 1})},
-                           {"half", known_numbers(OnnxElement::kFloat, {2, 3, 1, 1}, {.5, 2, -1, 3, 1, .25})},
-                           {"rows", known_numbers(OnnxElement::kFloat, {4, 1}, {1, -1, 2, 3})},
-                           {"two", known_numbers(OnnxElement::kFloat, {1}, {2})},
-                           {"from", list({1, 0})},
-                           {"to", list({3, 4})},
-                           {"axes", list({1, 3})},
-                           {"spatial", list({2, 3})},
-                           {"pads", list({0, 1, 0, 2, 0, 0, 1, 0})},
-                           {"places", list({2, 3, -1})},
-                           {"one_group", list({2, 1, -1})},
-                           {"squares", list({2, 3, 2, 2, 5})},
-                           {"whole", list({2, 3, 4, 5})},
-                           {"odd", list({2, 6, 10})}};
+      {"half", known_numbers(OnnxElement::kFloat, {2, 3, 1, 1}, {.5, 2, -1, 3, 1, .25})},
+      {"rows", known_numbers(OnnxElement::kFloat, {4, 1}, {1, -1, 2, 3})},
+      {"two", known_numbers(OnnxElement::kFloat, {1}, {2})}, {"from", list({1, 0})}, {"to", list({3, 4})},
+      {"axes", list({1, 3})}, {"spatial", list({2, 3})}, {"pads", list({0, 1, 0, 2, 0, 0, 1, 0})},
+      {"places", list({2, 3, -1})}, {"one_group", list({2, 1, -1})}, {"squares", list({2, 3, 2, 2, 5})},
+      {"whole", list({2, 3, 4, 5})}, {"odd", list({2, 6, 10})}};
   const auto value = [&](const std::vector<OnnxNode>& nodes, bool behind_convolution) {
     OnnxModel model;
     model.opsets[""] = 13;
@@ -412,7 +397,7 @@ TEST(OnnxOperators, WhatFollowsAConvolutionIsWhatItIsOfAnyTensor) {
     return interpret(trace.finish(), host).outputs.at("y").values();
   };
   const auto node = [](const std::string& op, std::vector<std::string> in, const std::string& out,
-                       std::vector<OnnxAttribute> attributes = {}) {
+                        std::vector<OnnxAttribute> attributes = {}) {
     return OnnxNode{.name = op, .op = op, .in = std::move(in), .out = {out}, .attributes = std::move(attributes)};
   };
   const OnnxNode moved_back = node("Transpose", {"p"}, "q", {ints_attribute("perm", {0, 2, 1})});
@@ -433,7 +418,7 @@ TEST(OnnxOperators, WhatFollowsAConvolutionIsWhatItIsOfAnyTensor) {
       {node("Reshape", {"x", "odd"}, "y")},
       {node("Reshape", {"x", "places"}, "p"), node("Reshape", {"p", "whole"}, "q"), node("Mul", {"q", "x"}, "y")},
       {node("Reshape", {"x", "one_group"}, "p"), node("InstanceNormalization", {"p", "two", "two"}, "n"),
-       node("Reshape", {"n", "whole"}, "y")},
+          node("Reshape", {"n", "whole"}, "y")},
   };
   for (const auto& nodes : networks) {
     SCOPED_TRACE(nodes.front().op + " " + nodes.front().in.back());
@@ -458,10 +443,10 @@ TEST(OnnxOperators, AConditionMayBeComputed) {
         {.name = "z", .op = "Sub", .in = {"s", "s"}, .out = {"zero"}},
         {.name = "c", .op = "Greater", .in = {"s", "zero"}, .out = {"c"}},
         {.name = "i",
-         .op = "If",
-         .in = {"c"},
-         .out = {"out"},
-         .attributes = {branch("then_branch", "Neg"), branch("else_branch", "Abs")}}};
+            .op = "If",
+            .in = {"c"},
+            .out = {"out"},
+            .attributes = {branch("then_branch", "Neg"), branch("else_branch", "Abs")}}};
     model.graph.outputs.push_back({.name = "out", .element = OnnxElement::kFloat});
     OnnxNetwork network(model, "if.onnx");
     Trace trace;
@@ -470,7 +455,7 @@ TEST(OnnxOperators, AConditionMayBeComputed) {
     trace.graph().output("out", network.trace(trace.graph(), values).at("out").tensor);
     const NamedTensors host{{"x", HostTensor({DType::kF32, {2}}, std::span<const float>(x))}};
     expect_near(interpret(trace.finish(), host).outputs.at("out").values(),
-                sum > 0 ? std::vector<double>{3, -3 - sum} : std::vector<double>{3, 3 + sum});
+        sum > 0 ? std::vector<double>{3, -3 - sum} : std::vector<double>{3, 3 + sum});
   }
 }
 
@@ -485,9 +470,8 @@ std::vector<OnnxValueInfo> named(const std::vector<std::string>& names) {
 }
 
 // The results of `names` of a network that reads x.
-std::map<std::string, std::vector<double>> computed(const OnnxModel& model, const Shape& shape,
-                                                    const std::vector<float>& x,
-                                                    const std::vector<std::string>& names) {
+std::map<std::string, std::vector<double>> computed(
+    const OnnxModel& model, const Shape& shape, const std::vector<float>& x, const std::vector<std::string>& names) {
   OnnxNetwork network(model, "loop.onnx");
   Trace trace;
   const TracedValues values{{"x", {.element = OnnxElement::kFloat, .tensor = trace.input("x", {DType::kF32, shape})}}};
@@ -513,10 +497,10 @@ TEST(OnnxOperators, ALoopRunsAsOftenAsItsBoundAndItsConditionSay) {
     body.nodes = {{.name = "", .op = "Add", .in = {"s", "s"}, .out = {"twice"}}};
     if (computed_end) {
       body.nodes.push_back({.name = "",
-                            .op = "ReduceSum",
-                            .in = {"twice"},
-                            .out = {"sum"},
-                            .attributes = {int_attribute("keepdims", 0)}});
+          .op = "ReduceSum",
+          .in = {"twice"},
+          .out = {"sum"},
+          .attributes = {int_attribute("keepdims", 0)}});
       body.nodes.push_back({.name = "", .op = "Less", .in = {"sum", "ten"}, .out = {"goes_on"}});
       body.outputs = named({"goes_on", "twice"});
     } else {
@@ -542,22 +526,21 @@ TEST(OnnxOperators, AScanGoesOverThePartsOfAnAxis) {
   model.graph.inputs = named({"x"});
   OnnxGraph body{.inputs = named({"sum", "row"})};
   body.nodes = {{.name = "", .op = "Add", .in = {"sum", "row"}, .out = {"next"}},
-                {.name = "", .op = "Identity", .in = {"next"}, .out = {"part"}}};
+      {.name = "", .op = "Identity", .in = {"next"}, .out = {"part"}}};
   body.outputs = named({"next", "part"});
   OnnxNode scan{.name = "s", .op = "Scan", .in = {"begin", "x"}, .out = {"last", "all"}};
   scan.attributes = {graph_attribute("body", body), int_attribute("num_scan_inputs", 1),
-                     ints_attribute("scan_input_directions", {1}), ints_attribute("scan_output_axes", {1})};
+      ints_attribute("scan_input_directions", {1}), ints_attribute("scan_output_axes", {1})};
   model.graph.nodes = {{.name = "",
-                        .op = "Constant",
-                        .in = {},
-                        .out = {"begin"},
-                        .attributes = {tensor_attribute("value", float_tensor({2}, {0, 10}))}},
-                       scan};
+                           .op = "Constant",
+                           .in = {},
+                           .out = {"begin"},
+                           .attributes = {tensor_attribute("value", float_tensor({2}, {0, 10}))}},
+      scan};
   model.graph.outputs = named(scan.out);
   const auto results = computed(model, {3, 2}, {1, 2, 3, 4, 5, 6}, scan.out);
   expect_near(results.at("last"), {9, 22});
   expect_near(results.at("all"), {5, 8, 9, 16, 20, 22});
 }
-
 }  // namespace
 }  // namespace linnet

@@ -4,9 +4,7 @@
 #include "onnx/operators.h"
 
 namespace linnet {
-
 namespace {
-
 // Rows of output channels: (code - rest) * scale. `rest`: the part of a zero point that 8-bit codes cannot hold.
 struct Weight {
   int64_t rows = 0, columns = 0;
@@ -41,7 +39,7 @@ WeightLayout matrix_layout(const Shape& shape, bool trans_b) {
 WeightLayout filter_layout(const Shape& shape) {
   const int64_t channels = shape[1], taps = shape.elements(2, shape.rank());
   return {shape[0], channels * taps, 0,
-          [=](int64_t row, int64_t column) { return (row * channels + column % channels) * taps + column / channels; }};
+      [=](int64_t row, int64_t column) { return (row * channels + column % channels) * taps + column / channels; }};
 }
 
 std::optional<Weight> read_weight(const TracedQuantization& q, const WeightLayout& layout) {
@@ -144,7 +142,6 @@ Tensor without_rest(OnnxCall& call, Tensor y, std::vector<float> scales, double 
 bool is_product(const WindowAxis& axis) {
   return axis.size == 1 && axis.stride == 1 && axis.before == 0 && axis.after == 0;
 }
-
 }  // namespace
 
 std::optional<Tensor> quantized_product(OnnxCall& call, const TracedValue& a, const TracedValue& b, bool trans_b) {
@@ -157,8 +154,8 @@ std::optional<Tensor> quantized_product(OnnxCall& call, const TracedValue& a, co
   return product_of(call, *x, *weight, rounding_of(*a.quantization));
 }
 
-std::optional<Tensor> quantized_convolution(OnnxCall& call, const TracedValue& x, const TracedValue& weight,
-                                            std::vector<WindowAxis> axes) {
+std::optional<Tensor> quantized_convolution(
+    OnnxCall& call, const TracedValue& x, const TracedValue& weight, std::vector<WindowAxis> axes) {
   const std::optional<Tensor> source = source_of(x);
   if (!source || !weight.quantization || !weight.quantization->codes) return {};
   const Shape& shape = weight.quantization->codes->type().shape;
@@ -213,8 +210,8 @@ Scaling scaling_of(OnnxCall& call, size_t scale, size_t zero, const Shape& x, in
 
 Tensor dequantized(const OnnxCall& call, Tensor x, const Scaling& s) {
   if (!s.zero.defined()) return elementwise(call, {x, s.scale}, [](Number x, Number scale) { return x * scale; });
-  return elementwise(call, {x, s.scale, s.zero},
-                     [](Number x, Number scale, Number zero) { return (x - zero) * scale; });
+  return elementwise(
+      call, {x, s.scale, s.zero}, [](Number x, Number scale, Number zero) { return (x - zero) * scale; });
 }
 
 Tensor quantized(const OnnxCall& call, Tensor x, const Scaling& s, QuantizedRange range) {
@@ -222,7 +219,7 @@ Tensor quantized(const OnnxCall& call, Tensor x, const Scaling& s, QuantizedRang
   if (!s.zero.defined())
     return elementwise(call, {x, s.scale}, [&](Number x, Number scale) { return limited(round(x / scale)); });
   return elementwise(call, {x, s.scale, s.zero},
-                     [&](Number x, Number scale, Number zero) { return limited(round(x / scale) + zero); });
+      [&](Number x, Number scale, Number zero) { return limited(round(x / scale) + zero); });
 }
 
 int quantized_axis(const OnnxCall& call, const Shape& x) {
@@ -230,8 +227,8 @@ int quantized_axis(const OnnxCall& call, const Shape& x) {
   return x.rank() > 1 ? call.axis(axis, x.rank()) : 0;
 }
 
-std::optional<TracedQuantization> quantization_of(const OnnxCall& call, size_t scale, size_t zero,
-                                                  OnnxElement element) {
+std::optional<TracedQuantization> quantization_of(
+    const OnnxCall& call, size_t scale, size_t zero, OnnxElement element) {
   const Shape x = call.shape();
   if (!call.is_known(scale) || (call.has(zero) && !call.is_known(zero)) || call.shape(scale).rank() > 1 ||
       call.integer("block_size", 0) > 0)
@@ -257,5 +254,4 @@ Tensor conv_of(OnnxCall& call, TracedValue x, TracedValue w) {
   for (const OnnxAttribute& attribute : node.attributes) call.has_attribute(attribute.name.c_str());
   return conv.out()[0].tensor;
 }
-
 }  // namespace linnet

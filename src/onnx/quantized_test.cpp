@@ -13,7 +13,6 @@
 
 namespace linnet {
 namespace {
-
 const std::string kFolder = "tests/golden/onnx_quantized/";
 
 int64_t count(const Graph& graph, const OpDef& op) {
@@ -56,7 +55,6 @@ TEST_P(QuantizedNetworks, GiveWhatOnnxRuntimeGives) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, QuantizedNetworks, ::testing::Values("qdq", "qoperator", "integer"),
-                         [](const auto& info) { return std::string(info.param); });
-
+    [](const auto& info) { return std::string(info.param); });
 }  // namespace
 }  // namespace linnet

@@ -17,9 +17,7 @@
 #include "onnx/network.h"
 
 namespace linnet {
-
 namespace {
-
 // Converted for a network: floats to f32, bytes unchanged, whole numbers to i32, truth values to 0 and 1 in f32.
 HostTensor input_values(const SafetensorsEntry& entry) {
   const int64_t count = entry.type.shape.elements();
@@ -57,8 +55,8 @@ namespace fs = std::filesystem;
 // Tolerances of ONNX's own runner.
 constexpr double kAbsolute = 1e-7, kRelative = 1e-3;
 
-std::vector<OnnxTensor> read_tensors(const fs::path& folder, const char* kind,
-                                     const std::vector<OnnxValueInfo>& declared) {
+std::vector<OnnxTensor> read_tensors(
+    const fs::path& folder, const char* kind, const std::vector<OnnxValueInfo>& declared) {
   std::vector<OnnxTensor> tensors;
   for (size_t i = 0; i < declared.size(); ++i) {
     const fs::path path = folder / (std::string(kind) + "_" + std::to_string(i) + ".pb");
@@ -73,8 +71,8 @@ std::vector<OnnxTensor> read_tensors(const fs::path& folder, const char* kind,
 }
 
 // `known`: names of inputs that are known while tracing.
-TracedValues run_network(OnnxNetwork& network, const std::map<std::string, OnnxTensor>& inputs,
-                         const std::set<std::string>& known) {
+TracedValues run_network(
+    OnnxNetwork& network, const std::map<std::string, OnnxTensor>& inputs, const std::set<std::string>& known) {
   Trace trace;
   TracedValues values;
   NamedTensors host;
@@ -189,11 +187,10 @@ OnnxTestResult run_test(const fs::path& folder) {
   }
   return result;
 }
-
 }  // namespace
 
-OnnxRunReport run_onnx_file(OnnxNetwork& network, const std::string& inputs, const std::string& outputs,
-                            const OnnxRunOptions& options) {
+OnnxRunReport run_onnx_file(
+    OnnxNetwork& network, const std::string& inputs, const std::string& outputs, const OnnxRunOptions& options) {
   const std::map<std::string, HostTensor> values = read_inputs(network, inputs);
   OnnxRunReport report;
   std::set<std::string> taken;  // inputs of the graph
@@ -234,8 +231,8 @@ OnnxRunReport run_onnx_file(OnnxNetwork& network, const std::string& inputs, con
   for (const auto& [name, type] : report.outputs) {
     const bool whole = type.dtype == DType::kI32;
     results.push_back({name, type,
-                       whole ? static_cast<const void*>(forward.whole_output(name).data())
-                             : static_cast<const void*>(forward.output(name).data())});
+        whole ? static_cast<const void*>(forward.whole_output(name).data())
+              : static_cast<const void*>(forward.output(name).data())});
   }
   save_safetensors(outputs, results);
   return report;
@@ -265,13 +262,12 @@ std::string onnx_test_table(const std::vector<OnnxTestResult>& results) {
   }
   const auto line = [](const std::string& name, const std::array<int, 3>& count) {
     char text[128];
-    std::snprintf(text, sizeof text, "%-28s %4d passed %4d failed %4d unsupported\n", name.c_str(), count[0], count[1],
-                  count[2]);
+    std::snprintf(
+        text, sizeof text, "%-28s %4d passed %4d failed %4d unsupported\n", name.c_str(), count[0], count[1], count[2]);
     return std::string(text);
   };
   std::string table;
   for (const auto& [op, count] : counts) table += line(op, count);
   return table + line("all", all);
 }
-
 }  // namespace linnet

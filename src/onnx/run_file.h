@@ -7,7 +7,6 @@
 #include "onnx/network.h"
 
 namespace linnet {
-
 struct OnnxRunOptions {
   int threads = 0;       // 0: all the process may use
   int64_t repeats = 1;   // runs; more than one for the time of a run
@@ -23,8 +22,8 @@ struct OnnxRunReport {
 
 // `inputs` and `outputs`: safetensors files with a tensor per input and output of the network. Whole numbers must fit
 // 32 bits; outputs are F32 or I32. User error naming a missing or unknown input.
-OnnxRunReport run_onnx_file(OnnxNetwork& network, const std::string& inputs, const std::string& outputs,
-                            const OnnxRunOptions& options = {});
+OnnxRunReport run_onnx_file(
+    OnnxNetwork& network, const std::string& inputs, const std::string& outputs, const OnnxRunOptions& options = {});
 
 // ONNX's backend tests: folders with model.onnx and test_data_set_<n>/ of input_<i>.pb and output_<i>.pb.
 
@@ -41,5 +40,4 @@ std::vector<OnnxTestResult> run_onnx_tests(const std::string& folder);
 
 // Lines "Add  5 passed, 1 failed, 0 unsupported" per tested operator, and the sums.
 std::string onnx_test_table(const std::vector<OnnxTestResult>& results);
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<Graph> trace_all(const OnnxSource& source, const SizeSets& sets) {
   std::vector<Graph> traces;
   for (const std::vector<int64_t>& sizes : sets) {
@@ -21,17 +20,16 @@ std::vector<Graph> trace_all(const OnnxSource& source, const SizeSets& sets) {
   return traces;
 }
 
-std::map<std::string, OnnxParameter> parameters_of(const ParameterLayout& layout, const float* parameters,
-                                                   const std::shared_ptr<std::vector<float>>& constants) {
+std::map<std::string, OnnxParameter> parameters_of(
+    const ParameterLayout& layout, const float* parameters, const std::shared_ptr<std::vector<float>>& constants) {
   std::map<std::string, OnnxParameter> result;
   for (const ParameterSlot& location : layout.parameters())
     result[location.spec.name] = {location.spec.name, location.spec.shape, parameters + location.offset};
   for (const ParameterSlot& location : layout.constants())
-    result[location.spec.name] = {location.spec.name, location.spec.shape, constants->data() + location.offset,
-                                  constants};
+    result[location.spec.name] = {
+        location.spec.name, location.spec.shape, constants->data() + location.offset, constants};
   return result;
 }
-
 }  // namespace
 
 // In all sets, no size is another one, or a sum or product of others. A sequence and its past have at most twelve
@@ -43,8 +41,8 @@ SizeSets default_sizes(size_t symbols) {
   return sets;
 }
 
-OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
-                    const OnnxOptions& options) {
+OnnxModel make_onnx(
+    const ParameterLayout& layout, const float* parameters, const OnnxSource& source, const OnnxOptions& options) {
   if (options.opset < kLeastOnnxOpset || options.opset > kMostOnnxOpset)
     fail_user("opset ", options.opset, " cannot be written; ", kLeastOnnxOpset, " to ", kMostOnnxOpset, " can");
   const SizeSets sets = source.sizes.empty() ? default_sizes(source.symbols.size()) : source.sizes;
@@ -76,7 +74,7 @@ OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, cons
   });
   for (const GraphOutput& output : outputs)
     builder.output(output.name, lowering.value(output.value), onnx_element(traces[0].value(output.value).type.dtype),
-                   lowering.shape_of(output.value));
+        lowering.shape_of(output.value));
 
   OnnxModel model;
   model.ir_version = options.opset >= 17 ? 8 : 7;
@@ -87,10 +85,9 @@ OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, cons
 }
 
 void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
-               const std::string& path, const OnnxOptions& options) {
+    const std::string& path, const OnnxOptions& options) {
   OnnxModel model = make_onnx(layout, parameters, source, options);
   set_precision(model, options.precision, options.input_scales);
   write_onnx(model, path, options.most_inside);
 }
-
 }  // namespace linnet

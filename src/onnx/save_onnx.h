@@ -20,7 +20,6 @@
 #include "onnx/lowering/lowering.h"
 
 namespace linnet {
-
 enum class OnnxPrecision {
   kF32,
   kF16,          // weights and computation; inputs and outputs of the model stay float32
@@ -69,11 +68,10 @@ struct OnnxOptions {
 constexpr int64_t kLeastOnnxOpset = 14, kMostOnnxOpset = 18;
 
 // In fp32. The sources of its tensors must outlive it.
-OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
-                    const OnnxOptions& options = {});
+OnnxModel make_onnx(
+    const ParameterLayout& layout, const float* parameters, const OnnxSource& source, const OnnxOptions& options = {});
 
 // `parameters` in the order of `layout`. User error naming op and line if ONNX cannot express the computation.
 void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
-               const std::string& path, const OnnxOptions& options = {});
-
+    const std::string& path, const OnnxOptions& options = {});
 }  // namespace linnet

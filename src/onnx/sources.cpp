@@ -9,9 +9,7 @@
 #include "models/modules/text_encoder.h"
 
 namespace linnet {
-
 namespace {
-
 SymbolicSize symbol(int index) { return {0, {{1, {index}}}}; }
 
 enum : int { kBatch, kLength, kPast };
@@ -256,17 +254,16 @@ OnnxModel merge_decoders(OnnxModel without_past, OnnxModel with_past, bool any_h
       if (dim.size < 0) dim.symbol.clear();  // the branches declare it
   }
   choice.attributes = {branch_attribute("then_branch", std::move(with_past.graph)),
-                       branch_attribute("else_branch", std::move(without_past.graph))};
+      branch_attribute("else_branch", std::move(without_past.graph))};
   merged.nodes = {choice};
   OnnxModel model = std::move(without_past);
   model.graph = std::move(merged);
   return model;
 }
-
 }  // namespace
 
 void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file, const std::string& folder,
-               const OnnxOptions& options) {
+    const OnnxOptions& options) {
   OnnxModel model = make_onnx(layout, parameters, file.source, options);
   if (file.with_past)
     model =
@@ -299,12 +296,12 @@ std::vector<OnnxFile> onnx_files(TextDecoder& model, const OnnxFileOptions& opti
 std::vector<OnnxFile> onnx_files(EncoderDecoder& model, const OnnxFileOptions& options) {
   refuse_joined_past(options);
   std::vector<OnnxFile> files{{"encoder_model.onnx", encoder_source(model)},
-                              {"decoder_model.onnx", decoder_source(model, false, options.cache)}};
+      {"decoder_model.onnx", decoder_source(model, false, options.cache)}};
   if (!options.cache) return files;
   files.push_back({"decoder_with_past_model.onnx", decoder_source(model, true, true)});
   const LayerConfig& attention = model.decoder_attention();
   files.push_back({"decoder_model_merged.onnx", files[1].source, files[2].source,
-                   attention.size() * attention.heads != attention.width});
+      attention.size() * attention.heads != attention.width});
   return files;
 }
 
@@ -331,11 +328,10 @@ std::vector<OnnxFile> onnx_files(const PretrainedModel& model, const OnnxFileOpt
 }
 
 void export_onnx_folder(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
-                        const std::string& folder, const OnnxFolderOptions& options) {
+    const std::string& folder, const OnnxFolderOptions& options) {
   make_directories(folder);
   for (const OnnxFile& file : onnx_files(model, options.files))
     save_onnx(layout, parameters, file, folder, options.onnx);
   save_companions(model, folder);
 }
-
 }  // namespace linnet

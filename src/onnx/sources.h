@@ -9,7 +9,6 @@
 #include "onnx/save_onnx.h"
 
 namespace linnet {
-
 struct OnnxFile {
   std::string name;  // "model.onnx"
   OnnxSource source;
@@ -29,7 +28,7 @@ struct OnnxFileOptions {
 
 // Writes the file in a folder that exists.
 void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file, const std::string& folder,
-               const OnnxOptions& options);
+    const OnnxOptions& options);
 
 // User error for an unsupported model. The model must outlive the result.
 std::vector<OnnxFile> onnx_files(const PretrainedModel& model, const OnnxFileOptions& options = {});
@@ -44,6 +43,5 @@ struct OnnxFolderOptions {
 
 // Writes ONNX files, config.json, generation_config.json and tokenizer files for optimum, Transformers.js and others.
 void export_onnx_folder(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
-                        const std::string& folder, const OnnxFolderOptions& options = {});
-
+    const std::string& folder, const OnnxFolderOptions& options = {});
 }  // namespace linnet

@@ -11,9 +11,7 @@
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
-
 namespace {
-
 constexpr const char *kTokens = "input_ids", *kMask = "attention_mask", *kTypes = "token_type_ids",
                      *kPositions = "position_ids", *kLogits = "logits";
 constexpr const char* kHead = "linnet_head";  // names no parameter of an exporter
@@ -60,10 +58,10 @@ void add_head(OnnxGraph& graph, const std::string& features, bool mean, const Sh
   const auto add = [&](const char* op, const std::string& out, std::vector<std::string> in,
                        std::vector<OnnxAttribute> attributes = {}) {
     graph.nodes.push_back({.name = name + "/" + op + "_" + out,
-                           .op = op,
-                           .in = std::move(in),
-                           .out = {out},
-                           .attributes = std::move(attributes)});
+        .op = op,
+        .in = std::move(in),
+        .out = {out},
+        .attributes = std::move(attributes)});
     return out;
   };
   const auto constant = [&](const std::string& what, const std::vector<int64_t>& values) {
@@ -95,10 +93,9 @@ void check_sizes(const OnnxValueInfo& input, const std::vector<int64_t>& images)
   for (size_t i = 0; i < images.size(); ++i)
     if (input.dims[i + 1].size >= 0 && input.dims[i + 1].size != images[i])
       fail_user("the network takes images of ", sizes_text({input.dims.begin() + 1, input.dims.end()}),
-                ", and the data's are ", sizes_text({{images[0]}, {images[1]}, {images[2]}}),
-                " (data.image_size scales them)");
+          ", and the data's are ", sizes_text({{images[0]}, {images[1]}, {images[2]}}),
+          " (data.image_size scales them)");
 }
-
 }  // namespace
 
 OnnxTextModel::OnnxTextModel(std::unique_ptr<OnnxNetwork> network, int64_t classes, int64_t longest)
@@ -152,7 +149,7 @@ void OnnxTextModel::choose_output() {
     if (classes_ == 0) classes_ = given;
     if (given != classes_)
       fail_user("'", network_->file(), "' gives logits of ", given, " classes and the texts have ", classes_,
-                "; of a network that gives last_hidden_state a new head is trained");
+          "; of a network that gives last_hidden_state a new head is trained");
   } else if (is("pooler_output", 2)) {
     output_ = "pooler_output", kind_ = Output::kPooled;
   } else {
@@ -161,14 +158,14 @@ void OnnxTextModel::choose_output() {
       if (each->first != kLogits && is(each->first, 3)) output_ = each->first;
     if (!is(output_, 3))
       fail_user("'", network_->file(),
-                "' does not fit texts: it gives neither logits [batch, classes] nor last_hidden_state [batch, length, "
-                "width]");
+          "' does not fit texts: it gives neither logits [batch, classes] nor last_hidden_state [batch, length, "
+          "width]");
   }
   if (classes_ == 0) classes_ = 2;
   adopt(*network_, "");
   if (kind_ != Output::kLogits)
-    head_.emplace(this, kHead, shapes.at(output_)[kind_ == Output::kPooled ? 1 : 2], classes_,
-                  normal_init(kHeadDeviation));
+    head_.emplace(
+        this, kHead, shapes.at(output_)[kind_ == Output::kPooled ? 1 : 2], classes_, normal_init(kHeadDeviation));
 }
 
 std::map<std::string, Tensor> OnnxTextModel::inputs_of(Tensor tokens, Tensor lengths, Tensor types) const {
@@ -205,13 +202,13 @@ OnnxModel OnnxTextModel::with_parameters(const ParameterLayout& layout, const fl
 }
 
 OnnxImageModel::OnnxImageModel(std::unique_ptr<OnnxNetwork> network, const ImageShape& images,
-                               const std::vector<double>& mean, const std::vector<double>& deviation)
+    const std::vector<double>& mean, const std::vector<double>& deviation)
     : ImageModel(images, mean, deviation), network_(std::move(network)) {
   network_->check_trainable();
   const std::vector<OnnxValueInfo>& inputs = network_->inputs();
   if (inputs.size() != 1 || (inputs[0].has_shape && inputs[0].dims.size() != 4) || network_->outputs().size() != 1)
     fail_user("a network for images takes one tensor of four axes and gives one; this one has ", inputs.size(),
-              " inputs and ", network_->outputs().size(), " outputs");
+        " inputs and ", network_->outputs().size(), " outputs");
   takes_bytes_ = inputs[0].element == OnnxElement::kUint8;
   if (inputs[0].has_shape && takes_bytes_) check_sizes(inputs[0], {images.height, images.width, images.channels});
   if (inputs[0].has_shape && !takes_bytes_) check_sizes(inputs[0], {images.channels, images.height, images.width});
@@ -224,8 +221,7 @@ Tensor OnnxImageModel::operator()(At x) {
   const Shape expected{x.value.dim(0), images.classes};
   if (logits.shape() != expected)
     fail_user("the network gives ", logits.shape().text(), " for ", expected[0], " images of ", images.classes,
-              " classes: logits of shape ", expected.text(), " are needed");
+        " classes: logits of shape ", expected.text(), " are needed");
   return logits;
 }
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 #include "onnx/network.h"
 
 namespace linnet {
-
 class OnnxTextModel : public TextClassifier {
  public:
   // The network takes "input_ids" and "attention_mask", and maybe "token_type_ids" and "position_ids", whole numbers
@@ -50,7 +49,7 @@ class OnnxImageModel : public ImageModel {
   // The network takes one tensor, normalized floats [N, channels, height, width] or bytes [N, height, width, channels],
   // and gives the classes' logits. User error for another form or image size.
   OnnxImageModel(std::unique_ptr<OnnxNetwork> network, const ImageShape& images, const std::vector<double>& mean,
-                 const std::vector<double>& deviation);
+      const std::vector<double>& deviation);
   Tensor operator()(At images) override;
 
   const OnnxNetwork& network() const { return *network_; }
@@ -59,5 +58,4 @@ class OnnxImageModel : public ImageModel {
   std::unique_ptr<OnnxNetwork> network_;
   bool takes_bytes_;
 };
-
 }  // namespace linnet

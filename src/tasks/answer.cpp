@@ -4,7 +4,6 @@
 #include <numeric>
 
 namespace linnet {
-
 std::string cell(double number) {
   char text[64];
   std::snprintf(text, sizeof text, "%.6f", number);
@@ -34,5 +33,4 @@ std::vector<std::string> class_heading(int64_t top) {
   }
   return names;
 }
-
 }  // namespace linnet

@@ -22,7 +22,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 
 constexpr int64_t kRows = 16;
@@ -37,8 +36,8 @@ bool is_embedder(const std::string& folder) {
 
 RunExamples open_embedder(const std::string& folder, const InferenceOptions& options) {
   std::shared_ptr<const PretrainedTokenizer> tokenizer = load_pretrained_tokenizer(folder);
-  const auto embedder = std::make_shared<SentenceEmbedder>(folder, kRows, static_cast<int>(options.threads),
-                                                           WeightQuantization{.observer = options.observer});
+  const auto embedder = std::make_shared<SentenceEmbedder>(
+      folder, kRows, static_cast<int>(options.threads), WeightQuantization{.observer = options.observer});
   return [tokenizer, embedder](const std::vector<std::string>& texts) {
     std::vector<std::vector<int32_t>> sentences;
     const EncodeOptions encoding{.max_length = embedder->max_tokens(), .offsets = false};
@@ -137,7 +136,6 @@ bool is_same_folder(const std::string& a, const std::string& b) {
   std::error_code problem;
   return fs::equivalent(a, b, problem);
 }
-
 }  // namespace
 
 StaticScales calibrate(const CalibrationRequest& request) {
@@ -156,9 +154,9 @@ StaticScales calibrate(const CalibrationRequest& request) {
   options.keep = request.keep;  // only checks that every pattern matches a parameter
   open_model(request, options)(examples);
   StaticScales scales{.method = calibration_methods()[static_cast<size_t>(request.method)],
-                      .examples = std::ssize(examples),
-                      .keep = request.keep,
-                      .input_scales = observer->scales(request.method)};
+      .examples = std::ssize(examples),
+      .keep = request.keep,
+      .input_scales = observer->scales(request.method)};
   std::erase_if(scales.input_scales, [&](const auto& scale) {
     return std::ranges::any_of(request.keep, [&](const std::string& kept) { return matches(scale.first, kept); });
   });
@@ -181,5 +179,4 @@ void save_quantized(const std::string& model, const StaticScales& scales, const 
   }
   write_static_scales(out, scales);
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "models/nn/activation_observer.h"
 
 namespace linnet {
-
 struct CalibrationRequest {
   std::string model;     // a run or a model folder
   std::string examples;  // a file with one per line; for images a folder or a file of paths
@@ -22,5 +21,4 @@ StaticScales calibrate(const CalibrationRequest& request);
 
 // Writes the model with scales, without training records, to `out`: a new or empty folder, or the model's own.
 void save_quantized(const std::string& model, const StaticScales& scales, const std::string& out);
-
 }  // namespace linnet

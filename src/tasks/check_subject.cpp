@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kCheckedRows = 4, kImages = 32, kLength = 64, kExamples = 2000;
 
 Config small(Config config) {
@@ -36,7 +35,7 @@ void describe_sequences(CheckSubject& subject) {
   if (has(batch, "reference")) return;  // a row's loss depends on another: answers are compared
   if (has(batch, "target_in")) {
     subject.sequences = {{.tokens = "source", .lengths = "source_lengths", .targets = ""},
-                         {.tokens = "target_in", .lengths = "target_lengths", .targets = "target_out"}};
+        {.tokens = "target_in", .lengths = "target_lengths", .targets = "target_out"}};
     subject.labels = {"target_out"};
   } else if (has(batch, "tokens") && has(batch, "lengths")) {
     subject.sequences = {{.tokens = "tokens", .lengths = "lengths", .targets = ""}};
@@ -51,7 +50,6 @@ void describe_sequences(CheckSubject& subject) {
     subject.labels = {"targets"};
   }
 }
-
 }  // namespace
 
 TaskCheck::TaskCheck(const Config& config) : config_(small(config)), task_(start_training_task(config_, "")) {
@@ -79,5 +77,4 @@ double TaskCheck::bf16_loss() {
   const LossTotal total = other->trainer().evaluate(batch);
   return total.sum / static_cast<double>(total.tokens);
 }
-
 }  // namespace linnet

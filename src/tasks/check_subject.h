@@ -7,7 +7,6 @@
 #include "training/run/training_task.h"
 
 namespace linnet {
-
 class TaskCheck {
  public:
   // Plans training on few short rows, without dropout, label smoothing, moving average or accumulation.
@@ -21,5 +20,4 @@ class TaskCheck {
   std::unique_ptr<TrainingTask> task_;
   std::optional<CheckSubject> subject_;
 };
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 // Parses "spam=5,ham=1".
 std::vector<double> read_weights(const std::string& asked, const std::vector<std::string>& names) {
   std::vector<double> weights(names.size(), 1);
@@ -24,11 +23,10 @@ std::vector<double> read_weights(const std::string& asked, const std::vector<std
   }
   return weights;
 }
-
 }  // namespace
 
 std::vector<float> class_weights(const std::string& asked, const std::vector<std::string>& names,
-                                 const std::vector<int64_t>& counts, int64_t total, bool several) {
+    const std::vector<int64_t>& counts, int64_t total, bool several) {
   if (asked.empty()) return {};
   if (total == 0) return std::vector<float>(names.size(), 1);  // for plans
   const bool balanced = asked == "balanced";
@@ -45,5 +43,4 @@ std::vector<float> class_weights(const std::string& asked, const std::vector<std
   for (const double weight : weights) scaled.push_back(static_cast<float>(weight * scale));
   return scaled;
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(ClassWeights, BalancedOnesAreThoseOfScikitLearn) {
   const Json cases = Json::parse(read_file("tests/golden/class_report.json"), JsonLimits::tables());
   for (const Json& one : cases) {
@@ -29,10 +28,8 @@ TEST(ClassWeights, NamedOnesHaveTheMeanOne) {
   EXPECT_TRUE(class_weights("", names, {6, 2}, 8).empty());
   // Of labels: how much it counts where a label is there; balanced, as much as where it is not.
   EXPECT_EQ(class_weights("balanced", names, {6, 2}, 8, true), (std::vector<float>{1.0f / 3, 3}));
-  for (const auto& [asked, part] : {std::pair{"spam", "no CLASS=WEIGHT"},
-                                    {"spam=x", "no CLASS=WEIGHT"},
-                                    {"spam=-1", "no CLASS=WEIGHT"},
-                                    {"spm=2", "did you mean \"spam\""}}) {
+  for (const auto& [asked, part] : {std::pair{"spam", "no CLASS=WEIGHT"}, {"spam=x", "no CLASS=WEIGHT"},
+           {"spam=-1", "no CLASS=WEIGHT"}, {"spm=2", "did you mean \"spam\""}}) {
     try {
       class_weights(asked, names, {6, 2}, 8);
       ADD_FAILURE() << asked;
@@ -41,6 +38,5 @@ TEST(ClassWeights, NamedOnesHaveTheMeanOne) {
     }
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 std::string line(const char* name, const std::string& value) { return fmt::format("{:<16}  {}\n", name, value); }
 
 std::string model_text(const Config& config, const std::string& folder) {
@@ -21,18 +20,18 @@ std::string model_text(const Config& config, const std::string& folder) {
     if (m.architecture == "cnn") text = fmt::format("{}, {} filters", m.architecture, m.filters);
     if (m.architecture == "vit")
       text = fmt::format("vit, {} layers of width {}, {} heads, patches of {} x {}", m.num_encoder_layers, m.d_model,
-                         m.num_heads, m.patch_size, m.patch_size);
+          m.num_heads, m.patch_size, m.patch_size);
     if (!file_exists(folder + "/images.json")) return text;
     const ImageFormat format = ImageFormat::load(folder);
     return text + fmt::format(", images of {} x {} x {} {} {} {}", format.height, format.width, format.channels,
-                              format.problem == TextProblem::kOneClass ? "in" : "with", format.class_names.size(),
-                              format.problem == TextProblem::kOneClass ? "classes" : "outputs");
+                      format.problem == TextProblem::kOneClass ? "in" : "with", format.class_names.size(),
+                      format.problem == TextProblem::kOneClass ? "classes" : "outputs");
   }
   const bool two_stacks = m.architecture == "transformer" || m.architecture == "t5" || m.architecture == "marian";
   const std::string layers = two_stacks ? fmt::format("{} + {}", m.num_encoder_layers, m.num_decoder_layers)
                                         : std::to_string(m.num_decoder_layers);
   return fmt::format("{}, {} layers of width {}, {} heads, {} in the feed-forward layers", m.architecture, layers,
-                     m.d_model, m.num_heads, m.d_ff);
+      m.d_model, m.num_heads, m.d_ff);
 }
 
 std::string data_text(const Config& config) {
@@ -61,13 +60,12 @@ std::string training_text(const SafetensorsFile& state, const TrainConfig& train
   const double seconds = number(state, "seconds");
   const bool out_of_time = train.max_minutes > 0 && seconds >= 60 * train.max_minutes && step < train.max_steps;
   std::string text = line("trained", fmt::format("{} of {} steps, {:.0f} s{}", step, train.max_steps, seconds,
-                                                 out_of_time ? ", then max_minutes was over" : ""));
+                                         out_of_time ? ", then max_minutes was over" : ""));
   if (best == 0) return text + line("best", "not evaluated yet");
   const std::string metric =
       train.metric == "loss" ? "" : fmt::format("{} {:.4f}, ", train.metric, number(state, "best_metric"));
   return text + line("best", fmt::format("step {}: {}loss {:.4f}", best, metric, number(state, "best_loss")));
 }
-
 }  // namespace
 
 std::string describe_run(const std::string& folder) {
@@ -100,5 +98,4 @@ std::string describe_run(const std::string& folder) {
   if (is_packed(folder)) bytes = size(folder);
   return text + line("size", fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6));
 }
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 void tell_split(EvaluationAnswer& answer, const std::string& split) { answer.facts.emplace_back("split", split); }
 
 bool names_test_pairs(const Config& config) {
@@ -47,18 +46,17 @@ std::string figures(const char* items, const Evaluation& result) {
   std::string line = fmt::format("{} {}  loss {:.4f}", result.items, items, result.loss);
   for (const auto& [name, value] : result.metrics)
     line += fmt::format("  {} {:.4f}",
-                        name == "f1"            ? "F1"
-                        : name == "f1_macro"    ? "macro F1"
-                        : name == "f1_weighted" ? "weighted F1"
-                                                : name,
-                        value);
+        name == "f1"            ? "F1"
+        : name == "f1_macro"    ? "macro F1"
+        : name == "f1_weighted" ? "weighted F1"
+                                : name,
+        value);
   return line;
 }
 
 void require_text(const EvaluationRequest& request, bool is_run) {
   if (request.data.empty() && !is_run) fail_user("'" + request.folder + "' is a model; --data names a text");
 }
-
 }  // namespace
 
 EvaluationAnswer evaluate_translation(const EvaluationRequest& request, const Config& config) {
@@ -72,8 +70,8 @@ EvaluationAnswer evaluate_translation(const EvaluationRequest& request, const Co
   answer.facts.emplace_back("beam", config.train.beam);
   answer.result = evaluation.run();
   answer.line = fmt::format("{} {}pairs  loss {:.4f}  BLEU {:.2f}  chrF {:.2f}  exact match {:.4f}", pairs,
-                            valid ? "validation " : "", answer.result.loss, answer.result.metric("bleu"),
-                            answer.result.metric("chrf"), answer.result.metric("exact_match"));
+      valid ? "validation " : "", answer.result.loss, answer.result.metric("bleu"), answer.result.metric("chrf"),
+      answer.result.metric("exact_match"));
   answer.conditions = fmt::format("beam {}", config.train.beam);
   return answer;
 }
@@ -102,7 +100,7 @@ EvaluationAnswer evaluate_masked(const EvaluationRequest& request, const Config&
   answer.facts.emplace_back("masked", answer.result.items);
   answer.line =
       fmt::format("{} masked tokens  loss {:.4f}  perplexity {:.4f}  masked accuracy {:.4f}", answer.result.items,
-                  answer.result.loss, answer.result.metric("perplexity"), answer.result.metric("masked_accuracy"));
+          answer.result.loss, answer.result.metric("perplexity"), answer.result.metric("masked_accuracy"));
   return answer;
 }
 
@@ -148,5 +146,4 @@ Config evaluation_config(const std::string& folder) {
   config.data.task = "masked_language";
   return config;
 }
-
 }  // namespace linnet

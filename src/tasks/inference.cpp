@@ -10,8 +10,8 @@
 #include "training/run/run_folder.h"
 
 namespace linnet {
-void take_model_weights(Session& session, const std::string& folder, const std::string& advice,
-                        const LoadWeights& load) {
+void take_model_weights(
+    Session& session, const std::string& folder, const std::string& advice, const LoadWeights& load) {
   const auto packed = session.store.device().is_host() ? ParameterFile::open(folder) : nullptr;
   if (!packed) return take_weights(session, advice, load);
   check_fits(session.store, advice);
@@ -25,11 +25,10 @@ void take_model_weights(Session& session, const std::string& folder, const std::
 }
 
 namespace {
-
 constexpr int64_t kSentences = 32;  // decoded at once
 
-std::unique_ptr<TranslationSession> load_session(const TranslationEnsemble& opened, const Config& config,
-                                                 std::vector<BatchShape> shapes, int64_t longest_source) {
+std::unique_ptr<TranslationSession> load_session(
+    const TranslationEnsemble& opened, const Config& config, std::vector<BatchShape> shapes, int64_t longest_source) {
   SessionOptions options;
   options.training = false;
   options.shapes = std::move(shapes);
@@ -45,7 +44,6 @@ void shorten(const TranslationEnsemble& opened, Config& config) {
   for (const OpenedTranslationModel& member : opened.members)
     config.model.max_seq_len = std::min(config.model.max_seq_len, member.config.model.max_seq_len);
 }
-
 }  // namespace
 
 void apply(const InferenceOptions& options, Config& config, const std::string& folder) {
@@ -84,8 +82,8 @@ Evaluation LoadedEvaluation::run() {
   return score(*set, linnet::translate(*session, *set, set->dataset.size(), alone), loss);
 }
 
-Translator::Translator(const std::vector<std::string>& folders, const Config& chosen,
-                       const std::vector<AdapterFolder>& adapters) {
+Translator::Translator(
+    const std::vector<std::string>& folders, const Config& chosen, const std::vector<AdapterFolder>& adapters) {
   const TranslationEnsemble opened(folders, adapters, languages_of(chosen));
   Config config = chosen;
   shorten(opened, config);
@@ -116,5 +114,4 @@ std::vector<std::vector<Translation>> Translator::translate(const std::vector<st
   }
   return result;
 }
-
 }  // namespace linnet

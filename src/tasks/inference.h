@@ -4,7 +4,6 @@
 #include "tasks/translation/translation_session.h"
 
 namespace linnet {
-
 struct InferenceOptions : ModelLoad {
   int64_t beams = 0;                                  // 0: the configuration's
   Languages languages = {};                           // of translation; empty ones are the configuration's
@@ -16,8 +15,8 @@ struct InferenceOptions : ModelLoad {
 void use_isa_of(const std::string& folder);
 
 // take_weights() for a model that may be packed: then the session maps its file if it can.
-void take_model_weights(Session& session, const std::string& folder, const std::string& advice,
-                        const LoadWeights& load);
+void take_model_weights(
+    Session& session, const std::string& folder, const std::string& advice, const LoadWeights& load);
 
 // Loads the best models of run folders, evaluated as an ensemble, for a set of pairs with batch shapes for all of them.
 struct LoadedEvaluation {
@@ -38,8 +37,8 @@ struct Translation {
 class Translator {
  public:
   // Several folders average the models' probabilities. User error for models that do not go together.
-  Translator(const std::vector<std::string>& folders, const Config& config,
-             const std::vector<AdapterFolder>& adapters = {});
+  Translator(
+      const std::vector<std::string>& folders, const Config& config, const std::vector<AdapterFolder>& adapters = {});
 
   // The `n_best` best translations of each line, in line order. Lines beyond longest() tokens are cut.
   std::vector<std::vector<Translation>> translate(const std::vector<std::string>& lines, int n_best);
@@ -57,5 +56,4 @@ class Translator {
 void apply(const InferenceOptions& options, Config& config, const std::string& folder);
 // A run's configuration, or one made for a model folder, with the command line's options.
 Config inference_config(const std::string& folder, const InferenceOptions& options);
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include <vector>
 
 namespace linnet {
-
 struct ModelLoad {
   int threads = 0;  // 0: the configuration's, or what the machine allows
   std::string device = "cpu";
@@ -19,5 +18,4 @@ struct ModelLoad {
   // Prefix cache (generation/causal_slots.h); 0: none. Unset: none for a single request, else kPrefixAsCache.
   std::optional<int64_t> prefix_megabytes = {};
 };
-
 }  // namespace linnet

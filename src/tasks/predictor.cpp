@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 class PredictorOfTexts : public Predictor {
  public:
   PredictorOfTexts(const std::string& folder, const InferenceOptions& options, int64_t rows, bool pairs)
@@ -18,8 +17,8 @@ class PredictorOfTexts : public Predictor {
     apply(options, opened_.config, folder);
     opened_.config.data.batch_size = rows;
     task_.set_up(opened_.model, opened_.config, {}, nullptr);
-    session_ = std::make_unique<TextSession>(opened_.config, task_, opened_.model.as<TextClassifier>(), opened_.outputs,
-                                             opened_.pairs, false);
+    session_ = std::make_unique<TextSession>(
+        opened_.config, task_, opened_.model.as<TextClassifier>(), opened_.outputs, opened_.pairs, false);
     take_model_weights(*session_, folder, "", opened_.weights());
   }
   bool takes_pairs() const override { return opened_.pairs || task_.may_be_pairs(); }
@@ -41,9 +40,8 @@ class PredictorOfTexts : public Predictor {
       record.text = text.substr(0, tab);
       if (tab != text.npos) record.pair = text.substr(tab + 1);
     }
-    const TextExamples examples =
-        task_.encode(records, *opened_.tokenizer, opened_.outputs, opened_.model.as<TextClassifier>(), opened_.config,
-                     session_->lengths.back(), TextUse::kAsk);
+    const TextExamples examples = task_.encode(records, *opened_.tokenizer, opened_.outputs,
+        opened_.model.as<TextClassifier>(), opened_.config, session_->lengths.back(), TextUse::kAsk);
     return task_.answers(records, examples, session_->logits(examples), opened_.outputs, opened_.config, top);
   }
   std::vector<std::string> heading(int64_t top) const override { return task_.heading(top); }
@@ -56,8 +54,8 @@ class PredictorOfTexts : public Predictor {
 
 class PredictorOfImages : public Predictor {
  public:
-  PredictorOfImages(const std::string& folder, Config config, ImageFormat format, const InferenceOptions& options,
-                    int64_t rows)
+  PredictorOfImages(
+      const std::string& folder, Config config, ImageFormat format, const InferenceOptions& options, int64_t rows)
       : format_(std::move(format)), task_(text_task(format_.problem)), columns_(config.data) {
     apply(options, config, folder);
     config.data.batch_size = rows;
@@ -70,9 +68,9 @@ class PredictorOfImages : public Predictor {
   std::vector<Answer> answer(const std::vector<std::string>& paths, int64_t top) override {
     if (paths.empty()) return {};
     ImageDataset images{.count = static_cast<int64_t>(paths.size()),
-                        .height = format_.height,
-                        .width = format_.width,
-                        .channels = format_.channels};
+        .height = format_.height,
+        .width = format_.width,
+        .channels = format_.channels};
     images.class_names = format_.class_names;
     images.labels.assign(paths.size(), -1);
     if (format_.problem != TextProblem::kOneClass) images.numbers.resize(paths.size() * format_.class_names.size());
@@ -108,7 +106,6 @@ std::unique_ptr<Predictor> predict_by_vit(const std::string& folder, const Infer
   config.model.architecture = "vit";
   return std::make_unique<PredictorOfImages>(folder, config, vit_folder_format(folder), options, rows);
 }
-
 }  // namespace
 
 std::unique_ptr<Predictor> predict_texts(const std::string& folder, const InferenceOptions& options, int64_t rows) {
@@ -116,12 +113,12 @@ std::unique_ptr<Predictor> predict_texts(const std::string& folder, const Infere
 }
 
 std::unique_ptr<Predictor> predict_images(const std::string& folder, const InferenceOptions& options, int64_t rows) {
-  return std::make_unique<PredictorOfImages>(folder, RunFolder(folder).load_config(), ImageFormat::load(folder),
-                                             options, rows);
+  return std::make_unique<PredictorOfImages>(
+      folder, RunFolder(folder).load_config(), ImageFormat::load(folder), options, rows);
 }
 
-std::unique_ptr<Predictor> open_predictor(const std::string& folder, const InferenceOptions& options, int64_t rows,
-                                          bool pairs) {
+std::unique_ptr<Predictor> open_predictor(
+    const std::string& folder, const InferenceOptions& options, int64_t rows, bool pairs) {
   if (is_vit_folder(folder)) return predict_by_vit(folder, options, rows);
   const RunFolder run(folder);
   const bool adapted = !options.adapters.empty() && !run.has_config();
@@ -135,5 +132,4 @@ std::unique_ptr<Predictor> open_predictor(const std::string& folder, const Infer
   fail_user("run '" + folder + "' is no classifier: its task is \"" + config.data.task +
             "\"; `linnet score` gives probabilities of texts");
 }
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 #include "tasks/texts/text_records.h"
 
 namespace linnet {
-
 class Predictor {
  public:
   virtual ~Predictor() = default;
@@ -26,9 +25,8 @@ class Predictor {
 
 // `folder`: a run on texts or images, or a model folder with such a head (BertForSequenceClassification). `rows`:
 // inputs computed at once. `pairs`: inputs are pairs; a run knows by itself. User error naming any other folder.
-std::unique_ptr<Predictor> open_predictor(const std::string& folder, const InferenceOptions& options, int64_t rows,
-                                          bool pairs = false);
+std::unique_ptr<Predictor> open_predictor(
+    const std::string& folder, const InferenceOptions& options, int64_t rows, bool pairs = false);
 std::unique_ptr<Predictor> predict_texts(const std::string& folder, const InferenceOptions& options, int64_t rows);
 std::unique_ptr<Predictor> predict_images(const std::string& folder, const InferenceOptions& options, int64_t rows);
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 // Padded lengths of texts, which are scored one at a time: 16, 32, ... and `longest`.
 std::vector<int64_t> scorer_lengths(int64_t longest) {
   std::vector<int64_t> lengths;
@@ -62,7 +61,7 @@ class LanguageScorer : public Scorer {
       Batch batch;
       batch.shape_index = static_cast<int>(shape);
       batch.arrays = {batch_array("tokens", tokens.data(), lengths_[shape]),
-                      batch_array("targets", targets.data(), lengths_[shape])};
+          batch_array("targets", targets.data(), lengths_[shape])};
       const LossTotal loss = session_->trainer->evaluate(batch);
       total.log_probability -= loss.sum;
       total.tokens += loss.tokens;
@@ -110,9 +109,8 @@ class TranslationScorer : public Scorer {
       side->resize(static_cast<size_t>(lengths_[columns]), tokenizers.special.pad);
     Batch batch;
     batch.shape_index = static_cast<int>(rows * lengths_.size() + columns);
-    batch.arrays = {
-        batch_array("source", source.data(), lengths_[rows]), batch_array("source_lengths", &source_length, 1),
-        batch_array("target_in", begun.data(), lengths_[columns]),
+    batch.arrays = {batch_array("source", source.data(), lengths_[rows]),
+        batch_array("source_lengths", &source_length, 1), batch_array("target_in", begun.data(), lengths_[columns]),
         batch_array("target_out", target.data(), lengths_[columns]), batch_array("target_lengths", &target_length, 1)};
     const LossTotal loss = session_->trainer->evaluate(batch);
     return {-loss.sum, loss.tokens};
@@ -140,7 +138,6 @@ class PairScorer : public Scorer {
  private:
   const std::unique_ptr<Predictor> predictor_;
 };
-
 }  // namespace
 
 std::unique_ptr<Scorer> open_language_scorer(const std::string& folder, const InferenceOptions& options) {
@@ -160,5 +157,4 @@ std::unique_ptr<Scorer> open_scorer(const std::string& folder, const InferenceOp
   if (!task.score) fail_user("run '" + folder + "' " + task.no_score);
   return task.score(folder, options);
 }
-
 }  // namespace linnet

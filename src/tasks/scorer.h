@@ -7,7 +7,6 @@
 #include "tasks/inference.h"
 
 namespace linnet {
-
 struct TextScore {
   double log_probability = 0;        // natural logarithm; sum over the scored tokens
   int64_t tokens = 0;                // scored tokens
@@ -33,5 +32,4 @@ class Scorer {
 std::unique_ptr<Scorer> open_scorer(const std::string& folder, const InferenceOptions& options);
 std::unique_ptr<Scorer> open_language_scorer(const std::string& folder, const InferenceOptions& options);
 std::unique_ptr<Scorer> open_translation_scorer(const std::string& folder, const InferenceOptions& options);
-
 }  // namespace linnet

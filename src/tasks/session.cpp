@@ -16,7 +16,6 @@
 
 namespace linnet {
 namespace {
-
 TrainerOptions options_of(const Config& config, bool training, bool verify_plans) {
   TrainerOptions options = trainer_options(config, training);
   options.verify_plans = verify_plans;
@@ -50,8 +49,8 @@ WeightQuantization prepare_quantization(const Config& config, Module& model, boo
   return {.observer = std::move(observer)};
 }
 
-std::shared_ptr<const ModelDivision> division_of(const Config& config, const Module& model, bool training,
-                                                 const LossFunction& loss) {
+std::shared_ptr<const ModelDivision> division_of(
+    const Config& config, const Module& model, bool training, const LossFunction& loss) {
   const TrainerOptions options = trainer_options(config, training);
   const bool has_stages = options.pipeline.ranks > 1;
   if (!has_stages && options.tensor.ranks == 1) return nullptr;
@@ -60,21 +59,18 @@ std::shared_ptr<const ModelDivision> division_of(const Config& config, const Mod
     fail_user("task = \"" + config.data.task + "\" has no " + way + " parallel: leave " + way + " out of parallel");
   return divide_among_ranks(model, parameter_groups(config), loss, options.tensor, options.pipeline);
 }
-
 }  // namespace
 
 Session::Session(const Config& config, Module& model, bool training, bool verify_plans, const LossFunction& loss)
-    : training(training),
-      layout(model, parameter_groups(config), prepare_quantization(config, model, training),
-             division_of(config, model, training, loss)),
-      store(open_backend(config.train.device)),
-      shared(add_shared_regions(store)),
+    : training(training), layout(model, parameter_groups(config), prepare_quantization(config, model, training),
+                              division_of(config, model, training, loss)),
+      store(open_backend(config.train.device)), shared(add_shared_regions(store)),
       trainer(std::make_unique<Trainer>(layout, store, shared, options_of(config, training, verify_plans))) {
   if (verify_plans) check_parameters(layout);
 }
 
 void Session::plan(const std::vector<BatchInput>& inputs, const std::vector<LossFunction>& losses,
-                   const std::vector<ResidentOptions::Input>& device_data) {
+    const std::vector<ResidentOptions::Input>& device_data) {
   bind_inputs(inputs);
   Phase phase("planning");
   if (training && has_room_for(device_data))
@@ -113,8 +109,8 @@ void Session::finish_planning(uint64_t resident) {
   if (!is_limited() || is_planned_) return;
   is_planned_ = true;
   Phase phase("planning");
-  trainer->plans().plan_training_within_memory(bytes_beside(resident, store),
-                                               [&](int64_t done, int64_t shapes) { phase.tick(done, shapes); });
+  trainer->plans().plan_training_within_memory(
+      bytes_beside(resident, store), [&](int64_t done, int64_t shapes) { phase.tick(done, shapes); });
 }
 
 void Session::allocate() {
@@ -124,11 +120,9 @@ void Session::allocate() {
 }
 
 namespace {
-
 std::string in_words(uint64_t bytes) {
   return bytes < 1000000 ? std::to_string(bytes) + " bytes" : std::to_string(bytes / 1000000) + " MB";
 }
-
 }  // namespace
 
 void check_limit(const Session& session, uint64_t need, const std::string& advice) {
@@ -151,7 +145,6 @@ LossTotal total_loss(int64_t batches, const SharedWork& ranks, FunctionRef<LossT
 }
 
 namespace {
-
 void fill(Session& session, const LoadWeights& load) {
   session.allocate();
   session.store.touch();
@@ -159,7 +152,6 @@ void fill(Session& session, const LoadWeights& load) {
   session.trainer->state().load_parameters(
       [&](const ParameterTarget& parameters) { load(session.layout, parameters); });
 }
-
 }  // namespace
 
 void take_weights(Session& session, const std::string& advice, const LoadWeights& load) {
@@ -173,5 +165,4 @@ void take_run_weights(Session& session, const std::string& folder) {
   check_fits(session.store, "");
   fill(session, weights_of(folder));
 }
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 #include "training/trainer/resident.h"
 
 namespace linnet {
-
 class Session {
  public:
   // The model outlives the session. With train.quantize, a training session gives its linear layers steps
@@ -44,7 +43,7 @@ class Session {
   // Makes room for batch arrays and plans each shape, with a loss each. `device_data`: arrays of all training data, of
   // which batches are rows; training reads them on a device with room for them.
   void plan(const std::vector<BatchInput>& inputs, const std::vector<LossFunction>& losses,
-            const std::vector<ResidentOptions::Input>& device_data = {});
+      const std::vector<ResidentOptions::Input>& device_data = {});
 
  private:
   bool is_planned_ = false;
@@ -64,5 +63,4 @@ LossTotal total_loss(int64_t batches, const SharedWork& ranks, FunctionRef<LossT
 void take_weights(Session& session, const std::string& advice, const LoadWeights& load);
 // The best weights of the run in `folder`, as saved: for readers of "parameters".
 void take_run_weights(Session& session, const std::string& folder);
-
 }  // namespace linnet

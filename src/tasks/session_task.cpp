@@ -8,15 +8,12 @@
 #include "training/run/pretrained_run.h"
 
 namespace linnet {
-
 namespace {
-
 // Returns freed memory to the system, so that it does not count.
 uint64_t trimmed_resident_bytes() {
   malloc_trim(0);
   return resident_bytes();
 }
-
 }  // namespace
 
 // With a memory limit training steps are planned for what the process leaves of it. The plans and what follows take
@@ -57,14 +54,13 @@ void SessionTask::initialize() {
   if (teacher_) teacher_->load(store(), trainer().pool());
 }
 
-const std::shared_ptr<const Teacher>& SessionTask::teacher(const std::vector<std::string>& classes,
-                                                           const EncodeText& encode) {
+const std::shared_ptr<const Teacher>& SessionTask::teacher(
+    const std::vector<std::string>& classes, const EncodeText& encode) {
   if (!teacher_) teacher_ = Teacher::open(config_, classes, encode);
   return teacher_;
 }
 
 namespace {
-
 namespace fs = std::filesystem;
 
 // The size of a file or of all files below a folder; 0 if there is none.
@@ -85,7 +81,6 @@ uint64_t bytes_at(const std::string& path) {
 
 constexpr int64_t kUnknownTokens = 1 << 20;  // assumed for a missing text
 constexpr int64_t kBytesPerSubword = 4;      // of English, about; fewer elsewhere
-
 }  // namespace
 
 int64_t DataAtHand::assumed_tokens(const DataConfig& data) const {
@@ -121,5 +116,4 @@ DataAtHand text_at_hand(const Config& config, bool exact) {
   if (config.data.text.empty()) paths.clear();
   return data_at_hand("text", paths, exact);
 }
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 #include "training/run/training_task.h"
 
 namespace linnet {
-
 // Whether a configuration's data exist and are quick to read for a plan.
 
 struct DataAtHand {
@@ -22,8 +21,8 @@ struct DataAtHand {
 };
 
 // `name`: what `paths` (files or folders; empty ones are skipped) hold. `quick`: bytes that are read in a moment.
-DataAtHand data_at_hand(const std::string& name, const std::vector<std::string>& paths, bool exact,
-                        uint64_t quick = 8 << 20);
+DataAtHand data_at_hand(
+    const std::string& name, const std::vector<std::string>& paths, bool exact, uint64_t quick = 8 << 20);
 DataAtHand text_at_hand(const Config& config, bool exact);
 
 // Whether a task too large for the machine is refused, or planned only to report its size.
@@ -79,5 +78,4 @@ class SessionTask : public TrainingTask {
   std::shared_ptr<const Teacher> teacher_;
   MemoryForecast forecast_;
 };
-
 }  // namespace linnet

@@ -15,13 +15,8 @@
 #include "training/run/run_folder.h"
 
 namespace linnet {
-
 namespace {
-
-template <class Task>
-std::unique_ptr<SessionTask> make(const Config& config) {
-  return std::make_unique<Task>(config);
-}
+template <class Task> std::unique_ptr<SessionTask> make(const Config& config) { return std::make_unique<Task>(config); }
 
 std::unique_ptr<SessionTask> make_decoder_task(const Config& config) {
   const std::string& task = config.data.task;
@@ -37,46 +32,46 @@ void export_language_run(const std::string& folder, const std::string& out) {
 
 constexpr std::array kActions{
     TaskActions{.kind = TaskKind::kTranslation,
-                .make = make<TranslationTask>,
-                .evaluate = evaluate_translation,
-                .score = open_translation_scorer,
-                .tokenizer = load_pair_tokenizer,
-                .inspect = inspect_translation,
-                .export_model = export_translation_run},
+        .make = make<TranslationTask>,
+        .evaluate = evaluate_translation,
+        .score = open_translation_scorer,
+        .tokenizer = load_pair_tokenizer,
+        .inspect = inspect_translation,
+        .export_model = export_translation_run},
     TaskActions{.kind = TaskKind::kLanguage,
-                .make = make_decoder_task,
-                .evaluate = evaluate_language,
-                .no_translation = "learned to write text, not translation; `linnet generate` lets it",
-                .score = open_language_scorer,
-                .tokenizer = load_text_tokenizer,
-                .inspect = inspect_language_model,
-                .export_model = export_language_run},
+        .make = make_decoder_task,
+        .evaluate = evaluate_language,
+        .no_translation = "learned to write text, not translation; `linnet generate` lets it",
+        .score = open_language_scorer,
+        .tokenizer = load_text_tokenizer,
+        .inspect = inspect_language_model,
+        .export_model = export_language_run},
     TaskActions{.kind = TaskKind::kMaskedLanguage,
-                .make = make_masked_task,
-                .evaluate = evaluate_masked,
-                .no_translation = "learned to find masked tokens, not translation",
-                .no_score = "learned to find masked tokens, which gives a text no probability",
-                .tokenizer = load_text_tokenizer,
-                .inspect = inspect_masked_model,
-                .export_model = export_pretrained_run},
+        .make = make_masked_task,
+        .evaluate = evaluate_masked,
+        .no_translation = "learned to find masked tokens, not translation",
+        .no_score = "learned to find masked tokens, which gives a text no probability",
+        .tokenizer = load_text_tokenizer,
+        .inspect = inspect_masked_model,
+        .export_model = export_pretrained_run},
     TaskActions{.kind = TaskKind::kTexts,
-                .make = make<TextTraining>,
-                .evaluate = evaluate_texts,
-                .no_translation = "learned to label texts, not translation",
-                .no_score = "is a classifier; `linnet predict` gives the probabilities of its classes",
-                .predict = predict_texts,
-                .tokenizer = load_text_tokenizer,
-                .inspect = inspect_classifier,
-                .export_model = export_classification_run},
+        .make = make<TextTraining>,
+        .evaluate = evaluate_texts,
+        .no_translation = "learned to label texts, not translation",
+        .no_score = "is a classifier; `linnet predict` gives the probabilities of its classes",
+        .predict = predict_texts,
+        .tokenizer = load_text_tokenizer,
+        .inspect = inspect_classifier,
+        .export_model = export_classification_run},
     TaskActions{.kind = TaskKind::kImages,
-                .make = make_image_task,
-                .evaluate = evaluate_images,
-                .no_translation = "learned to tell images apart, not translation",
-                .no_score = "is a classifier; `linnet predict` gives the probabilities of its classes",
-                .predict = predict_images,
-                .no_tokenizer = "reads images, not text: it has no tokenizer",
-                .no_inspection = "classifies images; `linnet inspect` looks at models of text",
-                .export_model = export_image_run},
+        .make = make_image_task,
+        .evaluate = evaluate_images,
+        .no_translation = "learned to tell images apart, not translation",
+        .no_score = "is a classifier; `linnet predict` gives the probabilities of its classes",
+        .predict = predict_images,
+        .no_tokenizer = "reads images, not text: it has no tokenizer",
+        .no_inspection = "classifies images; `linnet inspect` looks at models of text",
+        .export_model = export_image_run},
 };
 
 // Checked before anything is read: `model.from` is a model folder.
@@ -88,7 +83,6 @@ void check_model_folder(const std::string& folder) {
   if (!is_pretrained_folder(folder))
     fail_user(named + "not a model folder, which has a config.json with a \"model_type\"");
 }
-
 }  // namespace
 
 const TaskActions& task_actions(const Config& config) {
@@ -96,7 +90,6 @@ const TaskActions& task_actions(const Config& config) {
 }
 
 namespace {
-
 std::unique_ptr<SessionTask> open_task(const Config& config, const std::string& from) {
   // load_onnx() reports errors of network files.
   const bool is_network = task_kind(config) == TaskKind::kImages ||
@@ -106,7 +99,6 @@ std::unique_ptr<SessionTask> open_task(const Config& config, const std::string& 
   task->open(from);
   return task;
 }
-
 }  // namespace
 
 std::unique_ptr<TrainingTask> make_training_task(Config& config, const std::string& from) {
@@ -150,5 +142,4 @@ std::shared_ptr<const Tokenizer> load_run_tokenizer(const std::string& folder, b
   if (!task.tokenizer) fail_user("run '" + folder + "' " + task.no_tokenizer);
   return task.tokenizer(config, folder, target);
 }
-
 }  // namespace linnet

@@ -16,7 +16,6 @@
 #include "training/run/training_task.h"
 
 namespace linnet {
-
 // `linnet eval` by task: the requested examples, and the metrics on them.
 
 struct EvaluationRequest : InferenceOptions {
@@ -85,5 +84,4 @@ std::shared_ptr<const Tokenizer> load_text_tokenizer(const Config& config, const
 
 // A run folder's description in lines, each ending in a newline. User error if it is no run.
 std::string describe_run(const std::string& folder);
-
 }  // namespace linnet

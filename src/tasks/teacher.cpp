@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char *kWeights = "teacher.parameters", *kConstants = "teacher.constants";
 
 std::string list(const std::vector<std::string>& names) {
@@ -30,25 +29,24 @@ void check_tokenizer(const EncodeText& student, const std::string& folder, const
   }
 }
 
-void check_teacher_classes(const std::vector<std::string>& classes, const std::vector<std::string>& own,
-                           const std::string& key) {
+void check_teacher_classes(
+    const std::vector<std::string>& classes, const std::vector<std::string>& own, const std::string& key) {
   if (own.size() != classes.size())
-    fail_user(key + ": it has " + std::to_string(own.size()) + " classes, and the data " +
-              std::to_string(classes.size()));
+    fail_user(
+        key + ": it has " + std::to_string(own.size()) + " classes, and the data " + std::to_string(classes.size()));
   if (own == classes) return;
   if (std::ranges::is_permutation(own, classes))
-    fail_user(key + ": its classes are " + list(own) +
-              ", and those of the data are in another order: " + list(classes));
+    fail_user(
+        key + ": its classes are " + list(own) + ", and those of the data are in another order: " + list(classes));
   log_warning(key + ": its classes are called " + list(own) + "; they are taken for " + list(classes));
 }
-
 }  // namespace
 
 Teacher::Teacher(PretrainedModel model, const Distillation& options)
     : model_(std::move(model)), layout_(*model_.module), options_(options) {}
 
-std::shared_ptr<const Teacher> Teacher::open(const Config& config, const std::vector<std::string>& classes,
-                                             const EncodeText& encode) {
+std::shared_ptr<const Teacher> Teacher::open(
+    const Config& config, const std::vector<std::string>& classes, const EncodeText& encode) {
   const std::string& folder = config.distillation.teacher;
   if (folder.empty()) return nullptr;
   const std::string key = "teacher = \"" + folder + "\"";
@@ -61,8 +59,8 @@ std::shared_ptr<const Teacher> Teacher::open(const Config& config, const std::ve
   PretrainedModel model = open_pretrained(folder, options);
   const FamilyKind kind = classes.empty() ? FamilyKind::kDecoder : FamilyKind::kEncoder;
   if (model.family->kind != kind || (!classes.empty() && !model.fresh.empty()))
-    fail_user(key + ": a " + model.architecture + " is no " +
-              (classes.empty() ? "language model" : "classifier of texts"));
+    fail_user(
+        key + ": a " + model.architecture + " is no " + (classes.empty() ? "language model" : "classifier of texts"));
   if (encode) check_tokenizer(encode, folder, key);
   if (encode && !classes.empty()) check_teacher_classes(classes, label_names(model.config), key);
   return std::shared_ptr<const Teacher>(
@@ -86,13 +84,12 @@ void Teacher::load(const Store& store, ThreadPool& pool) const {
 Tensor Teacher::logits(Trace& trace, const std::function<Tensor(Trace&)>& answer) const {
   Trace own({.dtype = trace.options().dtype, .layout = &layout_, .flat_name = kWeights});
   const ValueId result = answer(own).id;
-  return append_graph(trace.graph(), own.finish(), result, "teacher", [](const std::string& name) {
-    return name == state::kConstants ? std::string(kConstants) : name;
-  });
+  return append_graph(trace.graph(), own.finish(), result, "teacher",
+      [](const std::string& name) { return name == state::kConstants ? std::string(kConstants) : name; });
 }
 
-Loss Teacher::causal_loss(CausalModel& student, Trace& trace, int64_t batch, int64_t length, bool packed,
-                          double label_smoothing) const {
+Loss Teacher::causal_loss(
+    CausalModel& student, Trace& trace, int64_t batch, int64_t length, bool packed, double label_smoothing) const {
   const TensorType ids{DType::kI32, {batch, length}};
   const auto logits_of = [&](CausalModel& model, Trace& of) {
     TokenRows rows{of.input("tokens", ids)};
@@ -113,19 +110,18 @@ Loss Teacher::causal_loss(CausalModel& student, Trace& trace, int64_t batch, int
   return loss;
 }
 
-Loss Teacher::classification_loss(TextClassifier& student, Trace& trace, int64_t batch, int64_t length,
-                                  bool types) const {
+Loss Teacher::classification_loss(
+    TextClassifier& student, Trace& trace, int64_t batch, int64_t length, bool types) const {
   const TensorType ids{DType::kI32, {batch, length}};
   const auto logits_of = [&](TextClassifier& model, Trace& of) {
     return model.logits(of.input("tokens", ids), of.input("lengths", {DType::kI32, {batch}}),
-                        types ? of.input("types", ids) : Tensor{});
+        types ? of.input("types", ids) : Tensor{});
   };
   const Tensor given = logits_of(student, trace);
   const Tensor wanted = logits(trace, [&](Trace& own) { return logits_of(model_.as<TextClassifier>(), own); });
   const Tensor labels = trace.input("labels", {DType::kI32, {batch}});
   const Loss data{weighted_cross_entropy_sum(given, labels, 0, student.class_weights.tensor(trace)),
-                  count_targets(labels, given.type().dtype)};
+      count_targets(labels, given.type().dtype)};
   return distilled_loss(data, given, wanted, labels, options_);
 }
-
 }  // namespace linnet

@@ -13,20 +13,19 @@
 #include "tasks/text_coder.h"
 
 namespace linnet {
-
 class Teacher {
  public:
   // The model distillation.teacher; null if empty. `classes`: names of a classifier's outputs; none: a language model.
   // `encode`: appends the student's tokens of a text; null if data are assumed. User error if the folder does not fit.
-  static std::shared_ptr<const Teacher> open(const Config& config, const std::vector<std::string>& classes,
-                                             const EncodeText& encode);
+  static std::shared_ptr<const Teacher> open(
+      const Config& config, const std::vector<std::string>& classes, const EncodeText& encode);
 
   void declare(Store& store) const;
   void load(const Store& store, ThreadPool& pool) const;
 
   // causal_loss() and classification_loss() in a training graph, with the teacher's part.
-  Loss causal_loss(CausalModel& student, Trace& trace, int64_t batch, int64_t length, bool packed,
-                   double label_smoothing) const;
+  Loss causal_loss(
+      CausalModel& student, Trace& trace, int64_t batch, int64_t length, bool packed, double label_smoothing) const;
   Loss classification_loss(TextClassifier& student, Trace& trace, int64_t batch, int64_t length, bool types) const;
 
  private:
@@ -38,5 +37,4 @@ class Teacher {
   const ParameterLayout layout_;
   const Distillation options_;
 };
-
 }  // namespace linnet

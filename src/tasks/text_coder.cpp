@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char *kStem = "tokenizer", *kNumbers = "tokenizer.numbers";
 
 class CharacterFlow : public TextFlow {
@@ -124,7 +123,6 @@ class NumberCoder : public TextCoder {
  private:
   int64_t vocab_size_;
 };
-
 }  // namespace
 
 std::unique_ptr<TextCoder> make_number_coder(int64_t vocab_size) { return std::make_unique<NumberCoder>(vocab_size); }
@@ -147,5 +145,4 @@ std::unique_ptr<TextCoder> load_text_coder(const std::string& folder) {
     return make_number_coder(std::max<int64_t>(1, std::atoll(read_file(folder + "/" + kNumbers).c_str())));
   return std::make_unique<CharacterCoder>(load_tokenizer(folder, kStem));
 }
-
 }  // namespace linnet

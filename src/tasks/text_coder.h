@@ -11,7 +11,6 @@
 #include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
-
 // Appends the tokens of a text.
 using EncodeText = std::function<void(std::string_view text, std::vector<int32_t>& ids)>;
 
@@ -60,5 +59,4 @@ std::unique_ptr<TextCoder> make_number_coder(int64_t vocab_size);
 std::unique_ptr<TextCoder> make_text_coder(const Config& config, const std::vector<std::string>& texts);
 // Loads what save() wrote.
 std::unique_ptr<TextCoder> load_text_coder(const std::string& folder);
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include "tasks/text_coder.h"
 
 namespace linnet {
-
 bool is_token_file(const std::string& path) { return has_ending(path, ".bin") && !has_ending(path, ".bin.gz"); }
 
 std::string text_path(const Config& config, const std::string& path, const char* key) {
@@ -20,7 +19,7 @@ std::string text_path(const Config& config, const std::string& path, const char*
 std::vector<std::string> read_texts(const DataConfig& data, const std::string& path) {
   std::vector<std::string> texts;
   read_documents(path, data.text_column.empty() ? "text" : data.text_column,
-                 [&](std::string text) { texts.push_back(std::move(text)); });
+      [&](std::string text) { texts.push_back(std::move(text)); });
   return texts;
 }
 
@@ -55,5 +54,4 @@ std::unique_ptr<TextCoder> make_text_coder(const Config& config, const std::vect
   options.vocab_size = config.data.vocab_size;
   return make_character_coder(train_tokenizer(options, texts));
 }
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 #include "config/config.h"
 
 namespace linnet {
-
 // Token numbers instead of text (.bin).
 bool is_token_file(const std::string& path);
 
@@ -17,5 +16,4 @@ std::vector<std::string> read_texts(const DataConfig& data, const std::string& p
 
 // Moves the last `share` out of the texts: the last documents, or the end of a single one.
 std::vector<std::string> split_end(std::vector<std::string>& texts, double share);
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 bool has_kernel(const KernelQuery& query) {
   bool is_listed = false;
   for (const BackendOp& entry : cuda_ops()) {
@@ -51,11 +50,10 @@ TEST_P(Coverage, EveryNodeHasAKernel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Workloads, Coverage, ::testing::Values("r-64", "cnn-128", "gpt-6l", "gpt2-124m", "bert-base"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name) c = c == '-' ? '_' : c;
-                           return name;
-                         });
-
+    [](const auto& info) {
+      std::string name = info.param;
+      for (char& c : name) c = c == '-' ? '_' : c;
+      return name;
+    });
 }  // namespace
 }  // namespace linnet

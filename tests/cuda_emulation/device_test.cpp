@@ -9,7 +9,6 @@
 
 namespace linnet::testing {
 namespace {
-
 class DeviceProgram : public ::testing::Test {
  protected:
   DeviceProgram() { ::setenv("LINNET_CUDA_MODULE", LINNET_EMULATED_MODULE, 1); }
@@ -18,8 +17,8 @@ class DeviceProgram : public ::testing::Test {
   const TemporaryFolder folder_;
 };
 
-const Arguments kSettings{"dropout=0.1",  "ema_decay=0.9", "max_steps=4",
-                          "eval_every=2", "save_every=2",  "eval_pairs=4"};
+const Arguments kSettings{
+    "dropout=0.1", "ema_decay=0.9", "max_steps=4", "eval_every=2", "save_every=2", "eval_pairs=4"};
 
 Arguments with(Arguments settings, const Arguments& more) {
   settings.insert(settings.end(), more.begin(), more.end());
@@ -72,9 +71,9 @@ class DeviceImages : public DeviceProgram {
     write_images(folder_, "t10k", 10);
   }
   Outcome train_images(const std::string& name, const Arguments& more) const {
-    Arguments arguments{"train", "mnist",         "--run", folder_ / name,  "--set", "data.dir=" + folder_.path(),
-                        "--set", "max_steps=40",  "--set", "eval_every=15", "--set", "held_out_images=50",
-                        "--set", "batch_size=16", "--set", "save_every=20", "--set", "learning_rate=0.01"};
+    Arguments arguments{"train", "mnist", "--run", folder_ / name, "--set", "data.dir=" + folder_.path(), "--set",
+        "max_steps=40", "--set", "eval_every=15", "--set", "held_out_images=50", "--set", "batch_size=16", "--set",
+        "save_every=20", "--set", "learning_rate=0.01"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments);
   }
@@ -126,13 +125,13 @@ TEST_F(DeviceProgram, WritesTextFromKeysAndValuesThatItKeeps) {
   std::ofstream(folder_ / "text.txt") << text;
   Arguments words{"train", "mini-gpt", "--run", folder_ / "run"};
   for (const std::string& setting :
-       {"data.text=" + (folder_ / "text.txt"), std::string("num_layers=2"), std::string("d_model=32"),
-        std::string("num_heads=2"), std::string("d_ff=64"), std::string("context=32"), std::string("max_steps=20")})
+      {"data.text=" + (folder_ / "text.txt"), std::string("num_layers=2"), std::string("d_model=32"),
+          std::string("num_heads=2"), std::string("d_ff=64"), std::string("context=32"), std::string("max_steps=20")})
     words.insert(words.end(), {"--set", setting});
   const Outcome trained = run(words);
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
-  const Arguments generate{"generate", folder_ / "run", "--prompt", "4 and", "--max-tokens",
-                           "12",       "--temperature", "0"};
+  const Arguments generate{
+      "generate", folder_ / "run", "--prompt", "4 and", "--max-tokens", "12", "--temperature", "0"};
   const Outcome cpu = run(generate), kept = run(with(generate, {"--device", "cuda"})),
                 again = run(with(generate, {"--device", "cuda", "--no-cache"}));
   ASSERT_EQ(cpu.exit_code, 0) << cpu.error;
@@ -150,10 +149,9 @@ TEST_F(DeviceProgram, WritesTextFromKeysAndValuesThatItKeeps) {
   // Adapters beside a base of 4 bits learn the same.
   ASSERT_EQ(run({"export", folder_ / "run", "--out", folder_ / "base"}).exit_code, 0);
   Arguments tune{"train", "mini-gpt"};
-  for (const std::string& setting :
-       {"data.text=" + (folder_ / "text.txt"), "model.from=" + (folder_ / "base"), std::string("lora.rank=2"),
-        std::string("lora.base_storage=int4"), std::string("max_steps=4"), std::string("eval_every=4"),
-        std::string("context=32")})
+  for (const std::string& setting : {"data.text=" + (folder_ / "text.txt"), "model.from=" + (folder_ / "base"),
+           std::string("lora.rank=2"), std::string("lora.base_storage=int4"), std::string("max_steps=4"),
+           std::string("eval_every=4"), std::string("context=32")})
     tune.insert(tune.end(), {"--set", setting});
   ASSERT_EQ(run(with(tune, {"--run", folder_ / "tuned"})).exit_code, 0);
   const Outcome tuned = run(with(tune, {"--run", folder_ / "tuned_there", "--device", "cuda"}));
@@ -194,6 +192,5 @@ TEST_F(DeviceProgram, AGpuThatIsNotThereIsOneLine) {
   EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
   EXPECT_NE(outcome.error.find("cuda:7"), outcome.error.npos) << outcome.error;
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 // The CPU's kernels know no bf16: operands are widened for them, results rounded.
 struct Widened {
   explicit Widened(const TensorView& original) : view(original), original(original) {
@@ -66,11 +65,10 @@ Node with_own_op(const Node& node) {
 
 void queue_on_cpu(const KernelArgs& args) {
   queue_kernel(args.device, [node = with_own_op(args.node), in = std::vector(args.in.begin(), args.in.end()),
-                             out = std::vector(args.out.begin(), args.out.end())] { run_on_cpu(node, in, out); });
+                                out = std::vector(args.out.begin(), args.out.end())] { run_on_cpu(node, in, out); });
 }
 
 constexpr Kernel kCpuKernel[] = {{"cpu", nullptr, nullptr, queue_on_cpu, /*may_run_aside=*/true}};
-
 }  // namespace
 
 // An op without a CUDA kernel fails its tests, unless a library computes it.
@@ -87,5 +85,4 @@ const EmulatedBackend& emulated_backend() {
   static const EmulatedBackend backend{&device, {&device, ops}};
   return backend;
 }
-
 }  // namespace linnet

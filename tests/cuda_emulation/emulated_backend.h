@@ -6,7 +6,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct EmulatedBackend {
   EmulatedDevice* device;
   Backend backend;
@@ -15,5 +14,4 @@ struct EmulatedBackend {
 std::vector<BackendOp> emulated_ops();
 // One for the whole program.
 const EmulatedBackend& emulated_backend();
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kPage = 4096;
 constexpr size_t kLimit = size_t{4} << 30;
 
@@ -16,7 +15,6 @@ QueueTask& queue_of_kernels() {
   };
   return queue;
 }
-
 }  // namespace
 
 void set_queue_of_kernels(QueueTask queue) { queue_of_kernels() = queue; }
@@ -138,5 +136,4 @@ double EmulatedDevice::timed(FunctionRef<void()> work) {
   wait();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 #include "engine/device/device.h"
 
 namespace linnet {
-
 // How an emulated kernel gets into the queue of its device, which is an EmulatedDevice unless somebody said otherwise.
 using QueueTask = void (*)(Device*, std::function<void()>);
 void set_queue_of_kernels(QueueTask queue);
@@ -66,5 +65,4 @@ class EmulatedDevice : public Device {
   int64_t asked_ = 0;
   int64_t allocations_ = 0;
 };
-
 }  // namespace linnet

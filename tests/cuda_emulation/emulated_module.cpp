@@ -11,7 +11,6 @@
 #include "engine/exec/backend.h"
 
 namespace {
-
 void queue_with_fault(linnet::Device* device, std::function<void()> task) {
   static int kernels = 0;
   if (++kernels == 3) {
@@ -23,12 +22,10 @@ void queue_with_fault(linnet::Device* device, std::function<void()> task) {
   }
   static_cast<linnet::EmulatedDevice*>(device)->queue(std::move(task));
 }
-
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const linnet::Backend* linnet_cuda_open(const char* program_version,
-                                                                                          int index, char* message,
-                                                                                          size_t message_size) {
+extern "C" __attribute__((visibility("default"))) const linnet::Backend* linnet_cuda_open(
+    const char* program_version, int index, char* message, size_t message_size) {
   if (std::getenv("LINNET_EMULATED_FAULT")) linnet::set_queue_of_kernels(queue_with_fault);
   if (std::string(program_version) == linnet::backend_version() && index == 0)
     return &linnet::emulated_backend().backend;

@@ -21,7 +21,6 @@ extern unsigned char __start_linnet_shared[], __stop_linnet_shared[];  // NOLINT
 
 namespace linnet::emulation {
 namespace {
-
 // What a block has at least on the GPUs that Linnet runs on (compute capability 8.6).
 constexpr size_t kStack = 64 * 1024, kShared = 99 * 1024;
 constexpr int kWarpSize = 32;
@@ -194,7 +193,6 @@ void wait_at(State barrier, const Site& site) {
   own.site = site;
   to_scheduler();
 }
-
 }  // namespace
 
 const Indices& here() { return machine().indices; }
@@ -233,10 +231,9 @@ void run(dim3 grid, dim3 block, size_t shared, FunctionRef<void()> kernel) {
   for (uint64_t at = 0; at < blocks; ++at) {
     const auto i = m.reversed ? blocks - 1 - at : at;
     m.indices = {{},
-                 {static_cast<unsigned>(i % grid.x), static_cast<unsigned>(i / grid.x % grid.y),
-                  static_cast<unsigned>(i / grid.x / grid.y)},
-                 block,
-                 grid};
+        {static_cast<unsigned>(i % grid.x), static_cast<unsigned>(i / grid.x % grid.y),
+            static_cast<unsigned>(i / grid.x / grid.y)},
+        block, grid};
     try {
       run_block(block);
     } catch (...) {
@@ -245,5 +242,4 @@ void run(dim3 grid, dim3 block, size_t shared, FunctionRef<void()> kernel) {
     }
   }
 }
-
 }  // namespace linnet::emulation

@@ -24,7 +24,6 @@
 #define LINNET_DEVICE inline
 
 namespace linnet {
-
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}  // NOLINT: as CUDA's
@@ -46,7 +45,6 @@ struct alignas(8) uint2 {
 };
 
 namespace emulation {
-
 struct Indices {
   dim3 thread, block, block_size, grid;
 };
@@ -69,8 +67,7 @@ unsigned char* shared_memory();
 // Runs every thread of every block. Internal error when the threads of a block wait for each other in vain.
 void run(dim3 grid, dim3 block, size_t shared, FunctionRef<void()> kernel);
 
-template <class T>
-T exchange(T value, int from, Site site) {
+template <class T> T exchange(T value, int from, Site site) {
   static_assert(sizeof(T) <= 16 && std::is_trivially_copyable_v<T>);
   std::memcpy(lane_slot(lane()), &value, sizeof value);
   sync_warp(site);
@@ -79,7 +76,6 @@ T exchange(T value, int from, Site site) {
   sync_warp(site);
   return result;
 }
-
 }  // namespace emulation
 
 inline void begin_kernel() { emulation::begin(); }
@@ -87,10 +83,7 @@ template <class... Params, class... Args>
 void launch(Device* device, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared, Args... args) {
   queue_kernel(device, [=] { emulation::run(grid, block, shared, [&] { kernel(static_cast<Params>(args)...); }); });
 }
-template <class T>
-T* dynamic_shared() {
-  return reinterpret_cast<T*>(emulation::shared_memory());
-}
+template <class T> T* dynamic_shared() { return reinterpret_cast<T*>(emulation::shared_memory()); }
 
 // The last parameter of each is the caller's line.
 inline void __syncthreads(emulation::Site site = emulation::Site::current()) { emulation::sync_block(site); }
@@ -101,16 +94,13 @@ template <class T>
 T __shfl_sync(unsigned, T value, int from, int width = 32, emulation::Site site = emulation::Site::current()) {
   return emulation::exchange(value, emulation::lane() / width * width + from % width, site);
 }
-template <class T>
-T __shfl_xor_sync(unsigned, T value, int mask, emulation::Site site = emulation::Site::current()) {
+template <class T> T __shfl_xor_sync(unsigned, T value, int mask, emulation::Site site = emulation::Site::current()) {
   return emulation::exchange(value, emulation::lane() ^ mask, site);
 }
-template <class T>
-T __shfl_down_sync(unsigned, T value, int by, emulation::Site site = emulation::Site::current()) {
+template <class T> T __shfl_down_sync(unsigned, T value, int by, emulation::Site site = emulation::Site::current()) {
   return emulation::exchange(value, emulation::lane() + by < 32 ? emulation::lane() + by : emulation::lane(), site);
 }
-template <class T>
-T __shfl_up_sync(unsigned, T value, int by, emulation::Site site = emulation::Site::current()) {
+template <class T> T __shfl_up_sync(unsigned, T value, int by, emulation::Site site = emulation::Site::current()) {
   return emulation::exchange(value, emulation::lane() - by >= 0 ? emulation::lane() - by : emulation::lane(), site);
 }
 inline unsigned __ballot_sync(unsigned, bool vote, emulation::Site site = emulation::Site::current()) {
@@ -145,21 +135,11 @@ inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
-template <class T>
-T __ldg(const T* location) {
-  return *location;
-}
-template <class T>
-T __ldcs(const T* location) {
-  return *location;
-}
-template <class T>
-void __stcs(T* location, T value) {
-  *location = value;
-}
+template <class T> T __ldg(const T* location) { return *location; }
+template <class T> T __ldcs(const T* location) { return *location; }
+template <class T> void __stcs(T* location, T value) { *location = value; }
 using std::max;
 using std::min;
-
 }  // namespace linnet
 
 #define threadIdx (::linnet::emulation::here().thread)

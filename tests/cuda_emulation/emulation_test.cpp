@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 Device& device() { return *emulated_backend().backend.device; }
 
 class Memory {
@@ -71,8 +70,8 @@ __global__ void reads_what_nothing_wrote(float* to) {
 
 TEST(Emulation, SaysWhatAGpuWouldNot) {
   EXPECT_NE(message_of(asks_a_lane_that_has_ended).find("lane 31, which has ended"), std::string::npos);
-  EXPECT_NE(message_of(meets_at_different_lines).find("threads of one warp wait at different lines"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of(meets_at_different_lines).find("threads of one warp wait at different lines"), std::string::npos);
   EXPECT_NE(message_of(waits_in_a_branch).find("threads of one block wait at different lines"), std::string::npos);
   EXPECT_NE(message_of(does_not_begin).find("without begin_kernel()"), std::string::npos);
   EXPECT_EQ(message_of(is_right), "none");
@@ -86,6 +85,5 @@ TEST(Emulation, MemoryBeginsAsNaNForEveryBlock) {
     EXPECT_TRUE(std::isnan(memory.first()));
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -14,7 +14,6 @@
 
 namespace linnet {
 namespace {
-
 using testing::pointwise_cases;
 using testing::PointwiseCase;
 
@@ -83,7 +82,7 @@ void check_case(const PointwiseCase& one, testing::PointwiseFunction kernel) {
   arguments.out = result.data();
   const int64_t per_block = kPointwiseThreads * one.step;
   emulation::run(static_cast<unsigned>((arguments.count + per_block - 1) / per_block), kPointwiseThreads, 0,
-                 [&] { kernel(arguments); });
+      [&] { kernel(arguments); });
   for (int64_t i = 0; i < arguments.count; ++i) {
     float inputs[kMaxOperands];
     for (size_t k = 0; k < operands.size(); ++k)
@@ -144,6 +143,5 @@ TEST(GeneratedPointwise, ArgumentsAreLaidOutAsTheirTextSays) {
   EXPECT_EQ(offsetof(PointwiseArguments, size), 17u * 8);
   EXPECT_EQ(std::size(PointwiseArguments{}.in), static_cast<size_t>(kMaxOperands));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 using testing::TokenBatch;
 using testing::Training;
 using testing::TransformerGolden;
@@ -29,12 +28,8 @@ class GoldenOnADevice : public ::testing::TestWithParam<const char*> {
   }
 
   static TokenBatch batch(const TransformerGolden& golden, const BatchShape& shape, int64_t step) {
-    return {shape,
-            ids(golden, "source", step),
-            ids(golden, "source_lengths", step),
-            ids(golden, "target_in", step),
-            ids(golden, "target_out", step),
-            ids(golden, "target_lengths", step)};
+    return {shape, ids(golden, "source", step), ids(golden, "source_lengths", step), ids(golden, "target_in", step),
+        ids(golden, "target_out", step), ids(golden, "target_lengths", step)};
   }
 
   // `tolerance` is relative, of each loss.
@@ -72,7 +67,6 @@ TEST_P(GoldenOnADevice, LossesInBf16) {
 }
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenOnADevice, ::testing::Values("post_ln_relu", "pre_ln_gelu"),
-                         [](const auto& info) { return std::string(info.param); });
-
+    [](const auto& info) { return std::string(info.param); });
 }  // namespace
 }  // namespace linnet

@@ -16,7 +16,6 @@
 
 namespace linnet {
 namespace {
-
 using Floats = std::vector<float>;
 
 Device& device() { return *emulated_backend().backend.device; }
@@ -39,8 +38,7 @@ class OnDevice {
   ~OnDevice() { device().release(memory_); }
   OnDevice(const OnDevice&) = delete;
 
-  template <class T = void>
-  T* at(size_t element = 0) {
+  template <class T = void> T* at(size_t element = 0) {
     return reinterpret_cast<T*>(memory_ + element * dtype_size(type_));
   }
   Floats values() {
@@ -84,8 +82,8 @@ double slope(GemmActivation f, double x) {
   return f == GemmActivation::kNone ? 1 : (function(f, x + h) - function(f, x - h)) / (2 * h);
 }
 
-constexpr GemmActivation kFunctions[] = {GemmActivation::kNone, GemmActivation::kRelu, GemmActivation::kGelu,
-                                         GemmActivation::kGeluTanh};
+constexpr GemmActivation kFunctions[] = {
+    GemmActivation::kNone, GemmActivation::kRelu, GemmActivation::kGelu, GemmActivation::kGeluTanh};
 
 TEST(MatmulEpilogue, ActivationsAndDerivativesOfEveryWidth) {
   for (const DType type : {DType::kF32, DType::kBF16})
@@ -141,9 +139,9 @@ TEST(SoftmaxLoss, LossesAndGradientsOfAChunk) {
         device().upload(targets_at.at<std::byte>(), reinterpret_cast<const std::byte*>(targets.data()), 4 * rows);
         device().wait();
         SoftmaxLoss l{.rows = static_cast<int64_t>(rows),
-                      .width = static_cast<int64_t>(width),
-                      .stride = static_cast<int64_t>(stride),
-                      .type = type};
+            .width = static_cast<int64_t>(width),
+            .stride = static_cast<int64_t>(stride),
+            .type = type};
         l.logits = logits.at(), l.bias = with_bias ? bias_at.at<float>() : nullptr;
         l.targets = targets_at.at<int32_t>(), l.smoothing = smoothing;
         l.losses = losses.at<float>();
@@ -215,11 +213,11 @@ TEST(AttentionStaging, RowsThatNoKeyOrNoQueryReachesAreZero) {
   OnDevice of_queries(Floats(batch * queries * row, nan), DType::kBF16);
   const auto rows = [&](OnDevice& x, size_t length, bool with_keys) {
     return MaskedRows{.data = x.at(8),
-                      .length = static_cast<int64_t>(length),
-                      .width = width,
-                      .sample = static_cast<int64_t>(length * row),
-                      .row = row,
-                      .of_keys = with_keys};
+        .length = static_cast<int64_t>(length),
+        .width = width,
+        .sample = static_cast<int64_t>(length * row),
+        .row = row,
+        .of_keys = with_keys};
   };
   const MaskedRows results[] = {rows(of_queries, queries, false), rows(of_keys, keys, true)};
   zero_masked_rows(&device(), batch, lengths_at.at<int32_t>(), results);
@@ -264,6 +262,5 @@ TEST(AttentionStaging, SeedLengthsAndCopies) {
   const Floats copied = to.values();
   for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(copied[i], i % 10 >= 2 && i % 10 < 6 ? x[i] : 0) << i;
 }
-
 }  // namespace
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kRows = 3, kLength = 12, kVocab = 40;
 
 struct ModelCase {
@@ -46,16 +45,16 @@ ModelCase llama() {
   config.kv_heads = 2, config.window = 7;
   auto model = std::make_shared<TextDecoder>(config);
   return {model, [model](Trace& trace) { return causal_loss(*model, trace, kRows, kLength, true); },
-          [](SingleShapeLearner& learner) {
-            fill_tokens(learner);
-            std::vector<int32_t> positions, starts;
-            for (int64_t i = 0; i < kRows * kLength; ++i) {
-              const auto at = static_cast<int32_t>(i % kLength);
-              positions.push_back(at < 5 ? at : at - 5), starts.push_back(at < 5 ? 0 : 5);
-            }
-            learner.set<int32_t>("positions", positions);
-            learner.set<int32_t>("starts", starts);
-          }};
+      [](SingleShapeLearner& learner) {
+        fill_tokens(learner);
+        std::vector<int32_t> positions, starts;
+        for (int64_t i = 0; i < kRows * kLength; ++i) {
+          const auto at = static_cast<int32_t>(i % kLength);
+          positions.push_back(at < 5 ? at : at - 5), starts.push_back(at < 5 ? 0 : 5);
+        }
+        learner.set<int32_t>("positions", positions);
+        learner.set<int32_t>("starts", starts);
+      }};
 }
 
 EncoderConfig bert_config() {
@@ -65,55 +64,55 @@ EncoderConfig bert_config() {
 ModelCase masked_bert() {
   auto model = std::make_shared<MaskedLanguageModel>(bert_config());
   return {model, [model](Trace& trace) { return masked_language_loss(*model, trace, kRows, kLength, 6); },
-          [](SingleShapeLearner& learner) {
-            learner.set<int32_t>("tokens", ids(kRows * kLength, 0, kVocab, 1));
-            learner.set<int32_t>("lengths", {12, 5, 9});
-            learner.set<int32_t>("positions", {1, 4, 13, 15, 26, 0});
-            learner.set<int32_t>("targets", {7, 9, 1, 0, 39, -1});
-          }};
+      [](SingleShapeLearner& learner) {
+        learner.set<int32_t>("tokens", ids(kRows * kLength, 0, kVocab, 1));
+        learner.set<int32_t>("lengths", {12, 5, 9});
+        learner.set<int32_t>("positions", {1, 4, 13, 15, 26, 0});
+        learner.set<int32_t>("targets", {7, 9, 1, 0, 39, -1});
+      }};
 }
 
 ModelCase classifying_bert() {
   auto model = std::make_shared<SequenceClassifier>(bert_config(), 3);
   return {model, [model](Trace& trace) { return classification_loss(*model, trace, kRows, kLength); },
-          [](SingleShapeLearner& learner) {
-            learner.set<int32_t>("tokens", ids(kRows * kLength, 0, kVocab, 1));
-            learner.set<int32_t>("lengths", {12, 5, 9});
-            learner.set<int32_t>("labels", {2, 0, 1});
-          }};
+      [](SingleShapeLearner& learner) {
+        learner.set<int32_t>("tokens", ids(kRows * kLength, 0, kVocab, 1));
+        learner.set<int32_t>("lengths", {12, 5, 9});
+        learner.set<int32_t>("labels", {2, 0, 1});
+      }};
 }
 
 ModelCase t5(bool gated) {
   auto model = std::make_shared<T5>(T5Config{.vocab_size = kVocab,
-                                             .width = 32,
-                                             .heads = 4,
-                                             .head_size = 8,
-                                             .hidden = 64,
-                                             .encoder_layers = 2,
-                                             .decoder_layers = 2,
-                                             .buckets = 8,
-                                             .max_distance = 10,
-                                             .activation = gated ? Activation::kGeluTanh : Activation::kRelu,
-                                             .gated = gated,
-                                             .dropout = 0});  // cuDNN draws masks of attention in its own way
+      .width = 32,
+      .heads = 4,
+      .head_size = 8,
+      .hidden = 64,
+      .encoder_layers = 2,
+      .decoder_layers = 2,
+      .buckets = 8,
+      .max_distance = 10,
+      .activation = gated ? Activation::kGeluTanh : Activation::kRelu,
+      .gated = gated,
+      .dropout = 0});  // cuDNN draws masks of attention in its own way
   return {model, [model](Trace& trace) { return t5_loss(*model, trace, kRows, kLength, kLength); },
-          [](SingleShapeLearner& learner) {
-            learner.set<int32_t>("source", ids(kRows * kLength, 1, kVocab, 1));
-            learner.set<int32_t>("source_lengths", {12, 5, 9});
-            learner.set<int32_t>("target_in", ids(kRows * kLength, 1, kVocab, 2));
-            learner.set<int32_t>("targets", ids(kRows * kLength, 1, kVocab, 3));
-          }};
+      [](SingleShapeLearner& learner) {
+        learner.set<int32_t>("source", ids(kRows * kLength, 1, kVocab, 1));
+        learner.set<int32_t>("source_lengths", {12, 5, 9});
+        learner.set<int32_t>("target_in", ids(kRows * kLength, 1, kVocab, 2));
+        learner.set<int32_t>("targets", ids(kRows * kLength, 1, kVocab, 3));
+      }};
 }
 
 ModelCase cnn() {
   auto model = std::make_shared<Cnn>(CnnConfig{.height = 12, .width = 12, .filters = 16});
   return {model, [model](Trace& trace) { return image_loss(*model, trace, 5); },
-          [](SingleShapeLearner& learner) {
-            std::vector<uint8_t> pixels;
-            for (const int32_t value : ids(5 * 12 * 12, 0, 256, 1)) pixels.push_back(static_cast<uint8_t>(value));
-            learner.set<uint8_t>("images", pixels);
-            learner.set<int32_t>("labels", {0, 9, 3, 3, 7});
-          }};
+      [](SingleShapeLearner& learner) {
+        std::vector<uint8_t> pixels;
+        for (const int32_t value : ids(5 * 12 * 12, 0, 256, 1)) pixels.push_back(static_cast<uint8_t>(value));
+        learner.set<uint8_t>("images", pixels);
+        learner.set<int32_t>("labels", {0, 9, 3, 3, 7});
+      }};
 }
 
 struct Losses {
@@ -159,12 +158,9 @@ TEST_P(ModelOnADevice, TrainsAsOnTheCpu) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ModelOnADevice,
-                         ::testing::Values(std::pair{"gpt", &gpt}, std::pair{"llama", &llama},
-                                           std::pair{"masked_bert", &masked_bert},
-                                           std::pair{"classifying_bert", &classifying_bert},
-                                           std::pair{"t5", +[] { return t5(false); }},
-                                           std::pair{"t5_gated", +[] { return t5(true); }}, std::pair{"cnn", &cnn}),
-                         [](const auto& info) { return std::string(info.param.first); });
-
+    ::testing::Values(std::pair{"gpt", &gpt}, std::pair{"llama", &llama}, std::pair{"masked_bert", &masked_bert},
+        std::pair{"classifying_bert", &classifying_bert}, std::pair{"t5", +[] { return t5(false); }},
+        std::pair{"t5_gated", +[] { return t5(true); }}, std::pair{"cnn", &cnn}),
+    [](const auto& info) { return std::string(info.param.first); });
 }  // namespace
 }  // namespace linnet

@@ -4,7 +4,6 @@
 
 namespace linnet::testing {
 namespace {
-
 constexpr auto kF32 = DType::kF32, kBF16 = DType::kBF16;
 constexpr auto kFull = Broadcast::kFull, kSuffix = Broadcast::kSuffix, kPrefix = Broadcast::kPrefix,
                kScalar = Broadcast::kScalar;
@@ -26,7 +25,6 @@ Expression of_many() {
   const auto sum = e.apply(Scalar::kAdd, e.apply(Scalar::kMul, gelu, e.input(2)), e.input(3));
   return e.finish(e.apply(Scalar::kMin, sum, e.constant(INFINITY)));
 }
-
 }  // namespace
 
 std::vector<PointwiseCase> pointwise_cases() {
@@ -40,13 +38,8 @@ std::vector<PointwiseCase> pointwise_cases() {
   for (const int step : {1, 4, 8})
     for (const DType wide : {kF32, kBF16})
       for (const DType narrow : {kF32, kBF16})
-        cases.push_back({"many_" + std::to_string(cases.size()),
-                         of_many(),
-                         {{wide, kFull}, {narrow, kSuffix}, {wide, kPrefix}, {narrow, kScalar}},
-                         narrow,
-                         step,
-                         step == 4});
+        cases.push_back({"many_" + std::to_string(cases.size()), of_many(),
+            {{wide, kFull}, {narrow, kSuffix}, {wide, kPrefix}, {narrow, kScalar}}, narrow, step, step == 4});
   return cases;
 }
-
 }  // namespace linnet::testing

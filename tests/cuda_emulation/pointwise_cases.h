@@ -7,7 +7,6 @@
 #include "engine/ops/pointwise/pointwise_source.h"
 
 namespace linnet::testing {
-
 struct PointwiseCase {
   std::string name;
   Expression expression;
@@ -23,5 +22,4 @@ std::vector<PointwiseCase> pointwise_cases();
 using PointwiseFunction = void (*)(PointwiseArguments);
 // In the order of the cases: from the generated file.
 std::span<const PointwiseFunction> generated_pointwise();
-
 }  // namespace linnet::testing

@@ -4,8 +4,6 @@
 #include "op_harness.h"
 
 namespace linnet::testing {
-
 const Backend* tested_backend() { return &emulated_backend().backend; }
 void disturb_backend(bool disturbed) { emulation::set_reversed(disturbed); }
-
 }  // namespace linnet::testing

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 using testing::make_batch;
 using testing::small_config;
 using testing::TokenBatch;
@@ -173,6 +172,5 @@ TEST(TrainingOnADevice, AStepThatIsNotFiniteIsFoundAndChangesNothing) {
   EXPECT_EQ(training.parameters(), before);
   EXPECT_NE(training.trainer->find_non_finite(0), "");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 class CudnnGraphs : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -23,12 +22,12 @@ class CudnnGraphs : public ::testing::Test {
 
 AttentionProblem attention_of(int64_t batch, int64_t heads, int64_t queries, int64_t keys, int64_t size) {
   AttentionProblem p{.batch = batch,
-                     .heads = heads,
-                     .kv_heads = heads,
-                     .queries = queries,
-                     .keys = keys,
-                     .size = size,
-                     .scale = 0.125f};
+      .heads = heads,
+      .kv_heads = heads,
+      .queries = queries,
+      .keys = keys,
+      .size = size,
+      .scale = 0.125f};
   const bool itself = queries == keys;
   const int64_t width = heads * size, q_row = itself ? 3 * width : width, k_row = (itself ? 3 : 2) * width;
   p.q = p.dq = {queries * q_row, q_row};
@@ -86,22 +85,21 @@ TEST_F(CudnnGraphs, ConvolutionsForwardAndBackwardInEveryPrecision) {
     int64_t stride, padding;
   };
   for (const Sizes& s : {Sizes{{32, 28, 28, 64}, {128, 3, 3, 64}, {32, 28, 28, 128}, 1, 1},
-                         {{16, 56, 56, 64}, {128, 3, 3, 64}, {16, 28, 28, 128}, 2, 1},
-                         {{16, 14, 14, 256}, {512, 1, 1, 256}, {16, 14, 14, 512}, 1, 0}})
+           {{16, 56, 56, 64}, {128, 3, 3, 64}, {16, 28, 28, 128}, 2, 1},
+           {{16, 14, 14, 256}, {512, 1, 1, 256}, {16, 14, 14, 512}, 1, 0}})
     for (const Kind kind : {Kind::kForward, Kind::kInputGradient, Kind::kWeightGradient})
       for (const int mode : {0, 1, 2}) {  // strict fp32, TF32, bf16
         const ConvolutionProblem problem{.kind = kind,
-                                         .x = s.x,
-                                         .weight = s.weight,
-                                         .y = s.y,
-                                         .stride = s.stride,
-                                         .padding = s.padding,
-                                         .dtype = mode == 2 ? DType::kBF16 : DType::kF32,
-                                         .tensor_cores = mode != 0};
+            .x = s.x,
+            .weight = s.weight,
+            .y = s.y,
+            .stride = s.stride,
+            .padding = s.padding,
+            .dtype = mode == 2 ? DType::kBF16 : DType::kF32,
+            .tensor_cores = mode != 0};
         std::string why;
         EXPECT_GE(convolution_graph(problem).graph->candidates(target, &why).size(), 1u) << problem.text() << why;
       }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -15,7 +15,6 @@
 #include <string>
 
 namespace {
-
 struct Matrix {
   cudaDataType_t type;
   uint64_t rows, columns;
@@ -43,16 +42,9 @@ struct Algorithm {
   uint32_t a, b, c, d, bias;  // what addresses are multiples of
 };
 
-template <class T>
-T& as(void* opaque) {
-  return *static_cast<T*>(opaque);
-}
-template <class T>
-const T& as(const void* opaque) {
-  return *static_cast<const T*>(opaque);
-}
-template <class T>
-cublasStatus_t make(void** to, T value) {
+template <class T> T& as(void* opaque) { return *static_cast<T*>(opaque); }
+template <class T> const T& as(const void* opaque) { return *static_cast<const T*>(opaque); }
+template <class T> cublasStatus_t make(void** to, T value) {
   *to = new T(value);
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -188,7 +180,6 @@ cublasStatus_t add(const Algorithm& algorithm, cublasLtMatmulHeuristicResult_t* 
   to->state = CUBLAS_STATUS_SUCCESS;
   return CUBLAS_STATUS_SUCCESS;
 }
-
 }  // namespace
 
 extern "C" {
@@ -211,8 +202,8 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
   delete reinterpret_cast<Product*>(desc);
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name,
-                                              const void* from, size_t bytes) {
+cublasStatus_t cublasLtMatmulDescSetAttribute(
+    cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name, const void* from, size_t bytes) {
   auto& p = as<Product>(static_cast<void*>(desc));
   const auto take = [&](auto& to) {
     if (bytes != sizeof to) return refuse("an attribute of the wrong size");
@@ -233,16 +224,16 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
   }
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* to, cudaDataType type, uint64_t rows,
-                                          uint64_t columns, int64_t ld) {
+cublasStatus_t cublasLtMatrixLayoutCreate(
+    cublasLtMatrixLayout_t* to, cudaDataType type, uint64_t rows, uint64_t columns, int64_t ld) {
   return make(reinterpret_cast<void**>(to), Matrix{.type = type, .rows = rows, .columns = columns, .ld = ld});
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   delete reinterpret_cast<Matrix*>(layout);
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t name,
-                                                const void* from, size_t bytes) {
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(
+    cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t name, const void* from, size_t bytes) {
   auto& m = as<Matrix>(static_cast<void*>(layout));
   if (name == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT && bytes == sizeof m.batch) std::memcpy(&m.batch, from, bytes);
   else if (name == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET && bytes == sizeof m.stride)
@@ -258,9 +249,8 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
   delete reinterpret_cast<Preference*>(preference);
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
-                                                    cublasLtMatmulPreferenceAttributes_t name, const void* from,
-                                                    size_t bytes) {
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
+    cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t name, const void* from, size_t bytes) {
   auto& p = as<Preference>(static_cast<void*>(preference));
   const auto take = [&](auto& to) {
     if (bytes != sizeof to) return refuse("a preference of the wrong size");
@@ -283,9 +273,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
-                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int most,
-                                              cublasLtMatmulHeuristicResult_t results[], int* found) {
+    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
+    int most, cublasLtMatmulHeuristicResult_t results[], int* found) {
   const auto& p = as<Product>(static_cast<const void*>(desc));
   const auto& wanted = as<Preference>(static_cast<const void*>(preference));
   const auto& result = as<Matrix>(static_cast<const void*>(d));
@@ -301,36 +290,35 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 }
 
 cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
-                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
-                                       const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulHeuristicResult_t* result) {
+    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t* algorithm,
+    cublasLtMatmulHeuristicResult_t* result) {
   Algorithm known;
   std::memcpy(&known, algorithm, sizeof known);
   result->workspaceSize = 0;
   if (known.magic != kMagic) return CUBLAS_STATUS_INVALID_VALUE;
   return check_shapes(as<Product>(static_cast<const void*>(desc)), as<Matrix>(static_cast<const void*>(a)),
-                      as<Matrix>(static_cast<const void*>(b)), as<Matrix>(static_cast<const void*>(d)));
+      as<Matrix>(static_cast<const void*>(b)), as<Matrix>(static_cast<const void*>(d)));
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
-                              cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
-                              const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
-                              size_t workspace_bytes, cudaStream_t stream) {
+    cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
+    cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm,
+    void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   Algorithm chosen;
   std::memcpy(&chosen, algorithm, sizeof chosen);
   if (chosen.magic != kMagic) return refuse("bytes that are no algorithm");
   void* const memory = std::malloc(sizeof(Call));
   auto* const call = new (memory) Call{.p = as<Product>(static_cast<const void*>(desc)),
-                                       .a = as<Matrix>(static_cast<const void*>(a_layout)),
-                                       .b = as<Matrix>(static_cast<const void*>(b_layout)),
-                                       .c = as<Matrix>(static_cast<const void*>(c_layout)),
-                                       .d = as<Matrix>(static_cast<const void*>(d_layout)),
-                                       .alpha = *static_cast<const float*>(alpha),
-                                       .beta = *static_cast<const float*>(beta),
-                                       .a_data = a,
-                                       .b_data = b,
-                                       .c_data = c,
-                                       .d_data = d};
+      .a = as<Matrix>(static_cast<const void*>(a_layout)),
+      .b = as<Matrix>(static_cast<const void*>(b_layout)),
+      .c = as<Matrix>(static_cast<const void*>(c_layout)),
+      .d = as<Matrix>(static_cast<const void*>(d_layout)),
+      .alpha = *static_cast<const float*>(alpha),
+      .beta = *static_cast<const float*>(beta),
+      .a_data = a,
+      .b_data = b,
+      .c_data = c,
+      .d_data = d};
   const char* wrong = nullptr;
   if (check_shapes(call->p, call->a, call->b, call->d)) wrong = "a product that the heuristics would refuse";
   if (alignment(a) < chosen.a || alignment(b) < chosen.b || alignment(c) < chosen.c || alignment(d) < chosen.d)

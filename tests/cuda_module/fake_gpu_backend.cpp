@@ -10,20 +10,16 @@
 #include "op_harness.h"
 
 namespace linnet {
-
 KernelList matmul_cuda_kernels();
 KernelList linear_cross_entropy_cuda_kernels();
 KernelList linear_cross_entropy_grad_cuda_kernels();
-
 }  // namespace linnet
 
 namespace linnet::testing {
 namespace {
-
 void queue_of_kernels(Device* device, std::function<void()> task) {
   queue_on_stream(static_cast<CudaDevice*>(device)->stream(), std::move(task));
 }
-
 }  // namespace
 
 std::vector<BackendOp> fake_gpu_ops() {
@@ -49,5 +45,4 @@ const Backend* tested_backend() {
   return &gpu.backend;
 }
 void disturb_backend(bool disturbed) { emulation::set_reversed(disturbed); }
-
 }  // namespace linnet::testing

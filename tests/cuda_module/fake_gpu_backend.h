@@ -4,7 +4,5 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet::testing {
-
 std::vector<BackendOp> fake_gpu_ops();
-
 }  // namespace linnet::testing

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 struct Floats {
   Floats(CudaDevice& device, std::vector<float> values) : device(device), count(values.size()) {
     memory = device.allocate(4 * count + 64, "test");
@@ -67,8 +66,8 @@ TEST(FakeGpu, DoesWithoutACudnnThatCannotOpenIt) {
     std::exit(is_open && refuses ? 0 : 2);
   };
   EXPECT_EXIT(ask_twice(), ::testing::ExitedWithCode(0),
-              "^linnet: warning: cuDNN: opening the GPU: an error of the fake cuDNN: attention and convolutions are "
-              "Linnet's own kernels\n$");
+      "^linnet: warning: cuDNN: opening the GPU: an error of the fake cuDNN: attention and convolutions are "
+      "Linnet's own kernels\n$");
 }
 
 TEST(FakeGpu, WaitingOrTakingMemoryInsideOfARecordingIsAnError) {
@@ -77,8 +76,8 @@ TEST(FakeGpu, WaitingOrTakingMemoryInsideOfARecordingIsAnError) {
   EXPECT_THROW(device.record([&] { device.allocate(16, "test"); }), Error);
   std::vector<float> pageable(4);
   Floats x(device, {1, 2, 3, 4});
-  EXPECT_THROW(device.record([&] { device.upload(x.memory, reinterpret_cast<std::byte*>(pageable.data()), 16); }),
-               Error);
+  EXPECT_THROW(
+      device.record([&] { device.upload(x.memory, reinterpret_cast<std::byte*>(pageable.data()), 16); }), Error);
   const auto recording = device.record([&] { device.copy(x.memory + 8, x.memory, 8); });
   EXPECT_EQ(x.values(), (std::vector<float>{1, 2, 3, 4}));
   device.replay(*recording);
@@ -95,13 +94,12 @@ TEST(FakeGpu, AProductWithABiasThatBeginsAnywhere) {
   p.bias = true;
   for (const size_t begin : {size_t{0}, size_t{1}, size_t{4}}) {
     lt_run(device, p,
-           {.a = a.memory, .b = b.memory, .d = d.memory, .bias = biases.memory + 4 * begin, .workspace = workspace});
+        {.a = a.memory, .b = b.memory, .d = d.memory, .bias = biases.memory + 4 * begin, .workspace = workspace});
     std::vector<float> expected;
     for (size_t i = 0; i < 4; ++i) expected.push_back(static_cast<float>(i + 1 + 10 * (begin + i + 1)));
     EXPECT_EQ(d.values(), expected) << begin;
   }
   device.release(workspace);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -24,7 +24,6 @@
 #include <vector>
 
 namespace {
-
 constexpr int kPatience = 60;  // seconds
 
 struct Header {
@@ -72,7 +71,6 @@ std::string& calls() {
   static std::string calls;
   return calls;
 }
-
 }  // namespace
 
 struct ncclComm {
@@ -81,7 +79,6 @@ struct ncclComm {
 };
 
 namespace {
-
 struct Message {
   bool outgoing;
   Header header;
@@ -184,7 +181,6 @@ ncclResult_t add_call(ncclComm_t comm, cudaStream_t stream, const std::string& t
 size_t bytes_of(size_t count, ncclDataType_t type) { return type == ncclInt8 ? count : count * 4; }
 
 std::byte* address(const void* memory) { return static_cast<std::byte*>(const_cast<void*>(memory)); }
-
 }  // namespace
 
 extern "C" {
@@ -213,8 +209,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRank(ncclComm_t* made, int ranks, ncclUniqueId id, int rank) {
   if (fails("ncclCommInitRank")) return ncclSystemError;
   if (!id.internal[0]) return refuse("an id that rank 0 has not made");
-  auto comm = std::make_unique<ncclComm>(ncclComm{rank, ranks, std::vector<int>(static_cast<size_t>(ranks), -1),
-                                                  std::vector<int>(static_cast<size_t>(ranks), -1)});
+  auto comm = std::make_unique<ncclComm>(ncclComm{
+      rank, ranks, std::vector<int>(static_cast<size_t>(ranks), -1), std::vector<int>(static_cast<size_t>(ranks), -1)});
   const int listener = socket(AF_UNIX, SOCK_STREAM, 0);
   socklen_t length;
   sockaddr_un own = address_of(id.internal, rank, length);
@@ -261,20 +257,20 @@ ncclResult_t ncclGroupEnd() {
   return --depth > 0 ? ncclSuccess : close_group();
 }
 
-ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      cudaStream_t stream) {
+ncclResult_t ncclSend(
+    const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
   const size_t bytes = bytes_of(count, type);
   return add_call(comm, stream, "send " + std::to_string(bytes) + " to " + std::to_string(peer),
-                  {{true, {'s', bytes}, peer, address(from)}});
+      {{true, {'s', bytes}, peer, address(from)}});
 }
 ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
   const size_t bytes = bytes_of(count, type);
   return add_call(comm, stream, "receive " + std::to_string(bytes) + " from " + std::to_string(peer),
-                  {{false, {'s', bytes}, peer, address(to)}});
+      {{false, {'s', bytes}, peer, address(to)}});
 }
 
-ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm,
-                           cudaStream_t stream) {
+ncclResult_t ncclAllGather(
+    const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
   const size_t bytes = bytes_of(count, type);
   const auto part = [&](int rank) { return address(to) + static_cast<size_t>(rank) * bytes; };
   if (part(comm->rank) != from) return refuse("a gathering that is not in place");
@@ -287,8 +283,8 @@ ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataTyp
   return add_call(comm, stream, "all_gather " + std::to_string(bytes), messages);
 }
 
-ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
-                           cudaStream_t stream) {
+ncclResult_t ncclBroadcast(
+    const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream) {
   const size_t bytes = bytes_of(count, type);
   std::vector<Message> messages;
   if (comm->rank == root)

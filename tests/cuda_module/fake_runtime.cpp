@@ -40,7 +40,6 @@ struct CUgraphExec_st {
 };
 
 namespace {
-
 constexpr int kGpus = 2;
 
 struct Block {
@@ -101,11 +100,9 @@ bool is_pinned(const void* memory, size_t bytes) {
   --after;
   return begin + bytes <= after->first + after->second;
 }
-
 }  // namespace
 
 namespace linnet::testing {
-
 void queue_on_stream(cudaStream_t stream, std::function<void()> task) {
   if (usable(stream) != cudaSuccess) fail_internal("a kernel is launched on a stream of another GPU");
   queue(stream->gpu, std::move(task));
@@ -116,7 +113,6 @@ int64_t queued_so_far() { return runtime().queued; }
 int64_t copied_to_host() { return runtime().copied_to_host; }
 void only_count() { runtime().only_counts = true; }
 void be_machine(int number) { runtime().machine = static_cast<char>(number); }
-
 }  // namespace linnet::testing
 
 extern "C" void linnet_fake_queue(cudaStream_t stream, void (*run)(void*), void* what) {

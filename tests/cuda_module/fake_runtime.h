@@ -4,7 +4,6 @@
 #include <functional>
 
 namespace linnet::testing {
-
 // A kernel: done when somebody waits for the stream, or kept by the capture that runs.
 void queue_on_stream(cudaStream_t stream, std::function<void()> task);
 int current_gpu();
@@ -16,5 +15,4 @@ int64_t copied_to_host();
 void be_machine(int number);
 // From now on memory is only reserved and nothing that is queued is done: for counting what large models queue.
 void only_count();
-
 }  // namespace linnet::testing

@@ -12,7 +12,6 @@
 #include "distributed/comm/communicator.h"
 
 namespace linnet::testing {
-
 class SocketCommunicator : public Communicator {
  public:
   // sockets[r]: to and from rank r.
@@ -83,5 +82,4 @@ inline void run_forked_ranks(int ranks, const std::function<void(Communicator&)>
     EXPECT_EQ(status, 0) << "rank " << rank << " ended with " << status << "; what it has told stands above";
   }
 }
-
 }  // namespace linnet::testing

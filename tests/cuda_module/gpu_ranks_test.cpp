@@ -17,7 +17,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kFloat = sizeof(float);
 
 class GpuRanks : public ::testing::Test {
@@ -45,14 +44,14 @@ struct Gpu {
   std::span<float> floats(std::span<const float> values) {
     const std::span<float> memory = floats(values.size());
     device.upload(reinterpret_cast<std::byte*>(memory.data()), reinterpret_cast<const std::byte*>(values.data()),
-                  values.size_bytes());
+        values.size_bytes());
     device.wait();
     return memory;
   }
   std::vector<float> values(std::span<const float> memory) {
     std::vector<float> values(memory.size());
     device.download(reinterpret_cast<std::byte*>(values.data()), reinterpret_cast<const std::byte*>(memory.data()),
-                    memory.size_bytes());
+        memory.size_bytes());
     device.wait();
     return values;
   }
@@ -130,7 +129,7 @@ TEST_F(GpuRanks, MessagesOfASumAreOneGroupAndAGathering) {
     sum_on_gpus(gpu, *joined.ranks, {2, world.rank(), 2}, 4 * kSliceUnit);
     const std::string other = std::to_string(1 - world.rank()), half = std::to_string(2 * kSliceUnit * kFloat);
     EXPECT_EQ(calls(),
-              "send " + half + " to " + other + ", receive " + half + " from " + other + "\nall_gather " + half + "\n");
+        "send " + half + " to " + other + ", receive " + half + " from " + other + "\nall_gather " + half + "\n");
     sum_on_gpus(gpu, *joined.ranks, {2, world.rank(), 2}, 3 * kSliceUnit);
     const std::string first = std::to_string(kSliceUnit * kFloat);
     const std::string theirs = world.rank() == 0 ? half : first, own = world.rank() == 0 ? first : half;
@@ -150,8 +149,8 @@ TEST_F(GpuRanks, NothingIsDoneBeforeTheDeviceGetsThere) {
     const Communicator::Incoming in{1 - world.rank(), std::as_writable_bytes(values.last(1))};
     // Queued: the value that is sent is the one of the copy before it, and what is received is added behind it.
     const std::vector<float> ten{10 * own};
-    gpu.device.upload(reinterpret_cast<std::byte*>(values.data()), reinterpret_cast<const std::byte*>(ten.data()),
-                      kFloat);
+    gpu.device.upload(
+        reinterpret_cast<std::byte*>(values.data()), reinterpret_cast<const std::byte*>(ten.data()), kFloat);
     joined.ranks->messages().exchange({&out, 1}, {&in, 1});
     joined.ranks->add(values.data(), values.data() + 1, 1);
     EXPECT_EQ(gpu.values(values), (std::vector<float>{30, 10 * (3 - own)}));
@@ -229,10 +228,10 @@ Trained train(Gpu& gpu, Communicator& world, DeviceRanks* ranks, int64_t shards,
   const Backend backend{&gpu.device, gpu.ops};
   Net net;
   SingleShapeLearner learner(net, loss_of(net),
-                             {.optimizer = {.weight_decay = 0.1, .clip_norm = 1, .ema_decay = 0.9},
-                              .accumulate_steps = micros,
-                              .shards = {shards, world.rank(), world.size()},
-                              .backend = &backend});
+      {.optimizer = {.weight_decay = 0.1, .clip_norm = 1, .ema_decay = 0.9},
+          .accumulate_steps = micros,
+          .shards = {shards, world.rank(), world.size()},
+          .backend = &backend});
   Trainer& trainer = learner.trainer();
   ShardedStep step(trainer, world, nullptr, ranks);
   Trained trained;
@@ -284,6 +283,5 @@ TEST_F(GpuRanks, TrainToTheBitsOfOneRankAndGradientsStayOnTheGpus) {
       EXPECT_LT(by_nccl.copied * 20, static_cast<int64_t>(one.parameters.size() * kFloat));
     });
 }
-
 }  // namespace
 }  // namespace linnet

@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 // Counts what each op queues in a recording.
 class CountingDevice : public CudaDevice {
  public:
@@ -94,6 +93,5 @@ TEST(Launches, OfARecordedStep) {
   expect_launches("r-256", Batch::kResident, 168, 30);
   expect_launches("gpt2-124m-8", Batch::kFromHost, 312, 0);
 }
-
 }  // namespace
 }  // namespace linnet

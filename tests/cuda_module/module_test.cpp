@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(CudaModule, LoadsAndTellsInOneLineThatThereIsNoGpu) {
   setenv("LINNET_CUDA_MODULE", LINNET_CUDA_MODULE_FILE, 1);
   try {
@@ -18,6 +17,5 @@ TEST(CudaModule, LoadsAndTellsInOneLineThatThereIsNoGpu) {
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;
   }
 }
-
 }  // namespace
 }  // namespace linnet

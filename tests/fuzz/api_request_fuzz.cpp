@@ -11,9 +11,7 @@ extern const char* const kTryPage = "";  // which the build embeds elsewhere
 }
 
 namespace {
-
-template <class Read>
-void only_refusals(Read read) {
+template <class Read> void only_refusals(Read read) {
   try {
     read();
   } catch (const linnet::ApiError& error) {
@@ -21,7 +19,6 @@ void only_refusals(Read read) {
     if (error.status != 400 || linnet::error_body(error).find('\n') != std::string::npos) std::abort();
   }
 }
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

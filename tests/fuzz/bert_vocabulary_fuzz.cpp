@@ -6,7 +6,6 @@
 using namespace linnet;
 
 namespace {
-
 void read(const std::string& vocabulary, const std::string& config) {
   fuzzing::only_user_errors([&] {
     const char* config_path = "fuzz/tokenizer_config.json";
@@ -17,7 +16,6 @@ void read(const std::string& vocabulary, const std::string& config) {
     fuzzing::use(PipelineTokenizer(std::move(pipeline)), fuzzing::text_with(vocabulary));
   });
 }
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

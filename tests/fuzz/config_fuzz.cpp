@@ -7,16 +7,13 @@
 #include "config/config.h"
 
 namespace {
-
-template <typename Action>
-void only_user_errors(Action action) {
+template <typename Action> void only_user_errors(Action action) {
   try {
     action();
   } catch (const linnet::Error& error) {
     if (error.kind() != linnet::ErrorKind::kUser || std::strchr(error.what(), '\n')) std::abort();
   }
 }
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

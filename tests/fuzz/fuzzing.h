@@ -10,7 +10,6 @@
 #include "data/text/pretrained_tokenizer.h"
 
 namespace linnet::fuzzing {
-
 constexpr const char* kName = "fuzz";  // begins the paths of a target's inputs: every message has to name one
 
 inline void require(bool holds) {
@@ -18,8 +17,7 @@ inline void require(bool holds) {
 }
 
 // Either the action succeeds, or it is a user error of one line that names a file.
-template <typename Action>
-void only_user_errors(Action action) {
+template <typename Action> void only_user_errors(Action action) {
   try {
     action();
   } catch (const Error& error) {
@@ -71,5 +69,4 @@ inline void use(const PretrainedTokenizer& tokenizer, const std::string& text) {
   tokenizer.decode(ids, false);
   tokenizer.decode(ids, true);
 }
-
 }  // namespace linnet::fuzzing

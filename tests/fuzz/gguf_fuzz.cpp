@@ -6,7 +6,6 @@
 using namespace linnet;
 
 namespace {
-
 void read_all(const GgufFile& file) {
   std::vector<std::byte> room;
   for (const TensorEntry& entry : file.entries()) {
@@ -15,7 +14,6 @@ void read_all(const GgufFile& file) {
     read_floats(entry.dtype, data, std::ssize(floats), floats.data());
   }
 }
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -11,8 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const char* kind : {"", "Roberta", "Qwen2"})
     fuzzing::only_user_errors([&] {
       fuzzing::use(PipelineTokenizer(read_gpt2_files(files.first, "fuzz/vocab.json", files.second, "fuzz/merges.txt",
-                                                     kind, JsonObject(none, "fuzz"))),
-                   fuzzing::text_with(files.second));
+                       kind, JsonObject(none, "fuzz"))),
+          fuzzing::text_with(files.second));
     });
   return 0;
 }

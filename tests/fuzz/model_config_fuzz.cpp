@@ -11,7 +11,6 @@
 using namespace linnet;
 
 namespace {
-
 // config.json goes where the weights of one of its family lie.
 std::string make_folders() {
   const std::string folder = "/dev/shm/linnet_fuzz_" + std::to_string(::getpid());
@@ -30,7 +29,6 @@ void write(const std::string& path, const std::string& bytes) {
     std::fclose(file);
   }
 }
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -6,7 +6,6 @@
 #include "onnx/file/model.h"
 
 namespace {
-
 // Every element of a tensor is there: the sanitizer watches the reads.
 void look_at(const linnet::OnnxTensor& tensor) {
   if (!linnet::element_dtype(tensor.element)) return;
@@ -24,7 +23,6 @@ void look_at(const linnet::OnnxGraph& graph) {
       if (attribute.graph) look_at(*attribute.graph);
     }
 }
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

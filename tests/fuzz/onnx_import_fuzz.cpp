@@ -6,7 +6,6 @@
 #include "onnx/network.h"
 
 namespace {
-
 constexpr int64_t kOpen = 2, kMostElements = 1 << 16;
 
 // Shapes of inputs are those of the file where they are small: how long a network computes is the user's affair.
@@ -39,7 +38,6 @@ void trace(linnet::OnnxNetwork& network, size_t size) {
     if (!value.known) trace.graph().output("out." + name, value.tensor);
   linnet::optimize(trace.finish());
 }
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -13,7 +13,6 @@
 using namespace linnet;
 
 namespace {
-
 // A matrix of one panel of one block, so that few bytes are a whole model.
 struct Net : Module {
   Linear fc{this, "fc", 32, 16};
@@ -70,7 +69,6 @@ void read(const std::string& bytes) {
     read_parameters(SafetensorsFile(std::as_bytes(std::span(bytes)), fuzzing::kName, SafetensorsTypes::kAll));
   });
 }
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   });
   fuzzing::only_user_errors([&] {
     read_pickle({reinterpret_cast<const char*>(data), size},
-                [](const std::string& problem) { fail_user(std::string(fuzzing::kName) + problem); });
+        [](const std::string& problem) { fail_user(std::string(fuzzing::kName) + problem); });
   });
   return 0;
 }

@@ -9,7 +9,6 @@
 #include "formats/safetensors.h"
 
 namespace {
-
 // The input with a right length in front of it: most of what the fuzzer makes up would otherwise end at the length.
 std::string with_header_length(const uint8_t* data, size_t size) {
   const size_t header = size < 2 ? size : std::min<size_t>(size - 2, data[0] + 256u * data[1]);
@@ -41,7 +40,6 @@ void read(std::span<const std::byte> bytes, linnet::SafetensorsTypes types) {
     if (error.kind() != linnet::ErrorKind::kUser || std::strchr(error.what(), '\n')) std::abort();
   }
 }
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -23,15 +23,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzzing::use(SentencePiecePretrained(bytes, fuzzing::kName, options), text);
   });
   fuzzing::only_user_errors([&] {
-    constexpr const char* kKinds[] = {"T5",   "Albert",  "XLMRoberta", "Camembert", "MBart", "MBart50",
-                                      "Nllb", "Pegasus", "DebertaV2",  "Llama",     "Gemma"};
-    const Json settings = {{"extra_ids", 3},
-                           {"add_eos_token", size % 2 == 0},
-                           {"eos_token", size % 3 ? "</s>" : "<s>"}},
+    constexpr const char* kKinds[] = {"T5", "Albert", "XLMRoberta", "Camembert", "MBart", "MBart50", "Nllb", "Pegasus",
+        "DebertaV2", "Llama", "Gemma"};
+    const Json settings = {{"extra_ids", 3}, {"add_eos_token", size % 2 == 0},
+                   {"eos_token", size % 3 ? "</s>" : "<s>"}},
                none = Json::object();
-    fuzzing::use(PipelineTokenizer(read_sentencepiece_pipeline(bytes, fuzzing::kName, kKinds[size % 11], settings,
-                                                               JsonObject(none, fuzzing::kName))),
-                 text);
+    fuzzing::use(PipelineTokenizer(read_sentencepiece_pipeline(
+                     bytes, fuzzing::kName, kKinds[size % 11], settings, JsonObject(none, fuzzing::kName))),
+        text);
   });
   return 0;
 }

@@ -8,7 +8,6 @@
 using namespace linnet;
 
 namespace {
-
 // A safetensors file of one byte under each name.
 std::string shard(const std::vector<std::string>& tensors) {
   std::string header = "{";
@@ -29,7 +28,6 @@ std::string make_folder() {
   write_file_atomically(folder + "/empty", "");
   return folder;
 }
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -6,7 +6,6 @@
 using namespace linnet;
 
 namespace {
-
 constexpr const char* kConfigPath = "fuzz/tokenizer_config.json";
 
 PipelineTokenizer make_tokenizer() {
@@ -14,7 +13,6 @@ PipelineTokenizer make_tokenizer() {
   const Json none = Json::object();
   return PipelineTokenizer(read_bert_vocabulary(pieces, "vocab.txt", "", JsonObject(none, "fuzz")));
 }
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -26,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     set_roles_from_files(tokenizer, files.first, kConfigPath, files.second, "fuzz/special_tokens_map.json");
     const TokenRoles roles = tokenizer.roles();
     for (const TokenId id :
-         {roles.begin, roles.end, roles.pad, roles.unknown, roles.classify, roles.separate, roles.mask})
+        {roles.begin, roles.end, roles.pad, roles.unknown, roles.classify, roles.separate, roles.mask})
       fuzzing::require(id == kNoToken || (id >= 0 && id < tokenizer.vocab_size()));
     const std::string printed = format_tokenizer_config(tokenizer, files.first);
     const int64_t length = tokenizer.max_length();

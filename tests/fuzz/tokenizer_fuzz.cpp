@@ -9,9 +9,7 @@
 #include "data/text/trained_tokenizers.h"
 
 namespace {
-
-template <typename Action>
-void only_user_errors(Action action) {
+template <typename Action> void only_user_errors(Action action) {
   try {
     action();
   } catch (const linnet::Error& error) {
@@ -43,7 +41,6 @@ void check_vocabulary(linnet::TextUnit unit, const std::string& bytes) {
     require(ids.size() == 1 && ids[0] == linnet::kSpecialTokenCount + static_cast<linnet::TokenId>(i));
   }
 }
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -16,7 +16,6 @@
 #include "training/run/training_run.h"
 
 namespace {
-
 std::atomic<int64_t> first_counted{-1}, last_counted{-1};  // steps
 std::atomic<bool> counting{false};
 std::atomic<int64_t> allocations{0}, mappings{0}, steps_counted{0};
@@ -24,7 +23,6 @@ std::atomic<int64_t> allocations{0}, mappings{0}, steps_counted{0};
 void note_allocation() {
   if (counting.load(std::memory_order_relaxed)) ++allocations;
 }
-
 }  // namespace
 
 extern "C" {
@@ -73,19 +71,18 @@ ssize_t write(int descriptor, const void* bytes, size_t size) {
 
 namespace linnet {
 namespace {
-
 class Allocation : public testing::Test {
  protected:
   Allocation() {
     char pattern[] = "/tmp/linnet_test_XXXXXX";
     folder_ = ::mkdtemp(pattern);
     config_.model = {.d_model = 32,
-                     .num_heads = 2,
-                     .num_encoder_layers = 1,
-                     .num_decoder_layers = 1,
-                     .d_ff = 64,
-                     .max_seq_len = 48,
-                     .dropout = 0.1};
+        .num_heads = 2,
+        .num_encoder_layers = 1,
+        .num_decoder_layers = 1,
+        .d_ff = 64,
+        .max_seq_len = 48,
+        .dropout = 0.1};
     config_.data.task = "dates";
     config_.data.train_samples = 300;
     config_.data.valid_samples = 8;
@@ -134,6 +131,5 @@ TEST_F(Allocation, IsSeenWhereThereIsOne) {
   EXPECT_EQ(allocations, 1);
   EXPECT_EQ(mappings, 1);
 }
-
 }  // namespace
 }  // namespace linnet

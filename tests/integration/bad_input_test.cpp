@@ -10,7 +10,6 @@
 
 namespace linnet::testing {
 namespace {
-
 void expect_refused(const Outcome& outcome, const std::vector<std::string>& parts) {
   EXPECT_EQ(outcome.exit_code, 2) << outcome.error;
   EXPECT_EQ(outcome.signal, 0);
@@ -31,10 +30,9 @@ class BadInput : public ::testing::Test {
  protected:
   // Trains on two files.
   Outcome train_on(const std::string& source, const std::string& target) const {
-    return run({"train",    "translate",  "--run", folder_ / "run",  "--source", source,
-                "--target", target,       "--set", "tokenizer=char", "--set",    "held_out_pairs=1",
-                "--set",    "d_model=16", "--set", "num_heads=2",    "--set",    "d_ff=16",
-                "--set",    "max_steps=2"});
+    return run({"train", "translate", "--run", folder_ / "run", "--source", source, "--target", target, "--set",
+        "tokenizer=char", "--set", "held_out_pairs=1", "--set", "d_model=16", "--set", "num_heads=2", "--set",
+        "d_ff=16", "--set", "max_steps=2"});
   }
   Outcome with(const std::string& setting) const { return train(folder_ / "run", {setting}); }
 
@@ -45,7 +43,7 @@ class BadInput : public ::testing::Test {
 TEST_F(BadInput, Devices) {
   ::setenv("LINNET_CUDA_MODULE", (folder_ / "none.so").c_str(), 1);
   expect_refused(run({"train", "dates", "--device", "cuda", "--run", folder_ / "run"}),
-                 {"no CUDA module", folder_ / "none.so", "builds for GPUs", "docs/gpu.md"});
+      {"no CUDA module", folder_ / "none.so", "builds for GPUs", "docs/gpu.md"});
   expect_refused(run({"bench", "cnn-128", "--device", "cuda:3"}), {"no CUDA module"});
   ::unsetenv("LINNET_CUDA_MODULE");
   expect_refused(run({"train", "dates", "--device", "gpu"}), {"device = \"gpu\"", "cuda:N"});
@@ -86,9 +84,9 @@ TEST_F(BadInput, CommandLines) {
   expect_refused(run({"plan", "dates", "--memory", "2"}), {"memory = \"2\": give a unit, such as 2GB"});
   expect_refused(run({"bench", "cnn-128", "--memory", "2"}), {"--memory 2: give a unit, such as 2GB"});
   for (const auto& [given, refusal] :
-       {std::pair<Arguments, const char*>{{"--sweep", "--html", "x.html"}, "--html does not go with --sweep"},
-        {{"--network", "25GB/s,5us", "--fusion"}, "--fusion does not go with --network"},
-        {{"--json", "--fusion"}, "--fusion does not go with --json"}}) {
+      {std::pair<Arguments, const char*>{{"--sweep", "--html", "x.html"}, "--html does not go with --sweep"},
+          {{"--network", "25GB/s,5us", "--fusion"}, "--fusion does not go with --network"},
+          {{"--json", "--fusion"}, "--fusion does not go with --json"}}) {
     Arguments plan{"plan", "dates"};
     plan.insert(plan.end(), given.begin(), given.end());
     expect_refused(run(plan), {refusal});
@@ -105,7 +103,7 @@ TEST_F(BadInput, ConfigurationFiles) {
   expect_refused(run({"train", folder_.path()}), {"Is a directory"});
   expect_refused(run({"train", "datse"}), {"\"datse\"", "did you mean the preset \"dates\"?"});
   expect_refused(run({"train", folder_.write("a.toml", "d_model = 16\nlearning_rat = 1\n")}),
-                 {"a.toml:2", "did you mean \"learning_rate\"?"});
+      {"a.toml:2", "did you mean \"learning_rate\"?"});
   expect_refused(run({"train", folder_.write("b.toml", "[model]\nd_model = \n")}), {"b.toml:2"});
   expect_refused(run({"train", folder_.write("c.toml", "d_model = \"wide\"\n")}), {"c.toml:1", "whole number"});
   expect_refused(run({"train", folder_.write("d.toml", "tokenizer = \"\xff\"\n")}), {"d.toml:1"});
@@ -116,7 +114,7 @@ TEST_F(BadInput, FilesThatOnlyAPresetNames) {
   const auto refused = [&](const std::string& preset, const std::string& path, const std::string& part) {
     if (exists(path)) return;  // a developer's machine may have it
     expect_refused(run({"train", preset, "--run", folder_ / "run"}),
-                   {"the preset \"" + preset + "\" reads '" + path, "', which is not there; " + part});
+        {"the preset \"" + preset + "\" reads '" + path, "', which is not there; " + part});
   };
   refused("shakespeare", "input.txt", "--data FILE names your own");
   refused("mnist", "data/mnist", "--data FOLDER names your own");
@@ -148,9 +146,8 @@ TEST_F(BadInput, SizesBeyondMemoryAreRefusedWithTheFigure) {
   expect_refused(with("max_seq_len=1000000000"), {" MB, and the machine has "});
   expect_refused(with("train_samples=1000000000000"), {"train_samples = 1000000000000", " MB, and the machine has "});
   expect_refused(with("valid_samples=1000000000000"), {"valid_samples = 1000000000000", " MB, and the machine has "});
-  expect_refused(
-      run({"train", "reference", "--run", folder_ / "run", "--set", "batch_size=2000", "--set", "train_samples=2000",
-           "--set", "max_seq_len=2048", "--set", "d_model=2048", "--set", "d_ff=8192"}),
+  expect_refused(run({"train", "reference", "--run", folder_ / "run", "--set", "batch_size=2000", "--set",
+                     "train_samples=2000", "--set", "max_seq_len=2048", "--set", "d_model=2048", "--set", "d_ff=8192"}),
       {"this run needs ", " MB at its peak and the machine has ", "linnet plan"});
   const Outcome planned = run({"plan", "reference", "--set", "train_samples=1000000000000"});
   EXPECT_EQ(planned.exit_code, 0) << planned.error;
@@ -183,10 +180,10 @@ TEST_F(BadInput, Texts) {
   expect_refused(train_on(folder_.write("empty", ""), good), {"empty' is empty"});
   expect_refused(train_on(good, folder_.write("bad", "x\nab\xC3\x28\n")), {"bad:2: invalid UTF-8 at byte 3", "iconv"});
   expect_refused(train_on(folder_.write("blank", "\n\n"), folder_.write("blank2", "\n\n")), {"training text"});
-  expect_refused(train_on(folder_.write("one", "a\n"), folder_.write("one2", "b\n")),
-                 {"the training text has only one pair"});
-  expect_refused(train_on(folder_.write("cut.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\3\x4b", 11)), good),
-                 {"cut.gz", "gzip"});
+  expect_refused(
+      train_on(folder_.write("one", "a\n"), folder_.write("one2", "b\n")), {"the training text has only one pair"});
+  expect_refused(
+      train_on(folder_.write("cut.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\3\x4b", 11)), good), {"cut.gz", "gzip"});
   const std::string tsv = folder_.write("bad.tsv", "a\tb\nno tab\n");
   expect_refused(run({"train", "translate", "--run", folder_ / "run", "--set", "train_tsv=" + tsv}), {"bad.tsv:2"});
   expect_refused(run({"train", "translate", "--run", folder_ / "run"}), {"--source FILE --target FILE"});
@@ -252,7 +249,7 @@ TEST_F(BadTokenizer, TokenizerJson) {
   const std::string model = R"({"type":"BPE","vocab":{"a":0},"merges":[]})";
   expect_bad_model(model + R"(,"added_tokens":[{"id":4000000000,"content":"x"}])", {"added_tokens[0]", "4000000000"});
   expect_bad_model(model + R"(,"pre_tokenizer":{"type":"Split","pattern":{"Regex":"(a"},"behavior":"Isolated"})",
-                   {"pre_tokenizer", "'(a' is not understood"});
+      {"pre_tokenizer", "'(a' is not understood"});
   expect_bad_model(model + R"(,"normalizer":{"type":"Line\nbreak"})", {"Line break"});
 }
 
@@ -275,8 +272,8 @@ TEST_F(BadTokenizer, VocabulariesAndMerges) {
   const std::string vocabulary = R"({"a":0,"b":1,"ab":2,"\u0120":3})";
   // Line ends and the mark before the text as Windows has them.
   for (const std::string merges : {"#version: 0.2\r\na b\r\n", "\xEF\xBB\xBF#version: 0.2\na b",
-                                   "\xEF\xBB\xBF"
-                                   "a b"}) {
+           "\xEF\xBB\xBF"
+           "a b"}) {
     write("vocab.json", "\xEF\xBB\xBF" + vocabulary);
     add("merges.txt", merges);
     const Outcome outcome = encode();
@@ -320,8 +317,8 @@ TEST_F(BadTokenizer, FilesBeside) {
 TEST_F(BadTokenizer, SentencePieceModels) {
   expect_bad("spiece.model", "", {"no SentencePiece model or is damaged"});
   expect_bad("spiece.model", std::string(1000, '\x0a'), {"damaged"});
-  expect_bad("tokenizer.model", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 791656\n",
-             {"damaged"});
+  expect_bad(
+      "tokenizer.model", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 791656\n", {"damaged"});
   const std::string piece(
       "\x0a\x05\x0a\x01"
       "a\x18\x01",
@@ -385,7 +382,7 @@ class BadRun : public BadInput {
 
 TEST_F(BadRun, DamagedModelsAreRefused) {
   for (const std::string& text :
-       {half("model.safetensors"), flipped("model.safetensors"), std::string(), std::string(100, '\xff')}) {
+      {half("model.safetensors"), flipped("model.safetensors"), std::string(), std::string(100, '\xff')}) {
     spoil("model.safetensors", text);
     expect_refused(eval(), {"model.safetensors"});
     expect_refused(run({"translate", run_}), {"model.safetensors"});
@@ -397,7 +394,7 @@ TEST_F(BadRun, DamagedModelsAreRefused) {
 
 TEST_F(BadRun, DamagedTrainingStatesAreRefusedAndNothingIsLost) {
   for (const std::string& text : {half("training_state.safetensors"), flipped("training_state.safetensors"),
-                                  std::string(), contents(whole_ + "/model.safetensors")}) {
+           std::string(), contents(whole_ + "/model.safetensors")}) {
     spoil("training_state.safetensors", text);
     expect_refused(resume(), {"training_state.safetensors"});
     EXPECT_EQ(contents(run_ + "/training_state.safetensors"), text);
@@ -500,14 +497,14 @@ TEST_F(BadRun, AFullDiskIsFoundBeforeTrainingAndLosesNothing) {
   const std::string path = folder_ / "disk";
   const SmallDisk disk(path, "size=4m");
   if (!disk.mounted()) GTEST_SKIP() << "this process may not mount a file system";
-  expect_refused(train(path + "/run", {"d_model=256", "d_ff=1024"}),
-                 {"needs ", " MB for its checkpoints, and its disk has "});
+  expect_refused(
+      train(path + "/run", {"d_model=256", "d_ff=1024"}), {"needs ", " MB for its checkpoints, and its disk has "});
   copy_folder(whole_, path + "/run");
   std::ofstream(path + "/filler") << std::string(8'000'000, 'x');  // as much as there is room for
   const Outcome outcome = train(path + "/run", {"max_steps=30"}, {"--resume"});
   expect_refused(outcome, {path + "/run"});
   for (const char* name :
-       {"training_state.safetensors", "model.safetensors", "metrics.jsonl", "config.toml", "source.char"})
+      {"training_state.safetensors", "model.safetensors", "metrics.jsonl", "config.toml", "source.char"})
     EXPECT_EQ(contents(path + "/run/" + name), contents(whole_ + "/" + name)) << name;
   ::unlink((path + "/filler").c_str());
   EXPECT_EQ(train(path + "/run", {"max_steps=30"}, {"--resume"}).exit_code, 0);
@@ -540,6 +537,5 @@ TEST_F(BadRun, AReadOnlyDiskIsAnError) {
   expect_refused(train(path + "/new"), {path + "/new", "Read-only file system"});
   EXPECT_EQ(run({"eval", path + "/run"}).exit_code, 0);  // reading is enough for that
 }
-
 }  // namespace
 }  // namespace linnet::testing

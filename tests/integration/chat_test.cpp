@@ -7,7 +7,6 @@
 
 namespace linnet::testing {
 namespace {
-
 using Json = ParsedJson;
 
 Json message(const std::string& role, const std::string& content) { return {{"role", role}, {"content", content}}; }
@@ -15,8 +14,7 @@ Json message(const std::string& role, const std::string& content) { return {{"ro
 class Chat : public ::testing::Test {
  protected:
   Chat() : model_(make_word_model(folder_, "llama")) {
-    folder_.write(
-        "llama/chat_template.jinja",
+    folder_.write("llama/chat_template.jinja",
         "{% for m in messages %}{% if m.role not in ['user', 'assistant'] %}{{ raise_exception('no such role: ' + "
         "m.role) }}{% endif %}{{ 'w7' if m.role == 'user' else 'w8' }} {{ m.content }} w9 {% endfor %}{% if "
         "add_generation_prompt %}w8 {% endif %}");
@@ -24,9 +22,8 @@ class Chat : public ::testing::Test {
     for (int i = 0; i < 90; ++i) {
       const std::string question = i % 2 ? "w30" : "w31", answer = i % 2 ? "w41 w42" : "w43";
       const std::string other = i % 3 ? "w32" : "w33", second = i % 3 ? "w44" : "w45 w46";
-      messages += Json{{"messages",
-                        {message("user", question), message("assistant", answer), message("user", other),
-                         message("assistant", second)}}}
+      messages += Json{{"messages", {message("user", question), message("assistant", answer), message("user", other),
+                                        message("assistant", second)}}}
                       .dump() +
                   "\n";
       pairs += Json{{"prompt", question}, {"completion", answer}}.dump() + "\n";
@@ -40,13 +37,12 @@ class Chat : public ::testing::Test {
     folder_.write("shared.jsonl", shared);
   }
   Outcome train(const std::string& run_folder, const std::string& data, const Arguments& settings = {},
-                const Arguments& more = {}) const {
+      const Arguments& more = {}) const {
     Arguments arguments{"train", "chat", "--run", folder_ / run_folder, "--data", folder_ / data};
-    for (const std::string& setting :
-         {"model.from=" + model_, std::string("context=20"), std::string("max_steps=60"), std::string("max_epochs=0"),
-          std::string("warmup_steps=2"), std::string("learning_rate=2e-2"), std::string("schedule=constant"),
-          std::string("eval_every=20"), std::string("save_every=20"), std::string("lora.rank=8"),
-          std::string("lora.base_storage=fp32")})
+    for (const std::string& setting : {"model.from=" + model_, std::string("context=20"), std::string("max_steps=60"),
+             std::string("max_epochs=0"), std::string("warmup_steps=2"), std::string("learning_rate=2e-2"),
+             std::string("schedule=constant"), std::string("eval_every=20"), std::string("save_every=20"),
+             std::string("lora.rank=8"), std::string("lora.base_storage=fp32")})
       arguments.insert(arguments.end(), {"--set", setting});
     for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -83,10 +79,10 @@ TEST_F(Chat, TheAnswersAreLearnedAndWrittenAgain) {
   // In a conversation the model sees the turns before.
   const Arguments chat{"chat", folder_ / "out"};
   EXPECT_EQ(asked(chat, "w30\n/reset\nw31\n/quit\nw30\n").out, one + other);
-  const std::string request = Json{
-      {"messages",
-       {message("user", "w30"), message("assistant", one.substr(0, one.size() - 1)),
-        message("user", "w33")}}}.dump();
+  const std::string request =
+      Json{{"messages",
+               {message("user", "w30"), message("assistant", one.substr(0, one.size() - 1)), message("user", "w33")}}}
+          .dump();
   const Outcome second = asked({"generate", folder_ / "out", "--jsonl", "-"}, request);
   EXPECT_EQ(second.exit_code, 0) << second.error;
   const Outcome conversation = asked(chat, "w30\nw33");
@@ -105,7 +101,7 @@ TEST_F(Chat, TheLossDoesNotDependOnPackingOrOnTheFormOfTheFile) {
   ASSERT_EQ(train("b", "pairs.jsonl", {"max_steps=3", "context=7"}).exit_code, 0);  // a conversation in each row
   const double packed = loss("a", "pairs.jsonl");
   std::filesystem::copy_file(folder_ / "a/model.safetensors", folder_ / "b/model.safetensors",
-                             std::filesystem::copy_options::overwrite_existing);
+      std::filesystem::copy_options::overwrite_existing);
   EXPECT_NEAR(loss("b", "pairs.jsonl"), packed, 1e-6);
   EXPECT_EQ(loss("a", "shared.jsonl"), packed);
 }
@@ -113,13 +109,12 @@ TEST_F(Chat, TheLossDoesNotDependOnPackingOrOnTheFormOfTheFile) {
 // Each answer is learned as the model sees what it answers, though the template forgets earlier answers then.
 TEST_F(Chat, ATemplateMayWriteEarlierTurnsDifferently) {
   folder_.write("llama/chat_template.jinja",
-                "{% for m in messages %}{{ 'w7' if m.role == 'user' else 'w8' }} {% if m.role == 'user' or loop.last %}"
-                "{{ m.content }}{% else %}w12{% endif %} w9 {% endfor %}{% if add_generation_prompt %}w8 {% endif %}");
+      "{% for m in messages %}{{ 'w7' if m.role == 'user' else 'w8' }} {% if m.role == 'user' or loop.last %}"
+      "{{ m.content }}{% else %}w12{% endif %} w9 {% endfor %}{% if add_generation_prompt %}w8 {% endif %}");
   const Outcome trained = train("a", "messages.jsonl", {"lora.rank=0", "lora.alpha=16", "max_steps=150"});
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
-  const std::string two = Json{{"messages",
-                                {message("user", "w30"), message("assistant", "w41 w42"), message("user", "w32"),
-                                 message("assistant", "w44")}}}
+  const std::string two = Json{{"messages", {message("user", "w30"), message("assistant", "w41 w42"),
+                                                message("user", "w32"), message("assistant", "w44")}}}
                               .dump();
   folder_.write("two.jsonl", two + "\n");
   const Outcome outcome = run({"eval", folder_ / "a", "--data", folder_ / "two.jsonl", "--json"}, {.log = "info"});
@@ -140,9 +135,8 @@ TEST_F(Chat, ARunGoesOnToTheSameBits) {
 // The preset reads conversations three times; asked for more steps, it takes them.
 TEST_F(Chat, StepsAreTakenThoughThePresetLimitsEpochs) {
   const auto last_step = [&](const std::string& run_folder, const Arguments& more) {
-    Arguments arguments{"train",   "chat",       "--run", folder_ / run_folder,   "--data", folder_ / "pairs.jsonl",
-                        "--batch", "8",          "--set", "model.from=" + model_, "--set",  "context=20",
-                        "--set",   "lora.rank=2"};
+    Arguments arguments{"train", "chat", "--run", folder_ / run_folder, "--data", folder_ / "pairs.jsonl", "--batch",
+        "8", "--set", "model.from=" + model_, "--set", "context=20", "--set", "lora.rank=2"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
@@ -154,8 +148,8 @@ TEST_F(Chat, StepsAreTakenThoughThePresetLimitsEpochs) {
 
 // Weights that nothing changes are as large as the model: they are once in the folder, in their own form.
 TEST_F(Chat, FrozenWeightsAreSavedOnce) {
-  const Arguments settings{"max_steps=20",  "lora.base_storage=int4", "eval_every=10",
-                           "save_every=10", "keep_checkpoints=2",     "valid_text=" + folder_ / "messages.jsonl"};
+  const Arguments settings{"max_steps=20", "lora.base_storage=int4", "eval_every=10", "save_every=10",
+      "keep_checkpoints=2", "valid_text=" + folder_ / "messages.jsonl"};
   Arguments longer = settings;
   longer[0] = "max_steps=40";
   ASSERT_EQ(train("whole", "messages.jsonl", longer).exit_code, 0);
@@ -188,12 +182,11 @@ TEST_F(Chat, WhatCannotBeLearnedIsOneLine) {
   folder_.write("silent.jsonl", R"({"messages": [{"role": "user"}, {"role": "assistant", "content": "w3"}]})");
   folder_.write("other.jsonl", R"({"text": "w1"})");
   folder_.write("tool.jsonl",
-                Json{{"messages", {message("user", "w1"), message("tool", "w2"), message("assistant", "w3")}}}.dump());
+      Json{{"messages", {message("user", "w1"), message("tool", "w2"), message("assistant", "w3")}}}.dump());
   for (const auto& [data, part] :
-       {std::pair{"alone.jsonl", "no conversation has an answer of the assistant"},
-        {"tool.jsonl", "tool.jsonl:1: "},
-        {"silent.jsonl", "silent.jsonl:1: a message of the role \"user\" has no \"content\""},
-        {"other.jsonl", "other.jsonl:1: there is no \"messages\""}}) {
+      {std::pair{"alone.jsonl", "no conversation has an answer of the assistant"}, {"tool.jsonl", "tool.jsonl:1: "},
+          {"silent.jsonl", "silent.jsonl:1: a message of the role \"user\" has no \"content\""},
+          {"other.jsonl", "other.jsonl:1: there is no \"messages\""}}) {
     const Outcome outcome = train("r", data);
     EXPECT_EQ(outcome.exit_code, 2) << data;
     EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
@@ -203,6 +196,5 @@ TEST_F(Chat, WhatCannotBeLearnedIsOneLine) {
   EXPECT_NE(cut.error.find("90 of 90 conversations are longer than 9 tokens and are cut there"), std::string::npos)
       << cut.error;
 }
-
 }  // namespace
 }  // namespace linnet::testing

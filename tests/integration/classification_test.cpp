@@ -7,7 +7,6 @@
 
 namespace linnet::testing {
 namespace {
-
 const std::string kGolden = LINNET_GOLDEN;
 
 // One word says which label it is. Lines end as Windows ends them.
@@ -32,19 +31,12 @@ class Classification : public ::testing::Test {
     folder_.write("dev.tsv", labelled(40, 1));
     folder_.write("test.tsv", labelled(30, 3));
   }
-  Outcome train_classifier(const std::string& run_folder, const Arguments& settings = {},
-                           const Arguments& more = {}) const {
+  Outcome train_classifier(
+      const std::string& run_folder, const Arguments& settings = {}, const Arguments& more = {}) const {
     Arguments arguments{"train", "sst2", "--run", folder_ / run_folder};
-    const Arguments small{"model.from=" + kGolden + "/bert_model",
-                          "data.dir=" + folder_.path(),
-                          "context=16",
-                          "batch_size=8",
-                          "max_steps=60",
-                          "warmup_steps=5",
-                          "learning_rate=3e-3",
-                          "eval_every=20",
-                          "save_every=10",
-                          "schedule=constant"};
+    const Arguments small{"model.from=" + kGolden + "/bert_model", "data.dir=" + folder_.path(), "context=16",
+        "batch_size=8", "max_steps=60", "warmup_steps=5", "learning_rate=3e-3", "eval_every=20", "save_every=10",
+        "schedule=constant"};
     for (const Arguments* list : {&small, &settings})
       for (const std::string& setting : *list) arguments.insert(arguments.end(), {"--set", setting});
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -76,12 +68,11 @@ TEST_F(Classification, ATrainedModelNeedsNothingToStartFrom) {
                       parts = folder_ / (std::string("parts") + layers), out = folder_ / (std::string("out") + layers);
     const auto train = [&](const std::string& run_folder, const Arguments& more) {
       Arguments arguments{"train", "classify", "--data", folder_ / "train.tsv", "--run", run_folder};
-      for (const std::string setting :
-           {"d_model=32", "num_heads=2", "d_ff=64", "vocab_size=60", "context=16", "batch_size=8", "eval_every=40",
-            "save_every=20", "schedule=constant", "warmup_steps=5"})
+      for (const std::string setting : {"d_model=32", "num_heads=2", "d_ff=64", "vocab_size=60", "context=16",
+               "batch_size=8", "eval_every=40", "save_every=20", "schedule=constant", "warmup_steps=5"})
         arguments.insert(arguments.end(), {"--set", setting});
       arguments.insert(arguments.end(), {"--set", std::string("num_layers=") + layers, "--set",
-                                         *layers == '0' ? "learning_rate=5e-3" : "learning_rate=2e-3"});
+                                            *layers == '0' ? "learning_rate=5e-3" : "learning_rate=2e-3"});
       arguments.insert(arguments.end(), more.begin(), more.end());
       const Outcome outcome = run(arguments);
       ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
@@ -115,10 +106,9 @@ TEST_F(Classification, ColumnsOfATableAreNamed) {
   for (int i = 0; i < 60; ++i)
     rows += std::to_string(i) + (i % 2 ? ",animal,\"the cat, " : ",state,\"the law, ") + std::to_string(i) + "\"\n";
   folder_.write("named.csv", rows);
-  Arguments train{"train",           "classify", "--data",   folder_ / "named.csv", "--run",
-                  folder_ / "named", "--steps",  "60",       "--text-column",       "body",
-                  "--label-column",  "kind",     "--set",    "d_model=16",          "--set",
-                  "num_layers=0",    "--set",    "context=8"};
+  Arguments train{"train", "classify", "--data", folder_ / "named.csv", "--run", folder_ / "named", "--steps", "60",
+      "--text-column", "body", "--label-column", "kind", "--set", "d_model=16", "--set", "num_layers=0", "--set",
+      "context=8"};
   const Outcome trained = run(train);
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
   const Outcome predicted = run({"predict", folder_ / "named", folder_ / "named.csv"});
@@ -148,9 +138,9 @@ TEST_F(Classification, RareClassesAreLearnedWhereTheyCountMore) {
   folder_.write("rare.tsv", rows);
   const auto recall = [&](const std::string& weights) {
     const std::string run_folder = folder_ / ("rare_" + std::to_string(weights.size()));
-    Arguments arguments{"train",   "classify",  "--data", folder_ / "rare.tsv", "--run", run_folder,
-                        "--steps", "40",        "--set",  "d_model=16",         "--set", "num_layers=0",
-                        "--set",   "context=8", "--set",  "metric=loss",        "--set", "class_weights=" + weights};
+    Arguments arguments{"train", "classify", "--data", folder_ / "rare.tsv", "--run", run_folder, "--steps", "40",
+        "--set", "d_model=16", "--set", "num_layers=0", "--set", "context=8", "--set", "metric=loss", "--set",
+        "class_weights=" + weights};
     const Outcome trained = run(arguments);
     EXPECT_EQ(trained.exit_code, 0) << trained.error;
     return ParsedJson::parse(run({"eval", run_folder, "--json"}).out)["classes"]["rare"]["recall"].get<double>();
@@ -182,27 +172,25 @@ TEST_F(Classification, AnOnnxFileIsTrainedResumedAndExportedAgain) {
     // What is exported is trained from as well, and begins where the run ended.
     ASSERT_EQ(run({"export", folder_ / parts, "--onnx", folder_ / out}).exit_code, 0);
     EXPECT_EQ(ParsedJson::parse(contents(folder_ / (out + "/config.json")))["id2label"]["1"], "state");
-    const Outcome again = train_classifier(out + "_run", {"model.from=" + (folder_ / out) + "/model.onnx",
-                                                          "max_steps=1", "learning_rate=1e-9", "eval_every=1"});
+    const Outcome again = train_classifier(out + "_run",
+        {"model.from=" + (folder_ / out) + "/model.onnx", "max_steps=1", "learning_rate=1e-9", "eval_every=1"});
     ASSERT_EQ(again.exit_code, 0) << again.error;
     EXPECT_EQ(run({"predict", folder_ / parts, folder_ / "test.tsv"}).out.substr(0, 5),
-              run({"predict", folder_ / (out + "_run"), folder_ / "test.tsv"}).out.substr(0, 5));
+        run({"predict", folder_ / (out + "_run"), folder_ / "test.tsv"}).out.substr(0, 5));
     EXPECT_GT(ParsedJson::parse(run({"eval", folder_ / (out + "_run"), "--json"}).out)["accuracy"], 0.95);
   }
 }
 
 TEST_F(Classification, AnOnnxFileThatDoesNotFitIsOneLine) {
   ASSERT_EQ(run({"export", kGolden + "/bert_masked", "--onnx", folder_ / "tokens"}).exit_code, 0);
-  ASSERT_EQ(run({"export", kGolden + "/bert_model", "--onnx", folder_ / "int8", "--precision", "int8-qdq"}).exit_code,
-            0);
+  ASSERT_EQ(
+      run({"export", kGolden + "/bert_model", "--onnx", folder_ / "int8", "--precision", "int8-qdq"}).exit_code, 0);
   ASSERT_EQ(run({"export", kGolden + "/bert_model", "--onnx", folder_ / "alone"}).exit_code, 0);
   std::filesystem::remove(folder_ / "alone/vocab.txt");
   std::filesystem::copy_file(kGolden + "/bert_model/vocab.txt", folder_ / "tokens/vocab.txt",
-                             std::filesystem::copy_options::overwrite_existing);
+      std::filesystem::copy_options::overwrite_existing);
   for (const auto& [network, part] : {std::pair{"int8", "is quantized (DequantizeLinear"},
-                                      {"alone", "has no tokenizer"},
-                                      {"tokens", "gives neither logits"},
-                                      {"missing", "No such file"}}) {
+           {"alone", "has no tokenizer"}, {"tokens", "gives neither logits"}, {"missing", "No such file"}}) {
     const std::string folder = folder_ / network;
     const Outcome outcome = train_classifier("b", {"model.from=" + folder + "/model.onnx"});
     EXPECT_EQ(outcome.exit_code, 2) << network;
@@ -242,7 +230,7 @@ TEST_F(Classification, LearnsWithAdaptersAloneWhichAreExportedAndMerged) {
   };
   const auto of_run = predicted({"predict", folder_ / "a", folder_ / "test.tsv", "--json"}),
              beside = predicted({"predict", kGolden + "/bert_model", "--adapter", folder_ / "adapter",
-                                 folder_ / "test.tsv", "--json"});
+                 folder_ / "test.tsv", "--json"});
   ASSERT_EQ(of_run.size(), beside.size());
   ASSERT_FALSE(of_run.empty());
   for (size_t i = 0; i < of_run.size(); ++i) {
@@ -264,8 +252,8 @@ TEST_F(Classification, LearnsWithAdaptersAloneWhichAreExportedAndMerged) {
 // The base of the adapters in bf16 or int8: it learns as well, resumes bit for bit, and its export loads as any other.
 TEST_F(Classification, AdaptersLearnBesideWeightsInFewerBits) {
   for (const std::string storage : {"bf16", "int8"}) {
-    const Arguments lora{"lora.rank=4", "lora.targets=all-linear", "learning_rate=1e-2",
-                         "lora.base_storage=" + storage};
+    const Arguments lora{
+        "lora.rank=4", "lora.targets=all-linear", "learning_rate=1e-2", "lora.base_storage=" + storage};
     const std::string whole = "a" + storage, parts = "b" + storage;
     const Outcome trained = train_classifier(whole, lora);
     ASSERT_EQ(trained.exit_code, 0) << trained.error;
@@ -281,10 +269,9 @@ TEST_F(Classification, AdaptersLearnBesideWeightsInFewerBits) {
 }
 
 TEST_F(Classification, AdaptersThatCannotBeAreOneLine) {
-  for (const auto& [setting, part] : {std::pair{"lora.targets=c_attn", "needs lora.rank"},
-                                      {"lora.base_storage=int8", "needs lora.rank"},
-                                      {"lora.alpha=8", "needs lora.rank"},
-                                      {"lora.rank=-1", "at least 0"}}) {
+  for (const auto& [setting, part] :
+      {std::pair{"lora.targets=c_attn", "needs lora.rank"}, {"lora.base_storage=int8", "needs lora.rank"},
+          {"lora.alpha=8", "needs lora.rank"}, {"lora.rank=-1", "at least 0"}}) {
     const Outcome outcome = train_classifier("a", {setting});
     EXPECT_EQ(outcome.exit_code, 2);
     EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
@@ -307,7 +294,7 @@ std::vector<std::string> fields(const std::string& line) {
 TEST_F(Classification, DataThatMovedAreFoundInTheirNewFolder) {
   Arguments relative{"train", "classify", "--data", folder_ / "train.tsv", "--run", folder_ / "a"};
   for (const std::string& setting : {"model.from=" + kGolden + "/bert_model", "data.test_tsv=" + (folder_ / "test.tsv"),
-                                     std::string("context=16"), std::string("max_steps=4")})
+           std::string("context=16"), std::string("max_steps=4")})
     relative.insert(relative.end(), {"--set", setting});
   const Outcome trained = run(relative);
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
@@ -373,16 +360,9 @@ TEST_F(Classification, PredictsAsItIsEvaluated) {
 }
 
 TEST_F(Classification, OneFileIsEnough) {
-  const Outcome trained = run({"train",   "sst2",
-                               "--run",   folder_ / "a",
-                               "--data",  folder_ / "train.tsv",
-                               "--set",   "model.from=" + kGolden + "/bert_model",
-                               "--set",   "context=16",
-                               "--batch", "8",
-                               "--steps", "60",
-                               "--lr",    "3e-3",
-                               "--set",   "warmup_steps=5",
-                               "--set",   "eval_every=20"});
+  const Outcome trained = run({"train", "sst2", "--run", folder_ / "a", "--data", folder_ / "train.tsv", "--set",
+      "model.from=" + kGolden + "/bert_model", "--set", "context=16", "--batch", "8", "--steps", "60", "--lr", "3e-3",
+      "--set", "warmup_steps=5", "--set", "eval_every=20"});
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
   const auto json = ParsedJson::parse(run({"eval", folder_ / "a", "--json"}).out);
   EXPECT_EQ(json["split"], "valid");
@@ -462,10 +442,10 @@ TEST_F(Classification, CalibrationThatCannotBeIsOneLine) {
   refused(quantize("train.tsv", "train.tsv", "minmax"), "exists already");
   refused({"predict", folder_ / "a", "--quantize", "static"}, "has no scales for static int8; `linnet quantize");
   refused({"quantize", folder_ / "a", "--calibrate", folder_ / "train.tsv", "-o", folder_ / "c", "--keep", "zzz*"},
-          "no parameter of the model is called \"zzz*\"");
+      "no parameter of the model is called \"zzz*\"");
   ASSERT_EQ(run(quantize("train.tsv", "b", "minmax")).exit_code, 0);
   refused({"quantize", folder_ / "b", "--calibrate", folder_ / "train.tsv", "-o", folder_ / "c"},
-          "is quantized already (by minmax)");
+      "is quantized already (by minmax)");
   folder_.write("b/quantization.json", "{\"format\": \"linnet static int8\", \"version\": 2}");
   refused({"predict", folder_ / "b", folder_ / "few.txt"}, "is of version 2; this program reads version 1");
   folder_.write("b/quantization.json", "{\"format\": ");
@@ -486,7 +466,7 @@ TEST_F(Classification, TrainedForStaticInt8ItRunsSoAndResumesBitForBit) {
       best = std::max(best, json["accuracy"].get<double>());
   EXPECT_NEAR(ParsedJson::parse(evaluated.out)["accuracy"], best, 0.03);
   EXPECT_NE(run({"predict", folder_ / "a", folder_ / "test.tsv", "--json"}).out,
-            run({"predict", folder_ / "a", folder_ / "test.tsv", "--json", "--quantize", "none"}).out);
+      run({"predict", folder_ / "a", folder_ / "test.tsv", "--json", "--quantize", "none"}).out);
   const Outcome again = run({"quantize", folder_ / "a", "--calibrate", folder_ / "train.tsv", "-o", folder_ / "again"});
   EXPECT_NE(again.error.find("is quantized already (by training)"), std::string::npos) << again.error;
 
@@ -501,7 +481,7 @@ TEST_F(Classification, TrainedForStaticInt8ItRunsSoAndResumesBitForBit) {
   ASSERT_EQ(tuned.exit_code, 0) << tuned.error;
   ASSERT_EQ(run({"export", folder_ / "tuned", "--out", folder_ / "out"}).exit_code, 0);
   EXPECT_EQ(run({"predict", folder_ / "out", folder_ / "test.tsv"}).out,
-            run({"predict", folder_ / "tuned", folder_ / "test.tsv"}).out);
+      run({"predict", folder_ / "tuned", folder_ / "test.tsv"}).out);
   const Outcome refused = train_classifier("c", {"quantize=int8", "lora.rank=2"});
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_NE(refused.error.find("it needs lora.rank = 0"), std::string::npos) << refused.error;
@@ -533,12 +513,11 @@ TEST_F(Classification, TheLogShowsTheClasses) {
   for (int i = 0; i < 70; ++i) text += i % 2 ? "the dog\tanimal \n" : "the law\t state\n";
   folder_.write("reviews.tsv", text);
   const Outcome outcome = run({"train", "sst2", "--run", folder_ / "run", "--data", folder_ / "reviews.tsv", "--set",
-                               "model.from=" + kGolden + "/bert_model", "--set", "valid_tsv=" + folder_ / "train.tsv",
-                               "--set", "context=16", "--steps", "1"},
-                              {.log = "info"});
+                                  "model.from=" + kGolden + "/bert_model", "--set",
+                                  "valid_tsv=" + folder_ / "train.tsv", "--set", "context=16", "--steps", "1"},
+      {.log = "info"});
   EXPECT_NE(outcome.error.find("classes: animal: 35, state: 35, sentiment: 1"), outcome.error.npos) << outcome.error;
   EXPECT_NE(outcome.error.find("the label 'sentiment' occurs once in the training file"), outcome.error.npos);
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -13,7 +13,6 @@
 
 namespace linnet::testing {
 namespace {
-
 namespace fs = std::filesystem;
 using json = ParsedJson;
 
@@ -84,9 +83,9 @@ class DamagedFolder : public ::testing::TestWithParam<const char*> {
       settings.insert(settings.end(), {"data.dir=" + made_->path(), "context=16"});
     } else {
       arguments.insert(arguments.end(), {"--source", *made_ / "source.txt", "--target", *made_ / "target.txt"});
-      settings.insert(settings.end(),
-                      {"d_model=16", "d_ff=32", "num_heads=2", "num_layers=1", "max_seq_len=16", "vocab_size=30",
-                       "batch_tokens=0", "held_out_pairs=20", "metric=loss", "num_buckets=1"});
+      settings.insert(
+          settings.end(), {"d_model=16", "d_ff=32", "num_heads=2", "num_layers=1", "max_seq_len=16", "vocab_size=30",
+                              "batch_tokens=0", "held_out_pairs=20", "metric=loss", "num_buckets=1"});
       if (kind == "marian") settings.insert(settings.end(), {"architecture=marian", "norm=post"});
     }
     settings.insert(settings.end(), more.begin(), more.end());
@@ -102,10 +101,8 @@ class DamagedFolder : public ::testing::TestWithParam<const char*> {
   std::string path(const std::string& file) const { return model_ + "/" + file; }
 
   std::map<std::string, Arguments> commands() const {
-    std::map<std::string, Arguments> result{
-        {"info", {"info", model_}},
-        {"convert", {"convert", model_, folder_ / "out"}},
-        {"export", {"export", model_, "--out", folder_ / "out"}},
+    std::map<std::string, Arguments> result{{"info", {"info", model_}},
+        {"convert", {"convert", model_, folder_ / "out"}}, {"export", {"export", model_, "--out", folder_ / "out"}},
         {"train", train_arguments_of(kind_, folder_ / "run", {"model.from=" + model_})}};
     if (kind_ == "bert") {
       result["embed"] = {"embed", model_};
@@ -178,8 +175,8 @@ TEST_P(DamagedFolder, WeightsThatAreNotNumbers) {
 }
 
 TEST_P(DamagedFolder, FilesThatAreSomethingElse) {
-  folder_.write("model/model.safetensors",
-                "version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 90868376\n");
+  folder_.write(
+      "model/model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 90868376\n");
   expect_refused("git lfs pull");
   fs::remove(path("model.safetensors"));
   ASSERT_EQ(mkfifo(path("model.safetensors").c_str(), 0600), 0);
@@ -217,9 +214,9 @@ TEST_P(DamagedFolder, SizesThatCannotBe) {
 
 TEST_P(DamagedFolder, GenerationSettingsOutOfRange) {
   for (const char* setting :
-       {R"("top_p": 1.5)", R"("top_p": 0)", R"("top_p": "high")", R"("top_k": -1)", R"("temperature": -0.5)",
-        R"("repetition_penalty": 0)", R"("num_beams": 0)", R"("num_beams": 100000)", R"("early_stopping": "often")",
-        R"("max_new_tokens": -5)", R"("eos_token_id": [1, 9999999999])", R"("length_penalty": "long")"}) {
+      {R"("top_p": 1.5)", R"("top_p": 0)", R"("top_p": "high")", R"("top_k": -1)", R"("temperature": -0.5)",
+          R"("repetition_penalty": 0)", R"("num_beams": 0)", R"("num_beams": 100000)", R"("early_stopping": "often")",
+          R"("max_new_tokens": -5)", R"("eos_token_id": [1, 9999999999])", R"("length_penalty": "long")"}) {
     folder_.write("model/generation_config.json", "{" + std::string(setting) + "}");
     const std::string key = std::string(setting).substr(0, std::string(setting).find(':'));
     expect_refused("generation_config.json': " + key, {"generate"});
@@ -256,7 +253,6 @@ TEST_P(DamagedFolder, AConversionThatFailsLeavesNoFile) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, DamagedFolder, ::testing::Values("bert", "t5", "marian"),
-                         [](const auto& info) { return std::string(info.param); });
-
+    [](const auto& info) { return std::string(info.param); });
 }  // namespace
 }  // namespace linnet::testing

@@ -7,16 +7,15 @@
 
 namespace linnet::testing {
 namespace {
-
 using Json = ParsedJson;
 
 class Distillation : public ::testing::Test {
  protected:
   Outcome train(const std::string& preset, const std::string& run_folder, const std::string& data, Arguments settings,
-                const Arguments& more = {}) const {
+      const Arguments& more = {}) const {
     Arguments all{"train", preset, "--run", folder_ / run_folder, "--data", folder_ / data};
     settings.insert(settings.end(), {"threads=1", "schedule=constant", "final_learning_rate=0", "warmup_steps=0",
-                                     "save_every=10", "patience=0", "precision=fp32"});
+                                        "save_every=10", "patience=0", "precision=fp32"});
     for (const std::string& setting : settings) all.insert(all.end(), {"--set", setting});
     all.insert(all.end(), more.begin(), more.end());
     return run(all, {.log = "warning"});
@@ -42,9 +41,8 @@ TEST_F(Distillation, ALanguageModelLearnsWhatItsTeacherKnows) {
   std::string text;
   for (int i = 0; i < 400; ++i) text += "w" + std::to_string(30 + (i * i + i / 3) % 7) + (i % 12 ? " " : "\n");
   folder_.write("text.txt", text);
-  const Arguments settings{"model.from=" + model, "context=16",      "batch_size=4",
-                           "batch_tokens=0",      "sample_length=0", "eval_every=40",
-                           "learning_rate=1e-2",  "max_steps=80",    "max_epochs=0"};
+  const Arguments settings{"model.from=" + model, "context=16", "batch_size=4", "batch_tokens=0", "sample_length=0",
+      "eval_every=40", "learning_rate=1e-2", "max_steps=80", "max_epochs=0"};
   ASSERT_EQ(train("text", "teacher-run", "text.txt", settings).exit_code, 0);
   ASSERT_EQ(run({"export", folder_ / "teacher-run", "--out", folder_ / "teacher"}).exit_code, 0);
   const Arguments taught = with(settings, {"teacher=" + (folder_ / "teacher"), "teacher_alpha=1", "temperature=1.5"});
@@ -56,7 +54,7 @@ TEST_F(Distillation, ALanguageModelLearnsWhatItsTeacherKnows) {
   EXPECT_NEAR(of_student, of_teacher, 0.1 * (before - of_teacher));
   // Evaluations are those of the data, and the run's weights are the student's alone.
   EXPECT_EQ(std::filesystem::file_size(folder_ / "student/model.safetensors"),
-            std::filesystem::file_size(folder_ / "untaught/model.safetensors"));
+      std::filesystem::file_size(folder_ / "untaught/model.safetensors"));
   // A teacher that is the model itself teaches nothing, and one without a share changes nothing.
   ASSERT_EQ(train("text", "self", "text.txt", with(taught, {"teacher=" + model, "max_steps=1"})).exit_code, 0);
   EXPECT_NEAR(first_loss("self"), 0, 1e-6);
@@ -76,13 +74,13 @@ TEST_F(Distillation, AClassifierLearnsWhatItsTeacherKnows) {
                          : i % 3 == 1 ? "w30 w31 w32"
                                       : "w40") +
              " w" + std::to_string(50 + i % 5) + "\t" +
-             (i % 3 == 0   ? "a"
-              : i % 3 == 1 ? "b"
-                           : "c") +
+             (i % 3 == 0      ? "a"
+                 : i % 3 == 1 ? "b"
+                              : "c") +
              "\n";
   folder_.write("texts.tsv", texts);
-  const Arguments settings{"model.from=" + model, "context=16",   "batch_size=8", "eval_every=60",
-                           "learning_rate=5e-3",  "max_steps=60", "max_epochs=0"};
+  const Arguments settings{"model.from=" + model, "context=16", "batch_size=8", "eval_every=60", "learning_rate=5e-3",
+      "max_steps=60", "max_epochs=0"};
   ASSERT_EQ(train("classify", "teacher-run", "texts.tsv", settings).exit_code, 0);
   ASSERT_EQ(run({"export", folder_ / "teacher-run", "--out", folder_ / "teacher"}).exit_code, 0);
   const Arguments taught = with(settings, {"teacher=" + (folder_ / "teacher"), "teacher_alpha=1", "seed=7"});
@@ -90,7 +88,7 @@ TEST_F(Distillation, AClassifierLearnsWhatItsTeacherKnows) {
   ASSERT_EQ(student.exit_code, 0) << student.error;
   EXPECT_LT(loss("student"), 0.3);
   const Outcome plan = run({"plan", "classify", "--data", folder_ / "texts.tsv", "--set", "model.from=" + model,
-                            "--set", "teacher=" + (folder_ / "teacher")});
+      "--set", "teacher=" + (folder_ / "teacher")});
   EXPECT_EQ(plan.exit_code, 0) << plan.error;
 }
 
@@ -103,11 +101,11 @@ TEST_F(Distillation, ATeacherThatDoesNotFitIsOneLine) {
   folder_.write("text.txt", text);
   folder_.write("empty/readme", "");
   for (const auto& [preset, data, from, teacher, part] :
-       {std::tuple{"text", "text.txt", llama, bert, std::string("is no language model")},
-        {"text", "text.txt", llama, folder_ / "empty", std::string("not a model folder")},
-        {"text", "text.txt", llama, folder_ / "nothing", std::string("not a model folder")},
-        {"classify", "texts.tsv", encoder, llama, std::string("")},
-        {"classify", "texts.tsv", encoder, bert, std::string("it has 3 classes, and the data 2")}}) {
+      {std::tuple{"text", "text.txt", llama, bert, std::string("is no language model")},
+          {"text", "text.txt", llama, folder_ / "empty", std::string("not a model folder")},
+          {"text", "text.txt", llama, folder_ / "nothing", std::string("not a model folder")},
+          {"classify", "texts.tsv", encoder, llama, std::string("")},
+          {"classify", "texts.tsv", encoder, bert, std::string("it has 3 classes, and the data 2")}}) {
     const Outcome outcome = train(
         preset, "r", data, {"model.from=" + from, "teacher=" + teacher, "context=16", "batch_size=4", "max_steps=1"});
     EXPECT_EQ(outcome.exit_code, 2) << preset << " " << teacher;
@@ -117,6 +115,5 @@ TEST_F(Distillation, ATeacherThatDoesNotFitIsOneLine) {
   const Outcome other = train("tag", "r", "texts.tsv", {"model.from=" + bert, "teacher=" + bert});
   EXPECT_EQ(other.exit_code, 2);
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -4,7 +4,6 @@
 
 namespace linnet::testing {
 namespace {
-
 class FineTuningRanks : public SharedLayers {
  protected:
   // A small decoder as a model folder.
@@ -22,9 +21,9 @@ class FineTuningRanks : public SharedLayers {
 
   Arguments tune(const std::string& run, const std::string& model, const Arguments& settings) const {
     Arguments arguments{"train", "text", "--data", text_, "--run", folder_ / run};
-    add_settings(arguments, {"model.from=" + model, "context=24", "batch_size=4", "accumulate_steps=2", "max_steps=20",
-                             "eval_every=10", "save_every=10", "schedule=constant", "warmup_steps=0", "sample_length=0",
-                             "precision=fp32", "threads=1"});
+    add_settings(arguments,
+        {"model.from=" + model, "context=24", "batch_size=4", "accumulate_steps=2", "max_steps=20", "eval_every=10",
+            "save_every=10", "schedule=constant", "warmup_steps=0", "sample_length=0", "precision=fp32", "threads=1"});
     add_settings(arguments, settings);
     return arguments;
   }
@@ -76,10 +75,10 @@ TEST_F(FineTuningRanks, GiveABertANewHead) {
   folder_.write("train.tsv", texts), folder_.write("dev.tsv", texts);
   const auto tune_bert = [&](const std::string& run, const Arguments& settings) {
     Arguments arguments{"train", "sst2", "--run", folder_ / run};
-    add_settings(arguments,
-                 {"model.from=" LINNET_GOLDEN "/bert_model", "data.dir=" + folder_.path(), "context=16", "batch_size=4",
-                  "accumulate_steps=2", "max_steps=20", "warmup_steps=0", "learning_rate=3e-3", "eval_every=10",
-                  "save_every=10", "schedule=constant", "precision=fp32", "threads=1"});
+    add_settings(
+        arguments, {"model.from=" LINNET_GOLDEN "/bert_model", "data.dir=" + folder_.path(), "context=16",
+                       "batch_size=4", "accumulate_steps=2", "max_steps=20", "warmup_steps=0", "learning_rate=3e-3",
+                       "eval_every=10", "save_every=10", "schedule=constant", "precision=fp32", "threads=1"});
     add_settings(arguments, settings);
     return arguments;
   };
@@ -112,6 +111,5 @@ TEST_F(FineTuningRanks, AFolderThatCannotBeReadIsOneLine) {
   EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
   EXPECT_NE(outcome.error.find("not numbers"), std::string::npos) << outcome.error;
 }
-
 }  // namespace
 }  // namespace linnet::testing

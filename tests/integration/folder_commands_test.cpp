@@ -4,7 +4,6 @@
 
 namespace linnet::testing {
 namespace {
-
 const std::string kGolden = LINNET_GOLDEN;
 
 class FolderCommands : public ::testing::Test {
@@ -24,7 +23,7 @@ TEST_F(FolderCommands, InfoPlanAndTokenizerTakeARun) {
   const Outcome info = run({"info", run_});
   ASSERT_EQ(info.exit_code, 0) << info.error;
   for (const char* part : {"task              translation\n", "transformer, 1 + 1 layers of width 16", "20 of 20 steps",
-                           "best              step ", "exact_match 0."})
+           "best              step ", "exact_match 0."})
     EXPECT_TRUE(has(info.out, part)) << part << " is not in\n" << info.out;
   const Outcome planned = run({"plan", run_});
   ASSERT_EQ(planned.exit_code, 0) << planned.error;
@@ -47,13 +46,13 @@ TEST_F(FolderCommands, WhatIsNotThereYetIsSaid) {
   expect_refused(run({"info", folder_ / "nothing"}), "nothing'");
   folder_.write("texts.tsv", "a dog\tanimal\na law\tstate\n");
   expect_refused(run({"train", "sst2", "--data", folder_ / "texts.tsv", "--set", "model.from=nothere", "--run", run_}),
-                 "nothere\": there is no such folder (--set model.from=FOLDER)");
+      "nothere\": there is no such folder (--set model.from=FOLDER)");
   // Stopped before its first evaluation.
   ASSERT_EQ(train(run_).exit_code, 0);
   expect_refused(run({"embed", run_}), "embeds no sentences: it learned translation");
   ASSERT_EQ(std::remove((run_ + "/model.safetensors").c_str()), 0);
-  expect_refused(run({"eval", run_}),
-                 "has no model.safetensors yet: training saves it at its first evaluation, after step 10");
+  expect_refused(
+      run({"eval", run_}), "has no model.safetensors yet: training saves it at its first evaluation, after step 10");
 }
 
 // `linnet train RUN --resume` needs no more; a run that is complete and one that is not there are told of.
@@ -68,8 +67,8 @@ TEST_F(FolderCommands, ResumingSaysWhereItStands) {
   EXPECT_EQ(again.exit_code, 0) << again.error;
   EXPECT_NE(again.error.find(" steps already; --steps N goes on to N"), again.error.npos) << again.error;
   const Outcome missing = run({"train", "dates", "--run", folder_ / "tpyo", "--resume", "--steps", "1", "--set",
-                               "d_model=16", "--set", "train_samples=50"},
-                              {.log = "info"});
+                                  "d_model=16", "--set", "train_samples=50"},
+      {.log = "info"});
   EXPECT_NE(missing.error.find("tpyo' to go on with: a new run begins"), missing.error.npos) << missing.error;
   EXPECT_NE(run({"info", run_}).out.find("best"), std::string::npos);
 }
@@ -87,10 +86,9 @@ TEST_F(FolderCommands, ValuesAreReadAsPeopleWriteThem) {
     EXPECT_EQ(run({"convert", model, folder_ / dtype, "--dtype", dtype}).exit_code, 0) << dtype;
   EXPECT_EQ(contents(folder_ / "bf16/model.safetensors"), contents(folder_ / "BF16/model.safetensors"));
   expect_refused(run({"convert", model, folder_ / "out", "--shard-gb", "nan"}), "nan is not a finite number");
-  expect_refused(run({"generate", model, "--seed", "99999999999999999999999"}),
-                 "--seed: 99999999999999999999999 is beyond what");
+  expect_refused(
+      run({"generate", model, "--seed", "99999999999999999999999"}), "--seed: 99999999999999999999999 is beyond what");
   expect_refused(run({"generate", model, "--temperature", "inf"}), "inf is not a finite number");
 }
-
 }  // namespace
 }  // namespace linnet::testing

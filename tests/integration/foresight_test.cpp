@@ -7,12 +7,11 @@
 
 namespace linnet::testing {
 namespace {
-
 // A GPT small enough for a test, whose text is assumed unless given.
 Arguments plan(const Arguments& more) {
   Arguments arguments{"plan", "mini-gpt"};
   for (const char* setting : {"d_model=64", "num_heads=4", "num_layers=4", "d_ff=128", "max_seq_len=32", "context=32",
-                              "batch_size=8", "sample_length=0", "vocab_size=600", "precision=fp32"})
+           "batch_size=8", "sample_length=0", "vocab_size=600", "precision=fp32"})
     arguments.insert(arguments.end(), {"--set", setting});
   arguments.insert(arguments.end(), {"--threads", "1"});
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -44,7 +43,7 @@ TEST(Foresight, MemoryIsWhatPlanTellsWithoutANetwork) {
   ASSERT_EQ(without.exit_code, 0) << without.error;
   ASSERT_EQ(with.exit_code, 0) << with.error;
   for (const char* item :
-       {"parameters", "optimizer", "accumulated gradient", "activations, gradients", "workspace", "batches"}) {
+      {"parameters", "optimizer", "accumulated gradient", "activations, gradients", "workspace", "batches"}) {
     EXPECT_GE(told(without.out, item), 0) << item << " in " << without.out;
     EXPECT_EQ(told(without.out, item), told(with.out, item)) << item;
   }
@@ -147,6 +146,5 @@ TEST_F(NetworkBench, ItsFiguresAreThoseThatPlanTakes) {
   EXPECT_EQ(run(with_network({"--ranks", "2"}, json["network"].get<std::string>())).exit_code, 0);
   EXPECT_EQ(run({"bench", "network"}).exit_code, 2);
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -13,7 +13,6 @@
 
 namespace linnet::testing {
 namespace {
-
 const std::string kGolden = LINNET_GOLDEN, kAdapters = kGolden + "/../lora";
 
 // Token 17 is the word "w17".
@@ -42,15 +41,10 @@ void use_language_tokenizer(const std::string& folder, const std::string& kind) 
   for (int id = 0; id < size; ++id) words["w" + std::to_string(id)] = id;
   for (const int id : kLanguages)
     added.push_back({{"id", id}, {"content", "w" + std::to_string(id)}, {"special", true}});
-  const json tokenizer = {{"added_tokens", added},
-                          {"pre_tokenizer", {{"type", "Whitespace"}}},
-                          {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", false}}},
-                          {"model",
-                           {{"type", "WordPiece"},
-                            {"unk_token", "w3"},
-                            {"continuing_subword_prefix", "##"},
-                            {"max_input_chars_per_word", 100},
-                            {"vocab", words}}}};
+  const json tokenizer = {{"added_tokens", added}, {"pre_tokenizer", {{"type", "Whitespace"}}},
+      {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", false}}},
+      {"model", {{"type", "WordPiece"}, {"unk_token", "w3"}, {"continuing_subword_prefix", "##"},
+                    {"max_input_chars_per_word", 100}, {"vocab", words}}}};
   std::ofstream(folder + "/tokenizer.json") << tokenizer.dump();
   std::ofstream(folder + "/tokenizer_config.json")
       << json{{"tokenizer_class", kind}, {"src_lang", "w58"}, {"tgt_lang", "w59"}}.dump();
@@ -136,15 +130,11 @@ void use_metaspace_tokenizer(const std::string& folder) {
   const json space = {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "always"}};
   json added = json::array();
   for (int id = 0; id < 3; ++id) added.push_back({{"id", id}, {"content", tokens[id][0]}, {"special", true}});
-  const json tokenizer = {
-      {"added_tokens", added},
-      {"pre_tokenizer", space},
-      {"decoder", space},
+  const json tokenizer = {{"added_tokens", added}, {"pre_tokenizer", space}, {"decoder", space},
       {"post_processor",
-       {{"type", "TemplateProcessing"},
-        {"single", json::array({begin, text})},
-        {"pair", json::array({begin, text})},
-        {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", json::array({1})}, {"tokens", json::array({"<s>"})}}}}}}},
+          {{"type", "TemplateProcessing"}, {"single", json::array({begin, text})}, {"pair", json::array({begin, text})},
+              {"special_tokens",
+                  {{"<s>", {{"id", "<s>"}, {"ids", json::array({1})}, {"tokens", json::array({"<s>"})}}}}}}},
       {"model", {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", tokens}}}};
   std::ofstream(folder + "/tokenizer.json") << tokenizer.dump();
 }
@@ -161,8 +151,8 @@ TEST_F(Generate, APromptHasItsTemplateAndATextItsFirstSpace) {
   EXPECT_EQ(generate("llama", with(greedy, {"w30 w52"})), words);
   EXPECT_EQ(generate("llama", with(greedy, {"w30 w52", "--echo"})), "w30 w52" + words);
   EXPECT_EQ(generate("llama", with(greedy, {"w30 w52", "--samples", "2"})), words + "\n" + words);
-  EXPECT_EQ(generate("llama", {"--prompt", "w30 w52", "--beam", "1", "--temperature", "0", "--max-tokens", "6"}),
-            words);
+  EXPECT_EQ(
+      generate("llama", {"--prompt", "w30 w52", "--beam", "1", "--temperature", "0", "--max-tokens", "6"}), words);
 }
 
 // Each line of JSON is scored as transformers scores tokenizer(text) and the end token.
@@ -193,8 +183,8 @@ std::vector<Json> json_lines(const std::string& text) {
 TEST_F(Generate, ManyPromptsAreWrittenAsEachByItself) {
   for (const char* name : {"llama", "t5_gated"}) {
     const Arguments settings{"--max-tokens", "6", "--seed", "3", "--temperature", "0.9"};
-    std::vector<std::string> prompts{"w30 w52 w6", "w7",
-                                     "w30 w30 w9 w8 w7 w6 w5 w4 w30 w52 w41 w9 w11 w12 w13 w14 w15 w16"};
+    std::vector<std::string> prompts{
+        "w30 w52 w6", "w7", "w30 w30 w9 w8 w7 w6 w5 w4 w30 w52 w41 w9 w11 w12 w13 w14 w15 w16"};
     std::string want;
     for (const std::string& prompt : prompts) {
       Arguments one{"--prompt", prompt};
@@ -212,12 +202,11 @@ TEST_F(Generate, ManyPromptsAreWrittenAsEachByItself) {
 }
 
 TEST_F(Generate, RequestsHaveSettingsOfTheirOwn) {
-  const std::string requests =
-      folder_.write("requests.jsonl",
-                    "{\"prompt\": \"w30 w52 w6\", \"temperature\": 0, \"max_tokens\": 5, \"id\": {\"a\": [1]}}\r\n\n"
-                    "{\"tokens\": [30, 52, 6], \"temperature\": 0, \"max_tokens\": 9}\n"
-                    "{\"prompt\": \"w30 w52 w6\", \"beam\": 3, \"max_tokens\": 4}\n"
-                    "{\"prompt\": \"w7\", \"seed\": 5}");
+  const std::string requests = folder_.write("requests.jsonl",
+      "{\"prompt\": \"w30 w52 w6\", \"temperature\": 0, \"max_tokens\": 5, \"id\": {\"a\": [1]}}\r\n\n"
+      "{\"tokens\": [30, 52, 6], \"temperature\": 0, \"max_tokens\": 9}\n"
+      "{\"prompt\": \"w30 w52 w6\", \"beam\": 3, \"max_tokens\": 4}\n"
+      "{\"prompt\": \"w7\", \"seed\": 5}");
   const std::vector<Json> texts = json_lines(generate("llama", {"--jsonl", requests, "--max-tokens", "3"}));
   ASSERT_EQ(texts.size(), 4u);
   const auto text = [&](const Arguments& arguments) {
@@ -316,8 +305,8 @@ TEST_F(Generate, AdaptersOnOneBaseWriteWhatEachWritesAlone) {
 
 // The log probabilities of what was written are those that scoring the same text gives.
 TEST_F(Generate, LogProbabilitiesAreThoseOfScoring) {
-  const Json written = Json::parse(generate("llama", {"--prompt", "w30 w52", "--max-tokens", "8", "--temperature",
-                                                      "1.3", "--ignore-end", "--json", "--seed", "2"}));
+  const Json written = Json::parse(generate("llama",
+      {"--prompt", "w30 w52", "--max-tokens", "8", "--temperature", "1.3", "--ignore-end", "--json", "--seed", "2"}));
   const auto nats = [&](const std::string& text) {
     const Outcome outcome = run({"eval", model("llama"), "--data", folder_.write("text.txt", text), "--json"});
     const Json json = Json::parse(outcome.out);
@@ -365,8 +354,8 @@ TEST_F(Generate, AChatTemplatePutsTheQuestion) {
   EXPECT_EQ(with({"--prompt", "w30 w52", "--chat", "--system", "w41"}), want);
   const std::string messages =
       "{\"messages\": [{\"role\": \"system\", \"content\": \"w41\"}, {\"role\": \"user\", \"content\": \"w30 w52\"}]}";
-  EXPECT_EQ(Json::parse(with({"--jsonl", folder_.write("chat.jsonl", messages)}))["text"].get<std::string>() + "\n",
-            want);
+  EXPECT_EQ(
+      Json::parse(with({"--jsonl", folder_.write("chat.jsonl", messages)}))["text"].get<std::string>() + "\n", want);
   folder_.write("llama/tokenizer_config.json", "{}");
   folder_.write("llama/chat_template.jinja", source);
   EXPECT_EQ(with({"--prompt", "w30 w52", "--chat", "--system", "w41"}), want);
@@ -387,7 +376,7 @@ TEST_F(Generate, AFolderWithoutATokenizerTakesTokenNumbers) {
 TEST_F(Generate, AnInterruptEndsTheTextWithAWholeLine) {
   const std::string out = folder_ / "out";
   Program program({"generate", model("gpt2"), "--prompt", "w30 w52", "--ignore-end", "--max-tokens", "1000000000"},
-                  {.output_path = out});
+      {.output_path = out});
   for (int i = 0; i < 1000 && contents(out).size() < 100 && program.running(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   ASSERT_TRUE(program.running());
@@ -450,8 +439,8 @@ class Terminal {
 TEST_F(Generate, AnInterruptEndsARunThatWaitsForALine) {
   const Terminal terminal("w30 w52\n");
   const std::string out = folder_ / "out";
-  Program program({"run", model("llama"), "--max-tokens", "3"},
-                  {.input_path = terminal.path(), .output_path = out, .log = "info"});
+  Program program(
+      {"run", model("llama"), "--max-tokens", "3"}, {.input_path = terminal.path(), .output_path = out, .log = "info"});
   for (int i = 0; i < 1000 && contents(out).empty() && program.running(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   ASSERT_TRUE(program.running());
@@ -502,6 +491,5 @@ TEST_F(Generate, ABrokenRequestIsNamedBeforeAnythingIsWritten) {
   refused("{\"messages\": []}", "list of messages");
   refused("{\"messages\": [{\"role\": 1}]}", "\"role\"");
 }
-
 }  // namespace
 }  // namespace linnet::testing

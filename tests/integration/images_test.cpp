@@ -9,7 +9,6 @@
 
 namespace linnet::testing {
 namespace {
-
 class Images : public ::testing::Test {
  protected:
   Images() {
@@ -17,9 +16,9 @@ class Images : public ::testing::Test {
     write_images(folder_, "t10k", 100);
   }
   Outcome train_images(const std::string& run_folder, const Arguments& more = {}) const {
-    Arguments arguments{"train", "mnist",         "--run", folder_ / run_folder, "--set", "data.dir=" + folder_.path(),
-                        "--set", "max_steps=120", "--set", "eval_every=40",      "--set", "held_out_images=50",
-                        "--set", "batch_size=32", "--set", "save_every=40",      "--set", "learning_rate=0.01"};
+    Arguments arguments{"train", "mnist", "--run", folder_ / run_folder, "--set", "data.dir=" + folder_.path(), "--set",
+        "max_steps=120", "--set", "eval_every=40", "--set", "held_out_images=50", "--set", "batch_size=32", "--set",
+        "save_every=40", "--set", "learning_rate=0.01"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments, {.log = "info"});
   }
@@ -76,7 +75,7 @@ TEST_F(Images, EventsChangeNoBitOfAResidualNetwork) {
   const auto trained = [&](const std::string& events) {
     const Outcome outcome =
         train_images(events, {"--set", "architecture=resnet", "--set", "depth=8", "--set", "max_steps=6", "--set",
-                              "eval_every=3", "--set", "micro_batches=2", "--set", "tensorboard=" + events});
+                                 "eval_every=3", "--set", "micro_batches=2", "--set", "tensorboard=" + events});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
     return contents(folder_ / events + "/model.safetensors");
   };
@@ -91,11 +90,8 @@ TEST_F(Images, AResidualNetworkIsFineTuned) {
   const std::string out = folder_ / "out", again = folder_ / "again";
   ASSERT_EQ(run({"export", folder_ / "first", "--out", out}).exit_code, 0);
   std::filesystem::remove(out + "/images.json");  // torchvision's files have no names of classes
-  Arguments tune{"--set", "data.dir=" + three_classes(),
-                 "--set", "model.from=" + out + "/model.safetensors",
-                 "--set", "freeze=conv1.*,bn1.*,layer1.*",
-                 "--set", "class_weights=balanced",
-                 "--set", "max_steps=40"};
+  Arguments tune{"--set", "data.dir=" + three_classes(), "--set", "model.from=" + out + "/model.safetensors", "--set",
+      "freeze=conv1.*,bn1.*,layer1.*", "--set", "class_weights=balanced", "--set", "max_steps=40"};
   const Outcome trained = train_images("again", tune);
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
   EXPECT_NE(trained.error.find("a new one, for 3 classes"), std::string::npos) << trained.error;
@@ -121,7 +117,7 @@ TEST_F(Images, AResidualNetworkIsFineTuned) {
 TEST_F(Images, FoldersOfPicturesOfAnySize) {
   write_pictures(folder_, 120);
   const Outcome trained = run({"train", "images", "--data", folder_ / "pictures", "--run", folder_ / "run", "--set",
-                               "image_size=12", "--steps", "60", "--batch", "16", "--set", "eval_every=30"});
+      "image_size=12", "--steps", "60", "--batch", "16", "--set", "eval_every=30"});
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
   const auto json = ParsedJson::parse(run({"eval", folder_ / "run", "--json"}).out);
   EXPECT_EQ(json["split"], "test");
@@ -174,10 +170,10 @@ class ImageTables : public Images {
     folder_.write("shown/several.csv", several), folder_.write("shown/numbers.jsonl", numbers);
   }
   Outcome train(const std::string& preset, const std::string& table, const std::string& run_folder,
-                const Arguments& settings = {}) const {
+      const Arguments& settings = {}) const {
     Arguments all{"train", preset, "--data", folder_ / ("shown/" + table), "--run", folder_ / run_folder};
     for (const char* setting : {"image_size=12", "max_steps=120", "eval_every=40", "save_every=40", "batch_size=16",
-                                "schedule=constant", "learning_rate=3e-3", "patience=0", "threads=1"})
+             "schedule=constant", "learning_rate=3e-3", "patience=0", "threads=1"})
       all.insert(all.end(), {"--set", setting});
     for (const std::string& setting : settings) {
       if (!setting.starts_with("--")) all.push_back("--set");
@@ -204,8 +200,8 @@ class ImageTables : public Images {
   }
 };
 
-const Arguments kSmallVit{"architecture=vit", "patch_size=4", "d_model=16", "num_heads=2",
-                          "num_layers=2",     "d_ff=32",      "dropout=0"};
+const Arguments kSmallVit{
+    "architecture=vit", "patch_size=4", "d_model=16", "num_heads=2", "num_layers=2", "d_ff=32", "dropout=0"};
 
 TEST_F(ImageTables, SeveralLabelsAreLearnedExportedAndStartedFrom) {
   const Outcome trained = train("label-images", "several.csv", "run", kSmallVit);
@@ -229,9 +225,8 @@ TEST_F(ImageTables, SeveralLabelsAreLearnedExportedAndStartedFrom) {
   EXPECT_EQ(config["problem_type"], "multi_label_classification");
   EXPECT_EQ(config["id2label"]["1"], "upper");
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(predictions("vit")[i]["labels"], predictions("run")[i]["labels"]);
-  const Outcome again =
-      train("label-images", "several.csv", "again",
-            {"architecture=vit", "model.from=" + folder_ / "vit", "max_steps=1", "learning_rate=1e-7"});
+  const Outcome again = train("label-images", "several.csv", "again",
+      {"architecture=vit", "model.from=" + folder_ / "vit", "max_steps=1", "learning_rate=1e-7"});
   ASSERT_EQ(again.exit_code, 0) << again.error;
   EXPECT_GT(evaluation("again", {"--data", folder_ / "shown/several.csv"})["f1"].get<double>(), 0.95);
   ASSERT_EQ(run({"export", folder_ / "run", "--onnx", folder_ / "onnx"}).exit_code, 0);
@@ -282,34 +277,35 @@ TEST_F(ImageTables, ClassesAndOtherTables) {
 TEST_F(ImageTables, WhatIsWrongIsSaidInOneLine) {
   folder_.write("shown/broken.bmp", "BMno picture");
   for (const auto& [preset, table, message] :
-       {std::tuple{"images", "file,label\npicture 1.bmp,a\ngone.bmp,b\n", "x.csv:3: there is no image '"},
-        {"images",
-         "file,label\npicture 1.bmp,a\npicture 2.bmp,b\npicture 3.bmp,a\npicture 4.bmp,b\npicture 5.bmp,a\npicture "
-         "6.bmp,b\n"
-         "picture 7.bmp,a\nbroken.bmp,b\n",
-         "broken.bmp'"},
-        {"images", "file,label\npicture 1.bmp,a\npicture 2.bmp,\n", "x.csv:3: the label is empty"},
-        {"images", "file,label\n,a\npicture 1.bmp,b\n", "x.csv:2: the name of the image is empty"},
-        {"images", "file,kind\npicture 1.bmp,a\n",
-         "no field is called \"label\" (there are file, kind; the first line of a .csv file is its heading)"},
-        {"images", "photo,label\npicture 1.bmp,a\n",
-         "no field is called \"file\" (there are photo, label; the first line of a .csv file is its heading)"},
-        {"images", "file,label\npicture 1.bmp,0.5\npicture 2.bmp,1\n",
-         "--set data.task=images_regression learns numbers"},
-        {"images", "file,label\npicture 1.bmp,a\npicture 2.bmp,b\npicture 3.bmp,a;b\n",
-         "--set data.task=images_several_labels learns several"},
-        {"label-images", "file,label\npicture 1.bmp,\n", "has no label"},
-        {"regress-images", "file,label\npicture 1.bmp,2\npicture 2.bmp,two\n",
-         "x.csv:3: the label 'two' is no number"}}) {
+      {std::tuple{"images", "file,label\npicture 1.bmp,a\ngone.bmp,b\n", "x.csv:3: there is no image '"},
+          {"images",
+              "file,label\npicture 1.bmp,a\npicture 2.bmp,b\npicture 3.bmp,a\npicture 4.bmp,b\npicture "
+              "5.bmp,a\npicture "
+              "6.bmp,b\n"
+              "picture 7.bmp,a\nbroken.bmp,b\n",
+              "broken.bmp'"},
+          {"images", "file,label\npicture 1.bmp,a\npicture 2.bmp,\n", "x.csv:3: the label is empty"},
+          {"images", "file,label\n,a\npicture 1.bmp,b\n", "x.csv:2: the name of the image is empty"},
+          {"images", "file,kind\npicture 1.bmp,a\n",
+              "no field is called \"label\" (there are file, kind; the first line of a .csv file is its heading)"},
+          {"images", "photo,label\npicture 1.bmp,a\n",
+              "no field is called \"file\" (there are photo, label; the first line of a .csv file is its heading)"},
+          {"images", "file,label\npicture 1.bmp,0.5\npicture 2.bmp,1\n",
+              "--set data.task=images_regression learns numbers"},
+          {"images", "file,label\npicture 1.bmp,a\npicture 2.bmp,b\npicture 3.bmp,a;b\n",
+              "--set data.task=images_several_labels learns several"},
+          {"label-images", "file,label\npicture 1.bmp,\n", "has no label"},
+          {"regress-images", "file,label\npicture 1.bmp,2\npicture 2.bmp,two\n",
+              "x.csv:3: the label 'two' is no number"}}) {
     folder_.write("shown/x.csv", table);
     const Outcome outcome = train(preset, "x.csv", "run");
     EXPECT_EQ(outcome.exit_code, 2) << table << outcome.error;
     EXPECT_NE(lines(outcome.error).back().find(message), std::string::npos) << outcome.error;
   }
   for (const auto& [preset, setting, message] :
-       {std::tuple{"images", "label_column=labels", "there is no field \"labels\", which label_column names"},
-        {"label-images", "label_smoothing=0.1", "label_smoothing must be 0"},
-        {"regress-images", "class_weights=balanced", "has no class_weights"}}) {
+      {std::tuple{"images", "label_column=labels", "there is no field \"labels\", which label_column names"},
+          {"label-images", "label_smoothing=0.1", "label_smoothing must be 0"},
+          {"regress-images", "class_weights=balanced", "has no class_weights"}}) {
     const Outcome outcome = train(preset, "several.csv", "run", {setting});
     EXPECT_EQ(outcome.exit_code, 2);
     EXPECT_NE(outcome.error.find(message), std::string::npos) << outcome.error;
@@ -326,8 +322,8 @@ TEST_F(Images, ChangedImagesGiveTheSameRunHoweverTheyAreMade) {
   const auto train = [&](const std::string& run_folder, const Arguments& more) {
     Arguments arguments{"train", "images", "--data", folder_ / "pictures", "--run", folder_ / run_folder};
     for (const char* setting : {"image_size=10", "batch_size=8", "max_steps=20", "eval_every=10", "save_every=5",
-                                "schedule=constant", "augment_shift=1", "augment_rotate=15", "augment_cutout=2",
-                                "augment_mirror=true", "augment_mixup=0.3", "label_smoothing=0.1"})
+             "schedule=constant", "augment_shift=1", "augment_rotate=15", "augment_cutout=2", "augment_mirror=true",
+             "augment_mixup=0.3", "label_smoothing=0.1"})
       arguments.insert(arguments.end(), {"--set", setting});
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Outcome outcome = run(arguments);
@@ -357,8 +353,8 @@ TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
     Arguments arguments{"train", "vit-tiny", "--data", folder_.path(), "--run", folder_ / run_folder};
     const Arguments common =
         settings({"image_size=0", "patch_size=3", "d_model=16", "num_heads=2", "num_encoder_layers=2", "d_ff=32",
-                  "batch_size=32", "held_out_images=50", "augment_shift=0", "augment_mirror=false", "augment_mixup=0",
-                  "warmup_steps=10", "learning_rate=0.005", "eval_every=60", "save_every=60"});
+            "batch_size=32", "held_out_images=50", "augment_shift=0", "augment_mirror=false", "augment_mixup=0",
+            "warmup_steps=10", "learning_rate=0.005", "eval_every=60", "save_every=60"});
     arguments.insert(arguments.end(), common.begin(), common.end());
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments);
@@ -381,7 +377,7 @@ TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
   // The folder alone tells the classes that the run tells, of pictures of its own size.
   for (const bool upper : {true, false})
     write_bmp(folder_, upper ? "upper.bmp" : "lower.bmp", kSize, kSize,
-              [&](int row, int) { return (row < kSize / 2) == upper ? 200 : 20; });
+        [&](int row, int) { return (row < kSize / 2) == upper ? 200 : 20; });
   const auto predict = [&](const std::string& model) {
     const Outcome predicted = run({"predict", folder_ / model, folder_ / "upper.bmp", folder_ / "lower.bmp"});
     EXPECT_EQ(predicted.exit_code, 0) << predicted.error;
@@ -426,10 +422,9 @@ TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
 TEST_F(Images, AResidualNetworkRunsInInt8) {
   write_pictures(folder_, 120);
   const std::string pictures = folder_ / "pictures", trained = folder_ / "run", fixed = folder_ / "static";
-  const Arguments training{"train",           "resnet20",      "--data",          pictures,         "--set",
-                           "depth=8",         "--set",         "image_size=12",   "--batch",        "16",
-                           "--set",           "eval_every=30", "--set",           "warmup_steps=5", "--set",
-                           "augment_shift=0", "--set",         "augment_cutout=0"};
+  const Arguments training{"train", "resnet20", "--data", pictures, "--set", "depth=8", "--set", "image_size=12",
+      "--batch", "16", "--set", "eval_every=30", "--set", "warmup_steps=5", "--set", "augment_shift=0", "--set",
+      "augment_cutout=0"};
   const auto train = [&](const std::string& out, const Arguments& more) {
     Arguments arguments = training;
     arguments.insert(arguments.end(), {"--run", out});
@@ -526,6 +521,5 @@ TEST_F(Images, WhatIsWrongIsSaidInOneLine) {
   folder_.write("run/images.json", "{\"height\": 6}");
   refused(run({"eval", folder_ / "run"}), "images.json");
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -6,7 +6,6 @@
 
 namespace linnet::testing {
 namespace {
-
 using Json = ParsedJson;
 
 const std::string kGolden = "tests/golden/";
@@ -104,7 +103,7 @@ TEST(Inspect, MistakesAreOneLine) {
   std::string many;
   for (int i = 0; i < 30; ++i) many += "7 ";
   EXPECT_NE(run({"inspect", model, many}).error.find("the text has 30 tokens; at most 24 can be looked at"),
-            std::string::npos);
+      std::string::npos);
   const Outcome nothing = run({"inspect", folder / "none", "a"});
   EXPECT_EQ(nothing.exit_code, 2);
   EXPECT_EQ(lines(nothing.error).size(), 1u) << nothing.error;
@@ -115,6 +114,5 @@ TEST(Inspect, MistakesAreOneLine) {
   const Outcome again = run({"inspect", model, "1", "-o", folder / "page.html"}, {.log = "info"});
   EXPECT_TRUE(again.error.ends_with("linnet: replaces " + (folder / "page.html") + "\n")) << again.error;
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -11,19 +11,17 @@
 
 namespace linnet::testing {
 namespace {
-
 // Large enough that a checkpoint takes a while to write; dropout, moving average, accumulation and evaluations on.
-const Arguments kSettings{"d_model=128",    "num_heads=4",        "d_ff=512",         "dropout=0.1",
-                          "ema_decay=0.95", "accumulate_steps=2", "max_steps=240",    "eval_every=15",
-                          "save_every=4",   "batch_size=8",       "train_samples=150"};
+const Arguments kSettings{"d_model=128", "num_heads=4", "d_ff=512", "dropout=0.1", "ema_decay=0.95",
+    "accumulate_steps=2", "max_steps=240", "eval_every=15", "save_every=4", "batch_size=8", "train_samples=150"};
 
 size_t logged(const std::string& run) { return lines(contents(run + "/metrics.jsonl")).size(); }
 
 // Whether the moment came while the process was alive: a checkpoint being written, or some steps further on.
 bool wait_for_moment(Program& program, const std::string& run, std::mt19937& random, bool in_checkpoint) {
   const size_t start = logged(run), steps = 1 + random() % 7;
-  const char* files[] = {"/training_state.safetensors.tmp", "/training_state.safetensors.tmp",
-                         "/model.safetensors.tmp"};
+  const char* files[] = {
+      "/training_state.safetensors.tmp", "/training_state.safetensors.tmp", "/model.safetensors.tmp"};
   const std::string temporary = run + files[random() % 3];
   // The last process may have left its temporary file behind: it is the new one's when it was written to since.
   const auto stamp = [&] {
@@ -102,9 +100,9 @@ TEST(Kill, TwentyTimesAndTheRunIsTheUndisturbedOne) {
 // In fp16, with a loss scale so high that the first steps are skipped and so quick to grow that later ones are, too.
 TEST(Kill, InFp16TheLossScaleGoesOnWhereItWas) {
   const TemporaryFolder folder;
-  const Arguments settings{"d_model=64",          "num_heads=4",        "d_ff=128",     "dropout=0.1",
-                           "max_steps=60",        "eval_every=20",      "save_every=3", "precision=fp16",
-                           "loss_scale=16777216", "loss_scale_steps=5", "batch_size=8", "train_samples=150"};
+  const Arguments settings{"d_model=64", "num_heads=4", "d_ff=128", "dropout=0.1", "max_steps=60", "eval_every=20",
+      "save_every=3", "precision=fp16", "loss_scale=16777216", "loss_scale_steps=5", "batch_size=8",
+      "train_samples=150"};
   const Kills kills = expect_undisturbed(settings, 4, folder / "whole", folder / "run");
   EXPECT_GE(kills.all, 3);
   const std::string last = lines(contents(folder / "run/metrics.jsonl")).at(59);
@@ -125,6 +123,5 @@ TEST(Kill, ModelThatWasNotKeptIsKeptByTheResumedRun) {
   ASSERT_TRUE(exists(kept));
   EXPECT_EQ(contents(kept), contents(folder / "whole/checkpoints/4.safetensors"));
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -8,7 +8,6 @@
 
 namespace linnet::testing {
 namespace {
-
 const std::string kModel = std::string(LINNET_GOLDEN) + "/bert_model";
 const char* const kAnimals[] = {"dog", "cat"};
 const char* const kStates[] = {"tax", "law"};
@@ -18,10 +17,9 @@ class Labels : public ::testing::Test {
  protected:
   Outcome train(const std::string& preset, const std::string& data, const Arguments& settings = {}) const {
     Arguments arguments{"train", preset, "--run", folder_ / preset, "--data", folder_ / data};
-    for (const std::string& setting :
-         {"model.from=" + kModel, std::string("context=16"), std::string("batch_size=8"), std::string("max_steps=160"),
-          std::string("warmup_steps=5"), std::string("learning_rate=5e-3"), std::string("eval_every=80"),
-          std::string("save_every=80"), std::string("schedule=constant")})
+    for (const std::string& setting : {"model.from=" + kModel, std::string("context=16"), std::string("batch_size=8"),
+             std::string("max_steps=160"), std::string("warmup_steps=5"), std::string("learning_rate=5e-3"),
+             std::string("eval_every=80"), std::string("save_every=80"), std::string("schedule=constant")})
       arguments.insert(arguments.end(), {"--set", setting});
     for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
     return run(arguments);
@@ -72,7 +70,7 @@ TEST_F(Labels, PairsOfTextsAreToldApart) {
   EXPECT_EQ(lines(table.out).size(), 162u);
   EXPECT_EQ(lines(table.out)[1].substr(0, 6), "other\t");
   const Outcome named = run({"predict", folder_ / "classify", folder_ / "asked.jsonl", "--text-column", "left",
-                             "--pair-column", "right", "--json"});
+      "--pair-column", "right", "--json"});
   EXPECT_EQ(ParsedJson::parse(named.out)["probability"], same["probability"]) << named.error;
   const Outcome unknown = run({"predict", folder_ / "classify", folder_ / "asked.jsonl"});
   EXPECT_EQ(unknown.exit_code, 2);
@@ -93,12 +91,10 @@ TEST_F(Labels, NothingIsNeededToStartFrom) {
   }
   folder_.write("several.tsv", several), folder_.write("numbers.tsv", numbers), folder_.write("tags.conll", tags);
   for (const auto& [preset, data, metric, layers] : {std::tuple{"label", "several.tsv", "f1_macro", "num_layers=0"},
-                                                     {"regress", "numbers.tsv", "pearson", "num_layers=1"},
-                                                     {"tag", "tags.conll", "f1", "num_layers=1"}}) {
-    const Outcome trained = run(
-        {"train", preset,           "--data", folder_ / data,      "--run", folder_ / preset, "--steps", "200",
-         "--set", "d_model=32",     "--set",  "d_ff=64",           "--set", layers,           "--set",   "context=16",
-         "--set", "warmup_steps=5", "--set",  "learning_rate=4e-3"});
+           {"regress", "numbers.tsv", "pearson", "num_layers=1"}, {"tag", "tags.conll", "f1", "num_layers=1"}}) {
+    const Outcome trained = run({"train", preset, "--data", folder_ / data, "--run", folder_ / preset, "--steps", "200",
+        "--set", "d_model=32", "--set", "d_ff=64", "--set", layers, "--set", "context=16", "--set", "warmup_steps=5",
+        "--set", "learning_rate=4e-3"});
     ASSERT_EQ(trained.exit_code, 0) << trained.error;
     EXPECT_GT(evaluate(preset, data)[metric].get<double>(), 0.9) << preset;
   }
@@ -139,8 +135,8 @@ TEST_F(Labels, SeveralLabelsOfATextAreFound) {
   folder_.write("fewer.jsonl", "{\"text\":\"dog b\",\"labels\":[\"animal\"]}\n{\"text\":\"b b\",\"labels\":[]}\n");
   std::filesystem::remove_all(folder_ / "label");
   const Outcome again = train("label", "fewer.jsonl",
-                              {"model.from=" + (folder_ / "out"), "max_steps=1", "learning_rate=1e-30",
-                               "data.valid_tsv=" + (folder_ / "fewer.jsonl")});
+      {"model.from=" + (folder_ / "out"), "max_steps=1", "learning_rate=1e-30",
+          "data.valid_tsv=" + (folder_ / "fewer.jsonl")});
   ASSERT_EQ(again.exit_code, 0) << again.error;
   EXPECT_EQ(predict(folder_ / "label", "dog b")["labels"], ParsedJson{"state"});
   EXPECT_EQ(predict(folder_ / "label", "b law")["labels"], ParsedJson{"animal"});
@@ -200,7 +196,7 @@ TEST_F(Labels, AdaptersOfAnyTaskPredictBesideTheBase) {
   folder_.write("words.conll", words);
   folder_.write("labels.jsonl", labels);
   for (const auto& [preset, data, text] :
-       {std::tuple{"tag", "words.conll", "the dog"}, {"label", "labels.jsonl", "dog\ttax"}}) {
+      {std::tuple{"tag", "words.conll", "the dog"}, {"label", "labels.jsonl", "dog\ttax"}}) {
     const Outcome trained = train(preset, data, {"lora.rank=4", "max_steps=80"});
     ASSERT_EQ(trained.exit_code, 0) << trained.error;
     const std::string adapter = folder_ / (std::string(preset) + "-adapter");
@@ -222,15 +218,15 @@ TEST_F(Labels, WhatDoesNotFitTheTaskIsOneLine) {
   folder_.write("quote.csv", "text,label\n\"a,x\n");
   folder_.write("empty.csv", "text,label\n,x\n ,y\n");
   for (const auto& [preset, data, part] :
-       {std::tuple{"classify", "fraction.tsv", "--set data.task=regression learns numbers"},
-        {"classify", "several.tsv", "several labels in one, such as 'joy, fear'"},
-        {"regress", "words.tsv", "words.tsv:2: the label 'low' is no number"},
-        {"classify", "columns.csv",
-         "no field is called \"text\" (there are body, kind; the first line of a .csv file is its heading)"},
-        {"tag", "span.jsonl", "\"end\" of an entity is 9, and the text has 5 characters"},
-        {"tag", "tags.jsonl", "tags.jsonl:1: 2 tokens and 1 tags"},
-        {"classify", "quote.csv", "quote.csv:2: a quote is not closed"},
-        {"classify", "empty.csv", "empty.csv': the field \"text\" is empty in every record"}}) {
+      {std::tuple{"classify", "fraction.tsv", "--set data.task=regression learns numbers"},
+          {"classify", "several.tsv", "several labels in one, such as 'joy, fear'"},
+          {"regress", "words.tsv", "words.tsv:2: the label 'low' is no number"},
+          {"classify", "columns.csv",
+              "no field is called \"text\" (there are body, kind; the first line of a .csv file is its heading)"},
+          {"tag", "span.jsonl", "\"end\" of an entity is 9, and the text has 5 characters"},
+          {"tag", "tags.jsonl", "tags.jsonl:1: 2 tokens and 1 tags"},
+          {"classify", "quote.csv", "quote.csv:2: a quote is not closed"},
+          {"classify", "empty.csv", "empty.csv': the field \"text\" is empty in every record"}}) {
     const Outcome outcome = train(preset, data);
     EXPECT_EQ(outcome.exit_code, 2) << data;
     EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
@@ -240,6 +236,5 @@ TEST_F(Labels, WhatDoesNotFitTheTaskIsOneLine) {
       train("classify", "named.csv", {"data.text_column=body", "data.label_column=kind", "max_steps=1"});
   EXPECT_EQ(named.exit_code, 0) << named.error;
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -6,7 +6,6 @@
 
 namespace linnet::testing {
 namespace {
-
 // Sentences of few words, so that a small model learns something in seconds.
 std::string some_text() {
   const char* words[] = {"the", "cat", "sat", "on", "a", "mat", "and", "slept"};
@@ -26,13 +25,13 @@ class Language : public ::testing::Test {
   Outcome train_language(const std::string& run_folder, const Arguments& more = {}) const {
     Arguments arguments{"train", "shakespeare"};
     for (const char* setting : {"d_model=32", "d_ff=88", "num_heads=2", "num_layers=1", "max_seq_len=32",
-                                "batch_size=8", "max_steps=60", "warmup_steps=5", "learning_rate=0.01", "eval_every=20",
-                                "save_every=20", "sample_length=0", "precision=fp32"}) {
+             "batch_size=8", "max_steps=60", "warmup_steps=5", "learning_rate=0.01", "eval_every=20", "save_every=20",
+             "sample_length=0", "precision=fp32"}) {
       arguments.emplace_back("--set");
       arguments.emplace_back(setting);
     }
     for (const std::string& argument :
-         {std::string("--set"), "data.dir=" + folder_.path(), std::string("--run"), folder_ / run_folder})
+        {std::string("--set"), "data.dir=" + folder_.path(), std::string("--run"), folder_ / run_folder})
       arguments.push_back(argument);
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments);
@@ -179,6 +178,5 @@ TEST_F(Language, BadInputIsOneLine) {
   refused({"--set", "context=64"}, "context = 64 is above max_seq_len = 32");
   refused({"--set", "from=missing"}, "missing");
 }
-
 }  // namespace
 }  // namespace linnet::testing

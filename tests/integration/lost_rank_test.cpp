@@ -8,7 +8,6 @@
 
 namespace linnet::testing {
 namespace {
-
 // The pids of the ranks that were started for a run folder, by rank.
 std::map<int, pid_t> ranks_of(const std::string& folder) {
   std::map<int, pid_t> ranks;
@@ -44,6 +43,5 @@ TEST_P(LostRank, IsNamedAndTheRunGoesOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, LostRank, ::testing::Values(SIGKILL, SIGSTOP));
-
 }  // namespace
 }  // namespace linnet::testing

@@ -6,7 +6,6 @@
 #include "integration/program.h"
 
 namespace linnet::testing {
-
 constexpr int kSize = 6;  // pixels a side
 
 inline void append_big_endian(std::string& out, uint32_t value) {
@@ -68,5 +67,4 @@ inline void write_pictures(const TemporaryFolder& folder, int count) {
     });
   }
 }
-
 }  // namespace linnet::testing

@@ -6,7 +6,6 @@
 
 namespace linnet::testing {
 namespace {
-
 constexpr const char* kWords[] = {"the", "cat", "sat", "down", "a", "mat", "can", "sleep"};
 
 // Documents of two kinds of four words: the kind is known by the other words, the word by its place.
@@ -34,10 +33,9 @@ class Masked : public ::testing::Test {
   }
   Outcome train_masked(const std::string& run_folder, const Arguments& settings, const Arguments& more = {}) const {
     Arguments arguments{"train", "bert-base", "--run", folder_ / run_folder};
-    const Arguments small{
-        "d_model=32",     "d_ff=64",       "num_heads=2",    "num_layers=1",     "dropout=0.0",
-        "max_seq_len=64", "batch_size=8",  "max_steps=120",  "warmup_steps=10",  "learning_rate=1e-2",
-        "eval_every=40",  "save_every=40", "precision=fp32", "text=input.jsonl", "data.dir=" + folder_.path()};
+    const Arguments small{"d_model=32", "d_ff=64", "num_heads=2", "num_layers=1", "dropout=0.0", "max_seq_len=64",
+        "batch_size=8", "max_steps=120", "warmup_steps=10", "learning_rate=1e-2", "eval_every=40", "save_every=40",
+        "precision=fp32", "text=input.jsonl", "data.dir=" + folder_.path()};
     for (const Arguments* list : {&small, &settings})
       for (const std::string& setting : *list) {
         arguments.emplace_back("--set");
@@ -108,6 +106,5 @@ TEST_F(Masked, BadInputIsOneLine) {
   refused({"tokenizer_dir=" + folder_.write("plain.txt", "[UNK]\n[CLS]\n[SEP]\nthe\n")}, "no mask token");
   refused({tokenizer(), "metric=\"bleu\""}, "has no metric \"bleu\"");
 }
-
 }  // namespace
 }  // namespace linnet::testing

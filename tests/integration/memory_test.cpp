@@ -5,7 +5,6 @@
 
 namespace linnet::testing {
 namespace {
-
 void expect_predicted(double peak_mb, double predicted_mb) {
   EXPECT_LE(peak_mb, predicted_mb);
   EXPECT_GE(peak_mb, 0.95 * predicted_mb - 8);
@@ -37,32 +36,26 @@ TEST(Memory, OfTheDemoIsAsPredicted) {
 TEST(Memory, OfTheReferenceShapeAt384IsAsPredicted) {
   const TemporaryFolder folder;
   check_run({"train", "reference", "--run", folder / "run", "--set", "max_seq_len=384", "--set", "max_steps=3", "--set",
-             "train_samples=64"});
+      "train_samples=64"});
 }
 
 TEST(Memory, WithAccumulationAndAMovingAverageIsAsPredicted) {
   const TemporaryFolder folder;
   check_run({"train", "dates", "--run", folder / "run", "--set", "max_steps=12", "--set", "accumulate_steps=2", "--set",
-             "ema_decay=0.9", "--set", "eval_beam=3", "--set", "train_samples=20000"});
+      "ema_decay=0.9", "--set", "eval_beam=3", "--set", "train_samples=20000"});
 }
 
 TEST(Memory, OfAT5AndOfAMaskedLanguageModelIsAsPredicted) {
   const TemporaryFolder folder;
   check_run({"train", "dates", "--run", folder / "t5", "--set", "architecture=t5", "--set", "joint_vocab=true", "--set",
-             "max_steps=12", "--set", "d_model=128", "--set", "train_samples=20000"});
+      "max_steps=12", "--set", "d_model=128", "--set", "train_samples=20000"});
   std::string words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n", text;
   for (int i = 0; i < 3000; ++i) words += "w" + std::to_string(i) + "\n";
   for (int i = 0; i < 40000; ++i) text += "w" + std::to_string(i * 7 % 3000) + (i % 30 == 0 ? "\n" : " ");
-  check_run({"train", "bert-base",
-             "--run", folder / "bert",
-             "--set", "tokenizer_dir=" + folder.write("vocab.txt", words),
-             "--set", "data.text=" + folder.write("text.txt", text),
-             "--set", "d_model=128",
-             "--set", "num_heads=4",
-             "--set", "num_layers=2",
-             "--set", "d_ff=512",
-             "--set", "max_seq_len=128",
-             "--set", "max_steps=3"});
+  check_run(
+      {"train", "bert-base", "--run", folder / "bert", "--set", "tokenizer_dir=" + folder.write("vocab.txt", words),
+          "--set", "data.text=" + folder.write("text.txt", text), "--set", "d_model=128", "--set", "num_heads=4",
+          "--set", "num_layers=2", "--set", "d_ff=512", "--set", "max_seq_len=128", "--set", "max_steps=3"});
 }
 
 // `linnet plan` says the same without taking the memory.
@@ -83,13 +76,8 @@ TEST(Memory, ThePlanCommandAgreesWithTheRun) {
 TEST(Memory, ABudgetIsKeptAndTheLeastIsNamed) {
   const TemporaryFolder folder;
   const auto arguments = [&](const std::string& name, const std::string& memory, const char* steps) {
-    Arguments list{"train",   "reference",
-                   "--run",   folder / name,
-                   "--set",   "max_seq_len=192",
-                   "--set",   "train_samples=64",
-                   "--set",   "valid_samples=16",
-                   "--set",   "micro_batches=1",
-                   "--steps", steps};
+    Arguments list{"train", "reference", "--run", folder / name, "--set", "max_seq_len=192", "--set",
+        "train_samples=64", "--set", "valid_samples=16", "--set", "micro_batches=1", "--steps", steps};
     if (!memory.empty()) list.insert(list.end(), {"--memory", memory});
     return list;
   };
@@ -127,9 +115,9 @@ TEST(Memory, ABudgetIsKeptAndTheLeastIsNamed) {
 TEST(Memory, ABudgetBelowTheLeastOfABatchCutsIt) {
   const TemporaryFolder folder;
   const auto arguments = [&](const std::string& name, const std::string& memory, const char* steps) {
-    Arguments list{
-        "train", "reference",        "--run", folder / name, "--set", "max_seq_len=192", "--set",   "train_samples=16",
-        "--set", "valid_samples=16", "--set", "dropout=0",   "--set", "num_layers=1",    "--steps", steps};
+    Arguments list{"train", "reference", "--run", folder / name, "--set", "max_seq_len=192", "--set",
+        "train_samples=16", "--set", "valid_samples=16", "--set", "dropout=0", "--set", "num_layers=1", "--steps",
+        steps};
     if (!memory.empty()) list.insert(list.end(), {"--memory", memory});
     return list;
   };
@@ -192,7 +180,7 @@ TEST(Memory, ThePlanCommandReadsManyDataOnlyWhenItIsTold) {
   const Outcome quick = run(plan);
   EXPECT_EQ(quick.exit_code, 0) << quick.error;
   EXPECT_NE(quick.out.find(" MB and was not read (--exact reads it); assuming batches of max_seq_len = 32 tokens"),
-            std::string::npos)
+      std::string::npos)
       << quick.out;
   Arguments exact = plan;
   exact.insert(exact.end(), {"--exact", "--set", "tokenizer=char"});
@@ -203,10 +191,9 @@ TEST(Memory, ThePlanCommandReadsManyDataOnlyWhenItIsTold) {
 
 TEST(Memory, ParametersBeyondTheMachineAreRefusedByTrainingAndAnsweredByPlan) {
   const TemporaryFolder folder;
-  const Arguments settings{
-      "text",        "--data",        folder.write("text.txt", std::string(20'000, 'a') + std::string(20'000, 'b')),
-      "--set",       "d_model=65536", "--set",
-      "d_ff=262144", "--set",         "num_layers=96"};
+  const Arguments settings{"text", "--data",
+      folder.write("text.txt", std::string(20'000, 'a') + std::string(20'000, 'b')), "--set", "d_model=65536", "--set",
+      "d_ff=262144", "--set", "num_layers=96"};
   Arguments plan{"plan"}, train{"train"};
   for (Arguments* arguments : {&plan, &train}) arguments->insert(arguments->end(), settings.begin(), settings.end());
   const Outcome planned = run(plan);
@@ -217,6 +204,5 @@ TEST(Memory, ParametersBeyondTheMachineAreRefusedByTrainingAndAnsweredByPlan) {
   EXPECT_EQ(trained.exit_code, 2);
   EXPECT_NE(trained.error.find("the model's parameters alone take "), std::string::npos) << trained.error;
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -9,7 +9,6 @@
 
 namespace linnet::testing {
 namespace {
-
 namespace fs = std::filesystem;
 using json = ParsedJson;
 
@@ -38,11 +37,11 @@ class ModelFolder : public ::testing::Test {
     must({"tokenizer", "train", *made_ / "tokenizer", *made_ / "input.txt", "--vocab-size", "270"});
     Arguments train{"train", "shakespeare", "--run", *made_ / "run"};
     for (const std::string& setting :
-         {"data.dir=" + made_->path(), "tokenizer_dir=" + *made_ / "tokenizer", std::string("architecture=gpt"),
-          std::string("d_model=16"), std::string("d_ff=32"), std::string("num_heads=2"), std::string("num_layers=1"),
-          std::string("max_seq_len=32"), std::string("batch_size=4"), std::string("max_steps=20"),
-          std::string("eval_every=20"), std::string("learning_rate=0.01"), std::string("warmup_steps=5"),
-          std::string("sample_length=0"), std::string("precision=fp32")}) {
+        {"data.dir=" + made_->path(), "tokenizer_dir=" + *made_ / "tokenizer", std::string("architecture=gpt"),
+            std::string("d_model=16"), std::string("d_ff=32"), std::string("num_heads=2"), std::string("num_layers=1"),
+            std::string("max_seq_len=32"), std::string("batch_size=4"), std::string("max_steps=20"),
+            std::string("eval_every=20"), std::string("learning_rate=0.01"), std::string("warmup_steps=5"),
+            std::string("sample_length=0"), std::string("precision=fp32")}) {
       train.emplace_back("--set");
       train.push_back(setting);
     }
@@ -68,15 +67,12 @@ class ModelFolder : public ::testing::Test {
     change("generation_config.json", [&](json& value) { value = settings; });
   }
   // Each of the commands that read a model ends with exit code 2 and one line that holds `part`, and writes nothing.
-  void expect_refused(const std::string& part,
-                      const Arguments& names = {"info", "convert", "export", "generate", "eval"}) {
-    const std::map<std::string, Arguments> commands{
-        {"info", {"info", model_}},
-        {"convert", {"convert", model_, folder_ / "out"}},
-        {"export", {"export", model_, "--out", folder_ / "out"}},
+  void expect_refused(
+      const std::string& part, const Arguments& names = {"info", "convert", "export", "generate", "eval"}) {
+    const std::map<std::string, Arguments> commands{{"info", {"info", model_}},
+        {"convert", {"convert", model_, folder_ / "out"}}, {"export", {"export", model_, "--out", folder_ / "out"}},
         {"generate", {"generate", model_, "--prompt", "a", "--max-tokens", "2"}},
-        {"eval", {"eval", model_, "--data", *made_ / "input.txt", "--json"}},
-        {"embed", {"embed", model_}},
+        {"eval", {"eval", model_, "--data", *made_ / "input.txt", "--json"}}, {"embed", {"embed", model_}},
         {"tokenizer", {"tokenizer", "encode", model_}}};
     for (const std::string& name : names) {
       const Outcome outcome = run(commands.at(name), {.input = "a\n", .log = "warning"});
@@ -159,12 +155,8 @@ TEST_F(ModelFolder, BrokenFilesAreRefused) {
   expect_refused("config.json");
   folder_.write("model/config.json", "");
   expect_refused("config.json' is not JSON");
-  for (const auto& [key, value] : std::map<std::string, json>{{"n_layer", -1},
-                                                              {"n_layer", 1 << 30},
-                                                              {"n_head", 3},
-                                                              {"n_embd", 1 << 30},
-                                                              {"n_positions", 1 << 30},
-                                                              {"layer_norm_epsilon", -1}}) {
+  for (const auto& [key, value] : std::map<std::string, json>{{"n_layer", -1}, {"n_layer", 1 << 30}, {"n_head", 3},
+           {"n_embd", 1 << 30}, {"n_positions", 1 << 30}, {"layer_norm_epsilon", -1}}) {
     change("config.json", [&](json& config) { config[key] = value; });
     expect_refused(key == "n_embd" || key == "n_positions" ? "" : key);
   }
@@ -274,11 +266,10 @@ TEST(OnnxCommands, ExportAndImport) {
   EXPECT_NE(imported.out.find("input input_ids: int64[batch_size, sequence_length]"), imported.out.npos)
       << imported.out;
   refused(run({"export", bert, "--onnx", folder / "a"}), "holds a model already");
-  refused(run({"import", folder.write("text.onnx", "no model"), "-o", folder / "none"}),
-          "is no ONNX model or is damaged");
+  refused(
+      run({"import", folder.write("text.onnx", "no model"), "-o", folder / "none"}), "is no ONNX model or is damaged");
   refused(run({"onnx", "test", folder / "a"}), "holds no tests");  // a model without data to compare with
   EXPECT_FALSE(exists(folder / "none"));
 }
-
 }  // namespace
 }  // namespace linnet::testing

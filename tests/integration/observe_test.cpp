@@ -8,7 +8,6 @@
 
 namespace linnet::testing {
 namespace {
-
 const Arguments kEverything{"dropout=0.1", "ema_decay=0.9", "accumulate_steps=2", "eval_every=5"};
 
 Arguments with(Arguments settings, const Arguments& more) {
@@ -45,8 +44,8 @@ TEST(Observe, AMistakeInProfileIsOneLine) {
   const TemporaryFolder folder;
   const Outcome outcome = train(folder / "run", {}, {"--profile", "waits=1"});
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_EQ(outcome.error,
-            "linnet: --profile: unknown key 'waits'; there are wait, warmup, active, repeat, skip_first\n");
+  EXPECT_EQ(
+      outcome.error, "linnet: --profile: unknown key 'waits'; there are wait, warmup, active, repeat, skip_first\n");
   EXPECT_FALSE(exists(folder / "run"));
 }
 
@@ -64,7 +63,7 @@ TEST(Observe, CheckPassesOnASanePresetAndNamesWhatFails) {
 
 TEST(Observe, LayersAreProfiledWithoutARunFolder) {
   const Outcome outcome = run({"profile", "dates", "--set", "train_samples=200", "--set", "valid_samples=8",
-                               "--profiled", "2", "--threads", "1", "--json"});
+      "--profiled", "2", "--threads", "1", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
   const auto summary = ParsedJson::parse(outcome.out);
   EXPECT_EQ(summary["steps"], 2);
@@ -115,7 +114,7 @@ TEST(Observe, EventsOfAResumedRunHaveEveryStepOnceWithTheValuesOfTheLog) {
   ASSERT_EQ(train(folder / "run", with(settings, {"max_steps=15"}), {"--resume"}).exit_code, 0);
   // As after a kill: the checkpoint is older than the events.
   std::filesystem::copy_file(folder / "old/training_state.safetensors", folder / "run/training_state.safetensors",
-                             std::filesystem::copy_options::overwrite_existing);
+      std::filesystem::copy_options::overwrite_existing);
   ASSERT_EQ(train(folder / "run", with(settings, {"max_steps=20"}), {"--resume"}).exit_code, 0);
   const std::vector<Metrics> trained = of_split(read_metrics(folder / "run"), "train");
   const std::vector<Scalar> losses = scalars(folder / "run", "train/loss");
@@ -128,11 +127,10 @@ TEST(Observe, EventsOfAResumedRunHaveEveryStepOnceWithTheValuesOfTheLog) {
   EXPECT_EQ(scalars(folder / "run", "eval/loss").size(), 4u);
   // A resume without events voids those of the steps that it does again.
   std::filesystem::copy_file(folder / "old/training_state.safetensors", folder / "run/training_state.safetensors",
-                             std::filesystem::copy_options::overwrite_existing);
+      std::filesystem::copy_options::overwrite_existing);
   const Arguments quiet = with(kEverything, {"tensorboard=false", "save_every=5", "max_steps=15"});
   ASSERT_EQ(train(folder / "run", quiet, {"--resume"}).exit_code, 0);
   EXPECT_EQ(scalars(folder / "run", "train/loss").size(), 10u);
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -11,7 +11,6 @@
 
 namespace linnet::testing {
 namespace {
-
 const std::string kGolden = LINNET_GOLDEN;
 
 class Pack : public ::testing::Test {
@@ -40,11 +39,8 @@ TEST_F(Pack, EveryCommandTakesTheFile) {
   ASSERT_EQ(train(run_folder).exit_code, 0);
   const std::vector<std::pair<std::string, std::pair<Arguments, std::string>>> uses{
       {gpt, {{"generate", "", "--prompt", "w5 w6", "--max-tokens", "8", "--json"}, ""}},
-      {gpt, {{"score", ""}, "w5 w6 w7\n"}},
-      {gpt, {{"info", ""}, ""}},
-      {gpt, {{"tokenizer", "encode", ""}, "w5 w6\n"}},
-      {bert, {{"embed", ""}, "w7 w8\nw9\n"}},
-      {classes, {{"predict", "", "--json"}, "w7 w8\n"}},
+      {gpt, {{"score", ""}, "w5 w6 w7\n"}}, {gpt, {{"info", ""}, ""}}, {gpt, {{"tokenizer", "encode", ""}, "w5 w6\n"}},
+      {bert, {{"embed", ""}, "w7 w8\nw9\n"}}, {classes, {{"predict", "", "--json"}, "w7 w8\n"}},
       {run_folder, {{"translate", ""}, "14 May 1998\n"}},
       {run_folder, {{"eval", "", "--split", "test", "--json"}, ""}}};
   for (const auto& [folder, use] : uses) {
@@ -83,12 +79,9 @@ TEST_F(Pack, QuantizedWeightsGiveTheSameTexts) {
                                R"({"tokens": [7], "max_tokens": 9, "temperature": 0})"
                                "\n";
   const std::vector<std::pair<std::string, std::pair<Arguments, std::string>>> uses{
-      {gpt, {{"run", "", "--jsonl"}, requests}},
-      {gpt, {{"score", ""}, "w5 w6 w7\n"}},
-      {bert, {{"embed", ""}, "w7 w8\nw9\n"}},
-      {bert, {{"run", ""}, "w7 w8\nw9\n"}},
-      {classes, {{"predict", "", "--json"}, "w7 w8\n"}},
-      {run_folder, {{"translate", ""}, "14 May 1998\n"}},
+      {gpt, {{"run", "", "--jsonl"}, requests}}, {gpt, {{"score", ""}, "w5 w6 w7\n"}},
+      {bert, {{"embed", ""}, "w7 w8\nw9\n"}}, {bert, {{"run", ""}, "w7 w8\nw9\n"}},
+      {classes, {{"predict", "", "--json"}, "w7 w8\n"}}, {run_folder, {{"translate", ""}, "14 May 1998\n"}},
       {run_folder, {{"run", "", "--jsonl"}, R"({"text": "14 May 1998"})"}}};
   for (const char* word : {"bf16", "int8", "int8-weights", "int4-weights"})
     for (const auto& [folder, use] : uses) {
@@ -119,8 +112,8 @@ TEST_F(Pack, AFileSaysHowItsWeightsAreKept) {
   ASSERT_EQ(run({"convert", file, folder_ / "back"}).exit_code, 0);
   const std::string packed_again = folder_ / "again.linnet";
   ASSERT_EQ(run({"pack", folder_ / "back", "-o", packed_again}).exit_code, 0);
-  EXPECT_EQ(output({"score", file}, "w5 w6 w7\n").substr(0, 4),
-            output({"score", packed_again}, "w5 w6 w7\n").substr(0, 4));
+  EXPECT_EQ(
+      output({"score", file}, "w5 w6 w7\n").substr(0, 4), output({"score", packed_again}, "w5 w6 w7\n").substr(0, 4));
 }
 
 TEST_F(Pack, ADamagedFileIsOneLine) {
@@ -128,10 +121,8 @@ TEST_F(Pack, ADamagedFileIsOneLine) {
   std::string altered = whole;
   altered[altered.size() / 2] ^= 1;
   for (const auto& [bytes, what] :
-       std::vector<std::pair<std::string, std::string>>{{whole.substr(0, whole.size() / 2), "cut short"},
-                                                        {altered, "damaged"},
-                                                        {"", "empty"},
-                                                        {"no", "safetensors"}}) {
+      std::vector<std::pair<std::string, std::string>>{{whole.substr(0, whole.size() / 2), "cut short"},
+          {altered, "damaged"}, {"", "empty"}, {"no", "safetensors"}}) {
     folder_.write("bad.linnet", bytes);
     const Outcome outcome = run({"generate", folder_ / "bad.linnet", "--prompt", "w5"});
     EXPECT_EQ(outcome.exit_code, 2) << outcome.error;
@@ -176,7 +167,7 @@ TEST_F(Pack, AFileThatIsCutShortWhileItIsUsedIsAnError) {
     ASSERT_FALSE(lines_of.empty());
     EXPECT_EQ(lines_of[0].find("error"), std::string::npos) << lines_of[0];
     EXPECT_NE((outcome.error + contents(answers)).find("was cut short, or could not be read, while it was in use"),
-              std::string::npos)
+        std::string::npos)
         << outcome.error;
   }
 }
@@ -196,7 +187,7 @@ TEST_F(Pack, RunAnswersByWhatTheModelIs) {
   EXPECT_NE(other.error.find("has 1 requests, and 2 are answered: it is another input"), other.error.npos)
       << other.error;
   EXPECT_EQ(output({"run", gpt, "--max-tokens", "5", "--temperature", "0"}, "w5 w6\n"),
-            output({"generate", gpt, "--prompt", "w5 w6", "--max-tokens", "5", "--temperature", "0"}));
+      output({"generate", gpt, "--prompt", "w5 w6", "--max-tokens", "5", "--temperature", "0"}));
   EXPECT_EQ(output({"run", bert}, "w7 w8\nw9\n"), output({"embed", bert}, "w7 w8\n") + output({"embed", bert}, "w9\n"));
   const auto predicted = ParsedJson::parse(output({"predict", classes, "--json"}, "w7 w8\n"));
   const auto found = ParsedJson::parse(output({"run", classes, "--jsonl"}, R"({"text": "w7 w8", "id": 5})"));
@@ -213,7 +204,7 @@ TEST_F(Pack, AFileOfAnOlderLinnetGivesTheTextsOfANewOne) {
                                R"({"tokens": [7], "max_tokens": 9, "temperature": 0})"
                                "\n";
   EXPECT_EQ(output({"run", kGolden + "/../packed/version2.linnet", "--jsonl"}, requests),
-            output({"run", file, "--jsonl"}, requests));
+      output({"run", file, "--jsonl"}, requests));
 }
 
 // Tables of the tokenizer take the place of what is parsed; they belong to the file alone.
@@ -222,21 +213,18 @@ TEST_F(Pack, TheTokenizerOfTheFileIsThatOfTheFolder) {
   std::filesystem::remove(gpt + "/vocab.txt");
   const ParsedJson byte_level{
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}};
-  const ParsedJson json{
-      {"added_tokens", {{{"id", 96}, {"content", "<|end|>"}, {"special", true}}}},
-      {"pre_tokenizer", byte_level},
-      {"decoder", byte_level},
-      {"model",
-       {{"type", "BPE"},
-        {"vocab",
-         {{"t", 0}, {"h", 1}, {"e", 2}, {"th", 3}, {"the", 4}, {"Ġ", 5}, {"w", 6}, {"Ġw", 7}, {"<|end|>", 96}}},
-        {"merges", {"t h", "th e", "Ġ w"}}}}};
+  const ParsedJson json{{"added_tokens", {{{"id", 96}, {"content", "<|end|>"}, {"special", true}}}},
+      {"pre_tokenizer", byte_level}, {"decoder", byte_level},
+      {"model", {{"type", "BPE"},
+                    {"vocab", {{"t", 0}, {"h", 1}, {"e", 2}, {"th", 3}, {"the", 4}, {"Ġ", 5}, {"w", 6}, {"Ġw", 7},
+                                  {"<|end|>", 96}}},
+                    {"merges", {"t h", "th e", "Ġ w"}}}}};
   folder_.write("gpt2/tokenizer.json", json.dump());
   folder_.write("gpt2/tokenizer_config.json", R"({"add_bos_token": true, "bos_token": "<|end|>"})");
   const std::string file = pack(gpt), text = "the wethe<|end|> whew\n";
   EXPECT_EQ(output({"tokenizer", "encode", file}, text), output({"tokenizer", "encode", gpt}, text));
   EXPECT_EQ(output({"generate", file, "--prompt", "the", "--max-tokens", "6", "--json"}),
-            output({"generate", gpt, "--prompt", "the", "--max-tokens", "6", "--json"}));
+      output({"generate", gpt, "--prompt", "the", "--max-tokens", "6", "--json"}));
   EXPECT_NE(contents(file).find("linnet.tokenizer"), std::string::npos);
   ASSERT_EQ(run({"convert", file, folder_ / "back"}).exit_code, 0);
   EXPECT_EQ(contents(folder_ / "back/tokenizer.json"), json.dump());
@@ -283,6 +271,5 @@ TEST_F(Pack, AWrongRequestOfABatchIsAnsweredByWhatIsWrong) {
   EXPECT_EQ(third["id"], "b");
   EXPECT_NE(third["error"].get<std::string>().find("max_tokens"), std::string::npos);
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -5,7 +5,6 @@
 
 namespace linnet::testing {
 namespace {
-
 using Json = ParsedJson;
 
 // "<number> <animal>" and its translation, with the third column that public files have.
@@ -28,14 +27,10 @@ class Pairs : public ::testing::Test {
     ASSERT_EQ(trained.exit_code, 0) << trained.error;
   }
   Outcome train_pairs(const std::string& run_folder, const Arguments& more) const {
-    Arguments arguments{"train",   "translate",
-                        "--data",  folder_.write("pairs.TSV", pairs(200, 0)),
-                        "--run",   folder_ / run_folder,
-                        "--steps", "60",
-                        "--lr",    "5e-3"};
-    for (const char* setting :
-         {"tokenizer=char", "d_model=32", "num_heads=2", "num_layers=1", "d_ff=64", "max_seq_len=24",
-          "batch_tokens=512", "warmup_steps=10", "eval_every=60", "ema_decay=0", "threads=1"})
+    Arguments arguments{"train", "translate", "--data", folder_.write("pairs.TSV", pairs(200, 0)), "--run",
+        folder_ / run_folder, "--steps", "60", "--lr", "5e-3"};
+    for (const char* setting : {"tokenizer=char", "d_model=32", "num_heads=2", "num_layers=1", "d_ff=64",
+             "max_seq_len=24", "batch_tokens=512", "warmup_steps=10", "eval_every=60", "ema_decay=0", "threads=1"})
       arguments.insert(arguments.end(), {"--set", setting});
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments);
@@ -89,6 +84,5 @@ TEST_F(Pairs, ScoresAreWhatTheLossIsMadeOf) {
   EXPECT_EQ(bad.exit_code, 2);
   EXPECT_NE(bad.error.find("standard input: line 2: expected source<TAB>target"), std::string::npos) << bad.error;
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -6,7 +6,6 @@
 
 namespace linnet::testing {
 namespace {
-
 class PipelineRanks : public SharedLayers {
  protected:
   // A step of two micro-batches.
@@ -124,9 +123,9 @@ std::vector<std::string> passes_of(const ParsedJson& trace, int rank) {
   for (const auto& event : trace["traceEvents"])
     if (event["pid"] == rank && event["args"].contains("Micro-batch")) {
       const std::string name = event["name"];
-      passes[event["ts"]] = (name == "forward"    ? "F"
-                             : name == "backward" ? "B"
-                                                  : "FB") +
+      passes[event["ts"]] = (name == "forward"       ? "F"
+                                : name == "backward" ? "B"
+                                                     : "FB") +
                             std::to_string(event["args"]["Micro-batch"].get<int>());
     }
   std::vector<std::string> order;
@@ -152,8 +151,8 @@ TEST_F(PipelineRanks, ProfilesAreOneTraceOfAllStages) {
     const std::string run = std::to_string(stages), micros = std::to_string(stages + 1);
     const Outcome outcome =
         with_ranks(staged(run, {"--set", "accumulate_steps=" + micros, "--set", "num_layers=4", "--set", "max_steps=4",
-                                "--parallel", "pipeline=" + run, "--profile", "wait=1,warmup=1,active=1"}),
-                   stages);
+                                   "--parallel", "pipeline=" + run, "--profile", "wait=1,warmup=1,active=1"}),
+            stages);
     expect_trained(outcome);
     const auto trace = ParsedJson::parse(contents(folder_ / run + "/profile/steps-3-3.pt.trace.json"));
     EXPECT_EQ(trace["distributedInfo"]["world_size"], stages);
@@ -170,7 +169,7 @@ TEST_F(PipelineRanks, ProfilesAreOneTraceOfAllStages) {
     EXPECT_EQ(steps.size(), names.size());
     for (int rank = 0; rank < stages; ++rank) {
       EXPECT_EQ(names[rank],
-                "rank " + std::to_string(rank) + ", stage " + std::to_string(rank) + " of " + std::to_string(stages));
+          "rank " + std::to_string(rank) + ", stage " + std::to_string(rank) + " of " + std::to_string(stages));
       EXPECT_EQ(passes_of(trace, rank), one_forward_one_backward(rank, stages, stages + 1)) << "rank " << rank;
     }
     const auto summary = ParsedJson::parse(contents(folder_ / run + "/profile/steps-3-3.summary.json"));
@@ -221,13 +220,12 @@ TEST_F(PipelineRanks, WhatCannotBeCutIsRefused) {
   expect_refused(with({}), 1, "--ranks must be a multiple of 2");
   expect_refused(with({"--set", "sample_length=20"}), 2, "sample_length = 0");
   expect_refused(with({"--set", "optimizer=muon"}), 2, "they need pipeline=1");
-  expect_refused(staged("run", {"--parallel", "pipeline=encoder-decoder"}), 2,
-                 "for models with an encoder and a decoder");
+  expect_refused(
+      staged("run", {"--parallel", "pipeline=encoder-decoder"}), 2, "for models with an encoder and a decoder");
   expect_refused(staged("run", {"--parallel", "pipeline=2,interleave=2", "--set", "accumulate_steps=3"}), 2,
-                 "set accumulate_steps to a multiple of 2, not 3");
+      "set accumulate_steps to a multiple of 2, not 3");
   expect_refused(staged("run", {"--parallel", "data=2,interleave=2"}), 2, "interleave is of a pipeline");
   expect_refused(staged("run", {"--parallel", "pipeline=5"}), 5, "the model has 2 layers to cut between");
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -7,7 +7,6 @@
 
 namespace linnet::testing {
 namespace {
-
 using Json = ParsedJson;
 
 Json turn(const std::string& role, const std::string& content) { return {{"role", role}, {"content", content}}; }
@@ -15,8 +14,7 @@ Json turn(const std::string& role, const std::string& content) { return {{"role"
 class Preferences : public ::testing::Test {
  protected:
   Preferences() : model_(make_word_model(folder_, "llama")) {
-    folder_.write(
-        "llama/chat_template.jinja",
+    folder_.write("llama/chat_template.jinja",
         "{% for m in messages %}{{ 'w7' if m.role == 'user' else 'w8' }} {{ m.content }} w9 {% endfor %}{% if "
         "add_generation_prompt %}w8 {% endif %}");
     std::string texts, messages, implicit;
@@ -40,16 +38,16 @@ class Preferences : public ::testing::Test {
   Arguments arguments(const std::string& run_folder, const std::string& data, const Arguments& settings) const {
     Arguments all{"train", "preferences", "--run", folder_ / run_folder, "--data", folder_ / data};
     for (const std::string& setting :
-         {"model.from=" + model_, std::string("context=24"), std::string("max_steps=40"), std::string("max_epochs=0"),
-          std::string("warmup_steps=2"), std::string("learning_rate=1e-2"), std::string("schedule=constant"),
-          std::string("eval_every=20"), std::string("save_every=20"), std::string("batch_size=6"),
-          std::string("valid_share=0.2"), std::string("lora.rank=4"), std::string("threads=1")})
+        {"model.from=" + model_, std::string("context=24"), std::string("max_steps=40"), std::string("max_epochs=0"),
+            std::string("warmup_steps=2"), std::string("learning_rate=1e-2"), std::string("schedule=constant"),
+            std::string("eval_every=20"), std::string("save_every=20"), std::string("batch_size=6"),
+            std::string("valid_share=0.2"), std::string("lora.rank=4"), std::string("threads=1")})
       all.insert(all.end(), {"--set", setting});
     for (const std::string& setting : settings) all.insert(all.end(), {"--set", setting});
     return all;
   }
   Outcome train(const std::string& run_folder, const std::string& data, const Arguments& settings = {},
-                const Arguments& more = {}) const {
+      const Arguments& more = {}) const {
     Arguments all = arguments(run_folder, data, settings);
     all.insert(all.end(), more.begin(), more.end());
     return run(all, {.log = "warning"});
@@ -75,12 +73,12 @@ TEST_F(Preferences, LossesAndRewardsOfConversationsAreThoseOfTrl) {
   const std::string golden = std::string(LINNET_GOLDEN) + "/../preferences", pairs = golden + "/pairs.jsonl";
   Arguments all{"train", "preferences", "--run", folder_ / "run", "--data", pairs};
   for (const std::string& setting :
-       {"model.from=" + golden, "valid_text=" + pairs, std::string("batch_size=12"), std::string("context=128"),
-        std::string("lora.rank=0"), std::string("lora.alpha=16"), std::string("lora.base_storage=fp32"),
-        std::string("beta=0.3"), std::string("label_smoothing=0"), std::string("learning_rate=1e-3"),
-        std::string("schedule=constant"), std::string("final_learning_rate=0"), std::string("warmup_steps=0"),
-        std::string("max_steps=20"), std::string("max_epochs=0"), std::string("eval_every=1"),
-        std::string("save_every=1000"), std::string("patience=0"), std::string("threads=1")})
+      {"model.from=" + golden, "valid_text=" + pairs, std::string("batch_size=12"), std::string("context=128"),
+          std::string("lora.rank=0"), std::string("lora.alpha=16"), std::string("lora.base_storage=fp32"),
+          std::string("beta=0.3"), std::string("label_smoothing=0"), std::string("learning_rate=1e-3"),
+          std::string("schedule=constant"), std::string("final_learning_rate=0"), std::string("warmup_steps=0"),
+          std::string("max_steps=20"), std::string("max_epochs=0"), std::string("eval_every=1"),
+          std::string("save_every=1000"), std::string("patience=0"), std::string("threads=1")})
     all.insert(all.end(), {"--set", setting});
   const Outcome trained = run(all);
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
@@ -209,13 +207,11 @@ TEST_F(Preferences, WhatCannotBeLearnedIsOneLine) {
   folder_.write("empty.jsonl", "");
   folder_.write("blank.jsonl", R"({"prompt": "w1", "chosen": "", "rejected": ""})");
   folder_.write("user.jsonl",
-                R"({"chosen": [{"role": "user", "content": "w1"}], "rejected": [{"role": "user", "content": "w1"}]})");
+      R"({"chosen": [{"role": "user", "content": "w1"}], "rejected": [{"role": "user", "content": "w1"}]})");
   for (const auto& [data, part] : {std::pair{"one.jsonl", "one.jsonl:1: there is no \"rejected\""},
-                                   {"mixed.jsonl", "are all texts, or lists of messages"},
-                                   {"empty.jsonl", "has no pair of answers"},
-                                   {"blank.jsonl", "blank.jsonl:1: both answers are empty"},
-                                   {"user.jsonl", "has no pair of answers"},
-                                   {"none.jsonl", "none.jsonl"}}) {
+           {"mixed.jsonl", "are all texts, or lists of messages"}, {"empty.jsonl", "has no pair of answers"},
+           {"blank.jsonl", "blank.jsonl:1: both answers are empty"}, {"user.jsonl", "has no pair of answers"},
+           {"none.jsonl", "none.jsonl"}}) {
     const Outcome outcome = train("r", data);
     EXPECT_EQ(outcome.exit_code, 2) << data;
     EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
@@ -224,6 +220,5 @@ TEST_F(Preferences, WhatCannotBeLearnedIsOneLine) {
   const Outcome none = train("r", "texts.jsonl", {"model.from="});
   EXPECT_NE(none.error.find("it needs model.from"), std::string::npos) << none.error;
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -14,7 +14,6 @@
 
 namespace linnet::testing {
 namespace {
-
 void redirect(const std::string& path, int flags, int descriptor) {
   const int file = ::open(path.c_str(), flags, 0644);
   if (file < 0 || ::dup2(file, descriptor) < 0) ::_exit(125);
@@ -28,7 +27,6 @@ std::string field(const std::string& line, const std::string& name) {
   const std::string text = line.substr(begin, line.find_first_of(",}", begin) - begin);
   return text.starts_with('"') ? text.substr(1, text.size() - 2) : text;
 }
-
 }  // namespace
 
 Program::Program(const Arguments& arguments, const Surroundings& surroundings) : surroundings_(surroundings) {
@@ -94,9 +92,9 @@ Outcome run(const Arguments& arguments, const Surroundings& surroundings) {
 
 Arguments train_arguments(const std::string& run_folder, const Arguments& settings) {
   Arguments all{"train", "dates", "--run", run_folder};
-  const Arguments tiny{"threads=1",         "d_model=16",      "num_heads=2",     "num_layers=1",  "d_ff=32",
-                       "train_samples=200", "valid_samples=8", "test_samples=24", "batch_size=16", "num_buckets=2",
-                       "warmup_steps=5",    "max_steps=20",    "eval_every=10",   "save_every=5",  "schedule=constant"};
+  const Arguments tiny{"threads=1", "d_model=16", "num_heads=2", "num_layers=1", "d_ff=32", "train_samples=200",
+      "valid_samples=8", "test_samples=24", "batch_size=16", "num_buckets=2", "warmup_steps=5", "max_steps=20",
+      "eval_every=10", "save_every=5", "schedule=constant"};
   for (const Arguments* list : {&tiny, &settings})
     for (const std::string& setting : *list) all.insert(all.end(), {"--set", setting});
   return all;
@@ -133,8 +131,7 @@ std::vector<Metrics> read_metrics(const std::string& run_folder) {
   std::vector<Metrics> result;
   for (const std::string& line : lines(contents(run_folder + "/metrics.jsonl")))
     result.push_back({std::atoi(field(line, "step").c_str()), field(line, "split"), field(line, "loss"),
-                      field(line, "learning_rate"), field(line, "grad_norm"),
-                      field(line, "exact_match") + field(line, "bleu")});
+        field(line, "learning_rate"), field(line, "grad_norm"), field(line, "exact_match") + field(line, "bleu")});
   return result;
 }
 
@@ -149,5 +146,4 @@ void PrintTo(const Metrics& m, std::ostream* out) {
   *out << "step " << m.step << " " << m.split << " loss " << m.loss << " rate " << m.learning_rate << " norm "
        << m.grad_norm << " metric " << m.metric;
 }
-
 }  // namespace linnet::testing

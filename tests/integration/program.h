@@ -6,7 +6,6 @@
 #include "temporary_folder.h"
 
 namespace linnet::testing {
-
 using Arguments = std::vector<std::string>;
 
 struct Outcome {
@@ -67,5 +66,4 @@ struct Metrics {
 std::vector<Metrics> read_metrics(const std::string& run_folder);
 std::vector<Metrics> of_split(const std::vector<Metrics>& metrics, const std::string& split);
 void PrintTo(const Metrics& metrics, std::ostream* out);
-
 }  // namespace linnet::testing

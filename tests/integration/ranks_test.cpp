@@ -7,7 +7,6 @@
 
 namespace linnet::testing {
 namespace {
-
 // A text of which much can be learned in a few steps.
 std::string made_text() {
   std::string text;
@@ -31,8 +30,8 @@ TEST_F(Ranks, TheSameBitsOnAnyNumberOfThem) {
 // Each rank has moments, or moments and gradients, of some parameters only; a checkpoint is the same.
 TEST_F(Ranks, WhatTheyDivideDoesNotChangeABit) {
   const auto with_zero = [&](const std::string& stage) {
-    return Arguments{"data_shards=4",    "max_steps=12",   "d_model=64",   "d_ff=128",
-                     "weight_decay=0.1", "warmup_steps=1", "zero=" + stage};
+    return Arguments{"data_shards=4", "max_steps=12", "d_model=64", "d_ff=128", "weight_decay=0.1", "warmup_steps=1",
+        "zero=" + stage};
   };
   ASSERT_EQ(with_ranks(translation(folder_ / "1", with_zero("1")), 1).exit_code, 0);
   for (const auto& [stage, ranks] : {std::pair{"0", 2}, {"1", 2}, {"2", 2}, {"2", 4}}) {
@@ -70,8 +69,8 @@ TEST_F(Ranks, DivideGradientsOfActivationsInBf16) {
 TEST_F(Ranks, DivideEveryOptimizer) {
   for (const std::string optimizer : {"adamw8bit", "muon", "adafactor"}) {
     SCOPED_TRACE(optimizer);
-    const Arguments settings{"data_shards=2",      "max_steps=8", "d_model=64",     "d_ff=128",
-                             "accumulate_steps=2", "zero=2",      "warmup_steps=1", "optimizer=" + optimizer};
+    const Arguments settings{"data_shards=2", "max_steps=8", "d_model=64", "d_ff=128", "accumulate_steps=2", "zero=2",
+        "warmup_steps=1", "optimizer=" + optimizer};
     ASSERT_EQ(with_ranks(translation(folder_ / optimizer, settings), 1).exit_code, 0);
     const std::string run = folder_ / optimizer + "-2";
     for (const auto& [steps, ranks] : {std::pair{"5", 2}, {"8", 1}}) {
@@ -86,8 +85,8 @@ TEST_F(Ranks, DivideEveryOptimizer) {
 
 // The gradients of the first steps overflow: all ranks skip them together, and later ones, after the scale has grown.
 TEST_F(Ranks, SkipTheSameStepsInFp16) {
-  const Arguments settings{"data_shards=2",       "max_steps=24",       "precision=fp16",
-                           "loss_scale=16777216", "loss_scale_steps=4", "eval_every=100"};
+  const Arguments settings{
+      "data_shards=2", "max_steps=24", "precision=fp16", "loss_scale=16777216", "loss_scale_steps=4", "eval_every=100"};
   for (const auto& [zero, ranks] : {std::pair{"1", 1}, {"1", 2}, {"2", 2}}) {
     Arguments all = settings;
     all.push_back(std::string("zero=") + zero);
@@ -105,23 +104,11 @@ TEST_F(Ranks, SkipTheSameStepsInFp16) {
 TEST_F(Ranks, ALanguageModelHasTheSameBits) {
   const std::string text = folder_.write("text.txt", made_text());
   const auto train = [&](const std::string& run, int ranks) {
-    return with_ranks({"train",  "text",
-                       "--data", text,
-                       "--run",  run,
-                       "--set",  "d_model=16",
-                       "--set",  "num_heads=2",
-                       "--set",  "num_layers=1",
-                       "--set",  "d_ff=32",
-                       "--set",  "context=16",
-                       "--set",  "batch_size=6",
-                       "--set",  "batch_tokens=0",
-                       "--set",  "data_shards=3",
-                       "--set",  "accumulate_steps=2",
-                       "--set",  "max_steps=10",
-                       "--set",  "eval_every=5",
-                       "--set",  "sample_length=8",
-                       "--set",  "threads=1"},
-                      ranks);
+    return with_ranks({"train", "text", "--data", text, "--run", run, "--set", "d_model=16", "--set", "num_heads=2",
+                          "--set", "num_layers=1", "--set", "d_ff=32", "--set", "context=16", "--set", "batch_size=6",
+                          "--set", "batch_tokens=0", "--set", "data_shards=3", "--set", "accumulate_steps=2", "--set",
+                          "max_steps=10", "--set", "eval_every=5", "--set", "sample_length=8", "--set", "threads=1"},
+        ranks);
   };
   for (const int ranks : {1, 3}) {
     const Outcome outcome = train(folder_ / std::to_string(ranks), ranks);
@@ -167,10 +154,10 @@ TEST_F(Ranks, MistakesAreOneLine) {
   };
   EXPECT_NE(message(translation(folder_ / "run", {"data_shards=3", "batch_size=18"}), 2)
                 .find("2 ranks cannot share data_shards = 3 evenly"),
-            std::string::npos);
+      std::string::npos);
   EXPECT_NE(message(translation(folder_ / "run", {"batch_size=15"}), 2)
                 .find("batch_size = 15 cannot be cut into data_shards = 2 equal parts"),
-            std::string::npos);
+      std::string::npos);
   ::setenv("LINNET_MPI_MODULE", "/nowhere/module.so", 1);
   EXPECT_NE(message(translation(folder_ / "run", {}), 2).find("has no MPI module"), std::string::npos);
   ::unsetenv("LINNET_MPI_MODULE");
@@ -206,8 +193,7 @@ TEST_F(Ranks, ADifferenceBetweenThemIsOneLine) {
                               start("2") + " >'" + (folder_ / "out") + "' 2>&1";
   EXPECT_NE(std::system(command.c_str()), 0);
   EXPECT_EQ(lines(contents(folder_ / "out")).at(0),
-            "linnet: rank 1 has another configuration than rank 0: seed = 2, not seed = 1");
+      "linnet: rank 1 has another configuration than rank 0: seed = 2, not seed = 1");
 }
-
 }  // namespace
 }  // namespace linnet::testing

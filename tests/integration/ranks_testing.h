@@ -6,7 +6,6 @@
 #include "integration/program.h"
 
 namespace linnet::testing {
-
 class Ranks : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -42,5 +41,4 @@ class Ranks : public ::testing::Test {
 
   TemporaryFolder folder_;
 };
-
 }  // namespace linnet::testing

@@ -7,7 +7,6 @@
 
 namespace linnet::testing {
 namespace {
-
 // What a command of the system prints.
 std::string output_of(const std::string& command) {
   std::string out;
@@ -124,6 +123,5 @@ TEST(Reference, ZshAndFishAcceptTheirScripts) {
   EXPECT_NE(offered("linnet train --resu").find("--resume"), std::string::npos);
   EXPECT_NE(offered("linnet bench --precision t").find("tf32"), std::string::npos);
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -8,7 +8,6 @@
 
 namespace linnet::testing {
 namespace {
-
 const std::string kModel = std::string(LINNET_GOLDEN) + "/bert_model";
 const char* const kWords[] = {"dog", "cat", "law", "tax", "sun", "rain", "red", "blue"};
 const char* const kOthers[] = {"bark", "purr", "court", "money", "hot", "wet", "rose", "sky"};
@@ -18,9 +17,9 @@ class Related : public ::testing::Test {
   Outcome train(const std::string& preset, const std::string& data, const Arguments& settings = {}) const {
     Arguments arguments{"train", preset, "--run", folder_ / preset, "--data", folder_ / data};
     for (const std::string& setting :
-         {"model.from=" + kModel, std::string("context=24"), std::string("batch_size=8"), std::string("max_steps=160"),
-          std::string("max_epochs=0"), std::string("warmup_steps=5"), std::string("learning_rate=3e-3"),
-          std::string("eval_every=80"), std::string("save_every=80"), std::string("schedule=constant")})
+        {"model.from=" + kModel, std::string("context=24"), std::string("batch_size=8"), std::string("max_steps=160"),
+            std::string("max_epochs=0"), std::string("warmup_steps=5"), std::string("learning_rate=3e-3"),
+            std::string("eval_every=80"), std::string("save_every=80"), std::string("schedule=constant")})
       arguments.insert(arguments.end(), {"--set", setting});
     for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
     return run(arguments);
@@ -55,8 +54,8 @@ class Related : public ::testing::Test {
     folder_.write(name, rows);
   }
   void expect_checked(const std::string& preset, const std::string& data) const {
-    Arguments arguments{"check", preset,      "--data", folder_ / data, "--set", "model.from=" + kModel,
-                        "--set", "context=24"};
+    Arguments arguments{
+        "check", preset, "--data", folder_ / data, "--set", "model.from=" + kModel, "--set", "context=24"};
     if (preset == "answers") arguments.insert(arguments.end(), {"--set", "answers.stride=4"});
     const Outcome checked = run(arguments);
     EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.error;
@@ -66,10 +65,10 @@ class Related : public ::testing::Test {
     copy_folder(kModel, folder_ / "model");
     std::filesystem::create_directories(folder_ / "model/1_Pooling");
     folder_.write("model/modules.json",
-                  R"([{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+        R"([{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
       {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}])");
-    folder_.write("model/1_Pooling/config.json",
-                  "{\"word_embedding_dimension\": 16, \"pooling_mode_" + pooling + "\": true}");
+    folder_.write(
+        "model/1_Pooling/config.json", "{\"word_embedding_dimension\": 16, \"pooling_mode_" + pooling + "\": true}");
   }
   TemporaryFolder folder_;
 };
@@ -95,7 +94,7 @@ TEST_F(Related, PairsFindEachOther) {
   const ParsedJson after = evaluate(folder_ / "embeddings", "pairs.tsv");
   EXPECT_GT(after["mrr_10"].get<double>(), before + 0.2);
   EXPECT_GT(predict(folder_ / "embeddings", "dog 7\tbark 1")["cosine"].get<double>(),
-            predict(folder_ / "embeddings", "dog 7\tmoney 1")["cosine"].get<double>() + 0.2);
+      predict(folder_ / "embeddings", "dog 7\tmoney 1")["cosine"].get<double>() + 0.2);
 
   ASSERT_EQ(run({"export", folder_ / "embeddings", "--out", folder_ / "out"}).exit_code, 0);
   const auto modules = ParsedJson::parse(contents(folder_ / "out/modules.json"));
@@ -118,8 +117,8 @@ TEST_F(Related, ThePoolingOfTheFolderIsKept) {
   write_pairs("triplets.tsv", "negative");
   for (const char* pooling : {"cls_token", "max_tokens", "lasttoken", "mean_sqrt_len_tokens"}) {
     write_sentence_folder(pooling);
-    const Outcome trained = train("embeddings", "triplets.tsv",
-                                  {"model.from=" + folder_ / "model", "embeddings.loss=triplet", "max_steps=20"});
+    const Outcome trained = train(
+        "embeddings", "triplets.tsv", {"model.from=" + folder_ / "model", "embeddings.loss=triplet", "max_steps=20"});
     ASSERT_EQ(trained.exit_code, 0) << trained.error;
     EXPECT_LT(mean_loss(folder_ / "embeddings", 15, 5), mean_loss(folder_ / "embeddings", 0, 5)) << pooling;
     ASSERT_EQ(run({"export", folder_ / "embeddings", "--out", folder_ / "out"}).exit_code, 0);
@@ -136,9 +135,8 @@ TEST_F(Related, ThePoolingOfTheFolderIsKept) {
 TEST_F(Related, ScoresAreLearned) {
   write_pairs("scored.tsv", "score");
   for (const char* loss : {"cosent", "cosine"}) {
-    const Outcome trained =
-        train("embeddings", "scored.tsv",
-              {"embeddings.loss=" + std::string(loss), "metric=spearman", "embeddings.dimensions=16,8"});
+    const Outcome trained = train("embeddings", "scored.tsv",
+        {"embeddings.loss=" + std::string(loss), "metric=spearman", "embeddings.dimensions=16,8"});
     ASSERT_EQ(trained.exit_code, 0) << trained.error;
     EXPECT_GT(evaluate(folder_ / "embeddings", "scored.tsv")["spearman"].get<double>(), 0.8) << loss;
     std::filesystem::remove_all(folder_ / "embeddings");
@@ -149,12 +147,8 @@ TEST_F(Related, ScoresAreLearned) {
 TEST_F(Related, ExamplesToChooseByMayBeOthers) {
   write_pairs("triplets.tsv", "negative");
   write_pairs("scored.tsv", "score");
-  const Arguments settings{"data.valid_tsv=" + folder_ / "scored.tsv",
-                           "metric=spearman",
-                           "lora.rank=4",
-                           "max_steps=20",
-                           "eval_every=10",
-                           "save_every=10"};
+  const Arguments settings{"data.valid_tsv=" + folder_ / "scored.tsv", "metric=spearman", "lora.rank=4", "max_steps=20",
+      "eval_every=10", "save_every=10"};
   ASSERT_EQ(train("embeddings", "triplets.tsv", settings).exit_code, 0);
   const Outcome resumed = run({"train", "--resume", folder_ / "embeddings", "--steps", "30"});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.error;
@@ -184,10 +178,10 @@ TEST_F(Related, ALargeBatchIsLearnedInParts) {
   for (const std::string data : {"triplets.tsv", "scored.tsv"}) {
     std::vector<ParsedJson> whole;
     for (const Arguments& parts : {Arguments{"batch_size=16"}, Arguments{"batch_size=16", "micro_batches=4"},
-                                   Arguments{"batch_size=4", "accumulate_steps=4"},
-                                   Arguments{"batch_size=8", "micro_batches=4", "accumulate_steps=2"}}) {
+             Arguments{"batch_size=4", "accumulate_steps=4"},
+             Arguments{"batch_size=8", "micro_batches=4", "accumulate_steps=2"}}) {
       Arguments settings{"max_steps=6", "eval_every=6", "embeddings.dimensions=16,8", "learning_rate=1e-3",
-                         "data.valid_tsv=" + folder_ / data};
+          "data.valid_tsv=" + folder_ / data};
       settings.insert(settings.end(), parts.begin(), parts.end());
       const Outcome trained = train("embeddings", data, settings);
       ASSERT_EQ(trained.exit_code, 0) << trained.error;
@@ -210,23 +204,22 @@ TEST_F(Related, WhatDoesNotFitEmbeddingsIsOneLine) {
   write_pairs("pairs.tsv"), write_pairs("scored.tsv", "score");
   folder_.write("single.tsv", "one text\nanother\n");
   folder_.write("high.csv", "sentence1,sentence2,score\na,b,4.5\nc,d,1\ne,f,2\n");
-  folder_.write(
-      "some.jsonl",
+  folder_.write("some.jsonl",
       "{\"anchor\": \"a\", \"positive\": \"b\", \"negatives\": [\"c\"]}\n{\"anchor\": \"a\", \"positive\": \"b\"}\n");
   folder_.write("blank.tsv", "a\tb\nc\t \n");
   folder_.write("empty.tsv", "");
   for (const auto& [data, setting, part] :
-       {std::tuple{"single.tsv", "seed=1", "single.tsv:1: no field is called \"positive\" (there are 1)"},
-        {"high.csv", "embeddings.loss=cosine", "high.csv:2: the score 4.5 is no cosine, from -1 to 1"},
-        {"some.jsonl", "seed=1", "some.jsonl:2: 0 negative texts, and 1 in the first record"},
-        {"blank.tsv", "seed=1", "blank.tsv:2: a text is empty"},
-        {"empty.tsv", "seed=1", "empty.tsv' has no pairs of texts"},
-        {"pairs.tsv", "embeddings.loss=cosent", "learns of pairs with scores"},
-        {"pairs.tsv", "embeddings.loss=triplet", "learns of triplets, and the examples have two texts"},
-        {"scored.tsv", "embeddings.loss=in_batch", "the pairs have scores (use cosent or cosine)"},
-        {"pairs.tsv", "metric=spearman", "metric = \"spearman\" is of pairs with scores"},
-        {"pairs.tsv", "embeddings.dimensions=8,64", "embeddings.dimensions: \"64\" is no number from 1 to"},
-        {"pairs.tsv", "embeddings.dimensions=sixteen", "embeddings.dimensions: \"sixteen\" is no number"}})
+      {std::tuple{"single.tsv", "seed=1", "single.tsv:1: no field is called \"positive\" (there are 1)"},
+          {"high.csv", "embeddings.loss=cosine", "high.csv:2: the score 4.5 is no cosine, from -1 to 1"},
+          {"some.jsonl", "seed=1", "some.jsonl:2: 0 negative texts, and 1 in the first record"},
+          {"blank.tsv", "seed=1", "blank.tsv:2: a text is empty"},
+          {"empty.tsv", "seed=1", "empty.tsv' has no pairs of texts"},
+          {"pairs.tsv", "embeddings.loss=cosent", "learns of pairs with scores"},
+          {"pairs.tsv", "embeddings.loss=triplet", "learns of triplets, and the examples have two texts"},
+          {"scored.tsv", "embeddings.loss=in_batch", "the pairs have scores (use cosent or cosine)"},
+          {"pairs.tsv", "metric=spearman", "metric = \"spearman\" is of pairs with scores"},
+          {"pairs.tsv", "embeddings.dimensions=8,64", "embeddings.dimensions: \"64\" is no number from 1 to"},
+          {"pairs.tsv", "embeddings.dimensions=sixteen", "embeddings.dimensions: \"sixteen\" is no number"}})
     expect_refused(train("embeddings", data, {setting}), part);
 }
 
@@ -248,12 +241,9 @@ std::string squad(int count, bool lacking) {
     ParsedJson answers = ParsedJson::array();
     // Starts count code points: the first character has two bytes.
     if (has) answers.push_back({{"text", place}, {"answer_start", context.find(" in ") + 4 - 1}});
-    paragraphs.push_back({{"context", context},
-                          {"qas",
-                           {{{"id", std::to_string(i)},
-                             {"question", " where is " + animal},
-                             {"answers", answers},
-                             {"is_impossible", !has}}}}});
+    paragraphs.push_back(
+        {{"context", context}, {"qas", {{{"id", std::to_string(i)}, {"question", " where is " + animal},
+                                           {"answers", answers}, {"is_impossible", !has}}}}});
   }
   return ParsedJson{{"version", "v2.0"}, {"data", {{{"title", "t"}, {"paragraphs", paragraphs}}}}}.dump();
 }
@@ -327,10 +317,10 @@ TEST_F(Related, JsonLinesHaveAnswersToo) {
 }
 
 TEST_F(Related, WhatDoesNotFitAnswersIsOneLine) {
-  folder_.write("start.jsonl",
-                R"({"question": "q", "context": "a dog", "answers": [{"text": "dog", "answer_start": 3}]})");
-  folder_.write("beyond.jsonl",
-                R"({"question": "q", "context": "a dog", "answers": [{"text": "dog", "answer_start": 9}]})");
+  folder_.write(
+      "start.jsonl", R"({"question": "q", "context": "a dog", "answers": [{"text": "dog", "answer_start": 3}]})");
+  folder_.write(
+      "beyond.jsonl", R"({"question": "q", "context": "a dog", "answers": [{"text": "dog", "answer_start": 9}]})");
   folder_.write("blank.jsonl", R"({"question": "q", "context": " ", "answers": []})");
   folder_.write("absent.jsonl", R"({"question": "q", "context": "a dog", "answers": ["cat"]})");
   folder_.write("table.tsv", "q\ta dog\tdog\n");
@@ -344,17 +334,15 @@ TEST_F(Related, WhatDoesNotFitAnswersIsOneLine) {
                                   "{\"question\": \"q\", \"context\": \"a\", \"answers\": [\"a\"]}\n"
                                   "{\"question\": \"q\", \"context\": \"b\", \"answers\": [\"b\"]}\n");
   for (const auto& [data, part] :
-       {std::pair{"start.jsonl", "the answer 'dog' does not stand at \"answer_start\" 3 of the context"},
-        {"beyond.jsonl", "\"answer_start\" is 9, and the context has 5 characters"},
-        {"absent.jsonl", "absent.jsonl:1: the answer 'cat' is no part of the context"},
-        {"blank.jsonl", "blank.jsonl:1: the context is empty"},
-        {"table.tsv", "are in a file of SQuAD's form (.json) or in JSON lines (.jsonl)"},
-        {"other.json", "has neither SQuAD's form, an object with \"data\", nor a \"question\" on each line"},
-        {"lacking.json", "there is no text \"context\""},
-        {"empty.jsonl", "empty.jsonl"},
-        {"long.jsonl", "long.jsonl:1: a question of 43 tokens leaves no room"}})
+      {std::pair{"start.jsonl", "the answer 'dog' does not stand at \"answer_start\" 3 of the context"},
+          {"beyond.jsonl", "\"answer_start\" is 9, and the context has 5 characters"},
+          {"absent.jsonl", "absent.jsonl:1: the answer 'cat' is no part of the context"},
+          {"blank.jsonl", "blank.jsonl:1: the context is empty"},
+          {"table.tsv", "are in a file of SQuAD's form (.json) or in JSON lines (.jsonl)"},
+          {"other.json", "has neither SQuAD's form, an object with \"data\", nor a \"question\" on each line"},
+          {"lacking.json", "there is no text \"context\""}, {"empty.jsonl", "empty.jsonl"},
+          {"long.jsonl", "long.jsonl:1: a question of 43 tokens leaves no room"}})
     expect_refused(train("answers", data, {"answers.stride=4"}), part);
 }
-
 }  // namespace
 }  // namespace linnet::testing

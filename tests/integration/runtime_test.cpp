@@ -12,15 +12,13 @@
 
 namespace linnet::testing {
 namespace {
-
 // The C interface as one shared library has it.
 class Library {
  public:
   explicit Library(const char* path) : handle_(dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
     if (!handle_) throw std::runtime_error(dlerror());
   }
-  template <class Pointer>
-  Pointer get(const char* name) const {
+  template <class Pointer> Pointer get(const char* name) const {
     return reinterpret_cast<Pointer>(dlsym(handle_, name));
   }
 
@@ -136,9 +134,9 @@ TEST_F(Runtime, PackedRunsAnswerAsTheRuns) {
   // An encoder-decoder that other programs know, with SentencePiece of its own.
   const std::string t5 = folder_ / "t5";
   ASSERT_EQ(train(t5, {"model.architecture=t5", "data.tokenizer=sentencepiece", "data.vocab_size=60",
-                       "data.joint_vocab=true"})
+                          "data.joint_vocab=true"})
                 .exit_code,
-            0);
+      0);
   EXPECT_GT(expect_equal(t5, "none", {"14 May 1998", "3 June 2001"}), 1u);
 }
 
@@ -186,6 +184,5 @@ TEST_F(Runtime, AlteredWeightsAreFoundBeforeATextIsFinished) {
     std::filesystem::remove_all(folder_ / "gpt2");
   }
 }
-
 }  // namespace
 }  // namespace linnet::testing

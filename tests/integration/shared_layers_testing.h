@@ -5,7 +5,6 @@
 #include "integration/ranks_testing.h"
 
 namespace linnet::testing {
-
 // Sentences of few words, which a tokenizer makes a small vocabulary of.
 inline std::string words_in_order() {
   const char* words[] = {"tensor", "ranks", "divide", "one", "model", "and", "train", "it", "together", "as"};
@@ -30,9 +29,9 @@ class SharedLayers : public Ranks {
   Arguments gpt(const std::string& run, const Arguments& more = {}) const {
     Arguments arguments{"train", "text", "--data", text_, "--run", folder_ / run};
     for (const char* setting :
-         {"architecture=gpt", "d_model=32", "num_heads=4", "num_layers=2", "d_ff=64", "max_seq_len=32", "context=24",
-          "vocab_size=300", "batch_size=4", "batch_tokens=0", "dropout=0.1", "max_steps=20", "eval_every=10",
-          "save_every=10", "schedule=constant", "warmup_steps=0", "sample_length=0", "precision=fp32", "threads=1"}) {
+        {"architecture=gpt", "d_model=32", "num_heads=4", "num_layers=2", "d_ff=64", "max_seq_len=32", "context=24",
+            "vocab_size=300", "batch_size=4", "batch_tokens=0", "dropout=0.1", "max_steps=20", "eval_every=10",
+            "save_every=10", "schedule=constant", "warmup_steps=0", "sample_length=0", "precision=fp32", "threads=1"}) {
       arguments.emplace_back("--set");
       arguments.emplace_back(setting);
     }
@@ -54,5 +53,4 @@ class SharedLayers : public Ranks {
 
   std::string text_;
 };
-
 }  // namespace linnet::testing

@@ -7,7 +7,6 @@
 
 namespace linnet::testing {
 namespace {
-
 const std::string kPages = LINNET_START_PAGES, kGolden = LINNET_GOLDEN;
 constexpr size_t kScreen = 45;  // lines
 
@@ -40,8 +39,8 @@ class StartPages : public ::testing::Test {
     const std::string bin = std::filesystem::path(program_path()).parent_path().string();
     // `head` reads all of its input: a program that still writes when head has gone would end by SIGPIPE.
     const std::string head = "head() { command head \"$@\"; cat >/dev/null; }\n";
-    folder_.write("page.sh",
-                  head + "set -e -o pipefail\ncd '" + folder_.path() + "'\nPATH='" + bin + "':$PATH\n" + commands);
+    folder_.write(
+        "page.sh", head + "set -e -o pipefail\ncd '" + folder_.path() + "'\nPATH='" + bin + "':$PATH\n" + commands);
     const std::string shell = "bash " + folder_ / "page.sh" + " >" + folder_ / "out" + " 2>" + folder_ / "error";
     EXPECT_EQ(std::system(shell.c_str()), 0) << contents(folder_ / "error") << "\nof\n" << commands;
     return contents(folder_ / "out");
@@ -66,10 +65,9 @@ TEST_F(StartPages, Translate) {
   std::string pairs;
   for (int i = 0; i < 80; ++i) pairs += words(3 + i % 4, i) + "\t" + words(3 + i % 4, i) + "!\n";
   folder_.write("pairs.tsv", pairs);
-  const std::string out =
-      run_page("translate.md",
-               "--steps 4 --set d_model=16 --set num_heads=2 --set num_layers=1 --set d_ff=32 --set "
-               "max_seq_len=32 --set batch_tokens=256 --set vocab_size=40 --set threads=1");
+  const std::string out = run_page("translate.md",
+      "--steps 4 --set d_model=16 --set num_heads=2 --set num_layers=1 --set d_ff=32 --set "
+      "max_seq_len=32 --set batch_tokens=256 --set vocab_size=40 --set threads=1");
   EXPECT_TRUE(has(out, "8 validation pairs")) << out;
   EXPECT_TRUE(has(out, "chrF")) << out;
 }
@@ -77,8 +75,8 @@ TEST_F(StartPages, Translate) {
 TEST_F(StartPages, Text) {
   folder_.write("text.txt", words(4000, 1));
   const std::string out = run_page("text.md",
-                                   "--steps 4 --batch 4 --set d_model=16 --set num_heads=2 --set num_layers=1 --set "
-                                   "d_ff=32 --set max_seq_len=32 --set vocab_size=280 --set threads=1");
+      "--steps 4 --batch 4 --set d_model=16 --set num_heads=2 --set num_layers=1 --set "
+      "d_ff=32 --set max_seq_len=32 --set vocab_size=280 --set threads=1");
   EXPECT_TRUE(has(out, "perplexity")) << out;
   EXPECT_TRUE(has(out, "\tOnce upon a time")) << out;
   EXPECT_TRUE(exists(folder_ / "verse/config.json"));
@@ -117,7 +115,7 @@ void write_chat_model(const TemporaryFolder& folder, const std::string& name) {
   for (int id = 0; id < 97; ++id) vocabulary += (id == 3 ? "[UNK]" : "w" + std::to_string(id)) + "\n";
   folder.write(name + "/vocab.txt", vocabulary);
   folder.write(name + "/chat_template.jinja",
-               "{% for m in messages %}w7 {{ m.content }} w9 {% endfor %}{% if add_generation_prompt %}w7 {% endif %}");
+      "{% for m in messages %}w7 {{ m.content }} w9 {% endfor %}{% if add_generation_prompt %}w7 {% endif %}");
 }
 
 TEST_F(StartPages, Preferences) {
@@ -152,10 +150,9 @@ TEST_F(StartPages, Sweep) {
   std::string reviews;
   for (int i = 0; i < 60; ++i) reviews += words(4, i) + "\t" + (i % 2 ? "good" : "bad") + "\n";
   folder_.write("reviews.tsv", reviews);
-  const std::string out =
-      run_page("sweep.md",
-               "--steps 4 --batch 4 --set context=16 --set threads=1 --set d_model=16 --set d_ff=32 "
-               "--set num_heads=2 --set num_layers=1 --set vocab_size=40");
+  const std::string out = run_page("sweep.md",
+      "--steps 4 --batch 4 --set context=16 --set threads=1 --set d_model=16 --set d_ff=32 "
+      "--set num_heads=2 --set num_layers=1 --set vocab_size=40");
   EXPECT_TRUE(has(out, "run  learning_rate")) << out;
   EXPECT_TRUE(exists(folder_ / "sweeps/classify/006/model.safetensors"));
   EXPECT_TRUE(exists(folder_ / "sweeps/classify/report.html"));
@@ -239,6 +236,5 @@ TEST_F(StartPages, LabelImages) {
   const std::string out = run_page("label_images.md", "--steps 4 --batch 8 --set image_size=8 --set threads=1");
   EXPECT_TRUE(has(out, "\"probabilities\":{\"lower\":")) << out;
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -8,7 +8,6 @@
 
 namespace linnet::testing {
 namespace {
-
 using Json = ParsedJson;
 
 class Sweep : public ::testing::Test {
@@ -44,8 +43,8 @@ TEST_F(Sweep, AGridIsTrainedAndRankedAsOrdinaryRunsAre) {
 }
 
 TEST_F(Sweep, DrawnValuesLieInTheirRangesAndFollowFromTheSeed) {
-  const Arguments settings{"learning_rate=1e-5..1e-1", "d_ff=16..64", "model.dropout=0.1,0.2", "max_steps=1",
-                           "eval_every=1"};
+  const Arguments settings{
+      "learning_rate=1e-5..1e-1", "d_ff=16..64", "model.dropout=0.1,0.2", "max_steps=1", "eval_every=1"};
   ASSERT_EQ(sweep("a", settings, {"--runs", "6"}).exit_code, 0);
   ASSERT_EQ(sweep("b", settings, {"--runs", "8"}).exit_code, 0);
   ASSERT_EQ(sweep("c", settings, {"--runs", "6", "--seed", "2"}).exit_code, 0);
@@ -69,8 +68,8 @@ TEST_F(Sweep, DrawnValuesLieInTheirRangesAndFollowFromTheSeed) {
 // Killed at several moments and started again: finished runs are kept, others go on, and the results are the same.
 TEST_F(Sweep, ASweepThatIsKilledGoesOnToTheSameResults) {
   for (const char* search : {"random", "halving"}) {
-    const Arguments settings{"learning_rate=1e-4..1e-2", "max_steps=45", "eval_every=5", "save_every=3",
-                             "model.dropout=0.1,0.2"};
+    const Arguments settings{
+        "learning_rate=1e-4..1e-2", "max_steps=45", "eval_every=5", "save_every=3", "model.dropout=0.1,0.2"};
     const Arguments more{"--runs", "6", "--search", search};
     const std::string name = search;
     ASSERT_EQ(sweep(name + "-whole", settings, more).exit_code, 0);
@@ -132,13 +131,12 @@ TEST_F(Sweep, MistakesAreOneLine) {
   }
   EXPECT_FALSE(exists(folder_ / "s"));
   EXPECT_NE(sweep("s", {"learning_rate=1e-5..1e-3"}, {"--search", "grid"}).error.find("learning_rate=1e-05..0.001:3"),
-            std::string::npos);
+      std::string::npos);
   ASSERT_EQ(sweep("s", {"learning_rate=1e-3,1e-2", "max_steps=1"}).exit_code, 0);
   EXPECT_NE(sweep("s", {"learning_rate=1e-3,1e-1", "max_steps=1"}).error.find("a sweep with other values"),
-            std::string::npos);
+      std::string::npos);
   EXPECT_NE(sweep("s", {"learning_rate=1e-3,1e-2", "max_steps=1", "batch_size=8"}).error.find("another batch_size"),
-            std::string::npos);
+      std::string::npos);
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -6,7 +6,6 @@
 
 namespace linnet::testing {
 namespace {
-
 // The last `count` floats of a tensor of a safetensors file.
 std::vector<float> last_of(const std::string& path, const std::string& tensor, size_t count) {
   const std::string file = contents(path);
@@ -15,8 +14,8 @@ std::vector<float> last_of(const std::string& path, const std::string& tensor, s
   const auto found = ParsedJson::parse(file.substr(8, header)).at(tensor);
   EXPECT_EQ(found["dtype"], "F32");
   std::vector<float> values(count);
-  std::memcpy(values.data(), file.data() + 8 + header + found["data_offsets"][1].get<uint64_t>() - 4 * count,
-              4 * count);
+  std::memcpy(
+      values.data(), file.data() + 8 + header + found["data_offsets"][1].get<uint64_t>() - 4 * count, 4 * count);
   return values;
 }
 
@@ -42,16 +41,13 @@ class T5Run : public ::testing::Test {
  protected:
   T5Run() { write_pairs(folder_); }
   Outcome train_t5(const std::string& run_folder, const Arguments& settings = {}, const Arguments& more = {},
-                   const std::string& log = "off") const {
-    Arguments arguments{"train",    "t5-small",
-                        "--run",    folder_ / run_folder,
-                        "--source", folder_ / "source.txt",
-                        "--target", folder_ / "target.txt"};
-    const Arguments small{"d_model=32",         "d_ff=64",        "num_heads=2",      "num_layers=1",
-                          "max_seq_len=32",     "vocab_size=44",  "batch_size=32",    "batch_tokens=0",
-                          "num_buckets=2",      "dropout=0",      "max_steps=700",    "learning_rate=3e-3",
-                          "warmup_steps=20",    "eval_every=350", "save_every=50",    "held_out_pairs=50",
-                          "metric=exact_match", "precision=fp32", "schedule=constant"};
+      const std::string& log = "off") const {
+    Arguments arguments{"train", "t5-small", "--run", folder_ / run_folder, "--source", folder_ / "source.txt",
+        "--target", folder_ / "target.txt"};
+    const Arguments small{"d_model=32", "d_ff=64", "num_heads=2", "num_layers=1", "max_seq_len=32", "vocab_size=44",
+        "batch_size=32", "batch_tokens=0", "num_buckets=2", "dropout=0", "max_steps=700", "learning_rate=3e-3",
+        "warmup_steps=20", "eval_every=350", "save_every=50", "held_out_pairs=50", "metric=exact_match",
+        "precision=fp32", "schedule=constant"};
     for (const Arguments* list : {&small, &settings})
       for (const std::string& setting : *list) arguments.insert(arguments.end(), {"--set", setting});
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -75,7 +71,7 @@ TEST_F(T5Run, LearnsTranslatesAndGoesOnFromItsModelFolder) {
   EXPECT_TRUE(exists(folder_ / "model/spiece.model"));
   // T5Tokenizer of transformers takes <pad> = 0, </s> = 1 and <unk> = 2 for granted.
   EXPECT_EQ(run({"tokenizer", "encode", folder_ / "model", "--tokens", "--special"}, {.input = "\u4e16\n"}).out,
-            "\u2581 <unk> </s>\n");
+      "\u2581 <unk> </s>\n");
   EXPECT_TRUE(
       run({"tokenizer", "encode", folder_ / "model", "--special"}, {.input = "\u4e16\n"}).out.ends_with(" 2 1\n"));
   EXPECT_EQ(run({"tokenizer", "decode", folder_ / "model"}, {.input = "0\n"}).out, "<pad>\n");
@@ -127,17 +123,17 @@ TEST_F(T5Run, AMarianFolderIsTrainedOn) {
   copy_folder(std::string(LINNET_GOLDEN) + "/marian", folder_ / "marian");
   std::string vocabulary;
   for (int id = 0; id < 61; ++id)
-    vocabulary += (id == 3   ? "[UNK]"
-                   : id < 30 ? std::string(1, static_cast<char>('a' + id % 26)) + (id > 25 ? "x" : "")
-                             : "##" + std::string(1, static_cast<char>('a' + id % 26)) + (id > 55 ? "x" : "")) +
+    vocabulary += (id == 3      ? "[UNK]"
+                      : id < 30 ? std::string(1, static_cast<char>('a' + id % 26)) + (id > 25 ? "x" : "")
+                                : "##" + std::string(1, static_cast<char>('a' + id % 26)) + (id > 55 ? "x" : "")) +
                   "\n";
   folder_.write("marian/vocab.txt", vocabulary);
   const Outcome trained = train_t5("m", {"architecture=marian", "norm=post", "max_seq_len=20", "metric=loss",
-                                         "max_steps=20", "eval_every=10", "model.from=" + (folder_ / "marian")});
+                                            "max_steps=20", "eval_every=10", "model.from=" + (folder_ / "marian")});
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
   ASSERT_EQ(run({"export", folder_ / "m", "--out", folder_ / "out"}).exit_code, 0);
   const Outcome evaluated = run({"eval", folder_ / "out", "--source", folder_ / "source.txt", "--target",
-                                 folder_ / "target.txt", "--beam", "1", "--json"});
+      folder_ / "target.txt", "--beam", "1", "--json"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
   EXPECT_LT(ParsedJson::parse(evaluated.out)["loss"], 4.1);
 }
@@ -182,6 +178,5 @@ TEST_F(T5Run, BadInputIsOneLine) {
   refused({"model.from=missing"}, "missing");
   refused({"model.from=" + std::string(LINNET_GOLDEN) + "/gpt2"}, "gpt2");
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -4,7 +4,6 @@
 
 namespace linnet::testing {
 namespace {
-
 using TensorRanks = SharedLayers;
 
 TEST_F(TensorRanks, TrainAsOneProcessDoes) {
@@ -30,12 +29,11 @@ TEST_F(TensorRanks, TrainAMaskedModelToo) {
   const std::string tokens = folder_.write("vocab.txt", vocabulary);
   const auto train = [&](const char* run, const Arguments& parallel, int ranks) {
     Arguments arguments{"train", "bert-base", "--data", text_, "--run", folder_ / run};
-    for (const std::string& setting :
-         {"data.tokenizer_dir=" + tokens, std::string("d_model=32"), std::string("num_heads=4"),
-          std::string("num_encoder_layers=2"), std::string("d_ff=64"), std::string("max_seq_len=32"),
-          std::string("context=32"), std::string("batch_size=4"), std::string("batch_tokens=0"),
-          std::string("max_steps=20"), std::string("eval_every=10"), std::string("precision=fp32"),
-          std::string("dropout=0.1"), std::string("threads=1")}) {
+    for (const std::string& setting : {"data.tokenizer_dir=" + tokens, std::string("d_model=32"),
+             std::string("num_heads=4"), std::string("num_encoder_layers=2"), std::string("d_ff=64"),
+             std::string("max_seq_len=32"), std::string("context=32"), std::string("batch_size=4"),
+             std::string("batch_tokens=0"), std::string("max_steps=20"), std::string("eval_every=10"),
+             std::string("precision=fp32"), std::string("dropout=0.1"), std::string("threads=1")}) {
       arguments.emplace_back("--set");
       arguments.push_back(setting);
     }
@@ -137,6 +135,5 @@ TEST_F(TensorRanks, WhatCannotBeDividedIsRefused) {
   expect_told(message(with({"--set", "sample_length=20"}), 2), "sample_length = 0");
   expect_told(message(with({"--set", "optimizer=muon"}), 2), "they need tensor=1");
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -11,7 +11,6 @@
 
 namespace linnet::testing {
 namespace {
-
 // Waits until the run has logged `count` lines. False when it ended before.
 bool wait_for_lines(Program& program, const std::string& folder, size_t count) {
   while (read_metrics(folder).size() < count) {
@@ -41,8 +40,8 @@ TEST(Train, TwoRunsWithOneSeedAreTheSameAndWithAnotherAreNot) {
 TEST(Train, ThreadsDoNotChangeABit) {
   const TemporaryFolder folder;
   for (const char* threads : {"1", "2", "3"})
-    ASSERT_EQ(train(folder / threads, with(kEverything, {"d_model=64", "d_ff=128"}), {"--threads", threads}).exit_code,
-              0);
+    ASSERT_EQ(
+        train(folder / threads, with(kEverything, {"d_model=64", "d_ff=128"}), {"--threads", threads}).exit_code, 0);
   ASSERT_EQ(read_metrics(folder / "1").size(), 22u);  // 20 steps, 2 evaluations
   EXPECT_EQ(read_metrics(folder / "1"), read_metrics(folder / "2"));
   EXPECT_EQ(read_metrics(folder / "1"), read_metrics(folder / "3"));
@@ -54,7 +53,7 @@ TEST(Train, MetricsHaveEveryFieldOfTheStep) {
   ASSERT_EQ(train(folder / "run").exit_code, 0);
   const std::string first = lines(contents(folder / "run/metrics.jsonl")).at(0);
   for (const char* name :
-       {"step", "split", "loss", "learning_rate", "grad_norm", "tokens_per_second", "seconds", "memory_mb"})
+      {"step", "split", "loss", "learning_rate", "grad_norm", "tokens_per_second", "seconds", "memory_mb"})
     EXPECT_NE(first.find(std::string("\"") + name + "\":"), first.npos) << name << " in " << first;
 }
 
@@ -121,7 +120,7 @@ TEST(Train, SaysWhatItReallyMultipliesIn) {
   if (outcome.error.find("'sse4' is not one of") != outcome.error.npos) GTEST_SKIP() << "another kind of processor";
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
   EXPECT_NE(outcome.error.find("1 thread, sse4, fp32 (bf16 was asked for, and sse4 has no instructions for it);"),
-            outcome.error.npos)
+      outcome.error.npos)
       << outcome.error;
 }
 
@@ -156,9 +155,9 @@ TEST(Train, GoesOnWhenItsReaderHasGone) {
 TEST(Train, EndsWhenItsTimeIsUpAndEvaluates) {
   const TemporaryFolder folder;
   ASSERT_EQ(train(folder / "run", {"max_minutes=0.02", "max_steps=1000000000", "schedule=linear", "eval_every=1000000",
-                                   "save_every=1000000"})
+                                      "save_every=1000000"})
                 .exit_code,
-            0);
+      0);
   const std::vector<Metrics> metrics = read_metrics(folder / "run");
   EXPECT_EQ(metrics.back().split, "valid");
   const std::vector<Metrics> steps = of_split(metrics, "train");
@@ -187,7 +186,7 @@ TEST(Train, ASecondProcessOnTheSameFolderIsRefused) {
   const Outcome second = train(folder / "run", settings, {"--resume"});
   EXPECT_EQ(second.exit_code, 2);
   EXPECT_EQ(second.error,
-            "linnet: run folder '" + folder / "run" + "' is in use by process " + std::to_string(first.pid()) + "\n");
+      "linnet: run folder '" + folder / "run" + "' is in use by process " + std::to_string(first.pid()) + "\n");
   first.send(SIGTERM);
   EXPECT_EQ(first.wait().exit_code, 0);
 }
@@ -268,7 +267,7 @@ TEST(Resume, FindsItsDataAndNoticesWhenTheyAreOthers) {
   const auto train_here = [&](const std::string& from, const Arguments& extra) {
     Arguments all{"train", "dates", "--source", from, "--target", from, "--run", folder / "run"};
     for (const char* setting :
-         {"d_model=16", "d_ff=32", "num_layers=1", "num_heads=2", "max_steps=2", "eval_every=2", "held_out_pairs=10"})
+        {"d_model=16", "d_ff=32", "num_layers=1", "num_heads=2", "max_steps=2", "eval_every=2", "held_out_pairs=10"})
       all.insert(all.end(), {"--set", setting});
     all.insert(all.end(), extra.begin(), extra.end());
     return run(all, {.log = "warning"});
@@ -289,8 +288,8 @@ TEST(Resume, FindsItsDataAndNoticesWhenTheyAreOthers) {
   const Outcome changed = train_here(folder / "moved", {"--resume"});
   EXPECT_EQ(changed.exit_code, 0);
   EXPECT_EQ(changed.error,
-            "linnet: warning: the data have changed since the run began (train_source, train_target): it goes on with "
-            "what is there now\n");
+      "linnet: warning: the data have changed since the run began (train_source, train_target): it goes on with "
+      "what is there now\n");
   const Outcome other = train_here(relative, {"--resume"});
   EXPECT_EQ(other.exit_code, 2) << other.error;
 }
@@ -307,7 +306,7 @@ TEST(Train, KeepsCheckpointsWhoseAverageIsARunOfItsOwn) {
     return static_cast<double>(*reinterpret_cast<const float*>(model.entries().back().data));
   };
   EXPECT_NEAR(weight("b/model.safetensors"),
-              (weight("a/checkpoints/8.safetensors") + weight("a/checkpoints/9.safetensors")) / 2, 1e-7);
+      (weight("a/checkpoints/8.safetensors") + weight("a/checkpoints/9.safetensors")) / 2, 1e-7);
   EXPECT_EQ(run({"eval", folder / "b", "--split", "valid"}).exit_code, 0);
   const std::string average = contents(folder / "b/model.safetensors");
   const Outcome resumed = run({"train", folder / "b", "--resume"});
@@ -341,9 +340,8 @@ TEST(Train, SaysWhatOtherProgramsCannotRead) {
   for (int i = 0; i < 40; ++i) rows += "a b " + std::to_string(i) + "\tc d " + std::to_string(i) + "\n";
   folder.write("pairs.tsv", rows);
   const auto train_pairs = [&](const std::string& name, const Arguments& more) {
-    Arguments arguments{"train",   "translate", "--data", folder / "pairs.tsv", "--run", folder / name,
-                        "--steps", "1",         "--set",  "tokenizer=char",     "--set", "d_model=16",
-                        "--set",   "d_ff=16",   "--set",  "num_layers=1"};
+    Arguments arguments{"train", "translate", "--data", folder / "pairs.tsv", "--run", folder / name, "--steps", "1",
+        "--set", "tokenizer=char", "--set", "d_model=16", "--set", "d_ff=16", "--set", "num_layers=1"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments, {.log = "info"});
   };
@@ -390,11 +388,11 @@ TEST(Resume, OfARunThatHasNothingLeftToDoSaysWhy) {
 TEST(Resume, OfAFinishedRunChangesNothing) {
   const TemporaryFolder folder;
   ASSERT_EQ(train(folder / "run", {"max_steps=17", "ema_decay=0.9"}).exit_code,
-            0);  // neither evaluated nor saved on schedule
+      0);  // neither evaluated nor saved on schedule
   copy_folder(folder / "run", folder / "before");
   ASSERT_EQ(train(folder / "run", {"max_steps=17", "ema_decay=0.9"}, {"--resume"}).exit_code, 0);
-  for (const char* name : {"metrics.jsonl", "model.safetensors", "training_state.safetensors", "config.toml",
-                           "source.char", "target.char"})
+  for (const char* name :
+      {"metrics.jsonl", "model.safetensors", "training_state.safetensors", "config.toml", "source.char", "target.char"})
     EXPECT_EQ(contents(folder / "run/" + name), contents(folder / "before/" + name)) << name;
 }
 
@@ -514,6 +512,5 @@ TEST(Train, ARateRangeTestSuggestsARateAndLeavesNoRun) {
   EXPECT_FALSE(exists(folder / "run"));
   EXPECT_EQ(train(folder / "run", {}, {"--lr-range", "1:2:3"}).exit_code, 2);
 }
-
 }  // namespace
 }  // namespace linnet::testing

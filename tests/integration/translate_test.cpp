@@ -6,7 +6,6 @@
 
 namespace linnet::testing {
 namespace {
-
 class Translate : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -60,7 +59,7 @@ TEST_F(Translate, WindowsLineEndsByteOrderMarksAndAMissingLastNewlineMakeNoDiffe
   EXPECT_EQ(translate("\xEF\xBB\xBF"
                       "3/7/19\n5 mai 2031\n")
                 .out,
-            plain);
+      plain);
   EXPECT_EQ(translate("").out, "");
   EXPECT_EQ(translate("\n").out, "\n");
 }
@@ -136,12 +135,8 @@ TEST_F(Translate, InputThatCannotBeReadAndOutputThatCannotBeWrittenAreErrors) {
   const Outcome input = linnet::testing::run({"translate", run_}, {.input_path = folder_.path()});
   EXPECT_EQ(input.exit_code, 2);
   EXPECT_EQ(input.error, "linnet: cannot read standard input: Is a directory\n");
-  for (const Arguments& arguments : {Arguments{"translate", run_},
-                                     {"eval", run_, "--json"},
-                                     {"presets"},
-                                     {"info"},
-                                     {"presets", "dates"},
-                                     {"--help"}}) {
+  for (const Arguments& arguments : {Arguments{"translate", run_}, {"eval", run_, "--json"}, {"presets"}, {"info"},
+           {"presets", "dates"}, {"--help"}}) {
     const Outcome output = linnet::testing::run(arguments, {.input = "3/7/19\n", .output_path = "/dev/full"});
     EXPECT_EQ(output.exit_code, 2) << arguments[0];
     EXPECT_EQ(lines(output.error).size(), 1u) << output.error;
@@ -174,6 +169,5 @@ TEST_F(Translate, EvalOfFilesScoresThem) {
   EXPECT_NE(outcome.out.find("\"pairs\":3"), outcome.out.npos) << outcome.out;
   EXPECT_NE(outcome.out.find("\"exact_match\":1.0"), outcome.out.npos) << outcome.out;
 }
-
 }  // namespace
 }  // namespace linnet::testing

@@ -6,7 +6,6 @@
 #include <filesystem>
 
 namespace {
-
 using namespace linnet;
 
 std::string path_of(const char* name) { return (std::filesystem::temp_directory_path() / name).string(); }
@@ -87,12 +86,12 @@ TEST(Onnx, NetworksAreExportedImportedTrainedAndExportedAgain) {
       second, {{"images", images}}, [&](Tracer& t) { t.output("y", around.body(t.input("images"))); }, path);
   Around third(path);
   Learner reader(third,
-                 [&](Tracer& t) -> Loss {
-                   const Tensor y = third.body(t.input("images", {DType::kF32, {1, 6, 6, 2}}));
-                   t.output("y", y);
-                   return {.sum = sum(y), .count = t.number(1)};
-                 },
-                 {.training = false});
+      [&](Tracer& t) -> Loss {
+        const Tensor y = third.body(t.input("images", {DType::kF32, {1, 6, 6, 2}}));
+        t.output("y", y);
+        return {.sum = sum(y), .count = t.number(1)};
+      },
+      {.training = false});
   std::vector<float> image = counted(144);
   image.resize(72);
   reader.set("images", image);
@@ -114,7 +113,7 @@ void tune_decoder(const std::string& folder) {
       const Tensor states = model.decoder(tokens);
       if (!t.training()) t.output("logits", model.decoder.logits(states));
       return {.sum = linear_cross_entropy_sum(states, model.decoder.head_weight(), {}, targets),
-              .count = count_targets(targets)};
+          .count = count_targets(targets)};
     });
   };
   const std::vector<int32_t> tokens{1, 2, 3, 4, 5, 6, 6, 5, 4, 3, 2, 1}, targets{2, 3, 4, 5, 6, 7, 5, 4, 3, 2, 1, 0};
@@ -136,8 +135,8 @@ void tune_decoder(const std::string& folder) {
   EXPECT_LT(learner.evaluate(), before / 2);
   EXPECT_EQ(generator.generate({{1, 2, 3}}, {.max_tokens = 6, .temperature = 0}), text);
   generator.take(learner);  // by their names in the learner's model
-  EXPECT_EQ(generator.generate({{1, 2, 3}}, {.max_tokens = 3, .temperature = 0}).front(),
-            (std::vector<int32_t>{4, 5, 6}));
+  EXPECT_EQ(
+      generator.generate({{1, 2, 3}}, {.max_tokens = 3, .temperature = 0}).front(), (std::vector<int32_t>{4, 5, 6}));
   const std::string out = path_of("library_decoder");
   model.decoder.save(learner, out);
   EXPECT_FALSE(WeightFile(out + "/model.safetensors").tensors().empty());
@@ -165,8 +164,8 @@ TEST(Pretrained, EncoderDecodersLearnATarget) {
     const auto ids = [&](const char* name, const Shape& shape) { return t.input(name, {DType::kI32, shape}); };
     const Tensor targets = ids("targets", {1, 3});
     return {.sum = model.t5.loss_sum(ids("source", {1, 4}), ids("source_lengths", {1}), ids("target_in", {1, 3}),
-                                     ids("target_lengths", {1}), targets),
-            .count = count_targets(targets)};
+                ids("target_lengths", {1}), targets),
+        .count = count_targets(targets)};
   });
   EXPECT_TRUE(model.t5.load(learner).fresh.empty());
   learner.set<int32_t>("source", {3, 4, 5, 1}), learner.set<int32_t>("source_lengths", {4});
@@ -204,5 +203,4 @@ TEST(Pretrained, AFolderOfAnotherKindIsAnError) {
   EXPECT_THROW(PretrainedEncoder(&root, "encoder", "tests/golden/pretrained/gpt2"), Error);
   EXPECT_THROW(PretrainedImageModel(&root, "images", "tests/golden/pretrained/t5"), Error);
 }
-
 }  // namespace

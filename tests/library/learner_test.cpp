@@ -8,7 +8,6 @@
 #include <filesystem>
 
 namespace {
-
 using namespace linnet;
 
 struct Reader : Module {
@@ -148,7 +147,7 @@ TEST(Learner, GradientsAreThoseOfDifferences) {
   Reader reader;
   reader.dropout.probability = 0;
   Learner learner(reader, loss_of(reader), {{{"tokens", {DType::kI32, {2, 3}}}, {"labels", {DType::kI32, {2}}}}},
-                  {.optimizer = Sgd{}});
+      {.optimizer = Sgd{}});
   learner.set<int32_t>("tokens", {1, 2, 3, 4, 5, 6});
   learner.set<int32_t>("labels", {0, 2});
   learner.step(0);
@@ -187,5 +186,4 @@ TEST(Learner, FitStopsWhereValidationGetsNoBetterAndReturnsToTheBest) {
   EXPECT_LT(report.epochs, 200);
   EXPECT_DOUBLE_EQ(learner.evaluate(held_out).loss, report.best->loss);
 }
-
 }  // namespace

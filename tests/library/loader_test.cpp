@@ -5,7 +5,6 @@
 #include <numeric>
 
 namespace {
-
 using namespace linnet;
 
 Dataset counted(int count) {
@@ -86,5 +85,4 @@ TEST(Loader, ARangeOfItIsOneEpoch) {
     EXPECT_EQ(count, 2);
   }
 }
-
 }  // namespace

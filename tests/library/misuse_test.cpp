@@ -17,7 +17,6 @@
 #include <thread>
 
 namespace {
-
 using namespace linnet;
 namespace testing = linnet::testing;
 
@@ -130,10 +129,10 @@ const std::vector<Misuse>& misuses() {
       {"UndefinedShape", [] { (void)Tensor{}.shape(); }},
       {"UndefinedConvolution", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return conv2d(Tensor{}, x); }); }},
       {"UndefinedInModule",
-       [] {
-         Net net;
-         Learner(net, [&](Tracer& t) -> Loss { return {sum(net(Tensor{})), t.number(1)}; });
-       }},
+          [] {
+            Net net;
+            Learner(net, [&](Tracer& t) -> Loss { return {sum(net(Tensor{})), t.number(1)}; });
+          }},
       {"ShapesDiffer", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) {
                               return x + reshape(x, {2, 4});
                             }); }},
@@ -154,7 +153,7 @@ const std::vector<Misuse>& misuses() {
       {"MeanAxis", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return mean(x, -3); }); }},
       {"MaxAxis", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return max(x, 7); }); }},
       {"ConcatNothing",
-       [] { trace([](Tracer&, Tensor, Tensor, Tensor) { return concat(std::vector<Tensor>{}, 0); }); }},
+          [] { trace([](Tracer&, Tensor, Tensor, Tensor) { return concat(std::vector<Tensor>{}, 0); }); }},
       {"ConcatDiffers", [] { trace([](Tracer&, Tensor x, Tensor y, Tensor) {
                                return concat({x, y}, 0);
                              }); }},
@@ -166,117 +165,117 @@ const std::vector<Misuse>& misuses() {
                               }); }},
       {"ClampTurned", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return clamp(x, 1, -1); }); }},
       {"PoolTooLarge",
-       [] { trace([](Tracer&, Tensor x, Tensor, Tensor) {
-              return avg_pool(reshape(x, {1, 2, 2, 2}), 3);
-            }); }},
+          [] { trace([](Tracer&, Tensor x, Tensor, Tensor) {
+                 return avg_pool(reshape(x, {1, 2, 2, 2}), 3);
+               }); }},
       {"PoolOfMatrix", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return global_avg_pool(x); }); }},
       {"ScaleFloats", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return scale_images(x); }); }},
       {"ScaleByZero",
-       [] {
-         trace([](Tracer& t, Tensor, Tensor, Tensor) {
-           return scale_images(t.input("p", {DType::kU8, {1, 2, 2, 1}}), {0.5}, {0.0});
-         });
-       }},
+          [] {
+            trace([](Tracer& t, Tensor, Tensor, Tensor) {
+              return scale_images(t.input("p", {DType::kU8, {1, 2, 2, 1}}), {0.5}, {0.0});
+            });
+          }},
       {"TooManyAxes",
-       [] {
-         trace([](Tracer& t, Tensor, Tensor, Tensor) { return t.input("z", {DType::kF32, {1, 1, 1, 1, 1, 1, 1}}); });
-       }},
+          [] {
+            trace([](Tracer& t, Tensor, Tensor, Tensor) { return t.input("z", {DType::kF32, {1, 1, 1, 1, 1, 1, 1}}); });
+          }},
       {"DimOutOfRange",
-       [] {
-         trace([](Tracer&, Tensor x, Tensor, Tensor) {
-           (void)x.dim(2);
-           return x;
-         });
-       }},
+          [] {
+            trace([](Tracer&, Tensor x, Tensor, Tensor) {
+              (void)x.dim(2);
+              return x;
+            });
+          }},
       {"AxisOutOfRange",
-       [] {
-         (void)Shape{2, 3}[-3];
-       }},
+          [] {
+            (void)Shape{2, 3}[-3];
+          }},
       {"AxisOfScalar", [] { Shape{}.set(0, 1); }},
       {"SevenAxes",
-       [] {
-         Shape shape{1, 2, 3, 4, 5, 6};
-         shape.push_back(7);
-       }},
+          [] {
+            Shape shape{1, 2, 3, 4, 5, 6};
+            shape.push_back(7);
+          }},
       {"TensorOfEarlierRecording",
-       [] {
-         Tensor kept;
-         Net net;
-         Learner(net, [&](Tracer& t) -> Loss {
-           const Tensor x = t.input("x", kX);
-           if (!kept.defined()) kept = x;
-           return {sum(net(kept)), t.number(1)};
-         });
-       }},
+          [] {
+            Tensor kept;
+            Net net;
+            Learner(net, [&](Tracer& t) -> Loss {
+              const Tensor x = t.input("x", kX);
+              if (!kept.defined()) kept = x;
+              return {sum(net(kept)), t.number(1)};
+            });
+          }},
       {"TensorAfterRecording",
-       [] {
-         Tensor kept;
-         Net net;
-         Learner(net, [&](Tracer& t) -> Loss {
-           kept = net(t.input("x", kX));
-           return {sum(kept), t.number(1)};
-         });
-         (void)kept.shape();
-       }},
+          [] {
+            Tensor kept;
+            Net net;
+            Learner(net, [&](Tracer& t) -> Loss {
+              kept = net(t.input("x", kX));
+              return {sum(kept), t.number(1)};
+            });
+            (void)kept.shape();
+          }},
       {"OutputOfEarlierRecording",
-       [] {
-         Tensor kept;
-         trace([&](Tracer& t, Tensor x, Tensor, Tensor) {
-           if (!kept.defined()) kept = x;
-           if (!t.training()) t.output("kept", kept);
-           return x;
-         });
-         trace([&](Tracer& t, Tensor x, Tensor, Tensor) {
-           t.output("kept", kept);
-           return x;
-         });
-       }},
+          [] {
+            Tensor kept;
+            trace([&](Tracer& t, Tensor x, Tensor, Tensor) {
+              if (!kept.defined()) kept = x;
+              if (!t.training()) t.output("kept", kept);
+              return x;
+            });
+            trace([&](Tracer& t, Tensor x, Tensor, Tensor) {
+              t.output("kept", kept);
+              return x;
+            });
+          }},
       {"TensorOfOtherLearner",
-       [] {
-         Tensor kept;
-         trace([&](Tracer&, Tensor x, Tensor, Tensor) { return kept = x; });
-         trace([&](Tracer&, Tensor x, Tensor, Tensor) { return x + kept; });
-       }},
+          [] {
+            Tensor kept;
+            trace([&](Tracer&, Tensor x, Tensor, Tensor) { return kept = x; });
+            trace([&](Tracer&, Tensor x, Tensor, Tensor) { return x + kept; });
+          }},
       {"TensorAfterRecordingFirst",
-       [] {
-         Tensor kept;
-         trace([&](Tracer&, Tensor x, Tensor, Tensor) { return kept = x; });
-         trace([&](Tracer&, Tensor, Tensor, Tensor) { return relu(kept); });
-       }},
+          [] {
+            Tensor kept;
+            trace([&](Tracer&, Tensor x, Tensor, Tensor) { return kept = x; });
+            trace([&](Tracer&, Tensor, Tensor, Tensor) { return relu(kept); });
+          }},
       // Functions of tensors
       wrong("Conv1dOfMatrix", [](Tensor x, Tensor) { return conv1d(x, x); }),
       wrong("Conv1dChannels",
-            [](Tensor x, Tensor) {
-              return conv1d(reshape(x, {1, 4, 2}), shaped({3, 3, 5}));
-            }),
+          [](Tensor x, Tensor) {
+            return conv1d(reshape(x, {1, 4, 2}), shaped({3, 3, 5}));
+          }),
       wrong("Conv1dLargerThanInput",
-            [](Tensor x, Tensor) {
-              return conv1d(reshape(x, {1, 4, 2}), shaped({3, 7, 2}));
-            }),
+          [](Tensor x, Tensor) {
+            return conv1d(reshape(x, {1, 4, 2}), shaped({3, 7, 2}));
+          }),
       wrong("Conv2dStrideZero",
-            [](Tensor x, Tensor) {
-              return conv2d(image(x), shaped({3, 1, 1, 2}), 0);
-            }),
+          [](Tensor x, Tensor) {
+            return conv2d(image(x), shaped({3, 1, 1, 2}), 0);
+          }),
       wrong("Conv2dPaddingNegative",
-            [](Tensor x, Tensor) {
-              return conv2d(image(x), shaped({3, 1, 1, 2}), 1, -1);
-            }),
+          [](Tensor x, Tensor) {
+            return conv2d(image(x), shaped({3, 1, 1, 2}), 1, -1);
+          }),
       wrong("Conv2dDilationZero",
-            [](Tensor x, Tensor) {
-              return conv2d(image(x), shaped({3, 1, 1, 2}), 1, 0, 0);
-            }),
+          [](Tensor x, Tensor) {
+            return conv2d(image(x), shaped({3, 1, 1, 2}), 1, 0, 0);
+          }),
       wrong("Conv2dGroups",
-            [](Tensor x, Tensor) {
-              return conv2d(image(x), shaped({3, 1, 1, 2}), 1, 0, 1, 3);
-            }),
+          [](Tensor x, Tensor) {
+            return conv2d(image(x), shaped({3, 1, 1, 2}), 1, 0, 1, 3);
+          }),
       wrong("TransposedChannels",
-            [](Tensor x, Tensor) {
-              return conv_transpose2d(image(x), shaped({5, 3, 3, 7}));
-            }),
+          [](Tensor x, Tensor) {
+            return conv_transpose2d(image(x), shaped({5, 3, 3, 7}));
+          }),
       wrong("TransposedStride",
-            [](Tensor x, Tensor) {
-              return conv_transpose2d(image(x), shaped({2, 3, 3, 2}), 0);
-            }),
+          [](Tensor x, Tensor) {
+            return conv_transpose2d(image(x), shaped({2, 3, 3, 2}), 0);
+          }),
       wrong("ResizeToNothing", [](Tensor x, Tensor) { return resize(image(x), 0, 2); }),
       wrong("ResizeMatrix", [](Tensor x, Tensor) { return resize(x, 2, 2); }),
       wrong("UpsampleByZero", [](Tensor x, Tensor) { return upsample(image(x), 0); }),
@@ -284,9 +283,9 @@ const std::vector<Misuse>& misuses() {
       wrong("EinsumOperands", [](Tensor x, Tensor) { return einsum("ij,jk->ik", {x}); }),
       wrong("EinsumAxes", [](Tensor x, Tensor) { return einsum("ijk->i", {x}); }),
       wrong("EinsumSizes",
-            [](Tensor x, Tensor) {
-              return einsum("ij,ji->i", {x, x});
-            }),
+          [](Tensor x, Tensor) {
+            return einsum("ij,ji->i", {x, x});
+          }),
       wrong("EinsumUnknownLetter", [](Tensor x, Tensor) { return einsum("ij->k", {x}); }),
       wrong("EinsumSigns", [](Tensor x, Tensor) { return einsum("i?->i", {x}); }),
       wrong("SortIds", [](Tensor, Tensor ids) { return sort(ids); }),
@@ -295,9 +294,9 @@ const std::vector<Misuse>& misuses() {
       wrong("ScatterToNoRows", [](Tensor x, Tensor ids) { return scatter_add(x, ids, 0); }),
       wrong("ScatterByFloats", [](Tensor x, Tensor) { return scatter_add(x, x, 4); }),
       wrong("ScatterOtherRows",
-            [](Tensor x, Tensor ids) {
-              return scatter_add(reshape(x, {2, 4}), ids, 4);
-            }),
+          [](Tensor x, Tensor ids) {
+            return scatter_add(reshape(x, {2, 4}), ids, 4);
+          }),
       wrong("GatherByFloats", [](Tensor x, Tensor) { return gather(x, x); }),
       wrong("PadNegative", [](Tensor x, Tensor) { return pad(x, 0, -1, 0); }),
       wrong("PadAxis", [](Tensor x, Tensor) { return pad(x, 2, 1, 0); }),
@@ -307,336 +306,336 @@ const std::vector<Misuse>& misuses() {
       wrong("ArangeNegative", [](Tensor, Tensor) { return arange(-4); }),
       wrong("TrilOfVector", [](Tensor, Tensor ids) { return tril(ids); }),
       wrong("SumAxisTwice",
-            [](Tensor x, Tensor) {
-              return sum(x, {0, 0});
-            }),
+          [](Tensor x, Tensor) {
+            return sum(x, {0, 0});
+          }),
       wrong("BroadcastAway", [](Tensor x, Tensor) { return broadcast_to(x, {2}); }),
       wrong("OneHotOfFloats", [](Tensor x, Tensor) { return one_hot(x, 3, DType::kF32); }),
       wrong("OneHotOfNoClasses", [](Tensor, Tensor ids) { return one_hot(ids, 0, DType::kF32); }),
       wrong("WhereSizes",
-            [](Tensor x, Tensor) {
-              return where(greater(x, x), shaped({3, 2}), x);
-            }),
+          [](Tensor x, Tensor) {
+            return where(greater(x, x), shaped({3, 2}), x);
+          }),
       wrong("HeadsDoNotDivide",
-            [](Tensor x, Tensor) {
-              return attention(reshape(x, {1, 4, 2}), reshape(x, {1, 4, 2}), reshape(x, {1, 4, 2}), 3);
-            }),
+          [](Tensor x, Tensor) {
+            return attention(reshape(x, {1, 4, 2}), reshape(x, {1, 4, 2}), reshape(x, {1, 4, 2}), 3);
+          }),
       wrong("ClassWeightsOfOtherCount",
-            [](Tensor x, Tensor ids) { return weighted_cross_entropy_sum(x, ids, shaped({5})); }),
+          [](Tensor x, Tensor ids) { return weighted_cross_entropy_sum(x, ids, shaped({5})); }),
       wrong("GradientOfIds", [](Tensor x, Tensor ids) { return gradient(sum(x), ids); }),
       wrong("GradientOfManyValues", [](Tensor x, Tensor) { return gradient(square(x), x); }),
       {"IntegerThatDoesNotFit",
-       [] {
-         Arrays().set<int64_t>("ids", {2}, {1, int64_t{1} << 40});
-       }},
+          [] {
+            Arrays().set<int64_t>("ids", {2}, {1, int64_t{1} << 40});
+          }},
       {"IntegersForFloats",
-       [] {
-         Ready().learner.set<int64_t>("y", {0, 1, 1, 0});
-       }},
+          [] {
+            Ready().learner.set<int64_t>("y", {0, 1, 1, 0});
+          }},
       {"BooleansForFloats",
-       [] {
-         Ready().learner.set<bool>("y", {false, true, true, false});
-       }},
+          [] {
+            Ready().learner.set<bool>("y", {false, true, true, false});
+          }},
       {"LabelThatDoesNotFit", [] { Dataset().add<int64_t>("label", {}, {-(int64_t{1} << 33)}); }},
       // Ops of the program
       {"OpWithoutKernel", [] { OwnOp(OpDefinition{.name = "half"}); }},
       {"OpWithoutName", [] { OwnOp(definition("")); }},
       {"OpOfTakenName", [] { OwnOp(definition("matmul")); }},
       {"OpTwice",
-       [] {
-         const OwnOp first(definition("twice"));
-         const OwnOp second(definition("twice"));
-       }},
+          [] {
+            const OwnOp first(definition("twice"));
+            const OwnOp second(definition("twice"));
+          }},
       {"OpOfIds",
-       [] {
-         const OwnOp half(definition("half"));
-         trace([&](Tracer&, Tensor, Tensor, Tensor ids) { return half(ids); });
-       }},
+          [] {
+            const OwnOp half(definition("half"));
+            trace([&](Tracer&, Tensor, Tensor, Tensor ids) { return half(ids); });
+          }},
       {"OpWithoutGradient",
-       [] {
-         const OwnOp half(definition("half"));
-         Net net;
-         Learner(net, [&](Tracer& t) -> Loss { return {sum(half(net(t.input("x", kX)))), t.number(1)}; });
-       }},
+          [] {
+            const OwnOp half(definition("half"));
+            Net net;
+            Learner(net, [&](Tracer& t) -> Loss { return {sum(half(net(t.input("x", kX)))), t.number(1)}; });
+          }},
       {"OpOfUndefined",
-       [] {
-         const OwnOp half(definition("half"));
-         trace([&](Tracer&, Tensor, Tensor, Tensor) { return half(Tensor{}); });
-       }},
+          [] {
+            const OwnOp half(definition("half"));
+            trace([&](Tracer&, Tensor, Tensor, Tensor) { return half(Tensor{}); });
+          }},
       {"OpIsCheckedWithoutFunction", [] { testing::check_op({}); }},
       // Modules
       {"NoParent", [] { Linear layer(nullptr, "layer", 2, 2); }},
       {"NoModule", [] { Parameter parameter(nullptr, "weight", {2}, constant_init(0)); }},
       {"NegativeSize",
-       [] {
-         Module root;
-         Linear layer(&root, "layer", -2, 4);
-       }},
+          [] {
+            Module root;
+            Linear layer(&root, "layer", -2, 4);
+          }},
       {"ZeroSize",
-       [] {
-         Module root;
-         Embedding table(&root, "table", 0, 4);
-       }},
+          [] {
+            Module root;
+            Embedding table(&root, "table", 0, 4);
+          }},
       {"HugeModel",
-       [] {
-         Module root;
-         Linear layer(&root, "layer", int64_t{1} << 40, int64_t{1} << 40);
-         Learner(root, [&](Tracer& t) -> Loss { return {sum(t.input("x", kX)), t.number(1)}; });
-       }},
+          [] {
+            Module root;
+            Linear layer(&root, "layer", int64_t{1} << 40, int64_t{1} << 40);
+            Learner(root, [&](Tracer& t) -> Loss { return {sum(t.input("x", kX)), t.number(1)}; });
+          }},
       {"NoInitializer",
-       [] {
-         Module root;
-         Parameter parameter(&root, "weight", {2}, Initializer{});
-       }},
+          [] {
+            Module root;
+            Parameter parameter(&root, "weight", {2}, Initializer{});
+          }},
       {"WrongInitialValues",
-       [] {
-         Module root;
-         Parameter parameter(&root, "weight", {2}, values_init({1, 2, 3}));
-         Learner(root, [&](Tracer& t) -> Loss { return {sum(t.input("x", kX) * parameter), t.number(1)}; });
-       }},
+          [] {
+            Module root;
+            Parameter parameter(&root, "weight", {2}, values_init({1, 2, 3}));
+            Learner(root, [&](Tracer& t) -> Loss { return {sum(t.input("x", kX) * parameter), t.number(1)}; });
+          }},
       {"DuplicateNames",
-       [] {
-         struct Twice : Module {
-           Linear a{this, "layer", 2, 2}, b{this, "layer", 2, 2};
-         } net;
-         Learner(net, [&](Tracer& t) -> Loss { return {sum(net.a(net.b(t.input("x", kX)))), t.number(1)}; });
-       }},
+          [] {
+            struct Twice : Module {
+              Linear a{this, "layer", 2, 2}, b{this, "layer", 2, 2};
+            } net;
+            Learner(net, [&](Tracer& t) -> Loss { return {sum(net.a(net.b(t.input("x", kX)))), t.number(1)}; });
+          }},
       {"OutsideOfTrace",
-       [] {
-         Net net;
-         (void)net.hidden.weight.tensor();
-       }},
+          [] {
+            Net net;
+            (void)net.hidden.weight.tensor();
+          }},
       {"ForeignModule",
-       [] {
-         Net net;
-         struct Other : Module {
-           Linear layer{this, "other", 2, 1};
-         } other;
-         Learner(net, [&](Tracer& t) -> Loss { return {sum(other.layer(t.input("x", kX))), t.number(1)}; });
-       }},
+          [] {
+            Net net;
+            struct Other : Module {
+              Linear layer{this, "other", 2, 1};
+            } other;
+            Learner(net, [&](Tracer& t) -> Loss { return {sum(other.layer(t.input("x", kX))), t.number(1)}; });
+          }},
       {"ForeignModuleOfTheSameShape",
-       [] {
-         Net net, other;
-         Learner(net, [&](Tracer& t) -> Loss { return {sum(other(t.input("x", kX))), t.number(1)}; });
-       }},
+          [] {
+            Net net, other;
+            Learner(net, [&](Tracer& t) -> Loss { return {sum(other(t.input("x", kX))), t.number(1)}; });
+          }},
       {"PartIsDestroyed",
-       [] {
-         Module root;
-         std::make_unique<Linear>(&root, "layer", 2, 1);
-         Learner(root, [&](Tracer& t) -> Loss { return {sum(t.input("x", kX)), t.number(1)}; });
-       }},
+          [] {
+            Module root;
+            std::make_unique<Linear>(&root, "layer", 2, 1);
+            Learner(root, [&](Tracer& t) -> Loss { return {sum(t.input("x", kX)), t.number(1)}; });
+          }},
       {"ParentIsDestroyed",
-       [] {
-         auto parent = std::make_unique<Net>();
-         Linear layer(parent.get(), "layer", 2, 1);
-         parent.reset();
-         Net net;
-         Learner(net, [&](Tracer& t) -> Loss { return {sum(layer(t.input("x", kX))), t.number(1)}; });
-       }},
+          [] {
+            auto parent = std::make_unique<Net>();
+            Linear layer(parent.get(), "layer", 2, 1);
+            parent.reset();
+            Net net;
+            Learner(net, [&](Tracer& t) -> Loss { return {sum(layer(t.input("x", kX))), t.number(1)}; });
+          }},
       {"AdoptedTwice",
-       [] {
-         Module root;
-         Net net;
-         root.adopt(net, "net");
-         root.adopt(net, "again");
-       }},
+          [] {
+            Module root;
+            Net net;
+            root.adopt(net, "net");
+            root.adopt(net, "again");
+          }},
       {"AdoptedByItsPart",
-       [] {
-         Module root;
-         Net net;
-         root.adopt(net, "net");
-         net.adopt(root, "root");
-       }},
+          [] {
+            Module root;
+            Net net;
+            root.adopt(net, "net");
+            net.adopt(root, "root");
+          }},
       {"AdoptedByItself",
-       [] {
-         Module root;
-         root.adopt(root, "root");
-       }},
+          [] {
+            Module root;
+            root.adopt(root, "root");
+          }},
       {"MoreElementsThanCanBeCounted",
-       [] {
-         Dataset data;
-         data.add("x", {int64_t{1} << 32, int64_t{1} << 32}, std::vector<float>(16));
-       }},
+          [] {
+            Dataset data;
+            data.add("x", {int64_t{1} << 32, int64_t{1} << 32}, std::vector<float>(16));
+          }},
       {"InputOfMoreElementsThanCanBeCounted",
-       [] {
-         trace([](Tracer& t, Tensor, Tensor, Tensor) {
-           return sum(sum(t.input("z", {DType::kF32, {(int64_t{1} << 61) + 1, 8}}), 0));
-         });
-       }},
+          [] {
+            trace([](Tracer& t, Tensor, Tensor, Tensor) {
+              return sum(sum(t.input("z", {DType::kF32, {(int64_t{1} << 61) + 1, 8}}), 0));
+            });
+          }},
       {"StructsOfSeveralWidths",
-       [] {
-         const std::vector<std::vector<float>> items{{}, {1, 2}, {3, 4}};
-         Dataset data;
-         data.add("x", items, [](const std::vector<float>& item) { return item; });
-       }},
+          [] {
+            const std::vector<std::vector<float>> items{{}, {1, 2}, {3, 4}};
+            Dataset data;
+            data.add("x", items, [](const std::vector<float>& item) { return item; });
+          }},
       {"PredictedRowsDiffer",
-       [] {
-         Ready ready;
-         Arrays batch;
-         batch.set("x", {2, 2}, std::vector<float>(4));
-         batch.set("y", {3, 1}, std::vector<float>(3));
-         ready.learner.predict(batch);
-       }},
+          [] {
+            Ready ready;
+            Arrays batch;
+            batch.set("x", {2, 2}, std::vector<float>(4));
+            batch.set("y", {3, 1}, std::vector<float>(3));
+            ready.learner.predict(batch);
+          }},
       {"ValidationIsNotFinite",
-       [] {
-         Ready ready;
-         Dataset data, broken;
-         data.add("x", {2}, std::vector<float>(16)).add("y", {1}, std::vector<float>(8));
-         broken.add("x", {2}, std::vector<float>(16, std::numeric_limits<float>::quiet_NaN()))
-             .add("y", {1}, std::vector<float>(8));
-         Loader loader(data, {.batch = 4}), validation(broken, {.batch = 4});
-         ready.learner.fit(loader, {.epochs = 3, .validation = &validation});
-       }},
+          [] {
+            Ready ready;
+            Dataset data, broken;
+            data.add("x", {2}, std::vector<float>(16)).add("y", {1}, std::vector<float>(8));
+            broken.add("x", {2}, std::vector<float>(16, std::numeric_limits<float>::quiet_NaN()))
+                .add("y", {1}, std::vector<float>(8));
+            Loader loader(data, {.batch = 4}), validation(broken, {.batch = 4});
+            ready.learner.fit(loader, {.epochs = 3, .validation = &validation});
+          }},
       {"HeadsDoNotDivide",
-       [] {
-         Module root;
-         CausalAttention attention(&root, "attention", 16, 3);
-       }},
+          [] {
+            Module root;
+            CausalAttention attention(&root, "attention", 16, 3);
+          }},
       {"EmptyModel",
-       [] {
-         Module root;
-         Learner(root, [&](Tracer& t) -> Loss { return {sum(t.input("x", kX)), t.number(1)}; });
-       }},
+          [] {
+            Module root;
+            Learner(root, [&](Tracer& t) -> Loss { return {sum(t.input("x", kX)), t.number(1)}; });
+          }},
       {"DropoutProbability",
-       [] {
-         Module root;
-         Dropout dropout(&root, "dropout", 1.5f);
-         Linear layer(&root, "layer", 2, 1);
-         Learner(root, [&](Tracer& t) -> Loss { return {sum(layer(dropout(t.input("x", kX)))), t.number(1)}; });
-       }},
+          [] {
+            Module root;
+            Dropout dropout(&root, "dropout", 1.5f);
+            Linear layer(&root, "layer", 2, 1);
+            Learner(root, [&](Tracer& t) -> Loss { return {sum(layer(dropout(t.input("x", kX)))), t.number(1)}; });
+          }},
       {"ConvolutionGroups",
-       [] {
-         Module root;
-         Conv2d layer(&root, "conv", 3, 4, 3, {.groups = 2});
-       }},
+          [] {
+            Module root;
+            Conv2d layer(&root, "conv", 3, 4, 3, {.groups = 2});
+          }},
       {"ConvolutionStride",
-       [] {
-         Module root;
-         Conv2d layer(&root, "conv", 3, 4, 3, {.stride = 0});
-       }},
+          [] {
+            Module root;
+            Conv2d layer(&root, "conv", 3, 4, 3, {.stride = 0});
+          }},
       {"ConvolutionChannels",
-       [] {
-         Module root;
-         Conv2d layer(&root, "conv", 3, 4, 3);
-         Learner(root, [&](Tracer& t) -> Loss {
-           return {sum(layer(t.input("x", {DType::kF32, {1, 8, 8, 2}}))), t.number(1)};
-         });
-       }},
+          [] {
+            Module root;
+            Conv2d layer(&root, "conv", 3, 4, 3);
+            Learner(root, [&](Tracer& t) -> Loss {
+              return {sum(layer(t.input("x", {DType::kF32, {1, 8, 8, 2}}))), t.number(1)};
+            });
+          }},
       {"ConvolutionTooLarge",
-       [] {
-         Module root;
-         Conv2d layer(&root, "conv", 1, 4, 9);
-         Learner(root, [&](Tracer& t) -> Loss {
-           return {sum(layer(t.input("x", {DType::kF32, {1, 4, 4, 1}}))), t.number(1)};
-         });
-       }},
+          [] {
+            Module root;
+            Conv2d layer(&root, "conv", 1, 4, 9);
+            Learner(root, [&](Tracer& t) -> Loss {
+              return {sum(layer(t.input("x", {DType::kF32, {1, 4, 4, 1}}))), t.number(1)};
+            });
+          }},
       {"NormGroups",
-       [] {
-         Module root;
-         GroupNorm norm(&root, "norm", 3, 4);
-       }},
+          [] {
+            Module root;
+            GroupNorm norm(&root, "norm", 3, 4);
+          }},
       {"ListIndex",
-       [] {
-         Module root;
-         ModuleList<Linear> layers(&root, "layers", 2, int64_t{2}, int64_t{2});
-         (void)layers[2];
-       }},
+          [] {
+            Module root;
+            ModuleList<Linear> layers(&root, "layers", 2, int64_t{2}, int64_t{2});
+            (void)layers[2];
+          }},
       {"EmptyFunction",
-       [] {
-         Module root;
-         Sequential layers(&root, "layers");
-         layers.add(std::function<Tensor(At)>{});
-       }},
+          [] {
+            Module root;
+            Sequential layers(&root, "layers");
+            layers.add(std::function<Tensor(At)>{});
+          }},
       {"BatchNormOfOne",
-       [] {
-         Module root;
-         BatchNorm norm(&root, "norm", 2);
-         Learner(root, [&](Tracer& t) -> Loss {
-           return {sum(norm(t.input("x", {DType::kF32, {1, 2}}))), t.number(1)};
-         });
-       }},
+          [] {
+            Module root;
+            BatchNorm norm(&root, "norm", 2);
+            Learner(root, [&](Tracer& t) -> Loss {
+              return {sum(norm(t.input("x", {DType::kF32, {1, 2}}))), t.number(1)};
+            });
+          }},
       // Losses
       {"NoLossFunction",
-       [] {
-         Net net;
-         Learner(net, TracedLoss{});
-       }},
+          [] {
+            Net net;
+            Learner(net, TracedLoss{});
+          }},
       {"LossWithoutCount",
-       [] {
-         Net net;
-         Learner(net, [&](Tracer& t) -> Loss { return {.sum = sum(net(t.input("x", kX)))}; });
-       }},
+          [] {
+            Net net;
+            Learner(net, [&](Tracer& t) -> Loss { return {.sum = sum(net(t.input("x", kX)))}; });
+          }},
       {"LossWithoutSum",
-       [] {
-         Net net;
-         Learner(net, [&](Tracer& t) -> Loss { return {.sum = {}, .count = t.number(1)}; });
-       }},
+          [] {
+            Net net;
+            Learner(net, [&](Tracer& t) -> Loss { return {.sum = {}, .count = t.number(1)}; });
+          }},
       {"LossOfOtherShapes",  // it would be broadcast to [4, 4]
-       [] {
-         Net net;
-         Learner(net, [&](Tracer& t) {
-           return squared_error_loss(t, net(t.input("x", kX)), t.input("y", {DType::kF32, {4}}));
-         });
-       }},
+          [] {
+            Net net;
+            Learner(net, [&](Tracer& t) {
+              return squared_error_loss(t, net(t.input("x", kX)), t.input("y", {DType::kF32, {4}}));
+            });
+          }},
       {"LossIsNoScalar",
-       [] {
-         Net net;
-         Learner(net, [&](Tracer& t) -> Loss { return {net(t.input("x", kX)), t.number(1)}; });
-       }},
+          [] {
+            Net net;
+            Learner(net, [&](Tracer& t) -> Loss { return {net(t.input("x", kX)), t.number(1)}; });
+          }},
       {"LossOfOtherGraph",
-       [] {
-         Ready ready;
-         Tensor kept;
-         Net net;
-         Learner(net, [&](Tracer& t) -> Loss {
-           const Tensor x = net(t.input("x", kX));
-           Learner(net, [&](Tracer& inner) -> Loss { return {sum(x), inner.number(1)}; });
-           return {sum(x), t.number(1)};
-         });
-       }},
+          [] {
+            Ready ready;
+            Tensor kept;
+            Net net;
+            Learner(net, [&](Tracer& t) -> Loss {
+              const Tensor x = net(t.input("x", kX));
+              Learner(net, [&](Tracer& inner) -> Loss { return {sum(x), inner.number(1)}; });
+              return {sum(x), t.number(1)};
+            });
+          }},
       {"InputWithoutType",
-       [] {
-         Net net;
-         Learner(net, [&](Tracer& t) -> Loss { return {sum(net(t.input("x"))), t.number(1)}; });
-       }},
+          [] {
+            Net net;
+            Learner(net, [&](Tracer& t) -> Loss { return {sum(net(t.input("x"))), t.number(1)}; });
+          }},
       {"InputOfNoBatch",
-       [] {
-         Net net;
-         Learner(net, [&](Tracer& t) -> Loss { return {sum(net(t.input("z"))), t.number(1)}; }, {{{"x", kX}}});
-       }},
+          [] {
+            Net net;
+            Learner(net, [&](Tracer& t) -> Loss { return {sum(net(t.input("z"))), t.number(1)}; }, {{{"x", kX}}});
+          }},
       {"InputOfTwoTypes",
-       [] {
-         Net net;
-         Learner(net, [&](Tracer& t) -> Loss {
-           return {sum(net(t.input("x", kX))) + sum(t.input("x", kY)), t.number(1)};
-         });
-       }},
+          [] {
+            Net net;
+            Learner(net, [&](Tracer& t) -> Loss {
+              return {sum(net(t.input("x", kX))) + sum(t.input("x", kY)), t.number(1)};
+            });
+          }},
       {"InputOfNegativeSize",
-       [] { trace([](Tracer& t, Tensor, Tensor, Tensor) {
-              return t.input("z", {DType::kF32, {-4}});
-            }); }},
+          [] { trace([](Tracer& t, Tensor, Tensor, Tensor) {
+                 return t.input("z", {DType::kF32, {-4}});
+               }); }},
       {"InputIsReserved", [] { trace([](Tracer& t, Tensor, Tensor, Tensor) { return t.input("parameters", kX); }); }},
       {"OutputTwice",
-       [] {
-         trace([](Tracer& t, Tensor x, Tensor, Tensor) {
-           t.output("a", x);
-           t.output("a", x);
-           return x;
-         });
-       }},
+          [] {
+            trace([](Tracer& t, Tensor x, Tensor, Tensor) {
+              t.output("a", x);
+              t.output("a", x);
+              return x;
+            });
+          }},
       {"OutputUndefined",
-       [] {
-         trace([](Tracer& t, Tensor x, Tensor, Tensor) {
-           t.output("a", Tensor{});
-           return x;
-         });
-       }},
+          [] {
+            trace([](Tracer& t, Tensor x, Tensor, Tensor) {
+              t.output("a", Tensor{});
+              return x;
+            });
+          }},
       {"NoShapes",
-       [] {
-         Net net;
-         Learner(
-             net, [&](Tracer& t) { return squares(net, t); }, std::vector<InputTypes>{});
-       }},
+          [] {
+            Net net;
+            Learner(
+                net, [&](Tracer& t) { return squares(net, t); }, std::vector<InputTypes>{});
+          }},
       // Options
       {"AccumulateNothing", [] { Ready ready({.accumulate = 0}); }},
       {"NegativeThreads", [] { Ready ready({.threads = -1}); }},
@@ -648,15 +647,16 @@ const std::vector<Misuse>& misuses() {
       {"NegativeClip", [] { Ready ready({.clip_norm = -1}); }},
       {"UnknownGroup", [] { Ready ready({.groups = {{.patterns = {"hiden.*"}, .frozen = true}}}); }},
       {"GroupBehindAnother",
-       [] {
-         Ready ready({.groups = {{.patterns = {"*"}, .rate_factor = 0.5}, {.patterns = {"hidden.*"}, .frozen = true}}});
-       }},
+          [] {
+            Ready ready(
+                {.groups = {{.patterns = {"*"}, .rate_factor = 0.5}, {.patterns = {"hidden.*"}, .frozen = true}}});
+          }},
       {"LearnerThatWasMoved",
-       [] {
-         Ready ready;
-         const Learner taken = std::move(ready.learner);
-         ready.learner.step(0.1);
-       }},
+          [] {
+            Ready ready;
+            const Learner taken = std::move(ready.learner);
+            ready.learner.step(0.1);
+          }},
       {"GroupWithoutPattern", [] { Ready ready({.groups = {{.frozen = true}}}); }},
       {"EverythingFrozen", [] { Ready ready({.groups = {{.patterns = {"*"}, .frozen = true}}}); }},
       // Steps
@@ -664,89 +664,91 @@ const std::vector<Misuse>& misuses() {
       {"NegativeRate", [] { Ready().learner.step(-0.1); }},
       {"SetUnknown", [] { Ready().learner.set<float>("z", {1}); }},
       {"SetTooFew",
-       [] {
-         Ready().learner.set<float>("x", {1, 2});
-       }},
+          [] {
+            Ready().learner.set<float>("x", {1, 2});
+          }},
       {"SetOtherType",
-       [] {
-         Ready().learner.set<int32_t>("x", {1, 2, 3, 4, 5, 6, 7, 8});
-       }},
+          [] {
+            Ready().learner.set<int32_t>("x", {1, 2, 3, 4, 5, 6, 7, 8});
+          }},
       {"StepOnOtherShape",
-       [] {
-         Ready().learner.step(batch_of({DType::kF32, {5, 2}}, kY), 0.1);
-       }},
+          [] {
+            Ready().learner.step(batch_of({DType::kF32, {5, 2}}, kY), 0.1);
+          }},
       {"StepOnOtherType",
-       [] {
-         Ready().learner.step(batch_of({DType::kI32, {4, 2}}, kY), 0.1);
-       }},
+          [] {
+            Ready().learner.step(batch_of({DType::kI32, {4, 2}}, kY), 0.1);
+          }},
       {"StepWithoutInput",
-       [] {
-         Ready().learner.step(Arrays({{"x", kX}}), 0.1);
-       }},
+          [] {
+            Ready().learner.step(Arrays({{"x", kX}}), 0.1);
+          }},
       {"StepOfOneMicroBatch", [] { Ready({.accumulate = 2}).learner.step(batch_of(kX, kY), 0.1); }},
       {"StepWithoutTraining", [] { Ready({.training = false}).learner.step(0.1); }},
       {"PredictOtherShape",
-       [] {
-         Ready().learner.predict(batch_of({DType::kF32, {9, 2}}, kY));
-       }},
+          [] {
+            Ready().learner.predict(batch_of({DType::kF32, {9, 2}}, kY));
+          }},
       {"PredictNothing", [] { Ready().learner.predict(Arrays{}); }},
       {"OutputUnknown", [] { (void)Ready().learner.output("logits"); }},
       {"ParameterUnknown", [] { (void)Ready().learner.parameter("weight"); }},
       {"GradientBeforeStep", [] { (void)Ready().learner.gradient("hidden.weight"); }},
       {"GradientOfFrozen",
-       [] {
-         Ready ready({.groups = {{.patterns = {"hidden.*"}, .frozen = true}}});
-         ready.learner.step(0.1);
-         (void)ready.learner.gradient("hidden.weight");
-       }},
+          [] {
+            Ready ready({.groups = {{.patterns = {"hidden.*"}, .frozen = true}}});
+            ready.learner.step(0.1);
+            (void)ready.learner.gradient("hidden.weight");
+          }},
       {"IdOutOfRange",
-       [] {
-         Module root;
-         Embedding table(&root, "table", 4, 2);
-         Learner learner(root, [&](Tracer& t) -> Loss {
-           return {sum(table(t.input("ids", {DType::kI32, {2}}))), t.number(1)};
-         });
-         learner.set<int32_t>("ids", {0, 4});
-         learner.step(0.1);
-       }},
+          [] {
+            Module root;
+            Embedding table(&root, "table", 4, 2);
+            Learner learner(root, [&](Tracer& t) -> Loss {
+              return {sum(table(t.input("ids", {DType::kI32, {2}}))), t.number(1)};
+            });
+            learner.set<int32_t>("ids", {0, 4});
+            learner.step(0.1);
+          }},
       {"LossIsNan",
-       [] {
-         Net net;
-         Loader loader(numbers(8), {.batch = 4});
-         Learner learner(
-             net,
-             [&](Tracer& t) -> Loss {
-               return {sum(log(net(t.input("x")) * 0.0 - 1.0)), t.number(4)};
-             },
-             loader.shapes());
-         learner.fit(loader, {.epochs = 1});
-       }},
+          [] {
+            Net net;
+            Loader loader(numbers(8), {.batch = 4});
+            Learner learner(
+                net,
+                [&](Tracer& t) -> Loss {
+                  return {sum(log(net(t.input("x")) * 0.0 - 1.0)), t.number(4)};
+                },
+                loader.shapes());
+            learner.fit(loader, {.epochs = 1});
+          }},
       // Files
       {"LoadMissing", [] { Ready().learner.load("/nonexistent/model"); }},
       {"LoadGarbage", [] { Ready().learner.load(file_of("not a file of weights")); }},
       {"LoadOfOtherModel",
-       [] {
-         struct Other : Module {
-           Linear layer{this, "other", 2, 1};
-         } other;
-         Learner learner(other, [&](Tracer& t) -> Loss { return {sum(other.layer(t.input("x", kX))), t.number(1)}; });
-         const std::string path = file_of("");
-         learner.save(path);
-         Ready().learner.load(path);
-       }},
+          [] {
+            struct Other : Module {
+              Linear layer{this, "other", 2, 1};
+            } other;
+            Learner learner(other, [&](Tracer& t) -> Loss {
+              return {sum(other.layer(t.input("x", kX))), t.number(1)};
+            });
+            const std::string path = file_of("");
+            learner.save(path);
+            Ready().learner.load(path);
+          }},
       {"StateOfWeights",
-       [] {
-         Ready ready;
-         const std::string path = file_of("");
-         ready.learner.save(path);
-         ready.learner.load_state(path);
-       }},
+          [] {
+            Ready ready;
+            const std::string path = file_of("");
+            ready.learner.save(path);
+            ready.learner.load_state(path);
+          }},
       {"StateOfOtherSeed",
-       [] {
-         const std::string path = file_of("");
-         Ready().learner.save_state(path);
-         Ready({.seed = 2}).learner.load_state(path);
-       }},
+          [] {
+            const std::string path = file_of("");
+            Ready().learner.save_state(path);
+            Ready({.seed = 2}).learner.load_state(path);
+          }},
       {"SaveNowhere", [] { Ready().learner.save("/nonexistent/folder/model"); }},
       // Data
       {"EmptyDataset", [] { Loader(Dataset{}, {}); }},
@@ -760,231 +762,231 @@ const std::vector<Misuse>& misuses() {
       {"SplitAtOne", [] { (void)numbers(4).split(1.0); }},
       {"SelectNegative", [] { (void)numbers(4).select({-1}); }},
       {"SeekBeyond",
-       [] {
-         Loader(numbers(4), {.batch = 2}).seek({0, 2});
-       }},
+          [] {
+            Loader(numbers(4), {.batch = 2}).seek({0, 2});
+          }},
       {"TooLongForBuckets",
-       [] {
-         Dataset data;
-         data.add_sequences("tokens", {{1, 2, 3}});
-         Loader(data, {.batch = 1, .buckets = {2}});
-       }},
+          [] {
+            Dataset data;
+            data.add_sequences("tokens", {{1, 2, 3}});
+            Loader(data, {.batch = 1, .buckets = {2}});
+          }},
       {"MissingImages", [] { (void)Dataset::idx("/nonexistent/images", "/nonexistent/labels"); }},
       {"ArraysUnknown", [] { (void)Arrays{}.bytes("x"); }},
       {"ArraysOtherType",
-       [] {
-         const Arrays arrays(InputTypes{{"x", kX}});
-         (void)arrays.get<int32_t>("x");
-       }},
+          [] {
+            const Arrays arrays(InputTypes{{"x", kX}});
+            (void)arrays.get<int32_t>("x");
+          }},
       {"ArraysTooFew",
-       [] {
-         Arrays{}.set<float>("x", {3}, {1, 2});
-       }},
+          [] {
+            Arrays{}.set<float>("x", {3}, {1, 2});
+          }},
       {"FitOfNegativeEpochs",
-       [] {
-         Ready ready;
-         Loader loader(numbers(4), {.batch = 2});
-         ready.learner.fit(loader, {.epochs = -1});
-       }},
+          [] {
+            Ready ready;
+            Loader loader(numbers(4), {.batch = 2});
+            ready.learner.fit(loader, {.epochs = -1});
+          }},
       {"PatienceWithoutValidation",
-       [] {
-         Ready ready;
-         Loader loader(numbers(4), {.batch = 2});
-         ready.learner.fit(loader, {.patience = 1});
-       }},
+          [] {
+            Ready ready;
+            Loader loader(numbers(4), {.batch = 2});
+            ready.learner.fit(loader, {.patience = 1});
+          }},
       {"MetricWithoutOutput",
-       [] {
-         Net net;
-         Loader loader(numbers(8), {.batch = 4});
-         Learner learner(
-             net,
-             [&](Tracer& t) -> Loss {
-               return {sum(net(t.input("x"))), t.number(4)};
-             },
-             loader.shapes());
-         learner.evaluate(loader, {accuracy("logits")});
-       }},
+          [] {
+            Net net;
+            Loader loader(numbers(8), {.batch = 4});
+            Learner learner(
+                net,
+                [&](Tracer& t) -> Loss {
+                  return {sum(net(t.input("x"))), t.number(4)};
+                },
+                loader.shapes());
+            learner.evaluate(loader, {accuracy("logits")});
+          }},
       {"InputNeverSet",
-       [] {
-         Net net;
-         Learner learner(net, [&](Tracer& t) { return squares(net, t); });
-         learner.set<float>("x", {0, 0, 0, 1, 1, 0, 1, 1});
-         learner.step(0.1);
-       }},
+          [] {
+            Net net;
+            Learner learner(net, [&](Tracer& t) { return squares(net, t); });
+            learner.set<float>("x", {0, 0, 0, 1, 1, 0, 1, 1});
+            learner.step(0.1);
+          }},
       {"InputNeverSetInEvaluation",
-       [] {
-         Net net;
-         Learner learner(net, [&](Tracer& t) { return squares(net, t); });
-         learner.evaluate();
-       }},
+          [] {
+            Net net;
+            Learner learner(net, [&](Tracer& t) { return squares(net, t); });
+            learner.evaluate();
+          }},
       {"InputsOfPredictionTrainedOn",
-       [] {
-         Ready ready;
-         Arrays request;
-         request.set<float>("x", {4, 2}, std::vector<float>(8));
-         (void)ready.learner.predict(request);
-         ready.learner.step(0.1);
-       }},
+          [] {
+            Ready ready;
+            Arrays request;
+            request.set<float>("x", {4, 2}, std::vector<float>(8));
+            (void)ready.learner.predict(request);
+            ready.learner.step(0.1);
+          }},
       {"TracesDiffer",
-       [] {
-         Net net;
-         int calls = 0;
-         Learner(net, [&](Tracer& t) -> Loss {
-           const Tensor y = net(t.input("x", kX));
-           return {sum(++calls == 2 ? y : square(y)), t.number(4)};
-         });
-       }},
+          [] {
+            Net net;
+            int calls = 0;
+            Learner(net, [&](Tracer& t) -> Loss {
+              const Tensor y = net(t.input("x", kX));
+              return {sum(++calls == 2 ? y : square(y)), t.number(4)};
+            });
+          }},
       {"TrainingTraceDiffers",
-       [] {
-         Net net;
-         int trained = 0;
-         Learner(net, [&](Tracer& t) -> Loss {
-           const Tensor y = net(t.input("x", kX));
-           return {sum(t.training() && ++trained == 2 ? y : square(y)), t.number(4)};
-         });
-       }},
+          [] {
+            Net net;
+            int trained = 0;
+            Learner(net, [&](Tracer& t) -> Loss {
+              const Tensor y = net(t.input("x", kX));
+              return {sum(t.training() && ++trained == 2 ? y : square(y)), t.number(4)};
+            });
+          }},
       {"InputsDiffer",
-       [] {
-         Net net;
-         Learner(net, [&](Tracer& t) -> Loss {
-           const Tensor y = net(t.input("x", kX));
-           return {sum(t.training() ? y * t.input("weights", kY) : y), t.number(4)};
-         });
-       }},
+          [] {
+            Net net;
+            Learner(net, [&](Tracer& t) -> Loss {
+              const Tensor y = net(t.input("x", kX));
+              return {sum(t.training() ? y * t.input("weights", kY) : y), t.number(4)};
+            });
+          }},
       {"CountNegative",
-       [] {
-         Net net;
-         Learner learner(net, [&](Tracer& t) -> Loss { return {sum(net(t.input("x", kX))), t.number(-4)}; });
-         learner.set<float>("x", std::vector<float>(8));
-         learner.step(0.1);
-       }},
+          [] {
+            Net net;
+            Learner learner(net, [&](Tracer& t) -> Loss { return {sum(net(t.input("x", kX))), t.number(-4)}; });
+            learner.set<float>("x", std::vector<float>(8));
+            learner.step(0.1);
+          }},
       {"CountFractional",
-       [] {
-         Net net;
-         Learner learner(net, [&](Tracer& t) -> Loss { return {sum(net(t.input("x", kX))), t.number(0.5)}; });
-         learner.set<float>("x", std::vector<float>(8));
-         learner.evaluate();
-       }},
+          [] {
+            Net net;
+            Learner learner(net, [&](Tracer& t) -> Loss { return {sum(net(t.input("x", kX))), t.number(0.5)}; });
+            learner.set<float>("x", std::vector<float>(8));
+            learner.evaluate();
+          }},
       {"PaddedRowsCounted",
-       [] {
-         Net net;
-         Dataset data;
-         data.add("x", {2}, std::vector<float>(40)).add("y", {1}, std::vector<float>(20));
-         Loader loader(data, {.batch = 16});
-         Learner learner(
-             net,
-             [&](Tracer& t) -> Loss {
-               return {sum(square(net(t.input("x")) - t.input("y"))), t.number(16)};
-             },
-             loader.shapes());
-         learner.evaluate(loader);
-       }},
+          [] {
+            Net net;
+            Dataset data;
+            data.add("x", {2}, std::vector<float>(40)).add("y", {1}, std::vector<float>(20));
+            Loader loader(data, {.batch = 16});
+            Learner learner(
+                net,
+                [&](Tracer& t) -> Loss {
+                  return {sum(square(net(t.input("x")) - t.input("y"))), t.number(16)};
+                },
+                loader.shapes());
+            learner.evaluate(loader);
+          }},
       {"MaskBeforeInputs",
-       [] {
-         Net net;
-         Learner(net, [&](Tracer& t) -> Loss {
-           const Tensor mask = t.row_mask();
-           return {sum(net(t.input("x", kX))), sum(mask)};
-         });
-       }},
+          [] {
+            Net net;
+            Learner(net, [&](Tracer& t) -> Loss {
+              const Tensor mask = t.row_mask();
+              return {sum(net(t.input("x", kX))), sum(mask)};
+            });
+          }},
       {"ModuleNameWithStar",
-       [] {
-         Module root;
-         Linear(&root, "layer*", 2, 2);
-       }},
+          [] {
+            Module root;
+            Linear(&root, "layer*", 2, 2);
+          }},
       {"ParameterNameWithNewline",
-       [] {
-         Module root;
-         Parameter(&root, "a\nb", {2}, constant_init(0));
-       }},
+          [] {
+            Module root;
+            Parameter(&root, "a\nb", {2}, constant_init(0));
+          }},
       {"InputNameWithNewline", [] { trace([](Tracer& t, Tensor, Tensor, Tensor) { return t.input("a\n", kX); }); }},
       {"OutputNameWithNewline",
-       [] {
-         trace([](Tracer& t, Tensor x, Tensor, Tensor) {
-           t.output("a\n", x);
-           return x;
-         });
-       }},
+          [] {
+            trace([](Tracer& t, Tensor x, Tensor, Tensor) {
+              t.output("a\n", x);
+              return x;
+            });
+          }},
       {"DropoutOfAll",
-       [] {
-         Module root;
-         Dropout(&root, "dropout", 1);
-       }},
+          [] {
+            Module root;
+            Dropout(&root, "dropout", 1);
+          }},
       {"DropoutNan",
-       [] {
-         Module root;
-         Dropout(&root, "dropout", std::nanf(""));
-       }},
+          [] {
+            Module root;
+            Dropout(&root, "dropout", std::nanf(""));
+          }},
       {"ArraysLargerThanMemory",
-       [] {
-         Arrays(InputTypes{{"x", {DType::kF32, {1 << 30, 1 << 30}}}});
-       }},
+          [] {
+            Arrays(InputTypes{{"x", {DType::kF32, {1 << 30, 1 << 30}}}});
+          }},
       {"ArraysOverflow",
-       [] {
-         Arrays(InputTypes{{"x", {DType::kF32, {int64_t{1} << 62, 8}}}});
-       }},
+          [] {
+            Arrays(InputTypes{{"x", {DType::kF32, {int64_t{1} << 62, 8}}}});
+          }},
       {"InputLargerThanMemory",
-       [] {
-         trace([](Tracer& t, Tensor, Tensor, Tensor) { return t.input("z", {DType::kF32, {1 << 30, 1 << 30}}); });
-       }},
+          [] {
+            trace([](Tracer& t, Tensor, Tensor, Tensor) { return t.input("z", {DType::kF32, {1 << 30, 1 << 30}}); });
+          }},
       {"LengthsBeyond",
-       [] {
-         attend({1, 5});
-       }},
+          [] {
+            attend({1, 5});
+          }},
       {"LengthsZero",
-       [] {
-         attend({0, 4});
-       }},
+          [] {
+            attend({0, 4});
+          }},
       {"EvaluatedAfterABatchReplacedWhatWasSet",
-       [] {
-         Ready ready;
-         Arrays batch;
-         batch.set<float>("x", {4, 2}, std::vector<float>(8, 1)).set<float>("y", {4, 1}, std::vector<float>(4, 1));
-         ready.learner.predict(batch);
-         (void)ready.learner.evaluate();
-       }},
+          [] {
+            Ready ready;
+            Arrays batch;
+            batch.set<float>("x", {4, 2}, std::vector<float>(8, 1)).set<float>("y", {4, 1}, std::vector<float>(4, 1));
+            ready.learner.predict(batch);
+            (void)ready.learner.evaluate();
+          }},
       {"CosineWithoutAnEnd", [] { (void)Rate(Schedule{.kind = Schedule::Kind::kCosine}); }},
       {"DiagnoseBeforeStep", [] { (void)Ready().learner.diagnose(); }},
       {"StateOfOtherOptimizer",
-       [] {
-         const std::string path = file_of("");
-         Ready({.optimizer = Adam{}}).learner.save_state(path);
-         Ready({.optimizer = Lion{}}).learner.load_state(path);
-       }},
+          [] {
+            const std::string path = file_of("");
+            Ready({.optimizer = Adam{}}).learner.save_state(path);
+            Ready({.optimizer = Lion{}}).learner.load_state(path);
+          }},
       {"StateOfAdamIntoSgd",
-       [] {
-         const std::string path = file_of("");
-         Ready({.optimizer = Adam{}}).learner.save_state(path);
-         Ready({.optimizer = Sgd{}}).learner.load_state(path);
-       }},
+          [] {
+            const std::string path = file_of("");
+            Ready({.optimizer = Adam{}}).learner.save_state(path);
+            Ready({.optimizer = Sgd{}}).learner.load_state(path);
+          }},
       {"StateOfOtherGroups",
-       [] {
-         const std::string path = file_of("");
-         Ready().learner.save_state(path);
-         Ready({.groups = {{.patterns = {"hidden.*"}, .rate_factor = 0.5}}}).learner.load_state(path);
-       }},
+          [] {
+            const std::string path = file_of("");
+            Ready().learner.save_state(path);
+            Ready({.groups = {{.patterns = {"hidden.*"}, .rate_factor = 0.5}}}).learner.load_state(path);
+          }},
       {"WeightsOfAnotherModel",
-       [] {
-         Ready ready;
-         struct Other : Module {
-           Linear layer{this, "layer", 2, 1};
-         } other;
-         Learner(other,
-                 [&](Tracer& t) -> Loss {
-                   return {sum(other.layer(t.input("x", kX))), t.number(1)};
-                 },
-                 {.weights = &ready.learner});
-       }},
+          [] {
+            Ready ready;
+            struct Other : Module {
+              Linear layer{this, "layer", 2, 1};
+            } other;
+            Learner(other,
+                [&](Tracer& t) -> Loss {
+                  return {sum(other.layer(t.input("x", kX))), t.number(1)};
+                },
+                {.weights = &ready.learner});
+          }},
       {"WeightsWithAverage",
-       [] {
-         Ready ready({.average_decay = 0.9});
-         Learner(ready.net, [&](Tracer& t) { return squares(ready.net, t); }, {.weights = &ready.learner});
-       }},
+          [] {
+            Ready ready({.average_decay = 0.9});
+            Learner(ready.net, [&](Tracer& t) { return squares(ready.net, t); }, {.weights = &ready.learner});
+          }},
       {"PlanOfNoShapes",
-       [] {
-         Net net;
-         (void)plan(net, [&](Tracer& t) { return squares(net, t); }, std::vector<InputTypes>{}, {});
-       }},
+          [] {
+            Net net;
+            (void)plan(net, [&](Tracer& t) { return squares(net, t); }, std::vector<InputTypes>{}, {});
+          }},
       {"TokenizerMissing", [] { (void)load_pretrained_tokenizer("/nonexistent"); }},
   };
   return all;
@@ -1076,5 +1078,4 @@ concept ReducesTo = requires(Tensor x, Bound bound) {
 };
 static_assert(ReducesTo<int> && !ReducesTo<double>);
 static_assert(!std::is_constructible_v<bool, Tensor> && !std::is_convertible_v<Tensor, double>);
-
 }  // namespace

@@ -8,7 +8,6 @@
 #include <sstream>
 
 namespace {
-
 using namespace linnet;
 
 constexpr int64_t kWidth = 16;
@@ -81,11 +80,11 @@ TEST(Decoder, DefinedOnceItTrainsAndWritesWithTheCacheAsWithoutIt) {
     TextGenerator generator(writer, {.cache = cache, .threads = 2});
     generator.take(learner);
     Rows& rows = logits.emplace_back();
-    texts.push_back(generator.generate({{0, 1, 4, 9}}, {.max_tokens = 20, .temperature = 0},
-                                       [&](int64_t, int32_t, std::span<const float> given) {
-                                         rows.emplace_back(given.begin(), given.end());
-                                         return true;
-                                       })[0]);
+    texts.push_back(generator.generate(
+        {{0, 1, 4, 9}}, {.max_tokens = 20, .temperature = 0}, [&](int64_t, int32_t, std::span<const float> given) {
+          rows.emplace_back(given.begin(), given.end());
+          return true;
+        })[0]);
   }
   EXPECT_EQ(texts[0], texts[1]);
   ASSERT_EQ(logits[0].size(), 20u);
@@ -98,11 +97,11 @@ TEST(Decoder, DefinedOnceItTrainsAndWritesWithTheCacheAsWithoutIt) {
   TextGenerator fast(writer, {.same_bits = false});
   fast.take(learner);
   size_t heard = 0;
-  fast.generate({{0, 1, 4, 9}}, {.max_tokens = 20, .temperature = 0},
-                [&](int64_t, int32_t, std::span<const float> given) {
-                  for (size_t v = 0; v < given.size(); ++v) EXPECT_NEAR(given[v], logits[0][heard][v], 1e-4);
-                  return ++heard < 20;
-                });
+  fast.generate(
+      {{0, 1, 4, 9}}, {.max_tokens = 20, .temperature = 0}, [&](int64_t, int32_t, std::span<const float> given) {
+        for (size_t v = 0; v < given.size(); ++v) EXPECT_NEAR(given[v], logits[0][heard][v], 1e-4);
+        return ++heard < 20;
+      });
   EXPECT_EQ(heard, 20u);
   // What training's evaluation computes of a whole sequence differs by roundings alone.
   std::vector<int32_t> whole{0, 1, 4, 9};
@@ -115,8 +114,8 @@ TEST(Decoder, DefinedOnceItTrainsAndWritesWithTheCacheAsWithoutIt) {
 }
 
 // Attention by its definition, in double: queries of x [T, 4], keys and values of memory [S, 4], two heads of 2.
-std::vector<double> attend(const std::vector<float>& x, const std::vector<float>& memory, int64_t seen, bool causal,
-                           Learner& learner) {
+std::vector<double> attend(
+    const std::vector<float>& x, const std::vector<float>& memory, int64_t seen, bool causal, Learner& learner) {
   const auto in = learner.parameter("attention.in_proj_weight"), in_bias = learner.parameter("attention.in_proj_bias");
   const auto out = learner.parameter("attention.out_proj.weight"),
              out_bias = learner.parameter("attention.out_proj.bias");
@@ -273,12 +272,12 @@ TEST(PretrainedBert, WhatAProgramSavedGivesTheLogitsOfTransformers) {
   const std::string folder = "tests/golden/fine_tuned";
   FineTuned model(folder);
   Learner learner(model,
-                  [&](Tracer& trace) -> Loss {
-                    const Tensor logits = model(trace.input("tokens"), trace.input("tokens_length"));
-                    trace.output("logits", logits);
-                    return {.sum = sum(logits), .count = trace.number(1)};
-                  },
-                  {{{"tokens", {DType::kI32, {1, 16}}}, {"tokens_length", {DType::kI32, {1}}}}}, {.training = false});
+      [&](Tracer& trace) -> Loss {
+        const Tensor logits = model(trace.input("tokens"), trace.input("tokens_length"));
+        trace.output("logits", logits);
+        return {.sum = sum(logits), .count = trace.number(1)};
+      },
+      {{{"tokens", {DType::kI32, {1, 16}}}, {"tokens_length", {DType::kI32, {1}}}}}, {.training = false});
   const LoadReport report = model.bert.load(learner);
   EXPECT_EQ(report.fresh, (std::vector<std::string>{"hidden.weight", "out.weight", "hidden.bias", "out.bias"}));
   EXPECT_EQ(report.unused, std::vector<std::string>{});
@@ -303,5 +302,4 @@ TEST(PretrainedBert, WhatAProgramSavedGivesTheLogitsOfTransformers) {
   }
   EXPECT_EQ(count, 6);
 }
-
 }  // namespace

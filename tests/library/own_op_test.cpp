@@ -5,7 +5,6 @@
 #include <algorithm>
 
 namespace {
-
 using namespace linnet;
 
 // weight * x row by row, and the sum of each row: two results of two operands.
@@ -50,7 +49,7 @@ OpDefinition weighted(const std::string& name) {
 
 std::vector<std::string> check(const OwnOp& op) {
   return linnet::testing::check_op({.inputs = {{.shape = {3000, 5}}, {.shape = {5}}},
-                                    .build = [&](const std::vector<Tensor>& in) { return op.all(in[0], {in[1]}); }});
+      .build = [&](const std::vector<Tensor>& in) { return op.all(in[0], {in[1]}); }});
 }
 
 // Whether one of the lines begins so.
@@ -131,5 +130,4 @@ TEST(OwnOp, TrainsAsItsDecomposition) {
   }
   for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(weights[0][i], weights[1][i], 1e-5);
 }
-
 }  // namespace

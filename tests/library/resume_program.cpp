@@ -11,7 +11,6 @@
 using namespace linnet;
 
 namespace {
-
 struct Net : Module {
   Embedding table{this, "table", 11, 8, normal_init(0.5)};
   Dropout dropout{this, "dropout", 0.2f};
@@ -35,8 +34,7 @@ Dataset sequences() {
 int run(const std::string& state, const std::string& weights, int64_t steps) {
   Loader loader(sequences(), {.batch = 8, .shuffle = true, .workers = 2, .buckets = {5, 10}});
   Net net;
-  Learner learner(
-      net,
+  Learner learner(net,
       [&](Tracer& trace) -> Loss {
         const Tensor labels = trace.input("labels");
         return {.sum = cross_entropy_sum(net(trace.input("tokens")), labels), .count = count_targets(labels)};
@@ -53,7 +51,6 @@ int run(const std::string& state, const std::string& weights, int64_t steps) {
   learner.save(weights);
   return 0;
 }
-
 }  // namespace
 
 int main(int count, char** words) try {

@@ -14,7 +14,6 @@
 #include <string>
 
 namespace {
-
 namespace fs = std::filesystem;
 
 constexpr int kSteps = 200;
@@ -98,5 +97,4 @@ TEST(Resume, AKilledProgramEndsWithTheBitsOfAnUndisturbedOne) {
   ASSERT_TRUE(run_until(folder / "killed.state", folder / "killed", 0, 0).ended);
   EXPECT_EQ(bytes_of(folder / "killed"), expected) << "after " << killed << " kills";
 }
-
 }  // namespace

@@ -10,7 +10,6 @@
 #include <thread>
 
 namespace {
-
 using namespace linnet;
 
 std::string path_of(const char* name) { return (std::filesystem::temp_directory_path() / name).string(); }
@@ -100,19 +99,15 @@ TEST(Load, RulesRenameStackSplitAndTranspose) {
     const Tensor x = t.input("x", {DType::kF32, {1, 2}});
     return {sum(net.fused(x)) + sum(net.first(x)) + sum(net.second(x)), t.number(1)};
   });
-  const std::string path = file_of("rules", {{"q.w", "[1,2]", {1, 2}},
-                                             {"k.w", "[1,2]", {3, 4}},
-                                             {"q.b", "[1]", {5}},
-                                             {"k.b", "[1]", {6}},
-                                             {"both", "[2,2]", {7, 8, 9, 10}},
-                                             {"head.0.offset", "[1]", {11}},
-                                             {"head.1.offset", "[1]", {12}}});
-  const LoadReport report = learner.load(
-      path, {.rules = {{.parameter = "fused.weight", .tensors = {"q.w", "k.w"}},
-                       {.parameter = "fused.bias", .tensors = {"q.b", "k.b"}},
-                       {.parameter = "part.*.bias", .tensors = {"head.*.offset"}},
-                       {.parameter = "part.0.weight", .tensors = {"both"}, .transpose = true, .first_row = 0},
-                       {.parameter = "part.1.weight", .tensors = {"both"}, .transpose = true, .first_row = 1}}});
+  const std::string path = file_of(
+      "rules", {{"q.w", "[1,2]", {1, 2}}, {"k.w", "[1,2]", {3, 4}}, {"q.b", "[1]", {5}}, {"k.b", "[1]", {6}},
+                   {"both", "[2,2]", {7, 8, 9, 10}}, {"head.0.offset", "[1]", {11}}, {"head.1.offset", "[1]", {12}}});
+  const LoadReport report =
+      learner.load(path, {.rules = {{.parameter = "fused.weight", .tensors = {"q.w", "k.w"}},
+                              {.parameter = "fused.bias", .tensors = {"q.b", "k.b"}},
+                              {.parameter = "part.*.bias", .tensors = {"head.*.offset"}},
+                              {.parameter = "part.0.weight", .tensors = {"both"}, .transpose = true, .first_row = 0},
+                              {.parameter = "part.1.weight", .tensors = {"both"}, .transpose = true, .first_row = 1}}});
   const auto values = [&](const char* name) {
     const auto span = learner.parameter(name);
     return std::vector<float>(span.begin(), span.end());
@@ -140,15 +135,15 @@ TEST(SharedWeights, EachLearnerTrainsItsPartOfOneModule) {
   Pair pair;
   const auto answers = [&](Tracer& t) { return pair.critic(tanh(pair.maker(t.input("noise", kNoise)))); };
   Learner critic(pair,
-                 [&](Tracer& t) -> Loss {
-                   return {sum(square(answers(t))), t.number(4)};
-                 },
-                 {.optimizer = Sgd{}, .groups = {{.patterns = {"maker.*"}, .frozen = true}}});
+      [&](Tracer& t) -> Loss {
+        return {sum(square(answers(t))), t.number(4)};
+      },
+      {.optimizer = Sgd{}, .groups = {{.patterns = {"maker.*"}, .frozen = true}}});
   Learner maker(pair,
-                [&](Tracer& t) -> Loss {
-                  return {sum(square(answers(t) - 1.0)), t.number(4)};
-                },
-                {.optimizer = Adam{}, .groups = {{.patterns = {"critic.*"}, .frozen = true}}, .weights = &critic});
+      [&](Tracer& t) -> Loss {
+        return {sum(square(answers(t) - 1.0)), t.number(4)};
+      },
+      {.optimizer = Adam{}, .groups = {{.patterns = {"critic.*"}, .frozen = true}}, .weights = &critic});
   for (Learner* learner : {&critic, &maker}) learner->set<float>("noise", {1, 2, 3, 4, 5, 6, 7, 8});
   const auto made = copy_of(critic, "maker.weight"), judged = copy_of(critic, "critic.weight");
   const double before = critic.evaluate();
@@ -241,11 +236,11 @@ TEST(Plan, SaysWhatALearnerTakesWithoutTakingIt) {
     Linear layer{this, "layer", 1 << 19, 1 << 19};
   } huge;
   EXPECT_GT(plan(huge,
-                 [&](Tracer& t) -> Loss {
-                   return {sum(huge.layer(t.input("x", {DType::kF32, {1, 1 << 19}}))), t.number(1)};
-                 })
+                [&](Tracer& t) -> Loss {
+                  return {sum(huge.layer(t.input("x", {DType::kF32, {1, 1 << 19}}))), t.number(1)};
+                })
                 .bytes,
-            size_t{4} << 40);
+      size_t{4} << 40);
 
   const int64_t rows = largest_batch(pair, loss, shapes, size_t{1} << 24);
   const auto bytes_of = [&](int64_t count) { return plan(pair, loss, {{{"x", {DType::kF32, {count, 2}}}}}, {}).bytes; };
@@ -263,10 +258,10 @@ TEST(Learner, BracesAreOptions) {
   EXPECT_THROW(accumulating.set<float>("y", {1}), Error);
   EXPECT_THROW(still.step(0.1), Error);
   Learner shaped(pair,
-                 [&](Tracer& t) -> Loss {
-                   return {sum(pair.critic(pair.maker(t.input("x")))), t.number(1)};
-                 },
-                 {{{"x", kNoise}}});
+      [&](Tracer& t) -> Loss {
+        return {sum(pair.critic(pair.maker(t.input("x")))), t.number(1)};
+      },
+      {{{"x", kNoise}}});
   EXPECT_EQ(shaped.steps(), 0);
 }
 
@@ -276,10 +271,10 @@ TEST(Learner, MayHaveALossOfParametersAlone) {
     Parameter at{this, "at", {3}, constant_init(2)};
   } points;
   Learner learner(points,
-                  [&](Tracer& t) -> Loss {
-                    return {sum(square(points.at) + relu(points.at - 5.0)), t.number(1)};
-                  },
-                  {.optimizer = Sgd{}});
+      [&](Tracer& t) -> Loss {
+        return {sum(square(points.at) + relu(points.at - 5.0)), t.number(1)};
+      },
+      {.optimizer = Sgd{}});
   EXPECT_EQ(learner.step(0.25).loss, 12);
   EXPECT_EQ(learner.parameter("at")[0], 1);
 }
@@ -305,5 +300,4 @@ TEST(Learner, PartsMoveIntoVectors) {
     EXPECT_EQ(learner.parameters()[1].name, "tail.0.weight");
   }
 }
-
 }  // namespace

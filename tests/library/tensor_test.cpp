@@ -9,7 +9,6 @@
 #include <numbers>
 
 namespace {
-
 using namespace linnet;
 namespace testing = linnet::testing;
 using Tensors = std::vector<Tensor>;
@@ -27,11 +26,11 @@ Arrays values_of(const std::function<Tensor(Tracer&)>& function) {
     Parameter scale{this, "scale", {1}, constant_init(1)};
   } nothing;
   Learner learner(nothing,
-                  [&](Tracer& t) -> Loss {
-                    t.output("value", function(t));
-                    return {.sum = sum(nothing.scale), .count = t.number(1)};
-                  },
-                  {.training = false});
+      [&](Tracer& t) -> Loss {
+        t.output("value", function(t));
+        return {.sum = sum(nothing.scale), .count = t.number(1)};
+      },
+      {.training = false});
   return learner.predict(Arrays{});
 }
 std::vector<float> floats_of(const std::function<Tensor(Tracer&)>& function) {
@@ -41,8 +40,8 @@ std::vector<float> floats_of(const std::function<Tensor(Tracer&)>& function) {
 }
 
 TEST(Tensors, BroadcastAsNumPy) {
-  const std::vector<std::pair<Shape, Shape>> shapes{{{4, 1}, {1, 3}},          {{2, 1, 3}, {5, 1}}, {{2, 3, 4}, {3, 1}},
-                                                    {{2, 1, 3, 1}, {4, 3, 5}}, {{1, 3}, {2, 1, 1}}, {{3}, {4, 1, 3}}};
+  const std::vector<std::pair<Shape, Shape>> shapes{{{4, 1}, {1, 3}}, {{2, 1, 3}, {5, 1}}, {{2, 3, 4}, {3, 1}},
+      {{2, 1, 3, 1}, {4, 3, 5}}, {{1, 3}, {2, 1, 1}}, {{3}, {4, 1, 3}}};
   for (const auto& [a, b] : shapes) {
     check({{.shape = a}, {.shape = b}}, [](const Tensors& in) { return in[0] * in[1] + in[1]; });
     check({{.shape = a}, {.shape = b}}, [](const Tensors& in) { return where(greater(in[0], in[1]), in[0], in[1]); });
@@ -50,9 +49,9 @@ TEST(Tensors, BroadcastAsNumPy) {
   check({{.shape = {2, 1, 3, 1}}}, [](const Tensors& in) { return broadcast_to(in[0], {2, 4, 3, 5}); });
   check({{.shape = {3, 1}}}, [](const Tensors& in) { return broadcast_to(in[0], {2, 3, 4}); });
   EXPECT_EQ(floats_of([](Tracer&) {
-              return reshape(arange(2), {2, 1}) * 10.0 + arange(3);
-            }),
-            (std::vector<float>{0, 1, 2, 10, 11, 12}));
+    return reshape(arange(2), {2, 1}) * 10.0 + arange(3);
+  }),
+      (std::vector<float>{0, 1, 2, 10, 11, 12}));
 }
 
 TEST(Tensors, APowerOfZeroIsAConstant) {
@@ -85,8 +84,8 @@ TEST(Tensors, FunctionsOfElementsHaveTheirGradients) {
     EXPECT_NEAR(values[i], torch_values[i], 1e-5);
     EXPECT_NEAR(derivatives[i], torch_derivatives[i], 1e-5);
   }
-  EXPECT_EQ(floats_of([](Tracer&) { return huber(arange(4), arange(4) * 0.0, 1); }),
-            (std::vector<float>{0, 0.5, 1.5, 2.5}));
+  EXPECT_EQ(
+      floats_of([](Tracer&) { return huber(arange(4), arange(4) * 0.0, 1); }), (std::vector<float>{0, 0.5, 1.5, 2.5}));
   const auto compared = [](Tensor (*function)(At, Tensor)) {
     return floats_of([=](Tracer& t) { return function(arange(3), t.full({DType::kF32, {3}}, 1)); });
   };
@@ -95,8 +94,8 @@ TEST(Tensors, FunctionsOfElementsHaveTheirGradients) {
   EXPECT_EQ(compared(greater_equal), (std::vector<float>{0, 1, 1}));
   EXPECT_EQ(compared(not_equal), (std::vector<float>{1, 0, 1}));
   EXPECT_EQ(compared(logical_and), (std::vector<float>{0, 1, 1}));
-  EXPECT_EQ(floats_of([](Tracer&) { return logical_or(arange(3) - 1.0, arange(3) * 0.0); }),
-            (std::vector<float>{1, 0, 1}));
+  EXPECT_EQ(
+      floats_of([](Tracer&) { return logical_or(arange(3) - 1.0, arange(3) * 0.0); }), (std::vector<float>{1, 0, 1}));
 }
 
 TEST(Tensors, ReduceOverAnyAxes) {
@@ -115,9 +114,9 @@ TEST(Tensors, ReduceOverAnyAxes) {
     check(x, [&](const Tensors& in) { return cumsum(in[0], axis); });
   }
   EXPECT_EQ(floats_of([](Tracer&) {
-              return sum(reshape(arange(12), {2, 3, 2}), {0, 2});
-            }),
-            (std::vector<float>{14, 22, 30}));
+    return sum(reshape(arange(12), {2, 3, 2}), {0, 2});
+  }),
+      (std::vector<float>{14, 22, 30}));
   const Arrays places = values_of([](Tracer&) { return argmax(cos(reshape(arange(6), {3, 2})), 0); });
   EXPECT_TRUE(std::ranges::equal(places.get<int32_t>("value"), std::vector<int32_t>{0, 0}));
 }
@@ -127,35 +126,33 @@ TEST(Tensors, MasksPadsAndRanges) {
   check({{.shape = {2, 3}}}, [](const Tensors& in) { return pad(in[0], 1, 2, 1, 0.5); });
   check({{.shape = {2, 3, 2, 3}}}, [](const Tensors& in) { return upsample(in[0], 3); });
   EXPECT_EQ(floats_of([](Tracer& t) {
-              return tril(t.full({DType::kF32, {3, 3}}, 1));
-            }),
-            (std::vector<float>{1, 0, 0, 1, 1, 0, 1, 1, 1}));
+    return tril(t.full({DType::kF32, {3, 3}}, 1));
+  }),
+      (std::vector<float>{1, 0, 0, 1, 1, 0, 1, 1, 1}));
   EXPECT_EQ(floats_of([](Tracer&) { return sequence_mask(arange(3, DType::kI32), 2); }),
-            (std::vector<float>{0, 0, 1, 0, 1, 1}));
+      (std::vector<float>{0, 0, 1, 0, 1, 1}));
   EXPECT_EQ(floats_of([](Tracer&) { return pad(arange(2), 0, 1, 2, 7); }), (std::vector<float>{7, 0, 1, 7, 7}));
   EXPECT_EQ(floats_of([](Tracer&) {
-              return upsample(reshape(arange(2), {1, 1, 2, 1}));
-            }),
-            (std::vector<float>{0, 0, 1, 1, 0, 0, 1, 1}));
+    return upsample(reshape(arange(2), {1, 1, 2, 1}));
+  }),
+      (std::vector<float>{0, 0, 1, 1, 0, 0, 1, 1}));
 }
 
 TEST(Tensors, ConvolutionsOfSequencesAndTheirTransposes) {
   for (const auto& [stride, padding, dilation, groups] :
-       {std::array<int64_t, 4>{1, 0, 1, 1}, {2, 2, 1, 2}, {1, 3, 2, 1}})
+      {std::array<int64_t, 4>{1, 0, 1, 1}, {2, 2, 1, 2}, {1, 3, 2, 1}})
     check({{.shape = {2, 9, 4}}, {.shape = {6, 3, 4 / groups}}},
-          [=](const Tensors& in) { return conv1d(in[0], in[1], stride, padding, dilation, groups); });
+        [=](const Tensors& in) { return conv1d(in[0], in[1], stride, padding, dilation, groups); });
   for (const auto& [stride, padding, more, groups] : {std::array<int64_t, 4>{1, 0, 0, 1}, {2, 1, 1, 1}, {3, 0, 2, 2}})
     check({{.shape = {2, 3, 4, 4}}, {.shape = {4, 3, 3, 6 / groups}}},
-          [=](const Tensors& in) { return conv_transpose2d(in[0], in[1], stride, padding, more, 1, groups); });
-  EXPECT_EQ(
-      floats_of([](Tracer& t) {
-        return conv_transpose2d(reshape(arange(2) + 1.0, {1, 1, 2, 1}), t.full({DType::kF32, {1, 1, 2, 1}}, 1), 2);
-      }),
+        [=](const Tensors& in) { return conv_transpose2d(in[0], in[1], stride, padding, more, 1, groups); });
+  EXPECT_EQ(floats_of([](Tracer& t) {
+    return conv_transpose2d(reshape(arange(2) + 1.0, {1, 1, 2, 1}), t.full({DType::kF32, {1, 1, 2, 1}}, 1), 2);
+  }),
       (std::vector<float>{1, 1, 2, 2}));
-  EXPECT_THROW(
-      floats_of([](Tracer& t) {
-        return conv_transpose2d(reshape(arange(2), {1, 1, 2, 1}), t.full({DType::kF32, {1, 1, 2, 1}}, 1), 2, 0, 2);
-      }),
+  EXPECT_THROW(floats_of([](Tracer& t) {
+    return conv_transpose2d(reshape(arange(2), {1, 1, 2, 1}), t.full({DType::kF32, {1, 1, 2, 1}}, 1), 2, 0, 2);
+  }),
       Error);
 }
 
@@ -166,22 +163,22 @@ TEST(Tensors, LayersOfConvolutionsAreTheirFunctions) {
     Conv2d wide{this, "wide", 3, 2, 1, {.bias = false, .width = 5, .padding_width = 2}};
   } net;
   Learner learner(net,
-                  [&](Tracer& t) -> Loss {
-                    const Tensor line = t.input("line", {DType::kF32, {2, 5, 4}});
-                    const Tensor image = t.input("image", {DType::kF32, {1, 3, 4, 3}});
-                    const Tensor zero = t.full({DType::kF32, {1}}, 0);
-                    t.output("line", net.line(line) - conv1d(line, net.line.weight, 1, 1, 1, 2) + zero);
-                    t.output("larger", net.larger(image) - conv_transpose2d(image, net.larger.weight, 2, 0, 1));
-                    t.output("wide", net.wide(image) - conv2d(pad(image, 2, 2, 2), net.wide.weight));
-                    return {.sum = sum(net.wide(image)), .count = t.number(1)};
-                  },
-                  {.training = false});
+      [&](Tracer& t) -> Loss {
+        const Tensor line = t.input("line", {DType::kF32, {2, 5, 4}});
+        const Tensor image = t.input("image", {DType::kF32, {1, 3, 4, 3}});
+        const Tensor zero = t.full({DType::kF32, {1}}, 0);
+        t.output("line", net.line(line) - conv1d(line, net.line.weight, 1, 1, 1, 2) + zero);
+        t.output("larger", net.larger(image) - conv_transpose2d(image, net.larger.weight, 2, 0, 1));
+        t.output("wide", net.wide(image) - conv2d(pad(image, 2, 2, 2), net.wide.weight));
+        return {.sum = sum(net.wide(image)), .count = t.number(1)};
+      },
+      {.training = false});
   Arrays batch;
   batch.set("line", {2, 5, 4}, std::vector<float>(40, 0.5f));
   batch.set("image", {1, 3, 4, 3}, std::vector<float>(36, 0.25f));
   const Arrays found = learner.predict(batch);
   for (const auto& [name, shape] :
-       {std::pair{"line", Shape{2, 5, 6}}, {"larger", Shape{1, 8, 10, 2}}, {"wide", Shape{1, 3, 4, 2}}}) {
+      {std::pair{"line", Shape{2, 5, 6}}, {"larger", Shape{1, 8, 10, 2}}, {"wide", Shape{1, 3, 4, 2}}}) {
     EXPECT_EQ(found.type(name).shape, shape) << name;
     for (const float difference : found.get<float>(name)) EXPECT_EQ(difference, 0) << name;
   }
@@ -207,14 +204,14 @@ TEST(Tensors, SumsOfProductsByLetters) {
   check({a}, [](const Tensors& in) { return einsum("abc->ca", in); });
   check({c, {.shape = {4}}}, [](const Tensors& in) { return einsum("ab,c->cba", in); });
   EXPECT_EQ(floats_of([](Tracer&) {
-              return einsum("ij,jk", {reshape(arange(4), {2, 2}), reshape(arange(4), {2, 2})});
-            }),
-            (std::vector<float>{2, 3, 6, 11}));
+    return einsum("ij,jk", {reshape(arange(4), {2, 2}), reshape(arange(4), {2, 2})});
+  }),
+      (std::vector<float>{2, 3, 6, 11}));
   for (const char* wrong : {"ij,jk->iz", "ij,j", "ii,jk->ik", "ij,jk->ii", "i.,jk->k", "ijk,jk->i"})
     EXPECT_THROW(floats_of([=](Tracer&) {
-                   return einsum(wrong, {reshape(arange(4), {2, 2}), reshape(arange(4), {2, 2})});
-                 }),
-                 Error)
+      return einsum(wrong, {reshape(arange(4), {2, 2}), reshape(arange(4), {2, 2})});
+    }),
+        Error)
         << wrong;
 }
 
@@ -222,7 +219,7 @@ TEST(Tensors, SortedPickedAndAddedUp) {
   check({{.shape = {3, 7}}}, [](const Tensors& in) { return sort(in[0]); });
   check({{.shape = {3, 7}}}, [](const Tensors& in) { return top_k(in[0], 3).first; });
   check({{.shape = {2, 5, 3}}, {.shape = {2, 5}, .integer = true, .low = 0, .high = 4}},
-        [](const Tensors& in) { return scatter_add(in[0], in[1], 6); });
+      [](const Tensors& in) { return scatter_add(in[0], in[1], 6); });
   const auto mixed = [] { return reshape((arange(6) - 2.0) * (arange(6) - 3.5), {2, 3}); };  // 7 2.5 0, -0.5 1 4.5
   EXPECT_EQ(floats_of([&](Tracer&) { return sort(mixed(), true); }), (std::vector<float>{7, 2.5f, 0, 4.5f, 1, -0.5f}));
   const Arrays order = values_of([&](Tracer&) { return top_k(mixed(), 2).second; });
@@ -238,8 +235,8 @@ TEST(Tensors, CrossEntropyByRowAndByClass) {
       return sum(cross_entropy(in[0], in[1], smoothing)) - cross_entropy_sum(in[0], in[1], smoothing) + in[0];
     });
   }
-  check({logits, ids, {.shape = {5}}},
-        [](const Tensors& in) { return weighted_cross_entropy_sum(in[0], in[1], in[2]); });
+  check(
+      {logits, ids, {.shape = {5}}}, [](const Tensors& in) { return weighted_cross_entropy_sum(in[0], in[1], in[2]); });
   const auto rows = floats_of([](Tracer&) {
     return cross_entropy(reshape(arange(4), {2, 2}), arange(2, DType::kI32));
   });
@@ -268,13 +265,13 @@ TEST(Tensors, RandomNumbersFollowFromSeedAndStep) {
   const auto drawn = [](uint64_t seed, int steps) {
     Net net;
     Learner learner(net,
-                    [&](Tracer& t) -> Loss {
-                      const Tensor uniform = random_uniform({1000}, -1, 3), normal = random_normal({4000});
-                      t.output("uniform", uniform, {.training = true}), t.output("normal", normal, {.training = true});
-                      return {.sum = sum(net.layer(t.input("x", {DType::kF32, {1, 1}}))) + sum(uniform) + sum(normal),
-                              .count = t.number(1)};
-                    },
-                    {.seed = seed});
+        [&](Tracer& t) -> Loss {
+          const Tensor uniform = random_uniform({1000}, -1, 3), normal = random_normal({4000});
+          t.output("uniform", uniform, {.training = true}), t.output("normal", normal, {.training = true});
+          return {.sum = sum(net.layer(t.input("x", {DType::kF32, {1, 1}}))) + sum(uniform) + sum(normal),
+              .count = t.number(1)};
+        },
+        {.seed = seed});
     learner.set<float>("x", {1});
     for (int i = 0; i < steps; ++i) learner.step(0);
     const auto uniform = learner.output("uniform"), normal = learner.output("normal");
@@ -299,12 +296,12 @@ TEST(Step, LeavesTheValuesThatTheLossNames) {
     Linear layer{this, "layer", 2, 1};
   } net;
   Learner learner(net,
-                  [&](Tracer& t) -> Loss {
-                    const Tensor y = net.layer(t.input("x", {DType::kF32, {3, 2}}));
-                    t.output("y", y, {.training = true}), t.output("evaluated", y);
-                    return {.sum = sum(square(y)), .count = t.sample_count()};
-                  },
-                  {.optimizer = Sgd{}});
+      [&](Tracer& t) -> Loss {
+        const Tensor y = net.layer(t.input("x", {DType::kF32, {3, 2}}));
+        t.output("y", y, {.training = true}), t.output("evaluated", y);
+        return {.sum = sum(square(y)), .count = t.sample_count()};
+      },
+      {.optimizer = Sgd{}});
   learner.set<float>("x", {1, 2, 3, 4, 5, 6});
   const double loss = learner.step(0.01).loss;
   double squares = 0;
@@ -353,13 +350,13 @@ TEST(Gradient, OfParametersAndItsOwnGradient) {
     Parameter w{this, "w", {3}, values_init({1, 2, 3})};
   } net;
   Learner learner(net,
-                  [&](Tracer& t) -> Loss {
-                    const Tensor cubes = sum(net.w * square(net.w));
-                    const Tensors slopes = gradients(cubes, {net.w, t.input("unused", {DType::kF32, {2}})});
-                    t.output("slope", slopes[0]), t.output("nothing", slopes[1]);
-                    return {.sum = sum(slopes[0]), .count = t.number(1)};  // 3 w^2, of which the gradient is 6 w
-                  },
-                  {.optimizer = Sgd{}});
+      [&](Tracer& t) -> Loss {
+        const Tensor cubes = sum(net.w * square(net.w));
+        const Tensors slopes = gradients(cubes, {net.w, t.input("unused", {DType::kF32, {2}})});
+        t.output("slope", slopes[0]), t.output("nothing", slopes[1]);
+        return {.sum = sum(slopes[0]), .count = t.number(1)};  // 3 w^2, of which the gradient is 6 w
+      },
+      {.optimizer = Sgd{}});
   learner.set<float>("unused", {1, 2});
   learner.step(0);
   EXPECT_EQ(learner.gradient("w"), (std::vector<float>{6, 12, 18}));
@@ -405,8 +402,8 @@ TEST(Padding, CountsInNoLoss) {
       {[](Tracer& t, Tensor a, Tensor b) { return huber_loss(t, a, b, 0.5); }, 0.375},
       {[](Tracer& t, Tensor a, Tensor b) { return binary_cross_entropy_loss(t, a, b * 0.0); }, logistic}};
   for (const auto& [made, wanted] : losses) {
-    Learner learner(net, [&](Tracer& t) { return made(t, t.input("x") + net.shift, t.input("x")); }, loader.shapes(),
-                    {});
+    Learner learner(
+        net, [&](Tracer& t) { return made(t, t.input("x") + net.shift, t.input("x")); }, loader.shapes(), {});
     const Evaluation evaluation = learner.evaluate(loader);
     EXPECT_EQ(evaluation.count, 20);
     EXPECT_NEAR(evaluation.loss, wanted, 1e-6 * wanted);
@@ -491,14 +488,14 @@ TEST(Arrays, TakeIntegersAndBooleansOfOtherPrograms) {
     Linear out{this, "out", 2, 3};
   } net;
   Learner learner(net,
-                  [&](Tracer& t) -> Loss {
-                    const Tensor logits = net.out(t.input("x", {DType::kF32, {4, 2}})),
-                                 labels = t.input("label", {DType::kI32, {4}});
-                    t.output("kept", cast(t.input("keep", {DType::kU8, {4}}), DType::kF32));
-                    t.output("labels", labels);
-                    return {.sum = cross_entropy_sum(logits, labels), .count = count_targets(labels)};
-                  },
-                  {.training = false});
+      [&](Tracer& t) -> Loss {
+        const Tensor logits = net.out(t.input("x", {DType::kF32, {4, 2}})),
+                     labels = t.input("label", {DType::kI32, {4}});
+        t.output("kept", cast(t.input("keep", {DType::kU8, {4}}), DType::kF32));
+        t.output("labels", labels);
+        return {.sum = cross_entropy_sum(logits, labels), .count = count_targets(labels)};
+      },
+      {.training = false});
   Arrays batch;
   batch.set<float>("x", {4, 2}, {0, 1, 2, 3, 4, 5, 6, 7});
   batch.set<int64_t>("label", {4}, {2, -1, 0, 1}).set("keep", {4}, std::vector<bool>{true, false, true, true});
@@ -511,5 +508,4 @@ TEST(Arrays, TakeIntegersAndBooleansOfOtherPrograms) {
   data.add("label", {}, std::vector<int64_t>{0, 1, 2}).add("keep", {}, std::vector<bool>{true, false, true});
   EXPECT_EQ(data.size(), 3);
 }
-
 }  // namespace

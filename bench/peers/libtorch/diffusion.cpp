@@ -19,11 +19,7 @@ struct BlockImpl : torch::nn::Module {
   torch::nn::Conv2d conv1, conv2, shortcut;
   torch::nn::Linear shift;
   BlockImpl(int64_t in, int64_t out)
-      : norm1(4, in),
-        norm2(4, out),
-        conv1(conv(in, out, 3)),
-        conv2(conv(out, out, 3)),
-        shortcut(conv(in, out, 1)),
+      : norm1(4, in), norm2(4, out), conv1(conv(in, out, 3)), conv2(conv(out, out, 3)), shortcut(conv(in, out, 1)),
         shift(kTime, out) {
     register_module("norm1", norm1);
     register_module("norm2", norm2);

@@ -74,6 +74,6 @@ int main() {
   }
   const double all = kTests * kRows, taught = 100 * right[1] / all;
   std::printf("teacher of %d parameters: %.1f%% right, student of %d: %.1f%%\n", teacher->count(), 100 * right[0] / all,
-              student->count(), taught);
+      student->count(), taught);
   return taught > 90 ? 0 : 1;
 }

@@ -44,6 +44,6 @@ int main() {
   const torch::Tensor forecast = net(past.index({test_rows})), wanted = next.index({test_rows});
   const double loss = torch::mse_loss(forecast, wanted).item<double>();
   std::printf("mean squared error %.4f (of the noise alone 0.0025), absolute %.3f, of %lld\n", loss,
-              torch::l1_loss(forecast, wanted).item<double>(), static_cast<long long>(test_rows.size(0)));
+      torch::l1_loss(forecast, wanted).item<double>(), static_cast<long long>(test_rows.size(0)));
   return loss < 0.01 ? 0 : 1;
 }

@@ -74,6 +74,6 @@ int main() {
   torch::NoGradGuard no_grad;
   const double found = retrieved(encoder(a), encoder(b));
   std::printf("the other view is the nearest of %d for %.1f%%, by the signals themselves for %.1f%%\n",
-              static_cast<int>(kRows), 100 * found, 100 * retrieved(a.squeeze(1), b.squeeze(1)));
+      static_cast<int>(kRows), 100 * found, 100 * retrieved(a.squeeze(1), b.squeeze(1)));
   return found > 0.85 ? 0 : 1;
 }

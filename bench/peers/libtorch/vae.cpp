@@ -56,6 +56,6 @@ int main() {
   const torch::Tensor sides = ((made > 0).to(torch::kLong) * torch::tensor({1, 2})).sum(1);
   const auto least = torch::bincount(sides, {}, 4).min().item<int64_t>();
   std::printf("bound %.2f; made points are %.3f off the circle on average, %d of %d on the emptiest quarter\n", loss,
-              off, static_cast<int>(least), static_cast<int>(kRows));
+      off, static_cast<int>(least), static_cast<int>(kRows));
   return off < 0.15 && least > kRows / 10 ? 0 : 1;
 }

@@ -10,7 +10,6 @@
 #include "golden_folder.h"
 
 namespace {
-
 using Folder = linnet::testing::GoldenFolder;
 
 class Model {
@@ -188,5 +187,4 @@ TEST(CInterface, MistakesAreCodesWithOneLine) {
   linnet_model_close(nullptr);
   linnet_string_free(nullptr);
 }
-
 }  // namespace

@@ -17,7 +17,6 @@ struct linnet_model {
 
 namespace linnet {
 namespace {
-
 // Thread-local like errno, as another thread's call may fail before linnet_last_error() is called.
 thread_local std::string last_error;
 
@@ -26,8 +25,7 @@ struct CallError {
   std::string message;
 };
 
-template <class... Parts>
-[[noreturn]] void fail(linnet_status status, const Parts&... message) {
+template <class... Parts> [[noreturn]] void fail(linnet_status status, const Parts&... message) {
   throw CallError{status, text_of_parts(message...)};
 }
 
@@ -51,8 +49,7 @@ linnet_status remember(linnet_status status, const char* message) noexcept {
   return status;
 }
 
-template <class Action>
-linnet_status guarded(const Action& action) noexcept {
+template <class Action> linnet_status guarded(const Action& action) noexcept {
   try {
     last_error.clear();
     action();
@@ -82,8 +79,7 @@ std::string text_of(const char* text, const char* name) {
 }
 
 // Callers compiled with an older header pass shorter options; missing ones have their defaults.
-template <class Options>
-Options options_of(const Options* given, void (*init)(Options*), const char* name) {
+template <class Options> Options options_of(const Options* given, void (*init)(Options*), const char* name) {
   Options options;
   init(&options);
   if (!given) return options;
@@ -104,7 +100,7 @@ RowWorker& rows_of(const linnet_model* model, ModelKind kind, const char* what) 
   need(model, "model");
   if (model->resident->kind != kind)
     fail(LINNET_BAD_ARGUMENT, "'", model->resident->folder, "' ", what, "; its kind is ",
-         model_kind_name(model->resident->kind));
+        model_kind_name(model->resident->kind));
   return *model->resident->rows;
 }
 
@@ -112,7 +108,7 @@ TextWorker& writer_of(const linnet_model* model) {
   need(model, "model");
   if (!model->resident->text)
     fail(LINNET_BAD_ARGUMENT, "'", model->resident->folder, "' writes no texts; its kind is ",
-         model_kind_name(model->resident->kind));
+        model_kind_name(model->resident->kind));
   return *model->resident->text;
 }
 
@@ -173,7 +169,6 @@ TextJob checked(const TextWorker& worker, TextJob job) {
   job.choice.max_tokens = std::min(job.choice.max_tokens, worker.model().room());
   return job;
 }
-
 }  // namespace
 }  // namespace linnet
 
@@ -228,8 +223,8 @@ const char* linnet_model_class_name(const linnet_model* model, size_t index) {
   return index < classes.size() ? classes[index].c_str() : nullptr;
 }
 
-linnet_status linnet_encode(const linnet_model* model, const char* text, int32_t* tokens, size_t capacity,
-                            size_t* count) {
+linnet_status linnet_encode(
+    const linnet_model* model, const char* text, int32_t* tokens, size_t capacity, size_t* count) {
   return guarded([&] {
     need(model, "model"), need(count, "count");
     TextRequest request;
@@ -255,7 +250,7 @@ linnet_status linnet_classify(linnet_model* model, const char* const* texts, siz
 }
 
 linnet_status linnet_generate(linnet_model* model, const char* prompt, const linnet_generate_options* given,
-                              linnet_text_callback callback, void* user, char** text) {
+    linnet_text_callback callback, void* user, char** text) {
   if (text) *text = nullptr;
   return guarded([&] {
     TextWorker& worker = writer_of(model);

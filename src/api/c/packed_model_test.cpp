@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 using Folder = testing::GoldenFolder;
 
 TEST(PackedModel, GeneratesAndTellsThePiecesOfAText) {
@@ -61,6 +60,5 @@ TEST(PackedModel, MistakesAreExceptionsOfOneLine) {
   EXPECT_THROW(model.translate("w5"), PackedModelError);
   EXPECT_THROW(model.generate("\xFF"), PackedModelError);
 }
-
 }  // namespace
 }  // namespace linnet

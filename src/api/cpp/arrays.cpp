@@ -9,7 +9,6 @@
 #include "linnet/error.h"
 
 namespace linnet {
-
 size_t checked_bytes(const std::string& what, const TensorType& type) {
   constexpr int64_t kMost = int64_t{1} << 48;
   int64_t bytes = static_cast<int64_t>(dtype_size(type.dtype));
@@ -22,7 +21,6 @@ size_t checked_bytes(const std::string& what, const TensorType& type) {
 }
 
 namespace {
-
 std::vector<std::byte> allocate(const std::string& name, const TensorType& type) {
   const size_t bytes = checked_bytes("array \"" + name + "\"", type);
   try {
@@ -31,7 +29,6 @@ std::vector<std::byte> allocate(const std::string& name, const TensorType& type)
     throw Error(ErrorKind::kSystem, "there is no memory for array \"" + name + "\" of type " + type.text());
   }
 }
-
 }  // namespace
 
 std::vector<int32_t> narrowed(const std::string& name, std::span<const int64_t> values) {
@@ -59,7 +56,7 @@ Arrays::Arrays(const InputTypes& types) {
 void Arrays::set_bytes(const std::string& name, const TensorType& type, std::span<const std::byte> bytes) {
   if (bytes.size() != checked_bytes("array \"" + name + "\"", type))
     fail_user("array \"", name, "\" is given ", bytes.size() / dtype_size(type.dtype), " values, and ", type, " has ",
-              type.shape.elements());
+        type.shape.elements());
   std::vector<std::byte> copy = allocate(name, type);
   std::ranges::copy(bytes, copy.begin());
   entries_[name] = {type, std::move(copy)};
@@ -102,5 +99,4 @@ std::vector<int32_t> top_k(std::span<const float> values, int64_t k) {
   order.resize(static_cast<size_t>(k));
   return order;
 }
-
 }  // namespace linnet

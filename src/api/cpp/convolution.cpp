@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 void check_kernel(const std::string& path, int64_t in, int64_t out, int64_t size, const Conv2dOptions& options) {
   const auto fail = [&](const auto&... problem) { fail_user("convolution \"", path, "\": ", problem...); };
   if (in < 1 || out < 1 || size < 1) fail("channels and size must be at least 1");
@@ -27,12 +26,10 @@ void check_square(const std::string& path, const Conv2dOptions& options) {
   if (options.width >= 0 || options.padding_width >= 0)
     fail_user("convolution \"", path, "\": the options width and padding_width are those of Conv2d");
 }
-
 }  // namespace
 
 Conv2d::Conv2d(Module* parent, std::string name, int64_t in, int64_t out, int64_t size, const Conv2dOptions& given)
-    : Module(parent, std::move(name)),
-      options((check_kernel(path(), in, out, size, given), given)),
+    : Module(parent, std::move(name)), options((check_kernel(path(), in, out, size, given), given)),
       weight{
           this, "weight", {out, size, given.width < 0 ? size : given.width, in / given.groups}, initializer_of(given)} {
   if (options.width == 0) fail_user("convolution \"", path(), "\": the width of filters must be at least 1");
@@ -47,8 +44,8 @@ Tensor Conv2d::operator()(At x) {
   if (shape.rank() != 4 || shape[3] != filters[3] * options.groups || shape[1] + 2 * options.padding < reach(1) ||
       shape[2] + 2 * sides < reach(2))
     fail_shape(x, "convolution of images of shape ", shape, " with filters ", filters, " in ", options.groups,
-               " groups: expected [N, H, W, ", filters[3] * options.groups, "], at least as large as a filter (in ",
-               path(), ")");
+        " groups: expected [N, H, W, ", filters[3] * options.groups, "], at least as large as a filter (in ", path(),
+        ")");
   const bool even = sides == options.padding;
   const Tensor wide = even ? x.value : pad(At(pad(x, 1, options.padding, options.padding), x.where), 2, sides, sides);
   const Tensor y =
@@ -67,8 +64,8 @@ Tensor conv1d(At x, Tensor weight, int64_t stride, int64_t padding, int64_t dila
   return reshape(at(y), {s[0], y.dim(2), w[0]});
 }
 
-Tensor conv_transpose2d(At x, Tensor weight, int64_t stride, int64_t padding, int64_t output_padding, int64_t dilation,
-                        int64_t groups) {
+Tensor conv_transpose2d(
+    At x, Tensor weight, int64_t stride, int64_t padding, int64_t output_padding, int64_t dilation, int64_t groups) {
   const Shape s = x.value.shape(), w = weight.shape();
   const auto size = [&](int axis) {
     return (s[axis] - 1) * stride - 2 * padding + dilation * (w[axis] - 1) + output_padding + 1;
@@ -77,15 +74,16 @@ Tensor conv_transpose2d(At x, Tensor weight, int64_t stride, int64_t padding, in
   if (!ranks || s[3] != w[0] || groups < 1 || w[0] % groups != 0 || stride < 1 || padding < 0 || dilation < 1 ||
       output_padding < 0 || output_padding >= std::max(stride, dilation) || size(1) < 1 || size(2) < 1)
     fail_shape(x, "conv_transpose2d: ", s, " with filters ", w, ", stride ", stride, ", padding ", padding,
-               ", output padding ", output_padding,
-               ": expected [N, H, W, C], [C, R, S, O / groups], and an output padding below the stride");
+        ", output padding ", output_padding,
+        ": expected [N, H, W, C], [C, R, S, O / groups], and an output padding below the stride");
   return conv2d_transposed(x, weight, {s[0], size(1), size(2), w[3] * groups}, stride, padding, dilation, groups);
 }
 
 Conv1d::Conv1d(Module* parent, std::string name, int64_t in, int64_t out, int64_t size, const Conv2dOptions& given)
     : Module(parent, std::move(name)),
-      options((check_kernel(path(), in, out, size, given), given)),
-      weight{this, "weight", {out, size, in / given.groups}, initializer_of(given)} {
+      options((check_kernel(path(), in, out, size, given), given)), weight{this, "weight",
+                                                                        {out, size, in / given.groups},
+                                                                        initializer_of(given)} {
   check_square(path(), given);
   if (options.bias) bias.emplace(this, "bias", Shape{out}, constant_init(0));
 }
@@ -97,11 +95,10 @@ Tensor Conv1d::operator()(At x) {
 }
 
 ConvTranspose2d::ConvTranspose2d(Module* parent, std::string name, int64_t in, int64_t out, int64_t size,
-                                 const Conv2dOptions& given, int64_t output_padding)
-    : Module(parent, std::move(name)),
-      options((check_kernel(path(), in, out, size, given), given)),
-      output_padding(output_padding),
-      weight{this, "weight", {in, size, size, out / given.groups}, initializer_of(given)} {
+    const Conv2dOptions& given, int64_t output_padding)
+    : Module(parent, std::move(name)), options((check_kernel(path(), in, out, size, given), given)),
+      output_padding(output_padding), weight{
+                                          this, "weight", {in, size, size, out / given.groups}, initializer_of(given)} {
   check_square(path(), given);
   if (options.bias) bias.emplace(this, "bias", Shape{out}, constant_init(0));
 }
@@ -114,18 +111,15 @@ Tensor ConvTranspose2d::operator()(At x) {
 }
 
 ConvReluPool::ConvReluPool(Module* parent, std::string name, int64_t in, int64_t out, const std::vector<double>& mean,
-                           const std::vector<double>& deviation)
-    : Module(parent, std::move(name)),
-      weight{this, "weight", {out, 3, 3, in}, he_normal()},
-      bias{this, "bias", {out}, constant_init(0)},
-      mean(mean),
-      deviation(deviation) {}
+    const std::vector<double>& deviation)
+    : Module(parent, std::move(name)), weight{this, "weight", {out, 3, 3, in}, he_normal()}, bias{this, "bias", {out},
+                                                                                                 constant_init(0)},
+      mean(mean), deviation(deviation) {}
 
 Tensor ConvReluPool::operator()(At x) {
   ModuleScope scope(*this);
   const bool bytes = x.value.type().dtype == DType::kU8;
-  return conv_relu_pool(x, weight, bias,
-                        bytes ? pixel_scaling(weight.spec().shape[3], mean, deviation) : PixelScaling{});
+  return conv_relu_pool(
+      x, weight, bias, bytes ? pixel_scaling(weight.spec().shape[3], mean, deviation) : PixelScaling{});
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "linnet/error.h"
 
 namespace linnet {
-
 struct DenseField {
   std::string name;
   TensorType type;  // of one sample
@@ -19,7 +18,6 @@ struct SequenceField {
 };
 
 namespace {
-
 std::string length_name(const std::string& name) { return name + "_length"; }
 
 // User error if a field has this name.
@@ -37,7 +35,6 @@ int64_t stored_index(const std::vector<int64_t>* indices, int64_t index, int64_t
   if (index < 0 || index >= size) fail_user("the dataset has ", size, " samples, numbered from 0; there is no ", index);
   return indices ? (*indices)[static_cast<size_t>(index)] : index;
 }
-
 }  // namespace
 
 struct Dataset::State {
@@ -77,7 +74,7 @@ Dataset& Dataset::add_bytes(const std::string& name, const TensorType& sample_ty
   const size_t each = sample_type.bytes();
   if (bytes.size() % each != 0)
     fail_user("field \"", name, "\": ", bytes.size() / dtype_size(sample_type.dtype),
-              " values are no whole number of samples of ", sample_type);
+        " values are no whole number of samples of ", sample_type);
   state_ = state_->with(name, static_cast<int64_t>(bytes.size() / each));
   state_->dense.push_back(
       {name, sample_type, std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end())});
@@ -162,7 +159,7 @@ std::pair<Dataset, Dataset> Dataset::split(double fraction, uint64_t seed) const
   const auto first = static_cast<int64_t>(fraction * static_cast<double>(size()));
   if (!(fraction > 0 && fraction < 1) || first < 1)
     fail_user("a dataset of ", size(), " samples cannot be split at ", fraction,
-              "; the fraction is between 0 and 1, and both parts have samples");
+        "; the fraction is between 0 and 1, and both parts have samples");
   std::vector<int64_t> order(static_cast<size_t>(size()));
   std::iota(order.begin(), order.end(), 0);
   shuffle(order, seed, 0);
@@ -171,5 +168,4 @@ std::pair<Dataset, Dataset> Dataset::split(double fraction, uint64_t seed) const
   std::ranges::sort(others);
   return {select(std::move(taken)), select(std::move(others))};
 }
-
 }  // namespace linnet

@@ -8,11 +8,10 @@
 
 namespace linnet {
 namespace {
-
 Dataset of_images(const ImageDataset& images) {
   Dataset dataset;
-  dataset.add_bytes("images", {DType::kU8, {images.height, images.width, images.channels}},
-                    std::as_bytes(std::span(images.pixels)));
+  dataset.add_bytes(
+      "images", {DType::kU8, {images.height, images.width, images.channels}}, std::as_bytes(std::span(images.pixels)));
   dataset.add("labels", Shape{}, images.labels);
   return dataset;
 }
@@ -26,7 +25,6 @@ std::string_view column_of(std::string_view line, int64_t column) {
   }
   return line.substr(0, line.find('\t'));
 }
-
 }  // namespace
 
 Dataset Dataset::idx(const std::string& images, const std::string& labels) {
@@ -60,7 +58,7 @@ Dataset Dataset::text(const std::string& path, const PretrainedTokenizer& tokeni
 }
 
 Dataset Dataset::tsv(const std::string& path, const PretrainedTokenizer& tokenizer, int64_t text_column,
-                     int64_t label_column, bool header, int64_t max_length) {
+    int64_t label_column, bool header, int64_t max_length) {
   if (text_column < 0 || label_column < 0 || max_length < 0)
     fail_user("columns are counted from 0, and max_length is not negative");
   std::ifstream file(path, std::ios::binary);
@@ -85,5 +83,4 @@ Dataset Dataset::tsv(const std::string& path, const PretrainedTokenizer& tokeniz
   dataset.add("labels", Shape{}, labels);
   return dataset;
 }
-
 }  // namespace linnet

@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 // 0, 1, ... in every row.
 Tensor counted_positions(Tensor tokens) {
   const Shape shape = tokens.shape();
@@ -30,7 +29,7 @@ struct DecoderModel : CausalModel {
     const Tensor head = decoder.head();
     if (head.type().shape.rank() != 2 || head.dim(0) != vocab_size())
       fail_user("the head of the decoder is ", head.type(), ", and its vocabulary has ", vocab_size(),
-                " tokens: it needs a row for each");
+          " tokens: it needs a row for each");
     return head;
   }
   Tensor hidden(const TokenRows& rows) override {
@@ -50,9 +49,8 @@ void check_options(const GeneratorOptions& options, int64_t max_length) {
   if (options.slots < 1 || options.slots > 4096 || options.threads < 0 || options.max_length < 0 ||
       options.max_length > max_length)
     fail_user("a generator has 1 to 4096 slots, threads that are not negative, and at most the ", max_length,
-              " positions of its decoder");
+        " positions of its decoder");
 }
-
 }  // namespace
 
 Loss decoder_loss(Decoder& decoder, Tracer& trace) {
@@ -60,21 +58,19 @@ Loss decoder_loss(Decoder& decoder, Tracer& trace) {
   const Tensor states = decoder.states(tokens, counted_positions(tokens));
   if (!trace.training()) trace.output("logits", matmul(states, decoder.head(), false, true));
   return {linear_cross_entropy_sum(states, decoder.head(), std::nullopt, targets),
-          count_targets(targets, states.type().dtype)};
+      count_targets(targets, states.type().dtype)};
 }
 
 struct TextGenerator::State {
   // `root`: the module with the layout's parameters.
   State(std::unique_ptr<CausalModel> made, CausalModel& model, const Module& root, const GeneratorOptions& options)
-      : made(std::move(made)),
-        layout(root),
-        shared(declare_model(store, layout)),
+      : made(std::move(made)), layout(root), shared(declare_model(store, layout)),
         generator(model, layout, store, shared,
-                  {.rows = options.slots,
-                   .max_length = options.max_length > 0 ? options.max_length : model.max_length(),
-                   .cache = options.cache,
-                   .independent_prompts = options.same_bits,
-                   .threads = options.threads > 0 ? options.threads : available_threads()}),
+            {.rows = options.slots,
+                .max_length = options.max_length > 0 ? options.max_length : model.max_length(),
+                .cache = options.cache,
+                .independent_prompts = options.same_bits,
+                .threads = options.threads > 0 ? options.threads : available_threads()}),
         pool(options.threads > 0 ? options.threads : available_threads()) {
     store.allocate();
     store.touch();
@@ -125,8 +121,8 @@ void TextGenerator::load(const std::string& path) {
   state_->has_weights = true;
 }
 
-std::vector<std::vector<int32_t>> TextGenerator::generate(const std::vector<std::vector<int32_t>>& prompts,
-                                                          const GenerateOptions& options, const Listener& listener) {
+std::vector<std::vector<int32_t>> TextGenerator::generate(
+    const std::vector<std::vector<int32_t>>& prompts, const GenerateOptions& options, const Listener& listener) {
   const Busy busy(state_->busy, "a generator");
   if (!state_->has_weights && state_->layout.parameter_count() > 0)
     fail_user("the generator has no weights yet: take() those of a learner, or load() a file");
@@ -142,5 +138,4 @@ std::vector<std::vector<int32_t>> TextGenerator::generate(const std::vector<std:
     texts.push_back(std::move(text.tokens));
   return texts;
 }
-
 }  // namespace linnet

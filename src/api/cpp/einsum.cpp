@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 struct Term {
   Tensor value;
   std::string letters;
@@ -40,8 +39,7 @@ class Einsum {
   }
 
  private:
-  template <class... Parts>
-  [[noreturn]] void fail(const Parts&... problem) const {
+  template <class... Parts> [[noreturn]] void fail(const Parts&... problem) const {
     fail_shape(where_, "einsum(\"", equation_, "\"): ", problem...);
   }
 
@@ -142,11 +140,9 @@ class Einsum {
   std::string result_;
   std::map<char, int64_t> sizes_;
 };
-
 }  // namespace
 
 Tensor einsum(const std::string& equation, const std::vector<Tensor>& operands, SourceLine where) {
   return Einsum(equation, operands, where).compute();
 }
-
 }  // namespace linnet

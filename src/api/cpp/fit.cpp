@@ -5,7 +5,6 @@
 #include "engine/plan/state_names.h"
 
 namespace linnet {
-
 Rate::Rate(double rate) : rate_([rate](int64_t) { return rate; }) {}
 Rate::Rate(const Schedule& schedule) : rate_([schedule](int64_t step) { return learning_rate(schedule, step); }) {
   (void)rate_(1);  // reports a schedule without its end before the first step
@@ -15,7 +14,6 @@ Rate::Rate(std::function<double(int64_t)> rate) : rate_(std::move(rate)) {
 }
 
 namespace {
-
 void check_fit_options(const FitOptions& options) {
   if (options.epochs < 0 || options.max_steps < 0 || options.patience < 0)
     fail_user("fit() needs epochs, max_steps and patience that are not negative");
@@ -31,7 +29,6 @@ struct RunningMean {
   }
   double value() const { return count > 0 ? sum / static_cast<double>(count) : 0; }
 };
-
 }  // namespace
 
 FitReport Learner::fit(Loader& loader, const FitOptions& options) {
@@ -64,7 +61,7 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
                                              ": the loss counts no row of the batch; are all its labels negative?");
       if (!event.result.finite && !event.result.skipped)
         throw Error(ErrorKind::kNumeric,
-                    "step " + std::to_string(event.step) + ": loss or gradient is not finite; first in " + diagnose());
+            "step " + std::to_string(event.step) + ": loss or gradient is not finite; first in " + diagnose());
       mean.add(event.result);
       event.mean_loss = mean.value();
       ++report.steps;
@@ -76,8 +73,8 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
     if (options.validation) {
       event.evaluation = evaluate(*options.validation, options.metrics);
       if (!std::isfinite(event.evaluation->loss))
-        throw Error(ErrorKind::kNumeric,
-                    "epoch " + std::to_string(report.epochs) + ": the validation loss is not finite");
+        throw Error(
+            ErrorKind::kNumeric, "epoch " + std::to_string(report.epochs) + ": the validation loss is not finite");
       if (!report.best || event.evaluation->loss < report.best->loss) {
         report.best = event.evaluation;
         worse = 0;
@@ -88,8 +85,8 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
           const float* weights = holder.flat(holder.evaluated());
           best_weights.assign(weights, weights + layout.trained_count());
           const float* untrained = holder.flat(state::kParameters) + layout.trained_count();
-          best_weights.insert(best_weights.end(), untrained,
-                              untrained + (layout.stored_count() - layout.trained_count()));
+          best_weights.insert(
+              best_weights.end(), untrained, untrained + (layout.stored_count() - layout.trained_count()));
         }
       } else if (options.patience > 0 && ++worse >= options.patience) {
         stop("patience");
@@ -104,5 +101,4 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
   }
   return report;
 }
-
 }  // namespace linnet

@@ -11,9 +11,7 @@
 #include "models/nn/trace.h"
 
 namespace linnet {
-
 namespace {
-
 struct Fans {
   double in, out;
 };
@@ -54,7 +52,6 @@ Tensor draw(const Shape& shape, SourceLine where) {
   const uint64_t site = dropout_site(graph.scope_path(graph.scope()), "random " + std::to_string(before));
   return random_uniform(At(trace.random(), where), {trace.options().dtype, shape}, site);
 }
-
 }  // namespace
 
 Initializer values_init(std::vector<float> given) {
@@ -107,5 +104,4 @@ Tensor random_normal(const Shape& shape, SourceLine where) {
   const auto angle = e.apply(Scalar::kMul, e.constant(2 * std::numbers::pi), e.input(1));
   return pointwise(e.finish(e.apply(Scalar::kMul, radius, e.apply(Scalar::kCos, angle))), drawn, where);
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 void take_output(const TensorView& view, const std::string& name, Arrays& outputs, int64_t rows) {
   const HostTensor copy = dense_copy(view);
   TensorType type = view.type;
@@ -29,29 +28,27 @@ void check_lengths(const std::string& name, int64_t most, std::span<const int32_
   for (size_t row = 0; row < lengths.size(); ++row)
     if (lengths[row] < 1 || lengths[row] > most)
       fail_user("input \"", name, "\" has the length ", lengths[row], " in row ", row,
-                "; it is at least 1 and at most ", most);
+          "; it is at least 1 and at most ", most);
 }
 
 std::span<const int32_t> ids_of(std::span<const std::byte> bytes, int64_t most) {
   return {reinterpret_cast<const int32_t*>(bytes.data()),
-          std::min(bytes.size() / sizeof(int32_t), static_cast<size_t>(most))};
+      std::min(bytes.size() / sizeof(int32_t), static_cast<size_t>(most))};
 }
 
 int64_t samples_of(const Arrays& batch, const auto& kind) { return batch.samples > 0 ? batch.samples : kind.rows(); }
-
 }  // namespace
 
 void Learner::State::fail_kind(const Arrays& batch, const char* does) const {
   fail_user("a batch of ", types_text(batch.types()), " is given; the learner ", does, types_text(kinds[0]->used),
-            kinds.size() > 1 ? " and " + std::to_string(kinds.size() - 1) + " other shapes" : "");
+      kinds.size() > 1 ? " and " + std::to_string(kinds.size() - 1) + " other shapes" : "");
 }
 
 const Learner::State::BatchKind& Learner::State::kind_of(const Arrays& batch, bool trained) const {
   const auto fits = [&](const BatchKind& kind) {
     if (trained && !kind.trained) return false;
-    return std::ranges::all_of(kind.used, [&](const auto& input) {
-      return batch.has(input.first) && batch.type(input.first) == input.second;
-    });
+    return std::ranges::all_of(kind.used,
+        [&](const auto& input) { return batch.has(input.first) && batch.type(input.first) == input.second; });
   };
   for (const auto& kind : kinds)
     if (fits(*kind)) return *kind;
@@ -82,7 +79,7 @@ const Learner::State::BatchKind& Learner::State::given_kind(const char* function
   for (const auto& [name, type] : kind.used)
     if (!given.contains(name))
       fail_user("input \"", name, "\" was not set, or a batch has replaced it: learner.set<...>(\"", name,
-                "\", values) of ", type);
+          "\", values) of ", type);
   fill_mask(kind, kind.mask_rows);
   return kind;
 }
@@ -113,8 +110,8 @@ void Learner::State::check_padding(const BatchKind& kind, const Arrays& batch, i
   const int64_t rows = kind.rows();
   if (batch.samples == 0 || batch.samples >= rows || kind.knows_padding() || count == 0 || count % rows != 0) return;
   fail_user("a batch has ", batch.samples, " samples in ", rows,
-            " rows, and the loss counts them all: multiply by trace.row_mask() and count trace.sample_count(), or set "
-            "LoaderOptions::pad_last to false");
+      " rows, and the loss counts them all: multiply by trace.row_mask() and count trace.sample_count(), or set "
+      "LoaderOptions::pad_last to false");
 }
 
 LossTotal Learner::State::evaluate(const BatchKind& kind, int64_t batch) {
@@ -129,7 +126,7 @@ void Learner::State::check_step(double rate, size_t micro_batches) const {
     fail_user("the learning rate is ", rate, "; it must be finite and not negative");
   if (micro_batches != static_cast<size_t>(options.accumulate))
     fail_user("a step takes ", options.accumulate, " micro-batches, as the option accumulate says, ", "and was given ",
-              micro_batches);
+        micro_batches);
 }
 
 StepResult Learner::State::finish_step(const StepReport& report, const BatchKind& kind) {
@@ -161,8 +158,8 @@ Learner::Learner(const Module& model, TracedLoss loss, const LearnerOptions& opt
   begin(model);
 }
 
-Learner::Learner(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes,
-                 const LearnerOptions& options) {
+Learner::Learner(
+    const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes, const LearnerOptions& options) {
   if (shapes.empty()) fail_user("a learner needs at least one batch shape; Loader::shapes() gives them");
   state_ = std::make_unique<State>(model, std::move(loss), shapes, options);
   begin(model);
@@ -234,7 +231,7 @@ void Learner::set_bytes(const std::string& input, DType dtype, std::span<const s
   const TensorType& type = found->second;
   if (type.dtype != dtype || type.bytes() != bytes.size())
     fail_user("input \"", input, "\" is ", type, ", and was given ", bytes.size() / dtype_size(dtype),
-              " values of type ", dtype_name(dtype));
+        " values of type ", dtype_name(dtype));
   const auto lengths = s.kinds[0]->lengths.find(input);
   if (lengths != s.kinds[0]->lengths.end()) check_lengths(input, lengths->second, ids_of(bytes, type.shape[0]));
   std::memcpy(s.store.data(input), bytes.data(), bytes.size());
@@ -352,5 +349,4 @@ int64_t Learner::steps() const { return state().steps; }
 size_t Learner::memory_bytes() const { return state().store.total_bytes(); }
 
 std::vector<MemoryUse> Learner::memory() const { return state().memory().kinds; }
-
 }  // namespace linnet

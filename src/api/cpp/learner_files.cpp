@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char* kSeed = "learner.seed";
 constexpr const char* kAccumulate = "learner.accumulate";
 constexpr const char* kOptimizer = "learner.optimizer";
@@ -17,10 +16,8 @@ constexpr const char *kFilters = "filters", *kChannelsLast = "channels_last";
 
 // What further steps depend on besides weights and moments.
 Metadata facts_of(const LearnerOptions& options) {
-  return {{kSeed, std::to_string(options.seed)},
-          {kAccumulate, std::to_string(options.accumulate)},
-          {kOptimizer, optimizer_text(options)},
-          {kGroups, groups_text(options)}};
+  return {{kSeed, std::to_string(options.seed)}, {kAccumulate, std::to_string(options.accumulate)},
+      {kOptimizer, optimizer_text(options)}, {kGroups, groups_text(options)}};
 }
 
 std::string join(const std::vector<std::string>& names) {
@@ -41,8 +38,8 @@ void check_key(const std::string& path, const Metadata& metadata, const std::str
   if (found == metadata.end()) fail_user(path, ": not a state that Learner::save_state() wrote");
   if (found->second != expected)
     fail_user(path, ": the state was saved with ", key.substr(key.find('.') + 1), " ",
-              found->second.empty() ? "of default settings" : found->second, ", the learner has ",
-              expected.empty() ? "default settings" : expected);
+        found->second.empty() ? "of default settings" : found->second, ", the learner has ",
+        expected.empty() ? "default settings" : expected);
 }
 
 // Which axes of a file's tensors are transposed for the parameter.
@@ -144,11 +141,10 @@ void choose_filters(Source& source, const TensorFile& file, FilterLayout layout)
   const bool is_same = shape.elements(1, shape.rank()) == *std::ranges::max_element(sizes);
   if (layout == FilterLayout::automatic && last && first && !is_same)
     fail_user(file.path(), ": \"", source.slot->spec.name, "\" of ", shape,
-              " may have its channels first or last: set LoadOptions::filters");
+        " may have its channels first or last: set LoadOptions::filters");
   if (layout == FilterLayout::channels_first || (layout == FilterLayout::automatic && first && !last))
     source.turn = Turn::kFilters;
 }
-
 }  // namespace
 
 void Learner::save(const std::string& path, const std::string& type) const {
@@ -212,8 +208,8 @@ LoadReport Learner::load(const std::string& path, const LoadOptions& options) {
 void Learner::save_state(const std::string& path, const LoaderPosition& position) const {
   State& s = state();
   const Busy busy(s.busy, "a learner");
-  save_training_state(path, *s.trainer, {.step = s.steps, .epoch = position.epoch, .batch = position.batch},
-                      facts_of(s.options));
+  save_training_state(
+      path, *s.trainer, {.step = s.steps, .epoch = position.epoch, .batch = position.batch}, facts_of(s.options));
 }
 
 LoaderPosition Learner::load_state(const std::string& path) {
@@ -228,5 +224,4 @@ LoaderPosition Learner::load_state(const std::string& path) {
   s.last_trained = nullptr;
   return {progress.epoch, progress.batch};
 }
-
 }  // namespace linnet

@@ -7,20 +7,19 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kMostThreads = 4096;
 
 void check_number(const char* name, double value, double most) {
   if (!(value >= 0 && value < most))
     fail_user("the option ", name, " is ", value, "; it must be at least 0",
-              std::isfinite(most) ? " and below " + std::to_string(static_cast<int>(most)) : " and finite");
+        std::isfinite(most) ? " and below " + std::to_string(static_cast<int>(most)) : " and finite");
 }
 
 // Settings that an optimizer lacks keep their defaults.
 OptimizerAttrs attrs_of(const Optimizer& optimizer) {
   using Kind = OptimizerAttrs::Kind;
-  constexpr Kind kKinds[] = {Kind::kSgd,      Kind::kAdam, Kind::kAdam,     Kind::kLion,
-                             Kind::kAdam8bit, Kind::kMuon, Kind::kAdafactor};  // in the order of Optimizer
+  constexpr Kind kKinds[] = {Kind::kSgd, Kind::kAdam, Kind::kAdam, Kind::kLion, Kind::kAdam8bit, Kind::kMuon,
+      Kind::kAdafactor};  // in the order of Optimizer
   const bool adds_decay_to_gradient = std::holds_alternative<Sgd>(optimizer) || std::holds_alternative<Adam>(optimizer);
   OptimizerAttrs attrs{.kind = kKinds[optimizer.index()], .decoupled = !adds_decay_to_gradient};
   const auto take = [](const char* name, double& into, double value, double most) {
@@ -47,25 +46,24 @@ Precision precision_of(const std::string& name) {
   if (name == "int8") return Precision::kBf16;  // of all but the products in int8
   fail_user("unknown precision \"", name, "\"; there are fp32, tf32, bf16, fp16 and int8");
 }
-
 }  // namespace
 
 TrainerOptions trainer_options(const LearnerOptions& options, const Store* weights) {
   if (options.accumulate < 1) fail_user("the option accumulate is ", options.accumulate, "; it must be at least 1");
   if (options.threads < 0 || options.threads > kMostThreads)
     fail_user("the option threads is ", options.threads, "; it must be 0 to ", kMostThreads,
-              ", 0 being as many as the process may use");
+        ", 0 being as many as the process may use");
   check_number("clip_norm", options.clip_norm, INFINITY);
   check_number("average_decay", options.average_decay, 1);
   TrainerOptions trainer{.optimizer = attrs_of(options.optimizer),
-                         .accumulate_steps = options.accumulate,
-                         .threads = options.threads > 0 ? options.threads : available_threads(),
-                         .seed = options.seed,
-                         .memory = options.memory,
-                         .training = options.training,
-                         .keep_graphs = true,
-                         .owner = weights,
-                         .backend = &open_backend(options.device)};
+      .accumulate_steps = options.accumulate,
+      .threads = options.threads > 0 ? options.threads : available_threads(),
+      .seed = options.seed,
+      .memory = options.memory,
+      .training = options.training,
+      .keep_graphs = true,
+      .owner = weights,
+      .backend = &open_backend(options.device)};
   trainer.optimizer.clip_norm = options.clip_norm;
   trainer.optimizer.ema_decay = options.average_decay;
   trainer.passes.precision = precision_of(options.precision), trainer.passes.int8 = options.precision == "int8";
@@ -86,9 +84,9 @@ std::vector<ParameterGroup> parameter_groups(const LearnerOptions& options) {
     check_number("rate_factor", group.rate_factor, INFINITY);
     if (group.weight_decay) check_number("weight_decay", *group.weight_decay, INFINITY);
     ParameterGroup& made = groups.emplace_back(ParameterGroup{.patterns = group.patterns,
-                                                              .frozen = group.frozen,
-                                                              .rate_factor = group.rate_factor,
-                                                              .weight_decay = group.weight_decay});
+        .frozen = group.frozen,
+        .rate_factor = group.rate_factor,
+        .weight_decay = group.weight_decay});
     if (group.optimizer) made.optimizer = attrs_of(*group.optimizer);
     if (group.storage == FrozenStorage::bf16) made.storage = WeightFormat::kBf16;
     if (group.storage == FrozenStorage::int8) made.storage = WeightFormat::kInt8Blocks;
@@ -111,5 +109,4 @@ std::string groups_text(const LearnerOptions& options) {
   }
   return text.empty() ? "none" : text;
 }
-
 }  // namespace linnet

@@ -8,13 +8,12 @@
 
 namespace linnet {
 namespace {
-
 // The loss is two scalars of the traced graph.
 void check_loss(const Loss& loss, const Graph& graph) {
   const auto check = [&](Tensor tensor, const char* name) {
     if (!tensor.defined())
       fail_user("the loss has no ", name,
-                "; a loss is {.sum = ..., .count = ...}, the sum over samples and how many there are");
+          "; a loss is {.sum = ..., .count = ...}, the sum over samples and how many there are");
     if (tensor.graph != &graph) fail_user("the ", name, " of the loss is a tensor of another graph");
     const TensorType type = tensor.type();
     if (type.shape.rank() != 0 || type.dtype != DType::kF32)
@@ -99,10 +98,10 @@ void check_inputs(const InputTypes& evaluated, const InputTypes& trained) {
       const auto found = other.find(name);
       if (found == other.end())
         fail_user("the loss declares input \"", name, "\" in ", in, " and not in ", not_in,
-                  "; it declares the same inputs in both");
+            "; it declares the same inputs in both");
       if (found->second != type)
-        fail_user("the loss declares input \"", name, "\" as ", type, " in ", in, " and as ", found->second, " in ",
-                  not_in);
+        fail_user(
+            "the loss declares input \"", name, "\" as ", type, " in ", in, " and as ", found->second, " in ", not_in);
     }
   };
   compare(trained, "training", evaluated, "evaluation");
@@ -121,7 +120,6 @@ std::vector<InputTypes> with_rows(std::vector<InputTypes> shapes, int64_t rows) 
   }
   return shapes;
 }
-
 }  // namespace
 
 std::string types_text(const InputTypes& types) {
@@ -129,13 +127,10 @@ std::string types_text(const InputTypes& types) {
   return text.empty() ? "nothing" : text;
 }
 
-Learner::State::State(const Module& module, TracedLoss given_loss, const std::vector<InputTypes>& shapes,
-                      const LearnerOptions& all)
-    : model(&module),
-      loss(std::move(given_loss)),
-      options(checked_plan(all, all.weights)),
-      owner(all.weights ? &all.weights->state().weights() : nullptr),
-      explicit_types(shapes.empty()),
+Learner::State::State(
+    const Module& module, TracedLoss given_loss, const std::vector<InputTypes>& shapes, const LearnerOptions& all)
+    : model(&module), loss(std::move(given_loss)), options(checked_plan(all, all.weights)),
+      owner(all.weights ? &all.weights->state().weights() : nullptr), explicit_types(shapes.empty()),
       trainer_options(linnet::trainer_options(all, owner ? &owner->store : nullptr)),
       layout(module, parameter_groups(all), {}, nullptr, owner ? &owner->layout : nullptr),
       store(*trainer_options.backend) {
@@ -145,13 +140,13 @@ Learner::State::State(const Module& module, TracedLoss given_loss, const std::ve
   for (size_t i = 0; i < options.groups.size(); ++i)
     if (!reaches_any(options.groups, i, layout))
       fail_user("the group \"", options.groups[i].patterns[0],
-                "\" has no parameter: earlier groups, which come first, have all that its patterns match");
+          "\" has no parameter: earlier groups, which come first, have all that its patterns match");
   if (owner && owner->options.device != options.device)
     fail_user("learners that share weights are on one device, not on ", owner->options.device, " and ", options.device);
   if (owner && owner->trainer->state().evaluated() == state::kAverage)
     fail_user("weights with a moving average cannot be shared: leave average_decay out");
-  shared = {store.add_region("arena", MemoryKind::kActivations, 0),
-            store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  shared = {
+      store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   trainer = std::make_unique<Trainer>(layout, store, shared, trainer_options);
   if (explicit_types) add_kind(nullptr, options.training);
   for (const InputTypes& types : shapes) add_kind(&types, options.training);
@@ -192,7 +187,7 @@ void Learner::State::check_same_trace(const InputTypes* types, Trace& trace) {
     return at == all.end() ? "nothing more" : "\"" + *at + "\"";
   };
   fail_user("the loss does not record the same each time it is called: first ", text(before, known->second), ", later ",
-            text(now, lines), "; it may depend on nothing that changes but Tracer::training()");
+      text(now, lines), "; it may depend on nothing that changes but Tracer::training()");
 }
 
 int64_t Learner::State::BatchKind::rows() const { return std::max(mask_rows, most_rows(used)); }
@@ -259,14 +254,14 @@ MemoryPlan plan(const Module& model, TracedLoss loss, const LearnerOptions& opti
   return Learner::State(model, std::move(loss), {}, options).memory();
 }
 
-MemoryPlan plan(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes,
-                const LearnerOptions& options) {
+MemoryPlan plan(
+    const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes, const LearnerOptions& options) {
   if (shapes.empty()) fail_user("a plan needs at least one batch shape; Loader::shapes() gives them");
   return Learner::State(model, std::move(loss), shapes, options).memory();
 }
 
 int64_t largest_batch(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes, size_t bytes,
-                      const LearnerOptions& options) {
+    const LearnerOptions& options) {
   constexpr int64_t kMost = int64_t{1} << 24;
   const auto fits = [&](int64_t rows) { return plan(model, loss, with_rows(shapes, rows), options).bytes <= bytes; };
   if (!fits(1)) return 0;
@@ -278,5 +273,4 @@ int64_t largest_batch(const Module& model, TracedLoss loss, const std::vector<In
   }
   return good;
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "training/trainer/trainer.h"
 
 namespace linnet {
-
 // A Learner's options as the trainer takes them.
 
 // Error(kUser): values out of range, missing device. `weights`: store of the learner that shares its weights, or null.
@@ -92,5 +91,4 @@ struct Learner::State {
 struct LearnerAccess {
   static Learner::State& state(const Learner& learner) { return learner.state(); }
 };
-
 }  // namespace linnet

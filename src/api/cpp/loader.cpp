@@ -10,11 +10,9 @@
 
 namespace linnet {
 namespace {
-
 bool is_label(const std::string& name, DType dtype) {
   return dtype == DType::kI32 && (name == "labels" || name == "targets");
 }
-
 }  // namespace
 
 struct Loader::State {
@@ -72,7 +70,7 @@ Loader::State::State(const Dataset& data, const LoaderOptions& given) : dataset(
   }
   if (per_epoch == 0)
     fail_user("a loader with drop_last has no whole batch: the dataset has ", dataset.size(), " samples, and a batch ",
-              options.batch);
+        options.batch);
   if (options.workers > 0) workers.emplace(options.workers, [this](const std::stop_token& stop) { work(stop); });
 }
 
@@ -167,8 +165,8 @@ Arrays Loader::State::make(const Slot& slot) const {
 void Loader::State::work(const std::stop_token& stop) {
   std::unique_lock lock(mutex);
   while (true) {
-    wanted.wait(lock, stop,
-                [this] { return to_make < number + static_cast<int64_t>(options.workers) * options.prefetch; });
+    wanted.wait(
+        lock, stop, [this] { return to_make < number + static_cast<int64_t>(options.workers) * options.prefetch; });
     if (stop.stop_requested()) return;
     const int64_t mine = to_make++;
     const uint64_t begun = generation;
@@ -246,7 +244,7 @@ LoaderPosition Loader::position() const {
 void Loader::seek(const LoaderPosition& position) {
   if (position.epoch < 0 || position.batch < 0 || position.batch >= state_->per_epoch)
     fail_user("a loader of ", state_->per_epoch, " batches an epoch has no batch ", position.batch, " of epoch ",
-              position.epoch);
+        position.epoch);
   state_->begin(position.epoch * state_->per_epoch + position.batch);
 }
 
@@ -261,5 +259,4 @@ Loader::Iterator& Loader::Iterator::operator++() {
   else batch_ = &loader_->next();
   return *this;
 }
-
 }  // namespace linnet

@@ -10,16 +10,14 @@
 #include "linnet/metrics.h"
 
 namespace linnet {
-
 namespace {
-
 int64_t rows_of(const Arrays& batch, const TensorType& type) {
   const int64_t rows = type.shape.rank() > 0 ? type.shape[0] : 1;
   return batch.samples > 0 ? std::min(batch.samples, rows) : rows;
 }
 
 MetricPart mean_of(const Arrays& batch, const Arrays& outputs, const std::string& output, const std::string& target,
-                   const std::function<double(double)>& value) {
+    const std::function<double(double)>& value) {
   const auto given = outputs.get<float>(output), wanted = batch.get<float>(target);
   const TensorType& type = outputs.type(output);
   if (given.size() != wanted.size())
@@ -57,16 +55,15 @@ Loss mean_of_samples(Tracer& trace, At elements) {
   for (int axis = 1; axis < shape.rank(); ++axis) rows.set(axis, 1);
   const Tensor counted = elements * reshape(at(mask), rows);
   return {.sum = sum(at(counted)),
-          .count = at(trace.sample_count()) * static_cast<double>(shape.elements(1, shape.rank()))};
+      .count = at(trace.sample_count()) * static_cast<double>(shape.elements(1, shape.rank()))};
 }
 
 // [N, 1] and [N] would broadcast to [N, N], and compare each prediction with all targets.
 void check_same_shape(const At& prediction, Tensor target) {
   if (prediction.value.shape() == target.shape()) return;
   fail_shape(prediction, "a loss of predictions ", prediction.value.shape(), " and targets ", target.shape(),
-             ", expected equal shapes; reshape one");
+      ", expected equal shapes; reshape one");
 }
-
 }  // namespace
 
 Tensor binary_cross_entropy_sum(At logits, Tensor targets) {
@@ -110,15 +107,15 @@ Loss binary_cross_entropy_loss(Tracer& trace, At logits, Tensor targets) {
 }
 
 Loss cross_entropy_loss(At logits, Tensor targets, double label_smoothing) {
-  return {.sum = cross_entropy_sum(logits, targets, label_smoothing),
-          .count = count_targets(At(targets, logits.where))};
+  return {
+      .sum = cross_entropy_sum(logits, targets, label_smoothing), .count = count_targets(At(targets, logits.where))};
 }
 
 Metric accuracy(const std::string& predictions, const std::string& labels) {
   return {"accuracy", [=](const Arrays& batch, const Arrays& outputs) {
             if (!batch.has(labels) || !outputs.has(predictions))
               fail_user("the metric \"accuracy\" compares the output \"", predictions, "\" with the field \"", labels,
-                        "\" of the batch, and there is no ", outputs.has(predictions) ? "such field" : "such output");
+                  "\" of the batch, and there is no ", outputs.has(predictions) ? "such field" : "such output");
             const auto wanted = batch.get<int32_t>(labels);
             const TensorType& type = outputs.type(predictions);
             const bool classes = type.dtype == DType::kI32;
@@ -126,7 +123,7 @@ Metric accuracy(const std::string& predictions, const std::string& labels) {
             const auto rows = static_cast<size_t>(rows_of(batch, batch.type(labels)));
             if (static_cast<size_t>(type.shape.elements()) < width * wanted.size())
               fail_user("output \"", predictions, "\" is ", type, ", which is not a row for each of \"", labels, "\" ",
-                        batch.type(labels));
+                  batch.type(labels));
             MetricPart part;
             for (size_t row = 0; row < rows; ++row) {
               if (wanted[row] < 0) continue;
@@ -150,5 +147,4 @@ Metric mean_squared_error(const std::string& output, const std::string& target) 
             return mean_of(batch, outputs, output, target, [](double error) { return error * error; });
           }};
 }
-
 }  // namespace linnet

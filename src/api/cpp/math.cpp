@@ -63,8 +63,8 @@ Tensor elu(At x, double alpha) {
   const auto v = e.input(0), zero = e.constant(0);
   const auto grown = e.apply(Scalar::kSub, e.apply(Scalar::kExp, e.apply(Scalar::kMin, v, zero)), e.constant(1));
   const auto below = e.apply(Scalar::kMul, grown, e.constant(alpha));
-  return pointwise(e.finish(e.apply(Scalar::kSelect, e.apply(Scalar::kGreater, v, zero), v, below)),
-                   std::array{x.value}, x.where);
+  return pointwise(
+      e.finish(e.apply(Scalar::kSelect, e.apply(Scalar::kGreater, v, zero), v, below)), std::array{x.value}, x.where);
 }
 
 Tensor selu(At x) { return At(elu(x, 1.6732632423543772), x.where) * 1.0507009873554805; }
@@ -107,7 +107,7 @@ Tensor avg_pool(At x, int64_t size) {
   const Shape shape = x.value.shape();
   if (shape.rank() != 4 || size < 1 || size > shape[1] || size > shape[2])
     fail_shape(x, "avg_pool: windows of ", size, " x ", size, " do not fit images of shape ", shape,
-               ", expected [N, H, W, C]");
+        ", expected [N, H, W, C]");
   const int64_t rows = shape[1] / size, columns = shape[2] / size;
   const Tensor whole = slice(at(slice(x, 1, 0, rows * size)), 2, 0, columns * size);
   const Tensor by_row = sum(at(reshape(at(whole), {shape[0] * rows, size, columns * size * shape[3]})), 1);
@@ -140,5 +140,4 @@ Tensor scale_images(At x, const std::vector<double>& mean, const std::vector<dou
 }
 
 Tensor count_targets(At targets) { return count_targets(targets, DType::kF32); }
-
 }  // namespace linnet

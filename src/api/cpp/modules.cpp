@@ -2,16 +2,14 @@
 #include "api/cpp/helpers.h"
 
 namespace linnet {
-
 GroupNorm::GroupNorm(Module* parent, std::string name, int64_t groups, int64_t channels, double epsilon)
     : Module(parent, std::move(name)),
-      groups(groups),
-      weight{this, "weight", {channels}, constant_init(1)},
-      bias{this, "bias", {channels}, constant_init(0)},
+      groups(groups), weight{this, "weight", {channels}, constant_init(1)}, bias{this, "bias", {channels},
+                                                                                constant_init(0)},
       epsilon(epsilon) {
   if (groups < 1 || channels % groups != 0)
     fail_user("group normalization \"", path(), "\" of ", channels, " channels in ", groups,
-              " groups: the channels must be a multiple of the groups");
+        " groups: the channels must be a multiple of the groups");
 }
 
 Tensor GroupNorm::operator()(At x) {
@@ -42,5 +40,4 @@ Tensor Sequential::operator()(At x) {
   for (const auto& function : functions_) x.value = function(x);
   return x.value;
 }
-
 }  // namespace linnet

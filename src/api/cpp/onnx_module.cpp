@@ -6,7 +6,6 @@
 #include "onnx/save_onnx.h"
 
 namespace linnet {
-
 struct OnnxModule::State {
   explicit State(const std::string& path) : network(load_onnx(path)) {}
   std::unique_ptr<OnnxNetwork> network;
@@ -21,7 +20,6 @@ OnnxModule::OnnxModule(OnnxModule&& other) noexcept = default;
 OnnxModule::~OnnxModule() = default;
 
 namespace {
-
 std::vector<std::string> names_of(const std::vector<OnnxValueInfo>& infos) {
   std::vector<std::string> names;
   for (const OnnxValueInfo& info : infos) names.push_back(info.name);
@@ -59,7 +57,6 @@ struct OpenAxes {
     if (found == names.end()) names.push_back(symbol);
   }
 };
-
 }  // namespace
 
 std::vector<std::string> OnnxModule::inputs() const { return names_of(state_->network->inputs()); }
@@ -74,12 +71,12 @@ Tensor OnnxModule::operator()(Tensor input) {
   const std::vector<std::string> names = inputs();
   if (names.size() != 1 || outputs().empty())
     fail_user(state_->network->file(), ": the network has ", names.size(), " inputs and ", outputs().size(),
-              " outputs; give them by name");
+        " outputs; give them by name");
   return (*this)({{names[0], input}}).at(outputs()[0]);
 }
 
 void export_onnx(const Learner& learner, const InputTypes& inputs, const std::function<void(Tracer&)>& outputs,
-                 const std::string& path, const OnnxExportOptions& options) {
+    const std::string& path, const OnnxExportOptions& options) {
   if (!outputs) fail_user("export_onnx() needs a function that names outputs");
   constexpr size_t kMostSymbols = 4;
   const OpenAxes open(inputs, options);
@@ -101,5 +98,4 @@ void export_onnx(const Learner& learner, const InputTypes& inputs, const std::fu
     std::copy_n(values.of(slot, unpacked), slot.spec.shape.elements(), flat.begin() + slot.offset);
   save_onnx(s.layout, flat.data(), source, path, {.opset = options.opset});
 }
-
 }  // namespace linnet

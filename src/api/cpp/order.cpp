@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 void check_floats(At x, const char* function) {
   checked_size(x, -1, function);
   if (!is_float(x.value.type().dtype)) fail_shape(x, function, ": got ", x.value.type(), ", expected floats");
@@ -20,7 +19,6 @@ Tensor pick(At x, Tensor places) {
   const Tensor all = reshape(x, {x.value.shape().elements()});
   return gather(At(all, x.where), places);
 }
-
 }  // namespace
 
 Tensor argsort(At x, bool descending) {
@@ -45,9 +43,8 @@ Tensor scatter_add(At values, Tensor ids, int64_t rows) {
   expected.push_back(checked_size(values, -1, "scatter_add"));
   if (rows < 1 || ids.type().dtype != DType::kI32 || values.value.shape() != expected)
     fail_shape(values, "scatter_add: values ", values.value.type(), ", ids ", ids.type(), " and ", rows,
-               " rows, expected [..., D], i32 [...] and at least 1");
-  return graph_of(values)->add_one(kEmbeddingGrad, std::array{values.value, ids},
-                                   EmbeddingGradAttrs{.vocab_size = rows}, values.where);
+        " rows, expected [..., D], i32 [...] and at least 1");
+  return graph_of(values)->add_one(
+      kEmbeddingGrad, std::array{values.value, ids}, EmbeddingGradAttrs{.vocab_size = rows}, values.where);
 }
-
 }  // namespace linnet

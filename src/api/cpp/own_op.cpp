@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 // Ranges of parallel(): at most so many, with at least so many elements.
 constexpr int64_t kMostRanges = 64, kLeastElements = 1024;
 
@@ -43,14 +42,13 @@ void run_decomposition(const OpDefinition& op, const KernelArgs& args, std::span
   for (size_t i = 0; i < args.out.size(); ++i) {
     if (i >= out.size() || out[i].type() != args.out[i].type)
       fail_user("the decomposition of the op ", op.name, " gives ", i < out.size() ? out[i].type().text() : "no tensor",
-                " as result ", i, ", and its shape inference ", args.out[i].type);
+          " as result ", i, ", and its shape inference ", args.out[i].type);
     graph.output("out" + std::to_string(i), out[i]);
   }
   const NamedTensors results = interpret(graph, values).outputs;
   for (size_t i = 0; i < args.out.size(); ++i)
     std::memcpy(args.out[i].data, results.at("out" + std::to_string(i)).data(), args.out[i].type.bytes());
 }
-
 }  // namespace
 
 OwnOp::OwnOp(OpDefinition definition) {
@@ -89,5 +87,4 @@ std::vector<Tensor> OwnOp::all(At first, const std::vector<Tensor>& rest, const 
   const Node node{def_, attrs, {}, std::vector<ValueId>(results.size()), first.where, kNone};
   return def_->decompose({graph, node, operands});
 }
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 #include "models/modules/text_encoder.h"
 
 namespace linnet {
-
 PretrainedModule::PretrainedModule(Module* parent, std::string name, std::unique_ptr<State> state)
     : Module(parent, std::move(name)), state_(std::move(state)) {
   adopt(*state_->model.module, "");
@@ -33,7 +32,7 @@ LoadReport PretrainedModule::load(Learner& learner) {
     float* read = flat.get() + slot.offset;
     report.taken.push_back(above + slot.spec.name);
     s.trainer->state().set_parameter(s.slot_of(report.taken.back()),
-                                     [&](std::span<float> values) { std::copy_n(read, values.size(), values.data()); });
+        [&](std::span<float> values) { std::copy_n(read, values.size(), values.data()); });
     give_back_pages(read, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
   };
   load_parameters(state_->model, state_->layout, target);
@@ -102,9 +101,9 @@ Tensor PretrainedEncoderDecoder::logits(Tensor source, Tensor source_lengths, Te
   return state_->model.as<EncoderDecoder>().target_logits(source, source_lengths, target_in, target_lengths);
 }
 Tensor PretrainedEncoderDecoder::loss_sum(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths,
-                                          Tensor targets, double label_smoothing) {
-  return state_->model.as<EncoderDecoder>().loss(source, source_lengths, target_in, target_lengths, targets,
-                                                 label_smoothing);
+    Tensor targets, double label_smoothing) {
+  return state_->model.as<EncoderDecoder>().loss(
+      source, source_lengths, target_in, target_lengths, targets, label_smoothing);
 }
 int64_t PretrainedEncoderDecoder::width() const { return state_->model.as<EncoderDecoder>().width(); }
 int64_t PretrainedEncoderDecoder::vocab_size() const { return state_->model.as<EncoderDecoder>().output_vocab_size(); }
@@ -118,5 +117,4 @@ Shape PretrainedImageModel::image_shape() const {
   return {images.height, images.width, images.channels};
 }
 int64_t PretrainedImageModel::classes() const { return state_->model.as<ImageModel>().images.classes; }
-
 }  // namespace linnet

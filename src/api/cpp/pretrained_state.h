@@ -6,11 +6,9 @@
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {
-
 struct PretrainedModule::State {
   // Throws Error(kUser) unless the folder's model is a Kind.
-  template <class Kind>
-  static std::unique_ptr<State> open(const std::string& folder, const OpenOptions& options = {}) {
+  template <class Kind> static std::unique_ptr<State> open(const std::string& folder, const OpenOptions& options = {}) {
     use_gguf_models();
     auto state = std::make_unique<State>(open_pretrained(folder, options));
     (void)state->model.as<Kind>();
@@ -21,5 +19,4 @@ struct PretrainedModule::State {
   PretrainedModel model;
   ParameterLayout layout;  // with the folder's names, without this module's path
 };
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 #include "linnet/math.h"
 
 namespace linnet {
-
 int64_t checked_size(const At& x, int axis, const char* op) {
   const Shape shape = x.value.shape();
   if (axis < -shape.rank() || axis >= shape.rank()) fail_shape(x, op, ": there is no axis ", axis, " in ", shape);
@@ -18,7 +17,6 @@ int64_t checked_size(const At& x, int axis, const char* op) {
 }
 
 namespace {
-
 Shape last_to_one(const Tensor& x) {
   Shape shape = x.shape();
   shape.set(-1, 1);
@@ -65,8 +63,7 @@ int64_t axes_size(const At& x, const std::vector<int>& axes, const char* op) {
 }
 
 // Moves `axis` of x to the end, applies `function`, and moves it back.
-template <class Function>
-Tensor along(At x, int axis, const char* op, const Function& function) {
+template <class Function> Tensor along(At x, int axis, const char* op, const Function& function) {
   checked_size(x, axis, op);
   const int last = x.value.shape().rank() - 1;
   if (axis < 0) axis += last + 1;
@@ -76,7 +73,6 @@ Tensor along(At x, int axis, const char* op, const Function& function) {
   std::swap(order[static_cast<size_t>(axis)], order.back());
   return permute(At(function(At(permute(x, order), x.where)), x.where), order);
 }
-
 }  // namespace
 
 Tensor sum(At x) { return sum_to(x, {}); }
@@ -139,5 +135,4 @@ Tensor log_softmax(At x) { return log_softmax(x, -1); }
 Tensor log_softmax(At x, int axis) {
   return along(x, axis, "log_softmax", [](At rows) { return rows - log_sum_exp_last(rows); });
 }
-
 }  // namespace linnet

@@ -8,11 +8,10 @@
 #include "models/nn/trace.h"
 
 namespace linnet {
-
 Tensor arange(int64_t count, DType dtype, SourceLine where) {
   if (count < 1 || count > INT32_MAX || (dtype != DType::kF32 && dtype != DType::kI32))
-    fail_user(where, ": arange: ", count, " numbers of type ", dtype_name(dtype),
-              "; there are at least one, f32 or i32");
+    fail_user(
+        where, ": arange: ", count, " numbers of type ", dtype_name(dtype), "; there are at least one, f32 or i32");
   Trace& trace = Trace::current();
   const auto numbers = [&]<class T>(DType type) {
     std::vector<T> values(static_cast<size_t>(count));
@@ -24,7 +23,6 @@ Tensor arange(int64_t count, DType dtype, SourceLine where) {
 }
 
 namespace {
-
 // In x's graph and element type, so that tests of ops can use it too.
 Tensor positions(At x, int64_t count, double first) {
   std::vector<float> values(static_cast<size_t>(count));
@@ -61,7 +59,6 @@ Tensor resize_axis(At x, int64_t to, Interpolation how) {
   const DType dtype = x.value.type().dtype;
   return permute(at(matmul(at(last), cast(at(given), dtype), false, true)), {0, 2, 1});
 }
-
 }  // namespace
 
 Tensor tril(At x, int64_t diagonal) {
@@ -74,8 +71,8 @@ Tensor tril(At x, int64_t diagonal) {
 Tensor sequence_mask(At lengths, int64_t size) {
   Shape shape = lengths.value.shape();
   if (size < 1 || lengths.value.type().dtype != DType::kI32)
-    fail_shape(lengths, "sequence_mask: lengths ", lengths.value.type(), " and size ", size,
-               ", expected i32 and at least 1");
+    fail_shape(
+        lengths, "sequence_mask: lengths ", lengths.value.type(), " and size ", size, ", expected i32 and at least 1");
   shape.push_back(1);
   const Tensor counts = reshape(At(cast(lengths, DType::kF32), lengths.where), shape);
   return greater(At(counts, lengths.where), positions(lengths, size, 0));
@@ -111,11 +108,10 @@ Tensor resize(At x, int64_t height, int64_t width, Interpolation how) {
   const Shape s = x.value.shape();
   if (s.rank() != 4 || height < 1 || width < 1 || !is_float(x.value.type().dtype))
     fail_shape(x, "resize: ", x.value.type(), " to ", height, " x ", width,
-               ", expected floats [N, H, W, C] and at least 1 x 1");
+        ", expected floats [N, H, W, C] and at least 1 x 1");
   const auto at = [&](Tensor value) { return At(value, x.where); };
   const Tensor rows = resize_axis(at(reshape(x, {s[0], s[1], s[2] * s[3]})), height, how);
   const Tensor columns = resize_axis(at(reshape(at(rows), {s[0] * height, s[2], s[3]})), width, how);
   return reshape(at(columns), {s[0], height, width, s[3]});
 }
-
 }  // namespace linnet

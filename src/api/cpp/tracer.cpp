@@ -10,18 +10,16 @@
 
 namespace linnet {
 namespace {
-
 void check_traced_name(const std::string& what, const std::string& name) {
   for (const char c : name)
     if (static_cast<unsigned char>(c) < ' ') fail_user("a name of an ", what, " has a control character");
 }
-
 }  // namespace
 
 bool is_reserved(const std::string& name) {
-  constexpr std::array kNames{state::kParameters, state::kConstants, "control",        "random",   state::kMoment1,
-                              state::kMoment2,    state::kAverage,   state::kGradient, "loss_sum", "token_count",
-                              "loss_scale",       "quantized",       kRowMask};
+  constexpr std::array kNames{state::kParameters, state::kConstants, "control", "random", state::kMoment1,
+      state::kMoment2, state::kAverage, state::kGradient, "loss_sum", "token_count", "loss_scale", "quantized",
+      kRowMask};
   for (const char* reserved : kNames)
     if (name == reserved || name.starts_with(std::string(reserved) + ".")) return true;
   return false;
@@ -81,5 +79,4 @@ void Tracer::output(const std::string& name, At value, const OutputOptions& opti
 }
 
 bool Tracer::training() const { return trace_->options().training; }
-
 }  // namespace linnet

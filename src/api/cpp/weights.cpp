@@ -3,7 +3,6 @@
 #include "formats/tensor_file.h"
 
 namespace linnet {
-
 struct WeightFile::State {
   explicit State(const std::string& path) : opened(open_tensor_file(path)), file(*opened) {}
   std::unique_ptr<const TensorFile> opened;
@@ -38,5 +37,4 @@ std::vector<int64_t> WeightFile::integers(const std::string& name) const {
   read_integers(entry.dtype, entry.data, static_cast<int64_t>(values.size()), values.data());
   return values;
 }
-
 }  // namespace linnet

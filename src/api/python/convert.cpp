@@ -6,14 +6,11 @@
 
 namespace linnet::python {
 namespace {
-
-template <class T>
-nb::object numpy_over(std::vector<T> values, const TensorType& type, bool writable = true) {
+template <class T> nb::object numpy_over(std::vector<T> values, const TensorType& type, bool writable = true) {
   auto* owned = new std::vector<T>(std::move(values));
   const nb::capsule owner(owned, [](void* memory) noexcept { delete static_cast<std::vector<T>*>(memory); });
   return numpy_view(owned->data(), type, owner, writable);
 }
-
 }  // namespace
 
 std::string class_name(nb::handle object) {
@@ -106,7 +103,7 @@ nb::object numpy_view(void* data, const TensorType& type, nb::handle owner, bool
                                                               : nb::dtype<uint8_t>();
   const auto view = [&]<class... Access>() {
     return nb::cast(nb::ndarray<nb::numpy, Access...>(data, shape.size(), shape.data(), owner, nullptr, dtype),
-                    nb::rv_policy::reference);
+        nb::rv_policy::reference);
   };
   return writable ? view() : view.operator()<nb::ro>();
 }
@@ -127,5 +124,4 @@ nb::object numpy_of(std::vector<float> values, const Shape& shape) {
 
 ForkGuard::ForkGuard() : process_(::getpid()) {}
 bool ForkGuard::is_child() const { return ::getpid() != process_; }
-
 }  // namespace linnet::python

@@ -7,7 +7,6 @@
 
 namespace linnet::python {
 namespace {
-
 // Adds a field from an array [samples, ...].
 void add_field(Dataset& data, const std::string& name, nb::object values, std::optional<nb::object> dtype) {
   const Converted all =
@@ -54,15 +53,15 @@ void add_dataset(nb::module_& module) {
           },
           Free())
       .def_static("chunks",
-                  [](nb::object ids, int64_t length) {
-                    return Dataset::chunks(convert(ids, DType::kI32, "the ids").values<int32_t>(), length);
-                  })
+          [](nb::object ids, int64_t length) {
+            return Dataset::chunks(convert(ids, DType::kI32, "the ids").values<int32_t>(), length);
+          })
       .def_static(
           "tsv",
           [](const std::string& path, const std::string& tokenizer, int64_t text_column, int64_t label_column,
-             bool header, int64_t max_length) {
-            return Dataset::tsv(path, *load_pretrained_tokenizer(tokenizer), text_column, label_column, header,
-                                max_length);
+              bool header, int64_t max_length) {
+            return Dataset::tsv(
+                path, *load_pretrained_tokenizer(tokenizer), text_column, label_column, header, max_length);
           },
           Free())
       .def("__len__", &Dataset::size)
@@ -75,25 +74,24 @@ void add_dataset(nb::module_& module) {
 void add_loader(nb::module_& module) {
   nb::class_<PyLoader>(module, "LoaderCore")
       .def("__init__",
-           [](PyLoader* self, const Dataset& data, int64_t batch, bool shuffle, uint64_t seed, bool drop_last,
+          [](PyLoader* self, const Dataset& data, int64_t batch, bool shuffle, uint64_t seed, bool drop_last,
               int workers, int prefetch, std::vector<int64_t> buckets, bool pad_last) {
-             const nb::gil_scoped_release free;
-             new (self)
-                 PyLoader(data, {batch, shuffle, seed, drop_last, workers, prefetch, std::move(buckets), pad_last});
-           })
+            const nb::gil_scoped_release free;
+            new (self)
+                PyLoader(data, {batch, shuffle, seed, drop_last, workers, prefetch, std::move(buckets), pad_last});
+          })
       .def("shapes", [](PyLoader& self) { return to_list(without_gil([&] { return self.loader().shapes(); })); })
       .def("__len__", [](PyLoader& self) { return self.loader().batches(); })
       .def("next", [](PyLoader& self) { return to_dict(without_gil([&] { return self.next(); })); })
       .def("position",
-           [](PyLoader& self) {
-             const LoaderPosition position = self.loader().position();
-             return nb::make_tuple(position.epoch, position.batch);
-           })
+          [](PyLoader& self) {
+            const LoaderPosition position = self.loader().position();
+            return nb::make_tuple(position.epoch, position.batch);
+          })
       .def("seek", [](PyLoader& self, int64_t epoch, int64_t batch) {
         without_gil([&] { self.loader().seek({epoch, batch}); });
       });
 }
-
 }  // namespace
 
 PyLoader::PyLoader(const Dataset& data, const LoaderOptions& options)
@@ -123,9 +121,7 @@ Arrays PyLoader::next() {
 void add_data(nb::module_& module) {
   add_dataset(module);
   add_loader(module);
-  module.def("array_type", [](nb::object value, const std::string& name) {
-    return to_tuple(convert(value, {}, "\"" + name + "\"").type);
-  });
+  module.def("array_type",
+      [](nb::object value, const std::string& name) { return to_tuple(convert(value, {}, "\"" + name + "\"").type); });
 }
-
 }  // namespace linnet::python

@@ -5,7 +5,6 @@
 
 namespace linnet::python {
 namespace {
-
 class PyGenerator {
  public:
   PyGenerator(nb::handle model, nb::list kept, const GeneratorOptions& options) : tree_(model, std::move(kept)) {
@@ -24,7 +23,7 @@ class PyGenerator {
 };
 
 std::vector<std::vector<int32_t>> generate(PyGenerator& self, const std::vector<std::vector<int32_t>>& prompts,
-                                           const GenerateOptions& options, const std::optional<nb::object>& listener) {
+    const GenerateOptions& options, const std::optional<nb::object>& listener) {
   std::exception_ptr stopped;
   const TextGenerator::Listener hear = [&](int64_t row, int32_t token, std::span<const float>) {
     const nb::gil_scoped_acquire gil;
@@ -40,23 +39,21 @@ std::vector<std::vector<int32_t>> generate(PyGenerator& self, const std::vector<
   if (stopped) std::rethrow_exception(stopped);
   return texts;
 }
-
 }  // namespace
 
 void add_generator(nb::module_& module) {
   nb::class_<PyGenerator>(module, "GeneratorCore")
       .def("__init__",
-           [](PyGenerator* self, nb::object model, nb::list kept, int64_t slots, int64_t max_length, bool cache,
+          [](PyGenerator* self, nb::object model, nb::list kept, int64_t slots, int64_t max_length, bool cache,
               bool same_bits, int threads) {
-             new (self) PyGenerator(model, std::move(kept), {slots, max_length, cache, same_bits, threads});
-           })
+            new (self) PyGenerator(model, std::move(kept), {slots, max_length, cache, same_bits, threads});
+          })
       .def("take", [](PyGenerator& self, PyLearner& learner) { self.generator().take(learner.learner()); })
       .def("load", [](PyGenerator& self, const std::string& path) { self.generator().load(path); })
       .def("generate", [](PyGenerator& self, const std::vector<std::vector<int32_t>>& prompts, int64_t max_tokens,
-                          double temperature, int64_t top_k, double top_p, uint64_t seed, std::vector<int32_t> ends,
-                          const std::optional<nb::object>& listener) {
+                           double temperature, int64_t top_k, double top_p, uint64_t seed, std::vector<int32_t> ends,
+                           const std::optional<nb::object>& listener) {
         return generate(self, prompts, {max_tokens, temperature, top_k, top_p, seed, std::move(ends)}, listener);
       });
 }
-
 }  // namespace linnet::python

@@ -15,13 +15,11 @@
 
 namespace linnet::python {
 namespace {
-
 struct Init {
   Initializer fill;
 };
 
-template <class Layer, class... Arguments>
-LayerSpec spec_of(Arguments... arguments) {
+template <class Layer, class... Arguments> LayerSpec spec_of(Arguments... arguments) {
   LayerSpec spec;
   spec.make = [=](Module* parent, const std::string& name) -> std::unique_ptr<Module> {
     return std::make_unique<Layer>(parent, name, arguments...);
@@ -43,29 +41,23 @@ LayerSpec embedding_spec(int64_t rows, int64_t width, const std::optional<Init>&
   return spec;
 }
 
-template <class Layer, class... More>
-LayerSpec convolution_spec(int64_t in, int64_t out, std::array<int64_t, 2> size, int64_t stride,
-                           std::array<int64_t, 2> padding, int64_t dilation, int64_t groups, bool bias,
-                           const std::optional<Init>& init, More... more) {
-  const Conv2dOptions options{stride,  padding[0], dilation, groups, bias, init ? init->fill : Initializer{},
-                              size[1], padding[1]};
+template <class Layer, class... More> LayerSpec convolution_spec(int64_t in, int64_t out, std::array<int64_t, 2> size,
+    int64_t stride, std::array<int64_t, 2> padding, int64_t dilation, int64_t groups, bool bias,
+    const std::optional<Init>& init, More... more) {
+  const Conv2dOptions options{
+      stride, padding[0], dilation, groups, bias, init ? init->fill : Initializer{}, size[1], padding[1]};
   return spec_of<Layer>(in, out, size[0], options, more...);
 }
 
 void add_initializers(nb::module_& module) {
   nb::class_<Init>(module, "Initializer", "Gives a parameter its values before training.");
-  const std::pair<const char*, Initializer (*)(double)> of_a_number[] = {
-      {"init_constant", constant_init},
-      {"init_uniform", uniform_init},
-      {"init_normal", normal_init},
-      {"init_truncated_normal", truncated_normal_init}};
+  const std::pair<const char*, Initializer (*)(double)> of_a_number[] = {{"init_constant", constant_init},
+      {"init_uniform", uniform_init}, {"init_normal", normal_init}, {"init_truncated_normal", truncated_normal_init}};
   for (const auto& [name, rule] : of_a_number)
     module.def(name, [rule = rule](double value) { return Init{rule(value)}; });
   const std::pair<const char*, Initializer (*)()> of_fans[] = {{"init_xavier_uniform", [] { return xavier_uniform(); }},
-                                                               {"init_xavier_normal", xavier_normal},
-                                                               {"init_he_uniform", he_uniform},
-                                                               {"init_he_normal", he_normal},
-                                                               {"init_lecun_normal", lecun_normal}};
+      {"init_xavier_normal", xavier_normal}, {"init_he_uniform", he_uniform}, {"init_he_normal", he_normal},
+      {"init_lecun_normal", lecun_normal}};
   for (const auto& [name, rule] : of_fans) module.def(name, [rule = rule] { return Init{rule()}; });
   module.def("init_values", [](nb::object values) {
     return Init{values_init(convert(values, DType::kF32, "the initial values").values<float>())};
@@ -92,21 +84,20 @@ void add_specs(nb::module_& module) {
   module.def("gru_layer", spec_of<Gru, int64_t, int64_t>);
   module.def("conv_relu_pool_layer", spec_of<ConvReluPool, int64_t, int64_t, std::vector<double>, std::vector<double>>);
   module.def("attention_layer",
-             [](int64_t width, int64_t heads, int64_t kv_heads, float dropout, double rotary_theta, bool biases) {
-               return spec_of<MultiHeadAttention>(width, heads,
-                                                  MultiHeadAttentionOptions{kv_heads, dropout, rotary_theta, biases});
-             });
+      [](int64_t width, int64_t heads, int64_t kv_heads, float dropout, double rotary_theta, bool biases) {
+        return spec_of<MultiHeadAttention>(
+            width, heads, MultiHeadAttentionOptions{kv_heads, dropout, rotary_theta, biases});
+      });
   module.def("bert_layer", spec_of<PretrainedBert, std::string>);
 }
 
 // A Python object's layer in the recorded model.
-template <class Layer>
-Layer& layer_of(nb::handle object) {
+template <class Layer> Layer& layer_of(nb::handle object) {
   Module* module = Recording::tree("a layer").find(object);
   auto* layer = dynamic_cast<Layer*>(module);
   if (!layer)
     fail_user(python_line(), ": the ", class_name(object),
-              " is no part of the model that is recorded; parts are attributes of its modules");
+        " is no part of the model that is recorded; parts are attributes of its modules");
   return *layer;
 }
 
@@ -114,17 +105,17 @@ void add_calls(nb::module_& module) {
   module.def("apply", [](nb::object layer, Operand x) {
     return nb::cast<const LayerSpec&>(layer.attr("_spec")).apply(layer_of<Module>(layer), x.at());
   });
-  module.def("attend", [](nb::object layer, Operand x, std::optional<Operand> memory, std::optional<Operand> lengths,
-                          bool causal) {
-    auto& attention = layer_of<MultiHeadAttention>(layer);
-    const AttentionMask mask{or_none(lengths), causal};
-    return memory ? attention(x.tensor(), memory->tensor(), mask) : attention(x.tensor(), mask);
-  });
+  module.def("attend",
+      [](nb::object layer, Operand x, std::optional<Operand> memory, std::optional<Operand> lengths, bool causal) {
+        auto& attention = layer_of<MultiHeadAttention>(layer);
+        const AttentionMask mask{or_none(lengths), causal};
+        return memory ? attention(x.tensor(), memory->tensor(), mask) : attention(x.tensor(), mask);
+      });
   module.def("bert", [](nb::object layer, Operand tokens, Operand lengths, std::optional<Operand> types) {
     return layer_of<PretrainedBert>(layer)(tokens.tensor(), lengths.tensor(), or_none(types));
   });
   module.def("bert_pooled",
-             [](nb::object layer, Operand states) { return layer_of<PretrainedBert>(layer).pooled(states.tensor()); });
+      [](nb::object layer, Operand states) { return layer_of<PretrainedBert>(layer).pooled(states.tensor()); });
   // Calls module.forward() within the module's path, which error messages show.
   module.def(
       "call",
@@ -155,11 +146,10 @@ void add_calls(nb::module_& module) {
       },
       "tokens"_a, "0, 1, ... along the last axis: int32 of the shape of `tokens`.");
   module.def("parameter", [](const std::vector<int64_t>& shape, const Init& init, bool buffer) {
-    return ParameterSource{to_shape(shape), init.fill,
-                           buffer ? ParameterSource::Kind::kBuffer : ParameterSource::Kind::kTrained};
+    return ParameterSource{
+        to_shape(shape), init.fill, buffer ? ParameterSource::Kind::kBuffer : ParameterSource::Kind::kTrained};
   });
 }
-
 }  // namespace
 
 void add_layers(nb::module_& module) {
@@ -167,5 +157,4 @@ void add_layers(nb::module_& module) {
   add_specs(module);
   add_calls(module);
 }
-
 }  // namespace linnet::python

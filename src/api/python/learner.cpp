@@ -8,7 +8,6 @@
 
 namespace linnet::python {
 namespace {
-
 // The Python object, which is alive while any of its methods runs.
 nb::object owner_of(const nb::object& reference) {
   nb::object owner = reference();
@@ -36,7 +35,7 @@ nb::object fields_of(const std::optional<Evaluation>& evaluation) {
 
 nb::tuple fields_of(const FitEvent& event) {
   return nb::make_tuple(event.step, event.epoch, event.result.loss, event.mean_loss, event.result.grad_norm, event.rate,
-                        fields_of(event.evaluation));
+      fields_of(event.evaluation));
 }
 
 nb::tuple fields_of(const LoadReport& report) {
@@ -47,12 +46,12 @@ nb::tuple fields_of(const LoadReport& report) {
 Metric metric_of(nb::handle given) {
   if (PyUnicode_Check(given.ptr())) return accuracy();
   // The caller's list of metrics keeps the function alive.
-  return {nb::cast<std::string>(given.attr("__name__")),
-          [given](const Arrays& batch, const Arrays& outputs) -> MetricPart {
-            const nb::gil_scoped_acquire gil;
-            const nb::object found = given(to_dict(batch), to_dict(outputs), batch.samples);
-            return {nb::cast<double>(found[0]), nb::cast<double>(found[1])};
-          }};
+  return {
+      nb::cast<std::string>(given.attr("__name__")), [given](const Arrays& batch, const Arrays& outputs) -> MetricPart {
+        const nb::gil_scoped_acquire gil;
+        const nb::object found = given(to_dict(batch), to_dict(outputs), batch.samples);
+        return {nb::cast<double>(found[0]), nb::cast<double>(found[1])};
+      }};
 }
 
 std::vector<Metric> metrics_of(const nb::list& given) {
@@ -110,28 +109,27 @@ LearnerOptions options_of(const nb::dict& given) {
   for (const nb::handle group : nb::cast<nb::list>(given["groups"]))
     options.groups.push_back(nb::cast<TrainingGroup>(group));
   read_options(given, "clip_norm", options.clip_norm, "average_decay", options.average_decay, "accumulate",
-               options.accumulate, "precision", options.precision, "storage", options.storage, "device", options.device,
-               "threads", options.threads, "seed", options.seed, "memory", options.memory, "training",
-               options.training);
+      options.accumulate, "precision", options.precision, "storage", options.storage, "device", options.device,
+      "threads", options.threads, "seed", options.seed, "memory", options.memory, "training", options.training);
   return options;
 }
 
 void add_steps(nb::class_<PyLearner>& learner) {
   learner
       .def("step",
-           [](PyLearner& self, const nb::list& batches, double rate) {
-             std::vector<Arrays> micro;
-             for (const nb::handle batch : batches) micro.push_back(to_arrays(nb::cast<nb::dict>(batch), self.types()));
-             const StepResult result = without_gil([&] { return self.learner().step(micro, rate); });
-             return nb::make_tuple(result.loss, result.grad_norm, result.count, result.finite, result.skipped);
-           })
+          [](PyLearner& self, const nb::list& batches, double rate) {
+            std::vector<Arrays> micro;
+            for (const nb::handle batch : batches) micro.push_back(to_arrays(nb::cast<nb::dict>(batch), self.types()));
+            const StepResult result = without_gil([&] { return self.learner().step(micro, rate); });
+            return nb::make_tuple(result.loss, result.grad_norm, result.count, result.finite, result.skipped);
+          })
       .def("fit", fit)
       .def("evaluate",
-           [](PyLearner& self, PyLoader& loader, const nb::list& given) {
-             const std::vector<Metric> metrics = metrics_of(given);
-             Loader& batches = loader.loader();
-             return fields_of(without_gil([&] { return self.learner().evaluate(batches, metrics); }));
-           })
+          [](PyLearner& self, PyLoader& loader, const nb::list& given) {
+            const std::vector<Metric> metrics = metrics_of(given);
+            Loader& batches = loader.loader();
+            return fields_of(without_gil([&] { return self.learner().evaluate(batches, metrics); }));
+          })
       .def("predict", [](PyLearner& self, const nb::dict& batch, int64_t number) {
         const Arrays arrays = to_arrays(batch, self.types());
         return to_dict(without_gil([&] { return self.learner().predict(arrays, number); }));
@@ -141,48 +139,47 @@ void add_steps(nb::class_<PyLearner>& learner) {
 void add_weights(nb::class_<PyLearner>& learner) {
   learner
       .def("parameter",
-           [](nb::handle core, const std::string& name) {
-             Learner& self = nb::cast<PyLearner&>(core).learner();
-             float* values = self.parameter(name).data();
-             return numpy_view(values, {DType::kF32, shape_of(self, name)}, core, true);
-           })
+          [](nb::handle core, const std::string& name) {
+            Learner& self = nb::cast<PyLearner&>(core).learner();
+            float* values = self.parameter(name).data();
+            return numpy_view(values, {DType::kF32, shape_of(self, name)}, core, true);
+          })
       .def("push", [](PyLearner& self) { self.learner().push(); })
       .def("gradient",
-           [](PyLearner& self, const std::string& name) {
-             std::vector<float> values = self.learner().gradient(name);
-             return numpy_of(std::move(values), shape_of(self.learner(), name));
-           })
+          [](PyLearner& self, const std::string& name) {
+            std::vector<float> values = self.learner().gradient(name);
+            return numpy_of(std::move(values), shape_of(self.learner(), name));
+          })
       .def("parameters",
-           [](PyLearner& self) {
-             nb::list found;
-             for (const ParameterSpec& spec : self.learner().parameters())
-               found.append(nb::make_tuple(spec.name, to_tuple(spec.shape), spec.trainable));
-             return found;
-           })
+          [](PyLearner& self) {
+            nb::list found;
+            for (const ParameterSpec& spec : self.learner().parameters())
+              found.append(nb::make_tuple(spec.name, to_tuple(spec.shape), spec.trainable));
+            return found;
+          })
       .def("save", [](PyLearner& self, const std::string& path,
-                      const std::string& type) { without_gil([&] { self.learner().save(path, type); }); })
+                       const std::string& type) { without_gil([&] { self.learner().save(path, type); }); })
       .def("load",
-           [](PyLearner& self, const std::string& path, bool strict, const std::string& prefix) {
-             return fields_of(without_gil([&] { return self.learner().load(path, {strict, prefix}); }));
-           })
+          [](PyLearner& self, const std::string& path, bool strict, const std::string& prefix) {
+            return fields_of(without_gil([&] { return self.learner().load(path, {strict, prefix}); }));
+          })
       .def("load_bert",
-           [](PyLearner& self, nb::object layer) { return fields_of(bert_of(self, layer).load(self.learner())); })
+          [](PyLearner& self, nb::object layer) { return fields_of(bert_of(self, layer).load(self.learner())); })
       .def("save_bert", [](PyLearner& self, nb::object layer,
-                           const std::string& folder) { bert_of(self, layer).save(self.learner(), folder); })
+                            const std::string& folder) { bert_of(self, layer).save(self.learner(), folder); })
       .def("save_state",
-           [](PyLearner& self, const std::string& path, int64_t epoch, int64_t batch) {
-             without_gil([&] { self.learner().save_state(path, {epoch, batch}); });
-           })
+          [](PyLearner& self, const std::string& path, int64_t epoch, int64_t batch) {
+            without_gil([&] { self.learner().save_state(path, {epoch, batch}); });
+          })
       .def("load_state", [](PyLearner& self, const std::string& path) {
         const LoaderPosition position = self.learner().load_state(path);
         return nb::make_tuple(position.epoch, position.batch);
       });
 }
-
 }  // namespace
 
 PyLearner::PyLearner(nb::object owner, nb::handle model, nb::list kept, const nb::list& names, const nb::list& shapes,
-                     const nb::dict& options)
+    const nb::dict& options)
     : owner_(std::move(owner)), tree_(model, std::move(kept)) {
   for (const nb::handle types : shapes) shapes_.push_back(to_types(nb::cast<nb::dict>(types)));
   if (shapes_.empty()) fail_user("a learner needs at least one batch shape");
@@ -217,5 +214,4 @@ void add_learner(nb::module_& module) {
         return nb::none();
       });
 }
-
 }  // namespace linnet::python

@@ -8,13 +8,12 @@
 #include "api/python/tree.h"
 
 namespace linnet::python {
-
 class PyLearner {
  public:
   // `owner`: weak reference to the Python object whose _record(tensors) records the loss; `kept` gets all objects of
   // the model; `names`: the loss's inputs.
   PyLearner(nb::object owner, nb::handle model, nb::list kept, const nb::list& names, const nb::list& shapes,
-            const nb::dict& options);
+      const nb::dict& options);
   ~PyLearner();
   PyLearner(const PyLearner&) = delete;
   PyLearner& operator=(const PyLearner&) = delete;
@@ -53,5 +52,4 @@ class PyLoader {
 };
 
 Optimizer optimizer_of(nb::handle given);
-
 }  // namespace linnet::python

@@ -17,10 +17,8 @@
 
 namespace linnet::python {
 namespace {
-
 // Lets other Python threads and Ctrl-C run. is_ready() waits for milliseconds and returns whether something is there.
-template <class Function>
-void wait_until(const ForkGuard& guard, const Function& is_ready) {
+template <class Function> void wait_until(const ForkGuard& guard, const Function& is_ready) {
   while (!without_gil(is_ready)) {
     check_signals();
     if (guard.is_child()) fail_user("the process was forked while the model was at work");
@@ -106,8 +104,7 @@ nb::str text_of(const std::string& text) {
 class PyStream {
  public:
   PyStream(std::shared_ptr<TextWorker> worker, TextJob job)
-      : worker_(std::move(worker)),
-        heard_(std::make_shared<HeardText>()),
+      : worker_(std::move(worker)), heard_(std::make_shared<HeardText>()),
         order_(worker_->submit({.job = std::move(job), .events = heard_->events()})) {
     if (order_ < 0) fail_user("too many texts wait for the model");
   }
@@ -145,7 +142,7 @@ class PyStream {
 using Pairs = std::vector<std::optional<std::string>>;  // the second text of each pair
 
 nb::object rows_of(PyModel& model, const std::shared_ptr<RowWorker>& worker, const std::vector<std::string>& texts,
-                   const Pairs& pairs = {}) {
+    const Pairs& pairs = {}) {
   const auto width = static_cast<int64_t>(worker->model().width);
   if (texts.empty()) return numpy_of({}, {0, width});
   const auto promise = std::make_shared<std::promise<RowOutcome>>();
@@ -175,8 +172,8 @@ TextRequest request_of(const std::string& prompt, bool chat, const std::string& 
   return request;
 }
 
-std::unique_ptr<PyStream> stream(PyModel& model, const std::string& prompt, const std::string& options, bool chat,
-                                 bool translates) {
+std::unique_ptr<PyStream> stream(
+    PyModel& model, const std::string& prompt, const std::string& options, bool chat, bool translates) {
   const std::shared_ptr<TextWorker> worker = model.writer();
   auto& writer = worker->model();
   const TextRequest request = request_of(prompt, chat, options);
@@ -214,8 +211,8 @@ nb::dict info_of(PyModel& self) {
 LoadedModelOptions options_of(const nb::dict& given) {
   LoadedModelOptions options;
   read_options(given, "device", options.device, "threads", options.threads, "quantize", options.quantize, "keep",
-               options.keep, "adapters", options.adapters, "slots", options.text.slots, "beams", options.text.beams,
-               "max_length", options.text.max_length);
+      options.keep, "adapters", options.adapters, "slots", options.text.slots, "beams", options.text.beams,
+      "max_length", options.text.max_length);
   if (options.threads < 0 || options.threads > 512 || options.text.slots < 1 || options.text.slots > 1024 ||
       options.text.beams < 0 || options.text.beams > 1024 || options.text.max_length < 0)
     fail_user("threads are 0 to 512, slots 1 to 1024, beams 0 to 1024, and max_length is not negative");
@@ -246,37 +243,36 @@ void add_tokenizer(nb::module_& module) {
       .def_prop_ro("vocab_size", &Tokenizer::vocab_size, "The number of tokens.")
       .def_prop_ro("kind", &Tokenizer::kind, "\"bpe\", \"wordpiece\", ...");
   module.def("load_tokenizer", tokenizer_of, "folder"_a, "target"_a = false,
-             "The tokenizer of a run or a model folder; target: of a translation's other side.");
+      "The tokenizer of a run or a model folder; target: of a translation's other side.");
 }
-
 }  // namespace
 
 void add_models(nb::module_& module) {
   add_tokenizer(module);
   nb::class_<PyStream>(module, "StreamCore")
       .def("next",
-           [](PyStream& self) -> nb::object {
-             const std::optional<std::string> piece = self.next();
-             return piece ? nb::object(text_of(*piece)) : nb::none();
-           })
+          [](PyStream& self) -> nb::object {
+            const std::optional<std::string> piece = self.next();
+            return piece ? nb::object(text_of(*piece)) : nb::none();
+          })
       .def("finish", [](PyStream& self) { return text_of(self.finish()); })
       .def("close", &PyStream::close);
   nb::class_<PyModel>(module, "ModelCore")
       .def("__init__",
-           [](PyModel* self, const std::string& folder, const nb::dict& options) {
-             const LoadedModelOptions chosen = options_of(options);
-             const nb::gil_scoped_release free;
-             new (self) PyModel(folder, chosen);
-           })
+          [](PyModel* self, const std::string& folder, const nb::dict& options) {
+            const LoadedModelOptions chosen = options_of(options);
+            const nb::gil_scoped_release free;
+            new (self) PyModel(folder, chosen);
+          })
       .def("stream", stream)
       .def("embed",
-           [](PyModel& self, const std::vector<std::string>& texts) {
-             return rows_of(self, self.rows(ModelKind::kEmbedder, "embeds no texts"), texts);
-           })
+          [](PyModel& self, const std::vector<std::string>& texts) {
+            return rows_of(self, self.rows(ModelKind::kEmbedder, "embeds no texts"), texts);
+          })
       .def("classify",
-           [](PyModel& self, const std::vector<std::string>& texts, const Pairs& pairs) {
-             return rows_of(self, self.rows(ModelKind::kClassifier, "classifies no texts"), texts, pairs);
-           })
+          [](PyModel& self, const std::vector<std::string>& texts, const Pairs& pairs) {
+            return rows_of(self, self.rows(ModelKind::kClassifier, "classifies no texts"), texts, pairs);
+          })
       .def("score", &PyModel::score)
       .def("info", info_of)
       .def("close", &PyModel::close);
@@ -288,5 +284,4 @@ void add_models(nb::module_& module) {
       },
       nb::call_guard<nb::gil_scoped_release>());
 }
-
 }  // namespace linnet::python

@@ -9,7 +9,6 @@
 
 namespace linnet::python {
 namespace {
-
 // Classes of python/linnet/errors.py by ErrorKind, once the package has set them; they live as long as the process.
 std::array<PyObject*, 5> error_classes{};
 
@@ -18,15 +17,14 @@ std::string package_folder() {
   const auto file = nb::cast<std::string>(nb::module_::import_("linnet").attr("__file__"));
   return file.substr(0, file.rfind('/') + 1);
 }
-
 }  // namespace
 
 void add_errors(nb::module_& module) {
-  module.def("set_errors",
-             [](nb::object user, nb::object shape, nb::object numeric, nb::object machine, nb::object internal) {
-               error_classes = {user.release().ptr(), shape.release().ptr(), numeric.release().ptr(),
-                                machine.release().ptr(), internal.release().ptr()};
-             });
+  module.def(
+      "set_errors", [](nb::object user, nb::object shape, nb::object numeric, nb::object machine, nb::object internal) {
+        error_classes = {user.release().ptr(), shape.release().ptr(), numeric.release().ptr(), machine.release().ptr(),
+            internal.release().ptr()};
+      });
   module.def("line", [] { return python_line().text(); });
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
@@ -47,7 +45,7 @@ SourceLine python_line() {
     const auto file = nb::cast<std::string>(code.attr("co_filename"));
     if (!file.starts_with(package))
       return intern_source_line(file, static_cast<uint32_t>(PyFrame_GetLineNumber(const_cast<PyFrameObject*>(raw))),
-                                nb::cast<std::string>(code.attr("co_name")));
+          nb::cast<std::string>(code.attr("co_name")));
     frame = frame.attr("f_back");
   }
   return intern_source_line("python", 0, "");
@@ -56,7 +54,6 @@ SourceLine python_line() {
 void check_signals() {
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
-
 }  // namespace linnet::python
 
 NB_MODULE(_linnet, module) {

@@ -10,19 +10,13 @@
 
 namespace linnet::python {
 namespace {
-
 // Turns a function of tensors into one of operands that records the calling Python line.
-template <class Argument>
-using GivenAs = std::conditional_t<std::is_same_v<Argument, Tensor>, Operand, Argument>;
+template <class Argument> using GivenAs = std::conditional_t<std::is_same_v<Argument, Tensor>, Operand, Argument>;
 
 Tensor value_of(const Operand& operand) { return operand.tensor(); }
-template <class Argument>
-const Argument& value_of(const Argument& argument) {
-  return argument;
-}
+template <class Argument> const Argument& value_of(const Argument& argument) { return argument; }
 
-template <class Result, class... Rest>
-auto recorded(Result (*function)(At, Rest...)) {
+template <class Result, class... Rest> auto recorded(Result (*function)(At, Rest...)) {
   return [function](Operand first, GivenAs<Rest>... rest) { return function(first.at(), value_of(rest)...); };
 }
 
@@ -83,10 +77,10 @@ void add_binary(nb::module_& module) {
   };
   for (const auto& row : binary) module.def(row.name, recorded(row.function), "a"_a, "b"_a, row.doc);
   module.def("matmul", recorded(matmul), "a"_a, "b"_a, "trans_a"_a = false, "trans_b"_a = false,
-             "The matrix product: a [..., M, K] with b [K, N] or [..., K, N]. trans_a: a is [..., K, M]; trans_b: b is "
-             "[..., N, K].");
-  module.def("where", recorded(where), "condition"_a, "a"_a, "b"_a,
-             "a where `condition` is not 0, else b, elementwise.");
+      "The matrix product: a [..., M, K] with b [K, N] or [..., K, N]. trans_a: a is [..., K, M]; trans_b: b is "
+      "[..., N, K].");
+  module.def(
+      "where", recorded(where), "condition"_a, "a"_a, "b"_a, "a where `condition` is not 0, else b, elementwise.");
   module.def(
       "einsum",
       [](const std::string& equation, const nb::args& operands) {
@@ -113,20 +107,20 @@ void add_movement(nb::module_& module) {
       [](Operand x, const std::vector<int64_t>& shape) { return broadcast_to(x.at(), to_shape(shape)); }, "x"_a,
       "shape"_a, "x repeated to `shape`.");
   module.def("gather", recorded(gather), "x"_a, "ids"_a,
-             "Rows of x [V, ...] by their numbers: ids int32 [...] -> [ids' axes, x's axes behind the first].");
+      "Rows of x [V, ...] by their numbers: ids int32 [...] -> [ids' axes, x's axes behind the first].");
   module.def("embedding", recorded(embedding), "table"_a, "ids"_a, "padding"_a = -1,
-             "Rows of a table: [V, D], ids int32 [...] -> [..., D].");
+      "Rows of a table: [V, D], ids int32 [...] -> [..., D].");
   module.def("cumsum", recorded(cumsum), "x"_a, "axis"_a, "reverse"_a = false,
-             "Sums of all elements up to each along an axis; of those from it on where `reverse`.");
+      "Sums of all elements up to each along an axis; of those from it on where `reverse`.");
   module.def("tril", recorded(tril), "x"_a, "diagonal"_a = 0, "x [..., rows, columns] with zeros above a diagonal.");
   module.def("pad", recorded(pad), "x"_a, "axis"_a, "before"_a, "after"_a, "value"_a = 0.0,
-             "x with so many elements of `value` before and behind it along an axis.");
+      "x with so many elements of `value` before and behind it along an axis.");
   module.def("top_k", recorded(top_k), "x"_a, "count"_a,
-             "The largest elements along the last axis, the largest first, and their indices: both [..., count].");
+      "The largest elements along the last axis, the largest first, and their indices: both [..., count].");
   module.def("scatter_add", recorded(scatter_add), "values"_a, "ids"_a, "rows"_a,
-             "Rows added up by number: values [..., D], ids int32 [...] -> [rows, D].");
+      "Rows added up by number: values [..., D], ids int32 [...] -> [rows, D].");
   module.def("sequence_mask", recorded(sequence_mask), "lengths"_a, "size"_a,
-             "int32 [...] -> float32 [..., size]: 1 at positions below the length, 0 behind.");
+      "int32 [...] -> float32 [..., size]: 1 at positions below the length, 0 behind.");
   module.def(
       "gradients", [](Operand y, const std::vector<Operand>& x) { return gradients(y.at(), tensors_of(x)); }, "y"_a,
       "x"_a, "The derivatives of a scalar y by tensors or parameters that it follows from, as tensors of the graph.");
@@ -146,7 +140,7 @@ void add_movement(nb::module_& module) {
       "one_hot", [](Operand targets, int64_t classes) { return one_hot(targets.at(), classes, DType::kF32); },
       "targets"_a, "classes"_a, "int32 [...] -> float32 [..., classes].");
   module.def("mask_targets", recorded(mask_targets), "targets"_a, "lengths"_a,
-             "targets int32 [B, T] that are -1 at and past lengths int32 [B].");
+      "targets int32 [B, T] that are -1 at and past lengths int32 [B].");
   module.def(
       "full",
       [](const std::vector<int64_t>& shape, double value) {
@@ -162,14 +156,14 @@ void add_movement(nb::module_& module) {
 
 void add_images(nb::module_& module) {
   module.def("conv2d", recorded(conv2d), "x"_a, "weight"_a, "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1,
-             "groups"_a = 1, "Images [N, H, W, C] with filters [O, R, S, C / groups] -> [N, H', W', O].");
+      "groups"_a = 1, "Images [N, H, W, C] with filters [O, R, S, C / groups] -> [N, H', W', O].");
   module.def("conv1d", recorded(conv1d), "x"_a, "weight"_a, "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1,
-             "groups"_a = 1, "Sequences [N, L, C] with filters [O, K, C / groups] -> [N, L', O].");
+      "groups"_a = 1, "Sequences [N, L, C] with filters [O, K, C / groups] -> [N, L', O].");
   module.def("conv_transpose2d", recorded(conv_transpose2d), "x"_a, "weight"_a, "stride"_a = 1, "padding"_a = 0,
-             "output_padding"_a = 0, "dilation"_a = 1, "groups"_a = 1,
-             "The transposed convolution: [N, H, W, C] with filters [C, R, S, O / groups] -> [N, H', W', O].");
+      "output_padding"_a = 0, "dilation"_a = 1, "groups"_a = 1,
+      "The transposed convolution: [N, H, W, C] with filters [C, R, S, O / groups] -> [N, H', W', O].");
   module.def("upsample", recorded(upsample), "x"_a, "factor"_a = 2,
-             "Images [N, H, W, C] with each pixel repeated factor x factor times.");
+      "Images [N, H, W, C] with each pixel repeated factor x factor times.");
   module.def(
       "resize",
       [](Operand x, int64_t height, int64_t width, bool smooth) {
@@ -178,12 +172,12 @@ void add_images(nb::module_& module) {
       "x"_a, "height"_a, "width"_a, "smooth"_a = true,
       "Images [N, H, W, C] -> [N, height, width, C], bilinear (torch's align_corners=False), or the nearest pixel.");
   module.def("max_pool", recorded(max_pool), "x"_a, "size"_a = 2, "stride"_a = 0,
-             "The largest element of each size x size window of [N, H, W, C]; stride 0 is the size.");
-  module.def("avg_pool", recorded(avg_pool), "x"_a, "size"_a = 2,
-             "The mean of each size x size window of [N, H, W, C].");
+      "The largest element of each size x size window of [N, H, W, C]; stride 0 is the size.");
+  module.def(
+      "avg_pool", recorded(avg_pool), "x"_a, "size"_a = 2, "The mean of each size x size window of [N, H, W, C].");
   module.def("scale_images", recorded(scale_images), "x"_a, "mean"_a = std::vector<double>{},
-             "deviation"_a = std::vector<double>{},
-             "Bytes of images uint8 [..., C] as floats (x / 255 - mean[c]) / deviation[c]; without lists in [0, 1].");
+      "deviation"_a = std::vector<double>{},
+      "Bytes of images uint8 [..., C] as floats (x / 255 - mean[c]) / deviation[c]; without lists in [0, 1].");
 }
 
 void add_norms(nb::module_& module) {
@@ -205,7 +199,7 @@ void add_norms(nb::module_& module) {
 // The mean over all elements; if the first axis is the batch's, over samples only, without padding. `of_samples`:
 // linnet/losses.h; `whole`: the sum over all elements.
 void add_mean_loss(nb::module_& module, const char* name, std::array<const char*, 2> arguments,
-                   Loss (*of_samples)(Tracer&, At, Tensor), Tensor (*whole)(At, Tensor), const char* doc) {
+    Loss (*of_samples)(Tracer&, At, Tensor), Tensor (*whole)(At, Tensor), const char* doc) {
   module.def(
       name,
       [of_samples, whole](Operand x, Operand y) {
@@ -219,8 +213,8 @@ void add_mean_loss(nb::module_& module, const char* name, std::array<const char*
 
 void add_losses(nb::module_& module) {
   nb::class_<Loss>(module, "Loss",
-                   "The sum of the losses of all samples or tokens of a batch, and how many those are; training "
-                   "minimizes sum / count.")
+      "The sum of the losses of all samples or tokens of a batch, and how many those are; training "
+      "minimizes sum / count.")
       .def(
           "__init__",
           [](Loss* self, Operand sum, std::optional<Operand> count) {
@@ -243,15 +237,14 @@ void add_losses(nb::module_& module) {
   module.def(
       "linear_cross_entropy",
       [](Operand hidden, Operand weight, Operand targets, std::optional<Operand> bias, double label_smoothing) {
-        return Loss{
-            linear_cross_entropy_sum(hidden.at(), weight.tensor(), bias ? std::optional(bias->tensor()) : std::nullopt,
-                                     targets.tensor(), label_smoothing),
+        return Loss{linear_cross_entropy_sum(hidden.at(), weight.tensor(),
+                        bias ? std::optional(bias->tensor()) : std::nullopt, targets.tensor(), label_smoothing),
             count_targets(targets.at())};
       },
       "hidden"_a, "weight"_a, "targets"_a, "bias"_a = nb::none(), "label_smoothing"_a = 0.0,
       "The same of logits = hidden weight^T + bias, which are never whole in memory: hidden [..., D], weight [V, D].");
   add_mean_loss(module, "binary_cross_entropy", {"logits", "targets"}, binary_cross_entropy_loss,
-                binary_cross_entropy_sum, "The binary cross-entropy of logits and targets in [0, 1] of one shape.");
+      binary_cross_entropy_sum, "The binary cross-entropy of logits and targets in [0, 1] of one shape.");
   add_mean_loss(
       module, "mse_loss", {"x", "y"}, squared_error_loss,
       [](At x, Tensor y) { return sum(At(square(At(x - y, x.where)), x.where)); },
@@ -265,7 +258,6 @@ void add_losses(nb::module_& module) {
       [](At x, Tensor y) { return sum(At(linnet::abs(At(x - y, x.where)), x.where)); },
       "The mean of |x - y| over all elements.");
 }
-
 }  // namespace
 
 void add_operations(nb::module_& module) {
@@ -276,5 +268,4 @@ void add_operations(nb::module_& module) {
   add_norms(module);
   add_losses(module);
 }
-
 }  // namespace linnet::python

@@ -7,14 +7,11 @@
 
 namespace linnet::python {
 namespace {
-
-template <class T>
-void add_adam(nb::module_& module, const char* name, double weight_decay) {
-  nb::class_<T>(
-      module, name,
+template <class T> void add_adam(nb::module_& module, const char* name, double weight_decay) {
+  nb::class_<T>(module, name,
       "beta1, beta2: decays of the moments; epsilon: added to the root of the second; weight_decay: of matrices.")
       .def(nb::init<double, double, double, double>(), nb::kw_only(), "beta1"_a = 0.9, "beta2"_a = 0.999,
-           "epsilon"_a = 1e-8, "weight_decay"_a = weight_decay);
+          "epsilon"_a = 1e-8, "weight_decay"_a = weight_decay);
 }
 
 FrozenStorage storage_of(const std::string& name) {
@@ -31,14 +28,13 @@ Schedule::Kind schedule_kind(const std::string& name) {
   if (name == "inverse_sqrt") return Schedule::Kind::kInverseSqrt;
   fail_user("there is no schedule \"", name, "\"; there are constant, linear, cosine and inverse_sqrt");
 }
-
 }  // namespace
 
 Optimizer optimizer_of(nb::handle given) {
   Optimizer found;
   if (!nb::try_cast(given, found))
     fail_user("the optimizer is a ", class_name(given),
-              "; it is one of Sgd, Adam, AdamW, AdamW8bit, Lion, Muon and Adafactor");
+        "; it is one of Sgd, Adam, AdamW, AdamW8bit, Lion, Muon and Adafactor");
   return found;
 }
 
@@ -49,18 +45,18 @@ void add_optimizers(nb::module_& module) {
   add_adam<AdamW>(module, "AdamW", 0.01);
   add_adam<AdamW8bit>(module, "AdamW8bit", 0.01);
   nb::class_<Lion>(module, "Lion", "The sign of an average of gradients; half of Adam's memory.")
-      .def(nb::init<double, double, double>(), nb::kw_only(), "beta1"_a = 0.9, "beta2"_a = 0.99,
-           "weight_decay"_a = 0.0);
+      .def(
+          nb::init<double, double, double>(), nb::kw_only(), "beta1"_a = 0.9, "beta2"_a = 0.99, "weight_decay"_a = 0.0);
   nb::class_<Muon>(module, "Muon", "Matrices move along the nearest orthogonal matrix to their momentum.")
       .def(nb::init<double, double, double, double, double>(), nb::kw_only(), "momentum"_a = 0.95, "beta1"_a = 0.9,
-           "beta2"_a = 0.999, "epsilon"_a = 1e-8, "weight_decay"_a = 0.01);
+          "beta2"_a = 0.999, "epsilon"_a = 1e-8, "weight_decay"_a = 0.01);
   nb::class_<Adafactor>(module, "Adafactor", "The second moment as a row and a column: the least memory of all.")
       .def(nb::init<double, double>(), nb::kw_only(), "decay_power"_a = 0.8, "weight_decay"_a = 0.0);
   nb::class_<TrainingGroup>(module, "Group", "Parameters that are trained alike, chosen by patterns of their names.")
       .def(
           "__init__",
           [](TrainingGroup* self, std::vector<std::string> patterns, bool frozen, const std::string& storage,
-             double rate_factor, std::optional<double> weight_decay, nb::object optimizer) {
+              double rate_factor, std::optional<double> weight_decay, nb::object optimizer) {
             TrainingGroup group{std::move(patterns), frozen, storage_of(storage), rate_factor, weight_decay, {}};
             if (!optimizer.is_none()) group.optimizer = optimizer_of(optimizer);
             new (self) TrainingGroup(std::move(group));
@@ -84,5 +80,4 @@ void add_optimizers(nb::module_& module) {
       .def(
           "__call__", [](const Schedule& self, int64_t step) { return learning_rate(self, step); }, "step"_a);
 }
-
 }  // namespace linnet::python

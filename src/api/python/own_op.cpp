@@ -8,7 +8,6 @@
 
 namespace linnet::python {
 namespace {
-
 // The op registry outlives Python: what it refers to is never freed.
 nb::handle immortal(const nb::object& object) { return object.inc_ref(); }
 
@@ -42,7 +41,7 @@ nb::list copies_of(std::span<const OpArray> arrays, bool writable) {
 }
 
 OpDefinition definition_of(const std::string& name, const nb::object& kernel, const nb::object& decompose,
-                           const nb::object& gradient, const nb::object& infer) {
+    const nb::object& gradient, const nb::object& infer) {
   const nb::handle run = immortal(kernel), compose = immortal(decompose);
   OpDefinition definition{.name = name};
   definition.infer = [](const OpTypes& types) { return std::vector<TensorType>{types.in[0]}; };
@@ -74,8 +73,8 @@ OpDefinition definition_of(const std::string& name, const nb::object& kernel, co
   return definition;
 }
 
-std::vector<std::string> check(const nb::object& build, const std::vector<std::vector<int64_t>>& shapes,
-                               bool differentiate) {
+std::vector<std::string> check(
+    const nb::object& build, const std::vector<std::vector<int64_t>>& shapes, bool differentiate) {
   testing::OpCase op;
   for (const std::vector<int64_t>& shape : shapes) op.inputs.push_back({.shape = to_shape(shape)});
   op.build = [&](const std::vector<Tensor>& in) {
@@ -86,18 +85,17 @@ std::vector<std::string> check(const nb::object& build, const std::vector<std::v
   const nb::gil_scoped_release free;
   return testing::check_op(op);
 }
-
 }  // namespace
 
 void add_own_op(nb::module_& module) {
   nb::class_<OwnOp>(module, "OwnOp",
-                    "An op of the program: kernel(*inputs, *outputs) fills NumPy arrays, decompose(*tensors) says the "
-                    "same by other ops, gradient(inputs, outputs, output_gradients) gives a tensor or None for each "
-                    "input, infer(*types) the (dtype, shape) of each output (default: those of the first input).")
+      "An op of the program: kernel(*inputs, *outputs) fills NumPy arrays, decompose(*tensors) says the "
+      "same by other ops, gradient(inputs, outputs, output_gradients) gives a tensor or None for each "
+      "input, infer(*types) the (dtype, shape) of each output (default: those of the first input).")
       .def(
           "__init__",
           [](OwnOp* self, const std::string& name, nb::object kernel, nb::object decompose, nb::object gradient,
-             nb::object infer) {
+              nb::object infer) {
             for (const nb::object& function : {kernel, decompose})
               if (!PyCallable_Check(function.ptr()))
                 fail_user("an op has a kernel and a decomposition, which are functions");
@@ -118,8 +116,7 @@ void add_own_op(nb::module_& module) {
           nb::sig("def __call__(self, *operands: Tensor | Parameter | LayerParameter) -> typing.Any"),
           "Records the op: a tensor, or a tuple of several results.");
   module.def("check_op", &check, "function"_a, "shapes"_a, "differentiate"_a = true,
-             "Checks function(*tensors) for random float32 inputs of these shapes: gradients against finite "
-             "differences, the kernel against the decomposition, 1 to 3 threads. A line for each problem.");
+      "Checks function(*tensors) for random float32 inputs of these shapes: gradients against finite "
+      "differences, the kernel against the decomposition, 1 to 3 threads. A line for each problem.");
 }
-
 }  // namespace linnet::python

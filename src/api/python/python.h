@@ -15,32 +15,27 @@
 namespace nb = nanobind;
 
 namespace linnet::python {
-
 using namespace nb::literals;
 
 // Calls `function` without the GIL.
-template <class Function>
-auto without_gil(const Function& function) {
+template <class Function> auto without_gil(const Function& function) {
   const nb::gil_scoped_release free;
   return function();
 }
 
 // Sets variables from a dict of options: read_options(given, "threads", options.threads, "device", options.device).
-template <class To, class... Rest>
-void read_options(const nb::dict& given, const char* name, To& to, Rest&... rest) {
+template <class To, class... Rest> void read_options(const nb::dict& given, const char* name, To& to, Rest&... rest) {
   to = nb::cast<To>(given[name]);
   if constexpr (sizeof...(rest) > 0) read_options(given, rest...);
 }
 
-template <class Pairs>
-nb::dict to_dict_of(const Pairs& pairs) {
+template <class Pairs> nb::dict to_dict_of(const Pairs& pairs) {
   nb::dict found;
   for (const auto& [name, value] : pairs) found[name.c_str()] = value;
   return found;
 }
 
-template <class Function>
-struct Row {
+template <class Function> struct Row {
   const char* name;
   Function function;
   const char* doc;
@@ -80,8 +75,7 @@ struct Converted {
   TensorType type;
   AnyArray array;
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(array.data()), type.bytes()}; }
-  template <class T>
-  std::vector<T> values() const {
+  template <class T> std::vector<T> values() const {
     const auto* data = static_cast<const T*>(array.data());
     return {data, data + array.size()};
   }
@@ -121,19 +115,15 @@ void add_generator(nb::module_& module);
 void add_own_op(nb::module_& module);
 void add_models(nb::module_& module);
 void add_tasks(nb::module_& module);
-
 }  // namespace linnet::python
 
 namespace nanobind::detail {
-
 // Accepts any Python object; the function that takes it reports wrong ones.
-template <>
-struct type_caster<linnet::python::Operand> {
+template <> struct type_caster<linnet::python::Operand> {
   NB_TYPE_CASTER(linnet::python::Operand, const_name("Tensor | Parameter | LayerParameter"))
   bool from_python(handle source, uint8_t, cleanup_list*) noexcept;
   static handle from_cpp(const linnet::python::Operand& operand, rv_policy, cleanup_list*) noexcept {
     return handle(operand.source).inc_ref();
   }
 };
-
 }  // namespace nanobind::detail

@@ -16,24 +16,22 @@
 
 namespace linnet::python {
 namespace {
-
 ConfigChoice choice_of(const nb::dict& given) {
   ConfigChoice choice;
   read_options(given, "config", choice.config, "settings", choice.settings, "data", choice.data, "source",
-               choice.source, "target", choice.target, "steps", choice.steps, "epochs", choice.epochs, "batch",
-               choice.batch, "rate", choice.learning_rate, "threads", choice.threads, "device", choice.device, "memory",
-               choice.memory);
+      choice.source, "target", choice.target, "steps", choice.steps, "epochs", choice.epochs, "batch", choice.batch,
+      "rate", choice.learning_rate, "threads", choice.threads, "device", choice.device, "memory", choice.memory);
   return choice;
 }
 
 nb::tuple fields_of(const TrainEvent& event) {
   return nb::make_tuple(event.step, event.epoch, event.total_steps, event.loss, event.rate, event.seconds,
-                        event.evaluation ? nb::object(to_dict_of(event.evaluation->metrics)) : nb::none());
+      event.evaluation ? nb::object(to_dict_of(event.evaluation->metrics)) : nb::none());
 }
 
 // An exception of the callback, or Ctrl-C, stops the run after saving.
-nb::tuple train(const nb::dict& given, const std::string& run, bool resume, const std::string& init,
-                nb::object callback) {
+nb::tuple train(
+    const nb::dict& given, const std::string& run, bool resume, const std::string& init, nb::object callback) {
   const ConfigChoice choice = choice_of(given);
   std::exception_ptr failed;
   TrainRequest request{.folder = run, .resume = resume, .init = init};
@@ -57,7 +55,7 @@ nb::tuple train(const nb::dict& given, const std::string& run, bool resume, cons
   const auto& progress = outcome.progress;
   const auto of_best = [&](auto value) { return progress.best_step > 0 ? nb::cast(value) : nb::none(); };
   return nb::make_tuple(run, outcome.stopped, progress.step, progress.epoch, outcome.train_seconds,
-                        of_best(progress.best_step), of_best(progress.best_loss), of_best(progress.best_metric));
+      of_best(progress.best_step), of_best(progress.best_loss), of_best(progress.best_metric));
 }
 
 nb::dict plan(const nb::dict& given, bool exact) {
@@ -70,9 +68,9 @@ nb::dict plan(const nb::dict& given, bool exact) {
     PlanAnswer planned = plan_memory({.config = of_one_shard(config), .memory = limit, .exact = exact});
     ReportRun run{.name = choice.config, .config = report_config(config), .memory = planned.memory_record};
     page = report_page({.title = "Memory of " + choice.config,
-                        .subtitle = "Planned before training; batches of " + planned.batches,
-                        .command = "plan"},
-                       std::span(&run, 1));
+                           .subtitle = "Planned before training; batches of " + planned.batches,
+                           .command = "plan"},
+        std::span(&run, 1));
     return planned;
   });
   nb::dict found;
@@ -90,10 +88,10 @@ nb::list check(const nb::dict& given) {
   nb::list found;
   for (const CheckLine& line : lines)
     found.append(nb::make_tuple(line.name,
-                                line.verdict == Verdict::kPass   ? "pass"
-                                : line.verdict == Verdict::kFail ? "fail"
-                                                                 : "skip",
-                                line.figure));
+        line.verdict == Verdict::kPass   ? "pass"
+        : line.verdict == Verdict::kFail ? "fail"
+                                         : "skip",
+        line.figure));
   return found;
 }
 
@@ -108,8 +106,7 @@ nb::tuple evaluate(const std::string& folder, const nb::dict& given) {
   EvaluationRequest request;
   request.folder = folder;
   read_options(given, "split", request.split, "source", request.source, "target", request.target, "data", request.data,
-               "beams", request.beams, "threads", request.threads, "device", request.device, "quantize",
-               request.quantize);
+      "beams", request.beams, "threads", request.threads, "device", request.device, "quantize", request.quantize);
   const EvaluationAnswer answer = without_gil([&] {
     Config config = evaluation_config(folder);
     apply(request, config, folder);
@@ -117,7 +114,6 @@ nb::tuple evaluate(const std::string& folder, const nb::dict& given) {
   });
   return nb::make_tuple(answer.result.loss, answer.result.items, to_dict_of(answer.result.metrics), answer.line);
 }
-
 }  // namespace
 
 void add_tasks(nb::module_& module) {
@@ -135,5 +131,4 @@ void add_tasks(nb::module_& module) {
       },
       "The configurations that train() and plan() know by name, with a description of each.");
 }
-
 }  // namespace linnet::python

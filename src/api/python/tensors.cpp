@@ -10,24 +10,21 @@
 #include "engine/ops/movement/movement.h"
 
 namespace nanobind::detail {
-
 bool type_caster<linnet::python::Operand>::from_python(handle source, uint8_t, cleanup_list*) noexcept {
   value.source = source;
   using namespace linnet::python;
   return nb::isinstance<linnet::Tensor>(source) || nb::isinstance<ParameterSource>(source) ||
          nb::isinstance<ParameterOf>(source) || nb::ndarray_check(source);
 }
-
 }  // namespace nanobind::detail
 
 namespace linnet::python {
 namespace {
-
 int64_t axis_of(const Tensor& x, int64_t axis) {
   const int rank = x.shape().rank();
   if (axis < -rank || axis >= rank)
-    throw Error(ErrorKind::kShape, python_line().text() + ": a tensor of shape " + x.shape().text() + " has no axis " +
-                                       std::to_string(axis));
+    throw Error(ErrorKind::kShape,
+        python_line().text() + ": a tensor of shape " + x.shape().text() + " has no axis " + std::to_string(axis));
   return axis < 0 ? axis + rank : axis;
 }
 
@@ -57,8 +54,7 @@ std::vector<int> axes_of(const Tensor& x) {
   return axes;
 }
 
-template <class Class>
-void add_operators(Class& tensor) {
+template <class Class> void add_operators(Class& tensor) {
   const auto both = [&](const char* name, const char* reversed, auto op) {
     tensor.def(
         name, [op](Operand a, Operand b) { return Tensor(op(a.at(), b.tensor())); }, nb::is_operator());
@@ -73,9 +69,8 @@ void add_operators(Class& tensor) {
   both("__sub__", "__rsub__", std::minus<>());
   both("__mul__", "__rmul__", std::multiplies<>());
   both("__truediv__", "__rtruediv__", std::divides<>());
-  const std::pair<const char*, Tensor (*)(At, Tensor)> comparisons[] = {{"__eq__", equal},   {"__ne__", not_equal},
-                                                                        {"__lt__", less},    {"__le__", less_equal},
-                                                                        {"__gt__", greater}, {"__ge__", greater_equal}};
+  const std::pair<const char*, Tensor (*)(At, Tensor)> comparisons[] = {{"__eq__", equal}, {"__ne__", not_equal},
+      {"__lt__", less}, {"__le__", less_equal}, {"__gt__", greater}, {"__ge__", greater_equal}};
   for (const auto& [name, compare] : comparisons) {
     tensor.def(
         name, [compare = compare](Operand a, Operand b) { return compare(a.at(), b.tensor()); }, nb::is_operator());
@@ -88,8 +83,8 @@ void add_operators(Class& tensor) {
         },
         nb::is_operator());
   }
-  tensor.def("__hash__",
-             [](nb::handle x) { return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(x.ptr()) >> 4); });
+  tensor.def(
+      "__hash__", [](nb::handle x) { return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(x.ptr()) >> 4); });
   tensor.def(
       "__matmul__", [](Operand a, Operand b) { return matmul(a.at(), b.tensor()); }, nb::is_operator(),
       "The matrix product [..., M, K] @ [K, N] or [..., M, K] @ [..., K, N].");
@@ -103,8 +98,8 @@ void add_operators(Class& tensor) {
       "Part of the tensor by integers, slices of step 1, None and `...`.");
   tensor.def("__bool__", [](nb::handle) -> bool {
     fail_user(python_line(),
-              ": a tensor has no numbers while the loss is recorded, so `if` cannot ask it; where(condition, a, b) "
-              "chooses by element");
+        ": a tensor has no numbers while the loss is recorded, so `if` cannot ask it; where(condition, a, b) "
+        "chooses by element");
   });
   tensor.def("__iter__", [](nb::handle) -> nb::object {
     fail_user(python_line().text(), ": a tensor cannot be iterated; split(x, axis, sizes) cuts it");
@@ -120,8 +115,7 @@ void add_operators(Class& tensor) {
   tensor.attr("__array_ufunc__") = nb::none();  // makes NumPy defer to these operators
 }
 
-template <class Class>
-void add_methods(Class& tensor) {
+template <class Class> void add_methods(Class& tensor) {
   tensor
       .def_prop_ro(
           "shape", [](Operand x) { return to_tuple(x.tensor().shape()); },
@@ -151,8 +145,8 @@ void add_methods(Class& tensor) {
           [](Operand x, int64_t first, int64_t second) {
             const Tensor value = x.tensor();
             std::vector<int> order = axes_of(value);
-            std::swap(order[static_cast<size_t>(axis_of(value, first))],
-                      order[static_cast<size_t>(axis_of(value, second))]);
+            std::swap(
+                order[static_cast<size_t>(axis_of(value, first))], order[static_cast<size_t>(axis_of(value, second))]);
             return permute(At(value, python_line()), order);
           },
           "first"_a, "second"_a, "Two axes exchanged.")
@@ -177,7 +171,6 @@ void add_methods(Class& tensor) {
         },
         "axis"_a = nb::none(), "keepdims"_a = false, doc);
 }
-
 }  // namespace
 
 Tensor Operand::tensor() const {
@@ -195,8 +188,7 @@ Tensor Operand::tensor() const {
 }
 
 void add_tensors(nb::module_& module) {
-  nb::class_<Tensor> tensor(
-      module, "Tensor",
+  nb::class_<Tensor> tensor(module, "Tensor",
       "A value of the graph that is being recorded. It has a shape and no numbers: numbers exist when the graph runs. "
       "Arithmetic broadcasts where one shape is a scalar, a suffix, or a prefix followed by ones of the other.");
   add_operators(tensor);
@@ -210,8 +202,7 @@ void add_tensors(nb::module_& module) {
   });
   tensor.def("__len__", [](Operand x) { return x.tensor().dim(0); });
 
-  nb::class_<ParameterSource> parameter(
-      module, "Parameter",
+  nb::class_<ParameterSource> parameter(module, "Parameter",
       "An array that training changes, as an attribute of a Module. In a loss it stands for its value.");
   add_operators(parameter);
   parameter.def_prop_ro(
@@ -228,5 +219,4 @@ void add_tensors(nb::module_& module) {
   });
   part.def("__repr__", [](const ParameterOf& p) { return "linnet.LayerParameter(" + p.name + ")"; });
 }
-
 }  // namespace linnet::python

@@ -7,12 +7,10 @@
 
 namespace linnet::python {
 namespace {
-
 // Of python/linnet/modules.py.
 nb::object python_name(const char* name) { return nb::module_::import_("linnet.modules").attr(name); }
 
-template <class Part>
-Part* find_in(const std::unordered_map<PyObject*, Part*>& parts, nb::handle object) {
+template <class Part> Part* find_in(const std::unordered_map<PyObject*, Part*>& parts, nb::handle object) {
   const auto found = parts.find(object.ptr());
   return found == parts.end() ? nullptr : found->second;
 }
@@ -47,7 +45,6 @@ class PyDecoder : public Decoder {
   const nb::handle object_;  // kept alive by its owner
   Tree& tree_;
 };
-
 }  // namespace
 
 Tree::Tree(nb::handle model, nb::list kept) {
@@ -145,8 +142,8 @@ Recording* Recording::current() {
 Tree& Recording::tree(const char* what) {
   const Recording* recording = current();
   if (!recording)
-    fail_user(python_line(), ": ", what,
-              " is used outside of a loss; modules compute while a Learner records its loss");
+    fail_user(
+        python_line(), ": ", what, " is used outside of a loss; modules compute while a Learner records its loss");
   return recording->tree_;
 }
 
@@ -156,5 +153,4 @@ Tracer& Recording::tracer(const char* what) {
     fail_user(python_line().text(), ": ", what, " is used outside of a loss that a Learner records");
   return *recording->tracer_;
 }
-
 }  // namespace linnet::python

@@ -11,7 +11,6 @@
 #include "api/python/python.h"
 
 namespace linnet::python {
-
 // A library layer that is not yet part of a model.
 struct LayerSpec {
   // Constructs it; called once for each model.
@@ -82,5 +81,4 @@ class Recording {
   Trace& trace_;
   Recording* const outer_;
 };
-
 }  // namespace linnet::python

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr double kWidth = 760, kLabels = 120, kTexts = 190, kRow = 17, kBar = 11, kTop = 40, kHead = 24, kGap = 8;
 
 constexpr const char* kStyle = R"(
@@ -26,9 +25,8 @@ constexpr size_t kColors = 7;
 
 std::string text_at(double x, double y, const std::string& text, const char* kind = "", const char* anchor = "start") {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" class=\"{}\">{}</text>\n", x, y, anchor, kind,
-                     html_escaped(text));
+      html_escaped(text));
 }
-
 }  // namespace
 
 std::string bar_chart(const std::string& title, const std::vector<BarGroup>& groups) {
@@ -48,7 +46,7 @@ std::string bar_chart(const std::string& title, const std::vector<BarGroup>& gro
       body += text_at(kLabels - 8, y + 10, bar.label, "", "end");
       body +=
           fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"2\" class=\"c{}\"/>\n",
-                      kLabels, y, length, kBar, color);
+              kLabels, y, length, kBar, color);
       body += text_at(kLabels + length + 6, y + 10, bar.text);
       y += kRow;
     }
@@ -60,5 +58,4 @@ std::string bar_chart(const std::string& title, const std::vector<BarGroup>& gro
       "height=\"100%\"/>\n{4}</svg>\n",
       kWidth, y, html_escaped(title), kStyle, body);
 }
-
 }  // namespace linnet

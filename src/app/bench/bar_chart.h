@@ -4,7 +4,6 @@
 #include <vector>
 
 namespace linnet {
-
 struct Bar {
   std::string label;
   double value;      // at least 0
@@ -18,5 +17,4 @@ struct BarGroup {
 };
 
 std::string bar_chart(const std::string& title, const std::vector<BarGroup>& groups);
-
 }  // namespace linnet

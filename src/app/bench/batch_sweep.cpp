@@ -4,14 +4,13 @@
 
 namespace linnet {
 namespace {
-
 constexpr double kKneeShare = 0.9;
 constexpr int64_t kMostBatch = 1 << 14;
 
 // The largest batch up to kMostBatch whose plan is within the limit. Memory is almost proportional to the batch: two
 // plans estimate it, and further steps are at most a 64th of the batch.
-int64_t largest_batch(const std::string& workload, WorkloadOptions options, const MeasureOptions& measuring,
-                      uint64_t limit) {
+int64_t largest_batch(
+    const std::string& workload, WorkloadOptions options, const MeasureOptions& measuring, uint64_t limit) {
   const auto bytes = [&](int64_t batch) {
     options.batch = batch;
     return planned_bytes(make_workload(workload, options), measuring);
@@ -59,20 +58,19 @@ std::string curve_svg(const Curve& curve) {
     points += fmt::format("{}{:.1f},{:.1f}", i ? " " : "", x, y);
     dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", x, y, curve.color);
   }
-  return fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n{}", points,
-                     curve.color, dots);
+  return fmt::format(
+      "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n{}", points, curve.color, dots);
 }
 
 std::string text_svg(double x, double y, const char* anchor, const char* color, const std::string& text) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" fill=\"{}\">{}</text>\n", x, y, anchor, color,
-                     text);
+  return fmt::format(
+      "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" fill=\"{}\">{}</text>\n", x, y, anchor, color, text);
 }
-
 }  // namespace
 
 BatchSweep sweep_batches(const std::string& workload, WorkloadOptions options, std::vector<int64_t> batches,
-                         const MeasureOptions& measuring, uint64_t limit, uint64_t resident_at_start,
-                         const std::function<void(const BatchPoint&)>& on_point) {
+    const MeasureOptions& measuring, uint64_t limit, uint64_t resident_at_start,
+    const std::function<void(const BatchPoint&)>& on_point) {
   std::ranges::sort(batches);
   BatchSweep sweep;
   sweep.largest = largest_batch(workload, options, measuring, limit);
@@ -107,15 +105,14 @@ std::string batch_chart(const std::string& title, const std::string& unit, const
     svg += text_svg(x, kTop - 6, "middle", "#333", "knee");
   }
   svg += text_svg(kWidth / 2, 16, "middle", "#333", title);
-  svg += text_svg(kWidth / 2, kHeight - 12, "middle", "#333",
-                  fmt::format("batch; the largest that fits is {}", sweep.largest));
+  svg += text_svg(
+      kWidth / 2, kHeight - 12, "middle", "#333", fmt::format("batch; the largest that fits is {}", sweep.largest));
   svg +=
       text_svg(kLeft - 6, kTop + 4, "end", speed.color, fmt::format("{:.0f}", *std::ranges::max_element(speed.values)));
   svg += text_svg(kLeft - 6, kTop + 18, "end", speed.color, unit);
-  svg += text_svg(right + 6, kTop + 4, "start", memory.color,
-                  fmt::format("{:.0f}", *std::ranges::max_element(memory.values)));
+  svg += text_svg(
+      right + 6, kTop + 4, "start", memory.color, fmt::format("{:.0f}", *std::ranges::max_element(memory.values)));
   svg += text_svg(right + 6, kTop + 18, "start", memory.color, "MB");
   return svg + curve_svg(speed) + curve_svg(memory) + "</svg>\n";
 }
-
 }  // namespace linnet

@@ -3,7 +3,6 @@
 #include "app/bench/measure.h"
 
 namespace linnet {
-
 struct BatchPoint {
   int64_t batch;
   Measurement measured;
@@ -17,10 +16,9 @@ struct BatchSweep {
 
 // Measures batches whose planned memory is at most `limit` bytes; calls on_point after each.
 BatchSweep sweep_batches(const std::string& workload, WorkloadOptions options, std::vector<int64_t> batches,
-                         const MeasureOptions& measuring, uint64_t limit, uint64_t resident_at_start,
-                         const std::function<void(const BatchPoint&)>& on_point);
+    const MeasureOptions& measuring, uint64_t limit, uint64_t resident_at_start,
+    const std::function<void(const BatchPoint&)>& on_point);
 
 // An SVG chart of throughput, with the knee marked, and planned memory by batch.
 std::string batch_chart(const std::string& title, const std::string& unit, const BatchSweep& sweep);
-
 }  // namespace linnet

@@ -11,9 +11,7 @@
 #include "tasks/task_table.h"
 
 namespace linnet {
-
 namespace {
-
 constexpr int64_t kUncachedStep = 64;
 
 void tell(int64_t tokens, const char* how, double seconds) {
@@ -80,16 +78,13 @@ std::vector<std::string> lines_of(const std::string& path) {
   if (lines.empty()) fail_user("'", path, "' has no lines to translate");
   return lines;
 }
-
 }  // namespace
 
-BenchDecoder::BenchDecoder(const std::string& folder, const WeightQuantization& quantization,
-                           const CausalOptions& options)
+BenchDecoder::BenchDecoder(
+    const std::string& folder, const WeightQuantization& quantization, const CausalOptions& options)
     : opened(folder.empty() ? PretrainedModel{} : open_pretrained(folder)),
       drawn(folder.empty() ? std::make_unique<TextDecoder>(DecoderConfig{}) : nullptr),
-      model(drawn ? *drawn : opened.as<TextDecoder>()),
-      layout(model, {}, quantization),
-      pool(options.threads) {
+      model(drawn ? *drawn : opened.as<TextDecoder>()), layout(model, {}, quantization), pool(options.threads) {
   if (options.max_length > model.max_length())
     fail_user(options.max_length, " tokens with the prompt's, and the model takes ", model.max_length());
   const SharedRegions shared = declare_model(store, layout);
@@ -102,7 +97,7 @@ BenchDecoder::BenchDecoder(const std::string& folder, const WeightQuantization& 
   if (file && file->load(store, layout, pool)) return;
   if (!drawn) {
     load_into(store, layout, pool,
-              [this](const ParameterTarget& parameters) { load_parameters(opened, layout, parameters); });
+        [this](const ParameterTarget& parameters) { load_parameters(opened, layout, parameters); });
     return;
   }
   layout.initialize_parameters(1, store.as<float>(state::kParameters), pool);
@@ -114,8 +109,8 @@ void BenchDecoder::write(int64_t prompt, int64_t tokens, const CausalGenerator::
   generator->generate(prompts, {.max_tokens = tokens, .sampling = {.temperature = 0}}, pool, listener);
 }
 
-GenerationMeasurement measure_generation(int threads, const std::vector<int64_t>& tokens, bool uncached,
-                                         const WeightQuantization& quantization) {
+GenerationMeasurement measure_generation(
+    int threads, const std::vector<int64_t>& tokens, bool uncached, const WeightQuantization& quantization) {
   GenerationMeasurement m{};
   for (const int64_t count : tokens) m.rows.push_back({count, 0, 0, 0});
   const int64_t most = *std::max_element(tokens.begin(), tokens.end());
@@ -124,8 +119,8 @@ GenerationMeasurement measure_generation(int threads, const std::vector<int64_t>
   return m;
 }
 
-TranslationMeasurement measure_translation(const std::string& model, const std::string& source,
-                                           const InferenceOptions& options) {
+TranslationMeasurement measure_translation(
+    const std::string& model, const std::string& source, const InferenceOptions& options) {
   const std::vector<std::string> lines = lines_of(source);
   const Config config = inference_config(model, options);
   if (const char* why = task_actions(config).no_translation) fail_user("'", model, "' ", why);
@@ -139,5 +134,4 @@ TranslationMeasurement measure_translation(const std::string& model, const std::
   measured.token_seconds = now() - loaded - measured.seconds;
   return measured;
 }
-
 }  // namespace linnet

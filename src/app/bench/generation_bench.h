@@ -8,7 +8,6 @@
 #include "tasks/inference.h"
 
 namespace linnet {
-
 // A folder's decoder, or if empty GPT-2's 124M with random weights, with a generator of one text.
 struct BenchDecoder {
   BenchDecoder(const std::string& folder, const WeightQuantization& quantization, const CausalOptions& options);
@@ -39,8 +38,8 @@ struct GenerationMeasurement {
 
 constexpr int64_t kGenerationPrompt = 8;
 
-GenerationMeasurement measure_generation(int threads, const std::vector<int64_t>& tokens, bool uncached = true,
-                                         const WeightQuantization& quantization = {});
+GenerationMeasurement measure_generation(
+    int threads, const std::vector<int64_t>& tokens, bool uncached = true, const WeightQuantization& quantization = {});
 
 // Translation speed of an encoder-decoder on a file's lines, with loading and tokenization measured apart.
 
@@ -53,7 +52,6 @@ struct TranslationMeasurement {
 };
 
 // `model`: a run or model folder; `source`: a file of lines. User error for models without translation or bad files.
-TranslationMeasurement measure_translation(const std::string& model, const std::string& source,
-                                           const InferenceOptions& options);
-
+TranslationMeasurement measure_translation(
+    const std::string& model, const std::string& source, const InferenceOptions& options);
 }  // namespace linnet

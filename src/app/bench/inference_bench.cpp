@@ -14,9 +14,7 @@
 #include "models/nn/parameter_file.h"
 
 namespace linnet {
-
 namespace {
-
 constexpr int64_t kRounds = 5, kFewestRuns = 5;
 
 EncoderConfig minilm() { return {.width = 384, .heads = 12, .layers = 6, .hidden = 1536}; }
@@ -24,8 +22,8 @@ EncoderConfig minilm() { return {.width = 384, .heads = 12, .layers = 6, .hidden
 // A word of InferenceBenchOptions::precisions with its model.
 struct Choice {
   Choice(const std::string& text, const std::string& model)
-      : word(text.substr(0, text.find('='))),
-        folder(word.size() < text.size() ? text.substr(word.size() + 1) : model) {}
+      : word(text.substr(0, text.find('='))), folder(word.size() < text.size() ? text.substr(word.size() + 1) : model) {
+  }
   std::string word, folder;
 };
 
@@ -53,9 +51,9 @@ struct MeasuredEncoder {
       }
     const bool is_file = !folder.empty() && is_packed(folder);
     forward = std::make_unique<Forward>(*encoder, functions,
-                                        ForwardOptions{.threads = options.threads,
-                                                       .quantization = quantization,
-                                                       .pack_weights = !is_file});  // as in SentenceEmbedder
+        ForwardOptions{.threads = options.threads,
+            .quantization = quantization,
+            .pack_weights = !is_file});  // as in SentenceEmbedder
     const ParameterLayout& layout = forward->layout();
     const auto file = is_file ? ParameterFile::open(folder) : nullptr;
     if (!file || !forward->load(*file))
@@ -71,7 +69,7 @@ struct MeasuredEncoder {
   static void draw(const ParameterLayout& layout, const ParameterTarget& parameters) {
     for (const ParameterSlot& slot : layout.parameters())
       initialize(slot.spec.initializer, slot.spec.name, 1, slot.spec.shape,
-                 {parameters.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+          {parameters.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
   }
 
   void set_batch(int64_t batch, int64_t length) {
@@ -134,10 +132,9 @@ constexpr int64_t kFewestTexts = 3;
 class Decoder {
  public:
   Decoder(const DecodingBenchOptions& options, const std::string& precision)
-      : began_(now()),
-        room_(kGenerationPrompt + options.tokens),
+      : began_(now()), room_(kGenerationPrompt + options.tokens),
         decoder_(options.folder, quantization_for(options.folder, precision),
-                 {.max_length = room_, .prompt_lengths = {kGenerationPrompt}, .threads = options.threads}) {
+            {.max_length = room_, .prompt_lengths = {kGenerationPrompt}, .threads = options.threads}) {
     row_.precision = precision, row_.load_seconds = now() - began_, row_.file_mb = weight_file_mb(options.folder);
     row_.weight_mb = weight_bytes() / 1e6, row_.memory = static_cast<double>(decoder_.store.total_bytes()) / 1e6;
   }
@@ -194,7 +191,6 @@ class Decoder {
   std::vector<double> times_, texts_;  // seconds per token: of each token, and the mean of each text
   DecodingRow row_{};
 };
-
 }  // namespace
 
 double percentile(const std::vector<double>& sorted, double fraction) {
@@ -212,8 +208,8 @@ double weight_file_mb(const std::string& folder) {
   return bytes / 1e6;
 }
 
-std::vector<InferenceRow> measure_inference(const InferenceBenchOptions& options,
-                                            const std::function<void(const InferenceRow&)>& hear) {
+std::vector<InferenceRow> measure_inference(
+    const InferenceBenchOptions& options, const std::function<void(const InferenceRow&)>& hear) {
   std::vector<std::unique_ptr<MeasuredEncoder>> encoders;
   for (const std::string& text : options.precisions) {
     const Choice choice(text, options.folder);
@@ -242,17 +238,17 @@ std::vector<InferenceRow> measure_inference(const InferenceBenchOptions& options
         std::ranges::sort(times[i]);
         const double p50 = percentile(times[i], 0.5);
         rows.push_back({.precision = encoders[i]->precision,
-                        .batch = batch,
-                        .length = length,
-                        .p50 = p50,
-                        .p95 = percentile(times[i], 0.95),
-                        .p99 = percentile(times[i], 0.99),
-                        .sequences = static_cast<double>(batch) / p50,
-                        .load_seconds = encoders[i]->load_seconds,
-                        .file_mb = weight_file_mb(encoders[i]->folder),
-                        .weight_mb = encoders[i]->weight_mb,
-                        .memory = static_cast<double>(encoders[i]->forward->memory_bytes()) / 1e6,
-                        .runs = static_cast<int64_t>(times[i].size())});
+            .batch = batch,
+            .length = length,
+            .p50 = p50,
+            .p95 = percentile(times[i], 0.95),
+            .p99 = percentile(times[i], 0.99),
+            .sequences = static_cast<double>(batch) / p50,
+            .load_seconds = encoders[i]->load_seconds,
+            .file_mb = weight_file_mb(encoders[i]->folder),
+            .weight_mb = encoders[i]->weight_mb,
+            .memory = static_cast<double>(encoders[i]->forward->memory_bytes()) / 1e6,
+            .runs = static_cast<int64_t>(times[i].size())});
         hear(rows.back());
       }
       ++function;
@@ -280,5 +276,4 @@ DecodingMeasurement measure_decoding(const DecodingBenchOptions& options) {
   for (const auto& decoder : decoders) m.rows.push_back(decoder->row(m.bandwidth));
   return m;
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include <vector>
 
 namespace linnet {
-
 struct InferenceBenchOptions {
   std::string folder;  // a BERT folder or packed model; empty: the sizes of MiniLM-L6 with random weights
   std::vector<int64_t> batches = {1, 8, 32}, lengths = {32, 128, 512};
@@ -30,8 +29,8 @@ struct InferenceRow {
 
 // Precisions take turns row by row, so that a busy machine slows them alike. `hear` gets each finished row. User error
 // for a folder without encoder, unsupported lengths, and "qat" without trained scales.
-std::vector<InferenceRow> measure_inference(const InferenceBenchOptions& options,
-                                            const std::function<void(const InferenceRow&)>& hear);
+std::vector<InferenceRow> measure_inference(
+    const InferenceBenchOptions& options, const std::function<void(const InferenceRow&)>& hear);
 
 // MB of a folder's *.safetensors, or of a packed model; 0 for an empty name.
 double weight_file_mb(const std::string& folder);
@@ -66,5 +65,4 @@ struct DecodingMeasurement {
 
 // Precisions take turns text by text. User error for a folder without decoder, or more tokens than it takes.
 DecodingMeasurement measure_decoding(const DecodingBenchOptions& options);
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kTogether = 16, kWarmUp = 32;
 constexpr size_t kMostResident = size_t{64} << 20;  // most bytes of a device-resident dataset
 
@@ -45,13 +44,9 @@ class Measuring {
  public:
   // `one_by_one`: devices get each batch from the host too.
   Measuring(const Workload& workload, const MeasureOptions& options, bool one_by_one = false)
-      : workload_(workload),
-        options_(options),
-        resident_(one_by_one ? ResidentOptions{} : resident_options()),
-        began_(now()),
-        learner_(*workload.model, workload.loss, trainer_options(workload, options), resident_),
-        planning_seconds_(now() - began_),
-        resident_bytes_(resident_bytes()) {
+      : workload_(workload), options_(options), resident_(one_by_one ? ResidentOptions{} : resident_options()),
+        began_(now()), learner_(*workload.model, workload.loss, trainer_options(workload, options), resident_),
+        planning_seconds_(now() - began_), resident_bytes_(resident_bytes()) {
     if (!is_resident()) return;
     for (const WorkloadInput& input : workload.inputs) learner_.resident().stage(input.name, input.data);
   }
@@ -208,8 +203,8 @@ Measurement plan_only(const Workload& workload, const MeasureOptions& options, s
   const double began = now();
   const ParameterLayout layout(*workload.model);
   Store store(*options.backend);
-  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
-                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  const SharedRegions shared{
+      store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   TrainerOptions training = trainer_options(workload, options);
   training.verify_plans = false;
   Trainer trainer(layout, store, shared, training);
@@ -228,7 +223,6 @@ Measurement plan_only(const Workload& workload, const MeasureOptions& options, s
   tell_recomputation(trainer, m);
   return m;
 }
-
 }  // namespace
 
 Measurement measure(const Workload& workload, const MeasureOptions& options, uint64_t resident_at_start) {
@@ -289,7 +283,7 @@ std::string profile(const Workload& workload, const MeasureOptions& options) {
   for (const auto& [key, row] : sorted) {
     char line[64];
     std::snprintf(line, sizeof line, "%9.3f %5.1f%% %6d %8.0f  ", row.seconds * 1e3, 100 * row.seconds / all.seconds,
-                  row.calls, row.flops / row.seconds * 1e-9);
+        row.calls, row.flops / row.seconds * 1e-9);
     text += line + key + "\n";
   }
   return text;
@@ -314,5 +308,4 @@ void write_data(const Workload& workload, const std::string& path) {
   for (const WorkloadInput& input : workload.inputs) tensors.push_back({input.name, input.type, input.data.data()});
   save_safetensors(path, tensors, {{"workload", workload.name}});
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include "training/trainer/trainer.h"
 
 namespace linnet {
-
 struct MeasureOptions {
   Precision precision = Precision::kF32;
   bool int8 = false;                                  // PassOptions::int8
@@ -65,5 +64,4 @@ ProfileSummary profiled(Trainer& trainer, int64_t steps, FunctionRef<void()> ste
 ProfileSummary profile_layers(const Workload& workload, const MeasureOptions& options, int64_t steps);
 
 void write_data(const Workload& workload, const std::string& path);
-
 }  // namespace linnet

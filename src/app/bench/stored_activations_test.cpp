@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 class StoredActivations : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -16,7 +15,7 @@ class StoredActivations : public ::testing::TestWithParam<const char*> {
 
   Graph step(std::optional<DType> storage) const {
     return optimize(single_graph(layout_, workload_.loss, {.optimizer = workload_.optimizer}),
-                    {.precision = Precision::kBf16, .storage_type = storage, .recompute = true});
+        {.precision = Precision::kBf16, .storage_type = storage, .recompute = true});
   }
 
   const Workload workload_ = make_workload(GetParam());
@@ -38,12 +37,11 @@ TEST_P(StoredActivations, TheBackwardPassKeepsHalfTheMemory) {
   EXPECT_LE(static_cast<double>(after), 0.54 * static_cast<double>(before));
 }
 
-INSTANTIATE_TEST_SUITE_P(Workloads, StoredActivations, ::testing::Values("r-64", "gpt-6l", "gpt2-124m", "bert-base"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name) c = c == '-' ? '_' : c;
-                           return name;
-                         });
-
+INSTANTIATE_TEST_SUITE_P(
+    Workloads, StoredActivations, ::testing::Values("r-64", "gpt-6l", "gpt2-124m", "bert-base"), [](const auto& info) {
+      std::string name = info.param;
+      for (char& c : name) c = c == '-' ? '_' : c;
+      return name;
+    });
 }  // namespace
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include "models/nn/trace.h"
 
 namespace linnet {
-
 // One loss input for all batches: type.shape is [batches, ...].
 struct WorkloadInput {
   std::string name;
@@ -40,5 +39,4 @@ struct WorkloadRow {
 std::vector<WorkloadRow> workload_rows();
 // User error naming the nearest if there is no such workload.
 Workload make_workload(const std::string& name, const WorkloadOptions& options = {});
-
 }  // namespace linnet

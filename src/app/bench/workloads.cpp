@@ -13,17 +13,15 @@
 #include "models/modules/transformer.h"
 
 namespace linnet {
-
 namespace {
-
 // Pseudorandom integers, the same on every machine.
 class MadeNumbers {
  public:
   explicit MadeNumbers(uint64_t seed) : state_(seed) {}
   // Uniform in [low, high).
   int32_t next(int64_t low, int64_t high) {
-    return static_cast<int32_t>(low +
-                                static_cast<int64_t>(next_splitmix64(state_) % static_cast<uint64_t>(high - low)));
+    return static_cast<int32_t>(
+        low + static_cast<int64_t>(next_splitmix64(state_) % static_cast<uint64_t>(high - low)));
   }
 
  private:
@@ -118,18 +116,17 @@ Workload bert_workload(const WorkloadOptions& options, int64_t batch) {
   Workload workload;
   workload.unit = "samples/s", workload.units_per_step = static_cast<double>(batch);
   workload.model = model;
-  workload.loss = [model, batch](Trace& trace) {
-    return masked_language_loss(*model, trace, batch, kLength, batch * kMasked);
-  };
+  workload.loss = [model, batch](
+                      Trace& trace) { return masked_language_loss(*model, trace, batch, kLength, batch * kMasked); };
   workload.optimizer.kind = OptimizerAttrs::Kind::kAdam;
   workload.optimizer.decoupled = true, workload.optimizer.weight_decay = 0.01;
   workload.optimizer.beta2 = 0.999, workload.optimizer.epsilon = 1e-8, workload.optimizer.clip_norm = 1;
   workload.learning_rate = 1e-4;
   workload.batches = kBatches;
   workload.inputs = {workload_input("tokens", DType::kI32, {kBatches, batch, kLength}, tokens),
-                     workload_input("lengths", DType::kI32, {kBatches, batch}, lengths),
-                     workload_input("positions", DType::kI32, {kBatches, batch * kMasked}, positions),
-                     workload_input("targets", DType::kI32, {kBatches, batch * kMasked}, targets)};
+      workload_input("lengths", DType::kI32, {kBatches, batch}, lengths),
+      workload_input("positions", DType::kI32, {kBatches, batch * kMasked}, positions),
+      workload_input("targets", DType::kI32, {kBatches, batch * kMasked}, targets)};
   return workload;
 }
 
@@ -165,7 +162,7 @@ Workload gpt_workload(const WorkloadOptions& options, bool large, int64_t batch)
   workload.learning_rate = 3e-4;
   workload.batches = kBatches;
   workload.inputs = {workload_input("tokens", DType::kI32, {kBatches, batch, length}, tokens),
-                     workload_input("targets", DType::kI32, {kBatches, batch, length}, targets)};
+      workload_input("targets", DType::kI32, {kBatches, batch, length}, targets)};
   return workload;
 }
 
@@ -220,10 +217,9 @@ Workload transformer_workload(const WorkloadOptions& options, int64_t length) {
   workload.batches = kBatches;
   const Shape rows{kBatches, kBatch, length}, counts{kBatches, kBatch};
   workload.inputs = {workload_input("source", DType::kI32, rows, source.words),
-                     workload_input("source_lengths", DType::kI32, counts, source.lengths),
-                     workload_input("target_in", DType::kI32, rows, in),
-                     workload_input("target_out", DType::kI32, rows, out),
-                     workload_input("target_lengths", DType::kI32, counts, target.lengths)};
+      workload_input("source_lengths", DType::kI32, counts, source.lengths),
+      workload_input("target_in", DType::kI32, rows, in), workload_input("target_out", DType::kI32, rows, out),
+      workload_input("target_lengths", DType::kI32, counts, target.lengths)};
   return workload;
 }
 
@@ -236,7 +232,7 @@ struct Row {
 const std::vector<Row>& rows() {
   static const std::vector<Row> rows = {
       {"r-64", "Transformer d 256, 2+2 layers, batch 16, length 64",
-       [](auto& o) { return transformer_workload(o, 64); }},
+          [](auto& o) { return transformer_workload(o, 64); }},
       {"r-128", "the same, length 128", [](auto& o) { return transformer_workload(o, 128); }},
       {"r-256", "the same, length 256", [](auto& o) { return transformer_workload(o, 256); }},
       {"r-384", "the same, length 384", [](auto& o) { return transformer_workload(o, 384); }},
@@ -245,7 +241,7 @@ const std::vector<Row>& rows() {
       {"resnet20", "ResNet-20 on 32x32, batch 128", [](auto& o) { return resnet_workload(o, 20, 32, 128); }},
       {"resnet18", "ResNet-18 on 224x224, batch 8", [](auto& o) { return resnet_workload(o, 18, 224, 8); }},
       {"gpt-6l", "GPT, 6 layers, d 384, 8 x 256 tokens, vocabulary 65",
-       [](auto& o) { return gpt_workload(o, false, 8); }},
+          [](auto& o) { return gpt_workload(o, false, 8); }},
       {"gpt2-124m", "GPT-2 124M, 2 x 1024 tokens", [](auto& o) { return gpt_workload(o, true, 2); }},
       {"gpt2-124m-8", "the same, 8 x 1024 tokens, for a GPU", [](auto& o) { return gpt_workload(o, true, 8); }},
       {"bert-base", "BERT-base, masked language model, 4 x 512 tokens", [](auto& o) { return bert_workload(o, 4); }},
@@ -253,7 +249,6 @@ const std::vector<Row>& rows() {
   };
   return rows;
 }
-
 }  // namespace
 
 std::vector<WorkloadRow> workload_rows() {
@@ -276,5 +271,4 @@ Workload make_workload(const std::string& name, const WorkloadOptions& options) 
   }
   fail_user("there is no workload \"", name, "\"", did_you_mean(name, names));
 }
-
 }  // namespace linnet

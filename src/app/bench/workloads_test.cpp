@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 // Each runs, and what it is given can be learned or at least does no harm.
 TEST(Workloads, TrainAndAreMeasured) {
   for (const char* name : {"cnn-128", "resnet20", "r-64"}) {
@@ -33,7 +32,7 @@ TEST(Workloads, ASweepMeasuresWhatFitsAndNamesTheLargestBatch) {
   };
   std::vector<int64_t> seen;
   const BatchSweep sweep = sweep_batches("cnn-128", {}, {64, 8, 1000, 16}, measuring, bytes(100), 0,
-                                         [&](const BatchPoint& point) { seen.push_back(point.batch); });
+      [&](const BatchPoint& point) { seen.push_back(point.batch); });
   EXPECT_EQ(seen, (std::vector<int64_t>{8, 16, 64}));
   EXPECT_GE(sweep.largest, 99);
   EXPECT_LE(bytes(sweep.largest), bytes(100));
@@ -116,6 +115,5 @@ TEST(BarChart, BarsAreSharesOfTheirGroupsLargestValue) {
   EXPECT_NEAR(width(first), 4 * width(second), 0.1);
   EXPECT_NE(svg.find("class=\"c0\"/>", svg.find("none</text>")), svg.npos);  // the color of x
 }
-
 }  // namespace
 }  // namespace linnet

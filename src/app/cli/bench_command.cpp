@@ -16,16 +16,15 @@
 
 namespace linnet {
 namespace {
-
 int list_workloads() {
   std::vector<WorkloadRow> rows = workload_rows();
-  rows.insert(
-      rows.end(),
+  rows.insert(rows.end(),
       {{"generate", "text from GPT-2's 124M, one at a time, with the cache and without"},
-       {"infer", "an encoder's latency by batch, length and precision, or how fast a decoder writes (--model FOLDER)"},
-       {"translate", "the lines of a file, 32 at a time (--model FOLDER --source FILE)"},
-       {"network", "how fast ranks exchange messages, for linnet plan --network (--ranks N)"},
-       {"peak", "what this machine's multiply-adds reach, for comparison"}});
+          {"infer",
+              "an encoder's latency by batch, length and precision, or how fast a decoder writes (--model FOLDER)"},
+          {"translate", "the lines of a file, 32 at a time (--model FOLDER --source FILE)"},
+          {"network", "how fast ranks exchange messages, for linnet plan --network (--ranks N)"},
+          {"peak", "what this machine's multiply-adds reach, for comparison"}});
   for (const WorkloadRow& row : rows) print("{:<12} {}\n", row.name, row.description);
   return 0;
 }
@@ -54,30 +53,17 @@ std::string precision_text(const BenchArguments& arguments) {
 
 // Results that do not depend on the device.
 Json figures(const BenchArguments& arguments, const Workload& workload, const Measurement& m) {
-  return {{"workload", workload.name},
-          {"precision", computes_in_fp32(arguments) ? "fp32" : arguments.precision},
-          {"attention_precision", arguments.attention_precision},
-          {"unit", workload.unit},
-          {"median", m.median},
-          {"min", m.min},
-          {"max", m.max},
-          {"steps", m.steps},
-          {"processor_ms", m.processor_seconds * 1e3},
-          {"flop_per_step", m.flop_per_step},
-          {"memory_mb", m.memory_mb},
-          {"predicted_mb", m.predicted_mb},
-          {"program_mb", m.program_mb},
-          {"saved_mb", m.saved_mb},
-          {"recomputation", m.recomputation},
-          {"extra_work", m.extra_work},
-          {"first_step_seconds", m.first_step_seconds},
-          {"parameters", m.parameters},
-          {"first_loss", m.first_loss},
-          {"last_loss", m.last_loss}};
+  return {{"workload", workload.name}, {"precision", computes_in_fp32(arguments) ? "fp32" : arguments.precision},
+      {"attention_precision", arguments.attention_precision}, {"unit", workload.unit}, {"median", m.median},
+      {"min", m.min}, {"max", m.max}, {"steps", m.steps}, {"processor_ms", m.processor_seconds * 1e3},
+      {"flop_per_step", m.flop_per_step}, {"memory_mb", m.memory_mb}, {"predicted_mb", m.predicted_mb},
+      {"program_mb", m.program_mb}, {"saved_mb", m.saved_mb}, {"recomputation", m.recomputation},
+      {"extra_work", m.extra_work}, {"first_step_seconds", m.first_step_seconds}, {"parameters", m.parameters},
+      {"first_loss", m.first_loss}, {"last_loss", m.last_loss}};
 }
 
-void print_results(const BenchArguments& arguments, const Workload& workload, const Measurement& m, int threads,
-                   double peak) {
+void print_results(
+    const BenchArguments& arguments, const Workload& workload, const Measurement& m, int threads, double peak) {
   const double gflops = m.flop_per_step / m.seconds_per_step * 1e-9;
   const double backward = m.seconds_per_step - m.forward_seconds - m.update_seconds;
   if (!arguments.json) {
@@ -88,41 +74,33 @@ void print_results(const BenchArguments& arguments, const Workload& workload, co
         100 * gflops / peak, peak);
     if (m.forward_seconds > 0)
       print("a step: forward {:.1f} ms, backward {:.1f} ms, update {:.1f} ms\n", m.forward_seconds * 1e3,
-            backward * 1e3, m.update_seconds * 1e3);
+          backward * 1e3, m.update_seconds * 1e3);
     print("memory {:.1f} MB (planned {:.1f} MB), {} parameters, first step done {:.2f} s after the start\n",
-          m.memory_mb, m.predicted_mb, m.parameters, m.first_step_seconds);
+        m.memory_mb, m.predicted_mb, m.parameters, m.first_step_seconds);
     if (!m.recomputation.empty())
       print("to take less memory it {}; planned in {:.2f} s\n", m.recomputation, m.planning_seconds);
     return;
   }
   const auto part = [&](double seconds) { return m.forward_seconds > 0 ? Json(seconds * 1e3) : Json(); };
   Json json = figures(arguments, workload, m);
-  json.update({{"threads", threads},
-               {"isa", current_isa()},
-               {"gflops", gflops},
-               {"peak_gflops", peak},
-               {"fraction_of_peak", gflops / peak},
-               {"planning_seconds", m.planning_seconds},
-               {"forward_ms", part(m.forward_seconds)},
-               {"backward_ms", part(backward)},
-               {"update_ms", part(m.update_seconds)}});
+  json.update({{"threads", threads}, {"isa", current_isa()}, {"gflops", gflops}, {"peak_gflops", peak},
+      {"fraction_of_peak", gflops / peak}, {"planning_seconds", m.planning_seconds},
+      {"forward_ms", part(m.forward_seconds)}, {"backward_ms", part(backward)}, {"update_ms", part(m.update_seconds)}});
   print_json(json);
 }
 
-int print_device(const BenchArguments& arguments, const Workload& workload, const Measurement& m,
-                 const DeviceInfo& device) {
+int print_device(
+    const BenchArguments& arguments, const Workload& workload, const Measurement& m, const DeviceInfo& device) {
   if (arguments.json) {
     Json json = figures(arguments, workload, m);
-    json.update({{"device", device.name},
-                 {"device_detail", device.detail},
-                 {"tflops", m.flop_per_step / m.seconds_per_step * 1e-12},
-                 {"joules_per_unit", m.joules_per_unit},
-                 {"idle_watts", m.idle_watts}});
+    json.update({{"device", device.name}, {"device_detail", device.detail},
+        {"tflops", m.flop_per_step / m.seconds_per_step * 1e-12}, {"joules_per_unit", m.joules_per_unit},
+        {"idle_watts", m.idle_watts}});
     return print_json(json), 0;
   }
   print("{}, {}, {}: {:.1f} {} ({:.1f} to {:.1f}, {} steps), {:.1f} TFLOP/s\n", workload.name,
-        precision_text(arguments), device.name, m.median, workload.unit, m.min, m.max, m.steps,
-        m.flop_per_step / m.seconds_per_step * 1e-12);
+      precision_text(arguments), device.name, m.median, workload.unit, m.min, m.max, m.steps,
+      m.flop_per_step / m.seconds_per_step * 1e-12);
   print("memory {:.1f} MB, first step done {:.2f} s after the start\n", m.memory_mb, m.first_step_seconds);
   if (m.joules_per_unit > 0)
     print("energy {:.4g} J for each of {}, idle {:.0f} W included\n", m.joules_per_unit, workload.unit, m.idle_watts);
@@ -138,23 +116,17 @@ int print_generation(const BenchArguments& arguments, int threads) {
   auto rows = Json::array();
   for (const GenerationRow& row : m.rows) {
     const auto count = static_cast<double>(row.tokens);
-    rows.push_back({{"tokens", row.tokens},
-                    {"cached_tokens_per_second", count / row.cached_seconds},
-                    {"uncached_tokens_per_second", quantized ? Json() : Json(count / row.uncached_seconds)},
-                    {"fraction_of_bandwidth_bound", row.bound_seconds / row.cached_seconds}});
+    rows.push_back({{"tokens", row.tokens}, {"cached_tokens_per_second", count / row.cached_seconds},
+        {"uncached_tokens_per_second", quantized ? Json() : Json(count / row.uncached_seconds)},
+        {"fraction_of_bandwidth_bound", row.bound_seconds / row.cached_seconds}});
     if (arguments.json) continue;
     print("{:4} tokens: {:.1f} tokens/s with the cache ({:.0f}% of what memory allows)", row.tokens,
-          count / row.cached_seconds, 100 * row.bound_seconds / row.cached_seconds);
+        count / row.cached_seconds, 100 * row.bound_seconds / row.cached_seconds);
     print("{}\n", quantized ? "" : fmt::format(", {:.2f} without", count / row.uncached_seconds));
   }
-  const Json json{{"workload", "generate"},
-                  {"model", "gpt2-124m"},
-                  {"quantize", arguments.quantize},
-                  {"weight_mb", m.weight_bytes * 1e-6},
-                  {"threads", threads},
-                  {"isa", current_isa()},
-                  {"bandwidth_gb_per_second", m.bandwidth * 1e-9},
-                  {"rows", rows}};
+  const Json json{{"workload", "generate"}, {"model", "gpt2-124m"}, {"quantize", arguments.quantize},
+      {"weight_mb", m.weight_bytes * 1e-6}, {"threads", threads}, {"isa", current_isa()},
+      {"bandwidth_gb_per_second", m.bandwidth * 1e-9}, {"rows", rows}};
   if (arguments.json) print_json(json);
   else print("memory: {:.1f} GB/s read by {} threads\n", m.bandwidth * 1e-9, threads);
   return 0;
@@ -168,41 +140,28 @@ int print_translation(const BenchArguments& arguments, int threads) {
   options.quantize = arguments.quantize, options.keep = arguments.keep;
   const TranslationMeasurement m = measure_translation(arguments.model, arguments.source, options);
   if (!arguments.translations.empty())
-    write_file_atomically(arguments.translations,
-                          joined(m.translations, "", [](const std::string& line) { return line + "\n"; }));
-  const Json json{{"workload", "translate"},
-                  {"model", arguments.model},
-                  {"quantize", arguments.quantize},
-                  {"beam", m.beam},
-                  {"threads", threads},
-                  {"isa", current_isa()},
-                  {"lines", m.translations.size()},
-                  {"seconds", m.seconds},
-                  {"token_seconds", m.token_seconds},
-                  {"load_seconds", m.load_seconds}};
+    write_file_atomically(
+        arguments.translations, joined(m.translations, "", [](const std::string& line) { return line + "\n"; }));
+  const Json json{{"workload", "translate"}, {"model", arguments.model}, {"quantize", arguments.quantize},
+      {"beam", m.beam}, {"threads", threads}, {"isa", current_isa()}, {"lines", m.translations.size()},
+      {"seconds", m.seconds}, {"token_seconds", m.token_seconds}, {"load_seconds", m.load_seconds}};
   if (arguments.json) print_json(json);
   else
     print("{} lines, beam {}, {} threads, {}: {:.2f} s, {:.1f} lines/s; tokenization {:.2f} s, loading {:.2f} s\n",
-          m.translations.size(), m.beam, threads, current_isa(), m.seconds,
-          static_cast<double>(m.translations.size()) / m.seconds, m.token_seconds, m.load_seconds);
+        m.translations.size(), m.beam, threads, current_isa(), m.seconds,
+        static_cast<double>(m.translations.size()) / m.seconds, m.token_seconds, m.load_seconds);
   return 0;
 }
 
 int print_plan(const BenchArguments& arguments, const Workload& workload, const Measurement& m) {
   if (arguments.json) {
-    print_json({{"workload", workload.name},
-                {"precision", arguments.precision},
-                {"predicted_mb", m.predicted_mb},
-                {"program_mb", m.program_mb},
-                {"saved_mb", m.saved_mb},
-                {"recomputation", m.recomputation},
-                {"extra_work", m.extra_work},
-                {"planning_seconds", m.planning_seconds},
-                {"parameters", m.parameters}});
+    print_json({{"workload", workload.name}, {"precision", arguments.precision}, {"predicted_mb", m.predicted_mb},
+        {"program_mb", m.program_mb}, {"saved_mb", m.saved_mb}, {"recomputation", m.recomputation},
+        {"extra_work", m.extra_work}, {"planning_seconds", m.planning_seconds}, {"parameters", m.parameters}});
     return 0;
   }
   print("{}, {}: {:.1f} MB planned, {:.1f} MB of it saved for the backward pass; planned in {:.2f} s\n", workload.name,
-        precision_text(arguments), m.predicted_mb, m.saved_mb, m.planning_seconds);
+      precision_text(arguments), m.predicted_mb, m.saved_mb, m.planning_seconds);
   if (!m.recomputation.empty()) print("to take less memory it {}\n", m.recomputation);
   return 0;
 }
@@ -233,11 +192,11 @@ int bench(const BenchArguments& arguments) {
   const Workload workload = make_workload(arguments.name, {.dropout = arguments.dropout, .batch = arguments.batch});
   if (!arguments.write_data.empty()) return write_data(workload, arguments.write_data), 0;
   MeasureOptions options{.precision = precision,
-                         .int8 = int8,
-                         .backend = &backend,
-                         .threads = threads,
-                         .seconds = arguments.seconds,
-                         .parts = !arguments.no_parts};
+      .int8 = int8,
+      .backend = &backend,
+      .threads = threads,
+      .seconds = arguments.seconds,
+      .parts = !arguments.no_parts};
   options.store_fp32 = arguments.storage == "fp32", options.recompute = recompute_mode(arguments.recompute);
   if (!arguments.memory.empty()) {
     if (const std::string problem = byte_size_problem(arguments.memory); !problem.empty())
@@ -261,7 +220,6 @@ int bench(const BenchArguments& arguments) {
   print_results(arguments, workload, m, threads, measured_peak_gflops(precision, pool));
   return 0;
 }
-
 }  // namespace
 
 void add_bench_command(Command& linnet) {
@@ -270,57 +228,55 @@ void add_bench_command(Command& linnet) {
   command.take("name", arguments.name, "the workload")
       .flag("--list", arguments.list, "name the workloads")
       .take("--precision", arguments.precision, "fp32 (default), bf16, the CPU's int8, or a GPU's tf32",
-            {.choices = {"fp32", "tf32", "bf16", "int8"}})
+          {.choices = {"fp32", "tf32", "bf16", "int8"}})
       .take("--attention-precision", arguments.attention_precision,
-            "bf16: attention alone multiplies in bf16, whatever --precision says (default: same)",
-            {.choices = {"same", "bf16"}})
+          "bf16: attention alone multiplies in bf16, whatever --precision says (default: same)",
+          {.choices = {"same", "bf16"}})
       .take("--storage", arguments.storage,
-            "in what type activations are stored: auto (default) with --precision bf16 in bf16, or fp32 always",
-            {.choices = {"auto", "fp32"}})
+          "in what type activations are stored: auto (default) with --precision bf16 in bf16, or fp32 always",
+          {.choices = {"auto", "fp32"}})
       .take("--recompute", arguments.recompute,
-            "what of each layer the backward pass computes again: auto (default) what --memory asks for, none, "
-            "attention or block",
-            {.choices = {"auto", "none", "attention", "block"}})
-      .take(
-          "--memory", arguments.memory,
+          "what of each layer the backward pass computes again: auto (default) what --memory asks for, none, "
+          "attention or block",
+          {.choices = {"auto", "none", "attention", "block"}})
+      .take("--memory", arguments.memory,
           "the most memory that the process may take more than at its start, such as 2GiB; on a device, of its memory",
           {.type = "SIZE"})
       .take("--seconds", arguments.seconds, "how long to measure (default 5)", {.least = 0, .most = 1e6})
       .take("--batch", arguments.batch, "examples in a batch, instead of the workload's own",
-            {.least = 1, .most = 1 << 14})
+          {.least = 1, .most = 1 << 14})
       .flag("--plan", arguments.plan, "only plan: memory, what is saved for the backward pass, what is computed again")
       .flag("--no-parts", arguments.no_parts, "do not measure forward pass and update apart")
       .take("--dropout", arguments.dropout, "instead of the workload's own", {.least = 0, .most = 0.99})
       .take("--sweep", arguments.sweep,
-            "throughput and memory for several batches, such as batch=1,2,4,8, their knee, and the largest that fits",
-            {.type = "KEY=LIST"})
+          "throughput and memory for several batches, such as batch=1,2,4,8, their knee, and the largest that fits",
+          {.type = "KEY=LIST"})
       .take("--chart", arguments.chart, "of a sweep and of infer: also a chart, as SVG", {.type = "FILE"})
       .take("--write-data", arguments.write_data, "write the batches as safetensors and stop", {.type = "FILE"})
       .flag("--profile", arguments.profile, "where a step's time goes, op by op")
       .flag("--json", arguments.json, "one JSON object instead of lines for people")
       .take("--ranks", arguments.ranks, "of network: how many ranks to start on this machine",
-            {.type = "N", .least = 2, .most = 4096})
+          {.type = "N", .least = 2, .most = 4096})
       .take("--model", arguments.model,
-            "of infer: a BERT or a decoder's folder, or gpt2-124m for its sizes with random weights (default: MiniLM's "
-            "sizes, random weights); of translate: a run, T5 or Marian",
-            {.type = "MODEL"})
+          "of infer: a BERT or a decoder's folder, or gpt2-124m for its sizes with random weights (default: MiniLM's "
+          "sizes, random weights); of translate: a run, T5 or Marian",
+          {.type = "MODEL"})
       .take("--source", arguments.source, "of translate: the lines to translate", {.type = "FILE"})
       .take("--beam", arguments.beam, "of translate: beam size (default: the model's); 1 is greedy",
-            {.least = 1, .most = 1024})
+          {.least = 1, .most = 1024})
       .take("--translations", arguments.translations, "of translate: where the translations are written",
-            {.type = "FILE"})
+          {.type = "FILE"})
       .take("--batches", arguments.batches, "of infer: texts in a batch (default 1,8,32)", {.type = "LIST"})
       .take("--lengths", arguments.lengths,
-            "of infer: tokens of a text (default 32,128,512); of a decoder: tokens that it writes (default 128)",
-            {.type = "LIST"})
+          "of infer: tokens of a text (default 32,128,512); of a decoder: tokens that it writes (default 128)",
+          {.type = "LIST"})
       .take("--precisions", arguments.precisions,
-            "of infer: fp32, bf16, int8, static, int8-weights, int4-weights (default: all of them; a decoder has no "
-            "static), qat=FOLDER of a model that was trained in int8, static=FOLDER of one that was calibrated",
-            {.type = "LIST"})
+          "of infer: fp32, bf16, int8, static, int8-weights, int4-weights (default: all of them; a decoder has no "
+          "static), qat=FOLDER of a model that was trained in int8, static=FOLDER of one that was calibrated",
+          {.type = "LIST"})
       .take_quantize(arguments.quantize, arguments.keep)
       .take_threads(arguments.threads)
       .take_device(arguments.device)
       .take_isa(arguments.isa);
 }
-
 }  // namespace linnet

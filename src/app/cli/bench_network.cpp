@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kLeast = size_t{1} << 10, kMost = size_t{1} << 26;  // bytes
 constexpr double kSeconds = 0.3;                                     // for each size
 constexpr int kRuns = 5;                                             // fewest for each size
@@ -63,8 +62,8 @@ class BusyThreads {
 
 // The gain from `threads` of each rank computing during exchanges, over doing one after the other: the sum of the
 // shares of their own speed that both keep. Of the rank that gains least.
-double gain_of_overlap(Communicator& world, int threads, std::span<const std::byte> sent,
-                       std::span<std::byte> received) {
+double gain_of_overlap(
+    Communicator& world, int threads, std::span<const std::byte> sent, std::span<std::byte> received) {
   const double exchange_alone = measured_seconds(world, sent, received);
   const BusyThreads busy(threads);
   const auto parts_a_second = [&](const auto& meanwhile) {
@@ -104,31 +103,25 @@ int measure(Communicator& world, const BenchArguments& arguments) {
   const int computing = arguments.threads > 0 ? arguments.threads : available_threads();
   const double gain = one_machine ? 1
                                   : gain_of_overlap(world, computing, std::span(sent).first(kBesideComputing),
-                                                    std::span(received).first(kBesideComputing));
+                                        std::span(received).first(kBesideComputing));
   network.overlaps = gain >= kOverlaps;
   if (world.rank() > 0) return 0;
   if (arguments.json) {
-    print_json({{"workload", "network"},
-                {"ranks", world.size()},
-                {"network", network_text(network)},
-                {"bytes_per_second", network.bytes_per_second},
-                {"latency_seconds", network.latency},
-                {"gain_of_overlap", gain},
-                {"rows", rows}});
+    print_json({{"workload", "network"}, {"ranks", world.size()}, {"network", network_text(network)},
+        {"bytes_per_second", network.bytes_per_second}, {"latency_seconds", network.latency}, {"gain_of_overlap", gain},
+        {"rows", rows}});
   } else {
     if (!one_machine)
       print("beside {} thread{} that compute{}: {:.2f} of 2, where 1 is taking turns\n", computing,
-            computing == 1 ? "" : "s", computing == 1 ? "s" : "", gain);
+          computing == 1 ? "" : "s", computing == 1 ? "s" : "", gain);
     print("--network {}\n", network_text(network));
   }
   return 0;
 }
-
 }  // namespace
 
 int bench_network(const BenchArguments& arguments) {
   if (arguments.ranks > 0) return start_ranks(static_cast<int>(arguments.ranks), 0);
   return run_as_rank([&](Communicator& world) { return measure(world, arguments); });
 }
-
 }  // namespace linnet

@@ -3,7 +3,6 @@
 #include "app/bench/measure.h"
 
 namespace linnet {
-
 struct BenchArguments {
   std::string name, precision = "fp32", attention_precision = "same", device = "cpu", isa = "auto", write_data;
   std::string storage = "auto", recompute = "auto", memory, sweep, chart;
@@ -16,8 +15,8 @@ struct BenchArguments {
 };
 
 // `linnet bench NAME --sweep batch=1,2,4`: table, JSON and chart. User error for bad batches. `limit`: bytes.
-int bench_sweep(const BenchArguments& arguments, const MeasureOptions& measuring, uint64_t limit,
-                uint64_t resident_at_start);
+int bench_sweep(
+    const BenchArguments& arguments, const MeasureOptions& measuring, uint64_t limit, uint64_t resident_at_start);
 
 // `linnet bench network`: speed of messages between ranks, for `linnet plan --network`. --ranks starts so many here;
 // otherwise measures the starter's. --threads: threads that compute on each rank, to see if messages move meanwhile.
@@ -25,5 +24,4 @@ int bench_network(const BenchArguments& arguments);
 
 // `linnet bench infer`: tables, JSON and charts of encoders and decoders.
 int bench_infer(const BenchArguments& arguments, int threads);
-
 }  // namespace linnet

@@ -2,7 +2,6 @@
 #include "linnet_commit.h"  // written by cmake/commit.cmake
 
 namespace linnet {
-
 std::string build_version() {
   std::string text = "linnet " LINNET_VERSION " (";
   if (const std::string commit = LINNET_COMMIT; !commit.empty()) text += "commit " + commit + ", ";
@@ -14,5 +13,4 @@ std::string build_version() {
 #endif
   return text + ")";
 }
-
 }  // namespace linnet

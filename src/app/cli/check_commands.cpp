@@ -15,7 +15,6 @@
 
 namespace linnet {
 namespace {
-
 struct CheckArguments : ConfigArguments {
   bool json = false, replay = false;
 };
@@ -48,8 +47,7 @@ int check(const CheckArguments& arguments) {
     Json json{{"failed", failed}, {"checks", Json::array()}};
     for (const CheckLine& line : lines)
       json["checks"].push_back({{"name", line.name},
-                                {"verdict", line.verdict == Verdict::kFail ? "fail" : verdict_name(line.verdict)},
-                                {"figure", line.figure}});
+          {"verdict", line.verdict == Verdict::kFail ? "fail" : verdict_name(line.verdict)}, {"figure", line.figure}});
     print("{}\n", json.dump(1));
   }
   return failed > 0 ? 1 : 0;
@@ -91,14 +89,13 @@ int profile_command(const ProfileArguments& arguments) {
   const ProfileSummary summary = profile_of(arguments);
   if (arguments.json) return print_text(summary_json(summary)), 0;
   print("{}\n{}{}", summary_table(summary, 0), layer_table(summary, static_cast<int>(arguments.depth), arguments.each),
-        worst_ratios(summary, 5));
+      worst_ratios(summary, 5));
   print_text(summary.machine.name);
   if (summary.machine.flops > 0)
     print(": peak {:.0f} GFLOP/s, memory {:.1f} GB/s", summary.machine.flops * 1e-9, summary.machine.bandwidth * 1e-9);
   print("\n");
   return 0;
 }
-
 }  // namespace
 
 void add_check_command(Command& linnet) {
@@ -115,11 +112,10 @@ void add_profile_command(Command& linnet) {
   arguments.declare(command);
   command
       .take("--profiled", arguments.steps_profiled, "steps that are measured, after two others",
-            {.least = 1, .most = 1000, .show_default = true})
+          {.least = 1, .most = 1000, .show_default = true})
       .take("--depth", arguments.depth, "names of a module's path that get a line of their own",
-            {.least = 0, .most = 20, .show_default = true})
+          {.least = 0, .most = 20, .show_default = true})
       .flag("--each", arguments.each, "a line for each of several equal layers, not one for all")
       .flag("--json", arguments.json, "the summary by op as JSON");
 }
-
 }  // namespace linnet

@@ -15,20 +15,12 @@
 
 namespace linnet {
 namespace {
-
-template <class T>
-struct NumberOf {
-  using Type = T;
-};
-template <class T>
-struct NumberOf<std::optional<T>> {
-  using Type = T;
-};
+template <class T> struct NumberOf { using Type = T; };
+template <class T> struct NumberOf<std::optional<T>> { using Type = T; };
 
 // Rejects values that CLI11 accepts and commands cannot use: "nan" and "inf"; numbers too large, which CLI11 clamps;
 // and empty values, such as of an unset shell variable, unless any text is allowed.
-template <class Value>
-std::string value_problem(const std::string& text, std::string_view type) {
+template <class Value> std::string value_problem(const std::string& text, std::string_view type) {
   if constexpr (std::is_integral_v<Value>) {
     Value value = 0;
     const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
@@ -98,8 +90,8 @@ std::string required_text(const CLI::App& app, const CLI::ParseError& error) {
     if (option->get_required() && option->count() == 0) {
       return upper_ascii(option->get_name()) + " is missing" +
              (resumes
-                  ? "; `linnet " + command->get_name() + " " + run->results()[0] + " --resume` goes on with that run"
-                  : ": " + option->get_description());
+                     ? "; `linnet " + command->get_name() + " " + run->results()[0] + " --resume` goes on with that run"
+                     : ": " + option->get_description());
     }
   return command->get_subcommands({}).empty() ? error.what() : "a command is missing";
 }
@@ -115,11 +107,9 @@ std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int 
     return required_text(app, error);
   return argc < 2 || app.remaining(true).empty() ? error.what() : unexpected_text(app, error, argc, argv);
 }
-
 }  // namespace
 
-template <class T>
-Command& Command::take(const char* name, T& value, const char* help, const ValueRules& rules) {
+template <class T> Command& Command::take(const char* name, T& value, const char* help, const ValueRules& rules) {
   using Value = typename NumberOf<T>::Type;
   constexpr bool kIsNumber = std::is_arithmetic_v<Value>, kIsList = std::is_same_v<T, std::vector<std::string>>;
   CLI::Option* option = app_->add_option(name, value, help);
@@ -138,13 +128,13 @@ Command& Command::take(const char* name, T& value, const char* help, const Value
     if (rules.show_default) text += " (default " + CLI::detail::to_string(value) + ")";
   const std::string_view names = name;  // the last one is shown
   described_->arguments.push_back({.name = std::string(names.substr(names.rfind(',') + 1)),
-                                   .help = text,
-                                   .type = *rules.type ? rules.type
-                                           : kIsNumber ? "N"
-                                                       : "TEXT",
-                                   .values = rules.choices.empty() ? rules.suggestions : rules.choices,
-                                   .is_required = rules.required,
-                                   .is_list = kIsList});
+      .help = text,
+      .type = *rules.type ? rules.type
+              : kIsNumber ? "N"
+                          : "TEXT",
+      .values = rules.choices.empty() ? rules.suggestions : rules.choices,
+      .is_required = rules.required,
+      .is_list = kIsList});
   return *this;
 }
 template Command& Command::take(const char*, std::string&, const char*, const ValueRules&);
@@ -174,36 +164,36 @@ Command& Command::take_quantize(std::string& word, std::vector<std::string>& kee
   std::vector<std::string> words = quantization_words();
   if (!packs) words.emplace_back("static");
   return take("--quantize", word,
-              packs ? "weights of 16, 8 or 4 bits: bf16, int8 (activations too, by scales found for each row), "
-                      "int8-weights or int4-weights (for decoding); default: as the folder has them"
-                    : "weights of 16, 8 or 4 bits: bf16, int8 (activations too, by scales found for each row), static "
-                      "(by the scales of `linnet quantize`), int8-weights or int4-weights (for decoding); default: "
-                      "static for a model that has such scales, none for others",
-              {.choices = words})
+      packs ? "weights of 16, 8 or 4 bits: bf16, int8 (activations too, by scales found for each row), "
+              "int8-weights or int4-weights (for decoding); default: as the folder has them"
+            : "weights of 16, 8 or 4 bits: bf16, int8 (activations too, by scales found for each row), static "
+              "(by the scales of `linnet quantize`), int8-weights or int4-weights (for decoding); default: "
+              "static for a model that has such scales, none for others",
+      {.choices = words})
       .take("--keep", keep, "parameters that stay in fp32 (* stands for any characters); may be given several times",
-            {.type = "NAME"});
+          {.type = "NAME"});
 }
 
 Command& Command::take_draft(ModelLoad& load) {
   return take("--draft", load.draft,
-              "a smaller model of the same tokenizer that guesses tokens, which the model checks several in one step: "
-              "the same texts, sooner",
-              {.type = "MODEL"})
+      "a smaller model of the same tokenizer that guesses tokens, which the model checks several in one step: "
+      "the same texts, sooner",
+      {.type = "MODEL"})
       .take("--draft-tokens", load.draft_tokens, "tokens that the draft model guesses at once (default 4)",
-            {.least = 1, .most = 64});
+          {.least = 1, .most = 64});
 }
 
 Command& Command::take_adapters(std::vector<std::string>& words, bool by_request) {
   return take("--adapter", words,
-              by_request ? "LoRA adapters of another folder, beside the weights of a model folder; of several a "
-                           "request in JSON chooses by \"adapter\": NAME"
-                         : "LoRA adapters of another folder (PEFT's), beside the weights of a model folder",
-              {.type = by_request ? "[NAME=]DIR" : "DIR"});
+      by_request ? "LoRA adapters of another folder, beside the weights of a model folder; of several a "
+                   "request in JSON chooses by \"adapter\": NAME"
+                 : "LoRA adapters of another folder (PEFT's), beside the weights of a model folder",
+      {.type = by_request ? "[NAME=]DIR" : "DIR"});
 }
 
 Command& Command::take_sampling(TextGenerationOptions& options) {
   return take("--temperature", options.temperature,
-              "above 1 bolder, below 1 more careful, 0: always the likeliest token (default 1)")
+      "above 1 bolder, below 1 more careful, 0: always the likeliest token (default 1)")
       .take("--top-k", options.top_k, "only among the K likeliest tokens; 0: all (default)")
       .take("--top-p", options.top_p, "only among the likeliest tokens whose probabilities reach P (default 1: all)")
       .take("--min-p", options.min_p, "only tokens at least P times as likely as the likeliest (default 0: all)")
@@ -214,8 +204,8 @@ Command& Command::take_sampling(TextGenerationOptions& options) {
 
 Command& Command::take_languages(std::string& source, std::string& target) {
   take("--source-language", source,
-       "language of the source, of a model of many languages (mBART, M2M100, NLLB), as its tokenizer spells it: "
-       "eng_Latn, en_XX, en (default: the folder's)");
+      "language of the source, of a model of many languages (mBART, M2M100, NLLB), as its tokenizer spells it: "
+      "eng_Latn, en_XX, en (default: the folder's)");
   return take("--target-language", target, "language to translate to (default: the folder's)");
 }
 
@@ -272,10 +262,9 @@ int run_command_line(int argc, char** argv, const std::function<void(Command&)>&
     return code;
   } catch (const CLI::ParseError& error) {
     std::fprintf(stderr, "linnet: %s (see `linnet help%s`)\n", problem_text(app, error, argc, argv).c_str(),
-                 joined(parsed_path(app), "", [](const std::string& name) { return " " + name; }).c_str());
+        joined(parsed_path(app), "", [](const std::string& name) { return " " + name; }).c_str());
     return 2;
   }
   return chosen();
 }
-
 }  // namespace linnet

@@ -13,7 +13,6 @@ class App;
 }
 
 namespace linnet {
-
 // Declared commands and arguments, for help, manual pages and shell completion.
 
 struct ArgumentDescription {
@@ -35,9 +34,8 @@ struct CommandDescription {
 };
 
 // Calls visit(path, command) for the root (an empty path) and all commands below, in declaration order.
-template <class Visit>
-void for_each_command(const CommandDescription& command, const Visit& visit,
-                      const std::vector<std::string>& path = {}) {
+template <class Visit> void for_each_command(
+    const CommandDescription& command, const Visit& visit, const std::vector<std::string>& path = {}) {
   visit(path, command);
   for (const CommandDescription& child : command.subcommands) {
     std::vector<std::string> below = path;
@@ -78,13 +76,11 @@ class Command {
   // "--beam", "-o,--out" with a short form, or "model" for a positional argument. Optional values stay empty if not
   // given. A vector takes one value for each use of its option, or all remaining positional arguments. T: std::string,
   // int, int64_t, uint64_t, double, an optional string, int64_t or double, or a vector of strings.
-  template <class T>
-  Command& take(const char* name, T& value, const char* help, const ValueRules& rules = {});
+  template <class T> Command& take(const char* name, T& value, const char* help, const ValueRules& rules = {});
   Command& flag(const char* name, bool& value, const char* help);
 
   // Arguments of several commands.
-  template <class T>
-  Command& take_threads(T& value) {
+  template <class T> Command& take_threads(T& value) {
     return take("--threads", value, "0: what the machine and its cgroup allow", {.least = 0, .most = 512});
   }
   Command& take_device(std::string& value, const char* help = "cpu (default), cuda or cuda:N");
@@ -108,9 +104,8 @@ class Command {
   Command subcommand(const char* name, const char* help);
   void does(Action action);
   // A subcommand with its arguments, which it keeps; its action is run(arguments).
-  template <class Arguments>
-  std::pair<Command, std::remove_const_t<Arguments>&> subcommand(const char* name, const char* help,
-                                                                 int (*run)(Arguments&)) {
+  template <class Arguments> std::pair<Command, std::remove_const_t<Arguments>&> subcommand(
+      const char* name, const char* help, int (*run)(Arguments&)) {
     const auto kept = std::make_shared<std::remove_const_t<Arguments>>();
     Command command = subcommand(name, help);
     command.does([run, kept] { return run(*kept); });
@@ -137,5 +132,4 @@ int run_command_line(int argc, char** argv, const std::function<void(Command&)>&
 
 // Call after all other commands are declared. `described` must outlive the parsing and the action.
 void add_reference_commands(Command& linnet, const CommandDescription& described);
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "training/run/config_choice.h"
 
 namespace linnet {
-
 struct ConfigArguments : ConfigChoice {
   void declare(Command& command);
   // Also selects the configuration's instruction set for the command.
@@ -26,5 +25,4 @@ std::vector<std::string> preset_names();
 #define LINNET_DECLARE(NAME) void add_##NAME##_command(Command& linnet);
 LINNET_COMMANDS(LINNET_DECLARE)
 #undef LINNET_DECLARE
-
 }  // namespace linnet

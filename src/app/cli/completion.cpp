@@ -4,12 +4,11 @@
 
 namespace linnet {
 namespace {
-
 using Path = std::vector<std::string>;
 
 // The completion of a value: known `words`, a folder, a file, or anything.
 std::string by_kind(const ArgumentDescription& argument, const std::string& words, const char* folder, const char* file,
-                    const char* anything) {
+    const char* anything) {
   if (!argument.values.empty()) return words;
   if (argument.type == "DIR" || argument.type == "RUN" || argument.type == "MODEL") return folder;
   return argument.type == "FILE" || !argument.is_option() ? file : anything;
@@ -57,8 +56,8 @@ std::string bash_values(const ArgumentDescription& argument) {
   const std::string words =
       "mapfile -t COMPREPLY < <(compgen -W " + shell_quoted(joined(argument.values, " ")) + " -- \"$cur\")";
   return by_kind(argument, (goes_on(argument) ? "compopt -o nospace; " : "") + words,
-                 "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- \"$cur\")",
-                 "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")", ":");
+      "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- \"$cur\")",
+      "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")", ":");
 }
 
 // Completes words, and for a positional argument also files: a preset's name or a configuration file.
@@ -131,8 +130,7 @@ std::string zsh_values(const ArgumentDescription& argument) {
   std::vector<std::string> words;
   for (const std::string& word : argument.values) words.push_back(zsh_text(word));
   // No blank after "key=": the value follows.
-  return by_kind(
-      argument,
+  return by_kind(argument,
       goes_on(argument) ? "{compadd -S '' -- " + joined(argument.values, " ") + "}" : "(" + joined(words, " ") + ")",
       "_files -/", "_files", " ");
 }
@@ -147,8 +145,8 @@ std::string zsh_specification(const ArgumentDescription& argument) {
   std::string values = either ? "{_alternative " + shell_quoted("names:name:" + zsh_values(argument)) + " " +
                                     shell_quoted("files:file:_files") + "}"
                               : zsh_values(argument);
-  return shell_quoted(text + ":" + zsh_text(argument.is_option() ? argument.type : placeholder(argument)) + ":" +
-                      values);
+  return shell_quoted(
+      text + ":" + zsh_text(argument.is_option() ? argument.type : placeholder(argument)) + ":" + values);
 }
 
 std::string zsh_script(const CommandDescription& root) {
@@ -198,7 +196,7 @@ std::string fish_line(const std::string& command, const std::string& rest, const
 
 std::string fish_values(const ArgumentDescription& argument) {
   return by_kind(argument, " -f -a " + shell_quoted(joined(argument.values, " ")),
-                 " -f -a '(__fish_complete_directories)'", " -F", " -f");
+      " -f -a '(__fish_complete_directories)'", " -F", " -f");
 }
 
 std::string fish_script(const CommandDescription& root) {
@@ -210,12 +208,12 @@ std::string fish_script(const CommandDescription& root) {
     for (const ArgumentDescription& argument : command.arguments) {
       if (argument.is_option())
         lines += fish_line(name,
-                           "-l " + argument.name.substr(2) + (argument.is_flag ? " -f" : " -r" + fish_values(argument)),
-                           argument.help);
+            "-l " + argument.name.substr(2) + (argument.is_flag ? " -f" : " -r" + fish_values(argument)),
+            argument.help);
       else if (!argument.values.empty())
         lines +=
             fish_line(name, (argument.type == "FILE" ? "-a " : "-f -a ") + shell_quoted(joined(argument.values, " ")),
-                      placeholder(argument));
+                placeholder(argument));
     }
   });
   return "# Completion of linnet for fish, printed by `linnet completion fish`.\n"
@@ -235,7 +233,6 @@ std::string fish_script(const CommandDescription& root) {
          "end\n" +
          lines;
 }
-
 }  // namespace
 
 std::string completion_script(const CommandDescription& root, const std::string& shell) {
@@ -243,5 +240,4 @@ std::string completion_script(const CommandDescription& root, const std::string&
   if (shell == "fish") return fish_script(root);
   return bash_script(root);
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 struct EvalArguments : EvaluationRequest {
   std::vector<std::string> folders;
   std::string data_dir;
@@ -64,7 +63,6 @@ int evaluate(EvalArguments& arguments) {
   if (answer.result.classes) print_text(answer.result.classes->text());
   return 0;
 }
-
 }  // namespace
 
 void add_eval_command(Command& linnet) {
@@ -72,23 +70,22 @@ void add_eval_command(Command& linnet) {
       linnet.subcommand("eval", "how good a model is: loss with BLEU, perplexity or accuracy", evaluate);
   command
       .take("run", arguments.folders,
-            "the run folder, or a model folder in the layout of Hugging Face; several of translation are evaluated as "
-            "one",
-            {.required = true})
+          "the run folder, or a model folder in the layout of Hugging Face; several of translation are evaluated as "
+          "one",
+          {.required = true})
       .take("--split", arguments.split, "test (default) or valid, as the run's configuration names them",
-            {.choices = {"test", "valid"}})
+          {.choices = {"test", "valid"}})
       .take("--source", arguments.source, "or a text of your own ...", {.type = "FILE"})
       .take("--target", arguments.target, "... and its translation", {.type = "FILE"})
       .take("--data", arguments.data,
-            "of a language model: a text of your own (plain, .jsonl or .bin); of a classifier or of translation: a "
-            ".tsv; of images: a folder",
-            {.type = "FILE"})
-      .take("--data-dir", arguments.data_dir, "where the data lies now (default: where the run had it)",
-            {.type = "DIR"})
+          "of a language model: a text of your own (plain, .jsonl or .bin); of a classifier or of translation: a "
+          ".tsv; of images: a folder",
+          {.type = "FILE"})
+      .take(
+          "--data-dir", arguments.data_dir, "where the data lies now (default: where the run had it)", {.type = "DIR"})
       .take("--beam", arguments.beams, "beam size (default: the run's)", {.least = 1, .most = 1024})
       .flag("--json", arguments.json, "one JSON object instead of a line for people")
       .take_load(arguments)
       .take_languages(arguments.languages.source, arguments.languages.target);
 }
-
 }  // namespace linnet

@@ -17,7 +17,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 
 struct ExportArguments {
@@ -29,7 +28,7 @@ struct ExportArguments {
 OnnxFolderOptions options_of(const ExportArguments& arguments) {
   const OnnxPrecision precision = onnx_precision(arguments.precision);
   OnnxFolderOptions options{.onnx = {.opset = arguments.opset, .precision = precision},
-                            .files = {.cache = !arguments.no_cache, .joined_past = arguments.joined_past}};
+      .files = {.cache = !arguments.no_cache, .joined_past = arguments.joined_past}};
   if (precision == OnnxPrecision::kInt8Qdq)
     if (const auto scales = read_static_scales(arguments.run)) options.onnx.input_scales = scales->input_scales;
   return options;
@@ -37,8 +36,7 @@ OnnxFolderOptions options_of(const ExportArguments& arguments) {
 
 struct LoadedFolder {
   explicit LoadedFolder(const std::string& folder)
-      : model(open_pretrained(folder)),
-        layout(*model.module),
+      : model(open_pretrained(folder)), layout(*model.module),
         parameters(static_cast<size_t>(layout.parameter_count())) {
     load_parameters(model, layout, parameters.data());
   }
@@ -62,25 +60,17 @@ ConfigFile translation_config_file(const OpenedTranslationModel& opened) {
   file.set("model_type", "marian");
   file.set("is_encoder_decoder", true);
   const std::pair<const char*, int64_t> numbers[] = {{"vocab_size", t.source_vocab},
-                                                     {"decoder_vocab_size", t.target_vocab},
-                                                     {"d_model", t.d_model},
-                                                     {"encoder_layers", t.num_encoder_layers},
-                                                     {"decoder_layers", t.num_decoder_layers},
-                                                     {"encoder_attention_heads", t.num_heads},
-                                                     {"encoder_ffn_dim", t.d_ff},
-                                                     {"decoder_attention_heads", t.num_heads},
-                                                     {"decoder_ffn_dim", t.d_ff},
-                                                     {"max_position_embeddings", t.max_seq_len},
-                                                     {"pad_token_id", special.pad},
-                                                     {"decoder_start_token_id", special.begin},
-                                                     {"eos_token_id", special.end}};
+      {"decoder_vocab_size", t.target_vocab}, {"d_model", t.d_model}, {"encoder_layers", t.num_encoder_layers},
+      {"decoder_layers", t.num_decoder_layers}, {"encoder_attention_heads", t.num_heads}, {"encoder_ffn_dim", t.d_ff},
+      {"decoder_attention_heads", t.num_heads}, {"decoder_ffn_dim", t.d_ff}, {"max_position_embeddings", t.max_seq_len},
+      {"pad_token_id", special.pad}, {"decoder_start_token_id", special.begin}, {"eos_token_id", special.end}};
   for (const auto& [name, number] : numbers) file.set(name, number);
   return file;
 }
 
 // A plain Transformer's run, which no model folder can hold.
-void export_translation_onnx(const OpenedTranslationModel& opened, const std::string& out,
-                             const OnnxFolderOptions& options) {
+void export_translation_onnx(
+    const OpenedTranslationModel& opened, const std::string& out, const OnnxFolderOptions& options) {
   const ParameterLayout layout(*opened.model);
   const std::vector<float> parameters = flat_weights(layout, opened.weights());
   make_directories(out);
@@ -90,8 +80,8 @@ void export_translation_onnx(const OpenedTranslationModel& opened, const std::st
   opened.tokenizers.save(out);
 }
 
-void export_image_onnx(const std::string& run, const Config& config, const std::string& out,
-                       const OnnxOptions& options) {
+void export_image_onnx(
+    const std::string& run, const Config& config, const std::string& out, const OnnxOptions& options) {
   const ImageFormat format = ImageFormat::load(run);
   ImageSession session(config, format, /*training=*/false);
   take_run_weights(session, run);
@@ -121,7 +111,7 @@ void export_onnx(const ExportArguments& arguments) {
   }
   if (task_kind(config) == TaskKind::kTexts && is_onnx_run(arguments.run))
     return export_onnx_run(arguments.run, arguments.onnx, options.onnx.precision,
-                           arguments.opset == ExportArguments{}.opset ? 0 : arguments.opset);
+        arguments.opset == ExportArguments{}.opset ? 0 : arguments.opset);
   // A run's tokenizer has other formats: the exported model folder has those that other programs read.
   const TemporaryFolder folder(folder_beside(arguments.onnx));
   task_actions(config).export_model(arguments.run, folder.path());
@@ -157,15 +147,15 @@ OpenedLanguageModel open_decoder(const std::string& folder) {
 
 // The folder must not be another kind's, nor, unless `overwrite`, have files to be written, likely another model's.
 void check_free(const char* option, const std::string& folder, bool overwrite, const char* kind,
-                std::initializer_list<std::string> others, std::initializer_list<std::string> written) {
+    std::initializer_list<std::string> others, std::initializer_list<std::string> written) {
   const std::string named = std::string(option) + " '" + folder + "' ";
   for (const std::string& name : others)
     if (file_exists(folder + "/" + name)) fail_user(named, "is ", kind, "; name another one");
   for (const std::string& name : written)
     if (!overwrite && file_exists(folder + "/" + name))
       fail_user(named, "holds ",
-                name == "adapter_config.json" ? "an adapter already" : "a model already (" + name + ")",
-                "; name another folder, or replace it with --overwrite");
+          name == "adapter_config.json" ? "an adapter already" : "a model already (" + name + ")",
+          "; name another folder, or replace it with --overwrite");
 }
 
 int export_run(const ExportArguments& arguments) {
@@ -176,45 +166,42 @@ int export_run(const ExportArguments& arguments) {
     export_gguf(arguments);
   } else if (!adapter.empty()) {
     check_free("--adapter", adapter, overwrite, "a run or a model folder", {"config.toml", "config.json"},
-               {"adapter_config.json"});
+        {"adapter_config.json"});
     export_adapters(run, adapter);
   } else if (!onnx.empty()) {
     check_free("--onnx", onnx, overwrite, "a run or a model folder", {"config.toml", "model.safetensors"},
-               {"model.onnx", "encoder_model.onnx"});
+        {"model.onnx", "encoder_model.onnx"});
     export_onnx(arguments);
   } else {
     check_free("--out", out, overwrite, "a run folder", {"config.toml"},
-               {"config.json", "model.safetensors", "model.safetensors.index.json"});
+        {"config.json", "model.safetensors", "model.safetensors.index.json"});
     const RunFolder folder(run);
     if (folder.has_config()) task_actions(folder.load_config()).export_model(run, out);
     else export_language_model(open_decoder(run), out);
   }
   return 0;
 }
-
 }  // namespace
 
 void add_export_command(Command& linnet) {
-  auto [command, arguments] = linnet.subcommand(
-      "export",
+  auto [command, arguments] = linnet.subcommand("export",
       "write a model as a folder that other programs load (Hugging Face's layout, or ONNX), or a file of llama.cpp",
       export_run);
   command.take("run", arguments.run, "a run folder, or with --onnx or --gguf a model folder", {.required = true})
       .take("--out", arguments.out, "the folder to write, in Hugging Face's layout", {.type = "DIR"})
       .take("--adapter", arguments.adapter, "the folder to write a run's LoRA adapters in, in PEFT's layout",
-            {.type = "DIR"})
+          {.type = "DIR"})
       .take("--onnx", arguments.onnx, "the folder to write in ONNX", {.type = "DIR"})
       .take("--gguf", arguments.gguf, "the file to write for llama.cpp, of a decoder", {.type = "FILE"})
       .take("--type", arguments.type, "of a GGUF file's matrices: f32, f16, bf16, q8_0 or q4_0", {.show_default = true})
       .take("--opset", arguments.opset, "of ONNX", {.least = 14, .most = 18, .show_default = true})
       .take("--precision", arguments.precision,
-            "of ONNX weights and products: fp32, fp16, int8-dynamic (products of 8-bit numbers) or int8-qdq (weights "
-            "of 8 bits; of a model that `linnet quantize` has calibrated, products of 8-bit numbers)",
-            {.show_default = true})
+          "of ONNX weights and products: fp32, fp16, int8-dynamic (products of 8-bit numbers) or int8-qdq (weights "
+          "of 8 bits; of a model that `linnet quantize` has calibrated, products of 8-bit numbers)",
+          {.show_default = true})
       .flag("--no-cache", arguments.no_cache, "ONNX decoders without keys and values of earlier tokens")
       .flag("--joined-past", arguments.joined_past,
-            "ONNX of GPT-2 with keys and values in one tensor: ONNX Runtime's optimizer fuses its attention")
+          "ONNX of GPT-2 with keys and values in one tensor: ONNX Runtime's optimizer fuses its attention")
       .flag("--overwrite", arguments.overwrite, "replace a model that is there");
 }
-
 }  // namespace linnet

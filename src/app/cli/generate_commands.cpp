@@ -14,7 +14,6 @@
 
 namespace linnet {
 namespace {
-
 struct GenerateArguments : TextGenerationOptions {
   std::string model, isa = "auto", prompts, requests, system;
   std::optional<std::string> prompt;
@@ -78,12 +77,12 @@ void print_texts(TextWriter& writer, size_t i, const TextRequest& request, const
   if (one) show("\n");
 }
 
-void print_generated_json(TextWriter& writer, size_t i, const TextRequest& request,
-                          const GenerateArguments& arguments) {
+void print_generated_json(
+    TextWriter& writer, size_t i, const TextRequest& request, const GenerateArguments& arguments) {
   const auto texts = writer.write(i, [](const std::string&) { return !stop_requested(); });
   for (size_t k = 0; k < texts.size(); ++k)
-    show(format_written_text(texts[k], request, static_cast<int64_t>(i), static_cast<int64_t>(k), writer.prompt(i),
-                             arguments.echo) +
+    show(format_written_text(
+             texts[k], request, static_cast<int64_t>(i), static_cast<int64_t>(k), writer.prompt(i), arguments.echo) +
          "\n");
 }
 
@@ -223,40 +222,39 @@ int chat(const ChatArguments& arguments) {
     }
   }
 }
-
 }  // namespace
 
 void add_generate_command(Command& linnet) {
   auto [command, arguments] = linnet.subcommand("generate",
-                                                "let a language model go on from a prompt, or an encoder-decoder "
-                                                "answer it; defaults are those of generation_config.json, if any",
-                                                generate);
+      "let a language model go on from a prompt, or an encoder-decoder "
+      "answer it; defaults are those of generation_config.json, if any",
+      generate);
   command
-      .take("model", arguments.model, "a run folder, or a model folder in the layout of Hugging Face",
-            {.required = true})
+      .take(
+          "model", arguments.model, "a run folder, or a model folder in the layout of Hugging Face", {.required = true})
       .take("--prompt", arguments.prompt, "what to go on from (default: standard input)")
       .take("--prompts", arguments.prompts, "a prompt in each line; -: standard input", {.type = "FILE"})
       .take("--jsonl", arguments.requests,
-            "a request in each line, as JSON: \"prompt\", \"messages\" or \"tokens\", and settings of its own; implies "
-            "--json; -: standard input",
-            {.type = "FILE"})
+          "a request in each line, as JSON: \"prompt\", \"messages\" or \"tokens\", and settings of its own; implies "
+          "--json; -: standard input",
+          {.type = "FILE"})
       .flag("--chat", arguments.chat,
-            "the prompt is a question, put by the folder's chat template; each line of standard input is one")
+          "the prompt is a question, put by the folder's chat template; each line of standard input is one")
       .take("--system", arguments.system, "the system message before the question of --chat")
       .flag("--json", arguments.json, "a line of JSON for each text, with tokens, log probabilities and why it ended")
       .take("--max-tokens", arguments.max_tokens, "tokens to write at most (default 200)", {.least = 1, .most = 1e9})
       .take("--stop", arguments.stop, "end a text before this one; may be given several times")
       .take_sampling(arguments)
       .take("--beam", arguments.beams, "the likeliest text by a search of N beams, instead of sampling",
-            {.least = 1, .most = 1024})
+          {.least = 1, .most = 1024})
       .take("--length-penalty", arguments.length_penalty, "of the search (default 1)")
       .take("--seed", arguments.seed, "of the sampling (default 1)")
       .take("--samples", arguments.samples, "texts to write (default 1)", {.least = 1, .most = 4096})
       .take_draft(arguments)
       .take("--prefix-cache", arguments.prefix_megabytes,
-            "MB for beginnings of prompts, which later prompts need not compute; 0: none (default: for several texts "
-            "as much as they take, at most 256)",
-            {.least = 0, .most = 1e7})
+          "MB for beginnings of prompts, which later prompts need not compute; 0: none (default: for several texts "
+          "as much as they take, at most 256)",
+          {.least = 0, .most = 1e7})
       .flag("--no-cache", arguments.no_cache, "compute everything again for each token, for comparison")
       .flag("--ignore-end", arguments.ignore_end, "go on after the end of a text")
       .flag("--echo", arguments.echo, "also print the prompt")
@@ -267,24 +265,22 @@ void add_generate_command(Command& linnet) {
 }
 
 void add_chat_command(Command& linnet) {
-  auto [command, arguments] =
-      linnet.subcommand("chat",
-                        "talk with a language model: a question on each line of standard input, by the folder's chat "
-                        "template; /reset, /system TEXT and /quit are commands",
-                        chat);
+  auto [command, arguments] = linnet.subcommand("chat",
+      "talk with a language model: a question on each line of standard input, by the folder's chat "
+      "template; /reset, /system TEXT and /quit are commands",
+      chat);
   command
       .take("model", arguments.model, "a model folder with a chat template, or what `linnet pack` made of one",
-            {.required = true})
+          {.required = true})
       .take("--system", arguments.system, "the system message")
       .take("--max-tokens", arguments.max_tokens, "of an answer (default: as many as there is room for)",
-            {.least = 1, .most = 1e9})
+          {.least = 1, .most = 1e9})
       .take("--context", arguments.context, "tokens of the conversation (default: the model's, at most 2048)",
-            {.least = 0, .most = 1e7})
+          {.least = 0, .most = 1e7})
       .take_sampling(arguments)
       .take("--seed", arguments.seed, "of the sampling (default 1)")
       .take_adapters(arguments.adapters)
       .take_load(arguments)
       .take_isa(arguments.isa);
 }
-
 }  // namespace linnet

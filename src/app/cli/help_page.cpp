@@ -8,9 +8,7 @@
 #include "config/hints.h"
 
 namespace linnet {
-
 namespace {
-
 constexpr size_t kWidth = 100, kMostIndent = 34;
 
 // Breaks `text` into lines of kWidth; all but the first are indented.
@@ -132,11 +130,9 @@ std::string man_page(const CommandDescription& root, const std::vector<std::stri
     append_item(out, man_page_name(below) + "(1)", child.help);
   }
   out += ".SH EXIT STATUS\n";
-  for (const auto& [code, meaning] :
-       {std::pair{"0", "Done, or stopped by a signal after saving."},
-        {"2", "Something the user or the machine can change: arguments, configuration, files, memory, disk."},
-        {"3", "The loss or the gradient is not finite."},
-        {"70", "A broken invariant of Linnet itself."}})
+  for (const auto& [code, meaning] : {std::pair{"0", "Done, or stopped by a signal after saving."},
+           {"2", "Something the user or the machine can change: arguments, configuration, files, memory, disk."},
+           {"3", "The loss or the gradient is not finite."}, {"70", "A broken invariant of Linnet itself."}})
     append_item(out, code, meaning);
   out += ".SH SEE ALSO\n";
   if (!path.empty()) out += ".BR linnet (1)\n.P\n";
@@ -172,7 +168,6 @@ int print_man_page(const CommandDescription& root, const std::vector<std::string
   });
   return 0;
 }
-
 }  // namespace
 
 std::string placeholder(const ArgumentDescription& argument) { return upper_ascii(argument.name); }
@@ -221,11 +216,10 @@ void add_reference_commands(Command& linnet, const CommandDescription& described
       .does([arguments, &described] { return print_man_page(described, arguments->path, arguments->folder); });
   linnet.subcommand("completion", "print what makes a shell complete commands, options and values")
       .take("shell", arguments->shell, "bash, zsh or fish; for example: source <(linnet completion bash)",
-            {.required = true, .choices = {"bash", "zsh", "fish"}})
+          {.required = true, .choices = {"bash", "zsh", "fish"}})
       .does([arguments, &described] {
         print_text(completion_script(described, arguments->shell));
         return 0;
       });
 }
-
 }  // namespace linnet

@@ -18,7 +18,6 @@
 
 namespace linnet {
 namespace {
-
 struct InfoArguments {
   std::string folder, device;
 };
@@ -28,7 +27,7 @@ void describe_device(const std::string& name) {
   if (opened.is_host()) return print("cpu: {} kernels\n", current_isa());
   const DeviceInfo& device = opened.info();
   print("{} ({}), {:.1f} of {:.1f} GB free\n", device.name, device.detail, static_cast<double>(device.free_bytes) / 1e9,
-        static_cast<double>(device.memory_bytes) / 1e9);
+      static_cast<double>(device.memory_bytes) / 1e9);
 }
 
 void describe_program() {
@@ -102,11 +101,10 @@ int inspect(const InspectArguments& arguments) {
   for (const InspectedAnswer& answer : inspection.answers)
     if (!arguments.json)
       print("{}\t{:.6f}\t{}\n", visible(answer.text), std::exp(answer.log_probability),
-            largest_shares(inspection, answer));
+          largest_shares(inspection, answer));
   print("{}\n", arguments.json ? inspection_json(inspection) : page);
   return 0;
 }
-
 }  // namespace
 
 void add_info_command(Command& linnet) {
@@ -114,7 +112,7 @@ void add_info_command(Command& linnet) {
       "info", "version, CPU features, threads, memory, libraries; or what a run or model folder holds", info);
   command
       .take("MODEL", arguments.folder, "a run folder, or a model folder (config.json, model.safetensors)",
-            {.type = "MODEL"})
+          {.type = "MODEL"})
       .take_device(arguments.device, "opens a GPU (cuda, cuda:N) and says what it is");
 }
 
@@ -125,25 +123,23 @@ void add_presets_command(Command& linnet) {
 }
 
 void add_inspect_command(Command& linnet) {
-  auto [command, arguments] =
-      linnet.subcommand("inspect",
-                        "where a model's attention looks in a text, and which tokens its answer comes from: an HTML "
-                        "page; on the terminal a line of answer, probability and the weightiest tokens",
-                        inspect);
+  auto [command, arguments] = linnet.subcommand("inspect",
+      "where a model's attention looks in a text, and which tokens its answer comes from: an HTML "
+      "page; on the terminal a line of answer, probability and the weightiest tokens",
+      inspect);
   command
       .take("model", arguments.model, "a run or model folder of a language model, a classifier, BERT or translation",
-            {.required = true, .type = "MODEL"})
+          {.required = true, .type = "MODEL"})
       .take("text", arguments.text, "the text (default: standard input)", {.type = "TEXT"})
       .take("--answer", arguments.answer,
-            "what to explain instead of the model's own answer: a class, how the text goes on, a translation, or a "
-            "word for each [MASK]",
-            {.type = "TEXT"})
+          "what to explain instead of the model's own answer: a class, how the text goes on, a translation, or a "
+          "word for each [MASK]",
+          {.type = "TEXT"})
       .take("-o,--out", arguments.out, "the page to write; -o for short (default inspect.html; with --json none)",
-            {.type = "FILE"})
+          {.type = "FILE"})
       .take("--steps", arguments.steps, "points at which gradients are taken (default 32); more are more exact",
-            {.type = "N", .least = 1, .most = 4096})
+          {.type = "N", .least = 1, .most = 4096})
       .flag("--json", arguments.json, "one JSON object with all weights instead of the lines")
       .take_threads(arguments.threads);
 }
-
 }  // namespace linnet

@@ -12,9 +12,7 @@
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
-
 namespace {
-
 void begin_standard_input(const std::string& instead) {
   if (::fcntl(STDIN_FILENO, F_GETFD) < 0) fail_user("standard input is closed", instead);
   if (::isatty(STDIN_FILENO)) log_info("reading from the terminal; Ctrl-D on a line of its own ends it" + instead);
@@ -27,7 +25,6 @@ bool wait_for_input() {
     if (::poll(&input, 1, -1) >= 0 || errno != EINTR) return true;
   return false;
 }
-
 }  // namespace
 
 std::string read_standard_input(const std::string& instead) {
@@ -94,7 +91,7 @@ void answer_lines(const std::function<void(const std::vector<std::string>& lines
 }
 
 void for_each_line(const std::vector<std::string>& files,
-                   const std::function<void(const std::string& line, const std::string& where)>& visit) {
+    const std::function<void(const std::string& line, const std::string& where)>& visit) {
   std::string line;
   const auto visit_input = [&] {
     InputLines input;
@@ -111,5 +108,4 @@ void for_each_line(const std::vector<std::string>& files,
     for (int64_t number = 1; reader.next(line); ++number) visit(line, path + ":" + std::to_string(number));
   }
 }
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 #include <vector>
 
 namespace linnet {
-
 class InputLines {
  public:
   // `asks`: the command prompts for each line, and needs no hint at a terminal.
@@ -29,7 +28,7 @@ class InputLines {
 
 // Calls visit(line, "FILE:3" or "standard input: line 3") for every line; "-" or no files: standard input.
 void for_each_line(const std::vector<std::string>& files,
-                   const std::function<void(const std::string& line, const std::string& where)>& visit);
+    const std::function<void(const std::string& line, const std::string& where)>& visit);
 
 // Calls answer(lines) for lines of standard input, many at once, so that texts of similar length are computed together;
 // at a terminal line by line. Lines before a bad one are still answered.
@@ -37,5 +36,4 @@ void answer_lines(const std::function<void(const std::vector<std::string>& lines
 
 // All of standard input. `instead`: the alternative, which ends the hint at a terminal and the error for closed input.
 std::string read_standard_input(const std::string& instead);
-
 }  // namespace linnet

@@ -15,7 +15,6 @@
 
 namespace linnet {
 namespace {
-
 struct TranslateArguments : InferenceOptions {
   std::vector<std::string> folders;
   int n_best = 1;
@@ -54,7 +53,7 @@ struct EmbedArguments : ModelLoad {
 };
 
 void print_vectors(const EmbedArguments& arguments, const std::vector<std::string>& lines,
-                   std::span<const float> embeddings, size_t width) {
+    std::span<const float> embeddings, size_t width) {
   std::string out;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (arguments.json) out += "{\"text\":" + Json(lines[i]).dump() + ",\"embedding\":[";
@@ -88,8 +87,8 @@ int embed_input(const EmbedArguments& arguments) {
   });
   if (full > 0)
     fmt::print(stderr,
-               "linnet: {} of these texts {} the {} tokens that the model reads; what follows them was not read\n",
-               full, full == 1 ? "fills" : "fill", embedder->max_tokens);
+        "linnet: {} of these texts {} the {} tokens that the model reads; what follows them was not read\n", full,
+        full == 1 ? "fills" : "fill", embedder->max_tokens);
   return 0;
 }
 
@@ -138,19 +137,18 @@ int score(ScoreArguments& arguments) {
     log_warning(std::to_string(scorer->cut_texts()) + " pairs were longer than the model takes and cut");
   return 0;
 }
-
 }  // namespace
 
 void add_translate_command(Command& linnet) {
   auto [command, arguments] = linnet.subcommand("translate", "translate standard input, line by line", translate_input);
   command
       .take("run", arguments.folders,
-            "the run folder; with several of them, whose vocabularies are the same, the mean of the models' "
-            "probabilities decides",
-            {.required = true})
+          "the run folder; with several of them, whose vocabularies are the same, the mean of the models' "
+          "probabilities decides",
+          {.required = true})
       .take("--beam", arguments.beams, "beam size (default: the run's); 1 is greedy", {.least = 1, .most = 1024})
       .take("--n-best", arguments.n_best, "the N best translations of each line: number, score, text, with tabs",
-            {.least = 1, .most = 1024})
+          {.least = 1, .most = 1024})
       .take_load(arguments)
       .take_languages(arguments.languages.source, arguments.languages.target)
       .take_adapters(arguments.adapters);
@@ -161,12 +159,12 @@ void add_embed_command(Command& linnet) {
       linnet.subcommand("embed", "a line of numbers for each line of standard input", embed_input);
   command
       .take("MODEL", arguments.folder,
-            "a BERT folder, as sentence-transformers writes them, or a run of a masked language model",
-            {.required = true})
+          "a BERT folder, as sentence-transformers writes them, or a run of a masked language model",
+          {.required = true})
       .take("--prompt", arguments.prompt, "a name of config_sentence_transformers.json's prompts, such as query",
-            {.type = "NAME"})
+          {.type = "NAME"})
       .take("--dimensions", arguments.dimensions, "keep so many numbers of each embedding (Matryoshka embeddings)",
-            {.type = "N", .least = 1, .most = 1e6})
+          {.type = "N", .least = 1, .most = 1e6})
       .flag("--json", arguments.json, "lines of {\"text\": ..., \"embedding\": [...]}")
       .take_threads(arguments.threads)
       .take_quantize(arguments.quantize, arguments.keep)
@@ -174,17 +172,16 @@ void add_embed_command(Command& linnet) {
 }
 
 void add_score_command(Command& linnet) {
-  auto [command, arguments] = linnet.subcommand(
-      "score", "tell how likely texts or translations are: a line of log probability, tokens and input for each",
-      score);
+  auto [command, arguments] = linnet.subcommand("score",
+      "tell how likely texts or translations are: a line of log probability, tokens and input for each", score);
   command
       .take("model", arguments.model,
-            "a run or model folder of a language model or of translation, or a cross-encoder's folder",
-            {.required = true, .type = "MODEL"})
+          "a run or model folder of a language model or of translation, or a cross-encoder's folder",
+          {.required = true, .type = "MODEL"})
       .take("inputs", arguments.inputs,
-            "files with a text on each line; of translation source<TAB>target, of a cross-encoder text<TAB>text "
-            "(default: standard input)",
-            {.type = "FILE"})
+          "files with a text on each line; of translation source<TAB>target, of a cross-encoder text<TAB>text "
+          "(default: standard input)",
+          {.type = "FILE"})
       .take("--data", arguments.data, "the same as an input", {.type = "FILE"})
       .take("--source", arguments.source, "of translation: sources in a file of their own ...", {.type = "FILE"})
       .take("--target", arguments.target, "... and their translations", {.type = "FILE"})
@@ -192,5 +189,4 @@ void add_score_command(Command& linnet) {
       .take_load(arguments)
       .take_languages(arguments.languages.source, arguments.languages.target);
 }
-
 }  // namespace linnet

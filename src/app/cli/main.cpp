@@ -16,7 +16,6 @@
 #include "models/families/gguf.h"
 
 namespace {
-
 // Output must have been written: a full disk shows here at the latest.
 void check_output() {
   errno = 0;
@@ -33,7 +32,6 @@ int run(int argc, char** argv) {
   linnet::check_lost_pages();
   return code;
 }
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -55,7 +53,7 @@ int main(int argc, char** argv) {
     // A failed copy does not say which of both paths it was.
     const std::string to = error.path2().empty() ? "" : "' to '" + error.path2().string();
     std::fprintf(stderr, "linnet: %s'%s%s': %s\n", to.empty() ? "" : "cannot copy ", error.path1().c_str(), to.c_str(),
-                 error.code().message().c_str());
+        error.code().message().c_str());
     return 2;
   } catch (const std::system_error& error) {  // the system refuses something, such as a lock
     std::fprintf(stderr, "linnet: %s%s\n", error.what(), linnet::memory_limit().c_str());

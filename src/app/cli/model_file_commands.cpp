@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 struct ConvertArguments {
   std::string from, to, dtype, architecture, adapter;
   double shard_gb = 5;
@@ -22,8 +21,8 @@ int convert(const ConvertArguments& arguments) {
   if (!arguments.dtype.empty()) options.dtype = file_dtype(arguments.dtype);
   options.max_shard_bytes = static_cast<uint64_t>(arguments.shard_gb * 1e9);
   const bool merges = !arguments.adapter.empty();
-  const PretrainedModel model = open_with_adapters(
-      arguments.from, merges ? std::vector<AdapterFolder>{{"", arguments.adapter}} : std::vector<AdapterFolder>{},
+  const PretrainedModel model = open_with_adapters(arguments.from,
+      merges ? std::vector<AdapterFolder>{{"", arguments.adapter}} : std::vector<AdapterFolder>{},
       {.architecture = arguments.architecture});
   const ParameterLayout layout(*model.module);
   std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
@@ -63,7 +62,7 @@ int pack(const PackArguments& arguments) {
     fail_user("'", arguments.out, "' exists; --overwrite replaces it");
   const PackReport report = pack_any(arguments);
   print("{}: {} tensors, {} files, {:.1f} MB; weights {}\n", arguments.out, report.tensors, report.files,
-        megabytes(report.bytes), report.weights);
+      megabytes(report.bytes), report.weights);
   return 0;
 }
 
@@ -76,10 +75,9 @@ int quantize(QuantizeArguments& arguments) {
   const StaticScales scales = calibrate(arguments);
   save_quantized(arguments.model, scales, arguments.out);
   print("{}: {} layers in static int8, scales by {} of {} examples\n", arguments.out, scales.input_scales.size(),
-        scales.method, scales.examples);
+      scales.method, scales.examples);
   return 0;
 }
-
 }  // namespace
 
 void add_convert_command(Command& linnet) {
@@ -87,9 +85,9 @@ void add_convert_command(Command& linnet) {
   command.take("MODEL", arguments.from, "a model folder (config.json, model.safetensors)", {.required = true})
       .take("OUT", arguments.to, "the folder to write", {.required = true})
       .take("--dtype", arguments.dtype, "of all weights; otherwise as they are",
-            {.choices = {"F32", "F16", "BF16", "F64"}})
+          {.choices = {"F32", "F16", "BF16", "F64"}})
       .take("--shard-gb", arguments.shard_gb, "the most that one file holds",
-            {.type = "GB", .least = 1e-6, .most = 1e6, .show_default = true})
+          {.type = "GB", .least = 1e-6, .most = 1e6, .show_default = true})
       .take("--architecture", arguments.architecture, "another of the family, e.g. BertForMaskedLM")
       .take("--merge", arguments.adapter, "a folder of LoRA adapters (PEFT's) to add to the weights", {.type = "DIR"});
 }
@@ -101,33 +99,31 @@ void add_pack_command(Command& linnet) {
       .take("-o,--out", arguments.out, "the file to write, which ends in .linnet", {.required = true, .type = "FILE"})
       .take_quantize(arguments.words.quantize, arguments.words.keep, /*packs=*/true)
       .take("--tables", arguments.words.tables,
-            "embeddings, and heads that share their weight, in another way than --quantize says",
-            {.choices = quantization_words()})
+          "embeddings, and heads that share their weight, in another way than --quantize says",
+          {.choices = quantization_words()})
       .flag("--overwrite", arguments.overwrite, "replace a file that is there");
 }
 
 void add_quantize_command(Command& linnet) {
-  auto [command, arguments] = linnet.subcommand(
-      "quantize",
+  auto [command, arguments] = linnet.subcommand("quantize",
       "find scales for static int8 on examples; commands then run the model in int8 unless --quantize says otherwise",
       quantize);
   command.take("MODEL", arguments.model, "a run or a model folder", {.required = true})
       .take("--calibrate", arguments.examples,
-            "a file with an example on each line: a text (of a .tsv for a classifier what is before the first tab), "
-            "for translation source<TAB>target; for images a folder of them",
-            {.required = true, .type = "FILE"})
+          "a file with an example on each line: a text (of a .tsv for a classifier what is before the first tab), "
+          "for translation source<TAB>target; for images a folder of them",
+          {.required = true, .type = "FILE"})
       .take("-o,--out", arguments.out,
-            "the folder to write the model and its scales to; MODEL itself: the scales are added there",
-            {.required = true, .type = "DIR"})
+          "the folder to write the model and its scales to; MODEL itself: the scales are added there",
+          {.required = true, .type = "DIR"})
       .take("--method", arguments.method_name,
-            "how far the 8 bits reach: minmax (the largest value seen; default), percentile (99.99% of the values) or "
-            "entropy (the least change of their distribution)",
-            {.choices = calibration_methods()})
+          "how far the 8 bits reach: minmax (the largest value seen; default), percentile (99.99% of the values) or "
+          "entropy (the least change of their distribution)",
+          {.choices = calibration_methods()})
       .take("--examples", arguments.most, "read so many examples at most (default 512)",
-            {.type = "N", .least = kFewestExamples, .most = 1e9})
+          {.type = "N", .least = kFewestExamples, .most = 1e9})
       .take("--keep", arguments.keep,
-            "parameters that stay in fp32 (* stands for any characters); may be given several times", {.type = "NAME"})
+          "parameters that stay in fp32 (* stands for any characters); may be given several times", {.type = "NAME"})
       .take_threads(arguments.threads);
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 struct OnnxArguments {
   std::string folder, file, inputs, out;
   int threads = 0;
@@ -53,9 +52,8 @@ void print_times(std::vector<Forward::NodeTime> nodes) {
 
 int run_with_inputs(const OnnxArguments& arguments) {
   const std::unique_ptr<OnnxNetwork> network = load_onnx(arguments.file);
-  const OnnxRunReport report =
-      run_onnx_file(*network, arguments.inputs, arguments.out,
-                    {.threads = arguments.threads, .repeats = arguments.repeats, .profile = arguments.profile});
+  const OnnxRunReport report = run_onnx_file(*network, arguments.inputs, arguments.out,
+      {.threads = arguments.threads, .repeats = arguments.repeats, .profile = arguments.profile});
   for (const auto& [name, type] : report.outputs) print("output {}: {}\n", name, type.shape.text());
   print("{:.3f} ms a run, {:.1f} MB\n", report.seconds * 1e3, megabytes(report.memory_bytes));
   if (arguments.profile) print_times(report.nodes);
@@ -65,8 +63,8 @@ int run_with_inputs(const OnnxArguments& arguments) {
 int import_model(const OnnxArguments& arguments) {
   const std::unique_ptr<OnnxNetwork> network = load_onnx(arguments.file);
   save_onnx_folder(*network, arguments.out);
-  print("{}: {} nodes, {} parameters\n", arguments.out, network->model().graph.nodes.size(),
-        network->parameter_count());
+  print(
+      "{}: {} nodes, {} parameters\n", arguments.out, network->model().graph.nodes.size(), network->parameter_count());
   for (const OnnxValueInfo& input : network->inputs()) {
     const std::string dims = joined(input.dims, ", ", [](const OnnxDim& dim) {
       return dim.size >= 0 ? std::to_string(dim.size) : dim.symbol.empty() ? "?" : dim.symbol;
@@ -75,7 +73,6 @@ int import_model(const OnnxArguments& arguments) {
   }
   return 0;
 }
-
 }  // namespace
 
 void add_import_command(Command& linnet) {
@@ -95,13 +92,12 @@ void add_onnx_command(Command& linnet) {
   auto [runs, arguments] = onnx.subcommand("run", "run a network on the arrays of a file", run_with_inputs);
   runs.take("MODEL", arguments.file, "an ONNX file, or the folder of an imported one", {.required = true})
       .take("INPUTS", arguments.inputs, "a safetensors file with a tensor for each of the network's inputs",
-            {.required = true, .type = "FILE"})
+          {.required = true, .type = "FILE"})
       .take("-o,--out", arguments.out, "the safetensors file to write: a tensor for each output",
-            {.required = true, .type = "FILE"})
+          {.required = true, .type = "FILE"})
       .take("--repeats", arguments.repeats, "run it so often, for the time of a run (the median)",
-            {.least = 1, .most = 1000000, .show_default = true})
+          {.least = 1, .most = 1000000, .show_default = true})
       .flag("--profile", arguments.profile, "where the time goes: by op, and the slowest nodes")
       .take_threads(arguments.threads);
 }
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 struct PlanArguments : ConfigArguments {
   std::string html;
   bool fusion = false, sweep = false;
@@ -32,31 +31,23 @@ void print_fit(const PlanAnswer& answer, const TrainConfig& train, uint64_t limi
     print("largest {} within {:.1f} MB: {}\n", answer.batch_key, most, answer.largest_batch);
   else
     print("no {} fits within {:.1f} MB: the smallest takes {:.1f} MB; fewer or smaller layers{} would take less\n",
-          answer.batch_key, most, megabytes(answer.least_peak),
-          answer.shorter_key.empty() ? "" : (" or a smaller " + answer.shorter_key));
+        answer.batch_key, most, megabytes(answer.least_peak),
+        answer.shorter_key.empty() ? "" : (" or a smaller " + answer.shorter_key));
 }
 
 void print_plan_json(const PlanAnswer& answer, const RankLayout& division, uint64_t limit) {
-  print_json({{"data", division.data},
-              {"tensor", division.tensor},
-              {"parameters", answer.parameters},
-              {"batches", answer.batches},
-              {"assumption", answer.assumption},
-              {"recomputation", answer.recomputation},
-              {"memory", memory_json(answer.forecast)},
-              {"peak_bytes", answer.forecast.peak()},
-              {"memory_bytes", limit},
-              {"fits", answer.forecast.peak() <= limit},
-              {"batch_key", answer.batch_key},
-              {"largest_batch", answer.largest_batch},
-              {"more_may_fit", answer.more_may_fit}});
+  print_json({{"data", division.data}, {"tensor", division.tensor}, {"parameters", answer.parameters},
+      {"batches", answer.batches}, {"assumption", answer.assumption}, {"recomputation", answer.recomputation},
+      {"memory", memory_json(answer.forecast)}, {"peak_bytes", answer.forecast.peak()}, {"memory_bytes", limit},
+      {"fits", answer.forecast.peak() <= limit}, {"batch_key", answer.batch_key},
+      {"largest_batch", answer.largest_batch}, {"more_may_fit", answer.more_may_fit}});
 }
 
 void write_page(const PlanArguments& arguments, const Config& config, const PlanAnswer& answer) {
   ReportRun run{.name = arguments.config, .config = report_config(config), .memory = answer.memory_record};
   const ReportTitle title{.title = "Memory of " + arguments.config,
-                          .subtitle = "Planned before training; batches of " + answer.batches,
-                          .command = "plan --html"};
+      .subtitle = "Planned before training; batches of " + answer.batches,
+      .command = "plan --html"};
   write_file_atomically(arguments.html, report_page(title, std::span(&run, 1)));
   if (!arguments.foresight.json) print("written to {}\n", arguments.html);
 }
@@ -82,7 +73,7 @@ std::vector<PlanAnswer> plan_within(Config& config, uint64_t limit, bool exact, 
 void print_memory(const PlanAnswer& answer) {
   print_text(answer.forecast.text());
   print("  (arena {:.1f} MB; no placement could be below {:.1f} MB)\n", megabytes(answer.arena_bytes),
-        megabytes(answer.arena_lower_bound));
+      megabytes(answer.arena_lower_bound));
   if (!answer.recomputation.empty()) print("  ({})\n", answer.recomputation);
 }
 
@@ -175,7 +166,7 @@ int plan(const PlanArguments& arguments) {
     print("each {} ranks compute one model together; what follows is of one rank\n", division.tensor);
   if (shards > 1)
     print("each of {} {} computes {} of {} data shards; this is of one rank\n", division.data,
-          division.ranks_of_model() > 1 ? "such groups" : "ranks", shards / division.data, shards);
+        division.ranks_of_model() > 1 ? "such groups" : "ranks", shards / division.data, shards);
   if (config.train.micro_batches > 1)
     print(
         "each batch is computed in {} micro-batches, whose sums are rounded in another order; what follows is of one\n",
@@ -186,7 +177,6 @@ int plan(const PlanArguments& arguments) {
   if (arguments.fusion) print("what each pass made of the training step:\n{}", answer.fusion);
   return exit_code;
 }
-
 }  // namespace
 
 void add_plan_command(Command& linnet) {
@@ -197,30 +187,29 @@ void add_plan_command(Command& linnet) {
   command
       .flag("--exact", foresight.exact, "read the data, however many they are, for the sizes that training will have")
       .take("--ranks", foresight.ranks,
-            "the memory of each of N processes that train together; with --network also a list such as 1,2,4,8",
-            {.type = "N"})
+          "the memory of each of N processes that train together; with --network also a list such as 1,2,4,8",
+          {.type = "N"})
       .take("--parallel", foresight.parallel,
-            "with --ranks: how they share the work, for example pipeline=2 or data=2,tensor=2; with --network also "
-            "auto for the fastest that fits; see docs/many_processes.md",
-            {.type = "LAYOUT"})
+          "with --ranks: how they share the work, for example pipeline=2 or data=2,tensor=2; with --network also "
+          "auto for the fastest that fits; see docs/many_processes.md",
+          {.type = "LAYOUT"})
       .take("--network", foresight.network,
-            "with --ranks: also the time of a step, where each rank has this bandwidth and latency, for example "
-            "25GB/s,5us (`linnet bench network` measures them)",
-            {.type = "SPEED"})
+          "with --ranks: also the time of a step, where each rank has this bandwidth and latency, for example "
+          "25GB/s,5us (`linnet bench network` measures them)",
+          {.type = "SPEED"})
       .take("--speed", foresight.speed,
-            "with --network: what a rank multiplies and reads a second, for example 500GFLOP/s,20GB/s (default: as "
-            "measured here)",
-            {.type = "SPEED"})
+          "with --network: what a rank multiplies and reads a second, for example 500GFLOP/s,20GB/s (default: as "
+          "measured here)",
+          {.type = "SPEED"})
       .flag("--batch-per-rank", foresight.batch_per_rank,
-            "with --network: each rank that trains on other data has the whole batch of the configuration (weak "
-            "scaling), instead of its part")
+          "with --network: each rank that trains on other data has the whole batch of the configuration (weak "
+          "scaling), instead of its part")
       .take("--trace", foresight.trace, "with --network: also a Chrome trace of a simulated step of all ranks",
-            {.type = "FILE"})
+          {.type = "FILE"})
       .flag("--json", foresight.json, "one JSON object instead of lines for people")
       .take("--html", arguments.html, "also a page with a picture of the memory of a training step", {.type = "FILE"})
       .flag("--sweep", arguments.sweep,
-            "instead a table of memory and estimated time of a step, by precision, recomputation, optimizer and LoRA")
+          "instead a table of memory and estimated time of a step, by precision, recomputation, optimizer and LoRA")
       .flag("--fusion", arguments.fusion, "also what each pass fused");
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "tasks/planning/plan_memory.h"
 
 namespace linnet {
-
 // `linnet plan --network`: memory and speed of a run on several ranks.
 
 struct PlanRanksArguments {
@@ -27,5 +26,4 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config);
 
 // Prints each line once planned. `memory`: available; marks lines that need more.
 void print_plan_sweep(const Config& config, uint64_t memory);
-
 }  // namespace linnet

@@ -17,9 +17,7 @@
 #include "training/run/trainer_options.h"
 
 namespace linnet {
-
 namespace {
-
 // This machine's speed of products by precision, and of memory.
 class Machine {
  public:
@@ -38,7 +36,7 @@ class Machine {
 MachineSpeed parse_speed(const std::string& text) {
   const auto fail = [&] {
     fail_user("--speed \"", text,
-              "\" is not understood; write what a rank multiplies and reads, for example --speed 500GFLOP/s,20GB/s");
+        "\" is not understood; write what a rank multiplies and reads, for example --speed 500GFLOP/s,20GB/s");
   };
   const size_t comma = text.find(',');
   if (comma == std::string::npos) fail();
@@ -53,7 +51,7 @@ MachineSpeed parse_speed(const std::string& text) {
     return 0.0;
   };
   return {number(std::string_view(text).substr(0, comma), {{"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}}),
-          number(std::string_view(text).substr(comma + 1), {{"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}})};
+      number(std::string_view(text).substr(comma + 1), {{"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}})};
 }
 
 Json to_json(const Foresight& f) {
@@ -61,65 +59,53 @@ Json to_json(const Foresight& f) {
   for (int kind = 0; kind < kOperationKinds; ++kind)
     if (is_communication(static_cast<OperationKind>(kind)))
       sent[operation_kind_name(static_cast<OperationKind>(kind))] = f.step.sent_bytes[static_cast<size_t>(kind)];
-  return {{"ranks", f.layout.ranks()},
-          {"data", f.layout.data},
-          {"tensor", f.layout.tensor},
-          {"pipeline", f.layout.pipeline},
-          {"interleave", f.layout.interleave},
-          {"micro_batches", f.simulated.micro_batches},
-          {"recompute", f.recompute},
-          {"fits", f.fits},
-          {"peak_bytes", f.plan.forecast.peak()},
-          {"memory", memory_json(f.plan.forecast)},
-          {"sent_bytes", std::move(sent)},
-          {"step_seconds", f.step.seconds},
-          {"compute_seconds", f.step.compute_seconds},
-          {"bubble_seconds", f.step.bubble_seconds},
-          {"exposed_seconds", f.step.exposed_seconds},
-          {"efficiency", f.efficiency},
-          {"speedup", f.efficiency * f.layout.ranks()},
-          {"batches", f.plan.batches}};
+  return {{"ranks", f.layout.ranks()}, {"data", f.layout.data}, {"tensor", f.layout.tensor},
+      {"pipeline", f.layout.pipeline}, {"interleave", f.layout.interleave},
+      {"micro_batches", f.simulated.micro_batches}, {"recompute", f.recompute}, {"fits", f.fits},
+      {"peak_bytes", f.plan.forecast.peak()}, {"memory", memory_json(f.plan.forecast)}, {"sent_bytes", std::move(sent)},
+      {"step_seconds", f.step.seconds}, {"compute_seconds", f.step.compute_seconds},
+      {"bubble_seconds", f.step.bubble_seconds}, {"exposed_seconds", f.step.exposed_seconds},
+      {"efficiency", f.efficiency}, {"speedup", f.efficiency * f.layout.ranks()}, {"batches", f.plan.batches}};
 }
 
 void print_head(const std::string& assumption) {
   if (!assumption.empty()) print("{}\n", assumption);
   print("{:>5}  {:<38} {:>6} {:>10} {:>10} {:>9} {:>8} {:>8} {:>10}\n", "ranks", "layout", "micro", "peak MB",
-        "sent MB", "s a step", "waiting", "speedup", "efficiency");
+      "sent MB", "s a step", "waiting", "speedup", "efficiency");
 }
 
 void print_ranks_row(const Foresight& f) {
   const StepForecast& step = f.step;
   print("{:5}  {:<38} {:6} {:10.1f} {:10.1f} {:9.4f} {:7.1f}% {:8.2f} {:9.1f}%{}{}\n", f.layout.ranks(),
-        layout_text(f.layout), f.simulated.micro_batches, megabytes(f.plan.forecast.peak()),
-        megabytes(std::accumulate(step.sent_bytes.begin(), step.sent_bytes.end(), 0.0)), step.seconds,
-        100 * (step.bubble_seconds + step.exposed_seconds) / step.seconds, f.efficiency * f.layout.ranks(),
-        100 * f.efficiency, f.recompute == "auto" ? "" : ("  recompute=" + f.recompute),
-        f.fits ? "" : "  does not fit");
+      layout_text(f.layout), f.simulated.micro_batches, megabytes(f.plan.forecast.peak()),
+      megabytes(std::accumulate(step.sent_bytes.begin(), step.sent_bytes.end(), 0.0)), step.seconds,
+      100 * (step.bubble_seconds + step.exposed_seconds) / step.seconds, f.efficiency * f.layout.ranks(),
+      100 * f.efficiency, f.recompute == "auto" ? "" : ("  recompute=" + f.recompute), f.fits ? "" : "  does not fit");
   flush_output();
 }
 
 void print_basis(const ForesightRequest& request) {
   const Network& network = request.network;
   print("network {}: bandwidth of each rank and latency of an exchange{}\n", network_text(network),
-        network.overlaps ? "" : "; messages take the processors that compute");
+      network.overlaps ? "" : "; messages take the processors that compute");
   print("node times estimated from FLOP and bytes; a rank's peak {:.0f} GFLOP/s, memory {:.1f} GB/s\n",
-        request.speed.flops / 1e9, request.speed.bandwidth / 1e9);
+      request.speed.flops / 1e9, request.speed.bandwidth / 1e9);
 }
 
 void print_one(const Foresight& f, uint64_t memory) {
   const StepForecast& step = f.step;
   if (!f.plan.assumption.empty()) print("{}\n", f.plan.assumption);
   print("{} ranks, {}: each computes {} micro-batch{} a step, of {}\n", f.layout.ranks(), layout_text(f.layout),
-        f.simulated.micro_batches, f.simulated.micro_batches == 1 ? "" : "es", f.plan.batches);
+      f.simulated.micro_batches, f.simulated.micro_batches == 1 ? "" : "es", f.plan.batches);
   print("memory of {}:\n{}", f.layout.pipeline > 1 ? "the rank of the pipeline that takes most" : "each rank",
-        f.plan.forecast.text());
+      f.plan.forecast.text());
   if (!f.plan.recomputation.empty()) print("  ({})\n", f.plan.recomputation);
   if (!f.fits)
     print("this does not fit within {:.1f} MB: it takes {:.1f} MB\n", megabytes(memory),
-          megabytes(f.plan.forecast.peak()));
+        megabytes(f.plan.forecast.peak()));
   print("sent by a rank in a step:\n");
   for (const OperationKind kind :
-       {OperationKind::kGradients, OperationKind::kParameters, OperationKind::kTensor, OperationKind::kPipeline})
+      {OperationKind::kGradients, OperationKind::kParameters, OperationKind::kTensor, OperationKind::kPipeline})
     if (const double bytes = step.sent_bytes[static_cast<size_t>(kind)]; bytes > 0)
       print("  {:<25} {:10.1f} MB\n", operation_kind_name(kind), megabytes(bytes));
   const auto line = [&](const char* name, double seconds) {
@@ -130,8 +116,8 @@ void print_one(const Foresight& f, uint64_t memory) {
   if (f.layout.pipeline > 1) line("pipeline's bubble", step.bubble_seconds);
   line("waiting for the network", step.exposed_seconds);
   line("in all", step.seconds);
-  print("{:.2f} times the speed of one rank: efficiency {:.1f}%\n", f.efficiency * f.layout.ranks(),
-        100 * f.efficiency);
+  print(
+      "{:.2f} times the speed of one rank: efficiency {:.1f}%\n", f.efficiency * f.layout.ranks(), 100 * f.efficiency);
 }
 
 constexpr size_t kShownPlans = 8;  // layouts shown after a search
@@ -149,13 +135,12 @@ void print_line(const Config& config, const MachineSpeed& speed, uint64_t memory
   const PlanAnswer answer = plan_memory({.config = config, .memory = memory, .speed = speed});
   const uint64_t peak = answer.forecast.peak();
   print("{:<9} {:<10} {:<10} {:<5} {:10.1f} {:10.1f} {:12.1f} {:9.3f}{}\n", train.precision, train.recompute,
-        train.optimizer, config.lora.rank > 0 ? "yes" : "no", megabytes(peak),
-        megabytes(item_bytes(answer.forecast, MemoryKind::kOptimizer)),
-        megabytes(item_bytes(answer.forecast, MemoryKind::kActivations)), answer.step_seconds,
-        peak > memory ? "  does not fit" : "");
+      train.optimizer, config.lora.rank > 0 ? "yes" : "no", megabytes(peak),
+      megabytes(item_bytes(answer.forecast, MemoryKind::kOptimizer)),
+      megabytes(item_bytes(answer.forecast, MemoryKind::kActivations)), answer.step_seconds,
+      peak > memory ? "  does not fit" : "");
   flush_output();
 }
-
 }  // namespace
 
 std::vector<int> parse_rank_counts(const std::string& text) {
@@ -183,13 +168,10 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
   request.exact = arguments.exact;
   request.memory = parse_byte_size(config.train.memory).value_or(available_memory());
 
-  Json json{{"network", network_text(request.network)},
-            {"bytes_per_second", request.network.bytes_per_second},
-            {"latency_seconds", request.network.latency},
-            {"peak_gflops", request.speed.flops / 1e9},
-            {"memory_gb_per_second", request.speed.bandwidth / 1e9},
-            {"memory_bytes", request.memory},
-            {"rows", Json::array()}};
+  Json json{{"network", network_text(request.network)}, {"bytes_per_second", request.network.bytes_per_second},
+      {"latency_seconds", request.network.latency}, {"peak_gflops", request.speed.flops / 1e9},
+      {"memory_gb_per_second", request.speed.bandwidth / 1e9}, {"memory_bytes", request.memory},
+      {"rows", Json::array()}};
   const auto show = [&](const Foresight& f, bool alone) {
     if (arguments.json) json["rows"].push_back(to_json(f));
     else if (alone) print_one(f, request.memory);
@@ -238,7 +220,7 @@ void print_plan_sweep(const Config& config, uint64_t memory) {
   std::vector<int64_t> ranks{0};
   if (!config.model.from.empty()) ranks.push_back(config.lora.rank > 0 ? config.lora.rank : kRank);
   print("{:<9} {:<10} {:<10} {:<5} {:>10} {:>10} {:>12} {:>9}\n", "precision", "recompute", "optimizer", "LoRA",
-        "peak MB", "optimizer", "activations", "s a step");
+      "peak MB", "optimizer", "activations", "s a step");
   for (const char* precision : {"fp32", "bf16"}) {
     const MachineSpeed speed = machine.speed(precision);
     for (const char* recompute : {"none", "attention", "block"})
@@ -254,5 +236,4 @@ void print_plan_sweep(const Config& config, uint64_t memory) {
         }
   }
 }
-
 }  // namespace linnet

@@ -14,7 +14,6 @@
 
 namespace linnet {
 namespace {
-
 // Inputs read ahead, so that texts of similar length are computed together; output keeps their order.
 constexpr size_t kAhead = 1024, kRows = 16;
 
@@ -36,10 +35,9 @@ std::string csv_field(const std::string& text) {
 class Predictions {
  public:
   explicit Predictions(const PredictArguments& arguments)
-      : arguments_(arguments),
-        ahead_(isatty(STDIN_FILENO) && arguments.inputs.empty() ? 1 : kAhead),
-        predictor_(open_predictor(arguments.model, arguments, ahead_ == 1 ? 1 : kRows,
-                                  !arguments.columns.pair_column.empty())),
+      : arguments_(arguments), ahead_(isatty(STDIN_FILENO) && arguments.inputs.empty() ? 1 : kAhead),
+        predictor_(open_predictor(
+            arguments.model, arguments, ahead_ == 1 ? 1 : kRows, !arguments.columns.pair_column.empty())),
         phase_(std::string("predicting, ") + input_name() + "s:") {
     if (arguments.top > predictor_->outputs())
       fail_user("--top ", arguments.top, ": the model has ", predictor_->outputs(), " classes");
@@ -160,7 +158,6 @@ int predict(PredictArguments& arguments) {
   predictions.check_all_were_read();
   return 0;
 }
-
 }  // namespace
 
 void add_predict_command(Command& linnet) {
@@ -168,15 +165,15 @@ void add_predict_command(Command& linnet) {
       "predict", "tell the classes of texts or images: a line of label, probability and input for each", predict);
   command
       .take("model", arguments.model, "a run of classification or of images, or the folder of a text classifier",
-            {.required = true, .type = "MODEL"})
+          {.required = true, .type = "MODEL"})
       .take("inputs", arguments.inputs,
-            "files with a text on each line, tables (.csv, .tsv) or JSON lines (.jsonl); images, folders or tables of "
-            "them (default: standard input, a text or the path of an image on each line)",
-            {.type = "FILE"})
+          "files with a text on each line, tables (.csv, .tsv) or JSON lines (.jsonl); images, folders or tables of "
+          "them (default: standard input, a text or the path of an image on each line)",
+          {.type = "FILE"})
       .take("--data", arguments.data, "the same as an input", {.type = "FILE"})
       .take("--text-column", arguments.columns.text_column,
-            "the column or field with the text (default: as in training, else the usual names, else the first)",
-            {.type = "NAME"})
+          "the column or field with the text (default: as in training, else the usual names, else the first)",
+          {.type = "NAME"})
       .take("--pair-column", arguments.columns.pair_column, "of pairs: that with the second text", {.type = "NAME"})
       .take("--top", arguments.top, "the K likeliest classes instead of one", {.type = "K", .least = 1, .most = 1e6})
       .flag("--json", arguments.json, "a JSON object on each line")
@@ -184,5 +181,4 @@ void add_predict_command(Command& linnet) {
       .take_load(arguments)
       .take_adapters(arguments.adapters);
 }
-
 }  // namespace linnet

@@ -6,11 +6,9 @@
 #include "base/json.h"
 
 namespace linnet {
-
 inline void print_text(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
-template <class... Values>
-void print(fmt::format_string<Values...> format, Values&&... values) {
+template <class... Values> void print(fmt::format_string<Values...> format, Values&&... values) {
   print_text(fmt::format(format, std::forward<Values>(values)...));
 }
 
@@ -22,5 +20,4 @@ inline double megabytes(auto bytes) { return static_cast<double>(bytes) / 1e6; }
 inline void flush_output(const char* problem = "cannot write to standard output") {
   if (std::fflush(stdout) != 0) fail_errno(problem);
 }
-
 }  // namespace linnet

@@ -22,7 +22,6 @@
 
 namespace linnet {
 namespace {
-
 // This process's arguments without --ranks and --restart.
 std::vector<std::string> arguments_of_ranks() {
   const std::string all = read_file("/proc/self/cmdline");
@@ -217,7 +216,6 @@ bool is_death(int code) { return code >= 128 || code == Communicator::kLostRank;
   std::fflush(nullptr);
   _exit(code);
 }
-
 }  // namespace
 
 int start_ranks(int ranks, int restarts) {
@@ -265,5 +263,4 @@ int run_as_rank(FunctionRef<int(Communicator& world)> body) {
     end_rank(world.rank(), error.what(), exit_code(ErrorKind::kInternal));
   }
 }
-
 }  // namespace linnet

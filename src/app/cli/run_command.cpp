@@ -16,7 +16,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kWaiting = 1024;  // most requests of a batch in the model
 
 struct RunArguments : TextGenerationOptions {
@@ -35,7 +34,7 @@ int64_t answered(const std::string& path, AppendFile& file) {
     const Json json = Json::parse_or_null(std::string_view(text).substr(start, end - start), JsonLimits::settings());
     if (!json.is_object() || !json.contains("request") || json["request"] != count)
       fail_user("'", path, "', line ", count + 1, ": not the answer to request ", count,
-                "; --resume goes on with what `linnet run --jsonl` has written");
+          "; --resume goes on with what `linnet run --jsonl` has written");
     start = end + 1;
   }
   file.truncate_to(whole);
@@ -116,38 +115,35 @@ int run_opened(const RunArguments& arguments) {
               " wrong; \"error\" in the answer says how");
   return 2;
 }
-
 }  // namespace
 
 void add_run_command(Command& linnet) {
-  auto [command, arguments] =
-      linnet.subcommand("run",
-                        "answer each line of standard input by what the model is: go on from it, translate it, tell "
-                        "its class (of images: of the file whose path it is), or make a vector of it",
-                        run_opened);
+  auto [command, arguments] = linnet.subcommand("run",
+      "answer each line of standard input by what the model is: go on from it, translate it, tell "
+      "its class (of images: of the file whose path it is), or make a vector of it",
+      run_opened);
   command.take("MODEL", arguments.model, "a packed model (linnet pack), a run or a model folder", {.required = true})
       .flag("--jsonl", arguments.json, "requests and answers are lines of JSON, in the same order")
       .take("-o,--out", arguments.out, "write answers to this file instead of standard output", {.type = "FILE"})
       .flag("--resume", arguments.resume, "go on with the answers that are in the file already")
       .take("--max-tokens", arguments.max_tokens, "tokens to write at most", {.least = 1, .most = 1e9})
       .take("--stop", arguments.stop, "end a text before this one; may be given several times")
-      .take("--temperature", arguments.temperature,
-            "above 1 bolder, below 1 more careful, 0: always the likeliest token")
+      .take(
+          "--temperature", arguments.temperature, "above 1 bolder, below 1 more careful, 0: always the likeliest token")
       .take("--top-k", arguments.top_k, "only among the K likeliest tokens; 0: all")
       .take("--top-p", arguments.top_p, "only among the likeliest tokens whose probabilities reach P")
       .take("--beam", arguments.beams, "a search of N beams", {.least = 1, .most = 1024})
       .take("--seed", arguments.seed, "of the sampling (default 1)")
       .take("--slots", arguments.slots, "texts that are written at once (default 8)", {.least = 1, .most = 1024})
       .take("--context", arguments.context, "tokens of a text, with its prompt (default: the model's, at most 2048)",
-            {.least = 0, .most = 1e7})
+          {.least = 0, .most = 1e7})
       .take_draft(arguments)
       .take("--prefix-cache", arguments.prefix_megabytes,
-            "MB for beginnings of prompts, which later requests need not compute; 0: none (default: as much as the "
-            "slots take, at most 256)",
-            {.least = 0, .most = 1e7})
+          "MB for beginnings of prompts, which later requests need not compute; 0: none (default: as much as the "
+          "slots take, at most 256)",
+          {.least = 0, .most = 1e7})
       .take_adapters(arguments.adapters, true)
       .take_load(arguments)
       .take_isa(arguments.isa);
 }
-
 }  // namespace linnet

@@ -15,7 +15,6 @@
 
 namespace linnet {
 namespace {
-
 struct ReportArguments {
   std::vector<std::string> runs;
   std::string out, title;
@@ -127,7 +126,7 @@ int list_runs(const ListArguments& arguments) {
   rows.insert(rows.begin(), {"run", "step", "loss", "valid loss", "best", "rate", "last written"});
   for (const Row& row : rows)
     print("{:<{}}  {:>9}  {:>10}  {:>10}  {:<22}  {:>16}  {}\n", row.name, width, row.step, row.loss, row.valid,
-          row.best_text, row.rate_text, row.when);
+        row.best_text, row.rate_text, row.when);
   return 0;
 }
 
@@ -140,7 +139,6 @@ int average(const AverageArguments& arguments) {
   average_checkpoints(arguments.run, arguments.last, arguments.out);
   return 0;
 }
-
 }  // namespace
 
 void add_report_command(Command& linnet) {
@@ -148,7 +146,7 @@ void add_report_command(Command& linnet) {
       "report", "one HTML page about a run, or several side by side: curves, memory, time, samples", report);
   command.take("runs", arguments.runs, "run folders", {.required = true, .type = "RUN"})
       .take("-o,--out", arguments.out, "the page to write; -o for short (default report.html, if there is none)",
-            {.type = "FILE"})
+          {.type = "FILE"})
       .flag("--overwrite", arguments.overwrite, "also where report.html exists already")
       .take("--title", arguments.title, "its title (default: the run's name)", {.type = "TEXT"});
 }
@@ -158,7 +156,7 @@ void add_runs_command(Command& linnet) {
       linnet.subcommand("runs", "list the runs in a folder: step, loss, best metric, rate, when", list_runs);
   command.take("DIR", arguments.folder, "the folder that holds run folders", {.show_default = true})
       .take("--sort", arguments.sort, "date, rate, or a metric such as loss or accuracy, the best first",
-            {.type = "METRIC", .show_default = true});
+          {.type = "METRIC", .show_default = true});
 }
 
 void add_average_command(Command& linnet) {
@@ -168,5 +166,4 @@ void add_average_command(Command& linnet) {
       .take("--last", arguments.last, "how many checkpoints", {.least = 1, .most = 1e6, .show_default = true})
       .take("--out", arguments.out, "the run folder to write", {.required = true, .type = "DIR"});
 }
-
 }  // namespace linnet

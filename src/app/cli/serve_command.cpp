@@ -11,11 +11,9 @@
 #endif
 
 namespace linnet {
-
 #ifdef LINNET_SERVER
 
 namespace {
-
 // Answers like `linnet predict`.
 class PredictedSpans : public SpanModel {
  public:
@@ -83,61 +81,59 @@ int serve(ServeArguments& arguments) {
   log_info("all requests are answered");
   return 0;
 }
-
 }  // namespace
 
 void add_serve_command(Command& linnet) {
-  auto [command, arguments] =
-      linnet.subcommand("serve",
-                        "answer requests over HTTP: completions, conversations and embeddings as OpenAI's clients ask "
-                        "for them, translations, classes; a page to try the models is at /",
-                        serve);
+  auto [command, arguments] = linnet.subcommand("serve",
+      "answer requests over HTTP: completions, conversations and embeddings as OpenAI's clients ask "
+      "for them, translations, classes; a page to try the models is at /",
+      serve);
   ServiceOptions& service = arguments.service;
   command
       .take("MODEL", service.models,
-            "runs and model folders that write, translate, classify, label, answer or embed texts; NAME=FOLDER gives "
-            "one another name",
-            {.required = true, .type = "MODEL"})
+          "runs and model folders that write, translate, classify, label, answer or embed texts; NAME=FOLDER gives "
+          "one another name",
+          {.required = true, .type = "MODEL"})
       .take("--host", arguments.host, "the address to listen on (default 127.0.0.1: this machine alone)")
       .take("--port", arguments.port, "0: any (default 8080)", {.least = 0, .most = 65535})
       .take("--allowed-host", arguments.allowed_hosts,
-            "a name by which requests may call the server; may be given several times (default: localhost, 127.0.0.1 "
-            "and [::1] at an address of this machine alone, any name at others)",
-            {.type = "NAME"})
+          "a name by which requests may call the server; may be given several times (default: localhost, 127.0.0.1 "
+          "and [::1] at an address of this machine alone, any name at others)",
+          {.type = "NAME"})
       .take("--slots", service.resident.text.slots, "texts that a model writes at once (default 8)",
-            {.least = 1, .most = 1024})
+          {.least = 1, .most = 1024})
       .take("--queue", service.resident.limits.waiting,
-            "texts of a client that may wait for a model, before 429 (default 64)", {.least = 0, .most = 1e6})
+          "texts of a client that may wait for a model, before 429 (default 64)", {.least = 0, .most = 1e6})
       .take("--beam", service.resident.text.beams,
-            "the most beams that a request may ask for (default: what the model's author or run asks for)",
-            {.least = 0, .most = 1024})
+          "the most beams that a request may ask for (default: what the model's author or run asks for)",
+          {.least = 0, .most = 1024})
       .take("--context", service.resident.text.max_length,
-            "tokens of a text, with its prompt (default: the model's, at most 2048)", {.least = 0, .most = 1e7})
+          "tokens of a text, with its prompt (default: the model's, at most 2048)", {.least = 0, .most = 1e7})
       .take("--draft", service.drafts,
-            "a smaller model of the same tokenizer that guesses tokens for a language model, which checks several in "
-            "one step: the same texts, sooner; NAME=MODEL where there are several models",
-            {.type = "MODEL"})
+          "a smaller model of the same tokenizer that guesses tokens for a language model, which checks several in "
+          "one step: the same texts, sooner; NAME=MODEL where there are several models",
+          {.type = "MODEL"})
       .take("--draft-tokens", service.resident.draft_tokens, "tokens that a draft model guesses at once (default 4)",
-            {.least = 1, .most = 64})
+          {.least = 1, .most = 64})
       .take("--prefix-cache", service.resident.prefix_megabytes,
-            "MB of each language model for beginnings of prompts, which later requests need not compute; 0: none "
-            "(default: as much as its slots, at most 256)",
-            {.least = 0, .most = 1e7})
+          "MB of each language model for beginnings of prompts, which later requests need not compute; 0: none "
+          "(default: as much as its slots, at most 256)",
+          {.least = 0, .most = 1e7})
       .take("--max-tokens", service.max_tokens,
-            "the most tokens that a request may ask for (default: all of --context)", {.least = 0, .most = 1e7})
+          "the most tokens that a request may ask for (default: all of --context)", {.least = 0, .most = 1e7})
       .take("--api-key-file", service.api_key_file, "requests must bear a key of this file, which has one on each line",
-            {.type = "FILE"})
+          {.type = "FILE"})
       .take("--request-seconds", arguments.limits.request_seconds, "until a request is given up with 408 (default 600)",
-            {.least = 0.01, .most = 1e6})
+          {.least = 0.01, .most = 1e6})
       .take("--read-seconds", arguments.limits.read_seconds,
-            "in which a request must have come whole, before 408 (default 30)", {.least = 0.01, .most = 1e6})
+          "in which a request must have come whole, before 408 (default 30)", {.least = 0.01, .most = 1e6})
       .take("--write-seconds", arguments.limits.write_seconds,
-            "in which a client must take some of its answer, before it is cut off (default 30)",
-            {.least = 0.01, .most = 1e6})
+          "in which a client must take some of its answer, before it is cut off (default 30)",
+          {.least = 0.01, .most = 1e6})
       .take("--body-mb", arguments.body_megabytes, "the largest body of a request, before 413 (default 4)",
-            {.least = 1, .most = 1024})
+          {.least = 1, .most = 1024})
       .take("--connections", arguments.limits.connections,
-            "open at once; one more closes an idle one, or waits (default 1024)", {.least = 1, .most = 1e5})
+          "open at once; one more closes an idle one, or waits (default 1024)", {.least = 1, .most = 1e5})
       .flag("--log-text", service.log_text, "also log what requests say, which may be private")
       .flag("--quiet", arguments.quiet, "no line in the log for each request")
       .take_adapters(service.resident.adapters, true)
@@ -148,11 +144,9 @@ void add_serve_command(Command& linnet) {
 #else
 
 namespace {
-
 int serve(std::vector<std::string>&) {
   fail_user("this build has no server: it was built without Boost's headers (Debian's package libboost-dev)");
 }
-
 }  // namespace
 
 void add_serve_command(Command& linnet) {
@@ -161,5 +155,4 @@ void add_serve_command(Command& linnet) {
 }
 
 #endif
-
 }  // namespace linnet

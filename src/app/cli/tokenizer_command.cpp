@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 struct TokenizerArguments {
   std::string model;
   std::vector<std::string> files;
@@ -46,11 +45,9 @@ int encode_input(const TokenizerArguments& arguments) {
     ids.clear();
     if (arguments.special) ids = pretrained->encode(line, {.offsets = false}).ids;
     else tokenizer->encode(line, ids);
-    print_text(joined(ids, " ",
-                      [&, &tokenizer = tokenizer](TokenId id) {
-                        return arguments.pieces ? tokenizer->piece(id) : std::to_string(id);
-                      }) +
-               "\n");
+    print_text(joined(ids, " ", [&, &tokenizer = tokenizer](TokenId id) {
+      return arguments.pieces ? tokenizer->piece(id) : std::to_string(id);
+    }) + "\n");
   }
   return 0;
 }
@@ -108,7 +105,6 @@ int train_tokenizer(const TokenizerArguments& arguments) {
   print("{}: {} tokens\n", arguments.model, tokenizer->vocab_size());
   return 0;
 }
-
 }  // namespace
 
 void add_tokenizer_command(Command& linnet) {
@@ -120,7 +116,7 @@ void add_tokenizer_command(Command& linnet) {
   train.take("model", trained.model, "the folder to write: tokenizer.json, tokenizer_config.json", {.required = true})
       .take("files", trained.files, "text files", {.required = true})
       .take("--vocab-size", trained.training.vocab_size, "tokens, with the 256 bytes and the special one",
-            {.show_default = true})
+          {.show_default = true})
       .take("--min-count", trained.training.min_count, "pairs that are rarer are not merged", {.show_default = true});
 
   auto [encode, encoded] = tokenizer.subcommand("encode", "the token ids of each line of standard input", encode_input);
@@ -135,5 +131,4 @@ void add_tokenizer_command(Command& linnet) {
       .flag("--target", decoded.target, kTarget)
       .flag("--skip-special", decoded.skip_special, "leave special tokens out");
 }
-
 }  // namespace linnet

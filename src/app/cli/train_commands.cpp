@@ -21,7 +21,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<std::string> key_starts() {
   std::vector<std::string> starts;
   for (const ConfigKey& key : config_keys()) starts.push_back(std::string(key.name) + "=");
@@ -146,20 +145,15 @@ int demo(DemoArguments& arguments) {
   arguments.config = "dates";
   const TrainRequest request{arguments.load(), arguments.folder, arguments.resume, ""};
   Score score{};
-  const TrainOutcome outcome = run_training(request, make_training_task, [&](TrainingTask& task) {
-    score = show_test(dynamic_cast<TranslationTask&>(task));
-  });
+  const TrainOutcome outcome = run_training(request, make_training_task,
+      [&](TrainingTask& task) { score = show_test(dynamic_cast<TranslationTask&>(task)); });
   if (outcome.stopped) return 0;
-  print_json({{"task", "dates"},
-              {"exact_match", score.exact_match},
-              {"worst_format", score.worst_format},
-              {"train_seconds", outcome.train_seconds},
-              {"peak_memory_mb", megabytes(peak_resident_bytes())},
-              {"predicted_peak_mb", megabytes(outcome.predicted_peak)}});
+  print_json({{"task", "dates"}, {"exact_match", score.exact_match}, {"worst_format", score.worst_format},
+      {"train_seconds", outcome.train_seconds}, {"peak_memory_mb", megabytes(peak_resident_bytes())},
+      {"predicted_peak_mb", megabytes(outcome.predicted_peak)}});
   log_info("`echo \"May 1, 2031\" | linnet translate " + arguments.folder + "` asks it");
   return 0;
 }
-
 }  // namespace
 
 std::vector<std::string> preset_names() {
@@ -171,29 +165,29 @@ std::vector<std::string> preset_names() {
 void ConfigArguments::declare(Command& command) {
   command
       .take("config", config,
-            "a TOML file, the name of a preset (see `linnet presets`), or a run folder for its configuration",
-            {.required = true, .type = "FILE", .suggestions = preset_names()})
+          "a TOML file, the name of a preset (see `linnet presets`), or a run folder for its configuration",
+          {.required = true, .type = "FILE", .suggestions = preset_names()})
       .take("--set", settings, "change one key of the configuration: --set key=value",
-            {.type = "KEY=VALUE", .suggestions = key_starts()})
+          {.type = "KEY=VALUE", .suggestions = key_starts()})
       .take("--steps", steps, "short for --set max_steps=N --set max_epochs=0", {.type = "N"})
       .take("--epochs", epochs, "short for --set max_epochs=N", {.type = "N"})
       .take("--batch", batch, "short for --set batch_size=N", {.type = "N"})
       .take("--lr", learning_rate, "short for --set learning_rate=RATE", {.type = "RATE"})
       .take("--data", data,
-            "what to train on: a file of source<TAB>target or text<TAB>label (or .csv, .jsonl), a text, a folder of "
-            "texts or of images",
-            {.type = "FILE"})
+          "what to train on: a file of source<TAB>target or text<TAB>label (or .csv, .jsonl), a text, a folder of "
+          "texts or of images",
+          {.type = "FILE"})
       .take("--text-column", text_column,
-            "short for --set text_column=NAME: the column of a table with the text, or of translations the source",
-            {.type = "NAME"})
+          "short for --set text_column=NAME: the column of a table with the text, or of translations the source",
+          {.type = "NAME"})
       .take("--pair-column", pair_column, "the same of the second text of a pair", {.type = "NAME"})
       .take("--label-column", label_column, "the same of the label, or of translations the target", {.type = "NAME"})
       .take("--source", source, "training text, one sentence a line, plain or .gz", {.type = "FILE"})
       .take("--target", target, "its translation, line by line", {.type = "FILE"})
       .take("--memory", memory,
-            "short for --set memory=SIZE: the most memory that training may take, such as 2GiB; layers are computed "
-            "again until it is kept",
-            {.type = "SIZE"})
+          "short for --set memory=SIZE: the most memory that training may take, such as 2GiB; layers are computed "
+          "again until it is kept",
+          {.type = "SIZE"})
       .take_threads(threads)
       .take_device(device, "cpu, cuda or cuda:N")
       .take_isa(isa);
@@ -210,52 +204,51 @@ void add_train_command(Command& linnet) {
   arguments.declare(command);
   command
       .take("--run", arguments.folder,
-            "the run folder (default: runs/ and the name of the configuration; with --resume the configuration itself "
-            "if it is a run folder)",
-            {.type = "DIR"})
+          "the run folder (default: runs/ and the name of the configuration; with --resume the configuration itself "
+          "if it is a run folder)",
+          {.type = "DIR"})
       .flag("--resume", arguments.resume, "go on with an existing run folder")
       .take("--init", arguments.init, "start from the weights of another run", {.type = "RUN"})
       .take("--profile", arguments.profile,
-            "write traces of some steps into the run folder, for example wait=1,warmup=1,active=3,repeat=2",
-            {.type = "STEPS"})
+          "write traces of some steps into the run folder, for example wait=1,warmup=1,active=3,repeat=2",
+          {.type = "STEPS"})
       .take("--lr-range", arguments.rates,
-            "instead of training, 100 steps with rising learning rates, for example 1e-6:1: a chart and a suggestion",
-            {.type = "FROM:TO"})
+          "instead of training, 100 steps with rising learning rates, for example 1e-6:1: a chart and a suggestion",
+          {.type = "FROM:TO"})
       .take("--ranks", arguments.ranks,
-            "train in N processes on this machine, started by mpirun; see docs/many_processes.md",
-            {.type = "N", .least = 1, .most = 4096})
+          "train in N processes on this machine, started by mpirun; see docs/many_processes.md",
+          {.type = "N", .least = 1, .most = 4096})
       .take("--parallel", arguments.parallel,
-            "with --ranks: how they share the work, for example pipeline=2 or data=2,tensor=2; see "
-            "docs/many_processes.md",
-            {.type = "LAYOUT"})
+          "with --ranks: how they share the work, for example pipeline=2 or data=2,tensor=2; see "
+          "docs/many_processes.md",
+          {.type = "LAYOUT"})
       .take("--restart", arguments.restarts,
-            "with --ranks: when a rank dies, go on from the last checkpoint, at most K times",
-            {.type = "K", .least = 0, .most = 1e6})
+          "with --ranks: when a rank dies, go on from the last checkpoint, at most K times",
+          {.type = "K", .least = 0, .most = 1e6})
       .flag("--detect-anomaly", arguments.detect_anomaly,
-            "keep the step when a loss or gradient is not finite, for `linnet check RUN --replay`");
+          "keep the step when a loss or gradient is not finite, for `linnet check RUN --replay`");
 }
 
 void add_sweep_command(Command& linnet) {
-  auto [command, arguments] =
-      linnet.subcommand("sweep",
-                        "train many runs with other values of some keys: --set dropout=0.1,0.2 lists values, --set "
-                        "learning_rate=1e-5..1e-3 is a range, from which values are drawn evenly, by their logarithm "
-                        "where both ends are above 0 and 10 times apart or more; 1e-5..1e-3:4 lists 4 values of it",
-                        sweep);
+  auto [command, arguments] = linnet.subcommand("sweep",
+      "train many runs with other values of some keys: --set dropout=0.1,0.2 lists values, --set "
+      "learning_rate=1e-5..1e-3 is a range, from which values are drawn evenly, by their logarithm "
+      "where both ends are above 0 and 10 times apart or more; 1e-5..1e-3:4 lists 4 values of it",
+      sweep);
   arguments.declare(command);
   command
       .take("--runs", arguments.runs, "how many runs (default 12; of a grid all combinations)",
-            {.type = "N", .least = 1, .most = 999})
+          {.type = "N", .least = 1, .most = 999})
       .take("--search", arguments.search,
-            "grid: all combinations of listed values (the default where all are listed and --runs is not given); "
-            "random; or halving: random, and after 1/9 and 1/3 of the steps only the best third goes on",
-            {.choices = {"grid", "random", "halving"}})
+          "grid: all combinations of listed values (the default where all are listed and --runs is not given); "
+          "random; or halving: random, and after 1/9 and 1/3 of the steps only the best third goes on",
+          {.choices = {"grid", "random", "halving"}})
       .take("--seed", arguments.seed, "of the values that are drawn; the runs' own seed is the key seed",
-            {.type = "N", .least = 0, .most = 9e15, .show_default = true})
+          {.type = "N", .least = 0, .most = 9e15, .show_default = true})
       .take("--out", arguments.out,
-            "the folder of the runs (default: sweeps/ and the name of the configuration); a sweep that is there "
-            "already goes on: finished runs stay, others are resumed",
-            {.type = "DIR"});
+          "the folder of the runs (default: sweeps/ and the name of the configuration); a sweep that is there "
+          "already goes on: finished runs stay, others are resumed",
+          {.type = "DIR"});
 }
 
 void add_demo_command(Command& linnet) {
@@ -264,5 +257,4 @@ void add_demo_command(Command& linnet) {
       .take("--set", arguments.settings, "change one key of the preset", {.type = "KEY=VALUE"})
       .flag("--resume", arguments.resume, "go on with an existing run folder");
 }
-
 }  // namespace linnet

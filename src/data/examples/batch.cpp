@@ -7,7 +7,6 @@
 #include "base/timeline.h"
 
 namespace linnet {
-
 std::span<const int32_t> Batch::ids(const char* name) const {
   const auto found = std::ranges::find(arrays, std::string_view(name), &BatchArray::name);
   if (found == arrays.end()) fail_internal("a batch without " + std::string(name));
@@ -45,7 +44,7 @@ void BatchCursor::seek(int64_t epoch, int64_t index, int64_t batches) {
 void BatchCursor::check(int64_t batches) const {
   if (epoch_ < 0 || index_ < 0 || index_ >= batches)
     fail_user("batch ", index_, " of epoch ", epoch_, " does not exist: an epoch has ", batches,
-              " batches; were the training data or the batch options changed?");
+        " batches; were the training data or the batch options changed?");
 }
 
 const Batch& SingleBatchSource::next() {
@@ -56,8 +55,7 @@ const Batch& SingleBatchSource::next() {
 }
 
 BatchesAhead::BatchesAhead(int slots, int threads, Work work)
-    : work_(std::move(work)),
-      slots_(static_cast<size_t>(slots)),
+    : work_(std::move(work)), slots_(static_cast<size_t>(slots)),
       threads_(threads, [this](const std::stop_token& stop) { run(stop); }) {
   if (slots < 2 || threads < 1) fail_internal("batches ahead: at least two slots and one thread");
 }
@@ -97,8 +95,8 @@ void BatchesAhead::run(const std::stop_token& stop) {
   for (;;) {
     int index = 0;
     Slot* slot = nullptr;
-    work_to_do_.wait(lock, stop,
-                     [&] { return !pausing_ && ((slot = slot_with_work(index)) != nullptr || has_room()); });
+    work_to_do_.wait(
+        lock, stop, [&] { return !pausing_ && ((slot = slot_with_work(index)) != nullptr || has_room()); });
     if (stop.stop_requested()) return;
     if (!slot) {
       plan_next();
@@ -153,5 +151,4 @@ void BatchesAhead::restart(const std::function<void()>& change) {
   }
   go_on();
 }
-
 }  // namespace linnet

@@ -15,10 +15,8 @@
 #include "base/stopping_threads.h"
 
 namespace linnet {
-
 // Fisher-Yates.
-template <class T>
-void shuffle_span(std::span<T> items, uint64_t state) {
+template <class T> void shuffle_span(std::span<T> items, uint64_t state) {
   for (size_t left = items.size(); left > 1; --left) std::swap(items[left - 1], items[uniform_below(left, state)]);
 }
 
@@ -33,8 +31,7 @@ struct BatchArray {
   std::span<const std::byte> bytes;
 };
 
-template <class T>
-BatchArray batch_array(const char* name, const T* values, int64_t count) {
+template <class T> BatchArray batch_array(const char* name, const T* values, int64_t count) {
   return {name, std::as_bytes(std::span(values, static_cast<size_t>(count)))};
 }
 
@@ -68,10 +65,7 @@ class OwnedBatch {
  public:
   explicit OwnedBatch(const std::vector<BatchInput>& inputs);
   OwnedBatch(OwnedBatch&&) = default;
-  template <class T = int32_t>
-  T* data(size_t input) {
-    return reinterpret_cast<T*>(memory_[input].data());
-  }
+  template <class T = int32_t> T* data(size_t input) { return reinterpret_cast<T*>(memory_[input].data()); }
   // Sets the count of 4-byte numbers in an array; at first all of it.
   void resize(size_t input, int64_t count);
 
@@ -134,8 +128,7 @@ class BatchCursor {
     int64_t epoch, index;  // of this rank's own batch
   };
   // Takes the next batch. count_of(epoch): the epoch's number of batches, last called for the batch's own epoch.
-  template <class CountOf>
-  Taken take(const CountOf& count_of) {
+  template <class CountOf> Taken take(const CountOf& count_of) {
     Taken taken{{.epoch = epoch_, .index = index_}, epoch_, index_ + share_.index(taken_)};
     int64_t next_epoch = epoch_, next_index = index_ + share_.group;
     while (next_index > 0) {
@@ -219,5 +212,4 @@ class BatchesAhead {
   bool pausing_ = false, plan_failed_ = false;
   StoppingThreads threads_;
 };
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 
 namespace linnet {
 namespace {
-
 // All that a batch holds, as text that can be compared.
 std::string contents(const Batch& batch) {
   std::string text = std::to_string(batch.shape_index);
@@ -84,28 +83,28 @@ const std::vector<Kind>& kinds() {
       {"pairs", [](uint64_t seed) { return std::make_unique<BatchStream>(pair_data, buckets, seed); }},
       {"images", [](uint64_t seed) { return std::make_unique<ImageBatches>(image_data, 4, seed); }},
       {"changed images",
-       [](uint64_t seed) {
-         return std::make_unique<ImageBatches>(
-             image_data, 4, seed, ImageBatchOptions{.augmentation = {.shift = 1, .mixup = 1}, .threads = 3});
-       }},
+          [](uint64_t seed) {
+            return std::make_unique<ImageBatches>(
+                image_data, 4, seed, ImageBatchOptions{.augmentation = {.shift = 1, .mixup = 1}, .threads = 3});
+          }},
       {"labelled",
-       [](uint64_t seed) {
-         return std::make_unique<TextBatches>(labelled, 4, std::vector<int64_t>{8, 20}, seed);
-       }},
+          [](uint64_t seed) {
+            return std::make_unique<TextBatches>(labelled, 4, std::vector<int64_t>{8, 20}, seed);
+          }},
       {"tokens",
-       [](uint64_t seed) {
-         return std::make_unique<TrainingChunks>(stream, ChunkOptions{.rows = 3, .length = 20}, seed);
-       }},
+          [](uint64_t seed) {
+            return std::make_unique<TrainingChunks>(stream, ChunkOptions{.rows = 3, .length = 20}, seed);
+          }},
       {"packed",
-       [](uint64_t seed) {
-         return std::make_unique<TrainingChunks>(stream, ChunkOptions{.rows = 3, .length = 20, .separator = 17}, seed,
-                                                 true);
-       }},
+          [](uint64_t seed) {
+            return std::make_unique<TrainingChunks>(
+                stream, ChunkOptions{.rows = 3, .length = 20, .separator = 17}, seed, true);
+          }},
       {"masked",
-       [](uint64_t seed) {
-         return std::make_unique<MaskedChunks>(stream, std::vector<TokenSpan>{{0, 400}, {400, 9}, {409, 291}}, masking,
-                                               seed);
-       }},
+          [](uint64_t seed) {
+            return std::make_unique<MaskedChunks>(
+                stream, std::vector<TokenSpan>{{0, 400}, {400, 9}, {409, 291}}, masking, seed);
+          }},
   };
   return all;
 }
@@ -133,7 +132,7 @@ TEST(BatchSource, GoesOnAtAnyPosition) {
     for (size_t from : {33u, 0u, 17u, 18u, 5u}) {
       sought->seek(positions[from].epoch, positions[from].index);
       EXPECT_EQ(take(*sought, 7), std::vector<std::string>(all.begin() + static_cast<std::ptrdiff_t>(from),
-                                                           all.begin() + static_cast<std::ptrdiff_t>(from) + 7));
+                                      all.begin() + static_cast<std::ptrdiff_t>(from) + 7));
     }
     EXPECT_GT(positions.back().epoch, 0);
     for (size_t i = 0; i + 1 < positions.size(); ++i)
@@ -231,10 +230,9 @@ TEST(BatchSource, RowsOfDeviceDataAreTheBatch) {
     for (size_t row = 0; row < 4; ++row)
       for (size_t byte = 0; byte < 2; ++byte)
         EXPECT_EQ(batch.arrays[0].bytes[2 * row + byte],
-                  rows[row] < 0 ? std::byte{0} : data[0].bytes[static_cast<size_t>(rows[row]) * 2 + byte]);
+            rows[row] < 0 ? std::byte{0} : data[0].bytes[static_cast<size_t>(rows[row]) * 2 + byte]);
   }
   EXPECT_THROW(kinds()[0].make(5)->next_rows(rows), Error);
 }
-
 }  // namespace
 }  // namespace linnet

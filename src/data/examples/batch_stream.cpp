@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 // Padding of a batch on Multi30k: 16 shapes 11% at multiples of 4, 9% at 2; 32 shapes 9.5% and 6%. 1 gains no more.
 constexpr int64_t kLengthMultiple = 2;
 constexpr size_t kMostCells = 512;  // merging takes time in the square of this
@@ -151,7 +150,6 @@ class Chooser {
   std::vector<Cell> fine_;      // lengths rounded up to kLengthMultiple
   int64_t batch_overhead_ = 0;  // what a further batch costs, in tokens
 };
-
 }  // namespace
 
 Buckets::Buckets(std::vector<BatchShape> shapes) : shapes_(std::move(shapes)) {
@@ -180,13 +178,11 @@ int Buckets::find(int64_t source_length, int64_t target_length) const {
 }
 
 namespace {
-
 // Copies the ids and pads the rest of the row.
 void write_row(std::span<const TokenId> ids, std::span<int32_t> rows, int64_t row, int64_t length) {
   const auto to = rows.begin() + row * length;
   std::fill(std::ranges::copy(ids, to).out, to + length, SpecialTokens{}.pad);
 }
-
 }  // namespace
 
 std::vector<BatchInput> pair_inputs(std::span<const BatchShape> shapes) {
@@ -197,7 +193,7 @@ std::vector<BatchInput> pair_inputs(std::span<const BatchShape> shapes) {
     target = std::max(target, shape.batch * shape.target_length);
   }
   return {number_input("source", source), number_input("source_lengths", rows), number_input("target_in", target),
-          number_input("target_out", target), number_input("target_lengths", rows)};
+      number_input("target_out", target), number_input("target_lengths", rows)};
 }
 
 void PairBatches::fill(int64_t index, OwnedBatch& owned) const {
@@ -261,8 +257,8 @@ void BatchOrder::shuffle(uint64_t seed, int64_t epoch) {
   const uint64_t key = order_key(seed, epoch);
   shuffle_span(std::span(batches_), mix64(key));
   for (size_t bucket = 0; bucket < rows_.size(); ++bucket)
-    shuffle_span(std::span(pairs_).subspan(starts_[bucket], starts_[bucket + 1] - starts_[bucket]),
-                 mix64(key + bucket + 1));
+    shuffle_span(
+        std::span(pairs_).subspan(starts_[bucket], starts_[bucket + 1] - starts_[bucket]), mix64(key + bucket + 1));
 }
 
 std::span<const int32_t> BatchOrder::pairs(int64_t batch) const {
@@ -305,5 +301,4 @@ const Batch& EvaluationBatches::at(int64_t index) {
   owned_.batch.last_of_epoch = index + 1 == size();
   return owned_.batch;
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include "data/examples/text/parallel_text.h"
 
 namespace linnet {
-
 struct BucketOptions {
   int64_t batch_tokens = 4096;  // most tokens in a batch on its longer side, padding included; 0: no such limit
   int64_t batch_size = 0;       // most rows in a batch; 0: no such limit. One of the two must be given
@@ -122,5 +121,4 @@ class EvaluationBatches : PairBatches {
  private:
   OwnedBatch owned_;
 };
-
 }  // namespace linnet

@@ -25,7 +25,6 @@ static std::atomic<int64_t> allocations{0};
 
 namespace linnet {
 namespace {
-
 class BatchStreamTest : public ::testing::Test {
  protected:
   static constexpr int kPairs = 300;
@@ -64,10 +63,8 @@ class BatchStreamTest : public ::testing::Test {
       const std::span<const int32_t> ids = batch.ids(name);
       return std::vector<int32_t>(ids.begin(), ids.end());
     };
-    return {batch.epoch,         batch.index,        buckets_.shapes()[batch.shape_index],
-            batch.last_of_epoch, list("source"),     list("source_lengths"),
-            list("target_in"),   list("target_out"), list("target_lengths"),
-            pairs_of(batch)};
+    return {batch.epoch, batch.index, buckets_.shapes()[batch.shape_index], batch.last_of_epoch, list("source"),
+        list("source_lengths"), list("target_in"), list("target_out"), list("target_lengths"), pairs_of(batch)};
   }
   // Which pair each row is by the first word of its source; -1: none.
   std::vector<int32_t> pairs_of(const Batch& batch) const {
@@ -250,6 +247,5 @@ TEST_F(BatchStreamTest, EvaluationHasEveryPairOnceInOrderWithinItsBucket) {
   }
   expect_every_pair_once(order);
 }
-
 }  // namespace
 }  // namespace linnet

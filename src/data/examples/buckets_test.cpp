@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 using Lengths = std::vector<std::pair<int, int>>;
 
 // Like Multi30k in 8000 pieces: means of about 15, a few of 40 and more, the two sides of a pair alike.
@@ -127,6 +126,5 @@ TEST(Buckets, FindGivesTheCheapestThatFits) {
 TEST(Buckets, NeedARowLimit) {
   EXPECT_THROW(Buckets::choose(Lengths{{1, 1}}, {.batch_tokens = 0, .batch_size = 0}), Error);
 }
-
 }  // namespace
 }  // namespace linnet

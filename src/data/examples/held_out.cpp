@@ -7,7 +7,6 @@
 #include "data/examples/text/token_chunks.h"
 
 namespace linnet {
-
 std::vector<bool> choose_held_out(const std::vector<int32_t>& labels, double share, uint64_t seed) {
   std::vector<std::vector<size_t>> of_class;
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -51,5 +50,4 @@ void keep_together(std::vector<bool>& chosen, const std::vector<std::string_view
            (few ? ", and too few differ: what is set aside is learned as well"
                 : "; they stay with it when some are set aside"));
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 int64_t count(const std::vector<bool>& chosen, const std::vector<int32_t>& labels, int32_t label) {
   int64_t sum = 0;
   for (size_t i = 0; i < labels.size(); ++i) sum += chosen[i] && labels[i] == label;
@@ -45,6 +44,5 @@ TEST(HeldOut, EqualTextsStayOnOneSide) {
     EXPECT_EQ(same, (std::vector<bool>{true, false}));
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kMostRows = 60, kMostColumns = 12;  // that are printed
 
 // In NumPy's order of additions, for the same doubles.
@@ -61,7 +60,6 @@ std::vector<ScoredRow> means_of(const ClassReport& report) {
   rows.emplace_back("weighted avg", report.weighted(), all.there);
   return rows;
 }
-
 }  // namespace
 
 void ClassReport::add(size_t predicted, size_t label) {
@@ -115,7 +113,7 @@ std::string ClassReport::text() const {
   const auto add = [&](const ScoredRow& row) {
     char figures[80];
     std::snprintf(figures, sizeof figures, "     %.4f  %.4f  %.4f  %7lld\n", row.scores.precision, row.scores.recall,
-                  row.scores.f1, static_cast<long long>(row.support));
+        row.scores.f1, static_cast<long long>(row.support));
     lines += padded(row.name, width) + figures;
   };
   const size_t shown = std::min(names.size(), kMostRows);
@@ -178,5 +176,4 @@ void count_entities(std::span<const std::string> predicted, std::span<const std:
     ++of_label.predicted, of_label.both += std::ranges::count(wanted, entity) > 0;
   }
 }
-
 }  // namespace linnet

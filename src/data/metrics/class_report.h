@@ -9,7 +9,6 @@
 #include "base/json.h"
 
 namespace linnet {
-
 struct DecisionCounts {
   int64_t predicted = 0, there = 0, both = 0;
 
@@ -76,5 +75,4 @@ std::vector<Entity> find_entities(std::span<const std::string> tags);
 // Counts the entities of a text by label; one is right if its words and its label are.
 using EntityCounts = std::map<std::string, DecisionCounts>;
 void count_entities(std::span<const std::string> predicted, std::span<const std::string> there, EntityCounts& counts);
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<std::string> numbered(size_t count) {
   std::vector<std::string> names;
   for (size_t i = 0; i < count; ++i) names.push_back(std::to_string(i));
@@ -49,15 +48,15 @@ TEST(ClassReport, IsWrittenForPeople) {
   ClassReport classes({"spam", "größer"});
   classes.add(0, 0), classes.add(1, 0), classes.add(1, 1);
   EXPECT_EQ(classes.text(),
-            "              precision  recall      F1  support\n"
-            "spam             1.0000  0.5000  0.6667        2\n"
-            "größer           0.5000  1.0000  0.6667        1\n"
-            "macro avg        0.7500  0.7500  0.6667        3\n"
-            "weighted avg     0.8333  0.6667  0.6667        3\n"
-            "confusion matrix, a row for each class and a column for what was predicted:\n"
-            "                spam  größer\n"
-            "spam               1       1\n"
-            "größer             0       1\n");
+      "              precision  recall      F1  support\n"
+      "spam             1.0000  0.5000  0.6667        2\n"
+      "größer           0.5000  1.0000  0.6667        1\n"
+      "macro avg        0.7500  0.7500  0.6667        3\n"
+      "weighted avg     0.8333  0.6667  0.6667        3\n"
+      "confusion matrix, a row for each class and a column for what was predicted:\n"
+      "                spam  größer\n"
+      "spam               1       1\n"
+      "größer             0       1\n");
   ClassReport labels({"a", "b"}, false);
   labels.counts[0].add(true, true);
   EXPECT_NE(labels.text().find("micro avg"), std::string::npos);
@@ -74,6 +73,5 @@ TEST(ClassReport, TellsAModelThatKnowsOneAnswer) {
   report.add(0, 0);
   EXPECT_EQ(report.only_answer(), nullptr);
 }
-
 }  // namespace
 }  // namespace linnet

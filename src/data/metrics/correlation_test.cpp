@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 // The figures of scipy.stats: pearsonr and spearmanr.
 TEST(Correlation, IsThatOfScipy) {
   const std::vector<double> a{1.0, 2.5, 2.5, 4.0, -3.0, 0.5}, b{0.2, 3.0, 1.0, 2.0, -1.5, 2.0};
@@ -18,6 +17,5 @@ TEST(Correlation, OfAConstantIsZero) {
   EXPECT_EQ(spearman_correlation(a, b), 0);
   EXPECT_DOUBLE_EQ(pearson_correlation(b, b), 1);
 }
-
 }  // namespace
 }  // namespace linnet

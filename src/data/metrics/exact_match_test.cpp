@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(ExactMatch, OuterWhiteSpaceDoesNotCount) {
   EXPECT_TRUE(is_exact_match("2019-03-07\r", "2019-03-07"));
   EXPECT_TRUE(is_exact_match(" a b \n", "\ta b\xC2\xA0"));
@@ -19,6 +18,5 @@ TEST(ExactMatch, IsAFraction) {
   EXPECT_EQ(exact_match({}, {}), 0);
   EXPECT_THROW(exact_match({"a"}, {}), Error);
 }
-
 }  // namespace
 }  // namespace linnet

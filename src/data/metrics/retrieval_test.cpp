@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 using Row = std::array<float, 2>;
 
 TEST(Retrieval, RanksDocumentsByTheirCosine) {
@@ -49,6 +48,5 @@ TEST(Retrieval, LooksAtTenDocuments) {
   }
   for (const auto& [name, value] : retrieval.metrics()) EXPECT_EQ(value, 0) << name;
 }
-
 }  // namespace
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<double> ranks_of(std::span<const double> values) {
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -19,7 +18,6 @@ std::vector<double> ranks_of(std::span<const double> values) {
   }
   return ranks;
 }
-
 }  // namespace
 
 double pearson_correlation(std::span<const double> a, std::span<const double> b) {
@@ -53,7 +51,7 @@ void Retrieval::add_document(const std::string& text, std::span<const float> emb
 }
 
 void Retrieval::add_pair(const std::string& query, std::span<const float> embedding, const std::string& document,
-                         std::span<const float> document_embedding) {
+    std::span<const float> document_embedding) {
   const size_t of = number_of(queries_, query, embedding), found = number_of(documents_, document, document_embedding);
   wanted_.resize(queries_.numbers.size());
   if (std::ranges::count(wanted_[of], found) == 0) wanted_[of].push_back(found);
@@ -92,10 +90,7 @@ std::vector<std::pair<std::string, double>> Retrieval::metrics() const {
     if (best < kBest) reciprocal += 1 / (static_cast<double>(best) + 1);
   }
   const auto queries = static_cast<double>(std::max<size_t>(wanted_.size(), 1));
-  return {{"mrr_10", reciprocal / queries},
-          {"ndcg_10", gain / queries},
-          {"recall_1", first / queries},
-          {"recall_10", recall / queries}};
+  return {{"mrr_10", reciprocal / queries}, {"ndcg_10", gain / queries}, {"recall_1", first / queries},
+      {"recall_10", recall / queries}};
 }
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 #include <vector>
 
 namespace linnet {
-
 // Pearson's correlation, from -1 to 1; 0 if either series is constant. The series are equally long.
 double pearson_correlation(std::span<const double> a, std::span<const double> b);
 // Pearson's correlation of the ranks; equal numbers share the mean of their ranks.
@@ -22,7 +21,7 @@ class Retrieval {
   void add_document(const std::string& text, std::span<const float> embedding);
   // A query and one of the documents it should find; calls with the same query add up.
   void add_pair(const std::string& query, std::span<const float> embedding, const std::string& document,
-                std::span<const float> document_embedding);
+      std::span<const float> document_embedding);
 
   // "mrr_10", "ndcg_10", "recall_1", "recall_10": means over the queries, of that many best documents.
   std::vector<std::pair<std::string, double>> metrics() const;
@@ -38,5 +37,4 @@ class Retrieval {
   Texts queries_, documents_;
   std::vector<std::vector<size_t>> wanted_;  // of each query, documents
 };
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 // tests/golden/make_squad.py has the scripts' own functions.
 TEST(Squad, ScoresAnswersAsTheEvaluationScriptsDo) {
   const Json cases = Json::parse(read_file("tests/golden/squad.json"), JsonLimits::tables());
@@ -23,6 +22,5 @@ TEST(Squad, ScoresAnswersAsTheEvaluationScriptsDo) {
     }
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 using Texts = std::vector<std::string>;
 
 constexpr size_t kTokenOrders = 4, kCharacterOrders = 6;
@@ -24,8 +23,7 @@ void check_sizes(const char* score, const Texts& hypotheses, const Texts& refere
                   std::to_string(references.size()) + " references");
 }
 
-template <class IsSpace>
-std::pair<size_t, size_t> range_without_space(std::string_view text, const IsSpace& is_space) {
+template <class IsSpace> std::pair<size_t, size_t> range_without_space(std::string_view text, const IsSpace& is_space) {
   size_t begin = text.size(), end = 0;
   for (const Utf8Character& character : utf8_characters(text))
     if (!is_space(character.code_point())) begin = std::min(begin, character.begin), end = character.end;
@@ -69,9 +67,8 @@ struct OrderTotals {
 };
 
 // By n up to `most`. `only_both`: a line's n-grams count only if its reference has any.
-template <class UnitsOf>
-std::vector<OrderTotals> count_orders(const Texts& hypotheses, const Texts& references, size_t most, bool only_both,
-                                      const UnitsOf& units_of) {
+template <class UnitsOf> std::vector<OrderTotals> count_orders(
+    const Texts& hypotheses, const Texts& references, size_t most, bool only_both, const UnitsOf& units_of) {
   std::vector<OrderTotals> orders(most);
   for (size_t i = 0; i < hypotheses.size(); ++i) {
     const Units hypothesis = units_of(hypotheses[i]), reference = units_of(references[i]);
@@ -97,9 +94,8 @@ bool always_stands_alone(char c) {
 
 // Rewrites every pair of neighbors (a, b) with match(a, b), left to right without overlap, as first + a + middle + b +
 // last. Bytes suffice: only the outer bytes of a non-ASCII character can be neighbors of an ASCII one.
-template <typename Match>
-std::string rewrite_pairs(const std::string& text, Match match, const char* first, const char* middle,
-                          const char* last) {
+template <typename Match> std::string rewrite_pairs(
+    const std::string& text, Match match, const char* first, const char* middle, const char* last) {
   std::string result;
   result.reserve(text.size() * 5 / 4);
   for (size_t i = 0; i < text.size(); ++i) {
@@ -165,13 +161,12 @@ double word_f1(std::string_view found, std::string_view wanted, bool may_lack) {
                recall = static_cast<double>(same) / static_cast<double>(b.size());
   return 2 * precision * recall / (precision + recall);
 }
-
 }  // namespace
 
 std::vector<std::string> tokenize_13a(std::string_view line) {
   std::string text(line.substr(0, range_without_space(line, is_python_space).second));
-  constexpr std::string_view kReplacements[][2] = {{"<skipped>", ""}, {"-\n", ""},   {"\n", " "},  {"&quot;", "\""},
-                                                   {"&amp;", "&"},    {"&lt;", "<"}, {"&gt;", ">"}};
+  constexpr std::string_view kReplacements[][2] = {
+      {"<skipped>", ""}, {"-\n", ""}, {"\n", " "}, {"&quot;", "\""}, {"&amp;", "&"}, {"&lt;", "<"}, {"&gt;", ">"}};
   for (const auto& [from, to] : kReplacements) replace_all(text, from, to);
 
   std::string spaced = " ";
@@ -269,8 +264,8 @@ double perplexity(double nats, int64_t count) {
 std::string normalized_answer(std::string_view text) {
   std::u32string lower;
   for (const Utf8Character& character : utf8_characters(text)) append_lowercase(character.code_point(), lower);
-  std::erase_if(lower,
-                [](char32_t c) { return c < 128 && kPunctuation.find(static_cast<char>(c)) != kPunctuation.npos; });
+  std::erase_if(
+      lower, [](char32_t c) { return c < 128 && kPunctuation.find(static_cast<char>(c)) != kPunctuation.npos; });
   std::string normalized;
   bool gap = false;
   for (const char32_t c : without_articles(lower)) {
@@ -299,5 +294,4 @@ AnswerScore score_answer(std::string_view found, std::span<const std::string> wa
   }
   return score;
 }
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 #include <vector>
 
 namespace linnet {
-
 // BLEU (Papineni et al. 2002) as sacreBLEU's default (Post 2018): nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp.
 struct Bleu {
   double score = 0;               // 0..100
@@ -54,5 +53,4 @@ struct AnswerScore {
 // `wanted`: the right answers; none: the empty answer is right. `may_lack`: scores like version 2's script, for data
 // with unanswerable questions, else like version 1.1's; they differ in answers that normalization empties.
 AnswerScore score_answer(std::string_view found, std::span<const std::string> wanted, bool may_lack);
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(WordCount, SplitsAtAnyWhiteSpace) {
   EXPECT_EQ(count_words(""), 0);
   EXPECT_EQ(count_words(" \n\t"), 0);
@@ -19,6 +18,5 @@ TEST(Perplexity, IsTheExponentialOfTheMean) {
   EXPECT_TRUE(std::isinf(perplexity(1e6, 1)));
   EXPECT_TRUE(std::isnan(perplexity(1, 0)));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr char32_t kLastSpelling = 0x143;
 
 struct Tables {
@@ -31,7 +30,6 @@ const Tables& tables() {
 
 constexpr std::string_view kHexDigits = "0123456789ABCDEF";
 constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 }  // namespace
 
 void spell_bytes(std::string_view bytes, std::string& spelling) {
@@ -91,5 +89,4 @@ bool decode_base64(std::string_view text, std::string& bytes) {
   }
   return (bits & ((1u << count) - 1)) == 0;
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include <string_view>
 
 namespace linnet {
-
 // GPT-2's printable spelling of bytes: a character for each of the 256 ("Ġ" for a space). Radford et al. 2019.
 
 void spell_bytes(std::string_view bytes, std::string& spelling);
@@ -23,5 +22,4 @@ int fallback_byte(std::string_view piece);  // the byte that it stands for, or -
 // Base64 (RFC 4648, with padding), as in tokenizer.json for SentencePiece's table of replacements.
 std::string encode_base64(std::string_view bytes);
 bool decode_base64(std::string_view text, std::string& bytes);  // false for anything else
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kBlock = 256;  // base ^ byte stays within a block
 constexpr size_t kMostOpen = 16, kMostFailures = 32;
 
@@ -14,7 +13,6 @@ using Bits = std::array<uint64_t, kBlock / 64>;
 
 bool has(const Bits& bits, uint32_t i) { return bits[i / 64] >> (i % 64) & 1; }
 void set(Bits& bits, uint32_t i) { bits[i / 64] |= uint64_t{1} << (i % 64); }
-
 }  // namespace
 
 class ByteTrie::Builder {
@@ -128,7 +126,7 @@ class ByteTrie::Builder {
 ByteTrie::ByteTrie(Keys keys) {
   std::stable_sort(keys.begin(), keys.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   keys.erase(std::unique(keys.begin(), keys.end(), [](const auto& a, const auto& b) { return a.first == b.first; }),
-             keys.end());
+      keys.end());
   if (!keys.empty() && keys[0].first.empty()) keys.erase(keys.begin());
   Builder(own_units_, keys);
   units_ = own_units_;
@@ -141,5 +139,4 @@ ByteTrie::ByteTrie(std::span<const Unit> units, int32_t values, const std::strin
   if (units.empty() || !std::all_of(units.begin(), units.end(), fits))
     fail_user(where, " is damaged: its trie leads outside of the pieces");
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
-
 class ByteTrie {
  public:
   static constexpr uint32_t kRoot = 0, kNowhere = UINT32_MAX;
@@ -40,8 +39,7 @@ class ByteTrie {
   // The value of the key that ends at this node, or kNoValue.
   int32_t value(uint32_t node) const { return static_cast<int32_t>(units_[node].value); }
   // Calls visit(length, value) for every key that is a prefix of `text`, shortest first.
-  template <class Visit>
-  void visit_prefixes(std::string_view text, const Visit& visit) const {
+  template <class Visit> void visit_prefixes(std::string_view text, const Visit& visit) const {
     uint32_t node = kRoot;
     for (size_t i = 0; i < text.size(); ++i) {
       node = next(node, static_cast<unsigned char>(text[i]));
@@ -57,8 +55,7 @@ class ByteTrie {
   }
   // Calls visit(begin, end, value) for every key in `text` that begins at a character, left to right, shortest first;
   // with -1 for a character that is no key.
-  template <class Visit>
-  void visit_keys(std::string_view text, const Visit& visit) const {
+  template <class Visit> void visit_keys(std::string_view text, const Visit& visit) const {
     for (size_t begin = 0; begin < text.size();) {
       const size_t length = utf8_length_at(text, begin);
       bool single = false;  // the character by itself is a key
@@ -76,5 +73,4 @@ class ByteTrie {
   std::vector<Unit> own_units_;
   std::span<const Unit> units_;  // own_units_, or what the constructor was given
 };
-
 }  // namespace linnet

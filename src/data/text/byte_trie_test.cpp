@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 int32_t value_of(const ByteTrie& trie, std::string_view key) {
   uint32_t node = ByteTrie::kRoot;
   for (const char c : key) {
@@ -64,6 +63,5 @@ TEST(ByteTrie, OfTwoEqualKeysTheFirstCounts) {
   const ByteTrie trie({{"a", 5}, {"b", 6}, {"a", 7}});
   EXPECT_EQ(value_of(trie, "a"), 5);
 }
-
 }  // namespace
 }  // namespace linnet

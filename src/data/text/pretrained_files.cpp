@@ -9,13 +9,11 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char* kQwen2Expression =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 // Calls use(line, number) with each line, which may end in \r\n; the last one needs no end.
-template <class Use>
-void for_each_line(std::string_view text, const Use& use) {
+template <class Use> void for_each_line(std::string_view text, const Use& use) {
   text = without_mark(text);
   for (size_t number = 1; !text.empty(); ++number) {
     const size_t end = text.find('\n');
@@ -54,11 +52,10 @@ void add_special(std::initializer_list<const char*> pieces, Pipeline& pipeline) 
     if (const TokenId id = pipeline.model->vocabulary().find(piece); id >= 0)
       pipeline.added.push_back({.id = id, .text = piece, .special = true});
 }
-
 }  // namespace
 
 Pipeline read_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_path, std::string_view merges,
-                         const std::string& merges_path, const std::string& kind, const JsonObject& config) {
+    const std::string& merges_path, const std::string& kind, const JsonObject& config) {
   const bool qwen = kind.starts_with("Qwen2"), roberta = kind.starts_with("Roberta") || kind.starts_with("Bart");
   const bool prefix_space = config.flag("add_prefix_space", false);
   const Json byte_level = {
@@ -74,35 +71,28 @@ Pipeline read_gpt2_files(std::string_view vocabulary, const std::string& vocabul
   if (qwen || kind.starts_with("GPTNeoX")) file["normalizer"] = {{"type", "NFC"}};
   const Json& pieces = file["model"]["vocab"];
   if (const Json* begin = pieces.find("<s>"), *end = pieces.find("</s>"); roberta && begin && end)
-    file["post_processor"] = {{"type", "RobertaProcessing"},
-                              {"sep", Json::array({"</s>", *end})},
-                              {"cls", Json::array({"<s>", *begin})},
-                              {"trim_offsets", config.flag("trim_offsets", true)},
-                              {"add_prefix_space", prefix_space}};
+    file["post_processor"] = {{"type", "RobertaProcessing"}, {"sep", Json::array({"</s>", *end})},
+        {"cls", Json::array({"<s>", *begin})}, {"trim_offsets", config.flag("trim_offsets", true)},
+        {"add_prefix_space", prefix_space}};
   Pipeline pipeline = read_pipeline(file, "'" + vocabulary_path + "' and '" + merges_path + "':");
   add_special({"<|endoftext|>", "<s>", "<pad>", "</s>", "<unk>", "<mask>"}, pipeline);  // GPT-2, RoBERTa and BART
   return pipeline;
 }
 
-Pipeline read_bert_vocabulary(std::string_view text, const std::string& path, const std::string& kind,
-                              const JsonObject& config) {
+Pipeline read_bert_vocabulary(
+    std::string_view text, const std::string& path, const std::string& kind, const JsonObject& config) {
   const bool lowercase = config.flag("do_lower_case", true), mpnet = kind.starts_with("MPNet");
-  Json file{{"normalizer",
-             {{"type", "BertNormalizer"},
-              {"clean_text", true},
-              {"handle_chinese_chars", config.flag("tokenize_chinese_chars", true)},
-              {"strip_accents", config.flag("strip_accents", lowercase)},
-              {"lowercase", lowercase}}},
-            {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
-            {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
-            {"model", {{"type", "WordPiece"}}}};
+  Json file{{"normalizer", {{"type", "BertNormalizer"}, {"clean_text", true},
+                               {"handle_chinese_chars", config.flag("tokenize_chinese_chars", true)},
+                               {"strip_accents", config.flag("strip_accents", lowercase)}, {"lowercase", lowercase}}},
+      {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+      {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}}, {"model", {{"type", "WordPiece"}}}};
   const Json& pieces = file["model"]["vocab"] = read_piece_lines(text, path);
   const char* const begin = mpnet ? "<s>" : "[CLS]";
   const char* const end = mpnet ? "</s>" : "[SEP]";
   if (const Json* cls = pieces.find(begin), *sep = pieces.find(end); cls && sep) {
-    Json post{{"type", mpnet ? "RobertaProcessing" : "BertProcessing"},
-              {"sep", Json::array({end, *sep})},
-              {"cls", Json::array({begin, *cls})}};
+    Json post{{"type", mpnet ? "RobertaProcessing" : "BertProcessing"}, {"sep", Json::array({end, *sep})},
+        {"cls", Json::array({begin, *cls})}};
     if (mpnet) post["trim_offsets"] = true, post["add_prefix_space"] = false;
     file["post_processor"] = std::move(post);
   }
@@ -126,7 +116,7 @@ Pipeline read_byt5(const JsonObject& config) {
           "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}},
                    {"Sequence": {"id": "B", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}],
           "special_tokens": {"</s>": {"id": "</s>", "ids": [1], "tokens": ["</s>"]}}}})",
-                          JsonLimits::settings());
+      JsonLimits::settings());
   for (int byte = 0; byte < kBytes; ++byte)
     file["model"]["vocab"][spelt(std::string(1, static_cast<char>(byte)))] = kFirstByte + byte;
   Pipeline pipeline = read_pipeline(file, config.where());
@@ -135,13 +125,12 @@ Pipeline read_byt5(const JsonObject& config) {
     pipeline.added.push_back({.id = id++, .text = piece, .special = true, .left_strip = true, .right_strip = true});
   for (int64_t i = 0; i < extra; ++i)
     pipeline.added.push_back({.id = static_cast<TokenId>(kFirstByte + kBytes + i),
-                              .text = "<extra_id_" + std::to_string(i) + ">",
-                              .special = true});
+        .text = "<extra_id_" + std::to_string(i) + ">",
+        .special = true});
   return pipeline;
 }
 
 namespace {
-
 struct Role {
   const char* key;
   TokenId TokenRoles::*id;
@@ -179,7 +168,6 @@ std::string read_chat_template(const JsonObject& config) {
     if (value.size() == 1 || named.text("name") == "default") chosen = named.text("template");
   return chosen;
 }
-
 }  // namespace
 
 std::string read_tokenizer_config(const std::string& folder) {
@@ -219,14 +207,14 @@ void add_tokens_of_config(const JsonObject& config, Pipeline& pipeline) {
     const std::optional<int64_t> id = parse_number<int64_t>(number);
     if (!id) tokens.fail("has the id '" + number + "'");
     AddedToken token = read_added_token(tokens.object(number.c_str()), *id);
-    std::erase_if(pipeline.added,
-                  [&](const AddedToken& known) { return known.id == token.id || known.text == token.text; });
+    std::erase_if(
+        pipeline.added, [&](const AddedToken& known) { return known.id == token.id || known.text == token.text; });
     pipeline.added.push_back(std::move(token));
   }
 }
 
 void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view config_text, const std::string& config_path,
-                          std::string_view map_text, const std::string& map_path) {
+    std::string_view map_text, const std::string& map_path) {
   const Json config_json = parse_tokenizer_config(config_text, config_path);
   const Json map_json = parse_tokenizer_config(map_text, map_path);
   const JsonObject config(config_json, "'" + config_path + "':"), map(map_json, "'" + map_path + "':");
@@ -262,5 +250,4 @@ std::string format_tokenizer_config(const PretrainedTokenizer& tokenizer, std::s
   if (!config.contains("tokenizer_class")) config["tokenizer_class"] = "PreTrainedTokenizerFast";
   return config.dump_sorted(2) + "\n";
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 std::string read_if_there(const std::string& path) { return file_exists(path) ? read_file(path) : std::string(); }
 
 // tokenizer_config.json and special_tokens_map.json of a folder.
@@ -44,8 +43,8 @@ std::vector<std::string> m2m_languages(const std::string& codes) {
 }
 
 // M2M100's vocab.json, followed by the languages (older versions of Linnet wrote them into it).
-std::string with_languages(const std::string& vocabulary, const std::string& path,
-                           const std::vector<std::string>& languages) {
+std::string with_languages(
+    const std::string& vocabulary, const std::string& path, const std::vector<std::string>& languages) {
   Json json = Json::parse(vocabulary, "'" + path + "'", JsonLimits::tables());
   int64_t next = std::ssize(json);
   for (const std::string& language : languages)
@@ -119,8 +118,8 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
   return tokenizer;
 }
 
-constexpr std::initializer_list<const char*> kSentencePieceModels = {"spiece.model", "tokenizer.model",
-                                                                     "sentencepiece.bpe.model", "spm.model"};
+constexpr std::initializer_list<const char*> kSentencePieceModels = {
+    "spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "spm.model"};
 
 // The path of the first of the names in the folder, or "".
 std::string first_of(const std::string& folder, std::initializer_list<const char*> names) {
@@ -172,7 +171,6 @@ std::unique_ptr<PretrainedTokenizer> read_packed_tables(const std::string& folde
   if (packed.packed.empty() || !file_exists(path)) return nullptr;
   return finish(read_tokenizer_tables(open_packed(packed.packed)->files.at(packed.inside), path), Settings(folder));
 }
-
 }  // namespace
 
 std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string& path) {
@@ -222,16 +220,15 @@ std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string
     return finish_with_config(read_byt5(settings.config), settings);
   }
   fail_user("'", path,
-            "' holds no tokenizer of a kind that Linnet knows (tokenizer.json, vocab.txt, vocab.json with "
-            "merges.txt, or a model of SentencePiece)",
-            missing_model_hint(path));
+      "' holds no tokenizer of a kind that Linnet knows (tokenizer.json, vocab.txt, vocab.json with "
+      "merges.txt, or a model of SentencePiece)",
+      missing_model_hint(path));
 }
 
 bool has_pretrained_tokenizer(const std::string& folder) {
   return !first_of(folder, {"tokenizer.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "spm.model",
-                            "source.spm", "vocab.json", "encoder.json", "merges.txt", "vocab.bpe", "vocab.txt"})
+                               "source.spm", "vocab.json", "encoder.json", "merges.txt", "vocab.bpe", "vocab.txt"})
               .empty() ||
          is_byt5(folder);
 }
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 using Ids = std::vector<TokenId>;
 
@@ -37,9 +36,8 @@ class PretrainedGolden : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<PretrainedTokenizer> tokenizer_;
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, PretrainedGolden,
-                         ::testing::Values("gpt2", "roberta", "llama3", "bert", "llama", "unigram", "steps", "words",
-                                           "t5", "spbpe"),
-                         [](const auto& test) { return std::string(test.param); });
+    ::testing::Values("gpt2", "roberta", "llama3", "bert", "llama", "unigram", "steps", "words", "t5", "spbpe"),
+    [](const auto& test) { return std::string(test.param); });
 
 TEST_P(PretrainedGolden, GivesTheIdsOfTheOriginal) {
   const auto texts = lines();
@@ -171,6 +169,5 @@ TEST_F(PromptGolden, ABeginTokenStaysWhenTheFolderIsSaved) {
   fs::remove(folder_ + "/tokenizer_config.json");
   EXPECT_EQ(load_pretrained_tokenizer(folder_)->encode("A gentle hum", {}).ids, test.at("ids")[0].get<Ids>());
 }
-
 }  // namespace
 }  // namespace linnet

@@ -5,13 +5,11 @@
 
 namespace linnet {
 namespace {
-
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // decoders write it in place of bytes that are no character
 
 // The window grows to kWindow tokens and is then cut to about its last kContext: a decoder looks at fewer, and a
 // growing window would make a stream quadratic.
 constexpr size_t kWindow = 64, kContext = 8;
-
 }  // namespace
 
 size_t whole_size(std::string_view text) {
@@ -98,5 +96,4 @@ std::vector<TextRange> code_point_offsets(std::string_view text, std::span<const
   }
   return converted;
 }
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 #include "data/text/tokenizer.h"
 
 namespace linnet {
-
 constexpr TokenId kNoToken = -1;  // no such token
 
 // The tokens of each role; kNoToken if a model has none. Roles may share a token, as in GPT-2.
@@ -126,8 +125,8 @@ class TextStream {
  public:
   // `context`: the tokens before the stream. Their text is not returned, but decides how the first token reads: Llama's
   // tokenizers drop the space before a word only at a text's beginning. The tokenizer outlives the stream.
-  explicit TextStream(const PretrainedTokenizer& tokenizer, bool skip_special = true,
-                      std::span<const TokenId> context = {});
+  explicit TextStream(
+      const PretrainedTokenizer& tokenizer, bool skip_special = true, std::span<const TokenId> context = {});
   // Takes a token and returns the text that it completes, often "".
   std::string push(TokenId id);
   std::string finish();  // returns what was held back
@@ -144,5 +143,4 @@ class TextStream {
 
 // The ranges in code points, as tokenizers counts them.
 std::vector<TextRange> code_point_offsets(std::string_view text, std::span<const TextRange> offsets);
-
 }  // namespace linnet

@@ -15,7 +15,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 using Ids = std::vector<TokenId>;
 
@@ -43,7 +42,7 @@ TEST(Pretrained, ByteLevelBpeKeepsAnyBytes) {
   std::string bytes;
   for (int i = 0; i < 256; ++i) bytes += static_cast<char>(i);
   for (const std::string& text : {bytes, bytes + " text \xC3" + bytes, std::string(3000, 'x'), std::string(500, ' '),
-                                  std::string("\xED\xA0\x80 \xF4\x90\x80\x80"), std::string()})
+           std::string("\xED\xA0\x80 \xF4\x90\x80\x80"), std::string()})
     EXPECT_EQ(tokenizer->decode(ids_of(*tokenizer, text), false), text);
 }
 
@@ -145,7 +144,7 @@ TEST(Pretrained, BadFilesAreErrorsOfOneLine) {
   EXPECT_NE(load(std::string(200, '[') + std::string(200, ']')).find("deeper"), std::string::npos);
   EXPECT_NE(load(R"({"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"},"model":{}})")
                 .find(path + "': pre_tokenizer.pattern: the regular expression '('"),
-            std::string::npos);
+      std::string::npos);
 }
 
 TEST(Pretrained, MergesMayHaveWindowsLineEnds) {
@@ -175,12 +174,12 @@ TEST(Pretrained, SettingsBesideVocabularyAndMerges) {
   EXPECT_EQ(ids(*tokenizer_of(roberta, none, none), "a"), (Ids{2}));
   EXPECT_EQ(ids(*tokenizer_of(roberta, none, R"({"model_type":"bart"})"), "a"), (Ids{0, 2, 1}));
   EXPECT_EQ(ids(*tokenizer_of(roberta, R"({"tokenizer_class":"RobertaTokenizer","add_prefix_space":true})", none), "a"),
-            (Ids{0, 3, 2, 1}));
+      (Ids{0, 3, 2, 1}));
   EXPECT_EQ(ids(*tokenizer_of(roberta, R"({"add_prefix_space":true})", none), "a"), (Ids{3, 2}));
   // Qwen and GPT-NeoX compose characters first.
   for (const char* kind : {"qwen2", "gpt_neox"})
-    EXPECT_EQ(ids(*tokenizer_of(roberta, none, std::string(R"({"model_type":")") + kind + "\"}"), "e\u0301"),
-              (Ids{5, 6}));
+    EXPECT_EQ(
+        ids(*tokenizer_of(roberta, none, std::string(R"({"model_type":")") + kind + "\"}"), "e\u0301"), (Ids{5, 6}));
   // Qwen cuts numbers into digits, GPT-2 does not.
   const std::string digits = R"({"1":0,"11":1})";
   testing::TemporaryFolder folder;
@@ -191,7 +190,7 @@ TEST(Pretrained, SettingsBesideVocabularyAndMerges) {
   EXPECT_EQ(ids(*load_pretrained_tokenizer(folder.path()), "111"), (Ids{0, 0, 0}));
   // Tokens that only the settings name.
   folder.write("tokenizer_config.json",
-               R"({"added_tokens_decoder":{"7":{"content":"<|im_end|>","special":true,"rstrip":true}}})");
+      R"({"added_tokens_decoder":{"7":{"content":"<|im_end|>","special":true,"rstrip":true}}})");
   const auto tokenizer = load_pretrained_tokenizer(folder.path());
   EXPECT_EQ(ids(*tokenizer, "1<|im_end|> 1"), (Ids{0, 7, 0}));
   EXPECT_TRUE(tokenizer->is_special(7));
@@ -218,7 +217,7 @@ TEST(Pretrained, BytesOfByt5) {
   ASSERT_TRUE(has_pretrained_tokenizer(folder.path()));
   const auto tokenizer = load_pretrained_tokenizer(folder.path());
   EXPECT_EQ(tokenizer->encode("hé <extra_id_0> </s> x <extra_id_124><pad>", EncodeOptions{}).ids,
-            (Ids{107, 198, 172, 35, 259, 1, 123, 35, 383, 0, 1}));
+      (Ids{107, 198, 172, 35, 259, 1, 123, 35, 383, 0, 1}));
   EXPECT_EQ(tokenizer->encode_pair("a", "b", EncodeOptions{}).ids, (Ids{100, 1, 101, 1}));
   EXPECT_EQ(tokenizer->decode(Ids{107, 198, 172, 35, 259, 1}), "hé ");
   EXPECT_EQ(tokenizer->vocab_size(), 384);
@@ -245,8 +244,8 @@ TEST(Pretrained, FairseqIdsOfASentencePieceModel) {
   for (const TokenId offset : {1, 4}) {
     testing::TemporaryFolder folder;
     folder.write("sentencepiece.bpe.model", read_file(model));
-    folder.write("config.json",
-                 std::string(R"({"model_type": ")") + (offset == 1 ? "xlm-roberta" : "camembert") + "\"}");
+    folder.write(
+        "config.json", std::string(R"({"model_type": ")") + (offset == 1 ? "xlm-roberta" : "camembert") + "\"}");
     const auto tokenizer = load_pretrained_tokenizer(folder.path());
     const TokenRoles& roles = tokenizer->roles();
     std::vector<TokenId> expected{roles.begin};
@@ -336,9 +335,8 @@ TEST(Pretrained, AUsersPieceCountsInSentencePiecesSumsAsThere) {
   const std::string unigram("\x18\x01", 2), no_dummy_prefix("\x18\0", 2);
   testing::TemporaryFolder folder;
   write_file_atomically(folder.path() + "/tokenizer.model",
-                        piece("<unk>", 0, 2) + piece("the", 0, 4) + piece("\xE2\x96\x81", -2.94F, 1) +
-                            piece("-", -5.37F, 1) + piece("--", -6.71F, 1) + piece("a", -4.1F, 1) + field(2, unigram) +
-                            field(3, no_dummy_prefix));
+      piece("<unk>", 0, 2) + piece("the", 0, 4) + piece("\xE2\x96\x81", -2.94F, 1) + piece("-", -5.37F, 1) +
+          piece("--", -6.71F, 1) + piece("a", -4.1F, 1) + field(2, unigram) + field(3, no_dummy_prefix));
   const auto tokenizer = load_pretrained_tokenizer(folder.path() + "/tokenizer.model");
   EXPECT_EQ(ids_of(*tokenizer, "the -----"), (Ids{1, 2, 3, 4, 4}));
   EXPECT_EQ(ids_of(*tokenizer, "a the"), (Ids{5, 2, 1}));
@@ -387,6 +385,5 @@ TEST(BpeTrainer, TheSameTextGivesTheSameTokenizer) {
   EXPECT_NE(error_of([] { BpeTrainer({.vocab_size = 200}); }), "no error");
   EXPECT_EQ(error_of([] { BpeTrainer({}).train(); }), "the training text is empty");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char *kPrefix = "##", *kWhere = "(just trained)";
 constexpr int64_t kSpecials = 5;
 constexpr size_t kLongestWord = 100;  // of characters; longer ones are the unknown token
@@ -164,14 +163,13 @@ std::vector<std::string> characters_of(const std::string& word) {  // "t", "##h"
     characters.push_back((character.begin > 0 ? kPrefix : "") + std::string(character.bytes()));
   return characters;
 }
-
 }  // namespace
 
 BpeTrainer::BpeTrainer(BpeTrainingOptions options) : options_(std::move(options)), pattern_(kGpt2Expression) {
   const auto least = static_cast<int64_t>(256 + options_.special.size());
   if (options_.vocab_size < least || options_.vocab_size > Vocabulary::kMaxId)
     fail_user("vocab_size = ", options_.vocab_size, " tokens: it must be ", least,
-              " (the bytes and the special tokens) to ", Vocabulary::kMaxId);
+        " (the bytes and the special tokens) to ", Vocabulary::kMaxId);
 }
 
 void BpeTrainer::add(std::string_view text) {
@@ -221,8 +219,8 @@ std::unique_ptr<PretrainedTokenizer> BpeTrainer::train() const {
   return tokenizer;
 }
 
-std::unique_ptr<PretrainedTokenizer> train_wordpiece(const std::vector<std::string>& texts,
-                                                     const WordPieceTrainingOptions& options) {
+std::unique_ptr<PretrainedTokenizer> train_wordpiece(
+    const std::vector<std::string>& texts, const WordPieceTrainingOptions& options) {
   const Counts words = count_words(texts, options.lowercase);
   Counts found;
   for (const auto& [word, count] : words)
@@ -252,5 +250,4 @@ std::unique_ptr<PretrainedTokenizer> train_wordpiece(const std::vector<std::stri
   set_roles_from_files(*tokenizer, "", kWhere, "", kWhere);
   return tokenizer;
 }
-
 }  // namespace linnet

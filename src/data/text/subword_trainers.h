@@ -9,7 +9,6 @@
 #include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
-
 struct BpeTrainingOptions {
   int64_t vocab_size = 8000;  // with the 256 bytes and the special tokens; less when the text has nothing left to merge
   int64_t min_count = 2;      // pairs that are rarer are not merged
@@ -38,7 +37,6 @@ struct WordPieceTrainingOptions {
 
 // Words are cut as BERT cuts them, accents are kept. Characters beyond three quarters of the vocabulary are dropped,
 // the rarest first. User error for texts without a word, and for a vocabulary that is too small.
-std::unique_ptr<PretrainedTokenizer> train_wordpiece(const std::vector<std::string>& texts,
-                                                     const WordPieceTrainingOptions& options);
-
+std::unique_ptr<PretrainedTokenizer> train_wordpiece(
+    const std::vector<std::string>& texts, const WordPieceTrainingOptions& options);
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include <vector>
 
 namespace linnet {
-
 using TokenId = int32_t;  // number of a token in a vocabulary
 
 // The ids of special tokens, equal in all tokenizers trained here. Pretrained ones have their own; -1: none.
@@ -62,5 +61,4 @@ struct TokenizerOptions {
 // trains in a forked child (sentencepiece_trainer.cpp), so call this before worker threads start. Throws Error(kUser)
 // for options out of range and for too few lines.
 std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerOptions& options, const std::vector<std::string>& lines);
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 using Ids = std::vector<TokenId>;
 
@@ -54,8 +53,8 @@ TEST_F(TokenizerTest, CharactersByFrequencyThenBytes) {
 }
 
 TEST_F(TokenizerTest, CharactersRoundTripAnyCoveredText) {
-  const std::vector<std::string> lines = {"Ein Hund – „wau“!", "日本語 👩‍🚀\t\\s", "  two  spaces  ",
-                                          "e\u0301 é"};
+  const std::vector<std::string> lines = {
+      "Ein Hund – „wau“!", "日本語 👩‍🚀\t\\s", "  two  spaces  ", "e\u0301 é"};
   const auto tokenizer = train_tokenizer({.kind = "char"}, lines);
   for (const std::string& line : lines) {
     const Ids ids = encode(*tokenizer, line);
@@ -105,27 +104,27 @@ TEST_F(TokenizerTest, IdsOutsideTheVocabularyAreAnError) {
   const auto tokenizer = train_tokenizer({.kind = "char"}, {"ab"});
   for (const TokenId id : {-1, 6, INT32_MAX})
     EXPECT_EQ(error_of([&] { (void)tokenizer->decode(Ids{id}); }, ErrorKind::kInternal),
-              "token " + std::to_string(id) + " is outside the vocabulary of 6");
+        "token " + std::to_string(id) + " is outside the vocabulary of 6");
 }
 
 TEST_F(TokenizerTest, OptionsThatCannotBe) {
   EXPECT_EQ(error_of([] { train_tokenizer({.kind = "letters"}, {"a"}); }),
-            "unknown tokenizer 'letters' (char, word or sentencepiece)");
+      "unknown tokenizer 'letters' (char, word or sentencepiece)");
   EXPECT_EQ(error_of([] { train_tokenizer({.kind = "char", .vocab_size = 4}, {"a"}); }),
-            "vocab_size is 4; it must exceed the 4 special tokens");
+      "vocab_size is 4; it must exceed the 4 special tokens");
   EXPECT_EQ(error_of([] {
-              train_tokenizer({.kind = "word"}, {" ", ""});
-            }),
-            "the training text has no words to make a vocabulary of");
+    train_tokenizer({.kind = "word"}, {" ", ""});
+  }),
+      "the training text has no words to make a vocabulary of");
 }
 
 TEST_F(TokenizerTest, MissingOrAmbiguousFiles) {
   EXPECT_EQ(error_of([&] { load_tokenizer(folder_, "source"); }),
-            "no tokenizer 'source' in '" + folder_ + "' (neither .char, .word nor .model)");
+      "no tokenizer 'source' in '" + folder_ + "' (neither .char, .word nor .model)");
   train_tokenizer({.kind = "char"}, {"ab"})->save(folder_, "source");
   train_tokenizer({.kind = "word"}, {"ab"})->save(folder_, "source");
   EXPECT_EQ(error_of([&] { load_tokenizer(folder_, "source"); }),
-            "'" + folder_ + "' holds two tokenizers for 'source': .char and .word");
+      "'" + folder_ + "' holds two tokenizers for 'source': .char and .word");
   EXPECT_NE(
       error_of([&] { train_tokenizer({.kind = "char"}, {"ab"})->save(folder_ + "/none", "x"); }, ErrorKind::kSystem),
       "no error");
@@ -169,6 +168,5 @@ TEST(VocabularyFile, NoDamageCrashes) {
     }
   }
 }
-
 }  // namespace
 }  // namespace linnet

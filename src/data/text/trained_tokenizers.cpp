@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char* kSpecialPieces[] = {"<pad>", "<unk>", "<s>", "</s>"};
 
 std::string name_of(TextUnit unit) { return unit == TextUnit::kCharacter ? "char" : "word"; }
@@ -127,7 +126,6 @@ std::string checksum(std::string_view bytes) {  // FNV-1a, 64 bits
   for (int shift = 60; shift >= 0; shift -= 4) digits += "0123456789abcdef"[(hash >> shift) & 15u];
   return digits;
 }
-
 }  // namespace
 
 std::unique_ptr<Tokenizer> train_vocabulary(TextUnit unit, int64_t vocab_size, const std::vector<std::string>& lines) {
@@ -139,9 +137,8 @@ std::unique_ptr<Tokenizer> train_vocabulary(TextUnit unit, int64_t vocab_size, c
   if (counts.empty()) fail_user("the training text has no ", name_of(unit), "s to make a vocabulary of");
 
   std::vector<std::pair<std::string_view, int64_t>> order(counts.begin(), counts.end());
-  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-    return a.second != b.second ? a.second > b.second : a.first < b.first;
-  });
+  std::sort(order.begin(), order.end(),
+      [](const auto& a, const auto& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
   const auto room = static_cast<size_t>(std::min<int64_t>(vocab_size, INT32_MAX) - kSpecialTokenCount);
   if (order.size() > room) order.resize(room);
   std::vector<std::string> tokens;
@@ -224,5 +221,4 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder, const std::
   if (extension == "model") return make_sentencepiece_tokenizer(open_sentencepiece_model(bytes, path), path);
   return parse_vocabulary(extension == "char" ? TextUnit::kCharacter : TextUnit::kWord, bytes, path);
 }
-
 }  // namespace linnet

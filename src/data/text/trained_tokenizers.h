@@ -4,7 +4,6 @@
 #include "data/text/tokenizer.h"
 
 namespace linnet {
-
 enum class TextUnit {
   kCharacter,  // one code point; the text is taken as it is, without Unicode normalization
   kWord,       // what stands between white space
@@ -36,5 +35,4 @@ std::string open_sentencepiece_model(std::string_view bytes, const std::string& 
 // and is silent. Call it while this process has a single thread: a child inherits the locks of other threads, but not
 // the threads that would release them.
 std::string train_sentencepiece(const TokenizerOptions& options, const std::vector<std::string>& lines);
-
 }  // namespace linnet

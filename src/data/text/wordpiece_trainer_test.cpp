@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<std::string> pieces_of(const PretrainedTokenizer& tokenizer, const std::string& text) {
   std::vector<std::string> pieces;
   for (const TokenId id : tokenizer.encode(text, EncodeOptions{}).ids) pieces.push_back(tokenizer.piece(id));
@@ -50,6 +49,5 @@ TEST(WordPieceTrainer, RareCharactersGoFirstWhereTheVocabularyIsSmall) {
   EXPECT_NE(pieces_of(*tokenizer, "a"), (Pieces{"[CLS]", "[UNK]", "[SEP]"}));
   EXPECT_THROW(train_wordpiece({" ", ""}, {}), Error);
 }
-
 }  // namespace
 }  // namespace linnet

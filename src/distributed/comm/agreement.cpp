@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 // One character for the kind, then the message; empty: no error.
 std::string packed(ErrorKind kind, const char* message) {
   return std::string(1, static_cast<char>('0' + static_cast<int>(kind))) + message;
@@ -65,7 +64,6 @@ std::string next_text(const std::string& all, size_t& at) {
   at = space + 1 + length;
   return all.substr(space + 1, length);
 }
-
 }  // namespace
 
 void run_on_all(Communicator& world, FunctionRef<void()> work) {
@@ -82,7 +80,7 @@ void run_on_all(Communicator& world, FunctionRef<void()> work) {
   for (size_t rank = 0; rank < problems.size(); ++rank)
     if (const std::string& text = problems[rank]; !text.empty())
       throw AgreedError(static_cast<ErrorKind>(text[0] - '0'),
-                        (rank == 0 ? "" : "rank " + std::to_string(rank) + ": ") + text.substr(1));
+          (rank == 0 ? "" : "rank " + std::to_string(rank) + ": ") + text.substr(1));
 }
 
 void check_equal(Communicator& world, const std::string& what, const std::string& text) {
@@ -131,8 +129,8 @@ std::vector<int64_t> SharedWork::own_items(int64_t count) const {
   return items;
 }
 
-std::vector<double> SharedWork::numbers(int64_t count, int64_t width,
-                                        FunctionRef<void(int64_t item, std::span<double> result)> work) const {
+std::vector<double> SharedWork::numbers(
+    int64_t count, int64_t width, FunctionRef<void(int64_t item, std::span<double> result)> work) const {
   const int64_t ranks = world_.size(), most = (count + ranks - 1) / ranks;  // items of a rank
   const auto size = static_cast<size_t>(width);
   std::vector<double> own(static_cast<size_t>(most) * size), all(own.size() * static_cast<size_t>(ranks));
@@ -175,5 +173,4 @@ std::string SharedWork::text(FunctionRef<std::string()> work) const {
   });
   return broadcast_text(world_, last, std::move(made));
 }
-
 }  // namespace linnet

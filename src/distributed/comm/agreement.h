@@ -9,7 +9,6 @@
 #include "distributed/comm/communicator.h"
 
 namespace linnet {
-
 // An error that every rank throws with the same text, so only rank 0 reports it.
 class AgreedError : public Error {
   using Error::Error;
@@ -41,11 +40,11 @@ class SharedWork {
   // all do.
 
   // Calls work(item, result) for this rank's items of `count`, `width` numbers each. Returns those of all items.
-  std::vector<double> numbers(int64_t count, int64_t width,
-                              FunctionRef<void(int64_t item, std::span<double> result)> work) const;
+  std::vector<double> numbers(
+      int64_t count, int64_t width, FunctionRef<void(int64_t item, std::span<double> result)> work) const;
   // Calls work(items) with all of this rank's items of `count`, for a text of each. Returns those of all items.
-  std::vector<std::string> texts(int64_t count,
-                                 FunctionRef<std::vector<std::string>(std::span<const int64_t> items)> work) const;
+  std::vector<std::string> texts(
+      int64_t count, FunctionRef<std::vector<std::string>(std::span<const int64_t> items)> work) const;
   // A text made by the last rank, which has the fewest items.
   std::string text(FunctionRef<std::string()> work) const;
 
@@ -55,5 +54,4 @@ class SharedWork {
 
   Communicator& world_;
 };
-
 }  // namespace linnet

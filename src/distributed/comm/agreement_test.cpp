@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 // The message that every rank throws; "" when none does.
 std::string message_of_all(int ranks, const std::function<void(Communicator&)>& body) {
   std::vector<std::string> messages(static_cast<size_t>(ranks));
@@ -49,6 +48,5 @@ TEST(Agreement, TextsOfEachRankReachAll) {
     barrier(world);
   });
 }
-
 }  // namespace
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 // Clocks that count how often any of them was read: an answer takes at most the readings of all ranks.
 TEST(ClockOffset, IsFoundForEveryRank) {
   constexpr std::array<int64_t, 3> kAhead{5000, 1000000, -300000};
@@ -21,6 +20,5 @@ TEST(ClockOffset, IsFoundForEveryRank) {
 TEST(ClockOffset, OfOneRankIsNothing) {
   EXPECT_EQ(clock_offset(single_process(), [] { return int64_t{7}; }), 0);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 class SingleProcess : public Communicator {
  public:
   int rank() const override { return 0; }
@@ -40,7 +39,6 @@ Slice equal_blocks(size_t count, int rank, int size) {
 }
 
 Slice bytes_of_values(Slice values, size_t size) { return {values.first * size, values.count * size}; }
-
 }  // namespace
 
 Communicator& single_process() {
@@ -109,7 +107,7 @@ Slice block_slice(const SliceBounds& bounds, int rank) {
 
 void all_gather_slices(Communicator& world, std::span<float> all, const SliceBounds& bounds) {
   all_gather_parts(world, std::as_writable_bytes(all),
-                   [&](int rank) { return bytes_of_values(slice(bounds, rank), sizeof(float)); });
+      [&](int rank) { return bytes_of_values(slice(bounds, rank), sizeof(float)); });
 }
 
 void all_gather_slices(Communicator& world, std::span<float> all) {
@@ -118,7 +116,7 @@ void all_gather_slices(Communicator& world, std::span<float> all) {
 
 void all_gather_slice_blocks(Communicator& world, std::span<double> blocks, const SliceBounds& bounds) {
   all_gather_parts(world, std::as_writable_bytes(blocks),
-                   [&](int rank) { return bytes_of_values(block_slice(bounds, rank), sizeof(double)); });
+      [&](int rank) { return bytes_of_values(block_slice(bounds, rank), sizeof(double)); });
 }
 
 std::string broadcast_text(Communicator& world, int root, std::string text) {
@@ -135,5 +133,4 @@ std::vector<std::string> gather_texts(Communicator& world, std::string_view mine
     texts.push_back(broadcast_text(world, root, root == world.rank() ? std::string(mine) : std::string()));
   return texts;
 }
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 #include <vector>
 
 namespace linnet {
-
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -33,8 +32,8 @@ class Communicator {
   enum class Wait : uint8_t { kSoon, kPatiently };
   // Sends and receives all of these messages and waits for them. Messages between two ranks keep their order; both
   // state the same sizes; empty ones are skipped. Allocates only for more messages than before. Not thread-safe.
-  virtual void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming,
-                        Wait wait = Wait::kSoon) = 0;
+  virtual void exchange(
+      std::span<const Outgoing> outgoing, std::span<const Incoming> incoming, Wait wait = Wait::kSoon) = 0;
 
   // Empty lists for exchange(), valid until the next call. They keep their memory.
   struct Lists {
@@ -119,5 +118,4 @@ struct JoinedDevices {
   std::unique_ptr<DeviceRanks> ranks;  // null: messages go through the host's memory,
   std::string reason;                  // because of this; the same on every rank
 };
-
 }  // namespace linnet

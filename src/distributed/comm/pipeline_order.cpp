@@ -3,7 +3,6 @@
 
 namespace linnet {
 namespace {
-
 // `index` counts the passes of one direction from 0.
 PipelinePass pass_at(const PipelineOrder& order, bool is_forward, int64_t index) {
   if (order.chunks == 1) return {is_forward, 0, index};
@@ -128,7 +127,6 @@ std::vector<PipelineStep> interleaved_steps(const PipelineOrder& order, int rank
   }
   return steps.finish();
 }
-
 }  // namespace
 
 int pipeline_receiver(const PipelineOrder& order, int rank, const PipelinePass& pass) {
@@ -174,5 +172,4 @@ std::vector<int64_t> pipeline_slots(const PipelineOrder& order, int rank) {
   }
   return most;
 }
-
 }  // namespace linnet

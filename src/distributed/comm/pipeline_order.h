@@ -13,7 +13,6 @@
 #include <vector>
 
 namespace linnet {
-
 // "data=2,pipeline=3" of 6 ranks: 3 ranks compute one model together, some layers each, and two such models train on
 // different data. Ranks are numbered as in distributed/comm/tensor_group.h: first within a tensor group, then by
 // pipeline stage, then by the data.
@@ -61,5 +60,4 @@ std::vector<int64_t> pipeline_slots(const PipelineOrder& order, int rank);
 // The rank that a pass's result goes to, and the one its input comes from; -1 at the ends of the model.
 int pipeline_receiver(const PipelineOrder& order, int rank, const PipelinePass& pass);
 int pipeline_sender(const PipelineOrder& order, int rank, const PipelinePass& pass);
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 std::string text(const PipelinePass& pass) {
   return (pass.is_forward ? "F" : "B") + std::to_string(pass.chunk) + "." + std::to_string(pass.micro);
 }
@@ -155,7 +154,7 @@ TEST(PipelineOrder, InterleavingDividesTheBubbleByTheChunks) {
         const int64_t micros = groups * ranks;
         const double work = 3.0 * static_cast<double>(micros);
         EXPECT_NEAR((seconds_of({ranks, chunks, micros}) - work) / work,
-                    (ranks - 1.0) / static_cast<double>(micros * chunks), 1e-9)
+            (ranks - 1.0) / static_cast<double>(micros * chunks), 1e-9)
             << ranks << " ranks, " << chunks << " chunks, " << micros << " micro-batches";
       }
 }
@@ -197,6 +196,5 @@ TEST(PipelineOrder, FewerMicroBatchesBeginAsMoreDo) {
         }
       }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 // Floats of a node received at once: on the host few enough for the cache, on a device enough to amortize a message.
 constexpr size_t kPiece = size_t{1} << 16, kDevicePiece = size_t{1} << 22;
 constexpr size_t kTask = size_t{1} << 14;  // floats that a thread adds at once
@@ -36,7 +35,6 @@ void in_pieces(const SliceBounds& bounds, Slice part, int ranks, size_t piece_si
       return Slice{own.first + std::min(done, own.count), std::min(most, own.count - std::min(done, own.count))};
     });
 }
-
 }  // namespace
 
 void add_values(ThreadPool& pool, float* into, const float* from, size_t count) {
@@ -52,7 +50,7 @@ void add_values(DeviceRanks* device, ThreadPool& pool, float* into, const float*
 
 void fill_values(ThreadPool& pool, std::span<float> values, float value) {
   in_ranges(pool, values.size(), kTask,
-            [&](size_t begin, size_t end) { std::ranges::fill(values.subspan(begin, end - begin), value); });
+      [&](size_t begin, size_t end) { std::ranges::fill(values.subspan(begin, end - begin), value); });
 }
 
 void move_values(ThreadPool& pool, std::span<float> into, std::span<float> from) {
@@ -81,8 +79,7 @@ ShardSum::ShardSum(Communicator& world, DeviceRanks* device, const ShardShare& s
 }
 
 // Lists messages to all other ranks; values(node) are this rank's.
-template <class Values>
-void ShardSum::list_outgoing(size_t nodes, const Values& values) {
+template <class Values> void ShardSum::list_outgoing(size_t nodes, const Values& values) {
   outgoing_.clear();
   for (int rank = 0; rank < share_.ranks; ++rank)
     for (size_t i = 0; rank != share_.rank && i < nodes; ++i)
@@ -91,9 +88,8 @@ void ShardSum::list_outgoing(size_t nodes, const Values& values) {
 
 // After the messages were listed: receives the other ranks' nodes of `count` values and adds all nodes, this rank's at
 // mine(i), to those on the stack in the tree's order; with `all`, to one sum.
-template <class Mine>
-void ShardSum::exchange_and_add(const std::vector<std::vector<ShardNode>>& nodes, const Mine& mine, size_t count,
-                                bool all, ThreadPool& pool, Communicator::Wait wait) {
+template <class Mine> void ShardSum::exchange_and_add(const std::vector<std::vector<ShardNode>>& nodes,
+    const Mine& mine, size_t count, bool all, ThreadPool& pool, Communicator::Wait wait) {
   incoming_.clear();
   float* received = workspace_.data();
   for (int rank = 0; rank < share_.ranks; ++rank)
@@ -111,8 +107,8 @@ void ShardSum::exchange_and_add(const std::vector<std::vector<ShardNode>>& nodes
 }
 
 // Adds values [first, first + count) of each of `nodes`; nodes[0] receives the sum.
-void ShardSum::add_nodes(std::span<const std::span<float>> nodes, size_t first, size_t count, ThreadPool& pool,
-                         Communicator::Wait wait) {
+void ShardSum::add_nodes(
+    std::span<const std::span<float>> nodes, size_t first, size_t count, ThreadPool& pool, Communicator::Wait wait) {
   stack_.clear(), values_.clear();
   exchange_and_add(
       nodes_of_, [&](size_t i) { return nodes[i].data() + first; }, count, true, pool, wait);
@@ -133,7 +129,7 @@ void ShardSum::copy(float* into, const float* from, size_t count) {
 
 // `count` values of a round's shards, this rank's at `mine`, and those of the waiting nodes at `first`.
 void ShardSum::exchange_and_add_round(int64_t round, float* mine, std::span<const std::span<float>> sums, size_t first,
-                                      size_t count, ThreadPool& pool, Communicator::Wait wait) {
+    size_t count, ThreadPool& pool, Communicator::Wait wait) {
   stack_.clear(), values_.clear();
   for (int64_t shard = 0; shard < round * share_.ranks; ++shard) stack_.push({shard, 1});
   for (size_t i = 0; i < stack_.nodes().size(); ++i) values_.push_back(sums[i].data() + first);
@@ -145,17 +141,17 @@ void ShardSum::exchange_and_add_round(int64_t round, float* mine, std::span<cons
 }
 
 void ShardSum::reduce_scatter(std::span<const std::span<float>> nodes, const SliceBounds& bounds, Slice part,
-                              ThreadPool& pool, Communicator::Wait wait) {
+    ThreadPool& pool, Communicator::Wait wait) {
   in_pieces(bounds, part, share_.ranks, piece_, [&](const auto& piece) {
-    list_outgoing(nodes.size(),
-                  [&](int rank, size_t i) { return nodes[i].subspan(piece(rank).first, piece(rank).count); });
+    list_outgoing(
+        nodes.size(), [&](int rank, size_t i) { return nodes[i].subspan(piece(rank).first, piece(rank).count); });
     const Slice mine = piece(share_.rank);
     add_nodes(nodes, mine.first, mine.count, pool, wait);
   });
 }
 
 void ShardSum::add_round(int64_t round, std::span<float> shard, const SliceBounds& bounds, Slice part,
-                         std::span<const std::span<float>> sums, ThreadPool& pool, Communicator::Wait wait) {
+    std::span<const std::span<float>> sums, ThreadPool& pool, Communicator::Wait wait) {
   const size_t own_first = slice(bounds, share_.rank).first;
   in_pieces(bounds, part, share_.ranks, piece_, [&](const auto& piece) {
     const auto values = [&](int rank) {
@@ -169,8 +165,8 @@ void ShardSum::add_round(int64_t round, std::span<float> shard, const SliceBound
   });
 }
 
-void ShardSum::add_round_everywhere(int64_t round, std::span<float> shard, std::span<const std::span<float>> sums,
-                                    ThreadPool& pool) {
+void ShardSum::add_round_everywhere(
+    int64_t round, std::span<float> shard, std::span<const std::span<float>> sums, ThreadPool& pool) {
   if (shard.size() * static_cast<size_t>(share_.ranks - 1) > workspace_.size())
     fail_internal("add_round_everywhere is for few values");
   list_outgoing(1, [&](int, size_t) { return shard; });
@@ -218,8 +214,7 @@ int64_t ShardShare::most_nodes_after_a_round() const {
 
 void check_share(const ShardShare& share) {
   if (share.shards % share.ranks == 0) return;
-  fail_user(share.ranks, " ranks cannot share data_shards = ", share.shards,
-            " evenly; the number of ranks must divide it");
+  fail_user(
+      share.ranks, " ranks cannot share data_shards = ", share.shards, " evenly; the number of ranks must divide it");
 }
-
 }  // namespace linnet

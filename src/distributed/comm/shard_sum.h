@@ -11,7 +11,6 @@
 #include "distributed/comm/communicator.h"
 
 namespace linnet {
-
 // The shards of a step are the leaves of a binary tree: shards 2i and 2i + 1 are added first, then pairs of those sums,
 // and so on; what has no partner at the end is added from the right. A rank computes consecutive shards and adds the
 // complete subtrees among them (its nodes); the rest is added where the nodes of all ranks meet. So the number of ranks
@@ -72,7 +71,7 @@ class ShardSum {
   }
   // The same for the values `part` alone.
   void reduce_scatter(std::span<const std::span<float>> nodes, const SliceBounds& bounds, Slice part, ThreadPool& pool,
-                      Communicator::Wait wait);
+      Communicator::Wait wait);
   // The sum of all values on every rank, in nodes[0]. For few values: each rank sends all of its own to all others.
   void sum_everywhere(std::span<const std::span<float>> nodes, ThreadPool& pool);
 
@@ -80,22 +79,20 @@ class ShardSum {
   // + r, of which `part` lies at `shard`, which is overwritten. sums[i]: this rank's slice of the i-th remaining node,
   // most_nodes_after_a_round() of them; in the end sums[0] has the sum.
   void add_round(int64_t round, std::span<float> shard, const SliceBounds& bounds, Slice part,
-                 std::span<const std::span<float>> sums, ThreadPool& pool, Communicator::Wait wait);
+      std::span<const std::span<float>> sums, ThreadPool& pool, Communicator::Wait wait);
   // The same for few values, with all of them on every rank.
-  void add_round_everywhere(int64_t round, std::span<float> shard, std::span<const std::span<float>> sums,
-                            ThreadPool& pool);
+  void add_round_everywhere(
+      int64_t round, std::span<float> shard, std::span<const std::span<float>> sums, ThreadPool& pool);
 
  private:
   ShardSum(Communicator& world, DeviceRanks* device, const ShardShare& share, std::span<float> workspace);
-  template <class Values>
-  void list_outgoing(size_t nodes, const Values& values);
-  template <class Mine>
-  void exchange_and_add(const std::vector<std::vector<ShardNode>>& nodes, const Mine& mine, size_t count, bool all,
-                        ThreadPool& pool, Communicator::Wait wait);
-  void add_nodes(std::span<const std::span<float>> nodes, size_t first, size_t count, ThreadPool& pool,
-                 Communicator::Wait wait);
+  template <class Values> void list_outgoing(size_t nodes, const Values& values);
+  template <class Mine> void exchange_and_add(const std::vector<std::vector<ShardNode>>& nodes, const Mine& mine,
+      size_t count, bool all, ThreadPool& pool, Communicator::Wait wait);
+  void add_nodes(
+      std::span<const std::span<float>> nodes, size_t first, size_t count, ThreadPool& pool, Communicator::Wait wait);
   void exchange_and_add_round(int64_t round, float* mine, std::span<const std::span<float>> sums, size_t first,
-                              size_t count, ThreadPool& pool, Communicator::Wait wait);
+      size_t count, ThreadPool& pool, Communicator::Wait wait);
   void add_last_two(ThreadPool& pool, size_t count);
   void copy(float* into, const float* from, size_t count);
 
@@ -112,8 +109,7 @@ class ShardSum {
 };
 
 // The pool's threads call body(begin, end) for ranges of at most `most` that cover [0, count) once.
-template <class Body>
-void in_ranges(ThreadPool& pool, size_t count, size_t most, const Body& body) {
+template <class Body> void in_ranges(ThreadPool& pool, size_t count, size_t most, const Body& body) {
   if (count <= most) return body(size_t{0}, count);
   pool.run(static_cast<int64_t>((count + most - 1) / most), [&](int64_t task, int) {
     const size_t begin = static_cast<size_t>(task) * most;
@@ -127,5 +123,4 @@ void add_values(DeviceRanks* device, ThreadPool& pool, float* into, const float*
 void fill_values(ThreadPool& pool, std::span<float> values, float value);
 // Copies `from` to `into` and zeroes it.
 void move_values(ThreadPool& pool, std::span<float> into, std::span<float> from);
-
 }  // namespace linnet

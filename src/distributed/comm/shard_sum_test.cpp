@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 using Values = std::vector<float>;
 
 Values shard_values(int64_t shard, size_t count) {
@@ -79,8 +78,8 @@ Values sum_in_rounds(int64_t shards, int ranks, size_t count, bool everywhere) {
     SliceBounds bounds = slice_bounds(count, ranks);
     for (int rank = 1; rank < ranks; ++rank) bounds[static_cast<size_t>(rank)] /= 2;
     const Slice own = slice(bounds, world.rank());
-    std::vector<Values> nodes(static_cast<size_t>(share.most_nodes_after_a_round()),
-                              Values(everywhere ? count : own.count));
+    std::vector<Values> nodes(
+        static_cast<size_t>(share.most_nodes_after_a_round()), Values(everywhere ? count : own.count));
     const auto sums = spans_of(nodes);
     for (int64_t round = 0; round < share.count(); ++round) {
       Values shard = shard_values(round * ranks + world.rank(), count);
@@ -90,7 +89,7 @@ Values sum_in_rounds(int64_t shards, int ranks, size_t count, bool everywhere) {
       }
       for (const Slice part : {Slice{count / 3, count - count / 3}, Slice{0, count / 3}})
         adder.add_round(round, std::span(shard).subspan(part.first, part.count), bounds, part, sums, pool,
-                        Communicator::Wait::kSoon);
+            Communicator::Wait::kSoon);
     }
     if (everywhere && world.rank() == 0) sum = nodes[0];
     if (!everywhere) std::ranges::copy(nodes[0], sum.begin() + static_cast<std::ptrdiff_t>(own.first));
@@ -149,6 +148,5 @@ TEST(Slices, CoverAllValuesOnce) {
       EXPECT_EQ(next, count);
     }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(SharedWork, EveryRankHasAllResultsInTheirOrder) {
   for (const int ranks : {1, 2, 3, 4})
     for (const int64_t count : {0, 1, 3, 8}) {
@@ -59,6 +58,5 @@ TEST(SharedWork, AllRanksLeaveTogether) {
   EXPECT_EQ(stopped, 3);
   EXPECT_EQ(failed, 3);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kSummedPiece = size_t{1} << 18;  // floats that are summed at once
 constexpr size_t kFew = 4096;                     // floats that every rank sends whole: one exchange in place of two
 constexpr size_t kThreadPiece = size_t{1} << 14;  // floats that a thread adds at once
@@ -23,7 +22,6 @@ void add_in_order(ThreadPool& pool, std::span<const float* const> parts, float* 
     }
   });
 }
-
 }  // namespace
 
 std::vector<int> some_ranks(int first, int count, int step) {
@@ -47,11 +45,11 @@ void RankGroup::exchange(std::span<const Outgoing> outgoing, std::span<const Inc
 
 RankGroups::RankGroups(Communicator& world, int tensor_ranks, int stages)
     : tensor(world, some_ranks(world.rank() / tensor_ranks * tensor_ranks, tensor_ranks, 1)),
-      pipeline(world, some_ranks(world.rank() / (tensor_ranks * stages) * (tensor_ranks * stages) +
-                                     world.rank() % tensor_ranks,
-                                 stages, tensor_ranks)),
+      pipeline(world,
+          some_ranks(world.rank() / (tensor_ranks * stages) * (tensor_ranks * stages) + world.rank() % tensor_ranks,
+              stages, tensor_ranks)),
       data(world, some_ranks(world.rank() % (tensor_ranks * stages), world.size() / (tensor_ranks * stages),
-                             tensor_ranks * stages)) {}
+                      tensor_ranks * stages)) {}
 
 Communicator& checked_group(Communicator* group, int ranks) {
   if (!group || group->size() != ranks)
@@ -97,5 +95,4 @@ void sum_over_ranks(Communicator& group, std::span<float> values, std::span<floa
     group.exchange(outgoing, incoming, Communicator::Wait::kSoon);
   }
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include "distributed/comm/communicator.h"
 
 namespace linnet {
-
 std::vector<int> some_ranks(int first, int count, int step);
 
 // Some ranks of a world as a communicator. All of them use it at the same point.
@@ -44,5 +43,4 @@ Communicator& checked_group(Communicator* group, int ranks);
 // floats. Allocates only for more ranks than before.
 void sum_over_ranks(Communicator& group, std::span<float> values, std::span<float> scratch, ThreadPool& pool);
 size_t sum_scratch_size(size_t values, int ranks);
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 float value(int rank, size_t i) { return static_cast<float>(rank + 1) * 0.1F + static_cast<float>(i % 97) * 1.7F; }
 
 // Few values, one piece that ranks share unevenly, and several pieces.
@@ -51,6 +50,5 @@ TEST(TensorGroup, GroupsOfRanksDivideTheWorld) {
   EXPECT_EQ(in_tensor, (std::vector<float>{3, 3, 12, 12, 48, 48}));
   EXPECT_EQ(in_data, (std::vector<float>{21, 42, 21, 42, 21, 42}));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -14,7 +14,6 @@
 
 namespace linnet {
 namespace {
-
 std::filesystem::path find_module() {
   const ModuleSearch search = search_module("liblinnet_mpi.so", "LINNET_MPI_MODULE");
   if (!search.found.empty()) return search.found;
@@ -65,14 +64,13 @@ std::optional<int> number_in(const char* variable) {
   return value >= 0 ? value : std::nullopt;  // less than any number if it is empty
 }
 
-std::optional<Starter> starter_from(const char* name, const char* rank, const char* ranks, const char* ranks_here,
-                                    const char* rank_here) {
+std::optional<Starter> starter_from(
+    const char* name, const char* rank, const char* ranks, const char* ranks_here, const char* rank_here) {
   const std::optional<int> own = number_in(rank), all = number_in(ranks);
   if (!own || !all) return {};
   const int here = std::max(number_in(ranks_here).value_or(*all), 1);
   return Starter{name, *own, *all, here, number_in(rank_here).value_or(*own % here)};
 }
-
 }  // namespace
 
 Communicator& join_world() {
@@ -86,8 +84,8 @@ Communicator& join_world() {
   }();
   if (world->size() != starter->ranks)
     fail_user(starter->name, " has started ", starter->ranks, " processes, and MPI sees ", world->size(),
-              starter->name == "srun" ? "; start them with `srun --mpi=pmix`"
-                                      : "; the program and " + starter->name + " belong to different MPIs");
+        starter->name == "srun" ? "; start them with `srun --mpi=pmix`"
+                                : "; the program and " + starter->name + " belong to different MPIs");
   return *world;
 }
 
@@ -113,7 +111,7 @@ const char* comm_version() { return "linnet " LINNET_VERSION ", communicator 3, 
 
 std::optional<Starter> find_starter() {
   if (const auto starter = starter_from("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                                        "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"))
+          "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"))
     return starter;
   // srun alone sets these; SLURM_NTASKS is also set in a batch script, which is one process.
   return starter_from("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS_PER_NODE", "SLURM_LOCALID");
@@ -126,8 +124,7 @@ std::optional<Starter> find_torchrun() {
   if (!starter || !number_in("LOCAL_RANK")) return {};
   if (starter->ranks_here != starter->ranks)
     fail_user("torchrun has started ", starter->ranks, " processes on several machines, ", starter->ranks_here,
-              " of them here, and Linnet joins those of one machine only; start them with `mpirun --hostfile` or srun");
+        " of them here, and Linnet joins those of one machine only; start them with `mpirun --hostfile` or srun");
   return starter;
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "distributed/comm/communicator.h"
 
 namespace linnet {
-
 // What a starter's environment variables say of this process.
 struct Starter {
   std::string name;  // "mpirun", "srun"
@@ -39,12 +38,11 @@ std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string
 struct ModuleWorld {
   int rank, size;
   const char* (*exchange)(std::span<const Communicator::Outgoing> outgoing,
-                          std::span<const Communicator::Incoming> incoming, Communicator::Wait wait);
+      std::span<const Communicator::Incoming> incoming, Communicator::Wait wait);
   const char* (*leave)();
 };
 
 // The module's `linnet_mpi_open`: the ranks, or null and a message. Program and module must be of one build.
 using OpenWorld = const ModuleWorld* (*)(const char* program_version, char* message, size_t message_size);
 const char* comm_version();
-
 }  // namespace linnet

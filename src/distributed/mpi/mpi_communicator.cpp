@@ -18,7 +18,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kMost = size_t{1} << 30;  // bytes of one MPI message, whose size is an int
 constexpr int kTag = 1;
 constexpr char kAlive = 0, kEnds = 1;  // what a rank tells the next one
@@ -52,8 +51,7 @@ class MpiWorld {
   int size() const { return size_; }
 
   // Returns null, or the message of what `call` has thrown, valid until the next call.
-  template <class Call>
-  const char* problem_of(const Call& call) {
+  template <class Call> const char* problem_of(const Call& call) {
     try {
       call();
       return nullptr;
@@ -94,8 +92,7 @@ class MpiWorld {
       });
   }
 
-  template <class Start>
-  void in_parts(size_t size, const Start& start) {
+  template <class Start> void in_parts(size_t size, const Start& start) {
     for (size_t first = 0; first < size; first += kMost) {
       requests_.emplace_back();
       start(first, static_cast<int>(std::min(kMost, size - first)), &requests_.back());
@@ -106,7 +103,7 @@ class MpiWorld {
     const std::lock_guard lock(mpi_);
     int done = 0;
     check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
-          "a message to or from another rank");
+        "a message to or from another rank");
     return done != 0;
   }
 
@@ -155,8 +152,8 @@ class MpiWorld {
 
   [[noreturn]] void give_up_on(int rank) const {
     std::fprintf(stderr,
-                 "linnet: rank %d has not answered for %d s: it was stopped, or its machine cannot be reached\n", rank,
-                 static_cast<int>(kPatience / std::chrono::seconds(1)));
+        "linnet: rank %d has not answered for %d s: it was stopped, or its machine cannot be reached\n", rank,
+        static_cast<int>(kPatience / std::chrono::seconds(1)));
     _exit(Communicator::kLostRank);  // mpirun ends the others
   }
 
@@ -170,7 +167,6 @@ class MpiWorld {
 };
 
 MpiWorld* world = nullptr;  // never destroyed: a rank that fails must not wait for the others
-
 }  // namespace
 }  // namespace linnet
 
@@ -185,12 +181,13 @@ extern "C" __attribute__((visibility("default"))) const linnet::ModuleWorld* lin
     std::snprintf(message, message_size, "%s", error.what());
     return nullptr;
   }
-  static const ModuleWorld module{
-      .rank = world->rank(),
+  static const ModuleWorld module{.rank = world->rank(),
       .size = world->size(),
       .exchange =
           [](std::span<const Communicator::Outgoing> outgoing, std::span<const Communicator::Incoming> incoming,
-             Communicator::Wait wait) { return world->problem_of([&] { world->exchange(outgoing, incoming, wait); }); },
+              Communicator::Wait wait) {
+            return world->problem_of([&] { world->exchange(outgoing, incoming, wait); });
+          },
       .leave = [] { return world->problem_of([] { world->leave(); }); }};
   return &module;
 }

@@ -13,15 +13,13 @@
 
 namespace linnet {
 namespace {
-
 struct Unit {
   std::string_view name;
   double factor;
 };
 
-constexpr Unit kBandwidths[] = {{"TB/s", 1e12},      {"GB/s", 1e9},       {"MB/s", 1e6},       {"KB/s", 1e3},
-                                {"B/s", 1},          {"bit/s", 1.0 / 8},  {"Kbit/s", 1e3 / 8}, {"Mbit/s", 1e6 / 8},
-                                {"Gbit/s", 1e9 / 8}, {"Tbit/s", 1e12 / 8}};
+constexpr Unit kBandwidths[] = {{"TB/s", 1e12}, {"GB/s", 1e9}, {"MB/s", 1e6}, {"KB/s", 1e3}, {"B/s", 1},
+    {"bit/s", 1.0 / 8}, {"Kbit/s", 1e3 / 8}, {"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}, {"Tbit/s", 1e12 / 8}};
 constexpr size_t kByteUnits = 5;  // the first of these
 constexpr Unit kTimes[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
 
@@ -65,7 +63,6 @@ struct Shares {
   std::vector<size_t> nodes, own;
   size_t all_nodes = 0, longest = 0;
 };
-
 }  // namespace
 
 Network parse_network(const std::string& text) {
@@ -76,8 +73,8 @@ Network parse_network(const std::string& text) {
     fail_user("--network: \"", word, "\" is not ", problem);
   };
   if (words.size() < 2 || words.size() > 3) fail_user("--network \"", text, "\" is not understood", wanted);
-  Network network{.bytes_per_second = parse_quantity(words[0], kBandwidths),
-                  .latency = parse_quantity(words[1], kTimes)};
+  Network network{
+      .bytes_per_second = parse_quantity(words[0], kBandwidths), .latency = parse_quantity(words[1], kTimes)};
   if (network.bytes_per_second <= 0) fail(words[0], "a bandwidth such as 25GB/s or 100Gbit/s" + wanted);
   if (network.latency < 0) fail(words[1], "a latency such as 5us or 0.1ms" + wanted);
   network.overlaps = words.size() == 2;
@@ -104,7 +101,7 @@ Network fit_network(std::span<const TimedExchange> exchanges) {
   const double slope = std::max(median(slopes), 1e-15);
   const double fastest = std::ranges::min_element(exchanges, {}, &TimedExchange::seconds)->seconds;
   return {.bytes_per_second = 1 / slope,
-          .latency = std::clamp(smallest->seconds - slope * smallest->bytes, fastest / 2, fastest)};
+      .latency = std::clamp(smallest->seconds - slope * smallest->bytes, fastest / 2, fastest)};
 }
 
 double seconds_of(const Traffic& traffic, const Network& network) {
@@ -121,8 +118,8 @@ Traffic reduce_scatter_traffic(size_t values, Slice part, const ShardShare& shar
     sent += sends, busiest = std::max({busiest, sends, receives});
   }
   return {.exchanges = static_cast<int64_t>(ceil_div(of.longest, kShardPiece)),
-          .port_bytes = bytes_of(busiest),
-          .sent_bytes = bytes_of(sent) / share.ranks};
+      .port_bytes = bytes_of(busiest),
+      .sent_bytes = bytes_of(sent) / share.ranks};
 }
 
 double added_bytes(size_t values, Slice part, const ShardShare& share) {
@@ -149,8 +146,8 @@ Traffic sum_everywhere_traffic(size_t values, const ShardShare& share) {
   const auto others = static_cast<size_t>(share.ranks - 1);
   for (const size_t count : of.nodes) busiest = std::max({busiest, count * others, of.all_nodes - count});
   return {.exchanges = 1,
-          .port_bytes = bytes_of(values * busiest),
-          .sent_bytes = bytes_of(values * of.all_nodes * others) / share.ranks};
+      .port_bytes = bytes_of(values * busiest),
+      .sent_bytes = bytes_of(values * of.all_nodes * others) / share.ranks};
 }
 
 Traffic all_reduce_traffic(size_t values, int ranks) {
@@ -167,8 +164,8 @@ Traffic all_reduce_traffic(size_t values, int ranks) {
       busiest = std::max({busiest, own * others, piece - own});
     }
     traffic += {.exchanges = 2,
-                .port_bytes = 2 * bytes_of(busiest),
-                .sent_bytes = 2 * bytes_of(piece * others) / static_cast<double>(count)};
+        .port_bytes = 2 * bytes_of(busiest),
+        .sent_bytes = 2 * bytes_of(piece * others) / static_cast<double>(count)};
   }
   return traffic;
 }
@@ -180,5 +177,4 @@ Traffic all_gather_traffic(size_t values, int ranks) {
 }
 
 Traffic send_traffic(double bytes) { return {.exchanges = 1, .port_bytes = bytes, .sent_bytes = bytes}; }
-
 }  // namespace linnet

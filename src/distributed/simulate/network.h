@@ -8,7 +8,6 @@
 #include "distributed/comm/shard_sum.h"
 
 namespace linnet {
-
 struct Network {
   double bytes_per_second = 0;  // of one rank, in each direction at the same time
   double latency = 0;           // seconds of an exchange of no bytes
@@ -56,5 +55,4 @@ Traffic send_traffic(double bytes);  // one message of `bytes` between two ranks
 
 // Bytes that the rank which adds most reads and writes, besides messages, in a reduce_scatter_traffic().
 double added_bytes(size_t values, Slice part, const ShardShare& share);
-
 }  // namespace linnet

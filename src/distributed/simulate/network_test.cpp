@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 std::string error_of(const std::string& text) {
   try {
     parse_network(text);
@@ -32,23 +31,18 @@ TEST(Network, TextsAreReadBack) {
 
 TEST(Network, TypingErrorsAreOneLineThatNamesThem) {
   EXPECT_EQ(error_of("25GB,5us"),
-            "--network: \"25GB\" is not a bandwidth such as 25GB/s or 100Gbit/s; write bandwidth and latency, for "
-            "example --network 25GB/s,5us");
-  for (const auto& [text, part] : {std::pair{"25GB/s", "25GB/s"},
-                                   {"25GB/s,5", "\"5\""},
-                                   {"0GB/s,5us", "\"0GB/s\""},
-                                   {"25GB/s,-1us", "\"-1us\""},
-                                   {"25GB/s,5us,slow", "\"slow\""},
-                                   {"", "\"\""},
-                                   {"infGB/s,5us", "infGB/s"}}) {
+      "--network: \"25GB\" is not a bandwidth such as 25GB/s or 100Gbit/s; write bandwidth and latency, for "
+      "example --network 25GB/s,5us");
+  for (const auto& [text, part] : {std::pair{"25GB/s", "25GB/s"}, {"25GB/s,5", "\"5\""}, {"0GB/s,5us", "\"0GB/s\""},
+           {"25GB/s,-1us", "\"-1us\""}, {"25GB/s,5us,slow", "\"slow\""}, {"", "\"\""}, {"infGB/s,5us", "infGB/s"}}) {
     EXPECT_NE(error_of(text).find(part), std::string::npos) << text << ": " << error_of(text);
     EXPECT_EQ(error_of(text).find('\n'), std::string::npos);
   }
 }
 
 TEST(Network, TimeIsLatencyOfEachExchangeAndBytesThroughThePort) {
-  EXPECT_DOUBLE_EQ(seconds_of({.exchanges = 3, .port_bytes = 1e9}, {.bytes_per_second = 2e9, .latency = 1e-3}),
-                   0.5 + 3e-3);
+  EXPECT_DOUBLE_EQ(
+      seconds_of({.exchanges = 3, .port_bytes = 1e9}, {.bytes_per_second = 2e9, .latency = 1e-3}), 0.5 + 3e-3);
 }
 
 TEST(Network, IsFittedToMeasuredExchanges) {
@@ -64,15 +58,8 @@ TEST(Network, IsFittedToMeasuredExchanges) {
 
 // Small messages pass a token bucket at once, and the largest are sent at half the speed.
 TEST(Network, IsFittedToWhatMostExchangesTake) {
-  const Network network = fit_network(std::vector<TimedExchange>{{1e3, 17e-6},
-                                                                 {4e3, 34e-6},
-                                                                 {16e3, 340e-6},
-                                                                 {64e3, 1.3e-3},
-                                                                 {256e3, 5.2e-3},
-                                                                 {1e6, 20e-3},
-                                                                 {4e6, 80e-3},
-                                                                 {16e6, 640e-3},
-                                                                 {64e6, 2.6}});
+  const Network network = fit_network(std::vector<TimedExchange>{{1e3, 17e-6}, {4e3, 34e-6}, {16e3, 340e-6},
+      {64e3, 1.3e-3}, {256e3, 5.2e-3}, {1e6, 20e-3}, {4e6, 80e-3}, {16e6, 640e-3}, {64e6, 2.6}});
   EXPECT_NEAR(network.bytes_per_second, 50e6, 2e6);
 }
 
@@ -83,6 +70,5 @@ TEST(Network, LatencyIsThatOfTheFastestExchange) {
   exchanges[0].seconds = 1.8e-3;  // the machine was busy
   EXPECT_LE(fit_network(exchanges).latency, 3.8e-6);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -5,13 +5,12 @@
 
 namespace linnet {
 namespace {
-
 Operation on(int rank, LaneKind kind, double seconds, std::vector<OperationId> after = {}) {
   return {.name = "work",
-          .kind = OperationKind::kForward,
-          .seconds = seconds,
-          .lanes = {{rank, kind}},
-          .after = std::move(after)};
+      .kind = OperationKind::kForward,
+      .seconds = seconds,
+      .lanes = {{rank, kind}},
+      .after = std::move(after)};
 }
 
 TEST(RankSchedule, LanesDoOneThingAtATimeAndSeparateLanesRunTogether) {
@@ -77,6 +76,5 @@ TEST(RankSchedule, TheTraceHasAProcessForEachRankAndItsTracks) {
   }
   EXPECT_EQ(slices, 3);
 }
-
 }  // namespace
 }  // namespace linnet

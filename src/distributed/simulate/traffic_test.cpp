@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 // Counts what goes through another communicator.
 class CountingCommunicator : public Communicator {
  public:
@@ -77,17 +76,17 @@ TEST(Traffic, ReduceScatterIsThatOfShardSum) {
 TEST(Traffic, GatheredSlicesAndFewValuesAreThoseOfComm) {
   for (const int ranks : {2, 3, 4}) {
     expect_equal(gather_slices_traffic(100'000, ranks), counted(ranks, [](Communicator& world) {
-                   std::vector<float> values(100'000);
-                   all_gather_slices(world, values);
-                 }));
+      std::vector<float> values(100'000);
+      all_gather_slices(world, values);
+    }));
     expect_equal(sum_everywhere_traffic(7, {ranks, 0, ranks}), counted(ranks, [&](Communicator& world) {
-                   const ShardShare share{ranks, world.rank(), ranks};
-                   std::vector<float> workspace(ShardSum::workspace_size(share, 7)), values(7);
-                   ShardSum sum(world, share, workspace);
-                   const std::span<float> node(values);
-                   ThreadPool pool(1);
-                   sum.sum_everywhere({&node, 1}, pool);
-                 }));
+      const ShardShare share{ranks, world.rank(), ranks};
+      std::vector<float> workspace(ShardSum::workspace_size(share, 7)), values(7);
+      ShardSum sum(world, share, workspace);
+      const std::span<float> node(values);
+      ThreadPool pool(1);
+      sum.sum_everywhere({&node, 1}, pool);
+    }));
   }
 }
 
@@ -96,14 +95,14 @@ TEST(Traffic, TensorGroupsExchangeWhatIsTold) {
     for (const size_t values : {size_t{1}, size_t{900}, size_t{5'000}, size_t{700'001}}) {
       SCOPED_TRACE(std::to_string(ranks) + " ranks, values " + std::to_string(values));
       expect_equal(all_reduce_traffic(values, ranks), counted(ranks, [&](Communicator& world) {
-                     std::vector<float> sums(values), scratch(sum_scratch_size(values, ranks));
-                     ThreadPool pool(1);
-                     sum_over_ranks(world, sums, scratch, pool);
-                   }));
+        std::vector<float> sums(values), scratch(sum_scratch_size(values, ranks));
+        ThreadPool pool(1);
+        sum_over_ranks(world, sums, scratch, pool);
+      }));
       expect_equal(all_gather_traffic(values, ranks), counted(ranks, [&](Communicator& world) {
-                     std::vector<float> mine(values), all(values * static_cast<size_t>(ranks));
-                     all_gather(world, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
-                   }));
+        std::vector<float> mine(values), all(values * static_cast<size_t>(ranks));
+        all_gather(world, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+      }));
     }
 }
 
@@ -133,6 +132,5 @@ TEST(Traffic, OneRankSendsNothing) {
   EXPECT_EQ(gather_slices_traffic(1000, 1).port_bytes, 0);
   EXPECT_EQ(all_reduce_traffic(1000, 1).exchanges, 0);
 }
-
 }  // namespace
 }  // namespace linnet

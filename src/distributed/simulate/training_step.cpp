@@ -14,7 +14,6 @@
 #include "distributed/simulate/network.h"
 
 namespace linnet {
-
 std::string layout_text(const RankLayout& layout) {
   std::string text = "data=" + std::to_string(layout.data);
   if (layout.tensor > 1) text += ",tensor=" + std::to_string(layout.tensor);
@@ -33,7 +32,6 @@ std::vector<RankLayout> layouts_of(int ranks, int most_tensor, int most_pipeline
 }
 
 namespace {
-
 size_t index_of(const Lane& lane) {
   return static_cast<size_t>(lane.rank) * kLaneKinds + static_cast<size_t>(lane.kind);
 }
@@ -43,11 +41,7 @@ constexpr OperationId kNone = -1;
 class Builder {
  public:
   Builder(const TrainingStep& step, const Network& network)
-      : step_(step),
-        layout_(step.layout),
-        network_(network),
-        schedule_(layout_.ranks()),
-        last_(layout_.ranks(), kNone),
+      : step_(step), layout_(step.layout), network_(network), schedule_(layout_.ranks()), last_(layout_.ranks(), kNone),
         completed_(layout_.ranks()) {
     if (step.stages.size() != static_cast<size_t>(layout_.stages())) fail_internal("a step without all of its stages");
   }
@@ -95,7 +89,7 @@ class Builder {
   }
 
   Operation exchange(const std::string& name, OperationKind kind, const Traffic& traffic, const std::vector<int>& ranks,
-                     bool computes) const {
+      bool computes) const {
     Operation operation{.name = name, .kind = kind, .seconds = seconds_of(traffic, network_)};
     operation.sent_bytes = traffic.sent_bytes;
     for (const int rank : ranks) {
@@ -106,17 +100,17 @@ class Builder {
     return operation;
   }
 
-  void exchange_now(const std::string& name, OperationKind kind, const Traffic& traffic,
-                    const std::vector<int>& ranks) {
+  void exchange_now(
+      const std::string& name, OperationKind kind, const Traffic& traffic, const std::vector<int>& ranks) {
     if (traffic.exchanges > 0 && ranks.size() > 1) add_next(exchange(name, kind, traffic, ranks, true), ranks);
   }
 
   OperationId send(const std::string& name, double bytes, int from, int to) {
     Operation operation{.name = name,
-                        .kind = OperationKind::kPipeline,
-                        .seconds = seconds_of(send_traffic(bytes), network_),
-                        .lanes = {{from, LaneKind::kSend}, {to, LaneKind::kReceive}},
-                        .sent_bytes = bytes};
+        .kind = OperationKind::kPipeline,
+        .seconds = seconds_of(send_traffic(bytes), network_),
+        .lanes = {{from, LaneKind::kSend}, {to, LaneKind::kReceive}},
+        .sent_bytes = bytes};
     for (const int rank : {from, to})
       if (!network_.overlaps) operation.lanes.push_back({rank, LaneKind::kCompute});
     if (last(from) != kNone) operation.after.push_back(last(from));
@@ -188,8 +182,8 @@ class Builder {
       if (before != kNone) counts.after.push_back(before);
       add_next(std::move(counts), group);
       for (int chunk = 0; chunk < layout_.interleave && !step_.divides_update; ++chunk)
-        exchange_now("gather gradients", OperationKind::kGradients, stage(chunk * layout_.pipeline + rank).gather,
-                     group);
+        exchange_now(
+            "gather gradients", OperationKind::kGradients, stage(chunk * layout_.pipeline + rank).gather, group);
     }
   }
 
@@ -199,7 +193,7 @@ class Builder {
     for (size_t i = 0; i < work.gradients.size(); ++i) {
       const GradientTraffic& bucket = work.gradients[i];
       Operation sum = exchange("gradients " + std::to_string(i), OperationKind::kGradients, bucket.traffic, group,
-                               !early || !network_.overlaps);
+          !early || !network_.overlaps);
       sum.seconds += bucket.add_seconds;
       Operation wait =
           exchange("wait for gradients " + std::to_string(i), OperationKind::kGradients, {}, group, !early);
@@ -221,8 +215,8 @@ class Builder {
   void add_norms() {
     const int of_model = layout_.ranks_of_model();
     for (int data = 0; data < layout_.data; ++data)
-      exchange_now("norm", OperationKind::kTensor, all_reduce_traffic(1, of_model),
-                   some_ranks(data * of_model, of_model, 1));
+      exchange_now(
+          "norm", OperationKind::kTensor, all_reduce_traffic(1, of_model), some_ranks(data * of_model, of_model, 1));
   }
 
   void add_update(int rank) {
@@ -243,7 +237,6 @@ class Builder {
   std::vector<OperationId> last_;                    // by rank, of its own thread
   std::vector<std::vector<OperationId>> completed_;  // by rank, after so many items of its last pass
 };
-
 }  // namespace
 
 RankSchedule schedule_of(const TrainingStep& step, const Network& network) { return Builder(step, network).build(); }
@@ -273,8 +266,8 @@ StepForecast forecast_step(const TrainingStep& step, const Network& network) {
 }
 
 const char* operation_kind_name(OperationKind kind) {
-  constexpr std::array<const char*, kOperationKinds> kNames{"forward",    "backward",        "update",  "gradients",
-                                                            "parameters", "tensor parallel", "pipeline"};
+  constexpr std::array<const char*, kOperationKinds> kNames{
+      "forward", "backward", "update", "gradients", "parameters", "tensor parallel", "pipeline"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -343,21 +336,16 @@ std::string chrome_trace(const RankSchedule& schedule, const std::vector<Interva
     const Operation& operation = schedule.operations()[id];
     if (operation.seconds <= 0) continue;
     for (const Lane& lane : operation.lanes) {
-      Json event{{"ph", "X"},
-                 {"cat", operation_kind_name(operation.kind)},
-                 {"name", operation.name},
-                 {"pid", lane.rank},
-                 {"tid", static_cast<int>(lane.kind)},
-                 {"ts", intervals[id].begin * 1e6},
-                 {"dur", (intervals[id].end - intervals[id].begin) * 1e6}};
+      Json event{{"ph", "X"}, {"cat", operation_kind_name(operation.kind)}, {"name", operation.name},
+          {"pid", lane.rank}, {"tid", static_cast<int>(lane.kind)}, {"ts", intervals[id].begin * 1e6},
+          {"dur", (intervals[id].end - intervals[id].begin) * 1e6}};
       if (operation.sent_bytes > 0) event["args"] = {{"Bytes", operation.sent_bytes}};
       events.push_back(std::move(event));
     }
   }
   const Json json{{"displayTimeUnit", "ms"},
-                  {"distributedInfo", {{"backend", "simulated"}, {"rank", 0}, {"world_size", schedule.ranks()}}},
-                  {"traceEvents", std::move(events)}};
+      {"distributedInfo", {{"backend", "simulated"}, {"rank", 0}, {"world_size", schedule.ranks()}}},
+      {"traceEvents", std::move(events)}};
   return json.dump() + "\n";
 }
-
 }  // namespace linnet

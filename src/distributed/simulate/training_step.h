@@ -9,7 +9,6 @@
 #include "distributed/simulate/network.h"
 
 namespace linnet {
-
 // A discrete-event simulation of what ranks compute and send. Operations occupy lanes; one begins when all that it
 // waits for has ended and its lanes are free. Lanes serve operations in the order in which these become ready.
 
@@ -111,5 +110,4 @@ struct StepForecast {
 };
 
 StepForecast forecast_step(const TrainingStep& step, const Network& network);
-
 }  // namespace linnet

@@ -8,15 +8,14 @@
 
 namespace linnet {
 namespace {
-
 const Network kFree{.bytes_per_second = std::numeric_limits<double>::infinity()};
 
 // Each rank computes for 3 s of a micro-batch, in so many stages.
 TrainingStep pipeline_of(int ranks, int64_t micro_batches, int interleave = 1) {
   TrainingStep step{.layout = {.pipeline = ranks, .interleave = interleave}, .micro_batches = micro_batches};
-  step.stages.assign(static_cast<size_t>(ranks * interleave),
-                     {.forward = {{.name = "forward", .seconds = 1.0 / interleave}},
-                      .backward = {{.name = "backward", .seconds = 2.0 / interleave}}});
+  step.stages.assign(
+      static_cast<size_t>(ranks * interleave), {.forward = {{.name = "forward", .seconds = 1.0 / interleave}},
+                                                   .backward = {{.name = "backward", .seconds = 2.0 / interleave}}});
   return step;
 }
 
@@ -60,8 +59,8 @@ TEST(TrainingStep, InterleavedStagesDivideTheBubble) {
         const StepForecast forecast = forecast_step(pipeline_of(ranks, micro_batches, interleave), kFree);
         const double work = 3.0 * static_cast<double>(micro_batches);
         EXPECT_NEAR(forecast.compute_seconds, work, 1e-9);
-        EXPECT_NEAR(forecast.bubble_seconds / work, (ranks - 1.0) / static_cast<double>(micro_batches * interleave),
-                    1e-9)
+        EXPECT_NEAR(
+            forecast.bubble_seconds / work, (ranks - 1.0) / static_cast<double>(micro_batches * interleave), 1e-9)
             << ranks << " ranks with " << interleave << " stages each, " << micro_batches << " micro-batches";
       }
 }
@@ -160,7 +159,7 @@ TEST(TrainingStep, TensorExchangesAreWaitedFor) {
   TrainingStep step{.layout = {.data = 2, .tensor = 2}};
   const Traffic exchange = all_reduce_traffic(1 << 20, 2);
   step.stages = {{.forward = {{.name = "layer", .seconds = 1, .exchange = exchange}},
-                  .backward = {{.name = "layer", .seconds = 2, .exchange = exchange}}}};
+      .backward = {{.name = "layer", .seconds = 2, .exchange = exchange}}}};
   const Network network{.bytes_per_second = 1e9, .latency = 1e-5};
   const StepForecast forecast = forecast_step(step, network);
   const double norm = seconds_of(all_reduce_traffic(1, 2), network);
@@ -172,9 +171,9 @@ TEST(TrainingStep, AllThreeTogetherKeepEveryRankInItsGroups) {
   TrainingStep step{.layout = {.data = 2, .tensor = 2, .pipeline = 2}, .micro_batches = 4};
   const Traffic exchange = all_reduce_traffic(1 << 10, 2);
   StageWork work{.forward = {{.name = "layer", .seconds = 1, .exchange = exchange}},
-                 .backward = {{.name = "layer", .seconds = 2, .exchange = exchange}},
-                 .sent_bytes = 4096,
-                 .update_seconds = 0.5};
+      .backward = {{.name = "layer", .seconds = 2, .exchange = exchange}},
+      .sent_bytes = 4096,
+      .update_seconds = 0.5};
   const size_t values = size_t{kSliceUnit} * 8;
   work.gradients = {{.traffic = reduce_scatter_traffic(values, {0, values}, {2, 0, 2})}};
   work.gather = gather_slices_traffic(values, 2);
@@ -208,6 +207,5 @@ TEST(Layout, AllOfANumberOfRanks) {
   }
   EXPECT_EQ(layouts.size(), 14U);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 // A rank's use of NCCL; with one rank, nothing.
 class NcclWorld : public Communicator {
  public:
@@ -51,8 +50,8 @@ class NcclWorld : public Communicator {
     bool is_even = true;
     for (int rank = 0; rank < size_; ++rank) is_even = is_even && slice(bounds, rank).count == own.count;
     if (is_even)  // in place
-      return nccl_check(nccl().all_gather(all.data() + own.first, all.data(), own.count, ncclFloat32, comm_, stream),
-                        "gathering");
+      return nccl_check(
+          nccl().all_gather(all.data() + own.first, all.data(), own.count, ncclFloat32, comm_, stream), "gathering");
     nccl_check(nccl().group_start(), "beginning messages");
     for (int rank = 0; rank < size_; ++rank) {
       const Slice part = slice(bounds, rank);
@@ -152,12 +151,10 @@ JoinedDevices join_by_nccl(CudaDevice&, Communicator&) {
 }
 
 #endif
-
 }  // namespace
 
 JoinedDevices join_gpus(CudaDevice& device, Communicator& world) {
   if (world.size() == 1) return {std::make_unique<GpuRanks>(device, 0, 1), {}};
   return join_by_nccl(device, world);
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 
 // A library of three algorithms with the times given.
@@ -25,20 +24,20 @@ class Autotune : public ::testing::Test {
 
   Tuning tuning(const std::string& key = "8 x 8") {
     return {.kind = "matmul",
-            .key = key,
-            .candidates =
-                [this] {
-                  ++asked_;
-                  std::vector<std::string> names;
-                  for (const auto& [name, seconds] : times_) names.push_back(name);
-                  return names;
-                },
-            .works = [this](const std::string& way) { return times_.contains(way); },
-            .seconds =
-                [this](const std::string& way) {
-                  ++runs_;
-                  return times_.at(way);
-                }};
+        .key = key,
+        .candidates =
+            [this] {
+              ++asked_;
+              std::vector<std::string> names;
+              for (const auto& [name, seconds] : times_) names.push_back(name);
+              return names;
+            },
+        .works = [this](const std::string& way) { return times_.contains(way); },
+        .seconds =
+            [this](const std::string& way) {
+              ++runs_;
+              return times_.at(way);
+            }};
   }
 
   fs::path folder_;
@@ -122,6 +121,5 @@ TEST_F(Autotune, InsideARecordingNothingIsTimed) {
   fastest(tuning());
   EXPECT_EQ(known_or_first(tuning()), "b");
 }
-
 }  // namespace
 }  // namespace linnet

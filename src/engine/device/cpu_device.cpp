@@ -10,9 +10,7 @@
 #include "engine/device/device.h"
 
 namespace linnet {
-
 namespace {
-
 class CpuDevice final : public Device {
  public:
   const DeviceInfo& info() const override { return info_; }
@@ -77,7 +75,6 @@ void check_processor() {
 }
 
 constexpr size_t kPage = 4096, kHugePage = 2 << 20;
-
 }  // namespace
 
 Device& cpu_device() {
@@ -120,5 +117,4 @@ void Buffer::touch() const {
 Buffer::~Buffer() {
   if (data_) munmap(data_, mapped_);
 }
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 #include "base/function_ref.h"
 
 namespace linnet {
-
 struct DeviceInfo {
   std::string name;       // "NVIDIA H200"
   std::string detail;     // "cuda:0, compute capability 9.0, driver 13.0"
@@ -100,5 +99,4 @@ class Buffer {
   std::byte* data_ = nullptr;
   size_t mapped_ = 0;
 };
-
 }  // namespace linnet

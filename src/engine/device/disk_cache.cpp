@@ -12,9 +12,7 @@
 #include "base/hash.h"
 
 namespace linnet {
-
 namespace {
-
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMagic = 0x314843'41434e4cu;  // "LNCACH1"
@@ -107,7 +105,6 @@ double least_seconds(const Tuning& tuning, const std::string& way) {
   }
   return least;
 }
-
 }  // namespace
 
 std::optional<std::string> cached_bytes(const std::string& kind, const std::string& key) {
@@ -148,5 +145,4 @@ std::string known_or_first(const Tuning& tuning) {
   const std::vector<std::string> ways = tuning.candidates();
   return ways.empty() ? std::string() : ways[0];
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include <vector>
 
 namespace linnet {
-
 // The bytes kept under `key`, which names all that they depend on (versions, the device, the operation). `kind`:
 // letters, digits and '_', begins the file's name.
 std::optional<std::string> cached_bytes(const std::string& kind, const std::string& key);
@@ -34,5 +33,4 @@ std::string fastest(const Tuning& tuning);
 
 // As fastest(), without timing or keeping: the kept way, or else the first candidate.
 std::string known_or_first(const Tuning& tuning);
-
 }  // namespace linnet

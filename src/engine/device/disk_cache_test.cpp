@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 
 class DiskCache : public ::testing::Test {
@@ -128,6 +127,5 @@ TEST_F(DiskCache, ManyWritersAtOnce) {
   EXPECT_TRUE(cached_bytes("kernel", "key"));
   EXPECT_EQ(files().size(), 1u);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kNoCuda = -1, kAnyGpu = -2;
 
 int cuda_index(const std::string& device) {
@@ -58,7 +57,6 @@ const Backend* open_cuda(int index) {
   if (!backend) fail_user(message.data());
   return backend;
 }
-
 }  // namespace
 
 // Raise the number whenever Device, Backend or what kernels are given changes.
@@ -85,5 +83,4 @@ JoinedDevices join_devices(const Backend& backend, Communicator& world) {
   join(*backend.device, world, joined);
   return joined;
 }
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 // "cpu", "cuda" or "cuda:N": opens GPU N through the module liblinnet_cuda.so, once per process. "cuda" is the first
 // GPU, or the next one for each rank of a machine. The module is searched beside the program, in ../lib/linnet from
 // there, and at LINNET_CUDA_MODULE. User error: unknown name, no module, module of another version; system error: no
@@ -23,5 +22,4 @@ JoinedDevices join_devices(const Backend& backend, Communicator& world);
 
 // The module's `linnet_cuda_join`; the module must have opened `device`.
 using JoinDevices = void (*)(Device& device, Communicator& world, JoinedDevices& joined);
-
 }  // namespace linnet

@@ -10,13 +10,10 @@
 #include "engine/ir/op.h"
 
 namespace linnet {
-
 namespace {
-
 constexpr size_t kAlignment = 256;
 constexpr int64_t kKept = Executor::kKept;
 constexpr size_t kSmall = 4096;  // bytes of an output that comes home by itself
-
 }  // namespace
 
 // A plan's run on a device: the batch is copied over and the kernels are queued, the first time one by one (when
@@ -83,8 +80,8 @@ class DeviceRun {
     }
     TensorView& host = output.on_host[0];
     if (!output.fresh)
-      device_.download(static_cast<std::byte*>(host.data), static_cast<const std::byte*>(output.on_device.data),
-                       host.type.bytes());
+      device_.download(
+          static_cast<std::byte*>(host.data), static_cast<const std::byte*>(output.on_device.data), host.type.bytes());
     output.fresh = true;
     device_.wait();
     return host;
@@ -148,7 +145,7 @@ class DeviceRun {
       output.fresh = false;
       if (output.is_small)
         device_.download(static_cast<std::byte*>(output.on_host[kept].data),
-                         static_cast<const std::byte*>(output.on_device.data), output.on_device.type.bytes());
+            static_cast<const std::byte*>(output.on_device.data), output.on_device.type.bytes());
     }
     done_[kept] = device_.mark();
   }
@@ -241,13 +238,8 @@ void Executor::order_asides() {
 }
 
 void Executor::run_step(const Step& step, ThreadPool& pool) const {
-  step.kernel->run({*step.node,
-                    {operands_.data() + step.in, step.in_count},
-                    {operands_.data() + step.out, step.out_count},
-                    step.workspace,
-                    pool,
-                    &device_,
-                    store_.groups().tensor});
+  step.kernel->run({*step.node, {operands_.data() + step.in, step.in_count},
+      {operands_.data() + step.out, step.out_count}, step.workspace, pool, &device_, store_.groups().tensor});
   device_.launched([&] { return plan_->graph.where_text(static_cast<NodeId>(&step - steps_.data())); });
 }
 
@@ -332,5 +324,4 @@ const TensorView& Executor::output(const std::string& name, int64_t run) const {
   if (found == outputs_.end()) fail_internal("the plan has no output ", name);
   return found->second;
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include "engine/plan/plan.h"
 
 namespace linnet {
-
 class DeviceRun;  // executor.cpp
 
 class Executor {
@@ -68,5 +67,4 @@ class Executor {
   Device& device_;
   std::unique_ptr<DeviceRun> device_run_;  // null on the CPU, which runs kernels at once
 };
-
 }  // namespace linnet

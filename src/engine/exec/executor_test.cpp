@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 // A graph over states s and t of 64 floats, in memory.
 class Planned {
  public:
@@ -19,7 +18,7 @@ class Planned {
       store.bind(input.name, {store.add_region(input.name, MemoryKind::kBatch, bytes), 0}, bytes);
     }
     shared = {store.add_region("arena", MemoryKind::kActivations, 0),
-              store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+        store.add_region("workspace", MemoryKind::kWorkspace, 0)};
     plan = make_plan(optimize(std::move(graph)), store, shared, {});
     store.allocate();
     executor = std::make_unique<Executor>(plan, store, shared);
@@ -108,8 +107,8 @@ TEST(Executor, AnInputThatIsNotBoundIsNamed) {
   Graph graph;
   graph.output("y", exp(graph.input("nowhere", kState)));
   Store store;
-  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
-                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  const SharedRegions shared{
+      store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   try {
     make_plan(std::move(graph), store, shared, {});
     FAIL();
@@ -117,6 +116,5 @@ TEST(Executor, AnInputThatIsNotBoundIsNamed) {
     EXPECT_NE(std::string(error.what()).find("nowhere"), std::string::npos);
   }
 }
-
 }  // namespace
 }  // namespace linnet

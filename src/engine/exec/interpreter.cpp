@@ -10,9 +10,7 @@
 #include "engine/ir/op.h"
 
 namespace linnet {
-
 namespace {
-
 class Interpreter {
  public:
   Interpreter(const Graph& graph, const NamedTensors& inputs, const InterpreterOptions& options)
@@ -24,7 +22,7 @@ class Interpreter {
       if (found == inputs.end()) fail_user("the graph's input ", input.name, " was not given");
       if (found->second.type() != graph.value(input.value).type)
         fail_user("the graph's input ", input.name, " is ", found->second.type().text(), ", expected ",
-                  graph.value(input.value).type.text());
+            graph.value(input.value).type.text());
       memory_[input.value] = found->second;
     }
   }
@@ -46,7 +44,7 @@ class Interpreter {
     const Root root = root_of(graph_, id);
     auto* data = static_cast<std::byte*>(memory_.at(root.value).data());
     return {data + static_cast<size_t>(root.offset) * dtype_size(graph_.value(id).type.dtype), graph_.value(id).type,
-            root.strides};
+        root.strides};
   }
 
  private:
@@ -99,7 +97,6 @@ std::string range_text(const TensorView& x) {
   std::snprintf(range, sizeof range, " from %.3g to %.3g", least, most);
   return text + range;
 }
-
 }  // namespace
 
 HostTensor dense_copy(const TensorView& view) {
@@ -166,5 +163,4 @@ std::vector<double> HostTensor::values() const {
   for (int64_t i = 0; i < type_.shape.elements(); ++i) values.push_back((*this)[i]);
   return values;
 }
-
 }  // namespace linnet

@@ -12,15 +12,13 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 // A tensor that owns its memory.
 
 class HostTensor {
  public:
   HostTensor() = default;
   explicit HostTensor(TensorType type) : type_(type), words_(type.bytes() / 8 + 8) {}  // zeroed
-  template <class T>
-  HostTensor(TensorType type, std::span<const T> values) : HostTensor(type) {
+  template <class T> HostTensor(TensorType type, std::span<const T> values) : HostTensor(type) {
     // The pointer of an empty span may be null, which memcpy does not accept.
     if (!values.empty()) std::memcpy(data(), values.data(), type.bytes());
   }
@@ -28,12 +26,10 @@ class HostTensor {
   const TensorType& type() const { return type_; }
   void* data() { return words_.data(); }
   const void* data() const { return words_.data(); }
-  template <class T>
-  std::span<T> as() {
+  template <class T> std::span<T> as() {
     return {static_cast<T*>(data()), static_cast<size_t>(type_.shape.elements())};
   }
-  template <class T>
-  std::span<const T> as() const {
+  template <class T> std::span<const T> as() const {
     return {static_cast<const T*>(data()), static_cast<size_t>(type_.shape.elements())};
   }
   // Element i as a double, whatever the type.
@@ -67,5 +63,4 @@ InterpreterResult interpret(const Graph& graph, const NamedTensors& inputs, cons
 // Finds the first node whose output holds a NaN or an infinity although its float inputs hold none: "file:line: op (in
 // module) of f32[8, 16] from -1.2 to 3.4, ...", with the operands' ranges; empty if there is none. Ignores masks.
 std::string first_non_finite(const Graph& graph, const NamedTensors& inputs, const InterpreterOptions& options = {});
-
 }  // namespace linnet

@@ -12,14 +12,12 @@
 
 namespace linnet {
 namespace {
-
 std::string input_name(size_t i) { return "x" + std::to_string(i); }
 std::string weight_name(size_t i) { return "w" + std::to_string(i); }
 
 DType dtype_of(const OpTrialInput& input, DType floats) {
   return input.integer ? DType::kI32 : input.byte ? DType::kU8 : floats;
 }
-
 }  // namespace
 
 Graph trial_graph(const OpTrial& op, DType dtype, bool with_gradients, bool rounded) {
@@ -96,7 +94,7 @@ NamedTensors rounded_to_bf16(NamedTensors inputs, const OpTrial& op) {
 }
 
 void compare_close(const NamedTensors& got, const NamedTensors& expected, double tolerance, const std::string& what,
-                   std::vector<std::string>& problems) {
+    std::vector<std::string>& problems) {
   for (const auto& [name, tensor] : expected) {
     const double distance = tensor_distance(got.at(name), tensor);
     if (!(distance <= tolerance))
@@ -106,7 +104,7 @@ void compare_close(const NamedTensors& got, const NamedTensors& expected, double
 }
 
 void compare_bits(const NamedTensors& got, const NamedTensors& expected, const std::string& what,
-                  std::vector<std::string>& problems) {
+    std::vector<std::string>& problems) {
   for (const auto& [name, tensor] : expected)
     if (std::memcmp(got.at(name).data(), tensor.data(), tensor.type().bytes()) != 0)
       problems.push_back(what + " " + name + ": other bits");
@@ -131,7 +129,7 @@ PlannedGraph::PlannedGraph(const Graph& graph, int threads, const Backend& backe
   for (const GraphInput& input : graph.inputs())
     store_.declare(input.name, MemoryKind::kBatch, graph.value(input.value).type.bytes());
   const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0),
-                             store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
+      store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
   passes.backend = &backend;
   plan_ = make_plan(optimize(graph.clone(), passes), store_, shared, {.threads = threads});
   store_.allocate();
@@ -149,7 +147,6 @@ NamedTensors PlannedGraph::run(const NamedTensors& inputs) {
 }
 
 namespace {
-
 void compare_finite_differences(const OpTrial& op, const NamedTensors& inputs, std::vector<std::string>& problems) {
   const Graph graph = trial_graph(op, DType::kF64, true);
   const auto result = interpret(graph, inputs).outputs;
@@ -185,9 +182,8 @@ void compare_stored_in_bf16(const OpTrial& op, const NamedTensors& inputs, std::
   compare_close(one, expected, op.bf16_tolerance, "stored in bf16", problems);
   for (const int threads : {2, 3})
     compare_bits(PlannedGraph(graph, threads, cpu_backend(), passes).run(inputs32), one,
-                 "stored in bf16, " + std::to_string(threads) + " threads:", problems);
+        "stored in bf16, " + std::to_string(threads) + " threads:", problems);
 }
-
 }  // namespace
 
 std::vector<std::string> trial_problems(const OpTrial& op) {
@@ -216,5 +212,4 @@ std::vector<std::string> trial_problems(const OpTrial& op) {
   if (op.bf16_tolerance > 0) compare_stored_in_bf16(op, inputs, problems);
   return problems;
 }
-
 }  // namespace linnet

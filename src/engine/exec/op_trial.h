@@ -13,7 +13,6 @@
 #include "engine/plan/store.h"
 
 namespace linnet {
-
 struct OpTrialInput {
   Shape shape;
   bool integer = false;           // i32
@@ -59,11 +58,10 @@ std::vector<std::string> trial_problems(const OpTrial& op);  // what the CPU get
 
 // Adds a line for each of `expected` that is not in `got` within `tolerance`.
 void compare_close(const NamedTensors& got, const NamedTensors& expected, double tolerance, const std::string& what,
-                   std::vector<std::string>& problems);
-void compare_bits(const NamedTensors& got, const NamedTensors& expected, const std::string& what,
-                  std::vector<std::string>& problems);
+    std::vector<std::string>& problems);
+void compare_bits(
+    const NamedTensors& got, const NamedTensors& expected, const std::string& what, std::vector<std::string>& problems);
 
 // Relative distance: ||a - b|| / (||b|| + tiny); infinite for different shapes.
 double tensor_distance(const HostTensor& a, const HostTensor& b);
-
 }  // namespace linnet

@@ -2,11 +2,8 @@
 #include "base/numbers.h"
 
 namespace linnet {
-
 namespace {
-
-template <class T>
-std::string list_text(const std::vector<T>& values) {
+template <class T> std::string list_text(const std::vector<T>& values) {
   std::string text = "[";
   for (const T& value : values) text += (text.size() > 1 ? ", " : "") + shortest(value);
   return text + "]";
@@ -78,12 +75,8 @@ class ByteVisitor : public FieldVisitor {
   void end() override {}
 
  private:
-  template <class T>
-  void add(T value) {
-    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
-  template <class T>
-  void add_list(std::span<const T> values) {
+  template <class T> void add(T value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof value); }
+  template <class T> void add_list(std::span<const T> values) {
     add(values.size());
     for (const T value : values) add(value);
   }
@@ -96,13 +89,11 @@ std::vector<Member> members_of(WalkFields walk, const void* value) {
 }
 
 // Calls use(member) for each that differs from `defaults`. Lists of different lengths end the comparison.
-template <class Use>
-void for_changed(WalkFields walk, const void* value, const void* defaults, Use&& use) {
+template <class Use> void for_changed(WalkFields walk, const void* value, const void* defaults, Use&& use) {
   const std::vector<Member> members = members_of(walk, value), others = members_of(walk, defaults);
   for (size_t i = 0; i < members.size(); ++i)
     if (members.size() != others.size() || members[i].text != others[i].text) use(members[i]);
 }
-
 }  // namespace
 
 bool Attrs::operator==(const Attrs& other) const {
@@ -141,5 +132,4 @@ std::vector<std::string> field_words(WalkFields walk, const void* value, const v
   });
   return words;
 }
-
 }  // namespace linnet

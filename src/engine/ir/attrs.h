@@ -13,7 +13,6 @@
 #include "engine/ir/tensor_type.h"
 
 namespace linnet {
-
 // A struct that lists its members once, in `void fields(FieldVisitor& visit)`, gets a text and exact equality from it.
 //
 //   struct SplitAttrs {
@@ -56,14 +55,12 @@ class FieldVisitor {
   template <class E>
   requires std::is_enum_v<E>
   void operator()(const char* name, E& value) { enumeration(name, static_cast<int64_t>(value), enum_names(E{})); }
-  template <HasFields T>
-  void operator()(const char* name, T& value) {
+  template <HasFields T> void operator()(const char* name, T& value) {
     begin(name);
     value.fields(*this);
     end();
   }
-  template <HasFields T>
-  void operator()(const char* name, std::vector<T>& values) {
+  template <HasFields T> void operator()(const char* name, std::vector<T>& values) {
     begin_list(name, static_cast<int64_t>(values.size()));
     for (T& value : values) (*this)("", value);
     end();
@@ -86,19 +83,15 @@ std::string fields_text(WalkFields walk, const void* value, const void* defaults
 // The names of true bools and the values of enumerations that differ: the kind of node, without sizes and numbers.
 std::vector<std::string> field_words(WalkFields walk, const void* value, const void* defaults);
 
-template <HasFields T>
-void walk_fields(void* value, FieldVisitor& visit) {
-  static_cast<T*>(value)->fields(visit);
-}
+template <HasFields T> void walk_fields(void* value, FieldVisitor& visit) { static_cast<T*>(value)->fields(visit); }
 
 class Attrs {
  public:
   Attrs() = default;
-  template <HasFields T>
-  Attrs(T value) : held_(std::make_shared<const Holder<T>>(std::move(value))) {}  // NOLINT: a struct is an attribute
+  template <HasFields T> Attrs(T value)
+      : held_(std::make_shared<const Holder<T>>(std::move(value))) {}  // NOLINT: a struct is an attribute
 
-  template <HasFields T>
-  const T& as() const {
+  template <HasFields T> const T& as() const {
     const auto* holder = dynamic_cast<const Holder<T>*>(held_.get());
     if (!holder) fail_internal("a node's attributes are not of type ", typeid(T).name());
     return holder->value;
@@ -119,8 +112,7 @@ class Attrs {
     virtual std::string bytes() const = 0;
     virtual const std::type_info& type() const = 0;
   };
-  template <class T>
-  struct Holder final : Base {
+  template <class T> struct Holder final : Base {
     explicit Holder(T v) : value(std::move(v)) {}
     std::string text() const override {
       if constexpr (requires { value.text(); }) return value.text();  // the struct has a form of its own
@@ -137,5 +129,4 @@ class Attrs {
   };
   std::shared_ptr<const Base> held_;
 };
-
 }  // namespace linnet

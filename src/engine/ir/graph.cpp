@@ -7,9 +7,7 @@
 #include "engine/ir/op.h"
 
 namespace linnet {
-
 namespace {
-
 struct LiveGraphs {
   std::mutex mutex;
   std::unordered_set<uint32_t> numbers;
@@ -81,7 +79,6 @@ void verify_view(const Graph& graph, ValueId id) {
   if (base.view && base.view->strides != dense_strides(base.type.shape))
     fail_internal("value %", id, " is a view of a strided view");
 }
-
 }  // namespace
 
 GraphStamp::GraphStamp() : number_(live_graphs().add()) {}
@@ -150,8 +147,8 @@ std::vector<Tensor> Graph::append(Node node, std::span<const TensorType> out_typ
   return out;
 }
 
-std::vector<Tensor> Graph::add_stored(const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where,
-                                      std::span<const TensorType> types) {
+std::vector<Tensor> Graph::add_stored(
+    const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where, std::span<const TensorType> types) {
   Node node{&op, std::move(attrs), {}, {}, where, scope_};
   for (const Tensor& tensor : in) node.in.push_back(tensor.id);
   return append(std::move(node), types);
@@ -165,7 +162,7 @@ Tensor Graph::input(std::string name, TensorType type) {
   if (const auto found = find_input(name)) {
     if (value(*found).type != type)
       throw Error(ErrorKind::kShape,
-                  "input " + name + " is used both as " + value(*found).type.text() + " and as " + type.text());
+          "input " + name + " is used both as " + value(*found).type.text() + " and as " + type.text());
     return tensor(*found);
   }
   values_.push_back({type, kNone, 0, std::nullopt});
@@ -289,5 +286,4 @@ std::vector<TensorType> types_of(const Graph& graph, std::span<const ValueId> va
 NodeTypes types_of(const Graph& graph, const Node& node) {
   return {types_of(graph, node.in), types_of(graph, node.out)};
 }
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 #include "engine/ir/tensor.h"
 
 namespace linnet {
-
 struct OpDef;
 
 using NodeId = int32_t;
@@ -81,10 +80,10 @@ class Graph {
   // Appends a node and infers its types. Throws Error(kShape) with "file:line: op: problem (in module.path)".
   std::vector<Tensor> add(const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where);
   Tensor add_one(const OpDef& op, std::span<const Tensor> in, Attrs attrs,
-                 SourceLine where);  // for ops with one output
+      SourceLine where);  // for ops with one output
   // Without inference, once storage types are chosen: `types` are what it would give, some in bf16.
-  std::vector<Tensor> add_stored(const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where,
-                                 std::span<const TensorType> types);
+  std::vector<Tensor> add_stored(
+      const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where, std::span<const TensorType> types);
 
   Tensor input(std::string name, TensorType type);  // the same name twice is the same value
   void output(std::string name, Tensor tensor);
@@ -160,5 +159,4 @@ struct NodeTypes {
 };
 NodeTypes types_of(const Graph& graph, const Node& node);
 std::vector<TensorType> types_of(const Graph& graph, std::span<const ValueId> values);
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 const OpDef kSum{.name = "sum", .infer = [](const InferArgs& args) -> std::vector<TensorType> {
                    expect_inputs(args, 2);
                    expect(args.in[0] == args.in[1], "got " + args.in[0].text() + " and " + args.in[1].text());
@@ -65,6 +64,5 @@ TEST(Graph, DumpNamesEveryNodeWithItsPlace) {
   EXPECT_NE(text.find("(in encoder)"), std::string::npos);
   EXPECT_NE(text.find("output y = %1"), std::string::npos);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -2,7 +2,6 @@
 #include "base/error.h"
 
 namespace linnet {
-
 void expect_inputs(const InferArgs& args, size_t count) {
   if (args.in.size() != count)
     throw ShapeProblem("got " + std::to_string(args.in.size()) + " operands, expected " + std::to_string(count));
@@ -83,5 +82,4 @@ double graph_flops(const Graph& graph) {
   for (NodeId id = 0; id < graph.node_count(); ++id) sum += node_flops(graph, graph.node(id));
   return sum;
 }
-
 }  // namespace linnet

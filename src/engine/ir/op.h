@@ -10,7 +10,6 @@
 #include "engine/ir/graph.h"
 
 namespace linnet {
-
 enum class Precision : uint8_t;  // engine/kernels/precision.h
 struct Kernel;                   // engine/ops/kernel.h
 
@@ -31,10 +30,7 @@ struct GradientArgs {
   std::span<const Tensor> out_grad;  // undefined where no gradient flows into that output
   std::span<const uint8_t> wanted;   // by operand: 1 where its gradient is used, so that an op may leave others out
 
-  template <class T>
-  const T& attrs() const {
-    return node.attrs.as<T>();
-  }
+  template <class T> const T& attrs() const { return node.attrs.as<T>(); }
   // Adds a node of the gradient at the line of the forward node, by default with its attributes.
   std::vector<Tensor> add(const OpDef& op, const std::vector<Tensor>& operands) const;
   std::vector<Tensor> add(const OpDef& op, const std::vector<Tensor>& operands, Attrs attrs) const;
@@ -45,20 +41,14 @@ struct DecomposeArgs {
   const Node& node;
   std::span<const Tensor> in;
 
-  template <class T>
-  const T& attrs() const {
-    return node.attrs.as<T>();
-  }
+  template <class T> const T& attrs() const { return node.attrs.as<T>(); }
 };
 
 struct FlopsArgs {
   const Node& node;
   std::span<const TensorType> in, out;
 
-  template <class T>
-  const T& attrs() const {
-    return node.attrs.as<T>();
-  }
+  template <class T> const T& attrs() const { return node.attrs.as<T>(); }
 };
 
 // The type in which kernels read or write a value that is fp32 in the model, when activations are stored in a shorter
@@ -80,8 +70,7 @@ struct StorageRule {
 
 // OpDef::storage of an op whose kernels use the storage type for operand i (bit i of `in`) and result i (bit i of
 // `out`), and fp32 for the others.
-template <unsigned in, unsigned out>
-StorageRule reduced(const Node&) {
+template <unsigned in, unsigned out> StorageRule reduced(const Node&) {
   StorageRule rule;
   for (unsigned bits = in; bits; bits >>= 1) rule.in.push_back(bits & 1 ? Storage::kReduced : Storage::kF32);
   for (unsigned bits = out; bits; bits >>= 1) rule.out.push_back(bits & 1 ? Storage::kReduced : Storage::kF32);
@@ -101,10 +90,7 @@ enum class Algebra : uint8_t {
   kConcat,       // the operands one after another along OpDef::axis
   kMove,         // the operand's elements in another order, or repeated
 };
-template <Algebra algebra>
-Algebra always(const Node&) {
-  return algebra;
-}
+template <Algebra algebra> Algebra always(const Node&) { return algebra; }
 
 struct OpDef {
   const char* name;
@@ -169,16 +155,14 @@ Algebra algebra_of(const Node& node);
 StorageRule storage_of(const Node& node);
 std::string label_of(const Node& node);
 
-template <class T>
-Attrs set_precision(const Attrs& old, Precision precision) {
+template <class T> Attrs set_precision(const Attrs& old, Precision precision) {
   T attrs = old.as<T>();
   attrs.precision = precision;
   return attrs;
 }
 
 // OpDef::with_accumulator and the like: sets a bool member.
-template <auto kMember>
-Attrs set_member(const Attrs& old) {
+template <auto kMember> Attrs set_member(const Attrs& old) {
   const auto with = [&]<class T>(bool T::*member) {
     T attrs = old.as<T>();
     attrs.*member = true;
@@ -201,8 +185,7 @@ double graph_flops(const Graph& graph);
 
 void expect_inputs(const InferArgs& args, size_t count);
 // Throws ShapeProblem with the text of all parts (strings, numbers, types, shapes) unless `condition`.
-template <class... Parts>
-void expect(bool condition, const Parts&... parts) {
+template <class... Parts> void expect(bool condition, const Parts&... parts) {
   if (!condition) throw ShapeProblem(text_of_parts(parts...));
 }
 // OpDef::infer of an op with one float operand, whose type is the result's.
@@ -213,11 +196,10 @@ Shape with_size(Shape shape, int axis, int64_t size);
 
 // The results of a new node, in the graph and at the line of its first operand. Throws Error(kShape) with the line if
 // that operand is undefined or its graph is gone.
-std::vector<Tensor> op_results(const OpDef& op, const At& first, const std::vector<Tensor>& rest = {},
-                               Attrs attrs = {});
+std::vector<Tensor> op_results(
+    const OpDef& op, const At& first, const std::vector<Tensor>& rest = {}, Attrs attrs = {});
 Tensor op_result(const OpDef& op, const At& first, const std::vector<Tensor>& rest = {}, Attrs attrs = {});
 // Appends the defined ones of `optional`, operands that may be left out.
 std::vector<Tensor> with_defined(std::vector<Tensor> operands, std::initializer_list<Tensor> optional);
 Graph* graph_of(const At& x);  // throws as op_results() does
-
 }  // namespace linnet

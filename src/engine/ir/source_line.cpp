@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 const char* intern(std::string_view text) {
   static std::mutex mutex;
   static std::set<std::string, std::less<>> strings;
@@ -13,7 +12,6 @@ const char* intern(std::string_view text) {
   const auto found = strings.find(text);
   return (found != strings.end() ? found : strings.emplace(text).first)->c_str();
 }
-
 }  // namespace
 
 std::string SourceLine::text() const {
@@ -24,5 +22,4 @@ std::string SourceLine::text() const {
 SourceLine intern_source_line(std::string_view file, uint32_t line, std::string_view function) {
   return {intern(file), line, intern(function)};
 }
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 #include <string_view>
 
 namespace linnet {
-
 // A line of a source file. The strings live as long as the process: they are compiler literals or interned.
 struct SourceLine {
   const char* file = "";      // the file's path as the compiler was given it
@@ -14,7 +13,7 @@ struct SourceLine {
 
   // The caller's line, as the default argument of a function.
   static constexpr SourceLine current(const char* file = __builtin_FILE(), uint32_t line = __builtin_LINE(),
-                                      const char* function = __builtin_FUNCTION()) {
+      const char* function = __builtin_FUNCTION()) {
     return {file, line, function};
   }
   std::string text() const;  // "gpt.cpp:57", without the folder
@@ -22,5 +21,4 @@ struct SourceLine {
 
 // A line known only at run time, such as one read from a file. Each string is stored once and never freed.
 SourceLine intern_source_line(std::string_view file, uint32_t line, std::string_view function);
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "engine/ir/tensor_type.h"
 
 namespace linnet {
-
 class Graph;
 
 using ValueId = int32_t;       // number of a value in its graph
@@ -43,5 +42,4 @@ struct At {
   Tensor value;                // the tensor
   SourceLine where;            // the line that used it
 };
-
 }  // namespace linnet

@@ -3,7 +3,6 @@
 #include "base/fail.h"
 
 namespace linnet {
-
 std::span<const char* const> enum_names(DType) {
   static constexpr std::array kNames{"f32", "f64", "i32", "u8", "bf16"};
   return kNames;
@@ -64,5 +63,4 @@ int64_t strided_extent(const Shape& shape, const Shape& strides) {
   for (int axis = 0; axis < shape.rank(); ++axis) last += (shape[axis] - 1) * strides[axis];
   return shape.elements() > 0 ? last + 1 : 0;
 }
-
 }  // namespace linnet

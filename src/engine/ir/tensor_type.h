@@ -8,7 +8,6 @@
 #include <string>
 
 namespace linnet {
-
 // The type of a tensor's elements.
 enum class DType : uint8_t {
   kF32,   // 32-bit floating point: the type of parameters and activations
@@ -76,5 +75,4 @@ struct TensorType {
   size_t bytes() const { return static_cast<size_t>(shape.elements()) * dtype_size(dtype); }  // bytes of all elements
   std::string text() const { return std::string(dtype_name(dtype)) + shape.text(); }          // "f32[8, 16]"
 };
-
 }  // namespace linnet

@@ -12,9 +12,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 void ScatterColumns(int64_t begin, int64_t end, int64_t count, int64_t width, StoredFloats dy, const int32_t* ids,
-                    float* dtable, int32_t skipped) {
+    float* dtable, int32_t skipped) {
   constexpr int64_t ahead = 8;  // rows of the table come in no order that a prefetcher could guess
   for (int64_t i = 0; i < count; ++i) {
     if (i + ahead < count) {
@@ -27,18 +26,16 @@ void ScatterColumns(int64_t begin, int64_t end, int64_t count, int64_t width, St
     ForRow(end - begin, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(to), at.load(from)), to); });
   }
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace linnet {
-
 HWY_EXPORT(ScatterColumns);
 
-void gather_rows(int64_t count, int64_t width, const float* table, const int32_t* ids, MutableStoredFloats out,
-                 ThreadPool& pool) {
+void gather_rows(
+    int64_t count, int64_t width, const float* table, const int32_t* ids, MutableStoredFloats out, ThreadPool& pool) {
   for_ranges(pool, count, width, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) convert_floats(width, table + ids[i] * width, out + i * width);
   });
@@ -46,13 +43,12 @@ void gather_rows(int64_t count, int64_t width, const float* table, const int32_t
 
 // Tasks own columns, so that no two write the same element; 64 floats are whole cache lines of an aligned table.
 void scatter_add_rows(int64_t count, int64_t width, StoredFloats dy, const int32_t* ids, float* dtable,
-                      ThreadPool& pool, int32_t skipped) {
+    ThreadPool& pool, int32_t skipped) {
   const int64_t strip = width >= 256 ? 64 : 32;
   for_ranges(pool, (width + strip - 1) / strip, count * strip, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(ScatterColumns)
     (begin * strip, std::min(width, end * strip), count, width, dy, ids, dtable, skipped);
   });
 }
-
 }  // namespace linnet
 #endif

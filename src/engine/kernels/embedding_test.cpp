@@ -3,7 +3,6 @@
 
 namespace linnet {
 namespace {
-
 struct Problem {
   int64_t count, width, vocabulary;
 };
@@ -45,6 +44,5 @@ TEST(Embedding, ScatterAddsInOrderOnTopOfTheTable) {
         [&](const std::vector<float>& table) { expect_close(table, want, 0); });
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -28,7 +28,6 @@ uint64_t TimerResolution();
 
 namespace linnet {
 namespace {
-
 HWY_EXPORT(this_target);
 
 std::string isa_name(int64_t target) {
@@ -47,7 +46,6 @@ std::vector<int64_t> available_targets() {
   for (int64_t rest = supported; rest != 0; rest &= rest - 1) result.push_back(rest & -rest);
   return result;
 }
-
 }  // namespace
 
 std::vector<std::string> available_isas() {
@@ -70,6 +68,5 @@ void force_isa(const std::string& name) {
   hwy::SetSupportedTargetsForTest(name == "auto" ? 0 : wanted);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
-
 }  // namespace linnet
 #endif

@@ -5,7 +5,6 @@
 #include <vector>
 
 namespace linnet {
-
 // Those of this processor, best first: "avx512", "avx2", "sse4" (or "neon", ...).
 std::vector<std::string> available_isas();
 
@@ -14,5 +13,4 @@ std::string current_isa();
 // "auto" is the best one, "baseline" the least. Unknown or unsupported names are a user error that lists the choices.
 // Not while a kernel runs.
 void force_isa(const std::string& name);
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(Isa, EveryAvailableOneCanBeForced) {
   const auto names = available_isas();
   ASSERT_FALSE(names.empty());
@@ -29,6 +28,5 @@ TEST(Isa, AnUnknownNameListsTheChoices) {
     EXPECT_NE(std::string(error.what()).find("baseline"), std::string::npos) << error.what();
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -128,17 +128,14 @@ HWY_INLINE float SumLanes(Floats x) { return hn::GetLane(hn::SumOfLanes(FloatTag
 
 // A position in a row: a whole vector, or the partial end. A kernel's body is written once for both, and for rows of
 // float or Bfloat16. For mixed types, a row of StoredFloats costs a well-predicted branch per vector.
-template <bool kWhole>
-struct LanesAt {
+template <bool kWhole> struct LanesAt {
   int64_t first, count = kFloatLanes;
 
-  template <class T>
-  HWY_INLINE Floats load(const T* row, float filler = 0.0f) const {
+  template <class T> HWY_INLINE Floats load(const T* row, float filler = 0.0f) const {
     if constexpr (kWhole) return LoadFloats(row + first);
     else return LoadPart(row + first, count, filler);
   }
-  template <class T>
-  HWY_INLINE void store(Floats x, T* row) const {
+  template <class T> HWY_INLINE void store(Floats x, T* row) const {
     if constexpr (kWhole) StoreFloats(x, row + first);
     else StorePart(x, row + first, count);
   }
@@ -172,16 +169,14 @@ HWY_INLINE int32_t FourBytes(const void* from) {
 }
 
 // visit.operator()<N>() for N = n in [1, kMost].
-template <int kMost, class Visit>
-HWY_INLINE void WithConstant(int64_t n, const Visit& visit) {
+template <int kMost, class Visit> HWY_INLINE void WithConstant(int64_t n, const Visit& visit) {
   if constexpr (kMost > 1)
     if (n < kMost) return WithConstant<kMost - 1>(n, visit);
   visit.template operator()<kMost>();
 }
 
 // body(position) for all of a row of `width` elements.
-template <class Body>
-HWY_INLINE void ForRow(int64_t width, const Body& body) {
+template <class Body> HWY_INLINE void ForRow(int64_t width, const Body& body) {
   int64_t i = 0;
   for (; i + kFloatLanes <= width; i += kFloatLanes) body(WholeLanes{i});
   if (i < width) body(PartLanes{i, width - i});
@@ -204,8 +199,7 @@ HWY_INLINE Floats FoldRow(int64_t width, float start, const Term& term, const Fo
   return fold(fold(s0, s1), fold(s2, s3));
 }
 
-template <class Term>
-HWY_INLINE float SumRow(int64_t width, const Term& term) {
+template <class Term> HWY_INLINE float SumRow(int64_t width, const Term& term) {
   return SumLanes(FoldRow(width, 0.0f, term, [](Floats a, Floats b) LINNET_LAMBDA { return hn::Add(a, b); }));
 }
 
@@ -217,7 +211,6 @@ inline void AddRows(int64_t rows, int64_t stride, int64_t width, const float* x,
     at.store(accumulate ? hn::Add(at.load(out), total) : total, out);
   });
 }
-
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -5,7 +5,6 @@
 #include "base/thread_pool.h"
 
 namespace linnet {
-
 // Of all optimizers; each reads what its formulas name. In all of them, at last:
 // ema += (1 - ema_decay) * (param - ema)
 struct UpdateArgs {
@@ -60,5 +59,4 @@ struct Moments8bit {
 
 // adam_update() of these moments; those of `args` are not used.
 void adam_8bit_update(const UpdateArgs& args, const Moments8bit& moments, ThreadPool& pool);
-
 }  // namespace linnet

@@ -5,15 +5,10 @@
 
 namespace linnet {
 namespace {
-
 struct State {
   explicit State(int64_t n)
-      : param(random_floats(n, 1)),
-        grad(random_floats(n, 2)),
-        ema(random_floats(n, 3)),
-        m_scales(static_cast<size_t>(moment_blocks(n))),
-        v_scales(m_scales.size()),
-        m_codes(static_cast<size_t>(n)),
+      : param(random_floats(n, 1)), grad(random_floats(n, 2)), ema(random_floats(n, 3)),
+        m_scales(static_cast<size_t>(moment_blocks(n))), v_scales(m_scales.size()), m_codes(static_cast<size_t>(n)),
         v_codes(static_cast<size_t>(n)) {}
   UpdateArgs args(int64_t decay_count, int64_t step) {
     UpdateArgs a;
@@ -67,8 +62,8 @@ TEST(Optimizer8bit, TheFirstStepIsAdamWsAndMomentsAreKeptWithinTheSpacingOfCodes
             const double top = s.m_scales[i / kMomentBlock], top_root = s.v_scales[i / kMomentBlock];
             // Half a code beside the value: the codes are as far apart as the derivative of the law says.
             EXPECT_NEAR(decoded_m(s, i), m[i], std::sqrt(std::abs(m[i]) * top) / 127 + top / 60'000) << i;
-            EXPECT_NEAR(decoded_root(s, i), std::sqrt(v[i]),
-                        std::sqrt(std::sqrt(v[i]) * top_root) / 255 + top_root / 200'000)
+            EXPECT_NEAR(
+                decoded_root(s, i), std::sqrt(v[i]), std::sqrt(std::sqrt(v[i]) * top_root) / 255 + top_root / 200'000)
                 << i;
           }
           return s.all();
@@ -142,6 +137,5 @@ TEST(Optimizer8bit, ZeroGradientsKeepZeroMoments) {
   EXPECT_TRUE(same_bits(s.param, before));
   EXPECT_EQ(std::ranges::count(s.m_codes, 0) + std::ranges::count(s.v_codes, 0), 600);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -15,7 +15,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 HWY_INLINE Floats SetDouble(double x) { return SetAll(static_cast<float>(x)); }
 
 // Stores parameters and updates their average, if there is one.
@@ -146,7 +145,7 @@ void Encode(Block& block, float* m_scale, float* v_scale) {  // returns its scal
     const Floats c = hn::Min(hn::Sqrt(hn::Mul(r, to_v)), top_v);
     const Floats least = hn::IfThenElse(hn::Gt(r, zero), one, zero);
     hn::StoreU(hn::DemoteTo(signed8, hn::NearestInt(hn::CopySign(q, x))), signed8,
-               reinterpret_cast<int8_t*>(block.m_codes) + i);
+        reinterpret_cast<int8_t*>(block.m_codes) + i);
     hn::StoreU(hn::DemoteTo(unsigned8, hn::NearestInt(hn::Max(c, least))), unsigned8, block.v_codes + i);
   }
 }
@@ -186,7 +185,6 @@ void Adam8bitBlocks(const UpdateArgs& args, const Moments8bit& moments, int64_t 
     std::memcpy(moments.v_codes + first, block.v_codes, bytes);
   }
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -194,15 +192,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(AdamRange);
 HWY_EXPORT(SgdRange);
 HWY_EXPORT(LionRange);
 HWY_EXPORT(Adam8bitBlocks);
 
 // update(begin, end, decays) over all of [0, n), no range crossing the end of the decayed elements.
-template <class Update>
-void update_ranges(const UpdateArgs& args, ThreadPool& pool, const Update& update) {
+template <class Update> void update_ranges(const UpdateArgs& args, ThreadPool& pool, const Update& update) {
   const int64_t decayed = args.weight_decay == 0 ? 0 : std::clamp<int64_t>(args.decay_count, 0, args.n);
   for_ranges(pool, args.n, 1, [&](int64_t begin, int64_t end) {
     const int64_t split = std::clamp(decayed, begin, end);
@@ -210,7 +206,6 @@ void update_ranges(const UpdateArgs& args, ThreadPool& pool, const Update& updat
     if (split < end) update(split, end, false);
   });
 }
-
 }  // namespace
 
 void adam_update(const UpdateArgs& args, ThreadPool& pool) {
@@ -230,6 +225,5 @@ void adam_8bit_update(const UpdateArgs& args, const Moments8bit& moments, Thread
     HWY_DYNAMIC_DISPATCH(Adam8bitBlocks)(args, moments, begin, end);
   });
 }
-
 }  // namespace linnet
 #endif

@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 // Everything an update may touch, in one array: param, grad, m, v, ema.
 struct State {
   explicit State(int64_t n) : n(n) {
@@ -42,11 +41,8 @@ std::vector<double> adam_reference(const AdamCase& c, const UpdateArgs& a) {
 }
 
 TEST(Optimizer, AdamMatchesTheFormulaWithTheSameBitsEverywhere) {
-  const AdamCase cases[] = {{1, 0, 0.9, 0, true, false},
-                            {37, 37, 0.9, 0.1, true, true},
-                            {1003, 501, 0.9, 0.1, false, true},
-                            {50'021, 20'001, 0.0, 0.01, true, false},
-                            {0, 0, 0.9, 0, true, true}};
+  const AdamCase cases[] = {{1, 0, 0.9, 0, true, false}, {37, 37, 0.9, 0.1, true, true},
+      {1003, 501, 0.9, 0.1, false, true}, {50'021, 20'001, 0.0, 0.01, true, false}, {0, 0, 0.9, 0, true, true}};
   for (const AdamCase& c : cases) {
     SCOPED_TRACE(c.n);
     UpdateArgs args;
@@ -107,6 +103,5 @@ TEST(Optimizer, ANanGradientReachesTheParameter) {
   EXPECT_TRUE(std::isnan(s.part(0)[4]));
   EXPECT_FALSE(std::isnan(s.part(0)[3]));
 }
-
 }  // namespace
 }  // namespace linnet

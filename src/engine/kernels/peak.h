@@ -4,7 +4,6 @@
 #include "engine/kernels/precision.h"
 
 namespace linnet {
-
 class ThreadPool;
 
 // GFLOP/s of multiply-adds in registers (no memory), all threads of the pool at once, on the current instruction set:
@@ -14,5 +13,4 @@ double measured_peak_gflops(Precision precision, ThreadPool& pool);
 // Bytes per second that all threads of the pool read together from a block of `bytes`, which should far exceed the
 // caches: the best of several passes.
 double measured_bandwidth(ThreadPool& pool, size_t bytes);
-
 }  // namespace linnet

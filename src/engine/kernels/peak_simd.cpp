@@ -26,7 +26,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(multiply_adds);
 HWY_EXPORT(round_operations);
 
@@ -34,7 +33,6 @@ std::atomic<float> sink;
 
 using Clock = std::chrono::steady_clock;
 double seconds(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
-
 }  // namespace
 
 double measured_peak_gflops(Precision precision, ThreadPool& pool) {
@@ -74,6 +72,5 @@ double measured_bandwidth(ThreadPool& pool, size_t bytes) {
   }
   return total > 0 ? best : 0;
 }
-
 }  // namespace linnet
 #endif

@@ -7,7 +7,6 @@
 #include <span>
 
 namespace linnet {
-
 enum class Precision : uint8_t {
   kF32,
   kTf32,  // operands are rounded to 10 bits of mantissa by a GPU's matrix units; fp32 on the CPU
@@ -36,5 +35,4 @@ inline std::span<const char* const> enum_names(Precision) {
   return kNames;
 }
 inline const char* precision_name(Precision precision) { return enum_names(precision)[static_cast<size_t>(precision)]; }
-
 }  // namespace linnet

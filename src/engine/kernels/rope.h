@@ -5,7 +5,6 @@
 #include "engine/kernels/stored_floats.h"
 
 namespace linnet {
-
 constexpr int64_t kRopeMaxHeadSize = 512;
 
 // Row (b, t) of x has `width` elements: `heads` heads to rotate by position * frequencies[i], the rest to copy. In a
@@ -25,5 +24,4 @@ struct RopeArgs {
   int64_t y_batch_stride = 0, y_row_stride = 0;
 };
 void rope_rows(const RopeArgs& args, ThreadPool& pool);
-
 }  // namespace linnet

@@ -13,11 +13,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 // cos and sin of position * frequencies[i]. In quarter turns the angle is n + r with |r| <= 1/2; Taylor's series to
 // 3e-8 on [-pi/4, pi/4].
-HWY_INLINE void Turns(int64_t half, double position, const double* frequencies, bool inverse, float* cosine,
-                      float* sine) {
+HWY_INLINE void Turns(
+    int64_t half, double position, const double* frequencies, bool inverse, float* cosine, float* sine) {
   constexpr double quarter = std::numbers::pi / 2, magic = 6755399441055744.0;  // 1.5 * 2^52: rounds to an integer
   for (int64_t i = 0; i < half; ++i) {
     const double angle = position * frequencies[i] / quarter, shifted = angle + magic;
@@ -36,8 +35,7 @@ HWY_INLINE void Turns(int64_t half, double position, const double* frequencies, 
 }
 
 // Rows are ordered by position, so that rows of one position are neighbors.
-template <class T>
-void RopeRowsOf(const RopeArgs& args, const T* all_x, T* all_y, int64_t begin, int64_t end) {
+template <class T> void RopeRowsOf(const RopeArgs& args, const T* all_x, T* all_y, int64_t begin, int64_t end) {
   const int64_t half = args.half > 0 ? args.half : args.head_size / 2, turned = args.heads * args.head_size;
   HWY_ALIGN float cosine[kRopeMaxHeadSize / 2], sine[kRopeMaxHeadSize / 2];
   int64_t known = -1;
@@ -69,14 +67,12 @@ void RopeRows(const RopeArgs& args, int64_t begin, int64_t end) {
   if (args.x.is_bf16) return RopeRowsOf(args, args.x.bf16(), args.y.bf16(), begin, end);
   RopeRowsOf(args, args.x.f32(), args.y.f32(), begin, end);
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace linnet {
-
 HWY_EXPORT(RopeRows);
 
 void rope_rows(const RopeArgs& args, ThreadPool& pool) {
@@ -84,6 +80,5 @@ void rope_rows(const RopeArgs& args, ThreadPool& pool) {
     HWY_DYNAMIC_DISPATCH(RopeRows)(args, begin, end);
   });
 }
-
 }  // namespace linnet
 #endif

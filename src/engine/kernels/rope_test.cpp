@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 struct Problem {
   int64_t batch, length, heads, others, head_size;
   std::vector<int32_t> positions = {};
@@ -37,7 +36,7 @@ TEST(Rope, TurnsTheHalvesOfEachHeadByItsPosition) {
   Problem back = far;
   back.inverse = true;
   for (const Problem& p : {Problem{1, 1, 1, 0, 2}, Problem{3, 40, 2, 1, 64}, Problem{2, 70, 3, 0, 6},
-                           Problem{1, 5, 1, 2, 512}, far, back}) {
+           Problem{1, 5, 1, 2, 512}, far, back}) {
     const int64_t width = (p.heads + p.others) * p.head_size;
     const std::vector<float> x = random_floats(p.batch * p.length * width, 3);
     const std::vector<double> want = reference(p, x), turns = frequencies(p);
@@ -57,6 +56,5 @@ TEST(Rope, TurnsTheHalvesOfEachHeadByItsPosition) {
           [&](const std::vector<float>& y) { expect_close(y, want, 6e-7); });
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -7,11 +7,9 @@
 #include "base/thread_pool.h"
 
 namespace linnet {
-
 // To IEEE half precision (fp16): 11 bits of mantissa, multiples of 2^-24 below 2^-14, infinity from 65520 on. NaN
 // stays.
-template <class T>
-T round_to_half(T x) {
+template <class T> T round_to_half(T x) {
   constexpr int kLeastExponent = -14, kFractionBits = 10;
   if (x == 0 || !std::isfinite(x)) return x;
   const T spacing = std::ldexp(T(1), std::max(std::ilogb(x), kLeastExponent) - kFractionBits);
@@ -42,6 +40,5 @@ float round_codes(const float* w, int64_t count, float scale, float low, float h
 // WeightFormat::kInt8 (quantized/packed_weight.h), each by its largest magnitude, which becomes `most`. codes[round
 // up(depth, 32) * 16], scales[16], sums[16]. The codes are round_codes()' with the scale.
 void round_columns(const float* w, int64_t stride, int64_t columns, int64_t depth, float most, int8_t* codes,
-                   float* scales, int32_t* sums);
-
+    float* scales, int32_t* sums);
 }  // namespace linnet

@@ -16,7 +16,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 HWY_INLINE Floats RoundToHalf(Floats x) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> di;
@@ -109,7 +108,7 @@ float round_codes(const float* w, int64_t count, float scale, float low, float h
 
 // Four numbers of each column become a word.
 void round_columns(const float* w, int64_t stride, int64_t columns, int64_t depth, float most, int8_t* codes,
-                   float* scales, int32_t* sums) {
+    float* scales, int32_t* sums) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> di;
   const auto magnitude = hn::Set(di, 0x7fffffff);
@@ -142,14 +141,12 @@ void round_columns(const float* w, int64_t stride, int64_t columns, int64_t dept
   }
 }
 
-template <class From, class To>
-HWY_INLINE void Copy(int64_t n, const From* from, To* to) {
+template <class From, class To> HWY_INLINE void Copy(int64_t n, const From* from, To* to) {
   ForRow(n, [=](const auto& at) LINNET_LAMBDA { at.store(at.load(from), to); });
 }
 
 void NarrowRange(int64_t n, const float* from, Bfloat16* to) { Copy(n, from, to); }
 void WidenRange(int64_t n, const Bfloat16* from, float* to) { Copy(n, from, to); }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -157,14 +154,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(RoundToHalfRange);
 HWY_EXPORT(RoundRange);
 HWY_EXPORT(round_codes);
 HWY_EXPORT(round_columns);
 HWY_EXPORT(NarrowRange);
 HWY_EXPORT(WidenRange);
-
 }  // namespace
 
 void round_to_half(int64_t n, const float* from, float* to, ThreadPool& pool) {
@@ -195,7 +190,7 @@ float round_codes(const float* w, int64_t count, float scale, float low, float h
 }
 
 void round_columns(const float* w, int64_t stride, int64_t columns, int64_t depth, float most, int8_t* codes,
-                   float* scales, int32_t* sums) {
+    float* scales, int32_t* sums) {
   HWY_DYNAMIC_DISPATCH(round_columns)(w, stride, columns, depth, most, codes, scales, sums);
 }
 
@@ -214,6 +209,5 @@ void convert_floats(int64_t n, StoredFloats from, MutableStoredFloats to) {
   else if (from.is_bf16) HWY_DYNAMIC_DISPATCH(WidenRange)(n, from.bf16(), to.f32());
   else HWY_DYNAMIC_DISPATCH(NarrowRange)(n, from.f32(), to.bf16());
 }
-
 }  // namespace linnet
 #endif

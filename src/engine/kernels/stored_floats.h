@@ -9,7 +9,6 @@
 #include "engine/kernels/precision.h"
 
 namespace linnet {
-
 // The upper half of an fp32 number. Rounds a float like round_to_bf16 (engine/kernels/precision.h).
 struct Bfloat16 {
   Bfloat16() = default;
@@ -23,10 +22,8 @@ static_assert(sizeof(Bfloat16) == 2);
 extern const bool kProcessorRoundsToBf16;  // AVX-512-BF16
 
 // A pointer to floats of either type; null for a missing operand. Offsets count elements.
-template <bool kMutable>
-struct BasicStoredFloats {
-  template <class T>
-  using Pointer = std::conditional_t<kMutable, T*, const T*>;
+template <bool kMutable> struct BasicStoredFloats {
+  template <class T> using Pointer = std::conditional_t<kMutable, T*, const T*>;
 
   BasicStoredFloats() = default;
   BasicStoredFloats(std::nullptr_t) {}
@@ -58,5 +55,4 @@ using MutableStoredFloats = BasicStoredFloats<true>;
 // to[i] = from[i] for i < n, rounded if only `to` is bf16. `to` may be `from` if both have the same type.
 void convert_floats(int64_t n, StoredFloats from, MutableStoredFloats to, ThreadPool& pool);
 void convert_floats(int64_t n, StoredFloats from, MutableStoredFloats to);  // on the calling thread
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 float from_bits(uint32_t bits) { return std::bit_cast<float>(bits); }
 
 std::vector<Bfloat16> all_bf16() {
@@ -87,6 +86,5 @@ TEST(StoredFloats, PointersCountElements) {
   }
   EXPECT_FALSE(StoredFloats(nullptr));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<Bfloat16> in_bf16(const std::vector<float>& x) {
   std::vector<Bfloat16> out;
   for (const float v : x) out.emplace_back(v);
@@ -30,7 +29,7 @@ std::vector<float> exact(int64_t n, uint32_t seed) {
 // run(x, y, pool) reads as many numbers as `x` has and writes `results`. From bf16 to bf16, from one to the other and
 // in place.
 void expect_same_in_bf16(const std::vector<float>& x, int64_t results,
-                         const std::function<void(StoredFloats, MutableStoredFloats, ThreadPool&)>& run) {
+    const std::function<void(StoredFloats, MutableStoredFloats, ThreadPool&)>& run) {
   const std::vector<Bfloat16> x16 = in_bf16(x);
   for (const bool from_bf16 : {false, true})
     for (const bool to_bf16 : {false, true}) {
@@ -76,14 +75,8 @@ TEST(StoredKernels, Pointwise) {
   const auto input = [](int operand) {
     return Instruction{.function = Scalar::kInput, .a = static_cast<int16_t>(operand)};
   };
-  const Expression e = {{input(0),
-                         input(1),
-                         input(2),
-                         input(3),
-                         {Scalar::kMul, 0, 1},
-                         {Scalar::kAdd, 4, 2},
-                         {Scalar::kTanh, 5},
-                         {Scalar::kMul, 6, 3}}};
+  const Expression e = {{input(0), input(1), input(2), input(3), {Scalar::kMul, 0, 1}, {Scalar::kAdd, 4, 2},
+      {Scalar::kTanh, 5}, {Scalar::kMul, 6, 3}}};
   const int64_t shapes[][2] = {{1, 7}, {5, 31}, {64, 300}, {11, 1500}, {2, 20011}};
   for (const auto& [rows, width] : shapes) {
     SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width));
@@ -93,11 +86,9 @@ TEST(StoredKernels, Pointwise) {
     std::vector<float> x = exact(n, 1), row = exact(columns, 3);
     x.insert(x.end(), row.begin(), row.end());
     expect_same_in_bf16(x, n, [&](StoredFloats from, MutableStoredFloats y, ThreadPool& pool) {
-      const PointwiseOperand operands[] = {
-          {from, n, Broadcast::kFull},
-          {from + n, columns, Broadcast::kSuffix},
+      const PointwiseOperand operands[] = {{from, n, Broadcast::kFull}, {from + n, columns, Broadcast::kSuffix},
           {from.is_bf16 ? StoredFloats(column16.data()) : StoredFloats(column.data()),
-           static_cast<int64_t>(column.size()), Broadcast::kPrefix},
+              static_cast<int64_t>(column.size()), Broadcast::kPrefix},
           {from.is_bf16 ? StoredFloats(scale16.data()) : StoredFloats(scale.data()), 1, Broadcast::kScalar}};
       pointwise(n, e, operands, y, pool);
     });
@@ -195,6 +186,5 @@ TEST(StoredKernels, Rope) {
       },
       [](const std::vector<float>&) {});
 }
-
 }  // namespace
 }  // namespace linnet

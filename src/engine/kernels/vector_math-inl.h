@@ -14,10 +14,8 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
-
 HWY_INLINE Floats Polynomial(Floats, float c0) { return SetAll(c0); }
-template <class... Rest>
-HWY_INLINE Floats Polynomial(Floats x, float c0, Rest... rest) {
+template <class... Rest> HWY_INLINE Floats Polynomial(Floats x, float c0, Rest... rest) {
   return hn::MulAdd(Polynomial(x, rest...), x, SetAll(c0));
 }
 
@@ -65,16 +63,15 @@ HWY_INLINE Floats Log(Floats x) {
   const Floats n = hn::Sub(hn::ConvertTo(d, exponent), hn::IfThenElseZero(small, SetAll(25.0f)));
   const Floats f = hn::Sub(hn::BitCast(d, hn::Sub(hn::BitCast(di, scaled), hn::ShiftLeft<23>(exponent))), SetAll(1));
   const Floats p = Polynomial(f, 0.3333333073f, -0.2500030642f, 0.2000104509f, -0.1664128146f, 0.1421449592f,
-                              -0.1299818376f, 0.1262231985f, -0.07902743772f);
+      -0.1299818376f, 0.1262231985f, -0.07902743772f);
   const Floats f2 = hn::Mul(f, f);
   Floats y = hn::MulAdd(hn::Mul(f2, f), p, hn::Mul(n, SetAll(1.428606765330187e-6f)));
   y = hn::Add(hn::MulAdd(f2, SetAll(-0.5f), y), f);
   y = hn::MulAdd(n, SetAll(0.693145751953125f), y);
   const auto normal = hn::And(hn::Gt(x, hn::Zero(d)), hn::Lt(x, SetAll(infinity)));
   // 0 -> -inf, +inf -> +inf, below zero and NaN -> NaN.
-  const Floats beyond =
-      hn::IfThenElse(hn::Eq(x, hn::Zero(d)), SetAll(-infinity),
-                     hn::IfThenElse(hn::Eq(x, SetAll(infinity)), x, SetAll(std::numeric_limits<float>::quiet_NaN())));
+  const Floats beyond = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), SetAll(-infinity),
+      hn::IfThenElse(hn::Eq(x, SetAll(infinity)), x, SetAll(std::numeric_limits<float>::quiet_NaN())));
   return hn::IfThenElse(normal, y, beyond);
 }
 
@@ -101,10 +98,9 @@ HWY_INLINE Floats Erf(Floats x) {
   const Floats one = SetAll(1.0f), limit = SetAll(3.92f), size = hn::Abs(x);
   const Floats a = hn::IfThenElse(hn::Gt(size, limit), limit, size);
   const Floats t = hn::MulAdd(hn::Mul(a, a), SetAll(1 / 7.6832f), SetAll(-1.0f));
-  const Floats p =
-      Polynomial(t, 0.3607368091f, -0.1801085971f, 0.1340847932f, -0.1091805417f, 0.09059291529f, -0.07400414836f,
-                 0.05842158902f, -0.04351752471f, 0.02962136827f, -0.01978485842f, 0.01432561579f, -0.007950687424f,
-                 0.001833373336f, -0.001192202844f, 0.0021241232f, -0.0009000014543f);
+  const Floats p = Polynomial(t, 0.3607368091f, -0.1801085971f, 0.1340847932f, -0.1091805417f, 0.09059291529f,
+      -0.07400414836f, 0.05842158902f, -0.04351752471f, 0.02962136827f, -0.01978485842f, 0.01432561579f,
+      -0.007950687424f, 0.001833373336f, -0.001192202844f, 0.0021241232f, -0.0009000014543f);
   const Floats y = hn::Mul(a, p);
   return hn::CopySign(hn::IfThenElse(hn::Gt(y, one), one, y), x);
 }
@@ -112,8 +108,7 @@ HWY_INLINE Floats Erf(Floats x) {
 // Of rows, as softmax and cross-entropy need them.
 
 // The largest element; unspecified if some are NaN, since the exponentials then are NaN anyway.
-template <class T>
-HWY_INLINE float MaxRow(int64_t width, const T* x) {
+template <class T> HWY_INLINE float MaxRow(int64_t width, const T* x) {
   const float lowest = -std::numeric_limits<float>::infinity();
   const Floats largest = FoldRow(
       width, lowest, [=](const auto& at) LINNET_LAMBDA { return at.load(x, lowest); },
@@ -122,14 +117,12 @@ HWY_INLINE float MaxRow(int64_t width, const T* x) {
 }
 
 // The sum of exp(x - shift); lanes past the end add exp(-inf) = 0.
-template <class T>
-HWY_INLINE float SumExp(int64_t width, const T* x, float shift) {
+template <class T> HWY_INLINE float SumExp(int64_t width, const T* x, float shift) {
   const Floats offset = SetAll(shift);
   return SumRow(width, [=](const auto& at) LINNET_LAMBDA {
     return Exp(hn::Sub(at.load(x, -std::numeric_limits<float>::infinity()), offset));
   });
 }
-
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

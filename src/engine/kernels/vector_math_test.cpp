@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -62,22 +61,8 @@ TEST(VectorMath, IsAccurateOnEveryInstructionSet) {
 
 TEST(VectorMath, LimitsAndNan) {
   const float nan_with_payload = std::nanf("12345");
-  const std::vector<float> x = {-kInf,
-                                kInf,
-                                kNan,
-                                -kNan,
-                                nan_with_payload,
-                                -1000,
-                                1000,
-                                0,
-                                -0.0f,
-                                -88,
-                                89,
-                                -1,
-                                std::numeric_limits<float>::max(),
-                                -std::numeric_limits<float>::max(),
-                                1e-45f,
-                                3};
+  const std::vector<float> x = {-kInf, kInf, kNan, -kNan, nan_with_payload, -1000, 1000, 0, -0.0f, -88, 89, -1,
+      std::numeric_limits<float>::max(), -std::numeric_limits<float>::max(), 1e-45f, 3};
   const auto reference = [](VectorFunction function, double x) -> double {
     switch (function) {
       case VectorFunction::kExp: return x < -87.4 ? 0 : std::exp(x);
@@ -90,7 +75,7 @@ TEST(VectorMath, LimitsAndNan) {
   for (const auto& isa : available_isas()) {
     force_isa(isa);
     for (const auto function : {VectorFunction::kExp, VectorFunction::kLog, VectorFunction::kTanh, VectorFunction::kErf,
-                                VectorFunction::kSigmoid}) {
+             VectorFunction::kSigmoid}) {
       for (size_t i = 0; i < x.size(); ++i) {
         float y = 7;
         vector_math(function, 1, &x[i], &y);
@@ -120,6 +105,5 @@ TEST(VectorMath, RaggedEndsWriteNothingBeyond) {
   }
   force_isa("auto");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -3,7 +3,6 @@
 #include "engine/ops/op_table.h"
 
 namespace linnet {
-
 #define LINNET_CUDA_KERNELS(op, name, cuda) LINNET_CUDA_KERNELS_##cuda(name)
 #define LINNET_CUDA_KERNELS_kOwn(name) KernelList name##_cuda_kernels();
 #define LINNET_CUDA_KERNELS_kLibrary(name) LINNET_CUDA_KERNELS_kOwn(name)
@@ -27,14 +26,11 @@ KernelList conv2d_weight_grad_cudnn_kernels();
 std::span<const BackendOp> cuda_ops() {
   static const std::vector<BackendOp> ops{
 #ifndef LINNET_CUDA_EMULATION
-      {"attention", attention_cudnn_kernels()},
-      {"attention_grad", attention_grad_cudnn_kernels()},
-      {"conv2d", conv2d_cudnn_kernels()},
-      {"conv2d_input_grad", conv2d_input_grad_cudnn_kernels()},
+      {"attention", attention_cudnn_kernels()}, {"attention_grad", attention_grad_cudnn_kernels()},
+      {"conv2d", conv2d_cudnn_kernels()}, {"conv2d_input_grad", conv2d_input_grad_cudnn_kernels()},
       {"conv2d_weight_grad", conv2d_weight_grad_cudnn_kernels()},
 #endif
       LINNET_OPS(LINNET_CUDA_ENTRY)};
   return ops;
 }
-
 }  // namespace linnet

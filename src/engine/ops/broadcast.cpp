@@ -3,7 +3,6 @@
 
 namespace linnet {
 namespace {
-
 bool is_suffix(const Shape& small, const Shape& full) {
   int skip = 0;
   while (skip < small.rank() && small[skip] == 1) ++skip;
@@ -22,7 +21,6 @@ bool is_prefix(const Shape& small, const Shape& full) {
     if (small[axis] != 1) return false;
   return true;
 }
-
 }  // namespace
 
 int64_t middle_row(const Shape& small, const Shape& full) {
@@ -62,5 +60,4 @@ std::optional<Broadcast> find_broadcast(const Shape& small, const Shape& full) {
   if (is_prefix(small, full)) return Broadcast::kPrefix;
   return std::nullopt;
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include "engine/kernels/pointwise/expression.h"
 
 namespace linnet {
-
 // How an operand of shape `small` is repeated to fill `full`; nullopt if in none of these ways:
 //   kFull    the same shape
 //   kScalar  one element
@@ -23,5 +22,4 @@ Shape with_rank(const Shape& shape, int rank);  // prepends axes of size 1 up to
 
 // Matches axes from the last one on; of different sizes one must be 1. nullopt if the shapes do not fit.
 std::optional<Shape> broadcast_shape(std::span<const Shape> shapes);
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 const Kernel* choose(KernelList kernels, const KernelQuery& query) {
   for (const Kernel& kernel : kernels)
     if (!kernel.supports || kernel.supports(query)) return &kernel;
@@ -42,7 +41,6 @@ const Kernel* find_fast_kernel(const KernelQuery& query, const Backend& backend)
   fail_user(backend.device->info().name + " has no kernel for " + query.node.op->name + "(" + types + ") {" +
             query.node.attrs.text() + "}");
 }
-
 }  // namespace
 
 const Backend& cpu_backend() {
@@ -64,8 +62,8 @@ const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend
   return kernels.back();
 }
 
-bool has_fast_kernel(const Node& node, std::span<const TensorType> in, std::span<const TensorType> out,
-                     const Backend& backend) {
+bool has_fast_kernel(
+    const Node& node, std::span<const TensorType> in, std::span<const TensorType> out, const Backend& backend) {
   return find_fast_kernel({node, in, out, /*threads=*/1, backend.device}, backend) != nullptr;
 }
 
@@ -74,5 +72,4 @@ const OpDef* find_op(std::string_view name) {
     if (name == entry.op->name) return entry.op;
   return find_own_op(name);
 }
-
 }  // namespace linnet

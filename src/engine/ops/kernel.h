@@ -13,7 +13,6 @@
 #include "engine/kernels/stored_floats.h"
 
 namespace linnet {
-
 class Communicator;
 
 // Memory for a kernel. Dense unless the op declares strided operands (OpDef::strided_inputs).
@@ -22,10 +21,7 @@ struct TensorView {
   TensorType type;
   Shape strides;  // elements
 
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(data);
-  }
+  template <class T> T* as() const { return static_cast<T*>(data); }
   const Shape& shape() const { return type.shape; }
   int64_t elements() const { return type.shape.elements(); }
   int64_t rows() const { return type.shape.elements(0, type.shape.rank() - 1); }  // of all axes but the last
@@ -39,10 +35,7 @@ struct KernelArgs {
   Device* device;                        // the memory above is the device's; on a GPU the kernel only queues its work
   Communicator* tensor_group = nullptr;  // of Store::Groups
 
-  template <class T>
-  const T& attrs() const {
-    return node.attrs.as<T>();
-  }
+  template <class T> const T& attrs() const { return node.attrs.as<T>(); }
 };
 
 struct KernelQuery {
@@ -51,10 +44,7 @@ struct KernelQuery {
   int threads;
   Device* device;
 
-  template <class T>
-  const T& attrs() const {
-    return node.attrs.as<T>();
-  }
+  template <class T> const T& attrs() const { return node.attrs.as<T>(); }
 };
 
 struct Kernel {
@@ -100,8 +90,8 @@ const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend
 
 // Whether the device has a kernel other than a reference for the node with these operand and result types. Passes ask
 // before they make a node.
-bool has_fast_kernel(const Node& node, std::span<const TensorType> in, std::span<const TensorType> out,
-                     const Backend& backend);
+bool has_fast_kernel(
+    const Node& node, std::span<const TensorType> in, std::span<const TensorType> out, const Backend& backend);
 
 const OpDef* find_op(std::string_view name);  // nullptr if there is none
 
@@ -160,8 +150,7 @@ inline void copy_operand_on_device(const KernelArgs& args, const TensorView& fro
 }
 
 // Calls body.operator()<float>() or <double>(), for reference kernels.
-template <class Body>
-void for_float(DType dtype, Body&& body) {
+template <class Body> void for_float(DType dtype, Body&& body) {
   switch (dtype) {
     case DType::kF32: return body.template operator()<float>();
     case DType::kF64: return body.template operator()<double>();
@@ -171,5 +160,4 @@ void for_float(DType dtype, Body&& body) {
   }
   fail_internal(std::string("a floating-point kernel was given ") + dtype_name(dtype));
 }
-
 }  // namespace linnet

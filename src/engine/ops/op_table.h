@@ -6,7 +6,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 // clang-format off
 #define LINNET_OPS(OP) \
   OP(kPointwise, pointwise, kLibrary) \
@@ -95,5 +94,4 @@ std::span<const BackendOp> cuda_ops();  // in the module that is loaded for --de
 #define LINNET_OP_KERNELS(op, name, cuda) \
   extern const OpDef op;                  \
   KernelList name##_kernels();
-
 }  // namespace linnet

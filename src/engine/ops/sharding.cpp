@@ -12,7 +12,6 @@
 #include "engine/ops/rope/rope.h"
 
 namespace linnet {
-
 AxisPart part_of_axis(int64_t size, const TensorRank& rank) {
   const int64_t first = size * rank.rank / rank.ranks;
   return {first, size * (rank.rank + 1) / rank.ranks - first};
@@ -28,7 +27,7 @@ Shape local_shape(const Shape& whole, const Sharding& sharding, const TensorRank
 }
 
 void for_runs(const Shape& whole, const Sharding& sharding, const TensorRank& rank,
-              FunctionRef<void(int64_t in_whole, int64_t in_part, int64_t count)> visit) {
+    FunctionRef<void(int64_t in_whole, int64_t in_part, int64_t count)> visit) {
   if (!sharding.is_cut()) return visit(0, 0, whole.elements());
   const int64_t outer = whole.elements(0, sharding.axis), inner = whole.elements(sharding.axis + 1, whole.rank());
   int64_t in_part = 0;
@@ -44,7 +43,6 @@ void for_runs(const Shape& whole, const Sharding& sharding, const TensorRank& ra
 }
 
 namespace {
-
 // A linear layer with divided outputs gives a result with a divided last axis (column-parallel); one with divided
 // inputs gives summands (row-parallel).
 std::optional<ShardedNode> shard_matmul(const ShardArgs& args) {
@@ -55,13 +53,13 @@ std::optional<ShardedNode> shard_matmul(const ShardArgs& args) {
   const int last = args.in[0].shape.rank() - 1, inner = attrs.trans_b ? 1 : 0, outer = 1 - inner;
   const auto by_columns = [&](const std::vector<int64_t>& parts) {
     return ShardedNode{.attrs = args.node.attrs,
-                       .in = {Sharding::whole(), Sharding::cut(outer, parts)},
-                       .out = {Sharding::cut(last, parts)}};
+        .in = {Sharding::whole(), Sharding::cut(outer, parts)},
+        .out = {Sharding::cut(last, parts)}};
   };
   const auto by_rows = [&](const std::vector<int64_t>& parts) {
     return ShardedNode{.attrs = args.node.attrs,
-                       .in = {Sharding::cut(last, parts), Sharding::cut(inner, parts)},
-                       .out = {Sharding::sum()}};
+        .in = {Sharding::cut(last, parts), Sharding::cut(inner, parts)},
+        .out = {Sharding::sum()}};
   };
   if (a.is_cut()) return a.axis == last ? std::optional(by_rows(a.parts)) : std::nullopt;
   if (b.is_cut()) return b.axis == outer ? by_columns(b.parts) : by_rows(b.parts);
@@ -240,8 +238,8 @@ std::optional<ShardedNode> shard_embedding(const ShardArgs& args) {
   const Shape& shape = args.in[0].shape;
   if (table.is_cut() && table.axis == 1)
     return ShardedNode{.attrs = attrs,
-                       .in = {table, Sharding::whole()},
-                       .out = {Sharding::cut(args.out[0].shape.rank() - 1, table.parts)}};
+        .in = {table, Sharding::whole()},
+        .out = {Sharding::cut(args.out[0].shape.rank() - 1, table.parts)}};
   const bool divides = table.kind == Sharding::Kind::kFree && shape[0] > kFewRows && shape[0] >= args.rank.ranks;
   if (!(table.is_cut() && table.parts.size() == 1) && !divides) return {};
   attrs.all_rows = shape[0];
@@ -265,19 +263,15 @@ std::optional<ShardedNode> shard_linear_cross_entropy(const ShardArgs& args) {  
   if (attrs.bias) node.in[3] = Sharding::cut(0, {classes});
   return node;
 }
-
 }  // namespace
 
 ShardRule shard_rule(const OpDef& op) {
-  static const std::pair<const OpDef*, ShardRule> rules[] = {
-      {&kMatmul, shard_matmul},       {&kPointwise, shard_pointwise},
-      {&kDropout, shard_dropout},     {&kAttention, shard_attention},
-      {&kRope, shard_rope},           {&kSplit, shard_split},
-      {&kReshape, shard_reshape},     {&kPermute, shard_permute},
-      {&kEmbedding, shard_embedding}, {&kLinearCrossEntropy, shard_linear_cross_entropy}};
+  static const std::pair<const OpDef*, ShardRule> rules[] = {{&kMatmul, shard_matmul}, {&kPointwise, shard_pointwise},
+      {&kDropout, shard_dropout}, {&kAttention, shard_attention}, {&kRope, shard_rope}, {&kSplit, shard_split},
+      {&kReshape, shard_reshape}, {&kPermute, shard_permute}, {&kEmbedding, shard_embedding},
+      {&kLinearCrossEntropy, shard_linear_cross_entropy}};
   for (const auto& [of, rule] : rules)
     if (of == &op) return rule;
   return nullptr;
 }
-
 }  // namespace linnet

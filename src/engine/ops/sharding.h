@@ -9,7 +9,6 @@
 #include "engine/ir/graph.h"
 
 namespace linnet {
-
 // One of the ranks that compute a model together.
 struct TensorRank {
   int rank = 0, ranks = 1;
@@ -48,7 +47,7 @@ Shape local_shape(const Shape& whole, const Sharding& sharding, const TensorRank
 
 // Calls visit(first in the whole value, first in the rank's part, count) for runs that are contiguous in both.
 void for_runs(const Shape& whole, const Sharding& sharding, const TensorRank& rank,
-              FunctionRef<void(int64_t in_whole, int64_t in_part, int64_t count)> visit);
+    FunctionRef<void(int64_t in_whole, int64_t in_part, int64_t count)> visit);
 
 // The arguments of a rule: a node of the whole graph, its types there, and its operands' division.
 struct ShardArgs {
@@ -59,10 +58,7 @@ struct ShardArgs {
   // How an axis that the node begins to divide must be cut for readers that want several parts; else empty.
   std::span<const int64_t> parts = {};
 
-  template <class T>
-  const T& attrs() const {
-    return node.attrs.as<T>();
-  }
+  template <class T> const T& attrs() const { return node.attrs.as<T>(); }
   std::vector<int64_t> parts_or(int64_t size) const {
     return parts.empty() ? std::vector<int64_t>{size} : std::vector<int64_t>(parts.begin(), parts.end());
   }
@@ -80,5 +76,4 @@ struct ShardedNode {
 using ShardRule = std::optional<ShardedNode> (*)(const ShardArgs&);
 
 ShardRule shard_rule(const OpDef& op);  // null if it has none
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 struct Known {
   bool fixed = false;  // it depends on parameters and on numbers of the graph alone
   bool of_parameters = false;
@@ -46,8 +45,8 @@ Graph computation_of(const Graph& graph, ValueId value, const std::string& name)
     for (const ValueId operand : node.in) {
       Tensor& x = made[operand];
       if (!x.defined())
-        x = result.input(std::ranges::find(graph.inputs(), operand, &GraphInput::value)->name,
-                         graph.value(operand).type);
+        x = result.input(
+            std::ranges::find(graph.inputs(), operand, &GraphInput::value)->name, graph.value(operand).type);
       in.push_back(x);
     }
     const std::vector<Tensor> out = result.add_stored(*node.op, in, node.attrs, node.where, types_of(graph, node.out));
@@ -56,11 +55,10 @@ Graph computation_of(const Graph& graph, ValueId value, const std::string& name)
   result.output(name, made.at(value));
   return result;
 }
-
 }  // namespace
 
-std::optional<ComputedOnce> compute_once(const Graph& graph, const std::set<std::string>& fixed,
-                                         const std::string& prefix) {
+std::optional<ComputedOnce> compute_once(
+    const Graph& graph, const std::set<std::string>& fixed, const std::string& prefix) {
   const std::vector<Known> known = known_values(graph, fixed);
   std::set<ValueId> wanted;  // computed, or arranged for a kernel, and read by what is not fixed
   for (const Node& node : graph.nodes())
@@ -83,5 +81,4 @@ std::optional<ComputedOnce> compute_once(const Graph& graph, const std::set<std:
   result.rest = remove_dead_code(rest.finish());
   return result;
 }
-
 }  // namespace linnet

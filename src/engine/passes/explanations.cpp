@@ -12,9 +12,7 @@
 #include "engine/passes/rewriter.h"
 
 namespace linnet {
-
 namespace {
-
 constexpr int kNoSequence = -1;
 
 // By value: the last sequence that it was computed from.
@@ -58,7 +56,6 @@ std::vector<Lookup> move_lookups(Rewriter& rewriter, std::span<const std::string
   }
   return lookups;
 }
-
 }  // namespace
 
 std::vector<TracedAttention> add_attention_maps(Graph& graph, std::span<const std::string> sequences) {
@@ -101,5 +98,4 @@ Graph attribute_tokens(Tensor score, std::span<const std::string> sequences) {
   }
   return rewriter.finish();
 }
-
 }  // namespace linnet

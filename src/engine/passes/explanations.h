@@ -6,7 +6,6 @@
 #include "engine/ir/graph.h"
 
 namespace linnet {
-
 struct TracedAttention {
   std::string output;  // of the graph: f32 [B, heads, queries, keys], rows that sum to 1
   std::string module;  // "layers.0.self_attn"
@@ -35,5 +34,4 @@ std::vector<TracedAttention> add_attention_maps(Graph& graph, std::span<const st
 //
 // `score` is a scalar, a sum over the rows of the batch. Internal error if no table is looked up by a sequence.
 Graph attribute_tokens(Tensor score, std::span<const std::string> sequences);
-
 }  // namespace linnet

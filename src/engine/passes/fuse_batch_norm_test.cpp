@@ -9,22 +9,18 @@
 
 namespace linnet {
 namespace {
-
 const TensorType kImages{DType::kF32, {2, 4, 5, 3}}, kRow{DType::kF32, {3}};
 
 struct Inputs {
   explicit Inputs(Graph& graph)
-      : x(graph.input("x", kImages)),
-        shortcut(graph.input("shortcut", kImages)),
-        weight(graph.input("weight", kRow)),
+      : x(graph.input("x", kImages)), shortcut(graph.input("shortcut", kImages)), weight(graph.input("weight", kRow)),
         bias(graph.input("bias", kRow)) {}
   Tensor x, shortcut, weight, bias;
   BatchNormResult norm() const { return batch_norm(x, weight, bias); }
 };
 
 // y's sum of cubes and its gradients, and what the optimized graph does with batch norms, by its labels in order.
-template <class Build>
-std::string fused(const Build& build) {
+template <class Build> std::string fused(const Build& build) {
   Graph graph;
   const Inputs in(graph);
   const Tensor y = build(graph, in), loss = sum_to(y * y * y, {});
@@ -57,41 +53,40 @@ TEST(FuseBatchNorm, TakesInReluBothWays) {
 
 TEST(FuseBatchNorm, TakesInAResidualThatIsThereBefore) {
   EXPECT_EQ(fused([](Graph&, const Inputs& in) { return relu(in.norm().y + in.shortcut); }),
-            "batch_norm+residual+relu, batch_norm_grad");
+      "batch_norm+residual+relu, batch_norm_grad");
   EXPECT_EQ(fused([](Graph&, const Inputs& in) { return relu(in.shortcut + in.norm().y); }),
-            "batch_norm+residual+relu, batch_norm_grad");
+      "batch_norm+residual+relu, batch_norm_grad");
   // A shortcut that is computed after the norm.
   EXPECT_EQ(fused([](Graph&, const Inputs& in) {
-              const Tensor y = in.norm().y;
-              return relu(y + in.shortcut * in.weight);
-            }),
-            "batch_norm, batch_norm_grad");
+    const Tensor y = in.norm().y;
+    return relu(y + in.shortcut * in.weight);
+  }),
+      "batch_norm, batch_norm_grad");
 }
 
 TEST(FuseBatchNorm, LeavesWhatOthersRead) {
   EXPECT_EQ(fused([](Graph& graph, const Inputs& in) {
-              const Tensor y = in.norm().y;
-              graph.output("y", y);
-              return relu(y);
-            }),
-            "batch_norm, batch_norm_grad+relu");
+    const Tensor y = in.norm().y;
+    graph.output("y", y);
+    return relu(y);
+  }),
+      "batch_norm, batch_norm_grad+relu");
   EXPECT_EQ(fused([](Graph&, const Inputs& in) { return in.norm().y + in.shortcut; }), "batch_norm, batch_norm_grad");
   EXPECT_EQ(fused([](Graph&, const Inputs& in) {
-              const Tensor y = in.norm().y;
-              return relu(y) + y;
-            }),
-            "batch_norm, batch_norm_grad");
+    const Tensor y = in.norm().y;
+    return relu(y) + y;
+  }),
+      "batch_norm, batch_norm_grad");
 }
 
 // Statistics stay results of their own.
 TEST(FuseBatchNorm, KeepsStatistics) {
   EXPECT_EQ(fused([](Graph& graph, const Inputs& in) {
-              const BatchNormResult norm = in.norm();
-              graph.output("mean", norm.mean * 2.0), graph.output("variance", norm.variance);
-              return relu(norm.y);
-            }),
-            "batch_norm+relu, batch_norm_grad+relu");
+    const BatchNormResult norm = in.norm();
+    graph.output("mean", norm.mean * 2.0), graph.output("variance", norm.variance);
+    return relu(norm.y);
+  }),
+      "batch_norm+relu, batch_norm_grad+relu");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -14,7 +14,6 @@
 
 namespace linnet {
 namespace {
-
 // A backend whose products have row sums: the CPU's reference kernels.
 const Backend& with_row_sums() {
   static const Backend backend{&cpu_device(), cpu_backend().ops};
@@ -38,9 +37,8 @@ Graph layers() {
 }
 
 int sums_of_rows(const Graph& graph) {
-  return static_cast<int>(std::ranges::count_if(graph.nodes(), [&](const Node& node) {
-    return is(node, kReduce) && graph.value(node.out[0]).type.shape.rank() == 1;
-  }));
+  return static_cast<int>(std::ranges::count_if(graph.nodes(),
+      [&](const Node& node) { return is(node, kReduce) && graph.value(node.out[0]).type.shape.rank() == 1; }));
 }
 
 int products_with_sums(const Graph& graph) {
@@ -99,6 +97,5 @@ TEST(FuseBiasGradient, ASumThatTheProductDependsOnStaysAlone) {
   graph.output("sums", sums);
   EXPECT_EQ(products_with_sums(fuse_bias_gradient(graph, with_row_sums())), 0);
 }
-
 }  // namespace
 }  // namespace linnet

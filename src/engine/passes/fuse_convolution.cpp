@@ -8,11 +8,8 @@
 #include "engine/passes/rewriter.h"
 
 namespace linnet {
-
 namespace {
-
-template <class Function>
-Expression traced(const Function& function) {
+template <class Function> Expression traced(const Function& function) {
   Graph graph;
   const TensorType type{DType::kF32, {2}};
   const Tensor x = graph.input("x", type), y = graph.input("y", type);
@@ -114,9 +111,7 @@ class Convolutions final : public Fusion {
   const Expression product_ = traced([](Tensor x, Tensor y) { return x * y; });
   const Expression sigmoid_ = traced([](Tensor x, Tensor) { return apply_scalar(Scalar::kSigmoid, x); });
 };
-
 }  // namespace
 
 Graph fuse_convolution(const Graph& graph, const Backend& backend) { return Convolutions(graph, backend).run(); }
-
 }  // namespace linnet

@@ -15,17 +15,13 @@
 
 namespace linnet {
 namespace {
-
 const TensorType kImages{DType::kF32, {2, 6, 5, 3}}, kFilters{DType::kF32, {4, 3, 3, 3}}, kRow{DType::kF32, {4}},
     kResult{DType::kF32, {2, 6, 5, 4}};
 
 struct Inputs {
   explicit Inputs(Graph& graph)
-      : x(graph.input("x", kImages)),
-        weight(graph.input("weight", kFilters)),
-        scale(graph.input("scale", kRow)),
-        bias(graph.input("bias", kRow)),
-        residual(graph.input("residual", kResult)) {}
+      : x(graph.input("x", kImages)), weight(graph.input("weight", kFilters)), scale(graph.input("scale", kRow)),
+        bias(graph.input("bias", kRow)), residual(graph.input("residual", kResult)) {}
   Tensor x, weight, scale, bias, residual;
   Tensor product() const { return conv2d(x, weight, 1, 1); }
 };
@@ -42,17 +38,17 @@ std::string fused(const std::function<void(Graph&, const Inputs&)>& build) {
 
 TEST(FuseConvolution, TakesInWhatFollows) {
   EXPECT_EQ(fused([](Graph& graph, const Inputs& in) {
-              graph.output("y", relu(in.product() * in.scale + in.bias + in.residual));
-            }),
-            "conv2d+scale+bias+residual+relu");
+    graph.output("y", relu(in.product() * in.scale + in.bias + in.residual));
+  }),
+      "conv2d+scale+bias+residual+relu");
   EXPECT_EQ(fused([](Graph& graph, const Inputs& in) { graph.output("y", in.residual + (in.product() + in.bias)); }),
-            "conv2d+bias+residual");
+      "conv2d+bias+residual");
   // The shortcut's convolution is computed before the one that takes it in.
   EXPECT_EQ(fused([](Graph& graph, const Inputs& in) {
-              const Tensor shortcut = in.product() * in.scale;
-              graph.output("y", relu(in.product() + in.bias + shortcut));
-            }),
-            "conv2d+scale, conv2d+bias+residual+relu");
+    const Tensor shortcut = in.product() * in.scale;
+    graph.output("y", relu(in.product() + in.bias + shortcut));
+  }),
+      "conv2d+scale, conv2d+bias+residual+relu");
 }
 
 TEST(FuseConvolution, LeavesWhatItsOrderDoesNotAllow) {
@@ -60,19 +56,19 @@ TEST(FuseConvolution, LeavesWhatItsOrderDoesNotAllow) {
   // A bias after the residual, a factor after the bias, a sum after the ReLU.
   EXPECT_EQ(convolution(
                 fused([](Graph& graph, const Inputs& in) { graph.output("y", in.product() + in.residual + in.bias); })),
-            "conv2d+residual");
+      "conv2d+residual");
   EXPECT_EQ(convolution(
                 fused([](Graph& graph, const Inputs& in) { graph.output("y", (in.product() + in.bias) * in.scale); })),
-            "conv2d+bias");
+      "conv2d+bias");
   EXPECT_EQ(
       convolution(fused([](Graph& graph, const Inputs& in) { graph.output("y", relu(in.product()) + in.residual); })),
       "conv2d+relu");
   // What others read too.
   EXPECT_EQ(convolution(fused([](Graph& graph, const Inputs& in) {
-              const Tensor y = in.product();
-              graph.output("y", y), graph.output("z", relu(y));
-            })),
-            "conv2d");
+    const Tensor y = in.product();
+    graph.output("y", y), graph.output("z", relu(y));
+  })),
+      "conv2d");
 }
 
 // As imports of ONNX have them: one node, with instructions in another order than the pass has.
@@ -97,17 +93,11 @@ TEST(FuseConvolution, TakesInActivationsWithoutChangingABit) {
     Shape filters;
     int64_t stride, groups, size = 12;  // of the images
   };
-  const Case cases[] = {{"product", {32, 1, 1, 16}, 1, 1},
-                        {"product of one pixel", {33, 1, 1, 16}, 1, 1, 1},
-                        {"depthwise", {16, 3, 3, 1}, 1, 16},
-                        {"implicit", {32, 3, 3, 16}, 2, 1},
-                        {"winograd", {32, 3, 3, 16}, 1, 1}};
+  const Case cases[] = {{"product", {32, 1, 1, 16}, 1, 1}, {"product of one pixel", {33, 1, 1, 16}, 1, 1, 1},
+      {"depthwise", {16, 3, 3, 1}, 1, 16}, {"implicit", {32, 3, 3, 16}, 2, 1}, {"winograd", {32, 3, 3, 16}, 1, 1}};
   const std::pair<const char*, std::function<Tensor(Tensor)>> functions[] = {
-      {"relu", [](const Tensor& x) { return relu(x); }},
-      {"silu", [](const Tensor& x) { return silu(x); }},
-      {"silu", silu_of_two_nodes},
-      {"hard_swish", hard_swish},
-      {"relu6", relu6}};
+      {"relu", [](const Tensor& x) { return relu(x); }}, {"silu", [](const Tensor& x) { return silu(x); }},
+      {"silu", silu_of_two_nodes}, {"hard_swish", hard_swish}, {"relu6", relu6}};
   for (const Case& test : cases)
     for (const auto& [name, function] : functions) {
       Graph graph;
@@ -131,7 +121,7 @@ TEST(FuseConvolution, TakesInActivationsWithoutChangingABit) {
       EXPECT_EQ(label_of(fused.node(0)), std::string("conv2d+bias+") + name);
       const InterpreterOptions fast{.kernels = KernelSet::kFast};
       EXPECT_EQ(interpret(fused, values, fast).outputs.at("y").values(),
-                interpret(graph, values, fast).outputs.at("y").values())
+          interpret(graph, values, fast).outputs.at("y").values())
           << test.name << " " << name;
     }
 }
@@ -157,9 +147,9 @@ TEST(FuseConvolution, FoldsBatchNormalization) {
     return trace.finish();
   };
   const Graph folded = optimize(traced(DType::kF32, false)), exact = traced(DType::kF64, true);
-  EXPECT_EQ(std::ranges::count_if(folded.nodes(),
-                                  [](const Node& node) { return label_of(node) == "conv2d+scale+bias+relu"; }),
-            1);
+  EXPECT_EQ(std::ranges::count_if(
+                folded.nodes(), [](const Node& node) { return label_of(node) == "conv2d+scale+bias+relu"; }),
+      1);
   NamedTensors floats, doubles;
   uint64_t state = 7;
   for (const GraphInput& input : exact.inputs()) {
@@ -175,6 +165,5 @@ TEST(FuseConvolution, FoldsBatchNormalization) {
   const std::vector<double> expected = interpret(exact, doubles).outputs.at("y").values();
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5 * (1 + std::abs(expected[i])));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 // Lookups times `factor`, and the table's gradient.
 Graph lookups(double factor) {
   Graph graph;
@@ -44,6 +43,5 @@ TEST(FuseEmbeddingScale, TheTablesGradientIsMultipliedOnceItIsAddedUp) {
 }
 
 TEST(FuseEmbeddingScale, NotOnTheCpu) { EXPECT_EQ(scale_of(optimize(lookups(1.5))), 1); }
-
 }  // namespace
 }  // namespace linnet

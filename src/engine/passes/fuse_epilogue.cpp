@@ -16,9 +16,7 @@
 #include "engine/passes/rewriter.h"
 
 namespace linnet {
-
 namespace {
-
 // Uses the op's own function, so its nodes are recognized whatever they are.
 TracedActivation trace(GemmActivation kind, Tensor (*function)(At), bool with_gradient = true) {
   Graph graph;
@@ -149,21 +147,16 @@ class Accumulate final : public Fusion {
     return take_in(node, *lone, rewriter_[node.in[1 - which]], lone->op->with_accumulator(lone->attrs));
   }
 };
-
 }  // namespace
 
 const std::vector<TracedActivation>& traced_activations() {
-  static const std::vector<TracedActivation> all{trace(GemmActivation::kRelu, relu),
-                                                 trace(GemmActivation::kGelu, gelu),
-                                                 trace(GemmActivation::kGeluTanh, gelu_tanh),
-                                                 trace(GemmActivation::kSilu, silu, false),
-                                                 {GemmActivation::kHardSwish, hard_swish_expression()},
-                                                 {GemmActivation::kRelu6, relu6_expression()}};
+  static const std::vector<TracedActivation> all{trace(GemmActivation::kRelu, relu), trace(GemmActivation::kGelu, gelu),
+      trace(GemmActivation::kGeluTanh, gelu_tanh), trace(GemmActivation::kSilu, silu, false),
+      {GemmActivation::kHardSwish, hard_swish_expression()}, {GemmActivation::kRelu6, relu6_expression()}};
   return all;
 }
 
 Graph fuse_epilogue(const Graph& graph) { return Epilogue(graph).run(); }
 
 Graph fuse_accumulate(const Graph& graph) { return Accumulate(graph).run(); }
-
 }  // namespace linnet

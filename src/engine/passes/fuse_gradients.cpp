@@ -17,9 +17,7 @@
 #include "engine/passes/rewriter.h"
 
 namespace linnet {
-
 namespace {
-
 class FuseLoss final : public Fusion {
   using Fusion::Fusion;
 
@@ -180,8 +178,8 @@ class BiasGradient final : public Fusion {
   }
 
   void fuse(const Node& product, const Node& sum) {
-    rewriter_.map(sum.out[0],
-                  rewriter_.replace(product, kMatmul, rewriter_.inputs_of(product), with_row_sums(product))[1]);
+    rewriter_.map(
+        sum.out[0], rewriter_.replace(product, kMatmul, rewriter_.inputs_of(product), with_row_sums(product))[1]);
   }
 
   std::map<NodeId, Pair> pairs_;  // by the later of the two
@@ -247,7 +245,6 @@ class PoolGradient final : public Fusion {
            attrs.is_sum() && attrs.precision == Precision::kF32;
   }
 };
-
 }  // namespace
 
 Graph fuse_loss(const Graph& graph) { return FuseLoss(graph).run(); }
@@ -257,5 +254,4 @@ Graph fuse_bias_gradient(const Graph& graph, const Backend& backend) { return Bi
 Graph fuse_embedding_scale(const Graph& graph, const Backend& backend) { return EmbeddingScale(graph, backend).run(); }
 
 Graph fuse_pool_gradient(const Graph& graph, const Backend& backend) { return PoolGradient(graph, backend).run(); }
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kChannels = 16;
 const TensorType kImages{DType::kF32, {2, 8, 8, kChannels}}, kRow{DType::kF32, {kChannels}};
 
@@ -104,6 +103,5 @@ TEST(FuseInt8Convolution, UsesTheWholeByteBehindReLU) {
   EXPECT_FLOAT_EQ(second.rounding.scale, 0.2F * 127 / 255);
   EXPECT_EQ(first.result_rounding.scale, second.rounding.scale);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -13,7 +13,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kRows = 12, kWidth = 8, kClasses = 30, kSize = kClasses * kWidth;
 
 // Tokens through a table, tied to the head or not, and the gradients of all parameters in one tensor, added to the
@@ -133,9 +132,8 @@ TEST(FuseLoss, AnEvaluationKeepsTheForwardNode) {
   Graph graph;
   graph.output(
       "loss", linear_cross_entropy_sum(graph.input("x", {DType::kF32, {3, 4}}), graph.input("w", {DType::kF32, {5, 4}}),
-                                       std::nullopt, graph.input("targets", {DType::kI32, {3}})));
+                  std::nullopt, graph.input("targets", {DType::kI32, {3}})));
   EXPECT_EQ(count(optimize(std::move(graph)), kLinearCrossEntropy), 1);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 // Fuses the addition of a residual and ReLU into a batch norm in training, so that the result is written once.
 //
 //   forward    batch_norm [-> add] -> relu       batch_norm+residual+relu
@@ -172,11 +171,9 @@ class FuseResidualNorm final : public Fusion {
 
   std::set<NodeId> fused_additions_;
 };
-
 }  // namespace
 
 Graph fuse_batch_norm(const Graph& graph, const Backend& backend) { return FuseBatchNorm(graph, backend).run(); }
 
 Graph fuse_residual_norm(const Graph& graph) { return FuseResidualNorm(graph).run(); }
-
 }  // namespace linnet

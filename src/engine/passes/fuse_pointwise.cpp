@@ -14,7 +14,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kMostOperands = 8, kMostInstructions = 32;  // longer ones save little memory traffic
 
 class Pointwise final : public Fusion {
@@ -34,8 +33,8 @@ class Pointwise final : public Fusion {
   }
 
   // Joins the producers of operands with rounded results, or the others.
-  void join_producers(bool rounded, const Shape& shape, Expression& expression, std::vector<Tensor>& in,
-                      std::vector<ValueId>& old) {
+  void join_producers(
+      bool rounded, const Shape& shape, Expression& expression, std::vector<Tensor>& in, std::vector<ValueId>& old) {
     for (size_t k = 0; k < in.size();) {
       const Node* producer = joinable(old[k], in[k], shape);
       const Expression* first = producer ? &producer->attrs.as<PointwiseAttrs>().expression : nullptr;
@@ -116,9 +115,7 @@ class Pointwise final : public Fusion {
     in = std::move(unique);
   }
 };
-
 }  // namespace
 
 Graph fuse_pointwise(const Graph& graph, const Backend& backend) { return Pointwise(graph, backend).run(); }
-
 }  // namespace linnet

@@ -20,7 +20,6 @@
 
 namespace linnet {
 namespace {
-
 class Quantized final : public Fusion {
   using Fusion::Fusion;
 
@@ -92,13 +91,13 @@ class Int8Convolutions final : public Fusion {
       return WindowAxis{size, attrs.stride, attrs.dilation, attrs.padding, attrs.padding};
     };
     const QuantizedConv2dAttrs made{.weight = packed,
-                                    .rounding = rounding_of(node.in[0], packed.input_scale),
-                                    .vertical = axis(filters[1]),
-                                    .horizontal = axis(filters[2]),
-                                    .scale = attrs.scale,
-                                    .bias = attrs.bias,
-                                    .residual = attrs.residual,
-                                    .relu = attrs.activation == GemmActivation::kRelu};
+        .rounding = rounding_of(node.in[0], packed.input_scale),
+        .vertical = axis(filters[1]),
+        .horizontal = axis(filters[2]),
+        .scale = attrs.scale,
+        .bias = attrs.bias,
+        .residual = attrs.residual,
+        .relu = attrs.activation == GemmActivation::kRelu};
     std::vector<Tensor> in = rewriter_.inputs_of(node);
     in[1] = rewriter_[weight->in[0]];
     const Tensor y = rewriter_.add(node, kQuantizedConv2d, in, made)[0];
@@ -132,8 +131,7 @@ class Int8Convolutions final : public Fusion {
 };
 
 // A result of `op` is passed on as codes if only nodes of that op read it and all round it by the same known scale.
-template <class OpAttrs>
-class CodedResults final : public Fusion {
+template <class OpAttrs> class CodedResults final : public Fusion {
  public:
   CodedResults(const Graph& graph, const OpDef& op) : Fusion(graph), op_(op) {}
 
@@ -193,7 +191,7 @@ class QuantizeProducts final : public Fusion {
   bool is_weight(ValueId value) const {
     const Node* producer = matcher_.producer(value);
     return !producer || ((is(producer, kReshape) || is(producer, kSplit) || is(producer, kDequantize)) &&
-                         is_weight(producer->in[0]));
+                            is_weight(producer->in[0]));
   }
 
   bool take(const Node& node) override {
@@ -212,15 +210,14 @@ class QuantizeProducts final : public Fusion {
     if (!packed.defined())
       packed = rewriter_.add(node, kQuantizeWeight, std::array{in[1]}, QuantizeWeightAttrs{weight, transposed})[0];
     in[1] = packed;
-    rewriter_.replace(node, kQuantizedMatmul, in,
-                      QuantizedMatmulAttrs{weight, product, {{.largest_error = kLargestError}}});
+    rewriter_.replace(
+        node, kQuantizedMatmul, in, QuantizedMatmulAttrs{weight, product, {{.largest_error = kLargestError}}});
     return true;
   }
 
   const NodeId loss_ = find_loss(graph_);
   std::map<std::tuple<ValueId, bool, bool>, Tensor> packed_;  // by weight, transposed, in the backward pass
 };
-
 }  // namespace
 
 Graph fuse_quantized(const Graph& graph, const Backend& backend) {
@@ -232,5 +229,4 @@ Graph fuse_int8_convolution(const Graph& graph) {
 }
 
 Graph quantize_products(const Graph& graph) { return QuantizeProducts(graph).run(); }
-
 }  // namespace linnet

@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 int count(const Graph& graph, const char* op) {
   int found = 0;
   for (const Node& node : graph.nodes()) found += std::string_view(node.op->name) == op;
@@ -81,13 +80,13 @@ std::string fused(const std::function<void(Graph&, Tensor x, Tensor bias)>& buil
 
 TEST(FuseQuantized, HandsOnCodesWhereScalesAreKnown) {
   EXPECT_EQ(fused([](Graph& graph, Tensor x, Tensor bias) {
-              graph.output("y", layer(graph, gelu(layer(graph, x, 0.1F) + bias), 0.2F));
-            }),
-            "matmul+bias+gelu+int8+codes, matmul+int8");
+    graph.output("y", layer(graph, gelu(layer(graph, x, 0.1F) + bias), 0.2F));
+  }),
+      "matmul+bias+gelu+int8+codes, matmul+int8");
   EXPECT_EQ(fused([](Graph& graph, Tensor x, Tensor bias) {
-              graph.output("y", layer(graph, gelu(layer(graph, x, 0) + bias), 0));
-            }),
-            "matmul+bias+gelu+int8, matmul+int8");
+    graph.output("y", layer(graph, gelu(layer(graph, x, 0) + bias), 0));
+  }),
+      "matmul+bias+gelu+int8, matmul+int8");
   // Two that would round it alike; then two that would not.
   const auto read_twice = [](float one, float other) {
     return fused([=](Graph& graph, Tensor x, Tensor) {
@@ -101,16 +100,15 @@ TEST(FuseQuantized, HandsOnCodesWhereScalesAreKnown) {
 
 TEST(FuseQuantized, KeepsFloatsForOtherReaders) {
   EXPECT_EQ(fused([](Graph& graph, Tensor x, Tensor) {
-              const Tensor y = layer(graph, x, 0.1F);
-              graph.output("y", layer(graph, y, 0.2F)), graph.output("sum", sum_to(y, {}));
-            }),
-            "matmul+int8, matmul+int8, reduce");
+    const Tensor y = layer(graph, x, 0.1F);
+    graph.output("y", layer(graph, y, 0.2F)), graph.output("sum", sum_to(y, {}));
+  }),
+      "matmul+int8, matmul+int8, reduce");
   EXPECT_EQ(fused([](Graph& graph, Tensor x, Tensor) {
-              const Tensor y = layer(graph, x, 0.1F);
-              graph.output("y", y), graph.output("z", layer(graph, y, 0.2F));
-            }),
-            "matmul+int8, matmul+int8");
+    const Tensor y = layer(graph, x, 0.1F);
+    graph.output("y", y), graph.output("z", layer(graph, y, 0.2F));
+  }),
+      "matmul+int8, matmul+int8");
 }
-
 }  // namespace
 }  // namespace linnet

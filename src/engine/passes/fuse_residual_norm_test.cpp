@@ -15,7 +15,6 @@
 
 namespace linnet {
 namespace {
-
 struct Variant {
   bool norm_first;
   float dropout;
@@ -104,6 +103,5 @@ TEST(FuseResidualNorm, ASumThatIsReadBeforeItsNormStaysApart) {
   graph.output("y", layer_norm(sum, input("w", {8}), input("b", {8})));
   EXPECT_EQ(count(fuse_residual_norm(graph), kResidualNorm), 0);
 }
-
 }  // namespace
 }  // namespace linnet

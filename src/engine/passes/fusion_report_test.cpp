@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(FusionReport, CountsWhatEachPassMade) {
   Graph graph;
   Tensor x = graph.input("x", {DType::kF32, {4, 8}});
@@ -16,10 +15,9 @@ TEST(FusionReport, CountsWhatEachPassMade) {
   std::vector<PassReport> reports;
   optimize(std::move(graph), {}, &reports);
   EXPECT_EQ(fusion_report(reports),
-            "fuse_epilogue: matmul+bias+relu x 3\n"
-            "fuse_pointwise: square+mul+exp x 1\n"
-            "make_views: 1 of 8 values are views\n");
+      "fuse_epilogue: matmul+bias+relu x 3\n"
+      "fuse_pointwise: square+mul+exp x 1\n"
+      "make_views: 1 of 8 values are views\n");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 // The values that depend on a w: only through them does gradient flow.
 std::vector<bool> depends_on(const Graph& graph, std::span<const Tensor> wrt) {
   std::vector<bool> depends(graph.value_count());
@@ -144,7 +143,7 @@ class Backward {
     Tensor& sum = gradient_[value];
     if (part.type() != graph_.value(value).type)
       fail_internal("the gradient of ", node.op->name, " has type ", part.type().text(), ", its operand ",
-                    graph_.value(value).type.text());
+          graph_.value(value).type.text());
     sum = sum.defined() ? sum + part : part;
   }
 
@@ -154,7 +153,6 @@ class Backward {
   std::map<ValueId, std::vector<Piece>> pieces_;  // of values whose readers are still visited
   std::vector<Tensor> gradient_;                  // by value of the forward graph
 };
-
 }  // namespace
 
 std::vector<Tensor> gradients(Tensor loss, std::span<const Tensor> wrt) {
@@ -170,5 +168,4 @@ std::vector<Tensor> gradients(Tensor loss, std::span<const Tensor> wrt) {
   }
   return result;
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 NamedTensors one_input(std::vector<double> values) {
   NamedTensors inputs;
   inputs["x"] = HostTensor({DType::kF64, {static_cast<int64_t>(values.size())}}, std::span<const double>(values));
@@ -33,7 +32,7 @@ TEST(Gradient, OnlyTheUsedPartOfASplitFlows) {
                   return split(x, 0, {1, 2})[1] * 2.0;
                 },
                 {1, 2, 3}),
-            (std::vector<double>{0, 2, 2}));
+      (std::vector<double>{0, 2, 2}));
 }
 
 // Each slice alone would add a gradient of the whole tensor: time and memory in the square of their number.
@@ -101,6 +100,5 @@ TEST(Gradient, NodesKeepTheLineAndModuleOfTheirForwardNode) {
         static_cast<int>(graph.node(id).where.line) == line && graph.scope_path(graph.node(id).scope) == "layers.3";
   EXPECT_EQ(from_product, 3);  // the products for x and for row, and the sum of the latter over rows
 }
-
 }  // namespace
 }  // namespace linnet

@@ -20,7 +20,6 @@
 
 namespace linnet {
 namespace {
-
 // A layer is large from kLarge bytes of a batch on; a group has up to kGroup bytes, a part of the shared cache.
 constexpr size_t kLarge = 8 << 20, kGroup = 4 << 20;
 // At most this many small layers between two large ones are computed in groups too.
@@ -189,9 +188,7 @@ class Groups {
   std::vector<unsigned> operands_;  // by node: those that are cut; 0: the node is not
   int64_t images_ = 1;
 };
-
 }  // namespace
 
 Graph group_images(const Graph& graph) { return Groups(graph).run(); }
-
 }  // namespace linnet

@@ -17,7 +17,6 @@
 
 namespace linnet {
 namespace {
-
 // 4 images of 180 x 180 with 32 channels take 16 MB.
 constexpr int64_t kImages = 4, kSide = 180, kChannels = 32;
 
@@ -49,15 +48,15 @@ Computed computed(bool in_groups, int threads, const Rest& rest) {
   Network network;
   const ParameterLayout layout(network);
   Trace trace({.layout = &layout});
-  trace.graph().output("y",
-                       rest(network, network.layers(trace.input("images", {DType::kF32, {kImages, kSide, kSide, 3}}))));
+  trace.graph().output(
+      "y", rest(network, network.layers(trace.input("images", {DType::kF32, {kImages, kSide, kSide, 3}}))));
   Graph graph = trace.finish();
   if (in_groups) graph = group_images(graph);
   Store store;
   const SharedRegions shared = declare_model(store, layout);
   constexpr size_t kInput = kImages * kSide * kSide * 3;
-  store.bind("images", {store.add_region("images", MemoryKind::kBatch, kInput * sizeof(float)), 0},
-             kInput * sizeof(float));
+  store.bind(
+      "images", {store.add_region("images", MemoryKind::kBatch, kInput * sizeof(float)), 0}, kInput * sizeof(float));
   const Plan plan = make_plan(optimize(std::move(graph)), store, shared, {.threads = threads});
   store.allocate();
   ThreadPool pool(threads);
@@ -97,6 +96,5 @@ TEST(GroupImages, PartsOfImagesAreRowsOfTheirOwn) {
   };
   EXPECT_EQ(computed(true, 2, rest).y, computed(false, 1, rest).y);
 }
-
 }  // namespace
 }  // namespace linnet

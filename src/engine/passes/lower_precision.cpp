@@ -10,9 +10,7 @@
 #include "engine/passes/rewriter.h"
 
 namespace linnet {
-
 namespace {
-
 Precision precision_of(const Node& node, Precision precision, Precision attention) {
   return node.op->product == ProductKind::kNone        ? Precision::kF32
          : node.op->product == ProductKind::kAttention ? attention
@@ -103,7 +101,6 @@ class RoundShared final : public Fusion {
   const NodeId loss_ = find_loss(graph_);
   std::vector<Wants> wants_;  // by value
 };
-
 }  // namespace
 
 Graph lower_precision(const Graph& graph, Precision precision, Precision attention) {
@@ -113,11 +110,10 @@ Graph lower_precision(const Graph& graph, Precision precision, Precision attenti
     const Precision own = precision_of(node, precision, attention);
     const bool half = own == Precision::kF16, lowered = !half && node.op->product != ProductKind::kNone;
     rewriter.replace(node, *node.op, half ? halves.of(node) : rewriter.inputs_of(node),
-                     lowered ? node.op->with_precision(node.attrs, own) : node.attrs);
+        lowered ? node.op->with_precision(node.attrs, own) : node.attrs);
   }
   return rewriter.finish();
 }
 
 Graph round_shared(const Graph& graph) { return RoundShared(graph).run(); }
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 // The part of a flat buffer of parameters that a value is. Parameters are results of a split of a graph input, reshaped
 // before they are read. Values that are computed once are inputs themselves.
 struct ParameterPart {
@@ -66,7 +65,6 @@ std::vector<PackedFilters> packable_in(const Graph& graph) {
   std::erase_if(found, [&](const PackedFilters& filters) { return ways[filters.input()] > 1; });
   return found;
 }
-
 }  // namespace
 
 std::vector<PackedFilters> packable_filters(std::span<const Graph> graphs, const Backend& backend) {
@@ -105,5 +103,4 @@ void pack(const PackedFilters& filters, const float* flat, float* packed, Thread
   std::byte* const aligned = workspace.data() + (64 - reinterpret_cast<uintptr_t>(workspace.data()) % 64) % 64;
   pack_convolution_filters(filters.sizes, ConvolutionPass::kForward, flat + filters.offset, packed, aligned, pool);
 }
-
 }  // namespace linnet

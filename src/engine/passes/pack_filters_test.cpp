@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 // Convolutions by taps and by Winograd's filtering, of one pixel with a stride, and with filters that fill no panel.
 // Those of one are computed of a parameter.
 struct Network : Module {
@@ -95,6 +94,5 @@ TEST(ComputeOnce, WeightsInTheOrderOfAKernel) {
   EXPECT_EQ(split->first.size(), 1U);
   for (const Node& node : split->rest.nodes()) EXPECT_NE(node.op, &kPermute) << dump(split->rest);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -11,17 +11,14 @@
 #include "engine/passes/rewriter.h"
 
 namespace linnet {
-
 namespace {
-
 struct Pass {
   const char* name;
   Graph (*run)(const Graph&, const PassOptions&);
   bool (*wanted)(const PassOptions&) = [](const PassOptions&) { return true; };
 };
 
-template <auto rewrite>
-Graph pass(const Graph& graph, const PassOptions& options) {
+template <auto rewrite> Graph pass(const Graph& graph, const PassOptions& options) {
   if constexpr (std::is_invocable_v<decltype(rewrite), const Graph&, const Backend&>)
     return rewrite(graph, *options.backend);
   else return rewrite(graph);
@@ -34,34 +31,30 @@ Graph pass(const Graph& graph, const PassOptions& options) {
 constexpr std::array kPasses{
     Pass{"round_shared", pass<round_shared>, [](const PassOptions& o) { return o.storage_type == DType::kBF16; }},
     Pass{"recompute_blocks", [](const Graph& g, const PassOptions& o) { return recompute_blocks(g, o.blocks); },
-         [](const PassOptions& o) { return !o.blocks.empty(); }},
+        [](const PassOptions& o) { return !o.blocks.empty(); }},
     Pass{"lower_precision",
-         [](const Graph& g, const PassOptions& o) {
-           return lower_precision(g, o.precision, o.attention_precision.value_or(o.precision));
-         },
-         [](const PassOptions& o) {
-           return o.precision != Precision::kF32 || o.attention_precision.value_or(o.precision) != Precision::kF32;
-         }},
+        [](const Graph& g, const PassOptions& o) {
+          return lower_precision(g, o.precision, o.attention_precision.value_or(o.precision));
+        },
+        [](const PassOptions& o) {
+          return o.precision != Precision::kF32 || o.attention_precision.value_or(o.precision) != Precision::kF32;
+        }},
     Pass{"independent_rows", pass<independent_rows>, [](const PassOptions& o) { return o.independent_rows; }},
     Pass{"fuse_loss", pass<fuse_loss>},
     Pass{"recompute", pass<recompute>, [](const PassOptions& o) { return o.recompute; }},
-    Pass{"fuse_residual_norm", pass<fuse_residual_norm>},
-    Pass{"fuse_batch_norm", pass<fuse_batch_norm>},
-    Pass{"fuse_pool_gradient", pass<fuse_pool_gradient>},
-    Pass{"fuse_epilogue", pass<fuse_epilogue>},
+    Pass{"fuse_residual_norm", pass<fuse_residual_norm>}, Pass{"fuse_batch_norm", pass<fuse_batch_norm>},
+    Pass{"fuse_pool_gradient", pass<fuse_pool_gradient>}, Pass{"fuse_epilogue", pass<fuse_epilogue>},
     Pass{"fuse_convolution", pass<fuse_convolution>},
     Pass{"pack_filters", [](const Graph& g, const PassOptions& o) { return pack_filters(g, o.filters); },
-         [](const PassOptions& o) { return !o.filters.empty(); }},
-    Pass{"fuse_embedding_scale", pass<fuse_embedding_scale>},
-    Pass{"fuse_accumulate", pass<fuse_accumulate>},
+        [](const PassOptions& o) { return !o.filters.empty(); }},
+    Pass{"fuse_embedding_scale", pass<fuse_embedding_scale>}, Pass{"fuse_accumulate", pass<fuse_accumulate>},
     Pass{"fuse_bias_gradient", pass<fuse_bias_gradient>},
     Pass{"quantize_products", pass<quantize_products>, [](const PassOptions& o) { return o.int8; }},
-    Pass{"fuse_quantized", pass<fuse_quantized>},
-    Pass{"fuse_int8_convolution", pass<fuse_int8_convolution>},
+    Pass{"fuse_quantized", pass<fuse_quantized>}, Pass{"fuse_int8_convolution", pass<fuse_int8_convolution>},
     Pass{"fuse_pointwise", pass<fuse_pointwise>},
     Pass{"cast_to_storage_type",
-         [](const Graph& g, const PassOptions& o) { return cast_to_storage_type(g, *o.storage_type, *o.backend); },
-         [](const PassOptions& o) { return o.storage_type.has_value(); }},
+        [](const Graph& g, const PassOptions& o) { return cast_to_storage_type(g, *o.storage_type, *o.backend); },
+        [](const PassOptions& o) { return o.storage_type.has_value(); }},
     Pass{"make_views", pass<make_views>}};
 
 std::map<std::string, int> count_nodes(const Graph& graph) {
@@ -89,7 +82,6 @@ std::vector<std::string> new_nodes(const Graph& before, const Graph& after) {
     changes.push_back(std::to_string(views) + " of " + std::to_string(after.value_count()) + " values are views");
   return changes;
 }
-
 }  // namespace
 
 std::vector<std::string> pass_names() {
@@ -193,5 +185,4 @@ std::string fusion_report(const std::vector<PassReport>& reports) {
   }
   return text;
 }
-
 }  // namespace linnet

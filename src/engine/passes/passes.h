@@ -14,7 +14,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 // Filters packed once for plans with constant parameters. Packing in every run is costly if pixels are few.
 struct PackedFilters {
   std::string flat;  // the input of the graph that the filters are a part of
@@ -69,8 +68,8 @@ struct ComputedOnce {
   Graph rest;
 };
 // `fixed`: inputs that do not change; `prefix`: begins new names after "once.". nullopt: none. Traced graphs only.
-std::optional<ComputedOnce> compute_once(const Graph& graph, const std::set<std::string>& fixed,
-                                         const std::string& prefix);
+std::optional<ComputedOnce> compute_once(
+    const Graph& graph, const std::set<std::string>& fixed, const std::string& prefix);
 inline constexpr const char* kComputedOnce = "once.";
 inline bool is_computed_once(const std::string& input) { return input.starts_with(kComputedOnce); }
 
@@ -152,5 +151,4 @@ std::vector<std::string> pass_names();
 
 // A line for each pass that changed something: "fuse_epilogue: matmul+bias x 16, matmul+bias+relu x 4".
 std::string fusion_report(const std::vector<PassReport>& reports);
-
 }  // namespace linnet

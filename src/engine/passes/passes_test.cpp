@@ -17,7 +17,6 @@
 
 namespace linnet {
 namespace {
-
 Graph linear_relu() {
   Graph graph;
   const Tensor x = graph.input("x", {DType::kF32, {4, 8}}), w = graph.input("w", {DType::kF32, {6, 8}}),
@@ -48,8 +47,8 @@ TEST(Passes, RowsThatAreRepeatedInTheMiddleAreNotStored) {
   const Graph fused = optimize(graph.clone());
   EXPECT_EQ(count(fused, "broadcast") + count(fused, "permute"), 0) << dump(fused);
   EXPECT_EQ(count(optimize(graph.clone(), {.off = {"fuse_pointwise"}}), "broadcast"), 1);
-  std::map<std::string, HostTensor> inputs{{"x", HostTensor({DType::kF32, {3, 4, 5, 7}})},
-                                           {"gate", HostTensor({DType::kF32, {3, 1, 1, 7}})}};
+  std::map<std::string, HostTensor> inputs{
+      {"x", HostTensor({DType::kF32, {3, 4, 5, 7}})}, {"gate", HostTensor({DType::kF32, {3, 1, 1, 7}})}};
   float next = 0;
   for (auto& [name, tensor] : inputs)
     for (float& value : tensor.as<float>()) value = std::sin(++next);
@@ -72,10 +71,10 @@ TEST(Passes, TheReportNamesEveryPassAndItsEffect) {
 
 TEST(Passes, PrecisionIsLoweredInEveryProductAndOnlyWhenAsked) {
   EXPECT_EQ(optimize(linear_relu(), {.precision = Precision::kBf16}).node(0).attrs.text(),
-            "trans_b bias activation=relu precision=bf16");
+      "trans_b bias activation=relu precision=bf16");
   EXPECT_EQ(optimize(linear_relu()).node(0).attrs.text(), "trans_b bias activation=relu");
   EXPECT_EQ(optimize(linear_relu(), {.off = {"lower_precision"}, .precision = Precision::kBf16}).node(0).attrs.text(),
-            "trans_b bias activation=relu");
+      "trans_b bias activation=relu");
 }
 
 HostTensor waves(TensorType type, float size) {
@@ -204,8 +203,8 @@ TEST(Passes, AFusedResultIsRoundedAsAStoredOneIs) {
   ASSERT_TRUE(is_rounded_to_bf16(rounded.node(0).attrs.as<PointwiseAttrs>().expression)) << dump(rounded);
 
   Graph alone;
-  const Tensor again = alone.add_one(kPointwise, std::array{alone.input("x", {DType::kF32, {64}})},
-                                     rounded.node(0).attrs, SourceLine::current());
+  const Tensor again = alone.add_one(
+      kPointwise, std::array{alone.input("x", {DType::kF32, {64}})}, rounded.node(0).attrs, SourceLine::current());
   alone.output("sum", again + alone.input("y", {DType::kF32, {64}}));
   const Graph fused = fuse_pointwise(alone, cpu_backend());
   EXPECT_EQ(fused.node_count(), 1) << dump(fused);
@@ -253,6 +252,5 @@ TEST(Passes, PartsOfAProjectionAreViewsOnlyWhereReadersTakeStrides) {
   const Graph views = make_views(first);
   for (ValueId out : views.node(0).out) EXPECT_TRUE(views.value(out).view.has_value());
 }
-
 }  // namespace
 }  // namespace linnet

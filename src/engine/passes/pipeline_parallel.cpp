@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char* kStageInput = "pipeline.in.";
 
 // The nodes of a graph in the order of the forward pass, and where its blocks begin and end.
@@ -157,7 +156,6 @@ PipelineCut finish_cut(const Model& model, std::span<const ValueId> results, std
   }
   return cut;
 }
-
 }  // namespace
 
 std::string stage_input(size_t i) { return kStageInput + std::to_string(i); }
@@ -167,7 +165,7 @@ std::string stage_gradient_output(size_t i) { return "pipeline.gradient_out." + 
 bool is_stage_input(const std::string& name) { return name.find(kStageInput) != std::string::npos; }
 
 PipelineCut choose_cut(const Graph& forward, std::span<const ValueId> results, const std::set<std::string>& trained,
-                       int stages, bool splits_encoder) {
+    int stages, bool splits_encoder) {
   const Model model(forward, results, trained);
   if (splits_encoder) return finish_cut(model, results, {model.gap_before_decoder()});
   const int gaps = model.gap_count();
@@ -197,7 +195,7 @@ PipelineCut choose_cut(const Graph& forward, std::span<const ValueId> results, c
 }
 
 StageEnds append_of_stage(const Graph& whole, std::span<const ValueId> results, const std::set<std::string>& trained,
-                          const PipelineCut& cut, const StageRank& rank, Graph& graph, InputOfStage input) {
+    const PipelineCut& cut, const StageRank& rank, Graph& graph, InputOfStage input) {
   const Model model(whole, results, trained);
   const std::vector<NodeId> bounds = stage_bounds(model, cut.gaps);
   const NodeId first = bounds[rank.stage], end = bounds[static_cast<size_t>(rank.stage) + 1];
@@ -216,7 +214,7 @@ StageEnds append_of_stage(const Graph& whole, std::span<const ValueId> results, 
         if (kept[id] && std::ranges::find(whole.node(id).in, each.value) != whole.node(id).in.end()) return true;
       return rank.is_last() &&
              (std::ranges::find(results, each.value) != results.end() ||
-              std::ranges::find(whole.outputs(), each.value, &GraphOutput::value) != whole.outputs().end());
+                 std::ranges::find(whole.outputs(), each.value, &GraphOutput::value) != whole.outputs().end());
     }();
     if (is_read) values[each.value] = input(each.name, whole.value(each.value).type);
   }
@@ -241,5 +239,4 @@ StageEnds append_of_stage(const Graph& whole, std::span<const ValueId> results, 
   for (const GraphOutput& output : whole.outputs()) graph.output(output.name, values[output.value]);
   return ends;
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 // Products with the matrices w.0, w.1, ..., each in a block of its own, and with a mask that no parameter is read for.
 struct Chain {
   explicit Chain(const std::vector<int64_t>& widths) {
@@ -95,8 +94,8 @@ TEST(PipelineCut, CutsBetweenEncoderAndDecoder) {
   for (int layer = 0; layer < 6; ++layer) x = product(x, "decoder.layers." + std::to_string(layer), 8) * memory;
   const std::vector<ValueId> results{sum_to(x, {}).id};
   const PipelineCut cut = choose_cut(graph, results, trained, 2, /*splits_encoder=*/true);
-  EXPECT_EQ(cut.parameters[0],
-            (std::set<std::string>{"source", "encoder.layers.0", "encoder.layers.1", "encoder.norm"}));
+  EXPECT_EQ(
+      cut.parameters[0], (std::set<std::string>{"source", "encoder.layers.0", "encoder.layers.1", "encoder.norm"}));
   EXPECT_TRUE(cut.parameters[1].contains("embedding") && cut.parameters[1].contains("decoder.layers.0"));
   Chain chain({8, 8, 8, 8});
   EXPECT_THROW(choose_cut(chain.graph, chain.results, chain.trained, 2, true), Error);
@@ -127,6 +126,5 @@ TEST(PipelineCut, StagesHandOnWhatLaterOnesRead) {
     EXPECT_EQ(graph.find_input("x").has_value(), stage == 0);
   }
 }
-
 }  // namespace
 }  // namespace linnet

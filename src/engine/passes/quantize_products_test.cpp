@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 std::map<std::string, int> labels(Graph graph, bool int8) {
   std::map<std::string, int> found;
   const Graph optimized = optimize(std::move(graph), {.int8 = int8});
@@ -57,6 +56,5 @@ TEST(QuantizeProducts, RoundAWeightOnce) {
   for (const Node& node : optimized.nodes()) rounded += node.op == &kQuantizeWeight;
   EXPECT_EQ(rounded, 2);
 }
-
 }  // namespace
 }  // namespace linnet

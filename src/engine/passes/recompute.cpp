@@ -9,7 +9,6 @@
 #include "engine/passes/rewriter.h"
 
 namespace linnet {
-
 std::string_view block_path(std::string_view scope) {
   for (size_t begin = 0; begin < scope.size();) {
     const size_t end = std::min(scope.find('.', begin), scope.size());
@@ -22,7 +21,6 @@ std::string_view block_path(std::string_view scope) {
 }
 
 namespace {
-
 constexpr const char* kLoss = "loss_sum";
 constexpr double kOperationsPerByte = 8;  // a CPU core does about 80 GFLOP/s and reads about 10 GB/s
 
@@ -151,8 +149,7 @@ class RecomputeBlocks {
     restore([&](ValueId value) { return !outlives_[value]; });
   }
 
-  template <class Which>
-  void restore(const Which& which) {
+  template <class Which> void restore(const Which& which) {
     std::erase_if(again_, [&](const auto& entry) {
       if (!which(entry.first)) return false;
       rewriter_.map(entry.first, entry.second);
@@ -273,10 +270,8 @@ constexpr size_t kLeastBytes = size_t{2} << 20, kLeastBytesOnGpu = size_t{32} <<
 class Recompute {
  public:
   Recompute(const Graph& graph, const Backend& backend)
-      : graph_(graph),
-        least_bytes_(backend.device->is_host() ? kLeastBytes : kLeastBytesOnGpu),
-        owner_(owners_of(graph)),
-        rewriter_(graph) {
+      : graph_(graph), least_bytes_(backend.device->is_host() ? kLeastBytes : kLeastBytesOnGpu),
+        owner_(owners_of(graph)), rewriter_(graph) {
     find_peak();
     mark();
   }
@@ -347,7 +342,6 @@ class Recompute {
   NodeId peak_ = 0;
   std::vector<bool> again_;
 };
-
 }  // namespace
 
 NodeId find_loss(const Graph& graph) {
@@ -423,5 +417,4 @@ std::vector<std::vector<int>> kept_parts(const Graph& graph, const Block& block)
 }
 
 Graph recompute(const Graph& graph, const Backend& backend) { return Recompute(graph, backend).run(); }
-
 }  // namespace linnet

@@ -2,7 +2,6 @@
 #include "engine/passes/passes.h"
 
 namespace linnet {
-
 Rewriter::Rewriter(const Graph& old, const std::set<std::string>& replaced)
     : old_(old), map_(old.value_count()), uses_(count_uses(old)) {
   new_.copy_scopes(old);
@@ -32,8 +31,8 @@ std::vector<Tensor> Rewriter::add(const Node& like, const OpDef& op, std::span<c
   return new_.add(op, in, std::move(attrs), like.where);
 }
 
-std::vector<Tensor> Rewriter::add_stored(const Node& like, std::span<const Tensor> in,
-                                         std::span<const TensorType> types) {
+std::vector<Tensor> Rewriter::add_stored(
+    const Node& like, std::span<const Tensor> in, std::span<const TensorType> types) {
   new_.set_scope(like.scope);
   return new_.add_stored(*like.op, in, like.attrs, like.where, types);
 }
@@ -103,5 +102,4 @@ bool Fusion::has_kernel(const Node& node, const OpDef& op, Attrs attrs, std::spa
   for (const Tensor& operand : in) types.push_back(operand.type());
   return has_fast_kernel(made, types, types_of(graph_, node.out), backend_);
 }
-
 }  // namespace linnet

@@ -12,7 +12,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 ValueId other_operand(const Node& node, ValueId one);  // the other operand of a node with two
 
 // Whether the results alias the operand or parts of it.
@@ -115,5 +114,4 @@ struct TracedActivation {
   size_t aux = 0, dy = 0;    // operands of the gradient
 };
 const std::vector<TracedActivation>& traced_activations();  // ReLU first
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 class Splitter {
  public:
   Splitter(const Graph& graph, FunctionRef<std::string(size_t)> name) : graph_(graph), name_(name) {
@@ -126,11 +125,9 @@ class Splitter {
   std::vector<ValueId> saved_;
   SplitStage split_;
 };
-
 }  // namespace
 
 SplitStage split_stage(const Graph& graph, FunctionRef<std::string(size_t)> name) {
   return Splitter(graph, name).run();
 }
-
 }  // namespace linnet

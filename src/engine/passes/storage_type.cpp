@@ -18,19 +18,11 @@
 
 namespace linnet {
 namespace {
-
 class CastToStorageType {
  public:
   CastToStorageType(const Graph& old, DType storage_type, const Backend& backend)
-      : old_(old),
-        storage_type_(storage_type),
-        backend_(backend),
-        on_host_(backend.device->is_host()),
-        rewriter_(old),
-        is_input_(values()),
-        wants_(values()),
-        is_reduced_(values()),
-        made_(values()) {
+      : old_(old), storage_type_(storage_type), backend_(backend), on_host_(backend.device->is_host()), rewriter_(old),
+        is_input_(values()), wants_(values()), is_reduced_(values()), made_(values()) {
     // A pipeline stage's input from the stage before it is an activation.
     for (const GraphInput& input : old.inputs()) is_input_[input.value] = !is_stage_input(input.name);
     for (const Node& node : old.nodes()) {
@@ -163,7 +155,7 @@ class CastToStorageType {
     if (in_f32)
       for (size_t i = 0; i < node.out.size(); ++i) types.out[i] = old_.value(node.out[i]).type;
     keep(node, rewriter_.add_stored(without_rounding_twice(node, types.out), in, types.out),
-         [&](ValueId out) { return is_reduced_[out] && !in_f32; });
+        [&](ValueId out) { return is_reduced_[out] && !in_f32; });
   }
 
   // Removes an elementwise node's rounding to bf16 (lower_precision.cpp) if its result is stored so.
@@ -188,8 +180,7 @@ class CastToStorageType {
     return type;
   }
 
-  template <class IsReduced>
-  void keep(const Node& node, const std::vector<Tensor>& out, IsReduced&& is_reduced) {
+  template <class IsReduced> void keep(const Node& node, const std::vector<Tensor>& out, IsReduced&& is_reduced) {
     for (size_t i = 0; i < out.size(); ++i)
       (is_reduced(node.out[i]) ? made_[node.out[i]].reduced : made_[node.out[i]].f32) = out[i];
   }
@@ -227,11 +218,9 @@ class CastToStorageType {
   std::vector<bool> is_reduced_;    // by old value: its producer writes the storage type
   std::vector<Versions> made_;      // by old value
 };
-
 }  // namespace
 
 Graph cast_to_storage_type(const Graph& graph, DType storage_type, const Backend& backend) {
   return CastToStorageType(graph, storage_type, backend).run();
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 bool is_all_whole(std::span<const Sharding> shardings) {
   return std::ranges::all_of(shardings, [](const Sharding& sharding) { return sharding.is_whole(); });
 }
@@ -18,7 +17,7 @@ ShardedNode whole_node(const Node& node) {
 
 // The rank's node for `node`. `sharding`: of the operands.
 ShardedNode ask_rule(const Graph& graph, const Node& node, std::span<const Sharding> sharding, const TensorRank& rank,
-                     std::span<const int64_t> parts) {
+    std::span<const int64_t> parts) {
   const ShardRule rule = shard_rule(*node.op);
   if (!rule || is_all_whole(sharding)) return whole_node(node);
   const NodeTypes types = types_of(graph, node);
@@ -31,7 +30,7 @@ ShardedNode ask_rule(const Graph& graph, const Node& node, std::span<const Shard
 class Chooser {
  public:
   Chooser(const Graph& graph, std::span<const ValueId> results, const std::set<std::string>& parameters,
-          const TensorRank& rank)
+      const TensorRank& rank)
       : graph_(graph), results_(results), parameters_(parameters), rank_(rank) {}
 
   ModelDivision run() {
@@ -178,17 +177,15 @@ class Appender {
   std::vector<Value> values_;  // by value of the whole graph
   SourceLine where_;
 };
-
 }  // namespace
 
 ModelDivision choose_division(const Graph& forward, std::span<const ValueId> results,
-                              const std::set<std::string>& parameters, const TensorRank& rank) {
+    const std::set<std::string>& parameters, const TensorRank& rank) {
   return Chooser(forward, results, parameters, rank).run();
 }
 
 std::vector<Tensor> append_of_rank(const Graph& whole, std::span<const ValueId> results, const ModelDivision& division,
-                                   Graph& graph, InputOfRank input) {
+    Graph& graph, InputOfRank input) {
   return Appender(whole, division, graph).run(results, input);
 }
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 #include "engine/ops/sharding.h"
 
 namespace linnet {
-
 struct ModelStages;  // models/nn/pipeline_parallel.h
 
 // How a tensor group divides a model, and which rank this is. Equal on all ranks except for the rank.
@@ -29,13 +28,13 @@ struct ModelDivision {
 // in between are found by trying: a weight is divided by its outputs unless a later op wants the whole value. User
 // error if heads cannot be divided evenly.
 ModelDivision choose_division(const Graph& forward, std::span<const ValueId> results,
-                              const std::set<std::string>& parameters, const TensorRank& rank);
+    const std::set<std::string>& parameters, const TensorRank& rank);
 
 // Appends the rank's part of `whole` to a graph and returns the values for `results`. `input` gives the inputs there,
 // with the rank's types; outputs of `whole` become outputs of the graph.
 using InputOfRank = FunctionRef<Tensor(const std::string& name, const TensorType& type)>;
 std::vector<Tensor> append_of_rank(const Graph& whole, std::span<const ValueId> results, const ModelDivision& division,
-                                   Graph& graph, InputOfRank input);
+    Graph& graph, InputOfRank input);
 
 // Pipeline parallel (Huang et al. 2019, "GPipe"; Narayanan et al. 2019, "PipeDream"): a model is cut between blocks
 // (engine/passes/passes.h) into consecutive stages, one for each rank of a pipeline. A stage computes a run of the
@@ -73,7 +72,7 @@ struct PipelineCut {
 // `splits_encoder` the two stages are the encoder and the decoder, each with its embeddings. User error if there are
 // too few gaps, or no encoder and decoder to split.
 PipelineCut choose_cut(const Graph& forward, std::span<const ValueId> results, const std::set<std::string>& trained,
-                       int stages, bool splits_encoder = false);
+    int stages, bool splits_encoder = false);
 
 // Connects a stage to its neighbors: values in an order that both know.
 struct StageEnds {
@@ -94,7 +93,7 @@ bool is_stage_input(const std::string& name);
 // `whole`, and stage_input(i). Named outputs of `whole` become outputs of the last stage.
 using InputOfStage = FunctionRef<Tensor(const std::string& name, const TensorType& type)>;
 StageEnds append_of_stage(const Graph& whole, std::span<const ValueId> results, const std::set<std::string>& trained,
-                          const PipelineCut& cut, const StageRank& rank, Graph& graph, InputOfStage input);
+    const PipelineCut& cut, const StageRank& rank, Graph& graph, InputOfStage input);
 
 // A stage's training graph as two graphs that run at different times. Values that both use are saved in between, as the
 // states saved[i] of `forward`, which are inputs of `backward`.
@@ -106,5 +105,4 @@ struct SplitStage {
 // `graph` ends its forward pass in a stage_output node (ops/stage_output), is optimized except for views, and has the
 // outputs stage_output_name(i); its other outputs are of the backward pass. `name` names the saved values.
 SplitStage split_stage(const Graph& graph, FunctionRef<std::string(size_t)> name);
-
 }  // namespace linnet

@@ -17,7 +17,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kRows = 2, kLength = 3, kWidth = 8, kHeads = 2, kHidden = 16, kClasses = 601;
 
 class Net {
@@ -49,8 +48,7 @@ TEST(TensorParallel, APairOfLinearLayersIsDividedByColumnsAndByRows) {
   const Tensor y = net.linear(gelu(net.linear(net.x(), "in", kHidden)), "out", kWidth);
   const ModelDivision division = net.divide(y);
   const std::map<std::string, Sharding> expected{{"in", Sharding::cut(0, {kHidden})},
-                                                 {"in.bias", Sharding::cut(0, {kHidden})},
-                                                 {"out", Sharding::cut(1, {kHidden})}};
+      {"in.bias", Sharding::cut(0, {kHidden})}, {"out", Sharding::cut(1, {kHidden})}};
   EXPECT_EQ(division.parameters, expected);
 
   Graph rank;
@@ -144,6 +142,5 @@ TEST(TensorParallel, RunsOfElementsOfAPartMakeUpThePart) {
   EXPECT_EQ(elements, (std::vector<int64_t>{3, 4, 5, 8, 9, 13, 14, 15, 18, 19}));
   EXPECT_EQ(local_shape(whole, sharding, {1, 2}), (Shape{2, 5}));
 }
-
 }  // namespace
 }  // namespace linnet

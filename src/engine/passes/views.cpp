@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 bool is_reshape(const Node& node) { return algebra_of(node) == Algebra::kReshape; }
 bool is_split(const Node& node) { return algebra_of(node) == Algebra::kSplit; }
 bool is_concat(const Node& node) { return algebra_of(node) == Algebra::kConcat; }
@@ -139,9 +138,7 @@ class Views {
   Graph graph_;
   const Matcher readers_;
 };
-
 }  // namespace
 
 Graph make_views(const Graph& graph) { return Views(graph.clone()).run(); }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(Arena, BlocksAliveTogetherNeverMeet) {
   std::mt19937 random(7);
   for (int round = 0; round < 50; ++round) {
@@ -94,6 +93,5 @@ TEST(Arena, ActivationsLieInGradientsOfTheLayersBelow) {
   const ArenaSize size = place_blocks(blocks);
   EXPECT_LE(static_cast<double>(size.bytes), 1.08 * static_cast<double>(size.lower_bound));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -5,17 +5,14 @@
 
 namespace linnet {
 namespace {
-
 // Splits bytes [begin, begin + length) by rows of `row` bytes, and returns whether body(begin, end), relative to a row,
 // holds for `all` of the parts or for any.
-template <class Body>
-bool in_row(size_t row, size_t begin, size_t length, bool all, const Body& body) {
+template <class Body> bool in_row(size_t row, size_t begin, size_t length, bool all, const Body& body) {
   if (length >= row) return body(0, row);
   if (begin + length <= row) return body(begin, begin + length);
   const bool tail = body(begin, row);
   return tail != all ? tail : body(0, begin + length - row);
 }
-
 }  // namespace
 
 ByteMap::Pieces::const_iterator ByteMap::at(size_t byte) const {
@@ -127,7 +124,7 @@ bool ByteMap::covers(const Piece& piece, size_t begin, size_t end, Allowed allow
 
 bool ByteMap::meets(const Piece& piece, size_t begin, size_t end) {
   return std::any_of(piece.columns.begin(), piece.columns.end(),
-                     [&](const Column& column) { return column.begin < end && begin < column.end; });
+      [&](const Column& column) { return column.begin < end && begin < column.end; });
 }
 
 bool ByteMap::holds_row(size_t begin, size_t end, Allowed allowed) const {
@@ -138,7 +135,7 @@ bool ByteMap::holds_row(size_t begin, size_t end, Allowed allowed) const {
     const Piece& piece = found->second;
     const size_t stop = std::min(end, piece.end), row = piece.row_bytes(first);
     if (!in_row(row, (begin - first) % row, stop - begin, true,
-                [&](size_t from, size_t to) { return covers(piece, from, to, allowed); }))
+            [&](size_t from, size_t to) { return covers(piece, from, to, allowed); }))
       return false;
     begin = stop;
   }
@@ -211,5 +208,4 @@ bool ByteMap::touches(const ByteRows& bytes) const {
   }
   return false;
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include "engine/ir/graph.h"
 
 namespace linnet {
-
 // `rows` rows of `width` bytes, one every `pitch` bytes. width <= pitch if there are several rows.
 struct ByteRows {
   size_t begin = 0, rows = 1, pitch = 0, width = 0;
@@ -54,5 +53,4 @@ class ByteMap {
 
   Pieces pieces_;
 };
-
 }  // namespace linnet

@@ -5,13 +5,11 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kBytes = 400;
 
 class Reference {
  public:
-  template <class Body>
-  static void each(const ByteRows& bytes, const Body& body) {
+  template <class Body> static void each(const ByteRows& bytes, const Body& body) {
     for (size_t row = 0; row < bytes.rows; ++row)
       for (size_t i = 0; i < bytes.width; ++i) body(bytes.begin + row * bytes.pitch + i);
   }
@@ -85,6 +83,5 @@ TEST(ByteMap, ColumnsOfAMatrixAreApart) {
   EXPECT_FALSE(map.holds(right, is(2)));
   EXPECT_TRUE(map.holds({32, 2000, 64, 32}, is(2)));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 struct Planned {
   Planned() {
     Graph graph;
@@ -52,6 +51,5 @@ TEST(MemoryMap, TheMostLiveBytesAreTheArenasLowerBound) {
   ASSERT_EQ(live.size(), static_cast<size_t>(planned.plan.graph.node_count()));
   EXPECT_EQ(*std::max_element(live.begin(), live.end()), planned.plan.arena_lower_bound);
 }
-
 }  // namespace
 }  // namespace linnet

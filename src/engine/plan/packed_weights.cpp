@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kPanelAlignment = 64;
 
 bool are_alike(const PanelsOf& x, const PanelsOf& y) {
@@ -113,7 +112,6 @@ class Reads {
   const std::set<RegionId> regions_;
   std::map<Location, Read> reads_;  // by where they begin
 };
-
 }  // namespace
 
 PackedWeights::PackedWeights(std::span<Plan* const> plans, const Store& store) {
@@ -140,5 +138,4 @@ void PackedWeights::pack(const Store& store, ThreadPool& pool) const {
   for (const auto& [location, panels] : weights_)
     pack_panels(panels, store.data(location.region) + location.offset, pool);
 }
-
 }  // namespace linnet

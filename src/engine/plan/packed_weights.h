@@ -8,7 +8,6 @@
 #include "engine/plan/plan.h"
 
 namespace linnet {
-
 class PackedWeights {
  public:
   PackedWeights() = default;
@@ -30,5 +29,4 @@ class PackedWeights {
   };
   std::vector<Weight> weights_;
 };
-
 }  // namespace linnet

@@ -14,7 +14,6 @@
 
 namespace linnet {
 namespace {
-
 // Two linear layers whose weights become panels, of which one is stored [in, out]; a head that shares its weight with
 // the embedding; a layer of 3 outputs; and one that reads a row of each text, which are few.
 struct Network : Module {
@@ -49,7 +48,7 @@ Results computed(bool pack_weights, const WeightQuantization& quantization, int 
     forward.load([&](const ParameterTarget& to) {
       for (const ParameterSlot& slot : forward.layout().parameters())
         initialize(slot.spec.initializer, slot.spec.name, 5, slot.spec.shape,
-                   {to.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+            {to.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
     });
   std::vector<int32_t> ids(40);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 37 % 96);
@@ -108,6 +107,5 @@ TEST(PackedWeights, OnlyWeightsOfProductsWithManyRowsAndNothingElse) {
   EXPECT_EQ(packed({8, 4}), 0U) << "8 rows are few: of either plan";
   EXPECT_EQ(packed({8}, /*with_output=*/true), 1U) << "whoever reads the output wants the weight as it is";
 }
-
 }  // namespace
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 // A larger workspace is placed in the arena for its node alone, as it seldom coincides with the peak. Smaller ones
 // share a region, because placing thousands of them would take long and gain little.
 constexpr size_t kOwnPlace = 16 << 20;
@@ -75,7 +74,7 @@ ChosenKernels choose_kernels(const Graph& graph, const Backend& backend, const P
 // Blocks of the arena: every storage that is not an input (listed in `owner`), then the large workspaces by node, then
 // the one workspace of all nodes that run beside others.
 std::vector<ArenaBlock> arena_blocks(const Graph& graph, const StorageMap& storages, const ChosenKernels& chosen,
-                                     bool reuse, std::vector<ValueId>& owner) {
+    bool reuse, std::vector<ValueId>& owner) {
   std::vector<ArenaBlock> blocks;
   std::map<ValueId, NodeId> kept;  // by storage: what is read beside later nodes
   NodeId first_aside = kNone, last_aside = kNone;
@@ -102,8 +101,8 @@ std::vector<ArenaBlock> arena_blocks(const Graph& graph, const StorageMap& stora
   return blocks;
 }
 
-std::map<ValueId, size_t> place_storages(Plan& plan, const StorageMap& storages, const ChosenKernels& chosen,
-                                         bool reuse) {
+std::map<ValueId, size_t> place_storages(
+    Plan& plan, const StorageMap& storages, const ChosenKernels& chosen, bool reuse) {
   std::vector<ValueId> owner;
   std::vector<ArenaBlock> blocks = arena_blocks(plan.graph, storages, chosen, reuse, owner);
   const ArenaSize size = place_blocks(blocks);
@@ -118,7 +117,6 @@ std::map<ValueId, size_t> place_storages(Plan& plan, const StorageMap& storages,
       if (chosen.end_of(id) > id) plan.workspace_in_arena[id] = blocks[next].offset;
   return offset;
 }
-
 }  // namespace
 
 Plan make_plan(Graph graph, Store& store, const SharedRegions& shared, const PlanOptions& options) {
@@ -156,5 +154,4 @@ PlanSize plan_size(const Graph& graph, const Backend& backend, const PlanOptions
   std::vector<ArenaBlock> blocks = arena_blocks(graph, storages, chosen, options.reuse_memory, owner);
   return {placed ? place_blocks(blocks).bytes : most_alive(blocks), chosen.workspace_bytes};
 }
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 #include "engine/plan/store.h"
 
 namespace linnet {
-
 // Arena and workspace are in the store too; plans that never run at once share them.
 struct SharedRegions {
   RegionId arena, workspace;
@@ -49,5 +48,4 @@ PlanSize plan_size(const Graph& graph, const Backend& backend, const PlanOptions
 
 // Replays the plan on a map of bytes: every read must find what its producer wrote. Throws Error(kInternal).
 void verify_plan(const Plan& plan, const Store& store, const SharedRegions& shared);
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include <string_view>
 
 namespace linnet::state {
-
 inline constexpr const char* kParameters = "parameters";
 inline constexpr const char* kConstants = "constants";
 inline constexpr const char* kAverage = "ema";  // of the parameters
@@ -15,5 +14,4 @@ inline constexpr const char* kMoment2 = "moment2";
 // What ranks that divide the optimizer's states have a part of.
 inline bool is_moment(std::string_view name) { return name.starts_with("moment"); }
 inline bool is_gradient(std::string_view name) { return name.starts_with(kGradient); }
-
 }  // namespace linnet::state

@@ -6,9 +6,7 @@
 #include "engine/ir/op.h"
 
 namespace linnet {
-
 namespace {
-
 // The bytes of its root that a value spans, with holes if it is strided.
 Access access_of(const Graph& graph, NodeId node, ValueId id) {
   const Root root = root_of(graph, id);
@@ -23,7 +21,6 @@ bool moves_nothing(const Graph& graph, ValueId in, ValueId out) {
   return root_of(graph, in).value == root_of(graph, out).value && (graph.value(in).view || graph.value(out).view) &&
          ((a.begin <= b.begin && b.end <= a.end) || (b.begin <= a.begin && a.end <= b.end));
 }
-
 }  // namespace
 
 StorageMap::StorageMap(const Graph& graph, bool reuse)
@@ -49,7 +46,7 @@ void StorageMap::collect_accesses() {
     }
     for (ValueId out : node.out) {
       const bool moved = !node.in.empty() && std::all_of(node.in.begin(), node.in.end(),
-                                                         [&](ValueId in) { return moves_nothing(graph_, in, out); });
+                                                 [&](ValueId in) { return moves_nothing(graph_, in, out); });
       if (!moved) writes_[storage_of(out)].push_back(access_of(graph_, id, out));
     }
   }
@@ -206,7 +203,6 @@ std::vector<size_t> live_bytes(const Plan& plan, const std::vector<ArenaTenant>&
 }
 
 namespace {
-
 constexpr size_t kAlignment = 256;  // of a kernel's workspace on a GPU (cuBLASLt); a cache line has 64
 
 // A block for the search: parts in whole cache lines, each alive from its own first node to the common last.
@@ -246,7 +242,7 @@ void forbid(const Placed& neighbor, const Placed& block, std::vector<Forbidden>&
       if (neighbor.last < ours.first || block.last < theirs.first) continue;
       const auto at = static_cast<int64_t>(neighbor.offset);
       forbidden.push_back({at + static_cast<int64_t>(theirs.begin) - static_cast<int64_t>(ours.end),
-                           at + static_cast<int64_t>(theirs.end) - static_cast<int64_t>(ours.begin)});
+          at + static_cast<int64_t>(theirs.end) - static_cast<int64_t>(ours.begin)});
     }
 }
 
@@ -320,8 +316,8 @@ class Placer {
   std::vector<size_t> by_descending(auto&& key) const {
     std::vector<size_t> order(all_.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    std::ranges::stable_sort(order, std::greater{},
-                             [&](size_t i) { return std::pair(all_[i].parts.size() > 1, key(i)); });
+    std::ranges::stable_sort(
+        order, std::greater{}, [&](size_t i) { return std::pair(all_[i].parts.size() > 1, key(i)); });
     return order;
   }
 
@@ -354,7 +350,6 @@ class Placer {
   size_t bound_;
   Placement best_;
 };
-
 }  // namespace
 
 size_t most_alive(const std::vector<ArenaBlock>& blocks) {
@@ -369,5 +364,4 @@ ArenaSize place_blocks(std::vector<ArenaBlock>& blocks) {
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i].offset = placed.offsets[i];
   return {placed.bytes, placer.bound()};
 }
-
 }  // namespace linnet

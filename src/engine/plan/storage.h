@@ -8,7 +8,6 @@
 #include "engine/plan/plan.h"
 
 namespace linnet {
-
 // Bytes [begin, end) of a block, in use from node `first` to the block's last.
 struct ArenaPart {
   size_t begin, end;
@@ -86,5 +85,4 @@ std::vector<ArenaTenant> arena_tenants(const Plan& plan, RegionId arena);
 
 // In use while each node runs.
 std::vector<size_t> live_bytes(const Plan& plan, const std::vector<ArenaTenant>& tenants);
-
 }  // namespace linnet

@@ -4,11 +4,9 @@
 #include "base/numbers.h"
 
 namespace linnet {
-
 const char* memory_kind_name(MemoryKind kind) {
-  constexpr std::array kNames{"parameters", "accumulated gradient", "optimizer",      "constants",
-                              "batches",    "resident data",        "decoding cache", "activations, gradients",
-                              "workspace"};
+  constexpr std::array kNames{"parameters", "accumulated gradient", "optimizer", "constants", "batches",
+      "resident data", "decoding cache", "activations, gradients", "workspace"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -60,7 +58,7 @@ const Location& Store::find(const std::string& name, size_t bytes) const {
 
 bool Store::is_on_host(const Region& region) const {
   return device().is_host() || (region.kind != MemoryKind::kActivations && region.kind != MemoryKind::kWorkspace &&
-                                region.kind != MemoryKind::kCache && region.kind != MemoryKind::kData);
+                                   region.kind != MemoryKind::kCache && region.kind != MemoryKind::kData);
 }
 
 void Store::allocate() {
@@ -130,5 +128,4 @@ size_t Store::total_bytes() const {
     if (!region.owner) total += device().footprint(region.bytes);
   return total;
 }
-
 }  // namespace linnet

@@ -12,7 +12,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 enum class MemoryKind {
   kParameters,
   kGradients,
@@ -74,10 +73,7 @@ class Store {
   void fill(const std::string& name, const void* from, size_t bytes) const;
   std::byte* data(RegionId region) const;
   std::byte* data(const std::string& name) const;
-  template <class T>
-  T* as(const std::string& name) const {
-    return reinterpret_cast<T*>(data(name));
-  }
+  template <class T> T* as(const std::string& name) const { return reinterpret_cast<T*>(data(name)); }
 
   struct Region {
     std::string name;
@@ -105,5 +101,4 @@ class Store {
   std::map<std::string, Binding> bindings_;
   bool allocated_ = false;
 };
-
 }  // namespace linnet

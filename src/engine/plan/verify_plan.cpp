@@ -14,7 +14,6 @@
 
 namespace linnet {
 namespace {
-
 // Beyond this many parts from either end, a value's middle parts are not checked.
 constexpr size_t kCheckedParts = 512;
 
@@ -131,8 +130,7 @@ class Replay {
   }
 
   // `where` gives the reader's text for the error.
-  template <class Where>
-  void check_read(ValueId id, const Where& where) {
+  template <class Where> void check_read(ValueId id, const Where& where) {
     bool good = true;
     each_part(id, [&](ByteMap& map, const ByteRows& bytes) {
       good = good && map.holds(bytes, [&](ValueId owner) { return same_data(id, owner); });
@@ -192,11 +190,9 @@ class Replay {
   std::vector<Root> roots_;  // of each value
   std::map<RegionId, ByteMap> maps_;
 };
-
 }  // namespace
 
 void verify_plan(const Plan& plan, const Store& store, const SharedRegions& shared) {
   Replay(plan, store, shared).run();
 }
-
 }  // namespace linnet

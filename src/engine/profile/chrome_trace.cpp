@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kShortest = 300;  // nanoseconds: nodes that only name memory in another way are left out
 
 class Trace {
@@ -29,7 +28,7 @@ class Trace {
   }
 
   void slice(const char* category, const std::string& name, int thread, int64_t begin, int64_t end,
-             Json arguments = Json::object()) {
+      Json arguments = Json::object()) {
     const double duration = static_cast<double>(end - begin) / 1000;
     add("X", name, thread,
         {{"cat", category}, {"ts", micros(begin)}, {"dur", duration}, {"args", std::move(arguments)}});
@@ -58,8 +57,7 @@ class Trace {
   }
 
   // Slices around consecutive spans for which `key` returns the same non-empty name.
-  template <class Key>
-  void groups(const std::vector<Span>& spans, const char* category, int thread, const Key& key) {
+  template <class Key> void groups(const std::vector<Span>& spans, const char* category, int thread, const Key& key) {
     for (size_t first = 0; first < spans.size();) {
       const std::string name = key(spans[first]);
       size_t last = first;
@@ -100,10 +98,8 @@ class Trace {
 
   void add_node(int thread, const Span& span, const NodeProfile& node) {
     const double seconds = static_cast<double>(span.end - span.begin) * 1e-9;
-    Json arguments{{"Phase", phase_name(node.phase)},
-                   {"Module", node.module},
-                   {"Source", node.source},
-                   {"Plan", profile_.plans.at(span.plan).name}};
+    Json arguments{{"Phase", phase_name(node.phase)}, {"Module", node.module}, {"Source", node.source},
+        {"Plan", profile_.plans.at(span.plan).name}};
     if (thread == 0) {
       arguments["Bytes"] = node.bytes;
       if (node.flops > 0) {
@@ -123,7 +119,6 @@ class Trace {
   const TracedProcess& process_;
   Json events_ = Json::array();
 };
-
 }  // namespace
 
 int64_t first_moment(const Profile& profile) {
@@ -141,12 +136,9 @@ std::string trace_events(const Profile& profile, const TracedProcess& process) {
 // The events are formatted texts, since there may be many.
 std::string trace_of(const std::vector<std::string>& events, const MachinePeak& machine) {
   const bool is_one = events.size() == 1;
-  const Json head{
-      {"schemaVersion", 1},
-      {"displayTimeUnit", "ms"},
+  const Json head{{"schemaVersion", 1}, {"displayTimeUnit", "ms"},
       {"distributedInfo", {{"backend", is_one ? "none" : "mpi"}, {"rank", 0}, {"world_size", events.size()}}},
-      {"deviceProperties", Json::array()},
-      {"machine", machine.name}};
+      {"deviceProperties", Json::array()}, {"machine", machine.name}};
   std::string text = head.dump();
   text.pop_back();
   text += ",\"traceEvents\":[";
@@ -160,5 +152,4 @@ std::string trace_of(const std::vector<std::string>& events, const MachinePeak& 
 std::string chrome_trace(const Profile& profile) {
   return trace_of({trace_events(profile, {.start = first_moment(profile)})}, profile.machine);
 }
-
 }  // namespace linnet

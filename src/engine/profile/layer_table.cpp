@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 struct Times {
   double forward = 0, backward = 0, update = 0, flops = 0, kept = 0;
   double total() const { return forward + backward + update; }
@@ -65,19 +64,18 @@ std::string line_text(const ProfileSummary& summary, const Times& t, const std::
   const std::string peak = has_peak ? fmt::format("{:.0f}%", 100 * t.flops / t.total() / summary.machine.flops) : "-";
   const std::string kept = t.kept > 0 ? fmt::format("{:.2f}", t.kept / 1e6) : "-";
   return fmt::format("{:5.1f}% {:>9} {:>9} {:>9} {:>6} {:>6} {:>9}  {}\n", 100 * t.total() / summary.step_seconds,
-                     milliseconds(t.total()), milliseconds(t.forward), milliseconds(t.backward), ratio, peak, kept,
-                     name);
+      milliseconds(t.total()), milliseconds(t.forward), milliseconds(t.backward), ratio, peak, kept, name);
 }
 
 void append_lines(const ProfileSummary& summary, const ModuleNode& node, const std::string& name, int level, int depth,
-                  std::string& text) {
+    std::string& text) {
   const std::string count = node.merged > 1 ? " (" + std::to_string(node.merged) + " together)" : "";
   text += line_text(summary, node.times, std::string(2 * level, ' ') + name + count);
   if (level == depth) return;
   std::vector<const std::pair<const std::string, ModuleNode>*> sorted;
   for (const auto& child : node.children) sorted.push_back(&child);
-  std::ranges::stable_sort(sorted, std::ranges::greater{},
-                           [](const auto* child) { return child->second.times.total(); });
+  std::ranges::stable_sort(
+      sorted, std::ranges::greater{}, [](const auto* child) { return child->second.times.total(); });
   for (const auto* child : sorted) append_lines(summary, child->second, child->first, level + 1, depth, text);
 }
 
@@ -87,7 +85,6 @@ double bound(const ProfileRow& row, const MachinePeak& machine) {
   const double memory = machine.bandwidth > 0 ? row.bytes / machine.bandwidth : 0;
   return std::max(arithmetic, memory);
 }
-
 }  // namespace
 
 std::string layer_table(const ProfileSummary& summary, int depth, bool each) {
@@ -104,15 +101,15 @@ std::string worst_ratios(const ProfileSummary& summary, size_t count) {
     const double beyond = t.backward - 2 * t.forward;
     if (module.empty() || t.forward <= 0 || beyond < 0.002 * summary.step_seconds) continue;
     slow.emplace_back(beyond, fmt::format("  {}: forward {:.2f} ms, backward {:.2f} ms, {:.1f} times as long\n", module,
-                                          t.forward * 1e3, t.backward * 1e3, t.backward / t.forward));
+                                  t.forward * 1e3, t.backward * 1e3, t.backward / t.forward));
   }
   std::vector<std::pair<double, std::string>> lost;
   for (const ProfileRow& row : summary.rows) {
     const double least = bound(row, summary.machine), loses = row.seconds - least;
     if (least <= 0 || row.phase == "evaluation" || loses < 0.002 * summary.step_seconds) continue;
-    lost.emplace_back(loses, fmt::format("  {} {} in {} ({}): {:.2f} ms, {:.0f}% of what the machine allows\n",
-                                         row.phase, row.label, row.module.empty() ? "no module" : row.module,
-                                         row.source, row.seconds * 1e3, 100 * least / row.seconds));
+    lost.emplace_back(loses,
+        fmt::format("  {} {} in {} ({}): {:.2f} ms, {:.0f}% of what the machine allows\n", row.phase, row.label,
+            row.module.empty() ? "no module" : row.module, row.source, row.seconds * 1e3, 100 * least / row.seconds));
   }
   const auto listed = [count](auto& found, const char* title) {
     if (found.empty()) return std::string();
@@ -124,5 +121,4 @@ std::string worst_ratios(const ProfileSummary& summary, size_t count) {
   return listed(slow, "backward passes longer than twice the forward pass:\n") +
          listed(lost, "ops that lose most time to what arithmetic and memory allow:\n");
 }
-
 }  // namespace linnet

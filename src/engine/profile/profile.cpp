@@ -11,9 +11,7 @@
 #include "engine/profile/rank_profiles.h"
 
 namespace linnet {
-
 namespace {
-
 // The graph's outputs or new states that are the loss of a training step and its count.
 std::vector<ValueId> loss_values(const Graph& graph) {
   const auto is_loss = [](std::string_view name) { return name == "loss_sum" || name == "token_count"; };
@@ -104,7 +102,6 @@ std::string percent(double part, double whole) {  // "23%"; "-" if unknown
 std::string ending(const std::string& text, size_t width) {
   return text.size() <= width ? text : "..." + text.substr(text.size() - (width - 3));
 }
-
 }  // namespace
 
 const char* phase_name(StepPhase phase) {
@@ -123,12 +120,12 @@ PlanProfile describe_plan(std::string name, const Plan& plan, RegionId arena) {
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     const Node& node = graph.node(id);
     profile.nodes.push_back({.label = label_of(node),
-                             .module = graph.scope_path(node.scope),
-                             .source = node.where.text(),
-                             .phase = phases[id],
-                             .bytes = moved_bytes(graph, node),
-                             .flops = node_flops(graph, node),
-                             .kept_bytes = 0});
+        .module = graph.scope_path(node.scope),
+        .source = node.where.text(),
+        .phase = phases[id],
+        .bytes = moved_bytes(graph, node),
+        .flops = node_flops(graph, node),
+        .kept_bytes = 0});
   }
   for (const ArenaTenant& tenant : profile.tenants)
     if (phases[tenant.first] == StepPhase::kForward && phases[tenant.last] == StepPhase::kBackward)
@@ -179,49 +176,30 @@ std::string summary_json(const ProfileSummary& summary, const PipelineBubble& bu
       if (amount <= 0 || peak <= 0 || row.seconds <= 0) return nullptr;
       return amount / row.seconds / peak;
     };
-    rows.push_back({{"phase", row.phase},
-                    {"op", row.label},
-                    {"module", row.module},
-                    {"source", row.source},
-                    {"calls", row.calls},
-                    {"ms", row.seconds * 1e3},
-                    {"flops", row.flops},
-                    {"bytes", row.bytes},
-                    {"kept_bytes", row.kept_bytes},
-                    {"share_of_peak", rate(row.flops, summary.machine.flops)},
-                    {"share_of_bandwidth", rate(row.bytes, summary.machine.bandwidth)}});
+    rows.push_back({{"phase", row.phase}, {"op", row.label}, {"module", row.module}, {"source", row.source},
+        {"calls", row.calls}, {"ms", row.seconds * 1e3}, {"flops", row.flops}, {"bytes", row.bytes},
+        {"kept_bytes", row.kept_bytes}, {"share_of_peak", rate(row.flops, summary.machine.flops)},
+        {"share_of_bandwidth", rate(row.bytes, summary.machine.bandwidth)}});
   }
   Json pipeline;
   if (bubble.stages > 1)
-    pipeline = {{"stages", bubble.stages},
-                {"micro_batches", bubble.micro_batches},
-                {"bubble", bubble.measured},
-                {"bubble_in_theory", bubble.in_theory()}};
-  const Json json{{"format", "linnet profile"},
-                  {"first_step", summary.first_step},
-                  {"last_step", summary.last_step},
-                  {"steps", summary.steps},
-                  {"step_ms", summary.step_seconds * 1e3},
-                  {"nodes_ms", summary.node_seconds * 1e3},
-                  {"data_ms", summary.data_seconds * 1e3},
-                  {"sharing_ms", summary.sharing_seconds * 1e3},
-                  {"pipeline", std::move(pipeline)},
-                  {"machine", summary.machine.name},
-                  {"peak_gflops", summary.machine.flops * 1e-9},
-                  {"bandwidth_gb_per_second", summary.machine.bandwidth * 1e-9},
-                  {"arena_bytes", summary.arena_bytes},
-                  {"peak_live_bytes", summary.peak_live_bytes},
-                  {"planned_bytes", summary.planned_bytes},
-                  {"process_bytes", summary.process_bytes},
-                  {"rows", std::move(rows)}};
+    pipeline = {{"stages", bubble.stages}, {"micro_batches", bubble.micro_batches}, {"bubble", bubble.measured},
+        {"bubble_in_theory", bubble.in_theory()}};
+  const Json json{{"format", "linnet profile"}, {"first_step", summary.first_step}, {"last_step", summary.last_step},
+      {"steps", summary.steps}, {"step_ms", summary.step_seconds * 1e3}, {"nodes_ms", summary.node_seconds * 1e3},
+      {"data_ms", summary.data_seconds * 1e3}, {"sharing_ms", summary.sharing_seconds * 1e3},
+      {"pipeline", std::move(pipeline)}, {"machine", summary.machine.name},
+      {"peak_gflops", summary.machine.flops * 1e-9}, {"bandwidth_gb_per_second", summary.machine.bandwidth * 1e-9},
+      {"arena_bytes", summary.arena_bytes}, {"peak_live_bytes", summary.peak_live_bytes},
+      {"planned_bytes", summary.planned_bytes}, {"process_bytes", summary.process_bytes}, {"rows", std::move(rows)}};
   return json.dump(1) + "\n";
 }
 
 std::string summary_table(const ProfileSummary& summary, size_t count) {
   const double step = summary.step_seconds;
   std::string text = fmt::format("steps {} to {}: {:.2f} ms each, {} in {} ops, {} waiting for data",
-                                 summary.first_step, summary.last_step, step * 1e3, percent(summary.node_seconds, step),
-                                 summary.rows.size(), percent(summary.data_seconds, step));
+      summary.first_step, summary.last_step, step * 1e3, percent(summary.node_seconds, step), summary.rows.size(),
+      percent(summary.data_seconds, step));
   if (summary.sharing_seconds > 0) text += ", " + percent(summary.sharing_seconds, step) + " sharing";
   text += "\n";
   std::map<std::string, double> phases;
@@ -235,11 +213,10 @@ std::string summary_table(const ProfileSummary& summary, size_t count) {
   for (size_t i = 0; i < std::min(count, summary.rows.size()); ++i) {
     const ProfileRow& row = summary.rows[i];
     text += fmt::format("{:9.3f} {:5.1f}%  {:>5}   {:>5}  {:<8}  {:<28.28}  {} ({})\n", row.seconds * 1e3,
-                        100 * row.seconds / step, percent(row.flops, row.seconds * summary.machine.flops),
-                        percent(row.bytes, row.seconds * summary.machine.bandwidth), row.phase, row.label,
-                        ending(row.module, 48), row.source);
+        100 * row.seconds / step, percent(row.flops, row.seconds * summary.machine.flops),
+        percent(row.bytes, row.seconds * summary.machine.bandwidth), row.phase, row.label, ending(row.module, 48),
+        row.source);
   }
   return text;
 }
-
 }  // namespace linnet

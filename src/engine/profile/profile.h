@@ -7,7 +7,6 @@
 #include "engine/plan/storage.h"
 
 namespace linnet {
-
 // What is known of a plan's nodes before a run: phases (kBoth: of a loss and its gradient), names, costs.
 enum class StepPhase { kForward, kBoth, kBackward, kUpdate, kEvaluation };
 const char* phase_name(StepPhase phase);  // "forward"
@@ -109,5 +108,4 @@ std::string layer_table(const ProfileSummary& summary, int depth, bool each);
 // At most `count` modules whose backward pass takes over twice the forward pass, by the excess time, and `count` ops
 // farthest from what arithmetic and memory allow, by the time lost.
 std::string worst_ratios(const ProfileSummary& summary, size_t count);
-
 }  // namespace linnet

@@ -14,7 +14,6 @@
 
 namespace linnet {
 namespace {
-
 struct Net : Module {
   Linear first{this, "first", 64, 128}, second{this, "second", 128, 8};
 };
@@ -28,7 +27,7 @@ Loss net_loss(Net& net, Trace& trace) {
 struct Profiled {
   explicit Profiled(ProfileOptions options, int64_t accumulate = 1, int steps = 12)
       : learner(net, [this](Trace& trace) { return net_loss(net, trace); },
-                {.accumulate_steps = accumulate, .threads = 2, .profile = options}) {
+            {.accumulate_steps = accumulate, .threads = 2, .profile = options}) {
     StepProfiler& profiler = *learner.trainer().profiler();
     profiler.on_summary = [this](const ProfileSummary& summary) { summaries.push_back(summary); };
     for (int64_t step = 1; step <= steps; ++step) {
@@ -115,8 +114,8 @@ void expect_nesting(const ParsedJson& trace) {
     }
   EXPECT_FALSE(tracks.empty());
   for (auto& [thread, slices] : tracks) {
-    std::ranges::sort(slices,
-                      [](auto a, auto b) { return a.first < b.first || (a.first == b.first && a.second > b.second); });
+    std::ranges::sort(
+        slices, [](auto a, auto b) { return a.first < b.first || (a.first == b.first && a.second > b.second); });
     std::vector<int64_t> open;
     for (const auto& [begin, end] : slices) {
       while (!open.empty() && open.back() <= begin) open.pop_back();
@@ -159,8 +158,7 @@ struct Ends : Module {
 
 TEST(Profile, ALossWithItsGradientIsBothAndATableCountsTheRowsThatAreRead) {
   Ends model;
-  SingleShapeLearner learner(
-      model,
+  SingleShapeLearner learner(model,
       [&](Trace& trace) -> Loss {
         const TensorType type{DType::kI32, {Ends::kTokens}};
         const Tensor targets = trace.input("targets", type);
@@ -197,9 +195,8 @@ TEST(Profile, ALossWithItsGradientIsBothAndATableCountsTheRowsThatAreRead) {
 TEST(Profile, WaitingForDataAndForOtherProcessesAreToldApart) {
   Profile profile;
   profile.steps = {{.step = 1, .begin = 0, .end = 1000, .process_bytes = 0}};
-  profile.tracks = {{"main",
-                     {{.begin = 0, .end = 300, .name = "next batch"},
-                      {.begin = 300, .end = 900, .name = "add ranks", .kind = SpanKind::kSharing}}}};
+  profile.tracks = {{"main", {{.begin = 0, .end = 300, .name = "next batch"},
+                                 {.begin = 300, .end = 900, .name = "add ranks", .kind = SpanKind::kSharing}}}};
   const ProfileSummary summary = summarize(profile);
   EXPECT_DOUBLE_EQ(summary.data_seconds, 300e-9);
   EXPECT_DOUBLE_EQ(summary.sharing_seconds, 600e-9);
@@ -214,7 +211,7 @@ TEST(Profile, OptionsAreReadAndMistakesNamed) {
   EXPECT_EQ(options.active, 5);
   EXPECT_EQ(options.repeat, 1);
   for (const char* bad :
-       {"wait", "wait=", "wait=-1", "active=0", "actve=3", "wait=1x", ",", "active=99999999999999999999"})
+      {"wait", "wait=", "wait=-1", "active=0", "actve=3", "wait=1x", ",", "active=99999999999999999999"})
     try {
       parse_profile_options(bad, "--profile");
       ADD_FAILURE() << bad;
@@ -223,6 +220,5 @@ TEST(Profile, OptionsAreReadAndMistakesNamed) {
       EXPECT_TRUE(std::string(error.what()).starts_with("--profile: ")) << error.what();
     }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 // The texts of all ranks on rank 0; nothing elsewhere.
@@ -49,7 +48,6 @@ StageTimes times_of(const Profile& profile, const ProfiledStep& step, int64_t of
   }
   return times;
 }
-
 }  // namespace
 
 std::string PipelineBubble::text() const {
@@ -99,5 +97,4 @@ void RankProfiles::find_bubble(const Profile& profile, int64_t offset) {
   }
   bubble_ = {rank_.stages->size(), rank_.micro_batches, busy > 0 ? waited / busy : 0, rank_.chunks};
 }
-
 }  // namespace linnet

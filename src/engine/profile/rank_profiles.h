@@ -8,7 +8,6 @@
 #include "engine/profile/profile.h"
 
 namespace linnet {
-
 // Give one to each rank's profiler (engine/profile/step_profiler.h): it joins each group of steps with those of the
 // other ranks, which profile the same steps. Rank 0 alone measures and writes.
 class RankProfiles {
@@ -48,5 +47,4 @@ struct TracedProcess {
 int64_t first_moment(const Profile& profile);
 std::string trace_events(const Profile& profile, const TracedProcess& process);
 std::string trace_of(const std::vector<std::string>& events, const MachinePeak& machine);
-
 }  // namespace linnet

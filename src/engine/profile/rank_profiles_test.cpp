@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kAhead = 5'000'000;
 
 // Two micro-batches, each pass of which takes 100 ns forward and 200 ns backward on either stage.
@@ -19,9 +18,8 @@ Profile profile_of(int stage) {
   };
   profile.steps = {{.step = 3, .begin = clock + 1000, .end = clock + 2000, .process_bytes = 0}};
   if (stage == 0)
-    profile.tracks = {{"main",
-                       {pass("forward", 0, 1100, 1200), pass("forward", 1, 1200, 1300), pass("backward", 0, 1500, 1700),
-                        pass("backward", 1, 1800, 2000)}}};
+    profile.tracks = {{"main", {pass("forward", 0, 1100, 1200), pass("forward", 1, 1200, 1300),
+                                   pass("backward", 0, 1500, 1700), pass("backward", 1, 1800, 2000)}}};
   else
     profile.tracks = {
         {"main", {pass("forward and backward", 0, 1200, 1500), pass("forward and backward", 1, 1500, 1800)}}};
@@ -61,7 +59,7 @@ TEST(RankProfiles, TellHowLongStagesWaited) {
     ranks.put_together(profile, world.rank() * kAhead);
     EXPECT_DOUBLE_EQ(ranks.bubble().measured, 0.5);
     EXPECT_EQ(ranks.bubble().text(),
-              "2 stages, 2 micro-batches: they waited 50% of the time they computed; (p - 1) / m is 50%\n");
+        "2 stages, 2 micro-batches: they waited 50% of the time they computed; (p - 1) / m is 50%\n");
     const ProfileSummary summary = summarize(profile);
     EXPECT_DOUBLE_EQ(summary.data_seconds, 0);
     const auto pipeline = ParsedJson::parse(summary_json(summary, ranks.bubble()))["pipeline"];
@@ -69,6 +67,5 @@ TEST(RankProfiles, TellHowLongStagesWaited) {
     EXPECT_EQ(pipeline["bubble_in_theory"], 0.5);
   });
 }
-
 }  // namespace
 }  // namespace linnet

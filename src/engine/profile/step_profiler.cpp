@@ -11,9 +11,7 @@
 #include "engine/profile/rank_profiles.h"
 
 namespace linnet {
-
 namespace {
-
 constexpr int64_t kMostSteps = 1'000'000, kMostActive = 1000;
 
 int64_t number(std::string_view key, std::string_view value, int64_t least, int64_t most, const std::string& shown) {
@@ -23,7 +21,6 @@ int64_t number(std::string_view key, std::string_view value, int64_t least, int6
     fail_user(shown, ": ", key, " must be a whole number from ", least, " to ", most, ", got '", value, "'");
   return result;
 }
-
 }  // namespace
 
 StepProfiler::StepProfiler(ProfileOptions options, Source source)
@@ -69,7 +66,7 @@ void StepProfiler::finish_group() {
     for (const Span& span : track.spans)
       if (span.plan && !profile_.plans.contains(span.plan))
         profile_.plans.emplace(span.plan, describe_plan(names.contains(span.plan) ? names[span.plan] : "generation",
-                                                        *static_cast<const Plan*>(span.plan), source_.arena));
+                                              *static_cast<const Plan*>(span.plan), source_.arena));
   const bool is_first = !ranks || ranks->is_first();
   if (profile_.machine.name.empty()) {
     if (is_first) profile_.machine = source_.measure_peak();
@@ -96,11 +93,8 @@ void StepProfiler::finish_group() {
 ProfileOptions parse_profile_options(const std::string& text, const std::string& shown) {
   ProfileOptions options;
   options.active = 3;
-  const std::pair<std::string_view, int64_t*> keys[] = {{"wait", &options.wait},
-                                                        {"warmup", &options.warmup},
-                                                        {"active", &options.active},
-                                                        {"repeat", &options.repeat},
-                                                        {"skip_first", &options.skip_first}};
+  const std::pair<std::string_view, int64_t*> keys[] = {{"wait", &options.wait}, {"warmup", &options.warmup},
+      {"active", &options.active}, {"repeat", &options.repeat}, {"skip_first", &options.skip_first}};
   for (std::string_view rest = text; !rest.empty();) {
     const std::string_view part = rest.substr(0, rest.find(','));
     rest.remove_prefix(part.size() < rest.size() ? part.size() + 1 : part.size());
@@ -123,5 +117,4 @@ ProfileOptions profile_options_from_environment() {
   if (const char* folder = std::getenv("LINNET_PROFILE_FOLDER"); folder && *folder) options.folder = folder;
   return options;
 }
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 #include "engine/profile/profile.h"
 
 namespace linnet {
-
 class RankProfiles;  // engine/profile/rank_profiles.h
 
 // Counted from the first step that this process trains: after `skip_first` steps, `repeat` times `wait` steps that are
@@ -64,5 +63,4 @@ class StepProfiler {
   int64_t current_ = -1, began_ = 0;
   Profile profile_;
 };
-
 }  // namespace linnet

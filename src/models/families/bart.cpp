@@ -4,15 +4,14 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kFirstRow = 2;  // of BART's position tables; earlier rows are unused
 
 TransformerConfig bart_kind() {
   return {.share_embeddings = true,
-          .tie_head = true,
-          .positions = Positions::kLearned,
-          .first_position = kFirstRow,
-          .embedding_norm = true};
+      .tie_head = true,
+      .positions = Positions::kLearned,
+      .first_position = kFirstRow,
+      .embedding_norm = true};
 }
 
 TransformerConfig norms_first(TransformerConfig config) {
@@ -26,16 +25,14 @@ void read_first_position(const ConfigFile& file, TransformerConfig& config) {
   config.first_position = config.pad_token + 1;
 }
 
-std::shared_ptr<const Family> bart_family(const char* type, const std::string& name, const TransformerConfig& base,
-                                          const Fields<TransformerConfig>& fields) {
-  return transformer_family(
-      {.model_type = type,
-       .architectures = {{name + "ForConditionalGeneration", ModelHead::kTokens}, {name + "Model", ModelHead::kNone}},
-       .base = base,
-       .fields = fields,
-       .names = transformer_names});
+std::shared_ptr<const Family> bart_family(
+    const char* type, const std::string& name, const TransformerConfig& base, const Fields<TransformerConfig>& fields) {
+  return transformer_family({.model_type = type,
+      .architectures = {{name + "ForConditionalGeneration", ModelHead::kTokens}, {name + "Model", ModelHead::kNone}},
+      .base = base,
+      .fields = fields,
+      .names = transformer_names});
 }
-
 }  // namespace
 
 FamilyList families_of_bart() {
@@ -45,11 +42,10 @@ FamilyList families_of_bart() {
   C pegasus_kind = norms_first(shared), m2m_kind = norms_first(shared);
   pegasus_kind.positions = Positions::kHalved;
   m2m_kind.positions = Positions::kInclusive, m2m_kind.head_bias = false;
-  return {
-      bart_family("bart", "Bart", bart_kind(), fields), bart_family("mbart", "MBart", norms_first(bart_kind()), fields),
+  return {bart_family("bart", "Bart", bart_kind(), fields),
+      bart_family("mbart", "MBart", norms_first(bart_kind()), fields),
       bart_family("pegasus", "Pegasus", pegasus_kind, fields),
       bart_family("m2m_100", "M2M100", m2m_kind,
-                  transformer_fields(Activation::kRelu, true) + Fields<C>{shared_vocabulary(), {read_first_position}})};
+          transformer_fields(Activation::kRelu, true) + Fields<C>{shared_vocabulary(), {read_first_position}})};
 }
-
 }  // namespace linnet

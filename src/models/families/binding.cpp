@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 Shape file_shape(const NameRow& row, Shape shape) {
   if (row.rows > 0) shape.set(0, row.rows);
   switch (row.form) {
@@ -81,7 +80,6 @@ void gather(const BoundRow& bound, const float* parameters, int64_t first, int64
       if (at >= first) out[at - first] = from[column * in + row];
     }
 }
-
 }  // namespace
 
 std::vector<BoundRow> bind_names(const NameTable& names, const ParameterLayout& layout) {
@@ -109,7 +107,7 @@ void read_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, 
     const int64_t width = elements / bound.shape[0];
     for (int64_t row = 0; row < bound.shape[0]; ++row)
       read_floats(dtype, data + static_cast<size_t>(row * width) * file_dtype_size(dtype), width,
-                  to + stacked_row(bound, row) * width);
+          to + stacked_row(bound, row) * width);
     return;
   }
   if (bound.row->form == TensorForm::kChannelsFirst) {
@@ -127,15 +125,15 @@ void read_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, 
     const int64_t count = std::min(kRows, in - first);
     for (int64_t row = 0; row < count; ++row)
       read_floats(dtype, data + static_cast<size_t>((first + row) * width) * file_dtype_size(dtype), width,
-                  rows.data() + row * stride);
+          rows.data() + row * stride);
     for (int64_t column = 0; column < width; ++column)
       for (int64_t row = 0; row < count; ++row)
         to[column * in + first + row] = rows[static_cast<size_t>(row * stride + column)];
   }
 }
 
-void write_tensor(const BoundRow& bound, const float* parameters, FileDType dtype, int64_t first, int64_t count,
-                  std::byte* out) {
+void write_tensor(
+    const BoundRow& bound, const float* parameters, FileDType dtype, int64_t first, int64_t count, std::byte* out) {
   std::vector<float> values(static_cast<size_t>(count));
   gather(bound, parameters, first, count, values.data());
   write_floats(dtype, values.data(), count, out);
@@ -152,5 +150,4 @@ bool equals_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data
   }
   return true;
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {
-
 struct BoundRow {
   const NameRow* row;
   const ParameterSpec* spec;  // null for a constant
@@ -20,9 +19,8 @@ std::vector<BoundRow> bind_names(const NameTable& names, const ParameterLayout& 
 
 // Reads a file's tensor into the flat buffer; writes elements [first, first + count) of it back.
 void read_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, float* parameters);
-void write_tensor(const BoundRow& bound, const float* parameters, FileDType dtype, int64_t first, int64_t count,
-                  std::byte* out);
+void write_tensor(
+    const BoundRow& bound, const float* parameters, FileDType dtype, int64_t first, int64_t count, std::byte* out);
 // Whether the first `count` elements of `data` equal those in the flat buffer (or the constant).
 bool equals_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, const float* parameters);
-
 }  // namespace linnet

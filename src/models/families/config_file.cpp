@@ -6,16 +6,12 @@
 
 namespace linnet {
 namespace {
-
 // Takes the text part of a model of texts and pictures, with defaults that published files leave out.
 void take_text_part(Json& config) {
   const Json *type = config.find("model_type"), *own = config.find("text_config");
   if (!type || !type->is_string() || type->text() != "gemma3" || !own || !own->is_object()) return;
-  Json text = {{"vocab_size", 262208},
-               {"num_attention_heads", 8},
-               {"num_key_value_heads", 4},
-               {"head_dim", 256},
-               {"max_position_embeddings", 131072}};
+  Json text = {{"vocab_size", 262208}, {"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"head_dim", 256},
+      {"max_position_embeddings", 131072}};
   text.update(*own);
   text["model_type"] = "gemma3_text";
   text["architectures"] = std::vector<std::string>{"Gemma3ForCausalLM"};
@@ -23,7 +19,6 @@ void take_text_part(Json& config) {
     if (config.contains(key)) text[key] = config.at(key);
   config = std::move(text);
 }
-
 }  // namespace
 
 std::string quoted(const std::string& key) { return "\"" + key + "\""; }
@@ -106,9 +101,8 @@ std::string ConfigFile::text(const std::string& key, const std::string& fallback
   return has(key) ? text(key) : fallback;
 }
 
-template <class T>
-std::vector<T> ConfigFile::list_of(const std::string& key, const Json& value, bool (Json::*is)() const,
-                                   const char* expected) const {
+template <class T> std::vector<T> ConfigFile::list_of(
+    const std::string& key, const Json& value, bool (Json::*is)() const, const char* expected) const {
   for (const Json& item : value)
     if (!(item.*is)()) fail(quoted(key), " holds ", shown(item), ", expected ", expected);
   return value.get<std::vector<T>>();
@@ -189,5 +183,4 @@ void ConfigFile::erase(const std::string& key) { json_.erase(key); }
 
 std::string ConfigFile::dump() const { return json_.dump(2) + "\n"; }
 void ConfigFile::save(const std::string& path) const { write_file_atomically(path, dump()); }
-
 }  // namespace linnet

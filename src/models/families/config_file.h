@@ -8,7 +8,6 @@
 #include "base/json.h"
 
 namespace linnet {
-
 std::string quoted(const std::string& key);  // with its quotes, for messages
 
 // All errors are user errors of one line that names file and key. A key whose value is null counts as absent.
@@ -45,8 +44,7 @@ class ConfigFile {
   // The value, one of `supported`; the first if the key is absent.
   std::string choice(const std::string& key, std::initializer_list<const char*> supported) const;
   // "'path': problem"
-  template <class... Parts>
-  [[noreturn]] void fail(const Parts&... problem) const {
+  template <class... Parts> [[noreturn]] void fail(const Parts&... problem) const {
     fail_user("'", path_, "': ", problem...);
   }
 
@@ -65,12 +63,10 @@ class ConfigFile {
   const Json* find(const std::string& key, bool (Json::*is)() const, const char* expected) const;
   const Json& at(const std::string& key) const;
   ConfigFile part(const Json& object) const;  // of this file
-  template <class T>
-  std::vector<T> list_of(const std::string& key, const Json& value, bool (Json::*is)() const,
-                         const char* expected) const;
+  template <class T> std::vector<T> list_of(
+      const std::string& key, const Json& value, bool (Json::*is)() const, const char* expected) const;
 
   Json json_ = Json::object();
   std::string path_ = "config.json";
 };
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 using C = EncoderConfig;
 
 // "p2c|c2p", or a list of both.
@@ -38,31 +37,22 @@ void write_distances(const C& config, ConfigFile& file) {
   file.set("position_buckets", config.distance_span_buckets > 0 ? config.distance_span_buckets : -1);
   file.set("norm_rel_ebd", config.distance_norm ? "layer_norm" : "none");
 }
-
 }  // namespace
 
 FamilyList families_of_deberta() {
-  return {encoder_family(
-      {.model_type = "deberta-v2",
-       .architectures = encoder_architectures("DebertaV2"),
-       .base = {.has_pooler = false, .pooler_activation = Activation::kGelu},
-       .fields = bert_fields({field("type_vocab_size", &C::token_types, {0, kSizes.most}, 0),
-                              lengths_field(512, 0),
-                              field("position_biased_input", &C::learned_positions, true),
-                              field("conv_kernel_size", &C::convolution, {0, 99}, 0),
-                              field("conv_act", &C::convolution_activation, kActivations, Activation::kTanh),
-                              field("pooler_hidden_act", &C::pooler_activation, kActivations, Activation::kGelu),
-                              {read_distances, write_distances},
-                              head_activation_field()}),
-       .names = EncoderNames{
-           .prefix = "deberta.",
-           .own = {{"bert.distances", "^encoder.rel_embeddings"},
-                   {"bert.distance_norm", "^encoder.LayerNorm"},
-                   {"bert.convolution", "^encoder.conv.conv"},
-                   {"bert.convolution.norm", "^encoder.conv.LayerNorm"},
-                   {"*.self_attn.in_proj",
-                    "attention.self.query_proj attention.self.key_proj attention.self.value_proj"}},
-           .heads = {"pooler.*", "cls.*", "lm_predictions.*", "mask_predictions.*", "classifier.*", "qa_outputs.*"}}})};
+  return {encoder_family({.model_type = "deberta-v2",
+      .architectures = encoder_architectures("DebertaV2"),
+      .base = {.has_pooler = false, .pooler_activation = Activation::kGelu},
+      .fields = bert_fields({field("type_vocab_size", &C::token_types, {0, kSizes.most}, 0), lengths_field(512, 0),
+          field("position_biased_input", &C::learned_positions, true),
+          field("conv_kernel_size", &C::convolution, {0, 99}, 0),
+          field("conv_act", &C::convolution_activation, kActivations, Activation::kTanh),
+          field("pooler_hidden_act", &C::pooler_activation, kActivations, Activation::kGelu),
+          {read_distances, write_distances}, head_activation_field()}),
+      .names = EncoderNames{.prefix = "deberta.",
+          .own = {{"bert.distances", "^encoder.rel_embeddings"}, {"bert.distance_norm", "^encoder.LayerNorm"},
+              {"bert.convolution", "^encoder.conv.conv"}, {"bert.convolution.norm", "^encoder.conv.LayerNorm"},
+              {"*.self_attn.in_proj", "attention.self.query_proj attention.self.key_proj attention.self.value_proj"}},
+          .heads = {"pooler.*", "cls.*", "lm_predictions.*", "mask_predictions.*", "classifier.*", "qa_outputs.*"}}})};
 }
-
 }  // namespace linnet

@@ -7,31 +7,25 @@
 
 namespace linnet {
 namespace {
-
 using Kind = RopeScaling::Kind;
 constexpr std::array<std::pair<const char*, Kind>, 7> kRopeTypes{
-    {{"default", Kind::kNone},
-     {"linear", Kind::kLinear},
-     {"llama3", Kind::kLlama3},
-     {"longrope", Kind::kDivided},
-     {"yarn", Kind::kYarn},
-     {"su", Kind::kDivided},      // what the first folders of Phi-3 call longrope
-     {"dynamic", Kind::kNone}}};  // which scales only texts longer than max_position_embeddings
+    {{"default", Kind::kNone}, {"linear", Kind::kLinear}, {"llama3", Kind::kLlama3}, {"longrope", Kind::kDivided},
+        {"yarn", Kind::kYarn}, {"su", Kind::kDivided},  // what the first folders of Phi-3 call longrope
+        {"dynamic", Kind::kNone}}};                     // which scales only texts longer than max_position_embeddings
 constexpr const char* kOriginal = "original_max_position_embeddings";
 
-Fields<RopeScaling> blended_fields(const char* low, double low_standard, const char* high, double high_standard,
-                                   int64_t original) {
+Fields<RopeScaling> blended_fields(
+    const char* low, double low_standard, const char* high, double high_standard, int64_t original) {
   return {positive(low, &RopeScaling::low_factor, low_standard),
-          positive(high, &RopeScaling::high_factor, high_standard),
-          {[=](const ConfigFile& file, RopeScaling& scaling) {
-             scaling.original_length =
-                 static_cast<double>(file.has(kOriginal) ? integer_in(file, kOriginal, kSizes) : original);
-             if (!(scaling.high_factor > scaling.low_factor))
-               file.fail("\"", high, "\" is not larger than \"", low, "\"");
-           },
-           [](const RopeScaling& scaling, ConfigFile& file) {
-             file.set(kOriginal, static_cast<int64_t>(scaling.original_length));
-           }}};
+      positive(high, &RopeScaling::high_factor, high_standard),
+      {[=](const ConfigFile& file, RopeScaling& scaling) {
+         scaling.original_length =
+             static_cast<double>(file.has(kOriginal) ? integer_in(file, kOriginal, kSizes) : original);
+         if (!(scaling.high_factor > scaling.low_factor)) file.fail("\"", high, "\" is not larger than \"", low, "\"");
+       },
+          [](const RopeScaling& scaling, ConfigFile& file) {
+            file.set(kOriginal, static_cast<int64_t>(scaling.original_length));
+          }}};
 }
 
 Fields<RopeScaling> llama3_fields() { return blended_fields("low_freq_factor", 1, "high_freq_factor", 4, 8192); }
@@ -40,17 +34,17 @@ Fields<RopeScaling> llama3_fields() { return blended_fields("low_freq_factor", 1
 Fields<RopeScaling> yarn_fields(int64_t length) {
   Fields<RopeScaling> fields = blended_fields("beta_slow", 1, "beta_fast", 32, length);
   fields.push_back(field("truncate", &RopeScaling::whole_pairs, true));
-  fields.push_back(
-      {[=](const ConfigFile& file, RopeScaling& scaling) {
-         scaling.factor = positive_of(file, "factor", static_cast<double>(length) / scaling.original_length);
-         const auto magnitude = [&](double share) {
-           return scaling.factor <= 1 ? 1 : 0.1 * share * std::log(scaling.factor) + 1;
-         };
-         const double some = file.number("mscale", 0), all = file.number("mscale_all_dim", 0);
-         scaling.magnitude = some != 0 && all != 0 ? magnitude(some) / magnitude(all) : magnitude(1);
-         scaling.magnitude = positive_of(file, "attention_factor", scaling.magnitude);
-       },
-       [](const RopeScaling& scaling, ConfigFile& file) { file.set("attention_factor", scaling.magnitude); }});
+  fields.push_back({[=](const ConfigFile& file, RopeScaling& scaling) {
+                      scaling.factor =
+                          positive_of(file, "factor", static_cast<double>(length) / scaling.original_length);
+                      const auto magnitude = [&](double share) {
+                        return scaling.factor <= 1 ? 1 : 0.1 * share * std::log(scaling.factor) + 1;
+                      };
+                      const double some = file.number("mscale", 0), all = file.number("mscale_all_dim", 0);
+                      scaling.magnitude = some != 0 && all != 0 ? magnitude(some) / magnitude(all) : magnitude(1);
+                      scaling.magnitude = positive_of(file, "attention_factor", scaling.magnitude);
+                    },
+      [](const RopeScaling& scaling, ConfigFile& file) { file.set("attention_factor", scaling.magnitude); }});
   return fields;
 }
 
@@ -91,7 +85,7 @@ constexpr const char *kWindow = "sliding_window", *kTypes = "layer_types", *kSli
 
 // Reads "layer_types", or takes what `is_sliding` says.
 void read_layer_types(const ConfigFile& file, DecoderConfig& config, int64_t window,
-                      const std::function<bool(int64_t layer)>& is_sliding) {
+    const std::function<bool(int64_t layer)>& is_sliding) {
   std::vector<std::string> types = file.texts(kTypes);
   for (int64_t i = 0; !file.has(kTypes) && i < config.layers; ++i) types.push_back(is_sliding(i) ? kSliding : kFull);
   if (std::ssize(types) != config.layers) file.fail("\"layer_types\" does not name each layer once");
@@ -110,7 +104,6 @@ void write_layer_types(const DecoderConfig& config, ConfigFile& file) {
   file.set(kTypes, types);
   if (size > 0) file.set(kWindow, size);
 }
-
 }  // namespace
 
 std::shared_ptr<const Family> decoder_family(FamilyTable<DecoderConfig> table) {
@@ -136,24 +129,18 @@ Field<DecoderConfig> bias_fields() {
 
 Fields<DecoderConfig> llama_fields(const Fields<DecoderConfig>& more) {
   using C = DecoderConfig;
-  return Fields<C>{
-             field("vocab_size", &C::vocab_size, kSizes),
-             field("max_position_embeddings", &C::max_seq_len, kSizes, 2048),
-             field("hidden_size", &C::width, kWidths),
-             field("intermediate_size", &C::hidden, kSizes),
-             field("num_hidden_layers", &C::layers, kLayers),
+  return Fields<C>{field("vocab_size", &C::vocab_size, kSizes),
+             field("max_position_embeddings", &C::max_seq_len, kSizes, 2048), field("hidden_size", &C::width, kWidths),
+             field("intermediate_size", &C::hidden, kSizes), field("num_hidden_layers", &C::layers, kLayers),
              field("num_attention_heads", &C::heads, kSizes),
              multiple("hidden_size", &C::width, "num_attention_heads", &C::heads, /*unless=*/"head_dim"),
              field("num_key_value_heads", &C::kv_heads, kSizes, &C::heads),
              multiple("num_attention_heads", &C::heads, "num_key_value_heads", &C::kv_heads),
              field("head_dim", &C::head_size, kSizes, [](const C& config) { return config.width / config.heads; }),
              field("hidden_act", &C::activation, kActivations, Activation::kSilu),
-             positive("rms_norm_eps", &C::epsilon, 1e-6),
-             rotary_field(),
-             whole_pairs_field(),
+             positive("rms_norm_eps", &C::epsilon, 1e-6), rotary_field(), whole_pairs_field(),
              probability("attention_dropout", &C::attention_dropout, 0, &C::dropout),
-             number("initializer_range", &C::deviation, 0.02),
-             field("tie_word_embeddings", &C::tied_head, false)} +
+             number("initializer_range", &C::deviation, 0.02), field("tie_word_embeddings", &C::tied_head, false)} +
          more;
 }
 
@@ -163,9 +150,9 @@ Field<DecoderConfig> window_field(int64_t standard) {
             config.window = file.has(kKey) ? integer_in(file, kKey, kSizes) : file.mentions(kKey) ? 0 : standard;
             if (config.window >= config.max_seq_len) config.window = 0;  // it hides nothing
           },
-          [=](const DecoderConfig& config, ConfigFile& file) {
-            config.window > 0 ? file.set(kKey, config.window) : file.set_null(kKey);
-          }};
+      [=](const DecoderConfig& config, ConfigFile& file) {
+        config.window > 0 ? file.set(kKey, config.window) : file.set_null(kKey);
+      }};
 }
 
 Field<DecoderConfig> upper_windows_field() {
@@ -177,11 +164,11 @@ Field<DecoderConfig> upper_windows_field() {
             if (std::ranges::none_of(config.layer_kinds, [](const LayerKind& kind) { return kind.window > 0; }))
               config.layer_kinds.clear();
           },
-          [=](const DecoderConfig& config, ConfigFile& file) {
-            if (config.layer_kinds.empty()) return;
-            file.set(kUsed, true);
-            write_layer_types(config, file);
-          }};
+      [=](const DecoderConfig& config, ConfigFile& file) {
+        if (config.layer_kinds.empty()) return;
+        file.set(kUsed, true);
+        write_layer_types(config, file);
+      }};
 }
 
 Field<DecoderConfig> expert_fields(const char* count) {
@@ -195,10 +182,9 @@ Field<DecoderConfig> expert_fields(const char* count) {
   };
   return all_of<C>(
       {{[=](const ConfigFile& file, C& config) { config.experts = integer_in(file, name_in(file), kLayers); },
-        [=](const C& config, ConfigFile& file) { file.set(name_in(file), config.experts); }},
-       field("num_experts_per_tok", &C::chosen_experts, kLayers),
-       {check},
-       number("router_aux_loss_coef", &C::load_loss, 0.001)});
+           [=](const C& config, ConfigFile& file) { file.set(name_in(file), config.experts); }},
+          field("num_experts_per_tok", &C::chosen_experts, kLayers), {check},
+          number("router_aux_loss_coef", &C::load_loss, 0.001)});
 }
 
 Field<DecoderConfig> layer_types_field(int64_t window, int64_t period) {
@@ -207,35 +193,25 @@ Field<DecoderConfig> layer_types_field(int64_t window, int64_t period) {
             const int64_t every = file.size("sliding_window_pattern", period);
             read_layer_types(file, config, size, [&](int64_t layer) { return (layer + 1) % every != 0; });
           },
-          write_layer_types};
+      write_layer_types};
 }
 
 NameTable DecoderNames::operator()(const DecoderConfig& config, ModelHead, const Module& model) const {
-  static const NamePatterns kLlama = {{"tokens", "^embed_tokens"},
-                                      {"positions", "^embed_positions"},
-                                      {"project_in", "^project_in"},
-                                      {"project_out", "^project_out"},
-                                      {"*.norm1", "input_layernorm"},
-                                      {"*.norm2", "post_attention_layernorm"},
-                                      {"*.result_norm1", "post_attention_layernorm"},
-                                      {"*.result_norm2", "post_feedforward_layernorm"},
-                                      {"*.self_attn.in_proj", "self_attn.q_proj self_attn.k_proj self_attn.v_proj"},
-                                      {"*.self_attn.query_norm", "self_attn.q_norm"},
-                                      {"*.self_attn.key_norm", "self_attn.k_norm"},
-                                      {"*.self_attn.out_proj", "self_attn.o_proj"},
-                                      {"*.experts.router", "mlp.gate"},
-                                      {"*.experts.linear1", "mlp.experts.#.gate_proj mlp.experts.#.up_proj"},
-                                      {"*.experts.linear2", "mlp.experts.#.down_proj"},
-                                      {"*.linear1", "mlp.gate_proj"},
-                                      {"*.linear3", "mlp.up_proj"},
-                                      {"*.linear2", "mlp.down_proj"},
-                                      {"norm", "^norm"},
-                                      {"head", "lm_head.weight", TensorForm::kSame, TensorRole::kHead},
-                                      {"tokens.weight", "lm_head.weight", TensorForm::kSame, TensorRole::kCopy}};
+  static const NamePatterns kLlama = {{"tokens", "^embed_tokens"}, {"positions", "^embed_positions"},
+      {"project_in", "^project_in"}, {"project_out", "^project_out"}, {"*.norm1", "input_layernorm"},
+      {"*.norm2", "post_attention_layernorm"}, {"*.result_norm1", "post_attention_layernorm"},
+      {"*.result_norm2", "post_feedforward_layernorm"},
+      {"*.self_attn.in_proj", "self_attn.q_proj self_attn.k_proj self_attn.v_proj"},
+      {"*.self_attn.query_norm", "self_attn.q_norm"}, {"*.self_attn.key_norm", "self_attn.k_norm"},
+      {"*.self_attn.out_proj", "self_attn.o_proj"}, {"*.experts.router", "mlp.gate"},
+      {"*.experts.linear1", "mlp.experts.#.gate_proj mlp.experts.#.up_proj"},
+      {"*.experts.linear2", "mlp.experts.#.down_proj"}, {"*.linear1", "mlp.gate_proj"}, {"*.linear3", "mlp.up_proj"},
+      {"*.linear2", "mlp.down_proj"}, {"norm", "^norm"},
+      {"head", "lm_head.weight", TensorForm::kSame, TensorRole::kHead},
+      {"tokens.weight", "lm_head.weight", TensorForm::kSame, TensorRole::kCopy}};
   NameTable table{.prefix = prefix, .old_beginnings = old_beginnings, .computed = computed, .other_heads = other_heads};
   const int64_t size = config.head_size > 0 ? config.head_size : config.width / config.heads;
-  table.add(
-      model, in_full(with(kLlama, own), prefix + inside, "layers.*.", "^" + layers),
+  table.add(model, in_full(with(kLlama, own), prefix + inside, "layers.*.", "^" + layers),
       {.query_width = config.heads * size, .heads = config.heads, .width = config.width, .experts = config.experts});
   return table;
 }
@@ -273,10 +249,10 @@ Field<DecoderConfig> rotary_field(const RotaryKeys& keys) {
             ConfigFile rope = file.object(file.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
             if (file.has(kOriginal) && !rope.has(kOriginal)) rope.set(kOriginal, integer_in(file, kOriginal, kSizes));
             const RotaryConfig standard{.theta = positive_of(file, keys.theta, keys.standard_theta),
-                                        .share = positive_of(file, keys.share, keys.standard_share)};
+                .share = positive_of(file, keys.share, keys.standard_share)};
             config.rotary = read_rotary(rope, config, standard);
           },
-          [=](const DecoderConfig& config, ConfigFile& file) { write_rotary(config, keys, file); }};
+      [=](const DecoderConfig& config, ConfigFile& file) { write_rotary(config, keys, file); }};
 }
 
 Field<DecoderConfig> whole_pairs_field() {
@@ -290,9 +266,8 @@ Field<DecoderConfig> whole_pairs_field() {
     config.rotary->share = static_cast<double>(turned) / size;
     if (config.rotary->scaling.kind != RopeScaling::Kind::kDivided) return;
     for (const auto& [key, divisors] : {std::pair("short_factor", &config.rotary->scaling.divisors),
-                                        std::pair("long_factor", &config.rotary->long_divisors)})
+             std::pair("long_factor", &config.rotary->long_divisors)})
       if (2 * std::ssize(*divisors) != turned) file.fail("\"", key, "\" needs ", turned / 2, " numbers");
   }};
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "models/modules/text_decoder.h"
 
 namespace linnet {
-
 using DecoderFamily = ConfiguredFamily<DecoderConfig, FamilyKind::kDecoder>;
 // Uses Llama's names where the table has none.
 std::shared_ptr<const Family> decoder_family(FamilyTable<DecoderConfig> table);
@@ -52,5 +51,4 @@ Field<DecoderConfig> upper_windows_field();
 // Reads and writes a config.json of any of these families; new_pretrained() takes a written one.
 DecoderConfig decoder_config(const ConfigFile& file);
 ConfigFile decoder_config_file(const std::string& model_type, const DecoderConfig& config);
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 class LlamaFolder : public testing::TestWithParam<const char*> {
  protected:
   LlamaFolder() : golden(GetParam()), llama(golden.model.as<TextDecoder>()) {}
@@ -32,16 +31,14 @@ TEST_P(LlamaFolder, HasItsLossAndGradients) {
 TEST_P(LlamaFolder, IsSavedBitForBit) { golden.check_saving(); }
 
 INSTANTIATE_TEST_SUITE_P(Folders, LlamaFolder,
-                         testing::Values("llama", "llama_tied", "llama_scaled", "llama_biases", "mistral", "qwen2",
-                                         "qwen3"),
-                         [](const auto& info) { return std::string(info.param); });
+    testing::Values("llama", "llama_tied", "llama_scaled", "llama_biases", "mistral", "qwen2", "qwen3"),
+    [](const auto& info) { return std::string(info.param); });
 
-constexpr const char* kNewer[] = {
-    "gemma",     "gemma2",     "gemma3",          "phi3",     "phi3_long",     "phi3_longer", "olmo2",   "smollm3",
-    "granite",   "gpt_neox",   "gpt_neox_serial", "opt",      "opt_narrow",    "starcoder2",  "mixtral", "olmoe",
-    "qwen3_moe", "qwen3_yarn", "qwen2_windows",   "stablelm", "stablelm_plain"};
-INSTANTIATE_TEST_SUITE_P(NewerFolders, LlamaFolder, testing::ValuesIn(kNewer),
-                         [](const auto& info) { return std::string(info.param); });
+constexpr const char* kNewer[] = {"gemma", "gemma2", "gemma3", "phi3", "phi3_long", "phi3_longer", "olmo2", "smollm3",
+    "granite", "gpt_neox", "gpt_neox_serial", "opt", "opt_narrow", "starcoder2", "mixtral", "olmoe", "qwen3_moe",
+    "qwen3_yarn", "qwen2_windows", "stablelm", "stablelm_plain"};
+INSTANTIATE_TEST_SUITE_P(
+    NewerFolders, LlamaFolder, testing::ValuesIn(kNewer), [](const auto& info) { return std::string(info.param); });
 
 // On the key-value cache: the tokens that transformers finds likeliest.
 class GeneratedTokens : public testing::TestWithParam<const char*> {};
@@ -53,8 +50,8 @@ TEST_P(GeneratedTokens, AreThoseOfTransformers) {
   Store store;
   const size_t bytes = golden.parameters.size() * sizeof(float);
   store.bind("parameters", {store.add_region("weights", MemoryKind::kParameters, bytes), 0}, bytes);
-  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
-                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  const SharedRegions shared{
+      store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   CausalGenerator generator(model, golden.layout, store, shared, {.max_length = prompt + 20});
   store.allocate();
   std::ranges::copy(golden.parameters, store.as<float>("parameters"));
@@ -67,8 +64,8 @@ TEST_P(GeneratedTokens, AreThoseOfTransformers) {
   EXPECT_EQ(generator.generate(prompts, settings, pool).at(0).tokens, golden.ids("generated"));
 }
 
-INSTANTIATE_TEST_SUITE_P(NewerFolders, GeneratedTokens, testing::ValuesIn(kNewer),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(
+    NewerFolders, GeneratedTokens, testing::ValuesIn(kNewer), [](const auto& info) { return std::string(info.param); });
 
 DecoderConfig small_config() {
   return llama_kind({.vocab_size = 40, .max_seq_len = 12, .width = 8, .heads = 2, .layers = 3, .hidden = 20});
@@ -118,8 +115,8 @@ TEST(LlamaConfig, HasYarn) {
   EXPECT_EQ(decoder_config(written).rotary->scaling, scaling);
   rope.set("mscale", 1.0), rope.set("mscale_all_dim", 0.5);
   file.set("rope_scaling", rope);
-  EXPECT_NEAR(decoder_config(file).rotary->scaling.magnitude, (1 + 0.1 * std::log(4.0)) / (1 + 0.05 * std::log(4.0)),
-              1e-12);
+  EXPECT_NEAR(
+      decoder_config(file).rotary->scaling.magnitude, (1 + 0.1 * std::log(4.0)) / (1 + 0.05 * std::log(4.0)), 1e-12);
 }
 
 TEST(LlamaConfig, IsSavedAsTheFamilyItIs) {
@@ -158,7 +155,7 @@ TEST(StableLmConfig, RefusesWhatNoLayerHas) {
   };
   EXPECT_EQ(error("qk_layernorm", true), "'config.json': \"qk_layernorm\" is true, Linnet supports only false");
   EXPECT_EQ(error("use_parallel_residual", true),
-            "'config.json': \"use_parallel_residual\" is true, Linnet supports only false");
+      "'config.json': \"use_parallel_residual\" is true, Linnet supports only false");
   EXPECT_EQ(error("hidden_dropout", 0.1), "'config.json': \"hidden_dropout\" is not 0, Linnet supports only 0");
 }
 
@@ -186,6 +183,5 @@ TEST(LlamaConfig, ReadsWindowsAsTheirAuthorsDo) {
   EXPECT_EQ(config.layer_kinds[2].window, 7);
   EXPECT_EQ(reread("qwen2", decoder_config_file("qwen2", config)).dump(), decoder_config_file("qwen2", config).dump());
 }
-
 }  // namespace
 }  // namespace linnet

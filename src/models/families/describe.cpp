@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 std::string line(const char* name, const std::string& value) {
   char text[32];
   std::snprintf(text, sizeof text, "%-18s", name);
@@ -31,11 +30,10 @@ std::string sizes(const ConfigFile& config) {
     const char* name;
     std::initializer_list<const char*> keys;
   };
-  const Row rows[] = {{"vocabulary", {"vocab_size"}},
-                      {"width", {"n_embd", "hidden_size", "d_model", "dim"}},
-                      {"layers", {"n_layer", "num_hidden_layers", "num_layers", "encoder_layers", "n_layers"}},
-                      {"heads", {"n_head", "num_attention_heads", "num_heads", "encoder_attention_heads", "n_heads"}},
-                      {"positions", {"n_positions", "max_position_embeddings"}}};
+  const Row rows[] = {{"vocabulary", {"vocab_size"}}, {"width", {"n_embd", "hidden_size", "d_model", "dim"}},
+      {"layers", {"n_layer", "num_hidden_layers", "num_layers", "encoder_layers", "n_layers"}},
+      {"heads", {"n_head", "num_attention_heads", "num_heads", "encoder_attention_heads", "n_heads"}},
+      {"positions", {"n_positions", "max_position_embeddings"}}};
   std::string text;
   for (const Row& row : rows)
     for (const char* key : row.keys)
@@ -61,12 +59,11 @@ std::string types(const WeightFiles& files) {
 std::string tokenizer_files(const std::string& folder) {
   std::string text;
   for (const char* name : {"tokenizer.json", "vocab.json", "merges.txt", "vocab.txt", "spiece.model", "tokenizer.model",
-                           "sentencepiece.bpe.model", "source.spm", "target.spm"})
+           "sentencepiece.bpe.model", "source.spm", "target.spm"})
     if (file_exists((std::filesystem::path(folder) / name).string()))
       text += (text.empty() ? "" : ", ") + std::string(name);
   return text.empty() ? "none" : text;
 }
-
 }  // namespace
 
 std::string describe_pretrained(const std::string& folder) {
@@ -92,12 +89,11 @@ std::string describe_pretrained(const std::string& folder) {
   }
   if (const auto packed = ParameterFile::open(folder))
     text += line("packed",
-                 packed->words().text() + (packed->can_map(ParameterLayout(*model.module, {}, packed->words().parsed()))
-                                               ? ", mapped: processes share it"
-                                               : ", copied when it is opened"));
+        packed->words().text() + (packed->can_map(ParameterLayout(*model.module, {}, packed->words().parsed()))
+                                         ? ", mapped: processes share it"
+                                         : ", copied when it is opened"));
   text += line("tokenizer", tokenizer_files(folder));
   for (const std::string& name : model.unused) text += line("unused", name);
   return text;
 }
-
 }  // namespace linnet

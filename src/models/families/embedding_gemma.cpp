@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char* kBothWays = "use_bidirectional_attention";
 
 // Windows reach half the key's value to either side.
@@ -26,38 +25,29 @@ Field<EncoderConfig> as_encoder() {
       if (kind.window > 0) kind.window = kind.window / 2 + 1;
   }};
 }
-
 }  // namespace
 
 FamilyList families_of_embedding_gemma() {
-  return {encoder_family(
-      {.model_type = "gemma3_text",
-       .architectures = {{"Gemma3TextModel", ModelHead::kNone}},
-       .base = {.token_types = 0,
-                .dropout = 0,
-                .embedding_norm = false,
-                .learned_positions = false,
-                .biases = kNoBiases,
-                .final_norm = true,
-                .has_pooler = false},
-       .fields = {as_encoder()},
-       .names = EncoderNames{.prefix = "model.",
-                             .layers = "layers.*.",
-                             .own = {{"bert.words", "^embed_tokens"},
-                                     {"bert.norm", "^norm"},
-                                     {"*.self_attn.in_proj", "self_attn.q_proj self_attn.k_proj self_attn.v_proj"},
-                                     {"*.self_attn.query_norm", "self_attn.q_norm"},
-                                     {"*.self_attn.key_norm", "self_attn.k_norm"},
-                                     {"*.self_attn.out_proj", "self_attn.o_proj"},
-                                     {"*.norm1", "input_layernorm"},
-                                     {"*.result_norm1", "post_attention_layernorm"},
-                                     {"*.norm2", "pre_feedforward_layernorm"},
-                                     {"*.result_norm2", "post_feedforward_layernorm"},
-                                     {"*.linear1", "mlp.gate_proj"},
-                                     {"*.linear3", "mlp.up_proj"},
-                                     {"*.linear2", "mlp.down_proj"}},
-                             .heads = {"lm_head.*"}},
-       .flag = kBothWays})};
+  return {encoder_family({.model_type = "gemma3_text",
+      .architectures = {{"Gemma3TextModel", ModelHead::kNone}},
+      .base = {.token_types = 0,
+          .dropout = 0,
+          .embedding_norm = false,
+          .learned_positions = false,
+          .biases = kNoBiases,
+          .final_norm = true,
+          .has_pooler = false},
+      .fields = {as_encoder()},
+      .names = EncoderNames{.prefix = "model.",
+          .layers = "layers.*.",
+          .own = {{"bert.words", "^embed_tokens"}, {"bert.norm", "^norm"},
+              {"*.self_attn.in_proj", "self_attn.q_proj self_attn.k_proj self_attn.v_proj"},
+              {"*.self_attn.query_norm", "self_attn.q_norm"}, {"*.self_attn.key_norm", "self_attn.k_norm"},
+              {"*.self_attn.out_proj", "self_attn.o_proj"}, {"*.norm1", "input_layernorm"},
+              {"*.result_norm1", "post_attention_layernorm"}, {"*.norm2", "pre_feedforward_layernorm"},
+              {"*.result_norm2", "post_feedforward_layernorm"}, {"*.linear1", "mlp.gate_proj"},
+              {"*.linear3", "mlp.up_proj"}, {"*.linear2", "mlp.down_proj"}},
+          .heads = {"lm_head.*"}},
+      .flag = kBothWays})};
 }
-
 }  // namespace linnet

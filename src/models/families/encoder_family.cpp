@@ -2,16 +2,13 @@
 #include "models/families/labels.h"
 
 namespace linnet {
-
 namespace {
-
 constexpr const char *kClassLayer = "classifier", *kSpanLayer = "qa_outputs";
-
 }  // namespace
 
 std::vector<Architecture> encoder_architectures(const std::string& name, const std::vector<ModelHead>& heads) {
-  constexpr const char* kEndings[] = {"Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification",
-                                      "ForQuestionAnswering"};
+  constexpr const char* kEndings[] = {
+      "Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"};
   std::vector<Architecture> all;
   for (const ModelHead head : heads) all.push_back({name + kEndings[static_cast<size_t>(head)], head});
   return all;
@@ -34,26 +31,22 @@ std::unique_ptr<Module> make_model(const EncoderConfig& config, const ConfigFile
 
 Fields<EncoderConfig> bert_fields(const Fields<EncoderConfig>& more, const char* positions) {
   using C = EncoderConfig;
-  return Fields<C>{fixed("is_decoder", false),
-                   fixed("add_cross_attention", false),
-                   fixed("position_embedding_type", positions),
-                   field("vocab_size", &C::vocab_size, kSizes),
-                   field("type_vocab_size", &C::token_types, {0, kSizes.most}, 2),
-                   field("hidden_size", &C::width, kWidths),
-                   field("num_attention_heads", &C::heads, kSizes),
-                   multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
-                   field("num_hidden_layers", &C::layers, kEncoderLayers),
-                   field("intermediate_size", &C::hidden, kSizes),
-                   probability("hidden_dropout_prob", &C::dropout, 0.1),
-                   probability("attention_probs_dropout_prob", &C::attention_dropout, 0.1, &C::dropout),
-                   field("hidden_act", &C::activation, kActivations, Activation::kGelu),
-                   positive("layer_norm_eps", &C::epsilon, 1e-12)} +
+  return Fields<C>{fixed("is_decoder", false), fixed("add_cross_attention", false),
+             fixed("position_embedding_type", positions), field("vocab_size", &C::vocab_size, kSizes),
+             field("type_vocab_size", &C::token_types, {0, kSizes.most}, 2), field("hidden_size", &C::width, kWidths),
+             field("num_attention_heads", &C::heads, kSizes),
+             multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
+             field("num_hidden_layers", &C::layers, kEncoderLayers), field("intermediate_size", &C::hidden, kSizes),
+             probability("hidden_dropout_prob", &C::dropout, 0.1),
+             probability("attention_probs_dropout_prob", &C::attention_dropout, 0.1, &C::dropout),
+             field("hidden_act", &C::activation, kActivations, Activation::kGelu),
+             positive("layer_norm_eps", &C::epsilon, 1e-12)} +
          more;
 }
 
 Field<EncoderConfig> lengths_field(int longest, int pad_token) {
   return all_of<EncoderConfig>({field("max_position_embeddings", &EncoderConfig::max_seq_len, kSizes, longest),
-                                field("pad_token_id", &EncoderConfig::pad_token, kIds, pad_token)});
+      field("pad_token_id", &EncoderConfig::pad_token, kIds, pad_token)});
 }
 
 Field<EncoderConfig> head_activation_field() {
@@ -81,28 +74,23 @@ Field<EncoderConfig> rotary_layers_field(double standard_theta) {
             if (file.size("head_dim", config.width / config.heads) * config.heads != config.width)
               file.fail("\"head_dim\" times \"num_attention_heads\" is not \"hidden_size\"");
             config.layer_kinds.assign(static_cast<size_t>(config.layers),
-                                      {.rotary = RotaryConfig{.theta = positive_of(rope, kTheta, standard_theta)}});
+                {.rotary = RotaryConfig{.theta = positive_of(rope, kTheta, standard_theta)}});
           },
-          [=](const EncoderConfig& config, ConfigFile& file) {
-            ConfigFile rope;
-            rope.set("rope_type", "default"), rope.set(kTheta, config.layer_kinds.at(0).rotary->theta);
-            file.set(kKey, rope);
-          }};
+      [=](const EncoderConfig& config, ConfigFile& file) {
+        ConfigFile rope;
+        rope.set("rope_type", "default"), rope.set(kTheta, config.layer_kinds.at(0).rotary->theta);
+        file.set(kKey, rope);
+      }};
 }
 
 NameTable EncoderNames::operator()(const EncoderConfig& config, ModelHead head, const Module& model) const {
   using enum TensorForm;
-  static const NamePatterns kBert = {
-      {"bert.words", "^embeddings.word_embeddings"},
-      {"bert.positions", "^embeddings.position_embeddings"},
-      {"bert.types", "^embeddings.token_type_embeddings"},
+  static const NamePatterns kBert = {{"bert.words", "^embeddings.word_embeddings"},
+      {"bert.positions", "^embeddings.position_embeddings"}, {"bert.types", "^embeddings.token_type_embeddings"},
       {"bert.embedding_norm", "^embeddings.LayerNorm"},
       {"*.self_attn.in_proj", "attention.self.query attention.self.key attention.self.value"},
-      {"*.self_attn.out_proj", "attention.output.dense"},
-      {"*.norm1", "attention.output.LayerNorm"},
-      {"*.linear1", "intermediate.dense"},
-      {"*.linear2", "output.dense"},
-      {"*.norm2", "output.LayerNorm"}};
+      {"*.self_attn.out_proj", "attention.output.dense"}, {"*.norm1", "attention.output.LayerNorm"},
+      {"*.linear1", "intermediate.dense"}, {"*.linear2", "output.dense"}, {"*.norm2", "output.LayerNorm"}};
   NamePatterns patterns = with(kBert, own);
   const auto add = [&](const std::string& ours, const std::string& theirs, TensorRole role = TensorRole::kHead) {
     patterns.push_back({ours, theirs, kSame, role});
@@ -122,12 +110,11 @@ NameTable EncoderNames::operator()(const EncoderConfig& config, ModelHead head, 
   NameTable table{.prefix = prefix, .old_endings = old_endings, .computed = computed, .other_heads = heads};
   const int64_t width = config.head_size > 0 ? config.heads * config.head_size : config.width;
   table.add(model, in_full(patterns, prefix, "bert.layers.*.", "^" + layers),
-            {.query_width = width, .group_layers = config.group_layers});
+      {.query_width = width, .group_layers = config.group_layers});
   return table;
 }
 
 ConfigFile encoder_config_file(const std::string& model_type, const EncoderConfig& config, ModelHead head) {
   return find_family_as<EncoderFamily>(model_type).write(config, head);
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "models/modules/text_encoder.h"
 
 namespace linnet {
-
 using EncoderFamily = ConfiguredFamily<EncoderConfig, FamilyKind::kEncoder>;
 inline std::shared_ptr<const Family> encoder_family(FamilyTable<EncoderConfig> table) {
   return std::make_shared<EncoderFamily>(std::move(table));
@@ -12,10 +11,9 @@ inline std::shared_ptr<const Family> encoder_family(FamilyTable<EncoderConfig> t
 
 // Architectures name + "Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification",
 // "ForQuestionAnswering".
-std::vector<Architecture> encoder_architectures(const std::string& name,
-                                                const std::vector<ModelHead>& heads = {
-                                                    ModelHead::kNone, ModelHead::kTokens, ModelHead::kClasses,
-                                                    ModelHead::kTokenClasses, ModelHead::kSpans});
+std::vector<Architecture> encoder_architectures(
+    const std::string& name, const std::vector<ModelHead>& heads = {ModelHead::kNone, ModelHead::kTokens,
+                                 ModelHead::kClasses, ModelHead::kTokenClasses, ModelHead::kSpans});
 // kNone: SentenceEncoder; kTokens: MaskedLanguageModel; kClasses: SequenceClassifier; others: TokenClassifier.
 std::unique_ptr<Module> make_model(const EncoderConfig& config, const ConfigFile& file, ModelHead head);
 
@@ -52,5 +50,4 @@ struct EncoderNames {
 
 // A config.json for new_pretrained().
 ConfigFile encoder_config_file(const std::string& model_type, const EncoderConfig& config, ModelHead head);
-
 }  // namespace linnet

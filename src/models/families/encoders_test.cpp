@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 struct Inputs {
   Inputs(Trace& trace, const PretrainedGolden& golden)
       : tokens(trace.input("tokens", {DType::kI32, golden.shape("tokens")})),
@@ -18,7 +17,7 @@ struct Inputs {
 std::vector<std::string> folders(const std::string& part) {
   std::vector<std::string> names;
   for (const char* family : {"bert", "roberta", "xlm_roberta", "camembert", "distilbert", "electra", "mpnet", "albert",
-                             "modernbert", "deberta", "deberta_conv", "nomic_keys", "gte_keys"})
+           "modernbert", "deberta", "deberta_conv", "nomic_keys", "gte_keys"})
     names.push_back(std::string(family) + "_" + part);
   if (part == "model") names.insert(names.end(), {"t5_encoder_model", "mt5_encoder_model", "embedding_gemma_model"});
   names.push_back("jina_" + part);
@@ -44,8 +43,8 @@ TEST_P(MaskedEncoder, AgreesWithTransformers) {
   golden.check_saving();
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, MaskedEncoder, testing::ValuesIn(folders("masked")),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(
+    Folders, MaskedEncoder, testing::ValuesIn(folders("masked")), [](const auto& info) { return info.param; });
 
 struct Head {
   std::string folder;
@@ -55,10 +54,8 @@ struct Head {
 
 // The classifiers of all families, and BERT's other heads.
 std::vector<Head> heads() {
-  std::vector<Head> all{{"bert_tagger", classification_loss, 5},
-                        {"bert_answers", span_loss, 2},
-                        {"bert_numbers", regression_loss, 2},
-                        {"bert_several", several_labels_loss, 3}};
+  std::vector<Head> all{{"bert_tagger", classification_loss, 5}, {"bert_answers", span_loss, 2},
+      {"bert_numbers", regression_loss, 2}, {"bert_several", several_labels_loss, 3}};
   for (const std::string& folder : folders("classifier")) all.push_back({folder, classification_loss, 3});
   return all;
 }
@@ -81,8 +78,8 @@ TEST_P(EncoderHead, AgreesWithTransformers) {
   EXPECT_EQ(labels[0], "LABEL_0");
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, EncoderHead, testing::ValuesIn(heads()),
-                         [](const auto& info) { return info.param.folder; });
+INSTANTIATE_TEST_SUITE_P(
+    Folders, EncoderHead, testing::ValuesIn(heads()), [](const auto& info) { return info.param.folder; });
 
 class EncoderEmbedding : public testing::TestWithParam<std::string> {};
 
@@ -91,20 +88,20 @@ TEST_P(EncoderEmbedding, AgreesWithTransformers) {
   auto& model = golden.model.as<SentenceEncoder>();
   golden.check_output("embeddings", [&](Trace& trace) {
     return model(trace.input("tokens", {DType::kI32, golden.shape("tokens")}),
-                 trace.input("lengths", {DType::kI32, golden.shape("lengths")}));
+        trace.input("lengths", {DType::kI32, golden.shape("lengths")}));
   });
   golden.check_saving();
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, EncoderEmbedding, testing::ValuesIn(folders("model")),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(
+    Folders, EncoderEmbedding, testing::ValuesIn(folders("model")), [](const auto& info) { return info.param; });
 
 // LayerNorm.gamma, tensors of other heads, position_ids: as the first published checkpoints have them.
 TEST(BertOldNames, GiveTheSameModel) {
   const PretrainedGolden old("bert_old"), now("bert_masked");
   EXPECT_EQ(old.parameters, now.parameters);
   EXPECT_EQ(old.model.unused, (std::vector<std::string>{"bert.pooler.dense.bias", "bert.pooler.dense.weight",
-                                                        "cls.seq_relationship.bias", "cls.seq_relationship.weight"}));
+                                  "cls.seq_relationship.bias", "cls.seq_relationship.weight"}));
 }
 
 TEST(BertNewHead, StandsOnAPlainModel) {
@@ -118,6 +115,5 @@ TEST(BertNewHead, TakesThePlaceOfOneForOtherClasses) {
   EXPECT_EQ(golden.model.fresh, (std::vector<std::string>{"classifier.weight", "classifier.bias"}));
   EXPECT_EQ(label_count(golden.model.config), 7);
 }
-
 }  // namespace
 }  // namespace linnet

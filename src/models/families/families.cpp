@@ -3,7 +3,6 @@
 #include "models/families/family.h"
 
 namespace linnet {
-
 // A new family is a file of this folder and its name here. The file <name>.cpp defines families_of_<name>().
 #define LINNET_FAMILIES(ROW) \
   ROW(gpt2)                  \
@@ -51,7 +50,6 @@ const FamilyList& families() {
 }
 
 namespace {
-
 // Of several families of one model_type, the last with the architecture that takes the folder; else the first.
 const Family* family_of(const std::string& model_type, const ConfigFile& config = ConfigFile()) {
   const std::vector<std::string> named = config.texts("architectures");
@@ -67,15 +65,13 @@ const Family* family_of(const std::string& model_type, const ConfigFile& config 
 
 const Family* family_of(const ConfigFile& config) { return family_of(config.text("model_type", ""), config); }
 
-template <class Which>
-std::string names_of_families(const char* quote, Which which) {
+template <class Which> std::string names_of_families(const char* quote, Which which) {
   std::string text;
   for (const auto& family : families())
     if (which(*family) && family.get() == family_of(family->model_type))
       text += (text.empty() ? "" : ", ") + (quote + std::string(family->model_type)) + quote;
   return text;
 }
-
 }  // namespace
 
 const Architecture& Family::architecture(ModelHead head) const {
@@ -93,7 +89,7 @@ const Family& find_family(const ConfigFile& config) {
   const std::string type = config.text("model_type");
   if (const Family* family = family_of(config)) return *family;
   config.fail("\"model_type\" is \"", type, "\", which Linnet does not know (",
-              names_of_families("", [](const Family&) { return true; }), ")");
+      names_of_families("", [](const Family&) { return true; }), ")");
 }
 
 const Family& find_family(const std::string& model_type) {
@@ -113,5 +109,4 @@ std::optional<ModelHead> named_head(const ConfigFile& config) {
     if (named[0] == architecture.name) return architecture.head;
   return std::nullopt;
 }
-
 }  // namespace linnet

@@ -12,7 +12,6 @@
 #include "models/nn/module.h"
 
 namespace linnet {
-
 enum class FamilyKind {
   kDecoder,         // a CausalModel
   kEncoder,         // a TextEncoder with a head
@@ -54,8 +53,7 @@ struct Family {
 };
 
 // A family whose models are made from a Config.
-template <class Config>
-struct FamilyTable {
+template <class Config> struct FamilyTable {
   const char* model_type;
   std::vector<Architecture> architectures;
   Config base = {};  // options that no key of config.json sets
@@ -66,8 +64,7 @@ struct FamilyTable {
 };
 
 // Models are made by make_model(config, file, head).
-template <class Config, FamilyKind kKind>
-struct ConfiguredFamily final : Family {
+template <class Config, FamilyKind kKind> struct ConfiguredFamily final : Family {
   ConfiguredFamily(FamilyTable<Config> given)  // NOLINT: a table is a family
       : Family(given.model_type, kKind, given.architectures), table(std::move(given)) {}
 
@@ -105,8 +102,7 @@ const FamilyList& families();
 const Family& find_family(const ConfigFile& config);
 const Family& find_family(const std::string& model_type);
 // The same as a DecoderFamily, an EncoderFamily...
-template <class Kind, class Which>
-const Kind& find_family_as(const Which& which) {
+template <class Kind, class Which> const Kind& find_family_as(const Which& which) {
   const Family& family = find_family(which);
   if (const auto* found = dynamic_cast<const Kind*>(&family)) return *found;
   fail_internal(family.model_type, " is a family of another kind");
@@ -114,5 +110,4 @@ const Kind& find_family_as(const Which& which) {
 std::string names_of_kind(FamilyKind kind);  // for messages: "gpt2", "llama"
 // By the architecture that config.json names; empty for an unknown family or architecture.
 std::optional<ModelHead> named_head(const ConfigFile& config);
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr std::array<std::pair<const char*, Activation>, 9> kActivationWords{{
     {"relu", Activation::kRelu},
     {"gelu", Activation::kGelu},
@@ -16,7 +15,6 @@ constexpr std::array<std::pair<const char*, Activation>, 9> kActivationWords{{
     {"swish", Activation::kSilu},
     {"tanh", Activation::kTanh},
 }};
-
 }  // namespace
 
 constinit const Words<Activation> kActivations = kActivationWords;
@@ -27,8 +25,8 @@ int64_t integer_in(const ConfigFile& file, const std::string& key, const Range& 
   return value;
 }
 
-size_t word_index(const ConfigFile& file, const std::string& key, const std::vector<const char*>& words,
-                  size_t standard) {
+size_t word_index(
+    const ConfigFile& file, const std::string& key, const std::vector<const char*>& words, size_t standard) {
   if (!file.has(key)) return standard;
   const std::string word = file.text(key);
   for (size_t i = 0; i < words.size(); ++i)
@@ -51,5 +49,4 @@ double probability_of(const ConfigFile& file, const std::string& key, double sta
 void check_multiple(const ConfigFile& file, const char* key, int64_t value, const char* of, int64_t divisor) {
   if (value % divisor != 0) file.fail(quoted(key), " ", value, " is not a multiple of ", quoted(of), " ", divisor);
 }
-
 }  // namespace linnet

@@ -21,21 +21,16 @@
 #include "models/modules/blocks.h"
 
 namespace linnet {
-
-template <class Config>
-struct Field {
+template <class Config> struct Field {
   std::function<void(const ConfigFile&, Config&)> read;
   std::function<void(const Config&, ConfigFile&)> write = nullptr;  // none: the key is not written
 };
-template <class Config>
-using Fields = std::vector<Field<Config>>;
+template <class Config> using Fields = std::vector<Field<Config>>;
 
-template <class Config>
-void read_fields(const Fields<Config>& fields, const ConfigFile& file, Config& config) {
+template <class Config> void read_fields(const Fields<Config>& fields, const ConfigFile& file, Config& config) {
   for (const Field<Config>& field : fields) field.read(file, config);
 }
-template <class Config>
-void write_fields(const Fields<Config>& fields, const Config& config, ConfigFile& file) {
+template <class Config> void write_fields(const Fields<Config>& fields, const Config& config, ConfigFile& file) {
   for (const Field<Config>& field : fields)
     if (field.write) field.write(config, file);
 }
@@ -44,10 +39,9 @@ Fields<Config> operator+(Fields<Config> fields, const std::type_identity_t<Field
   fields.insert(fields.end(), more.begin(), more.end());
   return fields;
 }
-template <class Config>
-Field<Config> all_of(Fields<Config> fields) {
+template <class Config> Field<Config> all_of(Fields<Config> fields) {
   return {[=](const ConfigFile& file, Config& config) { read_fields(fields, file, config); },
-          [=](const Config& config, ConfigFile& file) { write_fields(fields, config, file); }};
+      [=](const Config& config, ConfigFile& file) { write_fields(fields, config, file); }};
 }
 
 struct Range {
@@ -60,14 +54,12 @@ constexpr Range kIds{INT64_MIN, INT64_MAX};  // of tokens; negative: none, not w
 int64_t integer_in(const ConfigFile& file, const std::string& key, const Range& range);
 
 // The default for an absent key, computed from what was read before.
-template <class Config>
-using Standard = std::type_identity_t<std::function<int64_t(const Config&)>>;
+template <class Config> using Standard = std::type_identity_t<std::function<int64_t(const Config&)>>;
 
 // A required integer.
-template <class Config>
-Field<Config> field(const char* key, int64_t Config::*member, Range range) {
+template <class Config> Field<Config> field(const char* key, int64_t Config::*member, Range range) {
   return {[=](const ConfigFile& file, Config& config) { config.*member = integer_in(file, key, range); },
-          [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
+      [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
 }
 // An optional integer. An unset member (0) is written as the default.
 template <class Config>
@@ -75,24 +67,22 @@ Field<Config> field(const char* key, int64_t Config::*member, Range range, Stand
   return {[=](const ConfigFile& file, Config& config) {
             config.*member = file.has(key) ? integer_in(file, key, range) : standard(config);
           },
-          [=](const Config& config, ConfigFile& file) {
-            const int64_t value = config.*member == 0 && range.least > 0 ? standard(config) : config.*member;
-            if (value >= 0) file.set(key, value);
-          }};
+      [=](const Config& config, ConfigFile& file) {
+        const int64_t value = config.*member == 0 && range.least > 0 ? standard(config) : config.*member;
+        if (value >= 0) file.set(key, value);
+      }};
 }
 template <class Config>
 Field<Config> field(const char* key, int64_t Config::*member, Range range, int64_t Config::*standard) {
   return field(key, member, range, Standard<Config>([=](const Config& config) { return config.*standard; }));
 }
-template <class Config>
-Field<Config> field(const char* key, int64_t Config::*member, Range range, int standard) {
+template <class Config> Field<Config> field(const char* key, int64_t Config::*member, Range range, int standard) {
   return field(key, member, range, Standard<Config>([=](const Config&) { return standard; }));
 }
 
-template <class Config>
-Field<Config> field(const char* key, bool Config::*member, bool standard) {
+template <class Config> Field<Config> field(const char* key, bool Config::*member, bool standard) {
   return {[=](const ConfigFile& file, Config& config) { config.*member = file.flag(key, standard); },
-          [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
+      [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
 }
 
 // A flag of some biases, all of which have one or none.
@@ -100,12 +90,11 @@ struct BiasFlag {
   const char* key;
   std::vector<bool Biases::*> members;
   bool standard;
-  template <class Config>
-  operator Field<Config>() const {  // NOLINT: a row of any table
+  template <class Config> operator Field<Config>() const {  // NOLINT: a row of any table
     return {[*this](const ConfigFile& file, Config& config) {
               for (bool Biases::*member : members) config.biases.*member = file.flag(key, standard);
             },
-            [*this](const Config& config, ConfigFile& file) { file.set(key, config.biases.*members[0]); }};
+        [*this](const Config& config, ConfigFile& file) { file.set(key, config.biases.*members[0]); }};
   }
 };
 inline BiasFlag biases(const char* key, std::vector<bool Biases::*> members, bool standard = false) {
@@ -113,113 +102,92 @@ inline BiasFlag biases(const char* key, std::vector<bool Biases::*> members, boo
 }
 
 // A width; 0 stands for that of the layers, which is then written.
-template <class Config>
-Field<Config> other_width(const char* key, int64_t Config::*member, int64_t Config::*of_layers,
-                          Standard<Config> standard) {
+template <class Config> Field<Config> other_width(
+    const char* key, int64_t Config::*member, int64_t Config::*of_layers, Standard<Config> standard) {
   return {[=](const ConfigFile& file, Config& config) {
             const int64_t width = file.has(key) ? integer_in(file, key, kWidths) : standard(config);
             config.*member = width == config.*of_layers ? 0 : width;
           },
-          [=](const Config& config, ConfigFile& file) {
-            file.set(key, config.*member > 0 ? config.*member : config.*of_layers);
-          }};
+      [=](const Config& config, ConfigFile& file) {
+        file.set(key, config.*member > 0 ? config.*member : config.*of_layers);
+      }};
 }
 
 // A word for each value of an enumeration. Of several words for one value, the first is written.
-template <class Value>
-using Words = std::span<const std::pair<const char*, Value>>;
+template <class Value> using Words = std::span<const std::pair<const char*, Value>>;
 extern const Words<Activation> kActivations;
 // The index of the file's word among `words`; `standard` if the key is absent.
-size_t word_index(const ConfigFile& file, const std::string& key, const std::vector<const char*>& words,
-                  size_t standard);
+size_t word_index(
+    const ConfigFile& file, const std::string& key, const std::vector<const char*>& words, size_t standard);
 
-template <class Value>
-size_t index_of(Words<Value> words, Value value) {
+template <class Value> size_t index_of(Words<Value> words, Value value) {
   size_t i = 0;
   while (i + 1 < words.size() && words[i].second != value) ++i;
   return i;
 }
-template <class Value>
-Value read_word(const ConfigFile& file, const char* key, Words<Value> words, Value standard) {
+template <class Value> Value read_word(const ConfigFile& file, const char* key, Words<Value> words, Value standard) {
   std::vector<const char*> names;
   for (const auto& [name, value] : words) names.push_back(name);
   return words[word_index(file, key, names, index_of(words, standard))].second;
 }
-template <class Config, class Value>
-Field<Config> field(const char* key, Value Config::*member, std::type_identity_t<Words<Value>> words,
-                    std::type_identity_t<Value> standard) {
+template <class Config, class Value> Field<Config> field(const char* key, Value Config::*member,
+    std::type_identity_t<Words<Value>> words, std::type_identity_t<Value> standard) {
   return {[=](const ConfigFile& file, Config& config) { config.*member = read_word(file, key, words, standard); },
-          [=](const Config& config, ConfigFile& file) { file.set(key, words[index_of(words, config.*member)].first); }};
+      [=](const Config& config, ConfigFile& file) { file.set(key, words[index_of(words, config.*member)].first); }};
 }
 
 double positive_of(const ConfigFile& file, const std::string& key, double standard);     // more than 0
 double probability_of(const ConfigFile& file, const std::string& key, double standard);  // in [0, 1)
 
-template <class Config>
-Field<Config> number(const char* key, double Config::*member, double standard,
-                     double (*of)(const ConfigFile&, const std::string&, double) = nullptr) {
+template <class Config> Field<Config> number(const char* key, double Config::*member, double standard,
+    double (*of)(const ConfigFile&, const std::string&, double) = nullptr) {
   return {[=](const ConfigFile& file, Config& config) {
             config.*member = of ? of(file, key, standard) : file.number(key, standard);
           },
-          [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
+      [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
 }
-template <class Config>
-Field<Config> positive(const char* key, double Config::*member, double standard) {
+template <class Config> Field<Config> positive(const char* key, double Config::*member, double standard) {
   return number(key, member, standard, positive_of);
 }
-template <class Config>
-Field<Config> probability(const char* key, double Config::*member, double standard) {
+template <class Config> Field<Config> probability(const char* key, double Config::*member, double standard) {
   return number(key, member, standard, probability_of);
 }
 // An empty member stands for `common`.
-template <class Config>
-Field<Config> probability(const char* key, std::optional<double> Config::*member, double standard,
-                          double Config::*common) {
+template <class Config> Field<Config> probability(
+    const char* key, std::optional<double> Config::*member, double standard, double Config::*common) {
   return {[=](const ConfigFile& file, Config& config) { config.*member = probability_of(file, key, standard); },
-          [=](const Config& config, ConfigFile& file) { file.set(key, (config.*member).value_or(config.*common)); }};
+      [=](const Config& config, ConfigFile& file) { file.set(key, (config.*member).value_or(config.*common)); }};
 }
 
 // A key that must have this value or be absent. It is not written.
-template <class Value>
-struct FixedKey {
+template <class Value> struct FixedKey {
   const char* key;
   Value value;
-  template <class Config>
-  operator Field<Config>() const {  // NOLINT: a row of any table
+  template <class Config> operator Field<Config>() const {  // NOLINT: a row of any table
     return {[*this](const ConfigFile& file, Config&) {
       if constexpr (std::is_same_v<Value, bool>) file.require_flag(key, value);
       else file.choice(key, {value});
     }};
   }
 };
-template <class Value>
-FixedKey<Value> fixed(const char* key, Value value) {
-  return {key, value};
-}
+template <class Value> FixedKey<Value> fixed(const char* key, Value value) { return {key, value}; }
 
 // A key written for other programs and not read.
-template <class Value>
-struct WrittenKey {
+template <class Value> struct WrittenKey {
   const char* key;
   Value value;
-  template <class Config>
-  operator Field<Config>() const {  // NOLINT
+  template <class Config> operator Field<Config>() const {  // NOLINT
     return {[](const ConfigFile&, Config&) {}, [*this](const Config&, ConfigFile& file) { file.set(key, value); }};
   }
 };
-template <class Value>
-WrittenKey<Value> written(const char* key, Value value) {
-  return {key, value};
-}
+template <class Value> WrittenKey<Value> written(const char* key, Value value) { return {key, value}; }
 
 // A member must be a multiple of another one, read before from key `of`; not checked if the file has `unless`.
 void check_multiple(const ConfigFile& file, const char* key, int64_t value, const char* of, int64_t divisor);
-template <class Config>
-Field<Config> multiple(const char* key, int64_t Config::*member, const char* of, int64_t Config::*divisor,
-                       const char* unless = "") {
+template <class Config> Field<Config> multiple(
+    const char* key, int64_t Config::*member, const char* of, int64_t Config::*divisor, const char* unless = "") {
   return {[=](const ConfigFile& file, Config& config) {
     if (!file.has(unless)) check_multiple(file, key, config.*member, of, config.*divisor);
   }};
 }
-
 }  // namespace linnet

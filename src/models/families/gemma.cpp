@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 DecoderConfig gemma_kind(NormPlace place, QueryKeyNorms norms = QueryKeyNorms::kNone) {
   DecoderConfig config = llama_kind({.norm_place = place, .query_key_norms = norms});
   config.norms = NormKind::kRmsPlusOne, config.activation = Activation::kGeluTanh;
@@ -15,15 +14,12 @@ DecoderConfig gemma_kind(NormPlace place, QueryKeyNorms norms = QueryKeyNorms::k
 
 Fields<DecoderConfig> gemma_fields(const Fields<DecoderConfig>& more = {}) {
   using C = DecoderConfig;
-  return llama_fields({field("head_dim", &C::head_size, kSizes, 256),
-                       whole_pairs_field(),
-                       field("hidden_activation", &C::activation, kActivations, Activation::kGeluTanh),
-                       field("tie_word_embeddings", &C::tied_head, true),
-                       field("pad_token_id", &C::pad_token, kIds, 0),
-                       fixed("attention_bias", false),
-                       {[](const ConfigFile&, C& config) {
-                         config.embedding_scale = std::sqrt(static_cast<double>(config.width));
-                       }}}) +
+  return llama_fields({field("head_dim", &C::head_size, kSizes, 256), whole_pairs_field(),
+             field("hidden_activation", &C::activation, kActivations, Activation::kGeluTanh),
+             field("tie_word_embeddings", &C::tied_head, true), field("pad_token_id", &C::pad_token, kIds, 0),
+             fixed("attention_bias", false), {[](const ConfigFile&, C& config) {
+               config.embedding_scale = std::sqrt(static_cast<double>(config.width));
+             }}}) +
          more;
 }
 
@@ -33,10 +29,10 @@ Field<DecoderConfig> score_scale() {
   return {[=](const ConfigFile& file, DecoderConfig& config) {
             config.attention_scale = 1 / std::sqrt(positive_of(file, kKey, 256));
           },
-          [=](const DecoderConfig& config, ConfigFile& file) {
-            const double scale = config.attention_scale;
-            file.set(kKey, scale > 0 ? std::round(1 / (scale * scale)) : static_cast<double>(config.head_size));
-          }};
+      [=](const DecoderConfig& config, ConfigFile& file) {
+        const double scale = config.attention_scale;
+        file.set(kKey, scale > 0 ? std::round(1 / (scale * scale)) : static_cast<double>(config.head_size));
+      }};
 }
 
 Field<DecoderConfig> cap(const char* key, double DecoderConfig::*member, double standard) {
@@ -44,13 +40,13 @@ Field<DecoderConfig> cap(const char* key, double DecoderConfig::*member, double 
             config.*member = file.mentions(key) ? file.number(key, 0) : standard;
             if (!(config.*member >= 0)) file.fail("\"", key, "\" is not a positive number");
           },
-          [=](const DecoderConfig& config, ConfigFile& file) {
-            config.*member > 0 ? file.set(key, config.*member) : file.set_null(key);
-          }};
+      [=](const DecoderConfig& config, ConfigFile& file) {
+        config.*member > 0 ? file.set(key, config.*member) : file.set_null(key);
+      }};
 }
 Field<DecoderConfig> caps(double of_scores, double of_logits) {
   return all_of<DecoderConfig>({cap("attn_logit_softcapping", &DecoderConfig::soft_cap, of_scores),
-                                cap("final_logit_softcapping", &DecoderConfig::logit_cap, of_logits)});
+      cap("final_logit_softcapping", &DecoderConfig::logit_cap, of_logits)});
 }
 
 // Layers without a window use other families' keys; those with windows a theta of their own.
@@ -64,38 +60,34 @@ Field<DecoderConfig> local_rotary() {
             }
             for (LayerKind& kind : config.layer_kinds) kind.rotary = kind.window > 0 ? local : config.rotary;
           },
-          [=](const DecoderConfig& config, ConfigFile& file) {
-            for (const LayerKind& kind : config.layer_kinds)
-              if (kind.window > 0) file.set(kLocal, kind.rotary->theta);
-          }};
+      [=](const DecoderConfig& config, ConfigFile& file) {
+        for (const LayerKind& kind : config.layer_kinds)
+          if (kind.window > 0) file.set(kLocal, kind.rotary->theta);
+      }};
 }
-
 }  // namespace
 
 FamilyList families_of_gemma() {
   const NamePatterns four_norms{{"*.norm2", "pre_feedforward_layernorm"}};
   return {decoder_family({.model_type = "gemma",
-                          .architectures = decoder_architectures("Gemma"),
-                          .base = gemma_kind(NormPlace::kInput),
-                          .fields = gemma_fields()}),
-          decoder_family({.model_type = "gemma2",
-                          .architectures = decoder_architectures("Gemma2"),
-                          .base = gemma_kind(NormPlace::kInputAndResult),
-                          .fields = gemma_fields({layer_types_field(4096, 2), score_scale(), caps(50, 30)}),
-                          .names = DecoderNames{.own = four_norms}}),
-          decoder_family(
-              {.model_type = "gemma3_text",
-               .architectures = {{"Gemma3ForCausalLM", ModelHead::kTokens}, {"Gemma3TextModel", ModelHead::kNone}},
-               .base = gemma_kind(NormPlace::kInputAndResult, QueryKeyNorms::kHeads),
-               .fields = gemma_fields({rotary_field({.standard_theta = 1e6}), whole_pairs_field(),
-                                       layer_types_field(4096, 6), local_rotary(), score_scale(),
-                                       fixed("use_bidirectional_attention", false), caps(0, 0)}),
-               // The vision tower of models from 4 billion parameters on is left out.
-               .names = DecoderNames{.own = four_norms,
-                                     .other_heads = {"vision_tower.*", "multi_modal_projector.*"},
-                                     .old_beginnings = {{"language_model.model.", "model."},
-                                                        {"language_model.lm_head.", "lm_head."},
-                                                        {"model.language_model.", "model."}}}})};
+              .architectures = decoder_architectures("Gemma"),
+              .base = gemma_kind(NormPlace::kInput),
+              .fields = gemma_fields()}),
+      decoder_family({.model_type = "gemma2",
+          .architectures = decoder_architectures("Gemma2"),
+          .base = gemma_kind(NormPlace::kInputAndResult),
+          .fields = gemma_fields({layer_types_field(4096, 2), score_scale(), caps(50, 30)}),
+          .names = DecoderNames{.own = four_norms}}),
+      decoder_family({.model_type = "gemma3_text",
+          .architectures = {{"Gemma3ForCausalLM", ModelHead::kTokens}, {"Gemma3TextModel", ModelHead::kNone}},
+          .base = gemma_kind(NormPlace::kInputAndResult, QueryKeyNorms::kHeads),
+          .fields =
+              gemma_fields({rotary_field({.standard_theta = 1e6}), whole_pairs_field(), layer_types_field(4096, 6),
+                  local_rotary(), score_scale(), fixed("use_bidirectional_attention", false), caps(0, 0)}),
+          // The vision tower of models from 4 billion parameters on is left out.
+          .names = DecoderNames{.own = four_norms,
+              .other_heads = {"vision_tower.*", "multi_modal_projector.*"},
+              .old_beginnings = {{"language_model.model.", "model."}, {"language_model.lm_head.", "lm_head."},
+                  {"model.language_model.", "model."}}}})};
 }
-
 }  // namespace linnet

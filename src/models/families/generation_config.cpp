@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 void check_range(const ConfigFile& file, const std::string& key, int64_t value, int64_t low, int64_t high) {
   if (value < low || value > high) file.fail("\"", key, "\" is ", value, ", expected ", low, " to ", high);
 }
@@ -16,15 +15,14 @@ struct IntegerKey {
   int64_t least, most;  // least -1: none, as some files write it
 };
 constexpr IntegerKey kIntegers[] = {{"bos_token_id", &GenerationConfig::begin, -1, INT32_MAX},
-                                    {"pad_token_id", &GenerationConfig::pad, -1, INT32_MAX},
-                                    {"decoder_start_token_id", &GenerationConfig::decoder_start, -1, INT32_MAX},
-                                    {"forced_bos_token_id", &GenerationConfig::forced_begin, -1, INT32_MAX},
-                                    {"forced_eos_token_id", &GenerationConfig::forced_end, -1, INT32_MAX},
-                                    {"min_length", &GenerationConfig::min_length, 0, INT32_MAX},
-                                    {"min_new_tokens", &GenerationConfig::min_new_tokens, 0, INT32_MAX},
-                                    {"no_repeat_ngram_size", &GenerationConfig::no_repeat_ngram, 0, INT32_MAX},
-                                    {"top_k", &GenerationConfig::top_k, 0, INT32_MAX},
-                                    {"num_beams", &GenerationConfig::beams, 1, 1024}};  // as --beam
+    {"pad_token_id", &GenerationConfig::pad, -1, INT32_MAX},
+    {"decoder_start_token_id", &GenerationConfig::decoder_start, -1, INT32_MAX},
+    {"forced_bos_token_id", &GenerationConfig::forced_begin, -1, INT32_MAX},
+    {"forced_eos_token_id", &GenerationConfig::forced_end, -1, INT32_MAX},
+    {"min_length", &GenerationConfig::min_length, 0, INT32_MAX},
+    {"min_new_tokens", &GenerationConfig::min_new_tokens, 0, INT32_MAX},
+    {"no_repeat_ngram_size", &GenerationConfig::no_repeat_ngram, 0, INT32_MAX},
+    {"top_k", &GenerationConfig::top_k, 0, INT32_MAX}, {"num_beams", &GenerationConfig::beams, 1, 1024}};  // as --beam
 
 std::vector<int64_t> tokens(const ConfigFile& file, const std::string& key) {
   std::vector<int64_t> ids = file.integers(key);
@@ -53,25 +51,17 @@ std::string early_stopping(const ConfigFile& file) {
 
 // Keys of transformers that would change a text, each with its neutral value.
 std::vector<std::string> unsupported_keys(const ConfigFile& file) {
-  constexpr std::pair<const char*, double> kNumbers[] = {{"encoder_no_repeat_ngram_size", 0},
-                                                         {"num_beam_groups", 1},
-                                                         {"diversity_penalty", 0},
-                                                         {"penalty_alpha", 0},
-                                                         {"typical_p", 1},
-                                                         {"top_h", 1},
-                                                         {"epsilon_cutoff", 0},
-                                                         {"eta_cutoff", 0},
-                                                         {"guidance_scale", 1},
-                                                         {"encoder_repetition_penalty", 1}};
+  constexpr std::pair<const char*, double> kNumbers[] = {{"encoder_no_repeat_ngram_size", 0}, {"num_beam_groups", 1},
+      {"diversity_penalty", 0}, {"penalty_alpha", 0}, {"typical_p", 1}, {"top_h", 1}, {"epsilon_cutoff", 0},
+      {"eta_cutoff", 0}, {"guidance_scale", 1}, {"encoder_repetition_penalty", 1}};
   std::vector<std::string> keys;
   for (const auto& [key, neutral] : kNumbers)
     if (file.number(key, neutral) != neutral) keys.emplace_back(key);
   for (const char* key : {"suppress_tokens", "begin_suppress_tokens", "sequence_bias", "stop_strings",
-                          "force_words_ids", "exponential_decay_length_penalty"})
+           "force_words_ids", "exponential_decay_length_penalty"})
     if (file.has(key)) keys.emplace_back(key);
   return keys;
 }
-
 }  // namespace
 
 GenerationConfig read_generation_config(const std::string& folder) {
@@ -102,5 +92,4 @@ GenerationConfig read_generation_config(const std::string& folder) {
   config.unsupported = unsupported_keys(file);
   return config;
 }
-
 }  // namespace linnet

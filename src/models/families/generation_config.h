@@ -6,7 +6,6 @@
 #include <vector>
 
 namespace linnet {
-
 // Empty members are not set in the file.
 struct GenerationConfig {
   std::vector<int64_t> ends;  // eos_token_id: any of them ends a text
@@ -22,5 +21,4 @@ struct GenerationConfig {
 
 // From generation_config.json, or config.json if there is none. User error naming file and key for an invalid value.
 GenerationConfig read_generation_config(const std::string& folder);
-
 }  // namespace linnet

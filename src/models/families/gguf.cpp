@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kMostExperts = 65536;
 
 // A list with one number per layer becomes a number if all are equal.
@@ -58,7 +57,6 @@ void add_rotary(const GgufFile& file, const GgufArchitecture& architecture, Json
   }
   if (!scaling.empty()) config["rope_scaling"] = std::move(scaling);
 }
-
 }  // namespace
 
 GgufModel::GgufModel(const std::string& path) : GgufFile(path) { take(); }
@@ -80,7 +78,7 @@ std::string GgufModel::config(const GgufArchitecture& architecture) const {
   config[architecture.bias_key] = find("blk.0.attn_q.bias") || find("blk.0.attn_qkv.bias");
   if (architecture.pairs) config["mlp_bias"] = find("blk.0.ffn_down.bias") != nullptr;
   for (const auto& [theirs, ours] :
-       {std::pair("bos", "bos_token_id"), {"eos", "eos_token_id"}, {"padding", "pad_token_id"}})
+      {std::pair("bos", "bos_token_id"), {"eos", "eos_token_id"}, {"padding", "pad_token_id"}})
     if (const Json* id = key("tokenizer.ggml." + std::string(theirs) + "_token_id")) config[ours] = *id;
   add_rotary(*this, architecture, config);
   const std::string type = architecture.model_type;
@@ -167,13 +165,13 @@ const std::byte* GgufModel::elements(const TensorEntry& entry, std::vector<std::
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t column = 0; column < width; ++column)
         std::memcpy(room.data() + static_cast<size_t>(column * rows + row) * size,
-                    from + static_cast<size_t>(row * width + column) * size, size);
+            from + static_cast<size_t>(row * width + column) * size, size);
     return room.data();
   }
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t their_row = gguf_row(form, heads, rows, row);
     std::memcpy(room.data() + static_cast<size_t>(row) * row_bytes, from + static_cast<size_t>(their_row) * row_bytes,
-                row_bytes);
+        row_bytes);
   }
   return room.data();
 }
@@ -211,5 +209,4 @@ void use_gguf_models() {
     return files;
   });
 }
-
 }  // namespace linnet

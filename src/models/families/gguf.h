@@ -9,7 +9,6 @@
 #include "formats/gguf_file.h"
 
 namespace linnet {
-
 struct PretrainedModel;
 class ParameterLayout;
 class PretrainedTokenizer;
@@ -96,8 +95,7 @@ void use_gguf_models();
 // Writes a decoder as a file of llama.cpp: matrices as `type`, or in F16 if their rows are no whole blocks; norms and
 // biases in F32; with Q4_0, the head in Q8_0. User error if such a file cannot describe the model.
 void save_gguf_model(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
-                     const std::string& path, const GgufBlocks& type);
+    const std::string& path, const GgufBlocks& type);
 // The keys of a tokenizer for a vocabulary of that size.
 std::vector<std::pair<std::string, Json>> gguf_tokenizer_keys(const PretrainedTokenizer& tokenizer, int64_t vocab_size);
-
 }  // namespace linnet

@@ -15,7 +15,6 @@
 
 namespace linnet {
 namespace {
-
 const std::string kGolden = "tests/golden/gguf/", kFolders = "tests/golden/pretrained/";
 
 struct Loaded {
@@ -67,9 +66,9 @@ TEST_P(GgufOfConverter, IsTheModelOfItsFolder) {
   EXPECT_EQ(a.rotary->share, b.rotary->share);
 }
 INSTANTIATE_TEST_SUITE_P(Folders, GgufOfConverter,
-                         ::testing::Values("llama", "llama_scaled", "qwen2", "qwen3_moe", "gemma2", "phi3", "gpt_neox",
-                                           "starcoder2", "gpt2"),
-                         [](const auto& info) { return std::string(info.param); });
+    ::testing::Values(
+        "llama", "llama_scaled", "qwen2", "qwen3_moe", "gemma2", "phi3", "gpt_neox", "starcoder2", "gpt2"),
+    [](const auto& info) { return std::string(info.param); });
 
 // Of the file, against the float64 reference of the folder that it was made of; of blocks.gguf, one of its own.
 class GgufLogits : public ::testing::TestWithParam<const char*> {
@@ -86,8 +85,8 @@ TEST_P(GgufLogits, AreThoseOfTransformers) {
   });
 }
 INSTANTIATE_TEST_SUITE_P(Folders, GgufLogits,
-                         ::testing::Values("blocks", "llama", "qwen2", "qwen3_moe", "phi3", "gpt_neox", "gpt2"),
-                         [](const auto& info) { return std::string(info.param); });
+    ::testing::Values("blocks", "llama", "qwen2", "qwen3_moe", "phi3", "gpt_neox", "gpt2"),
+    [](const auto& info) { return std::string(info.param); });
 
 // Written and read again: each family that GGUF has.
 class GgufWritten : public ::testing::TestWithParam<const char*> {
@@ -123,10 +122,9 @@ TEST_P(GgufWritten, IsTheSameModel) {
       EXPECT_EQ(ours.key(name) ? ours.key(name)->dump() : "none", value.dump()) << name;
 }
 INSTANTIATE_TEST_SUITE_P(Folders, GgufWritten,
-                         ::testing::Values("llama", "llama_tied", "llama_scaled", "llama_biases", "qwen2", "qwen3",
-                                           "gemma", "phi3_long", "olmo2", "granite", "gpt_neox", "starcoder2", "olmoe",
-                                           "qwen3_moe", "gpt2"),
-                         [](const auto& info) { return std::string(info.param); });
+    ::testing::Values("llama", "llama_tied", "llama_scaled", "llama_biases", "qwen2", "qwen3", "gemma", "phi3_long",
+        "olmo2", "granite", "gpt_neox", "starcoder2", "olmoe", "qwen3_moe", "gpt2"),
+    [](const auto& info) { return std::string(info.param); });
 
 TEST(Gguf, RefusesToWriteWhatTheFileCannotSay) {
   use_gguf_models();
@@ -158,20 +156,17 @@ TEST(Gguf, RefusesOtherModels) {
   EXPECT_NE(other.find("its architecture is 'rwkv7', Linnet reads llama, qwen2"), std::string::npos) << other;
   EXPECT_NE(open({{"split.count", 3}}).find("one of 3 files"), std::string::npos);
   EXPECT_NE(open({{"general.architecture", "llama"}}).find("token_embd.weight"), std::string::npos);
-  const std::vector<GgufSource> tokens{
-      {"token_embd.weight", find_gguf_blocks("F32"), {4, 2}, [](int64_t, int64_t count, float* out) {
-         std::fill_n(out, count, 0.0F);
-       }}};
+  const std::vector<GgufSource> tokens{{"token_embd.weight", find_gguf_blocks("F32"), {4, 2},
+      [](int64_t, int64_t count, float* out) { std::fill_n(out, count, 0.0F); }}};
   const std::string size = open({{"general.architecture", "llama"}}, tokens);
   EXPECT_NE(size.find("\"hidden_size\""), std::string::npos) << size;
   const std::string layers =
       open({{"general.architecture", "llama"}, {"llama.attention.head_count_kv", std::vector<int64_t>{1, 2}}}, tokens);
   EXPECT_NE(layers.find("its layers differ in 'llama.attention.head_count_kv'"), std::string::npos) << layers;
-  const std::string kind = open({{"general.architecture", "llama"},
-                                 {"tokenizer.ggml.model", "gpt2"},
-                                 {"tokenizer.ggml.pre", "odd"},
-                                 {"tokenizer.ggml.tokens", std::vector<std::string>{"a"}}},
-                                tokens);
+  const std::string kind =
+      open({{"general.architecture", "llama"}, {"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "odd"},
+               {"tokenizer.ggml.tokens", std::vector<std::string>{"a"}}},
+          tokens);
   EXPECT_NE(kind.find("\"tokenizer.ggml.pre\" is 'odd', Linnet knows gpt-2"), std::string::npos) << kind;
 }
 
@@ -216,11 +211,11 @@ TEST(Gguf, KeepsBlocksInMemoryForInference) {
                        : entry.type.shape.rank() == 2 && entry.name[0] == 'b' ? "Q8_0"
                                                                               : "F32";
     tensors.push_back({entry.name, find_gguf_blocks(type), entry.type.shape,
-                       [&from, &entry](int64_t first, int64_t count, float* out) {
-                         std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
-                         from.read(entry, values.data());
-                         std::copy_n(values.data() + first, count, out);
-                       }});
+        [&from, &entry](int64_t first, int64_t count, float* out) {
+          std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
+          from.read(entry, values.data());
+          std::copy_n(values.data() + first, count, out);
+        }});
   }
   save_gguf(path, {from.keys().begin(), from.keys().end()}, tensors);
   for (const std::string& file : {path, kGolden + "blocks.gguf", kGolden + "llama.gguf"}) {
@@ -264,9 +259,8 @@ TEST_P(GgufTokenizer, GivesTheSameTokens) {
   auto keys = gguf_tokenizer_keys(*from, size);
   keys.emplace(keys.begin(), "general.architecture", "llama");
   save_gguf(folder / "a.gguf", keys,
-            {{"token_embd.weight", find_gguf_blocks("F32"), {size, 1}, [](int64_t, int64_t count, float* out) {
-                std::fill_n(out, count, 0.0F);
-              }}});
+      {{"token_embd.weight", find_gguf_blocks("F32"), {size, 1},
+          [](int64_t, int64_t count, float* out) { std::fill_n(out, count, 0.0F); }}});
   const auto read = load_pretrained_tokenizer(folder / "a.gguf");
   EXPECT_EQ(read->roles().begin, from->roles().begin);
   EXPECT_EQ(read->roles().end, from->roles().end);
@@ -286,12 +280,11 @@ TEST_P(GgufTokenizer, GivesTheSameTokens) {
   }
   EXPECT_GT(compared, 40u);
 }
-INSTANTIATE_TEST_SUITE_P(Files, GgufTokenizer, ::testing::Values("gpt2.json", "llama3.json", "llama.json"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::erase(name, '.');
-                           return name;
-                         });
-
+INSTANTIATE_TEST_SUITE_P(
+    Files, GgufTokenizer, ::testing::Values("gpt2.json", "llama3.json", "llama.json"), [](const auto& info) {
+      std::string name = info.param;
+      std::erase(name, '.');
+      return name;
+    });
 }  // namespace
 }  // namespace linnet

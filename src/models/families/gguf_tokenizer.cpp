@@ -6,7 +6,6 @@
 #include "models/families/gguf.h"
 
 namespace linnet {
-
 #define LINNET_CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define LINNET_WORD "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
 #define LINNET_REST " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -26,11 +25,10 @@ const std::vector<GgufPreTokenizer>& gguf_pre_tokenizers() {
   constexpr const char* kGpt4o = LINNET_CASED(LINNET_CONTRACTIONS "?") "|\\p{N}{1,3}|" LINNET_CASED_REST;
   static const std::vector<GgufPreTokenizer> all = {
       {{"gpt-2", "phi-2", "olmo", "mpt", "roberta-bpe", "exaone4", "jina-es", "jina-de", "jina-en", "jina-v2-es",
-        "jina-v2-de", "jina-v2-en"},
-       {kGpt2}},
-      {{"llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "lfm2"},
-       {kThreeDigits},
-       {.ignore_merges = true, .add_begin = true}},
+           "jina-v2-de", "jina-v2-en"},
+          {kGpt2}},
+      {{"llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "lfm2"}, {kThreeDigits},
+          {.ignore_merges = true, .add_begin = true}},
       {{"dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, {kThreeDigits}},
       {{"qwen2", "deepseek-r1-qwen", "megrez"}, {kOneDigit}, {.nfc = true}},
       {{"stablelm2", "hunyuan"}, {kOneDigit}},
@@ -42,7 +40,6 @@ const std::vector<GgufPreTokenizer>& gguf_pre_tokenizers() {
 }
 
 namespace {
-
 // SentencePiece's numbers.
 enum Type : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
@@ -69,7 +66,7 @@ class TokenizerReader {
     Json config = Json::object();
     config["tokenizer_class"] = "PreTrainedTokenizerFast";  // no class adds steps of its own
     for (const auto& [theirs, role] :
-         {std::pair("bos", "bos_token"), {"eos", "eos_token"}, {"unknown", "unk_token"}, {"padding", "pad_token"}})
+        {std::pair("bos", "bos_token"), {"eos", "eos_token"}, {"unknown", "unk_token"}, {"padding", "pad_token"}})
       if (const auto token = id(std::string(theirs) + "_token_id")) config[role] = tokens_[*token];
     config["add_bos_token"] = flag("add_bos_token", add_begin && config.contains("bos_token"));
     config["add_eos_token"] = flag("add_eos_token", false);
@@ -227,11 +224,9 @@ class TokenizerReader {
   std::vector<std::string> tokens_;
   std::vector<int64_t> types_;
 };
-
 }  // namespace
 
 std::map<std::string, std::string> gguf_tokenizer_files(const GgufFile& file, const GgufArchitecture& architecture) {
   return TokenizerReader(file, architecture).files();
 }
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 using ModelKeys = std::vector<std::pair<std::string, Json>>;
 
@@ -44,10 +43,10 @@ std::vector<float> divisors_of(const RotaryConfig& rotary, int64_t turned) {
 // The form that files describe by two numbers.
 bool is_usual_yarn(const RopeScaling& scaling) {
   const RopeScaling usual{.kind = RopeScaling::Kind::kYarn,
-                          .factor = scaling.factor,
-                          .high_factor = 32,
-                          .original_length = scaling.original_length,
-                          .magnitude = scaling.factor <= 1 ? 1 : 0.1 * std::log(scaling.factor) + 1};
+      .factor = scaling.factor,
+      .high_factor = 32,
+      .original_length = scaling.original_length,
+      .magnitude = scaling.factor <= 1 ? 1 : 0.1 * std::log(scaling.factor) + 1};
   return scaling == usual;
 }
 
@@ -64,7 +63,7 @@ class Writer {
     const bool has_no_window = name == "llama" || name.starts_with("qwen");
     if (has_no_window && config_.find("sliding_window") && !config_["sliding_window"].is_null())
       fail_user("a model whose positions see a window (\"sliding_window\" in config.json) cannot be written as GGUF: ",
-                architecture_->name, " has none there");
+          architecture_->name, " has none there");
   }
 
   void save(const std::string& path) {
@@ -131,10 +130,8 @@ class Writer {
       add("rope.scaling.original_context_length", static_cast<int64_t>(rotary.scaling.original_length));
     }
     const auto add_divisors = [this](const char* name, const std::vector<float>& divisors) {
-      tensors_.push_back(
-          {name, find_gguf_blocks("F32"), {std::ssize(divisors)}, [divisors](int64_t first, int64_t count, float* out) {
-             std::copy_n(divisors.begin() + first, count, out);
-           }});
+      tensors_.push_back({name, find_gguf_blocks("F32"), {std::ssize(divisors)},
+          [divisors](int64_t first, int64_t count, float* out) { std::copy_n(divisors.begin() + first, count, out); }});
     };
     const std::vector<float> divisors = divisors_of(rotary, turned);
     if (phi) add_divisors("rope_factors_long.weight", rotary.long_divisors.empty() ? divisors : rotary.long_divisors);
@@ -182,8 +179,8 @@ class Writer {
       return;
     }
     auto values = std::make_shared<std::vector<float>>();
-    tensors_.back().fill = [this, bound = rows[0], form = form.form, count, values](int64_t first, int64_t size,
-                                                                                    float* out) {
+    tensors_.back().fill = [this, bound = rows[0], form = form.form, count, values](
+                               int64_t first, int64_t size, float* out) {
       if (first == 0) *values = in_their_form(*bound, form, count);
       std::copy_n(values->begin() + first, size, out);
       if (first + size == std::ssize(*values)) *values = {};
@@ -237,7 +234,7 @@ class Writer {
           std::abs(found->get<double>() - value.get<double>()) <= 1e-6 * std::abs(value.get<double>()))
         continue;
       fail_user("\"", key, "\" of the model is ", shown(value), ", which a GGUF file of ", architecture_->name,
-                " cannot say (it would be ", shown(*found), ")");
+          " cannot say (it would be ", shown(*found), ")");
     }
   }
 
@@ -373,7 +370,7 @@ class TokenizerKeys {
     const TokenRoles& roles = tokenizer_.roles();
     const Encoding encoding = tokenizer_.encode("a", EncodeOptions{});
     for (const auto& [name, id] :
-         {std::pair("bos", roles.begin), {"eos", roles.end}, {"unknown", roles.unknown}, {"padding", roles.pad}})
+        {std::pair("bos", roles.begin), {"eos", roles.end}, {"unknown", roles.unknown}, {"padding", roles.pad}})
       if (id >= 0) add(std::string(name) + "_token_id", id);
     add("add_bos_token", roles.begin >= 0 && !encoding.ids.empty() && encoding.ids.front() == roles.begin);
     add("add_eos_token", roles.end >= 0 && !encoding.ids.empty() && encoding.ids.back() == roles.end);
@@ -386,17 +383,15 @@ class TokenizerKeys {
   std::vector<int64_t> types_;
   std::vector<double> scores_;
 };
-
 }  // namespace
 
 void save_gguf_model(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
-                     const std::string& path, const GgufBlocks& type) {
+    const std::string& path, const GgufBlocks& type) {
   Writer(model, layout, parameters, type).save(path);
 }
 
-std::vector<std::pair<std::string, Json>> gguf_tokenizer_keys(const PretrainedTokenizer& tokenizer,
-                                                              int64_t vocab_size) {
+std::vector<std::pair<std::string, Json>> gguf_tokenizer_keys(
+    const PretrainedTokenizer& tokenizer, int64_t vocab_size) {
   return TokenizerKeys(tokenizer, vocab_size).all;
 }
-
 }  // namespace linnet

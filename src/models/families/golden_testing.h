@@ -9,12 +9,11 @@
 #include "models/nn/trace.h"
 
 namespace linnet {
-
 class PretrainedGolden {
  public:
   // `reference`: the name of another file with the reference.
-  explicit PretrainedGolden(const std::string& name, const OpenOptions& options = {},
-                            const std::string& reference = "");
+  explicit PretrainedGolden(
+      const std::string& name, const OpenOptions& options = {}, const std::string& reference = "");
 
   const Shape& shape(const std::string& name) const { return reference_.at(name).type.shape; }
   std::vector<int32_t> ids(const std::string& name) const;
@@ -42,5 +41,4 @@ class PretrainedGolden {
 
   SafetensorsFile reference_;
 };
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 class Gpt2 : public testing::TestWithParam<const char*> {
  protected:
   Gpt2() : golden(GetParam()), gpt(golden.model.as<TextDecoder>()) {}
@@ -29,22 +28,22 @@ TEST_P(Gpt2, HasItsLossAndGradients) {
 TEST_P(Gpt2, IsSavedBitForBit) { golden.check_saving(); }
 
 INSTANTIATE_TEST_SUITE_P(Folders, Gpt2, testing::Values("gpt2", "gpt2_options", "gpt2_bare"),
-                         [](const auto& info) { return std::string(info.param); });
+    [](const auto& info) { return std::string(info.param); });
 
 TEST(Gpt2Config, SurvivesTheFile) {
   const DecoderConfig config{.vocab_size = 40,
-                             .max_seq_len = 12,
-                             .width = 8,
-                             .heads = 2,
-                             .layers = 3,
-                             .hidden = 24,
-                             .dropout = 0.2,
-                             .embedding_dropout = 0.3,
-                             .attention_dropout = 0,
-                             .activation = Activation::kSilu,
-                             .norms = NormKind::kBare,
-                             .epsilon = 1e-6,
-                             .tied_head = false};
+      .max_seq_len = 12,
+      .width = 8,
+      .heads = 2,
+      .layers = 3,
+      .hidden = 24,
+      .dropout = 0.2,
+      .embedding_dropout = 0.3,
+      .attention_dropout = 0,
+      .activation = Activation::kSilu,
+      .norms = NormKind::kBare,
+      .epsilon = 1e-6,
+      .tied_head = false};
   const std::string text = decoder_config_file("gpt2", config).dump();
   const DecoderConfig read = decoder_config(ConfigFile::parse(text, "config.json"));
   EXPECT_EQ(decoder_config_file("gpt2", read).dump(), text);
@@ -52,6 +51,5 @@ TEST(Gpt2Config, SurvivesTheFile) {
   EXPECT_EQ(read.hidden, 24);
   EXPECT_EQ(read.embedding_dropout, 0.3);
 }
-
 }  // namespace
 }  // namespace linnet

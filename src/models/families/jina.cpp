@@ -3,23 +3,19 @@
 #include "models/families/encoder_family.h"
 
 namespace linnet {
-
 FamilyList families_of_jina() {
-  return {encoder_family(
-      {.model_type = "bert",
-       .architectures = encoder_architectures("JinaBert"),
-       .base = {.learned_positions = false,
-                .linear_biases = true,
-                .biases = {.feed_forward = false, .last = true},
-                .fused_gate = true},
-       .fields = bert_fields({lengths_field(8192, 0), fixed("feed_forward_type", "geglu"),
-                              written("position_embedding_type", "alibi"), written("feed_forward_type", "geglu")},
-                             "alibi"),
-       .names = EncoderNames{
-           .prefix = "bert.",
-           .own = {{"*.linear1", "mlp.gated_layers"}, {"*.linear2", "mlp.wo"}, {"*.norm2", "mlp.layernorm"}},
-           .class_dense = "^pooler.dense",
-           .heads = {"pooler.*", "cls.*", "classifier.*", "qa_outputs.*"}}})};
+  return {encoder_family({.model_type = "bert",
+      .architectures = encoder_architectures("JinaBert"),
+      .base = {.learned_positions = false,
+          .linear_biases = true,
+          .biases = {.feed_forward = false, .last = true},
+          .fused_gate = true},
+      .fields = bert_fields({lengths_field(8192, 0), fixed("feed_forward_type", "geglu"),
+                                written("position_embedding_type", "alibi"), written("feed_forward_type", "geglu")},
+          "alibi"),
+      .names = EncoderNames{.prefix = "bert.",
+          .own = {{"*.linear1", "mlp.gated_layers"}, {"*.linear2", "mlp.wo"}, {"*.norm2", "mlp.layernorm"}},
+          .class_dense = "^pooler.dense",
+          .heads = {"pooler.*", "cls.*", "classifier.*", "qa_outputs.*"}}})};
 }
-
 }  // namespace linnet

@@ -3,10 +3,8 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char *kProblemKey = "problem_type", *kPairsKey = "linnet_text_pairs",
                      *kNoAnswerKey = "linnet_may_lack_answers";
-
 }  // namespace
 
 int64_t label_count(const ConfigFile& config) {
@@ -51,5 +49,4 @@ void set_pairs(ConfigFile& config, bool pairs) {
 }
 bool may_lack_answers(const ConfigFile& config) { return config.flag(kNoAnswerKey, false); }
 void set_may_lack_answers(ConfigFile& config) { config.set(kNoAnswerKey, true); }
-
 }  // namespace linnet

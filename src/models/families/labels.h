@@ -3,7 +3,6 @@
 #include "models/families/config_file.h"
 
 namespace linnet {
-
 int64_t label_count(const ConfigFile& config);                   // 2 by default
 std::vector<std::string> label_names(const ConfigFile& config);  // in order; "LABEL_0" by default
 void name_labels(ConfigFile& config, const std::vector<std::string>& classes);
@@ -19,5 +18,4 @@ bool is_cross_encoder(const std::string& folder);
 // Whether the model learned that a question may have no answer, by a key of Linnet's own.
 bool may_lack_answers(const ConfigFile& config);
 void set_may_lack_answers(ConfigFile& config);
-
 }  // namespace linnet

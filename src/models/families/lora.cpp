@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char *kWeight = ".weight", *kAllLinear = "all-linear";
 
 bool ends_with_name(const std::string& path, const std::string& name) {
@@ -55,14 +54,14 @@ std::string names_of(const std::vector<Target>& targets) {
   return joined(names);
 }
 
-std::vector<Target> chosen(const PretrainedModel& model, const std::vector<Target>& layers,
-                           const std::vector<std::string>& names) {
+std::vector<Target> chosen(
+    const PretrainedModel& model, const std::vector<Target>& layers, const std::vector<std::string>& names) {
   std::vector<Target> result;
   for (const std::string& name : names)
     if (name != kAllLinear &&
         std::ranges::none_of(layers, [&](const Target& layer) { return ends_with_name(layer.module, name); }))
       fail_user("lora.targets: a model of type ", model.family->model_type, " has no linear layer \"", name,
-                "\"; it has ", names_of(layers));
+          "\"; it has ", names_of(layers));
   for (const Target& layer : layers)
     if (std::ranges::any_of(
             names, [&](const std::string& name) { return name == kAllLinear || ends_with_name(layer.module, name); }))
@@ -78,17 +77,16 @@ void add_to_layers(PretrainedModel& model, const LoraOptions& options, int64_t s
     const int64_t rows = target.row.rows > 0 ? target.row.rows : weight[0], in = weight[1];
     if (options.rank > std::min(rows, in))
       fail_user("lora.rank = ", options.rank, " is above the smaller side of ", target.module, ".weight ",
-                Shape{rows, in}.text());
+          Shape{rows, in}.text());
     const std::string part = part_name(target.module) + ending;
     target.layer->low_rank.add(*target.layer, part, target.row.first_row, rows, in, options.rank, options.scale(), set);
     for (const char* side : {".lora_A", ".lora_B"})
       model.names.add(target.module + side + ending + kWeight, target.layer->path() + side + "." + part,
-                      TensorForm::kSame, TensorRole::kAdapter);
+          TensorForm::kSame, TensorRole::kAdapter);
     model.names.rows.back().form = target.row.form == TensorForm::kByHeads ? TensorForm::kByHeads : TensorForm::kSame;
     model.names.rows.back().heads = target.row.heads;  // the rows of lora_B are those of the weight
   }
 }
-
 }  // namespace
 
 double LoraOptions::scale() const {
@@ -106,9 +104,9 @@ std::optional<LoraOptions> read_lora_options(const ConfigFile& config) {
   if (!config.has(kLoraKey)) return {};
   const ConfigFile values = config.object(kLoraKey);
   return LoraOptions{.rank = values.size("rank"),
-                     .alpha = values.number("alpha", 16),
-                     .targets = values.texts("targets"),
-                     .rank_stabilized = values.flag("rank_stabilized", false)};
+      .alpha = values.number("alpha", 16),
+      .targets = values.texts("targets"),
+      .rank_stabilized = values.flag("rank_stabilized", false)};
 }
 
 void add_adapters(PretrainedModel& model, const LoraOptions& options) {
@@ -146,5 +144,4 @@ void merge_adapters(const PretrainedModel& model, const ParameterLayout& layout,
     }
   }
 }
-
 }  // namespace linnet

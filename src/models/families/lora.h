@@ -9,7 +9,6 @@
 #include "models/families/config_file.h"
 
 namespace linnet {
-
 struct PretrainedModel;
 class ParameterLayout;
 
@@ -56,8 +55,8 @@ int64_t find_adapter(const std::vector<AdapterFolder>& adapters, const std::stri
 struct OpenOptions;
 // Opens a model folder for other folders' adapters, with the head they were trained for; load_parameters() reads both.
 // Without adapters: open_pretrained(). User error for adapters that do not fit the model.
-PretrainedModel open_with_adapters(const std::string& folder, const std::vector<AdapterFolder>& adapters,
-                                   const OpenOptions& options);
+PretrainedModel open_with_adapters(
+    const std::string& folder, const std::vector<AdapterFolder>& adapters, const OpenOptions& options);
 
 class AdapterFile;
 struct BoundRow;
@@ -77,7 +76,5 @@ class AdapterFiles {
 // Writes a folder that PEFT reads. `load` fills a buffer with all parameters; the memory of finished ones that the
 // folder leaves out is freed. `base`: the adapted model's folder.
 void save_adapters(const PretrainedModel& model, const ParameterLayout& layout,
-                   const std::function<void(const ParameterTarget&)>& load, const std::string& base,
-                   const std::string& folder);
-
+    const std::function<void(const ParameterTarget&)>& load, const std::string& base, const std::string& folder);
 }  // namespace linnet

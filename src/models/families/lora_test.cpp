@@ -16,14 +16,12 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 
 struct Adapted {
   explicit Adapted(const std::string& name)
       : adapters("tests/golden/lora/" + name),
-        model(open_with_adapters("tests/golden/pretrained/" + name, {{"", adapters}}, {})),
-        layout(*model.module),
+        model(open_with_adapters("tests/golden/pretrained/" + name, {{"", adapters}}, {})), layout(*model.module),
         parameters(static_cast<size_t>(layout.parameter_count())) {
     load_parameters(model, layout, parameters.data());
   }
@@ -89,8 +87,8 @@ TEST_P(Lora, IsSavedAsPeftSavedIt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, Lora,
-                         testing::Values("gpt2", "bert_classifier", "llama", "t5", "deberta_classifier", "gpt_neox"),
-                         [](const auto& info) { return std::string(info.param); });
+    testing::Values("gpt2", "bert_classifier", "llama", "t5", "deberta_classifier", "gpt_neox"),
+    [](const auto& info) { return std::string(info.param); });
 
 // The logits of two rows of seven tokens by a decoder or a classifier whose parameters are these.
 std::vector<float> logits(PretrainedModel& model, const ParameterLayout& layout, const std::vector<float>& parameters) {
@@ -99,8 +97,8 @@ std::vector<float> logits(PretrainedModel& model, const ParameterLayout& layout,
   if (auto* decoder = dynamic_cast<CausalModel*>(model.module.get()))
     trace.graph().output("logits", decoder->logits(decoder->hidden({tokens})));
   else
-    trace.graph().output("logits",
-                         model.as<TextClassifier>().logits(tokens, trace.input("lengths", {DType::kI32, {2}})));
+    trace.graph().output(
+        "logits", model.as<TextClassifier>().logits(tokens, trace.input("lengths", {DType::kI32, {2}})));
   const Graph graph = trace.finish();
   NamedTensors inputs;
   for (const GraphInput& input : graph.inputs()) {
@@ -142,8 +140,8 @@ TEST_P(LoraLogits, AreThoseOfPeft) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, LoraLogits,
-                         testing::Values("gpt2", "bert_classifier", "llama", "deberta_classifier", "gpt_neox"),
-                         [](const auto& info) { return std::string(info.param); });
+    testing::Values("gpt2", "bert_classifier", "llama", "deberta_classifier", "gpt_neox"),
+    [](const auto& info) { return std::string(info.param); });
 
 TEST(LoraModel, ComputesWhatItsMergedWeightsCompute) {
   Adapted adapted("gpt2");
@@ -155,8 +153,8 @@ TEST(LoraModel, ComputesWhatItsMergedWeightsCompute) {
   for (const ParameterSlot& slot : layout.parameters())
     for (const ParameterSlot& from : adapted.layout.parameters())
       if (from.spec.name == slot.spec.name)
-        std::copy_n(adapted.parameters.data() + from.offset, slot.spec.shape.elements(),
-                    parameters.data() + slot.offset);
+        std::copy_n(
+            adapted.parameters.data() + from.offset, slot.spec.shape.elements(), parameters.data() + slot.offset);
   const std::vector<float> merged = logits(plain, layout, parameters);
   std::vector<float> before(parameters.size());
   load_parameters(plain, layout, before.data());
@@ -198,13 +196,12 @@ TEST(LoraModel, WhatItCannotDoIsOneLine) {
     return [lora] { open_pretrained("tests/golden/pretrained/llama", {.lora = lora}); };
   };
   EXPECT_NE(problem(open({.targets = {"query"}})).find("no linear layer \"query\"; it has q_proj, k_proj"),
-            std::string::npos);
+      std::string::npos);
   EXPECT_NE(problem(open({.rank = 4000, .targets = {"q_proj"}})).find("lora.rank = 4000 is above"), std::string::npos);
   const fs::path folder = fs::temp_directory_path() / ("linnet_lora_bad" + std::to_string(getpid()));
   const auto adapter = [&](const std::string& key, const std::string& value) {
     fs::create_directories(folder);
-    write_file_atomically(
-        (folder / "adapter_config.json").string(),
+    write_file_atomically((folder / "adapter_config.json").string(),
         R"({"peft_type": "LORA", "r": 4, "target_modules": ["q_proj"], ")" + key + "\": " + value + "}");
     return problem([&] { read_adapter_options(folder.string()); });
   };
@@ -214,9 +211,9 @@ TEST(LoraModel, WhatItCannotDoIsOneLine) {
   EXPECT_EQ(adapter("bias", "\"none\""), "");
   // Adapters of another model.
   EXPECT_NE(problem([] {
-              open_with_adapters("tests/golden/pretrained/gpt2", {{"", "tests/golden/lora/t5"}}, {});
-            }),
-            "");
+    open_with_adapters("tests/golden/pretrained/gpt2", {{"", "tests/golden/lora/t5"}}, {});
+  }),
+      "");
   fs::remove_all(folder);
 }
 
@@ -237,9 +234,8 @@ TEST(LoraModel, FoldersOfAdaptersMayHaveNames) {
   EXPECT_EQ(find_adapter(two, "none", ""), -1);
   EXPECT_EQ(find_adapter({{"fr", "x"}}, "", ""), -1);
   EXPECT_NE(problem([&] { find_adapter(two, "es", "line 3"); }).find("line 3: there are no adapters \"es\""),
-            std::string::npos);
+      std::string::npos);
   EXPECT_NE(problem([] { find_adapter({}, "es", "line 3"); }).find("no adapters were given"), std::string::npos);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 // Linnet's own key: for others the embedding of the padding token, with which decoding begins, has the same effect.
 constexpr const char* kZeroStart = "start_from_zero_embedding";
 // Bias of the padding token: its exp() is 0 beside any other logit.
@@ -26,22 +25,19 @@ void write_vocabularies(const TransformerConfig& config, ConfigFile& file) {
 
 Field<TransformerConfig> zero_start() {
   return {[](const ConfigFile& file, TransformerConfig& config) { config.zero_start = file.flag(kZeroStart, false); },
-          [](const TransformerConfig& config, ConfigFile& file) {
-            if (config.zero_start) file.set(kZeroStart, true);
-          }};
+      [](const TransformerConfig& config, ConfigFile& file) {
+        if (config.zero_start) file.set(kZeroStart, true);
+      }};
 }
 
 Fields<TransformerConfig> marian_fields() {
   using C = TransformerConfig;
-  return Fields<C>{fixed("normalize_before", false),
-                   fixed("normalize_embedding", false),
-                   fixed("add_final_layer_norm", false),
-                   fixed("static_position_embeddings", true),
-                   field("share_encoder_decoder_embeddings", &C::share_embeddings, true),
-                   {read_vocabularies, write_vocabularies}} +
+  return Fields<C>{fixed("normalize_before", false), fixed("normalize_embedding", false),
+             fixed("add_final_layer_norm", false), fixed("static_position_embeddings", true),
+             field("share_encoder_decoder_embeddings", &C::share_embeddings, true),
+             {read_vocabularies, write_vocabularies}} +
          transformer_fields() + Fields<C>{zero_start()};
 }
-
 }  // namespace
 
 ConfigFile marian_config_file(const TransformerConfig& config, int64_t pad_token, int64_t end_token) {
@@ -67,10 +63,9 @@ void clear_start_embedding(const TransformerConfig& config, const ParameterLayou
 
 FamilyList families_of_marian() {
   return {transformer_family({.model_type = "marian",
-                              .architectures = {{"MarianMTModel", ModelHead::kTokens}},
-                              .base = {.tie_head = true, .positions = Positions::kHalved},
-                              .fields = marian_fields(),
-                              .names = transformer_names})};
+      .architectures = {{"MarianMTModel", ModelHead::kTokens}},
+      .base = {.tie_head = true, .positions = Positions::kHalved},
+      .fields = marian_fields(),
+      .names = transformer_names})};
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 class Marian : public testing::TestWithParam<const char*> {};
 
 TEST_P(Marian, AgreesWithTransformers) {
@@ -25,8 +24,8 @@ TEST_P(Marian, AgreesWithTransformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, Marian,
-                         testing::Values("marian", "marian_two_vocabularies", "bart", "mbart", "pegasus", "m2m_100"),
-                         [](const auto& info) { return std::string(info.param); });
+    testing::Values("marian", "marian_two_vocabularies", "bart", "mbart", "pegasus", "m2m_100"),
+    [](const auto& info) { return std::string(info.param); });
 
 TEST(GenerationConfig, SaysWhereDecodingBeginsAndEnds) {
   const GenerationConfig config = read_generation_config("tests/golden/pretrained/marian");
@@ -37,24 +36,23 @@ TEST(GenerationConfig, SaysWhereDecodingBeginsAndEnds) {
 
 TEST(MarianConfig, SurvivesTheFile) {
   const TransformerConfig config{.source_vocab = 40,
-                                 .target_vocab = 40,
-                                 .d_model = 16,
-                                 .num_heads = 2,
-                                 .d_ff = 24,
-                                 .dropout = 0.2,
-                                 .activation = Activation::kSilu,
-                                 .share_embeddings = true,
-                                 .tie_head = true,
-                                 .attention_dropout = 0.1,
-                                 .hidden_dropout = 0,
-                                 .scale_embedding = true,
-                                 .positions = Positions::kHalved,
-                                 .pad_token = 39,
-                                 .zero_start = true};
+      .target_vocab = 40,
+      .d_model = 16,
+      .num_heads = 2,
+      .d_ff = 24,
+      .dropout = 0.2,
+      .activation = Activation::kSilu,
+      .share_embeddings = true,
+      .tie_head = true,
+      .attention_dropout = 0.1,
+      .hidden_dropout = 0,
+      .scale_embedding = true,
+      .positions = Positions::kHalved,
+      .pad_token = 39,
+      .zero_start = true};
   const std::string text = marian_config_file(config, 39, 0).dump();
   const auto& family = find_family_as<TransformerFamily>("marian");
   EXPECT_EQ(marian_config_file(family.read(ConfigFile::parse(text, "config.json")), 39, 0).dump(), text);
 }
-
 }  // namespace
 }  // namespace linnet

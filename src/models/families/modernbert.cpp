@@ -3,12 +3,10 @@
 
 namespace linnet {
 namespace {
-
 Field<EncoderConfig> norm_bias() {
-  return {
-      [](const ConfigFile& file, EncoderConfig& config) {
-        config.norms = file.flag("norm_bias", false) ? NormKind::kLayer : NormKind::kNoBias;
-      },
+  return {[](const ConfigFile& file, EncoderConfig& config) {
+            config.norms = file.flag("norm_bias", false) ? NormKind::kLayer : NormKind::kNoBias;
+          },
       [](const EncoderConfig& config, ConfigFile& file) { file.set("norm_bias", config.norms == NormKind::kLayer); }};
 }
 
@@ -34,15 +32,15 @@ Field<EncoderConfig> layer_kinds() {
               config.layer_kinds.push_back({near ? window / 2 + 1 : 0, RotaryConfig{.theta = near ? of_near : of_all}});
             }
           },
-          [=](const EncoderConfig& config, ConfigFile& file) {
-            std::vector<std::string> types;
-            for (const LayerKind& kind : config.layer_kinds) {
-              types.emplace_back(kind.window > 0 ? kNear : kFull);
-              if (kind.window > 0) file.set("local_attention", 2 * (kind.window - 1));
-              file.set(kind.window > 0 ? "local_rope_theta" : "global_rope_theta", kind.rotary->theta);
-            }
-            file.set("layer_types", types);
-          }};
+      [=](const EncoderConfig& config, ConfigFile& file) {
+        std::vector<std::string> types;
+        for (const LayerKind& kind : config.layer_kinds) {
+          types.emplace_back(kind.window > 0 ? kNear : kFull);
+          if (kind.window > 0) file.set("local_attention", 2 * (kind.window - 1));
+          file.set(kind.window > 0 ? "local_rope_theta" : "global_rope_theta", kind.rotary->theta);
+        }
+        file.set("layer_types", types);
+      }};
 }
 
 // "classifier_bias", "classifier_activation" and "classifier_pooling".
@@ -53,59 +51,49 @@ Field<EncoderConfig> heads() {
                 read_word(file, "classifier_activation", kActivations, Activation::kGelu);
             config.mean_pooled = file.choice("classifier_pooling", {"cls", "mean"}) == "mean";
           },
-          [](const EncoderConfig& config, ConfigFile& file) {
-            file.set("classifier_bias", config.head_biases);
-            file.set("classifier_pooling", config.mean_pooled ? "mean" : "cls");
-          }};
+      [](const EncoderConfig& config, ConfigFile& file) {
+        file.set("classifier_bias", config.head_biases);
+        file.set("classifier_pooling", config.mean_pooled ? "mean" : "cls");
+      }};
 }
-
 }  // namespace
 
 FamilyList families_of_modernbert() {
   using C = EncoderConfig;
   using enum ModelHead;
-  return {encoder_family(
-      {.model_type = "modernbert",
-       // Its heads for tokens and spans have an extra layer and are not supported.
-       .architectures = encoder_architectures("ModernBert", {kNone, kTokens, kClasses}),
-       .base = {.token_types = 0,
-                .dropout = 0,
-                .learned_positions = false,
-                .norm_place = NormPlace::kInput,
-                .fused_gate = true,
-                .first_attention_norm = false,
-                .final_norm = true,
-                .has_pooler = false,
-                .pooler_norm = true},
-       .fields = {field("vocab_size", &C::vocab_size, kSizes), lengths_field(8192, 50283),
-                  field("hidden_size", &C::width, kWidths), field("num_attention_heads", &C::heads, kSizes),
-                  multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
-                  field("num_hidden_layers", &C::layers, kEncoderLayers),
-                  field("intermediate_size", &C::hidden, kSizes),
-                  field("hidden_activation", &C::activation, kActivations, Activation::kGelu),
-                  probability("embedding_dropout", &C::dropout, 0),
-                  probability("attention_dropout", &C::attention_dropout, 0, &C::dropout),
-                  probability("mlp_dropout", &C::hidden_dropout, 0), positive("norm_eps", &C::epsilon, 1e-5),
-                  norm_bias(), biases("attention_bias", {&Biases::attention, &Biases::output}),
-                  biases("mlp_bias", {&Biases::feed_forward}), layer_kinds(), heads(), fixed("decoder_bias", true)},
-       .names = EncoderNames{.prefix = "model.",
-                             .layers = "layers.*.",
-                             .own = {{"bert.words", "^embeddings.tok_embeddings"},
-                                     {"bert.embedding_norm", "^embeddings.norm"},
-                                     {"bert.norm", "^final_norm"},
-                                     {"*.self_attn.in_proj", "attn.Wqkv"},
-                                     {"*.self_attn.out_proj", "attn.Wo"},
-                                     {"*.norm1", "attn_norm"},
-                                     {"*.linear1", "mlp.Wi"},
-                                     {"*.linear2", "mlp.Wo"},
-                                     {"*.norm2", "mlp_norm"}},
-                             .masked_dense = "head.dense",
-                             .masked_norm = "head.norm",
-                             .masked_bias = "decoder.bias",
-                             .masked_copies = {"decoder.weight"},
-                             .class_dense = "head.dense",
-                             .class_norm = "head.norm",
-                             .heads = {"head.*", "decoder.*", "classifier.*", "qa_outputs.*"}}})};
+  return {encoder_family({.model_type = "modernbert",
+      // Its heads for tokens and spans have an extra layer and are not supported.
+      .architectures = encoder_architectures("ModernBert", {kNone, kTokens, kClasses}),
+      .base = {.token_types = 0,
+          .dropout = 0,
+          .learned_positions = false,
+          .norm_place = NormPlace::kInput,
+          .fused_gate = true,
+          .first_attention_norm = false,
+          .final_norm = true,
+          .has_pooler = false,
+          .pooler_norm = true},
+      .fields = {field("vocab_size", &C::vocab_size, kSizes), lengths_field(8192, 50283),
+          field("hidden_size", &C::width, kWidths), field("num_attention_heads", &C::heads, kSizes),
+          multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
+          field("num_hidden_layers", &C::layers, kEncoderLayers), field("intermediate_size", &C::hidden, kSizes),
+          field("hidden_activation", &C::activation, kActivations, Activation::kGelu),
+          probability("embedding_dropout", &C::dropout, 0),
+          probability("attention_dropout", &C::attention_dropout, 0, &C::dropout),
+          probability("mlp_dropout", &C::hidden_dropout, 0), positive("norm_eps", &C::epsilon, 1e-5), norm_bias(),
+          biases("attention_bias", {&Biases::attention, &Biases::output}), biases("mlp_bias", {&Biases::feed_forward}),
+          layer_kinds(), heads(), fixed("decoder_bias", true)},
+      .names = EncoderNames{.prefix = "model.",
+          .layers = "layers.*.",
+          .own = {{"bert.words", "^embeddings.tok_embeddings"}, {"bert.embedding_norm", "^embeddings.norm"},
+              {"bert.norm", "^final_norm"}, {"*.self_attn.in_proj", "attn.Wqkv"}, {"*.self_attn.out_proj", "attn.Wo"},
+              {"*.norm1", "attn_norm"}, {"*.linear1", "mlp.Wi"}, {"*.linear2", "mlp.Wo"}, {"*.norm2", "mlp_norm"}},
+          .masked_dense = "head.dense",
+          .masked_norm = "head.norm",
+          .masked_bias = "decoder.bias",
+          .masked_copies = {"decoder.weight"},
+          .class_dense = "head.dense",
+          .class_norm = "head.norm",
+          .heads = {"head.*", "decoder.*", "classifier.*", "qa_outputs.*"}}})};
 }
-
 }  // namespace linnet

@@ -3,7 +3,6 @@
 
 namespace linnet {
 namespace {
-
 // Other values would make layers without experts.
 Field<DecoderConfig> all_layers_have_experts() {
   return {[](const ConfigFile& file, DecoderConfig&) {
@@ -26,37 +25,33 @@ Field<DecoderConfig> window_of_all_layers() {
   return {[=](const ConfigFile& file, DecoderConfig& config) {
             if (file.flag(kUsed, false)) config.window = file.size(kSize, 4096);
           },
-          [=](const DecoderConfig& config, ConfigFile& file) {
-            if (config.window > 0) file.set(kUsed, true), file.set(kSize, config.window);
-          }};
+      [=](const DecoderConfig& config, ConfigFile& file) {
+        if (config.window > 0) file.set(kUsed, true), file.set(kSize, config.window);
+      }};
 }
-
 }  // namespace
 
 FamilyList families_of_moe() {
   using C = DecoderConfig;
   return {decoder_family({.model_type = "mixtral",
-                          .architectures = decoder_architectures("Mixtral"),
-                          .base = llama_kind({.normalized_choice = true}),
-                          .fields = llama_fields({expert_fields("num_local_experts"), window_field(0)}),
-                          .names = DecoderNames{.own = {{"*.experts.router", "block_sparse_moe.gate"},
-                                                        {"*.experts.linear1",
-                                                         "block_sparse_moe.experts.#.w1 block_sparse_moe.experts.#.w3"},
-                                                        {"*.experts.linear2", "block_sparse_moe.experts.#.w2"}}}}),
-          decoder_family({.model_type = "olmoe",
-                          .architectures = decoder_architectures("Olmoe"),
-                          .base = llama_kind({.query_key_norms = QueryKeyNorms::kWhole}),
-                          .fields = llama_fields({expert_fields("num_experts"),
-                                                  field("norm_topk_prob", &C::normalized_choice, false),
-                                                  fixed("attention_bias", false), no_clip()})}),
-          decoder_family(
-              {.model_type = "qwen3_moe",
-               .architectures = decoder_architectures("Qwen3Moe"),
-               .base = llama_kind({.query_key_norms = QueryKeyNorms::kHeads}),
-               .fields = llama_fields({field("moe_intermediate_size", &C::hidden, kSizes),
-                                       field("head_dim", &C::head_size, kSizes, 128), fixed("attention_bias", false),
-                                       window_of_all_layers(), all_layers_have_experts(), expert_fields("num_experts"),
-                                       field("norm_topk_prob", &C::normalized_choice, false)})})};
+              .architectures = decoder_architectures("Mixtral"),
+              .base = llama_kind({.normalized_choice = true}),
+              .fields = llama_fields({expert_fields("num_local_experts"), window_field(0)}),
+              .names =
+                  DecoderNames{.own = {{"*.experts.router", "block_sparse_moe.gate"},
+                                   {"*.experts.linear1", "block_sparse_moe.experts.#.w1 block_sparse_moe.experts.#.w3"},
+                                   {"*.experts.linear2", "block_sparse_moe.experts.#.w2"}}}}),
+      decoder_family({.model_type = "olmoe",
+          .architectures = decoder_architectures("Olmoe"),
+          .base = llama_kind({.query_key_norms = QueryKeyNorms::kWhole}),
+          .fields = llama_fields({expert_fields("num_experts"), field("norm_topk_prob", &C::normalized_choice, false),
+              fixed("attention_bias", false), no_clip()})}),
+      decoder_family({.model_type = "qwen3_moe",
+          .architectures = decoder_architectures("Qwen3Moe"),
+          .base = llama_kind({.query_key_norms = QueryKeyNorms::kHeads}),
+          .fields = llama_fields(
+              {field("moe_intermediate_size", &C::hidden, kSizes), field("head_dim", &C::head_size, kSizes, 128),
+                  fixed("attention_bias", false), window_of_all_layers(), all_layers_have_experts(),
+                  expert_fields("num_experts"), field("norm_topk_prob", &C::normalized_choice, false)})})};
 }
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 // `name` with these numbers for its stars.
 std::string numbered(std::string name, std::initializer_list<int64_t> numbers) {
   for (const int64_t number : numbers)
@@ -27,7 +26,6 @@ std::vector<std::string> tensors_of(const std::string& theirs, int64_t layer, co
     }
   return tensors;
 }
-
 }  // namespace
 
 NamePatterns with(NamePatterns patterns, const NamePatterns& own) {
@@ -42,8 +40,8 @@ NamePatterns with(NamePatterns patterns, const NamePatterns& own) {
   return patterns;
 }
 
-NamePatterns in_full(NamePatterns patterns, const std::string& prefix, const std::string& our_layers,
-                     const std::string& their_layers) {
+NamePatterns in_full(
+    NamePatterns patterns, const std::string& prefix, const std::string& our_layers, const std::string& their_layers) {
   for (NamePattern& pattern : patterns) {
     if (pattern.ours.starts_with("*.")) {
       pattern.ours.replace(0, 2, our_layers);
@@ -80,15 +78,15 @@ void NameTable::add(const Module& module, const NamePatterns& patterns, const Na
 }
 
 void NameTable::add_layer(const std::string& ours, const std::vector<std::string>& theirs, const NamePattern& pattern,
-                          const std::map<std::string, Shape>& shapes, const NameSizes& sizes) {
+    const std::map<std::string, Shape>& shapes, const NameSizes& sizes) {
   for (const char* const ending : {"", ".weight", ".bias"}) {
     const bool is_bias = ending == std::string_view(".bias");
     const auto found = shapes.find(ours + ending);
     if (found == shapes.end() && pattern.role == TensorRole::kConstant && *ending != 0)
       rows.push_back({.tensor = theirs[0] + ending,
-                      .role = TensorRole::kConstant,
-                      .rows = sizes.width,
-                      .constant = is_bias ? 0.0F : 1.0F});
+          .role = TensorRole::kConstant,
+          .rows = sizes.width,
+          .constant = is_bias ? 0.0F : 1.0F});
     if (found == shapes.end()) continue;
     const int64_t count = std::ssize(theirs), all = found->second[0];
     const int64_t first = count == 3 && sizes.query_width > 0 ? sizes.query_width : all / count;
@@ -99,15 +97,14 @@ void NameTable::add_layer(const std::string& ours, const std::vector<std::string
       const bool has_form = !is_bias || pattern.form == TensorForm::kByHeads;
       const int64_t part = count == 1 ? 0 : i == 0 ? first : (all - first) / (count - 1);
       rows.push_back({.tensor = tensor,
-                      .parameter = ours + ending,
-                      .form = has_form ? pattern.form : TensorForm::kSame,
-                      .role = pattern.role == TensorRole::kConstant ? TensorRole::kRequired : pattern.role,
-                      .first_row = row,
-                      .rows = part,
-                      .heads = pattern.form == TensorForm::kByHeads ? sizes.heads : 0});
+          .parameter = ours + ending,
+          .form = has_form ? pattern.form : TensorForm::kSame,
+          .role = pattern.role == TensorRole::kConstant ? TensorRole::kRequired : pattern.role,
+          .first_row = row,
+          .rows = part,
+          .heads = pattern.form == TensorForm::kByHeads ? sizes.heads : 0});
       row += part;
     }
   }
 }
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 #include "models/nn/module.h"
 
 namespace linnet {
-
 enum class TensorForm {
   kSame,
   kTransposed,     // [in, out] in the file, [out, in] here: GPT-2's Conv1D
@@ -52,8 +51,8 @@ using NamePatterns = std::vector<NamePattern>;
 // `patterns`, with those of `own` replacing others of the same parameter.
 NamePatterns with(NamePatterns patterns, const NamePatterns& own);
 // Expands '^' in file names to `prefix`, and "*." to the layers' beginnings.
-NamePatterns in_full(NamePatterns patterns, const std::string& prefix, const std::string& our_layers,
-                     const std::string& their_layers);
+NamePatterns in_full(
+    NamePatterns patterns, const std::string& prefix, const std::string& our_layers, const std::string& their_layers);
 
 // What parameter shapes do not tell.
 struct NameSizes {
@@ -80,13 +79,12 @@ struct NameTable {
   std::vector<std::string> folders;
 
   void add(const std::string& tensor, const std::string& parameter, TensorForm form = TensorForm::kSame,
-           TensorRole role = TensorRole::kRequired);
+      TensorRole role = TensorRole::kRequired);
   // The tensors of what the module has of these patterns, one layer after another.
   void add(const Module& module, const NamePatterns& patterns, const NameSizes& sizes = {});
 
  private:
   void add_layer(const std::string& ours, const std::vector<std::string>& theirs, const NamePattern& pattern,
-                 const std::map<std::string, Shape>& shapes, const NameSizes& sizes);
+      const std::map<std::string, Shape>& shapes, const NameSizes& sizes);
 };
-
 }  // namespace linnet

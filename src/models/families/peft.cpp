@@ -19,7 +19,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char *kConfigName = "adapter_config.json", *kWeightsName = "adapter_model.safetensors",
                      *kPickledName = "adapter_model.bin";
 constexpr const char* kBase = "base_model.model.";
@@ -56,7 +55,7 @@ std::string peft_name(const PretrainedModel& model, const std::string& tensor) {
 bool classifies_texts(const PretrainedModel& model) {
   return model.family->kind == FamilyKind::kEncoder &&
          (model.head == ModelHead::kClasses || model.head == ModelHead::kTokenClasses ||
-          model.head == ModelHead::kSpans);
+             model.head == ModelHead::kSpans);
 }
 
 // Adapters, and heads trained beside them: those of a classifier, which begin with random values.
@@ -111,8 +110,8 @@ constexpr const char* kUnnamedSet = "default+";
 
 std::string set_name(const AdapterFolder& adapter) { return adapter.name.empty() ? kUnnamedSet : adapter.name; }
 
-PretrainedModel open_with_sets(const std::string& folder, const std::vector<AdapterFolder>& adapters,
-                               const OpenOptions& options) {
+PretrainedModel open_with_sets(
+    const std::string& folder, const std::vector<AdapterFolder>& adapters, const OpenOptions& options) {
   PretrainedModel model = open_pretrained(folder, options);
   for (size_t i = 0; i < adapters.size(); ++i)
     add_adapter_set(model, read_adapter_options(adapters[i].folder), static_cast<int64_t>(i), set_name(adapters[i]));
@@ -128,8 +127,8 @@ void name_classes(PretrainedModel& model, const std::string& adapters) {
   const Json names = Json::parse_or_null(found->second, JsonLimits::settings());
   if (!names.is_array() || static_cast<int64_t>(names.size()) != label_count(model.config) ||
       !std::ranges::all_of(names, &Json::is_string))
-    fail_user("'", file.path(), "': its \"", kClassesEntry, "\" is not a list of ", label_count(model.config),
-              " names");
+    fail_user(
+        "'", file.path(), "': its \"", kClassesEntry, "\" is not a list of ", label_count(model.config), " names");
   name_labels(model.config, names.get<std::vector<std::string>>());
   if (const auto type = file.metadata().find(kProblemEntry); type != file.metadata().end())
     set_problem_type(model.config, type->second);
@@ -151,7 +150,6 @@ OpenOptions options_for(const std::string& adapters, OpenOptions options) {
       options.labels = head->type.shape.rank() == 2 ? head->type.shape[0] : 0;
   return options;
 }
-
 }  // namespace
 
 LoraOptions read_adapter_options(const std::string& folder) {
@@ -217,11 +215,11 @@ int64_t find_adapter(const std::vector<AdapterFolder>& adapters, const std::stri
   if (name.empty()) return -1;
   if (!are_chosen(adapters)) fail_user(where, ": no adapters were given to choose from (--adapter NAME=FOLDER)");
   fail_user(where, ": there are no adapters \"", name, "\"; there are ", joined(adapters, ", ", &AdapterFolder::name),
-            ", and none");
+      ", and none");
 }
 
-PretrainedModel open_with_adapters(const std::string& folder, const std::vector<AdapterFolder>& adapters,
-                                   const OpenOptions& options) {
+PretrainedModel open_with_adapters(
+    const std::string& folder, const std::vector<AdapterFolder>& adapters, const OpenOptions& options) {
   if (adapters.empty()) return open_pretrained(folder, options);
   PretrainedModel model = are_chosen(adapters) ? open_with_sets(folder, adapters, options)
                                                : open_pretrained(folder, options_for(adapters[0].folder, options));
@@ -265,7 +263,7 @@ class AdapterFile {
     if (!entry) fail_user("'", file_->path(), "': tensor ", name, " is missing");
     if (entry->type.shape != bound.shape || !is_float(entry->dtype))
       fail_user("'", file_->path(), "': tensor ", name, " is ", entry->text(), ", expected floats of the shape ",
-                bound.shape.text());
+          bound.shape.text());
     matched_.emplace_back(&bound, entry);
   }
 
@@ -284,8 +282,7 @@ void AdapterFiles::read(const ParameterSpec& spec, float* parameters) const {
 }
 
 void save_adapters(const PretrainedModel& model, const ParameterLayout& layout,
-                   const std::function<void(const ParameterTarget&)>& load, const std::string& base,
-                   const std::string& folder) {
+    const std::function<void(const ParameterTarget&)>& load, const std::string& base, const std::string& folder) {
   if (!model.lora) fail_user("the run has no adapters: it was not trained with lora.rank");
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
   std::set<std::string> kept;
@@ -308,7 +305,7 @@ void save_adapters(const PretrainedModel& model, const ParameterLayout& layout,
     if (bound.row->form != TensorForm::kSame) {
       std::vector<float>& copy = copies.emplace_back(static_cast<size_t>(bound.shape.elements()));
       write_tensor(bound, parameters, FileDType::kF32, 0, bound.shape.elements(),
-                   std::as_writable_bytes(std::span(copy)).data());
+          std::as_writable_bytes(std::span(copy)).data());
       values = copy.data();
     }
     tensors.push_back({peft_name(model, bound.row->tensor), {DType::kF32, bound.shape}, values});
@@ -324,5 +321,4 @@ void save_adapters(const PretrainedModel& model, const ParameterLayout& layout,
   }
   save_safetensors(path_in(folder, kWeightsName), tensors, metadata);
 }
-
 }  // namespace linnet

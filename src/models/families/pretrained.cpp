@@ -16,7 +16,6 @@
 
 namespace linnet {
 namespace {
-
 std::string config_path(const std::string& folder) { return (std::filesystem::path(folder) / "config.json").string(); }
 
 // What the folder is taken for.
@@ -29,7 +28,7 @@ const Architecture& chosen_architecture(const Family& family, const ConfigFile& 
   for (const Architecture& architecture : family.architectures)
     if (name == architecture.name) return architecture;
   config.fail("architecture \"", name, "\" is not supported (of ", family.model_type, ": ",
-              joined(family.architectures, ", ", &Architecture::name), ")");
+      joined(family.architectures, ", ", &Architecture::name), ")");
 }
 
 void set_labels(ConfigFile& config, int64_t labels) {
@@ -83,8 +82,8 @@ void check_numbers(const TensorMatch& match, const ParameterSlot& slot, const fl
     std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
     matched.weight->file->read(entry, values.data());
     if (has_nan(values))
-      fail_user("'", matched.weight->file->path(), "': tensor ", entry.name,
-                " holds values that are not numbers (NaN)");
+      fail_user(
+          "'", matched.weight->file->path(), "': tensor ", entry.name, " holds values that are not numbers (NaN)");
   }
 }
 
@@ -104,7 +103,7 @@ void load_parameter(const TensorMatch& match, const ParameterSlot& slot, float* 
   }
   if (is_fresh)
     initialize(slot.spec.initializer, slot.spec.name, seed, slot.spec.shape,
-               {parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+        {parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
   const auto drop_pages = [](const MatchedRow& matched) {
     if (matched.weight->entry->bytes() >= 1 << 20) matched.weight->file->drop_pages();
   };
@@ -140,7 +139,7 @@ void match_parameters(PretrainedModel& model, const ParameterFile& file, bool ne
 }
 
 void load_packed(const PretrainedModel& model, const ParameterFile& file, const ParameterLayout& layout,
-                 const ParameterTarget& target, uint64_t seed) {
+    const ParameterTarget& target, uint64_t seed) {
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
   const AdapterFiles adapters(model, rows);
   ParameterTarget adapted = target;
@@ -153,16 +152,15 @@ void load_packed(const PretrainedModel& model, const ParameterFile& file, const 
       if (row.parameter == slot.spec.name && !may_be_missing(row.role) && row.role != TensorRole::kCopy)
         file.check(slot.spec);  // which says that it is missing
     initialize(slot.spec.initializer, slot.spec.name, seed, slot.spec.shape,
-               {target.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+        {target.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
   });
 }
-
 }  // namespace
 
 void PretrainedModel::fail_type() const {
   fail_user(folder.empty() ? "the model" : "'" + folder + "'", " is a ", architecture,
-            ", which does not fit this task: text generation takes a decoder (GPT-2, Llama), classification and masked "
-            "tokens an encoder (BERT), translation a T5 or Marian, images a ViT");
+      ", which does not fit this task: text generation takes a decoder (GPT-2, Llama), classification and masked "
+      "tokens an encoder (BERT), translation a T5 or Marian, images a ViT");
 }
 
 bool is_pretrained_folder(const std::string& folder) {
@@ -175,8 +173,8 @@ void check_model_folder(const std::string& folder) {
   const std::string hint = missing_model_hint(folder);
   if (!file_exists(folder)) fail_user("there is no folder '", folder, "'", hint);
   fail_user("'", folder, "'",
-            hint.empty() && !is_folder(folder) ? " is neither a run, a model folder nor a file of weights"
-                                               : " has no config.json" + hint);
+      hint.empty() && !is_folder(folder) ? " is neither a run, a model folder nor a file of weights"
+                                         : " has no config.json" + hint);
 }
 
 PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& options) {
@@ -212,8 +210,8 @@ PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& op
 
 PretrainedModel new_pretrained(const ConfigFile& config) { return construct(config, {}); }
 
-void load_parameters(const PretrainedModel& model, const ParameterLayout& layout, const ParameterTarget& target,
-                     uint64_t seed) {
+void load_parameters(
+    const PretrainedModel& model, const ParameterLayout& layout, const ParameterTarget& target, uint64_t seed) {
   if (const auto packed = ParameterFile::open(model.folder)) return load_packed(model, *packed, layout, target, seed);
   const WeightFiles files(model.folder, model.names.folders);
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
@@ -232,5 +230,4 @@ void load_parameters(const PretrainedModel& model, const ParameterLayout& layout
       match.fail_different(matched);
   }
 }
-
 }  // namespace linnet

@@ -16,7 +16,6 @@
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {
-
 struct PretrainedModel {
   std::string folder;              // empty: made here, not read
   const Family* family = nullptr;  // which it is saved as
@@ -38,8 +37,7 @@ struct PretrainedModel {
   std::vector<std::string> unused;  // tensors of other heads the folder has
 
   // User error naming the architecture if the module is something else.
-  template <class T>
-  T& as() const {
+  template <class T> T& as() const {
     if (T* module_as = dynamic_cast<T*>(module.get())) return *module_as;
     fail_type();
   }
@@ -72,8 +70,8 @@ PretrainedModel new_pretrained(const ConfigFile& config);
 
 // Reads the weights into a flat buffer in the order of `layout` (of model.module or one made alike). Missing ones are
 // drawn from `seed`. Memory beyond the buffer: the pages of one tensor.
-void load_parameters(const PretrainedModel& model, const ParameterLayout& layout, const ParameterTarget& target,
-                     uint64_t seed = 1);
+void load_parameters(
+    const PretrainedModel& model, const ParameterLayout& layout, const ParameterTarget& target, uint64_t seed = 1);
 
 struct SaveOptions {
   std::optional<FileDType> dtype = {};  // of all tensors; empty: as in the folder, F32 for new ones
@@ -84,7 +82,7 @@ struct SaveOptions {
 // Writes a complete folder: configuration, weights with merged adapters, and other files of the folder that was read
 // (tokenizer, generation_config.json, ...). It may be the same folder.
 void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
-                     const std::string& folder, const SaveOptions& options = {});
+    const std::string& folder, const SaveOptions& options = {});
 
 // Writes all of a folder but the weights.
 void save_companions(const PretrainedModel& model, const std::string& folder);
@@ -94,5 +92,4 @@ bool is_pretrained_folder(const std::string& folder);
 
 // Family, sizes, parameters, files and unused tensors in lines for people. User errors as open_pretrained().
 std::string describe_pretrained(const std::string& folder);
-
 }  // namespace linnet

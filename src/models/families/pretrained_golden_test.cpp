@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 
 std::string golden_path(const std::string& name) { return "tests/golden/pretrained/" + name; }
@@ -23,8 +22,7 @@ double norm(std::span<const double> x) {
 }
 
 // ||a - b|| over the elements that b says something of, and ||b||.
-template <class T>
-std::pair<double, double> distance(std::span<const T> a, std::span<const double> b) {
+template <class T> std::pair<double, double> distance(std::span<const T> a, std::span<const double> b) {
   std::vector<double> difference, compared;
   for (size_t i = 0; i < b.size(); ++i) {
     if (std::isnan(b[i])) continue;
@@ -35,8 +33,7 @@ std::pair<double, double> distance(std::span<const T> a, std::span<const double>
 }
 
 // Gives a runner the inputs of a graph in float64, but for its parameters.
-template <class Runner>
-void set_inputs(const NamedTensors& named, Runner& runner) {
+template <class Runner> void set_inputs(const NamedTensors& named, Runner& runner) {
   for (const NamedTensors::value_type& entry : named) {
     const std::string& input = entry.first;
     const HostTensor& tensor = entry.second;
@@ -58,12 +55,10 @@ std::map<std::string, std::string> companions(const std::string& folder) {
   }
   return result;
 }
-
 }  // namespace
 
 PretrainedGolden::PretrainedGolden(const std::string& name, const OpenOptions& options, const std::string& reference)
-    : model(open_pretrained(golden_path(name), options)),
-      layout(*model.module),
+    : model(open_pretrained(golden_path(name), options)), layout(*model.module),
       parameters(static_cast<size_t>(layout.parameter_count()), NAN),
       reference_(golden_path(reference.empty() ? name : reference) + ".safetensors") {
   load_parameters(model, layout, parameters.data());
@@ -160,8 +155,8 @@ void PretrainedGolden::check_loss_and_gradients(const LossFunction& loss) const 
       name = "grad." + row.tensor.substr(model.names.prefix.size());
     const auto elements = static_cast<size_t>(bound.shape.elements());
     std::vector<double> ours(elements), theirs(elements);
-    write_tensor(bound, gradient, FileDType::kF64, 0, bound.shape.elements(),
-                 reinterpret_cast<std::byte*>(ours.data()));
+    write_tensor(
+        bound, gradient, FileDType::kF64, 0, bound.shape.elements(), reinterpret_cast<std::byte*>(ours.data()));
     for (double& value : ours) value /= count;
     if (reference_.find(name)) {
       theirs = reference_doubles(name);
@@ -243,5 +238,4 @@ void PretrainedGolden::check_saving() const {
   EXPECT_EQ(ConfigFile(folder + "/config.json").dump(), ConfigFile(model.folder + "/config.json").dump());
   fs::remove_all(folder);
 }
-
 }  // namespace linnet

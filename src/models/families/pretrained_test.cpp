@@ -13,7 +13,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 
 class PretrainedFolder : public testing::Test {
@@ -83,23 +82,23 @@ TEST_F(PretrainedFolder, SettingsThatAreWrongAreNamed) {
   with("\"gelu_new\"", "\"mish\"", "\"activation_function\" is \"mish\", Linnet supports relu, gelu");
   with("\"scale_attn_weights\": true", "\"scale_attn_weights\": false", "\"scale_attn_weights\" is false");
   with("\"scale_attn_by_inverse_layer_idx\": false", "\"scale_attn_by_inverse_layer_idx\": true",
-       "\"scale_attn_by_inverse_layer_idx\" is true, Linnet supports only false");
+      "\"scale_attn_by_inverse_layer_idx\" is true, Linnet supports only false");
   with("\"n_embd\": 16", "\"n_embd\": \"16\"", "\"n_embd\" is \"16\", expected an integer");
   with("\"n_embd\": 16", "\"n_embd\": -16", "\"n_embd\" is -16, out of range");
   with("\"n_layer\": 2", "\"n_layer\": 2000000000", "\"n_layer\" is 2000000000, out of range");
   with("\"n_embd\": 16", "\"n_embd\": 1000000", "\"n_embd\" is 1000000, out of range");
   with("\"n_inner\": null", "\"n_inner\": 1073741824, \"n_embd\": 262144, \"a\": 0",
-       "its sizes make a model that is larger than any memory");
+      "its sizes make a model that is larger than any memory");
   with("\"n_head\": 2", "\"n_head\": 3", "\"n_embd\" 16 is not a multiple of \"n_head\" 3");
   with("\"resid_pdrop\": 0.0", "\"resid_pdrop\": 1.5", "\"resid_pdrop\" is not a probability");
   with("\"vocab_size\"", "\"vocab_sise\"", "has no \"vocab_size\"");
   for (const auto& [from, to, part] :
-       {std::array{"\"hidden_size\": 16", "\"hidden_size\": 1000000", "\"hidden_size\" is 1000000"},
-        {"\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1000000", "\"num_hidden_layers\" is 1000000"},
-        {"\"image_size\": 12", "\"image_size\": 1000000", "\"image_size\" is 1000000"},
-        {"\"image_size\": 12", "\"image_size\": 65536", "expected the shape"},
-        {"\"patch_size\": 4", "\"patch_size\": 1000000", "\"patch_size\" is 1000000"},
-        {"\"intermediate_size\": 40", "\"intermediate_size\": 1073741824", "expected the shape"}}) {
+      {std::array{"\"hidden_size\": 16", "\"hidden_size\": 1000000", "\"hidden_size\" is 1000000"},
+          {"\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1000000", "\"num_hidden_layers\" is 1000000"},
+          {"\"image_size\": 12", "\"image_size\": 1000000", "\"image_size\" is 1000000"},
+          {"\"image_size\": 12", "\"image_size\": 65536", "expected the shape"},
+          {"\"patch_size\": 4", "\"patch_size\": 1000000", "\"patch_size\" is 1000000"},
+          {"\"intermediate_size\": 40", "\"intermediate_size\": 1073741824", "expected the shape"}}) {
     take("vit");
     replace("config.json", from, to);
     expect_problem(part);
@@ -206,8 +205,8 @@ TEST_F(PretrainedFolder, HalfPrecisionSurvivesAsItIs) {
   for (const FileDType dtype : {FileDType::kF16, FileDType::kBF16, FileDType::kF64}) {
     take("gpt2");
     const PretrainedModel model = open_pretrained(folder.string());
-    save_pretrained(model, ParameterLayout(*model.module), parameters_of(model).data(), folder.string(),
-                    {.dtype = dtype});
+    save_pretrained(
+        model, ParameterLayout(*model.module), parameters_of(model).data(), folder.string(), {.dtype = dtype});
     const auto rounded = contents(folder.string());
     const PretrainedModel again = open_pretrained(folder.string());
     save_pretrained(again, ParameterLayout(*again.module), parameters_of(again).data(), folder.string());
@@ -229,6 +228,5 @@ TEST_F(PretrainedFolder, AModelMadeHereIsReadBack) {
   const WeightFiles files(folder.string());
   EXPECT_EQ(files.find("transformer.ln_f.weight")->entry->text(), "F32[8]");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -2,14 +2,12 @@
 #include "models/families/decoder_family.h"
 
 namespace linnet {
-
 FamilyList families_of_qwen3() {
   using C = DecoderConfig;
   return {decoder_family({.model_type = "qwen3",
-                          .architectures = decoder_architectures("Qwen3"),
-                          .base = llama_kind({.query_key_norms = QueryKeyNorms::kHeads}),
-                          .fields = llama_fields({field("head_dim", &C::head_size, kSizes, 128),
-                                                  fixed("attention_bias", false), upper_windows_field()})})};
+      .architectures = decoder_architectures("Qwen3"),
+      .base = llama_kind({.query_key_norms = QueryKeyNorms::kHeads}),
+      .fields = llama_fields(
+          {field("head_dim", &C::head_size, kSizes, 128), fixed("attention_bias", false), upper_windows_field()})})};
 }
-
 }  // namespace linnet

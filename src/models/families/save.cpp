@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 
 // Tokenizer, generation and licence files; no weights in any format.
@@ -38,8 +37,7 @@ void prepare(PendingFiles& files, const fs::path& to, std::string_view text) {
 // A model's companions but the weights of the folders `written`, also in folders one level down (sentence-transformers'
 // 1_Pooling/config.json).
 void prepare_companions(PendingFiles& files, const std::string& from, const std::string& to,
-                        const std::map<std::string, std::string>& instead,
-                        const std::vector<std::string>& written = {}) {
+    const std::map<std::string, std::string>& instead, const std::vector<std::string>& written = {}) {
   if (is_packed(from) || is_gguf(from)) {
     for (const auto& [name, text] : open_packed(from)->files) {
       const fs::path path = fs::path(to) / name;
@@ -82,7 +80,6 @@ ConfigFile saved_config(const PretrainedModel& model, const SaveOptions& options
   }
   return config;
 }
-
 }  // namespace
 
 void save_companions(const PretrainedModel& model, const std::string& folder) {
@@ -93,7 +90,7 @@ void save_companions(const PretrainedModel& model, const std::string& folder) {
 }
 
 void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
-                     const std::string& folder, const SaveOptions& options) {
+    const std::string& folder, const SaveOptions& options) {
   if (options.dtype && !is_float(*options.dtype))
     fail_user("weights cannot be saved as ", lower_ascii(file_dtype_name(*options.dtype)));
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
@@ -115,11 +112,10 @@ void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout
     const bool bare = !model.with_prefix && row.tensor.starts_with(model.names.prefix);
     const std::string name = bare ? row.tensor.substr(model.names.prefix.size()) : row.tensor;
     const size_t slash = name.find('/'), begin = slash == name.npos ? 0 : slash + 1;
-    weights[name.substr(0, slash == name.npos ? 0 : slash)].push_back(
-        {name.substr(begin), dtype, bound.shape,
-         [&bound, parameters, dtype](int64_t first, int64_t count, std::byte* out) {
-           write_tensor(bound, parameters, dtype, first, count, out);
-         }});
+    weights[name.substr(0, slash == name.npos ? 0 : slash)].push_back({name.substr(begin), dtype, bound.shape,
+        [&bound, parameters, dtype](int64_t first, int64_t count, std::byte* out) {
+          write_tensor(bound, parameters, dtype, first, count, out);
+        }});
   }
   make_directories(folder);
   // A full disk must not leave half a model: small files come first, and weights take their places last, having room.
@@ -133,5 +129,4 @@ void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout
   }
   for (const auto& file : files) file->commit();
 }
-
 }  // namespace linnet

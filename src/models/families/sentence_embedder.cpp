@@ -18,7 +18,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char *kModules = "modules.json", *kTransformer = "sentence_bert_config.json";
 
 std::string inside(const std::string& folder, const std::string& file) {
@@ -30,10 +29,9 @@ struct PoolingName {
   Pooling kind;
 };
 constexpr PoolingName kKinds[] = {{"mean", "pooling_mode_mean_tokens", Pooling::kMean},
-                                  {"cls", "pooling_mode_cls_token", Pooling::kFirst},
-                                  {"lasttoken", "pooling_mode_lasttoken", Pooling::kLast},
-                                  {"max", "pooling_mode_max_tokens", Pooling::kMax},
-                                  {"mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", Pooling::kRootMean}};
+    {"cls", "pooling_mode_cls_token", Pooling::kFirst}, {"lasttoken", "pooling_mode_lasttoken", Pooling::kLast},
+    {"max", "pooling_mode_max_tokens", Pooling::kMax},
+    {"mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", Pooling::kRootMean}};
 
 // By "pooling_mode", or by the older flag that is true.
 Pooling read_kind(const ConfigFile& config) {
@@ -45,7 +43,7 @@ Pooling read_kind(const ConfigFile& config) {
   if (chosen.empty() && mode.empty()) config.require_flag("pooling_mode_mean_tokens", true);
   if (chosen.size() > 1 || (chosen.empty() && !mode.empty()))
     config.fail("asks for ", mode.empty() ? "several poolings" : "the pooling \"" + mode + "\"",
-                "; Linnet has one of mean, cls, lasttoken, max and mean_sqrt_len_tokens");
+        "; Linnet has one of mean, cls, lasttoken, max and mean_sqrt_len_tokens");
   return chosen.empty() ? Pooling::kMean : chosen[0];
 }
 
@@ -68,16 +66,14 @@ std::vector<SentenceModule> read_modules(const std::string& path) {
 
 DenseLayer read_dense(const std::string& folder, const std::string& part) {
   constexpr std::pair<const char*, std::optional<Activation>> kFunctions[] = {
-      {"torch.nn.modules.linear.Identity", std::nullopt},
-      {"torch.nn.modules.activation.Tanh", Activation::kTanh},
-      {"torch.nn.modules.activation.ReLU", Activation::kRelu},
-      {"torch.nn.modules.activation.GELU", Activation::kGelu},
+      {"torch.nn.modules.linear.Identity", std::nullopt}, {"torch.nn.modules.activation.Tanh", Activation::kTanh},
+      {"torch.nn.modules.activation.ReLU", Activation::kRelu}, {"torch.nn.modules.activation.GELU", Activation::kGelu},
       {"torch.nn.modules.activation.SiLU", Activation::kSilu}};
   const ConfigFile config(inside(inside(folder, part), "config.json"));
   std::vector<const char*> names;
   for (const auto& [name, activation] : kFunctions) names.push_back(name);
   return {part, config.size("in_features"), config.size("out_features"), config.flag("bias", true),
-          kFunctions[word_index(config, "activation_function", names, 1)].second};
+      kFunctions[word_index(config, "activation_function", names, 1)].second};
 }
 
 // Adds the linear layers behind a pooling, unless the model has them.
@@ -86,8 +82,8 @@ void add_dense(PretrainedModel& model, const SentencePooling& pooling) {
   if (encoder.dense.size() > 0) return;
   for (const DenseLayer& layer : pooling.dense) {
     if (layer.in != encoder.width())
-      fail_user("\"in_features\" of ", layer.folder, " is ", layer.in, ", and it is given ", encoder.width(),
-                " numbers");
+      fail_user(
+          "\"in_features\" of ", layer.folder, " is ", layer.in, ", and it is given ", encoder.width(), " numbers");
     const std::string ours = "dense." + std::to_string(encoder.dense.size()), theirs = layer.folder + "/linear";
     encoder.dense.append(layer.in, layer.out, xavier_uniform(), layer.bias);
     encoder.dense_activations.push_back(layer.activation);
@@ -109,7 +105,7 @@ PretrainedModel open_encoder(const std::string& folder, const std::vector<Adapte
   const Family& family = find_family(config);
   if (family.kind != FamilyKind::kEncoder)
     fail_user("'", folder, "' is a model of the kind \"", family.model_type, "\"; sentence embeddings are of ",
-              names_of_kind(FamilyKind::kEncoder));
+        names_of_kind(FamilyKind::kEncoder));
   refuse_names(adapters);
   return open_with_adapters(folder, adapters, {.head = ModelHead::kNone});
 }
@@ -122,7 +118,6 @@ TextEncoder& encoder_of(const PretrainedModel& model) {
   if (SentenceEncoder* own = sentence_encoder(model)) return own->encoder;
   return model.as<MaskedLanguageModel>().encoder;
 }
-
 }  // namespace
 
 SentencePooling read_sentence_pooling(const std::string& folder) {
@@ -142,8 +137,8 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
     else if (module.kind == "Dense") pooling.dense.push_back(read_dense(folder, module.path));
     else if (module.kind == "Normalize") pooling.normalized = true;
     else if (module.kind != "Transformer")
-      fail_user("'", path, "': a module of type ", module.kind,
-                ", Linnet has Transformer, Pooling, Dense and Normalize");
+      fail_user(
+          "'", path, "': a module of type ", module.kind, ", Linnet has Transformer, Pooling, Dense and Normalize");
   }
   return pooling;
 }
@@ -179,10 +174,8 @@ std::map<std::string, std::string> sentence_files(const PretrainedModel& model) 
     if (!encoder.normalized && kind == "Normalize") continue;
     const auto index = static_cast<int64_t>(modules.size());
     const std::string number = std::to_string(index);
-    modules.push_back({{"idx", index},
-                       {"name", number},
-                       {"path", index == 0 ? "" : number + "_" + kind},
-                       {"type", "sentence_transformers.models." + kind}});
+    modules.push_back({{"idx", index}, {"name", number}, {"path", index == 0 ? "" : number + "_" + kind},
+        {"type", "sentence_transformers.models." + kind}});
   }
   for (const PoolingName& row : kKinds) mode[row.flag] = row.kind == encoder.pooling;
   const Json transformer{{"max_seq_length", encoder.max_length()}, {"do_lower_case", false}};
@@ -234,17 +227,17 @@ void shorten_rows(std::vector<float>& rows, size_t width, size_t dimensions, boo
   if (dimensions >= width) return;
   for (size_t row = 0; row < rows.size() / width; ++row)
     std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(row * width), dimensions,
-                rows.begin() + static_cast<std::ptrdiff_t>(row * dimensions));
+        rows.begin() + static_cast<std::ptrdiff_t>(row * dimensions));
   rows.resize(rows.size() / width * dimensions);
   if (normalized) normalize_rows(rows, dimensions);
 }
 
 SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int threads,
-                                   const WeightQuantization& quantization, const std::vector<AdapterFolder>& adapters)
+    const WeightQuantization& quantization, const std::vector<AdapterFolder>& adapters)
     : SentenceEmbedder(open_encoder(folder, adapters), read_sentence_pooling(folder), rows, threads, quantization) {}
 
 SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling& pooling, int64_t rows, int threads,
-                                   const WeightQuantization& quantization, const LoadWeights& load)
+    const WeightQuantization& quantization, const LoadWeights& load)
     : model_(std::move(model)), encoder_(encoder_of(model_)), normalized_(pooling.normalized) {
   const std::string& folder = model_.folder;
   const EncoderConfig& config = encoder_.config;
@@ -264,14 +257,14 @@ SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling&
       functions.emplace_back([this, own, kind = pooling.kind, planned, length](Trace& trace) {
         const Tensor tokens = trace.input("tokens", {DType::kI32, {planned, length}});
         const Tensor lengths = trace.input("lengths", {DType::kI32, {planned}});
-        trace.graph().output("embeddings", own ? own->logits(tokens, lengths)
-                                               : sentence_embeddings(encoder_, tokens, lengths, normalized_, kind));
+        trace.graph().output("embeddings",
+            own ? own->logits(tokens, lengths) : sentence_embeddings(encoder_, tokens, lengths, normalized_, kind));
       });
   forward_ = std::make_unique<Forward>(*model_.module, functions,
-                                       // Without packing, processes share the pages of a packed file, read when needed.
-                                       ForwardOptions{.threads = threads,
-                                                      .quantization = quantization_of(folder, quantization),
-                                                      .pack_weights = !is_packed(folder)});
+      // Without packing, processes share the pages of a packed file, read when needed.
+      ForwardOptions{.threads = threads,
+          .quantization = quantization_of(folder, quantization),
+          .pack_weights = !is_packed(folder)});
   packed_ = ParameterFile::open(folder);
   if (packed_ && forward_->load(*packed_)) return;
   forward_->load([&](const ParameterTarget& parameters) {
@@ -314,11 +307,10 @@ std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>>
     if (std::ranges::any_of(embeddings.first(batch.size() * width), [](float value) { return std::isnan(value); }))
       fail_user("a sentence's embedding is not of numbers (NaN): the model's weights are broken");
     for (size_t row = 0; row < batch.size(); ++row)
-      std::ranges::copy(embeddings.subspan(row * width, width),
-                        result.begin() + static_cast<std::ptrdiff_t>(batch[row] * width));
+      std::ranges::copy(
+          embeddings.subspan(row * width, width), result.begin() + static_cast<std::ptrdiff_t>(batch[row] * width));
   }
   if (packed_) packed_->check_weights();
   return result;
 }
-
 }  // namespace linnet

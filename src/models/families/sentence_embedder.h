@@ -13,7 +13,6 @@
 #include "models/nn/weight_quantization.h"
 
 namespace linnet {
-
 struct DenseLayer {
   std::string folder;  // within the model's: "2_Dense"
   int64_t in, out;
@@ -58,12 +57,11 @@ class SentenceEmbedder {
   // Reads a BERT folder and any adapters, and plans batches of 1, 4 and `rows` sentences of doubling lengths. threads
   // 0: all the process may use.
   explicit SentenceEmbedder(const std::string& folder, int64_t rows = 16, int threads = 0,
-                            const WeightQuantization& quantization = {},
-                            const std::vector<AdapterFolder>& adapters = {});
+      const WeightQuantization& quantization = {}, const std::vector<AdapterFolder>& adapters = {});
   // For an open model; `load` reads its weights, if its folder does not have them.
   using LoadWeights = std::function<void(const ParameterLayout&, const ParameterTarget&)>;
   SentenceEmbedder(PretrainedModel model, const SentencePooling& pooling, int64_t rows, int threads,
-                   const WeightQuantization& quantization, const LoadWeights& load = {});
+      const WeightQuantization& quantization, const LoadWeights& load = {});
   ~SentenceEmbedder();
 
   int64_t width() const { return width_; }  // numbers of an embedding, behind linear layers that modules.json names
@@ -86,5 +84,4 @@ class SentenceEmbedder {
   std::unique_ptr<Forward> forward_;
   std::unique_ptr<const ParameterFile> packed_;  // whose pages may be the parameters
 };
-
 }  // namespace linnet

@@ -15,7 +15,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 
 // The folder of all-MiniLM-L6-v2; empty when this machine has none.
@@ -88,8 +87,8 @@ TEST(SentenceEmbedder, GivesEachSentenceTheSameInAnyBatch) {
 
 // Two tokens among padding and longer sentences, so that each pooling follows from the first and the last state.
 TEST(SentenceEmbedder, PoolsAsTheFolderSays) {
-  const std::vector<std::vector<int32_t>> sentences{{5, 9},
-                                                    {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}};
+  const std::vector<std::vector<int32_t>> sentences{
+      {5, 9}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}};
   const auto embed = [&](Pooling kind, bool normalized = false) {
     PretrainedModel model = open_pretrained("tests/golden/pretrained/bert_model", {.head = ModelHead::kNone});
     SentenceEmbedder embedder(std::move(model), {.normalized = normalized, .kind = kind}, 2, 1, {});
@@ -126,7 +125,7 @@ TEST(SentencePooling, IsReadFromItsFolder) {
   EXPECT_EQ(kind_of(R"({"pooling_mode_max_tokens": true})"), Pooling::kMax);
   EXPECT_EQ(kind_of(R"({"pooling_mode": "mean_sqrt_len_tokens"})"), Pooling::kRootMean);
   for (const char* refused : {R"({"pooling_mode_max_tokens": true, "pooling_mode_mean_tokens": true})",
-                              R"({"pooling_mode": "weightedmean"})", R"({"pooling_mode_weightedmean_tokens": true})"})
+           R"({"pooling_mode": "weightedmean"})", R"({"pooling_mode_weightedmean_tokens": true})"})
     EXPECT_THROW(kind_of(refused), Error) << refused;
 }
 
@@ -135,8 +134,8 @@ TEST(SentencePooling, IsReadFromItsFolder) {
 // Version 6 of sentence-transformers writes the length into the tokenizer's file, and modules for cross-encoders, too.
 TEST(SentencePooling, ReadsFoldersOfNewerVersions) {
   testing::TemporaryFolder folder;
-  folder.write("modules.json",
-               R"([{"type": "sentence_transformers.base.modules.transformer.Transformer", "path": ""}])");
+  folder.write(
+      "modules.json", R"([{"type": "sentence_transformers.base.modules.transformer.Transformer", "path": ""}])");
   folder.write("sentence_bert_config.json", R"({"transformer_task": "feature-extraction"})");
   folder.write("tokenizer_config.json", R"({"model_max_length": 12})");
   EXPECT_EQ(read_sentence_pooling(folder.path()).max_tokens, 12);
@@ -204,7 +203,7 @@ TEST(SentencePrompts, AreNamedOrUsual) {
   testing::TemporaryFolder folder;
   EXPECT_EQ(read_sentence_prompts(folder.path()).of(""), "");
   folder.write("config_sentence_transformers.json",
-               R"({"prompts": {"query": "search_query: ", "document": ""}, "default_prompt_name": "query"})");
+      R"({"prompts": {"query": "search_query: ", "document": ""}, "default_prompt_name": "query"})");
   const SentencePrompts prompts = read_sentence_prompts(folder.path());
   EXPECT_EQ(prompts.of(""), "search_query: ");
   EXPECT_EQ(prompts.of("document"), "");
@@ -235,6 +234,5 @@ TEST(SentenceEmbedder, BitsDoNotDependOnTheNumberOfSentences) {
     EXPECT_EQ(some, std::vector<float>(all.end() - static_cast<std::ptrdiff_t>(count * width), all.end())) << count;
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -3,7 +3,6 @@
 
 namespace linnet {
 namespace {
-
 // "no_rope_layers": 1 for each layer with rotary positions, else 0. By default all have them but every `interval`th.
 Field<DecoderConfig> turning_layers() {
   constexpr const char* kKey = "no_rope_layers";
@@ -16,25 +15,22 @@ Field<DecoderConfig> turning_layers() {
             for (const int64_t turn : turns)
               config.layer_kinds.push_back({.rotary = turn != 0 ? config.rotary : std::nullopt});
           },
-          [=](const DecoderConfig& config, ConfigFile& file) {
-            std::vector<int64_t> turns;
-            for (const LayerKind& kind : config.layer_kinds) turns.push_back(kind.rotary ? 1 : 0);
-            if (!turns.empty()) file.set(kKey, turns);
-          }};
+      [=](const DecoderConfig& config, ConfigFile& file) {
+        std::vector<int64_t> turns;
+        for (const LayerKind& kind : config.layer_kinds) turns.push_back(kind.rotary ? 1 : 0);
+        if (!turns.empty()) file.set(kKey, turns);
+      }};
 }
-
 }  // namespace
 
 FamilyList families_of_smollm3() {
   using C = DecoderConfig;
   return {decoder_family({.model_type = "smollm3",
-                          .architectures = decoder_architectures("SmolLM3"),
-                          .base = llama_kind({}),
-                          .fields = llama_fields({rotary_field({.standard_theta = 2e6}), whole_pairs_field(),
-                                                  field("num_key_value_heads", &C::kv_heads, kSizes, 4),
-                                                  field("tie_word_embeddings", &C::tied_head, true),
-                                                  field("pad_token_id", &C::pad_token, kIds, 128004), turning_layers(),
-                                                  fixed("use_sliding_window", false), bias_fields()})})};
+      .architectures = decoder_architectures("SmolLM3"),
+      .base = llama_kind({}),
+      .fields = llama_fields({rotary_field({.standard_theta = 2e6}), whole_pairs_field(),
+          field("num_key_value_heads", &C::kv_heads, kSizes, 4), field("tie_word_embeddings", &C::tied_head, true),
+          field("pad_token_id", &C::pad_token, kIds, 128004), turning_layers(), fixed("use_sliding_window", false),
+          bias_fields()})})};
 }
-
 }  // namespace linnet

@@ -15,7 +15,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char* kFormat = "linnet static int8";
 constexpr int kVersion = 1;
 
@@ -33,8 +32,8 @@ StaticScales parse(const std::string& path) {
     if (json.at("version").get<int>() != kVersion)
       fail_user("'", path, "' is of version ", json.at("version").dump(), "; this program reads version ", kVersion);
     StaticScales scales{.method = json.at("method").text(),
-                        .examples = json.at("examples").get<int64_t>(),
-                        .keep = json.at("keep").get<std::vector<std::string>>()};
+        .examples = json.at("examples").get<int64_t>(),
+        .keep = json.at("keep").get<std::vector<std::string>>()};
     for (const auto& [weight, scale] : json.at("input_scales").items())
       add_scale(scales, weight, scale.get<float>(), path);
     return scales;
@@ -58,7 +57,6 @@ std::optional<StaticScales> trained_scales(const std::string& folder) {  // the 
   if (scales.input_scales.empty()) return {};
   return scales;
 }
-
 }  // namespace
 
 std::optional<StaticScales> read_static_scales(const std::string& folder) {
@@ -67,14 +65,14 @@ std::optional<StaticScales> read_static_scales(const std::string& folder) {
 }
 
 void write_static_scales(const std::string& folder, const StaticScales& scales) {
-  Json json{{"format", kFormat},           {"version", kVersion}, {"method", scales.method},
-            {"examples", scales.examples}, {"keep", scales.keep}, {"input_scales", Json::object()}};
+  Json json{{"format", kFormat}, {"version", kVersion}, {"method", scales.method}, {"examples", scales.examples},
+      {"keep", scales.keep}, {"input_scales", Json::object()}};
   for (const auto& [weight, scale] : scales.input_scales) json["input_scales"][weight] = scale;
   write_file_atomically(path_of(folder), json.dump(1) + "\n");
 }
 
 WeightQuantization folder_quantization(const std::string& folder, const std::string& word,
-                                       const std::vector<std::string>& keep, const std::string& device) {
+    const std::vector<std::string>& keep, const std::string& device) {
   if (!word.empty() && word != "static") return quantization_of(folder, parse_quantization(word, keep));
   if (WeightQuantization packed = quantization_of(folder, {}); word.empty() && packed.any()) {
     const auto scales = packed.linear == WeightFormat::kInt8 ? read_static_scales(folder) : std::nullopt;
@@ -86,12 +84,11 @@ WeightQuantization folder_quantization(const std::string& folder, const std::str
   const std::optional<StaticScales> scales = read_static_scales(folder);
   if (!scales && word == "static")
     fail_user("'", folder, "' has no scales for static int8; `linnet quantize ", folder,
-              " --calibrate FILE -o OUT` finds them");
+        " --calibrate FILE -o OUT` finds them");
   if (!scales) return parse_quantization("none", keep);
   WeightQuantization quantization = parse_quantization("int8", keep);
   quantization.keep.insert(quantization.keep.end(), scales->keep.begin(), scales->keep.end());
   quantization.input_scales = scales->input_scales;
   return quantization;
 }
-
 }  // namespace linnet

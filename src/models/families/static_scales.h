@@ -11,7 +11,6 @@
 #include "models/nn/weight_quantization.h"
 
 namespace linnet {
-
 constexpr const char* kStaticScalesFile = "quantization.json";
 
 struct StaticScales {
@@ -30,6 +29,5 @@ void write_static_scales(const std::string& folder, const StaticScales& scales);
 // of llama.cpp keep their blocks. Other words: parse_quantization(). Devices other than the CPU have neither int8 nor
 // blocks: there no word means fp32.
 WeightQuantization folder_quantization(const std::string& folder, const std::string& word,
-                                       const std::vector<std::string>& keep = {}, const std::string& device = "cpu");
-
+    const std::vector<std::string>& keep = {}, const std::string& device = "cpu");
 }  // namespace linnet

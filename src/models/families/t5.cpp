@@ -6,32 +6,27 @@
 
 namespace linnet {
 namespace {
-
 NameTable t5_names(const T5Config& config, ModelHead, const Module& model) {
   using enum TensorForm;
   using enum TensorRole;
   NameTable table;
-  table.add(model, {{"tokens", "shared"},
-                    {"tokens.weight", "encoder.embed_tokens.weight", kSame, kCopy},
-                    {"tokens.weight", "decoder.embed_tokens.weight", kSame, kCopy}});
+  table.add(model, {{"tokens", "shared"}, {"tokens.weight", "encoder.embed_tokens.weight", kSame, kCopy},
+                       {"tokens.weight", "decoder.embed_tokens.weight", kSame, kCopy}});
   for (const std::string stack : {"encoder", "decoder"}) {
     const bool is_decoder = stack == "decoder";
     const std::string block = stack + ".block.", last = is_decoder ? "2" : "1", attention = "0.SelfAttention.",
                       feed_forward = last + ".DenseReluDense.";
     table.add(model, in_full({{stack + ".bias", block + "0.layer." + attention + "relative_attention_bias.weight"},
-                              {"*.self_attn.in_proj", attention + "q " + attention + "k " + attention + "v"},
-                              {"*.self_attn.out_proj", attention + "o"},
-                              {"*.norm1", "0.layer_norm"},
-                              {"*.cross_attn.q_proj", "1.EncDecAttention.q"},
-                              {"*.cross_attn.kv_proj", "1.EncDecAttention.k 1.EncDecAttention.v"},
-                              {"*.cross_attn.out_proj", "1.EncDecAttention.o"},
-                              {"*.norm2", "1.layer_norm"},  // of the encoder the last one
-                              {"*.linear1", feed_forward + (config.gated ? "wi_0" : "wi")},
-                              {"*.linear3", feed_forward + "wi_1"},
-                              {"*.linear2", feed_forward + "wo"},
-                              {"*.norm3", "2.layer_norm"},
-                              {stack + ".norm", stack + ".final_layer_norm"}},
-                             "", stack + ".layers.*.", block + "*.layer."));
+                                 {"*.self_attn.in_proj", attention + "q " + attention + "k " + attention + "v"},
+                                 {"*.self_attn.out_proj", attention + "o"}, {"*.norm1", "0.layer_norm"},
+                                 {"*.cross_attn.q_proj", "1.EncDecAttention.q"},
+                                 {"*.cross_attn.kv_proj", "1.EncDecAttention.k 1.EncDecAttention.v"},
+                                 {"*.cross_attn.out_proj", "1.EncDecAttention.o"},
+                                 {"*.norm2", "1.layer_norm"},  // of the encoder the last one
+                                 {"*.linear1", feed_forward + (config.gated ? "wi_0" : "wi")},
+                                 {"*.linear3", feed_forward + "wi_1"}, {"*.linear2", feed_forward + "wo"},
+                                 {"*.norm3", "2.layer_norm"}, {stack + ".norm", stack + ".final_layer_norm"}},
+                         "", stack + ".layers.*.", block + "*.layer."));
   }
   table.add(model, {{"head", "lm_head.weight"}, {"tokens.weight", "lm_head.weight", kSame, kCopy}});
   // Old files have a bias that was never read.
@@ -85,39 +80,31 @@ void write_start(const T5Config& config, ConfigFile& file) {
 void check_buckets(const ConfigFile& file, T5Config& config) {
   if (config.buckets % 4 != 0 || config.max_distance <= config.buckets / 2)
     file.fail("\"relative_attention_num_buckets\" ", config.buckets,
-              " is not a multiple of 4 below twice \"relative_attention_max_distance\"");
+        " is not a multiple of 4 below twice \"relative_attention_max_distance\"");
 }
 
 Fields<T5Config> t5_fields() {
   using C = T5Config;
-  return {written("is_encoder_decoder", true),
-          field("vocab_size", &C::vocab_size, kSizes),
-          field("d_model", &C::width, kWidths),
-          field("d_kv", &C::head_size, kWidths),
-          field("d_ff", &C::hidden, kSizes),
-          field("num_heads", &C::heads, kSizes),
-          field("num_layers", &C::encoder_layers, kLayers),
-          field("num_decoder_layers", &C::decoder_layers, kLayers, &C::encoder_layers),
-          field("relative_attention_num_buckets", &C::buckets, kSizes, 32),
-          field("relative_attention_max_distance", &C::max_distance, kSizes, 128),
-          {check_buckets},
-          {read_feed_forward, write_feed_forward},
-          probability("dropout_rate", &C::dropout, 0.1),
-          positive("layer_norm_epsilon", &C::epsilon, 1e-6),
-          {read_head, write_head},
-          {read_start, write_start},
-          written("eos_token_id", 1)};
+  return {written("is_encoder_decoder", true), field("vocab_size", &C::vocab_size, kSizes),
+      field("d_model", &C::width, kWidths), field("d_kv", &C::head_size, kWidths), field("d_ff", &C::hidden, kSizes),
+      field("num_heads", &C::heads, kSizes), field("num_layers", &C::encoder_layers, kLayers),
+      field("num_decoder_layers", &C::decoder_layers, kLayers, &C::encoder_layers),
+      field("relative_attention_num_buckets", &C::buckets, kSizes, 32),
+      field("relative_attention_max_distance", &C::max_distance, kSizes, 128), {check_buckets},
+      {read_feed_forward, write_feed_forward}, probability("dropout_rate", &C::dropout, 0.1),
+      positive("layer_norm_epsilon", &C::epsilon, 1e-6), {read_head, write_head}, {read_start, write_start},
+      written("eos_token_id", 1)};
 }
 
 const EncoderConfig kT5Encoder{.token_types = 0,
-                               .embedding_norm = false,
-                               .learned_positions = false,
-                               .norm_place = NormPlace::kInput,
-                               .norms = NormKind::kRms,
-                               .biases = kNoBiases,
-                               .attention_scale = 1,
-                               .final_norm = true,
-                               .has_pooler = false};
+    .embedding_norm = false,
+    .learned_positions = false,
+    .norm_place = NormPlace::kInput,
+    .norms = NormKind::kRms,
+    .biases = kNoBiases,
+    .attention_scale = 1,
+    .final_norm = true,
+    .has_pooler = false};
 
 // Distances have no limit: "n_positions" is the training texts' length.
 Field<EncoderConfig> encoder_sizes() {
@@ -135,36 +122,30 @@ Field<EncoderConfig> encoder_sizes() {
 
 NameTable t5_encoder_names(const EncoderConfig& config, ModelHead head, const Module& model) {
   using enum TensorForm;
-  const EncoderNames names{
-      .layers = "encoder.block.*.layer.",
-      .own = {{"bert.words", "shared"},
-              {"bert.words.weight", "encoder.embed_tokens.weight", kSame, TensorRole::kCopy},
-              {"bert.distance_bias", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"},
-              {"bert.norm", "encoder.final_layer_norm"},
-              {"*.self_attn.in_proj", "0.SelfAttention.q 0.SelfAttention.k 0.SelfAttention.v"},
-              {"*.self_attn.out_proj", "0.SelfAttention.o"},
-              {"*.norm1", "0.layer_norm"},
-              {"*.linear1", config.gated ? "1.DenseReluDense.wi_0" : "1.DenseReluDense.wi"},
-              {"*.linear3", "1.DenseReluDense.wi_1"},
-              {"*.linear2", "1.DenseReluDense.wo"},
-              {"*.norm2", "1.layer_norm"}},
+  const EncoderNames names{.layers = "encoder.block.*.layer.",
+      .own = {{"bert.words", "shared"}, {"bert.words.weight", "encoder.embed_tokens.weight", kSame, TensorRole::kCopy},
+          {"bert.distance_bias", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"},
+          {"bert.norm", "encoder.final_layer_norm"},
+          {"*.self_attn.in_proj", "0.SelfAttention.q 0.SelfAttention.k 0.SelfAttention.v"},
+          {"*.self_attn.out_proj", "0.SelfAttention.o"}, {"*.norm1", "0.layer_norm"},
+          {"*.linear1", config.gated ? "1.DenseReluDense.wi_0" : "1.DenseReluDense.wi"},
+          {"*.linear3", "1.DenseReluDense.wi_1"}, {"*.linear2", "1.DenseReluDense.wo"}, {"*.norm2", "1.layer_norm"}},
       .heads = {"decoder.*", "lm_head.*"}};
   return names(config, head, model);
 }
 
 std::shared_ptr<const Family> t5_encoder(const char* type, const char* architecture) {
   return encoder_family({.model_type = type,
-                         .architectures = {{architecture, ModelHead::kNone}},
-                         .base = kT5Encoder,
-                         .fields = {encoder_sizes()},
-                         .names = t5_encoder_names});
+      .architectures = {{architecture, ModelHead::kNone}},
+      .base = kT5Encoder,
+      .fields = {encoder_sizes()},
+      .names = t5_encoder_names});
 }
 
 std::shared_ptr<const Family> whole_t5(const char* type, std::vector<Architecture> architectures) {
   return std::make_shared<T5Family>(FamilyTable<T5Config>{
       .model_type = type, .architectures = std::move(architectures), .fields = t5_fields(), .names = t5_names});
 }
-
 }  // namespace
 
 std::unique_ptr<Module> make_model(const T5Config& config, const ConfigFile&, ModelHead) {
@@ -175,8 +156,7 @@ std::unique_ptr<Module> make_model(const T5Config& config, const ConfigFile&, Mo
 FamilyList families_of_t5() {
   using enum ModelHead;
   return {whole_t5("t5", {{"T5ForConditionalGeneration", kTokens}, {"T5WithLMHeadModel", kTokens}}),
-          whole_t5("mt5", {{"MT5ForConditionalGeneration", kTokens}}), t5_encoder("t5", "T5EncoderModel"),
-          t5_encoder("mt5", "MT5EncoderModel")};
+      whole_t5("mt5", {{"MT5ForConditionalGeneration", kTokens}}), t5_encoder("t5", "T5EncoderModel"),
+      t5_encoder("mt5", "MT5EncoderModel")};
 }
-
 }  // namespace linnet

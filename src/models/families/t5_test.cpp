@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 class T5Folder : public testing::TestWithParam<const char*> {
  protected:
   T5Folder() : golden(GetParam()), t5(golden.model.as<T5>()) {}
@@ -30,7 +29,7 @@ TEST_P(T5Folder, HasItsLossAndGradients) {
 TEST_P(T5Folder, IsSavedBitForBit) { golden.check_saving(); }
 
 INSTANTIATE_TEST_SUITE_P(Folders, T5Folder, testing::Values("t5", "t5_gated", "t5_unscaled", "mt5"),
-                         [](const auto& info) { return std::string(info.param); });
+    [](const auto& info) { return std::string(info.param); });
 
 TEST(T5Config, SurvivesTheFile) {
   T5Config config{.vocab_size = 40, .width = 8, .heads = 2, .head_size = 6, .hidden = 20, .encoder_layers = 3};
@@ -43,6 +42,5 @@ TEST(T5Config, SurvivesTheFile) {
     EXPECT_EQ(family.write(family.read(ConfigFile::parse(text, "config.json")), ModelHead::kTokens).dump(), text);
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 bool any_matches(const std::vector<std::string>& patterns, const std::string& name) {
   return std::ranges::any_of(patterns, [&](const std::string& pattern) { return matches(name, pattern); });
 }
@@ -52,22 +51,21 @@ std::optional<PackedShape> in_blocks(const std::vector<const MatchedRow*>& tenso
   }
   return shape;
 }
-
 }  // namespace
 
-TensorMatch::TensorMatch(const PretrainedModel& model, const std::vector<BoundRow>& bound, const WeightFiles& files,
-                         bool new_head)
+TensorMatch::TensorMatch(
+    const PretrainedModel& model, const std::vector<BoundRow>& bound, const WeightFiles& files, bool new_head)
     : model_(model), files_(files) {
   const std::string& prefix = model.names.prefix;
   with_prefix = prefix.empty() || std::ranges::any_of(files.weights(), [&](const WeightFiles::Weight& weight) {
-                  return current_beginning(weight.name).starts_with(prefix);
-                });
+    return current_beginning(weight.name).starts_with(prefix);
+  });
   for (const WeightFiles::Weight& weight : files.weights()) {
     const std::string name = table_name(weight.name);
     const auto [other, inserted] = by_name_.emplace(name, &weight);
     if (!inserted)
       fail_user("'", weight.file->path(), "': tensors ", other->second->name, " and ", weight.name,
-                " are the same part of the model");
+          " are the same part of the model");
   }
   match(bound, new_head);
   check_missing(new_head);
@@ -130,7 +128,7 @@ void TensorMatch::check_missing(bool new_head) {
   const std::string where =
       files_.files() == 1 ? files_.weights().empty() ? model_.folder : files_.weights()[0].file->path() : model_.folder;
   fail_user("'", where, "' has no tensor ", missing[0], and_more(missing.size()), ", which a ", model_.architecture,
-            " needs");
+      " needs");
 }
 
 void TensorMatch::check_extra() {
@@ -147,7 +145,7 @@ void TensorMatch::check_extra() {
   }
   if (!extra.empty())
     fail_user("'", extra[0]->file->path(), "': tensor ", extra[0]->name, and_more(extra.size()), " is not part of a ",
-              model_.architecture);
+        model_.architecture);
 }
 
 std::map<std::string, FileDType> TensorMatch::dtypes() const {
@@ -187,11 +185,10 @@ void load_blocks(const TensorMatch& match, const ParameterSlot& slot, float* par
       const std::byte* from = row_of(*matched, row);
       if (!is_finite_row(format, from, slot.spec.shape[1]))
         fail_user("'", matched->weight->file->path(), "': tensor ", matched->weight->entry->name,
-                  " holds values that are not numbers (NaN)");
+            " holds values that are not numbers (NaN)");
       std::memcpy(to, from, bytes);
     }
     matched->weight->file->drop_pages();
   }
 }
-
 }  // namespace linnet

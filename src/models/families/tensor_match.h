@@ -8,7 +8,6 @@
 #include "models/families/pretrained.h"
 
 namespace linnet {
-
 struct MatchedRow {
   const BoundRow* bound;
   const WeightFiles::Weight* weight;  // null: not in the files
@@ -44,5 +43,4 @@ std::map<std::string, PackedShape> parameters_in_blocks(const std::string& folde
 
 // The blocks of such a parameter, row by row, in the location of its numbers. User error for an infinite scale or NaN.
 void load_blocks(const TensorMatch& match, const ParameterSlot& slot, float* parameters);
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 
 namespace linnet {
 namespace {
-
 bool is_filter(const Shape& shape) { return shape.rank() == 4; }
 
 Shape shape_in_file(const Shape& shape) {
@@ -21,8 +20,7 @@ Shape shape_in_file(const Shape& shape) {
 }
 
 // Calls move(index in the file, index here) for every element.
-template <class Move>
-void for_elements(const Shape& shape, const Move& move) {
+template <class Move> void for_elements(const Shape& shape, const Move& move) {
   if (!is_filter(shape)) {
     for (int64_t i = 0; i < shape.elements(); ++i) move(i, i);
     return;
@@ -52,7 +50,6 @@ Json beside(const std::string& file, const char* name, std::initializer_list<con
   }
   return json;
 }
-
 }  // namespace
 
 bool is_torchvision_path(const std::string& path) {
@@ -76,19 +73,19 @@ TorchvisionNetwork describe_torchvision(const std::string& path) {
   blocks.pop_back();
   const TensorEntry *first = file.find(kFirst), *head = file.find(kHead + std::string("weight"));
   TorchvisionNetwork network{.file = file.path(),
-                             .depth = resnet_depth(blocks, file.find("layer1.0.conv3.weight") != nullptr),
-                             .mean = {0.485, 0.456, 0.406},
-                             .deviation = {0.229, 0.224, 0.225}};
+      .depth = resnet_depth(blocks, file.find("layer1.0.conv3.weight") != nullptr),
+      .mean = {0.485, 0.456, 0.406},
+      .deviation = {0.229, 0.224, 0.225}};
   if (network.depth == 0 || !first || first->type.shape.rank() != 4 || !head || head->type.shape.rank() != 2)
     fail_user("'", file.path(),
-              "' is no residual network of torchvision's layout (conv1.weight, layer1.0.conv1.weight, ..., fc.weight) "
-              "with 18, 34, 50, 101, 152 or 6 n + 2 layers");
+        "' is no residual network of torchvision's layout (conv1.weight, layer1.0.conv1.weight, ..., fc.weight) "
+        "with 18, 34, 50, 101, 152 or 6 n + 2 layers");
   network.channels = first->type.shape[1], network.classes = head->type.shape[0];
   const auto take = [&](const Json& mean, const Json& deviation) {
     if (mean.is_array() && deviation.is_array()) mean.get_to(network.mean), deviation.get_to(network.deviation);
   };
   take(beside(network.file, "config.json", {"pretrained_cfg", "mean"}),
-       beside(network.file, "config.json", {"pretrained_cfg", "std"}));
+      beside(network.file, "config.json", {"pretrained_cfg", "std"}));
   take(beside(network.file, "images.json", {"mean"}), beside(network.file, "images.json", {"deviation"}));
   if (const Json names = beside(network.file, "images.json", {"classes"}); names.is_array())
     names.get_to(network.class_names);
@@ -96,7 +93,7 @@ TorchvisionNetwork describe_torchvision(const std::string& path) {
 }
 
 void load_torchvision(const std::string& path, const ParameterLayout& layout, const ParameterTarget& parameters,
-                      bool new_head, uint64_t seed) {
+    bool new_head, uint64_t seed) {
   const std::unique_ptr<const TensorFile> opened = open_tensor_file(path);
   const TensorFile& file = *opened;
   std::vector<float> values;
@@ -114,7 +111,7 @@ void load_torchvision(const std::string& path, const ParameterLayout& layout, co
     if (one_channel) shape.set(1, entry.type.shape[1]);
     if (entry.type.shape != shape)
       fail_user(path, ": tensor \"", entry.name, "\" has shape ", entry.type.shape.text(), ", the model needs ",
-                shape.text());
+          shape.text());
     values.resize(static_cast<size_t>(shape.elements()));
     read_floats(entry.dtype, entry.data, shape.elements(), values.data());
     for_elements(spec.shape, [&](int64_t theirs, int64_t at) {
@@ -142,12 +139,10 @@ void save_torchvision(const std::string& path, const ParameterLayout& layout, co
   std::vector<SafetensorsTensor> tensors;
   for (const ParameterSlot& slot : layout.parameters()) {
     std::vector<float>& in_file = values.emplace_back(static_cast<size_t>(slot.spec.shape.elements()));
-    for_elements(slot.spec.shape, [&](int64_t theirs, int64_t ours) {
-      in_file[static_cast<size_t>(theirs)] = parameters[slot.offset + ours];
-    });
+    for_elements(slot.spec.shape,
+        [&](int64_t theirs, int64_t ours) { in_file[static_cast<size_t>(theirs)] = parameters[slot.offset + ours]; });
     tensors.push_back({slot.spec.name, {DType::kF32, shape_in_file(slot.spec.shape)}, in_file.data()});
   }
   save_safetensors(path, tensors, {{"format", "pt"}});
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {
-
 // What a file, or the files beside it, say of its network.
 struct TorchvisionNetwork {
   std::string file;
@@ -22,8 +21,7 @@ TorchvisionNetwork describe_torchvision(const std::string& path);
 // Fills `parameters` of `layout`, with running statistics. `new_head` draws the last layer from `seed`. A model of one
 // channel takes the sum of three. User error of one line for a tensor that is missing, extra or of another shape.
 void load_torchvision(const std::string& file, const ParameterLayout& layout, const ParameterTarget& parameters,
-                      bool new_head = false, uint64_t seed = 1);
+    bool new_head = false, uint64_t seed = 1);
 // The inverse, without num_batches_tracked, which torchvision's load_state_dict(strict=False) allows.
 void save_torchvision(const std::string& file, const ParameterLayout& layout, const float* parameters);
-
 }  // namespace linnet

@@ -17,7 +17,6 @@
 
 namespace linnet {
 namespace {
-
 // As in make_resnet.py: uniform in [-1, 1).
 std::vector<double> values(std::string_view name, int64_t count) {
   std::vector<double> x;
@@ -31,11 +30,11 @@ std::vector<float> weight_of(const std::string& name, const Shape& shape) {
   std::vector<float> weight;
   const bool scale = name.ends_with("running_var") || name.ends_with("weight");
   for (const double u : values(name, shape.elements()))
-    weight.push_back(static_cast<float>(shape.rank() == 4
-                                            ? u * std::sqrt(6 / static_cast<double>(shape[0] * shape[2] * shape[3]))
-                                        : name == "fc.weight" ? u / std::sqrt(static_cast<double>(shape[1]))
-                                        : scale               ? 1 + 0.5 * u
-                                                              : 0.1 * u));
+    weight.push_back(
+        static_cast<float>(shape.rank() == 4 ? u * std::sqrt(6 / static_cast<double>(shape[0] * shape[2] * shape[3]))
+                           : name == "fc.weight" ? u / std::sqrt(static_cast<double>(shape[1]))
+                           : scale               ? 1 + 0.5 * u
+                                                 : 0.1 * u));
   return weight;
 }
 
@@ -58,8 +57,7 @@ class TorchvisionResNet : public ::testing::TestWithParam<Case> {
  protected:
   TorchvisionResNet()
       : model_(ResNetConfig{.depth = GetParam().depth, .images = {GetParam().size, GetParam().size, 3, 10}}),
-        layout_(model_),
-        reference_("tests/golden/resnet.safetensors"),
+        layout_(model_), reference_("tests/golden/resnet.safetensors"),
         flat_(static_cast<size_t>(layout_.parameter_count())) {
     write_their_file();
     load_torchvision(file_.path, layout_, flat_.data());
@@ -90,8 +88,7 @@ class TorchvisionResNet : public ::testing::TestWithParam<Case> {
     return x;
   }
 
-  template <class T>
-  static void fill(HostTensor& tensor, std::span<T> from) {
+  template <class T> static void fill(HostTensor& tensor, std::span<T> from) {
     if (tensor.type().dtype == DType::kF64) {
       std::ranges::copy(from, tensor.as<double>().begin());
     } else {
@@ -154,8 +151,8 @@ class TorchvisionResNet : public ::testing::TestWithParam<Case> {
         // [O, C, R, S] in the file, [O, R, S, C] here; the first filter has more than 8 elements.
         const int64_t window = shape.rank() == 4 ? shape[1] * shape[2] : 1;
         const int64_t ours = shape.rank() == 4 ? i % window * shape[3] + i / window : i;
-        EXPECT_NEAR(gradient[slot.offset + ours] / images, expected[static_cast<size_t>(i) + 1],
-                    10 * tolerance * typical)
+        EXPECT_NEAR(
+            gradient[slot.offset + ours] / images, expected[static_cast<size_t>(i) + 1], 10 * tolerance * typical)
             << slot.spec.name << " " << i;
       }
     }
@@ -213,11 +210,11 @@ TEST_P(TorchvisionResNet, FilesGoBothWays) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Depths, TorchvisionResNet,
-                         ::testing::Values(Case{20, 4, 16}, Case{18, 4, 32}, Case{50, 4, 32}),
-                         [](const auto& test) { return "depth" + std::to_string(test.param.depth); });
+    ::testing::Values(Case{20, 4, 16}, Case{18, 4, 32}, Case{50, 4, 32}),
+    [](const auto& test) { return "depth" + std::to_string(test.param.depth); });
 
 INSTANTIATE_TEST_SUITE_P(Depths, TorchvisionTraining, ::testing::Values(Case{20, 4, 16}, Case{18, 4, 32}),
-                         [](const auto& test) { return "depth" + std::to_string(test.param.depth); });
+    [](const auto& test) { return "depth" + std::to_string(test.param.depth); });
 
 // A file says which network it is; a model for other classes keeps its own last layer, one for grey images sums the
 // first filters over the colors.
@@ -268,6 +265,5 @@ TEST(Torchvision, FilesThatDoNotFitAreRefused) {
   EXPECT_NE(message(large, small).find("the model has no tensor \"layer1.3."), std::string::npos);
   EXPECT_NE(message(small, large).find("layer1.3."), std::string::npos);
 }
-
 }  // namespace
 }  // namespace linnet

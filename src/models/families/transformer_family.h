@@ -6,7 +6,6 @@
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {
-
 using TransformerFamily = ConfiguredFamily<TransformerConfig, FamilyKind::kEncoderDecoder>;
 inline std::shared_ptr<const Family> transformer_family(FamilyTable<TransformerConfig> table) {
   return std::make_shared<TransformerFamily>(std::move(table));
@@ -31,5 +30,4 @@ void clear_start_embedding(const TransformerConfig& config, const ParameterLayou
 
 using T5Family = ConfiguredFamily<T5Config, FamilyKind::kEncoderDecoder>;
 std::unique_ptr<Module> make_model(const T5Config& config, const ConfigFile& file, ModelHead head);
-
 }  // namespace linnet

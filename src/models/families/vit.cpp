@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 // A key with one number, or the same twice.
 int64_t side_of(const ConfigFile& file, const std::string& key) {
   const std::vector<int64_t> sides = file.integers(key);
@@ -18,7 +17,7 @@ int64_t side_of(const ConfigFile& file, const std::string& key) {
 
 Field<VitConfig> patch_field() {
   return {[](const ConfigFile& file, VitConfig& config) { config.patch = side_of(file, "patch_size"); },
-          [](const VitConfig& config, ConfigFile& file) { file.set("patch_size", config.patch); }};
+      [](const VitConfig& config, ConfigFile& file) { file.set("patch_size", config.patch); }};
 }
 Field<VitConfig> image_field() {
   return {[](const ConfigFile& file, VitConfig& config) {
@@ -26,10 +25,10 @@ Field<VitConfig> image_field() {
                           channels = file.has("num_channels") ? integer_in(file, "num_channels", kWidths) : 3;
             config.images = {side, side, channels, label_count(file)};
           },
-          [](const VitConfig& config, ConfigFile& file) {
-            file.set("image_size", config.images.height);
-            file.set("num_channels", config.images.channels);
-          }};
+      [](const VitConfig& config, ConfigFile& file) {
+        file.set("image_size", config.images.height);
+        file.set("num_channels", config.images.channels);
+      }};
 }
 
 // One number per channel; a single number is for all.
@@ -52,41 +51,30 @@ void read_normalization(const ConfigFile& file, VitConfig& config) {
 
 Fields<VitConfig> vit_fields() {
   using C = VitConfig;
-  return {image_field(),
-          patch_field(),
-          field("hidden_size", &C::width, kWidths),
-          field("num_attention_heads", &C::heads, kSizes),
-          multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
-          field("num_hidden_layers", &C::layers, kLayers),
-          field("intermediate_size", &C::hidden, kSizes),
-          probability("hidden_dropout_prob", &C::dropout, 0),
-          probability("attention_probs_dropout_prob", &C::attention_dropout, 0, &C::dropout),
-          field("hidden_act", &C::activation, kActivations, Activation::kGelu),
-          positive("layer_norm_eps", &C::epsilon, 1e-12),
-          field("qkv_bias", &C::biases, true),
-          {read_normalization}};
+  return {image_field(), patch_field(), field("hidden_size", &C::width, kWidths),
+      field("num_attention_heads", &C::heads, kSizes),
+      multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
+      field("num_hidden_layers", &C::layers, kLayers), field("intermediate_size", &C::hidden, kSizes),
+      probability("hidden_dropout_prob", &C::dropout, 0),
+      probability("attention_probs_dropout_prob", &C::attention_dropout, 0, &C::dropout),
+      field("hidden_act", &C::activation, kActivations, Activation::kGelu),
+      positive("layer_norm_eps", &C::epsilon, 1e-12), field("qkv_bias", &C::biases, true), {read_normalization}};
 }
 
 NameTable vit_names(const VitConfig&, ModelHead, const Module& model) {
   using enum TensorForm;
   NameTable table{.prefix = "vit.", .other_heads = {"pooler.*", "embeddings.mask_token", "decoder.*"}};
-  table.add(
-      model,
-      in_full({{"cls_token", "^embeddings.cls_token"},
-               {"positions", "^embeddings.position_embeddings"},
-               {"patches", "^embeddings.patch_embeddings.projection", kChannelsFirst},
-               {"*.self_attn.in_proj", "attention.attention.query attention.attention.key attention.attention.value"},
-               {"*.self_attn.out_proj", "attention.output.dense"},
-               {"*.norm1", "layernorm_before"},
-               {"*.norm2", "layernorm_after"},
-               {"*.linear1", "intermediate.dense"},
-               {"*.linear2", "output.dense"},
-               {"norm", "^layernorm"},
-               {"classifier", "classifier", kSame, TensorRole::kHead}},
-              table.prefix, "layers.*.", "^encoder.layer.*."));
+  table.add(model,
+      in_full(
+          {{"cls_token", "^embeddings.cls_token"}, {"positions", "^embeddings.position_embeddings"},
+              {"patches", "^embeddings.patch_embeddings.projection", kChannelsFirst},
+              {"*.self_attn.in_proj", "attention.attention.query attention.attention.key attention.attention.value"},
+              {"*.self_attn.out_proj", "attention.output.dense"}, {"*.norm1", "layernorm_before"},
+              {"*.norm2", "layernorm_after"}, {"*.linear1", "intermediate.dense"}, {"*.linear2", "output.dense"},
+              {"norm", "^layernorm"}, {"classifier", "classifier", kSame, TensorRole::kHead}},
+          table.prefix, "layers.*.", "^encoder.layer.*."));
   return table;
 }
-
 }  // namespace
 
 std::unique_ptr<Module> make_model(const VitConfig& config, const ConfigFile& file, ModelHead) {
@@ -122,11 +110,9 @@ std::string vit_preprocessor_file(const VitConfig& config) {
 }
 
 FamilyList families_of_vit() {
-  return {std::make_shared<VitFamily>(
-      FamilyTable<VitConfig>{.model_type = "vit",
-                             .architectures = {{"ViTForImageClassification", ModelHead::kClasses}},
-                             .fields = vit_fields(),
-                             .names = vit_names})};
+  return {std::make_shared<VitFamily>(FamilyTable<VitConfig>{.model_type = "vit",
+      .architectures = {{"ViTForImageClassification", ModelHead::kClasses}},
+      .fields = vit_fields(),
+      .names = vit_names})};
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "models/modules/vit.h"
 
 namespace linnet {
-
 using VitFamily = ConfiguredFamily<VitConfig, FamilyKind::kImages>;
 std::unique_ptr<Module> make_model(const VitConfig& config, const ConfigFile& file, ModelHead head);
 VitConfig vit_config(const ConfigFile& file);
@@ -12,5 +11,4 @@ VitConfig vit_config(const ConfigFile& file);
 // A config.json for new_pretrained(). User error for images that are not square, for which it has no size.
 ConfigFile vit_config_file(const VitConfig& config, const std::vector<std::string>& classes);
 std::string vit_preprocessor_file(const VitConfig& config);  // preprocessor_config.json
-
 }  // namespace linnet

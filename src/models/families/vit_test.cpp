@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 Tensor logits(Vit& model, Trace& trace, const PretrainedGolden& golden) {
   return model.logits(trace.input("images", {trace.options().dtype, golden.shape("images")}));
 }
@@ -31,7 +30,7 @@ TEST_P(VitGolden, AgreesWithTransformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, VitGolden, ::testing::Values("vit", "vit_no_bias"),
-                         [](const auto& test) { return std::string(test.param); });
+    [](const auto& test) { return std::string(test.param); });
 
 TEST(VitNewHead, TakesTheNumberOfLabels) {
   const PretrainedGolden golden("vit", {.head = ModelHead::kClasses, .labels = 5});
@@ -48,7 +47,7 @@ TEST(VitConfigFile, GoesBothWays) {
   EXPECT_EQ(config.mean, (std::vector<double>{0.5, 0.5, 0.5}));
   const ConfigFile ours = vit_config_file(config, {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3", "LABEL_4"});
   for (const char* key : {"image_size", "patch_size", "num_channels", "hidden_size", "num_hidden_layers",
-                          "num_attention_heads", "intermediate_size"})
+           "num_attention_heads", "intermediate_size"})
     EXPECT_EQ(ours.integer(key), theirs.integer(key)) << key;
   EXPECT_EQ(ours.number("layer_norm_eps", 0), theirs.number("layer_norm_eps", 1));
   EXPECT_EQ(ours.text("hidden_act"), theirs.text("hidden_act"));
@@ -70,6 +69,5 @@ TEST(VitConfigFile, NormalizationComesFromThePreprocessor) {
   EXPECT_EQ(read.images.classes, 2);
   std::filesystem::remove_all(at);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -10,13 +10,12 @@
 
 namespace linnet {
 namespace {
-
 AttentionOptions options_for(const LayerConfig& config, const Module& module) {
   Trace& trace = Trace::current();
   AttentionOptions options{.heads = config.heads,
-                           .kv_heads = config.key_heads(),
-                           .scale = config.attention_scale,
-                           .soft_cap = config.soft_cap};
+      .kv_heads = config.key_heads(),
+      .scale = config.attention_scale,
+      .soft_cap = config.soft_cap};
   const auto dropout = static_cast<float>(config.attention_dropout.value_or(config.dropout));
   if (trace.options().training && dropout > 0) {
     options.dropout = dropout;
@@ -49,8 +48,8 @@ std::vector<Tensor> split_queries(const SelfAttention& attention, Tensor project
 }
 
 Tensor cache_state(const SelfAttention& attention, Tensor like, int64_t slots, int64_t max_length) {
-  return like.graph->input("cache." + attention.path(),
-                           {like.type().dtype, {slots, max_length, 2 * attention.config.key_width()}});
+  return like.graph->input(
+      "cache." + attention.path(), {like.type().dtype, {slots, max_length, 2 * attention.config.key_width()}});
 }
 
 Tensor memory_state(const CrossAttention& attention, Graph& graph, DType dtype, int64_t slots, int64_t max_length) {
@@ -75,7 +74,6 @@ Tensor distance_products(Tensor x, Tensor distances, int64_t heads) {
   const Tensor products = reshape(matmul(rows, columns, false, true), {heads * batch, length, count});
   return reshape(by_distance(products), {heads, batch, length, length});
 }
-
 }  // namespace
 
 QueriesKeysValues split_projection(const LayerConfig& config, Tensor projected) {
@@ -86,13 +84,9 @@ QueriesKeysValues split_projection(const LayerConfig& config, Tensor projected) 
 
 SelfAttention::SelfAttention(Module* parent, std::string name, const LayerConfig& config, const char* projection)
     : Module(parent, std::move(name)),
-      config(config),
-      in_proj{this,
-              projection,
-              config.width,
-              config.query_width() + 2 * config.key_width(),
-              scale_rows(or_glorot(config.weights, 3), config.query_width(), config.query_scale),
-              config.biases.attention},
+      config(config), in_proj{this, projection, config.width, config.query_width() + 2 * config.key_width(),
+                          scale_rows(or_glorot(config.weights, 3), config.query_width(), config.query_scale),
+                          config.biases.attention},
       out_proj{
           this, "out_proj", config.query_width(), config.width, or_glorot(config.residual, 1), config.biases.output} {
   if (config.query_key_norms == QueryKeyNorms::kNone) return;
@@ -122,11 +116,11 @@ Tensor SelfAttention::project(Tensor x, const AttentionContext& context) {
   const Tensor projected = in_proj(x), all = query_norm ? normalize_queries_keys(projected) : projected;
   if (!config.rotary) return all;
   return rope(all, {.heads = config.heads + config.key_heads(),
-                    .head_size = config.size(),
-                    .turned = std::llround(config.rotary->share * static_cast<double>(config.size())),
-                    .theta = config.rotary->theta,
-                    .scaling = config.rotary->scaling_of(std::max(context.longest, x.dim(1))),
-                    .positions = context.positions});
+                       .head_size = config.size(),
+                       .turned = std::llround(config.rotary->share * static_cast<double>(config.size())),
+                       .theta = config.rotary->theta,
+                       .scaling = config.rotary->scaling_of(std::max(context.longest, x.dim(1))),
+                       .positions = context.positions});
 }
 
 Tensor SelfAttention::project_part(Tensor of, int64_t first, int64_t rows) {
@@ -151,13 +145,13 @@ Tensor SelfAttention::operator()(Tensor x, const AttentionContext& context) {
       context.split ? context.split(*this, projected) : split_projection(config, projected);
   if (rows.defined())
     return out_proj(cached_attention(queries, keys, values,
-                                     {.heads = config.heads,
-                                      .kv_heads = config.key_heads(),
-                                      .scale = config.attention_scale,
-                                      .soft_cap = config.soft_cap,
-                                      .rows = rows,
-                                      .lengths = context.lengths,
-                                      .starts = context.starts}));
+        {.heads = config.heads,
+            .kv_heads = config.key_heads(),
+            .scale = config.attention_scale,
+            .soft_cap = config.soft_cap,
+            .rows = rows,
+            .lengths = context.lengths,
+            .starts = context.starts}));
   AttentionOptions options = options_for(config, *this);
   options.causal = context.causal;
   if (context.causal) options.window = config.window;
@@ -184,13 +178,9 @@ Tensor SelfAttention::cross(Tensor x, Tensor memory, Tensor lengths) {
 
 CrossAttention::CrossAttention(Module* parent, std::string name, const LayerConfig& config)
     : Module(parent, std::move(name)),
-      config(config),
-      q_proj{this,
-             "q_proj",
-             config.width,
-             config.query_width(),
-             scale_rows(or_glorot(config.weights, 1), config.query_width(), config.query_scale),
-             config.biases.attention},
+      config(config), q_proj{this, "q_proj", config.width, config.query_width(),
+                          scale_rows(or_glorot(config.weights, 1), config.query_width(), config.query_scale),
+                          config.biases.attention},
       kv_proj{
           this, "kv_proj", config.width, 2 * config.key_width(), or_glorot(config.weights, 2), config.biases.attention},
       out_proj{
@@ -254,5 +244,4 @@ MemoryKeys kept_memory(Graph& graph, const DecodeStep& step) {
     return std::pair(both[0], both[1]);
   };
 }
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 #include "models/nn/layers.h"
 
 namespace linnet {
-
 // Rotary positions of queries and keys (ops/rope).
 struct RotaryConfig {
   double theta = 10000;
@@ -186,5 +185,4 @@ SplitProjection step_cache(const DecodeStep& step);
 // [slots, max_length, 2 key_width].
 void keep_memory(CrossAttention& attention, Tensor memory, const CacheSlots& cache);
 MemoryKeys kept_memory(Graph& graph, const DecodeStep& step);  // reads that state
-
 }  // namespace linnet

@@ -9,12 +9,10 @@
 
 namespace linnet {
 namespace {
-
 Initializer or_glorot(const Initializer& initializer) { return initializer ? initializer : xavier_uniform(); }
 
 // Pre-LN: x + dropout(f(norm(x))); post-LN: norm(x + dropout(f(x))).
-template <class SubLayer>
-Tensor residual(Tensor x, NormPlace place, LayerNorm& norm, Dropout& dropout, SubLayer f) {
+template <class SubLayer> Tensor residual(Tensor x, NormPlace place, LayerNorm& norm, Dropout& dropout, SubLayer f) {
   if (place == NormPlace::kInput) return x + dropout(f(norm(x)));
   return norm(x + dropout(f(x)));
 }
@@ -34,26 +32,19 @@ Tensor route(Tensor x, Tensor router) {
 Tensor joined(const std::vector<Tensor>& parts) {
   return parts.size() == 1 ? parts[0] : concat(parts[0], std::span(parts).subspan(1), 0);
 }
-
 }  // namespace
 
 // Adds no name: PyTorch names the two projections directly under the layer.
 FeedForward::FeedForward(Module* parent, const LayerConfig& config)
-    : Module(parent, ""),
-      activation(config.activation),
-      fused_gate(config.fused_gate),
-      gate_second(config.gate_second),
-      linear1{this,
-              "linear1",
-              config.width,
-              (config.fused_gate ? 2 : 1) * config.hidden,
-              or_glorot(config.weights),
-              config.biases.feed_forward},
+    : Module(parent, ""), activation(config.activation), fused_gate(config.fused_gate),
+      gate_second(config.gate_second), linear1{this, "linear1", config.width,
+                                           (config.fused_gate ? 2 : 1) * config.hidden, or_glorot(config.weights),
+                                           config.biases.feed_forward},
       linear2{this, "linear2", config.hidden, config.width, or_glorot(config.residual), config.biases.has_last()},
       dropout{this, "dropout", static_cast<float>(config.hidden_dropout)} {
   if (config.gated && !fused_gate)
-    linear3.emplace(this, "linear3", config.width, config.hidden, or_glorot(config.weights),
-                    config.biases.feed_forward);
+    linear3.emplace(
+        this, "linear3", config.width, config.hidden, or_glorot(config.weights), config.biases.feed_forward);
 }
 
 Tensor FeedForward::operator()(Tensor x) {
@@ -68,13 +59,10 @@ Tensor FeedForward::operator()(Tensor x) {
 }
 
 EncoderLayer::EncoderLayer(Module* parent, std::string name, const LayerConfig& config)
-    : Module(parent, std::move(name)),
-      norm_place(config.norm_place),
-      parallel(config.parallel),
-      residual_scale(config.residual_scale),
-      self_attn{this, "self_attn", config},
-      dropout1{this, "dropout1", static_cast<float>(config.dropout)},
-      dropout2{this, "dropout2", static_cast<float>(config.dropout)} {
+    : Module(parent, std::move(name)), norm_place(config.norm_place), parallel(config.parallel),
+      residual_scale(config.residual_scale), self_attn{this, "self_attn", config},
+      dropout1{this, "dropout1", static_cast<float>(config.dropout)}, dropout2{this, "dropout2",
+                                                                          static_cast<float>(config.dropout)} {
   if (config.experts > 0) experts.emplace(this, "experts", config);
   else feed_forward.emplace(this, config);
   const auto add_norm = [&](std::optional<LayerNorm>& norm, const char* called) {
@@ -113,16 +101,15 @@ Tensor EncoderLayer::operator()(Tensor x, const AttentionContext& context) {
 
 DecoderLayer::DecoderLayer(Module* parent, std::string name, const LayerConfig& config)
     : Module(parent, std::move(name)),
-      norm_place(config.norm_place),
-      self_attn{this, "self_attn", config},
-      cross_attn{this, "cross_attn", config},
-      feed_forward{this, config},
-      norm1{this, "norm1", config.width, config.epsilon, config.norms},
-      norm2{this, "norm2", config.width, config.epsilon, config.norms},
-      norm3{this, "norm3", config.width, config.epsilon, config.norms},
-      dropout1{this, "dropout1", static_cast<float>(config.dropout)},
-      dropout2{this, "dropout2", static_cast<float>(config.dropout)},
-      dropout3{this, "dropout3", static_cast<float>(config.dropout)} {}
+      norm_place(config.norm_place), self_attn{this, "self_attn", config}, cross_attn{this, "cross_attn", config},
+      feed_forward{this, config}, norm1{this, "norm1", config.width, config.epsilon, config.norms}, norm2{this, "norm2",
+                                                                                                        config.width,
+                                                                                                        config.epsilon,
+                                                                                                        config.norms},
+      norm3{this, "norm3", config.width, config.epsilon, config.norms}, dropout1{this, "dropout1",
+                                                                            static_cast<float>(config.dropout)},
+      dropout2{this, "dropout2", static_cast<float>(config.dropout)}, dropout3{this, "dropout3",
+                                                                          static_cast<float>(config.dropout)} {}
 
 Tensor DecoderLayer::operator()(Tensor x, const AttentionContext& context, Tensor memory) {
   ModuleScope scope(*this);
@@ -143,11 +130,9 @@ Tensor activate(Tensor x, Activation activation) {
 }
 
 Experts::Experts(Module* parent, std::string name, const LayerConfig& config)
-    : Module(parent, std::move(name)),
-      chosen(config.chosen_experts),
-      normalized(config.normalized_choice),
-      activation(config.activation),
-      router{this, "router.weight", {config.experts, config.width}, or_glorot(config.weights)},
+    : Module(parent, std::move(name)), chosen(config.chosen_experts), normalized(config.normalized_choice),
+      activation(config.activation), router{this, "router.weight", {config.experts, config.width},
+                                         or_glorot(config.weights)},
       linear1{this, "linear1.weight", {config.experts * 2 * config.hidden, config.width}, or_glorot(config.weights)},
       linear2{this, "linear2.weight", {config.experts * config.width, config.hidden}, or_glorot(config.weights)} {}
 
@@ -179,5 +164,4 @@ Tensor Experts::operator()(Tensor x) {
   if (normalized) weight = weight / total;
   return reshape(sum_to(reshape(results, {chosen, tokens, width}) * weight, {1, tokens, width}), x.shape());
 }
-
 }  // namespace linnet

@@ -6,28 +6,26 @@
 #include "models/nn/layers.h"
 
 namespace linnet {
-
 Tensor activate(Tensor x, Activation activation);
 
 // The layers of a decoder or an encoder as far as their configurations say it alike.
-template <class Config>
-LayerConfig common_layer_config(const Config& config) {
+template <class Config> LayerConfig common_layer_config(const Config& config) {
   return {.width = config.width,
-          .heads = config.heads,
-          .hidden = config.hidden,
-          .dropout = config.dropout,
-          .norm_place = config.norm_place,
-          .activation = config.activation,
-          .epsilon = config.epsilon,
-          .attention_dropout = config.attention_dropout,
-          .norms = config.norms,
-          .biases = config.biases,
-          .gated = config.gated,
-          .fused_gate = config.fused_gate,
-          .kv_heads = config.kv_heads,
-          .head_size = config.head_size,
-          .query_key_norms = config.query_key_norms,
-          .attention_scale = config.attention_scale};
+      .heads = config.heads,
+      .hidden = config.hidden,
+      .dropout = config.dropout,
+      .norm_place = config.norm_place,
+      .activation = config.activation,
+      .epsilon = config.epsilon,
+      .attention_dropout = config.attention_dropout,
+      .norms = config.norms,
+      .biases = config.biases,
+      .gated = config.gated,
+      .fused_gate = config.fused_gate,
+      .kv_heads = config.kv_heads,
+      .head_size = config.head_size,
+      .query_key_norms = config.query_key_norms,
+      .attention_scale = config.attention_scale};
 }
 
 struct FeedForward : Module {
@@ -93,5 +91,4 @@ struct DecoderLayer : Module {
   LayerNorm norm1, norm2, norm3;
   Dropout dropout1, dropout2, dropout3;
 };
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 // Per answer [rows]; counts: its tokens.
 struct AnswerScores {
   Tensor log_probabilities, counts;
@@ -36,7 +35,6 @@ Tensor log_odds(Tensor x) {
   constexpr double kLeast = 1e-7;  // of 1 - p, which fp32 rounds to 0 where p is nearly 1
   return x - apply_scalar(Scalar::kLog, apply_scalar(Scalar::kMax, exp(x) * -1.0 + 1.0, kLeast));
 }
-
 }  // namespace
 
 TokenRows prompt_rows(Tensor tokens, const CacheSlots& cache) {
@@ -45,12 +43,12 @@ TokenRows prompt_rows(Tensor tokens, const CacheSlots& cache) {
 
 TokenRows step_rows(Tensor tokens, const DecodeStep& step) {
   return {.tokens = reshape(tokens, {tokens.dim(0), 1}),
-          .positions = step.positions(),
-          .starts = step.starts,
-          .lengths = step.lengths,
-          .split = step_cache(step),
-          .causal = false,
-          .longest = step.max_length};
+      .positions = step.positions(),
+      .starts = step.starts,
+      .lengths = step.lengths,
+      .split = step_cache(step),
+      .causal = false,
+      .longest = step.max_length};
 }
 
 Tensor CausalModel::logits(Tensor hidden) {
@@ -67,14 +65,14 @@ Loss causal_loss(CausalModel& model, Trace& trace, int64_t batch, int64_t length
   const Tensor hidden = model.hidden(rows);
   const Tensor count = count_targets(targets, hidden.type().dtype);
   const Tensor sum = model.logit_cap() > 0 ? cross_entropy_sum(model.logits(hidden), targets, label_smoothing)
-                                           : linear_cross_entropy_sum(hidden, model.head_weight(), std::nullopt,
-                                                                      targets, label_smoothing);
+                                           : linear_cross_entropy_sum(
+                                                 hidden, model.head_weight(), std::nullopt, targets, label_smoothing);
   const Tensor more = trace.options().training ? model.training_loss() : Tensor{};
   return {more.defined() ? sum + more * count : sum, count};
 }
 
-Loss preference_loss(CausalModel& model, Trace& trace, int64_t pairs, int64_t length,
-                     const PreferenceOptions& options) {
+Loss preference_loss(
+    CausalModel& model, Trace& trace, int64_t pairs, int64_t length, const PreferenceOptions& options) {
   const TensorType ids{DType::kI32, {2 * pairs, length}};
   const Tensor hidden = model.hidden({.tokens = trace.input("tokens", ids)});
   const DType dtype = hidden.type().dtype;
@@ -104,5 +102,4 @@ Loss preference_loss(CausalModel& model, Trace& trace, int64_t pairs, int64_t le
   const Tensor more = trace.options().training ? model.training_loss() : Tensor{};
   return {more.defined() ? sum + more * count : sum, count};
 }
-
 }  // namespace linnet

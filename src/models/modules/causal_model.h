@@ -5,7 +5,6 @@
 #include "models/nn/trace.h"
 
 namespace linnet {
-
 // Rows of tokens. A packed row holds several documents: `positions` restart with each, and `starts` is where the
 // token's document begins, before which it sees nothing.
 struct TokenRows {
@@ -19,11 +18,11 @@ struct TokenRows {
 
   AttentionContext context() const {
     return {.lengths = lengths,
-            .causal = causal,
-            .starts = starts,
-            .positions = positions,
-            .longest = longest,
-            .split = split};
+        .causal = causal,
+        .starts = starts,
+        .positions = positions,
+        .longest = longest,
+        .split = split};
   }
 };
 
@@ -50,8 +49,8 @@ struct CausalModel : Module {
 };
 
 // Next-token loss. Inputs: "tokens", "targets" i32 [batch, length], negative: left out; packed: "positions", "starts".
-Loss causal_loss(CausalModel& model, Trace& trace, int64_t batch, int64_t length, bool packed = false,
-                 double label_smoothing = 0);
+Loss causal_loss(
+    CausalModel& model, Trace& trace, int64_t batch, int64_t length, bool packed = false, double label_smoothing = 0);
 
 // Losses for pairs of a chosen and a rejected answer.
 enum class PreferenceKind { kDpo, kIpo, kOrpo };
@@ -72,5 +71,4 @@ struct PreferenceOptions {
 // weights. "weights" f32 [pairs]: 0 for rows left out, otherwise 1. Evaluation outputs "log_probabilities" f32
 // [2 pairs], of kOrpo by token.
 Loss preference_loss(CausalModel& model, Trace& trace, int64_t pairs, int64_t length, const PreferenceOptions& options);
-
 }  // namespace linnet

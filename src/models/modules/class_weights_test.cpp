@@ -6,16 +6,15 @@
 
 namespace linnet {
 namespace {
-
 // Each row counts by the weight of its class, whatever the label smoothing; rows without a label do not.
 TEST(ClassWeights, MultiplyTheLossesOfTheirRows) {
   const std::vector<double> logits{1, 2, 0.5, -1, 0, 3, 2, 2, 1, 0, 0, 0}, weights{2, 0.5, 1};
   const std::vector<int32_t> labels{2, 0, 1, -1};
   for (const double smoothing : {0.0, 0.1}) {
     Trace trace({.dtype = DType::kF64, .training = true});
-    trace.graph().output("loss", weighted_cross_entropy_sum(trace.input("logits", {DType::kF64, {4, 3}}),
-                                                            trace.input("labels", {DType::kI32, {4}}), smoothing,
-                                                            trace.input("weights", {DType::kF64, {3}})));
+    trace.graph().output(
+        "loss", weighted_cross_entropy_sum(trace.input("logits", {DType::kF64, {4, 3}}),
+                    trace.input("labels", {DType::kI32, {4}}), smoothing, trace.input("weights", {DType::kF64, {3}})));
     NamedTensors inputs;
     const auto fill = [&](const char* name, const TensorType& type, const auto& values) {
       HostTensor tensor(type);
@@ -37,6 +36,5 @@ TEST(ClassWeights, MultiplyTheLossesOfTheirRows) {
     EXPECT_NEAR(interpret(trace.finish(), inputs).outputs.at("loss").values()[0], expected, 1e-12);
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kBatch = 16, kSize = 8;
 
 // Class 0 is bright on the left, class 1 on the right, under noise.
@@ -36,8 +35,8 @@ TEST(Cnn, TheMnistModelHasTheParametersItShould) {
   EXPECT_EQ(model.parameter_count(), 31530);
   std::vector<std::string> names;
   for (const ParameterSpec& spec : model.parameters()) names.push_back(spec.name + spec.shape.text());
-  EXPECT_EQ(names, (std::vector<std::string>{"conv.weight[16, 3, 3, 1]", "conv.bias[16]", "head.weight[10, 3136]",
-                                             "head.bias[10]"}));
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "conv.weight[16, 3, 3, 1]", "conv.bias[16]", "head.weight[10, 3136]", "head.bias[10]"}));
 }
 
 TEST(Cnn, LearnsWhichHalfIsBright) {
@@ -131,7 +130,7 @@ TEST(Cnn, PredictionsAreAnOutputOfEvaluationOnly) {
     ASSERT_EQ(outputs.size(), training ? 0u : 2u);
     if (training) continue;
     EXPECT_EQ(trace.graph().value(outputs[0].value).type,
-              (TensorType{DType::kF32, {kBatch, model.config.classes}}));  // the logits
+        (TensorType{DType::kF32, {kBatch, model.config.classes}}));  // the logits
     EXPECT_EQ(trace.graph().value(outputs[1].value).type, (TensorType{DType::kI32, {kBatch}}));
   }
 }
@@ -140,6 +139,5 @@ TEST(Cnn, MeansMustFitTheChannels) {
   EXPECT_THROW(Cnn({.channels = 3, .mean = {0.5}}), Error);
   EXPECT_THROW(Cnn({.deviation = {0}}), Error);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 Tensor log(Tensor x) {
   return pointwise({{{Scalar::kInput, 0}, {Scalar::kLog, 0}}}, std::array{x}, SourceLine::current());
 }
@@ -30,17 +29,16 @@ Tensor mean_of(const std::vector<Tensor>& logits) {
   for (const Tensor& difference : differences) sum = sum + exp(difference - most);
   return logits[0] + most + log(sum * (1.0 / static_cast<double>(logits.size())));
 }
-
 }  // namespace
 
 TargetRows step_targets(Tensor tokens, const DecodeStep& step) {
   return {.tokens = reshape(tokens, {tokens.dim(0), 1}),
-          .source_lengths = step.memory_lengths,
-          .split = step_cache(step),
-          .memory = kept_memory(*tokens.graph, step),
-          .positions = step.positions(),
-          .lengths = step.lengths,
-          .keys = step.max_length};
+      .source_lengths = step.memory_lengths,
+      .split = step_cache(step),
+      .memory = kept_memory(*tokens.graph, step),
+      .positions = step.positions(),
+      .lengths = step.lengths,
+      .keys = step.max_length};
 }
 
 Loss translation_loss(EncoderDecoder& model, Trace& trace, const TranslationSizes& sizes, double label_smoothing) {
@@ -78,12 +76,11 @@ Tensor Ensemble::target_logits(Tensor source, Tensor source_lengths, Tensor targ
 }
 
 Tensor Ensemble::loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
-                      double label_smoothing) {
+    double label_smoothing) {
   return cross_entropy_sum(target_logits(source, source_lengths, target_in, target_lengths), targets, label_smoothing);
 }
 
 void Ensemble::prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) {
   for (const auto& member : members_) member->prefill(source, source_lengths, memory);
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include "models/nn/trace.h"
 
 namespace linnet {
-
 // Target positions `past`, past + 1, ... of a batch, for decoding with kept keys and values.
 struct TargetRows {
   Tensor tokens;  // i32 [B, T]
@@ -21,10 +20,10 @@ struct TargetRows {
 
   AttentionContext context() const {
     return {.lengths = lengths,
-            .causal = !positions.defined(),
-            .split = split,
-            .memory = memory,
-            .memory_lengths = source_lengths};
+        .causal = !positions.defined(),
+        .split = split,
+        .memory = memory,
+        .memory_lengths = source_lengths};
   }
 };
 
@@ -43,7 +42,7 @@ struct EncoderDecoder : Module {
   // The summed cross-entropy of the decoder's predictions for targets i32 [B, T]; negative ones are left out. target_in
   // i32 [B, T]: begin, then the target without its last token.
   virtual Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
-                      double label_smoothing) = 0;
+      double label_smoothing) = 0;
 
   // The logits [B, T, V] of those predictions.
   virtual Tensor target_logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) = 0;
@@ -74,11 +73,10 @@ struct Ensemble : EncoderDecoder {
   Tensor decode(const TargetRows& rows) override;
   Tensor target_logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) override;
   Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
-              double label_smoothing) override;
+      double label_smoothing) override;
   void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) override;
 
  private:
   std::vector<std::shared_ptr<EncoderDecoder>> members_;
 };
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 // Targets of two labels for each row. `share` [B, 1]: the probability of the first.
 Tensor mixed_target(Tensor labels, Tensor others, Tensor share, int64_t classes, double label_smoothing) {
   const DType dtype = share.type().dtype;
@@ -29,7 +28,6 @@ Tensor traced_logits(ImageModel& model, Trace& trace, int64_t batch) {
 
 // As PyTorch initializes convolutions and their biases.
 Initializer fan_in_uniform(int64_t fan_in) { return uniform_init(1 / std::sqrt(static_cast<double>(fan_in))); }
-
 }  // namespace
 
 Loss image_label_loss(ImageModel& model, Trace& trace, int64_t batch) {
@@ -56,8 +54,7 @@ Loss image_loss(ImageModel& model, Trace& trace, int64_t batch, double label_smo
 }
 
 ConvPool::ConvPool(Module* parent, std::string name, int64_t channels, int64_t filters)
-    : Module(parent, std::move(name)),
-      weight{this, "weight", {filters, 3, 3, channels}, fan_in_uniform(9 * channels)},
+    : Module(parent, std::move(name)), weight{this, "weight", {filters, 3, 3, channels}, fan_in_uniform(9 * channels)},
       bias{this, "bias", {filters}, fan_in_uniform(9 * channels)} {}
 
 Tensor ConvPool::operator()(At images, const PixelScaling& scaling) {
@@ -67,13 +64,13 @@ Tensor ConvPool::operator()(At images, const PixelScaling& scaling) {
 
 Cnn::Cnn(const CnnConfig& config)
     : ImageModel({config.height, config.width, config.channels, config.classes}, config.mean, config.deviation),
-      config(config),
-      conv{this, "conv", config.channels, config.filters},
-      head{this, "head", config.height / 2 * (config.width / 2) * config.filters, config.classes} {}
+      config(config), conv{this, "conv", config.channels, config.filters}, head{this, "head",
+                                                                               config.height / 2 * (config.width / 2) *
+                                                                                   config.filters,
+                                                                               config.classes} {}
 
 Tensor Cnn::operator()(At images) {
   const Tensor pooled = conv(images, scaling);
   return head(reshape(At(pooled, images.where), {pooled.dim(0), pooled.shape().elements(1, 4)}));
 }
-
 }  // namespace linnet

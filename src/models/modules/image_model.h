@@ -9,7 +9,6 @@
 #include "models/nn/trace.h"
 
 namespace linnet {
-
 struct ImageShape {
   int64_t height = 28, width = 28, channels = 1, classes = 10;
 };
@@ -59,5 +58,4 @@ struct Cnn : ImageModel {
   ConvPool conv;
   Linear head;
 };
-
 }  // namespace linnet

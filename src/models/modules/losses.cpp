@@ -9,15 +9,12 @@
 #include "engine/ops/softmax/softmax.h"
 
 namespace linnet {
-
 void ClassWeights::set(Module& model, std::span<const float> weights) {
   table_.reset();
   if (weights.empty()) return;
   table_.emplace(&model, "class_weights", Shape{std::ssize(weights)},
-                 [values = std::vector<float>(weights.begin(), weights.end())](std::span<float> out, const Shape&,
-                                                                               const std::function<double()>&) {
-                   std::ranges::copy(values, out.begin());
-                 });
+      [values = std::vector<float>(weights.begin(), weights.end())](std::span<float> out, const Shape&,
+          const std::function<double()>&) { std::ranges::copy(values, out.begin()); });
 }
 
 Tensor ClassWeights::tensor(const Trace& trace) const {
@@ -41,7 +38,6 @@ Tensor weighted_cross_entropy_sum(Tensor logits, Tensor labels, double label_smo
 }
 
 namespace {
-
 // The mean over the outputs of `errors` [batch, outputs], summed over the rows that count.
 Loss mean_of_outputs(Trace& trace, Tensor errors) {
   const int64_t batch = errors.dim(0), outputs = errors.dim(1);
@@ -49,7 +45,6 @@ Loss mean_of_outputs(Trace& trace, Tensor errors) {
   const Tensor of_rows = reshape(sum_to(errors, {batch, 1}), {batch}) * (1.0 / static_cast<double>(outputs));
   return {sum_to(of_rows * weights, {}), sum_to(weights, {})};
 }
-
 }  // namespace
 
 Loss label_loss(Trace& trace, Tensor logits, Tensor class_weights) {
@@ -78,7 +73,7 @@ Loss distilled_loss(const Loss& data, Tensor student, Tensor teacher, Tensor tar
 }
 
 Tensor append_graph(Graph& graph, const Graph& other, ValueId result, const std::string& path,
-                    const std::function<std::string(const std::string&)>& name_of) {
+    const std::function<std::string(const std::string&)>& name_of) {
   std::vector<Tensor> values(static_cast<size_t>(other.value_count()));
   for (const GraphInput& input : other.inputs())
     values[static_cast<size_t>(input.value)] = graph.input(name_of(input.name), other.value(input.value).type);
@@ -93,5 +88,4 @@ Tensor append_graph(Graph& graph, const Graph& other, ValueId result, const std:
   }
   return values[static_cast<size_t>(result)];
 }
-
 }  // namespace linnet

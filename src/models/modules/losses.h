@@ -7,7 +7,6 @@
 #include "models/nn/trace.h"
 
 namespace linnet {
-
 class ClassWeights {
  public:
   // Called before the model's layout is made. One weight per class; none: all count alike.
@@ -42,6 +41,5 @@ Loss distilled_loss(const Loss& data, Tensor student, Tensor teacher, Tensor tar
 
 // Appends another graph's nodes under a module path; returns its `result` here. Inputs join those named name_of().
 Tensor append_graph(Graph& graph, const Graph& other, ValueId result, const std::string& path,
-                    const std::function<std::string(const std::string&)>& name_of);
-
+    const std::function<std::string(const std::string&)>& name_of);
 }  // namespace linnet

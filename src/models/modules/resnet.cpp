@@ -14,7 +14,6 @@
 
 namespace linnet {
 namespace {
-
 struct Plan {
   std::vector<int64_t> blocks;  // of each stage
   int64_t width = 64;           // of the first stage
@@ -32,7 +31,7 @@ Plan plan_of(int64_t depth) {
   }
   if (depth < 8 || depth > 1202 || depth % 6 != 2)
     fail_user("there is no residual network of depth ", depth,
-              "; there are 18, 34, 50, 101 and 152 for large images, and 20, 32, 44, 56 (6 n + 2) for small ones");
+        "; there are 18, 34, 50, 101 and 152 for large images, and 20, 32, 44, 56 (6 n + 2) for small ones");
   const int64_t n = (depth - 2) / 6;
   return {{n, n, n}, 16, false, false};
 }
@@ -60,13 +59,11 @@ Tensor mean_of_pixels(Tensor x) {
   const Tensor by_channel = permute(reshape(x, {s[0], pixels, s[3]}), {0, 2, 1});
   return reshape(sum_to(by_channel, {s[0], s[3], 1}), {s[0], s[3]}) * (1 / static_cast<double>(pixels));
 }
-
 }  // namespace
 
 FilterLayer::FilterLayer(Module* parent, std::string name, int64_t in, int64_t out, int64_t window, int64_t stride)
     : Module(parent, std::move(name)),
-      stride(stride),
-      weight{this, "weight", {out, window, window, in}, he_fan_out(out, window)} {}
+      stride(stride), weight{this, "weight", {out, window, window, in}, he_fan_out(out, window)} {}
 
 Tensor FilterLayer::operator()(At x) {
   ModuleScope scope(*this);
@@ -88,13 +85,10 @@ Tensor Shortcut::operator()(At x) {
   return norm(conv(x));
 }
 
-ResidualBlock::ResidualBlock(Module* parent, std::string name, int64_t in, int64_t width, int64_t stride,
-                             bool bottleneck)
-    : Module(parent, std::move(name)),
-      conv1{this, "conv1", in, width, bottleneck ? 1 : 3, bottleneck ? 1 : stride},
-      bn1{this, "bn1", width},
-      conv2{this, "conv2", width, width, 3, bottleneck ? stride : 1},
-      bn2{this, "bn2", width} {
+ResidualBlock::ResidualBlock(
+    Module* parent, std::string name, int64_t in, int64_t width, int64_t stride, bool bottleneck)
+    : Module(parent, std::move(name)), conv1{this, "conv1", in, width, bottleneck ? 1 : 3, bottleneck ? 1 : stride},
+      bn1{this, "bn1", width}, conv2{this, "conv2", width, width, 3, bottleneck ? stride : 1}, bn2{this, "bn2", width} {
   const int64_t out = bottleneck ? 4 * width : width;
   if (bottleneck) {
     conv3.emplace(this, "conv3", width, out, 1);
@@ -125,13 +119,8 @@ int64_t resnet_depth(std::span<const int64_t> blocks, bool bottleneck) {
 
 ResNet::ResNet(const ResNetConfig& config)
     : ImageModel(config.images, config.mean, config.deviation),
-      config(config),
-      conv1{this,
-            "conv1",
-            config.images.channels,
-            plan_of(config.depth).width,
-            plan_of(config.depth).large ? 7 : 3,
-            plan_of(config.depth).large ? 2 : 1},
+      config(config), conv1{this, "conv1", config.images.channels, plan_of(config.depth).width,
+                          plan_of(config.depth).large ? 7 : 3, plan_of(config.depth).large ? 2 : 1},
       bn1{this, "bn1", plan_of(config.depth).width} {
   const Plan plan = plan_of(config.depth);
   int64_t in = plan.width, width = plan.width;
@@ -142,8 +131,8 @@ ResNet::ResNet(const ResNetConfig& config)
       in = plan.bottleneck ? 4 * width : width;
     }
   }
-  fc = std::make_unique<Linear>(this, "fc", in, config.images.classes,
-                                uniform_init(1 / std::sqrt(static_cast<double>(in))));
+  fc = std::make_unique<Linear>(
+      this, "fc", in, config.images.classes, uniform_init(1 / std::sqrt(static_cast<double>(in))));
 }
 
 Tensor ResNet::operator()(At images) { return logits(scale_pixels(images, scaling)); }
@@ -155,5 +144,4 @@ Tensor ResNet::logits(At images) {
     for (ResidualBlock& block : stage) x = block(x);
   return (*fc)(mean_of_pixels(x));
 }
-
 }  // namespace linnet

@@ -14,7 +14,6 @@
 #include "models/nn/quantized_training.h"
 
 namespace linnet {
-
 struct ResNetConfig {
   int64_t depth = 20;
   ImageShape images = {32, 32, 3, 10};
@@ -70,5 +69,4 @@ struct ResNet : ImageModel {
   std::deque<ModuleList<ResidualBlock>> stages;  // layer1, layer2, ...
   std::unique_ptr<Linear> fc;
 };
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(ResNet, CountsOfParametersAreThoseOfThePaper) {
   const auto count = [](int64_t depth, ImageShape images) {
     const ResNet model(ResNetConfig{.depth = depth, .images = images});
@@ -27,14 +26,14 @@ class QuantizedResNet : public ::testing::Test {
  protected:
   static constexpr int64_t kSide = 16, kClasses = 10;
 
-  std::vector<float> logits(const std::vector<uint8_t>& images, const WeightQuantization& quantization,
-                            int threads = 1) {
+  std::vector<float> logits(
+      const std::vector<uint8_t>& images, const WeightQuantization& quantization, int threads = 1) {
     const int64_t batch = std::ssize(images) / (kSide * kSide * 3);
     Forward forward(net_, {[&](Trace& trace) {
-                      const Tensor x = trace.input("images", {DType::kU8, {batch, kSide, kSide, 3}});
-                      trace.graph().output("logits", net_(x));
-                    }},
-                    ForwardOptions{.threads = threads, .quantization = quantization});
+      const Tensor x = trace.input("images", {DType::kU8, {batch, kSide, kSide, 3}});
+      trace.graph().output("logits", net_(x));
+    }},
+        ForwardOptions{.threads = threads, .quantization = quantization});
     quantized_ = forward.layout().quantized().size();
     forward.load([&](const ParameterTarget& target) {
       for (const ParameterSlot& slot : forward.layout().parameters()) {
@@ -94,8 +93,8 @@ TEST_F(QuantizedResNet, BitsDependOnTheImageAlone) {
   for (const WeightQuantization& quantization : {parse_quantization("int8"), calibrated(some)}) {
     const auto one = logits(some, quantization, 1), other = logits(others, quantization, 2);
     EXPECT_EQ(logits(some, quantization, 3), one);
-    EXPECT_TRUE(std::equal(one.begin() + kWhich * kClasses, one.begin() + (kWhich + 1) * kClasses,
-                           other.begin() + kWhich * kClasses));
+    EXPECT_TRUE(std::equal(
+        one.begin() + kWhich * kClasses, one.begin() + (kWhich + 1) * kClasses, other.begin() + kWhich * kClasses));
     EXPECT_NE(one, other);
   }
 }
@@ -112,6 +111,5 @@ TEST(ResNet, TrainsWithTheRoundingOfStaticInt8) {
 }
 
 TEST(ResNet, OtherDepthsAreRefused) { EXPECT_THROW(ResNet(ResNetConfig{.depth = 19}), Error); }
-
 }  // namespace
 }  // namespace linnet

@@ -10,14 +10,13 @@
 
 namespace linnet {
 namespace {
-
 constexpr double kTiny = 1e-24;  // added to squared lengths, whose root has a derivative then
 
 Tensor root(Tensor x) { return x * rsqrt(x); }
 
 Tensor compare(Scalar function, Tensor a, Tensor b) {
-  return pointwise({{{Scalar::kInput, 0}, {Scalar::kInput, 1}, {function, 0, 1}}}, std::array{a, b},
-                   SourceLine::current());
+  return pointwise(
+      {{{Scalar::kInput, 0}, {Scalar::kInput, 1}, {function, 0, 1}}}, std::array{a, b}, SourceLine::current());
 }
 
 Tensor rows_of(Tensor x, Shape shape) { return broadcast_to(reshape(x, {1, x.shape().elements()}), shape); }
@@ -108,7 +107,6 @@ Tensor embedding_loss_sum(const EmbeddingLoss& options, Tensor embeddings, Tenso
   }
   return sum_to(reshape(errors, {batch}) * weights, {});
 }
-
 }  // namespace
 
 Tensor token_mask(Tensor lengths, int64_t length, DType dtype, int64_t longest) {
@@ -172,5 +170,4 @@ void leave_dropout_out(Module& model) {
     if (auto* attention = dynamic_cast<SelfAttention*>(&module)) attention->config.attention_dropout = 0;
   });
 }
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 using Kind = EmbeddingLoss::Kind;
 
 Kind kind_of(const std::string& name) {
@@ -32,8 +31,8 @@ TEST(EmbeddingLosses, AreThoseOfSentenceTransformers) {
   ASSERT_EQ(cases.size(), 8u);
   for (const Json& one : cases) {
     const EmbeddingLoss options{.kind = kind_of(one["kind"].text()),
-                                .parts = one["parts"].get<int64_t>(),
-                                .dimensions = one["dimensions"].get<std::vector<int64_t>>()};
+        .parts = one["parts"].get<int64_t>(),
+        .dimensions = one["dimensions"].get<std::vector<int64_t>>()};
     const auto rows = static_cast<int64_t>(one["labels"].size()), batch = rows + kLeftOut;
     const auto width = static_cast<int64_t>(one["embeddings"][0].size());
     std::vector<double> values, labels = one["labels"].get<std::vector<double>>(),
@@ -62,10 +61,9 @@ TEST(EmbeddingLosses, AreThoseOfSentenceTransformers) {
     for (int64_t row = 0; row < options.parts * batch; ++row)
       for (int64_t i = 0; i < width; ++i)
         EXPECT_NEAR(changes[static_cast<size_t>(row * width + i)] / count,
-                    row % batch < rows ? one["gradients"][row / batch * rows + row % batch][i].get<double>() : 0, 1e-9)
+            row % batch < rows ? one["gradients"][row / batch * rows + row % batch][i].get<double>() : 0, 1e-9)
             << one["kind"].text() << " " << options.parts << " row " << row;
   }
 }
-
 }  // namespace
 }  // namespace linnet

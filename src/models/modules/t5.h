@@ -7,7 +7,6 @@
 #include "models/nn/trace.h"
 
 namespace linnet {
-
 struct T5Config {
   int64_t vocab_size = 32128, width = 512, heads = 8, head_size = 64, hidden = 2048;
   int64_t encoder_layers = 6, decoder_layers = 6;
@@ -20,8 +19,7 @@ struct T5Config {
   int32_t start_token = 0;  // the decoder's first, which is also padding
 };
 
-template <class Layer>
-struct T5Stack : Module {
+template <class Layer> struct T5Stack : Module {
   T5Stack(Module* parent, std::string name, const T5Config& config, int64_t layers, bool bidirectional);
   // [heads, queries + keys - 1], for queries from `position` on (ops/distance_buckets).
   Tensor distance_bias(Graph& graph, int64_t queries, int64_t keys, Tensor position = {});
@@ -47,7 +45,7 @@ struct T5 : EncoderDecoder {
   Tensor head_weight() { return head ? head->tensor() : tokens.weight.tensor(); }
 
   Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
-              double label_smoothing) override;
+      double label_smoothing) override;
 
   Tensor target_logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor) override {
     return logits(hidden(source, source_lengths, target_in));
@@ -67,5 +65,4 @@ struct T5 : EncoderDecoder {
  private:
   Tensor scaled(Tensor hidden) const;
 };
-
 }  // namespace linnet

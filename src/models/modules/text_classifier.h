@@ -7,7 +7,6 @@
 #include "models/nn/trace.h"
 
 namespace linnet {
-
 struct TextClassifier : Module {
   // tokens, types i32 [B, T], lengths i32 [B] -> of texts [B, outputs], of tokens [B, T, outputs]. No `types`: all 0.
   virtual Tensor logits(Tensor tokens, Tensor lengths, Tensor types = {}) = 0;
@@ -28,5 +27,4 @@ Loss several_labels_loss(TextClassifier& model, Trace& trace, int64_t batch, int
 // [batch, 2]. Unlike in transformers, padding does not count.
 Loss span_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
 Loss regression_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
-
 }  // namespace linnet

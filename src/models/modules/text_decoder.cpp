@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 LayerConfig layer_config(const DecoderConfig& config, const LayerKind& kind) {
   LayerConfig layer = common_layer_config(config);
   if (layer.hidden <= 0) layer.hidden = 4 * config.width;
@@ -23,7 +22,6 @@ LayerConfig layer_config(const DecoderConfig& config, const LayerKind& kind) {
   layer.weights = normal_init(config.deviation), layer.residual = normal_init(config.deviation / std::sqrt(additions));
   return layer;
 }
-
 }  // namespace
 
 DecoderConfig llama_kind(DecoderConfig sizes) {
@@ -36,15 +34,15 @@ DecoderConfig llama_kind(DecoderConfig sizes) {
 }
 
 TextDecoder::TextDecoder(const DecoderConfig& config)
-    : config(config),
-      tokens{this, "tokens", config.vocab_size, config.embedding_width > 0 ? config.embedding_width : config.width,
-             normal_init(config.deviation)},
+    : config(config), tokens{this, "tokens", config.vocab_size,
+                          config.embedding_width > 0 ? config.embedding_width : config.width,
+                          normal_init(config.deviation)},
       positions(config.learned_positions
                     ? std::make_unique<Embedding>(this, "positions", config.first_position + config.max_seq_len,
-                                                  config.width, normal_init(config.deviation))
+                          config.width, normal_init(config.deviation))
                     : nullptr),
-      dropout{this, "dropout", static_cast<float>(config.embedding_dropout.value_or(config.dropout))},
-      layers{this, "layers"} {
+      dropout{this, "dropout", static_cast<float>(config.embedding_dropout.value_or(config.dropout))}, layers{this,
+                                                                                                           "layers"} {
   tokens.padding = config.pad_token;
   for (size_t i = 0; i < static_cast<size_t>(config.layers); ++i)
     layers.append(layer_config(
@@ -113,5 +111,4 @@ bool TextDecoder::is_looked_up(const ParameterSpec& parameter) const {
   return (positions && parameter.name == positions->weight.spec().name) ||
          (head && parameter.name == tokens.weight.spec().name);
 }
-
 }  // namespace linnet

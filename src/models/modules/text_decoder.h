@@ -5,7 +5,6 @@
 #include "models/modules/causal_model.h"
 
 namespace linnet {
-
 struct DecoderConfig {
   int64_t vocab_size = 50257, max_seq_len = 1024;
   int64_t width = 768, heads = 12, layers = 12;
@@ -76,5 +75,4 @@ struct TextDecoder : CausalModel {
  private:
   Tensor embed(const TokenRows& rows);
 };
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kBatch = 2, kLength = 12;
 
 DecoderConfig small_gpt() {
@@ -108,6 +107,5 @@ TEST(Llama, HasTheParametersOfItsSizes) {
   config.kv_heads = 4;
   EXPECT_EQ(TextDecoder(config).parameter_count(), 1100048384);  // TinyLlama
 }
-
 }  // namespace
 }  // namespace linnet

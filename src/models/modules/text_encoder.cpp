@@ -17,7 +17,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr double kEncoderDeviation = 0.02;  // of initial weights
 
 int64_t embedding_width(const EncoderConfig& config) {
@@ -82,7 +81,7 @@ struct EncoderInputs {
 EncoderInputs declare_inputs(Trace& trace, int64_t batch, int64_t length, bool types) {
   const TensorType ids{DType::kI32, {batch, length}};
   return {trace.input("tokens", ids), trace.input("lengths", {DType::kI32, {batch}}),
-          types ? trace.input("types", ids) : Tensor{}};
+      types ? trace.input("types", ids) : Tensor{}};
 }
 
 // Loss and predictions, from logits of a few rows at a time.
@@ -98,9 +97,8 @@ Tensor evaluate_masked(MaskedLanguageModel& model, Trace& trace, Tensor states, 
     sum = sum.defined() ? sum + part : part;
     predictions.push_back(argmax_last(logits));
   }
-  trace.graph().output("predictions", predictions.size() > 1
-                                          ? concat(predictions[0], std::span(predictions).subspan(1), 0)
-                                          : predictions[0]);
+  trace.graph().output("predictions",
+      predictions.size() > 1 ? concat(predictions[0], std::span(predictions).subspan(1), 0) : predictions[0]);
   return sum;
 }
 
@@ -115,7 +113,6 @@ TracedLogits traced_logits(TextClassifier& model, Trace& trace, int64_t batch, i
   if (!trace.options().training) trace.graph().output("logits", logits);
   return {logits, inputs.lengths};
 }
-
 }  // namespace
 
 Tensor first_state(Tensor states) { return reshape(slice(states, 1, 0, 1), {states.dim(0), states.dim(2)}); }
@@ -128,13 +125,13 @@ Tensor mean_state(Tensor states, Tensor lengths, int64_t heads) {
 }
 
 TokenConvolution::TokenConvolution(Module* parent, std::string name, const EncoderConfig& config)
-    : Module(parent, std::move(name)),
-      longest(config.max_seq_len),
-      activation(config.convolution_activation),
-      weight{this, "weight", {config.width, config.width, config.convolution}, normal_init(kEncoderDeviation)},
+    : Module(parent, std::move(name)), longest(config.max_seq_len),
+      activation(config.convolution_activation), weight{this, "weight",
+                                                     {config.width, config.width, config.convolution},
+                                                     normal_init(kEncoderDeviation)},
       bias{this, "bias", {config.width}, constant_init(0)},
-      dropout{this, "dropout", static_cast<float>(config.dropout)},
-      norm{this, "norm", config.width, config.epsilon, config.norms} {}
+      dropout{this, "dropout", static_cast<float>(config.dropout)}, norm{this, "norm", config.width, config.epsilon,
+                                                                        config.norms} {}
 
 Tensor TokenConvolution::operator()(Tensor embeddings, Tensor lengths, Tensor states) {
   ModuleScope scope(*this);
@@ -157,25 +154,22 @@ Tensor TokenConvolution::operator()(Tensor embeddings, Tensor lengths, Tensor st
 
 TextEncoder::TextEncoder(Module* parent, std::string name, const EncoderConfig& config)
     : Module(parent, std::move(name)),
-      config(config),
-      words{this, "words", config.vocab_size, embedding_width(config), normal_init(kEncoderDeviation)},
-      positions(optional_table(this, "positions",
-                               config.learned_positions ? config.first_position + config.max_seq_len : 0, config)),
+      config(config), words{this, "words", config.vocab_size, embedding_width(config), normal_init(kEncoderDeviation)},
+      positions(optional_table(
+          this, "positions", config.learned_positions ? config.first_position + config.max_seq_len : 0, config)),
       types(optional_table(this, "types", config.token_types, config)),
-      embedding_norm(config.embedding_norm
-                         ? std::make_unique<LayerNorm>(this, "embedding_norm", embedding_width(config), config.epsilon,
-                                                       config.norms)
-                         : nullptr),
-      dropout{this, "dropout", static_cast<float>(config.dropout)},
-      layers{this, "layers"} {
+      embedding_norm(config.embedding_norm ? std::make_unique<LayerNorm>(this, "embedding_norm",
+                                                 embedding_width(config), config.epsilon, config.norms)
+                                           : nullptr),
+      dropout{this, "dropout", static_cast<float>(config.dropout)}, layers{this, "layers"} {
   words.padding = config.pad_token, words.scale = config.embedding_scale;
   const int64_t blocks = config.layer_groups > 0 ? config.layer_groups * config.group_layers : config.layers;
   for (int64_t i = 0; i < blocks; ++i) layers.append(layer_config(config, static_cast<size_t>(i)));
   if (config.embedding_width > 0)
     projection.emplace(this, "projection", config.embedding_width, config.width, normal_init(kEncoderDeviation));
   if (config.distance_buckets > 0)
-    distance_bias.emplace(this, "distance_bias", Shape{config.distance_buckets, config.heads},
-                          normal_init(kEncoderDeviation));
+    distance_bias.emplace(
+        this, "distance_bias", Shape{config.distance_buckets, config.heads}, normal_init(kEncoderDeviation));
   if (config.distance_span > 0)
     distances.emplace(this, "distances", 2 * config.distance_span, config.width, normal_init(kEncoderDeviation));
   if (config.distance_norm) distance_norm.emplace(this, "distance_norm", config.width, config.epsilon, config.norms);
@@ -258,10 +252,10 @@ Tensor TextEncoder::operator()(Tensor ids, Tensor lengths, Tensor type_ids) {
 
 MaskedHead::MaskedHead(Module* parent, std::string name, const EncoderConfig& config)
     : Module(parent, std::move(name)),
-      activation(config.head_activation),
-      dense{this, "dense", config.width, embedding_width(config), normal_init(kEncoderDeviation), config.head_biases},
-      norm{this, "norm", embedding_width(config), config.epsilon, config.norms},
-      bias{this, "bias", {config.vocab_size}, constant_init(0)} {}
+      activation(config.head_activation), dense{this, "dense", config.width, embedding_width(config),
+                                              normal_init(kEncoderDeviation), config.head_biases},
+      norm{this, "norm", embedding_width(config), config.epsilon, config.norms}, bias{this, "bias", {config.vocab_size},
+                                                                                     constant_init(0)} {}
 
 Tensor MaskedHead::operator()(Tensor x) { return norm(activate(dense(x), activation)); }
 
@@ -274,7 +268,7 @@ Tensor MaskedLanguageModel::logits_of(Tensor states) {
 }
 
 Loss masked_language_loss(MaskedLanguageModel& model, Trace& trace, int64_t batch, int64_t length, int64_t masked,
-                          bool types, double label_smoothing) {
+    bool types, double label_smoothing) {
   const EncoderInputs inputs = declare_inputs(trace, batch, length, types);
   const Tensor locations = trace.input("positions", {DType::kI32, {masked}});
   const Tensor targets = trace.input("targets", {DType::kI32, {masked}});
@@ -282,15 +276,13 @@ Loss masked_language_loss(MaskedLanguageModel& model, Trace& trace, int64_t batc
   const Tensor rows = embedding(reshape(hidden, {batch * length, model.encoder.config.width}), locations);
   const Tensor states = model.head(rows), count = count_targets(targets, hidden.type().dtype);
   if (!trace.options().training) return {evaluate_masked(model, trace, states, targets), count};
-  return {linear_cross_entropy_sum(states, model.encoder.words.weight, model.head.bias, targets, label_smoothing),
-          count};
+  return {
+      linear_cross_entropy_sum(states, model.encoder.words.weight, model.head.bias, targets, label_smoothing), count};
 }
 
 Pooler::Pooler(Module* parent, std::string name, const EncoderConfig& config, double dropout)
-    : Module(parent, std::move(name)),
-      activation(config.pooler_activation),
-      mean_heads(config.mean_pooled ? config.heads : 0),
-      dropout{this, "dropout", static_cast<float>(dropout)},
+    : Module(parent, std::move(name)), activation(config.pooler_activation),
+      mean_heads(config.mean_pooled ? config.heads : 0), dropout{this, "dropout", static_cast<float>(dropout)},
       dense{this, "dense", config.width, config.width, normal_init(kEncoderDeviation), config.head_biases} {
   if (config.pooler_norm) norm.emplace(this, "norm", config.width, config.epsilon, config.norms);
 }
@@ -302,8 +294,8 @@ Tensor Pooler::operator()(Tensor states, Tensor lengths) {
 }
 
 SequenceClassifier::SequenceClassifier(const EncoderConfig& config, int64_t classes, std::optional<double> probability)
-    : encoder{this, "bert", config},
-      pooler{this, "pooler", config, config.pooler_dropout ? probability.value_or(config.dropout) : 0},
+    : encoder{this, "bert", config}, pooler{this, "pooler", config,
+                                         config.pooler_dropout ? probability.value_or(config.dropout) : 0},
       dropout{this, "dropout", static_cast<float>(probability.value_or(config.dropout))},
       classifier{this, "classifier", config.width, classes, normal_init(kEncoderDeviation)} {}
 
@@ -312,8 +304,7 @@ Tensor SequenceClassifier::logits(Tensor tokens, Tensor lengths, Tensor types) {
 }
 
 TokenClassifier::TokenClassifier(const EncoderConfig& config, std::string name, int64_t outputs, double probability)
-    : encoder{this, "bert", config},
-      dropout{this, "dropout", static_cast<float>(probability)},
+    : encoder{this, "bert", config}, dropout{this, "dropout", static_cast<float>(probability)},
       classifier{this, std::move(name), config.width, outputs, normal_init(kEncoderDeviation)} {}
 
 Tensor TokenClassifier::logits(Tensor tokens, Tensor lengths, Tensor types) {
@@ -326,7 +317,7 @@ Loss classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int
   const Tensor labels = trace.input("labels", {DType::kI32, rows});
   if (!trace.options().training) trace.graph().output("predictions", argmax_last(logits));
   return {weighted_cross_entropy_sum(logits, labels, 0, model.class_weights.tensor(trace)),
-          count_targets(labels, logits.type().dtype)};
+      count_targets(labels, logits.type().dtype)};
 }
 
 Loss span_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
@@ -347,5 +338,4 @@ Loss several_labels_loss(TextClassifier& model, Trace& trace, int64_t batch, int
 Loss regression_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
   return number_loss(trace, traced_logits(model, trace, batch, length, types).logits);
 }
-
 }  // namespace linnet

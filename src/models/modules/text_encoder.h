@@ -9,7 +9,6 @@
 #include "models/nn/trace.h"
 
 namespace linnet {
-
 struct EncoderConfig {
   int64_t vocab_size = 30522, max_seq_len = 512;
   int64_t token_types = 2;  // 0: none
@@ -127,7 +126,7 @@ struct MaskedLanguageModel : Module {
 // "targets" [masked], negative: left out; with `types` "types" [batch, length]. Evaluation outputs i32 "predictions"
 // [masked].
 Loss masked_language_loss(MaskedLanguageModel& model, Trace& trace, int64_t batch, int64_t length, int64_t masked,
-                          bool types = false, double label_smoothing = 0);
+    bool types = false, double label_smoothing = 0);
 
 // Dropout, dense layer, activation and perhaps a norm of the first token's state or the mean: [B, T, D] -> [B, D].
 struct Pooler : Module {
@@ -175,8 +174,8 @@ Tensor mean_state(Tensor states, Tensor lengths, int64_t heads);
 enum class Pooling { kMean, kFirst, kLast, kMax, kRootMean };
 
 // [B, D], of length 1 if `normalized` (Reimers & Gurevych 2019).
-Tensor sentence_embeddings(TextEncoder& encoder, Tensor tokens, Tensor lengths, bool normalized = true,
-                           Pooling pooling = Pooling::kMean);
+Tensor sentence_embeddings(
+    TextEncoder& encoder, Tensor tokens, Tensor lengths, bool normalized = true, Pooling pooling = Pooling::kMean);
 
 // What is learned of examples of several texts; distances are cosines but for kTriplet.
 struct EmbeddingLoss {
@@ -231,5 +230,4 @@ Loss embedding_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t 
 // Only embeds so many texts: output "logits".
 Loss embedding_alone(TextClassifier& model, Trace& trace, int64_t texts, int64_t length);
 void leave_dropout_out(Module& model);  // for further training
-
 }  // namespace linnet

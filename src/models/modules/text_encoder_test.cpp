@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kBatch = 2, kLength = 12, kMasked = 4;
 
 EncoderConfig small_bert() {
@@ -60,6 +59,5 @@ TEST(Bert, PaddingIsNotSeenButTheRestIs) {
   batch.give(learner);
   EXPECT_NE(learner.evaluate(), before);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -9,16 +9,15 @@
 
 namespace linnet {
 namespace {
-
 LayerConfig layer_config(const TransformerConfig& config) {
   return {.width = config.d_model,
-          .heads = config.num_heads,
-          .hidden = config.d_ff,
-          .dropout = config.dropout,
-          .hidden_dropout = config.hidden_dropout.value_or(config.dropout),
-          .norm_place = config.norm_first ? NormPlace::kInput : NormPlace::kSum,
-          .activation = config.activation,
-          .attention_dropout = config.attention_dropout};
+      .heads = config.num_heads,
+      .hidden = config.d_ff,
+      .dropout = config.dropout,
+      .hidden_dropout = config.hidden_dropout.value_or(config.dropout),
+      .norm_place = config.norm_first ? NormPlace::kInput : NormPlace::kSum,
+      .activation = config.activation,
+      .attention_dropout = config.attention_dropout};
 }
 
 // Sines, then cosines; position p has row `first` + p.
@@ -42,7 +41,6 @@ Initializer zeros_then_ones() {
     std::ranges::fill(values.subspan(row), 1.0f);
   };
 }
-
 }  // namespace
 
 template <class Layer>
@@ -65,15 +63,13 @@ Tensor Head::operator()(Tensor x, const Embedding& target_embedding) {
 Tensor Head::loss(Tensor x, const Embedding& target_embedding, Tensor targets, double label_smoothing) {
   ModuleScope scope(*this);
   return linear_cross_entropy_sum(x, weight ? *weight : target_embedding.weight,
-                                  bias ? std::optional(bias->tensor()) : std::nullopt, targets, label_smoothing);
+      bias ? std::optional(bias->tensor()) : std::nullopt, targets, label_smoothing);
 }
 
 Transformer::Transformer(const TransformerConfig& config)
-    : config(config),
-      embedding_dropout{this, "embedding_dropout", static_cast<float>(config.dropout)},
+    : config(config), embedding_dropout{this, "embedding_dropout", static_cast<float>(config.dropout)},
       encoder{this, "encoder", config.num_encoder_layers, config},
-      decoder{this, "decoder", config.num_decoder_layers, config},
-      head{this, "head", config} {
+      decoder{this, "decoder", config.num_decoder_layers, config}, head{this, "head", config} {
   if (config.share_embeddings && config.source_vocab != config.target_vocab)
     fail_user("shared embeddings need one vocabulary, got ", config.source_vocab, " and ", config.target_vocab);
   const double root = std::sqrt(static_cast<double>(config.d_model));
@@ -84,9 +80,8 @@ Transformer::Transformer(const TransformerConfig& config)
     target_positions.emplace(this, "target_positions", rows, config.d_model, small);
   } else {
     positions.emplace(this, "positions", Shape{config.max_seq_len, config.d_model},
-                      config.positions == Positions::kInclusive
-                          ? inclusive_positions(config.first_position)
-                          : sinusoidal_positions(config.positions == Positions::kHalved));
+        config.positions == Positions::kInclusive ? inclusive_positions(config.first_position)
+                                                  : sinusoidal_positions(config.positions == Positions::kHalved));
   }
   if (config.zero_start)
     after_start.emplace(this, "after_start", Shape{config.max_seq_len, config.d_model}, zeros_then_ones());
@@ -130,8 +125,8 @@ Tensor Transformer::encode(Tensor source, Tensor source_lengths) {
 
 Tensor Transformer::hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {
   const Tensor memory = encode(source, source_lengths);
-  return decoder(embed_target(target_in), {.lengths = target_lengths, .causal = true, .memory_lengths = source_lengths},
-                 memory);
+  return decoder(
+      embed_target(target_in), {.lengths = target_lengths, .causal = true, .memory_lengths = source_lengths}, memory);
 }
 
 Tensor Transformer::decode(const TargetRows& rows) {
@@ -146,7 +141,7 @@ Tensor Transformer::operator()(Tensor source, Tensor source_lengths, Tensor targ
 }
 
 Tensor Transformer::loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
-                         double label_smoothing) {
+    double label_smoothing) {
   return head.loss(hidden(source, source_lengths, target_in, target_lengths), target_table(), targets, label_smoothing);
 }
 
@@ -154,5 +149,4 @@ void Transformer::prefill(Tensor source, Tensor source_lengths, const CacheSlots
   const Tensor encoded = encode(source, source_lengths);
   for (size_t i = 0; i < decoder.layers.size(); ++i) keep_memory(decoder.layers[i].cross_attn, encoded, memory);
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "models/modules/encoder_decoder.h"
 
 namespace linnet {
-
 // Positions added to the embeddings. Sines and cosines are computed.
 enum class Positions {
   kAlternating,  // sines and cosines alternate
@@ -38,12 +37,10 @@ struct TransformerConfig {
 };
 
 // Layers and perhaps a norm behind the last one: the encoder, or the decoder.
-template <class Layer>
-struct LayerStack : Module {
+template <class Layer> struct LayerStack : Module {
   LayerStack(Module* parent, std::string name, int64_t count, const TransformerConfig& config);
   // `memory`: of the decoder alone.
-  template <class... Memory>
-  Tensor operator()(Tensor x, const AttentionContext& context, const Memory&... memory) {
+  template <class... Memory> Tensor operator()(Tensor x, const AttentionContext& context, const Memory&... memory) {
     for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, context, memory...);
     return norm ? (*norm)(x) : x;
   }
@@ -70,7 +67,7 @@ struct Transformer : EncoderDecoder {
   // target_in i32 [B, T]: begin, then the target without its last token -> logits [B, T, V]
   Tensor operator()(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths);
   Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
-              double label_smoothing) override;
+      double label_smoothing) override;
 
   Tensor target_logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) override {
     return (*this)(source, source_lengths, target_in, target_lengths);
@@ -102,5 +99,4 @@ struct Transformer : EncoderDecoder {
   // The head's input [B, T, D].
   Tensor hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths);
 };
-
 }  // namespace linnet

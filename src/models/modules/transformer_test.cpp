@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 using testing::make_batch;
 using testing::small_config;
 using testing::TokenBatch;
@@ -20,7 +19,7 @@ TEST(Transformer, MorePaddingNeverChangesASentencesLoss) {
       std::vector<TokenBatch> padded;
       for (int64_t extra : {0, 1, 9, 24})
         padded.push_back(make_batch({lengths}, std::min<int64_t>(32, lengths.first + extra),
-                                    std::min<int64_t>(32, lengths.second + extra), 50));
+            std::min<int64_t>(32, lengths.second + extra), 50));
       // And beside longer sentences.
       std::vector<BatchShape> shapes;
       for (const TokenBatch& batch : padded) shapes.push_back(batch.shape);
@@ -71,6 +70,5 @@ TEST(Transformer, TheReferenceShapeHasItsParameters) {
   EXPECT_EQ(model.parameter_count(), 3 * 256 * 256 + 256 + 2 * (4 * 256 * 257 + 2 * 256 * 1024 + 1024 + 256 + 4 * 256) +
                                          2 * (8 * 256 * 257 + 2 * 256 * 1024 + 1024 + 256 + 6 * 256));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -10,14 +10,13 @@
 
 namespace linnet {
 namespace {
-
 constexpr double kVitDeviation = 0.02;  // of initial weights
 
 const VitConfig& checked(const VitConfig& config) {
   const ImageShape& images = config.images;
   if (images.height % config.patch != 0 || images.width % config.patch != 0)
     fail_user("images of ", images.height, " x ", images.width, " pixels cannot be cut into patches of ", config.patch,
-              " x ", config.patch, " (patch_size; image_size scales images)");
+        " x ", config.patch, " (patch_size; image_size scales images)");
   if (config.width % config.heads != 0)
     fail_user("a width of ", config.width, " is not divisible by ", config.heads, " heads");
   return config;
@@ -25,27 +24,24 @@ const VitConfig& checked(const VitConfig& config) {
 
 LayerConfig layer_config(const VitConfig& config) {
   return {.width = config.width,
-          .heads = config.heads,
-          .hidden = config.hidden,
-          .dropout = config.dropout,
-          .hidden_dropout = 0,
-          .norm_place = NormPlace::kInput,
-          .activation = config.activation,
-          .epsilon = config.epsilon,
-          .weights = normal_init(kVitDeviation),
-          .residual = normal_init(kVitDeviation),
-          .attention_dropout = config.attention_dropout,
-          .biases = {.attention = config.biases}};
+      .heads = config.heads,
+      .hidden = config.hidden,
+      .dropout = config.dropout,
+      .hidden_dropout = 0,
+      .norm_place = NormPlace::kInput,
+      .activation = config.activation,
+      .epsilon = config.epsilon,
+      .weights = normal_init(kVitDeviation),
+      .residual = normal_init(kVitDeviation),
+      .attention_dropout = config.attention_dropout,
+      .biases = {.attention = config.biases}};
 }
-
 }  // namespace
 
 PatchProjection::PatchProjection(Module* parent, std::string name, const VitConfig& config)
-    : Module(parent, std::move(name)),
-      weight{this,
-             "weight",
-             {config.width, config.patch, config.patch, config.images.channels},
-             normal_init(kVitDeviation)},
+    : Module(parent, std::move(name)), weight{this, "weight",
+                                           {config.width, config.patch, config.patch, config.images.channels},
+                                           normal_init(kVitDeviation)},
       bias{this, "bias", {config.width}, constant_init(0)} {}
 
 // Convolution windows do not overlap, so it is a product of patches and filters.
@@ -63,14 +59,12 @@ Tensor PatchProjection::operator()(At images) {
 
 Vit::Vit(const VitConfig& vit)
     : ImageModel(vit.images, vit.mean, vit.deviation),
-      config(checked(vit)),
-      cls_token{this, "cls_token", {1, 1, vit.width}, normal_init(kVitDeviation)},
-      patches{this, "patches", vit},
-      positions{this, "positions", {1, 1 + vit.patches(), vit.width}, normal_init(kVitDeviation)},
-      dropout{this, "dropout", static_cast<float>(vit.dropout)},
-      layers{this, "layers", vit.layers, layer_config(vit)},
-      norm{this, "norm", vit.width, vit.epsilon},
-      classifier{this, "classifier", vit.width, vit.images.classes, normal_init(kVitDeviation)} {}
+      config(checked(vit)), cls_token{this, "cls_token", {1, 1, vit.width}, normal_init(kVitDeviation)},
+      patches{this, "patches", vit}, positions{this, "positions", {1, 1 + vit.patches(), vit.width},
+                                         normal_init(kVitDeviation)},
+      dropout{this, "dropout", static_cast<float>(vit.dropout)}, layers{this, "layers", vit.layers, layer_config(vit)},
+      norm{this, "norm", vit.width, vit.epsilon}, classifier{this, "classifier", vit.width, vit.images.classes,
+                                                      normal_init(kVitDeviation)} {}
 
 Tensor Vit::logits(At images) {
   const int64_t batch = images.value.dim(0);
@@ -80,5 +74,4 @@ Tensor Vit::logits(At images) {
   for (EncoderLayer& layer : layers) x = layer(x, {});
   return classifier(norm(reshape(slice(x, 1, 0, 1), {batch, config.width})));
 }
-
 }  // namespace linnet

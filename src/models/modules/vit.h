@@ -5,7 +5,6 @@
 #include "models/modules/image_model.h"
 
 namespace linnet {
-
 struct VitConfig {
   ImageShape images = {224, 224, 3, 1000};
   int64_t patch = 16;  // side of a patch in pixels; it divides height and width
@@ -42,5 +41,4 @@ struct Vit : ImageModel {
   LayerNorm norm;
   Linear classifier;
 };
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(Vit, CountsOfParametersAreThoseOfThePublishedModels) {
   EXPECT_EQ(Vit(VitConfig{}).parameter_count(), 86'567'656);  // vit-base-patch16-224
   EXPECT_EQ(Vit(VitConfig{.width = 192, .heads = 3, .hidden = 768}).parameter_count(), 5'717'416);  // deit-tiny
@@ -25,7 +24,7 @@ TEST(Vit, SizesThatDoNotFitAreRefused) {
     return std::string("no error");
   };
   EXPECT_NE(message({.images = {30, 32, 3, 10}, .patch = 4}).find("30 x 32 pixels cannot be cut into patches of 4 x 4"),
-            std::string::npos);
+      std::string::npos);
   EXPECT_NE(message({.width = 64, .heads = 3}).find("a width of 64 is not divisible by 3 heads"), std::string::npos);
 }
 
@@ -49,6 +48,5 @@ TEST(Vit, LearnsWhereABrightPatchIs) {
   EXPECT_NEAR(before, std::log(4), 0.2);
   EXPECT_LT(learner.evaluate(), 0.1);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char* kPrefix = "read by ";
 
 // "read by fc.weight", and for further uses of the same layer "read by fc.weight #2".
@@ -29,8 +28,7 @@ std::span<const int32_t> lengths_of(const Graph& graph, const Store& store, cons
 }
 
 // Calls visit(first element) for each index of the leading axes of a view, in order.
-template <class Visit>
-void for_each_row(const TensorView& view, const Visit& visit) {
+template <class Visit> void for_each_row(const TensorView& view, const Visit& visit) {
   const Shape& shape = view.shape();
   const int last = shape.rank() - 1;
   const int64_t rows = shape.elements(0, last);
@@ -65,7 +63,6 @@ double divergence(std::span<const int64_t> bins, size_t used, int64_t clipped, i
   }
   return sum;
 }
-
 }  // namespace
 
 void ActivationObserver::watch(Graph& graph, const std::string& weight, Tensor x) const {
@@ -183,5 +180,4 @@ float MagnitudeHistogram::least_divergence() const {
   }
   return std::min(maximum_, width_ * static_cast<float>(best));
 }
-
 }  // namespace linnet

@@ -14,7 +14,6 @@
 #include <vector>
 
 namespace linnet {
-
 class Executor;
 class Graph;
 class Store;
@@ -77,5 +76,4 @@ class ActivationObserver {
 
 // In an evaluation whose layout has an observer: watches x, which the linear layer reads, if int8 quantizes the layer.
 void watch_input(const ParameterSpec& weight, Tensor x);
-
 }  // namespace linnet

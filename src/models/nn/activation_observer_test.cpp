@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 struct Net : Module {
   Net() : first{this, "first", 64, 48}, second{this, "second", 48, 32} {}
   Tensor operator()(Tensor x) { return second(relu(first(x))); }
@@ -27,7 +26,7 @@ std::unique_ptr<Forward> open(Net& net, const WeightQuantization& quantization) 
   forward->load([&](const ParameterTarget& parameters) {
     for (const ParameterSlot& slot : forward->layout().parameters())  // by name: the order differs
       initialize(slot.spec.initializer, slot.spec.name, 1, slot.spec.shape,
-                 {parameters.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+          {parameters.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
   });
   return forward;
 }
@@ -88,6 +87,5 @@ TEST(ActivationObserver, AModelInStaticInt8) {
   const auto mixed = open(net, int8);
   EXPECT_LT(distance(run(mixed, large), run(exact, large)), 0.03);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -10,8 +10,7 @@
 
 namespace linnet {
 Forward::Forward(const Module& model, const std::vector<Function>& functions, const ForwardOptions& options)
-    : layout_(model, {}, options.quantization),
-      store_(open_backend(options.device)),
+    : layout_(model, {}, options.quantization), store_(open_backend(options.device)),
       pool_(options.threads > 0 ? options.threads : available_threads()) {
   std::vector<Graph> graphs;
   for (const Function& function : functions) {
@@ -32,9 +31,9 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
   const bool in_int8 = options.quantization.linear == WeightFormat::kInt8;
   for (Graph& graph : graphs) {
     graph = optimize(std::move(graph), {.precision = bf16_if(in_bf16),
-                                        .attention_precision = bf16_if(in_bf16 || in_int8),
-                                        .filters = filters_,
-                                        .backend = &store_.backend()});
+                                           .attention_precision = bf16_if(in_bf16 || in_int8),
+                                           .filters = filters_,
+                                           .backend = &store_.backend()});
     plans_.push_back(make_plan(std::move(graph), store_, shared, {.threads = pool_.size()}));
   }
   if (options.pack_weights) {
@@ -148,5 +147,4 @@ const TensorView& Forward::dense_output(const std::string& output, DType dtype) 
     fail_internal("output \"", output, "\" is not a dense tensor of ", dtype_name(dtype));
   return view;
 }
-
 }  // namespace linnet

@@ -22,7 +22,6 @@
 #include "models/nn/trace.h"
 
 namespace linnet {
-
 class ParameterFile;
 
 struct ForwardOptions {
@@ -56,12 +55,10 @@ class Forward {
   bool load(const ParameterFile& file);
 
   // Fills the beginning of an input. User error for an unknown input or too many values.
-  template <class T>
-  void set(const std::string& input, std::span<const T> values) {
+  template <class T> void set(const std::string& input, std::span<const T> values) {
     std::copy(values.begin(), values.end(), static_cast<T*>(location(input, sizeof(T) * values.size())));
   }
-  template <class T>
-  void set(const std::string& input, const std::vector<T>& values) {
+  template <class T> void set(const std::string& input, const std::vector<T>& values) {
     set(input, std::span<const T>(values));
   }
 
@@ -82,8 +79,7 @@ class Forward {
   std::vector<NodeTime> time_nodes(int64_t times);
 
  private:
-  template <class T>
-  std::span<const T> elements(const std::string& output, DType dtype) const {
+  template <class T> std::span<const T> elements(const std::string& output, DType dtype) const {
     const TensorView& view = dense_output(output, dtype);
     return {view.as<const T>(), static_cast<size_t>(view.elements())};
   }
@@ -106,5 +102,4 @@ class Forward {
   size_t last_ = 0;
   ThreadPool pool_;
 };
-
 }  // namespace linnet

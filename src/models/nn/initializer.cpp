@@ -7,7 +7,6 @@
 #include "engine/kernels/random/philox.h"
 
 namespace linnet {
-
 Initializer constant_init(double value) {
   return [value](std::span<float> values, const Shape&, const auto&) {
     std::ranges::fill(values, static_cast<float>(value));
@@ -55,8 +54,8 @@ Initializer sinusoidal_positions(bool halves) {
   };
 }
 
-void initialize(const Initializer& initializer, std::string_view name, uint64_t seed, const Shape& shape,
-                std::span<float> values) {
+void initialize(
+    const Initializer& initializer, std::string_view name, uint64_t seed, const Shape& shape, std::span<float> values) {
   const uint64_t key = fnv1a(name, 0xcbf29ce484222325u ^ seed * 0x9e3779b97f4a7c15u);
   uint64_t count = 0;
   std::array<uint32_t, 4> words{};
@@ -69,5 +68,4 @@ void initialize(const Initializer& initializer, std::string_view name, uint64_t 
   };
   initializer(values, shape, uniform);
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include "engine/ir/tensor_type.h"
 
 namespace linnet {
-
 // Fills a parameter of this shape; `uniform` gives numbers in [0, 1).
 using Initializer =
     std::function<void(std::span<float> values, const Shape& shape, const std::function<double()>& uniform)>;
@@ -23,7 +22,6 @@ Initializer normal_init(double deviation);  // N(0, deviation^2)
 Initializer sinusoidal_positions(bool halves = false);
 
 // Fills the values of a parameter. Random numbers depend on name and seed alone.
-void initialize(const Initializer& initializer, std::string_view name, uint64_t seed, const Shape& shape,
-                std::span<float> values);
-
+void initialize(
+    const Initializer& initializer, std::string_view name, uint64_t seed, const Shape& shape, std::span<float> values);
 }  // namespace linnet

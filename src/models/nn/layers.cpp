@@ -9,7 +9,6 @@
 #include "models/nn/trace.h"
 
 namespace linnet {
-
 Linear::Linear(Module* parent, std::string name, int64_t in, int64_t out, const Initializer& initializer, bool has_bias)
     : Module(parent, std::move(name)), weight{this, "weight", {out, in}, initializer} {
   if (has_bias) bias.emplace(this, "bias", Shape{out}, constant_init(0));
@@ -44,13 +43,12 @@ Tensor LayerNorm::operator()(At x) {
 }
 
 BatchNorm::BatchNorm(Module* parent, std::string name, int64_t channels, double epsilon, double momentum)
-    : Module(parent, std::move(name)),
-      weight{this, "weight", {channels}, constant_init(1)},
-      bias{this, "bias", {channels}, constant_init(0)},
-      running_mean{this, "running_mean", {channels}, constant_init(0)},
-      running_var{this, "running_var", {channels}, constant_init(1)},
-      epsilon(epsilon),
-      momentum(momentum) {}
+    : Module(parent, std::move(name)), weight{this, "weight", {channels}, constant_init(1)}, bias{this, "bias",
+                                                                                                 {channels},
+                                                                                                 constant_init(0)},
+      running_mean{this, "running_mean", {channels}, constant_init(0)}, running_var{this, "running_var", {channels},
+                                                                            constant_init(1)},
+      epsilon(epsilon), momentum(momentum) {}
 
 Tensor BatchNorm::operator()(At x) {
   ModuleScope scope(*this);
@@ -66,15 +64,15 @@ Tensor BatchNorm::operator()(At x) {
   const auto count = static_cast<double>(x.value.shape().elements()) / static_cast<double>(channels.elements());
   if (count < 2)
     fail_user("batch normalization of ", x.value.shape().text(), " has one element a channel, of which it cannot ",
-              "take the variance (in ", path(), ")");
+        "take the variance (in ", path(), ")");
   const BatchNormResult batch = batch_norm(x, weight, bias, epsilon);
   running_mean.update(running_mean.tensor() * (1 - momentum) + batch.mean * momentum);
   running_var.update(running_var.tensor() * (1 - momentum) + batch.variance * (momentum * count / (count - 1)));
   return batch.y;
 }
 
-Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width,
-                     const Initializer& initializer)
+Embedding::Embedding(
+    Module* parent, std::string name, int64_t vocab_size, int64_t width, const Initializer& initializer)
     : Module(parent, std::move(name)), weight{this, "weight", {vocab_size, width}, initializer, /*table=*/true} {}
 
 Tensor Embedding::operator()(At ids) {
@@ -95,5 +93,4 @@ Tensor Dropout::operator()(At x) {
   ModuleScope scope(*this);
   return dropout(x, trace.random(), probability, dropout_site(path(), "dropout"));
 }
-
 }  // namespace linnet

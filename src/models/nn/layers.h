@@ -8,12 +8,11 @@
 #include "models/nn/module.h"
 
 namespace linnet {
-
 // y = x weight^T + bias: [..., in] -> [..., out], plus the products of adapters (LowRank).
 struct Linear : Module {
   // From `in` to `out` features. Throws Error(kUser) for sizes below 1.
   Linear(Module* parent, std::string name, int64_t in, int64_t out, const Initializer& initializer = xavier_uniform(),
-         bool has_bias = true);
+      bool has_bias = true);
   Tensor operator()(At x);  // [..., in] -> [..., out]
   // From now on computes as static int8: rounds x and the weight to 8 bits, x by a trained step that begins as `step`.
   void train_quantized(float step);
@@ -67,7 +66,7 @@ struct BatchNorm : Module {
 struct Embedding : Module {
   // A table of vocab_size rows, by default drawn from N(0, 1).
   Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width,
-            const Initializer& initializer = normal_init(1));
+      const Initializer& initializer = normal_init(1));
   // An id outside of [0, vocab_size) is an Error(kUser) when the graph runs.
   Tensor operator()(At ids);
 
@@ -84,5 +83,4 @@ struct Dropout : Module {
 
   float probability;  // as constructed
 };
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "engine/ir/tensor.h"
 
 namespace linnet {
-
 class Trace;
 
 // Two scalars over the samples or tokens of a batch, which add up over micro-batches; the mean is taken later.
@@ -15,5 +14,4 @@ struct Loss {
 
 // Records the loss of one batch shape in the trace it is given. The engine's own form of TracedLoss.
 using LossFunction = std::function<Loss(Trace&)>;
-
 }  // namespace linnet

@@ -8,13 +8,11 @@
 #include "models/nn/trace.h"
 
 namespace linnet {
-
 // U(-1 / sqrt(in), 1 / sqrt(in)) for A, as PEFT draws it.
-LowRank::Adapter::Adapter(Module& layer, const std::string& part, int64_t first_row, int64_t rows, int64_t in,
-                          int64_t rank)
+LowRank::Adapter::Adapter(
+    Module& layer, const std::string& part, int64_t first_row, int64_t rows, int64_t in, int64_t rank)
     : first_row(first_row),
-      rows(rows),
-      a{&layer, "lora_A." + part, {rank, in}, uniform_init(1 / std::sqrt(static_cast<double>(in)))},
+      rows(rows), a{&layer, "lora_A." + part, {rank, in}, uniform_init(1 / std::sqrt(static_cast<double>(in)))},
       b{&layer, "lora_B." + part, {rows, rank}, constant_init(0)} {}
 
 int64_t LowRank::Set::rank() const {
@@ -24,7 +22,7 @@ int64_t LowRank::Set::rank() const {
 }
 
 void LowRank::add(Module& layer, const std::string& part, int64_t first_row, int64_t rows, int64_t in, int64_t rank,
-                  double scale, int64_t set) {
+    double scale, int64_t set) {
   if (sets_.empty() || sets_.back().index != set) sets_.push_back({set, scale});
   std::deque<Adapter>& adapters = sets_.back().adapters;
   if (!adapters.empty() && first_row < adapters.back().first_row + adapters.back().rows)
@@ -33,7 +31,6 @@ void LowRank::add(Module& layer, const std::string& part, int64_t first_row, int
 }
 
 namespace {
-
 Tensor joined(At where, std::span<const Tensor> parts, int axis) {
   return parts.size() == 1 ? parts[0] : concat(At(parts[0], where.where), parts.subspan(1), axis);
 }
@@ -43,7 +40,6 @@ Tensor choice_input(Graph& graph) {
     if (input.name == kAdapterChoice) return {&graph, input.value};
   fail_internal("the graph has no input that chooses among the sets of adapters");
 }
-
 }  // namespace
 
 Tensor LowRank::operator()(At x, int64_t out) const {
@@ -93,5 +89,4 @@ Tensor LowRank::up(At x, int64_t out, const Set& set) {
   if (row < out) rows.push_back(zeros(out - row, columns));
   return joined(x, rows, 0);
 }
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 #include "models/nn/module.h"
 
 namespace linnet {
-
 // The input of graphs that says which set of adapters each row uses.
 inline constexpr const char* kAdapterChoice = "adapters.choice";
 
@@ -24,7 +23,7 @@ class LowRank {
   // [first_row, first_row + rows). `set` is the column of kAdapterChoice that turns them on, or kAlways. Sets are added
   // one after another, the adapters of each by first_row.
   void add(Module& layer, const std::string& part, int64_t first_row, int64_t rows, int64_t in, int64_t rank,
-           double scale, int64_t set = kAlways);
+      double scale, int64_t set = kAlways);
   bool empty() const { return sets_.empty(); }  // whether there are no adapters
 
   // What the adapters add to the layer's result: x [..., in] -> [..., out].
@@ -49,5 +48,4 @@ class LowRank {
 
   std::deque<Set> sets_;
 };
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<float> normal_values(size_t count) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
@@ -61,6 +60,5 @@ TEST(MagnitudeHistogram, ZerosAloneAndWhatIsNoNumber) {
   EXPECT_THROW(histogram.add(std::vector<float>{-std::numeric_limits<float>::infinity()}), Error);
   EXPECT_THROW(calibration_method("mean"), Error);
 }
-
 }  // namespace
 }  // namespace linnet

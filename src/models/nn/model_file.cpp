@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 std::string text_of(const PackedShape& shape) {
   const auto name = [](WeightFormat format) {
     return std::string(enum_names(format)[static_cast<size_t>(format)]) + " ";
@@ -39,7 +38,6 @@ std::optional<PackedShape> parsed(const std::string& text) {
   if (!all || !tail) return {};
   return PackedShape{*all, rows, columns, tail_rows, *tail};
 }
-
 }  // namespace
 
 const std::byte* tensor_data(const SafetensorsFile& file, const std::string& name, const TensorType& expected) {
@@ -55,7 +53,7 @@ void copy_tensor(const SafetensorsFile& file, const std::string& name, const Ten
 }
 
 void copy_tensors(const SafetensorsFile& file, std::span<const ParameterSlot> slots, const std::string& prefix,
-                  const ParameterTarget& target) {
+    const ParameterTarget& target) {
   for (const ParameterSlot& slot : slots) {
     // A model that was trained in fp32 has no steps; the target keeps its own.
     if (!weight_of_input_step(slot.spec.name).empty() && !file.find(prefix + slot.spec.name)) continue;
@@ -90,8 +88,8 @@ Metadata load_model(const std::string& path, const ParameterLayout& layout, cons
   return file.metadata();
 }
 
-void save_model(const std::string& path, const ParameterLayout& layout, const ParameterValues& values,
-                const Metadata& metadata) {
+void save_model(
+    const std::string& path, const ParameterLayout& layout, const ParameterValues& values, const Metadata& metadata) {
   std::vector<SafetensorsTensor> tensors;
   std::map<std::string, const ParameterSlot*> quantized;
   std::vector<float> unpacked;
@@ -120,8 +118,8 @@ std::vector<const QuantizedSlot*> frozen_packed(const ParameterLayout& layout) {
   return frozen;
 }
 
-void save_frozen_weights(const std::string& path, const Store& store, const ParameterLayout& layout,
-                         SafetensorsMetadata metadata) {
+void save_frozen_weights(
+    const std::string& path, const Store& store, const ParameterLayout& layout, SafetensorsMetadata metadata) {
   std::vector<SafetensorsTensor> tensors;
   for (const QuantizedSlot* slot : frozen_packed(layout)) {
     const std::string& name = slot->slot.spec.name;
@@ -177,5 +175,4 @@ void FrozenWeights::copy(const QuantizedSlot& slot, std::byte* to) const {
   std::memcpy(to, file_.at(name).data, slot.shape.bytes());
   file_.drop_pages();
 }
-
 }  // namespace linnet

@@ -9,12 +9,11 @@
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {
-
 using Metadata = std::map<std::string, std::string>;
 
 // Writes weights as fp32, without the frozen ones that the metadata name (below), and replaces the file in one step.
-void save_model(const std::string& path, const ParameterLayout& layout, const ParameterValues& values,
-                const Metadata& metadata);
+void save_model(
+    const std::string& path, const ParameterLayout& layout, const ParameterValues& values, const Metadata& metadata);
 // Reads a packed model's file too. Throws Error(kUser) for a tensor that is missing, unknown or of another shape.
 Metadata load_model(const std::string& path, const ParameterLayout& layout, const ParameterTarget& target);
 
@@ -24,7 +23,7 @@ const std::byte* tensor_data(const SafetensorsFile& file, const std::string& nam
 void copy_tensor(const SafetensorsFile& file, const std::string& name, const TensorType& expected, void* to);
 // Copies `slots`, whose names in the file begin with `prefix`.
 void copy_tensors(const SafetensorsFile& file, std::span<const ParameterSlot> slots, const std::string& prefix,
-                  const ParameterTarget& target);
+    const ParameterTarget& target);
 
 // The packed weights that training leaves unchanged: those with adapters (lora.base_storage), and frozen groups with a
 // storage of their own. They are as large as the model, so a run folder has them once, in a file that its models and
@@ -36,8 +35,8 @@ constexpr const char *kFrozenKey = "frozen", *kFrozenFile = "frozen.safetensors"
 
 std::vector<const QuantizedSlot*> frozen_packed(const ParameterLayout& layout);
 
-void save_frozen_weights(const std::string& path, const Store& store, const ParameterLayout& layout,
-                         SafetensorsMetadata metadata);
+void save_frozen_weights(
+    const std::string& path, const Store& store, const ParameterLayout& layout, SafetensorsMetadata metadata);
 
 class FrozenWeights {
  public:
@@ -58,5 +57,4 @@ class FrozenWeights {
 
   const SafetensorsFile file_;
 };
-
 }  // namespace linnet

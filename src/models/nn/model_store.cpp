@@ -8,16 +8,14 @@
 
 namespace linnet {
 namespace {
-
 void unpack(const PackedWeight& weight, int64_t row, int64_t end, std::vector<float>& out) {
   out.resize(static_cast<size_t>((end - row) * weight.shape.columns));
   dequantize_rows(weight, row, end, out.data());
 }
-
 }  // namespace
 
-void declare_flat(Store& store, const ParameterLayout& layout, const std::string& name, MemoryKind kind,
-                  bool with_untrained) {
+void declare_flat(
+    Store& store, const ParameterLayout& layout, const std::string& name, MemoryKind kind, bool with_untrained) {
   const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * sizeof(float); };
   const size_t all = bytes(with_untrained ? layout.stored_count() : layout.trained_count());
   const RegionId region = store.add_region(name, kind, all);
@@ -36,14 +34,14 @@ void declare_shared(Store& store, const ParameterLayout& layout, const Store& ow
   std::span<const ParameterSlot> trained = layout.trained();
   for (const TrainedRange& range : layout.ranges()) {
     store.bind(state::kParameters + range.suffix, {region, bytes(layout.offset_at_owner(trained.front()))},
-               bytes(range.count));
+        bytes(range.count));
     trained = trained.subspan(layout.slots_in(range));
   }
   for (const ParameterSlot& slot : layout.frozen())
     store.bind(shared_input(slot), {region, bytes(layout.offset_at_owner(slot))}, bytes(slot.spec.shape.elements()));
   if (!layout.buffers().empty())
     store.bind(kBufferInput, {region, bytes(layout.owner()->buffer_offset())},
-               bytes(layout.stored_count() - layout.buffer_offset()));
+        bytes(layout.stored_count() - layout.buffer_offset()));
 }
 
 void declare_quantized(Store& store, const ParameterLayout& layout) {
@@ -64,7 +62,7 @@ void write_quantized(const Store& store, const QuantizedSlot& slot, const float*
 }
 
 void load_into(const Store& store, const ParameterLayout& layout, ThreadPool& pool,
-               const std::function<void(const ParameterTarget& parameters)>& load) {
+    const std::function<void(const ParameterTarget& parameters)>& load) {
   if (layout.quantized().empty()) return load(store.as<float>(state::kParameters));
   // Addresses for all parameters; only those being read have memory.
   const auto floats = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(layout.parameter_count()));
@@ -106,8 +104,8 @@ const float* ParameterValues::of(const ParameterSlot& slot, std::vector<float>& 
   return unpacked.data();
 }
 
-std::span<const float> ParameterValues::from(const ParameterSlot& slot, int64_t first,
-                                             std::vector<float>& unpacked) const {
+std::span<const float> ParameterValues::from(
+    const ParameterSlot& slot, int64_t first, std::vector<float>& unpacked) const {
   if (slot.offset < layout_.trained_count() || !layout_.is_quantized(slot))
     return {of(slot, unpacked) + first, static_cast<size_t>(slot.spec.shape.elements() - first)};
   constexpr int64_t kElements = 1 << 20, kRows = 8;  // so many rows are whole vectors of bytes
@@ -131,8 +129,7 @@ SharedRegions declare_model(Store& store, const ParameterLayout& layout) {
   declare_flat(store, layout, state::kParameters, MemoryKind::kParameters, /*with_untrained=*/true);
   declare_quantized(store, layout);
   declare(state::kConstants, MemoryKind::kConstants, layout.constant_count());
-  return {store.add_region("arena", MemoryKind::kActivations, 0),
-          store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  return {
+      store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
 }
-
 }  // namespace linnet

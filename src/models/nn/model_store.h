@@ -6,14 +6,13 @@
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {
-
 // Binds "parameters", "constants" and any quantized weights, and adds the arena and the workspace that plans share.
 SharedRegions declare_model(Store& store, const ParameterLayout& layout);
 
 // A region for a flat buffer in the order of the layout, bound as a whole by `name` and by the inputs of each trained
 // range and, with `with_untrained` (the parameters themselves), those of the frozen parameters and of the buffers.
-void declare_flat(Store& store, const ParameterLayout& layout, const std::string& name, MemoryKind kind,
-                  bool with_untrained);
+void declare_flat(
+    Store& store, const ParameterLayout& layout, const std::string& name, MemoryKind kind, bool with_untrained);
 
 // Binds the parameters and buffers of a layout with an owner to the owner's memory.
 void declare_shared(Store& store, const ParameterLayout& layout, const Store& owner);
@@ -24,7 +23,7 @@ void declare_quantized(Store& store, const ParameterLayout& layout);
 // Has `load` fill a buffer and puts the values where graphs read them, on the host. The buffer is "parameters" itself
 // or, if some are quantized, reserved addresses whose memory is freed as each parameter is finished. The caller pushes.
 void load_into(const Store& store, const ParameterLayout& layout, ThreadPool& pool,
-               const std::function<void(const ParameterTarget& parameters)>& load);
+    const std::function<void(const ParameterTarget& parameters)>& load);
 
 // Rounds and packs the values of one parameter.
 void write_quantized(const Store& store, const QuantizedSlot& slot, const float* values, ThreadPool& pool);
@@ -49,5 +48,4 @@ class ParameterValues {
   const ParameterLayout& layout_;
   const float *trained_, *untrained_;
 };
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 // '*' is a wildcard in patterns of names; control characters would break messages of one line.
 void check_name(const char* what, const std::string& name) {
   const auto is_odd = [](char c) { return c == '*' || static_cast<unsigned char>(c) < ' '; };
@@ -23,8 +22,8 @@ std::string join_names(const std::string& above, const std::string& name) {
 }
 
 // Checks the arguments of a parameter; returns its name with the path of its module.
-std::string full_name(const Module* module, const std::string& name, const Shape& shape,
-                      const Initializer& initializer) {
+std::string full_name(
+    const Module* module, const std::string& name, const Shape& shape, const Initializer& initializer) {
   if (!module) fail_user("parameter \"", name, "\" has no module: pass `this` of the module that it is a part of");
   check_name("parameter", name);
   const std::string full = join_names(module->path(), name);
@@ -33,7 +32,6 @@ std::string full_name(const Module* module, const std::string& name, const Shape
     if (size < 1) fail_user("parameter \"", full, "\" has the shape ", shape.text(), "; sizes are at least 1");
   return full;
 }
-
 }  // namespace
 
 Module::Module(Module* parent, std::string name) : parent_(parent), name_(std::move(name)) {
@@ -43,8 +41,7 @@ Module::Module(Module* parent, std::string name) : parent_(parent), name_(std::m
 }
 
 Module::Module(Module&& other) noexcept
-    : parent_(std::exchange(other.parent_, nullptr)),
-      name_(std::move(other.name_)),
+    : parent_(std::exchange(other.parent_, nullptr)), name_(std::move(other.name_)),
       members_(std::exchange(other.members_, {})) {
   if (parent_) parent_->replace({&other, nullptr}, {this, nullptr});
   for (const Member& member : members_)
@@ -142,7 +139,7 @@ Parameter::operator Tensor() const {
   const Module* model = trace.model();
   if (model && !(module_ && module_->is_within(*model)))
     fail_user("the model that is traced has no parameter \"", spec_.name, "\" of shape ", spec_.shape.text(),
-              ": its module is no part of the model");
+        ": its module is no part of the model");
   return trace.parameter(spec_);
 }
 
@@ -154,5 +151,4 @@ void fail_module_index(const std::string& path, size_t i, size_t size) {
 
 ModuleScope::ModuleScope(const Module& module) : outer_(Trace::current().graph().enter_scope(module.path())) {}
 ModuleScope::~ModuleScope() { Trace::current().graph().leave_scope(outer_); }
-
 }  // namespace linnet

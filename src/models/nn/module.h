@@ -16,7 +16,6 @@
 #include "models/nn/initializer.h"
 
 namespace linnet {
-
 // The description of a parameter.
 struct ParameterSpec {
   // The name with the path of its module: "encoder.layers.0.linear1.weight".
@@ -150,20 +149,18 @@ class ModuleScope {
 [[noreturn]] void fail_module_index(const std::string& path, size_t i, size_t size);
 
 // Modules of one type, named "0", "1", ..., as PyTorch's ModuleList.
-template <class T>
-class ModuleList : public Module {
+template <class T> class ModuleList : public Module {
  public:
   // `count` modules T(this, name, args...).
-  template <class... Args>
-  ModuleList(Module* parent, std::string name, int64_t count, const Args&... args) : Module(parent, std::move(name)) {
+  template <class... Args> ModuleList(Module* parent, std::string name, int64_t count, const Args&... args)
+      : Module(parent, std::move(name)) {
     for (int64_t i = 0; i < count; ++i) append(args...);
   }
   // An empty list.
   ModuleList(Module* parent, std::string name) : Module(parent, std::move(name)) {}
 
   // Adds a module T(this, name, args...) and returns it.
-  template <class... Args>
-  T& append(const Args&... args) {
+  template <class... Args> T& append(const Args&... args) {
     items_.push_back(std::make_unique<T>(this, std::to_string(items_.size()), args...));
     return *items_.back();
   }
@@ -174,8 +171,7 @@ class ModuleList : public Module {
   const T& operator[](size_t i) const { return *items_[checked(i)]; }
 
   // Visits the modules in their order.
-  template <class List, class Item>
-  class Iterator {
+  template <class List, class Item> class Iterator {
    public:
     // At number i of the list.
     Iterator(List* list, size_t i) : list_(list), i_(i) {}
@@ -206,5 +202,4 @@ class ModuleList : public Module {
 
   std::deque<std::unique_ptr<T>> items_;
 };
-
 }  // namespace linnet

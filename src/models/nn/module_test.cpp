@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 struct Mlp : Module {
   Mlp(Module* up, std::string name, int64_t d)
       : Module(up, std::move(name)), fc{this, "fc", d, 4 * d}, proj{this, "proj", 4 * d, d} {}
@@ -24,10 +23,9 @@ TEST(Module, NamesFollowTheMembersInOrder) {
   Net net;
   std::vector<std::string> names;
   for (const ParameterSpec& spec : net.parameters()) names.push_back(spec.name);
-  const std::vector<std::string> expected{"first.fc.weight",      "first.fc.bias",        "first.proj.weight",
-                                          "first.proj.bias",      "layers.0.fc.weight",   "layers.0.fc.bias",
-                                          "layers.0.proj.weight", "layers.0.proj.bias",   "layers.1.fc.weight",
-                                          "layers.1.fc.bias",     "layers.1.proj.weight", "layers.1.proj.bias"};
+  const std::vector<std::string> expected{"first.fc.weight", "first.fc.bias", "first.proj.weight", "first.proj.bias",
+      "layers.0.fc.weight", "layers.0.fc.bias", "layers.0.proj.weight", "layers.0.proj.bias", "layers.1.fc.weight",
+      "layers.1.fc.bias", "layers.1.proj.weight", "layers.1.proj.bias"};
   EXPECT_EQ(names, expected);
   EXPECT_EQ(net.parameter_count(), 3 * (16 * 4 + 16 + 4 * 16 + 4));
 }
@@ -54,7 +52,7 @@ TEST(Module, AShapeErrorNamesTheModule) {
     EXPECT_NE(std::string(error.what()).find("module_test.cpp:"), std::string::npos) << error.what();
     EXPECT_NE(std::string(error.what())
                   .find("matmul: got [2, 5] and [16, 4] transposed, inner sizes 5 and 4 differ (in layers.1.fc)"),
-              std::string::npos)
+        std::string::npos)
         << error.what();
   }
 }
@@ -81,6 +79,5 @@ TEST(Module, InitialValuesDependOnNameAndSeedOnly) {
   initialize(normal_init(1), "x.weight", 2, {8, 8}, c);
   EXPECT_NE(a, c);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char *kCodes = ".codes", *kSums = ".sums";
 
 // A tensor of a quantized parameter, and the location of its bytes among the packed ones.
@@ -49,7 +48,6 @@ std::vector<Piece> pieces_of(const std::string& name, const PackedShape& shape) 
 }
 
 size_t to_page(size_t bytes) { return (SharedFile::kPage - bytes % SharedFile::kPage) % SharedFile::kPage; }
-
 }  // namespace
 
 WeightQuantization QuantizationWords::parsed() const {
@@ -251,8 +249,8 @@ WeightQuantization quantization_of(const std::string& folder, const WeightQuanti
   return packed.any() ? packed : asked;
 }
 
-std::vector<WeightSource> parameter_sources(const Store& store, const ParameterLayout& layout,
-                                            const std::map<std::string, FileDType>& dtypes) {
+std::vector<WeightSource> parameter_sources(
+    const Store& store, const ParameterLayout& layout, const std::map<std::string, FileDType>& dtypes) {
   std::vector<WeightSource> sources;
   size_t bytes = 0;
   const auto add = [&](WeightSource source) {
@@ -261,9 +259,8 @@ std::vector<WeightSource> parameter_sources(const Store& store, const ParameterL
   };
   const auto add_padding = [&](const std::string& name) {
     if (const auto count = static_cast<int64_t>(to_page(bytes)))
-      add({name, FileDType::kU8, {count}, [](int64_t, int64_t n, std::byte* out) {
-             std::fill_n(out, n, std::byte{});
-           }});
+      add({name, FileDType::kU8, {count},
+          [](int64_t, int64_t n, std::byte* out) { std::fill_n(out, n, std::byte{}); }});
   };
   for (const QuantizedSlot& slot : layout.quantized())
     for (const Piece& piece : pieces_of(slot.slot.spec.name, slot.shape)) {
@@ -286,5 +283,4 @@ std::vector<WeightSource> parameter_sources(const Store& store, const ParameterL
   add_padding("linnet.padding.1");
   return sources;
 }
-
 }  // namespace linnet

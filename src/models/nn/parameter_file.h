@@ -24,7 +24,6 @@
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {
-
 constexpr const char* kParametersKey = "linnet_parameters";  // of the metadata
 
 // What the model was packed with, in the words of the command line.
@@ -62,8 +61,8 @@ class ParameterFile {
   // Puts all parameters where graphs read them: the file's pages become the store's memory if they lie as its regions
   // do, otherwise they are copied. Nobody may write to the parameters afterwards. Returns false and does nothing if the
   // file lacks a parameter. The store is on the host and has its memory.
-  bool load(const Store& store, const ParameterLayout& layout, ThreadPool& pool,
-            WeightCheck check = WeightCheck::kNow) const;
+  bool load(
+      const Store& store, const ParameterLayout& layout, ThreadPool& pool, WeightCheck check = WeightCheck::kNow) const;
   void check_weights() const;  // OpenedPackedModel's
   bool can_map(const ParameterLayout& layout) const;
   // Fills a flat buffer with the weights' values. Without `missing`, parameters that the file lacks are user errors.
@@ -92,8 +91,7 @@ WeightQuantization quantization_of(const std::string& folder, const WeightQuanti
 
 // The tensors of the parameters in `store` (see declare_model()), in the order of the file. `dtypes`: of parameters
 // that are not quantized, by name; F32 for others. The store must outlive them.
-std::vector<WeightSource> parameter_sources(const Store& store, const ParameterLayout& layout,
-                                            const std::map<std::string, FileDType>& dtypes);
+std::vector<WeightSource> parameter_sources(
+    const Store& store, const ParameterLayout& layout, const std::map<std::string, FileDType>& dtypes);
 std::string parameters_metadata(const QuantizationWords& words);
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 
 // 37 columns: blocks that are not full, and bytes that are padded.
@@ -31,13 +30,9 @@ struct Format {
 };
 
 std::vector<Format> formats() {
-  return {{{}},
-          {{.quantize = "bf16"}},
-          {{.quantize = "int8"}},
-          {{.quantize = "int8-weights", .keep = {"fc.*"}}},
-          {{.quantize = "int4-weights"}},
-          {{.quantize = "int4-weights", .tables = "bf16"}},
-          {{}, {{"fc.weight", FileDType::kBF16}}, false}};
+  return {{{}}, {{.quantize = "bf16"}}, {{.quantize = "int8"}}, {{.quantize = "int8-weights", .keep = {"fc.*"}}},
+      {{.quantize = "int4-weights"}}, {{.quantize = "int4-weights", .tables = "bf16"}},
+      {{}, {{"fc.weight", FileDType::kBF16}}, false}};
 }
 
 class ParameterFiles : public ::testing::Test {
@@ -73,8 +68,8 @@ class ParameterFiles : public ::testing::Test {
     const ParameterLayout layout(net_, {}, format.words.parsed());
     Store store;
     save_packed_model(path_, {.weights = sources(format, store, layout),
-                              .metadata = {{kParametersKey, parameters_metadata(format.words)}, {"step", "7"}},
-                              .files = {{"config.json", "{}"}}});
+                                 .metadata = {{kParametersKey, parameters_metadata(format.words)}, {"step", "7"}},
+                                 .files = {{"config.json", "{}"}}});
   }
 
   std::vector<float> output(const WeightQuantization& quantization, const std::function<void(Forward&)>& load) {
@@ -118,9 +113,8 @@ TEST_F(ParameterFiles, AModelReadsTheBitsThatItIsQuantizedTo) {
     EXPECT_EQ(quantization, format.words.parsed());
     const auto file = ParameterFile::open(path_);
     ASSERT_TRUE(file);
-    const std::vector<float> expected = output(quantization, [](Forward& forward) {
-      forward.load([&](const ParameterTarget& target) { fill(forward.layout(), target); });
-    });
+    const std::vector<float> expected = output(quantization,
+        [](Forward& forward) { forward.load([&](const ParameterTarget& target) { fill(forward.layout(), target); }); });
     EXPECT_EQ(file->can_map(ParameterLayout(net_, {}, quantization)), format.maps) << format.words.text();
     const auto read_from = [&](const ParameterFile& from) {
       return output(quantization, [&](Forward& forward) { EXPECT_TRUE(forward.load(from)); });
@@ -195,8 +189,8 @@ TEST_F(ParameterFiles, TheWeightsAreNoMemoryOfTheProcess) {
       ThreadPool pool(2);
       initialize_quantized(store, layout, 1, pool);
       layout.initialize_parameters(1, store.as<float>("parameters"), pool);
-      save_packed_model(path_,
-                        {parameter_sources(store, layout, {}), {{kParametersKey, parameters_metadata(words)}}, {}});
+      save_packed_model(
+          path_, {parameter_sources(store, layout, {}), {{kParametersKey, parameters_metadata(words)}}, {}});
       weights = layout.quantized_bytes() + static_cast<size_t>(layout.stored_count()) * sizeof(float);
     }
     malloc_trim(0);
@@ -239,12 +233,11 @@ TEST_F(ParameterFiles, TensorsThatAreMissingOrOfAnotherShapeAreNamed) {
       }
     }
     for (const char* words :
-         {"", "[]", "{\"quantize\": \"int3\", \"tables\": \"\", \"keep\": []}", "{\"quantize\": 1}"}) {
+        {"", "[]", "{\"quantize\": \"int3\", \"tables\": \"\", \"keep\": []}", "{\"quantize\": 1}"}) {
       save_packed_model(path_, {all, {{kParametersKey, words}}, {}});
       EXPECT_NE(problem(), "") << words;
     }
   }
 }
-
 }  // namespace
 }  // namespace linnet

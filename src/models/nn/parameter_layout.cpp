@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 // The first group with a pattern for the name; -1: none.
 int group_of(const std::string& name, std::span<const ParameterGroup> groups) {
   for (size_t i = 0; i < groups.size(); ++i)
@@ -36,8 +35,8 @@ void check_groups(std::span<const ParameterGroup> groups) {
   for (const ParameterGroup& group : groups) {
     if (group.storage && group.storage != WeightFormat::kBf16 && !group.frozen)
       fail_user("only frozen parameters can be stored in ",
-                enum_names(*group.storage)[static_cast<size_t>(*group.storage)], ": \"", group.patterns.front(),
-                "\" is trained, in fp32 or bf16");
+          enum_names(*group.storage)[static_cast<size_t>(*group.storage)], ": \"", group.patterns.front(),
+          "\" is trained, in fp32 or bf16");
     if (group.storage == WeightFormat::kInt8) fail_user("frozen parameters are stored in blocks of int8");
   }
 }
@@ -68,8 +67,8 @@ void check_specs(const std::vector<ParameterSpec>& specs) {
     for (const int64_t size : spec.shape.sizes())
       if (__builtin_mul_overflow(count, size, &count)) count = kMost;
     if (count > kMost - total)
-      fail_user("parameter \"", spec.name, "\" of shape ", spec.shape.text(),
-                " makes the model larger than any memory");
+      fail_user(
+          "parameter \"", spec.name, "\" of shape ", spec.shape.text(), " makes the model larger than any memory");
     total += count;
   }
   for (const ParameterSpec& spec : specs)
@@ -87,16 +86,14 @@ void check_patterns(const std::vector<ParameterSpec>& specs, const std::vector<s
 void initialize_all(std::span<const ParameterSlot> slots, uint64_t seed, float* buffer, ThreadPool& pool) {
   pool.run(static_cast<int64_t>(slots.size()), [&](int64_t i, int) {
     const auto& [spec, offset] = slots[static_cast<size_t>(i)];
-    initialize(spec.initializer, spec.name, seed, spec.shape,
-               {buffer + offset, static_cast<size_t>(spec.shape.elements())});
+    initialize(
+        spec.initializer, spec.name, seed, spec.shape, {buffer + offset, static_cast<size_t>(spec.shape.elements())});
   });
 }
-
 }  // namespace
 
 ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterGroup> groups,
-                                 const WeightQuantization& quantization, std::shared_ptr<const ModelDivision> division,
-                                 const ParameterLayout* owner)
+    const WeightQuantization& quantization, std::shared_ptr<const ModelDivision> division, const ParameterLayout* owner)
     : observer_(quantization.observer), division_(std::move(division)), owner_(owner) {
   std::vector<ParameterSpec> specs = model.parameters();
   check_specs(specs);
@@ -138,7 +135,7 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
     fail_user("all that is trained is stored in bf16: leave a parameter in fp32");
   if (stages && trained_slots_ == 0)
     fail_user("rank ", stages->rank.rank, " of ", stages->rank.ranks,
-              " of the pipeline has nothing to train, as all its parameters are frozen: use fewer stages");
+        " of the pipeline has nothing to train, as all its parameters are frozen: use fewer stages");
   if (owner_ && !quantized.empty()) fail_user("shared weights are stored in fp32: leave the storage of groups out");
   if (trained_slots_ == 0 && !(parameters_.empty() && quantized.empty()) && !quantization.any())
     fail_user("all parameters are frozen: nothing is left to train");
@@ -164,18 +161,18 @@ void ParameterLayout::add_quantized(const QuantizedSpec& quantized) {
   parameter_count_ += count;
   if (trained)
     packed_ranges_.push_back({.range = {.offset = offset,
-                                        .count = count,
-                                        .decay_count = spec.weight_decay ? count : 0,
-                                        .group = *trained,
-                                        .suffix = "." + spec.name},
-                              .quantized = quantized_.size()});
+                                  .count = count,
+                                  .decay_count = spec.weight_decay ? count : 0,
+                                  .group = *trained,
+                                  .suffix = "." + spec.name},
+        .quantized = quantized_.size()});
   quantized_.push_back({parameters_.back(), shape, quantized_bytes_});
   quantized_bytes_ += shape.bytes();
 }
 
 const QuantizedSlot& ParameterLayout::quantized_slot(const ParameterSlot& slot) const {
-  const auto found = std::ranges::lower_bound(quantized_, slot.offset, {},
-                                              [](const QuantizedSlot& quantized) { return quantized.slot.offset; });
+  const auto found = std::ranges::lower_bound(
+      quantized_, slot.offset, {}, [](const QuantizedSlot& quantized) { return quantized.slot.offset; });
   if (found == quantized_.end() || found->slot.offset != slot.offset)
     fail_internal("parameter ", slot.spec.name, " is not quantized");
   return *found;
@@ -220,7 +217,7 @@ void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const P
   std::map<std::tuple<bool, bool, std::vector<int>>, std::vector<ParameterSpec>> parts;
   for (const ParameterSpec& spec : specs)
     parts[{!division_->parameters.contains(spec.name), stages && !stages->owns(spec.name),
-           stages ? stages->chunks_with(spec.name) : std::vector<int>{}}]
+              stages ? stages->chunks_with(spec.name) : std::vector<int>{}}]
         .push_back(spec);
   for (const auto& [kind, some] : parts) add_range(some, group, !std::get<0>(kind));
 }
@@ -310,5 +307,4 @@ bool matches(std::string_view name, std::string_view pattern) {
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();
 }
-
 }  // namespace linnet

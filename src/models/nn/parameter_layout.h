@@ -30,7 +30,6 @@
 #include "models/nn/weight_quantization.h"
 
 namespace linnet {
-
 class Store;
 class ThreadPool;
 struct ModelDivision;  // engine/passes/tensor_parallel.h
@@ -86,9 +85,8 @@ class ParameterLayout {
  public:
   // Throws Error(kUser) for a pattern that no parameter has, also in `quantization`, and if everything is frozen.
   explicit ParameterLayout(const Module& model, std::span<const ParameterGroup> groups = {},
-                           const WeightQuantization& quantization = {},
-                           std::shared_ptr<const ModelDivision> division = nullptr,
-                           const ParameterLayout* owner = nullptr);
+      const WeightQuantization& quantization = {}, std::shared_ptr<const ModelDivision> division = nullptr,
+      const ParameterLayout* owner = nullptr);
 
   const std::vector<ParameterSlot>& parameters() const { return parameters_; }  // all that is saved, in order
   std::span<const ParameterSlot> trained() const { return {parameters_.data(), trained_slots_}; }
@@ -173,5 +171,4 @@ struct ParameterTarget {
   float* flat;
   std::function<void(const ParameterSlot&)> finished = {};
 };
-
 }  // namespace linnet

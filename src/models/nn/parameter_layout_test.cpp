@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 struct Net : Module {
   Linear body{this, "body", 3, 4}, head{this, "head", 4, 2};
 };
@@ -29,11 +28,11 @@ TEST(ParameterGroups, PatternsAreOfWholeNames) {
 
 TEST(ParameterGroups, TrainedRangesComeFirstAndTheFirstMatchWins) {
   const Net net;
-  const std::vector<ParameterGroup> groups{{.patterns = {"head.weight"}, .rate_factor = 2},
-                                           {.patterns = {"head.*"}, .frozen = true}};
+  const std::vector<ParameterGroup> groups{
+      {.patterns = {"head.weight"}, .rate_factor = 2}, {.patterns = {"head.*"}, .frozen = true}};
   const ParameterLayout layout(net, groups);
-  EXPECT_EQ(names(layout.parameters()),
-            (std::vector<std::string>{"body.weight", "body.bias", "head.weight", "head.bias"}));
+  EXPECT_EQ(
+      names(layout.parameters()), (std::vector<std::string>{"body.weight", "body.bias", "head.weight", "head.bias"}));
   EXPECT_EQ(names(layout.frozen()), (std::vector<std::string>{"head.bias"}));
   ASSERT_EQ(layout.ranges().size(), 2u);
   EXPECT_EQ(layout.ranges()[0].suffix, "");
@@ -59,6 +58,5 @@ TEST(ParameterGroups, APatternWithoutAParameterAndAFrozenModelAreUserErrors) {
   refused({{.patterns = {"haed.*"}, .frozen = true}}, "haed.*");
   refused({{.patterns = {"*"}, .frozen = true}}, "nothing is left to train");
 }
-
 }  // namespace
 }  // namespace linnet

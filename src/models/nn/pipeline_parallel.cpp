@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 const ParameterSlot* find_slot(std::span<const ParameterSlot> slots, const std::string& name) {
   const auto found = std::ranges::find_if(slots, [&](const ParameterSlot& slot) { return slot.spec.name == name; });
   return found == slots.end() ? nullptr : &*found;
@@ -29,8 +28,8 @@ LossFunction loss_of_first_rank(const LossFunction& loss, const ModelDivision* t
   return loss_of_rank(loss, std::make_shared<const ModelDivision>(std::move(first)));
 }
 
-std::shared_ptr<const ModelStages> cut_model(const Module& model, std::span<const ParameterGroup> groups,
-                                             const LossFunction& loss, const PipelineRank& rank) {
+std::shared_ptr<const ModelStages> cut_model(
+    const Module& model, std::span<const ParameterGroup> groups, const LossFunction& loss, const PipelineRank& rank) {
   auto stages = std::make_shared<ModelStages>();
   stages->rank = rank;
   std::set<std::string> known{"random"};
@@ -59,8 +58,8 @@ std::shared_ptr<const ModelStages> cut_model(const Module& model, std::span<cons
   return stages;
 }
 
-std::shared_ptr<const ModelDivision> divide_model(const Module& model, const LossFunction& loss,
-                                                  const TensorRank& rank) {
+std::shared_ptr<const ModelDivision> divide_model(
+    const Module& model, const LossFunction& loss, const TensorRank& rank) {
   std::set<std::string> parameters;
   for (const ParameterSpec& spec : model.parameters()) {
     if (spec.buffer) fail_user("tensor parallel cannot train a model with batch normalization");
@@ -88,7 +87,6 @@ std::string layers_of(const ModelStages& stages, const StageRank& stage) {
   if (blocks.empty()) return stage.is_first() ? "embeddings" : stage.is_last() ? "output layer" : "";
   return blocks.front() + (blocks.size() > 1 ? " to " + blocks.back() : "");
 }
-
 }  // namespace
 
 WholeLoss::WholeLoss(const LossFunction& loss, DType dtype, bool training) {
@@ -99,8 +97,7 @@ WholeLoss::WholeLoss(const LossFunction& loss, DType dtype, bool training) {
 }
 
 std::shared_ptr<const ModelDivision> divide_among_ranks(const Module& model, std::span<const ParameterGroup> groups,
-                                                        const LossFunction& loss, const TensorRank& tensor,
-                                                        const PipelineRank& pipeline) {
+    const LossFunction& loss, const TensorRank& tensor, const PipelineRank& pipeline) {
   std::shared_ptr<const ModelDivision> divided = tensor.ranks > 1 ? divide_model(model, loss, tensor) : nullptr;
   if (pipeline.ranks == 1) return divided;
   ModelDivision division = divided ? *divided : ModelDivision{.rank = {}, .parameters = {}, .stages = nullptr};
@@ -199,5 +196,4 @@ bool is_in_chunk(const ParameterLayout& layout, const TrainedRange& range, int c
   const std::vector<int> chunks = stages->chunks_with(first->spec.name);
   return std::ranges::find(chunks, chunk) != chunks.end();
 }
-
 }  // namespace linnet

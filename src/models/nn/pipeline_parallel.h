@@ -12,7 +12,6 @@
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {
-
 struct TensorRank;  // engine/ops/sharding.h
 
 // The same on all ranks but for `rank`.
@@ -40,8 +39,7 @@ struct ModelStages {
 // How pipeline ranks and tensor ranks share a model; null if neither has several. `loss` is any of its training losses,
 // of any batch shape; `groups` are those of its ParameterLayout. User error if the model cannot be divided so.
 std::shared_ptr<const ModelDivision> divide_among_ranks(const Module& model, std::span<const ParameterGroup> groups,
-                                                        const LossFunction& loss, const TensorRank& tensor,
-                                                        const PipelineRank& pipeline);
+    const LossFunction& loss, const TensorRank& tensor, const PipelineRank& pipeline);
 
 const ModelStages* stages_of(const ParameterLayout& layout);  // null if it has all layers
 const ParameterLayout& of_all_stages(const ParameterLayout& layout);
@@ -73,5 +71,4 @@ struct WholeLoss {
 // "stage 0: encoder.layers.0 to encoder.layers.2, 48% of the work", or "embeddings" or "output layer" if it has no
 // blocks; with several stages "stages 0 and 2: layers.0; layers.4 to layers.5, 48% of the work". Empty without stages.
 std::string stage_text(const ParameterLayout& layout);
-
 }  // namespace linnet

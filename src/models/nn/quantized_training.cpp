@@ -4,7 +4,6 @@
 #include "models/nn/weight_quantization.h"
 
 namespace linnet {
-
 int64_t train_quantized(Module& model) {
   constexpr float kUntilCalibrated = 0.05F;
   const WeightQuantization int8 = parse_quantization("int8");
@@ -28,5 +27,4 @@ std::string weight_of_input_step(const std::string& parameter) {
   if (!parameter.ends_with(kEnding)) return {};
   return parameter.substr(0, parameter.size() - kEnding.size()) + ".weight";
 }
-
 }  // namespace linnet

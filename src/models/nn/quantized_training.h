@@ -6,7 +6,6 @@
 #include "models/nn/module.h"
 
 namespace linnet {
-
 // A layer besides Linear that can train so: a convolution.
 struct QuantizedTrainingLayer {
   virtual ~QuantizedTrainingLayer() = default;
@@ -20,5 +19,4 @@ int64_t train_quantized(Module& model);
 
 // "fc.weight" for "fc.input_step"; empty for other names.
 std::string weight_of_input_step(const std::string& parameter);
-
 }  // namespace linnet

@@ -8,13 +8,12 @@
 
 namespace linnet {
 namespace {
-
 // Models are functions that users write, so layer(x) has no argument for the trace. Several threads may record at once.
 thread_local Trace* t_current = nullptr;
 
 // One split node cuts the whole flat input; the views pass makes each part a slot in it.
 void cut(Graph& graph, DType dtype, const std::string& name, std::span<const ParameterSlot> slots,
-         std::map<std::string, Tensor>& parts) {
+    std::map<std::string, Tensor>& parts) {
   if (slots.empty()) return;
   std::vector<int64_t> sizes;
   for (const ParameterSlot& slot : slots) sizes.push_back(slot.spec.shape.elements());
@@ -22,7 +21,6 @@ void cut(Graph& graph, DType dtype, const std::string& name, std::span<const Par
   const std::vector<Tensor> flat = split(graph.input(name, {dtype, {total}}), 0, sizes);
   for (size_t i = 0; i < slots.size(); ++i) parts[slots[i].spec.name] = reshape(flat[i], slots[i].spec.shape);
 }
-
 }  // namespace
 
 Trace::Trace(const TraceOptions& options) : options_(options), outer_(t_current) {
@@ -62,13 +60,13 @@ Tensor Trace::parameter(const ParameterSpec& spec) {
   const auto part = parts_.find(spec.name);
   if (part == parts_.end() || part->second.shape() != spec.shape)
     fail_user("the model that is traced has no parameter \"", spec.name, "\" of shape ", spec.shape.text(),
-              ": its module is no part of the model");
+        ": its module is no part of the model");
   return part->second;
 }
 
 bool Trace::is_frozen(const ParameterSpec& spec) const {
   return options_.layout && std::ranges::any_of(options_.layout->frozen(),
-                                                [&](const ParameterSlot& slot) { return slot.spec.name == spec.name; });
+                                [&](const ParameterSlot& slot) { return slot.spec.name == spec.name; });
 }
 
 void Trace::update_buffer(const ParameterSpec& spec, Tensor next) {
@@ -92,12 +90,11 @@ void Trace::finish_buffers() {
     parts.push_back(reshape(value, {slot.spec.shape.elements()}));
   }
   const int64_t count = options_.layout->stored_count() - options_.layout->buffer_offset();
-  graph_.update(graph_.input(kBufferInput, {options_.dtype, {count}}),
-                concat(parts[0], std::span(parts).subspan(1), 0));
+  graph_.update(
+      graph_.input(kBufferInput, {options_.dtype, {count}}), concat(parts[0], std::span(parts).subspan(1), 0));
 }
 
 Tensor Trace::number(double value, SourceLine where) { return fill(graph_, {options_.dtype, {}}, value, where); }
 
 Tensor Trace::random() { return graph_.input("random", {DType::kI32, {4}}); }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "engine/plan/state_names.h"
 
 namespace linnet {
-
 class Module;
 class ParameterLayout;
 struct AttentionContext;  // models/modules/attention_block.h
@@ -66,5 +65,4 @@ class Trace {
   const Module* model_ = nullptr;
   Trace* outer_;
 };
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {
-
 std::optional<PackedShape> WeightQuantization::choose(const ParameterSpec& spec) const {
   const auto in_file = blocks.find(spec.name);
   const bool is_in_blocks = in_file != blocks.end();
@@ -40,5 +39,4 @@ WeightQuantization parse_quantization(const std::string& word, const std::vector
   if (word == "int4-weights") return {.linear = kInt4Blocks, .table = kInt8Blocks, .keep = keep};
   fail_user("\"", word, "\" is no way to quantize; there are ", joined(quantization_words()));
 }
-
 }  // namespace linnet

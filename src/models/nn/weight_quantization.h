@@ -8,7 +8,6 @@
 #include "engine/kernels/quantized/packed_weight.h"
 
 namespace linnet {
-
 class ActivationObserver;
 struct ParameterSpec;
 
@@ -35,5 +34,4 @@ struct WeightQuantization {
 // "int8-weights": blocks of 8 bits; "int4-weights": blocks of 4 bits, tables in blocks of 8. User error for others.
 WeightQuantization parse_quantization(const std::string& word, const std::vector<std::string>& keep = {});
 const std::vector<std::string>& quantization_words();
-
 }  // namespace linnet

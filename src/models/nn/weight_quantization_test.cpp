@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 struct Net : Module {
   Net() : words{this, "words", 100, 64, normal_init(1)}, fc{this, "fc", 64, 48}, small{this, "small", 48, 3} {}
   Tensor operator()(Tensor ids) { return small(fc(words(ids))); }
@@ -27,8 +26,8 @@ TEST(WeightQuantization, ChoosesLargeMatricesAndKeepsWhatIsNamed) {
   Net net;
   using Names = std::set<std::string>;
   EXPECT_EQ(quantized_names(ParameterLayout(net)), Names());
-  EXPECT_EQ(quantized_names(ParameterLayout(net, {}, parse_quantization("int8"))),
-            (Names{"fc.weight", "words.weight"}));
+  EXPECT_EQ(
+      quantized_names(ParameterLayout(net, {}, parse_quantization("int8"))), (Names{"fc.weight", "words.weight"}));
   EXPECT_EQ(quantized_names(ParameterLayout(net, {}, parse_quantization("int8", {"words.*"}))), Names{"fc.weight"});
   const ParameterLayout mixed(net, {}, parse_quantization("int4-weights"));
   for (const QuantizedSlot& slot : mixed.quantized())
@@ -79,7 +78,7 @@ TEST(WeightQuantization, AModelGivesNearlyTheSameInEveryFormat) {
       ThreadPool pool(1);
       for (const ParameterSlot& slot : forward.layout().parameters())  // by name: the order differs
         initialize(slot.spec.initializer, slot.spec.name, 1, slot.spec.shape,
-                   {parameters.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+            {parameters.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
     });
     forward.set("ids", ids);
     const auto y = forward.run().output("y");
@@ -91,6 +90,5 @@ TEST(WeightQuantization, AModelGivesNearlyTheSameInEveryFormat) {
     EXPECT_EQ(distance == 0, word == "none");
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -5,9 +5,7 @@
 #include "base/fail.h"
 
 namespace linnet {
-
 namespace {
-
 std::string attribute_key(const OnnxAttribute& attribute) {
   std::string key = attribute.name + "=" + std::to_string(attribute.type) + ":" + attribute.s + ":" +
                     std::to_string(attribute.i) + ":" + std::to_string(std::bit_cast<uint32_t>(attribute.f));
@@ -39,8 +37,8 @@ bool fits(const SymbolicSize& size, std::span<const int64_t> values, const SizeS
 }
 
 // constant + factor * the product, from the first two sets.
-std::optional<SymbolicSize> fit_product(const std::vector<int>& symbols, std::span<const int64_t> values,
-                                        const SizeSets& sets) {
+std::optional<SymbolicSize> fit_product(
+    const std::vector<int>& symbols, std::span<const int64_t> values, const SizeSets& sets) {
   const int64_t first = product(symbols, sets[0]), run = product(symbols, sets[1]) - first;
   const int64_t rise = values[1] - values[0];
   if (run == 0 || rise == 0 || rise % run != 0) return std::nullopt;
@@ -64,13 +62,12 @@ std::optional<SymbolicSize> fit_square(int symbol, std::span<const int64_t> valu
   size.constant = values[0] - size.at(sets[0]);
   return fits(size, values, sets) ? std::optional(size) : std::nullopt;
 }
-
 }  // namespace
 
 std::string OnnxBuilder::fresh(const std::string& op) { return op + "_" + std::to_string(counts_[op]++); }
 
-std::vector<std::string> OnnxBuilder::add_many(const std::string& op, std::vector<std::string> in, size_t results,
-                                               std::vector<OnnxAttribute> attributes) {
+std::vector<std::string> OnnxBuilder::add_many(
+    const std::string& op, std::vector<std::string> in, size_t results, std::vector<OnnxAttribute> attributes) {
   std::string key = op + "/" + std::to_string(results);
   for (const std::string& name : in) key += "/" + name;
   for (const OnnxAttribute& attribute : attributes) key += "|" + attribute_key(attribute);
@@ -104,8 +101,8 @@ std::string OnnxBuilder::symbol(int index) {
     const SymbolicShape& shape = input_shapes_[input.name];
     for (size_t axis = 0; axis < shape.size(); ++axis)
       if (shape[axis].as_symbol() == index)
-        return add("Gather", {add("Shape", {input.name}), ints({static_cast<int64_t>(axis)})},
-                   {int_attribute("axis", 0)});
+        return add(
+            "Gather", {add("Shape", {input.name}), ints({static_cast<int64_t>(axis)})}, {int_attribute("axis", 0)});
   }
   fail_internal("ONNX: no input has an axis of size ", symbols_[index]);
 }
@@ -139,12 +136,10 @@ std::string OnnxBuilder::shape(const SymbolicShape& shape) {
 }
 
 namespace {
-
 bool is_behind_one(const SymbolicShape& longer, const SymbolicShape& shape) {
   return longer.size() == shape.size() + 1 && longer[0] == SymbolicSize{1} &&
          std::equal(shape.begin(), shape.end(), longer.begin() + 1);
 }
-
 }  // namespace
 
 // Sizes that depend on the input are written as 0 (the same axis of x) and once as -1 (the rest).
@@ -206,7 +201,6 @@ void OnnxBuilder::output(std::string name, const std::string& value, OnnxElement
 }
 
 namespace {
-
 // Replaces an output's Identity if the node before it can take the output's name.
 void name_outputs(OnnxGraph& graph) {
   std::set<std::string> taken;
@@ -240,7 +234,6 @@ void remove_unused(OnnxGraph& graph) {
   graph.nodes = std::move(kept);
   std::erase_if(graph.initializers, [&](const OnnxTensor& tensor) { return !used.contains(tensor.name); });
 }
-
 }  // namespace
 
 OnnxGraph OnnxBuilder::finish(std::string name) {
@@ -310,5 +303,4 @@ std::optional<SymbolicSize> fit_size(std::span<const int64_t> values, const Size
     if (const auto size = fit_square(a, values, sets)) return size;
   return std::nullopt;
 }
-
 }  // namespace linnet

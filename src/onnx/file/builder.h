@@ -10,7 +10,6 @@
 #include "onnx/file/model.h"
 
 namespace linnet {
-
 // A size that depends on symbols, the sizes a model is traced at: constant + the sum of factor * symbol [* symbol] over
 // the terms. Traces have fixed shapes; several of them tell which numbers depend on which symbol.
 struct SymbolicSize {
@@ -52,8 +51,8 @@ class OnnxBuilder {
   std::string add(const std::string& op, std::vector<std::string> in, std::vector<OnnxAttribute> attributes = {}) {
     return add_many(op, std::move(in), 1, std::move(attributes))[0];
   }
-  std::vector<std::string> add_many(const std::string& op, std::vector<std::string> in, size_t results,
-                                    std::vector<OnnxAttribute> attributes = {});
+  std::vector<std::string> add_many(
+      const std::string& op, std::vector<std::string> in, size_t results, std::vector<OnnxAttribute> attributes = {});
 
   // Constants are nodes, as an importer may train initializers.
   std::string tensor(OnnxTensor tensor);
@@ -96,5 +95,4 @@ class OnnxBuilder {
   std::set<std::string> initializers_;
   std::map<std::string, SymbolicShape> input_shapes_;
 };
-
 }  // namespace linnet

@@ -2,7 +2,6 @@
 
 namespace linnet {
 namespace {
-
 struct ElementRow {
   OnnxElement element;
   const char* name;
@@ -10,15 +9,21 @@ struct ElementRow {
 };
 
 constexpr ElementRow kElements[] = {
-    {OnnxElement::kFloat, "float", FileDType::kF32},   {OnnxElement::kUint8, "uint8", FileDType::kU8},
-    {OnnxElement::kInt8, "int8", FileDType::kI8},      {OnnxElement::kUint16, "uint16", FileDType::kU16},
-    {OnnxElement::kInt16, "int16", FileDType::kI16},   {OnnxElement::kInt32, "int32", FileDType::kI32},
-    {OnnxElement::kInt64, "int64", FileDType::kI64},   {OnnxElement::kString, "string", std::nullopt},
-    {OnnxElement::kBool, "bool", FileDType::kBool},    {OnnxElement::kFloat16, "float16", FileDType::kF16},
-    {OnnxElement::kDouble, "double", FileDType::kF64}, {OnnxElement::kUint32, "uint32", FileDType::kU32},
-    {OnnxElement::kUint64, "uint64", FileDType::kU64}, {OnnxElement::kBFloat16, "bfloat16", FileDType::kBF16},
+    {OnnxElement::kFloat, "float", FileDType::kF32},
+    {OnnxElement::kUint8, "uint8", FileDType::kU8},
+    {OnnxElement::kInt8, "int8", FileDType::kI8},
+    {OnnxElement::kUint16, "uint16", FileDType::kU16},
+    {OnnxElement::kInt16, "int16", FileDType::kI16},
+    {OnnxElement::kInt32, "int32", FileDType::kI32},
+    {OnnxElement::kInt64, "int64", FileDType::kI64},
+    {OnnxElement::kString, "string", std::nullopt},
+    {OnnxElement::kBool, "bool", FileDType::kBool},
+    {OnnxElement::kFloat16, "float16", FileDType::kF16},
+    {OnnxElement::kDouble, "double", FileDType::kF64},
+    {OnnxElement::kUint32, "uint32", FileDType::kU32},
+    {OnnxElement::kUint64, "uint64", FileDType::kU64},
+    {OnnxElement::kBFloat16, "bfloat16", FileDType::kBF16},
 };
-
 }  // namespace
 
 std::string element_name(OnnxElement element) {
@@ -59,8 +64,8 @@ OnnxAttribute ints_attribute(std::string name, std::vector<int64_t> values) {
 }
 OnnxAttribute tensor_attribute(std::string name, OnnxTensor tensor) {
   return {.name = std::move(name),
-          .type = OnnxAttribute::kTensor,
-          .tensor = std::make_shared<OnnxTensor>(std::move(tensor))};
+      .type = OnnxAttribute::kTensor,
+      .tensor = std::make_shared<OnnxTensor>(std::move(tensor))};
 }
 
 const OnnxAttribute* OnnxNode::find(const std::string& attribute) const {
@@ -68,5 +73,4 @@ const OnnxAttribute* OnnxNode::find(const std::string& attribute) const {
     if (candidate.name == attribute) return &candidate;
   return nullptr;
 }
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 #include "formats/file_dtype.h"
 
 namespace linnet {
-
 // TensorProto.DataType
 enum class OnnxElement : int32_t {
   kUndefined = 0,
@@ -109,8 +108,8 @@ struct OnnxNode {
   const OnnxAttribute* find(const std::string& attribute) const;  // null when missing
 };
 // A node of one result of the same name.
-inline OnnxNode named_node(std::string name, std::string op, std::vector<std::string> in,
-                           std::vector<OnnxAttribute> attributes = {}) {
+inline OnnxNode named_node(
+    std::string name, std::string op, std::vector<std::string> in, std::vector<OnnxAttribute> attributes = {}) {
   return {name, std::move(op), {}, std::move(in), {name}, std::move(attributes)};
 }
 
@@ -163,5 +162,4 @@ OnnxTensor read_onnx_tensor(const std::string& path);
 // few megabytes. Initializers of over `most_inside` bytes together go to a second file, the model's name + "_data".
 constexpr uint64_t kMostInsideOnnx = 1'800'000'000;
 void write_onnx(const OnnxModel& model, const std::string& path, uint64_t most_inside = kMostInsideOnnx);
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 struct Folder {
   Folder() {
     char name[] = "/tmp/linnet-onnx-XXXXXX";
@@ -37,8 +36,7 @@ OnnxModel small_model() {
   OnnxTensor w = float_tensor({1, 3}, {1, -2, 3.5F});
   w.name = "w";
   graph.initializers = {w};
-  graph.nodes = {
-      {.name = "a", .op = "Mul", .in = {"x", "w"}, .out = {"p"}},
+  graph.nodes = {{.name = "a", .op = "Mul", .in = {"x", "w"}, .out = {"p"}},
       {.name = "b", .op = "Add", .in = {"p", "w"}, .out = {"y"}, .attributes = {ints_attribute("unused", {1, -1})}}};
   return model;
 }
@@ -181,6 +179,5 @@ TEST(SymbolicSize, FollowsFromTheSizesOfTheTraces) {
   EXPECT_EQ(text({45, 91, 28, 66}), "-length + 2*length*length");
   EXPECT_EQ(text({1, 2, 3, 5}), "none");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 
 constexpr int kMostDepth = 16;                       // graphs within graphs
@@ -23,8 +22,7 @@ std::string shown(const std::string& text) {
   return "\"" + line + (text.size() > 100 ? "...\"" : "\"");
 }
 
-template <class T>
-void append(std::vector<std::byte>& to, T value, size_t size = sizeof(T)) {
+template <class T> void append(std::vector<std::byte>& to, T value, size_t size = sizeof(T)) {
   const auto* bytes = reinterpret_cast<const std::byte*>(&value);
   to.insert(to.end(), bytes, bytes + size);
 }
@@ -33,16 +31,14 @@ class Reader {
  public:
   // `folder` has the external data; empty: none allowed.
   Reader(std::string name, std::string folder)
-      : name_(std::move(name)),
-        folder_(std::move(folder)),
+      : name_(std::move(name)), folder_(std::move(folder)),
         fail_([this](const std::string& problem) { fail(problem); }) {}
 
   OnnxModel model(std::string_view bytes);
   OnnxTensor tensor(std::string_view bytes);
 
  private:
-  template <class... Parts>
-  [[noreturn]] void fail(const Parts&... problem) const {
+  template <class... Parts> [[noreturn]] void fail(const Parts&... problem) const {
     fail_user("'", name_, "' is no ONNX model or is damaged: ", problem...);
   }
   OnnxGraph graph(std::string_view bytes, int depth);
@@ -152,7 +148,7 @@ OnnxAttribute Reader::attribute(std::string_view bytes, int depth) {
   if (stated < 0 || stated > OnnxAttribute::kStrings) stated = OnnxAttribute::kUndefined;
   attribute.type = static_cast<OnnxAttribute::Type>(stated);
   if (attribute.reference.empty() && ((attribute.type == OnnxAttribute::kTensor && !attribute.tensor) ||
-                                      (attribute.type == OnnxAttribute::kGraph && !attribute.graph)))
+                                         (attribute.type == OnnxAttribute::kGraph && !attribute.graph)))
     fail("attribute ", shown(attribute.name), " has no value");
   return attribute;
 }
@@ -343,7 +339,6 @@ void Reader::check_graph(const OnnxGraph& graph, std::set<std::string> known, bo
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
-
 }  // namespace
 
 OnnxModel read_onnx(const std::string& path) {
@@ -364,5 +359,4 @@ OnnxTensor read_onnx_tensor(const std::string& path) {
   if (!tensor.owner) tensor.owner = file;
   return tensor;
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kPiece = 1 << 20;     // elements made at once
 constexpr uint64_t kAlignment = 64;     // of tensors in a file of their own
 constexpr size_t kLeastOutside = 1024;  // bytes; smaller tensors stay in the model
@@ -166,7 +165,6 @@ ProtoWriter model_header(const OnnxModel& model) {
   }
   return out;
 }
-
 }  // namespace
 
 void write_onnx(const OnnxModel& model, const std::string& path, uint64_t most_inside) {
@@ -207,5 +205,4 @@ void write_onnx(const OnnxModel& model, const std::string& path, uint64_t most_i
   if (data) data->commit();
   file.commit();
 }
-
 }  // namespace linnet

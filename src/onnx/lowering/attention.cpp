@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 std::string repeat_heads(OnnxLowering& to, const std::string& x, size_t operand, const AttentionAttrs& attrs) {
   if (attrs.heads == attrs.kv_heads) return x;
   const SymbolicShape& rows = to.in_shape(operand);
@@ -31,9 +30,8 @@ Locations locations(OnnxBuilder& b, const SymbolicSize& queries, const SymbolicS
 }
 
 // Keys that each query sees: bool [Tq, Tk] or [B, 1, Tq, Tk]; "": all. `attrs`: those of attention or of a mask.
-template <class MaskAttrs>
-std::string visible(OnnxLowering& to, const MaskAttrs& attrs, size_t starts, const SymbolicSize& queries,
-                    const SymbolicSize& keys) {
+template <class MaskAttrs> std::string visible(
+    OnnxLowering& to, const MaskAttrs& attrs, size_t starts, const SymbolicSize& queries, const SymbolicSize& keys) {
   OnnxBuilder& b = to.builder;
   std::string result;
   const auto both = [&](const std::string& part) { result = result.empty() ? part : b.add("And", {result, part}); };
@@ -70,13 +68,12 @@ std::string bias_by_places(OnnxLowering& to, const std::string& bias) {
 }
 
 // `mask` may be ""; `lengths`: the operand with key counts, 0 for none.
-std::string masked(OnnxLowering& to, std::string scores, const std::string& mask, size_t lengths,
-                   const SymbolicSize& keys) {
+std::string masked(
+    OnnxLowering& to, std::string scores, const std::string& mask, size_t lengths, const SymbolicSize& keys) {
   OnnxBuilder& b = to.builder;
   if (!mask.empty()) scores = b.add("Where", {mask, scores, b.number(std::numeric_limits<float>::lowest())});
   return lengths > 0 ? b.add("Add", {scores, to.key_mask(lengths, keys)}) : scores;
 }
-
 }  // namespace
 
 void lower_mask_scores(OnnxLowering& to) {
@@ -110,5 +107,4 @@ void lower_attention(OnnxLowering& to) {
   const SymbolicShape apart{rows[0], rows[1], {attrs.heads}, {rows[2].constant / attrs.heads}};
   to.set(0, b.reshape(b.transpose(b.add("MatMul", {weights, v}), {0, 2, 1, 3}), apart, rows));
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 using To = OnnxLowering;
 
 void check_alike(const Graph& a, const Graph& b) {
@@ -19,8 +18,8 @@ void check_alike(const Graph& a, const Graph& b) {
 }
 
 // Elements [first, first + count) of a dense tensor whose axis i is axis order[i] of `values`.
-void gather_arranged(const OnnxParameter& parameter, const std::vector<int64_t>& order, int64_t first, int64_t count,
-                     float* out) {
+void gather_arranged(
+    const OnnxParameter& parameter, const std::vector<int64_t>& order, int64_t first, int64_t count, float* out) {
   const Shape strides = dense_strides(parameter.shape);
   const int rank = parameter.shape.rank();
   std::vector<int64_t> index(rank), sizes, steps;
@@ -62,43 +61,32 @@ OnnxTensor parameter_tensor(const OnnxParameter& parameter, const std::vector<in
   };
   return tensor;
 }
-
 }  // namespace
 
 OnnxLower find_onnx_lowering(std::string_view op) {
   static const std::map<std::string_view, OnnxLower> table{
       {"argmax",
-       [](To& to) {
-         to.add("ArgMax", {to.in(0)}, {int_attribute("axis", -1), int_attribute("keepdims", 0)});
-       }},
+          [](To& to) {
+            to.add("ArgMax", {to.in(0)}, {int_attribute("axis", -1), int_attribute("keepdims", 0)});
+          }},
       {"attention", lower_attention},
       {"broadcast",
-       [](To& to) {
-         to.add("Expand", {to.in(0), to.builder.shape(to.out_shape(0))});
-       }},
+          [](To& to) {
+            to.add("Expand", {to.in(0), to.builder.shape(to.out_shape(0))});
+          }},
       {"cast", [](To& to) { to.set(0, to.builder.cast(to.in(0), onnx_element(to.attrs<CastAttrs>().dtype))); }},
-      {"concat", lower_concat},
-      {"conv2d", lower_conv2d},
-      {"conv_relu_pool", lower_conv_relu_pool},
+      {"concat", lower_concat}, {"conv2d", lower_conv2d}, {"conv_relu_pool", lower_conv_relu_pool},
       {"distance_buckets", lower_distance_buckets},
       {"embedding",
-       [](To& to) {
-         to.add("Gather", {to.in(0), to.in(1)}, {int_attribute("axis", 0)});
-       }},
-      {"fill", lower_fill},
-      {"layer_norm", lower_layer_norm},
-      {"literal", lower_literal},
-      {"mask_scores", lower_mask_scores},
-      {"matmul", lower_matmul},
-      {"max_pool", lower_max_pool},
-      {"permute", lower_permute},
-      {"pointwise", lower_pointwise},
-      {"reduce", lower_reduce},
+          [](To& to) {
+            to.add("Gather", {to.in(0), to.in(1)}, {int_attribute("axis", 0)});
+          }},
+      {"fill", lower_fill}, {"layer_norm", lower_layer_norm}, {"literal", lower_literal},
+      {"mask_scores", lower_mask_scores}, {"matmul", lower_matmul}, {"max_pool", lower_max_pool},
+      {"permute", lower_permute}, {"pointwise", lower_pointwise}, {"reduce", lower_reduce},
       {"reshape", [](To& to) { to.set(0, to.builder.reshape(to.in(0), to.in_shape(0), to.out_shape(0))); }},
-      {"rope", lower_rope},
-      {"scale_pixels", lower_scale_pixels},
-      {"softmax", [](To& to) { to.add("Softmax", {to.in(0)}, {int_attribute("axis", -1)}); }},
-      {"split", lower_split},
+      {"rope", lower_rope}, {"scale_pixels", lower_scale_pixels},
+      {"softmax", [](To& to) { to.add("Softmax", {to.in(0)}, {int_attribute("axis", -1)}); }}, {"split", lower_split},
       {"stop_gradient", [](To& to) { to.set(0, to.in(0)); }}};
   const auto found = table.find(op);
   return found == table.end() ? nullptr : found->second;
@@ -108,8 +96,8 @@ OnnxElement onnx_element(DType dtype) {
   return dtype == DType::kI32 ? OnnxElement::kInt64 : onnx_element(file_dtype(dtype));
 }
 
-OnnxLowering::OnnxLowering(OnnxBuilder& builder, std::span<const Graph> traces, const SizeSets& sets,
-                           const OnnxForm& form)
+OnnxLowering::OnnxLowering(
+    OnnxBuilder& builder, std::span<const Graph> traces, const SizeSets& sets, const OnnxForm& form)
     : builder(builder), form(form), traces_(traces), sets_(sets), uses_(count_uses(traces[0])) {
   for (const Graph& trace : traces) check_alike(traces[0], trace);
   std::vector<int64_t> sizes(traces.size());
@@ -179,8 +167,8 @@ std::string OnnxLowering::arranged_value(ValueId id, const std::vector<int64_t>&
   return builder.initializer(parameter_tensor(found->second, order));
 }
 
-std::string OnnxLowering::parameter_rows(ValueId id, int part, int64_t first, int64_t count,
-                                         const std::vector<int64_t>& order) {
+std::string OnnxLowering::parameter_rows(
+    ValueId id, int part, int64_t first, int64_t count, const std::vector<int64_t>& order) {
   OnnxParameter rows = parameters_.at(id);
   rows.name += "." + std::to_string(part);
   rows.values += first * rows.shape.elements(1, rows.shape.rank());
@@ -210,5 +198,4 @@ std::string OnnxLowering::key_mask(size_t operand, const SymbolicSize& keys) {
 void OnnxLowering::fail(const std::string& problem) const {
   fail_user("cannot export ", graph().where_text(current_), " to ONNX: ", problem);
 }
-
 }  // namespace linnet

@@ -12,7 +12,6 @@
 #include "onnx/file/builder.h"
 
 namespace linnet {
-
 // Which equivalent form is written. The defaults suit every runtime; others are for ONNX Runtime's transformer
 // optimizer (onnxruntime.transformers.optimizer).
 struct OnnxForm {
@@ -49,10 +48,7 @@ class OnnxLowering {
   const OnnxForm form;
   const Graph& graph() const { return traces_[0]; }
   const Node& node() const { return graph().node(current_); }
-  template <class Attrs>
-  const Attrs& attrs() const {
-    return node().attrs.as<Attrs>();
-  }
+  template <class Attrs> const Attrs& attrs() const { return node().attrs.as<Attrs>(); }
   size_t operands() const { return node().in.size(); }
 
   const std::string& in(size_t operand) const { return names_.at(node().in[operand]); }
@@ -106,14 +102,12 @@ struct OnnxFunctionRow {
   Scalar function;
   int operands;
 };
-inline constexpr OnnxFunctionRow kOnnxFunctions[] = {
-    {"Abs", Scalar::kAbs, 1},   {"Add", Scalar::kAdd, 2},     {"Atan", Scalar::kAtan, 1},
-    {"Cos", Scalar::kCos, 1},   {"Div", Scalar::kDiv, 2},     {"Erf", Scalar::kErf, 1},
-    {"Exp", Scalar::kExp, 1},   {"Floor", Scalar::kFloor, 1}, {"Log", Scalar::kLog, 1},
-    {"Max", Scalar::kMax, 2},   {"Min", Scalar::kMin, 2},     {"Mul", Scalar::kMul, 2},
-    {"Neg", Scalar::kNeg, 1},   {"Pow", Scalar::kPow, 2},     {"Reciprocal", Scalar::kReciprocal, 1},
-    {"Relu", Scalar::kRelu, 1}, {"Round", Scalar::kRound, 1}, {"Sigmoid", Scalar::kSigmoid, 1},
-    {"Sin", Scalar::kSin, 1},   {"Sqrt", Scalar::kSqrt, 1},   {"Sub", Scalar::kSub, 2},
+inline constexpr OnnxFunctionRow kOnnxFunctions[] = {{"Abs", Scalar::kAbs, 1}, {"Add", Scalar::kAdd, 2},
+    {"Atan", Scalar::kAtan, 1}, {"Cos", Scalar::kCos, 1}, {"Div", Scalar::kDiv, 2}, {"Erf", Scalar::kErf, 1},
+    {"Exp", Scalar::kExp, 1}, {"Floor", Scalar::kFloor, 1}, {"Log", Scalar::kLog, 1}, {"Max", Scalar::kMax, 2},
+    {"Min", Scalar::kMin, 2}, {"Mul", Scalar::kMul, 2}, {"Neg", Scalar::kNeg, 1}, {"Pow", Scalar::kPow, 2},
+    {"Reciprocal", Scalar::kReciprocal, 1}, {"Relu", Scalar::kRelu, 1}, {"Round", Scalar::kRound, 1},
+    {"Sigmoid", Scalar::kSigmoid, 1}, {"Sin", Scalar::kSin, 1}, {"Sqrt", Scalar::kSqrt, 1}, {"Sub", Scalar::kSub, 2},
     {"Tanh", Scalar::kTanh, 1}};
 
 using OnnxLower = void (*)(OnnxLowering&);
@@ -150,5 +144,4 @@ std::string linear_as_gemm(OnnxLowering& to, const Node& product, ValueId bias, 
 // Rows [B, T, H * D] as [B, H, T, D], ONNX's usual form, also of a decoder's keys and values. Rows that were made from
 // that form, or joined along T from such, are taken back directly.
 std::string by_heads_in_onnx(OnnxLowering& to, ValueId rows, int64_t heads);
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 const std::vector<int> kSwapHeads{0, 2, 1, 3};
 
 bool swaps_heads(const Node* node) { return is(node, kPermute) && node->attrs.as<PermuteAttrs>().order == kSwapHeads; }
@@ -35,7 +34,6 @@ bool separate_products(OnnxLowering& to) {
   }
   return true;
 }
-
 }  // namespace
 
 std::string by_heads_in_onnx(OnnxLowering& to, ValueId rows, int64_t heads) {
@@ -77,8 +75,8 @@ void lower_split(OnnxLowering& to) {
   for (size_t i = 0; i < sizes.size(); ++i) {
     const SymbolicSize end = start + sizes[i];
     if (to.is_used(i))
-      to.set(i, to.builder.add("Slice",
-                               {to.in(0), to.builder.size(start), to.builder.size(end), to.builder.ints({axis})}));
+      to.set(i,
+          to.builder.add("Slice", {to.in(0), to.builder.size(start), to.builder.size(end), to.builder.ints({axis})}));
     start = end;
   }
 }
@@ -123,5 +121,4 @@ void lower_literal(OnnxLowering& to) {
   const auto* values = reinterpret_cast<const int32_t*>(attrs.words.data());
   to.set(0, to.builder.tensor(int64_tensor(dims, {values, values + count})));
 }
-
 }  // namespace linnet

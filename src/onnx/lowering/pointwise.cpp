@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 std::string lower(OnnxBuilder& builder, Scalar function, const std::vector<std::string>& in) {
   for (const OnnxFunctionRow& row : kOnnxFunctions)
     if (row.function == function) return builder.add(row.name, in);
@@ -42,7 +41,6 @@ bool ends_attention(OnnxLowering& to) {
   const Node* before = product ? to.producer(product->in[0]) : nullptr;
   return before && before->op->product == ProductKind::kAttention;
 }
-
 }  // namespace
 
 void lower_pointwise(OnnxLowering& to) {
@@ -66,5 +64,4 @@ void lower_pointwise(OnnxLowering& to) {
   }
   to.set(0, values.back());
 }
-
 }  // namespace linnet

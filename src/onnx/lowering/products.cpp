@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 std::string operand(OnnxLowering& to, size_t index, bool transposed) {
   if (!transposed) return to.in(index);
   std::vector<int64_t> order(to.in_type(index).shape.rank());
@@ -25,7 +24,6 @@ std::string scaled_pixels(OnnxLowering& to, const std::string& bytes, const Pixe
       b.add("Mul", {b.cast(bytes, OnnxElement::kFloat), b.tensor(float_tensor(channels, scaling.scale))});
   return b.add("Add", {scaled, b.tensor(float_tensor(channels, scaling.shift))});
 }
-
 }  // namespace
 
 const Node* linear_product(const OnnxLowering& to, ValueId value) {
@@ -53,11 +51,10 @@ void lower_matmul(OnnxLowering& to) {
 void lower_conv2d(OnnxLowering& to) {
   const auto& attrs = to.attrs<Conv2dAttrs>();
   OnnxBuilder& b = to.builder;
-  const std::string y =
-      b.add("Conv", {b.transpose(to.in(0), {0, 3, 1, 2}), to.arranged(1, {0, 3, 1, 2})},
-            {ints_attribute("strides", {attrs.stride, attrs.stride}),
-             ints_attribute("dilations", {attrs.dilation, attrs.dilation}), int_attribute("group", attrs.groups),
-             ints_attribute("pads", {attrs.padding, attrs.padding, attrs.padding, attrs.padding})});
+  const std::string y = b.add("Conv", {b.transpose(to.in(0), {0, 3, 1, 2}), to.arranged(1, {0, 3, 1, 2})},
+      {ints_attribute("strides", {attrs.stride, attrs.stride}),
+          ints_attribute("dilations", {attrs.dilation, attrs.dilation}), int_attribute("group", attrs.groups),
+          ints_attribute("pads", {attrs.padding, attrs.padding, attrs.padding, attrs.padding})});
   to.set(0, b.transpose(y, {0, 2, 3, 1}));
 }
 
@@ -67,9 +64,9 @@ void lower_conv_relu_pool(OnnxLowering& to) {
   OnnxBuilder& b = to.builder;
   const std::string x = attrs.scaling.scale.empty() ? to.in(0) : scaled_pixels(to, to.in(0), attrs.scaling);
   const std::string y = b.add("Conv", {b.transpose(x, {0, 3, 1, 2}), to.arranged(1, {0, 3, 1, 2}), to.in(2)},
-                              {ints_attribute("strides", {1, 1}), ints_attribute("pads", {1, 1, 1, 1})});
-  const std::string pooled = b.add("MaxPool", {b.add("Relu", {y})},
-                                   {ints_attribute("kernel_shape", {2, 2}), ints_attribute("strides", {2, 2})});
+      {ints_attribute("strides", {1, 1}), ints_attribute("pads", {1, 1, 1, 1})});
+  const std::string pooled = b.add(
+      "MaxPool", {b.add("Relu", {y})}, {ints_attribute("kernel_shape", {2, 2}), ints_attribute("strides", {2, 2})});
   to.set(0, b.transpose(pooled, {0, 2, 3, 1}));
 }
 
@@ -81,9 +78,8 @@ void lower_max_pool(OnnxLowering& to) {
   const auto& attrs = to.attrs<MaxPoolAttrs>();
   if (to.is_used(1)) to.fail("the places of its results are read");
   const std::string y = to.builder.add("MaxPool", {to.builder.transpose(to.in(0), {0, 3, 1, 2})},
-                                       {ints_attribute("kernel_shape", {attrs.size, attrs.size}),
-                                        ints_attribute("strides", {attrs.stride, attrs.stride})});
+      {ints_attribute("kernel_shape", {attrs.size, attrs.size}),
+          ints_attribute("strides", {attrs.stride, attrs.stride})});
   to.set(0, to.builder.transpose(y, {0, 2, 3, 1}));
 }
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 const char* operator_of(Reduction kind) {
   return kind == Reduction::kSum ? "ReduceSum" : kind == Reduction::kMax ? "ReduceMax" : "ReduceLogSumExp";
 }
@@ -48,7 +47,6 @@ std::string angles(OnnxLowering& to, const RopeAttrs& attrs) {
     frequencies.push_back(static_cast<float>(rope_frequency(attrs, i) * (attrs.inverse ? -1 : 1)));
   return b.add("Mul", {b.cast(positions, OnnxElement::kFloat), b.tensor(float_tensor({attrs.half()}, frequencies))});
 }
-
 }  // namespace
 
 void lower_reduce(OnnxLowering& to) {
@@ -67,7 +65,7 @@ void lower_layer_norm(OnnxLowering& to) {
     std::vector<std::string> in{to.in(0), to.in(1)};
     if (attrs.has_bias) in.push_back(to.in(2));
     return to.add("LayerNormalization", in,
-                  {int_attribute("axis", -1), float_attribute("epsilon", static_cast<float>(attrs.epsilon))});
+        {int_attribute("axis", -1), float_attribute("epsilon", static_cast<float>(attrs.epsilon))});
   }
   std::string y = normalized(to, attrs);
   if (attrs.has_weight) y = b.add("Mul", {y, to.in(1)});
@@ -119,5 +117,4 @@ void lower_distance_buckets(OnnxLowering& to) {
   const std::string near = b.add("Max", {b.add("Min", {distance, b.integer(far)}), b.integer(-far)});
   to.add("Gather", {b.ints(buckets), b.add("Add", {near, b.integer(far)})}, {int_attribute("axis", 0)});
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 const char* finish_reason(const AnswerChoice& choice) {
   if (!choice.calls.empty()) return "tool_calls";
   return choice.end == TextEnd::kLength ? "length" : "stop";
@@ -17,27 +16,22 @@ Json calls_json(const AnswerHead& head, int64_t choice, const std::vector<ToolCa
   Json json = Json::array();
   for (const ToolCall& call : calls) {
     const size_t i = json.size();
-    json.push_back({{"index", i},
-                    {"id", "call_" + head.id + "_" + std::to_string(choice) + "_" + std::to_string(i)},
-                    {"type", "function"},
-                    {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+    json.push_back({{"index", i}, {"id", "call_" + head.id + "_" + std::to_string(choice) + "_" + std::to_string(i)},
+        {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
   }
   return json;
 }
 
 Json head_json(const AnswerHead& head, const char* chat_object, const char* text_object) {
-  return {{"id", head.id},
-          {"object", head.is_chat ? chat_object : text_object},
-          {"created", head.created},
-          {"model", head.model}};
+  return {{"id", head.id}, {"object", head.is_chat ? chat_object : text_object}, {"created", head.created},
+      {"model", head.model}};
 }
 
 Json event_head(const AnswerHead& head) { return head_json(head, "chat.completion.chunk", "text_completion"); }
 
 Json usage_json(const TokenUsage& usage) {
-  return {{"prompt_tokens", usage.prompt},
-          {"completion_tokens", usage.written},
-          {"total_tokens", usage.prompt + usage.written}};
+  return {{"prompt_tokens", usage.prompt}, {"completion_tokens", usage.written},
+      {"total_tokens", usage.prompt + usage.written}};
 }
 
 Json bytes_json(const std::string& piece) {
@@ -64,10 +58,8 @@ Json chat_chances(std::span<const WrittenToken> tokens) {
 
 // {"tokens": [...], "token_logprobs": [...], "top_logprobs": [{piece: logprob}], "text_offset": [...]}
 Json completion_chances(std::span<const WrittenToken> tokens) {
-  Json json = {{"tokens", Json::array()},
-               {"token_logprobs", Json::array()},
-               {"top_logprobs", Json::array()},
-               {"text_offset", Json::array()}};
+  Json json = {{"tokens", Json::array()}, {"token_logprobs", Json::array()}, {"top_logprobs", Json::array()},
+      {"text_offset", Json::array()}};
   size_t offset = 0;
   for (const WrittenToken& token : tokens) {
     json["tokens"].push_back(token.piece);
@@ -102,10 +94,8 @@ Json choice_json(const AnswerHead& head, int64_t index, const AnswerChoice& choi
 // An event of one choice with "delta" or "text".
 std::string choice_event(const AnswerHead& head, int64_t choice, Json delta, Json chances, Json reason) {
   Json json = event_head(head);
-  json["choices"] = Json::array({{{"index", choice},
-                                  {head.is_chat ? "delta" : "text", std::move(delta)},
-                                  {"logprobs", std::move(chances)},
-                                  {"finish_reason", std::move(reason)}}});
+  json["choices"] = Json::array({{{"index", choice}, {head.is_chat ? "delta" : "text", std::move(delta)},
+      {"logprobs", std::move(chances)}, {"finish_reason", std::move(reason)}}});
   return format_event(json.dump());
 }
 
@@ -128,17 +118,13 @@ std::vector<size_t> largest(std::span<const float> values, size_t top) {
 }
 
 Json model_json(const ModelDescription& model) {
-  Json json = {{"id", model.name},
-               {"object", "model"},
-               {"created", model.created},
-               {"owned_by", "linnet"},
-               {"kind", model.kind}};
+  Json json = {{"id", model.name}, {"object", "model"}, {"created", model.created}, {"owned_by", "linnet"},
+      {"kind", model.kind}};
   if (model.room > 0) json["max_tokens"] = model.room;
   if (model.room > 0) json["chat"] = model.chat;
   if (!model.classes.empty()) json["classes"] = model.classes;
   return json;
 }
-
 }  // namespace
 
 std::string format_event(const std::string& json) { return "data: " + json + "\n\n"; }
@@ -156,8 +142,8 @@ std::string format_role_event(const AnswerHead& head, int64_t choice) {
   return choice_event(head, choice, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
 }
 
-std::string format_piece_event(const AnswerHead& head, int64_t choice, const std::string& piece,
-                               const WrittenToken* token) {
+std::string format_piece_event(
+    const AnswerHead& head, int64_t choice, const std::string& piece, const WrittenToken* token) {
   const Json delta = head.is_chat ? Json{{"content", piece}} : Json(piece);
   return choice_event(head, choice, delta, token ? chances_json(head, std::span(token, 1)) : Json(nullptr), nullptr);
 }
@@ -177,8 +163,8 @@ std::string format_usage_event(const AnswerHead& head, const TokenUsage& usage) 
   return format_event(json.dump());
 }
 
-std::string format_openai_embeddings(const std::string& model, std::span<const float> rows, size_t width, bool base64,
-                                     int64_t prompt_tokens) {
+std::string format_openai_embeddings(
+    const std::string& model, std::span<const float> rows, size_t width, bool base64, int64_t prompt_tokens) {
   std::string out = R"({"object":"list","data":[)";
   for (size_t i = 0; i < rows.size() / width; ++i) {
     const std::span<const float> row = rows.subspan(i * width, width);
@@ -210,10 +196,8 @@ std::string format_ranks(const RankedTexts& ranked, std::span<const float> score
     results.push_back(std::move(one));
   }
   if (ranked.plain) return results.dump();
-  return Json{{"object", "list"},
-              {"model", ranked.model},
-              {"results", std::move(results)},
-              {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}}
+  return Json{{"object", "list"}, {"model", ranked.model}, {"results", std::move(results)},
+      {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}}
       .dump();
 }
 
@@ -237,11 +221,8 @@ std::string format_spans(std::span<const Json> found, bool as_list) {
     }
     Json entities = Json::array();
     for (const Json& entity : *text.find("entities"))
-      entities.push_back({{"entity_group", *entity.find("label")},
-                          {"score", *entity.find("probability")},
-                          {"word", *entity.find("text")},
-                          {"start", *entity.find("start")},
-                          {"end", *entity.find("end")}});
+      entities.push_back({{"entity_group", *entity.find("label")}, {"score", *entity.find("probability")},
+          {"word", *entity.find("text")}, {"start", *entity.find("start")}, {"end", *entity.find("end")}});
     all.push_back(std::move(entities));
   }
   return as_list ? all.dump() : all[0].dump();
@@ -260,5 +241,4 @@ std::string format_models(const std::vector<ModelDescription>& models) {
   for (const ModelDescription& model : models) json["data"].push_back(model_json(model));
   return json.dump();
 }
-
 }  // namespace linnet

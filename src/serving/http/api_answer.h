@@ -3,7 +3,6 @@
 #include "serving/loaded/text_worker.h"
 
 namespace linnet {
-
 // Function calls in generated text, in the formats that chat models are trained on: <tool_call>{"name": ...,
 // "arguments": {...}}</tool_call>, any number after any text (Hermes, Qwen); or {"name": ..., "parameters": {...}} as
 // the whole text, several separated by ";" (Llama 3).
@@ -45,8 +44,8 @@ std::string format_answer(const AnswerHead& head, const std::vector<AnswerChoice
 
 // Server-sent events. `token` may be null.
 std::string format_role_event(const AnswerHead& head, int64_t choice);
-std::string format_piece_event(const AnswerHead& head, int64_t choice, const std::string& piece,
-                               const WrittenToken* token);
+std::string format_piece_event(
+    const AnswerHead& head, int64_t choice, const std::string& piece, const WrittenToken* token);
 std::string format_calls_event(const AnswerHead& head, int64_t choice, const std::vector<ToolCall>& calls);
 std::string format_end_event(const AnswerHead& head, int64_t choice, const AnswerChoice& ended);
 std::string format_usage_event(const AnswerHead& head, const TokenUsage& usage);
@@ -54,8 +53,8 @@ std::string format_event(const std::string& json);  // of any JSON
 inline constexpr const char* kDoneEvent = "data: [DONE]\n\n";
 
 // `rows`: consecutive embeddings of `width` numbers.
-std::string format_openai_embeddings(const std::string& model, std::span<const float> rows, size_t width, bool base64,
-                                     int64_t prompt_tokens);
+std::string format_openai_embeddings(
+    const std::string& model, std::span<const float> rows, size_t width, bool base64, int64_t prompt_tokens);
 std::string format_embeddings(std::span<const float> rows, size_t width);
 // Each text's entities or answers as in Hugging Face's pipelines; without the list for a single text.
 std::string format_spans(std::span<const Json> found, bool as_list);
@@ -81,5 +80,4 @@ struct ModelDescription {
 };
 std::string format_model(const ModelDescription& model);
 std::string format_models(const std::vector<ModelDescription>& models);
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include "base/text.h"
 
 namespace linnet {
-
 ApiKeys ApiKeys::load(const std::string& path) {
   ApiKeys keys;
   const std::string text = read_input(path);
@@ -47,5 +46,4 @@ bool ApiKeys::accept(std::string_view authorization) const {
   for (const std::string& known : keys_) accepted |= equal_in_constant_time(key, known);  // always checks all
   return accepted;
 }
-
 }  // namespace linnet

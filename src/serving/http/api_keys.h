@@ -5,7 +5,6 @@
 #include <vector>
 
 namespace linnet {
-
 class ApiKeys {
  public:
   ApiKeys() = default;  // no key required
@@ -25,5 +24,4 @@ std::string_view key_of(std::string_view authorization);
 
 // The time depends on the sizes alone.
 bool equal_in_constant_time(std::string_view a, std::string_view b);
-
 }  // namespace linnet

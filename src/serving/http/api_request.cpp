@@ -7,15 +7,13 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kMostSamples = 128;  // of a prompt
 constexpr int64_t kMostAlternatives = 20;
 constexpr size_t kMostTexts = 2048;  // of a request
 constexpr size_t kMostStops = 16;
 
 // Returns read(object) of a body; turns its errors into ApiErrors.
-template <class Read>
-auto read_body(std::string_view body, const Read& read) {
+template <class Read> auto read_body(std::string_view body, const Read& read) {
   if (const size_t at = invalid_utf8_at(body); at != std::string_view::npos)
     throw ApiError(400, "byte " + std::to_string(at + 1) + " of the body is not valid UTF-8");
   try {
@@ -63,8 +61,7 @@ void check_count(const JsonObject& body, const char* key, const Json& texts) {
 }
 
 // Calls one(item) for a value or each item of a list; a list of token ids is one value. Returns whether it is a list.
-template <class One>
-bool for_inputs(const JsonObject& body, const char* key, const One& one) {
+template <class One> bool for_inputs(const JsonObject& body, const char* key, const One& one) {
   if (!body.has(key)) body.fail(key, "is missing");
   const Json& value = body.at(key);
   if (!value.is_array() || is_token_list(value)) return one(value), false;
@@ -307,7 +304,6 @@ InputCall read_inputs_call(const JsonObject& body, std::string_view path) {
   body.check_names(nearest);
   return call;
 }
-
 }  // namespace
 
 TextCall parse_completion_call(std::string_view body) { return read_body(body, read_completion_call); }
@@ -317,5 +313,4 @@ InputCall parse_rerank_call(std::string_view body) { return read_body(body, read
 InputCall parse_inputs_call(std::string_view body, std::string_view path) {
   return read_body(body, [&](const JsonObject& object) { return read_inputs_call(object, path); });
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "tasks/generation/text_request.h"
 
 namespace linnet {
-
 struct TextCall {
   std::string model;  // "": the only one
   bool is_chat = false;
@@ -36,7 +35,6 @@ struct InputCall {
 };
 InputCall parse_embedding_call(std::string_view body);
 InputCall parse_inputs_call(std::string_view body,
-                            std::string_view path);  // "/embed", "/classify", "/predict", "/translate"
+    std::string_view path);                          // "/embed", "/classify", "/predict", "/translate"
 InputCall parse_rerank_call(std::string_view body);  // is_list: text-embeddings-inference's format, else Cohere's
-
 }  // namespace linnet

@@ -5,10 +5,8 @@
 
 namespace linnet {
 namespace {
-
 // The key that a refusal names; "accepted" if there is none.
-template <class Parse>
-std::string refused_key(const Parse& parse, const std::string& body) {
+template <class Parse> std::string refused_key(const Parse& parse, const std::string& body) {
   try {
     parse(body);
   } catch (const ApiError& error) {
@@ -72,8 +70,8 @@ TEST(CompletionCall, ARefusalNamesTheKey) {
   EXPECT_EQ(key(R"("stop": ["a", 1])"), "stop");
   EXPECT_EQ(key(R"("frequency_penalty": 2.1)"), "frequency_penalty");
   EXPECT_EQ(key(R"("min_p": -0.1)"), "min_p");
-  for (const char* bias : {"[1]", R"({"a": 1})", R"({"1": 101})", R"({"1 ": 1})", R"({"-1": 1})",
-                           R"({"99999999999": 1})", R"({"1": "2"})"})
+  for (const char* bias :
+      {"[1]", R"({"a": 1})", R"({"1": 101})", R"({"1 ": 1})", R"({"-1": 1})", R"({"99999999999": 1})", R"({"1": "2"})"})
     EXPECT_EQ(key(R"("logit_bias": )" + std::string(bias)), "logit_bias") << bias;
   EXPECT_EQ(key(R"("best_of": 3)"), "best_of");
   EXPECT_EQ(key(R"("suffix": "x")"), "suffix");
@@ -121,7 +119,7 @@ TEST(ChatCall, FormatsAndTools) {
     EXPECT_NE(std::string(error.what()).find("\"multipleOf\" is not supported"), std::string::npos);
   }
   for (const char* format :
-       {R"({"type": "xml"})", "{}", "1", R"({"type": "json_schema"})", R"({"type": "json_object", "x": 1})"})
+      {R"({"type": "xml"})", "{}", "1", R"({"type": "json_schema"})", R"({"type": "json_object", "x": 1})"})
     EXPECT_EQ(key(R"("response_format": )" + std::string(format)), "response_format") << format;
 
   const std::string tools =
@@ -134,7 +132,7 @@ TEST(ChatCall, FormatsAndTools) {
   EXPECT_EQ(key(tools + R"(, "tool_choice": "required")"), "tool_choice");
   EXPECT_EQ(key(tools + R"(, "response_format": {"type": "json_object"})"), "response_format");
   for (const char* wrong :
-       {"[{}]", "[1]", "1", R"([{"type": "retrieval", "function": {"name": "f"}}])", R"([{"function": {"name": 1}}])"})
+      {"[{}]", "[1]", "1", R"([{"type": "retrieval", "function": {"name": "f"}}])", R"([{"function": {"name": 1}}])"})
     EXPECT_NE(key(R"("tools": )" + std::string(wrong)), "accepted") << wrong;
   EXPECT_EQ(
       parse_chat_call(
@@ -166,6 +164,5 @@ TEST(EmbeddingCall, TakesTextsOrTokens) {
   EXPECT_EQ(refused_key(parse_embedding_call, R"({"input": ["a", [1]]})"), "input");
   EXPECT_EQ(refused_key(parse_embedding_call, R"({"input": "a", "encoding_format": "int8"})"), "encoding_format");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -10,7 +10,6 @@
 #include <vector>
 
 namespace linnet {
-
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
@@ -63,8 +62,8 @@ class HttpHandler {
   // The answer to a request that the server itself refuses, such as a too large one; for logs and the error format.
   virtual HttpResponse error(int status, const std::string& message) = 0;
   // For logs, last call for a request. `seconds` since its first byte; status 499 if the client left.
-  virtual void finished(const HttpRequest& request, const std::string& id, int status, double seconds,
-                        const std::string& note) = 0;
+  virtual void finished(
+      const HttpRequest& request, const std::string& id, int status, double seconds, const std::string& note) = 0;
 };
 
 const char* http_reason(int status);  // "Not Found"
@@ -88,5 +87,4 @@ std::string error_body(const ApiError& error);
 // The page to try models on, served at "/".
 
 HttpResponse try_page();
-
 }  // namespace linnet

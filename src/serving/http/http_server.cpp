@@ -14,9 +14,7 @@
 #include "serving/http/http_session.h"
 
 namespace linnet {
-
 namespace {
-
 std::atomic<int> stop_pipe{-1};  // the first signal writes to it for the server's thread
 std::atomic<bool> stop_requested_once{false};
 
@@ -34,7 +32,6 @@ void raise_descriptor_limit(int64_t connections) {
   limit.rlim_cur = std::min(limit.rlim_max, std::max(limit.rlim_cur, static_cast<rlim_t>(connections) + 256));
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
-
 }  // namespace
 
 void HttpServer::State::accept() {
@@ -159,5 +156,4 @@ void HttpServer::run(const std::function<void()>& reload) {
   state.io.run();
   ::close(ends[1]);
 }
-
 }  // namespace linnet

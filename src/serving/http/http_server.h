@@ -4,7 +4,6 @@
 #include "serving/http/http.h"
 
 namespace linnet {
-
 struct HttpLimits {
   uint32_t header_bytes = 16 * 1024;        // beyond: 431
   uint64_t body_bytes = 4 * 1024 * 1024;    // beyond: 413
@@ -39,5 +38,4 @@ class HttpServer {
  private:
   const std::unique_ptr<State> state_;
 };
-
 }  // namespace linnet

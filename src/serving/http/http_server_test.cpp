@@ -13,7 +13,6 @@
 
 namespace linnet {
 namespace {
-
 class Client {
  public:
   explicit Client(int port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -62,8 +61,8 @@ class Handler : public HttpHandler {
     }
     exchange->note("a note");
     exchange->respond({.type = "text/plain",
-                       .body = request.method + " " + request.path + " " + request.host + " " + request.client + " " +
-                               request.body + "\n"});
+        .body = request.method + " " + request.path + " " + request.host + " " + request.client + " " + request.body +
+                "\n"});
   }
   HttpResponse error(int status, const std::string& message) override { return {status, "text/plain", message + "\n"}; }
   void finished(const HttpRequest& request, const std::string&, int status, double, const std::string& note) override {
@@ -218,8 +217,8 @@ TEST(HttpServer, OldClientsAreNotToldToContinue) {
   const Client old(served.port, "POST /echo HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
   old.send("abc");
   EXPECT_EQ(status_of(old.read_all()), "HTTP/1.1 200");
-  const Client client(served.port,
-                      "POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+  const Client client(
+      served.port, "POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
   EXPECT_EQ(client.read("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   client.send("abc");
   EXPECT_EQ(status_of(client.read("abc\n")), "HTTP/1.1 200");
@@ -310,6 +309,5 @@ TEST(HttpServer, ASecondSignalEndsTheProcessWhateverItDoes) {
   EXPECT_TRUE(WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT) << WTERMSIG(status);
   for (const int end : ends) ::close(end);
 }
-
 }  // namespace
 }  // namespace linnet

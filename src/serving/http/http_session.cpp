@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 std::chrono::milliseconds duration(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
@@ -31,8 +30,8 @@ HttpRequest convert(http::request<http::string_body>&& message) {
     }
   request.path = target.substr(0, target.find('?'));
   for (const auto& field : message)
-    request.headers.emplace_back(lower_ascii({field.name_string().data(), field.name_string().size()}),
-                                 std::string(field.value()));
+    request.headers.emplace_back(
+        lower_ascii({field.name_string().data(), field.name_string().size()}), std::string(field.value()));
   request.body = std::move(message.body());
   return request;
 }
@@ -87,8 +86,7 @@ class Exchange : public HttpExchange {
 
  private:
   // Calls a session's function in the server's thread.
-  template <class... What>
-  void post(void (HttpSession::*say)(uint64_t, What...), What... what) {
+  template <class... What> void post(void (HttpSession::*say)(uint64_t, What...), What... what) {
     asio::post(io_, [session = session_, request = request_, say, ... what = std::move(what)]() mutable {
       (session.get()->*say)(request, std::move(what)...);
     });
@@ -100,7 +98,6 @@ class Exchange : public HttpExchange {
   const std::string id_;
   bool answered_ = false;
 };
-
 }  // namespace
 
 void HttpSession::set_timer(double seconds) {
@@ -423,5 +420,4 @@ void HttpSession::close() {
   out_.clear();
   server_.remove(shared_from_this());
 }
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 #include "serving/http/http_server.h"
 
 namespace linnet {
-
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
@@ -52,9 +51,7 @@ struct HttpServer::State {
 class HttpSession : public std::enable_shared_from_this<HttpSession> {
  public:
   HttpSession(HttpServer::State& server, tcp::socket socket)
-      : server_(server),
-        socket_(std::move(socket)),
-        timer_(server.io),
+      : server_(server), socket_(std::move(socket)), timer_(server.io),
         buffer_(server.limits.header_bytes + 64 * 1024) {
     error_code ignored;
     socket_.set_option(tcp::no_delay(true), ignored);
@@ -132,5 +129,4 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   size_t out_offset_ = 0;  // of the first of them
   uint64_t unsent_ = 0;
 };
-
 }  // namespace linnet

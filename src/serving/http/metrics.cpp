@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 std::string escaped(const std::string& value) {
   std::string out;
   for (const char c : value) {
@@ -21,7 +20,6 @@ std::string number(double value) {
   const bool is_whole = value == std::floor(value) && std::abs(value) < 1e15;
   return is_whole ? fmt::format("{:.0f}", value) : fmt::format("{:.9g}", value);
 }
-
 }  // namespace
 
 std::string metric_line(const std::string& name, const std::map<std::string, std::string>& labels, double value) {
@@ -65,5 +63,4 @@ std::string Metrics::text() const {
   }
   return text;
 }
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 #include <string>
 
 namespace linnet {
-
 std::string metric_line(const std::string& name, const std::map<std::string, std::string>& labels, double value);
 
 class Metrics {
@@ -20,8 +19,8 @@ class Metrics {
   std::string text() const;
 
  private:
-  static constexpr std::array<double, 14> kBounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
-                                                     0.25,  0.5,    1,     2.5,  5,     10,   30};  // seconds
+  static constexpr std::array<double, 14> kBounds = {
+      0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30};  // seconds
   struct Histogram {
     std::array<uint64_t, kBounds.size() + 1> counts = {};
     double sum = 0;
@@ -31,5 +30,4 @@ class Metrics {
   std::map<std::string, std::map<Labels, double>> counters_;
   std::map<std::string, std::map<Labels, Histogram>> histograms_;
 };
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(ApiKeys, TakeABearerOfAnyKeyOfTheFile) {
   const std::string path = ::testing::TempDir() + "linnet_keys_" + std::to_string(::getpid());
   const auto keys_of = [&](const std::string& text) {
@@ -25,7 +24,7 @@ TEST(ApiKeys, TakeABearerOfAnyKeyOfTheFile) {
   for (const char* value : {"Bearer first key", "bearer second", "BEARER   second"})
     EXPECT_TRUE(keys.accept(value)) << value;
   for (const char* value :
-       {"", "second", "Bearer", "Bearer ", "Bearer secon", "Bearer second2", "Bearer # a comment", "Basic second"})
+      {"", "second", "Bearer", "Bearer ", "Bearer secon", "Bearer second2", "Bearer # a comment", "Basic second"})
     EXPECT_FALSE(keys.accept(value)) << value;
   EXPECT_EQ(key_of("BEARER   second"), key_of("Bearer second"));  // one client, however it spells the header
   EXPECT_THROW(keys_of("# nothing\n\n"), Error);
@@ -76,6 +75,5 @@ TEST(ApiAnswer, TextThatIsNotUtf8StaysJson) {
   EXPECT_TRUE(event.starts_with("data: {") && event.ends_with("}\n\n"));
   EXPECT_TRUE(ParsedJson::accept(event.substr(6)));
 }
-
 }  // namespace
 }  // namespace linnet

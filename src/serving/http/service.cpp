@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kMostLoggedText = 2000;  // bytes of a body
 
 struct Route {
@@ -62,7 +61,6 @@ std::pair<std::string, std::string> split_model(const std::string& description) 
     name.resize(name.size() - kEnding.size());
   return {name, description};
 }
-
 }  // namespace
 
 Service::Service(const ServiceOptions& options) : options_(options) {
@@ -192,9 +190,9 @@ std::optional<HttpResponse> Service::refuse(const HttpRequest& head) {
   const std::lock_guard lock(mutex_);
   if (route->needs_key && keys_.needed() && !keys_.accept(head.header("authorization")))
     return refused(ApiError(401,
-                            head.header("authorization").empty() ? "a key is needed: Authorization: Bearer KEY"
-                                                                 : "this is not the right key",
-                            "", "invalid_api_key"));
+        head.header("authorization").empty() ? "a key is needed: Authorization: Bearer KEY"
+                                             : "this is not the right key",
+        "", "invalid_api_key"));
   return {};
 }
 
@@ -202,8 +200,8 @@ HttpResponse Service::error(int status, const std::string& message) {
   return error_response(ApiError(status, message));
 }
 
-void Service::finished(const HttpRequest& request, const std::string& id, int status, double seconds,
-                       const std::string& note) {
+void Service::finished(
+    const HttpRequest& request, const std::string& id, int status, double seconds, const std::string& note) {
   const Route* route = find_route(request.path);
   const std::string path = route ? route->path : "other";
   metrics_.add("linnet_requests_total", {{"path", path}, {"status", std::to_string(status)}});
@@ -213,9 +211,9 @@ void Service::finished(const HttpRequest& request, const std::string& id, int st
   std::string shown = request.path.substr(0, 100);
   std::ranges::replace_if(
       shown, [](char c) { return c < ' ' || c == 127; }, '?');
-  log_info(fmt::format("request {}: {} {} {}, {:.3f} s{}{}", id,
-                       request.method.empty() ? "-" : request.method.substr(0, 16), shown, status, seconds,
-                       note.empty() ? "" : ", ", note));
+  log_info(
+      fmt::format("request {}: {} {} {}, {:.3f} s{}{}", id, request.method.empty() ? "-" : request.method.substr(0, 16),
+          shown, status, seconds, note.empty() ? "" : ", ", note));
 }
 
 // By API key if required; other clients cannot fake it.
@@ -289,11 +287,11 @@ Service::Model Service::find(const std::string& name, std::initializer_list<Mode
   }
   const auto found = std::ranges::find(models_, name, [](const Model& model) { return model->name; });
   if (found == models_.end())
-    throw ApiError(404, "there is no model \"" + name + "\"; /v1/models lists those there are", "model",
-                   "model_not_found");
-  if (!does(*found))
     throw ApiError(
-        400, "the model \"" + name + "\" does not do this: its kind is " + model_kind_name((*found)->resident->kind),
+        404, "there is no model \"" + name + "\"; /v1/models lists those there are", "model", "model_not_found");
+  if (!does(*found))
+    throw ApiError(400,
+        "the model \"" + name + "\" does not do this: its kind is " + model_kind_name((*found)->resident->kind),
         "model");
   return *found;
 }
@@ -348,5 +346,4 @@ std::string Service::metrics_text() const {
     text += "# TYPE " + name + (name.ends_with("_total") ? " counter\n" : " gauge\n") + series;
   return text;
 }
-
 }  // namespace linnet

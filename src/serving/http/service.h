@@ -13,7 +13,6 @@
 #include "serving/loaded/loaded_model.h"
 
 namespace linnet {
-
 // Threads that read requests and submit them to models, as the server's thread must not wait. Clients take turns.
 class RequestThreads {
  public:
@@ -74,8 +73,8 @@ class Service : public HttpHandler {
   // Reads bodies and prepares prompts in its own threads.
   void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) override;
   HttpResponse error(int status, const std::string& message) override;
-  void finished(const HttpRequest& request, const std::string& id, int status, double seconds,
-                const std::string& note) override;
+  void finished(
+      const HttpRequest& request, const std::string& id, int status, double seconds, const std::string& note) override;
 
   // Reloads models and keys in its own thread while the old ones answer. What cannot be loaded stays unchanged.
   void reload();
@@ -105,10 +104,10 @@ class Service : public HttpHandler {
   void find_spans(InputCall call, const Exchange& exchange);
   // Submits all texts to the model, or none on an error.
   void submit(const Model& model, std::vector<TextOrder> orders, const std::shared_ptr<TextAnswer>& answer,
-              const std::string& client);
+      const std::string& client);
   TextJob prepare(const ServedModel& model, const TextRequest& request, bool translation = false) const;
   void compute_rows(const Model& model, InputCall& call, const Exchange& exchange, const std::string& client,
-                    const std::function<std::string(std::vector<float>&& rows, int64_t tokens)>& format);
+      const std::function<std::string(std::vector<float>&& rows, int64_t tokens)>& format);
   TextAnswer::Sink sink(const std::string& model);
   static ModelDescription describe(const ServedModel& model);
   std::string metrics_text() const;
@@ -135,5 +134,4 @@ class Service : public HttpHandler {
 
   RequestThreads request_threads_{2};  // last, as they use all above
 };
-
 }  // namespace linnet

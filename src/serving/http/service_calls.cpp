@@ -10,11 +10,9 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char* kTooMany = "too many requests wait; try again in a moment";
 
-template <class... Parts>
-[[noreturn]] void fail_api(int status, const char* param, const Parts&... parts) {
+template <class... Parts> [[noreturn]] void fail_api(int status, const char* param, const Parts&... parts) {
   throw ApiError(status, text_of_parts(parts...), param);
 }
 
@@ -30,7 +28,6 @@ std::string prompt_of(const RowModel& model, const std::string& name) {
     fail_api(400, "prompt_name", error.what());
   }
 }
-
 }  // namespace
 
 // All errors are the request's.
@@ -46,21 +43,21 @@ TextJob Service::prepare(const ServedModel& model, const TextRequest& request, b
   const auto prompt = static_cast<int64_t>(job.prompt.size());
   if (prompt >= writer.room() + (writer.answers() ? 1 : 0))
     throw ApiError(422,
-                   text_of_parts(request.where, " has ", prompt, " tokens, and the server takes ", writer.room(),
-                                 writer.answers() ? "" : ", the text it writes included"),
-                   "", "context_length_exceeded");
+        text_of_parts(request.where, " has ", prompt, " tokens, and the server takes ", writer.room(),
+            writer.answers() ? "" : ", the text it writes included"),
+        "", "context_length_exceeded");
   if (request.options.max_tokens && *request.options.max_tokens > most)
-    fail_api(422, "max_tokens", "max_tokens is ", *request.options.max_tokens, ", and the server writes at most ",
-             most);
+    fail_api(
+        422, "max_tokens", "max_tokens is ", *request.options.max_tokens, ", and the server writes at most ", most);
   job.choice.max_tokens = std::min(job.choice.max_tokens, most);
   if (const int64_t beams = writer.beams(); job.choice.beams > beams)
     fail_api(422, "beam", "a search of ", job.choice.beams, " beams is more than the ", beams,
-             " that the server has room for (linnet serve --beam)");
+        " that the server has room for (linnet serve --beam)");
   return job;
 }
 
 void Service::submit(const Model& model, std::vector<TextOrder> orders, const std::shared_ptr<TextAnswer>& answer,
-                     const std::string& client) {
+    const std::string& client) {
   TextWorker& worker = *model->resident->text;
   int64_t texts = 0;
   for (const TextOrder& order : orders) texts += order.samples;
@@ -83,9 +80,9 @@ void Service::write_text(TextCall call, const Exchange& exchange, const std::str
     fail_api(400, "messages", "the model \"", model->name, "\" has no chat template; /v1/completions takes a prompt");
   TextAnswer::Form form{.stream = call.stream, .include_usage = call.include_usage, .functions = call.functions};
   form.head = {.id = (call.is_chat ? "chatcmpl-" : "cmpl-") + exchange->id(),
-               .model = model->name,
-               .created = std::time(nullptr),
-               .is_chat = call.is_chat};
+      .model = model->name,
+      .created = std::time(nullptr),
+      .is_chat = call.is_chat};
   const auto answer = std::make_shared<TextAnswer>(exchange, form, sink(model->name));
   std::vector<TextOrder> orders;
   int64_t choice = 0;
@@ -95,8 +92,8 @@ void Service::write_text(TextCall call, const Exchange& exchange, const std::str
     TextOrder order{.job = prepare(*model, request), .samples = call.samples, .alternatives = call.alternatives};
     if (order.job.choice.beams > 1 && call.alternatives >= 0)
       fail_api(400, "logprobs", "probabilities of tokens are for sampling, not for a search");
-    order.events = answer->events(choice, static_cast<int64_t>(order.job.prompt.size()),
-                                  call.echo ? request.prompt : std::string());
+    order.events = answer->events(
+        choice, static_cast<int64_t>(order.job.prompt.size()), call.echo ? request.prompt : std::string());
     choice += call.samples;
     orders.push_back(std::move(order));
   }
@@ -131,7 +128,7 @@ void Service::translate(InputCall call, const Exchange& exchange, const std::str
 }
 
 void Service::compute_rows(const Model& model, InputCall& call, const Exchange& exchange, const std::string& client,
-                           const std::function<std::string(std::vector<float>&& rows, int64_t tokens)>& format) {
+    const std::function<std::string(std::vector<float>&& rows, int64_t tokens)>& format) {
   RowWorker& worker = *model->resident->rows;
   const std::string prompt = call.texts.empty() ? "" : prompt_of(worker.model(), call.prompt);
   std::vector<RowText> texts;
@@ -141,8 +138,8 @@ void Service::compute_rows(const Model& model, InputCall& call, const Exchange& 
       texts.push_back({std::move(tokens)});
     }
     for (size_t i = 0; i < call.texts.size(); ++i)
-      texts.push_back(worker.model().encode(prompt + call.texts[i],
-                                            i < call.pairs.size() && call.pairs[i] ? &*call.pairs[i] : nullptr));
+      texts.push_back(worker.model().encode(
+          prompt + call.texts[i], i < call.pairs.size() && call.pairs[i] ? &*call.pairs[i] : nullptr));
   } catch (const Error& error) {
     fail_api(422, "input", error.what());
   }
@@ -163,14 +160,14 @@ void Service::embed(InputCall call, bool openai, const Exchange& exchange, const
   if (kept > width) fail_api(400, "dimensions", "\"dimensions\" is ", kept, ", and the model gives ", width);
   const bool normalized = embedder.is_normalized || call.normalize;
   compute_rows(model, call, exchange, client,
-               [=, name = model->name, normalize = call.normalize, base64 = call.base64](std::vector<float>&& rows,
-                                                                                         int64_t tokens) {
-                 if (normalize) normalize_rows(rows, static_cast<size_t>(width));
-                 const auto columns = static_cast<size_t>(kept);
-                 shorten_rows(rows, static_cast<size_t>(width), columns, normalized);
-                 return openai ? format_openai_embeddings(name, rows, columns, base64, tokens)
-                               : format_embeddings(rows, columns);
-               });
+      [=, name = model->name, normalize = call.normalize, base64 = call.base64](
+          std::vector<float>&& rows, int64_t tokens) {
+        if (normalize) normalize_rows(rows, static_cast<size_t>(width));
+        const auto columns = static_cast<size_t>(kept);
+        shorten_rows(rows, static_cast<size_t>(width), columns, normalized);
+        return openai ? format_openai_embeddings(name, rows, columns, base64, tokens)
+                      : format_embeddings(rows, columns);
+      });
 }
 
 void Service::classify(InputCall call, const Exchange& exchange, const std::string& client) {
@@ -178,7 +175,7 @@ void Service::classify(InputCall call, const Exchange& exchange, const std::stri
   const std::vector<std::string> classes = model->resident->rows->model().classes;
   const auto top = static_cast<size_t>(call.top.value_or(std::ssize(classes)));
   compute_rows(model, call, exchange, client,
-               [classes, top](std::vector<float>&& rows, int64_t) { return format_classes(rows, classes, top); });
+      [classes, top](std::vector<float>&& rows, int64_t) { return format_classes(rows, classes, top); });
 }
 
 void Service::rerank(InputCall call, const Exchange& exchange, const std::string& client) {
@@ -188,12 +185,12 @@ void Service::rerank(InputCall call, const Exchange& exchange, const std::string
   RankedTexts ranked{.model = model->name, .plain = call.is_list};
   ranked.top = static_cast<size_t>(call.top.value_or(std::ssize(call.texts)));
   if (call.return_texts) ranked.texts = call.pairs;
-  compute_rows(model, call, exchange, client,
-               [ranked, raw = call.raw_scores](std::vector<float>&& scores, int64_t tokens) {
-                 if (!raw)
-                   for (float& score : scores) score = static_cast<float>(sigmoid(score));
-                 return format_ranks(ranked, scores, tokens);
-               });
+  compute_rows(
+      model, call, exchange, client, [ranked, raw = call.raw_scores](std::vector<float>&& scores, int64_t tokens) {
+        if (!raw)
+          for (float& score : scores) score = static_cast<float>(sigmoid(score));
+        return format_ranks(ranked, scores, tokens);
+      });
 }
 
 void Service::find_spans(InputCall call, const Exchange& exchange) {
@@ -204,8 +201,8 @@ void Service::find_spans(InputCall call, const Exchange& exchange) {
     const bool has_question = i < call.pairs.size() && call.pairs[i];
     if (has_question != finder.takes_questions())
       fail_api(422, "inputs",
-               has_question ? "the model labels the words of texts, and an input has a question"
-                            : "the model answers questions: each input is {\"question\": ..., \"context\": ...}");
+          has_question ? "the model labels the words of texts, and an input has a question"
+                       : "the model answers questions: each input is {\"question\": ..., \"context\": ...}");
     std::string text = std::move(call.texts[i]);
     if (has_question) {
       std::ranges::replace(text, '\t', ' ');
@@ -234,5 +231,4 @@ TextAnswer::Sink Service::sink(const std::string& model) {
   };
   return sink;
 }
-
 }  // namespace linnet

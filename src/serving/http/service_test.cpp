@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 struct Answer {
   int status;
   std::thread::id thread;
@@ -77,7 +76,7 @@ TEST(Service, AnswersQuestionsAsPipelinesDo) {
   const std::string one = R"({"question": "Who\tcame?", "context": "Anna came."})";
   EXPECT_EQ(answer(R"({"inputs": )" + one + "}").body, "{\"answer\":\"Anna\",\"score\":0.5}\n");
   EXPECT_EQ(answer(R"({"inputs": [)" + one + R"(], "parameters": {"top_k": 2}})").body,
-            "[[{\"answer\":\"Anna\",\"score\":0.5}]]\n");
+      "[[{\"answer\":\"Anna\",\"score\":0.5}]]\n");
   for (const char* refused : {R"("text")", R"(["text"])"})
     EXPECT_EQ(answer(std::string(R"({"inputs": )") + refused + "}").status, 422);
   for (const char* wrong : {R"({"question": "Who?"})", "[]", "[1]", "null"})
@@ -97,10 +96,10 @@ TEST(Service, OnlyItsOwnNamesAreAnswered) {
   EXPECT_EQ(status_of("GET", {{"host", "evil.example"}}), 200);  // any name, until some are said
   service.allow_hosts({"localhost", "127.0.0.1", "[::1]", "box.lan"});
   for (const char* host :
-       {"localhost", "LocalHost:8080", "127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:8080", "box.lan:1"})
+      {"localhost", "LocalHost:8080", "127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:8080", "box.lan:1"})
     for (const char* method : {"GET", "POST"}) EXPECT_EQ(status_of(method, {{"host", host}}), 200) << host;
   for (const char* host : {"evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "[::1", "[::2]:80",
-                           "evil.example:8080"}) {
+           "evil.example:8080"}) {
     for (const char* method : {"GET", "POST"}) {
       EXPECT_EQ(status_of(method, {{"host", host}}), 403) << host;
       EXPECT_EQ(status_of(method, {{"host", host}, {"origin", std::string("http://") + host}}), 403) << host;
@@ -125,6 +124,5 @@ TEST(Service, PagesOfOtherSitesAreRefused) {
   EXPECT_TRUE(is_refused("POST", {{"origin", "http://localhost:2"}}));
   EXPECT_TRUE(is_refused("POST", {{"origin", "null"}}));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -1,7 +1,6 @@
 #include "serving/http/text_answer.h"
 
 namespace linnet {
-
 void TextAnswer::make_room(int64_t choice) {
   const auto size = static_cast<size_t>(choice + 1);
   if (choices_.size() < size) choices_.resize(size), echoes_.resize(size), pending_.resize(size), begun_.resize(size);
@@ -15,8 +14,8 @@ TextEvents TextAnswer::events(int64_t first_choice, int64_t prompt_tokens, const
     self->echoes_[static_cast<size_t>(first_choice + sample)] = echo;
     return first_choice + sample;
   };
-  events.token = [self = shared_from_this(), location](int64_t sample, const std::string& piece,
-                                                       const WrittenToken* token) {
+  events.token = [self = shared_from_this(), location](
+                     int64_t sample, const std::string& piece, const WrittenToken* token) {
     const std::lock_guard lock(self->mutex_);
     self->hear(location(sample), piece, token);
   };
@@ -119,7 +118,7 @@ void TextAnswer::finish_all() {
     const ApiError error(timed_out_     ? 408
                          : bad_request_ ? 422
                                         : 500,
-                         timed_out_ ? "the text was not finished within the server's limit of time" : error_);
+        timed_out_ ? "the text was not finished within the server's limit of time" : error_);
     if (!streaming_) return exchange_->respond(error_response(error));
     exchange_->write(format_event(error_body(error)));
     return exchange_->end_stream();
@@ -131,5 +130,4 @@ void TextAnswer::finish_all() {
   exchange_->write(kDoneEvent);
   exchange_->end_stream();
 }
-
 }  // namespace linnet

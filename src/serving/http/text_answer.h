@@ -6,7 +6,6 @@
 #include "serving/loaded/text_worker.h"
 
 namespace linnet {
-
 class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
  public:
   struct Form {
@@ -63,5 +62,4 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   std::string error_;
   bool bad_request_ = false;
 };
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>", kSpace = " \t\r\n";
 
 std::string_view without_blanks(std::string_view text) { return trimmed(text, kSpace); }
@@ -33,7 +32,6 @@ bool add_bare_calls(std::string_view text, std::span<const std::string> function
   }
   return true;
 }
-
 }  // namespace
 
 TextWithCalls find_tool_calls(const std::string& text, std::span<const std::string> functions) {
@@ -62,5 +60,4 @@ size_t certain_content(std::string_view text) {
   }
   return text.substr(0, size).find_last_not_of(kSpace) + 1;
 }
-
 }  // namespace linnet

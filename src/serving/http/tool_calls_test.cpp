@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 const std::vector<std::string> kFunctions{"add", "weather"};
 
 std::string shown(const std::string& text) {
@@ -20,15 +19,15 @@ TEST(ToolCalls, AreFoundInTheFormsOfChatModels) {
   const std::string qwen = R"(<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>)";
   EXPECT_EQ(shown(qwen), R"(|add{"a":1})");
   EXPECT_EQ(shown("Let me see.\n\n" + qwen + "\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {}}\n</tool_call>"),
-            R"(Let me see.|add{"a":1}|weather{})");
+      R"(Let me see.|add{"a":1}|weather{})");
   EXPECT_EQ(shown(R"(<tool_call>{"name": "add", "arguments": {"a": 1}})"),
-            R"(|add{"a":1})");  // the end token closed it
+      R"(|add{"a":1})");  // the end token closed it
   EXPECT_EQ(shown(R"({"name": "weather", "parameters": {"city": "a;b"}})"), R"(|weather{"city":"a;b"})");
-  EXPECT_EQ(shown(R"( {"name": "add", "parameters": {}}; {"name": "add", "parameters": {"a": 2}})"),
-            R"(|add{}|add{"a":2})");
+  EXPECT_EQ(
+      shown(R"( {"name": "add", "parameters": {}}; {"name": "add", "parameters": {"a": 2}})"), R"(|add{}|add{"a":2})");
   for (const std::string text :
-       {"plain", "a < b <tool", "{\"a\": 1}", "{\"name\": \"other\", \"parameters\": {}}", "<tool_call>{</tool_call>",
-        "{\"name\": \"add\", \"parameters\": {}} and more", "{\"name\": \"add\", \"parameters\": 1}", ""})
+      {"plain", "a < b <tool", "{\"a\": 1}", "{\"name\": \"other\", \"parameters\": {}}", "<tool_call>{</tool_call>",
+          "{\"name\": \"add\", \"parameters\": {}} and more", "{\"name\": \"add\", \"parameters\": 1}", ""})
     EXPECT_EQ(shown(text), text);
 }
 
@@ -49,8 +48,7 @@ class Exchange : public HttpExchange {
 
 std::string answer_of(const std::vector<std::string>& pieces, bool stream) {
   const auto exchange = std::make_shared<Exchange>();
-  const auto answer = std::make_shared<TextAnswer>(
-      exchange,
+  const auto answer = std::make_shared<TextAnswer>(exchange,
       TextAnswer::Form{.head = {.id = "i", .model = "m", .is_chat = true}, .stream = stream, .functions = kFunctions},
       TextAnswer::Sink{});
   answer->expect(1);
@@ -94,6 +92,5 @@ TEST(ToolCalls, AnAnswerTellsThemApartFromItsText) {
   EXPECT_EQ(streamed({"{\"c\"", ": 1}"}, calls, reason), "{\"c\": 1}");
   EXPECT_EQ(calls + reason, "stop");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 bool is_blank(const std::string& line) { return line.find_first_not_of(" \t\r") == std::string::npos; }
 
 // A request, and its answer once there.
@@ -56,8 +55,8 @@ class Batch {
     }
     give(0);
     if (requests_ < options_.skip && !stopped())
-      fail_user(options_.name, " has ", requests_, " requests, and ", options_.skip,
-                " are answered: it is another input");
+      fail_user(
+          options_.name, " has ", requests_, " requests, and ", options_.skip, " are answered: it is another input");
     return counts_;
   }
 
@@ -201,12 +200,10 @@ class Batch {
   int64_t requests_ = 0;
   BatchCounts counts_;
 };
-
 }  // namespace
 
 BatchCounts answer_batch(LoadedModel& model, const BatchOptions& options, const NextLine& next, const TakeAnswer& take,
-                         const std::function<bool()>& stopped) {
+    const std::function<bool()>& stopped) {
   return Batch(model, options, take).run(next, stopped);
 }
-
 }  // namespace linnet

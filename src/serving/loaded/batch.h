@@ -3,7 +3,6 @@
 #include "serving/loaded/loaded_model.h"
 
 namespace linnet {
-
 // One output line for each input line that is not blank (with text: for every line). JSON requests have "text" (or a
 // language model's "prompt", "messages" or "tokens" with settings, as in `linnet generate --jsonl`) and "id", which is
 // repeated. Answers have "request", the request's number from 0, and: "error" for a wrong request; the output of
@@ -31,6 +30,5 @@ struct BatchCounts {
 // Wrong JSON requests are answered with "error" naming the line; a wrong line of text is a user error after the answers
 // before it. Ends early, with the answers so far, once `stopped` returns true.
 BatchCounts answer_batch(LoadedModel& model, const BatchOptions& options, const NextLine& next, const TakeAnswer& take,
-                         const std::function<bool()>& stopped);
-
+    const std::function<bool()>& stopped);
 }  // namespace linnet

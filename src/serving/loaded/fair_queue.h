@@ -7,9 +7,7 @@
 #include <utility>
 
 namespace linnet {
-
-template <class Item>
-class FairQueue {
+template <class Item> class FairQueue {
  public:
   void push(const std::string& client, Item item) {
     const auto [found, is_new] = by_name_.try_emplace(client);
@@ -26,8 +24,7 @@ class FairQueue {
     client.items.empty() ? erase(clients_.begin()) : clients_.splice(clients_.end(), clients_, clients_.begin());
   }
   // Removes the items for which visit(item) returns true.
-  template <class Visit>
-  void remove_if(const Visit& visit) {
+  template <class Visit> void remove_if(const Visit& visit) {
     for (auto client = clients_.begin(); client != clients_.end();) {
       const auto next = std::next(client);
       std::erase_if(client->items, visit);
@@ -51,5 +48,4 @@ class FairQueue {
   std::list<Client> clients_;  // next one first
   std::unordered_map<std::string, Location> by_name_;
 };
-
 }  // namespace linnet

@@ -3,7 +3,6 @@
 
 namespace linnet {
 namespace {
-
 struct Order {
   std::string name;
   int turns;
@@ -48,6 +47,5 @@ TEST(FairQueue, RemovedItemsTakeNoTurn) {
   queue.push("first", {"d", 1});
   EXPECT_EQ(served(queue), "d");
 }
-
 }  // namespace
 }  // namespace linnet

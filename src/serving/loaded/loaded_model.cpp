@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 ModelKind kind_of_run(const std::string& folder, const Config& config) {
   switch (task_kind(config)) {
     case TaskKind::kTranslation: return ModelKind::kTranslation;
@@ -24,7 +23,6 @@ std::unique_ptr<LoadedModel> unless_pages_are_lost(std::unique_ptr<LoadedModel> 
   if (count_lost_pages() != lost_before) fail_user("'", model->folder, "': a file was cut short while it was read");
   return model;
 }
-
 }  // namespace
 
 const char* model_kind_name(ModelKind kind) {
@@ -71,5 +69,4 @@ std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const 
   model->text = std::make_unique<TextWorker>(std::move(text), options.limits);
   return unless_pages_are_lost(std::move(model), lost_before);
 }
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 #include "serving/loaded/text_worker.h"
 
 namespace linnet {
-
 enum class ModelKind { kLanguage, kTranslation, kClassifier, kEmbedder, kSpans };
 const char* model_kind_name(ModelKind kind);  // "language"...
 
@@ -40,5 +39,4 @@ struct LoadedModel {
   std::unique_ptr<SpanModel> spans;
 };
 std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const LoadedModelOptions& options);
-
 }  // namespace linnet

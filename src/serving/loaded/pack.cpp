@@ -15,16 +15,15 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 
 // Whether a file only records a training run, or holds the weights.
 bool is_left_out(const std::string& name) {
   for (const char* record : {"metrics.jsonl", "samples.jsonl", "data.json", "memory.json", "system.json",
-                             "trainer_state.json", "training_args.bin"})
+           "trainer_state.json", "training_args.bin"})
     if (name == record) return true;
   for (const char* ending : {".safetensors", ".index.json", ".bin", ".h5", ".msgpack", ".onnx", ".ot", ".pt", ".pth",
-                             ".gguf", ".html", ".linnet", ".tmp", ".png", ".tables"})
+           ".gguf", ".html", ".linnet", ".tmp", ".png", ".tables"})
     if (name.ends_with(ending)) return true;
   return name.starts_with(".") || name.starts_with("events.out.") || name.starts_with("README");
 }
@@ -68,9 +67,9 @@ void add_tokenizer_tables(const std::string& folder, std::map<std::string, std::
 WeightSource source_of(const TensorEntry& entry) {
   const size_t size = file_dtype_size(entry.dtype);
   return {entry.name, entry.dtype, entry.type.shape,
-          [data = entry.data, size](int64_t first, int64_t count, std::byte* out) {
-            std::memcpy(out, data + static_cast<size_t>(first) * size, static_cast<size_t>(count) * size);
-          }};
+      [data = entry.data, size](int64_t first, int64_t count, std::byte* out) {
+        std::memcpy(out, data + static_cast<size_t>(first) * size, static_cast<size_t>(count) * size);
+      }};
 }
 
 // A model of any kind and how its parameters are read.
@@ -81,8 +80,7 @@ struct Opened {
   LoadWeights load;
 };
 
-template <class Model>
-Opened opened_as(Model model) {
+template <class Model> Opened opened_as(Model model) {
   const auto kept = std::make_shared<const Model>(std::move(model));
   return {kept, &kept->module(), kept->of_folder(), kept->weights()};
 }
@@ -140,8 +138,8 @@ PackReport finish(const std::string& path, PackedContents& contents, const std::
 }
 
 // Packs parameters as graphs read them.
-PackReport pack_parameters(const std::string& folder, const std::string& path, const QuantizationWords& words,
-                           const Opened& opened) {
+PackReport pack_parameters(
+    const std::string& folder, const std::string& path, const QuantizationWords& words, const Opened& opened) {
   const ParameterLayout layout(*opened.module, {}, words.parsed());
   Store store;
   declare_model(store, layout);
@@ -175,7 +173,6 @@ bool answers_texts(const std::string& folder, bool is_run) {
   const TaskKind kind = task_kind(RunFolder(folder).load_config());
   return kind != TaskKind::kMaskedLanguage && kind != TaskKind::kImages;
 }
-
 }  // namespace
 
 PackReport pack_model(const std::string& folder, const std::string& path, const QuantizationWords& words) {
@@ -189,9 +186,8 @@ PackReport pack_model(const std::string& folder, const std::string& path, const 
   return pack_tensors(folder, path);
 }
 
-PackReport pack_model(const std::string& folder, const std::string& path, const QuantizationWords& words,
-                      const ModelToPack& model) {
+PackReport pack_model(
+    const std::string& folder, const std::string& path, const QuantizationWords& words, const ModelToPack& model) {
   return pack_parameters(folder, path, words, {nullptr, &model.module, model.pretrained, model.load});
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "models/nn/parameter_file.h"
 
 namespace linnet {
-
 struct PackReport {
   size_t files = 0, tensors = 0;
   uint64_t bytes = 0;   // of the packed file
@@ -19,7 +18,6 @@ struct ModelToPack {
   std::function<void(const ParameterLayout&, const ParameterTarget&)> load;
   const PretrainedModel* pretrained = nullptr;  // has the model folder's weight types; null: fp32
 };
-PackReport pack_model(const std::string& folder, const std::string& path, const QuantizationWords& words,
-                      const ModelToPack& model);
-
+PackReport pack_model(
+    const std::string& folder, const std::string& path, const QuantizationWords& words, const ModelToPack& model);
 }  // namespace linnet

@@ -13,7 +13,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kRows = 16;  // texts computed at once
 
 // From a model folder, or a run of a masked language model.
@@ -25,10 +24,10 @@ SentenceEmbedder open_sentences(const std::string& folder, const ModelLoad& opti
   const Config config = run.load_config();
   if (task_kind(config) != TaskKind::kMaskedLanguage && config.data.task != "embeddings")
     fail_user("run '", folder, "' embeds no sentences: it learned ", task_row(config).description,
-              "; a run of embeddings or of a masked language model does");
+        "; a run of embeddings or of a masked language model does");
   refuse_adapters(folder, adapters);
   return SentenceEmbedder(open_run_model(folder), read_sentence_pooling(model_description(folder)), kRows,
-                          options.threads, quantization, weights_of(folder));
+      options.threads, quantization, weights_of(folder));
 }
 
 class Embedder : public RowModel {
@@ -62,8 +61,7 @@ class Embedder : public RowModel {
 class RowClassifier : public RowModel {
  public:
   RowClassifier(const std::string& folder, const ModelLoad& options)
-      : opened_(open_text_classifier(folder, parse_adapters(options.adapters))),
-        problem_(opened_.problem()),
+      : opened_(open_text_classifier(folder, parse_adapters(options.adapters))), problem_(opened_.problem()),
         lengths_(text_lengths(opened_.config, opened_.model.as<TextClassifier>())) {
     if (opened_.model.head == ModelHead::kTokenClasses || opened_.model.head == ModelHead::kSpans)
       fail_user("'", folder, "' labels words or finds answers; `linnet predict` does that");
@@ -82,12 +80,11 @@ class RowClassifier : public RowModel {
         });
       }
     const int threads = options.threads > 0 ? options.threads : static_cast<int>(opened_.config.train.threads);
-    forward_.emplace(
-        *opened_.model.module, functions,
+    forward_.emplace(*opened_.model.module, functions,
         ForwardOptions{.threads = threads,
-                       .quantization = folder_quantization(folder, options.quantize, options.keep, options.device),
-                       .device = options.device,
-                       .pack_weights = !is_packed(folder)});  // as in SentenceEmbedder
+            .quantization = folder_quantization(folder, options.quantize, options.keep, options.device),
+            .device = options.device,
+            .pack_weights = !is_packed(folder)});  // as in SentenceEmbedder
     packed_ = ParameterFile::open(folder);
     if (packed_ && forward_->load(*packed_)) return;
     forward_->load([&](const ParameterTarget& parameters) { opened_.weights()(forward_->layout(), parameters); });
@@ -147,7 +144,6 @@ class RowClassifier : public RowModel {
   std::optional<Forward> forward_;
   std::unique_ptr<const ParameterFile> packed_;  // its pages may be the parameters
 };
-
 }  // namespace
 
 void RowModel::check(const std::vector<int32_t>& tokens) const {
@@ -165,5 +161,4 @@ std::unique_ptr<RowModel> open_embedder(const std::string& folder, const ModelLo
 std::unique_ptr<RowModel> open_row_classifier(const std::string& folder, const ModelLoad& options) {
   return std::make_unique<RowClassifier>(folder, options);
 }
-
 }  // namespace linnet

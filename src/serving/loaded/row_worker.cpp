@@ -3,7 +3,6 @@
 #include <numeric>
 
 namespace linnet {
-
 bool RowWorker::submit(std::vector<RowText> texts, Finished finished, const std::string& client) {
   const auto count = std::ssize(texts);
   if (count == 0) return finished({}), true;
@@ -71,7 +70,7 @@ void RowWorker::compute(const Turn& turn) try {
       const std::vector<float> rows = model_->compute(texts);
       for (size_t k = 0; k < alike.size(); ++k)
         std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(k * width), width,
-                    alike[k].first->outcome.rows.begin() + static_cast<std::ptrdiff_t>(alike[k].second * width));
+            alike[k].first->outcome.rows.begin() + static_cast<std::ptrdiff_t>(alike[k].second * width));
     } catch (const std::exception& error) {
       for (const auto& [order, text] : alike) order->outcome.error = error.what();
     }
@@ -79,5 +78,4 @@ void RowWorker::compute(const Turn& turn) try {
 } catch (const std::exception& error) {
   for (const auto& [order, text] : turn) order->outcome.error = error.what();
 }
-
 }  // namespace linnet

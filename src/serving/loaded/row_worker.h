@@ -10,7 +10,6 @@
 #include "tasks/model_load.h"
 
 namespace linnet {
-
 // A text, or a pair to judge together.
 struct RowText {
   std::vector<int32_t> tokens;
@@ -84,5 +83,4 @@ class RowWorker {
   std::map<std::string, int64_t> texts_of_;  // by client
   StoppingThreads thread_{1, [this](const std::stop_token& stop) { work(stop); }};
 };
-
 }  // namespace linnet

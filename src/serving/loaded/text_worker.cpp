@@ -4,7 +4,6 @@
 #include "engine/kernels/reduce/reduce.h"
 
 namespace linnet {
-
 constexpr int64_t kAhead = 1;
 
 struct TextWorker::Sample {
@@ -51,8 +50,8 @@ TextWorker::TextWorker(std::unique_ptr<TextModel> model, const TextWorkerLimits&
 
 TextWorker::~TextWorker() = default;
 
-bool TextWorker::submit(std::vector<TextOrder> orders, const std::string& client,
-                        const std::function<void(int64_t)>& begin) {
+bool TextWorker::submit(
+    std::vector<TextOrder> orders, const std::string& client, const std::function<void(int64_t)>& begin) {
   int64_t texts = 0;
   for (const TextOrder& order : orders) texts += order.samples;
   const std::lock_guard lock(mutex_);
@@ -139,7 +138,7 @@ void TextWorker::cancel_orders(const std::vector<int64_t>& orders) {
   for (const Waiting& waiting : removed)
     for (int64_t i = waiting.begun; i < waiting.order->samples; ++i) {
       Sample sample{waiting.id, i, waiting.order, waiting.client,
-                    WrittenRow(waiting.order->job.flow(), waiting.order->job.stops)};
+          WrittenRow(waiting.order->job.flow(), waiting.order->job.stops)};
       finish(sample, {.id = -1, .result = {}, .reason = EndReason::kCancelled});
       forget(sample);
     }
@@ -247,5 +246,4 @@ void TextWorker::fail_all(const std::string& why, bool is_user_error) {
     forget(*sample);
   }
 }
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 #include "tasks/generation/text_writer.h"
 
 namespace linnet {
-
 struct TokenChance {
   int32_t token;
   std::string piece;  // its own text
@@ -126,5 +125,4 @@ class TextWorker {
 
   StoppingThreads thread_{1, [this](const std::stop_token& stop) { work(stop); }};
 };
-
 }  // namespace linnet

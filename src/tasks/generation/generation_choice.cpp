@@ -5,11 +5,9 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kUsualTopK = 50;  // transformers' default for sampling
 
-template <class T>
-T first_given(const std::optional<T>& asked, const std::optional<T>& made, T standard) {
+template <class T> T first_given(const std::optional<T>& asked, const std::optional<T>& made, T standard) {
   return asked ? *asked : made.value_or(standard);
 }
 
@@ -68,7 +66,6 @@ EarlyStopping early_stopping(const std::string& name) {
 void warn_of(const std::string& what, const std::string& folder) {
   log_warning("'" + folder + "/generation_config.json': " + what + " is not supported and left out");
 }
-
 }  // namespace
 
 GenerationChoice choose_generation(const TextGenerationOptions& options, const GenerationBasis& basis) {
@@ -96,5 +93,4 @@ GenerationChoice choose_generation(const TextGenerationOptions& options, const G
     warn_of("\"repetition_penalty\" of a search", basis.folder);
   return choice;
 }
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 #include "tasks/translation/languages.h"
 
 namespace linnet {
-
 struct TextGenerationOptions : ModelLoad {
   // If unset, generation_config.json decides; if that has no value either, the default in the comment.
   std::optional<int64_t> max_tokens;                                 // 200
@@ -56,5 +55,4 @@ struct GenerationBasis {
 
 // User error for options that exclude each other. Warns of settings by the author that Linnet does not support.
 GenerationChoice choose_generation(const TextGenerationOptions& options, const GenerationBasis& basis);
-
 }  // namespace linnet

@@ -15,7 +15,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kSourceSlots = 8;  // texts at once, if there are more requests than samples
 constexpr int64_t kSourceStep = 16;  // padded lengths are multiples
 constexpr int64_t kAnyLength = 512;  // default tokens of a side in a resident model
@@ -25,8 +24,8 @@ int64_t padded_source_length(int64_t tokens, int64_t most) {
   return std::min((tokens + kSourceStep - 1) / kSourceStep * kSourceStep, most);
 }
 
-std::vector<int32_t> encode_source(const OpenedTranslationModel& opened, const SentenceFrame& frame,
-                                   const TextRequest& request) {
+std::vector<int32_t> encode_source(
+    const OpenedTranslationModel& opened, const SentenceFrame& frame, const TextRequest& request) {
   if (!request.messages.empty())
     fail_user(request.where + ": a conversation is for models that go on from their prompt");
   if (const size_t at = invalid_utf8_at(request.prompt); at != std::string::npos)
@@ -47,8 +46,8 @@ std::vector<int32_t> encode_source(const OpenedTranslationModel& opened, const S
 }
 
 // If neither user nor author choose a method: the likeliest answer, not a random one.
-GenerationChoice choose(const TextGenerationOptions& options, const OpenedTranslationModel& opened,
-                        GenerationConfig author, bool warn) {
+GenerationChoice choose(
+    const TextGenerationOptions& options, const OpenedTranslationModel& opened, GenerationConfig author, bool warn) {
   if (options.no_cache) fail_user("--no-cache is for models that go on from their prompt");
   if (options.grammar) fail_user("\"response_format\" is for models that go on from their prompt");
   const SpecialTokens& special = opened.tokenizers.special;
@@ -87,8 +86,7 @@ class TargetFlow : public TextFlow {
 class SourceGeneration : public TextModel {
  public:
   SourceGeneration(const std::string& folder, const TextGenerationOptions& options)
-      : TextModel(folder, options),
-        opened_(open_translation_model(folder, adapters_)),
+      : TextModel(folder, options), opened_(open_translation_model(folder, adapters_)),
         author_(opened_.is_run ? run_generation_config(folder) : read_generation_config(folder)) {
     if (!options.draft.empty())
       fail_user("'" + folder + "' answers a source; a draft model is for models that go on from a prompt");
@@ -129,12 +127,12 @@ class SourceGeneration : public TextModel {
   TextJob prepare_job(const TextRequest& request, bool warn) const override {
     TokenizerPair framed = opened_.tokenizers;
     if (!request.options.languages.empty())
-      frame_sentences(framed, opened_.pretrained ? opened_.pretrained->config : ConfigFile(),
-                      request.options.languages);
+      frame_sentences(
+          framed, opened_.pretrained ? opened_.pretrained->config : ConfigFile(), request.options.languages);
     const SentenceFrame frame = framed.frame();
     TextJob job{.prompt = encode_source(opened_, frame, request),
-                .choice = choose(request.options, opened_, author_, warn),
-                .begin = frame.target_begin};
+        .choice = choose(request.options, opened_, author_, warn),
+        .begin = frame.target_begin};
     job.flow = [this] { return std::make_unique<TargetFlow>(*opened_.tokenizers.target); };
     return job;
   }
@@ -160,10 +158,10 @@ class SourceGeneration : public TextModel {
       log_warning(std::to_string(options.max_length) + " tokens of a text are asked for, and the model takes " +
                   std::to_string(most));
     SourceOptions plan{.rows = options.slots,
-                       .beams = std::max(options.beams, opened_.config.train.beam),
-                       .max_length = std::min(most, limit),
-                       .begin = opened_.tokenizers.special.begin,
-                       .threads = pool_.size()};
+        .beams = std::max(options.beams, opened_.config.train.beam),
+        .max_length = std::min(most, limit),
+        .begin = opened_.tokenizers.special.begin,
+        .threads = pool_.size()};
     for (int64_t tokens = 1; tokens <= plan.max_length; tokens = plan.source_lengths.back() + 1)
       plan.source_lengths.push_back(padded_source_length(tokens, most));
     load_model(plan);
@@ -174,11 +172,9 @@ class SourceGeneration : public TextModel {
   const OpenedTranslationModel opened_;
   const GenerationConfig author_;  // empty for runs
 };
-
 }  // namespace
 
 std::unique_ptr<TextModel> open_source_model(const std::string& folder, const TextGenerationOptions& options) {
   return std::make_unique<SourceGeneration>(folder, options);
 }
-
 }  // namespace linnet

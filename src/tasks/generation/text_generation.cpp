@@ -20,7 +20,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kTextSlots = 8;  // texts at once, if there are more requests than samples
 constexpr int64_t kUncachedStep = 64;
 
@@ -48,8 +47,7 @@ void check_draft_vocabulary(const OpenedLanguageModel& draft, const OpenedLangua
 
 struct Draft {
   Draft(const std::string& folder, const WeightQuantization& quantization)
-      : opened(open_language_model(folder)),
-        layout(*opened.model, std::span<const ParameterGroup>(), quantization),
+      : opened(open_language_model(folder)), layout(*opened.model, std::span<const ParameterGroup>(), quantization),
         shared(declare_model(store, layout)) {}
 
   const OpenedLanguageModel opened;
@@ -61,8 +59,7 @@ struct Draft {
 class TextGeneration : public TextModel {
  public:
   TextGeneration(const std::string& folder, const TextGenerationOptions& options)
-      : TextModel(folder, options),
-        opened_(open_language_model(folder, adapters_)),
+      : TextModel(folder, options), opened_(open_language_model(folder, adapters_)),
         author_(opened_.is_run ? run_generation_config(folder) : read_generation_config(folder)) {
     slides_ = true;
     const PretrainedTokenizer* tokenizer = opened_.coder->pretrained();
@@ -130,9 +127,9 @@ class TextGeneration : public TextModel {
       log_warning(std::to_string(options.max_length) + " tokens of a text are asked for, and the model takes " +
                   std::to_string(most));
     CausalOptions plan{.rows = options.slots,
-                       .beams = std::max(options.beams, author_.beams.value_or(1)),
-                       .threads = pool_.size(),
-                       .plan_on_demand = true};
+        .beams = std::max(options.beams, author_.beams.value_or(1)),
+        .threads = pool_.size(),
+        .plan_on_demand = true};
     plan.max_length = std::min(most, limit);
     for (int64_t tokens = 1; tokens <= plan.max_length;) {
       const int64_t padded = padded_text_length(tokens, most);
@@ -206,8 +203,8 @@ class TextGeneration : public TextModel {
         std::make_unique<Draft>(options_.draft, folder_quantization(options_.draft, options_.quantize, options_.keep));
     check_draft_vocabulary(draft_->opened, opened_);
     load(opened_.folder, *opened_.model, plan, opened_.weights(),
-         std::optional(
-             DraftModel{*draft_->opened.model, draft_->layout, draft_->store, draft_->shared, options_.draft_tokens}));
+        std::optional(
+            DraftModel{*draft_->opened.model, draft_->layout, draft_->store, draft_->shared, options_.draft_tokens}));
   }
 
   // Allocated before the model, so that the memory left for it is known.
@@ -227,11 +224,9 @@ class TextGeneration : public TextModel {
   mutable std::once_flag texts_made_;
   mutable std::shared_ptr<const TokenTexts> texts_;  // made for the first request with a grammar
 };
-
 }  // namespace
 
 std::unique_ptr<TextModel> open_decoder_model(const std::string& folder, const TextGenerationOptions& options) {
   return std::make_unique<TextGeneration>(folder, options);
 }
-
 }  // namespace linnet

@@ -12,12 +12,9 @@
 #include "training/run/run_folder.h"
 
 namespace linnet {
-
 TextModel::TextModel(const std::string& folder, const TextGenerationOptions& options)
-    : options_(options),
-      quantization_(folder_quantization(folder, options.quantize, options.keep, options.device)),
-      adapters_(parse_adapters(options.adapters)),
-      pool_(options.threads > 0 ? options.threads : available_threads()),
+    : options_(options), quantization_(folder_quantization(folder, options.quantize, options.keep, options.device)),
+      adapters_(parse_adapters(options.adapters)), pool_(options.threads > 0 ? options.threads : available_threads()),
       store_(open_backend(options.device)) {}
 
 TextJob TextModel::prepare(const TextRequest& request, bool warn) const {
@@ -57,8 +54,8 @@ void TextModel::allocate(const std::string& folder, const LoadWeights& weights) 
   store_.push(state::kParameters);
 }
 
-void TextModel::fill(const std::string& folder, const ParameterLayout& layout, Store& store,
-                     const LoadWeights& weights) {
+void TextModel::fill(
+    const std::string& folder, const ParameterLayout& layout, Store& store, const LoadWeights& weights) {
   auto packed = ParameterFile::open(folder);
   if (!packed || !packed->load(store, layout, pool_, check_))
     return load_into(store, layout, pool_, [&](const ParameterTarget& parameters) { weights(layout, parameters); });
@@ -71,18 +68,18 @@ void TextModel::check_weights() const {
 
 GenerateRequest TextModel::engine_request(const TextJob& job, uint64_t sample) const {
   GenerateSettings settings{.max_tokens = job.choice.max_tokens,
-                            .sampling = job.choice.sampling,
-                            .length_penalty = job.choice.length_penalty,
-                            .early_stopping = job.choice.early_stopping,
-                            .forced_end = job.choice.forced_end,
-                            .ends = job.choice.ends,
-                            .begin = job.begin,
-                            .never = never_,
-                            .rules = job.choice.rules,
-                            .slide = slides_ && job.choice.beams == 1,
-                            .first_sample = sample,
-                            .grammar = job.grammar,
-                            .texts = job.texts};
+      .sampling = job.choice.sampling,
+      .length_penalty = job.choice.length_penalty,
+      .early_stopping = job.choice.early_stopping,
+      .forced_end = job.choice.forced_end,
+      .ends = job.choice.ends,
+      .begin = job.begin,
+      .never = never_,
+      .rules = job.choice.rules,
+      .slide = slides_ && job.choice.beams == 1,
+      .first_sample = sample,
+      .grammar = job.grammar,
+      .texts = job.texts};
   settings.log_probabilities = job.log_probabilities;
   return {.prompt = job.prompt, .settings = std::move(settings), .beams = job.choice.beams, .adapter = job.adapter};
 }
@@ -93,5 +90,4 @@ std::unique_ptr<TextModel> open_text_model(const std::string& folder, const Text
     return open_source_model(folder, options);
   return open_decoder_model(folder, options);
 }
-
 }  // namespace linnet

@@ -23,7 +23,6 @@
 #include "training/run/pretrained_run.h"
 
 namespace linnet {
-
 struct TextJob {
   std::vector<int32_t> prompt;
   GenerationChoice choice;
@@ -86,9 +85,8 @@ class TextModel {
   virtual void allocate_draft() {}
   // `folder`: the model, which may be packed with quantized weights. `draft`: for a decoder-only engine;
   // allocate_draft() is called when that is planned.
-  template <class Model, class Options, class... Draft>
-  void load(const std::string& folder, Model& model, const Options& plan, const LoadWeights& weights,
-            const Draft&... draft) {
+  template <class Model, class Options, class... Draft> void load(
+      const std::string& folder, Model& model, const Options& plan, const LoadWeights& weights, const Draft&... draft) {
     layout_.emplace(model, std::span<const ParameterGroup>(), quantization_);
     const SharedRegions shared = declare_model(store_, *layout_);
     engine_.emplace(model, *layout_, store_, shared, plan, draft...);
@@ -123,5 +121,4 @@ class TextModel {
 std::unique_ptr<TextModel> open_decoder_model(const std::string& folder, const TextGenerationOptions& options);
 std::unique_ptr<TextModel> open_source_model(const std::string& folder, const TextGenerationOptions& options);
 std::unique_ptr<TextModel> open_text_model(const std::string& folder, const TextGenerationOptions& options);
-
 }  // namespace linnet

@@ -10,9 +10,7 @@
 #include "generation/text_grammar.h"
 
 namespace linnet {
-
 namespace {
-
 void read_messages(const JsonObject& json, TextRequest& request) {
   const Json& messages = json.at("messages");
   if (!messages.is_array() || messages.empty()) json.fail("messages", "is not a list of messages");
@@ -84,8 +82,7 @@ void read_request(const JsonObject& json, TextRequest& request) {
 }
 
 // Calls use(line, number); a line may end in "\r\n". User error for invalid UTF-8.
-template <class Use>
-void for_each_line(std::string_view lines, const std::string& name, const Use& use) {
+template <class Use> void for_each_line(std::string_view lines, const std::string& name, const Use& use) {
   if (lines.starts_with("\xEF\xBB\xBF")) lines.remove_prefix(3);  // a byte order mark
   for (int64_t number = 1; !lines.empty(); ++number) {
     const size_t end = lines.find('\n');
@@ -108,7 +105,6 @@ const char* name_of(TextEnd end) {
   }
   return "interrupted";
 }
-
 }  // namespace
 
 bool is_token_list(const Json& value) {
@@ -166,8 +162,8 @@ TextRequest parse_text_request(std::string_view line, const TextGenerationOption
   return request;
 }
 
-std::vector<TextRequest> parse_text_requests(std::string_view lines, const TextGenerationOptions& defaults,
-                                             const std::string& name) {
+std::vector<TextRequest> parse_text_requests(
+    std::string_view lines, const TextGenerationOptions& defaults, const std::string& name) {
   std::vector<TextRequest> requests;
   for_each_line(lines, name, [&](std::string_view line, const std::string& where) {
     if (line.find_first_not_of(" \t") != line.npos) requests.push_back(parse_text_request(line, defaults, where));
@@ -176,8 +172,8 @@ std::vector<TextRequest> parse_text_requests(std::string_view lines, const TextG
   return requests;
 }
 
-std::vector<TextRequest> split_prompts(std::string_view lines, const TextGenerationOptions& defaults,
-                                       const std::string& name) {
+std::vector<TextRequest> split_prompts(
+    std::string_view lines, const TextGenerationOptions& defaults, const std::string& name) {
   std::vector<TextRequest> requests;
   for_each_line(lines, name, [&](std::string_view line, const std::string& where) {
     TextRequest request;
@@ -189,7 +185,7 @@ std::vector<TextRequest> split_prompts(std::string_view lines, const TextGenerat
 }
 
 std::string format_written_text(const WrittenText& written, const TextRequest& request, int64_t index, int64_t sample,
-                                const std::vector<int32_t>& prompt, bool echo) {
+    const std::vector<int32_t>& prompt, bool echo) {
   Json json;
   json["request"] = index;
   if (!request.id.empty()) json["id"] = Json::parse(request.id, JsonLimits::request());
@@ -212,5 +208,4 @@ std::string ask(const std::string& question, const std::string& system) {
   messages.push_back({{"role", "user"}, {"content", question}});
   return messages.dump();
 }
-
 }  // namespace linnet

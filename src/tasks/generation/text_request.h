@@ -6,7 +6,6 @@
 #include "tasks/generation/generation_choice.h"
 
 namespace linnet {
-
 class Json;
 class JsonObject;
 
@@ -30,11 +29,11 @@ void read_text_options(const JsonObject& json, TextGenerationOptions& options);
 void read_tools(const JsonObject& json, TextRequest& request);
 bool is_token_list(const Json& value);  // ids, at least one
 // One request for each line that is not empty.
-std::vector<TextRequest> parse_text_requests(std::string_view lines, const TextGenerationOptions& defaults,
-                                             const std::string& name);
+std::vector<TextRequest> parse_text_requests(
+    std::string_view lines, const TextGenerationOptions& defaults, const std::string& name);
 // One request for each line, whose text is the prompt.
-std::vector<TextRequest> split_prompts(std::string_view lines, const TextGenerationOptions& defaults,
-                                       const std::string& name);
+std::vector<TextRequest> split_prompts(
+    std::string_view lines, const TextGenerationOptions& defaults, const std::string& name);
 
 // A one-question conversation after an optional system message; JSON for TextRequest::messages.
 std::string ask(const std::string& question, const std::string& system);
@@ -51,6 +50,5 @@ struct WrittenText {
 };
 
 std::string format_written_text(const WrittenText& written, const TextRequest& request, int64_t index, int64_t sample,
-                                const std::vector<int32_t>& prompt, bool echo);
-
+    const std::vector<int32_t>& prompt, bool echo);
 }  // namespace linnet

@@ -3,7 +3,6 @@
 #include "base/log.h"
 
 namespace linnet {
-
 void log_reuse(const EngineCounts& counts) {
   if (counts.reused_tokens > 0)
     log_info("prefix cache: " + std::to_string(counts.reused_tokens) + " of " + std::to_string(counts.prompt_tokens) +
@@ -104,14 +103,13 @@ size_t WrittenRow::held_back() const {
 
 WrittenText written_text(const Continuation& result, const WrittenRow& row, bool go_on) {
   WrittenText text{.text = row.text(),
-                   .tokens = result.tokens,
-                   .log_probabilities = result.log_probabilities,
-                   .log_probability = result.log_probability,
-                   .end_token = result.end_token,
-                   .end = go_on ? TextEnd::kLength : TextEnd::kInterrupted};
+      .tokens = result.tokens,
+      .log_probabilities = result.log_probabilities,
+      .log_probability = result.log_probability,
+      .end_token = result.end_token,
+      .end = go_on ? TextEnd::kLength : TextEnd::kInterrupted};
   if (row.stopped()) text.end = TextEnd::kStopText;
   if (result.ended) text.end = TextEnd::kEndToken;
   return text;
 }
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 #include "tasks/text_coder.h"
 
 namespace linnet {
-
 // One text decoded as its tokens come, up to a stop text.
 
 class WrittenRow {
@@ -75,5 +74,4 @@ class TextWriter {
   std::map<RequestId, Text*> writing_;    // texts in the engine
   size_t ahead_ = 0;                      // the next job to begin early
 };
-
 }  // namespace linnet

@@ -19,14 +19,12 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char *kFormatFile = "/images.json", *kNetworkFile = "/network.onnx", *kVitFolder = "/pretrained",
                      *kVitFile = "/pretrained/config.json";
 
 std::string size_text(int64_t height, int64_t width, int64_t channels) {
   return std::to_string(height) + " x " + std::to_string(width) + " x " + std::to_string(channels);
 }
-
 }  // namespace
 
 std::unique_ptr<ImageModel> make_image_model(const Config& config, const ImageFormat& format) {
@@ -40,12 +38,12 @@ std::unique_ptr<ImageModel> make_image_model(const Config& config, const ImageFo
     return std::make_unique<OnnxImageModel>(load_onnx(network, classes), shape, format.mean, format.deviation);
   if (config.model.architecture == "vit") return std::make_unique<Vit>(vit_config_of(config, format));
   return std::make_unique<Cnn>(CnnConfig{.height = format.height,
-                                         .width = format.width,
-                                         .channels = format.channels,
-                                         .filters = config.model.filters,
-                                         .classes = classes,
-                                         .mean = format.mean,
-                                         .deviation = format.deviation});
+      .width = format.width,
+      .channels = format.channels,
+      .filters = config.model.filters,
+      .classes = classes,
+      .mean = format.mean,
+      .deviation = format.deviation});
 }
 
 int64_t resnet_depth_of(const Config& config, const ImageFormat& format) {
@@ -61,8 +59,8 @@ bool starts_from_vit(const Config& config) {
   if (folder.empty() || is_onnx_path(folder) || !is_pretrained_folder(folder)) return false;
   const Family& family = find_family(ConfigFile(folder + "/config.json"));
   if (family.kind != FamilyKind::kImages)
-    fail_user("model.from = \"" + folder + "\": a " + family.model_type +
-              " model; task = \"images\" starts from a vit");
+    fail_user(
+        "model.from = \"" + folder + "\": a " + family.model_type + " model; task = \"images\" starts from a vit");
   if (config.model.architecture != "vit")
     fail_user("model.from = \"" + folder + "\": a ViT needs architecture = \"vit\", not \"" +
               config.model.architecture + "\"");
@@ -80,26 +78,26 @@ ImageFormat vit_folder_format(const std::string& folder) {
   const VitConfig vit = vit_config(file);
   const ImageShape& images = vit.images;
   return {.height = images.height,
-          .width = images.width,
-          .channels = images.channels,
-          .class_names = label_names(file),
-          .mean = vit.mean,
-          .deviation = vit.deviation,
-          .vit = file.path(),
-          .problem = problem_of(file)};
+      .width = images.width,
+      .channels = images.channels,
+      .class_names = label_names(file),
+      .mean = vit.mean,
+      .deviation = vit.deviation,
+      .vit = file.path(),
+      .problem = problem_of(file)};
 }
 
 VitConfig vit_config_of(const Config& config, const ImageFormat& format) {
   const ModelConfig& model = config.model;
-  const ImageShape images{format.height, format.width, format.channels,
-                          static_cast<int64_t>(format.class_names.size())};
+  const ImageShape images{
+      format.height, format.width, format.channels, static_cast<int64_t>(format.class_names.size())};
   VitConfig vit{.patch = model.patch_size,
-                .width = model.d_model,
-                .heads = model.num_heads,
-                .layers = model.num_encoder_layers,
-                .hidden = model.d_ff,
-                .dropout = model.dropout,
-                .activation = model.activation == "relu" ? Activation::kRelu : Activation::kGelu};
+      .width = model.d_model,
+      .heads = model.num_heads,
+      .layers = model.num_encoder_layers,
+      .hidden = model.d_ff,
+      .dropout = model.dropout,
+      .activation = model.activation == "relu" ? Activation::kRelu : Activation::kGelu};
   if (!format.vit.empty() || starts_from_vit(config)) {
     vit = vit_config(ConfigFile(format.vit.empty() ? model.from + "/config.json" : format.vit));
     const ImageShape& own = vit.images;
@@ -119,8 +117,8 @@ ImageFormat ImageFormat::of(const ImageDataset& train, int threads) {
 }
 
 void ImageFormat::save(const std::string& folder) const {
-  Json json{{"height", height},       {"width", width}, {"channels", channels},
-            {"classes", class_names}, {"mean", mean},   {"deviation", deviation}};
+  Json json{{"height", height}, {"width", width}, {"channels", channels}, {"classes", class_names}, {"mean", mean},
+      {"deviation", deviation}};
   if (problem != TextProblem::kOneClass) json["problem_type"] = problem_type_of(problem);
   if (depth > 0) json["depth"] = depth;
   if (!network.empty()) write_onnx(load_onnx(network, std::ssize(class_names))->model(), folder + kNetworkFile);
@@ -166,32 +164,28 @@ void ImageFormat::check(const ImageDataset& images, const std::string& what) con
 }
 
 ImageSession::ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans,
-                           int64_t train_images, std::span<const float> class_weights)
-    : OwnedImageModel(make_image_model(config, format), class_weights),
-      Session(config, *owned, training, verify_plans),
-      batch_size(config.data.batch_size),
-      problem_(format.problem),
-      decoding_threads_(decoding_threads(config)) {
+    int64_t train_images, std::span<const float> class_weights)
+    : OwnedImageModel(make_image_model(config, format), class_weights), Session(config, *owned, training, verify_plans),
+      batch_size(config.data.batch_size), problem_(format.problem), decoding_threads_(decoding_threads(config)) {
   std::vector<ResidentOptions::Input> device_data;
   if (train_images > 0)
     device_data = {{"images", {DType::kU8, {train_images, format.height, format.width, format.channels}}},
-                   {"labels", {DType::kI32, {train_images}}}};
+        {"labels", {DType::kI32, {train_images}}}};
   const bool mixed = training && (config.data.augment_mixup > 0 || config.data.augment_cutmix > 0);
   const int64_t numbers = problem_ == TextProblem::kOneClass ? 0 : std::ssize(format.class_names);
   plan(image_inputs(batch_size, format.height * format.width * format.channels, mixed, numbers),
-       {[this, mixed, smoothing = config.train.label_smoothing](Trace& trace) {
-         if (problem_ == TextProblem::kSeveralClasses) return image_label_loss(*owned, trace, batch_size);
-         if (problem_ == TextProblem::kNumbers) return image_number_loss(*owned, trace, batch_size);
-         return image_loss(*owned, trace, batch_size, smoothing, mixed);
-       }},
-       device_data);
+      {[this, mixed, smoothing = config.train.label_smoothing](Trace& trace) {
+        if (problem_ == TextProblem::kSeveralClasses) return image_label_loss(*owned, trace, batch_size);
+        if (problem_ == TextProblem::kNumbers) return image_number_loss(*owned, trace, batch_size);
+        return image_loss(*owned, trace, batch_size, smoothing, mixed);
+      }},
+      device_data);
 }
 
 class ImageSession::EvaluatedBatches {
  public:
   EvaluatedBatches(ImageSession& session, const ImageDataset& dataset)
-      : session_(session),
-        dataset_(dataset),
+      : session_(session), dataset_(dataset),
         owned_(image_inputs(session.batch_size, dataset.image_bytes(), false, number_count(dataset))),
         pool_(dataset.in_memory() ? 1 : session.decoding_threads_) {}
 
@@ -264,5 +258,4 @@ int decoding_threads(const Config& config) {
     if (asked > 0) return static_cast<int>(asked);
   return available_threads();
 }
-
 }  // namespace linnet

@@ -12,7 +12,6 @@
 #include "training/run/training_task.h"
 
 namespace linnet {
-
 // A trained classifier's image format and classes, in images.json of a run folder.
 struct ImageFormat {
   int64_t height = 28, width = 28, channels = 1;
@@ -57,7 +56,7 @@ class ImageSession : public OwnedImageModel, public Session {
   // `train_images`: number of training images, which may all be kept on the device (Session::resident).
   // `class_weights`: see models/modules/losses.h.
   ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans = true,
-               int64_t train_images = 0, std::span<const float> class_weights = {});
+      int64_t train_images = 0, std::span<const float> class_weights = {});
 
   // The outputs of each image, [images, classes].
   std::vector<float> logits(const ImageDataset& dataset);
@@ -86,5 +85,4 @@ ImageDataset load_labelled_images(const Config& config, const std::string& folde
 void export_image_run(const std::string& folder, const std::string& out);
 
 Evaluation evaluate_image_run(const std::string& folder, const Config& config, const ImageDataset& images);
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 ImageDataset load(const TextRecords& records, const TextTask& task, const Names& outputs, ImageLoading& loading) {
   if (records.records.empty()) return {.class_names = outputs};
   std::vector<std::string> paths;
@@ -24,7 +23,6 @@ ImageDataset load(const TextRecords& records, const TextTask& task, const Names&
   loading.memory -= images.pixels.size();  // the parts share the memory
   return images;
 }
-
 }  // namespace
 
 const TextTask& image_labels(const Config& config) {
@@ -36,9 +34,9 @@ const TextTask& image_labels(const Config& config) {
 
 ImageLoading loading_of(const Config& config) {
   return {.size = config.data.image_size,
-          .fit = image_fit(config.data.image_fit),
-          .threads = decoding_threads(config),
-          .memory = parse_byte_size(config.data.image_memory).value_or(UINT64_MAX)};
+      .fit = image_fit(config.data.image_fit),
+      .threads = decoding_threads(config),
+      .memory = parse_byte_size(config.data.image_memory).value_or(UINT64_MAX)};
 }
 
 ImageDataset load_image_table(const std::string& path, const Config& config, const Names& outputs) {
@@ -81,5 +79,4 @@ TextExamples labels_of(const ImageDataset& images, LabelForm::Kind kind) {
   }
   return examples;
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "tasks/texts/text_task.h"
 
 namespace linnet {
-
 // Labels, metrics and answers shared with tasks on texts; the records' texts are image files.
 const TextTask& image_labels(const Config& config);
 
@@ -16,5 +15,4 @@ ImageDataset load_image_table(const std::string& path, const Config& config, con
 ImageSplits load_table_splits(const Config& config);
 
 TextExamples labels_of(const ImageDataset& images, LabelForm::Kind kind);
-
 }  // namespace linnet

@@ -27,7 +27,6 @@
 
 namespace linnet {
 namespace {
-
 ImageSplits load_splits(const Config& config) {
   const DataConfig& data = config.data;
   if (!data.train_tsv.empty()) return load_table_splits(config);
@@ -35,8 +34,7 @@ ImageSplits load_splits(const Config& config) {
     fail_user("task = \"" + data.task + "\" reads a table of files and labels, which is not given (--data FILE.csv)");
   if (data.data_dir.empty())
     fail_user("task = \"images\" reads the images in data_dir, which is not given (--data FOLDER)");
-  return load_image_splits(
-      data.data_dir, loading_of(config),
+  return load_image_splits(data.data_dir, loading_of(config),
       {.share = data.held_out, .held_out = data.held_out_images, .seed = static_cast<uint64_t>(config.train.seed)});
 }
 
@@ -52,14 +50,14 @@ void check_image_classes(const ImageDataset& train, const std::string& directory
 Augmentation augmentation_of(const Config& config, const ImageFormat& format) {
   const DataConfig& data = config.data;
   Augmentation how{.shift = data.augment_shift,
-                   .mirror = data.augment_mirror,
-                   .cutout = data.augment_cutout,
-                   .rotate = data.augment_rotate,
-                   .crop = data.augment_crop,
-                   .random = data.augment_random,
-                   .strength = static_cast<int>(data.augment_strength),
-                   .cutmix = data.augment_cutmix,
-                   .mixup = data.augment_mixup};
+      .mirror = data.augment_mirror,
+      .cutout = data.augment_cutout,
+      .rotate = data.augment_rotate,
+      .crop = data.augment_crop,
+      .random = data.augment_random,
+      .strength = static_cast<int>(data.augment_strength),
+      .cutmix = data.augment_cutmix,
+      .mixup = data.augment_mixup};
   for (const double mean : format.mean) how.fill.push_back(static_cast<uint8_t>(std::lround(255 * mean)));
   return how;
 }
@@ -139,8 +137,8 @@ class ImageTask : public SessionTask {
   DataAtHand data_at_hand(bool exact) const override {
     constexpr uint64_t kQuickImages = 64 << 20, kQuickTable = 32 << 10;  // bytes
     if (!config_.data.train_tsv.empty())
-      return linnet::data_at_hand("table of images", {data_path(config_.data, config_.data.train_tsv)}, exact,
-                                  kQuickTable);
+      return linnet::data_at_hand(
+          "table of images", {data_path(config_.data, config_.data.train_tsv)}, exact, kQuickTable);
     const std::string& folder = config_.data.data_dir;
     std::vector<std::string> paths;
     if (!folder.empty()) paths.push_back(folder);
@@ -156,8 +154,7 @@ class ImageTask : public SessionTask {
     std::vector<int64_t> counts(format_.class_names.size());
     for (const int32_t label : train_.labels) counts[static_cast<size_t>(label)] += !several;
     for (size_t i = 0; i < train_.numbers.size(); ++i) counts[i % counts.size()] += train_.numbers[i] > 0.5f;
-    return std::make_unique<ImageSession>(
-        config, format_, true, verify, as_they_are ? count_ : 0,
+    return std::make_unique<ImageSession>(config, format_, true, verify, as_they_are ? count_ : 0,
         class_weights(config.train.class_weights, format_.class_names, counts, std::ssize(train_.labels), several));
   }
 
@@ -167,7 +164,7 @@ class ImageTask : public SessionTask {
     if (resnet_)
       trainer().state().load_parameters([&](const ParameterTarget& parameters) {
         load_torchvision(resnet_->file, trainer().state().layout(), parameters, new_head_,
-                         static_cast<uint64_t>(config_.train.seed));
+            static_cast<uint64_t>(config_.train.seed));
       });
     if (vit_folder_.empty()) return;
     const OpenOptions options{.head = ModelHead::kClasses, .labels = train_.classes()};
@@ -187,8 +184,7 @@ class ImageTask : public SessionTask {
 
  protected:
   void begin() override {
-    batches_.emplace(
-        train_, config_.data.batch_size, static_cast<uint64_t>(config_.train.seed),
+    batches_.emplace(train_, config_.data.batch_size, static_cast<uint64_t>(config_.train.seed),
         ImageBatchOptions{.augmentation = augmentation_of(config_, format_), .threads = decoding_threads(config_)});
     if (session_->resident)
       for (const BatchArray& data : batches_->device_data()) session_->resident->stage(data.name, data.bytes);
@@ -255,7 +251,6 @@ class ImageTask : public SessionTask {
   uint64_t assumed_bytes_ = 0;
   std::optional<ImageBatches> batches_;
 };
-
 }  // namespace
 
 std::unique_ptr<SessionTask> make_image_task(const Config& config) { return std::make_unique<ImageTask>(config); }
@@ -289,7 +284,6 @@ ImageDataset load_labelled_images(const Config& config, const std::string& folde
 }
 
 namespace {
-
 void export_vit(const std::string& folder, const Config& config, const std::string& out) {
   const ImageFormat format = ImageFormat::load(folder);
   const VitConfig vit = vit_config_of(config, format);
@@ -299,9 +293,8 @@ void export_vit(const std::string& folder, const Config& config, const std::stri
   if (format.problem != TextProblem::kOneClass) set_problem_type(file, problem_type_of(format.problem));
   const PretrainedModel model = new_pretrained(file);
   save_pretrained(model, session.layout, session.store.as<float>(state::kParameters), out,
-                  {.files = {{"preprocessor_config.json", vit_preprocessor_file(vit)}}});
+      {.files = {{"preprocessor_config.json", vit_preprocessor_file(vit)}}});
 }
-
 }  // namespace
 
 void export_image_run(const std::string& folder, const std::string& out) {
@@ -326,5 +319,4 @@ Evaluation evaluate_image_run(const std::string& folder, const Config& config, c
   take_image_weights(session, folder);
   return session.evaluate(images);
 }
-
 }  // namespace linnet

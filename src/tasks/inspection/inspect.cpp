@@ -18,7 +18,6 @@
 
 namespace linnet {
 namespace {
-
 using TokenText = std::function<std::string(int32_t)>;
 
 // A token as in the text, with the space before a word. WordPiece's "##ing" and parts of characters stay as they are.
@@ -74,8 +73,7 @@ InspectedAnswer shown(const FoundAnswer& found, const TokenText& text) {
 
 // `sequences`: texts of the question's ids. `answer_text`: text of an answer's id.
 Inspection inspection_of(const std::string& folder, const char* kind, const InspectOptions& options,
-                         const Question& question, std::vector<InspectedSequence> sequences,
-                         const TokenText& answer_text) {
+    const Question& question, std::vector<InspectedSequence> sequences, const TokenText& answer_text) {
   const Findings found = look_inside(question, options.steps, options.threads);
   Inspection inspection{.model = folder, .kind = kind, .sequences = std::move(sequences)};
   for (const FoundAttention& map : found.attention)
@@ -100,7 +98,6 @@ int32_t class_of(const std::vector<std::string>& classes, const std::string& nam
 void refuse_answer(const InspectOptions& options, const std::string& why) {
   if (options.answer) fail_user("--answer: " + why);
 }
-
 }  // namespace
 
 Inspection inspect_language_model(const std::string& folder, const InspectOptions& options) {
@@ -128,10 +125,9 @@ Inspection inspect_language_model(const std::string& folder, const InspectOption
 }
 
 namespace {
-
 // The framed translation to inspect: the given one, or the model's own.
-std::vector<int32_t> translation_of(const std::string& folder, const TranslationModel& model,
-                                    const InspectOptions& options) {
+std::vector<int32_t> translation_of(
+    const std::string& folder, const TranslationModel& model, const InspectOptions& options) {
   std::string text;
   if (options.answer) {
     text = *options.answer;
@@ -145,7 +141,6 @@ std::vector<int32_t> translation_of(const std::string& folder, const Translation
   frame_sentence(ids, frame.target_begin, frame.target_end);
   return ids;
 }
-
 }  // namespace
 
 Inspection inspect_translation(const std::string& folder, const InspectOptions& options) {
@@ -168,7 +163,7 @@ Inspection inspect_translation(const std::string& folder, const InspectOptions& 
   const TokenText of_source = [&](int32_t id) { return token_text(*tokenizers.source, id); };
   const TokenText of_target = [&](int32_t id) { return token_text(*tokenizers.target, id); };
   return inspection_of(folder, "translation", options, question,
-                       {shown("source", source, of_source), shown("target", target_in, of_target)}, of_target);
+      {shown("source", source, of_source), shown("target", target_in, of_target)}, of_target);
 }
 
 Inspection inspect_classifier(const std::string& folder, const InspectOptions& options) {
@@ -181,8 +176,8 @@ Inspection inspect_classifier(const std::string& folder, const InspectOptions& o
   if (options.answer) question.answers[0].id = class_of(opened.outputs, *options.answer);
   question.load = opened.weights();
   return inspection_of(folder, "classifier", options, question,
-                       {shown("text", ids, [&](int32_t id) { return token_text(*opened.tokenizer, id); })},
-                       [&](int32_t id) { return opened.outputs[static_cast<size_t>(id)]; });
+      {shown("text", ids, [&](int32_t id) { return token_text(*opened.tokenizer, id); })},
+      [&](int32_t id) { return opened.outputs[static_cast<size_t>(id)]; });
 }
 
 Inspection inspect_masked_model(const std::string& folder, const InspectOptions& options) {
@@ -235,5 +230,4 @@ Inspection inspect_model(const std::string& folder, const InspectOptions& option
   return named_head(config) == ModelHead::kTokens ? inspect_masked_model(folder, options)
                                                   : inspect_encoder(folder, options);
 }
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 #include "training/report/report_page.h"
 
 namespace linnet {
-
 struct InspectOptions {
   std::string text;
   // To attribute: a class, a continuation, a translation, or a word for each mask. Empty: the model's own answer.
@@ -23,5 +22,4 @@ Inspection inspect_translation(const std::string& folder, const InspectOptions& 
 Inspection inspect_classifier(const std::string& folder, const InspectOptions& options);
 Inspection inspect_masked_model(const std::string& folder, const InspectOptions& options);
 Inspection inspect_encoder(const std::string& folder, const InspectOptions& options);
-
 }  // namespace linnet

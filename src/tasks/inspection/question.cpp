@@ -11,9 +11,7 @@
 #include "models/nn/forward.h"
 
 namespace linnet {
-
 namespace {
-
 std::vector<double> log_softmax(std::span<const float> logits) {
   const double largest = std::ranges::max(logits);
   double sum = 0;
@@ -147,7 +145,6 @@ class Inspector {
   std::vector<TracedAttention> maps_;
   std::optional<Forward> forward_;
 };
-
 }  // namespace
 
 Findings look_inside(const Question& question, int64_t steps, int threads) {
@@ -155,16 +152,14 @@ Findings look_inside(const Question& question, int64_t steps, int threads) {
 }
 
 namespace {
-
 Question about(const Module& model, std::vector<int32_t> tokens) {
   return {.model = &model,
-          .sequences = {{"tokens", std::move(tokens)}},
-          .states = {},
-          .head = {},
-          .answers = {},
-          .load = {}};
+      .sequences = {{"tokens", std::move(tokens)}},
+      .states = {},
+      .head = {},
+      .answers = {},
+      .load = {}};
 }
-
 }  // namespace
 
 Question ask(CausalModel& model, std::vector<int32_t> tokens) {
@@ -199,5 +194,4 @@ Question ask(EncoderDecoder& model, std::vector<int32_t> source, std::vector<int
   question.states = [&model](std::span<const Tensor> in) { return model.target_logits(in[0], {}, in[1], {}); };
   return question;
 }
-
 }  // namespace linnet

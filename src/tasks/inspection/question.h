@@ -13,7 +13,6 @@
 #include "training/run/pretrained_run.h"
 
 namespace linnet {
-
 struct QuestionSequence {
   std::string input;  // of the graph: "tokens", "source"
   std::vector<int32_t> ids;
@@ -68,5 +67,4 @@ Question ask(MaskedLanguageModel& model, std::vector<int32_t> tokens);
 Question ask(SentenceEncoder& model, std::vector<int32_t> tokens);
 // target_in: begin, then the target without its last token.
 Question ask(EncoderDecoder& model, std::vector<int32_t> source, std::vector<int32_t> target_in);
-
 }  // namespace linnet

@@ -11,12 +11,10 @@
 
 namespace linnet {
 namespace {
-
 const std::string kFolder = "tests/golden/pretrained/";
 constexpr int64_t kSteps = 32;  // as make_inspections.py
 
-template <class T>
-std::vector<T> reference(const std::string& name) {
+template <class T> std::vector<T> reference(const std::string& name) {
   static const SafetensorsFile file(kFolder + "inspections.safetensors");
   const SafetensorsEntry& entry = file.at(name);
   std::vector<T> values(static_cast<size_t>(entry.type.shape.elements()));
@@ -100,8 +98,8 @@ TEST_P(Golden, ThePageHoldsRowsThatSumToOne) {
     ASSERT_TRUE(decode_base64(data["attention"][i]["weights"].get<std::string>(), bytes));
     std::vector<double> weights;
     for (size_t at = 0; at + 1 < bytes.size(); at += 2)
-      weights.push_back((static_cast<unsigned char>(bytes[at]) + 256 * static_cast<unsigned char>(bytes[at + 1])) /
-                        65535.0);
+      weights.push_back(
+          (static_cast<unsigned char>(bytes[at]) + 256 * static_cast<unsigned char>(bytes[at + 1])) / 65535.0);
     const std::string what = name + ".attention." + std::to_string(i);
     expect_near(weights, reference<double>(what), 2e-5, what);
     expect_rows_of_one(weights, question.sequences[found.attention[i].keys].ids.size(), 1e-4, what);
@@ -111,8 +109,8 @@ TEST_P(Golden, ThePageHoldsRowsThatSumToOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, Golden,
-                         testing::Values("gpt2", "llama", "mistral", "bert_classifier", "bert_masked", "marian", "t5"),
-                         [](const auto& info) { return std::string(info.param); });
+    testing::Values("gpt2", "llama", "mistral", "bert_classifier", "bert_masked", "marian", "t5"),
+    [](const auto& info) { return std::string(info.param); });
 
 TEST(Question, QueriesAndKeysBelongToTheirSequences) {
   PretrainedModel model = open_pretrained(kFolder + "marian");
@@ -123,10 +121,9 @@ TEST(Question, QueriesAndKeysBelongToTheirSequences) {
   std::vector<std::string> found;
   for (const FoundAttention& map : look_inside(question, 1).attention)
     found.push_back(map.module + " " + std::to_string(map.queries) + std::to_string(map.keys));
-  EXPECT_EQ(found, (std::vector<std::string>{"encoder.layers.0.self_attn 00", "decoder.layers.0.self_attn 11",
-                                             "decoder.layers.0.cross_attn 10", "decoder.layers.1.self_attn 11",
-                                             "decoder.layers.1.cross_attn 10"}));
+  EXPECT_EQ(
+      found, (std::vector<std::string>{"encoder.layers.0.self_attn 00", "decoder.layers.0.self_attn 11",
+                 "decoder.layers.0.cross_attn 10", "decoder.layers.1.self_attn 11", "decoder.layers.1.cross_attn 10"}));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -14,9 +14,7 @@
 #include "tasks/task_table.h"
 
 namespace linnet {
-
 namespace {
-
 Json message(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 
 void append(Json& messages, const Json& part, const char* role, const std::string& where) {
@@ -54,8 +52,8 @@ Json messages_of(const Json& record, const std::string& where) {
 // Reads JSON lines: {"messages": [{"role", "content"}, ...]}, {"prompt", "completion"} (texts or lists of messages), or
 // {"conversations": [{"from", "value"}, ...]} (ShareGPT). The chat template renders each, some as several texts
 // (render_chat()). Logs how many were cut at longest_chat() or had nothing to learn. `folder` is for messages.
-std::vector<TargetedTokens> read_chats(const std::string& path, const Config& config, const LanguageModel& language,
-                                       const std::string& folder) {
+std::vector<TargetedTokens> read_chats(
+    const std::string& path, const Config& config, const LanguageModel& language, const std::string& folder) {
   const PretrainedTokenizer& tokenizer = tokenizer_of(config, language, folder);
   const int64_t longest = longest_chat(config, *language.model);
   const ChatTemplate chat(tokenizer, folder);
@@ -93,9 +91,8 @@ auto load_chats(const Config& config, const LanguageModel& language, const std::
 }
 
 Evaluation evaluate_rows(LanguageSession& session, PackedRows& rows, const SharedWork& ranks) {
-  const auto [nats, tokens] = total_loss(rows.batches_per_epoch(), ranks, [&](int64_t index) {
-    return session.trainer->evaluate(rows.ordered_batch(index));
-  });
+  const auto [nats, tokens] = total_loss(rows.batches_per_epoch(), ranks,
+      [&](int64_t index) { return session.trainer->evaluate(rows.ordered_batch(index)); });
   return {nats / static_cast<double>(tokens), tokens, {{"perplexity", perplexity(nats, tokens)}}, {}};
 }
 
@@ -104,8 +101,7 @@ class ChatTask : public TunedLanguageTask<TargetedTokens> {
   explicit ChatTask(const Config& config) : TunedLanguageTask(config, "conversations") {}
 
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
-    return std::make_unique<LanguageSession>(
-        config, language_.model,
+    return std::make_unique<LanguageSession>(config, language_.model,
         LanguageOptions{
             .packed = true, .verify_plans = verify, .teacher = teacher({}, language_.encoding(!train_.empty()))});
   }
@@ -132,13 +128,12 @@ class ChatTask : public TunedLanguageTask<TargetedTokens> {
 
   std::optional<PackedRows> rows_, valid_rows_;
 };
-
 }  // namespace
 
 std::unique_ptr<SessionTask> make_chat_task(const Config& config) { return std::make_unique<ChatTask>(config); }
 
-Evaluation evaluate_chats(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
-                          const std::string& split) {
+Evaluation evaluate_chats(
+    const OpenedLanguageModel& opened, const Config& config, const std::string& path, const std::string& split) {
   const auto chats = records_to_evaluate(
       config, path, split, [&](const std::string& file) { return read_chats(file, config, opened, opened.folder); },
       [&] { return load_chats(config, opened, opened.folder); });
@@ -147,5 +142,4 @@ Evaluation evaluate_chats(const OpenedLanguageModel& opened, const Config& confi
   PackedRows rows(chats, session.chunks, 0);
   return evaluate_rows(session, rows, SharedWork::alone());
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "base/log.h"
 
 namespace linnet {
-
 void check_messages(const Json& messages, const std::string& where) {
   if (!messages.is_array()) fail_user(where + ": \"messages\" is no list");
   if (messages.empty()) fail_user(where + ": the list of messages is empty");
@@ -74,8 +73,8 @@ int64_t longest_chat(const Config& config, const CausalModel& model) {
   return config.data.context > 0 ? std::min(config.data.context, model.max_length()) : model.usual_length();
 }
 
-const PretrainedTokenizer& tokenizer_of(const Config& config, const LanguageModel& language,
-                                        const std::string& folder) {
+const PretrainedTokenizer& tokenizer_of(
+    const Config& config, const LanguageModel& language, const std::string& folder) {
   const PretrainedTokenizer* tokenizer = language.coder->pretrained();
   if (!tokenizer || tokenizer->kind() == "sentencepiece")
     fail_user("'" + folder + "' has no tokenizer.json, which task = \"" + config.data.task +
@@ -83,8 +82,8 @@ const PretrainedTokenizer& tokenizer_of(const Config& config, const LanguageMode
   return *tokenizer;
 }
 
-void tell_cut_records(const char* what, int64_t all, int64_t cut, int64_t left_out, int64_t longest,
-                      const CausalModel& model) {
+void tell_cut_records(
+    const char* what, int64_t all, int64_t cut, int64_t left_out, int64_t longest, const CausalModel& model) {
   const std::string of_all = " of " + std::to_string(all) + " " + what + " ";
   if (cut > 0)
     log_warning(std::to_string(cut) + of_all + "are longer than " + std::to_string(longest) +
@@ -92,5 +91,4 @@ void tell_cut_records(const char* what, int64_t all, int64_t cut, int64_t left_o
                 (longest < model.max_length() ? "--set context=N takes longer ones)" : "the model takes no more)"));
   if (left_out > 0) log_warning(std::to_string(left_out) + of_all + "have nothing to learn and are left out");
 }
-
 }  // namespace linnet

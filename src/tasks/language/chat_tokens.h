@@ -13,7 +13,6 @@
 #include "tasks/language/language_model.h"
 
 namespace linnet {
-
 // User error beginning with `where` unless it is a list of messages, each with a role.
 void check_messages(const Json& messages, const std::string& where);
 
@@ -39,9 +38,8 @@ int64_t longest_chat(const Config& config, const CausalModel& model);
 const PretrainedTokenizer& tokenizer_of(const Config& config, const LanguageModel& language, const std::string& folder);
 
 // Training and validation records (valid_text, or a share) by read(path). `what`: their name, "conversations".
-template <class Record, class Read>
-std::pair<std::vector<Record>, std::vector<Record>> load_records(const Config& config, const char* what,
-                                                                 const Read& read) {
+template <class Record, class Read> std::pair<std::vector<Record>, std::vector<Record>> load_records(
+    const Config& config, const char* what, const Read& read) {
   const DataConfig& data = config.data;
   if (data.text.empty())
     fail_user("task = \"" + data.task + "\" reads the file text, which is not given (--data FILE.jsonl)");
@@ -64,7 +62,6 @@ std::pair<std::vector<Record>, std::vector<Record>> load_records(const Config& c
   return {std::move(train), std::move(valid)};
 }
 
-void tell_cut_records(const char* what, int64_t all, int64_t cut, int64_t left_out, int64_t longest,
-                      const CausalModel& model);
-
+void tell_cut_records(
+    const char* what, int64_t all, int64_t cut, int64_t left_out, int64_t longest, const CausalModel& model);
 }  // namespace linnet

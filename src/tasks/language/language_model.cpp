@@ -13,18 +13,17 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char* kConfigFolder = "/pretrained";  // in a run folder: the initial model's config.json
 
 DecoderConfig decoder_config(const Config& config, int64_t vocab_size) {
   const ModelConfig& m = config.model;
   const DecoderConfig sizes{.vocab_size = vocab_size,
-                            .max_seq_len = m.max_seq_len,
-                            .width = m.d_model,
-                            .heads = m.num_heads,
-                            .layers = m.num_decoder_layers,
-                            .hidden = m.d_ff,
-                            .attention_dropout = m.dropout};
+      .max_seq_len = m.max_seq_len,
+      .width = m.d_model,
+      .heads = m.num_heads,
+      .layers = m.num_decoder_layers,
+      .hidden = m.d_ff,
+      .attention_dropout = m.dropout};
   DecoderConfig decoder = m.architecture == "llama" ? llama_kind(sizes) : sizes;
   if (m.architecture == "llama") decoder.tied_head = m.tie_head;
   else decoder.dropout = m.dropout;
@@ -45,7 +44,6 @@ void check_language_vocabulary(const LanguageModel& language, const std::string&
     fail_user("the tokenizer has " + std::to_string(language.coder->vocab_size()) + " tokens, the model in '" + folder +
               "' only " + std::to_string(language.model->vocab_size()));
 }
-
 }  // namespace
 
 EncodeText LanguageModel::encoding(bool known) const {
@@ -70,16 +68,16 @@ void LanguageModel::save_assets(const std::string& folder) const {
   keep_generation_config(*pretrained, folder);
 }
 
-LanguageModel make_language_model(const Config& config, std::shared_ptr<const TextCoder> coder,
-                                  const std::string& assets, bool to_plan) {
+LanguageModel make_language_model(
+    const Config& config, std::shared_ptr<const TextCoder> coder, const std::string& assets, bool to_plan) {
   LanguageModel language;
   language.coder = std::move(coder);
   const std::string kept = assets + kConfigFolder + "/config.json";
   if (!assets.empty() && file_exists(kept)) {
     set_language_model(language, new_pretrained(ConfigFile(kept)));
   } else if (!config.model.from.empty()) {
-    set_language_model(language,
-                       open_pretrained(config.model.from, {.lora = lora_options(config), .may_lack_weights = to_plan}));
+    set_language_model(
+        language, open_pretrained(config.model.from, {.lora = lora_options(config), .may_lack_weights = to_plan}));
   } else {
     language.model = std::make_shared<TextDecoder>(decoder_config(config, language.coder->vocab_size()));
     language.model_type = config.model.architecture == "llama" ? "llama" : "gpt2";
@@ -122,5 +120,4 @@ OpenedLanguageModel open_language_model(const std::string& folder, const std::ve
   opened.config.data.batch_size = 1;
   return opened;
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include "training/run/pretrained_run.h"
 
 namespace linnet {
-
 struct LanguageModel {
   std::shared_ptr<PretrainedModel> pretrained;  // null: described by the configuration's keys
   std::shared_ptr<CausalModel> model;           // part of `pretrained`, if set
@@ -25,8 +24,8 @@ struct LanguageModel {
 
 // For training: `from` (config.model.from) or the configuration's sizes. `assets`: a run folder that describes the
 // model, or empty. With `to_plan` the folder `from` needs only config.json.
-LanguageModel make_language_model(const Config& config, std::shared_ptr<const TextCoder> coder,
-                                  const std::string& assets, bool to_plan = false);
+LanguageModel make_language_model(
+    const Config& config, std::shared_ptr<const TextCoder> coder, const std::string& assets, bool to_plan = false);
 
 // For use: a run or a model folder.
 struct OpenedLanguageModel : LanguageModel {
@@ -43,5 +42,4 @@ OpenedLanguageModel open_language_model(const std::string& folder, const std::ve
 
 // Writes a model folder for other programs. User error for a model that no family describes.
 void export_language_model(const OpenedLanguageModel& opened, const std::string& out);
-
 }  // namespace linnet

@@ -6,9 +6,7 @@
 #include "tasks/text_files.h"
 
 namespace linnet {
-
 namespace {
-
 ChunkOptions chunk_options(const Config& config, const CausalModel& model, const LanguageOptions& language) {
   ChunkOptions options;
   if (language.packed)
@@ -27,33 +25,29 @@ ChunkOptions chunk_options(const Config& config, const CausalModel& model, const
 constexpr int64_t kSampleContext = 1024;  // of samples during training
 constexpr int64_t kProbeLength = 16;      // of the loss by which tensor parallelism divides the model
 constexpr int64_t kDropEvery = 64;        // batches after which a mapped file's pages are dropped
-
 }  // namespace
 
-LanguageSession::LanguageSession(const Config& config, std::shared_ptr<CausalModel> causal_model,
-                                 const LanguageOptions& options)
+LanguageSession::LanguageSession(
+    const Config& config, std::shared_ptr<CausalModel> causal_model, const LanguageOptions& options)
     : Session(config, *causal_model, options.training, options.verify_plans,
-              [&model = *causal_model](Trace& trace) {
-                return causal_loss(model, trace, 1, std::min<int64_t>(model.max_length(), kProbeLength));
-              }),
-      chunks(chunk_options(config, *causal_model, options)),
-      packed(options.packed),
-      model(std::move(causal_model)) {
+          [&model = *causal_model](Trace& trace) {
+            return causal_loss(model, trace, 1, std::min<int64_t>(model.max_length(), kProbeLength));
+          }),
+      chunks(chunk_options(config, *causal_model, options)), packed(options.packed), model(std::move(causal_model)) {
   const double smoothing = training ? config.train.label_smoothing : 0;
   if (options.teacher) options.teacher->declare(store);
   plan(token_inputs(chunks, packed), {[this, smoothing, teacher = options.teacher](Trace& trace) {
-         if (teacher && trace.options().training)
-           return teacher->causal_loss(*model, trace, chunks.rows, chunks.length, packed, smoothing);
-         return causal_loss(*model, trace, chunks.rows, chunks.length, packed, smoothing);
-       }});
+    if (teacher && trace.options().training)
+      return teacher->causal_loss(*model, trace, chunks.rows, chunks.length, packed, smoothing);
+    return causal_loss(*model, trace, chunks.rows, chunks.length, packed, smoothing);
+  }});
   if (options.sample_length == 0) return;
-  generator =
-      std::make_unique<CausalGenerator>(*model, layout, store, shared,
-                                        CausalOptions{.max_length = std::min(model->max_length(), kSampleContext),
-                                                      .flat_name = trainer->state().evaluated(),
-                                                      .threads = trainer->options().threads,
-                                                      .verify_plans = options.verify_plans,
-                                                      .cache_in_arena = true});
+  generator = std::make_unique<CausalGenerator>(*model, layout, store, shared,
+      CausalOptions{.max_length = std::min(model->max_length(), kSampleContext),
+          .flat_name = trainer->state().evaluated(),
+          .threads = trainer->options().threads,
+          .verify_plans = options.verify_plans,
+          .cache_in_arena = true});
 }
 
 void LanguageSession::allocate() {
@@ -79,7 +73,6 @@ Evaluation LanguageSession::evaluate(const LanguageText& text, const SharedWork&
 }
 
 namespace {
-
 // A document begins with the token that the tokenizer puts before texts, or without one with the separator.
 DocumentTokens document_tokens(const TextCoder& coder) {
   const int32_t begin = coder.begin(), end = coder.separator();
@@ -101,7 +94,7 @@ void encode_documents(const TextCoder& coder, const std::vector<std::string>& te
 
 // `before`: the token in front of the text, as context for its first one; -1: the text is whole.
 LanguageText encode_language_text(const TextCoder& coder, const std::vector<std::string>& texts, bool packed,
-                                  int32_t before, const std::string& name) {
+    int32_t before, const std::string& name) {
   std::vector<int32_t> ids;
   int64_t words = 0;
   for (const std::string& text : texts) words += count_words(text);
@@ -141,7 +134,6 @@ LanguageText last_part(const Config& config, const LanguageText& all) {
   const int64_t first = std::max<int64_t>(0, std::min(cut, size) - 1);
   return {all.tokens.part(first, size - first), 0, all.packed, all.documents};
 }
-
 }  // namespace
 
 LanguageText load_language_text(const Config& config, const TextCoder& coder, const std::string& path) {
@@ -150,10 +142,9 @@ LanguageText load_language_text(const Config& config, const TextCoder& coder, co
 }
 
 namespace {
-
 // Token files: the tokenizer is unknown, or elsewhere.
-LanguageData load_language_tokens(const Config& config, const std::string& path,
-                                  std::shared_ptr<const TextCoder> coder) {
+LanguageData load_language_tokens(
+    const Config& config, const std::string& path, std::shared_ptr<const TextCoder> coder) {
   const bool named = !config.data.tokenizer_dir.empty() || !config.model.from.empty();
   if (!coder) coder = named ? make_text_coder(config, {}) : make_number_coder(config.data.vocab_size);
   LanguageText all = map_language_tokens(config, *coder, path);
@@ -164,7 +155,6 @@ LanguageData load_language_tokens(const Config& config, const std::string& path,
   train.tokens = all.tokens.part(0, all.tokens.size() - (valid.tokens.size() - 1));
   return {coder, train, valid};
 }
-
 }  // namespace
 
 LanguageData load_language_data(const Config& config, std::shared_ptr<const TextCoder> coder) {
@@ -203,8 +193,7 @@ LanguageText load_language_split(const Config& config, const TextCoder& coder, c
   const std::vector<std::string> end = split_end(texts, config.data.valid_share);
   std::vector<int32_t> before;
   coder.encode(texts.back(), before);
-  return encode_language_text(coder, end, has_documents(path), before.empty() ? -1 : before.back(),
-                              "the validation text");
+  return encode_language_text(
+      coder, end, has_documents(path), before.empty() ? -1 : before.back(), "the validation text");
 }
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 #include "training/run/training_task.h"
 
 namespace linnet {
-
 // How consecutive documents of a stream are told apart (see ChunkOptions).
 struct DocumentTokens {
   int32_t begin = -1;      // the token that begins each
@@ -68,12 +67,11 @@ class LanguageSession : public Session {
 };
 
 // `linnet eval` of a run or model folder, on the file `path`, or if empty on the split that the configuration names.
-Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
-                                   const std::string& split);
+Evaluation evaluate_language_model(
+    const OpenedLanguageModel& opened, const Config& config, const std::string& path, const std::string& split);
 // `linnet eval` of a run of these tasks, on the file `path`, or if empty on its validation or test text.
-Evaluation evaluate_chats(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
-                          const std::string& split);
-Evaluation evaluate_preferences(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
-                                const std::string& split);
-
+Evaluation evaluate_chats(
+    const OpenedLanguageModel& opened, const Config& config, const std::string& path, const std::string& split);
+Evaluation evaluate_preferences(
+    const OpenedLanguageModel& opened, const Config& config, const std::string& path, const std::string& split);
 }  // namespace linnet

@@ -13,9 +13,7 @@
 #include "training/run/pretrained_run.h"
 
 namespace linnet {
-
 namespace {
-
 constexpr double kSampleTemperature = 0.8;
 
 class LanguageTask : public SessionTask {
@@ -44,9 +42,9 @@ class LanguageTask : public SessionTask {
   DataAtHand data_at_hand(bool exact) const override { return text_at_hand(config_, exact); }
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
     LanguageOptions options{.packed = packed_,
-                            .sample_length = config.train.sample_length,
-                            .verify_plans = verify,
-                            .teacher = teacher({}, language_.encoding(train_.has_value()))};
+        .sample_length = config.train.sample_length,
+        .verify_plans = verify,
+        .teacher = teacher({}, language_.encoding(train_.has_value()))};
     if (train_) options.documents = train_->packed ? train_->documents : valid_->documents;
     auto session = std::make_unique<LanguageSession>(config, language_.model, options);
     context_ = session->chunks.length;
@@ -100,13 +98,12 @@ class LanguageTask : public SessionTask {
   std::optional<TrainingChunks> chunks_;
   uint64_t evaluations_ = 0;
 };
-
 }  // namespace
 
 std::unique_ptr<SessionTask> make_language_task(const Config& config) { return std::make_unique<LanguageTask>(config); }
 
-Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
-                                   const std::string& split) {
+Evaluation evaluate_language_model(
+    const OpenedLanguageModel& opened, const Config& config, const std::string& path, const std::string& split) {
   if (opened.is_run && opened.config.data.task == "chat") return evaluate_chats(opened, config, path, split);
   if (opened.is_run && opened.config.data.task == "preferences")
     return evaluate_preferences(opened, config, path, split);
@@ -114,8 +111,8 @@ Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Conf
   const LanguageText text =
       path.empty() ? load_language_split(config, coder, split) : load_language_text(config, coder, path);
   if (text.tokens.size() < 2) fail_user("the text to evaluate has fewer than 2 tokens");
-  LanguageSession session(config, opened.model,
-                          {.training = false, .packed = text.packed, .documents = text.documents});
+  LanguageSession session(
+      config, opened.model, {.training = false, .packed = text.packed, .documents = text.documents});
   take_model_weights(session, opened.folder, "", opened.weights());
   return session.evaluate(text);
 }
@@ -134,7 +131,7 @@ void export_language_model(const OpenedLanguageModel& opened, const std::string&
     ConfigFile config = decoder_config_file(opened.model_type, own);
     // Other programs assume the ids of well-known models if a file names none.
     for (const auto& [key, token] :
-         {std::pair{"bos_token_id", opened.coder->start()}, {"eos_token_id", opened.coder->separator()}})
+        {std::pair{"bos_token_id", opened.coder->start()}, {"eos_token_id", opened.coder->separator()}})
       token < 0 ? config.set_null(key) : config.set(key, token);
     save_pretrained(new_pretrained(config), layout, parameters.data(), out, options);
   }
@@ -142,5 +139,4 @@ void export_language_model(const OpenedLanguageModel& opened, const std::string&
     log_warning("a tokenizer of single characters has no form that other programs read: '" + out +
                 "' holds configuration and weights alone");
 }
-
 }  // namespace linnet

@@ -18,14 +18,13 @@
 
 namespace linnet {
 namespace {
-
 PreferenceOptions preference_options(const Config& config, bool training) {
   const std::string& loss = config.preferences.method;
   return {.kind = loss == "orpo"  ? PreferenceKind::kOrpo
                   : loss == "ipo" ? PreferenceKind::kIpo
                                   : PreferenceKind::kDpo,
-          .beta = config.preferences.beta,
-          .label_smoothing = training ? config.train.label_smoothing : 0};
+      .beta = config.preferences.beta,
+      .label_smoothing = training ? config.train.label_smoothing : 0};
 }
 
 // Padded lengths of answers: multiples of an eighth of the longest.
@@ -43,11 +42,9 @@ std::vector<int64_t> preference_lengths(int64_t longest) {
 class PreferenceSession : public Session {
  public:
   PreferenceSession(const Config& config, std::shared_ptr<CausalModel> causal_model, bool training, bool verify)
-      : Session(config, *causal_model, training, verify),
-        pairs(config.data.batch_size),
+      : Session(config, *causal_model, training, verify), pairs(config.data.batch_size),
         lengths(preference_lengths(longest_chat(config, *causal_model))),
-        options_(preference_options(config, training)),
-        model_(std::move(causal_model)) {
+        options_(preference_options(config, training)), model_(std::move(causal_model)) {
     std::vector<LossFunction> losses;
     for (const int64_t length : lengths)
       losses.push_back([this, length](Trace& trace) {
@@ -96,13 +93,10 @@ class PreferenceSession : public Session {
     std::array<double, kNumbers> sums{};
     for (size_t i = 0; i < found.size(); ++i) sums[i % kNumbers] += found[i];
     const double count = sums[kPairs], scale = options_.beta / count;
-    return {sums[kLoss] / count,
-            static_cast<int64_t>(count),
-            {{"accuracy", sums[kRight] / count},
-             {"margin", scale * (sums[kChosen] - sums[kRejected])},
-             {"chosen_reward", scale * sums[kChosen]},
-             {"rejected_reward", scale * sums[kRejected]}},
-            {}};
+    return {sums[kLoss] / count, static_cast<int64_t>(count),
+        {{"accuracy", sums[kRight] / count}, {"margin", scale * (sums[kChosen] - sums[kRejected])},
+            {"chosen_reward", scale * sums[kChosen]}, {"rejected_reward", scale * sums[kRejected]}},
+        {}};
   }
 
   const int64_t pairs;
@@ -131,11 +125,8 @@ void load_reference(Session& session, const Config& config) {
 class PairReader {
  public:
   PairReader(const Config& config, const LanguageModel& language, const std::string& folder)
-      : tokenizer_(tokenizer_of(config, language, folder)),
-        end_(language.coder->separator()),
-        longest_(longest_chat(config, *language.model)),
-        model_(*language.model),
-        folder_(folder) {}
+      : tokenizer_(tokenizer_of(config, language, folder)), end_(language.coder->separator()),
+        longest_(longest_chat(config, *language.model)), model_(*language.model), folder_(folder) {}
 
   // Reads JSON lines with "prompt", "chosen" and "rejected": texts, used as they are with an end token, or lists of
   // messages for the chat template. Without "prompt" it is the messages that both answers begin with. Pairs without an
@@ -261,15 +252,14 @@ class PreferenceTask : public TunedLanguageTask<PreferencePair> {
   bool has_references_ = false;
   std::optional<PreferenceBatches> batches_;
 };
-
 }  // namespace
 
 std::unique_ptr<SessionTask> make_preference_task(const Config& config) {
   return std::make_unique<PreferenceTask>(config);
 }
 
-Evaluation evaluate_preferences(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
-                                const std::string& split) {
+Evaluation evaluate_preferences(
+    const OpenedLanguageModel& opened, const Config& config, const std::string& path, const std::string& split) {
   std::vector<PreferencePair> pairs = records_to_evaluate(
       config, path, split,
       [&](const std::string& file) { return PairReader(config, opened, opened.folder).read(file); },
@@ -285,5 +275,4 @@ Evaluation evaluate_preferences(const OpenedLanguageModel& opened, const Config&
       [&](const ParameterTarget& parameters) { opened.weights()(session.layout, parameters); });
   return session.evaluate(pairs, SharedWork::alone());
 }
-
 }  // namespace linnet

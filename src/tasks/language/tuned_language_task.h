@@ -10,9 +10,7 @@
 #include "tasks/session_task.h"
 
 namespace linnet {
-
-template <class Record>
-class TunedLanguageTask : public SessionTask {
+template <class Record> class TunedLanguageTask : public SessionTask {
  public:
   // `what` names the records in messages: "conversations".
   TunedLanguageTask(const Config& config, std::string what) : SessionTask(config), what_(std::move(what)) {}
@@ -31,8 +29,8 @@ class TunedLanguageTask : public SessionTask {
   std::string assume(const DataAtHand& data) override {
     constexpr int64_t kRecords = 10'000;
     const std::string& folder = config_.model.from;
-    language_ = make_language_model(
-        config_, folder.empty() ? make_number_coder(config_.data.vocab_size) : open_text_coder(folder), "",
+    language_ = make_language_model(config_,
+        folder.empty() ? make_number_coder(config_.data.vocab_size) : open_text_coder(folder), "",
         /*to_plan=*/true);
     count_ = kRecords;
     assumed_bytes_ = 2 * data.bytes;
@@ -66,13 +64,11 @@ class TunedLanguageTask : public SessionTask {
 };
 
 // Records of `path`, by read(path), or if empty of the run's split: test_text or validation records.
-template <class Read, class Load>
-auto records_to_evaluate(const Config& config, const std::string& path, const std::string& split, const Read& read,
-                         const Load& load) {
+template <class Read, class Load> auto records_to_evaluate(
+    const Config& config, const std::string& path, const std::string& split, const Read& read, const Load& load) {
   if (!path.empty()) return read(path);
   if (split != "test") return load().second;
   if (config.data.test_text.empty()) fail_user("the run's configuration names no test_text; --data FILE names one");
   return read(data_path(config.data, config.data.test_text));
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 MaskedText encode_masked_text(const PretrainedTokenizer& tokenizer, const std::vector<std::string>& texts) {
   std::vector<int32_t> ids;
   std::vector<TokenSpan> documents;
@@ -53,7 +52,6 @@ MaskedData load_masked_tokens(const Config& config, const PretrainedTokenizer& t
   MaskedText valid{train.tokens, std::move(end)};
   return {std::move(train), std::move(valid)};
 }
-
 }  // namespace
 
 MaskedText load_masked_text(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& path) {
@@ -68,7 +66,7 @@ MaskedData load_masked_data(const Config& config, const PretrainedTokenizer& tok
   if (is_token_file(path)) return load_masked_tokens(config, tokenizer, path);
   if (!config.data.valid_text.empty())
     return {load_masked_text(config, tokenizer, path),
-            load_masked_text(config, tokenizer, data_path(config.data, config.data.valid_text))};
+        load_masked_text(config, tokenizer, data_path(config.data, config.data.valid_text))};
   std::vector<std::string> texts = read_texts(config.data, path);
   if (texts.empty()) fail_user("'" + path + "' holds no text");
   const std::vector<std::string> end = split_end(texts, config.data.valid_share);
@@ -86,5 +84,4 @@ MaskedText load_masked_split(const Config& config, const PretrainedTokenizer& to
   if (split == "test") fail_user("the run's configuration names no test_text; --split valid takes the validation text");
   return load_masked_data(config, tokenizer).valid;
 }
-
 }  // namespace linnet

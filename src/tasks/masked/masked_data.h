@@ -5,7 +5,6 @@
 #include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
-
 struct MaskedText {
   TokenStream tokens;
   std::vector<TokenSpan> documents;
@@ -20,5 +19,4 @@ MaskedData load_masked_data(const Config& config, const PretrainedTokenizer& tok
 MaskedText load_masked_text(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& path);
 // "valid" (as in training) or "test" of a run's configuration.
 MaskedText load_masked_split(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& split);
-
 }  // namespace linnet

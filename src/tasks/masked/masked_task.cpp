@@ -15,7 +15,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kLengthStep = 16;
 
 std::unique_ptr<PretrainedTokenizer> find_tokenizer(const Config& config) {
@@ -51,20 +50,19 @@ MaskedModel open_masked_model(const std::string& folder) {
   check_masked_vocabulary(model);
   return model;
 }
-
 }  // namespace
 
 ConfigFile describe_encoder(const Config& config, int64_t vocab_size, int64_t pad_token, ModelHead head) {
   const ModelConfig& m = config.model;
   EncoderConfig bert{.vocab_size = vocab_size,
-                     .max_seq_len = m.max_seq_len,
-                     .width = m.d_model,
-                     .heads = m.num_heads,
-                     .layers = m.num_encoder_layers,
-                     .hidden = m.d_ff,
-                     .dropout = m.dropout,
-                     .activation = m.activation == "gelu" ? Activation::kGelu : Activation::kRelu,
-                     .pad_token = pad_token};
+      .max_seq_len = m.max_seq_len,
+      .width = m.d_model,
+      .heads = m.num_heads,
+      .layers = m.num_encoder_layers,
+      .hidden = m.d_ff,
+      .dropout = m.dropout,
+      .activation = m.activation == "gelu" ? Activation::kGelu : Activation::kRelu,
+      .pad_token = pad_token};
   // Without layers the first token's state is the same for all texts. ModernBERT's classifier takes the mean.
   bert.mean_pooled = bert.layers == 0 && head == ModelHead::kClasses;
   return encoder_config_file(bert.mean_pooled ? "modernbert" : "bert", bert, head);
@@ -87,7 +85,6 @@ MaskedModel make_masked_model(const Config& config, const std::string& from) {
 }
 
 namespace {
-
 int64_t rows_of(const Config& config, int64_t longest) {
   const int64_t rows = config.data.batch_size > 0 ? config.data.batch_size : config.data.batch_tokens / longest;
   if (rows < 1)
@@ -97,8 +94,8 @@ int64_t rows_of(const Config& config, int64_t longest) {
 }
 
 // Batch rows of a configuration; shorter lengths only if texts have `several` documents.
-MaskingOptions masking_options(const Config& config, const EncoderConfig& encoder, const TokenRoles& roles,
-                               int64_t vocab_size, bool several) {
+MaskingOptions masking_options(
+    const Config& config, const EncoderConfig& encoder, const TokenRoles& roles, int64_t vocab_size, bool several) {
   const int64_t longest = config.data.context > 0 ? config.data.context : encoder.max_seq_len;
   if (longest > encoder.max_seq_len)
     fail_user("context = " + std::to_string(longest) + ", and the model takes " + std::to_string(encoder.max_seq_len) +
@@ -118,19 +115,18 @@ MaskingOptions masking_options(const Config& config, const EncoderConfig& encode
 class MaskedSession : public Session {
  public:
   MaskedSession(const Config& config, MaskedLanguageModel& masked_model, const MaskingOptions& masking_options,
-                bool training, bool verify_plans = true)
+      bool training, bool verify_plans = true)
       : Session(config, masked_model, training, verify_plans,
-                [&](Trace& trace) {
-                  return masked_language_loss(masked_model, trace, 1, masking_options.lengths.front(),
-                                              masked_places(masking_options, masking_options.lengths.front()), false);
-                }),
-        masking(masking_options),
-        model(masked_model) {
+            [&](Trace& trace) {
+              return masked_language_loss(masked_model, trace, 1, masking_options.lengths.front(),
+                  masked_places(masking_options, masking_options.lengths.front()), false);
+            }),
+        masking(masking_options), model(masked_model) {
     std::vector<LossFunction> losses;
     for (const int64_t length : masking.lengths)
       losses.push_back([this, length, smoothing = config.train.label_smoothing](Trace& trace) {
-        return masked_language_loss(model, trace, masking.rows, length, masking.rows * masked_places(masking, length),
-                                    false, smoothing);
+        return masked_language_loss(
+            model, trace, masking.rows, length, masking.rows * masked_places(masking, length), false, smoothing);
       });
     plan(masked_inputs(masking), losses);
   }
@@ -172,14 +168,13 @@ class MaskedTask : public SessionTask {
     log_info(std::to_string(tokens_) + " tokens to train on, " + std::to_string(data_->valid.tokens.size()) +
              " to choose by, of " + std::to_string(tokenizer.vocab_size()) + " kinds");
     masking_ = masking_options(config_, model_.model().encoder.config, tokenizer.roles(), tokenizer.vocab_size(),
-                               data_->train.documents.size() > 1);
+        data_->train.documents.size() > 1);
   }
 
   std::string assume(const DataAtHand& data) override {
-    model_.pretrained =
-        config_.model.from.empty()
-            ? describe_masked_model(config_, config_.data.vocab_size, 0)
-            : open_pretrained(config_.model.from, {.head = ModelHead::kTokens, .lora = lora_options(config_)});
+    model_.pretrained = config_.model.from.empty() ? describe_masked_model(config_, config_.data.vocab_size, 0)
+                                                   : open_pretrained(config_.model.from,
+                                                         {.head = ModelHead::kTokens, .lora = lora_options(config_)});
     const EncoderConfig& encoder = model_.model().encoder.config;
     const TokenRoles roles{.pad = 0, .classify = 1, .separate = 2, .mask = 3};
     masking_ = masking_options(config_, encoder, roles, encoder.vocab_size, true);
@@ -237,19 +232,18 @@ class MaskedTask : public SessionTask {
   MaskingOptions masking_;
   std::optional<MaskedChunks> chunks_, valid_chunks_;
 };
-
 }  // namespace
 
 std::unique_ptr<SessionTask> make_masked_task(const Config& config) { return std::make_unique<MaskedTask>(config); }
 
-Evaluation evaluate_masked_model(const std::string& folder, const Config& config, const std::string& path,
-                                 const std::string& split) {
+Evaluation evaluate_masked_model(
+    const std::string& folder, const Config& config, const std::string& path, const std::string& split) {
   MaskedModel model = open_masked_model(folder);
   const PretrainedTokenizer& tokenizer = *model.tokenizer;
   const MaskedText text =
       path.empty() ? load_masked_split(config, tokenizer, split) : load_masked_text(config, tokenizer, path);
-  const MaskingOptions masking = masking_options(config, model.model().encoder.config, tokenizer.roles(),
-                                                 tokenizer.vocab_size(), text.documents.size() > 1);
+  const MaskingOptions masking = masking_options(
+      config, model.model().encoder.config, tokenizer.roles(), tokenizer.vocab_size(), text.documents.size() > 1);
   MaskedChunks chunks(text.tokens, text.documents, masking, 0);
   MaskedSession session(config, model.model(), masking, false);
   take_weights(session, "", weights_of(folder, RunFolder(folder).has_config() ? nullptr : &model.pretrained));
@@ -259,5 +253,4 @@ Evaluation evaluate_masked_model(const std::string& folder, const Config& config
   result.metrics.emplace_back("tokens", static_cast<double>(tokens));
   return result;
 }
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 #include "training/run/training_task.h"
 
 namespace linnet {
-
 struct MaskedModel {
   PretrainedModel pretrained;
   std::unique_ptr<PretrainedTokenizer> tokenizer;
@@ -23,7 +22,6 @@ ConfigFile describe_encoder(const Config& config, int64_t vocab_size, int64_t pa
 PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token);
 
 // `linnet eval` of a run or model folder, on the file `path`, or if empty on the split that the configuration names.
-Evaluation evaluate_masked_model(const std::string& folder, const Config& config, const std::string& path,
-                                 const std::string& split);
-
+Evaluation evaluate_masked_model(
+    const std::string& folder, const Config& config, const std::string& path, const std::string& split);
 }  // namespace linnet

@@ -11,10 +11,8 @@
 
 namespace linnet {
 namespace {
-
 // Calls `call`, and returns false on a user error: an impossible layout or batch.
-template <class Call>
-bool is_possible(Call&& call, std::string* why = nullptr) {
+template <class Call> bool is_possible(Call&& call, std::string* why = nullptr) {
   try {
     call();
     return true;
@@ -80,10 +78,10 @@ PlannedRanks plan_ranks_once(const ForesightRequest& request, const RankLayout& 
       planned.layers += count_layers(trainer.state().layout());
     };
     PlanAnswer answer = plan_memory({.config = of_one_shard(config),
-                                     .memory = request.memory,
-                                     .exact = request.exact,
-                                     .resident = request.resident,
-                                     .visit = visit});
+        .memory = request.memory,
+        .exact = request.exact,
+        .resident = request.resident,
+        .visit = visit});
     if (rank == 0 || answer.forecast.peak() > planned.answer.forecast.peak()) planned.answer = std::move(answer);
   }
   return planned;
@@ -141,8 +139,8 @@ Foresight best_of_layout(ForesightRequest request, const RankLayout& layout, dou
 }
 
 // A layout with suitable micro-batches and recomputation; for pipelines also with interleaved stages.
-std::vector<Foresight> search_layout(const ForesightRequest& request, const RankLayout& layout, double alone,
-                                     int layers) {
+std::vector<Foresight> search_layout(
+    const ForesightRequest& request, const RankLayout& layout, double alone, int layers) {
   const auto best_of = [&](const RankLayout& each) {
     Foresight best = best_of_layout(request, each, alone);
     if (!best.fits && request.config.train.recompute == "auto" && each.ranks_of_model() > 1) {
@@ -160,7 +158,6 @@ std::vector<Foresight> search_layout(const ForesightRequest& request, const Rank
     if (!is_possible([&] { found.push_back(best_of(interleaved)); })) break;
   return found;
 }
-
 }  // namespace
 
 Foresight foresee(ForesightRequest request, const RankLayout& layout) {
@@ -186,9 +183,8 @@ LayoutSearch search_layouts(ForesightRequest request, int ranks) {
     if (is_possible(search_it, &why)) continue;
     if (search.refused++ == 0) search.why_refused = layout_text(layout) + ": " + why;
   }
-  std::ranges::stable_sort(search.found, std::ranges::greater{},
-                           [](const Foresight& f) { return std::tuple(f.fits, f.groups_per_second); });
+  std::ranges::stable_sort(
+      search.found, std::ranges::greater{}, [](const Foresight& f) { return std::tuple(f.fits, f.groups_per_second); });
   return search;
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include "tasks/planning/plan_memory.h"
 
 namespace linnet {
-
 struct ForesightRequest {
   Config config;
   Network network;
@@ -44,5 +43,4 @@ struct LayoutSearch {
 // Tries all layouts of `ranks`. For pipelines picks the fastest number of micro-batches, and may interleave the stages;
 // recomputes whole layers where a layout does not fit.
 LayoutSearch search_layouts(ForesightRequest request, int ranks);
-
 }  // namespace linnet

@@ -6,25 +6,23 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kLayers = 6, kWidth = 64, kLength = 32, kRows = 16;
 
 // A GPT whose text is assumed.
 Config small_gpt(const std::vector<std::string>& settings = {}) {
   Config config = load_config("mini-gpt");
-  for (const std::string& setting :
-       {"d_model=" + std::to_string(kWidth), std::string("num_heads=4"), "num_layers=" + std::to_string(kLayers),
-        std::string("d_ff=256"), "max_seq_len=" + std::to_string(kLength), "context=" + std::to_string(kLength),
-        "batch_size=" + std::to_string(kRows), std::string("batch_tokens=0"), std::string("accumulate_steps=1"),
-        std::string("sample_length=0"), std::string("vocab_size=600"), std::string("threads=1"),
-        std::string("precision=fp32")})
+  for (const std::string& setting : {"d_model=" + std::to_string(kWidth), std::string("num_heads=4"),
+           "num_layers=" + std::to_string(kLayers), std::string("d_ff=256"), "max_seq_len=" + std::to_string(kLength),
+           "context=" + std::to_string(kLength), "batch_size=" + std::to_string(kRows), std::string("batch_tokens=0"),
+           std::string("accumulate_steps=1"), std::string("sample_length=0"), std::string("vocab_size=600"),
+           std::string("threads=1"), std::string("precision=fp32")})
     set_value(config, setting);
   for (const std::string& setting : settings) set_value(config, setting);
   return config;
 }
 
-ForesightRequest request_for(const Config& config,
-                             const Network& network = {.bytes_per_second = 1e10, .latency = 1e-6}) {
+ForesightRequest request_for(
+    const Config& config, const Network& network = {.bytes_per_second = 1e10, .latency = 1e-6}) {
   return {.config = config, .network = network, .speed = {1e11, 1e10}, .memory = uint64_t{1} << 40};
 }
 
@@ -62,9 +60,9 @@ TEST(Foresight, MemoryOfAPipelineIsThatOfItsRanksPlans) {
       config.train.parallel = layout_text(layout);
       validate(config);
       PlanAnswer answer = plan_memory({.config = of_one_shard(config),
-                                       .memory = uint64_t{1} << 40,
-                                       .resident = f.plan.forecast.resident,
-                                       .visit = [](const Trainer&) {}});
+          .memory = uint64_t{1} << 40,
+          .resident = f.plan.forecast.resident,
+          .visit = [](const Trainer&) {}});
       if (rank == 0 || answer.forecast.peak() > most.forecast.peak()) most = std::move(answer);
     }
     EXPECT_EQ(planned_items(f.plan.forecast), planned_items(most.forecast)) << layout_text(layout);
@@ -106,7 +104,7 @@ TEST(Foresight, DividedGradientsTakeLessMemoryAndSendAsMuch) {
   for (const OperationKind kind : {OperationKind::kGradients, OperationKind::kParameters})
     EXPECT_NEAR(sent(gradients, kind), sent(moments, kind), 0.01 * sent(moments, kind));
   EXPECT_LT(gradients.plan.forecast.peak() - gradients.plan.forecast.resident,
-            moments.plan.forecast.peak() - moments.plan.forecast.resident);
+      moments.plan.forecast.peak() - moments.plan.forecast.resident);
   // Buckets leave during the backward pass of either, in about the same time.
   EXPECT_NEAR(gradients.step.exposed_seconds, moments.step.exposed_seconds, 0.3 * moments.step.exposed_seconds);
 }
@@ -205,6 +203,5 @@ TEST(Foresight, WhatCannotBeDividedIsAUsersError) {
   EXPECT_THROW(foresee(request_for(small_gpt()), {1, 3, 1}), Error);   // 4 heads
   EXPECT_THROW(foresee(request_for(small_gpt()), {1, 1, 12}), Error);  // 6 layers
 }
-
 }  // namespace
 }  // namespace linnet

@@ -17,9 +17,7 @@
 #include "training/trainer/step_graphs.h"
 
 namespace linnet {
-
 namespace {
-
 // The largest value with fits(value), found by doubling, then bisection; 0 if fits(least) is false.
 int64_t largest_fit(int64_t least, int64_t most, const std::function<bool(int64_t)>& fits) {
   if (fits(most)) return most;
@@ -62,8 +60,8 @@ double node_seconds(const Graph& graph, const Node& node, const MachineSpeed& sp
   size_t bytes = 0;
   for (const ValueId id : node.in) bytes += graph.value(id).type.bytes();
   for (const ValueId id : node.out) bytes += graph.value(id).type.bytes();
-  return std::max(node_flops(graph, node) / (kProductShare * speed.flops),
-                  static_cast<double>(bytes) / speed.bandwidth);
+  return std::max(
+      node_flops(graph, node) / (kProductShare * speed.flops), static_cast<double>(bytes) / speed.bandwidth);
 }
 
 double plan_seconds(const Plan* plan, const MachineSpeed& speed) {
@@ -84,9 +82,8 @@ Traffic exchange_of(const Graph& graph, const Node& node) {
 size_t layer_end(const std::string& path) {
   for (size_t begin = 0; begin < path.size();) {
     const size_t end = std::min(path.find('.', begin), path.size());
-    if (end > begin &&
-        std::all_of(path.begin() + static_cast<ptrdiff_t>(begin), path.begin() + static_cast<ptrdiff_t>(end),
-                    [](unsigned char c) { return std::isdigit(c); }))
+    if (end > begin && std::all_of(path.begin() + static_cast<ptrdiff_t>(begin),
+                           path.begin() + static_cast<ptrdiff_t>(end), [](unsigned char c) { return std::isdigit(c); }))
       return end;
     begin = end + 1;
   }
@@ -191,8 +188,8 @@ std::vector<SentBucket> sent_buckets(const Plan& plan, const Trainer& trainer) {
   std::vector<SentBucket> sent;
   for (size_t i = 0; i < buckets.size(); ++i)
     sent.push_back({.values = static_cast<size_t>(layout.ranges()[buckets[i].range].count),
-                    .part = {static_cast<size_t>(buckets[i].first), static_cast<size_t>(buckets[i].count)},
-                    .last_writer = last[i]});
+        .part = {static_cast<size_t>(buckets[i].first), static_cast<size_t>(buckets[i].count)},
+        .last_writer = last[i]});
   std::ranges::stable_sort(sent, {}, &SentBucket::last_writer);
   return sent;
 }
@@ -200,18 +197,14 @@ std::vector<SentBucket> sent_buckets(const Plan& plan, const Trainer& trainer) {
 class RankReader {
  public:
   RankReader(const Trainer& trainer, const MachineSpeed& speed, const RankLayout& layout)
-      : trainer_(trainer),
-        speed_(speed),
-        layout_(layout),
-        shards_(trainer.options().shards),
-        adds_early_(adds_early(layout)),
-        plans_(longest_step(trainer, speed)) {}
+      : trainer_(trainer), speed_(speed), layout_(layout), shards_(trainer.options().shards),
+        adds_early_(adds_early(layout)), plans_(longest_step(trainer, speed)) {}
 
   static bool adds_early(const RankLayout& layout) { return layout.tensor == 1 && layout.pipeline == 1; }
 
   RankStages read() {
     RankStages rank{.micro_batches = shards_.count() * trainer_.options().accumulate_steps,
-                    .divides_update = trainer_.state().divides_moments()};
+        .divides_update = trainer_.state().divides_moments()};
     for (size_t chunk = 0; chunk < plans_.size(); ++chunk) rank.stages.push_back(read_stage(chunk));
     return rank;
   }
@@ -226,9 +219,9 @@ class RankReader {
     Traffic traffic;
     for (int64_t round = 0; round < rounds; ++round) traffic += one;
     return {.traffic = traffic,
-            .add_seconds = static_cast<double>(rounds) * added_bytes(values, part, of_round) / speed_.bandwidth,
-            .wait_seconds = adds_early_ ? kLook * static_cast<double>(traffic.exchanges) : 0,
-            .after = after};
+        .add_seconds = static_cast<double>(rounds) * added_bytes(values, part, of_round) / speed_.bandwidth,
+        .wait_seconds = adds_early_ ? kLook * static_cast<double>(traffic.exchanges) : 0,
+        .after = after};
   }
 
   // Seconds for shards beside their passes: each but the first is added to another, and all but the last are moved and
@@ -283,7 +276,6 @@ class RankReader {
   const bool adds_early_;
   const std::vector<StepPlans> plans_;
 };
-
 }  // namespace
 
 PlanAnswer plan_memory(const PlanRequest& request) {
@@ -338,9 +330,9 @@ RankStages stages_of_rank(const Trainer& trainer, const MachineSpeed& speed, con
 
 TrainingStep step_of_ranks(std::vector<RankStages> ranks, const RankLayout& layout) {
   TrainingStep step{.layout = layout,
-                    .micro_batches = ranks.front().micro_batches,
-                    .adds_early = RankReader::adds_early(layout),
-                    .divides_update = ranks.front().divides_update};
+      .micro_batches = ranks.front().micro_batches,
+      .adds_early = RankReader::adds_early(layout),
+      .divides_update = ranks.front().divides_update};
   for (int chunk = 0; chunk < layout.interleave; ++chunk)
     for (RankStages& rank : ranks) step.stages.push_back(std::move(rank.stages[static_cast<size_t>(chunk)]));
   return step;
@@ -360,5 +352,4 @@ int count_layers(const ParameterLayout& layout) {
     if (const size_t end = layer_end(slot.spec.name); end > 0) layers.insert(slot.spec.name.substr(0, end));
   return static_cast<int>(layers.size());
 }
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 #include "training/trainer/trainer.h"
 
 namespace linnet {
-
 class Trainer;
 
 struct MachineSpeed {
@@ -78,5 +77,4 @@ double estimated_step_seconds(const Trainer& trainer, const MachineSpeed& speed)
 
 // The number of equal layers ("decoder.layers.3") with trained parameters, and so the most stages of a pipeline.
 int count_layers(const ParameterLayout& layout);
-
 }  // namespace linnet

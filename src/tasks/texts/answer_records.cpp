@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 const std::string& text_at(const Json& record, std::string_view key, const std::string& where) {
   const Json* value = record.find(key);
   if (!value || !value->is_string())
@@ -124,7 +123,6 @@ void for_each_record(const std::string& path, bool labelled, const UseRecord& us
 bool has_json(const std::string& path) {
   return has_ending(path, ".json") || has_ending(path, ".jsonl") || has_ending(path, ".ndjson");
 }
-
 }  // namespace
 
 TextRecords read_answers(const std::string& path, const DataConfig&) {
@@ -157,5 +155,4 @@ std::vector<std::string> answer_texts(const TextRecord& record) {
     texts.push_back(record.pair.substr(range.begin, range.end - range.begin));
   return texts;
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "tasks/texts/text_records.h"
 
 namespace linnet {
-
 // Reads a SQuAD file (1.1 or 2, plain or gzip), one JSON object with "data"; or JSON lines with "question", "context"
 // and "answers": a list of {"text", "answer_start"} or of texts, or {"text": [...], "answer_start": [...]} as in
 // datasets; empty for no answer. Starts count code points; by default the text's first occurrence. A record's text is
@@ -20,5 +19,4 @@ void for_each_question(const std::string& path, const DataConfig& data, const Us
 // The ranges of a record's label, and their texts.
 std::vector<TextRange> answer_ranges(const TextRecord& record);
 std::vector<std::string> answer_texts(const TextRecord& record);
-
 }  // namespace linnet

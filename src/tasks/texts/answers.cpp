@@ -13,7 +13,6 @@
 
 namespace linnet {
 namespace {
-
 // A question with its context, uncut.
 struct Tokens {
   Encoding encoding;
@@ -37,8 +36,8 @@ Tokens question_tokens(const TextRecord& record, const PretrainedTokenizer& toke
 }
 
 // A chunk's first and last token in the range; its very first (template) token if it lacks a part of the range.
-std::array<float, 2> answer_positions(const std::vector<TextRange>& offsets, size_t first, size_t last,
-                                      const TextRange& range) {
+std::array<float, 2> answer_positions(
+    const std::vector<TextRange>& offsets, size_t first, size_t last, const TextRange& range) {
   if (first == last || offsets[first].begin > range.begin || offsets[last - 1].end < range.end) return {0, 0};
   size_t begin = first, end = last - 1;
   while (begin < last && offsets[begin].begin <= range.begin) ++begin;
@@ -47,15 +46,14 @@ std::array<float, 2> answer_positions(const std::vector<TextRange>& offsets, siz
 }
 
 // The `most` likeliest positions, best first.
-std::vector<size_t> best_positions(std::span<const float> logits, size_t side, const std::vector<TextRange>& offsets,
-                                   size_t most) {
+std::vector<size_t> best_positions(
+    std::span<const float> logits, size_t side, const std::vector<TextRange>& offsets, size_t most) {
   std::vector<size_t> positions;
   for (size_t i = 0; i < offsets.size(); ++i)
     if (offsets[i] != TextRange{}) positions.push_back(i);
   const auto count = static_cast<std::ptrdiff_t>(std::min(most, positions.size()));
-  std::partial_sort(positions.begin(), positions.begin() + count, positions.end(), [&](size_t a, size_t b) {
-    return std::pair(-logits[2 * a + side], a) < std::pair(-logits[2 * b + side], b);
-  });
+  std::partial_sort(positions.begin(), positions.begin() + count, positions.end(),
+      [&](size_t a, size_t b) { return std::pair(-logits[2 * a + side], a) < std::pair(-logits[2 * b + side], b); });
   positions.resize(static_cast<size_t>(count));
   return positions;
 }
@@ -91,16 +89,16 @@ class Answers : public TextTask {
   }
 
   TextExamples encode(const TextRecords& records, const PretrainedTokenizer& tokenizer, const Names& outputs,
-                      const TextClassifier& model, const Config& config, int64_t longest, TextUse use) const override {
+      const TextClassifier& model, const Config& config, int64_t longest, TextUse use) const override {
     TextExamples examples(form(outputs, model, use));
     for (size_t record = 0; record < records.records.size(); ++record)
-      add_windows(records.records[record], static_cast<int64_t>(record), tokenizer, config.answers, longest, use,
-                  examples);
+      add_windows(
+          records.records[record], static_cast<int64_t>(record), tokenizer, config.answers, longest, use, examples);
     return examples;
   }
 
   Measures measure(const TextRecords& records, const TextExamples& examples,
-                   std::span<const std::vector<float>> predicted, const Names&, const Config& config) const override {
+      std::span<const std::vector<float>> predicted, const Names&, const Config& config) const override {
     AnswersConfig options = config.answers;
     options.may_lack = options.may_lack || lacks_answers(records);
     const std::vector<std::vector<Candidate>> found = candidates(records, examples, predicted, options);
@@ -111,8 +109,8 @@ class Answers : public TextTask {
       const TextRecord& record = records.records[i];
       const TextRange& best = found[i][0].range;
       const std::vector<std::string> wanted = answer_texts(record);
-      const AnswerScore score = score_answer(std::string_view(record.pair).substr(best.begin, best.end - best.begin),
-                                             wanted, options.may_lack);
+      const AnswerScore score = score_answer(
+          std::string_view(record.pair).substr(best.begin, best.end - best.begin), wanted, options.may_lack);
       add(all, score), add(wanted.empty() ? without : with, score);
       count_with += !wanted.empty();
     }
@@ -128,8 +126,7 @@ class Answers : public TextTask {
 
   // Answers with offsets in code points, like Python's.
   std::vector<Answer> answers(const TextRecords& records, const TextExamples& examples,
-                              std::span<const std::vector<float>> logits, const Names&, const Config& config,
-                              int64_t top) const override {
+      std::span<const std::vector<float>> logits, const Names&, const Config& config, int64_t top) const override {
     std::vector<Answer> answers;
     const auto found = candidates(records, examples, logits, config.answers);
     for (size_t i = 0; i < found.size(); ++i) {
@@ -160,7 +157,7 @@ class Answers : public TextTask {
   }
 
   static void add_windows(const TextRecord& record, int64_t index, const PretrainedTokenizer& tokenizer,
-                          const AnswersConfig& options, int64_t longest, TextUse use, TextExamples& examples) {
+      const AnswersConfig& options, int64_t longest, TextUse use, TextExamples& examples) {
     const Tokens tokens = question_tokens(record, tokenizer);
     const Encoding& encoding = tokens.encoding;
     const size_t around = encoding.ids.size() - (tokens.end - tokens.begin), most = static_cast<size_t>(longest);
@@ -173,7 +170,7 @@ class Answers : public TextTask {
     const auto part = [&](const auto& all, size_t begin, size_t end) {
       std::decay_t<decltype(all)> window(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(tokens.begin));
       window.insert(window.end(), all.begin() + static_cast<std::ptrdiff_t>(begin),
-                    all.begin() + static_cast<std::ptrdiff_t>(end));
+          all.begin() + static_cast<std::ptrdiff_t>(end));
       window.insert(window.end(), all.begin() + static_cast<std::ptrdiff_t>(tokens.end), all.end());
       return window;
     };
@@ -189,8 +186,8 @@ class Answers : public TextTask {
         examples.records.push_back(index);
         std::vector<TextRange>& offsets = examples.offsets.emplace_back(part(encoding.offsets, begin, end));
         std::fill_n(offsets.begin(), tokens.begin, TextRange{});
-        std::fill(offsets.begin() + static_cast<std::ptrdiff_t>(tokens.begin + end - begin), offsets.end(),
-                  TextRange{});
+        std::fill(
+            offsets.begin() + static_cast<std::ptrdiff_t>(tokens.begin + end - begin), offsets.end(), TextRange{});
       }
       if (end == tokens.end) break;
     }
@@ -198,8 +195,7 @@ class Answers : public TextTask {
 
   // Each record's candidates, best first, chosen as in transformers' utils_qa.py.
   static std::vector<std::vector<Candidate>> candidates(const TextRecords& records, const TextExamples& examples,
-                                                        std::span<const std::vector<float>> logits,
-                                                        const AnswersConfig& options) {
+      std::span<const std::vector<float>> logits, const AnswersConfig& options) {
     std::vector<std::vector<Candidate>> all(records.records.size());
     std::vector<double> none(all.size(), INFINITY);  // the lowest score of "no answer" over the chunks
     for (size_t i = 0; i < logits.size(); ++i) {
@@ -213,7 +209,7 @@ class Answers : public TextTask {
           if (end >= begin && end - begin < static_cast<size_t>(options.longest))
             all[record].push_back(
                 {without_spaces(records.records[record].pair, {offsets[begin].begin, offsets[end].end}),
-                 double{logits[i][2 * begin]} + double{logits[i][2 * end + 1]}});
+                    double{logits[i][2 * begin]} + double{logits[i][2 * end + 1]}});
     }
     for (size_t record = 0; record < all.size(); ++record) choose(all[record], {{}, none[record]}, options);
     return all;
@@ -226,20 +222,18 @@ class Answers : public TextTask {
     if (is_none) found.insert(found.begin(), none);
     else if (options.may_lack)
       found.insert(std::find_if(found.begin() + 1, found.end(),
-                                [&](const Candidate& candidate) { return candidate.score < none.score; }),
-                   none);
+                       [&](const Candidate& candidate) { return candidate.score < none.score; }),
+          none);
     double best = -INFINITY, sum = 0;
     for (const Candidate& candidate : found) best = std::max(best, candidate.score);
     for (Candidate& candidate : found) sum += candidate.probability = std::exp(candidate.score - best);
     for (Candidate& candidate : found) candidate.probability /= sum;
   }
 };
-
 }  // namespace
 
 const TextTask& answers_task() {
   static const Answers task;
   return task;
 }
-
 }  // namespace linnet

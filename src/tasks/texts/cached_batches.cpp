@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 struct NoParameters : Module {};
 
 std::span<const float> floats(const Batch& batch, const char* name) {
@@ -15,7 +14,6 @@ std::span<const float> floats(const Batch& batch, const char* name) {
       return {reinterpret_cast<const float*>(array.bytes.data()), array.bytes.size() / sizeof(float)};
   fail_internal(std::string("a batch of texts has no ") + name);
 }
-
 }  // namespace
 
 void CachedBatches::Part::keep(const char* name, const void* data, size_t bytes) {
@@ -35,8 +33,8 @@ CachedBatches::CachedBatches(BatchSource& parts, TextSession& session, const Emb
     trace.graph().output("gradients", gradients(traced.sum, std::span(&embeddings, 1))[0]);
     trace.graph().output("sum", traced.sum), trace.graph().output("count", traced.count);
   };
-  forward_ = std::make_unique<Forward>(NoParameters(), std::vector<Forward::Function>{whole},
-                                       session.trainer->options().threads);
+  forward_ = std::make_unique<Forward>(
+      NoParameters(), std::vector<Forward::Function>{whole}, session.trainer->options().threads);
 }
 
 const Batch& CachedBatches::next() {
@@ -65,7 +63,7 @@ void CachedBatches::embed_all() {
     const std::span<const float> embedded = session_.embed_training(part.batch);
     for_each_run(first, [&](size_t whole, size_t own, size_t count) {
       std::copy_n(embedded.begin() + static_cast<std::ptrdiff_t>(own), count,
-                  embeddings_.begin() + static_cast<std::ptrdiff_t>(whole));
+          embeddings_.begin() + static_cast<std::ptrdiff_t>(whole));
     });
   } while (std::ssize(group_) < together_ && !group_.back().batch.last_of_epoch);
   forward_->set("embeddings", embeddings_), forward_->set("weights", weights_);
@@ -76,8 +74,8 @@ void CachedBatches::embed_all() {
   std::vector<float> own(static_cast<size_t>(loss_.parts * session_.rows * std::ssize(session_.outputs)));
   for (size_t i = 0; i < group_.size(); ++i) {
     for_each_run(i * static_cast<size_t>(session_.rows), [&](size_t whole, size_t to, size_t count) {
-      std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(whole), count,
-                  own.begin() + static_cast<std::ptrdiff_t>(to));
+      std::copy_n(
+          all.begin() + static_cast<std::ptrdiff_t>(whole), count, own.begin() + static_cast<std::ptrdiff_t>(to));
     });
     group_[i].keep("gradients", own.data(), own.size() * sizeof(float));
     const std::array<float, 2> told = i == 0 ? share : std::array<float, 2>{};  // count the loss only once
@@ -90,5 +88,4 @@ void CachedBatches::for_each_run(size_t first, FunctionRef<void(size_t whole, si
   for (size_t part = 0; part < static_cast<size_t>(loss_.parts); ++part)
     use((part * all + first) * width, part * rows * width, rows * width);
 }
-
 }  // namespace linnet

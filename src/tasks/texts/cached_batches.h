@@ -10,7 +10,6 @@
 #include "tasks/texts/text_session.h"
 
 namespace linnet {
-
 class CachedBatches : public BatchSource {
  public:
   // `together`: batches of `parts` that make one. Both outlive this.
@@ -42,5 +41,4 @@ class CachedBatches : public BatchSource {
   std::vector<float> embeddings_, weights_, labels_;  // of all parts
   std::unique_ptr<Forward> forward_;                  // the loss of all and its gradients
 };
-
 }  // namespace linnet

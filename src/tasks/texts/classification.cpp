@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 std::optional<double> number_of(const std::string& label) {
   const auto value = parse_number<double>(label);
   return value && std::isfinite(*value) ? value : std::nullopt;
@@ -96,28 +95,26 @@ class Classification : public TextTask {
 
   using TextTask::measure;
   Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
-                   const Names& outputs) const override {
+      const Names& outputs) const override {
     ClassReport report(outputs);
     for (size_t i = 0; i < predicted.size(); ++i)
       report.add(static_cast<size_t>(std::ranges::max_element(predicted[i]) - predicted[i].begin()),
-                 static_cast<size_t>(examples.labels(i)[0]));
+          static_cast<size_t>(examples.labels(i)[0]));
     Metrics metrics = report.metrics();
     metrics.emplace_back("f1", report.f1());
     return {std::move(metrics), std::move(report)};
   }
 
   Answer answer(const std::string&, std::span<const TextRange>, std::span<const float> logits, const Names& outputs,
-                int64_t top) const override {
+      int64_t top) const override {
     return class_answer(softmax_rows({logits.begin(), logits.end()}, outputs.size()), outputs, top);
   }
   Names heading(int64_t top) const override { return class_heading(top); }
 };
-
 }  // namespace
 
 const TextTask& classification_task() {
   static const Classification task;
   return task;
 }
-
 }  // namespace linnet

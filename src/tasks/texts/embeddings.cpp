@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 using Kind = EmbeddingLoss::Kind;
 
 // Parses "256,128,64".
@@ -46,10 +45,10 @@ Kind kind_of(const std::string& loss, bool scores) {
 
 EmbeddingLoss loss_of(const EmbeddingsConfig& config, const TextRecords& records, int64_t width) {
   return {.kind = kind_of(config.loss, has_scores(records)),
-          .parts = parts_of(records),
-          .scale = config.scale,
-          .margin = config.margin,
-          .dimensions = dimensions_of(config.dimensions, width)};
+      .parts = parts_of(records),
+      .scale = config.scale,
+      .margin = config.margin,
+      .dimensions = dimensions_of(config.dimensions, width)};
 }
 
 // Why a loss does not fit the examples; "" if it does.
@@ -87,12 +86,12 @@ class Embeddings : public TextTask {
   LabelForm form(const Names&, const TextClassifier& model, TextUse use) const override {
     const auto& encoder = dynamic_cast<const SentenceEncoder&>(model);
     return {.kind = labels,
-            .numbers = 1,
-            .parts = (use == TextUse::kTrain ? encoder.training_loss : encoder.evaluation_loss).parts};
+        .numbers = 1,
+        .parts = (use == TextUse::kTrain ? encoder.training_loss : encoder.evaluation_loss).parts};
   }
 
-  void set_up(PretrainedModel& model, const Config& config, const TextRecords& train,
-              const TextRecords* valid) const override {
+  void set_up(
+      PretrainedModel& model, const Config& config, const TextRecords& train, const TextRecords* valid) const override {
     auto& encoder = model.as<SentenceEncoder>();
     const int64_t width = encoder.width();
     if (encoder.max_tokens == 0) encoder.max_tokens = longest_text(config, encoder);
@@ -133,7 +132,7 @@ class Embeddings : public TextTask {
 
   // In use a model gets single texts, also of pairs.
   TextExamples encode(const TextRecords& records, const PretrainedTokenizer& tokenizer, const Names& outputs,
-                      const TextClassifier& model, const Config&, int64_t longest, TextUse use) const override {
+      const TextClassifier& model, const Config&, int64_t longest, TextUse use) const override {
     TextExamples examples(form(outputs, model, use));
     const auto tokens_of = [&](const std::string& text, const std::string& where) {
       std::vector<int32_t> ids = tokenizer.encode(text, {.max_length = longest, .offsets = false}).ids;
@@ -157,7 +156,7 @@ class Embeddings : public TextTask {
 
   // For scored pairs, how well cosines follow scores; else how well first texts find their partners among all others.
   Measures measure(const TextRecords& records, const TextExamples&, std::span<const std::vector<float>> predicted,
-                   const Names& outputs, const Config&) const override {
+      const Names& outputs, const Config&) const override {
     const size_t width = outputs.size();
     const auto part = [&](size_t record, size_t index) {
       return std::span(predicted[record]).subspan(index * width, width);
@@ -180,8 +179,7 @@ class Embeddings : public TextTask {
 
   // The embedding of a text, or the cosine of two.
   std::vector<Answer> answers(const TextRecords& records, const TextExamples&,
-                              std::span<const std::vector<float>> logits, const Names&, const Config&,
-                              int64_t) const override {
+      std::span<const std::vector<float>> logits, const Names&, const Config&, int64_t) const override {
     std::vector<Answer> answers;
     auto next = logits.begin();
     for (const TextRecord& record : records.records) {
@@ -205,12 +203,10 @@ class Embeddings : public TextTask {
  private:
   static bool has_pair(const TextRecord& record) { return !record.pair.empty(); }
 };
-
 }  // namespace
 
 const TextTask& embeddings_task() {
   static const Embeddings task;
   return task;
 }
-
 }  // namespace linnet

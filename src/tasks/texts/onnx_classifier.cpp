@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 
 constexpr const char *kNetworkFile = "network.onnx", *kConfigFile = "pretrained/config.json";
@@ -64,14 +63,13 @@ PretrainedModel as_model(std::unique_ptr<OnnxNetwork> network, size_t classes, i
   model.module = std::make_unique<OnnxTextModel>(std::move(network), static_cast<int64_t>(classes), longest);
   return model;
 }
-
 }  // namespace
 
 std::unique_ptr<PretrainedTokenizer> load_onnx_tokenizer(const std::string& path) {
   const std::string folder = companion_folder(path);
   if (!has_pretrained_tokenizer(folder))
-    fail_user("'" + folder +
-              "' has no tokenizer beside the network (tokenizer.json, vocab.txt, ...), which texts need");
+    fail_user(
+        "'" + folder + "' has no tokenizer beside the network (tokenizer.json, vocab.txt, ...), which texts need");
   return load_pretrained_tokenizer(folder);
 }
 
@@ -125,5 +123,4 @@ void export_onnx_run(const std::string& folder, const std::string& out, OnnxPrec
   model.config.save(path_in(out, "config.json"));
   open_run_tokenizer(folder)->save_pretrained(out);
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include "onnx/text_network.h"
 
 namespace linnet {
-
 // Loads the tokenizer beside an ONNX file, or above it if its folder is named "onnx". User error if there is none.
 std::unique_ptr<PretrainedTokenizer> load_onnx_tokenizer(const std::string& path);
 
@@ -26,5 +25,4 @@ PretrainedModel open_onnx_run(const std::string& folder);
 // Writes the run's network with its best weights as DIR/model.onnx, with config.json and tokenizer files. Operators
 // keep the file's opset; `opset` is the requested one, 0: none.
 void export_onnx_run(const std::string& folder, const std::string& out, OnnxPrecision precision, int64_t opset);
-
 }  // namespace linnet

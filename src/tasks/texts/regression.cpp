@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 class Regression : public TextTask {
  public:
   Regression() : TextTask("regression", TextProblem::kNumbers, LabelForm::Kind::kNumbers, regression_loss) {}
@@ -37,7 +36,7 @@ class Regression : public TextTask {
   // Metrics of several numbers are averaged.
   using TextTask::measure;
   Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
-                   const Names& outputs) const override {
+      const Names& outputs) const override {
     double square = 0, absolute = 0, pearson = 0, spearman = 0;
     for (size_t output = 0; output < outputs.size(); ++output) {
       std::vector<double> found, wanted;
@@ -54,7 +53,7 @@ class Regression : public TextTask {
   }
 
   Answer answer(const std::string&, std::span<const TextRange>, std::span<const float> logits, const Names&,
-                int64_t) const override {
+      int64_t) const override {
     Answer answer;
     for (const float number : logits) answer.cells.push_back(cell(number));
     if (logits.size() == 1) answer.json["number"] = logits[0];
@@ -63,12 +62,10 @@ class Regression : public TextTask {
   }
   Names heading(int64_t) const override { return {"number"}; }
 };
-
 }  // namespace
 
 const TextTask& regression_task() {
   static const Regression task;
   return task;
 }
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr double kThreshold = 0.5;  // of a label's probability
 
 // A record's labels: a list in JSON; in a table "a|b", "a;b" or "a,b", by the first of these separators that occurs.
@@ -56,7 +55,7 @@ class SeveralLabels : public TextTask {
   // "f1" is over all decisions (micro), "f1_macro" the mean over labels, "accuracy" the share with all labels right.
   using TextTask::measure;
   Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
-                   const Names& outputs) const override {
+      const Names& outputs) const override {
     ClassReport report(outputs, false);
     int64_t right = 0;
     for (size_t i = 0; i < predicted.size(); ++i) {
@@ -69,16 +68,14 @@ class SeveralLabels : public TextTask {
       right += all;
     }
     const DecisionCounts total = report.total();
-    return {{{"f1", total.f1()},
-             {"f1_macro", report.macro().f1},
-             {"precision", total.precision()},
-             {"recall", total.recall()},
-             {"accuracy", static_cast<double>(right) / static_cast<double>(predicted.size())}},
-            std::move(report)};
+    return {{{"f1", total.f1()}, {"f1_macro", report.macro().f1}, {"precision", total.precision()},
+                {"recall", total.recall()},
+                {"accuracy", static_cast<double>(right) / static_cast<double>(predicted.size())}},
+        std::move(report)};
   }
 
   Answer answer(const std::string&, std::span<const TextRange>, std::span<const float> logits, const Names& outputs,
-                int64_t) const override {
+      int64_t) const override {
     std::string names, chances;
     Answer answer;
     answer.json["labels"] = Json::array();
@@ -94,12 +91,10 @@ class SeveralLabels : public TextTask {
   }
   Names heading(int64_t) const override { return {"labels", "probabilities"}; }
 };
-
 }  // namespace
 
 const TextTask& several_labels_task() {
   static const SeveralLabels task;
   return task;
 }
-
 }  // namespace linnet

@@ -11,9 +11,7 @@
 #include "training/run/run_folder.h"
 
 namespace linnet {
-
 namespace {
-
 constexpr uint64_t kLeastStep = 4, kStepsPerDoubling = 8;  // of padded lengths
 // How a model folder says what outputs mean: by its head, for whole texts with "problem_type".
 struct ProblemRow {
@@ -30,7 +28,6 @@ constexpr std::array kProblems{
     ProblemRow{TextProblem::kEmbeddings, ModelHead::kNone, ""},
 };
 const ProblemRow& row_of(TextProblem problem) { return *std::ranges::find(kProblems, problem, &ProblemRow::problem); }
-
 }  // namespace
 
 TextProblem problem_of(const PretrainedModel& model) {
@@ -120,8 +117,8 @@ OpenedTextClassifier open_text_classifier(const std::string& folder, const std::
 std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classes) {
   std::vector<double> probabilities(logits.size());
   for (size_t row = 0; row < logits.size(); row += classes) {
-    const double largest = *std::max_element(logits.begin() + static_cast<std::ptrdiff_t>(row),
-                                             logits.begin() + static_cast<std::ptrdiff_t>(row + classes));
+    const double largest = *std::max_element(
+        logits.begin() + static_cast<std::ptrdiff_t>(row), logits.begin() + static_cast<std::ptrdiff_t>(row + classes));
     double sum = 0;
     for (size_t i = row; i < row + classes; ++i) sum += probabilities[i] = std::exp(logits[i] - largest);
     for (size_t i = row; i < row + classes; ++i) probabilities[i] /= sum;
@@ -134,5 +131,4 @@ double sigmoid(double logit) { return 1 / (1 + std::exp(-logit)); }
 PretrainedModel open_classification_run(const std::string& folder) {
   return is_onnx_run(folder) ? open_onnx_run(folder) : open_run_model(folder);
 }
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 #include "training/run/pretrained_run.h"
 
 namespace linnet {
-
 constexpr int64_t kDefaultTextLength = 128;  // default tokens of a text
 
 enum class TextProblem {
@@ -64,5 +63,4 @@ bool marks_spans(const std::string& folder);
 // Softmax of each row of logits [rows, classes].
 std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classes);
 double sigmoid(double logit);
-
 }  // namespace linnet

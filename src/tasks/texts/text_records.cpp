@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 using FieldNames = std::vector<std::string_view>;
 
 const FieldNames kTexts{"text", "sentence", "sentence1", "text1", "premise", "question1", "query"},
@@ -32,8 +31,8 @@ const std::string* find_name(const Json& record, const FieldNames& names) {
   return nullptr;
 }
 
-std::string column(const Json& record, const std::string& asked, const FieldNames& usual, const char* key,
-                   const std::string& where) {
+std::string column(
+    const Json& record, const std::string& asked, const FieldNames& usual, const char* key, const std::string& where) {
   if (!asked.empty()) {
     if (record.contains(asked)) return asked;
     fail_user(where + ": there is no field \"" + asked + "\", which " + key + " names");
@@ -59,8 +58,8 @@ std::string names_of(const Json& record, const std::string& where) {
 Columns columns_of(const Json& record, const DataConfig& data, bool labelled, bool images, const std::string& where) {
   const FieldNames& texts = images ? kImages : kTexts;
   Columns columns{column(record, data.text_column, texts, "text_column", where),
-                  column(record, data.pair_column, images ? kNoFields : kPairs, "pair_column", where),
-                  column(record, data.label_column, kLabels, "label_column", where)};
+      column(record, data.pair_column, images ? kNoFields : kPairs, "pair_column", where),
+      column(record, data.label_column, kLabels, "label_column", where)};
   const size_t fields = record.size();
   if (columns.text.empty() && columns.label.empty() && record.contains("1")) {
     if (!labelled) return {"1", fields > 1 && !images ? "2" : "", ""};
@@ -109,9 +108,8 @@ struct Row {
 
 // Calls use(row) for each record. `headings`: names that mark a tab-separated file's first line as heading, beside
 // those in `data`. `choose(record, where)` returns the columns.
-template <class Choose, class Use>
-void for_each_row(const std::string& path, std::initializer_list<const FieldNames*> headings, const DataConfig& data,
-                  const Choose& choose, const Use& use) {
+template <class Choose, class Use> void for_each_row(const std::string& path,
+    std::initializer_list<const FieldNames*> headings, const DataConfig& data, const Choose& choose, const Use& use) {
   FieldNames heading;
   for (const FieldNames* names : headings) heading.insert(heading.end(), names->begin(), names->end());
   for (const std::string* asked : {&data.text_column, &data.pair_column, &data.label_column})
@@ -123,7 +121,6 @@ void for_each_row(const std::string& path, std::initializer_list<const FieldName
     use(Row{record, columns, reader.where()});
   }
 }
-
 }  // namespace
 
 double number_of(const Json& label, const std::string& where) {
@@ -142,7 +139,6 @@ std::vector<std::string> TextRecords::labels() const {
 }
 
 namespace {
-
 TextRecords read_labelled(const std::string& path, const DataConfig& data, bool images) {
   TextRecords found{.images = images};
   const auto choose = [&](const Json& record, const std::string& where) {
@@ -152,9 +148,9 @@ TextRecords read_labelled(const std::string& path, const DataConfig& data, bool 
   for_each_row(path, {&kLabels}, data, choose, [&](const Row& row) {
     found.pairs = !row.columns.pair.empty(), text_column = row.columns.text;
     found.records.push_back({.text = row.text(row.columns.text),
-                             .pair = found.pairs ? row.text(row.columns.pair) : "",
-                             .label = record_label(row.record, row.columns.label, row.where),
-                             .where = row.where});
+        .pair = found.pairs ? row.text(row.columns.pair) : "",
+        .label = record_label(row.record, row.columns.label, row.where),
+        .where = row.where});
   });
   if (found.records.empty()) fail_user("'" + path + "' has no labelled lines");
   if (std::ranges::all_of(found.records, [](const TextRecord& record) { return trimmed(record.text).empty(); }))
@@ -169,7 +165,6 @@ std::string image_path(const std::string& path, const std::string& image, const 
   if (!file_exists(file)) fail_user(where + ": there is no image '" + file + "'");
   return file;
 }
-
 }  // namespace
 
 TextRecords read_text_records(const std::string& path, const DataConfig& data) {
@@ -189,7 +184,7 @@ void for_each_image(const std::string& path, const DataConfig& data, const UseTe
     return columns_of(record, named, false, true, where);
   };
   for_each_row(path, {&kImages, &kLabels}, data, choose,
-               [&](const Row& row) { use(image_path(path, row.text(row.columns.text), row.where)); });
+      [&](const Row& row) { use(image_path(path, row.text(row.columns.text), row.where)); });
 }
 
 void for_each_text(const std::string& path, const DataConfig& data, bool pairs, const UseText& use) {
@@ -208,23 +203,22 @@ void for_each_text(const std::string& path, const DataConfig& data, bool pairs, 
     return columns;
   };
   for_each_row(path, {&kTexts, &kLabels}, data, choose,
-               [&](const Row& row) { use(pairs ? row.pair() : row.text(row.columns.text)); });
+      [&](const Row& row) { use(pairs ? row.pair() : row.text(row.columns.text)); });
 }
 
 namespace {
-
-const FieldNames kFirsts{"anchor",    "query", "question", "text",     "sentence",
-                         "sentence1", "text1", "premise",  "question1"},
-    kSeconds{"positive",  "answer", "passage",    "document",  "context",  "response",
-             "sentence2", "text2",  "hypothesis", "question2", "text_pair"},
+const FieldNames kFirsts{
+    "anchor", "query", "question", "text", "sentence", "sentence1", "text1", "premise", "question1"},
+    kSeconds{"positive", "answer", "passage", "document", "context", "response", "sentence2", "text2", "hypothesis",
+        "question2", "text_pair"},
     kScores{"score", "label", "similarity", "similarity_score"};
 constexpr std::string_view kOther = "negative";
 
 // Further fields are negatives of the first text, unless the third is a number.
 Columns related_columns(const Json& record, const DataConfig& data, bool pairs, const std::string& where) {
   Columns columns{column(record, data.text_column, kFirsts, "text_column", where),
-                  column(record, data.pair_column, kSeconds, "pair_column", where),
-                  column(record, data.label_column, kScores, "label_column", where)};
+      column(record, data.pair_column, kSeconds, "pair_column", where),
+      column(record, data.label_column, kScores, "label_column", where)};
   if (columns.text.empty() && record.contains("1")) {
     columns.text = "1", columns.pair = record.contains("2") ? "2" : "";
     const Json* third = record.find("3");
@@ -251,7 +245,6 @@ std::vector<std::string> other_texts(const Json& record, const Columns& columns,
   }
   return others;
 }
-
 }  // namespace
 
 TextRecords read_related_texts(const std::string& path, const DataConfig& data) {
@@ -306,5 +299,4 @@ TextRecords split_off(TextRecords& records, bool by_label, double share, uint64_
   records = std::move(rest);
   return part;
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include "config/config.h"
 
 namespace linnet {
-
 struct TextRecord {
   std::string text, pair;                // pair: the second text
   std::vector<std::string> others = {};  // further texts, which do not match the first
@@ -52,5 +51,4 @@ void for_each_related_text(const std::string& path, const DataConfig& data, cons
 
 // Moves a share of the records out, with `by_label` of each label alike (data/examples/held_out.h).
 TextRecords split_off(TextRecords& records, bool by_label, double share, uint64_t seed);
-
 }  // namespace linnet

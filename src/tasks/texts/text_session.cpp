@@ -4,18 +4,12 @@
 #include "models/modules/text_encoder.h"
 
 namespace linnet {
-
 TextSession::TextSession(const Config& config, const TextTask& text_task, TextClassifier& model, Names output_names,
-                         bool pairs, bool training, bool verify_plans, const std::shared_ptr<const Teacher>& teacher)
-    : Session(
-          config, model, training, verify_plans,
+    bool pairs, bool training, bool verify_plans, const std::shared_ptr<const Teacher>& teacher)
+    : Session(config, model, training, verify_plans,
           [&](Trace& trace) { return text_task.loss(model, trace, 1, text_lengths(config, model).front(), pairs); }),
-      rows(config.data.batch_size),
-      lengths(text_lengths(config, model)),
-      task(text_task),
-      outputs(std::move(output_names)),
-      model_(model),
-      config_(config) {
+      rows(config.data.batch_size), lengths(text_lengths(config, model)), task(text_task),
+      outputs(std::move(output_names)), model_(model), config_(config) {
   if (teacher) teacher->declare(store);
   std::vector<LossFunction> losses;
   for (const int64_t length : lengths)
@@ -63,8 +57,8 @@ std::span<const float> TextSession::embed_training(const Batch& batch) {
   return {embeddings.as<const float>(), static_cast<size_t>(embeddings.type.shape.elements())};
 }
 
-std::vector<float> TextSession::logits_of(const TextExamples& examples, const Batch& batch, int64_t row,
-                                          int64_t example) {
+std::vector<float> TextSession::logits_of(
+    const TextExamples& examples, const Batch& batch, int64_t row, int64_t example) {
   const auto width = std::ssize(outputs), length = lengths[static_cast<size_t>(batch.shape_index)];
   const int64_t stride = task.is_of_tokens() ? length * width : width;
   const int64_t count = task.is_of_tokens() ? static_cast<int64_t>(examples.length(example)) * width : width;
@@ -105,9 +99,9 @@ Evaluation TextSession::evaluate(const TextRecords& records, const TextExamples&
     batch += 2;
     for (const int64_t i : batches.sorted_rows(index)) {
       const auto tokens = static_cast<int64_t>(examples.length(i));
-      predicted[static_cast<size_t>(i)].assign(batch, batch + (picks                 ? tokens
-                                                               : task.is_of_tokens() ? tokens * std::ssize(outputs)
-                                                                                     : numbers));
+      predicted[static_cast<size_t>(i)].assign(batch, batch + (picks                    ? tokens
+                                                                  : task.is_of_tokens() ? tokens * std::ssize(outputs)
+                                                                                        : numbers));
       batch += numbers;
     }
   }
@@ -115,5 +109,4 @@ Evaluation TextSession::evaluate(const TextRecords& records, const TextExamples&
   Measures measures = task.measure(records, examples, predicted, outputs, config_);
   return {sum / count, std::ssize(records.records), std::move(measures.metrics), {}, std::move(measures.classes)};
 }
-
 }  // namespace linnet

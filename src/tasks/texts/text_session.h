@@ -6,11 +6,10 @@
 #include "training/run/training_task.h"
 
 namespace linnet {
-
 class TextSession : public Session {
  public:
   TextSession(const Config& config, const TextTask& task, TextClassifier& model, Names outputs, bool pairs,
-              bool training, bool verify_plans = true, const std::shared_ptr<const Teacher>& teacher = {});
+      bool training, bool verify_plans = true, const std::shared_ptr<const Teacher>& teacher = {});
 
   // The logits of each example: [parts, outputs], or [tokens, outputs].
   std::vector<std::vector<float>> logits(const TextExamples& examples);
@@ -35,5 +34,4 @@ class TextSession : public Session {
   const Config config_;
   int first_alone_ = -1;  // the shape that embeds texts of lengths[0], with cached gradients
 };
-
 }  // namespace linnet

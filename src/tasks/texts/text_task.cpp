@@ -7,21 +7,18 @@
 #include "models/families/labels.h"
 
 namespace linnet {
-
 #define LINNET_DECLARE(name, ...) const TextTask& name##_task();
 LINNET_TEXT_TASKS(LINNET_DECLARE)
 
 namespace {
-
 #define LINNET_LIST(name, ...) name##_task,
 constexpr std::array kTasks{LINNET_TEXT_TASKS(LINNET_LIST)};
-
 }  // namespace
 
 Names TextTask::outputs_of(const PretrainedModel& model) const { return label_names(model.config); }
 
 TextExamples TextTask::encode(const TextRecords& records, const PretrainedTokenizer& tokenizer, const Names& outputs,
-                              const TextClassifier& model, const Config&, int64_t longest, TextUse use) const {
+    const TextClassifier& model, const Config&, int64_t longest, TextUse use) const {
   const EncodeOptions options{.max_length = longest, .offsets = is_of_tokens()};
   TextExamples examples(form(outputs, model, use));
   const auto tokens_of = [&](const TextRecord& record, const EncodeOptions& how) {
@@ -50,14 +47,12 @@ TextExamples TextTask::encode(const TextRecords& records, const PretrainedTokeni
 }
 
 std::vector<Answer> TextTask::answers(const TextRecords& records, const TextExamples& examples,
-                                      std::span<const std::vector<float>> logits, const Names& outputs, const Config&,
-                                      int64_t top) const {
+    std::span<const std::vector<float>> logits, const Names& outputs, const Config&, int64_t top) const {
   std::vector<Answer> answers;
   for (size_t i = 0; i < records.records.size(); ++i)
-    answers.push_back(
-        answer(records.records[i].text,
-               is_of_tokens() ? std::span<const TextRange>(examples.offsets[i]) : std::span<const TextRange>(),
-               logits[i], outputs, top));
+    answers.push_back(answer(records.records[i].text,
+        is_of_tokens() ? std::span<const TextRange>(examples.offsets[i]) : std::span<const TextRange>(), logits[i],
+        outputs, top));
   return answers;
 }
 
@@ -67,8 +62,8 @@ std::vector<float> TextTask::label(const TextRecord&, const Encoding&, const Nam
 Measures TextTask::measure(const TextExamples&, std::span<const std::vector<float>>, const Names&) const {
   fail_internal("a task measures its examples, or its records");
 }
-Answer TextTask::answer(const std::string&, std::span<const TextRange>, std::span<const float>, const Names&,
-                        int64_t) const {
+Answer TextTask::answer(
+    const std::string&, std::span<const TextRange>, std::span<const float>, const Names&, int64_t) const {
   fail_internal("a task answers one text, or all");
 }
 
@@ -95,5 +90,4 @@ const TextTask& text_task(TextProblem problem) {
     if (task().problem == problem) return task();
   fail_internal("no task has this problem");
 }
-
 }  // namespace linnet

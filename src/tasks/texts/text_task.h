@@ -15,7 +15,6 @@
 #include "tasks/texts/text_records.h"
 
 namespace linnet {
-
 // By names that `metric` in the configuration may have.
 using Metrics = std::vector<std::pair<std::string, double>>;
 using Names = std::vector<std::string>;
@@ -47,30 +46,29 @@ class TextTask {
   virtual Names outputs_of(const PretrainedModel& model) const;
   virtual Names assumed_outputs() const { return {"0", "1"}; }  // by `linnet plan` without data
   // Tells a new or opened model what its losses and its folder need to know of the data.
-  virtual void set_up(PretrainedModel&, const Config&, const TextRecords& /*train*/,
-                      const TextRecords* /*valid*/) const {}
+  virtual void set_up(
+      PretrainedModel&, const Config&, const TextRecords& /*train*/, const TextRecords* /*valid*/) const {}
   // Adapts model and configuration for training, before planning.
   virtual void before_session(TextClassifier&, Config&) const {}
   // Examples of records, by default one each. `longest`: tokens of a text.
   virtual TextExamples encode(const TextRecords& records, const PretrainedTokenizer& tokenizer, const Names& outputs,
-                              const TextClassifier& model, const Config& config, int64_t longest, TextUse use) const;
+      const TextClassifier& model, const Config& config, int64_t longest, TextUse use) const;
   // A record's labels: one number, one for each output, or one for each token of `encoding` (-1: ignored). User error
   // naming the line for a label that does not fit these outputs.
   virtual std::vector<float> label(const TextRecord& record, const Encoding& encoding, const Names& outputs) const;
   // `predicted`: each example's logits, or each token's likeliest class. Override one, the second if texts are needed.
-  virtual Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
-                           const Names& outputs) const;
+  virtual Measures measure(
+      const TextExamples& examples, std::span<const std::vector<float>> predicted, const Names& outputs) const;
   virtual Measures measure(const TextRecords&, const TextExamples& examples,
-                           std::span<const std::vector<float>> predicted, const Names& outputs, const Config&) const {
+      std::span<const std::vector<float>> predicted, const Names& outputs, const Config&) const {
     return measure(examples, predicted, outputs);
   }
   // The answer for a text from its logits [outputs] or [tokens, outputs], with the tokens' `offsets` if they have
   // classes; or the answers for all records.
   virtual Answer answer(const std::string& text, std::span<const TextRange> offsets, std::span<const float> logits,
-                        const Names& outputs, int64_t top) const;
+      const Names& outputs, int64_t top) const;
   virtual std::vector<Answer> answers(const TextRecords& records, const TextExamples& examples,
-                                      std::span<const std::vector<float>> logits, const Names& outputs,
-                                      const Config& config, int64_t top) const;
+      std::span<const std::vector<float>> logits, const Names& outputs, const Config& config, int64_t top) const;
   virtual Names heading(int64_t top) const = 0;        // of the answers' cells
   virtual bool may_be_pairs() const { return false; }  // whether a model that takes single texts also takes two
   virtual bool are_pairs() const { return false; }     // whether all texts are pairs
@@ -95,5 +93,4 @@ size_t output_of(const std::string& name, const Names& outputs, const std::strin
 const TextTask& text_task(const Config& config);
 const TextTask& text_task(TextProblem problem);  // the first with this problem, as several may share one
 const TextTask& text_task(const OpenedTextClassifier& opened);
-
 }  // namespace linnet

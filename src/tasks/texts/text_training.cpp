@@ -15,7 +15,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kAssumedTexts = 10'000;
 
 std::string file_of(const Config& config, const std::string& path, const char* key) {
@@ -32,8 +31,8 @@ std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Confi
   if (outputs) *outputs = task.outputs(train, path);  // also reports unfit labels
   if (!data.valid_tsv.empty()) valid = task.read(data_path(data, data.valid_tsv), data);
   else
-    valid = split_off(train, task.problem == TextProblem::kOneClass, data.held_out,
-                      static_cast<uint64_t>(config.train.seed));
+    valid = split_off(
+        train, task.problem == TextProblem::kOneClass, data.held_out, static_cast<uint64_t>(config.train.seed));
   if (valid.records.empty() && task.problem == TextProblem::kOneClass)
     fail_user(
         "no label of the training file occurs often enough to set some lines aside: are its columns text<TAB>label? "
@@ -54,7 +53,6 @@ Names labels_with(const std::string& folder, Names of_data) {
   const auto is_own = [&](const std::string& label) { return std::ranges::find(own, label) != own.end(); };
   return std::ranges::all_of(of_data, is_own) ? own : of_data;
 }
-
 }  // namespace
 
 DataAtHand TextTraining::data_at_hand(bool exact) const {
@@ -130,8 +128,8 @@ void TextTraining::open_model(const std::string& from, const TextRecords& train)
     tokenizer_ = load_pretrained_tokenizer(folder);
     if (task_.problem != TextProblem::kNumbers) outputs_ = labels_with(folder, std::move(outputs_));
     model_ = open_pretrained(folder, {.head = head_of(task_.problem),
-                                      .labels = static_cast<int64_t>(outputs_.size()),
-                                      .lora = lora_options(config_)});
+                                         .labels = static_cast<int64_t>(outputs_.size()),
+                                         .lora = lora_options(config_)});
     if (task_.problem == TextProblem::kEmbeddings) take_pooling(model_, folder);
   }
   if (task_.problem == TextProblem::kSpans || task_.problem == TextProblem::kEmbeddings) {
@@ -194,8 +192,8 @@ std::unique_ptr<Session> TextTraining::make_session(const Config& config, bool v
   task_.before_session(model_.as<TextClassifier>(), settled);
   EncodeText encode;
   if (tokenizer_) encode = [this](std::string_view text, std::vector<int32_t>& ids) { tokenizer_->encode(text, ids); };
-  return std::make_unique<TextSession>(settled, task_, model_.as<TextClassifier>(), outputs_, pairs_, true, verify,
-                                       teacher(outputs_, encode));
+  return std::make_unique<TextSession>(
+      settled, task_, model_.as<TextClassifier>(), outputs_, pairs_, true, verify, teacher(outputs_, encode));
 }
 
 void TextTraining::begin() {
@@ -223,8 +221,8 @@ void export_classification_run(const std::string& folder, const std::string& out
   export_pretrained_run(folder, out);
 }
 
-Evaluation evaluate_texts_of(const std::string& folder, const Config& config, const std::string& path,
-                             const std::string& split) {
+Evaluation evaluate_texts_of(
+    const std::string& folder, const Config& config, const std::string& path, const std::string& split) {
   OpenedTextClassifier opened = open_text_classifier(folder);
   if (path.empty() && !opened.is_run) fail_user("'" + folder + "' is a model; --data names a text");
   const TextTask& task = text_task(opened);
@@ -237,10 +235,9 @@ Evaluation evaluate_texts_of(const std::string& folder, const Config& config, co
   with_model.answers.may_lack = opened.config.answers.may_lack;
   task.set_up(opened.model, with_model, records, nullptr);
   const TextExamples examples = task.encode(records, *opened.tokenizer, opened.outputs, classifier, with_model,
-                                            longest_text(config, classifier), TextUse::kEvaluate);
+      longest_text(config, classifier), TextUse::kEvaluate);
   TextSession session(with_model, task, classifier, opened.outputs, records.pairs, false);
   take_model_weights(session, folder, "", opened.weights());
   return session.evaluate(records, examples, SharedWork::alone());
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "tasks/texts/text_session.h"
 
 namespace linnet {
-
 class TextTraining : public SessionTask {
  public:
   explicit TextTraining(const Config& config) : SessionTask(config), task_(text_task(config)) {}
@@ -52,7 +51,6 @@ class TextTraining : public SessionTask {
 // `linnet export --out`: a model folder for other programs.
 void export_classification_run(const std::string& folder, const std::string& out);
 // `linnet eval` of a run or model folder, on the file `path`, or if empty on the split that the configuration names.
-Evaluation evaluate_texts_of(const std::string& folder, const Config& config, const std::string& path,
-                             const std::string& split);
-
+Evaluation evaluate_texts_of(
+    const std::string& folder, const Config& config, const std::string& path, const std::string& split);
 }  // namespace linnet

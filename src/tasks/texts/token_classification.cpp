@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 // Each word's first token, which predicts its class; -1 if the text was cut before it.
 std::vector<int64_t> first_tokens(const std::vector<TextRange>& words, std::span<const TextRange> offsets) {
   std::vector<int64_t> first(words.size(), -1);
@@ -37,8 +36,8 @@ std::vector<TextRange> words_of(const Json& label) {
 class TokenClassification : public TextTask {
  public:
   TokenClassification()
-      : TextTask("token_classification", TextProblem::kTokenClasses, LabelForm::Kind::kTokenClasses,
-                 classification_loss) {}
+      : TextTask(
+            "token_classification", TextProblem::kTokenClasses, LabelForm::Kind::kTokenClasses, classification_loss) {}
 
   TextRecords read(const std::string& path, const DataConfig& data) const override {
     return read_tagged_texts(path, data);
@@ -73,7 +72,7 @@ class TokenClassification : public TextTask {
   // Metrics of whole entities; "accuracy" is of words.
   using TextTask::measure;
   Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
-                   const Names& outputs) const override {
+      const Names& outputs) const override {
     EntityCounts entities;
     int64_t right = 0, words = 0;
     for (size_t i = 0; i < predicted.size(); ++i) {
@@ -90,16 +89,14 @@ class TokenClassification : public TextTask {
     ClassReport report({}, false);
     for (const auto& [label, counts] : entities) report.names.push_back(label), report.counts.push_back(counts);
     const DecisionCounts total = report.total();
-    return {{{"f1", total.f1()},
-             {"precision", total.precision()},
-             {"recall", total.recall()},
-             {"accuracy", words > 0 ? static_cast<double>(right) / static_cast<double>(words) : 0}},
-            std::move(report)};
+    return {{{"f1", total.f1()}, {"precision", total.precision()}, {"recall", total.recall()},
+                {"accuracy", words > 0 ? static_cast<double>(right) / static_cast<double>(words) : 0}},
+        std::move(report)};
   }
 
   // Entities with offsets in code points, like Python's, and their words' mean probability.
   Answer answer(const std::string& text, std::span<const TextRange> offsets, std::span<const float> logits,
-                const Names& outputs, int64_t) const override {
+      const Names& outputs, int64_t) const override {
     const std::vector<TextRange> words = split_words(text);
     const std::vector<int64_t> first = first_tokens(words, offsets);
     const std::vector<double> all = softmax_rows({logits.begin(), logits.end()}, outputs.size());
@@ -121,23 +118,18 @@ class TokenClassification : public TextTask {
       const TextRange range = code_point_offsets(text, {&bytes, 1})[0];
       double chance = 0;
       for (size_t word = begin; word < end; ++word) chance += chances[word] / static_cast<double>(end - begin);
-      answer.json["entities"].push_back({{"label", entity.label},
-                                         {"start", range.begin},
-                                         {"end", range.end},
-                                         {"text", covered},
-                                         {"probability", chance}});
+      answer.json["entities"].push_back({{"label", entity.label}, {"start", range.begin}, {"end", range.end},
+          {"text", covered}, {"probability", chance}});
       line += (line.empty() ? "" : ", ") + entity.label + ": " + covered;
     }
     return answer;
   }
   Names heading(int64_t) const override { return {"entities"}; }
 };
-
 }  // namespace
 
 const TextTask& token_classification_task() {
   static const TokenClassification task;
   return task;
 }
-
 }  // namespace linnet

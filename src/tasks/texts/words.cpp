@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 using WordRanges = std::vector<TextRange>;
 
 Json words_label(const WordRanges& words, const std::vector<std::string>& tags) {
@@ -36,7 +35,7 @@ struct TaggedSpan {
 };
 
 TaggedSpan read_span(const Json& json, const std::vector<std::string_view>& characters, const std::string& text,
-                     const std::string& where) {
+    const std::string& where) {
   const bool list = json.is_array() && json.size() == 3;
   if (!list && !json.is_object()) fail_user(where + ": an entity is neither an object nor [start, end, label]");
   const auto part = [&](const char* key, size_t index) -> const Json& {
@@ -114,8 +113,8 @@ TextRecord read_record(const Json& json, const DataConfig& data, const std::stri
     const Json* tags = first_field(json, {data.label_column, "tags", "ner_tags", "labels"});
     if (!tags || !tags->is_array()) fail_user(where + ": there is no list \"tags\" beside the tokens");
     if (tags->size() != tokens->size())
-      fail_user(where + ": " + std::to_string(tokens->size()) + " tokens and " + std::to_string(tags->size()) +
-                " tags");
+      fail_user(
+          where + ": " + std::to_string(tokens->size()) + " tokens and " + std::to_string(tags->size()) + " tags");
     std::vector<std::string> names;
     for (const Json& tag : *tags) {
       if (!tag.is_string())
@@ -165,7 +164,6 @@ TextRecords read_columns(const std::string& path, bool tagged) {
 bool has_any_ending(const std::string& path, std::initializer_list<std::string_view> endings) {
   return std::ranges::any_of(endings, [&](std::string_view ending) { return has_ending(path, ending); });
 }
-
 }  // namespace
 
 WordRanges split_words(const std::string& text) {
@@ -201,5 +199,4 @@ void for_each_text_of_words(const std::string& path, const DataConfig& data, con
     use(tokens ? join(texts_of(*tokens, reader.where()), {}, "").text : tagged_text(record, data, reader.where()));
   }
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "tasks/texts/text_records.h"
 
 namespace linnet {
-
 // Byte ranges of runs of letters, digits and marks; any other character except spaces is a word by itself.
 std::vector<TextRange> split_words(const std::string& text);
 
@@ -19,5 +18,4 @@ TextRecords read_tagged_texts(const std::string& path, const DataConfig& data);
 // The texts of such a file, which may lack tags: JSON "tokens" joined by spaces, or "text"; the first column of .conll,
 // .iob, .iob2, .bio and .bioes files; of other files as for_each_text().
 void for_each_text_of_words(const std::string& path, const DataConfig& data, const UseText& use);
-
 }  // namespace linnet

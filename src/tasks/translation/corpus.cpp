@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr uint32_t kFirstRandomSymbol = 0x4E00;  // CJK: a long range of letters
 
 // Refuses a generated text larger than memory at once: an extra zero, for example.
@@ -24,8 +23,8 @@ void check_samples(const char* key, int64_t count, double bytes_each) {
 
 constexpr double kDatePairBytes = 250;  // two strings, their tokens and offsets
 
-ParallelText generate_dates(const Config& config, DateSplit split, const char* key, int64_t count,
-                            std::vector<int>* formats = nullptr) {
+ParallelText generate_dates(
+    const Config& config, DateSplit split, const char* key, int64_t count, std::vector<int>* formats = nullptr) {
   check_samples(key, count, kDatePairBytes);
   ParallelText text;
   for (int64_t i = 0; i < count; ++i) {
@@ -68,7 +67,7 @@ ParallelText generate_random(const Config& config, uint64_t split, const char* k
 }
 
 ParallelText read_split(const Config& config, const char* name, const std::string& tsv, const std::string& source,
-                        const std::string& target) {
+    const std::string& target) {
   const DataConfig& data = config.data;
   if (!tsv.empty()) return read_table(data_path(data, tsv), {data.text_column, data.label_column});
   if (source.empty() || target.empty())
@@ -110,7 +109,6 @@ void hold_out(Corpus& corpus, const DataConfig& data) {
   }
   corpus.train = std::move(kept);
 }
-
 }  // namespace
 
 Corpus load_training_corpus(const Config& config) {
@@ -156,5 +154,4 @@ ParallelText load_valid_split(const Config& config) {
     return read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
   return load_training_corpus(config).valid;
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "data/examples/text/parallel_text.h"
 
 namespace linnet {
-
 struct Corpus {
   ParallelText train, valid, test;
   std::vector<int> test_formats;  // dates task: the format of each test line
@@ -18,5 +17,4 @@ Corpus load_test_corpus(const Config& config);
 
 // The valid split as in load_training_corpus().
 ParallelText load_valid_split(const Config& config);
-
 }  // namespace linnet

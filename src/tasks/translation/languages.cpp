@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 TokenId language_token(const PretrainedTokenizer& tokenizer, const std::string& language) {
   for (const std::string& piece : {language, "__" + language + "__"})
     if (const TokenId id = tokenizer.id_of(piece); id != kNoToken && tokenizer.is_special(id)) return id;
@@ -25,7 +24,6 @@ Json settings_of(const PretrainedTokenizer& tokenizer) {
   const auto found = files.find(kName);
   return parse_tokenizer_config(found == files.end() ? "" : found->second, kName);
 }
-
 }  // namespace
 
 Languages languages_of(const Config& config) { return {config.data.source_language, config.data.target_language}; }
@@ -67,5 +65,4 @@ void frame_sentences(TokenizerPair& pair, const ConfigFile& config, const Langua
   if (first) pair.special.begin = target;
   else pair.before_target = {target};
 }
-
 }  // namespace linnet

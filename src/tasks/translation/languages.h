@@ -5,7 +5,6 @@
 #include "tasks/translation/tokenizer_pair.h"
 
 namespace linnet {
-
 // As the tokenizer spells them ("eng_Latn", "en_XX"; "__en__" or "en"); "": the folder's.
 struct Languages {
   std::string source = {}, target = {};
@@ -16,5 +15,4 @@ Languages languages_of(const Config& config);
 
 // Adds the tokens around sentences; frame() reports missing languages. User error for one that the tokenizer lacks.
 void frame_sentences(TokenizerPair& pair, const ConfigFile& config, const Languages& languages);
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char *kJoint = "tokenizer", *kSource = "source", *kTarget = "target", *kMarianTarget = "/target.spm";
 
 std::shared_ptr<const Tokenizer> load_one(const std::string& folder, const std::string& stem) {
@@ -24,7 +23,6 @@ void check_marian_files(const std::string& folder) {
     if (!file_exists(folder + "/" + name))
       fail_user("'" + folder + "' has no " + name + "; a Marian's tokenizer is source.spm, target.spm and vocab.json");
 }
-
 }  // namespace
 
 SpecialTokens begin_of(const Config& config, SpecialTokens special) {
@@ -71,5 +69,4 @@ TokenizerPair open_tokenizers(const std::string& folder) {
   pair.special = pair.source->special();
   return pair;
 }
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 #include "data/examples/text/parallel_text.h"
 
 namespace linnet {
-
 struct TokenizerPair {
   std::shared_ptr<const Tokenizer> source, target;  // the same object for a joint vocabulary
   SpecialTokens special = {};                       // what begins and ends a sentence, for the model
@@ -30,5 +29,4 @@ TokenizerPair train_tokenizers(const Config& config, const ParallelText& train);
 TokenizerPair load_tokenizers(const Config& config, const std::string& folder);
 // Opens a Hugging Face model folder's tokenizers: Marian has one for each side.
 TokenizerPair open_tokenizers(const std::string& folder);
-
 }  // namespace linnet

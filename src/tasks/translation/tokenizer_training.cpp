@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char* kTrained = "the trained model";
 
 TokenizerOptions tokenizer_options(const Config& config) {
@@ -49,16 +48,14 @@ TokenizerPair train_marian(const Config& config, const std::vector<std::string>&
     if (piece.text != file.pad_piece) add(piece.text);
   add(file.pad_piece);
   const auto make = [&](const char* file_name) {
-    return std::make_shared<SentencePiecePretrained>(
-        model, kTrained,
+    return std::make_shared<SentencePiecePretrained>(model, kTrained,
         SentencePieceOptions{.file_name = file_name,
-                             .add_end = true,
-                             .vocabulary = vocabulary.dump(),
-                             .config_json = R"({"tokenizer_class": "MarianTokenizer"})"});
+            .add_end = true,
+            .vocabulary = vocabulary.dump(),
+            .config_json = R"({"tokenizer_class": "MarianTokenizer"})"});
   };
   return {make("source.spm"), make("target.spm"), {}};
 }
-
 }  // namespace
 
 TokenizerPair train_tokenizers(const Config& config, const ParallelText& train) {
@@ -76,5 +73,4 @@ TokenizerPair train_tokenizers(const Config& config, const ParallelText& train) 
   const auto tokenizer = train_one(config, both);
   return {tokenizer, tokenizer, begin_of(config, tokenizer->special())};
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 // Whether single tokens show the tokenizers to be the same in both directions.
 bool same_vocabulary(const Tokenizer& a, const Tokenizer& b) {
   if (&a == &b) return true;
@@ -32,11 +31,10 @@ void check_alike(const OpenedTranslationModel& first, const OpenedTranslationMod
   if (a.frame() != b.frame() || a.special.pad != b.special.pad)
     refuse("token for the beginning or the end of a sentence");
 }
-
 }  // namespace
 
-TranslationEnsemble::TranslationEnsemble(const std::vector<std::string>& folders,
-                                         const std::vector<AdapterFolder>& adapters, const Languages& languages) {
+TranslationEnsemble::TranslationEnsemble(
+    const std::vector<std::string>& folders, const std::vector<AdapterFolder>& adapters, const Languages& languages) {
   if (folders.size() > 1 && !adapters.empty()) fail_user("--adapter goes with one model");
   for (const std::string& folder : folders) {
     members.push_back(open_translation_model(folder, adapters, languages));
@@ -62,9 +60,8 @@ LoadWeights TranslationEnsemble::weights() const {
       const std::vector<float> weights = flat_weights(layouts_[i], members[i].weights());
       for (const ParameterSlot& slot : layouts_[i].parameters())
         std::copy_n(weights.data() + slot.offset, slot.spec.shape.elements(),
-                    parameters.flat + offsets.at(std::to_string(i) + "." + slot.spec.name));
+            parameters.flat + offsets.at(std::to_string(i) + "." + slot.spec.name));
     }
   };
 }
-
 }  // namespace linnet

@@ -11,24 +11,23 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char* kConfigFile = "/pretrained/config.json";
 constexpr int64_t kFolderLength = 512;  // most tokens of a side, for model folders without a limit
 
 ConfigFile t5_file(const Config& config, const TokenizerPair& tokenizers) {
   const ModelConfig& m = config.model;
   const T5Config t5{.vocab_size = tokenizers.source->vocab_size(),
-                    .width = m.d_model,
-                    .heads = m.num_heads,
-                    .head_size = m.d_model / m.num_heads,
-                    .hidden = m.d_ff,
-                    .encoder_layers = m.num_encoder_layers,
-                    .decoder_layers = m.num_decoder_layers,
-                    .activation = m.activation == "gelu" ? Activation::kGeluTanh : Activation::kRelu,
-                    .dropout = m.dropout,
-                    .tied_head = m.tie_head,
-                    .scaled_head = m.tie_head,
-                    .start_token = tokenizers.special.pad};
+      .width = m.d_model,
+      .heads = m.num_heads,
+      .head_size = m.d_model / m.num_heads,
+      .hidden = m.d_ff,
+      .encoder_layers = m.num_encoder_layers,
+      .decoder_layers = m.num_decoder_layers,
+      .activation = m.activation == "gelu" ? Activation::kGeluTanh : Activation::kRelu,
+      .dropout = m.dropout,
+      .tied_head = m.tie_head,
+      .scaled_head = m.tie_head,
+      .start_token = tokenizers.special.pad};
   ConfigFile file = find_family_as<T5Family>("t5").write(t5, ModelHead::kTokens);
   file.set("eos_token_id", static_cast<int64_t>(tokenizers.special.end));
   return file;
@@ -88,7 +87,6 @@ void check_translation_length(const Config& config, const EncoderDecoder& model)
     fail_user("max_seq_len = " + std::to_string(config.model.max_seq_len) + ", and the model takes " +
               std::to_string(model.max_length()) + " tokens");
 }
-
 }  // namespace
 
 void TranslationModel::save_assets(const std::string& folder) const {
@@ -129,8 +127,8 @@ TranslationModel make_translation_model(const Config& config, TokenizerPair toke
   return model;
 }
 
-TranslationModel open_translation_folder(const Config& config, const std::string& folder,
-                                         const std::vector<AdapterFolder>& adapters) {
+TranslationModel open_translation_folder(
+    const Config& config, const std::string& folder, const std::vector<AdapterFolder>& adapters) {
   refuse_names(adapters);
   TranslationModel model;
   set_translation_model(model, open_with_adapters(folder, adapters, {.lora = lora_options(config)}));
@@ -169,8 +167,8 @@ Config translation_folder_config(const std::string& folder) {
   return config;
 }
 
-OpenedTranslationModel open_translation_model(const std::string& folder, const std::vector<AdapterFolder>& adapters,
-                                              const Languages& languages) {
+OpenedTranslationModel open_translation_model(
+    const std::string& folder, const std::vector<AdapterFolder>& adapters, const Languages& languages) {
   OpenedTranslationModel opened;
   opened.folder = folder;
   opened.is_run = !is_translation_folder(folder);
@@ -182,5 +180,4 @@ OpenedTranslationModel open_translation_model(const std::string& folder, const s
                                                          : open_translation_folder(opened.config, folder, adapters);
   return opened;
 }
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 #include "training/run/pretrained_run.h"
 
 namespace linnet {
-
 struct TranslationModel {
   TokenizerPair tokenizers;
   std::shared_ptr<PretrainedModel> pretrained;  // null: a Transformer of the configuration's keys
@@ -26,8 +25,8 @@ TransformerConfig transformer_config(const Config& config, const TokenizerPair& 
 // A model of the configuration's sizes for trained tokenizers.
 TranslationModel make_translation_model(const Config& config, TokenizerPair tokenizers);
 // Opens config.model.from, or a run folder's model without its weights.
-TranslationModel open_translation_folder(const Config& config, const std::string& folder,
-                                         const std::vector<AdapterFolder>& adapters = {});
+TranslationModel open_translation_folder(
+    const Config& config, const std::string& folder, const std::vector<AdapterFolder>& adapters = {});
 TranslationModel load_translation_run(const Config& config, const std::string& folder);
 
 // For use: a run or a model folder.
@@ -41,14 +40,12 @@ struct OpenedTranslationModel : TranslationModel {
   LoadWeights weights() const { return weights_of(folder, of_folder()); }
 };
 // Adds the adapters of another folder, if any, to a model folder's weights.
-OpenedTranslationModel open_translation_model(const std::string& folder,
-                                              const std::vector<AdapterFolder>& adapters = {},
-                                              const Languages& languages = {});
+OpenedTranslationModel open_translation_model(
+    const std::string& folder, const std::vector<AdapterFolder>& adapters = {}, const Languages& languages = {});
 // The configuration alone. `folder` holds a T5 or Marian.
 Config translation_folder_config(const std::string& folder);
 bool is_translation_folder(const std::string& folder);
 
 // Writes a model folder for other programs. User error for a model that no family describes.
 void export_translation_run(const std::string& folder, const std::string& out);
-
 }  // namespace linnet

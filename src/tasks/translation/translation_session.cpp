@@ -6,9 +6,7 @@
 #include "models/modules/encoder_decoder.h"
 
 namespace linnet {
-
 namespace {
-
 constexpr int64_t kPairProbeLength = 4;  // of the loss by which tensor parallelism divides the model
 
 // Padded lengths of sources, up to `longest`: few plans, with at most a fourth of padding (but for the shortest).
@@ -21,7 +19,6 @@ std::vector<int64_t> padded_source_lengths(int64_t longest) {
   lengths.push_back(longest);
   return lengths;
 }
-
 }  // namespace
 
 int64_t longest_source(const std::vector<BatchShape>& shapes) {
@@ -30,16 +27,13 @@ int64_t longest_source(const std::vector<BatchShape>& shapes) {
   return longest;
 }
 
-TranslationSession::TranslationSession(const Config& config, const TranslationModel& translation,
-                                       SessionOptions options)
+TranslationSession::TranslationSession(
+    const Config& config, const TranslationModel& translation, SessionOptions options)
     : Session(config, *translation.model, options.training, options.verify_plans,
-              [&model = *translation.model](Trace& trace) {
-                return translation_loss(model, trace, {1, kPairProbeLength, kPairProbeLength}, 0);
-              }),
-      config(config),
-      tokenizers(translation.tokenizers),
-      model(translation.model),
-      shapes(std::move(options.shapes)) {
+          [&model = *translation.model](Trace& trace) {
+            return translation_loss(model, trace, {1, kPairProbeLength, kPairProbeLength}, 0);
+          }),
+      config(config), tokenizers(translation.tokenizers), model(translation.model), shapes(std::move(options.shapes)) {
   std::vector<LossFunction> losses;
   for (const BatchShape& shape : shapes)
     losses.push_back([this, shape, smoothing = config.train.label_smoothing](Trace& trace) {
@@ -50,14 +44,14 @@ TranslationSession::TranslationSession(const Config& config, const TranslationMo
   const GenerationNeeds& needs = *options.generation;
   const SentenceFrame frame = tokenizers.frame();
   const SourceOptions plan{.rows = needs.sentences,
-                           .beams = needs.beams,
-                           .max_length = config.model.max_seq_len,
-                           .source_lengths = padded_source_lengths(needs.longest_source),
-                           .begin = frame.target_begin[0],
-                           .flat_name = trainer->state().evaluated(),
-                           .threads = trainer->options().threads,
-                           .verify_plans = options.verify_plans,
-                           .cache_in_arena = true};
+      .beams = needs.beams,
+      .max_length = config.model.max_seq_len,
+      .source_lengths = padded_source_lengths(needs.longest_source),
+      .begin = frame.target_begin[0],
+      .flat_name = trainer->state().evaluated(),
+      .threads = trainer->options().threads,
+      .verify_plans = options.verify_plans,
+      .cache_in_arena = true};
   SearchSettings search;
   search.generate.length_penalty = config.train.length_penalty;
   search.generate.ends = frame.target_end;
@@ -78,20 +72,19 @@ void TranslationSession::allocate() {
 }
 
 EvaluationSet::EvaluationSet(ParallelText pairs, const TokenizerPair& tokenizers, int64_t max_seq_len)
-    : text(std::move(pairs)),
-      dataset(text, *tokenizers.source, *tokenizers.target,
-              {.max_seq_len = max_seq_len, .drop_long = false, .frame = tokenizers.frame()}) {}
+    : text(std::move(pairs)), dataset(text, *tokenizers.source, *tokenizers.target,
+                                  {.max_seq_len = max_seq_len, .drop_long = false, .frame = tokenizers.frame()}) {}
 
-double mean_loss(TranslationSession& session, const EvaluationSet& set, const Buckets& buckets,
-                 const SharedWork& ranks) {
+double mean_loss(
+    TranslationSession& session, const EvaluationSet& set, const Buckets& buckets, const SharedWork& ranks) {
   EvaluationBatches batches(set.dataset, buckets);
   const LossTotal total =
       total_loss(batches.size(), ranks, [&](int64_t index) { return session.trainer->evaluate(batches.at(index)); });
   return total.sum / static_cast<double>(total.tokens);
 }
 
-std::vector<std::string> translate(TranslationSession& session, const EvaluationSet& set, int64_t pairs,
-                                   const SharedWork& ranks) {
+std::vector<std::string> translate(
+    TranslationSession& session, const EvaluationSet& set, int64_t pairs, const SharedWork& ranks) {
   std::vector<int64_t> lines;
   const SentenceFrame frame = session.tokenizers.frame();
   const size_t empty = frame.source_begin.size() + frame.source_end.size();
@@ -118,12 +111,9 @@ std::vector<std::string> translate(TranslationSession& session, const Evaluation
 Evaluation score(const EvaluationSet& set, const std::vector<std::string>& translations, double loss) {
   const auto begin = set.text.target.begin();
   const std::vector<std::string> references(begin, begin + static_cast<std::ptrdiff_t>(translations.size()));
-  return {loss,
-          set.dataset.report().target_tokens,
-          {{"bleu", corpus_bleu(translations, references).score},
-           {"chrf", corpus_chrf(translations, references)},
-           {"exact_match", exact_match(translations, references)}},
-          {}};
+  return {loss, set.dataset.report().target_tokens,
+      {{"bleu", corpus_bleu(translations, references).score}, {"chrf", corpus_chrf(translations, references)},
+          {"exact_match", exact_match(translations, references)}},
+      {}};
 }
-
 }  // namespace linnet

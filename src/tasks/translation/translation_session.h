@@ -11,7 +11,6 @@
 #include "training/run/training_task.h"
 
 namespace linnet {
-
 // The size of searches: sentences at once, and tokens of the longest source.
 struct GenerationNeeds {
   int64_t beams = 1, sentences = 32, longest_source = 0;
@@ -51,14 +50,13 @@ struct EvaluationSet {
   PairDataset dataset;  // pair i is line i; too long sides are cut
 };
 
-double mean_loss(TranslationSession& session, const EvaluationSet& set, const Buckets& buckets,
-                 const SharedWork& ranks);
+double mean_loss(
+    TranslationSession& session, const EvaluationSet& set, const Buckets& buckets, const SharedWork& ranks);
 
 // Translates the first `pairs` lines with the session's generator.
-std::vector<std::string> translate(TranslationSession& session, const EvaluationSet& set, int64_t pairs,
-                                   const SharedWork& ranks);
+std::vector<std::string> translate(
+    TranslationSession& session, const EvaluationSet& set, int64_t pairs, const SharedWork& ranks);
 
 // BLEU, chrF and exact match of translations of the set's first lines.
 Evaluation score(const EvaluationSet& set, const std::vector<std::string>& translations, double loss);
-
 }  // namespace linnet

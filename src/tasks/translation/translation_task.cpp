@@ -11,17 +11,15 @@
 #include "training/run/pretrained_run.h"
 
 namespace linnet {
-
 namespace {
-
 constexpr int64_t kQuickSamples = 1'000'000;
 
 // Batch shapes for the (source, target) lengths of all pairs that must fit.
 Buckets choose_buckets(const Config& config, const std::vector<std::pair<int, int>>& lengths) {
   return Buckets::choose(lengths, {.batch_tokens = config.data.batch_tokens,
-                                   .batch_size = config.data.batch_size,
-                                   .num_buckets = config.data.num_buckets,
-                                   .max_seq_len = config.model.max_seq_len});
+                                      .batch_size = config.data.batch_size,
+                                      .num_buckets = config.data.num_buckets,
+                                      .max_seq_len = config.model.max_seq_len});
 }
 
 SessionOptions session_options(const Config& config, const Buckets& buckets) {
@@ -41,7 +39,6 @@ void tell_of_export(const ModelConfig& model, bool joint_vocab) {
   if (joint_vocab && !model.share_embeddings) keys += " --set share_embeddings=true";
   log_info("`linnet export` can write this model as ONNX alone; transformers reads a Marian (" + keys + ")");
 }
-
 }  // namespace
 
 DataAtHand TranslationTask::data_at_hand(bool exact) const {
@@ -68,8 +65,7 @@ void TranslationTask::open(const std::string& from) {
     log_warning(
         "T5's feed-forward layers can exceed 65504, the most that fp16 holds, whatever the loss scale is; "
         "precision = \"bf16\" and \"fp32\" do not overflow");
-  train_ = std::make_unique<PairDataset>(
-      corpus.train, *tokenizers().source, *tokenizers().target,
+  train_ = std::make_unique<PairDataset>(corpus.train, *tokenizers().source, *tokenizers().target,
       PairLimits{.max_seq_len = config_.model.max_seq_len, .frame = tokenizers().frame()});
   valid_ = std::make_unique<EvaluationSet>(std::move(corpus.valid), tokenizers(), config_.model.max_seq_len);
   log_info("training text: " + train_->report().text());
@@ -150,5 +146,4 @@ void export_translation_run(const std::string& folder, const std::string& out) {
     log_warning("the run's tokenizer has no form that other programs read: '" + out +
                 "' holds configuration and weights alone");
 }
-
 }  // namespace linnet

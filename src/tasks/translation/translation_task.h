@@ -5,7 +5,6 @@
 #include "tasks/translation/translation_session.h"
 
 namespace linnet {
-
 class TranslationTask : public SessionTask {
  public:
   explicit TranslationTask(const Config& config) : SessionTask(config) {}
@@ -47,5 +46,4 @@ class TranslationTask : public SessionTask {
   std::unique_ptr<BatchStream> stream_;
   int64_t evaluations_ = 0;
 };
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include "engine/plan/state_names.h"
 
 namespace linnet {
-
 Finding verdict(bool passes, std::string figure) {
   return {passes ? Verdict::kPass : Verdict::kFail, std::move(figure)};
 }
@@ -42,7 +41,6 @@ double difference(double a, double b) {
 }
 
 namespace {
-
 // The number of classes that the loss chooses from; 0 if the graph has no such loss.
 int64_t class_count(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
@@ -91,8 +89,8 @@ Finding check_initial_loss(CheckSubject& subject) {
   const double guess = std::log(static_cast<double>(classes));
   const double most = 1.25 * guess + 1 + 3 / std::sqrt(static_cast<double>(report.tokens));
   const bool fits = loss < most && (!subject.is_fresh || loss > 0.5 * guess);
-  return verdict(fits, fmt::format("{:.3f}; a guess among {} classes has {:.3f}, at most {:.3f} is usual", loss,
-                                   classes, guess, most));
+  return verdict(fits,
+      fmt::format("{:.3f}; a guess among {} classes has {:.3f}, at most {:.3f} is usual", loss, classes, guess, most));
 }
 
 Finding check_overfitting(CheckSubject& subject, std::optional<Finding>& throughput, std::optional<Finding>& memory) {
@@ -115,15 +113,15 @@ Finding check_overfitting(CheckSubject& subject, std::optional<Finding>& through
   }
   const auto taken = static_cast<double>(resident_bytes());
   throughput = verdict(true, fmt::format("{:.3g} a second of what the loss counts, {:.1f} ms a step of this batch",
-                                         static_cast<double>(tokens) / step_seconds, step_seconds * 1e3));
+                                 static_cast<double>(tokens) / step_seconds, step_seconds * 1e3));
   const auto planned = static_cast<double>(subject.planned_bytes);
   if (subject.planned_bytes > 0)
-    memory = verdict(taken < 1.1 * planned + 64e6,
-                     fmt::format("{:.1f} MB taken, {:.1f} MB planned", taken / 1e6, planned / 1e6));
+    memory = verdict(
+        taken < 1.1 * planned + 64e6, fmt::format("{:.1f} MB taken, {:.1f} MB planned", taken / 1e6, planned / 1e6));
   const bool out_of_time = step < kMostSteps && loss > kEnough * first;
   return verdict(std::isfinite(loss) && loss < (out_of_time ? 0.95 : kEnough) * first,
-                 fmt::format("from {:.3f} to {:.3f} in {} steps{}", first, loss, step,
-                             out_of_time ? ", stopped by the time" : ""));
+      fmt::format(
+          "from {:.3f} to {:.3f} in {} steps{}", first, loss, step, out_of_time ? ", stopped by the time" : ""));
 }
 
 Finding check_determinism(CheckSubject& subject) {
@@ -149,9 +147,9 @@ Finding check_drift(CheckSubject& subject) {
   restart(subject);
   const LossTotal total = loss_of(subject, subject.batch);
   const double loss = total.sum / static_cast<double>(total.tokens), other = subject.bf16_loss();
-  return verdict(difference(loss, other) < 0.02,
-                 fmt::format("loss {:.5f} in fp32, {:.5f} in bf16: {:.2g} relative, 0.02 allowed", loss, other,
-                             difference(loss, other)));
+  return verdict(
+      difference(loss, other) < 0.02, fmt::format("loss {:.5f} in fp32, {:.5f} in bf16: {:.2g} relative, 0.02 allowed",
+                                          loss, other, difference(loss, other)));
 }
 
 // Causality, padding, and independence of other rows.
@@ -186,8 +184,8 @@ void replace_tokens(CheckBatch& batch, const CheckSequence& sequence, const Rows
   const auto tokens = ids(batch, sequence.tokens);
   const std::vector<int32_t> all(tokens.begin(), tokens.end());
   for (int64_t row = 0; row < rows.count; ++row)
-    replace(tokens.subspan(static_cast<size_t>(row * rows.length), static_cast<size_t>(rows.length)), from(row), to,
-            all);
+    replace(
+        tokens.subspan(static_cast<size_t>(row * rows.length), static_cast<size_t>(rows.length)), from(row), to, all);
 }
 
 struct Positions {
@@ -252,8 +250,7 @@ Finding check_causality(CheckSubject& subject) {
   if (!sequence) return skipped("the model does not predict token by token");
   const int64_t at = middle(subject, *sequence);
   const double change = change_of_loss(subject, *sequence, {0, at}, {at, sizes(subject, *sequence).length});
-  return verdict(
-      change < kRounding,
+  return verdict(change < kRounding,
       fmt::format("other tokens from position {} on change the loss before it by {:.2g} relative", at, change));
 }
 
@@ -263,8 +260,8 @@ Finding check_context(CheckSubject& subject) {
   const int64_t at = middle(subject, *sequence);
   if (at < 2) return skipped("the rows are too short");
   const double change = change_of_loss(subject, *sequence, {at, at + 1}, {0, at});
-  return verdict(change > 1e-7,
-                 fmt::format("other tokens before position {} change its loss by {:.2g} relative", at, change));
+  return verdict(
+      change > 1e-7, fmt::format("other tokens before position {} change its loss by {:.2g} relative", at, change));
 }
 
 Finding check_padding(CheckSubject& subject) {
@@ -282,8 +279,8 @@ Finding check_padding(CheckSubject& subject) {
     worst = std::max(worst, difference(before, loss_of(subject, batch).sum));
   }
   if (worst < 0) return skipped("the rows have no padding");
-  return verdict(worst < kRounding,
-                 fmt::format("other tokens beyond the lengths change the loss by {:.2g} relative", worst));
+  return verdict(
+      worst < kRounding, fmt::format("other tokens beyond the lengths change the loss by {:.2g} relative", worst));
 }
 
 Finding check_rows(CheckSubject& subject) {
@@ -303,7 +300,7 @@ Finding check_rows(CheckSubject& subject) {
     worst = std::max(worst, difference(whole, alone));
   }
   return verdict(worst < kRounding,
-                 fmt::format("{} rows in another order, or each among copies of itself: {:.2g} relative", rows, worst));
+      fmt::format("{} rows in another order, or each among copies of itself: {:.2g} relative", rows, worst));
 }
 
 // Compares the loss of row 0 in its own shape and padded to another plan's.
@@ -344,9 +341,8 @@ Finding check_lengths(CheckSubject& subject) {
   };
   const double there = row_alone(other_shape), here = row_alone(subject.shape);
   return verdict(difference(here, there) < kRounding,
-                 fmt::format("a row alone, padded to another length: {:.2g} relative", difference(here, there)));
+      fmt::format("a row alone, padded to another length: {:.2g} relative", difference(here, there)));
 }
-
 }  // namespace
 
 std::vector<CheckLine> run_checks(CheckSubject& subject, const std::function<void(const CheckLine&)>& on_line) {
@@ -373,5 +369,4 @@ std::vector<CheckLine> run_checks(CheckSubject& subject, const std::function<voi
   if (memory) add("memory", *memory);
   return lines;
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "training/trainer/trainer.h"
 
 namespace linnet {
-
 enum class Verdict { kPass, kFail, kSkipped };
 
 struct CheckLine {
@@ -64,5 +63,4 @@ Finding check_gradient_norms(CheckSubject& subject);
 Finding check_finite_differences(CheckSubject& subject);
 Finding check_attention(CheckSubject& subject);
 Finding check_dead_units(CheckSubject& subject);
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 struct ParameterGradient {
   const ParameterSlot* slot;
   std::vector<float> values;
@@ -94,7 +93,6 @@ double attention_of_ones(const Node& node, std::vector<HostTensor> operands) {
   }
   return worst;
 }
-
 }  // namespace
 
 Finding check_gradient_norms(CheckSubject& subject) {
@@ -113,8 +111,8 @@ Finding check_gradient_norms(CheckSubject& subject) {
   }
   if (!least) return skipped("the model has no matrices");
   return verdict(most->rms() / least->rms() < kMostRatio,
-                 fmt::format("{} parameters; root mean squares from {:.1e} ({}) to {:.1e} ({})", gradients.size(),
-                             least->rms(), least->slot->spec.name, most->rms(), most->slot->spec.name));
+      fmt::format("{} parameters; root mean squares from {:.1e} ({}) to {:.1e} ({})", gradients.size(), least->rms(),
+          least->slot->spec.name, most->rms(), most->slot->spec.name));
 }
 
 Finding check_finite_differences(CheckSubject& subject) {
@@ -145,8 +143,7 @@ Finding check_finite_differences(CheckSubject& subject) {
     }
     if (best > worst) worst = best, worst_slope = best_slope, at = &g;
   }
-  return verdict(
-      worst < kTolerance,
+  return verdict(worst < kTolerance,
       fmt::format(
           "{} parameters; the worst is {}: gradient {:.4g}, differences {:.4g} ({:.2g} relative, {:.2g} allowed)",
           checked, at->slot->spec.name, at->norm, worst_slope, worst, kTolerance));
@@ -212,8 +209,7 @@ Finding check_dead_units(CheckSubject& subject) {
   };
   interpret(graph, subject.trainer.graph_inputs(graph), options);
   if (layers == 0) return skipped("no units that can be off for good (relu)");
-  return verdict(worst < kMostShare, fmt::format("{} layers with relu; at most {:.1f}% never fire on this batch ({})",
-                                                 layers, 100 * worst, where));
+  return verdict(worst < kMostShare,
+      fmt::format("{} layers with relu; at most {:.1f}% never fire on this batch ({})", layers, 100 * worst, where));
 }
-
 }  // namespace linnet

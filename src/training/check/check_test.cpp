@@ -13,7 +13,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kRows = 4, kLength = 12, kWidth = 32, kVocab = 40, kClasses = 3;
 
 struct Spoiled {
@@ -34,9 +33,7 @@ struct Spoiled {
 
 struct Layer : Module {
   Layer(Module* parent, const std::string& name, const Spoiled& spoiled)
-      : Module(parent, name),
-        wrong(spoiled),
-        dropout(this, "dropout", spoiled.dropout),
+      : Module(parent, name), wrong(spoiled), dropout(this, "dropout", spoiled.dropout),
         hidden(this, "hidden", kWidth, 2 * kWidth, weights(spoiled)),
         shrink(this, "shrink", 2 * kWidth, kWidth, weights(spoiled)) {}
   static Initializer weights(const Spoiled& spoiled) {
@@ -66,10 +63,8 @@ struct Layer : Module {
 
 struct Model : Module {
   explicit Model(const Spoiled& spoiled)
-      : wrong(spoiled),
-        tokens(this, "tokens", kVocab, kWidth, normal_init(spoiled.unscaled_head ? 1.0 : 0.15)),
-        first(this, "first", spoiled),
-        second(this, "second", [&] {
+      : wrong(spoiled), tokens(this, "tokens", kVocab, kWidth, normal_init(spoiled.unscaled_head ? 1.0 : 0.15)),
+        first(this, "first", spoiled), second(this, "second", [&] {
           Spoiled rest;  // one spoiled layer is enough
           rest.sees_later = spoiled.sees_later, rest.sees_padding = spoiled.sees_padding;
           rest.ignores_context = spoiled.ignores_context;
@@ -184,21 +179,19 @@ TEST_P(Sabotaged, IsFoundByTheRightCheck) {
   EXPECT_TRUE(found) << sabotage.what << "; failed:\n" << failures(lines);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, Sabotaged,
+INSTANTIATE_TEST_SUITE_P(Models, Sabotaged,
     testing::Values(Sabotage{"wrong_mask", "no look at later tokens", {.sees_later = true}},
-                    Sabotage{"missing_scale", "initial loss", {.unscaled_head = true}},
-                    Sabotage{"shuffled_labels", "rows do not see each other", {.other_labels = true}},
-                    Sabotage{"detached_layer", "gradients by layer", {.detached = true}},
-                    Sabotage{"exploding_weights", "gradients by layer", {.deviation = 1e4}},
-                    Sabotage{"wrong_gradient", "gradients against differences", {.gradient_factor = 1.5}},
-                    Sabotage{"mean_over_rows", "rows do not see each other", {.mean_over_rows = true}},
-                    Sabotage{"sees_padding", "padding", {.sees_padding = true}, true},
-                    Sabotage{"dead_units", "dead units", {.hidden_bias = -50}},
-                    Sabotage{"ignores_context", "earlier tokens count", {.ignores_context = true}},
-                    Sabotage{"vanishing_layer", "gradients by layer", {.vanishing = 1e-9}},
-                    Sabotage{"rate_too_high", "overfitting one batch", {.learning_rate = 30}}),
+        Sabotage{"missing_scale", "initial loss", {.unscaled_head = true}},
+        Sabotage{"shuffled_labels", "rows do not see each other", {.other_labels = true}},
+        Sabotage{"detached_layer", "gradients by layer", {.detached = true}},
+        Sabotage{"exploding_weights", "gradients by layer", {.deviation = 1e4}},
+        Sabotage{"wrong_gradient", "gradients against differences", {.gradient_factor = 1.5}},
+        Sabotage{"mean_over_rows", "rows do not see each other", {.mean_over_rows = true}},
+        Sabotage{"sees_padding", "padding", {.sees_padding = true}, true},
+        Sabotage{"dead_units", "dead units", {.hidden_bias = -50}},
+        Sabotage{"ignores_context", "earlier tokens count", {.ignores_context = true}},
+        Sabotage{"vanishing_layer", "gradients by layer", {.vanishing = 1e-9}},
+        Sabotage{"rate_too_high", "overfitting one batch", {.learning_rate = 30}}),
     [](const auto& info) { return std::string(info.param.what); });
-
 }  // namespace
 }  // namespace linnet

@@ -13,7 +13,6 @@ extern const char* const kPageScript;     // of reports about runs
 extern const char* const kInspectScript;  // of inspections
 
 namespace {
-
 constexpr size_t kMostBytes = 1'900'000;  // of a page
 constexpr size_t kMostPoints = 1500;      // of a curve
 constexpr size_t kMostRows = 400;         // of a profile
@@ -102,11 +101,8 @@ Json run_data(const ReportRun& run, bool with_pictures) {
     (line.value("split", "train") == "train" ? train : valid).push_back(std::move(line));
   Json config = Json::object();
   for (const auto& [key, value] : run.config) config[key] = value;
-  Json json{{"name", run.name},
-            {"config", std::move(config)},
-            {"train", columns(thinned(std::move(train)))},
-            {"valid", columns(valid)},
-            {"samples", samples_of(run.samples)}};
+  Json json{{"name", run.name}, {"config", std::move(config)}, {"train", columns(thinned(std::move(train)))},
+      {"valid", columns(valid)}, {"samples", samples_of(run.samples)}};
   if (Json classes = object_or_null(run.classes); classes.is_object() && classes.contains("classes")) {
     if (classes["classes"].size() > kMostClasses) classes.erase("confusion");
     json["classes"] = std::move(classes);
@@ -147,13 +143,10 @@ std::string filled(const std::map<std::string, std::string>& values) {
   return result;
 }
 
-std::string filled_page(const std::string& title, const std::string& command, const char* script,
-                        const std::string& json) {
-  return filled({{"title", html_escaped(title)},
-                 {"command", html_escaped(command)},
-                 {"style", kPageStyle},
-                 {"script", script},
-                 {"data", script_text(json)}});
+std::string filled_page(
+    const std::string& title, const std::string& command, const char* script, const std::string& json) {
+  return filled({{"title", html_escaped(title)}, {"command", html_escaped(command)}, {"style", kPageStyle},
+      {"script", script}, {"data", script_text(json)}});
 }
 
 std::string name_of(const TensorType& type, size_t bytes) {
@@ -197,23 +190,17 @@ Json described(const Inspection& inspection, bool is_page) {
     for (const auto& [text, probability] : answer.likeliest)
       likeliest.push_back({{"answer", text}, {"probability", probability}});
     for (size_t i = 0; i < answer.shares.size(); ++i) shares[inspection.sequences[i].name] = answer.shares[i];
-    json["answers"].push_back({{"answer", answer.text},
-                               {"probability", std::exp(answer.log_probability)},
-                               {"log_probability", answer.log_probability},
-                               {"baseline_log_probability", answer.baseline},
-                               {"attributions", std::move(shares)},
-                               {"likeliest", std::move(likeliest)}});
+    json["answers"].push_back({{"answer", answer.text}, {"probability", std::exp(answer.log_probability)},
+        {"log_probability", answer.log_probability}, {"baseline_log_probability", answer.baseline},
+        {"attributions", std::move(shares)}, {"likeliest", std::move(likeliest)}});
   }
   json["attention"] = Json::array();
   for (const InspectedAttention& map : inspection.attention)
-    json["attention"].push_back({{"module", map.module},
-                                 {"queries", inspection.sequences[map.queries].name},
-                                 {"keys", inspection.sequences[map.keys].name},
-                                 {"heads", map.heads},
-                                 {"weights", is_page ? Json(packed(map)) : nested(inspection, map)}});
+    json["attention"].push_back({{"module", map.module}, {"queries", inspection.sequences[map.queries].name},
+        {"keys", inspection.sequences[map.keys].name}, {"heads", map.heads},
+        {"weights", is_page ? Json(packed(map)) : nested(inspection, map)}});
   return json;
 }
-
 }  // namespace
 
 std::string report_page(const ReportTitle& title, std::span<const ReportRun> runs) {
@@ -243,13 +230,10 @@ std::string memory_picture(const Trainer& trainer, RegionId arena) {
   for (const ArenaTenant& tenant : profile.tenants)
     if (tenant.bytes > 0)
       tenants.push_back({name_of(largest->graph.value(tenant.value).type, tenant.bytes), tenant.offset, tenant.bytes,
-                         tenant.first, tenant.last});
-  return Json{{"name", trains ? "a training step" : "an evaluation"},
-              {"plan", profile.name},
-              {"arena_bytes", profile.arena_bytes},
-              {"nodes", std::move(nodes)},
-              {"live", profile.live},
-              {"tenants", std::move(tenants)}}
+          tenant.first, tenant.last});
+  return Json{{"name", trains ? "a training step" : "an evaluation"}, {"plan", profile.name},
+      {"arena_bytes", profile.arena_bytes}, {"nodes", std::move(nodes)}, {"live", profile.live},
+      {"tenants", std::move(tenants)}}
       .dump();
 }
 
@@ -258,5 +242,4 @@ std::string inspection_json(const Inspection& inspection) { return described(ins
 std::string inspection_page(const Inspection& inspection) {
   return filled_page("Inside " + inspection.model, "inspect", kInspectScript, described(inspection, true).dump());
 }
-
 }  // namespace linnet

@@ -3,7 +3,6 @@
 #include "training/trainer/trainer.h"
 
 namespace linnet {
-
 // What a run folder holds. Everything but the name may be empty.
 struct ReportRun {
   std::string name;
@@ -62,5 +61,4 @@ struct Inspection {
 std::string inspection_json(const Inspection& inspection);
 // Attention weights are rounded to multiples of 1 / 65535.
 std::string inspection_page(const Inspection& inspection);
-
 }  // namespace linnet

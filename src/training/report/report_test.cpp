@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 // The data within a page.
 ParsedJson data_of(const std::string& page) {
   const std::string begin = "id=\"data\">";
@@ -54,11 +53,11 @@ TEST(ReportPage, LongRunsAreThinnedAndKeepTheirSpikes) {
 
 TEST(ReportPage, DamagedPartsAreLeftOut) {
   const ReportRun run{.name = "r",
-                      .metrics = "{}\nnonsense\n[1]\n",
-                      .samples = "{\"step\":1,\"samples\":3}\n",
-                      .memory = "{",
-                      .profile = "[]",
-                      .system = "no"};
+      .metrics = "{}\nnonsense\n[1]\n",
+      .samples = "{\"step\":1,\"samples\":3}\n",
+      .memory = "{",
+      .profile = "[]",
+      .system = "no"};
   const auto data = data_of(report_page({.title = "t", .subtitle = "", .command = "report"}, std::span(&run, 1)));
   EXPECT_FALSE(data["runs"][0].contains("memory"));
   EXPECT_FALSE(data["runs"][0].contains("profile"));
@@ -87,6 +86,5 @@ TEST(MemoryPicture, ListsEveryTensorOfTheTrainingStep) {
     if (tenant[0] == "f32[32, 128]" && picture["nodes"][tenant[3].get<size_t>()][2] == "first") found = true;
   EXPECT_TRUE(found);
 }
-
 }  // namespace
 }  // namespace linnet

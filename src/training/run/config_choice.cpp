@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 // --data: the file or folder that a task reads. Clears validation and test examples, which would not fit it.
 void set_data(Config& config, const std::string& path) {
   DataConfig& data = config.data;
@@ -27,13 +26,12 @@ std::string config_path(const std::string& config) {
   if (run.has_config()) return run.config_path();
   if (is_pretrained_folder(config))
     fail_user("'", config, "' is a model folder, not a configuration; --set model.from=", config,
-              " with a preset trains it on (see `linnet presets`)");
+        " with a preset trains it on (see `linnet presets`)");
   for (const char* ending : {".tsv", ".csv", ".txt", ".jsonl", ".gz", ".json"})
     if (config.ends_with(ending))
       fail_user("'", config, "' is no configuration; data come behind a preset: linnet train PRESET --data ", config);
   return config;
 }
-
 }  // namespace
 
 Config ConfigChoice::load(bool resume) const {
@@ -49,12 +47,9 @@ Config ConfigChoice::load(bool resume) const {
   }
   for (const std::string& setting : settings) set_value(loaded, setting);
   for (const auto& [option, key, value] : {std::tuple{"--steps", "max_steps", &steps},
-                                           {"--epochs", "max_epochs", &epochs},
-                                           {"--batch", "batch_size", &batch},
-                                           {"--lr", "learning_rate", &learning_rate},
-                                           {"--text-column", "text_column", &text_column},
-                                           {"--pair-column", "pair_column", &pair_column},
-                                           {"--label-column", "label_column", &label_column}})
+           {"--epochs", "max_epochs", &epochs}, {"--batch", "batch_size", &batch},
+           {"--lr", "learning_rate", &learning_rate}, {"--text-column", "text_column", &text_column},
+           {"--pair-column", "pair_column", &pair_column}, {"--label-column", "label_column", &label_column}})
     if (*value) set_value(loaded, std::string(key) + "=" + **value, std::string(option) + " " + **value);
   // A preset's max_epochs could end training before `steps`.
   const auto limits_epochs = [](const std::string& setting) { return setting.find("max_epochs=") != setting.npos; };
@@ -84,11 +79,10 @@ void ConfigChoice::check_preset_files(const Config& loaded) const {
   if (task_kind(loaded) == TaskKind::kImages && !folder.empty() && loaded.data.train_tsv.empty())
     check(folder, "--data FOLDER names your own");
   for (std::string DataConfig::*file :
-       {&DataConfig::train_source, &DataConfig::train_target, &DataConfig::train_tsv, &DataConfig::text})
+      {&DataConfig::train_source, &DataConfig::train_target, &DataConfig::train_tsv, &DataConfig::text})
     if (const std::string& path = loaded.data.*file; !path.empty() && path == preset.data.*file)
       check(data_path(loaded.data, path), folder.empty()
                                               ? "--data FILE names your own"
                                               : "--set data.dir=FOLDER names its folder, --data FILE your own");
 }
-
 }  // namespace linnet

@@ -3,7 +3,6 @@
 #include "config/config.h"
 
 namespace linnet {
-
 struct ConfigChoice {
   std::string config;                 // a file, a preset, or a run folder
   std::vector<std::string> settings;  // key=value
@@ -18,5 +17,4 @@ struct ConfigChoice {
   // User error if a new run needs a file that only the preset names and that does not exist. `loaded`: from load().
   void check_preset_files(const Config& loaded) const;
 };
-
 }  // namespace linnet

@@ -8,14 +8,12 @@
 
 namespace linnet {
 namespace {
-
 // Program code paged in later, thread stacks, evaluation texts.
 constexpr uint64_t kUnplanned = 5 << 20;
 
 uint64_t available_for(const MemoryForecast& forecast, const Store& store) {
   return store.device().is_host() ? available_memory() : forecast.limit;
 }
-
 }  // namespace
 
 uint64_t MemoryForecast::peak() const {
@@ -57,7 +55,7 @@ void check_fits(const Store& store, const std::string& advice) {
   const uint64_t need = forecast.peak(), available = available_for(forecast, store);
   if (need > available)
     fail_user("this run needs ", need / 1000000, " MB at its peak and ", forecast.where, " has ", available / 1000000,
-              " MB available", advice);
+        " MB available", advice);
 }
 
 uint64_t available_memory() {
@@ -81,5 +79,4 @@ std::optional<LoraOptions> lora_options(const Config& config) {
   if (config.lora.rank == 0) return {};
   return LoraOptions{.rank = config.lora.rank, .alpha = config.lora.alpha, .targets = split_names(config.lora.targets)};
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "models/families/lora.h"
 
 namespace linnet {
-
 struct MemoryItem {
   std::string name;
   uint64_t bytes;
@@ -46,5 +45,4 @@ std::optional<LoraOptions> lora_options(const Config& config);
 
 // Splits "a, b" at commas; drops blanks and empty names.
 std::vector<std::string> split_names(const std::string& names);
-
 }  // namespace linnet

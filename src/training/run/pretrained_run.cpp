@@ -7,13 +7,12 @@
 #include "training/run/run_folder.h"
 
 namespace linnet {
-
 constexpr const char *kConfigFile = "/config.json", *kTokenizer = "tokenizer", *kGeneration = "generation_config.json";
 
 std::string model_description(const std::string& run) { return run + "/pretrained"; }
 
-void save_pretrained_assets(const std::string& folder, const PretrainedModel& model,
-                            const PretrainedTokenizer& tokenizer) {
+void save_pretrained_assets(
+    const std::string& folder, const PretrainedModel& model, const PretrainedTokenizer& tokenizer) {
   tokenizer.save(folder, kTokenizer);
   const std::string description = model_description(folder);
   make_directories(description);
@@ -64,11 +63,10 @@ std::vector<float> flat_weights(const ParameterLayout& layout, const LoadWeights
 void refuse_adapters(const std::string& run, const std::vector<AdapterFolder>& adapters) {
   if (adapters.empty()) return;
   fail_user("--adapter reads adapters beside a model folder, and '", run, "' is a run; `linnet export ", run,
-            " --out FOLDER` makes a model folder of it");
+      " --out FOLDER` makes a model folder of it");
 }
 
 std::unique_ptr<PretrainedTokenizer> open_run_tokenizer(const std::string& folder) {
   return load_pretrained_tokenizer(folder + "/" + kTokenizer);
 }
-
 }  // namespace linnet

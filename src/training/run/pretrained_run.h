@@ -7,7 +7,6 @@
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {
-
 class TrainingState;
 
 using LoadWeights = std::function<void(const ParameterLayout& layout, const ParameterTarget& parameters)>;
@@ -15,8 +14,8 @@ using LoadWeights = std::function<void(const ParameterLayout& layout, const Para
 LoadWeights weights_of(const std::string& folder, const PretrainedModel* model = nullptr);
 std::vector<float> flat_weights(const ParameterLayout& layout, const LoadWeights& load);
 
-void save_pretrained_assets(const std::string& folder, const PretrainedModel& model,
-                            const PretrainedTokenizer& tokenizer);
+void save_pretrained_assets(
+    const std::string& folder, const PretrainedModel& model, const PretrainedTokenizer& tokenizer);
 
 // The folder within a run that describes its model like a model folder.
 std::string model_description(const std::string& run);
@@ -37,5 +36,4 @@ void export_adapters(const std::string& folder, const std::string& out);
 // Initial weights from a model folder; missing ones are drawn from the seed. No-op where ranks share the layers: see
 // load_divided_weights() (training/run/run_checkpoints.cpp).
 void load_initial_weights(TrainingState& states, const PretrainedModel& model, const Config& config);
-
 }  // namespace linnet

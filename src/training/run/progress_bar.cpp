@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kLongestBar = 24, kShortestBar = 8;
 
 // Large enough to draw without an allocation between two steps.
@@ -71,7 +70,6 @@ Text progress_line(const ProgressView& v, size_t room) {
   add_figures(line, figures, shown);
   return line;
 }
-
 }  // namespace
 
 ProgressBar::ProgressBar()
@@ -95,5 +93,4 @@ void ProgressBar::print(const std::string& line) {
   std::fprintf(stderr, "%s\n", line.c_str());
   std::fflush(stderr);
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 // Standard error on a pseudo-terminal of `columns`, in an environment of its own.
 class PseudoTerminal {
  public:
@@ -41,13 +40,13 @@ class PseudoTerminal {
 };
 
 const ProgressView kView{.step = 1234,
-                         .max_steps = 20000,
-                         .loss = 3.14159,
-                         .learning_rate = 1e-3,
-                         .speed = 12345,
-                         .seconds_left = 3725,
-                         .memory_mb = 512,
-                         .items = "tokens"};
+    .max_steps = 20000,
+    .loss = 3.14159,
+    .learning_rate = 1e-3,
+    .speed = 12345,
+    .seconds_left = 3725,
+    .memory_mb = 512,
+    .items = "tokens"};
 
 std::string drawn(unsigned short columns, const char* term = "xterm", bool cleared = false) {
   PseudoTerminal terminal(columns, term);
@@ -86,8 +85,7 @@ TEST(ProgressBar, FitsEveryTerminalAndKeepsTheTimeLeftWhereItCan) {
     }
   }
   EXPECT_EQ(visible(drawn(20), 20), "step 1234/20000");
-  EXPECT_EQ(
-      visible(drawn(200), 200),
+  EXPECT_EQ(visible(drawn(200), 200),
       "[=                       ] step 1234/20000  loss 3.1416  lr 1.00e-03  12345 tokens/s  512 MB  1:02:05 left");
 }
 
@@ -99,6 +97,5 @@ TEST(ProgressBar, LeavesABlankLineBehind) {
 TEST(ProgressBar, ADumbTerminalGetsWholeLines) {
   EXPECT_EQ(drawn(40, "dumb"), "step 1234/20000  loss 3.1416  lr 1.00e-03  12345 tokens/s  512 MB  1:02:05 left\r\n");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr double kKeep = 0.9;      // of the running average of the loss
 constexpr double kBreakOut = 2.0;  // times the lowest loss
 constexpr double kNoise = 0.02;    // of the first losses: a smaller fall is noise of the batches
@@ -20,7 +19,6 @@ double number(const std::string& text, const std::string& shown) {
     fail_user("--lr-range ", shown, ": '", text, "' is not a rate above 0; write for example 1e-6:1");
   return *value;
 }
-
 }  // namespace
 
 RateRange parse_rate_range(const std::string& text) {
@@ -86,12 +84,11 @@ std::string rate_chart(const RateAnswer& answer) {
     text += fmt::format("{:>9.4g} |{}\n", loss, rows[row]);
   }
   const std::string from = fmt::format("{:.1e}", t.front().rate), to = fmt::format("{:.1e}", t.back().rate);
-  text += fmt::format("{:>9} +{:-<{}}\n{:>11}{:<{}}{}\n", "loss", "", kColumns, "", from,
-                      kColumns - static_cast<int>(to.size()), to);
+  text += fmt::format(
+      "{:>9} +{:-<{}}\n{:>11}{:<{}}{}\n", "loss", "", kColumns, "", from, kColumns - static_cast<int>(to.size()), to);
   if (answer.suggestion == 0) return text + "the loss did not fall: try other rates, or `linnet check`\n";
   text += fmt::format("the loss fell fastest at a learning rate of {:.1e}", answer.suggestion);
   text += answer.highest > 0 ? fmt::format(" and rose above {:.1e}\n", answer.highest) : "; no rate was too high\n";
   return text + fmt::format("try --lr {:.1e}\n", answer.suggestion);
 }
-
 }  // namespace linnet

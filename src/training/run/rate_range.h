@@ -3,7 +3,6 @@
 #include "training/run/training_task.h"
 
 namespace linnet {
-
 struct RateRange {
   double from = 1e-6, to = 1;
 };
@@ -29,5 +28,4 @@ RateAnswer judge_rates(std::vector<RateTrial> trials, bool broke_out);
 
 // A text chart of the loss over the rate, and the suggestion.
 std::string rate_chart(const RateAnswer& answer);
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 // Falls between 1e-4 and 1e-2 and rises behind it.
 std::vector<RateTrial> trials() {
   std::vector<RateTrial> made;
@@ -48,6 +47,5 @@ TEST(RateRange, ReadsTwoRatesAndNamesMistakes) {
   for (const char* bad : {"", "1e-6", "1:1", "1:1e-6", "0:1", "a:1", "1e-6:", "-1:1", "1:nan"})
     EXPECT_THROW(parse_rate_range(bad), Error) << bad;
 }
-
 }  // namespace
 }  // namespace linnet

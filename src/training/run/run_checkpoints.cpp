@@ -18,7 +18,6 @@
 
 namespace linnet {
 namespace {
-
 // Rank 0 tells all ranks the index of the next tensor, or kEnd.
 constexpr int64_t kEnd = -1;
 int64_t announce(Communicator& world, int64_t index) {
@@ -26,8 +25,8 @@ int64_t announce(Communicator& world, int64_t index) {
   return index;
 }
 
-void give_weights(Communicator& world, const TrainingState& states, WholeStates& whole, const PretrainedModel& model,
-                  uint64_t seed) {
+void give_weights(
+    Communicator& world, const TrainingState& states, WholeStates& whole, const PretrainedModel& model, uint64_t seed) {
   std::map<std::string, int64_t> index;
   for (const ParameterSlot& slot : of_all_stages(states.layout()).parameters())
     index.emplace(slot.spec.name, static_cast<int64_t>(index.size()));
@@ -39,7 +38,7 @@ void give_weights(Communicator& world, const TrainingState& states, WholeStates&
     const int64_t which = announce(world, index.at(slot.spec.name));
     const ParameterSlot& of_ranks = of_all_stages(states.layout()).parameters()[which];
     whole.scatter(whole_tensor(states, state::kParameters, of_ranks),
-                  reinterpret_cast<const std::byte*>(values.get() + slot.offset));
+        reinterpret_cast<const std::byte*>(values.get() + slot.offset));
     give_back_pages(values.get() + slot.offset, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
   };
   load_parameters(model, layout, target, seed);
@@ -54,8 +53,8 @@ void take_weights(Communicator& world, const TrainingState& states, WholeStates&
 // Loads a model folder where ranks share the layers of one model and no rank has memory for all of it: rank 0 reads one
 // tensor after another and sends every rank its part. Missing tensors are drawn from `seed`. Every rank calls it.
 // `model`: the folder's, on rank 0. Throws AgreedError if the folder cannot be read.
-void load_divided_weights(Communicator& world, TrainingState& states, WholeStates& whole, const PretrainedModel* model,
-                          uint64_t seed) {
+void load_divided_weights(
+    Communicator& world, TrainingState& states, WholeStates& whole, const PretrainedModel* model, uint64_t seed) {
   run_on_all(world, [&] {
     if (world.rank() > 0) return take_weights(world, states, whole);
     try {
@@ -160,7 +159,6 @@ void copy_assets(const std::string& run, const std::string& out) {
     fs::copy(entry.path(), out + "/" + name, fs::copy_options::recursive);
   }
 }
-
 }  // namespace
 
 void load_run_weights(TrainingState& states, const RunFolder& from) {
@@ -168,13 +166,9 @@ void load_run_weights(TrainingState& states, const RunFolder& from) {
       [&](const ParameterTarget& parameters) { load_model(from.model_path(), states.layout(), parameters); });
 }
 
-RunCheckpoints::RunCheckpoints(const TrainRequest& request, const RunFolder& folder, TrainingTask& task,
-                               RankGroups& groups)
-    : request_(request),
-      config_(request.config.train),
-      folder_(folder),
-      task_(task),
-      trainer_(task.trainer()),
+RunCheckpoints::RunCheckpoints(
+    const TrainRequest& request, const RunFolder& folder, TrainingTask& task, RankGroups& groups)
+    : request_(request), config_(request.config.train), folder_(folder), task_(task), trainer_(task.trainer()),
       world_(*request.world) {
   if (is_divided()) whole_.emplace(trainer_.state(), groups.data, groups.tensor, groups.pipeline);
 }
@@ -227,8 +221,8 @@ void RunCheckpoints::save_best(const Progress& progress, const std::string& stat
   save_weights(progress, folder_.model_path(), state, "");
 }
 
-void RunCheckpoints::save_weights(const Progress& progress, const std::string& path, const std::string& state,
-                                  const char* frozen) {
+void RunCheckpoints::save_weights(
+    const Progress& progress, const std::string& path, const std::string& state, const char* frozen) {
   save_frozen();
   const Metadata about = metadata(progress, frozen);
   if (shares_layers()) return save_divided_model(path, trainer_.state(), state, about, *whole_);
@@ -271,10 +265,8 @@ void RunCheckpoints::keep(const Progress& progress) {
 bool RunCheckpoints::has_state() const { return is_first_rank() && file_exists(folder_.state_path()); }
 
 Metadata RunCheckpoints::metadata(const Progress& progress, const char* frozen) const {
-  Metadata about{{"format", "linnet"},
-                 {"isa", current_isa()},
-                 {"trained_steps", std::to_string(progress.step)},
-                 {"seed", std::to_string(config_.seed)}};
+  Metadata about{{"format", "linnet"}, {"isa", current_isa()}, {"trained_steps", std::to_string(progress.step)},
+      {"seed", std::to_string(config_.seed)}};
   if (!frozen_packed(trainer_.state().layout()).empty()) about[kFrozenKey] = std::string(frozen) + kFrozenFile;
   return about;
 }
@@ -285,7 +277,7 @@ void average_checkpoints(const std::string& run, int64_t count, const std::strin
   std::vector<KeptCheckpoint> checkpoints = kept_checkpoints(run);
   if (static_cast<int64_t>(checkpoints.size()) < count)
     fail_user("run '", run, "' has kept ", checkpoints.size(), " checkpoints, not ", count,
-              " (keep_checkpoints in its configuration says how many are kept)");
+        " (keep_checkpoints in its configuration says how many are kept)");
   checkpoints.erase(checkpoints.begin(), checkpoints.end() - count);
   const std::vector<std::vector<double>> sums = sum_of(checkpoints);
   const SafetensorsFile last(checkpoints.back().path), first(checkpoints.front().path);
@@ -330,5 +322,4 @@ void load_initial_weights(TrainingState& states, const PretrainedModel& model, c
     load_parameters(model, states.layout(), parameters, static_cast<uint64_t>(config.train.seed));
   });
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include "training/trainer/divided_states.h"
 
 namespace linnet {
-
 // Loads weights of another run, however either is divided.
 void load_run_weights(TrainingState& states, const RunFolder& from);
 
@@ -54,5 +53,4 @@ class RunCheckpoints {
 
 // Averages the last `count` kept checkpoints into a new run folder. User error if there are fewer.
 void average_checkpoints(const std::string& run, int64_t count, const std::string& out);
-
 }  // namespace linnet

@@ -3,12 +3,10 @@
 #include "base/fail.h"
 
 namespace linnet {
-
 Config RunFolder::load_config() const {
   if (!file_exists(path_)) fail_user("there is no run folder '", path_, "'", missing_model_hint(path_));
   if (!has_config())
-    fail_user(
-        "'", path_,
+    fail_user("'", path_,
         file_exists(path_ + "/config.json")
             ? "' is neither a run folder nor a model folder of the kind that is needed here; `linnet info " + path_ +
                   "` tells what it is"
@@ -25,7 +23,7 @@ Config RunFolder::load_config() const {
 std::string RunFolder::best_weights() const {
   if (!file_exists(model_path()))
     fail_user("run '", path_, "' has no model.safetensors yet: training saves it at its first evaluation, after step ",
-              load_config().train.eval_every, " (eval_every) or at its end");
+        load_config().train.eval_every, " (eval_every) or at its end");
   return model_path();
 }
 
@@ -41,5 +39,4 @@ void RunFolder::lock() {
   make_directories(path_);
   lock_.emplace(path_);
 }
-
 }  // namespace linnet

@@ -18,7 +18,6 @@
 #include "config/config.h"
 
 namespace linnet {
-
 class RunFolder {
  public:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
@@ -46,5 +45,4 @@ class RunFolder {
   std::optional<FolderLock> lock_;
   bool made_ = false;  // by lock()
 };
-
 }  // namespace linnet

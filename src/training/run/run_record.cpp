@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)
@@ -32,7 +31,6 @@ std::string last_profile(const std::string& folder) {
       newest = entry.path().string(), time = entry.last_write_time(error);
   return newest.empty() ? "" : read_file(newest);
 }
-
 }  // namespace
 
 Json memory_json(const MemoryForecast& forecast) {
@@ -43,11 +41,9 @@ Json memory_json(const MemoryForecast& forecast) {
 
 std::string memory_record(const Trainer& trainer, const Store& store, const MemoryForecast& forecast) {
   const auto arena = std::ranges::find(store.regions(), MemoryKind::kActivations, &Store::Region::kind);
-  const Json record{
-      {"parameters", trainer.state().layout().parameter_count()},
-      {"items", memory_json(forecast)},
+  const Json record{{"parameters", trainer.state().layout().parameter_count()}, {"items", memory_json(forecast)},
       {"picture", Json::parse(memory_picture(trainer, static_cast<RegionId>(arena - store.regions().begin())),
-                              JsonLimits::tables())}};
+                      JsonLimits::tables())}};
   return record.dump() + "\n";
 }
 
@@ -58,12 +54,10 @@ void write_memory_record(const std::string& folder, TrainingTask& task) {
 void write_system_record(const std::string& folder, const std::string& program, const std::string& where) {
   utsname system{};
   uname(&system);
-  const Json record{{"program", program},
-                    {"runs on", where},
-                    {"processor", processor_name()},
-                    {"processors usable", available_threads()},
-                    {"system", std::string(system.sysname) + " " + system.release + ", " + system.machine},
-                    {"last started", fmt::format("{:%Y-%m-%d %H:%M UTC}", fmt::gmtime(std::time(nullptr)))}};
+  const Json record{{"program", program}, {"runs on", where}, {"processor", processor_name()},
+      {"processors usable", available_threads()},
+      {"system", std::string(system.sysname) + " " + system.release + ", " + system.machine},
+      {"last started", fmt::format("{:%Y-%m-%d %H:%M UTC}", fmt::gmtime(std::time(nullptr)))}};
   write_file_atomically(folder + "/system.json", record.dump(1) + "\n");
 }
 
@@ -79,13 +73,13 @@ ReportRun read_report_run(const std::string& folder) {
   std::filesystem::path path = std::filesystem::path(folder).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // "runs/mine/"
   return {.name = path.filename().string(),
-          .config = report_config(run.load_config()),
-          .metrics = text_if_there(run.metrics_path()),
-          .samples = text_if_there(folder + "/samples.jsonl"),
-          .classes = text_if_there(run.classes_path()),
-          .memory = text_if_there(folder + "/memory.json"),
-          .profile = last_profile(folder + "/profile"),
-          .system = text_if_there(folder + "/system.json")};
+      .config = report_config(run.load_config()),
+      .metrics = text_if_there(run.metrics_path()),
+      .samples = text_if_there(folder + "/samples.jsonl"),
+      .classes = text_if_there(run.classes_path()),
+      .memory = text_if_there(folder + "/memory.json"),
+      .profile = last_profile(folder + "/profile"),
+      .system = text_if_there(folder + "/system.json")};
 }
 
 std::vector<ReportRun> read_report_runs(const std::vector<std::string>& folders) {
@@ -96,5 +90,4 @@ std::vector<ReportRun> read_report_runs(const std::vector<std::string>& folders)
     if (names.count(runs[i].name) > 1) runs[i].name = folders[i];
   return runs;
 }
-
 }  // namespace linnet

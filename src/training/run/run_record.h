@@ -4,7 +4,6 @@
 #include "training/run/training_task.h"
 
 namespace linnet {
-
 void write_memory_record(const std::string& folder, TrainingTask& task);
 // `program`: name, version and commit; `where`: threads, instruction set and precision, or the device.
 void write_system_record(const std::string& folder, const std::string& program, const std::string& where);
@@ -18,5 +17,4 @@ ReportRun read_report_run(const std::string& folder);
 // Runs of the same name in different folders get the folders' names too.
 std::vector<ReportRun> read_report_runs(const std::vector<std::string>& folders);
 std::vector<std::pair<std::string, std::string>> report_config(const Config& config);
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 #include "formats/safetensors.h"
 
 namespace linnet {
-
 // One line of metrics.jsonl.
 struct MetricsLine {
   int64_t step;
@@ -27,7 +26,6 @@ struct MetricsLine {
 };
 
 namespace {
-
 // "encoder.layers.0.ff.weight" -> "encoder.layers.0.ff".
 std::string module_of(const std::string& parameter) {
   const size_t dot = parameter.rfind('.');
@@ -41,8 +39,7 @@ std::string as_code(std::string text) {
 }
 
 // Text must need no escapes; numbers are the shortest that read back. No allocation while the line has room.
-template <class T>
-void add_field(std::string& line, std::string_view name, T value) {
+template <class T> void add_field(std::string& line, std::string_view name, T value) {
   for (const std::string_view part : {std::string_view(line.size() > 1 ? ",\"" : "\""), name, std::string_view("\":")})
     line += part;
   if constexpr (std::is_same_v<T, std::string_view>) ((line += '"') += value) += '"';
@@ -94,7 +91,6 @@ bool is_left_out(const std::string& name) { return state::is_moment(name) || sta
 std::string anomaly_path(const std::string& run_folder) { return run_folder + "/anomaly.safetensors"; }
 
 const Graph& step_graph(const TrainerPlans& plans, int shape) { return plans.step_plans(shape).front().forward->graph; }
-
 }  // namespace
 
 void EventLog::write(const MetricsLine& line) {
@@ -142,10 +138,7 @@ double metric_of(const TrainConfig& config, const Evaluation& result) {
 }
 
 RunReporter::RunReporter(const Config& config, const std::string& metrics_path, const Progress& resumed)
-    : config_(config.train),
-      metrics_(task_row(config).metrics),
-      items_(task_row(config).items),
-      log_(metrics_path),
+    : config_(config.train), metrics_(task_row(config).metrics), items_(task_row(config).items), log_(metrics_path),
       memory_mb_(resident_mb()) {
   line_.reserve(kLongestLine);
   const std::string folder = std::filesystem::path(metrics_path).parent_path().string();
@@ -195,26 +188,26 @@ void RunReporter::sync() {
 }
 
 void RunReporter::step(const Progress& progress, const StepReport& report, double rate, double seconds,
-                       double seconds_here, int64_t total_steps, std::optional<int64_t> skipped_steps) {
+    double seconds_here, int64_t total_steps, std::optional<int64_t> skipped_steps) {
   const double speed = static_cast<double>(report.tokens) / seconds;
   speed_ = running_average(speed_, speed, 0.98);
   if (std::isfinite(report.loss)) loss_ = running_average(loss_, report.loss, 0.95);
   if (progress.step % kMemoryEvery == 0) memory_mb_ = resident_mb();
   if (progress.step % config_.log_every == 0)
     write({.step = progress.step,
-           .split = "train",
-           .loss = report.loss,
-           .learning_rate = rate,
-           .grad_norm = report.grad_norm,
-           .speed = speed,
-           .seconds = progress.seconds,
-           .memory_mb = memory_mb_,
-           .items = items_,
-           .loss_scale = skipped_steps ? report.loss_scale : 0,
-           .skipped_steps = skipped_steps.value_or(0)});
+        .split = "train",
+        .loss = report.loss,
+        .learning_rate = rate,
+        .grad_norm = report.grad_norm,
+        .speed = speed,
+        .seconds = progress.seconds,
+        .memory_mb = memory_mb_,
+        .items = items_,
+        .loss_scale = skipped_steps ? report.loss_scale : 0,
+        .skipped_steps = skipped_steps.value_or(0)});
   const double per_step = seconds_here / static_cast<double>(++steps_here_);
   bar_.update({progress.step, total_steps, loss_, rate, speed_,
-               per_step * static_cast<double>(total_steps - progress.step), memory_mb_, items_});
+      per_step * static_cast<double>(total_steps - progress.step), memory_mb_, items_});
 }
 
 std::string RunReporter::figures(const Evaluation& result) const {
@@ -244,8 +237,8 @@ void RunReporter::evaluation(const Progress& progress, const Judged& judged, dou
   write(line);
   write_samples(progress.step, result.samples);
   if (events_) events_->write_samples(progress.step, result.samples);
-  bar_.print(fmt::format("step {}  valid {}  ({:.1f} s){}", progress.step, figures(result), seconds,
-                         better ? "  best so far" : ""));
+  bar_.print(fmt::format(
+      "step {}  valid {}  ({:.1f} s){}", progress.step, figures(result), seconds, better ? "  best so far" : ""));
   if (judged.other && differ(config_, result, *judged.other))
     bar_.print((judged.average ? "    of the weights' moving average; the weights themselves have "
                                : "    of the weights themselves; their moving average is worse: ") +
@@ -268,14 +261,14 @@ void save_anomaly(const std::string& run_folder, const TrainingTask& task, Train
     if (!is_left_out(input.name))
       tensors.push_back({input.name, graph.value(input.value).type, task.store().data(input.name)});
   save_safetensors(anomaly_path(run_folder), tensors,
-                   {{"format", "linnet anomaly"}, {"step", std::to_string(step)}, {"shape", std::to_string(shape)}});
+      {{"format", "linnet anomaly"}, {"step", std::to_string(step)}, {"shape", std::to_string(shape)}});
 }
 
 std::string replay_anomaly(const std::string& run_folder, TrainingTask& task) {
   const std::string path = anomaly_path(run_folder);
   if (!file_exists(path))
     fail_user("run '", run_folder,
-              "' has kept no step to replay; `linnet train --detect-anomaly` keeps one that is not finite");
+        "' has kept no step to replay; `linnet train --detect-anomaly` keeps one that is not finite");
   const SafetensorsFile file(path);
   file.check_data();
   SafetensorsMetadata facts = file.metadata();
@@ -289,12 +282,11 @@ std::string replay_anomaly(const std::string& run_folder, TrainingTask& task) {
     const SafetensorsEntry& entry = file.at(input.name);
     if (entry.type != graph.value(input.value).type)
       fail_user("'", path, "': ", input.name, " is ", entry.text(), ", the model's is ",
-                graph.value(input.value).type.text());
+          graph.value(input.value).type.text());
     std::memcpy(task.store().data(input.name), entry.data, entry.bytes());
   }
   trainer.state().push();
   const std::string where = trainer.find_non_finite(shape);
   return "step " + facts["step"] + ": " + (where.empty() ? "every value is finite" : "first at " + where);
 }
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 #include "training/trainer/trainer.h"
 
 namespace linnet {
-
 // TensorBoard events (`tensorboard = true`): the figures of metrics.jsonl as train/* and eval/*, and with every
 // evaluation weights/MODULE and gradients/MODULE histograms for each module with parameters, and samples.
 struct MetricsLine;  // run_reporter.cpp
@@ -71,7 +70,7 @@ class RunReporter {
 
   // `seconds`: of this step; `seconds_here`: of all steps of this process; `skipped_steps`: so far, with a loss scale.
   void step(const Progress& progress, const StepReport& report, double rate, double seconds, double seconds_here,
-            int64_t total_steps, std::optional<int64_t> skipped_steps);
+      int64_t total_steps, std::optional<int64_t> skipped_steps);
   void evaluation(const Progress& progress, const Judged& judged, double rate, double seconds, bool better);
   void message(const std::string& text) { bar_.print(text); }
   // Warns at the end if every evaluation had the same answer for all examples.
@@ -111,5 +110,4 @@ void save_anomaly(const std::string& run_folder, const TrainingTask& task, Train
 // Runs it node by node in a task of the same configuration. Returns "step 12: first at layers.cpp:41: matmul (in
 // encoder.layers.0) of f32[8, 16] from -1 to 3e+38", or that all is finite. Error(kUser) without a matching file.
 std::string replay_anomaly(const std::string& run_folder, TrainingTask& task);
-
 }  // namespace linnet

@@ -16,7 +16,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 constexpr const char* kFile = "/data.json";
 constexpr uint64_t kBlock = 4096, kBlocks = 64;
@@ -71,10 +70,10 @@ void check_resumable(const Config& saved, const Config& wanted, const std::strin
   }
   if (!fixed.empty())
     fail_user("run folder '", folder, "' was made with another configuration; --resume cannot change: ", joined(fixed),
-              " (`linnet train ", folder, " --resume` goes on as it began)");
+        " (`linnet train ", folder, " --resume` goes on as it began)");
   if (same_paths && !changes.empty())
-    log_warning("the data have changed since the run began (" + joined(changes) +
-                "): it goes on with what is there now");
+    log_warning(
+        "the data have changed since the run began (" + joined(changes) + "): it goes on with what is there now");
 }
 
 namespace fs = std::filesystem;
@@ -118,7 +117,6 @@ std::string cpu_products_text(const std::string& wanted) {
   if (real == wanted) return real;
   return real + " (" + wanted + " was asked for, and " + current_isa() + " has no instructions for it)";
 }
-
 }  // namespace
 
 DataFingerprint DataFingerprint::of(const Config& config) {
@@ -185,7 +183,7 @@ std::string open_folder(TrainRequest& request, RunFolder& folder) {
     // A folder by `linnet average`: a new run in it would overwrite the weights.
     if (!folder.has_state() && file_exists(folder.model_path()) && !file_exists(folder.metrics_path()))
       fail_user("'", folder.path(), "' has weights and no state of training to go on with; --init ", folder.path(),
-                " --run DIR begins a new run with them");
+          " --run DIR begins a new run with them");
     folder.lock();
     if (folder.has_state()) return folder.path();
   } else {
@@ -208,7 +206,7 @@ void divide_into_shards(Config& config) {
 
 void check_space(const RunFolder& folder, const TrainingState& states) {
   check_free_disk(folder.path(), checkpoint_bytes(states) + (1 << 20), "run folder '" + folder.path() + "'",
-                  " for its checkpoints");
+      " for its checkpoints");
 }
 
 void check_ranks_agree(Communicator& world, const std::string& program, const Config& config) {
@@ -227,7 +225,7 @@ void check_tasks_agree(Communicator& world, TrainingTask& task) {
         slot.spec.name + " " + TensorType{DType::kF32, task.trainer().state().layout().whole_shape(slot)}.text() + "\n";
   check_equal(world, "model", text);
   check_equal(world, "division into batches",
-              fmt::format("{} batches of {} shapes", task.batches().batches_per_epoch(), task.batches().shape_count()));
+      fmt::format("{} batches of {} shapes", task.batches().batches_per_epoch(), task.batches().shape_count()));
 }
 
 Config share_config(Communicator& world, const Config& config) {
@@ -238,8 +236,8 @@ Config share_config(Communicator& world, const Config& config) {
   return shared;
 }
 
-std::unique_ptr<TrainingTask> make_shared_task(Communicator& world, const std::string& assets, Config& config,
-                                               MakeTaskFrom make) {
+std::unique_ptr<TrainingTask> make_shared_task(
+    Communicator& world, const std::string& assets, Config& config, MakeTaskFrom make) {
   if (world.size() == 1) return make(assets);
   std::unique_ptr<TrainingTask> task;
   std::unique_ptr<TemporaryFolder> folder;
@@ -286,8 +284,8 @@ void share_state(Communicator& world, Trainer& trainer, Progress& progress) {
     // What tensor ranks divide was drawn by each from the seed, or comes from a file (load_divided_states).
     for (const ParameterSlot& slot : layout.parameters())
       if (slot.offset < count && !layout.sharding_of(slot))
-        broadcast(world, 0,
-                  std::span(states.flat(state) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())));
+        broadcast(
+            world, 0, std::span(states.flat(state) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())));
   }
   LossScale scale = trainer.loss_scale();
   static_assert(std::is_trivially_copyable_v<LossScale>);
@@ -309,9 +307,8 @@ std::string where_it_runs(const TrainConfig& train, int threads, int ranks) {
                            cpu_precision(Precision::kBf16) == Precision::kBf16;
   if (device.is_host())
     return fmt::format("{} {}, {}, {}{}{}", threads, threads == 1 ? "thread" : "threads", current_isa(),
-                       cpu_products_text(train.precision),
-                       stores_bf16 ? " products and activations, fp32 weights and sums" : "",
-                       attention(cpu_products_text(train.attention_precision)));
+        cpu_products_text(train.precision), stores_bf16 ? " products and activations, fp32 weights and sums" : "",
+        attention(cpu_products_text(train.attention_precision)));
   const std::string precision = train.precision == "bf16"   ? "bf16 products and activations, fp32 weights and sums"
                                 : train.precision == "tf32" ? "tf32 products, the rest fp32"
                                                             : "strict fp32";
@@ -323,5 +320,4 @@ double Evaluation::metric(const std::string& name) const {
     if (key == name) return value;
   fail_internal("this task has no metric " + name);
 }
-
 }  // namespace linnet

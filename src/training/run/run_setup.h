@@ -9,7 +9,6 @@
 #include "training/trainer/checkpoint.h"
 
 namespace linnet {
-
 // data.json in a run folder: sizes and checksums of the data, so that a resumed run notices changes.
 struct DataFingerprint {
   struct Entry {
@@ -50,8 +49,8 @@ Config share_config(Communicator& world, const Config& config);
 // Rank 0 makes the task with `assets` (a run folder, or empty); the others with rank 0's assets, in a temporary folder.
 // `make` takes its configuration from `config`, of which rank 0 settles micro_batches.
 using MakeTaskFrom = FunctionRef<std::unique_ptr<TrainingTask>(const std::string& assets)>;
-std::unique_ptr<TrainingTask> make_shared_task(Communicator& world, const std::string& assets, Config& config,
-                                               MakeTaskFrom make);
+std::unique_ptr<TrainingTask> make_shared_task(
+    Communicator& world, const std::string& assets, Config& config, MakeTaskFrom make);
 
 // The forecast of memory; with a pipeline, one for each stage. Every rank calls it.
 std::string forecast_of_all(Communicator& world, TrainingTask& task);
@@ -61,5 +60,4 @@ void share_state(Communicator& world, Trainer& trainer, Progress& progress);
 
 // "2 threads, avx512, fp32", or the GPU and its precision; "4 ranks of 2 threads, ...".
 std::string where_it_runs(const TrainConfig& train, int threads, int ranks);
-
 }  // namespace linnet

@@ -15,7 +15,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr double kFarApart = 10;     // ratio of the ends from which a range is logarithmic
 constexpr int64_t kRuns = 12;        // default
 constexpr int64_t kDivisor = 3;      // of runs after a round of kHalving, and of steps before
@@ -54,7 +53,7 @@ std::vector<std::vector<std::string>> grid(std::span<const SweepAxis> axes, int6
   for (const SweepAxis& axis : axes) {
     if (axis.values.empty())
       fail_user("--search grid: ", axis.key, " is a range; write how many values it stands for, for example ", axis.key,
-                "=", shortest(axis.low), "..", shortest(axis.high), ":3");
+          "=", shortest(axis.low), "..", shortest(axis.high), ":3");
     std::vector<std::vector<std::string>> longer;
     for (const std::vector<std::string>& settings : all)
       for (const std::string& value : axis.values) longer.emplace_back(settings).push_back(axis.key + "=" + value);
@@ -62,7 +61,7 @@ std::vector<std::vector<std::string>> grid(std::span<const SweepAxis> axes, int6
   }
   if (runs > 0 && std::ssize(all) > runs)
     fail_user("the grid has ", all.size(), " combinations: --runs ", all.size(),
-              " trains them all, --search random draws ", runs);
+        " trains them all, --search random draws ", runs);
   return all;
 }
 
@@ -78,8 +77,8 @@ std::vector<std::string> draw(std::span<const SweepAxis> axes, uint64_t& state) 
 
 // The settings of each run, "key=value". `runs` 0: the whole grid, or 12. The first ones do not depend on `runs`. User
 // error for a grid of ranges, or of more combinations than `runs`.
-std::vector<std::vector<std::string>> sweep_settings(std::span<const SweepAxis> axes, SweepSearch search, int64_t runs,
-                                                     uint64_t seed) {
+std::vector<std::vector<std::string>> sweep_settings(
+    std::span<const SweepAxis> axes, SweepSearch search, int64_t runs, uint64_t seed) {
   if (search == SweepSearch::kGrid) return grid(axes, runs);
   uint64_t state = mix64(seed);
   std::vector<std::vector<std::string>> all;
@@ -170,7 +169,7 @@ class SweepRunner {
       if (runs[i].at("settings").get<std::vector<std::string>>() != run.settings) other("values");
       for (const Json& round : runs[i].at("rounds"))
         run.rounds.push_back({round.at("steps").get<int64_t>(), round.at("best_step").get<int64_t>(),
-                              round.at("metric").get<double>(), round.at("loss").get<double>()});
+            round.at("metric").get<double>(), round.at("loss").get<double>()});
       check_unchanged(RunFolder(folder_of(run)), configs_[i]);
     }
   }
@@ -180,10 +179,8 @@ class SweepRunner {
     for (const SweepRun& run : sweep_.runs) {
       Json rounds = Json::array();
       for (const SweepResult& result : run.rounds)
-        rounds.push_back({{"steps", result.steps},
-                          {"best_step", result.best_step},
-                          {"metric", result.metric},
-                          {"loss", result.loss}});
+        rounds.push_back({{"steps", result.steps}, {"best_step", result.best_step}, {"metric", result.metric},
+            {"loss", result.loss}});
       Json entry{{"run", run.name}, {"settings", run.settings}, {"rounds", rounds}};
       if (!run.error.empty()) entry["error"] = run.error;
       runs.push_back(entry);
@@ -247,7 +244,6 @@ class SweepRunner {
   std::vector<Config> configs_;
   Sweep sweep_;
 };
-
 }  // namespace
 
 std::optional<SweepAxis> parse_sweep_axis(const std::string& setting) {
@@ -301,5 +297,4 @@ std::string sweep_table(const Sweep& sweep) {
   }
   return table;
 }
-
 }  // namespace linnet

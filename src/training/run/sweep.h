@@ -6,7 +6,6 @@
 #include "training/run/training_run.h"
 
 namespace linnet {
-
 // The values of a key that a sweep tries: a list or a range.
 struct SweepAxis {
   std::string key;                  // as written
@@ -56,5 +55,4 @@ struct Sweep {
 
 Sweep run_sweep(const SweepRequest& request, MakeTask* make_task);
 std::string sweep_table(const Sweep& sweep);
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 #include "distributed/comm/world.h"
 
 namespace linnet {
-
 Precision precision_of(const std::string& name) {
   for (const Precision precision : {Precision::kTf32, Precision::kBf16, Precision::kF16})
     if (name == precision_name(precision)) return precision;
@@ -19,7 +18,6 @@ RecomputeMode recompute_mode(const std::string& name) {
 }
 
 namespace {
-
 void set_kind(OptimizerAttrs& attrs, const std::string& name, double sgd_momentum) {
   using Kind = OptimizerAttrs::Kind;
   constexpr double kMuonMomentum = 0.95;
@@ -39,7 +37,6 @@ std::optional<WeightFormat> storage_of(const std::string& name) {
   if (name == "int4") return WeightFormat::kInt4Blocks;
   return {};
 }
-
 }  // namespace
 
 std::vector<ParameterGroup> parameter_groups(const Config& config) {
@@ -75,9 +72,9 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   const int of_model = division.ranks_of_model();  // distributed/comm/tensor_group.h has their order
   options.tensor = {config.process.rank % division.tensor, division.tensor};
   options.pipeline = {config.process.rank / division.tensor % division.pipeline, division.pipeline, division.interleave,
-                      division.splits_encoder};
-  options.shards = {std::max<int64_t>(c.data_shards, 1), config.process.rank / of_model,
-                    config.process.ranks / of_model};
+      division.splits_encoder};
+  options.shards = {
+      std::max<int64_t>(c.data_shards, 1), config.process.rank / of_model, config.process.ranks / of_model};
   options.divide_moments = c.zero > 0, options.divide_gradients = c.zero > 1;
   options.threads = c.threads > 0 ? static_cast<int>(c.threads) : threads_of_rank();
   options.seed = static_cast<uint64_t>(c.seed);
@@ -108,12 +105,11 @@ Schedule schedule_of(const Config& whole) {
 int64_t last_step(const TrainConfig& config, int64_t batches) {
   if (config.max_epochs == 0 || batches == 0) return config.max_steps;
   // With one shard an epoch's last step may be short; with several it continues into the next epoch.
-  const auto per_step = static_cast<double>(config.accumulate_steps * std::max<int64_t>(config.micro_batches, 1) *
-                                            std::max<int64_t>(config.data_shards, 1));
+  const auto per_step = static_cast<double>(
+      config.accumulate_steps * std::max<int64_t>(config.micro_batches, 1) * std::max<int64_t>(config.data_shards, 1));
   const auto epochs = static_cast<double>(config.max_epochs), count = static_cast<double>(batches);
   const double steps =
       config.data_shards > 1 ? std::ceil(epochs * count / per_step) : epochs * std::ceil(count / per_step);
   return steps < static_cast<double>(config.max_steps) ? static_cast<int64_t>(steps) : config.max_steps;
 }
-
 }  // namespace linnet

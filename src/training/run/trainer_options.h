@@ -6,7 +6,6 @@
 #include "training/trainer/trainer.h"
 
 namespace linnet {
-
 // "fp32", "tf32", "bf16", "fp16"; for "int8", the precision of the products that stay in floating point.
 Precision precision_of(const std::string& name);
 RecomputeMode recompute_mode(const std::string& name);
@@ -18,5 +17,4 @@ TrainerOptions trainer_options(const Config& config, bool training);
 Schedule schedule_of(const Config& config);
 // The last step by max_steps or max_epochs, with `batches` an epoch; 0: unknown.
 int64_t last_step(const TrainConfig& config, int64_t batches);
-
 }  // namespace linnet

@@ -19,28 +19,20 @@
 
 namespace linnet {
 namespace {
-
 class TrainingRun {
  public:
   TrainingRun(const TrainRequest& request, RunFolder& folder, TrainingTask& task)
-      : request_(request),
-        config_(request.config.train),
-        folder_(folder),
-        task_(task),
-        trainer_(task.trainer()),
-        world_(*request.world),
-        groups_(world_, trainer_.options().tensor.ranks, trainer_.options().pipeline.ranks),
+      : request_(request), config_(request.config.train), folder_(folder), task_(task), trainer_(task.trainer()),
+        world_(*request.world), groups_(world_, trainer_.options().tensor.ranks, trainer_.options().pipeline.ranks),
         evaluation_(groups_.data),
         joined_(trainer_.options().shards.shards > 1 ? join_devices(task.store().backend(), world_) : JoinedDevices{}),
         shards_(trainer_.options().shards.shards > 1
                     ? std::make_optional<ShardedStep>(trainer_, groups_.data,
-                                                      trainer_.options().tensor.ranks > 1 ? &groups_.tensor : nullptr,
-                                                      joined_.ranks.get())
+                          trainer_.options().tensor.ranks > 1 ? &groups_.tensor : nullptr, joined_.ranks.get())
                     : std::nullopt),
         checkpoints_(request, folder, task, groups_),
         steps_(trainer_, task.batches(), task.resident(), task.store(), shards_ ? &*shards_ : nullptr),
-        schedule_(schedule_of(request.config)),
-        last_step_(last_step(config_, task.batches().batches_per_epoch())) {
+        schedule_(schedule_of(request.config)), last_step_(last_step(config_, task.batches().batches_per_epoch())) {
     rates_.reserve(static_cast<size_t>(steps_.most_steps()));
     trainer_.state().set_groups({&groups_.tensor, &groups_.pipeline});
   }
@@ -73,7 +65,7 @@ class TrainingRun {
       reporter_->warn_of_nothing_learned();
       if (progress_.step < config_.max_steps && out_of_time() && before_ < 60 * config_.max_minutes)
         log_info(fmt::format("max_minutes = {} ended the run after {} of {} steps; a larger one goes on with --resume",
-                             config_.max_minutes, progress_.step, config_.max_steps));
+            config_.max_minutes, progress_.step, config_.max_steps));
     }
     close();
     default_stop_signals();
@@ -82,8 +74,8 @@ class TrainingRun {
 
   std::string reason_of_end() const {
     if (out_of_time())
-      return fmt::format("the run has used its {} minutes already; --set max_minutes=N goes on to N",
-                         config_.max_minutes);
+      return fmt::format(
+          "the run has used its {} minutes already; --set max_minutes=N goes on to N", config_.max_minutes);
     if (out_of_patience())
       return fmt::format(
           "the run had ended early: {} evaluations were no better; --set patience=N goes on to N of them",
@@ -124,7 +116,7 @@ class TrainingRun {
     DataFingerprint::of(request_.config).save(folder_.path());
     write_memory_record(folder_.path(), task_);
     write_system_record(folder_.path(), request_.program,
-                        where_it_runs(config_, trainer_.options().threads, request_.config.process.ranks));
+        where_it_runs(config_, trainer_.options().threads, request_.config.process.ranks));
     reporter_.emplace(request_.config, folder_.metrics_path(), progress_);
     if (joined_.ranks && !is_alone()) log_info("gradients go from GPU to GPU by " + joined_.ranks->text());
     if (!joined_.reason.empty()) log_warning("gradients go through the host's memory: " + joined_.reason);
@@ -145,16 +137,15 @@ class TrainingRun {
       name += fmt::format("{} {}", chunk > 0 ? " and" : ", stage", pipeline.rank + chunk * pipeline.ranks);
     if (has_stages) name += fmt::format(" of {}", pipeline.stages());
     if (!is_alone())
-      trainer_.profiler()->ranks =
-          &rank_profiles_.emplace(RankProfiles::Rank{.world = &world_,
-                                                     .name = name,
-                                                     .stages = has_stages ? &groups_.pipeline : nullptr,
-                                                     .micro_batches = trainer_.options().accumulate_steps,
-                                                     .chunks = pipeline.chunks});
+      trainer_.profiler()->ranks = &rank_profiles_.emplace(RankProfiles::Rank{.world = &world_,
+          .name = name,
+          .stages = has_stages ? &groups_.pipeline : nullptr,
+          .micro_batches = trainer_.options().accumulate_steps,
+          .chunks = pipeline.chunks});
     trainer_.profiler()->on_summary = [this, folder = options.folder](const ProfileSummary& summary) {
       reporter_->message(summary_table(summary, 10) + (rank_profiles_ ? rank_profiles_->bubble().text() : "") +
                          fmt::format("written to {}/steps-{}-{}.pt.trace.json (for Perfetto) and .summary.json", folder,
-                                     summary.first_step, summary.last_step));
+                             summary.first_step, summary.last_step));
     };
   }
 
@@ -195,8 +186,8 @@ class TrainingRun {
     done_ |= ends_training(done.batch);
     if (!done.report.finite && !done.report.skipped)
       stop_non_finite(fmt::format("the {} is not finite at step {}",
-                                  std::isfinite(done.report.loss) ? "gradient" : "loss", done.step),
-                      done.batch.shape_index, done.step);
+                          std::isfinite(done.report.loss) ? "gradient" : "loss", done.step),
+          done.batch.shape_index, done.step);
     progress_.step = done.step;
     progress_.target_tokens += done.report.tokens;
     count_time();
@@ -239,13 +230,12 @@ class TrainingRun {
       if (where.empty()) where = found;
     const bool keeps = request_.detect_anomaly && !where.empty();
     if (keeps && is_first_rank()) save_anomaly(folder_.path(), task_, trainer_, shape, step);
-    throw AgreedError(
-        ErrorKind::kNumeric,
+    throw AgreedError(ErrorKind::kNumeric,
         what + "; first at " +
-            (!where.empty()                         ? where
-             : trainer_.state().layout().division() ? "a place that is not looked for while ranks share the layers"
-             : trainer_.options().accumulates()     ? "an earlier micro-batch"
-                                                    : "a place that later steps have hidden") +
+            (!where.empty()                            ? where
+                : trainer_.state().layout().division() ? "a place that is not looked for while ranks share the layers"
+                : trainer_.options().accumulates()     ? "an earlier micro-batch"
+                                                       : "a place that later steps have hidden") +
             "; a smaller --lr or clip_norm, or more warmup_steps, may help. The last checkpoint is as it was" +
             (keeps ? "; `linnet check " + folder_.path() + " --replay` shows the step again" : ""));
   }
@@ -295,7 +285,7 @@ class TrainingRun {
     }
     if (reporter_) reporter_->evaluation(progress_, *judged, rate(progress_.step), now() - began, better);
     tell({progress_.step, progress_.epoch, total_steps(), judged->best.loss, rate(progress_.step), progress_.seconds,
-          &judged->best});
+        &judged->best});
     if (better) {
       checkpoints_.save_best(progress_, judged->average ? trainer_.state().evaluated() : state::kParameters);
       if (judged->best.classes && is_first_rank())
@@ -403,11 +393,10 @@ class TrainingRun {
   bool unsaved_result_ = false;    // of an evaluation after the last saved training state
   double before_ = 0, began_ = 0;  // seconds of training before this process; its start time
 };
-
 }  // namespace
 
-TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
-                          const std::function<void(TrainingTask&)>& afterwards) {
+TrainOutcome run_training(
+    const TrainRequest& given, MakeTask* make_task, const std::function<void(TrainingTask&)>& afterwards) {
   TrainRequest request = given;
   Communicator& world = *request.world;
   request.config = with_absolute_paths(request.config);
@@ -433,14 +422,14 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
   });
   const int shapes = task->batches().shape_count();
   log_info(fmt::format("{} parameters, {} batch {}, {}; memory {}at its peak:\n{}",
-                       trainer.state().layout().whole_parameter_count(), shapes, shapes == 1 ? "shape" : "shapes",
-                       where_it_runs(request.config.train, trainer.options().threads, world.size()),
-                       world.size() > 1 ? "of each " : "", forecast_of_all(world, *task)));
+      trainer.state().layout().whole_parameter_count(), shapes, shapes == 1 ? "shape" : "shapes",
+      where_it_runs(request.config.train, trainer.options().threads, world.size()), world.size() > 1 ? "of each " : "",
+      forecast_of_all(world, *task)));
   if (const std::string again = trainer.plans().largest_fit().text(); !again.empty())
     log_info("to take less memory it " + again);
   if (request.config.train.micro_batches > 1)
     log_info(fmt::format("each batch is computed in {} micro-batches, whose sums are rounded in another order",
-                         request.config.train.micro_batches));
+        request.config.train.micro_batches));
   const TrainOutcome outcome = TrainingRun(request, folder, *task).run();
   if (afterwards && !outcome.stopped) {
     load_run_weights(trainer.state(), folder);
@@ -448,5 +437,4 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
   }
   return outcome;
 }
-
 }  // namespace linnet

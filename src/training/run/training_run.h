@@ -6,7 +6,6 @@
 #include "training/trainer/checkpoint.h"
 
 namespace linnet {
-
 // Reported after each step and each evaluation.
 struct TrainEvent {
   int64_t step = 0, epoch = 0, total_steps = 0;
@@ -39,7 +38,6 @@ struct TrainOutcome {
 using MakeTask = std::unique_ptr<TrainingTask>(Config& config, const std::string& assets);
 
 // Calls `afterwards` with the best weights in the state that evaluation uses.
-TrainOutcome run_training(const TrainRequest& request, MakeTask* make_task,
-                          const std::function<void(TrainingTask&)>& afterwards = {});
-
+TrainOutcome run_training(
+    const TrainRequest& request, MakeTask* make_task, const std::function<void(TrainingTask&)>& afterwards = {});
 }  // namespace linnet

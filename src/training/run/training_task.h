@@ -8,7 +8,6 @@
 #include "training/trainer/resident.h"
 
 namespace linnet {
-
 struct PretrainedModel;  // models/families/pretrained.h
 
 struct Evaluation {
@@ -44,5 +43,4 @@ class TrainingTask {
 
   void take_memory() const { store().touch(); }
 };
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 using Groups = std::vector<ParameterGroup>;
 using Kind = OptimizerAttrs::Kind;
 
@@ -61,8 +60,8 @@ struct Training {
   void round_to_nearest() {
     for (const ParameterSlot& slot : trainer().state().layout().parameters()) {
       if (slot.spec.shape.rank() != 2) continue;
-      for (float& x : std::span(trainer().state().flat("parameters") + slot.offset,
-                                static_cast<size_t>(slot.spec.shape.elements())))
+      for (float& x : std::span(
+               trainer().state().flat("parameters") + slot.offset, static_cast<size_t>(slot.spec.shape.elements())))
         x = round_to_bf16(x);
     }
   }
@@ -163,9 +162,8 @@ TEST(Bf16Weights, RefuseWhatTheyDoNotHave) {
   EXPECT_THROW(Training(kStored, {.optimizer = {.ema_decay = 0.9}}), Error);
   EXPECT_THROW(Training({{.patterns = {"*"}, .storage = WeightFormat::kInt8Blocks}}), Error);
   const Groups all{{.patterns = {"first.weight", "second.weight", "table.weight"}, .storage = WeightFormat::kBf16},
-                   {.patterns = {"*"}, .frozen = true}};
+      {.patterns = {"*"}, .frozen = true}};
   EXPECT_THROW(Training{all}, Error);  // nothing is left in fp32
 }
-
 }  // namespace
 }  // namespace linnet

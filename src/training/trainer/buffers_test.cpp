@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kRows = 6, kChannels = 3;
 
 struct Net : Module {
@@ -87,8 +86,7 @@ TEST(Buffers, RunningStatisticsMoveWithEachStepAndEvaluationUsesThem) {
     return NAN;
   };
   for (size_t i = 0; i < kChannels; ++i)
-    EXPECT_NEAR(
-        normed[i],
+    EXPECT_NEAR(normed[i],
         (element(0, static_cast<int64_t>(i)) - mean[i]) / std::sqrt(variance[i] + 1e-5) * value_of("norm.weight", i) +
             value_of("norm.bias", i),
         1e-5);
@@ -122,7 +120,7 @@ TEST(Buffers, AreSavedWithTheModelAndResumedWithTheRun) {
 
   Training loaded;
   load_model(folder + "/model", loaded.learner.trainer().state().layout(),
-             loaded.learner.trainer().state().flat("parameters"));
+      loaded.learner.trainer().state().flat("parameters"));
   EXPECT_EQ(loaded.values("norm.running_var"), first.values("norm.running_var"));
   EXPECT_DOUBLE_EQ(loaded.learner.evaluate(), first.learner.evaluate());
   std::filesystem::remove_all(folder);
@@ -140,6 +138,5 @@ TEST(Buffers, AModuleUsedTwiceAndABatchOfOneAreErrors) {
   };
   EXPECT_THROW(SingleShapeLearner(net, one), Error);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kStateFormatVersion = 1;
 
 using Slots = std::span<const ParameterSlot>;
@@ -20,24 +19,20 @@ double number(const SafetensorsFile& file, const std::string& key) {
 }
 
 // Calls visit(key, field) for each field that metadata hold.
-template <class Visit>
-void for_fields(Progress& p, const Visit& visit) {
+template <class Visit> void for_fields(Progress& p, const Visit& visit) {
   visit("step", p.step), visit("epoch", p.epoch), visit("batch", p.batch), visit("target_tokens", p.target_tokens);
   visit("seconds", p.seconds), visit("evaluated", p.evaluated), visit("best_step", p.best_step);
   visit("best_metric", p.best_metric), visit("best_loss", p.best_loss), visit("worse_since_best", p.worse_since_best);
 }
-template <class Visit>
-void for_fields(LossScale& scale, const Visit& visit) {
+template <class Visit> void for_fields(LossScale& scale, const Visit& visit) {
   visit("loss_scale", scale.value), visit("clean_steps", scale.clean_steps);
   visit("skipped_steps", scale.skipped_steps);
 }
 
-template <class Fields>
-Fields read_fields(const SafetensorsFile& file) {
+template <class Fields> Fields read_fields(const SafetensorsFile& file) {
   Fields fields;
-  for_fields(fields, [&](const char* key, auto& field) {
-    field = static_cast<std::decay_t<decltype(field)>>(number(file, key));
-  });
+  for_fields(fields,
+      [&](const char* key, auto& field) { field = static_cast<std::decay_t<decltype(field)>>(number(file, key)); });
   return fields;
 }
 
@@ -78,8 +73,8 @@ std::vector<WholeTensor> divided_tensors(const TrainingState& states) {
         tensors.push_back(whole_tensor(states, state, slot, state + "."));
   for (const DividedPackedState& state : states.divided_packed())
     tensors.push_back({kPackedPrefix + state.whole.name, state.whole.type, "", nullptr, &state});
-  std::ranges::stable_sort(tensors, std::ranges::greater{},
-                           [](const WholeTensor& tensor) { return dtype_size(tensor.type.dtype); });
+  std::ranges::stable_sort(
+      tensors, std::ranges::greater{}, [](const WholeTensor& tensor) { return dtype_size(tensor.type.dtype); });
   return tensors;
 }
 
@@ -114,11 +109,10 @@ void share_tensors(const std::string& path, const std::vector<WholeTensor>& tens
       if (file) file->drop_pages();
     });
 }
-
 }  // namespace
 
 void save_training_state(const std::string& path, const Trainer& trainer, const Progress& progress,
-                         const Metadata& metadata, WholeStates* whole) {
+    const Metadata& metadata, WholeStates* whole) {
   const TrainingState& states = trainer.state();
   states.pull();
   Metadata facts = metadata;
@@ -128,8 +122,8 @@ void save_training_state(const std::string& path, const Trainer& trainer, const 
   LossScale scale = trainer.loss_scale();
   if (trainer.options().loss_scale.is_on())
     for_fields(scale, [&](const char* key, auto value) { facts[key] = shortest(value); });
-  save_safetensors(path, state_tensors(states, !metadata.contains(kFrozenKey)), facts,
-                   fetch_from(divided_tensors(states), whole));
+  save_safetensors(
+      path, state_tensors(states, !metadata.contains(kFrozenKey)), facts, fetch_from(divided_tensors(states), whole));
 }
 
 void give_training_state(const TrainingState& states, WholeStates& whole) {
@@ -142,7 +136,7 @@ void load_divided_states(const std::string& path, const TrainingState& states, W
 }
 
 void save_divided_model(const std::string& path, const TrainingState& states, const std::string& state,
-                        const Metadata& metadata, WholeStates& whole) {
+    const Metadata& metadata, WholeStates& whole) {
   const std::vector<WholeTensor> all = model_tensors(states, state);
   if (!whole.is_first_rank()) {
     for (int times = 0; times < kFetches; ++times)
@@ -164,8 +158,8 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
   const SafetensorsFile file(path);
   file.check_data();
   if (const double version = number(file, "format_version"); version != kStateFormatVersion)
-    fail_user(path, ": training state of format ", shortest(version), ", this program reads format ",
-              kStateFormatVersion);
+    fail_user(
+        path, ": training state of format ", shortest(version), ", this program reads format ", kStateFormatVersion);
   for (const std::string& state : states.names())
     for (const ParameterSlot& slot : slots_of(states, state))
       if (!WholeStates::is_divided(states, state, slot))
@@ -196,5 +190,4 @@ uint64_t checkpoint_bytes(const TrainingState& states) {
                  weights = safetensors_size(model) + 4096;
   return frozen + state + weights + std::max(state, weights);
 }
-
 }  // namespace linnet

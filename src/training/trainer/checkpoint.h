@@ -6,7 +6,6 @@
 #include "training/trainer/trainer.h"
 
 namespace linnet {
-
 struct Progress {
   int64_t step = 0;
   int64_t epoch = 0, batch = 0;  // the next batch to train on
@@ -22,13 +21,13 @@ struct Progress {
 // save_model() and load_model() of divided parameters, the trained ones in `state`. All ranks call; rank 0 has the
 // file.
 void save_divided_model(const std::string& path, const TrainingState& states, const std::string& state,
-                        const Metadata& metadata, WholeStates& whole);
+    const Metadata& metadata, WholeStates& whole);
 void load_divided_model(const std::string& path, const TrainingState& states, WholeStates& whole);
 
 // Metadata that name a file of frozen weights (models/nn/model_file.h) leave those out. `whole`: gathers divided states
 // during writing; the other ranks call give_training_state() meanwhile.
 void save_training_state(const std::string& path, const Trainer& trainer, const Progress& progress,
-                         const Metadata& metadata, WholeStates* whole = nullptr);
+    const Metadata& metadata, WholeStates* whole = nullptr);
 void give_training_state(const TrainingState& states, WholeStates& whole);
 // Loads all but divided states.
 Progress load_training_state(const std::string& path, Trainer& trainer, Metadata* metadata = nullptr);
@@ -37,5 +36,4 @@ void load_divided_states(const std::string& path, const TrainingState& states, W
 
 // The most bytes a run folder needs while its files are replaced, without its file of frozen weights.
 uint64_t checkpoint_bytes(const TrainingState& states);
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 std::span<std::byte> bytes_at(float* values, int64_t count) {
   return std::as_writable_bytes(std::span(values, static_cast<size_t>(count)));
 }
@@ -28,11 +27,10 @@ void exchange_parts(Communicator& world, bool gathers, std::byte* whole, std::by
   });
   world.exchange(outgoing, incoming);
 }
-
 }  // namespace
 
 void bind_slices_in_order(Store& store, const ParameterLayout& layout, const std::vector<RangeSlice>& slices,
-                          const std::string& state, Location start) {
+    const std::string& state, Location start) {
   for (const RangeSlice& own : slices) {
     const size_t bytes = static_cast<size_t>(own.count) * sizeof(float);
     store.bind(state + part_of(layout.ranges()[own.range], own).suffix, start, bytes);
@@ -41,7 +39,7 @@ void bind_slices_in_order(Store& store, const ParameterLayout& layout, const std
 }
 
 void bind_own_slices(Store& store, const ParameterLayout& layout, const std::vector<RangeSlice>& slices,
-                     const std::vector<std::string>& states) {
+    const std::vector<std::string>& states) {
   for (const std::string& state : states) {
     const Location start = store.find(state, 0);
     if (state::is_moment(state)) {
@@ -51,33 +49,33 @@ void bind_own_slices(Store& store, const ParameterLayout& layout, const std::vec
     for (const RangeSlice& own : slices) {
       const TrainedRange part = part_of(layout.ranges()[own.range], own);
       store.bind(state + part.suffix, {start.region, start.offset + static_cast<size_t>(part.offset) * sizeof(float)},
-                 static_cast<size_t>(part.count) * sizeof(float));
+          static_cast<size_t>(part.count) * sizeof(float));
     }
   }
 }
 
-WholeTensor whole_tensor(const TrainingState& states, const std::string& state, const ParameterSlot& slot,
-                         const std::string& prefix) {
+WholeTensor whole_tensor(
+    const TrainingState& states, const std::string& state, const ParameterSlot& slot, const std::string& prefix) {
   return {prefix + slot.spec.name, {DType::kF32, states.layout().whole_shape(slot)}, state, &slot};
 }
 
 // Exchanges `piece` of a divided state.
 void WholeStates::exchange_slices(const std::string& state, Piece piece, bool gathers, float* whole) {
   exchange_parts(data_, gathers, reinterpret_cast<std::byte*>(whole), reinterpret_cast<std::byte*>(states_.flat(state)),
-                 [&](const auto& visit) {
-                   for (int rank = 0; rank < data_.size(); ++rank) {
-                     int64_t before = 0;
-                     for (const RangeSlice& own : states_.ownership().slices(rank)) {
-                       const int64_t start = states_.layout().ranges()[own.range].offset + own.first;
-                       const int64_t from = std::max(piece.first, start),
-                                     to = std::min(piece.first + piece.count, start + own.count);
-                       if (from < to)
-                         visit(rank, bytes_of_floats(from - piece.first), bytes_of_floats(before + from - start),
-                               bytes_of_floats(to - from));
-                       before += own.count;
-                     }
-                   }
-                 });
+      [&](const auto& visit) {
+        for (int rank = 0; rank < data_.size(); ++rank) {
+          int64_t before = 0;
+          for (const RangeSlice& own : states_.ownership().slices(rank)) {
+            const int64_t start = states_.layout().ranges()[own.range].offset + own.first;
+            const int64_t from = std::max(piece.first, start),
+                          to = std::min(piece.first + piece.count, start + own.count);
+            if (from < to)
+              visit(rank, bytes_of_floats(from - piece.first), bytes_of_floats(before + from - start),
+                  bytes_of_floats(to - from));
+            before += own.count;
+          }
+        }
+      });
 }
 
 // Ranks of a tensor group never divide packed states.
@@ -96,8 +94,7 @@ bool WholeStates::is_divided(const TrainingState& states, const std::string& sta
   return states.is_divided(state) || states.layout().sharding_of(slot) || stages_of(states.layout());
 }
 
-template <class Visit>
-void WholeStates::for_pieces(const WholeTensor& tensor, const Visit& visit) const {
+template <class Visit> void WholeStates::for_pieces(const WholeTensor& tensor, const Visit& visit) const {
   const size_t bytes = tensor.type.bytes(), most = bytes_of_floats(piece_floats_);
   for (size_t first = 0; first < bytes; first += most) visit(first, std::min(most, bytes - first));
 }
@@ -139,13 +136,13 @@ void WholeStates::for_runs_of(const ParameterSlot& slot, int rank, Piece piece, 
   const Sharding* sharding = states_.layout().sharding_of(slot);
   int64_t before = 0;  // elements of the piece in earlier runs
   for_runs(states_.layout().whole_shape(slot), sharding ? *sharding : Sharding::whole(), {rank, tensor_.size()},
-           [&](int64_t in_whole, int64_t, int64_t count) {
-             const int64_t from = std::max(in_whole, piece.first);
-             const int64_t to = std::min(in_whole + count, piece.first + piece.count);
-             if (from >= to) return;
-             visit(from - piece.first, before, to - from);
-             before += to - from;
-           });
+      [&](int64_t in_whole, int64_t, int64_t count) {
+        const int64_t from = std::max(in_whole, piece.first);
+        const int64_t to = std::min(in_whole + count, piece.first + piece.count);
+        if (from >= to) return;
+        visit(from - piece.first, before, to - from);
+        before += to - from;
+      });
 }
 
 WholeStates::Piece WholeStates::part_of(const ParameterSlot& slot, int rank, Piece piece) const {
@@ -178,8 +175,8 @@ const float* WholeStates::gather_floats(const std::string& state, const Paramete
 }
 
 // Every stage that has the tensor receives it.
-void WholeStates::scatter_floats(const std::string& state, const ParameterSlot& slot, Piece piece,
-                                 const float* values) {
+void WholeStates::scatter_floats(
+    const std::string& state, const ParameterSlot& slot, Piece piece, const float* values) {
   const ModelStages* stages = stages_of(states_.layout());
   if (!stages) return scatter_in_stage(state, slot, piece, values);
   if (is_first_rank())
@@ -213,13 +210,13 @@ const float* WholeStates::gather_in_stage(const std::string& state, const Parame
       receive(tensor_, rank, bytes_at(part, part_of(slot, rank, piece).count));
     }
     for_runs_of(slot, rank, piece,
-                [&](int64_t to, int64_t from, int64_t count) { std::copy_n(part + from, count, values + to); });
+        [&](int64_t to, int64_t from, int64_t count) { std::copy_n(part + from, count, values + to); });
   }
   return values;
 }
 
-void WholeStates::scatter_in_stage(const std::string& state, const ParameterSlot& slot, Piece piece,
-                                   const float* values) {
+void WholeStates::scatter_in_stage(
+    const std::string& state, const ParameterSlot& slot, Piece piece, const float* values) {
   const Piece mine = part_of(slot, tensor_.rank(), piece);
   float* own = own_part(state, slot, mine, piece.count);
   if (data_.rank() == 0 && tensor_.rank() == 0) {
@@ -238,5 +235,4 @@ void WholeStates::scatter_in_stage(const std::string& state, const ParameterSlot
   if (states_.is_divided(state)) exchange_slices(state, {slot.offset + mine.first, mine.count}, false, own);
   else broadcast(data_, 0, std::span(own, static_cast<size_t>(mine.count)));
 }
-
 }  // namespace linnet

@@ -6,13 +6,12 @@
 #include "training/trainer/training_state.h"
 
 namespace linnet {
-
 // Binds inputs of apply_slices_graph(). `states` are declared: whole, or, if divided, as this rank's slices in order.
 void bind_own_slices(Store& store, const ParameterLayout& layout, const std::vector<RangeSlice>& slices,
-                     const std::vector<std::string>& states);
+    const std::vector<std::string>& states);
 // The same for one state whose slices lie one after the other from `start` on.
 void bind_slices_in_order(Store& store, const ParameterLayout& layout, const std::vector<RangeSlice>& slices,
-                          const std::string& state, Location start);
+    const std::string& state, Location start);
 
 // States that no rank has as a whole: moments (ZeRO), parameters divided in a tensor group, and those of pipeline
 // stages. Files do not depend on the division: rank 0 reads and writes whole tensors in small pieces, which need no
@@ -26,8 +25,8 @@ struct WholeTensor {
   const ParameterSlot* slot = nullptr;         // of the layout of all stages
   const DividedPackedState* packed = nullptr;  // set: the tensor is this one
 };
-WholeTensor whole_tensor(const TrainingState& states, const std::string& state, const ParameterSlot& slot,
-                         const std::string& prefix = "");
+WholeTensor whole_tensor(
+    const TrainingState& states, const std::string& state, const ParameterSlot& slot, const std::string& prefix = "");
 
 class WholeStates {
  public:
@@ -35,7 +34,7 @@ class WholeStates {
   // layers before and after. All include this rank. Without tensor and pipeline parallelism `data` is the world, the
   // others this rank alone. `piece_floats`: the largest piece, a multiple of 8.
   WholeStates(TrainingState& states, Communicator& data, Communicator& tensor, Communicator& pipeline,
-              int64_t piece_floats = 1 << 18)
+      int64_t piece_floats = 1 << 18)
       : states_(states), data_(data), tensor_(tensor), pipeline_(pipeline), piece_floats_(piece_floats) {}
 
   bool is_first_rank() const { return data_.rank() == 0 && tensor_.rank() == 0 && pipeline_.rank() == 0; }
@@ -68,8 +67,7 @@ class WholeStates {
   // The elements of a piece that tensor rank `rank` has; they are consecutive in its part.
   Piece part_of(const ParameterSlot& slot, int rank, Piece piece) const;
   // Calls visit(index in the piece, index in the rank's elements of the piece, count).
-  template <class Visit>
-  void for_runs_of(const ParameterSlot& slot, int rank, Piece piece, const Visit& visit) const;
+  template <class Visit> void for_runs_of(const ParameterSlot& slot, int rank, Piece piece, const Visit& visit) const;
   // This rank's memory of these elements; for a sliced state, where the slices are assembled.
   float* own_part(const std::string& state, const ParameterSlot& slot, Piece part, int64_t piece_count);
   const float* gather_in_stage(const std::string& state, const ParameterSlot& slot, Piece piece);
@@ -80,5 +78,4 @@ class WholeStates {
   Communicator &data_, &tensor_, &pipeline_;
   const int64_t piece_floats_;
 };
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 using Choices = std::vector<BlockChoice>;
 
 // Replaces one choice for a layer by one that costs more work and frees more memory.
@@ -101,10 +100,7 @@ Ladder ladder(const Graph& traced, const std::vector<Block>& blocks, const Backe
 class Search {
  public:
   Search(const Graph& traced, const PassOptions& passes, const PlanOptions& planning, const FitsMemory& fits)
-      : traced_(traced),
-        passes_(passes),
-        planning_(planning),
-        fits_(fits),
+      : traced_(traced), passes_(passes), planning_(planning), fits_(fits),
         ladder_(ladder(traced, find_blocks(traced), *passes.backend)) {
     passes_.verify = false;
   }
@@ -153,8 +149,8 @@ class Search {
 
   Fit result(size_t step, const PlanSize& size, bool fits) const {
     const double none = estimated_work(optimized(0));
-    return {fits, ladder_.steps[step], estimated_work(optimized(step)) / none - 1,
-            size.arena_bytes + size.workspace_bytes};
+    return {
+        fits, ladder_.steps[step], estimated_work(optimized(step)) / none - 1, size.arena_bytes + size.workspace_bytes};
   }
 
   const Graph& traced_;
@@ -163,7 +159,6 @@ class Search {
   const FitsMemory& fits_;
   const Ladder ladder_;
 };
-
 }  // namespace
 
 std::string Fit::text() const {
@@ -198,5 +193,4 @@ Fit fit_by_mode(const Graph& traced, const PassOptions& passes, RecomputeMode mo
 Fit fit_to_memory(const Graph& traced, const PassOptions& passes, const PlanOptions& planning, const FitsMemory& fits) {
   return Search(traced, passes, planning, fits).run();
 }
-
 }  // namespace linnet

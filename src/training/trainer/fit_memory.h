@@ -5,7 +5,6 @@
 #include "engine/plan/plan.h"
 
 namespace linnet {
-
 enum class RecomputeMode : uint8_t {
   kNone,
   kAttention,  // recomputes attention in every layer
@@ -29,5 +28,4 @@ Fit fit_by_mode(const Graph& traced, const PassOptions& passes, RecomputeMode mo
 // what frees most bytes for its work; last, chains of layers. The list depends on the graph alone, so less memory never
 // means less work. If nothing fits, returns the choice that takes least.
 Fit fit_to_memory(const Graph& traced, const PassOptions& passes, const PlanOptions& planning, const FitsMemory& fits);
-
 }  // namespace linnet

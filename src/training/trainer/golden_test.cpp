@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 using testing::read_doubles;
 using testing::TransformerGolden;
 
@@ -92,7 +91,7 @@ TEST_P(Golden, TheFloat64InterpreterAgreesWithLossesGradientsAndFinalParameters)
     }
     InterpreterResult result = interpret(step, inputs);
     EXPECT_NEAR(result.outputs.at("loss_sum")[0] / result.outputs.at("token_count")[0], losses[static_cast<size_t>(i)],
-                1e-9 * losses[static_cast<size_t>(i)])
+        1e-9 * losses[static_cast<size_t>(i)])
         << "step " << i;
     for (const char* state : {"parameters", "moment1", "moment2"}) inputs[state] = result.states.at(state);
   }
@@ -105,8 +104,8 @@ TEST_P(Golden, TheFloat64InterpreterAgreesWithLossesGradientsAndFinalParameters)
 TEST_P(Golden, ThePlannedExecutorAgreesInFloat32) {
   Store store;
   const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * 4; };
-  const RegionId states = store.add_region("states", MemoryKind::kParameters,
-                                           bytes(5 * layout_.parameter_count() + layout_.constant_count() + 4096));
+  const RegionId states = store.add_region(
+      "states", MemoryKind::kParameters, bytes(5 * layout_.parameter_count() + layout_.constant_count() + 4096));
   size_t offset = 0;
   const auto bind = [&](const char* name, int64_t count) {
     store.bind(name, {states, offset}, bytes(count));
@@ -116,8 +115,8 @@ TEST_P(Golden, ThePlannedExecutorAgreesInFloat32) {
   bind("constants", layout_.constant_count());
   for (const char* name : {"control", "loss_sum", "token_count"}) bind(name, 2);
   for (const char* name : kBatchInputs) bind(name, file_.at(name).type.shape.elements() / steps_);
-  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
-                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  const SharedRegions shared{
+      store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   const Plan step = make_plan(optimize(single_graph(layout_, loss_, options_)), store, shared, {.threads = 2});
   const Plan accumulate =
       make_plan(optimize(accumulate_graph(layout_, loss_, options_)), store, shared, {.threads = 2});
@@ -144,8 +143,8 @@ TEST_P(Golden, ThePlannedExecutorAgreesInFloat32) {
         const std::span<const double> expected(reference.data() + slot.offset, size);
         std::vector<double> difference;
         for (size_t j = 0; j < size; ++j)
-          difference.push_back(store.as<float>("gradient")[slot.offset + static_cast<int64_t>(j)] / count -
-                               expected[j]);
+          difference.push_back(
+              store.as<float>("gradient")[slot.offset + static_cast<int64_t>(j)] / count - expected[j]);
         EXPECT_LE(norm(difference), 1e-4 * norm(expected) + 1e-7 * norm(reference)) << slot.spec.name;
       }
     }
@@ -156,7 +155,6 @@ TEST_P(Golden, ThePlannedExecutorAgreesInFloat32) {
 }
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, Golden, ::testing::Values("post_ln_relu", "pre_ln_gelu"),
-                         [](const auto& info) { return std::string(info.param); });
-
+    [](const auto& info) { return std::string(info.param); });
 }  // namespace
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kRows = 3, kWidth = 150, kLayers = 6;
 
 struct Net : Module {
@@ -80,9 +79,9 @@ TEST(GradientBuckets, LastLayersAreCompleteFirst) {
   EXPECT_TRUE(std::ranges::is_sorted(last));
   EXPECT_LT(last.front() + kLayers, last.back()) << "between the two lies the backward pass of the other layers";
   const auto offset_of = [&](const std::string& name) {
-    return std::ranges::find(step.trainer.state().layout().trained(), name,
-                             [](const ParameterSlot& slot) { return slot.spec.name; })
-        ->offset;
+    return std::ranges::find(step.trainer.state().layout().trained(), name, [](const ParameterSlot& slot) {
+      return slot.spec.name;
+    })->offset;
   };
   EXPECT_EQ(step.buckets.front().first, offset_of("layer" + std::to_string(kLayers - 1) + ".weight"));
 }
@@ -90,9 +89,9 @@ TEST(GradientBuckets, LastLayersAreCompleteFirst) {
 // As rank 0 of four that divide the moments, or the gradient too.
 TrainerOptions options_of_rank(bool divides_gradients) {
   return {.optimizer = {.weight_decay = 0.1},
-          .shards = {4, 0, 4},
-          .divide_moments = true,
-          .divide_gradients = divides_gradients};
+      .shards = {4, 0, 4},
+      .divide_moments = true,
+      .divide_gradients = divides_gradients};
 }
 
 // Where ranks divide the gradient, buckets lie in the plan's memory: with the same bits as in a whole gradient, and
@@ -133,6 +132,5 @@ TEST(GradientBuckets, AWholeGradientIsNeverInMemory) {
   const size_t gradient = static_cast<size_t>(kLayers * (kWidth + 1) * kWidth) * sizeof(float);
   EXPECT_LT(bytes(true) + gradient / 4, bytes(false));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 struct Net : Module {
   Linear first{this, "first", 3, 8}, second{this, "second", 8, 8}, head{this, "head", 8, 1};
   Tensor operator()(Tensor x) { return head(relu(second(relu(first(x))))); }
@@ -47,8 +46,8 @@ const Groups kFrozenFirst{{.patterns = {"first.*"}, .frozen = true}};
 
 TEST(ParameterGroups, FrozenParametersKeepEveryBitAndTheRestLearns) {
   for (const int64_t micro_batches : {1, 2}) {
-    Training training(kFrozenFirst,
-                      {.optimizer = {.weight_decay = 0.1, .ema_decay = 0.9}, .accumulate_steps = micro_batches});
+    Training training(
+        kFrozenFirst, {.optimizer = {.weight_decay = 0.1, .ema_decay = 0.9}, .accumulate_steps = micro_batches});
     const auto frozen = training.values("first.weight"), trained = training.values("head.weight");
     for (int64_t step = 1; step <= 20; ++step) {
       Trainer& trainer = training.learner.trainer();
@@ -91,8 +90,8 @@ TEST(ParameterGroups, EachHasItsLearningRateDecayAndOptimizer) {
   const OptimizerAttrs sgd{.kind = OptimizerAttrs::Kind::kSgd, .weight_decay = 0};
   Training usual({}, {.optimizer = sgd}),
       halved({{.patterns = {"head.weight"}, .rate_factor = 0.5},
-              {.patterns = {"second.*"}, .optimizer = OptimizerAttrs{.kind = OptimizerAttrs::Kind::kAdam}}},
-             {.optimizer = sgd});
+                 {.patterns = {"second.*"}, .optimizer = OptimizerAttrs{.kind = OptimizerAttrs::Kind::kAdam}}},
+          {.optimizer = sgd});
   const auto start = usual.values("head.weight"), first = usual.values("first.weight"),
              second = usual.values("second.weight");
   usual.learner.step(0.1);
@@ -155,8 +154,8 @@ TEST(ParameterGroups, AStorageOfTheirOwnOnlyRoundsFrozenWeights) {
     Training resumed(packed, {.optimizer = {.ema_decay = 0.9}, .seed = 7});
     load_training_state(state, resumed.learner.trainer());
     for (int64_t step = 6; step <= 8; ++step)
-      EXPECT_EQ(resumed.learner.trainer().step(0, 0.01, step).loss,
-                training.learner.trainer().step(0, 0.01, step).loss);
+      EXPECT_EQ(
+          resumed.learner.trainer().step(0, 0.01, step).loss, training.learner.trainer().step(0, 0.01, step).loss);
     save_model(model, trainer.state().layout(), trainer.state().values(trainer.state().evaluated()), {});
     Training loaded({});
     load_model(model, loaded.learner.trainer().state().layout(), loaded.learner.trainer().state().flat("parameters"));
@@ -190,6 +189,5 @@ TEST(ParameterGroups, ACheckpointHoldsFrozenParametersAndResumes) {
   EXPECT_EQ(loaded.values("first.weight"), training.values("first.weight"));
   std::filesystem::remove_all(folder);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kRows = 96, kWords = 60, kWidth = 48;
 
 struct Net : Module {
@@ -104,8 +103,8 @@ TEST(Int8Training, HasTheSameBitsOnAnyNumberOfThreadsAndAfterAResume) {
 
 // As adapters are trained: the gradient of a frozen layer's input is a product with the numbers of its packed weight.
 TEST(Int8Training, ReadsAFrozenWeightThatIsStoredInInt8) {
-  const std::vector<ParameterGroup> groups{{.patterns = {"first.*", "table.*"}},
-                                           {.patterns = {"*"}, .frozen = true, .storage = WeightFormat::kInt8Blocks}};
+  const std::vector<ParameterGroup> groups{
+      {.patterns = {"first.*", "table.*"}}, {.patterns = {"*"}, .frozen = true, .storage = WeightFormat::kInt8Blocks}};
   Training rounded(options_with(true), groups), exact({.optimizer = options_with(false).optimizer}, groups);
   EXPECT_EQ(rounded.count("quantized_matmul"), 4);
   double first = 0, last = 0, in_fp32 = 0;
@@ -115,6 +114,5 @@ TEST(Int8Training, ReadsAFrozenWeightThatIsStoredInInt8) {
   }
   EXPECT_NEAR(last, in_fp32, 0.05 * (first - in_fp32));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 using testing::expect_as_alone;
 using testing::kSteps;
 using testing::Layout;
@@ -20,7 +19,7 @@ TEST_P(CombinedLayouts, TrainAsOneRankDoes) {
   const LayoutResult alone = train_layout(GetParam(), {});
   EXPECT_LT(alone.losses[kSteps - 1], alone.losses[1]);
   for (const Layout& layout :
-       {Layout{.tensor = 2, .pipeline = {.ranks = 2}}, Layout{.tensor = 2, .pipeline = {.ranks = 3}}}) {
+      {Layout{.tensor = 2, .pipeline = {.ranks = 2}}, Layout{.tensor = 2, .pipeline = {.ranks = 3}}}) {
     SCOPED_TRACE(layout.pipeline.ranks);
     const LayoutResult together = train_layout(GetParam(), layout);
     expect_as_alone(together, alone);
@@ -55,7 +54,7 @@ TEST_P(CombinedLayouts, TrainInterleavedStages) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, CombinedLayouts, ::testing::Values("gpt", "llama", "bert", "transformer", "t5"),
-                         [](const auto& param) { return std::string(param.param); });
+    [](const auto& param) { return std::string(param.param); });
 
 TEST(Layouts, InterleavedStagesAreCombinedWithTheOthers) {
   const LayoutResult alone = train_layout("transformer", {.shards = 2});
@@ -83,8 +82,8 @@ TEST(Layouts, InterleavedStagesTakeGroupsOfMicroBatches) {
       ADD_FAILURE();
     } catch (const Error& error) {
       EXPECT_EQ(std::string(error.what()),
-                "interleaved stages take micro-batches in groups of one for each rank: set accumulate_steps to a "
-                "multiple of 2, not 3");
+          "interleaved stages take micro-batches in groups of one for each rank: set accumulate_steps to a "
+          "multiple of 2, not 3");
     }
   });
 }
@@ -122,9 +121,8 @@ TEST(Layouts, CheckpointsDoNotTellWhichOneWroteThem) {
   const Layout interleaved{.tensor = 2, .pipeline = {.ranks = 2, .chunks = 2}, .shards = 2};
   const LayoutResult alone = train_layout("transformer", one, 12);
   for (const std::vector<Layout>& layouts :
-       {std::vector{four, one, data}, {data, eight, four}, {eight, interleaved, one}, {interleaved, data, four}})
+      {std::vector{four, one, data}, {data, eight, four}, {eight, interleaved, one}, {interleaved, data, four}})
     testing::expect_layouts_go_on("transformer", layouts, one, alone);
 }
-
 }  // namespace
 }  // namespace linnet

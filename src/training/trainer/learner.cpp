@@ -5,15 +5,14 @@
 #include "models/nn/pipeline_parallel.h"
 
 namespace linnet {
-
 SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, const TrainerOptions& options,
-                                       const ResidentOptions& resident, std::span<const ParameterGroup> groups)
+    const ResidentOptions& resident, std::span<const ParameterGroup> groups)
     : layout_(model, groups, {}, divide_among_ranks(model, groups, loss, options.tensor, options.pipeline)),
       store_(*options.backend) {
   const LossFunction whole = loss;
   loss = loss_of_rank(std::move(loss), layout_.shared_division());
   shared_ = {store_.add_region("arena", MemoryKind::kActivations, 0),
-             store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
+      store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
   trainer_ = std::make_unique<Trainer>(layout_, store_, shared_, options);
   // The user fills what the loss reads beyond the trainer's states; on pipeline stages, the whole batch.
   const ModelStages* stages = stages_of(layout_);
@@ -62,5 +61,4 @@ std::span<float> SingleShapeLearner::parameter(const std::string& name) {
       return {trainer_->state().flat(state::kParameters) + offset, static_cast<size_t>(spec.shape.elements())};
   fail_user("the model has no parameter \"", name, "\"");
 }
-
 }  // namespace linnet

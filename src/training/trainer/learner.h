@@ -8,22 +8,19 @@
 #include "training/trainer/resident.h"
 
 namespace linnet {
-
 class SingleShapeLearner {
  public:
   // Traces the loss, plans, allocates and draws the initial parameters. Model and loss must outlive the learner. Throws
   // Error(kShape) naming line and module. With resident data there are resident() steps beside step(). `groups`:
   // parameters that are frozen or trained with other options.
   SingleShapeLearner(const Module& model, LossFunction loss, const TrainerOptions& options = {},
-                     const ResidentOptions& resident = {}, std::span<const ParameterGroup> groups = {});
+      const ResidentOptions& resident = {}, std::span<const ParameterGroup> groups = {});
 
   // Fills an input that the loss declared. User error if name, type or size do not match.
-  template <class T>
-  void set(const std::string& input, std::span<const T> values) {
+  template <class T> void set(const std::string& input, std::span<const T> values) {
     std::copy(values.begin(), values.end(), static_cast<T*>(slot(input, sizeof(T) * values.size())));
   }
-  template <class T>
-  void set(const std::string& input, std::initializer_list<T> values) {
+  template <class T> void set(const std::string& input, std::initializer_list<T> values) {
     set(input, std::span<const T>(values.begin(), values.size()));
   }
 
@@ -53,5 +50,4 @@ class SingleShapeLearner {
   int shape_ = 0;
   int64_t steps_ = 0;
 };
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 struct Line : Module {
   Linear fit{this, "fit", 1, 1};
 };
@@ -36,6 +35,5 @@ TEST(Learner, WrongInputsAreNamed) {
   EXPECT_THROW(learner.set<float>("x", {0, 1}), Error);
   EXPECT_THROW(learner.parameter("fit.scale"), Error);
 }
-
 }  // namespace
 }  // namespace linnet

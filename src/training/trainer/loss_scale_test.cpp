@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kRows = 16, kWidth = 12;
 constexpr double kRate = 0.01;
 
@@ -159,6 +158,5 @@ TEST(LossScale, AnOverflowAtTheLeastScaleIsNotSkipped) {
       << training.trainer().find_non_finite(0);
   EXPECT_EQ(training.trainer().loss_scale().skipped_steps, 1);
 }
-
 }  // namespace
 }  // namespace linnet

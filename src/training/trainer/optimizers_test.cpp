@@ -14,7 +14,6 @@
 
 namespace linnet {
 namespace {
-
 using Kind = OptimizerAttrs::Kind;
 
 constexpr int64_t kRows = 32, kWidth = 24;
@@ -72,8 +71,8 @@ struct Training {
 
 std::vector<OptimizerAttrs> optimizers() {
   return {{.kind = Kind::kAdam8bit, .weight_decay = 0.01, .decoupled = true, .clip_norm = 1, .ema_decay = 0.9},
-          {.kind = Kind::kMuon, .momentum = 0.95, .weight_decay = 0.01, .clip_norm = 1, .ema_decay = 0.9},
-          {.kind = Kind::kAdafactor, .weight_decay = 0.01, .clip_norm = 1, .ema_decay = 0.9}};
+      {.kind = Kind::kMuon, .momentum = 0.95, .weight_decay = 0.01, .clip_norm = 1, .ema_decay = 0.9},
+      {.kind = Kind::kAdafactor, .weight_decay = 0.01, .clip_norm = 1, .ema_decay = 0.9}};
 }
 
 std::string name_of(const OptimizerAttrs& attrs) { return enum_names(attrs.kind)[static_cast<size_t>(attrs.kind)]; }
@@ -147,8 +146,8 @@ TEST(Optimizers, GroupsMayHaveThemBesideOthers) {
   const OptimizerAttrs common{.weight_decay = 0.01, .decoupled = true, .ema_decay = 0.9};
   for (const OptimizerAttrs& attrs : optimizers()) {
     SCOPED_TRACE(name_of(attrs));
-    Training training({.optimizer = common}, {{.patterns = {"second.*", "norm.*"}, .optimizer = attrs},
-                                              {.patterns = {"first.weight"}, .optimizer = attrs}});
+    Training training({.optimizer = common},
+        {{.patterns = {"second.*", "norm.*"}, .optimizer = attrs}, {.patterns = {"first.weight"}, .optimizer = attrs}});
     const double first = training.step(0.01, 1).loss;
     double last = first;
     for (int64_t step = 2; step <= 100; ++step) last = training.step(0.01, step).loss;
@@ -279,8 +278,8 @@ TEST(Muon, AStepMovesMatricesByTheFormulaAndTheRestByAdamW) {
   const Matrix direction = orthogonal_by_loops(first_gradient("first.weight", 40, kWidth));
   const auto after = values(training, "first.weight");
   for (size_t i = 0; i < after.size(); ++i)
-    EXPECT_NEAR(after[i],
-                before[i] * (1 - 0.01 * 0.1) - 0.01 * 0.2 * std::sqrt(40.0) * direction[i / kWidth][i % kWidth], 2e-5)
+    EXPECT_NEAR(
+        after[i], before[i] * (1 - 0.01 * 0.1) - 0.01 * 0.2 * std::sqrt(40.0) * direction[i / kWidth][i % kWidth], 2e-5)
         << i;
   other.step(0.01, 1);
   for (const char* name : {"first.bias", "norm.weight", "head.weight"})
@@ -295,6 +294,5 @@ TEST(Optimizers, NoStateIsCopied) {
     for (const auto& [name, plan] : training.trainer().plans().by_name()) EXPECT_TRUE(plan->copies.empty()) << name;
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 // Cuts `count` elements into about equal parts. Cuts no matrix, and other pieces only if `cuts_others`.
 SliceBounds bounds_at_pieces(const std::vector<RangePiece>& pieces, int64_t count, int ranks, bool cuts_others) {
   SliceBounds bounds{0};
@@ -25,8 +24,8 @@ SliceBounds bounds_at_pieces(const std::vector<RangePiece>& pieces, int64_t coun
   return bounds;
 }
 
-SliceBounds bounds_of(const ParameterLayout& layout, const TrainedRange& range, const OptimizerAttrs& optimizer,
-                      int ranks) {
+SliceBounds bounds_of(
+    const ParameterLayout& layout, const TrainedRange& range, const OptimizerAttrs& optimizer, int ranks) {
   switch (optimizer_of(range, optimizer).kind) {
     case OptimizerAttrs::Kind::kMuon: return bounds_at_pieces(layer_matrices(layout, range), range.count, ranks, true);
     case OptimizerAttrs::Kind::kAdafactor:
@@ -45,7 +44,6 @@ Slice block_values(const SliceBounds& bounds, int rank) {
   const size_t first = std::min(blocks.first * kSliceUnit, bounds.back());
   return {first, std::min((blocks.first + blocks.count) * kSliceUnit, bounds.back()) - first};
 }
-
 }  // namespace
 
 Ownership::Ownership(const ParameterLayout& layout, const OptimizerAttrs& optimizer, int ranks) {
@@ -66,8 +64,8 @@ int64_t Ownership::count(int rank) const {
   return count;
 }
 
-std::vector<DividedPackedState> Ownership::packed_states(const ParameterLayout& layout,
-                                                         const OptimizerAttrs& optimizer) const {
+std::vector<DividedPackedState> Ownership::packed_states(
+    const ParameterLayout& layout, const OptimizerAttrs& optimizer) const {
   std::vector<DividedPackedState> states;
   for (const TrainedRange& range : layout.ranges())
     for (const PackedState& whole : packed_states_of(layout, range, optimizer)) states.push_back({whole, {0}});
@@ -81,16 +79,16 @@ std::vector<DividedPackedState> Ownership::packed_states(const ParameterLayout& 
   return states;
 }
 
-void declare_gradient_slices(Store& store, const ParameterLayout& layout, const ShardShare& share,
-                             const Ownership& ownership) {
+void declare_gradient_slices(
+    Store& store, const ParameterLayout& layout, const ShardShare& share, const Ownership& ownership) {
   const auto count = static_cast<size_t>(ownership.count(share.rank) * share.most_nodes_after_a_round());
   const RegionId region = store.add_region(kSlices, MemoryKind::kGradients, count * sizeof(float));
   store.bind(kSlices, {region, 0}, count * sizeof(float));
   bind_slices_in_order(store, layout, ownership.slices(share.rank), state::kGradient, {region, 0});
 }
 
-std::vector<std::vector<std::span<float>>> gradient_slices(const Store& store, const ParameterLayout& layout,
-                                                           const ShardShare& share, const Ownership& ownership) {
+std::vector<std::vector<std::span<float>>> gradient_slices(
+    const Store& store, const ParameterLayout& layout, const ShardShare& share, const Ownership& ownership) {
   std::vector<std::vector<std::span<float>>> nodes(layout.ranges().size());
   float* next = store.as<float>(kSlices);
   for (int64_t node = 0; node < share.most_nodes_after_a_round(); ++node)
@@ -133,7 +131,7 @@ float SharedSquares::sum(std::span<const float> own, const SliceBounds& bounds, 
   if (whole > 0) {
     const size_t end = std::min(values.first + whole * kSliceUnit, mine.first + mine.count);
     block_squares(static_cast<int64_t>(end - values.first), own.data() + (values.first - mine.first),
-                  blocks_.data() + blocks.first, pool);
+        blocks_.data() + blocks.first, pool);
   }
   if (!last.empty())
     block_squares(static_cast<int64_t>(last.size()), last.data(), blocks_.data() + blocks.first + whole, pool);
@@ -142,5 +140,4 @@ float SharedSquares::sum(std::span<const float> own, const SliceBounds& bounds, 
   for (const double block : blocks_) sum += block;
   return static_cast<float>(sum);
 }
-
 }  // namespace linnet

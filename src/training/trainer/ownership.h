@@ -9,7 +9,6 @@
 #include "training/trainer/step_graphs.h"
 
 namespace linnet {
-
 // A state of packed_states() whose bytes ranks divide, in their order.
 struct DividedPackedState {
   PackedState whole;
@@ -37,11 +36,11 @@ class Ownership {
 
 // Where ranks divide the gradient (ZeRO stage 2): this rank's slices of the sums of the rounds so far
 // (ShardSum::add_round). After the last round the first node is the gradient, which apply_slices_graph() reads.
-void declare_gradient_slices(Store& store, const ParameterLayout& layout, const ShardShare& share,
-                             const Ownership& ownership);
+void declare_gradient_slices(
+    Store& store, const ParameterLayout& layout, const ShardShare& share, const Ownership& ownership);
 // By trained range: most_nodes_after_a_round() slices of an allocated store.
-std::vector<std::vector<std::span<float>>> gradient_slices(const Store& store, const ParameterLayout& layout,
-                                                           const ShardShare& share, const Ownership& ownership);
+std::vector<std::vector<std::span<float>>> gradient_slices(
+    const Store& store, const ParameterLayout& layout, const ShardShare& share, const Ownership& ownership);
 
 // The sum of squares of a divided gradient, bit for bit that of the op sum_of_squares: the rank that owns the first
 // value of a block of kSliceUnit values computes its partial sum, with the rest of the block from later ranks.
@@ -60,5 +59,4 @@ class SharedSquares {
   std::vector<double> blocks_;
   std::vector<float> last_block_;
 };
-
 }  // namespace linnet

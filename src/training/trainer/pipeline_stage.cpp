@@ -11,32 +11,27 @@
 
 namespace linnet {
 namespace {
-
 size_t aligned(size_t bytes) { return round_up(bytes, 64); }
 
 Plan in_slot(const Plan& plan, RegionId from, RegionId to) {
   Plan copy{.graph = plan.graph.clone(),
-            .location = plan.location,
-            .kernels = plan.kernels,
-            .workspace_in_arena = plan.workspace_in_arena,
-            .copies = plan.copies,
-            .arena_bytes = plan.arena_bytes,
-            .arena_lower_bound = plan.arena_lower_bound,
-            .workspace_bytes = plan.workspace_bytes,
-            .threads = plan.threads};
+      .location = plan.location,
+      .kernels = plan.kernels,
+      .workspace_in_arena = plan.workspace_in_arena,
+      .copies = plan.copies,
+      .arena_bytes = plan.arena_bytes,
+      .arena_lower_bound = plan.arena_lower_bound,
+      .workspace_bytes = plan.workspace_bytes,
+      .threads = plan.threads};
   for (Location& location : copy.location)
     if (location.region == from) location.region = to;
   return copy;
 }
-
 }  // namespace
 
-PipelineStage::PipelineStage(const ParameterLayout& layout, Store& store, const SharedRegions& shared,
-                             int64_t micro_batches)
-    : layout_(layout),
-      stages_(*stages_of(layout)),
-      store_(store),
-      shared_(shared),
+PipelineStage::PipelineStage(
+    const ParameterLayout& layout, Store& store, const SharedRegions& shared, int64_t micro_batches)
+    : layout_(layout), stages_(*stages_of(layout)), store_(store), shared_(shared),
       slots_(static_cast<size_t>(stages_.rank.chunks)),
       steps_(micro_batches > 0 ? pipeline_steps(order_of(micro_batches), stages_.rank.rank)
                                : std::vector<PipelineStep>{}) {
@@ -112,14 +107,14 @@ Graph PipelineStage::with_ends(int shape, int chunk, const Graph& traced, bool t
   return take_ends(traced, prefix, chunk, false, training ? plans.training : plans.evaluation);
 }
 
-void PipelineStage::plan_evaluation(int shape, int chunk, const Graph& traced, const PassOptions& passes,
-                                    const PlanOptions& options) {
+void PipelineStage::plan_evaluation(
+    int shape, int chunk, const Graph& traced, const PassOptions& passes, const PlanOptions& options) {
   Graph graph = with_ends(shape, chunk, traced, false);
   at(shape, chunk).evaluate = make_plan(optimize(std::move(graph), passes), store_, shared_, options);
 }
 
 void PipelineStage::plan_training(int index, int chunk, const Graph& traced, const PassOptions& passes,
-                                  const PlanOptions& options, std::vector<PassReport>* report) {
+    const PlanOptions& options, std::vector<PassReport>* report) {
   constexpr const char* kViews = "make_views";
   const std::string prefix = "train." + name_of(index, chunk) + ".";
   const std::vector<RegionId>& regions = slots_[chunk];
@@ -150,9 +145,7 @@ void PipelineStage::plan_training(int index, int chunk, const Graph& traced, con
   first.backward = make_plan(std::move(split.backward), store_, shared_, options);
   for (size_t i = 1; i < regions.size(); ++i)
     plans.slots.push_back({in_slot(plans.slots[0].forward, regions[0], regions[i]),
-                           in_slot(plans.slots[0].backward, regions[0], regions[i]),
-                           {},
-                           {}});
+        in_slot(plans.slots[0].backward, regions[0], regions[i]), {}, {}});
 }
 
 // Memory for the batches of a group of micro-batches (distributed/comm/pipeline_order.h).
@@ -199,8 +192,8 @@ std::pair<const Plan&, const Plan&> PipelineStage::training_plans(int shape, int
 
 PlanSize PipelineStage::training_size(int shape, int chunk) const {
   const auto& [forward, backward] = training_plans(shape, chunk);
-  return {std::max(forward.arena_bytes, backward.arena_bytes),
-          std::max(forward.workspace_bytes, backward.workspace_bytes)};
+  return {
+      std::max(forward.arena_bytes, backward.arena_bytes), std::max(forward.workspace_bytes, backward.workspace_bytes)};
 }
 
 size_t PipelineStage::slot_of(const PipelinePass& pass) const {
@@ -231,7 +224,7 @@ void PipelineStage::send_result(const PipelinePass& pass) {
   const int to = pipeline_receiver(order_of(1), stages_.rank.rank, pass);
   if (!pass.is_forward)
     return send(is_last(pass.chunk) ? *batch_of(pass).last : *plans.slots[slot_of(pass)].run_backward,
-                plans.training.gradient_out, to);
+        plans.training.gradient_out, to);
   const Executor& forward = *plans.slots[slot_of(pass)].run_forward;
   if (!is_interleaved()) return send(forward, plans.training.out, to);
   const std::byte* from = store_.location(outbox_);
@@ -265,8 +258,8 @@ bool PipelineStage::has_begun(const PipelineStep& step) const {
   return std::ranges::all_of(step.receives, begun) && (!step.pass || begun(*step.pass));
 }
 
-void PipelineStage::accumulate(int shape, int64_t step, int64_t micro, const Executor* last, SetRandom set_random,
-                               ThreadPool& pool) {
+void PipelineStage::accumulate(
+    int shape, int64_t step, int64_t micro, const Executor* last, SetRandom set_random, ThreadPool& pool) {
   if (next_ == steps_.size()) fail_internal("a pipeline gets more micro-batches than a step has");
   if (is_interleaved()) copy_batch(static_cast<int64_t>(begun_.size()), /*to_store=*/false);
   begun_.push_back({shape, step, micro, last});
@@ -280,7 +273,7 @@ void PipelineStage::run_begun(const std::vector<PipelineStep>& steps, SetRandom 
     for (const PipelinePass& pass : now.receives) {
       const Ends& ends = plans_of(pass).training;
       receive(pass.is_forward ? ends.in : ends.gradient_in, pass.chunk, slot_of(pass),
-              pipeline_sender(order_of(1), stages_.rank.rank, pass));
+          pipeline_sender(order_of(1), stages_.rank.rank, pass));
     }
     exchange();
     if (now.pass) run_pass(now, set_random, pool);
@@ -293,7 +286,7 @@ void PipelineStage::run_pass(const PipelineStep& step, SetRandom set_random, Thr
   const HostSpan span(step.with_backward ? "forward and backward"
                       : pass.is_forward  ? "forward"
                                          : "backward",
-                      SpanKind::kStagePass, pass.micro);
+      SpanKind::kStagePass, pass.micro);
   if (pass.is_forward && is_interleaved()) copy_batch(pass.micro, /*to_store=*/true);
   set_random(batch.step, batch.micro);
   if (step.with_backward) return void(batch.last->run(pool));
@@ -395,5 +388,4 @@ PipelineStage::Totals PipelineStage::evaluate(int shape, const Executor& executo
   broadcast(group(), last, std::span(totals));
   return {totals[0], totals[1]};
 }
-
 }  // namespace linnet

@@ -12,7 +12,6 @@
 #include "models/nn/pipeline_parallel.h"
 
 namespace linnet {
-
 class PipelineStage {
  public:
   // `micro_batches`: at most so many before each finish(); 0: no training.
@@ -22,11 +21,11 @@ class PipelineStage {
   // the last stage's training, for the caller to plan.
   Graph with_ends(int shape, int chunk, const Graph& traced, bool training);
   // Plans the evaluation of a chunk that is not the rank's last.
-  void plan_evaluation(int shape, int chunk, const Graph& traced, const PassOptions& passes,
-                       const PlanOptions& options);
+  void plan_evaluation(
+      int shape, int chunk, const Graph& traced, const PassOptions& passes, const PlanOptions& options);
   // Plans the training of a stage that is not the last.
   void plan_training(int shape, int chunk, const Graph& traced, const PassOptions& passes, const PlanOptions& options,
-                     std::vector<PassReport>* report);
+      std::vector<PassReport>* report);
   bool is_last(int chunk) const { return stages_.rank.stage(chunk).is_last(); }
   void bind();
   void add_plans(NamedPlans& plans) const;
@@ -135,5 +134,4 @@ class PipelineStage {
   std::vector<float> scratch_;
   std::vector<double> squares_;
 };
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 using testing::expect_as_alone;
 using testing::kSteps;
 using testing::Layout;
@@ -32,7 +31,7 @@ TEST_P(PipelineTraining, TrainsAsOneRankDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, PipelineTraining, ::testing::Values("gpt", "llama", "bert", "transformer", "t5"),
-                         [](const auto& param) { return std::string(param.param); });
+    [](const auto& param) { return std::string(param.param); });
 
 // One micro-batch, fewer than there are stages, and more: slots are used again.
 TEST(Pipeline, TakesAnyNumberOfMicroBatches) {
@@ -134,7 +133,7 @@ TEST(Pipeline, ForwardAndBackwardPassesAlternate) {
 TEST(Pipeline, CheckpointsDoNotTellHowManyStagesWroteThem) {
   const LayoutResult alone = train_layout("gpt", stages(1), 12);
   for (const std::vector<Layout>& layouts :
-       {std::vector{stages(2), stages(1), stages(4)}, {stages(1), stages(3), stages(1)}})
+      {std::vector{stages(2), stages(1), stages(4)}, {stages(1), stages(3), stages(1)}})
     testing::expect_layouts_go_on("gpt", layouts, stages(1), alone);
 }
 
@@ -154,6 +153,5 @@ TEST(Pipeline, StagesTakeLessMemory) {
   EXPECT_LT(together.trained[0] + together.trained[1], alone.trained[0] * 18 / 10);  // the tied embedding is on both
   for (const uint64_t bytes : together.bytes) EXPECT_LE(bytes, alone.bytes[0]);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -11,12 +11,11 @@
 
 namespace linnet {
 namespace {
-
 using Kind = OptimizerAttrs::Kind;
 
 bool is_of_head(const std::string& name) {
   return std::ranges::any_of(std::array{".head.", ".lm_head.", ".classifier."},
-                             [&](const char* part) { return ("." + name + ".").find(part) != std::string::npos; });
+      [&](const char* part) { return ("." + name + ".").find(part) != std::string::npos; });
 }
 
 bool is_matrix(const ParameterSpec& spec) {
@@ -60,17 +59,16 @@ void update_parameters(Graph& graph, Tensor old, Tensor next, const RangeGradien
   const auto& [slot, random] = *gradient.packed;
   const TensorType packed{DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}};
   graph.update(graph.input(slot.input(), packed),
-               round_bf16(next, random, slot.shape, dropout_site(slot.slot.spec.name, "storage")));
+      round_bf16(next, random, slot.shape, dropout_site(slot.slot.spec.name, "storage")));
 }
 
-void update_by_adam_8bit(Graph& graph, const TrainedRange& range, const OptimizerAttrs& attrs,
-                         const RangeGradient& gradient) {
+void update_by_adam_8bit(
+    Graph& graph, const TrainedRange& range, const OptimizerAttrs& attrs, const RangeGradient& gradient) {
   const TensorType flat = gradient.flat.type(), codes = moment_codes_type(range.count),
                    scales = moment_scales_type(range.count, flat.dtype);
   const auto state = [&](const char* name, const TensorType& type) { return graph.input(name + range.suffix, type); };
   Adam8bitState old{range_parameters(graph, range, gradient), state("moment1.codes", codes),
-                    state("moment1.scales", scales),          state("moment2.codes", codes),
-                    state("moment2.scales", scales),          {}};
+      state("moment1.scales", scales), state("moment2.codes", codes), state("moment2.scales", scales), {}};
   if (attrs.ema_decay > 0) old.ema = state(state::kAverage, flat);
   const Adam8bitState next =
       adam_8bit_step(old, gradient.flat, gradient.squares, gradient.count, gradient.control, attrs);
@@ -86,8 +84,7 @@ constexpr double kLeastSquare = 1e-30;
 
 using Ref = ExpressionBuilder::Ref;
 
-template <class... Tensors>
-Tensor computed(ExpressionBuilder& e, Ref result, const Tensors&... operands) {
+template <class... Tensors> Tensor computed(ExpressionBuilder& e, Ref result, const Tensors&... operands) {
   return pointwise(e.finish(result), std::array{operands...}, SourceLine::current());
 }
 
@@ -119,8 +116,8 @@ Tensor updated_momentum(const Tensor& m, const Tensor& gradient, const UpdateFac
 }
 
 // old + share (sum * factor - old), or old where the step is not finite.
-Tensor next_mean(const Tensor& old, const Tensor& sum, double factor, const Tensor& share,
-                 const UpdateFactors& factors) {
+Tensor next_mean(
+    const Tensor& old, const Tensor& sum, double factor, const Tensor& share, const UpdateFactors& factors) {
   ExpressionBuilder e;
   const Ref mean = factor == 1 ? e.input(1) : times(e, e.input(1), e.constant(factor));
   return computed(e, if_finite(e, moved_towards(e, e.input(0), mean, e.input(2))), old, sum, share, factors.finite);
@@ -129,7 +126,7 @@ Tensor next_mean(const Tensor& old, const Tensor& sum, double factor, const Tens
 // parameters * (1 - rate * decay) - rate * length * direction, all of one shape; unchanged parameters if the step is
 // not finite. `rate` [] is the learning rate.
 Tensor stepped(const Tensor& parameters, const Tensor& direction, const Tensor& rate, const UpdateFactors& factors,
-               double length, double decay) {
+    double length, double decay) {
   ExpressionBuilder e;
   const Ref p = e.input(0), r = e.input(2);
   const Ref kept = e.apply(Scalar::kSub, e.constant(1), times(e, r, e.constant(decay)));
@@ -189,12 +186,10 @@ struct Parts {
 // What Muon and Adafactor update a range with, piece by piece: the parameters and, if asked for, their average.
 struct RangeUpdate {
   RangeUpdate(Graph& graph, const std::vector<RangePiece>& pieces, const TrainedRange& range,
-              const OptimizerAttrs& attrs, const RangeGradient& gradient)
-      : graph(graph),
-        gradient(gradient),
+      const OptimizerAttrs& attrs, const RangeGradient& gradient)
+      : graph(graph), gradient(gradient),
         factors(update_factors(gradient.squares, gradient.count, gradient.control, attrs)),
-        rate(reshape(slice(gradient.control, 0, 0, 1), {})),
-        dtype(gradient.flat.type().dtype) {
+        rate(reshape(slice(gradient.control, 0, 0, 1), {})), dtype(gradient.flat.type().dtype) {
     for (const RangePiece& piece : pieces) {
       sizes.push_back(piece.count);
       if (!piece.is_matrix) other_sizes.push_back(piece.count);
@@ -205,7 +200,7 @@ struct RangeUpdate {
   }
   void step(const RangePiece& piece, const Tensor& along, double length, const OptimizerAttrs& attrs) {
     const Tensor next = stepped(parameters->current(), along, rate, factors, attrs.rate_factor * length,
-                                attrs.rate_factor * (piece.decays ? attrs.weight_decay : 0));
+        attrs.rate_factor * (piece.decays ? attrs.weight_decay : 0));
     if (average) average->next.push_back(next_mean(average->current(), next, 1, factors.ema_rest, factors));
     parameters->next.push_back(next);
   }
@@ -239,7 +234,7 @@ struct RangeUpdate {
 //
 // States: "moment1", the momentum of matrices and AdamW's first moment; "moment2.rest", AdamW's second moment.
 void update_by_muon(Graph& graph, const std::vector<RangePiece>& pieces, const TrainedRange& range,
-                    const OptimizerAttrs& attrs, const RangeGradient& gradient) {
+    const OptimizerAttrs& attrs, const RangeGradient& gradient) {
   RangeUpdate update(graph, pieces, range, attrs, gradient);
   Parts moment1 = update.flat(state::kMoment1, range);
   OptimizerAttrs adamw = attrs;
@@ -287,7 +282,7 @@ int64_t factor_elements(const std::vector<RangePiece>& pieces) {
 //
 // States: "moment2.factors", r and c of all matrices in order; "moment2.rest", v of the others.
 void update_by_adafactor(Graph& graph, const std::vector<RangePiece>& pieces, const TrainedRange& range,
-                         const OptimizerAttrs& attrs, const RangeGradient& gradient) {
+    const OptimizerAttrs& attrs, const RangeGradient& gradient) {
   RangeUpdate update(graph, pieces, range, attrs, gradient);
   const Tensor fresh = fresh_share(gradient.control, attrs.decay_power), scale = update.factors.scale;
   std::vector<int64_t> factor_sizes;
@@ -316,7 +311,6 @@ void update_by_adafactor(Graph& graph, const std::vector<RangePiece>& pieces, co
   update.finish();
   factors.update(graph), others.update(graph);
 }
-
 }  // namespace
 
 OptimizerAttrs optimizer_of(const TrainedRange& range, const OptimizerAttrs& common) {
@@ -338,8 +332,8 @@ bool has_moment(const OptimizerAttrs& attrs, int moment) {
   return is_elementwise(attrs) || attrs.kind == Kind::kMuon;
 }
 
-std::vector<PackedState> packed_states_of(const ParameterLayout& layout, const TrainedRange& range,
-                                          const OptimizerAttrs& common) {
+std::vector<PackedState> packed_states_of(
+    const ParameterLayout& layout, const TrainedRange& range, const OptimizerAttrs& common) {
   std::vector<PackedState> states;
   const auto add = [&](const char* name, const TensorType& type) {
     if (type.shape.elements() > 0) states.push_back({name + range.suffix, type});
@@ -377,7 +371,7 @@ std::vector<PackedState> packed_states(const ParameterLayout& layout, const Opti
 }
 
 void update_range(Graph& graph, const ParameterLayout& layout, const TrainedRange& range, const OptimizerAttrs& common,
-                  const RangeGradient& gradient) {
+    const RangeGradient& gradient) {
   const OptimizerAttrs attrs = optimizer_of(range, common);
   if (attrs.kind == Kind::kAdam8bit) return update_by_adam_8bit(graph, range, attrs, gradient);
   if (attrs.kind == Kind::kMuon) return update_by_muon(graph, layer_matrices(layout, range), range, attrs, gradient);
@@ -425,5 +419,4 @@ Tensor orthogonal(At x) {
   }
   return y;
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {
-
 // An optimizer state other than "moment1", "moment2" and "ema", which have one number for each parameter.
 struct PackedState {
   std::string name;  // the graph's input, with the range's suffix
@@ -16,8 +15,8 @@ struct PackedState {
 // The trainer's optimizer with the settings of the range's group.
 OptimizerAttrs optimizer_of(const TrainedRange& range, const OptimizerAttrs& common);
 bool has_moment(const OptimizerAttrs& attrs, int moment);
-std::vector<PackedState> packed_states_of(const ParameterLayout& layout, const TrainedRange& range,
-                                          const OptimizerAttrs& common);
+std::vector<PackedState> packed_states_of(
+    const ParameterLayout& layout, const TrainedRange& range, const OptimizerAttrs& common);
 std::vector<PackedState> packed_states(const ParameterLayout& layout, const OptimizerAttrs& common);
 // Whether any part of a range can be updated without the rest.
 bool is_elementwise(const OptimizerAttrs& attrs);
@@ -37,7 +36,7 @@ struct RangeGradient {
 
 // Adds the states of a range to the graph as inputs, and updates them.
 void update_range(Graph& graph, const ParameterLayout& layout, const TrainedRange& range, const OptimizerAttrs& common,
-                  const RangeGradient& gradient);
+    const RangeGradient& gradient);
 
 // A part of a trained range that Muon or Adafactor updates by itself: a matrix, or a run of other parameters, which
 // ranks may divide; for Adafactor only between tensors.
@@ -57,5 +56,4 @@ std::vector<RangePiece> tensors_of(const ParameterLayout& layout, const TrainedR
 
 // Muon: scales x [rows, columns] to about the nearest semi-orthogonal matrix, with singular values from 0.7 to 1.2.
 Tensor orthogonal(At x);
-
 }  // namespace linnet

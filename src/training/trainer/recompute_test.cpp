@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kBatch = 4, kLength = 128;
 
 struct Trained {
@@ -60,13 +59,13 @@ Trained train(const TrainerOptions& options, double dropout = 0, int32_t batch =
 
 Trained train_llama(const TrainerOptions& options, int32_t batch = kBatch) {
   TextDecoder model(llama_kind({.vocab_size = 40,
-                                .max_seq_len = kLength,
-                                .width = 256,
-                                .heads = 4,
-                                .layers = 3,
-                                .hidden = 1024,
-                                .kv_heads = 2,
-                                .attention_dropout = 0.1}));
+      .max_seq_len = kLength,
+      .width = 256,
+      .heads = 4,
+      .layers = 3,
+      .hidden = 1024,
+      .kv_heads = 2,
+      .attention_dropout = 0.1}));
   return train(model, options, batch);
 }
 
@@ -78,34 +77,30 @@ Trained train_bert(const TrainerOptions& options) {
   for (int32_t i = 0; i < kMasked; ++i) positions.push_back(i * 8);
   return train(
       model, [&](Trace& trace) { return masked_language_loss(model, trace, kBatch, kLength, kMasked); },
-      {{"tokens", some_tokens(kBatch * kLength)},
-       {"lengths", {128, 100, 128, 90}},
-       {"positions", positions},
-       {"targets", some_targets(kMasked)}},
+      {{"tokens", some_tokens(kBatch * kLength)}, {"lengths", {128, 100, 128, 90}}, {"positions", positions},
+          {"targets", some_targets(kMasked)}},
       options);
 }
 
 Trained train_t5(const TrainerOptions& options) {
   T5 model({.vocab_size = 40,
-            .width = 128,
-            .heads = 4,
-            .head_size = 32,
-            .hidden = 1024,
-            .encoder_layers = 2,
-            .decoder_layers = 2,
-            .activation = Activation::kGeluTanh,
-            .gated = true});
+      .width = 128,
+      .heads = 4,
+      .head_size = 32,
+      .hidden = 1024,
+      .encoder_layers = 2,
+      .decoder_layers = 2,
+      .activation = Activation::kGeluTanh,
+      .gated = true});
   constexpr int64_t kTokens = kBatch * kLength;
   return train(
       model,
       [&](Trace& trace) {
         return translation_loss(model, trace, {kBatch, kLength, kLength}, 0.1);
       },
-      {{"source", some_tokens(kTokens)},
-       {"source_lengths", {128, 100, 128, 90}},
-       {"target_in", some_tokens(kTokens, 11)},
-       {"target_out", some_targets(kTokens)},
-       {"target_lengths", {128, 128, 70, 128}}},
+      {{"source", some_tokens(kTokens)}, {"source_lengths", {128, 100, 128, 90}},
+          {"target_in", some_tokens(kTokens, 11)}, {"target_out", some_targets(kTokens)},
+          {"target_lengths", {128, 128, 70, 128}}},
       options);
 }
 
@@ -124,10 +119,10 @@ TEST(Recompute, TakesLessMemoryForTheSameBits) {
 
 TEST(RecomputeBlocks, TakesLessMemoryForTheSameBitsWithDropout) {
   for (const PassOptions& passes : {PassOptions{}, PassOptions{.precision = Precision::kBf16},
-                                    PassOptions{.precision = Precision::kBf16, .storage_type = DType::kBF16},
-                                    PassOptions{.precision = Precision::kBf16, .int8 = true}}) {
-    SCOPED_TRACE(std::string(passes.int8 ? "int8" : precision_name(passes.precision)) +
-                 (passes.storage_type ? " stored" : ""));
+           PassOptions{.precision = Precision::kBf16, .storage_type = DType::kBF16},
+           PassOptions{.precision = Precision::kBf16, .int8 = true}}) {
+    SCOPED_TRACE(
+        std::string(passes.int8 ? "int8" : precision_name(passes.precision)) + (passes.storage_type ? " stored" : ""));
     TrainerOptions options{.passes = passes};
     const Trained none = train(options, 0.1);
     EXPECT_EQ(none.fit.text(), "");
@@ -235,6 +230,5 @@ TEST(FitMemory, NamesTheLeastThatWorks) {
   EXPECT_LE(train(options).planned, options.memory);
   EXPECT_GT(options.memory, 1u << 20);
 }
-
 }  // namespace
 }  // namespace linnet

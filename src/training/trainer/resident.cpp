@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 const std::string kPrefix = "resident.";
 constexpr std::array kReported{"loss_sum", "token_count", "sum_of_squares"};
 // Longer recordings save nothing: the host is ahead anyway.
@@ -29,7 +28,6 @@ Tensor all_of(Graph& graph, const ResidentOptions::Input& data, const TensorType
     fail_user("resident data \"", data.name, "\" are ", data.type.text(), ", and a batch is ", batch.text());
   return graph.input(kPrefix + data.name, data.type);
 }
-
 }  // namespace
 
 Graph resident_graph(const Graph& step, const ResidentOptions& options) {
@@ -71,12 +69,9 @@ Graph resident_graph(const Graph& step, const ResidentOptions& options) {
   return rewriter.finish();
 }
 
-ResidentSteps::ResidentSteps(Trainer& trainer, Store& store, const SharedRegions& shared, const LossFunction& loss,
-                             ResidentOptions options)
-    : store_(store),
-      shared_(shared),
-      options_(std::move(options)),
-      seed_(trainer.options().seed),
+ResidentSteps::ResidentSteps(
+    Trainer& trainer, Store& store, const SharedRegions& shared, const LossFunction& loss, ResidentOptions options)
+    : store_(store), shared_(shared), options_(std::move(options)), seed_(trainer.options().seed),
       pool_(trainer.pool()) {
   if (trainer.options().accumulates()) fail_internal("resident steps are of one micro-batch");
   if (options_.steps_per_chunk < 1 || options_.steps_per_graph < 1 || options_.data.empty())
@@ -93,7 +88,7 @@ ResidentSteps::ResidentSteps(Trainer& trainer, Store& store, const SharedRegions
   passes.recompute = true;
   passes.backend = &store.backend();
   plan_ = make_plan(optimize(std::move(graph), passes), store_, shared_,
-                    {.threads = training.threads, .verify = training.verify_plans});
+      {.threads = training.threads, .verify = training.verify_plans});
   const int64_t nodes = plan_.graph.node_count();
   together_ = std::clamp<int64_t>(kNodesTogether / nodes, 1, options_.steps_per_graph);
 }
@@ -138,8 +133,8 @@ void ResidentSteps::begin_chunk(std::span<const int32_t> order, std::span<const 
   prepared_ = static_cast<int64_t>(rates.size());
   done_ = 0;
   if (prepared_ > options_.steps_per_chunk || static_cast<int64_t>(order.size()) != prepared_ * rows_)
-    fail_internal("a chunk of " + std::to_string(prepared_) + " steps with an order of " +
-                  std::to_string(order.size()));
+    fail_internal(
+        "a chunk of " + std::to_string(prepared_) + " steps with an order of " + std::to_string(order.size()));
   *store_.as<int32_t>(kPrefix + "cursor") = 0;
   std::ranges::copy(order, store_.as<int32_t>(kPrefix + "order"));
   float* control = store_.as<float>(kPrefix + "control");
@@ -165,5 +160,4 @@ std::vector<StepReport> ResidentSteps::reports() const {
   for (int64_t i = 0; i < done_; ++i, row += kReported.size()) reports.push_back(step_report(row[0], row[1], row[2]));
   return reports;
 }
-
 }  // namespace linnet

@@ -14,7 +14,6 @@
 #include "training/trainer/trainer.h"
 
 namespace linnet {
-
 struct ResidentOptions {
   struct Input {
     std::string name;  // as the loss names its batch [rows, ...]
@@ -35,8 +34,8 @@ Graph resident_graph(const Graph& step, const ResidentOptions& options);
 class ResidentSteps {
  public:
   // Call before store.allocate(). The trainer uses the same store, and its steps are one micro-batch.
-  ResidentSteps(Trainer& trainer, Store& store, const SharedRegions& shared, const LossFunction& loss,
-                ResidentOptions options);
+  ResidentSteps(
+      Trainer& trainer, Store& store, const SharedRegions& shared, const LossFunction& loss, ResidentOptions options);
   void bind() { executor_ = std::make_unique<Executor>(plan_, store_, shared_); }  // call after store.allocate()
 
   // Copies all data of an input and waits until they have arrived.
@@ -67,5 +66,4 @@ class ResidentSteps {
   std::unique_ptr<Executor> executor_;
   int64_t prepared_ = 0, done_ = 0;  // steps of the chunk
 };
-
 }  // namespace linnet

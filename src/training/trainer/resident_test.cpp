@@ -13,7 +13,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kSize = 8, kClasses = 3, kBatch = 6, kCount = 20;  // 4 batches an epoch, the last of 2 rows
 
 struct Net : Module {
@@ -184,6 +183,5 @@ TEST_F(ResidentTraining, DataThatDoNotFitTheLossAreRefused) {
   EXPECT_THROW(with("images", {DType::kU8, {kCount, kSize, kSize}}), Error);
   EXPECT_THROW(with("images", {DType::kI32, {kCount, kSize, kSize, 1}}), Error);
 }
-
 }  // namespace
 }  // namespace linnet

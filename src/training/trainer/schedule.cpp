@@ -6,7 +6,6 @@
 #include "base/fail.h"
 
 namespace linnet {
-
 double learning_rate(const Schedule& schedule, int64_t step) {
   const bool ends = schedule.kind == Schedule::Kind::kLinear || schedule.kind == Schedule::Kind::kCosine;
   if (ends && schedule.max_steps < 1)
@@ -26,5 +25,4 @@ double learning_rate(const Schedule& schedule, int64_t step) {
   }
   return schedule.peak;
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 namespace linnet {
-
 // How the learning rate goes.
 struct Schedule {
   // The decay from the peak.
@@ -28,5 +27,4 @@ struct Schedule {
 
 // The rate of `step`, from 1. Throws Error(kUser) for kLinear and kCosine without max_steps.
 double learning_rate(const Schedule& schedule, int64_t step);
-
 }  // namespace linnet

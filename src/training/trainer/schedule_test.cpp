@@ -4,10 +4,9 @@
 
 namespace linnet {
 namespace {
-
 TEST(Schedule, WarmupIsLinearAndReachesThePeak) {
   for (auto kind :
-       {Schedule::Kind::kConstant, Schedule::Kind::kLinear, Schedule::Kind::kCosine, Schedule::Kind::kInverseSqrt}) {
+      {Schedule::Kind::kConstant, Schedule::Kind::kLinear, Schedule::Kind::kCosine, Schedule::Kind::kInverseSqrt}) {
     const Schedule schedule{.kind = kind, .peak = 2, .warmup_steps = 10, .max_steps = 110};
     EXPECT_DOUBLE_EQ(learning_rate(schedule, 1), 0.2);
     EXPECT_DOUBLE_EQ(learning_rate(schedule, 5), 1.0);
@@ -43,6 +42,5 @@ TEST(Schedule, WithoutWarmupTheFirstStepIsAtThePeak) {
   EXPECT_DOUBLE_EQ(learning_rate({.kind = Schedule::Kind::kInverseSqrt, .peak = 3}, 1), 3);
   EXPECT_DOUBLE_EQ(learning_rate({.kind = Schedule::Kind::kConstant, .peak = 3}, 1), 3);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr const char* kWaiting = "shards.waiting";
 constexpr const char* kMessages = "shards.messages";
 
@@ -30,14 +29,13 @@ std::span<float> part_of(std::span<float> flat, const TrainedRange& range) {
 }
 
 size_t message_count(const ParameterLayout& layout, const ShardShare& share, bool on_device) {
-  return ShardSum::workspace_size(share, std::max(static_cast<size_t>(layout.trained_count()), few_count(layout)),
-                                  on_device);
+  return ShardSum::workspace_size(
+      share, std::max(static_cast<size_t>(layout.trained_count()), few_count(layout)), on_device);
 }
-
 }  // namespace
 
-void declare_shard_sums(Store& store, const ParameterLayout& layout, const ShardShare& share,
-                        const Ownership* divided) {
+void declare_shard_sums(
+    Store& store, const ParameterLayout& layout, const ShardShare& share, const Ownership* divided) {
   const auto declare = [&](const char* name, MemoryKind kind, size_t count) {
     if (count > 0) store.declare(name, kind, count * sizeof(float));
   };
@@ -47,31 +45,23 @@ void declare_shard_sums(Store& store, const ParameterLayout& layout, const Shard
 }
 
 ShardedStep::ShardedStep(Trainer& trainer, Communicator& world, Communicator* tensor, DeviceRanks* device)
-    : trainer_(trainer),
-      state_(trainer.state()),
-      world_(world),
-      tensor_(tensor),
-      device_(device),
-      shares_layers_(tensor || trainer.pipeline()),
-      store_(state_.store()),
-      share_(trainer.options().shards),
+    : trainer_(trainer), state_(trainer.state()), world_(world), tensor_(tensor), device_(device),
+      shares_layers_(tensor || trainer.pipeline()), store_(state_.store()), share_(trainer.options().shards),
       gradient_(floats(store_, state::kGradient,
-                       state_.has_whole_gradient() ? static_cast<size_t>(state_.layout().trained_count()) : 0,
-                       device != nullptr)),
+          state_.has_whole_gradient() ? static_cast<size_t>(state_.layout().trained_count()) : 0, device != nullptr)),
       buffers_(floats(store_, kBufferInput, few_count(state_.layout()) - kBuffers)),
       host_messages_(device || store_.device().is_host() ? 0 : message_count(state_.layout(), share_, false)),
       few_messages_(ShardSum::workspace_size(share_, few_count(state_.layout()))),
-      sum_(device ? ShardSum(*device, share_,
-                             floats(store_, kMessages, message_count(state_.layout(), share_, true), true))
-                  : ShardSum(world, share_,
-                             store_.device().is_host()
-                                 ? floats(store_, kMessages, message_count(state_.layout(), share_, false))
-                                 : std::span(host_messages_))),
+      sum_(
+          device
+              ? ShardSum(*device, share_, floats(store_, kMessages, message_count(state_.layout(), share_, true), true))
+              : ShardSum(world, share_,
+                    store_.device().is_host() ? floats(store_, kMessages, message_count(state_.layout(), share_, false))
+                                              : std::span(host_messages_))),
       few_sum_(world, share_, few_messages_),
       few_(static_cast<size_t>(std::max(share_.most_waiting() + 1, share_.most_nodes_after_a_round())),
-           std::vector<float>(few_count(state_.layout()))),
-      buffers_before_(buffers_.size()),
-      squares_(world),
+          std::vector<float>(few_count(state_.layout()))),
+      buffers_before_(buffers_.size()), squares_(world),
       waiting_at_last_(std::ssize(nodes_of_shards(share_.first(), share_.count() - 1))) {
   nodes_.reserve(few_.size()), sent_nodes_.reserve(few_.size());
   if (state_.divides_gradients()) {
@@ -82,8 +72,8 @@ ShardedStep::ShardedStep(Trainer& trainer, Communicator& world, Communicator* te
   if (state_.has_whole_gradient()) {
     additions_of_last_ = waiting_at_last_ + 1 - static_cast<int64_t>(share_.nodes_of(share_.rank).size());
     buckets_ = gradient_buckets(state_.layout());
-    sort_by_completion(buckets_, last_writers(trainer.plans().train_executor(0).plan(), state_.layout(), buckets_),
-                       world);
+    sort_by_completion(
+        buckets_, last_writers(trainer.plans().train_executor(0).plan(), state_.layout(), buckets_), world);
   } else {
     buckets_ = trainer.plans().buckets();
   }
@@ -149,19 +139,19 @@ void ShardedStep::send(size_t index, ThreadPool& pool, Communicator::Wait wait) 
     return sum_part(bucket.range, part, additions_of_last_, static_cast<size_t>(waiting_at_last_), pool, wait);
   const auto offset = static_cast<size_t>(state_.layout().ranges()[bucket.range].offset) + part.first;
   float* values = gradient_.empty() ? (*sent_)[index].values(store_) : gradient_.data() + offset;
-  sum_.add_round(added_, {values, part.count}, state_.ownership().bounds(bucket.range), part, slices_[bucket.range],
-                 pool, wait);
+  sum_.add_round(
+      added_, {values, part.count}, state_.ownership().bounds(bucket.range), part, slices_[bucket.range], pool, wait);
 }
 
 // Adds `additions` of the `waiting` gradients to the last one, for a part of a range, and sums the rest over the ranks
 // into this rank's slice of the gradient. Runs on the sender's thread, if any.
-void ShardedStep::sum_part(size_t index, Slice part, int64_t additions, size_t waiting, ThreadPool& pool,
-                           Communicator::Wait wait) {
+void ShardedStep::sum_part(
+    size_t index, Slice part, int64_t additions, size_t waiting, ThreadPool& pool, Communicator::Wait wait) {
   const TrainedRange& range = state_.layout().ranges()[index];
   const std::span<float> gradient = part_of(gradient_, range);
   for (; additions > 0; --additions)
     add_values(pool, gradient.data() + part.first, part_of(waiting_gradient(--waiting), range).data() + part.first,
-               part.count);
+        part.count);
   sent_nodes_.clear();
   for (size_t i = 0; i < waiting; ++i) sent_nodes_.push_back(part_of(waiting_gradient(i), range));
   sent_nodes_.push_back(gradient);
@@ -280,8 +270,8 @@ void ShardedStep::share_average() {
 void ShardedStep::share_slices(const char* state) {
   for (size_t i = 0; i < state_.layout().ranges().size(); ++i) {
     const TrainedRange& range = state_.layout().ranges()[i];
-    all_gather_slices(world_, {state_.flat(state) + range.offset, static_cast<size_t>(range.count)},
-                      state_.ownership().bounds(i));
+    all_gather_slices(
+        world_, {state_.flat(state) + range.offset, static_cast<size_t>(range.count)}, state_.ownership().bounds(i));
   }
 }
 
@@ -312,5 +302,4 @@ void ShardedStep::finish() {
   for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i] = few_[0][kBuffers + i] / static_cast<float>(share_.shards);
   store_.push(kBufferInput);
 }
-
 }  // namespace linnet

@@ -24,7 +24,6 @@
 #include "training/trainer/trainer.h"
 
 namespace linnet {
-
 // Declares a ShardedStep's memory: gradients that wait for their sibling, and pieces of other ranks' gradients.
 // `divided`: for gradients that ranks divide, or null.
 void declare_shard_sums(Store& store, const ParameterLayout& layout, const ShardShare& share, const Ownership* divided);
@@ -34,8 +33,8 @@ class ShardedStep {
   // The trainer has several shards, and its store is allocated. Where ranks share layers, `world` has the ranks with
   // the same part and `tensor` the tensor group; no thread sends then, as both would use the messages at once, and the
   // caller agrees on stops before the step. `device`: the same ranks on the trainer's device, or null; outlives this.
-  explicit ShardedStep(Trainer& trainer, Communicator& world, Communicator* tensor = nullptr,
-                       DeviceRanks* device = nullptr);
+  explicit ShardedStep(
+      Trainer& trainer, Communicator& world, Communicator* tensor = nullptr, DeviceRanks* device = nullptr);
 
   BatchShare batches() const;
 
@@ -100,5 +99,4 @@ class ShardedStep {
   ThreadPool own_thread_{1};
   std::optional<OrderedWorker> sender_;  // if several ranks train on CPUs
 };
-
 }  // namespace linnet

@@ -15,7 +15,6 @@
 
 namespace linnet {
 namespace {
-
 using Kind = OptimizerAttrs::Kind;
 
 constexpr int64_t kRows = 5, kChannels = 3;
@@ -60,15 +59,14 @@ struct Settings {
 // One of the ranks.
 struct Rank {
   Rank(const Settings& settings, Communicator& communicator)
-      : world(communicator),
-        learner(net, loss_of(net),
-                {.optimizer = settings.optimizer,
-                 .accumulate_steps = settings.micros,
-                 .shards = {settings.shards, world.rank(), settings.ranks},
-                 .divide_moments = settings.zero > 0,
-                 .divide_gradients = settings.zero > 1,
-                 .loss_scale = settings.loss_scale},
-                {}, settings.groups),
+      : world(communicator), learner(net, loss_of(net),
+                                 {.optimizer = settings.optimizer,
+                                     .accumulate_steps = settings.micros,
+                                     .shards = {settings.shards, world.rank(), settings.ranks},
+                                     .divide_moments = settings.zero > 0,
+                                     .divide_gradients = settings.zero > 1,
+                                     .loss_scale = settings.loss_scale},
+                                 {}, settings.groups),
         shards(learner.trainer(), world),
         whole(learner.trainer().state(), world, single_process(), single_process(), 200) {}
 
@@ -136,9 +134,9 @@ Result train(const Settings& settings) {
 
 std::vector<OptimizerAttrs> optimizers() {
   return {{.weight_decay = 0.1, .clip_norm = 1, .ema_decay = 0.9},
-          {.kind = Kind::kAdam8bit, .weight_decay = 0.1, .decoupled = true, .clip_norm = 1, .ema_decay = 0.9},
-          {.kind = Kind::kMuon, .momentum = 0.95, .weight_decay = 0.1, .clip_norm = 1, .ema_decay = 0.9},
-          {.kind = Kind::kAdafactor, .weight_decay = 0.1, .clip_norm = 1, .ema_decay = 0.9}};
+      {.kind = Kind::kAdam8bit, .weight_decay = 0.1, .decoupled = true, .clip_norm = 1, .ema_decay = 0.9},
+      {.kind = Kind::kMuon, .momentum = 0.95, .weight_decay = 0.1, .clip_norm = 1, .ema_decay = 0.9},
+      {.kind = Kind::kAdafactor, .weight_decay = 0.1, .clip_norm = 1, .ema_decay = 0.9}};
 }
 
 TEST(ShardedStep, NeitherRanksNorWhatTheyDivideChangeABit) {
@@ -171,9 +169,9 @@ TEST(ShardedStep, EveryOptimizerCanBeDivided) {
 TEST(ShardedStep, GroupsWithOptimizersOfTheirOwnCanBeDivided) {
   const auto settings = [](int ranks, int zero) {
     return Settings{.ranks = ranks,
-                    .zero = zero,
-                    .groups = {{.patterns = {"wide.*", "up.*"}, .optimizer = OptimizerAttrs{.kind = Kind::kMuon}},
-                               {.patterns = {"head.*"}, .optimizer = OptimizerAttrs{.kind = Kind::kAdafactor}}}};
+        .zero = zero,
+        .groups = {{.patterns = {"wide.*", "up.*"}, .optimizer = OptimizerAttrs{.kind = Kind::kMuon}},
+            {.patterns = {"head.*"}, .optimizer = OptimizerAttrs{.kind = Kind::kAdafactor}}}};
   };
   const Result alone = train(settings(1, 0));
   for (const int zero : {0, 1, 2}) EXPECT_EQ(train(settings(4, zero)), alone) << zero;
@@ -273,8 +271,8 @@ TEST(ShardedStep, EachStageTakesLessMemory) {
       testing::run_ranks(kRanks, [&](Communicator& world) {
         Rank rank({.ranks = kRanks, .zero = zero, .optimizer = optimizer}, world);
         const Store& store = rank.learner.store();
-        of_ranks[static_cast<size_t>(world.rank())] = {bytes_of(store, MemoryKind::kOptimizer),
-                                                       bytes_of(store, MemoryKind::kGradients)};
+        of_ranks[static_cast<size_t>(world.rank())] = {
+            bytes_of(store, MemoryKind::kOptimizer), bytes_of(store, MemoryKind::kGradients)};
       });
       for (const auto& [of_moments, of_gradients] : of_ranks)
         moments[zero] += of_moments, gradients[zero] += of_gradients;
@@ -316,6 +314,5 @@ TEST(ShardedStep, RunningStatisticsAreTheMeanOverTheShards) {
   rank.step(1);
   EXPECT_NEAR(rank.learner.parameter("norm.running_mean")[0], expected, 1e-6);
 }
-
 }  // namespace
 }  // namespace linnet

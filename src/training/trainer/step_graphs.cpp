@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 struct Traced {
   Loss loss;
   std::vector<Tensor> gradients;  // of the sum of losses, one flat tensor for each trained range, packed ones last
@@ -37,8 +36,8 @@ Tensor flat_gradient(std::span<Tensor> parts, Tensor start) {
 Tensor loss_scale(Graph& graph, const StepOptions& options) { return graph.input("loss_scale", {options.dtype, {}}); }
 
 // Gradients of the sum of losses: of ParameterLayout::trained(), then of packed ranges.
-std::vector<Tensor> parameter_gradients(Trace& trace, const ParameterLayout& layout, const Loss& traced,
-                                        const StepOptions& options) {
+std::vector<Tensor> parameter_gradients(
+    Trace& trace, const ParameterLayout& layout, const Loss& traced, const StepOptions& options) {
   const Tensor loss = options.scales_loss ? traced.sum * loss_scale(trace.graph(), options) : traced.sum;
   std::vector<Tensor> parameters;
   for (const ParameterSlot& slot : layout.trained()) parameters.push_back(trace.parameter(slot.spec));
@@ -56,7 +55,7 @@ std::vector<Tensor> parameter_gradients(Trace& trace, const ParameterLayout& lay
 
 // `starts`: what each range's gradient is added to, undefined where it is not wanted; or empty.
 Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFunction& loss_function,
-                       const StepOptions& options, std::span<const Tensor> starts) {
+    const StepOptions& options, std::span<const Tensor> starts) {
   Traced traced{loss_function(trace), {}, 0};
   std::vector<Tensor> parts = parameter_gradients(trace, layout, traced.loss, options);
   traced.flat = trace.graph().node_count();
@@ -91,7 +90,7 @@ Tensor squares_of(const ParameterLayout& layout, size_t range, Tensor gradient) 
 
 // One update for each range; all are clipped by the norm of all gradients.
 void add_updates(Graph& graph, const ParameterLayout& layout, const StepOptions& options,
-                 std::span<const Tensor> gradients, Tensor count) {
+    std::span<const Tensor> gradients, Tensor count) {
   Tensor squares = squares_of(layout, 0, gradients[0]);
   for (size_t i = 1; i < gradients.size(); ++i) squares = squares + squares_of(layout, i, gradients[i]);
   const Tensor control = graph.input("control", {options.dtype, {2}});
@@ -108,12 +107,12 @@ void add_updates(Graph& graph, const ParameterLayout& layout, const StepOptions&
 }
 
 // For all ranges, packed ones last; undefined if a pipeline chunk has no parameters of the range.
-std::vector<Tensor> gradient_states(Graph& graph, const ParameterLayout& layout, DType dtype,
-                                    std::optional<int> chunk = {}) {
+std::vector<Tensor> gradient_states(
+    Graph& graph, const ParameterLayout& layout, DType dtype, std::optional<int> chunk = {}) {
   std::vector<Tensor> states;
   for (const TrainedRange& range : layout.ranges())
-    states.push_back(!chunk || is_in_chunk(layout, range, *chunk) ? flat_state(graph, state::kGradient, range, dtype)
-                                                                  : Tensor{});
+    states.push_back(
+        !chunk || is_in_chunk(layout, range, *chunk) ? flat_state(graph, state::kGradient, range, dtype) : Tensor{});
   for (const PackedRange& packed : layout.packed_ranges())
     states.push_back(flat_state(graph, state::kGradient, packed.range, dtype));
   return states;
@@ -149,7 +148,6 @@ Graph finish_apply(Trace& trace, std::vector<Tensor> gradients, Tensor count, Te
   for (const Tensor& state : gradients) graph.update(state, fill(graph, state.type(), 0));
   return trace.finish();
 }
-
 }  // namespace
 
 Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options) {
@@ -175,7 +173,7 @@ Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, 
 }
 
 Graph bucket_graph(const ParameterLayout& layout, const LossFunction& loss_function, const StepOptions& options,
-                   std::vector<GradientBucket>& buckets, bool sorts) {
+    std::vector<GradientBucket>& buckets, bool sorts) {
   Trace trace({.dtype = options.dtype, .training = true, .layout = &layout});
   Graph& graph = trace.graph();
   const Loss loss = loss_function(trace);
@@ -228,7 +226,7 @@ TrainedRange part_of(const TrainedRange& range, const RangeSlice& part) {
 }
 
 Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSlice> slices, const StepOptions& options,
-                         bool has_whole_gradient) {
+    bool has_whole_gradient) {
   Trace trace({.dtype = options.dtype});
   Graph& graph = trace.graph();
   const TensorType scalar{options.dtype, {}};
@@ -247,8 +245,8 @@ Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSli
   return finish_apply(trace, gradients, count, sum);
 }
 
-Graph evaluate_graph(const ParameterLayout& layout, const LossFunction& loss_function, const std::string& flat_name,
-                     DType dtype) {
+Graph evaluate_graph(
+    const ParameterLayout& layout, const LossFunction& loss_function, const std::string& flat_name, DType dtype) {
   Trace trace({.dtype = dtype, .layout = &layout, .flat_name = flat_name});
   const Loss loss = loss_function(trace);
   output_totals(trace.graph(), loss.sum, loss.count);
@@ -275,8 +273,8 @@ std::vector<GradientBucket> gradient_buckets(const ParameterLayout& layout) {
   return buckets;
 }
 
-std::vector<NodeId> last_writers(const Plan& plan, const ParameterLayout& layout,
-                                 const std::vector<GradientBucket>& buckets) {
+std::vector<NodeId> last_writers(
+    const Plan& plan, const ParameterLayout& layout, const std::vector<GradientBucket>& buckets) {
   std::vector<NodeId> last(buckets.size(), -1);
   const StorageMap storages(plan.graph, true);
   for (const GraphInput& input : plan.graph.inputs())
@@ -293,8 +291,8 @@ std::vector<NodeId> last_writers(const Plan& plan, const ParameterLayout& layout
   return last;
 }
 
-void sort_by_completion(std::vector<GradientBucket>& buckets, const std::vector<NodeId>& last_writers,
-                        Communicator& world) {
+void sort_by_completion(
+    std::vector<GradientBucket>& buckets, const std::vector<NodeId>& last_writers, Communicator& world) {
   std::vector<int32_t> order(buckets.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](int32_t i) { return last_writers[i]; });
@@ -314,5 +312,4 @@ std::vector<HeldBucket> held_buckets(const Plan& plan) {
   }
   return held;
 }
-
 }  // namespace linnet

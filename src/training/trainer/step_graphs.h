@@ -21,7 +21,6 @@
 #include "models/nn/trace.h"
 
 namespace linnet {
-
 // Pieces of the flat gradient that ranks add while the backward pass, last layers first, still computes others.
 
 // Elements [first, first + count) of a trained range: consecutive whole parameters.
@@ -34,12 +33,12 @@ struct GradientBucket {
 std::vector<GradientBucket> gradient_buckets(const ParameterLayout& layout);
 
 // The last node of the plan that writes to each bucket; the number of nodes if it is complete only after all.
-std::vector<NodeId> last_writers(const Plan& plan, const ParameterLayout& layout,
-                                 const std::vector<GradientBucket>& buckets);
+std::vector<NodeId> last_writers(
+    const Plan& plan, const ParameterLayout& layout, const std::vector<GradientBucket>& buckets);
 
 // Sorts by completion in rank 0's plan. All ranks must call this.
-void sort_by_completion(std::vector<GradientBucket>& buckets, const std::vector<NodeId>& last_writers,
-                        Communicator& world);
+void sort_by_completion(
+    std::vector<GradientBucket>& buckets, const std::vector<NodeId>& last_writers, Communicator& world);
 
 // When a plan of bucket_graph() has a bucket in memory, in the order of its buckets.
 struct HeldBucket {
@@ -76,15 +75,15 @@ Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, 
 // same bits. One node `hold` (ops/collective) for each, in order, reads it when the next bucket is complete; whoever
 // runs the graph waits there until the bucket was sent. `sorts`: by completion.
 Graph bucket_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options,
-                   std::vector<GradientBucket>& buckets, bool sorts);
+    std::vector<GradientBucket>& buckets, bool sorts);
 Graph apply_graph(const ParameterLayout& layout, const StepOptions& options);
 // Updates slices of the parameters; other processes update the rest. "sum_of_squares" [] of all gradients is an input.
 // Gradients are the states "gradient" of whole ranges, or else of the slices, which are not cleared.
 Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSlice> slices, const StepOptions& options,
-                         bool has_whole_gradient);
+    bool has_whole_gradient);
 // `flat_name`: "parameters", or "ema" to evaluate the moving average.
-Graph evaluate_graph(const ParameterLayout& layout, const LossFunction& loss, const std::string& flat_name,
-                     DType dtype = DType::kF32);
+Graph evaluate_graph(
+    const ParameterLayout& layout, const LossFunction& loss, const std::string& flat_name, DType dtype = DType::kF32);
 
 // The loss factor in fp16 training (Micikevicius et al. 2018), which keeps small gradients from rounding to zero. It
 // grows while nothing overflows; an overflow halves it and skips the step.
@@ -113,5 +112,4 @@ struct LossScale {
   }
   bool operator==(const LossScale&) const = default;
 };
-
 }  // namespace linnet

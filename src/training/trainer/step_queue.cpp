@@ -3,13 +3,9 @@
 #include "base/timeline.h"
 
 namespace linnet {
-
-StepQueue::StepQueue(Trainer& trainer, BatchSource& source, ResidentSteps* resident, const Store& store,
-                     ShardedStep* shards)
-    : trainer_(trainer),
-      source_(source),
-      resident_(resident),
-      shards_(shards),
+StepQueue::StepQueue(
+    Trainer& trainer, BatchSource& source, ResidentSteps* resident, const Store& store, ShardedStep* shards)
+    : trainer_(trainer), source_(source), resident_(resident), shards_(shards),
       steps_ahead_(resident || shards || store.device().is_host() ? 0 : 1) {
   if (shards) source.take_share(shards->batches());
   waiting_.reserve(std::max<size_t>(static_cast<size_t>(most_steps()), steps_ahead_ + 1));
@@ -119,5 +115,4 @@ void StepQueue::restore(const Waiting& step) {
   trainer_.load(source_.next());
   trainer_.set_step(step.rate, step.step);
 }
-
 }  // namespace linnet

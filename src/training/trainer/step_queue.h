@@ -6,7 +6,6 @@
 #include "training/trainer/sharded_step.h"
 
 namespace linnet {
-
 struct DoneStep {
   int64_t step;
   BatchPosition batch;  // the last one of several micro-batches
@@ -19,7 +18,7 @@ class StepQueue {
   // `resident`: the trainer's steps over the source's device_data(), staged; null: batches come from the host.
   // `shards`: of a trainer with several data shards; null otherwise.
   StepQueue(Trainer& trainer, BatchSource& source, ResidentSteps* resident, const Store& store,
-            ShardedStep* shards = nullptr);
+      ShardedStep* shards = nullptr);
 
   // The most steps that one submit() takes.
   int64_t most_steps() const { return resident_ && !is_profiling() ? resident_->steps_per_chunk() : 1; }
@@ -57,5 +56,4 @@ class StepQueue {
   std::vector<int32_t> order_;       // rows of the chunk
   double finished_ = 0;              // the time when the last report was read
 };
-
 }  // namespace linnet

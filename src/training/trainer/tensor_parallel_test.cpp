@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 using testing::expect_as_alone;
 using testing::kSteps;
 using testing::Layout;
@@ -32,8 +31,8 @@ TEST_P(TensorParallelTraining, TrainsAsOneRankDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, TensorParallelTraining,
-                         ::testing::Values("gpt", "llama", "bert", "transformer", "t5"),
-                         [](const auto& param) { return std::string(param.param); });
+    ::testing::Values("gpt", "llama", "bert", "transformer", "t5"),
+    [](const auto& param) { return std::string(param.param); });
 
 // Sums between ranks are computed again with the layers that have them.
 TEST(TensorParallel, RecomputationDoesNotChangeABit) {
@@ -70,6 +69,5 @@ TEST(TensorParallel, TensorGroupsTrainOnDifferentData) {
   expect_same_bits(layout);
   expect_same_bits({.tensor = 2, .shards = 2, .micro_batches = 1});
 }
-
 }  // namespace
 }  // namespace linnet

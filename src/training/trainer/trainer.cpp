@@ -14,13 +14,11 @@
 #include "training/trainer/pipeline_stage.h"
 
 namespace linnet {
-
 Precision cpu_precision(Precision wanted) {
   return wanted == Precision::kBf16 && gemm_has_bf16() ? Precision::kBf16 : Precision::kF32;
 }
 
 namespace {
-
 // Stores activations in bf16 only where the machine multiplies in bf16: elsewhere products read fp32.
 TrainerOptions for_machine(TrainerOptions options, const Store& store) {
   if (store.device().is_host() && !gemm_has_bf16()) options.passes.storage_type.reset();
@@ -54,8 +52,8 @@ void check_division(const ParameterLayout& layout, const TrainerOptions& options
 }
 
 // This rank's pipeline stages; null: it has all layers.
-std::unique_ptr<PipelineStage> make_stages(const ParameterLayout& layout, Store& store, const SharedRegions& shared,
-                                           const TrainerOptions& options) {
+std::unique_ptr<PipelineStage> make_stages(
+    const ParameterLayout& layout, Store& store, const SharedRegions& shared, const TrainerOptions& options) {
   check_division(layout, options);
   if (!stages_of(layout)) return nullptr;
   return std::make_unique<PipelineStage>(layout, store, shared, options.training ? options.accumulate_steps : 0);
@@ -71,7 +69,7 @@ int64_t whole_count(double count) {
   if (!std::isfinite(count)) return 0;
   if (count < 0 || count != std::floor(count))
     fail_user("the count of the loss is ", shortest(count),
-              "; it is the number of samples or tokens, whole and not negative");
+        "; it is the number of samples or tokens, whole and not negative");
   return static_cast<int64_t>(count);
 }
 
@@ -89,7 +87,6 @@ bool is_intact(const Plan& plan, RegionId arena, const Location& location, size_
            location.offset < tenant.offset + tenant.bytes;
   });
 }
-
 }  // namespace
 
 StepReport step_report(double loss_sum, double token_count, double sum_of_squares) {
@@ -109,17 +106,12 @@ void write_random(int32_t* random, uint64_t seed, int64_t step, int64_t micro) {
   random[3] = static_cast<int32_t>(micro);
 }
 
-Trainer::Trainer(const ParameterLayout& layout, Store& store, const SharedRegions& shared,
-                 const TrainerOptions& options)
-    : options_(for_machine(options, store)),
-      shared_(shared),
-      pool_(options.threads),
-      pipeline_(make_stages(layout, store, shared, options_)),
-      state_(layout, store, shared, options_, pool_),
-      plans_(state_, store, shared, options_, pipeline_.get()),
-      layout_(layout),
-      store_(store),
-      loss_scale_{options.loss_scale.is_on() ? options.loss_scale.initial : 1} {
+Trainer::Trainer(
+    const ParameterLayout& layout, Store& store, const SharedRegions& shared, const TrainerOptions& options)
+    : options_(for_machine(options, store)), shared_(shared), pool_(options.threads),
+      pipeline_(make_stages(layout, store, shared, options_)), state_(layout, store, shared, options_, pool_),
+      plans_(state_, store, shared, options_, pipeline_.get()), layout_(layout),
+      store_(store), loss_scale_{options.loss_scale.is_on() ? options.loss_scale.initial : 1} {
   if (options_.training) profile(options_.profile.is_on() ? options_.profile : profile_options_from_environment());
 }
 
@@ -128,11 +120,11 @@ Trainer::~Trainer() = default;
 void Trainer::profile(const ProfileOptions& options) {
   profiler_.reset();
   if (options.is_on())
-    profiler_ = std::make_unique<StepProfiler>(
-        options, StepProfiler::Source{.plans = [this] { return plans_.by_name(); },
-                                      .measure_peak = [this] { return measure_peak(); },
-                                      .arena = shared_.arena,
-                                      .planned_bytes = [this] { return store_.total_bytes(); }});
+    profiler_ =
+        std::make_unique<StepProfiler>(options, StepProfiler::Source{.plans = [this] { return plans_.by_name(); },
+                                                    .measure_peak = [this] { return measure_peak(); },
+                                                    .arena = shared_.arena,
+                                                    .planned_bytes = [this] { return store_.total_bytes(); }});
 }
 
 // Measures nothing on a device, which is named instead.
@@ -143,8 +135,8 @@ MachinePeak Trainer::measure_peak() {
   const Precision precision = cpu_precision(options_.passes.precision);
   return {.name = std::to_string(pool_.size()) + (pool_.size() == 1 ? " thread, " : " threads, ") + current_isa() +
                   ", " + precision_name(precision),
-          .flops = 1e9 * measured_peak_gflops(precision, pool_),
-          .bandwidth = measured_bandwidth(pool_, kBlock)};
+      .flops = 1e9 * measured_peak_gflops(precision, pool_),
+      .bandwidth = measured_bandwidth(pool_, kBlock)};
 }
 
 // The optimizer does not count skipped steps.
@@ -238,7 +230,7 @@ LossTotal Trainer::evaluate(int shape) {
   executor.run(pool_);
   if (ActivationObserver* observer = layout_.observer()) observer->collect(executor, store_);
   return {executor.output("loss_sum").as<float>()[0],
-          whole_count(static_cast<double>(executor.output("token_count").as<float>()[0]))};
+      whole_count(static_cast<double>(executor.output("token_count").as<float>()[0]))};
 }
 
 // No search where ranks share layers: they would leave the exchanges at different nodes.
@@ -341,5 +333,4 @@ void Trainer::visit_range(const TrainedRange& range, const float* values, Gradie
     if (slot.offset >= range.offset && slot.offset < range.offset + range.count)
       visit(slot, {values + (slot.offset - range.offset), static_cast<size_t>(slot.spec.shape.elements())});
 }
-
 }  // namespace linnet

@@ -14,7 +14,6 @@
 #include "training/trainer/training_state.h"
 
 namespace linnet {
-
 // A trainer's plans: training and evaluation for each batch shape, and the update of several micro-batches.
 
 class PipelineStage;  // training/trainer/pipeline_stage.h
@@ -28,7 +27,7 @@ class TrainerPlans {
  public:
   // States are in the same store. `pipeline`: this rank's stages, or null. All but `shared` outlive the plans.
   TrainerPlans(const TrainingState& state, Store& store, const SharedRegions& shared, const TrainerOptions& options,
-               PipelineStage* pipeline);
+      PipelineStage* pipeline);
 
   // Plans training and evaluation of one batch shape. Its inputs must be bound in the store.
   int add_shape(LossFunction loss);
@@ -202,5 +201,4 @@ class Trainer {
   LossScale loss_scale_;
   std::unique_ptr<StepProfiler> profiler_;
 };
-
 }  // namespace linnet

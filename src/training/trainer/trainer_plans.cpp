@@ -3,16 +3,10 @@
 #include "training/trainer/trainer.h"
 
 namespace linnet {
-
 TrainerPlans::TrainerPlans(const TrainingState& state, Store& store, const SharedRegions& shared,
-                           const TrainerOptions& options, PipelineStage* pipeline)
-    : state_(state),
-      layout_(state.layout()),
-      store_(store),
-      shared_(shared),
-      options_(options),
-      pipeline_(pipeline),
-      step_options_{DType::kF32, options.optimizer, options.loss_scale.is_on()} {
+    const TrainerOptions& options, PipelineStage* pipeline)
+    : state_(state), layout_(state.layout()), store_(store), shared_(shared), options_(options),
+      pipeline_(pipeline), step_options_{DType::kF32, options.optimizer, options.loss_scale.is_on()} {
   if (!options.training || !options.accumulates()) return;
   // Several ranks contribute to the gradient's norm, so the host passes it to the update.
   const bool has_given_norm = state.divides_moments() || pipeline;
@@ -170,5 +164,4 @@ std::pair<size_t, size_t> TrainerPlans::arena_use() const {
     if (plan->arena_bytes >= use.first) use = {plan->arena_bytes, plan->arena_lower_bound};
   return use;
 }
-
 }  // namespace linnet

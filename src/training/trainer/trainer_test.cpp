@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 using testing::make_batch;
 using testing::small_config;
 using testing::TokenBatch;
@@ -173,6 +172,5 @@ TEST(Trainer, AStepThatIsNotFiniteChangesNothingAndNamesItsNode) {
   training.trainer->state().flat("parameters")[0] = before[0];
   EXPECT_NE(training.trainer->find_non_finite(0), "");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -6,21 +6,15 @@
 
 namespace linnet {
 namespace {
-
 size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
-
 }  // namespace
 
 TrainingState::TrainingState(const ParameterLayout& layout, Store& store, const SharedRegions& shared,
-                             const TrainerOptions& options, ThreadPool& pool)
-    : layout_(layout),
-      store_(store),
-      shared_(shared),
-      options_(options),
-      pool_(pool),
+    const TrainerOptions& options, ThreadPool& pool)
+    : layout_(layout), store_(store), shared_(shared), options_(options), pool_(pool),
       ownership_(layout, options.optimizer, options.shards.ranks),
-      divides_moments_(options.training && options.divide_moments && options.shards.ranks > 1 &&
-                       store.device().is_host()) {
+      divides_moments_(
+          options.training && options.divide_moments && options.shards.ranks > 1 && store.device().is_host()) {
   if (options_.owner) {
     if (options_.optimizer.ema_decay > 0) fail_user("shared weights have no moving average of this learner's own");
     declare_shared(store_, layout_, *options_.owner);
@@ -33,17 +27,16 @@ TrainingState::TrainingState(const ParameterLayout& layout, Store& store, const 
   evaluated_ = !names_.empty() && names_.back() == state::kAverage ? state::kAverage : state::kParameters;
   store_.declare(state::kConstants, MemoryKind::kConstants, float_bytes(layout_.constant_count()));
   constexpr size_t kFew = 64;  // bytes
-  store_.declare_together("step inputs", MemoryKind::kBatch,
-                          {{"control", kFew}, {"random", kFew}, {"loss_scale", kFew}});
-  store_.declare_together("loss sums", MemoryKind::kGradients,
-                          {{"loss_sum", kFew}, {"token_count", kFew}, {"sum_of_squares", kFew}});
+  store_.declare_together(
+      "step inputs", MemoryKind::kBatch, {{"control", kFew}, {"random", kFew}, {"loss_scale", kFew}});
+  store_.declare_together(
+      "loss sums", MemoryKind::kGradients, {{"loss_sum", kFew}, {"token_count", kFew}, {"sum_of_squares", kFew}});
 }
 
 void TrainingState::declare_training() {
   const auto any_moment = [&](int moment) {
-    return std::ranges::any_of(layout_.ranges(), [&](const TrainedRange& range) {
-      return has_moment(optimizer_of(range, options_.optimizer), moment);
-    });
+    return std::ranges::any_of(layout_.ranges(),
+        [&](const TrainedRange& range) { return has_moment(optimizer_of(range, options_.optimizer), moment); });
   };
   if (any_moment(1)) names_.emplace_back(state::kMoment1);
   if (any_moment(2)) names_.emplace_back(state::kMoment2);
@@ -59,7 +52,7 @@ void TrainingState::declare_training() {
     divided_packed_ = ownership_.packed_states(layout_, options_.optimizer);
     for (const RangeSlice& own : own_slices())
       for (PackedState& state :
-           packed_states_of(layout_, part_of(layout_.ranges()[own.range], own), options_.optimizer))
+          packed_states_of(layout_, part_of(layout_.ranges()[own.range], own), options_.optimizer))
         packed_.push_back(std::move(state));
   } else {
     packed_ = packed_states(layout_, options_.optimizer);
@@ -167,5 +160,4 @@ std::span<float> TrainingState::scratch(int64_t count) {
   scratch_.resize(std::max(scratch_.size(), size));
   return {scratch_.data(), size};
 }
-
 }  // namespace linnet

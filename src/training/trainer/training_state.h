@@ -15,7 +15,6 @@
 #include "training/trainer/step_graphs.h"
 
 namespace linnet {
-
 struct TrainerOptions {
   OptimizerAttrs optimizer;
   int64_t accumulate_steps = 1;
@@ -56,7 +55,7 @@ class TrainingState {
  public:
   // Declares the states in the store, and the inputs that vary by step. All but `shared` outlive the state.
   TrainingState(const ParameterLayout& layout, Store& store, const SharedRegions& shared, const TrainerOptions& options,
-                ThreadPool& pool);
+      ThreadPool& pool);
 
   const ParameterLayout& layout() const { return layout_; }
   const Store& store() const { return store_; }
@@ -123,5 +122,4 @@ class TrainingState {
   std::string evaluated_;
   std::vector<float> scratch_;  // where the arena is too small
 };
-
 }  // namespace linnet

@@ -2,14 +2,12 @@
 #include <linnet/linnet.h>
 
 namespace {
-
 struct Net : linnet::Module {
   linnet::ConvReluPool conv{this, "conv", 1, 4};
   linnet::BatchNorm norm{this, "norm", 4};
   linnet::Sequential rest{this, "rest"};
   linnet::ModuleList<linnet::Linear> layers{this, "layers", 2, int64_t{4}, int64_t{4}};
 };
-
 }  // namespace
 
 extern "C" double plugin_train(const char* images, const char* labels) {

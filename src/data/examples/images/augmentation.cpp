@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 uint64_t first_state(uint64_t seed, int64_t epoch, int64_t image) {
   return mix64(mix64(mix64(seed) + static_cast<uint64_t>(epoch)) + static_cast<uint64_t>(image));
 }
@@ -71,8 +70,8 @@ void copy_rotated(const Pixels& from, int64_t sine, int64_t cosine, int64_t row,
 
 // A rectangle of at least `least` of the area, with sides 3:4 to 4:3 (torchvision's RandomResizedCrop), scaled to the
 // image's size: ten attempts, then the whole image.
-void crop_image(double least, uint64_t& state, const ImageDataset& of, std::span<const uint8_t> pixels,
-                std::span<uint8_t> out) {
+void crop_image(
+    double least, uint64_t& state, const ImageDataset& of, std::span<const uint8_t> pixels, std::span<uint8_t> out) {
   const double all = static_cast<double>(of.height * of.width);
   for (int turn = 0; turn < 10; ++turn) {
     const double area = all * (least + (1 - least) * draw_uniform(state));
@@ -84,7 +83,7 @@ void crop_image(double least, uint64_t& state, const ImageDataset& of, std::span
     std::vector<uint8_t> part(rows * columns * of.channels);
     for (int64_t row = 0; row < rows; ++row)
       std::copy_n(pixels.data() + ((top + row) * of.width + left) * of.channels, columns * of.channels,
-                  part.data() + row * columns * of.channels);
+          part.data() + row * columns * of.channels);
     return resize_image(part.data(), rows, columns, {of.height, of.width, of.channels}, ImageFit::kStretch, out);
   }
   std::ranges::copy(pixels, out.begin());
@@ -129,8 +128,7 @@ class Picture {
   }
 
   // pixels = other + factor (pixels - other)
-  template <class Other>
-  void blend(double factor, const Other& other) {
+  template <class Other> void blend(double factor, const Other& other) {
     for (int64_t i = 0; i < std::ssize(pixels_); ++i) {
       const double beside = other(i);
       pixels_[i] = to_byte(beside + factor * (pixels_[i] - beside));
@@ -169,8 +167,7 @@ class Picture {
     });
   }
 
-  template <class F>
-  void map(const F& f) {
+  template <class F> void map(const F& f) {
     for (uint8_t& pixel : pixels_) pixel = f(pixel);
   }
   // Maps each channel by table(its histogram).
@@ -212,7 +209,6 @@ Table equalized(const Counts& counts) {
   }
   return table;
 }
-
 }  // namespace
 
 void move_image(const Motion& motion, std::span<const uint8_t> image, const ImageFrame& frame, std::span<uint8_t> out) {
@@ -230,7 +226,7 @@ void move_image(const Motion& motion, std::span<const uint8_t> image, const Imag
 }
 
 void augment_image(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of,
-                   std::span<const uint8_t> pixels, std::span<uint8_t> out) {
+    std::span<const uint8_t> pixels, std::span<uint8_t> out) {
   const ImageFrame frame{{of.height, of.width, of.channels}, how.fill};
   uint64_t state = first_state(seed + 0x6a09e667f3bcc909u, epoch, image);
   // All numbers are always drawn, so that enabling one change does not affect the others.
@@ -280,8 +276,8 @@ Mix draw_mix(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t imag
   return mix;
 }
 
-void mix_images(const Mix& mix, int64_t width, int64_t channels, std::span<const uint8_t> other,
-                std::span<uint8_t> image) {
+void mix_images(
+    const Mix& mix, int64_t width, int64_t channels, std::span<const uint8_t> other, std::span<uint8_t> image) {
   if (mix.pastes) {
     for (int64_t row = mix.top; row < mix.top + mix.rows; ++row) {
       const int64_t at = (row * width + mix.left) * channels;
@@ -325,5 +321,4 @@ void change_image(ImageChange change, int strength, bool negative, const ImageFr
     case ImageChange::kEqualize: return picture.map_channels(equalized);
   }
 }
-
 }  // namespace linnet

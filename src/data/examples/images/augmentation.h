@@ -7,7 +7,6 @@
 #include "data/examples/images/image_dataset.h"
 
 namespace linnet {
-
 struct Augmentation {
   int64_t shift = 0;    // at most so many pixels up or down and to either side
   bool mirror = false;  // left and right are exchanged, for every second image
@@ -42,7 +41,7 @@ void move_image(const Motion& motion, std::span<const uint8_t> image, const Imag
 
 // Writes the changed image number `image` of the dataset to `out`, without mixing. `pixels`: of ImageDataset::read().
 void augment_image(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of,
-                   std::span<const uint8_t> pixels, std::span<uint8_t> out);
+    std::span<const uint8_t> pixels, std::span<uint8_t> out);
 
 // Blends an image with another one (mixup), or pastes a rectangle of it (CutMix); chance decides between the two.
 struct Mix {
@@ -56,8 +55,8 @@ struct Mix {
 };
 Mix draw_mix(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of);
 // Of images [., width, channels]. A blend is (share * image + (256 - share) * other) / 256, to the nearest.
-void mix_images(const Mix& mix, int64_t width, int64_t channels, std::span<const uint8_t> other,
-                std::span<uint8_t> image);
+void mix_images(
+    const Mix& mix, int64_t width, int64_t channels, std::span<const uint8_t> other, std::span<uint8_t> image);
 
 // RandAugment (Cubuk et al. 2020): some of fourteen changes at random, all of one strength. Ranges are torchvision's.
 constexpr int kMostStrength = 30;
@@ -84,5 +83,4 @@ constexpr int kImageChanges = 14;
 // Changes an image of 1 or 3 channels in place. `strength` from 0 to kMostStrength; `negative`: in the other direction,
 // if the change has two.
 void change_image(ImageChange change, int strength, bool negative, const ImageFrame& frame, std::span<uint8_t> pixels);
-
 }  // namespace linnet

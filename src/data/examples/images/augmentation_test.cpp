@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 // Two channels; every byte of an image is different.
 ImageDataset made_images(int64_t count) {
   ImageDataset images{.count = count, .height = 6, .width = 8, .channels = 2};
@@ -97,11 +96,11 @@ Pixels moved(const Motion& motion, const Pixels& image, int64_t height, int64_t 
 
 TEST(Augmentation, AQuarterTurnMovesWholePixels) {
   const Pixels image{1, 2, 3,  //
-                     4, 5, 6,  //
-                     7, 8, 9};
+      4, 5, 6,                 //
+      7, 8, 9};
   const Pixels left{3, 6, 9,  //
-                    2, 5, 8,  //
-                    1, 4, 7};
+      2, 5, 8,                //
+      1, 4, 7};
   EXPECT_EQ(moved({.degrees = 90}, image, 3, 3, 1), left);
   EXPECT_EQ(moved({.degrees = -270}, image, 3, 3, 1), left);
   EXPECT_EQ(moved({.degrees = -90}, left, 3, 3, 1), image);
@@ -203,8 +202,8 @@ TEST(Augmentation, ChangesAreThoseOfPillow) {
   expect(ImageChange::kBrightness, {0, 67, 134, 115, 182, 250, 231, 255, 40, 21, 88, 156});
   expect(ImageChange::kColor, {0, 55, 123, 79, 146, 214, 178, 245, 0, 5, 72, 140});
   expect(ImageChange::kContrast, {0, 31, 99, 80, 147, 214, 195, 255, 5, 0, 53, 120});
-  expect(ImageChange::kSharpness, {0,   53,  106, 91, 144, 197, 182, 235, 32,  17,  70, 123, 108, 161, 214,
-                                   199, 252, 49,  37, 90,  143, 140, 198, 255, 254, 8,  72,  64,  128, 191});
+  expect(ImageChange::kSharpness, {0, 53, 106, 91, 144, 197, 182, 235, 32, 17, 70, 123, 108, 161, 214, 199, 252, 49, 37,
+                                      90, 143, 140, 198, 255, 254, 8, 72, 64, 128, 191});
   expect(ImageChange::kPosterize, {0, 52, 106, 90, 144, 196, 182, 234, 32, 16, 70, 122});
   expect(ImageChange::kSolarize, {0, 53, 106, 91, 144, 58, 73, 20, 32, 17, 70, 123});
   expect(ImageChange::kAutoContrast, {0, 36, 100, 93, 136, 195, 186, 236, 23, 17, 54, 118});
@@ -245,8 +244,7 @@ TEST(Augmentation, SharesOfMixupAreFromBeta) {
   }
 }
 
-template <class T>
-std::span<const T> values(const Batch& batch, size_t array) {
+template <class T> std::span<const T> values(const Batch& batch, size_t array) {
   const std::span<const std::byte> bytes = batch.arrays[array].bytes;
   return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
@@ -295,6 +293,5 @@ TEST(Augmentation, TheNumberOfThreadsChangesNothing) {
     EXPECT_EQ(contents(batches.next()), expected[9]) << threads << " threads";
   }
 }
-
 }  // namespace
 }  // namespace linnet

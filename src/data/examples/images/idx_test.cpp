@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 std::string number(uint32_t n) {
   return {static_cast<char>(n >> 24), static_cast<char>(n >> 16), static_cast<char>(n >> 8), static_cast<char>(n)};
 }
@@ -43,8 +42,8 @@ TEST_F(IdxTest, ReadsPlainAndGzip) {
 TEST_F(IdxTest, AFileThatExpandsTooFarIsRefusedBeforeItTakesMemory) {
   const std::string file = write_gzip("bomb.gz", header({200, 1000, 1000}) + std::string(100'000, '\0'));
   std::filesystem::resize_file(file, 200'000);
-  EXPECT_NE(error_reading(file).find("'bomb.gz' expands to more than 64 MiB and 200 times its size"),
-            std::string::npos);
+  EXPECT_NE(
+      error_reading(file).find("'bomb.gz' expands to more than 64 MiB and 200 times its size"), std::string::npos);
 }
 
 TEST_F(IdxTest, EveryDamageIsNamed) {
@@ -53,16 +52,16 @@ TEST_F(IdxTest, EveryDamageIsNamed) {
   EXPECT_EQ(error_reading(write("text", "hello")), "'text' is not an IDX file: it does not begin with 0 0 TYPE AXES");
   EXPECT_EQ(error_reading(write("empty", "")), "'empty' is not an IDX file: it does not begin with 0 0 TYPE AXES");
   EXPECT_EQ(error_reading(write("floats", header({1}, 0x0d) + "1234")),
-            "'floats' holds elements of IDX type 13; Linnet reads bytes (8)");
+      "'floats' holds elements of IDX type 13; Linnet reads bytes (8)");
   EXPECT_EQ(error_reading(write("sizes", header({1, 2, 3}).substr(0, 10))),
-            "'sizes' is truncated: it ends within its header");
+      "'sizes' is truncated: it ends within its header");
   EXPECT_EQ(error_reading(write("short", header({2, 3}) + "12345")),
-            "'short' is truncated: its header promises 6 bytes, 5 follow");
+      "'short' is truncated: its header promises 6 bytes, 5 follow");
   EXPECT_EQ(error_reading(write("long", header({2}) + "123")), "'long' goes on after the 2 bytes its header promises");
   // Sizes no file of this length can hold take no memory.
   const uint32_t huge = 0xffffffff;
   EXPECT_EQ(error_reading(write("huge", header({huge, huge, huge, huge}) + "1")),
-            "'huge' is truncated: its header promises more than the file can hold");
+      "'huge' is truncated: its header promises more than the file can hold");
   const std::string whole = write_gzip("whole.gz", header({1000}) + std::string(1000, 'x') + "y");
   std::string bytes;
   std::getline(std::ifstream(whole, std::ios::binary), bytes, '\xff');
@@ -81,7 +80,7 @@ TEST_F(IdxTest, ImagesAndLabelsMustFit) {
   const std::string three = write("three", header({3}) + "123");
   EXPECT_EQ(error_of([&] { read_idx_images(images, three); }), "'images' has 2 images, but 'three' has 3 labels");
   EXPECT_EQ(error_of([&] { read_idx_images(labels, labels); }),
-            "'labels' has 1 axes; images have 3 or 4. Are these the labels?");
+      "'labels' has 1 axes; images have 3 or 4. Are these the labels?");
   EXPECT_EQ(error_of([&] { read_idx_images(images, images); }), "'images' has 3 axes; labels have 1");
 }
 
@@ -97,11 +96,10 @@ TEST(Mnist, TheRealFiles) {
   EXPECT_EQ(splits.train.classes(), 10);
   EXPECT_EQ(splits.train.height, 28);
   EXPECT_EQ((std::vector<int32_t>(splits.train.labels.begin(), splits.train.labels.begin() + 5)),
-            (std::vector<int32_t>{5, 0, 4, 1, 9}));
+      (std::vector<int32_t>{5, 0, 4, 1, 9}));
   const ChannelMoments moments = channel_moments(splits.train);
   EXPECT_NEAR(moments.mean[0], 0.1307, 2e-3);  // of all 60,000, as every tutorial has it
   EXPECT_NEAR(moments.deviation[0], 0.3081, 2e-3);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 void write_label(const ImageDataset& dataset, int64_t index, int64_t row, OwnedBatch& owned) {  // -1: no image
   if (!dataset.has_numbers()) {
     owned.data(1)[row] = index < 0 ? -1 : dataset.labels[index];
@@ -37,14 +36,13 @@ void gather_images(const ImageDataset& dataset, std::span<const int32_t> indices
   }
   std::memset(images + filled * bytes, 0, static_cast<size_t>((rows - filled) * bytes));
 }
-
 }  // namespace
 
 int64_t number_count(const ImageDataset& dataset) { return dataset.has_numbers() ? dataset.classes() : 0; }
 
 std::vector<BatchInput> image_inputs(int64_t rows, int64_t image_bytes, bool mixed, int64_t numbers) {
   std::vector<BatchInput> inputs{{"images", static_cast<size_t>(rows * image_bytes)},
-                                 number_input("labels", rows * std::max<int64_t>(numbers, 1))};
+      number_input("labels", rows * std::max<int64_t>(numbers, 1))};
   if (numbers > 0) inputs.push_back(number_input("weights", rows));
   else if (mixed) inputs.insert(inputs.end(), {number_input("other_labels", rows), number_input("shares", rows)});
   return inputs;
@@ -173,8 +171,8 @@ int64_t evaluation_batches(const ImageDataset& dataset, int64_t batch_size) {
   return (dataset.count + batch_size - 1) / batch_size;
 }
 
-int64_t fill_evaluation_batch(const ImageDataset& dataset, int64_t batch_size, int64_t index, OwnedBatch& batch,
-                              ThreadPool& pool) {
+int64_t fill_evaluation_batch(
+    const ImageDataset& dataset, int64_t batch_size, int64_t index, OwnedBatch& batch, ThreadPool& pool) {
   auto* images = batch.data<uint8_t>(0);
   const int64_t first = index * batch_size, rows = std::clamp<int64_t>(dataset.count - first, 0, batch_size);
   const int64_t bytes = dataset.image_bytes();
@@ -189,5 +187,4 @@ int64_t fill_evaluation_batch(const ImageDataset& dataset, int64_t batch_size, i
   for (int64_t row = 0; row < batch_size; ++row) write_label(dataset, row < rows ? first + row : -1, row, batch);
   return rows;
 }
-
 }  // namespace linnet

@@ -12,7 +12,6 @@
 #include "data/examples/images/image_dataset.h"
 
 namespace linnet {
-
 // The arrays of a batch: images [rows, height, width, channels], labels [rows]. Rows past the last image are zeros with
 // label -1. `mixed`: also other_labels [rows], and shares f32 [rows] of the first label. With `numbers` per image:
 // labels f32 [rows, numbers], which mixing blends, and weights f32 [rows], 0 past the last image.
@@ -67,7 +66,6 @@ class ImageBatches : public BatchSource {
 // The number of batches of `batch_size` rows for all images.
 int64_t evaluation_batches(const ImageDataset& dataset, int64_t batch_size);
 // Writes evaluation batch `index` and returns its number of rows. The pool's threads decode files.
-int64_t fill_evaluation_batch(const ImageDataset& dataset, int64_t batch_size, int64_t index, OwnedBatch& batch,
-                              ThreadPool& pool);
-
+int64_t fill_evaluation_batch(
+    const ImageDataset& dataset, int64_t batch_size, int64_t index, OwnedBatch& batch, ThreadPool& pool);
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 // Image i holds the bytes i, i; every fifth belongs to class 1.
 ImageDataset numbered(int64_t count) {
   ImageDataset dataset{.count = count, .height = 1, .width = 2, .channels = 1};
@@ -116,6 +115,5 @@ TEST(ImageDataset, MomentsOfEachChannel) {
   EXPECT_DOUBLE_EQ(moments.mean[1], 0.2);
   EXPECT_DOUBLE_EQ(moments.deviation[1], 1);  // the same everywhere
 }
-
 }  // namespace
 }  // namespace linnet

@@ -17,7 +17,6 @@
 
 namespace linnet {
 namespace {
-
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
 // Refuses pipes, which would block, and devices, which have no end.
@@ -115,7 +114,6 @@ Histogram histogram_of(const ImageDataset& dataset, int threads) {
       for (size_t value = 0; value < 256; ++value) sum[c][value] += part[c][value];
   return sum;
 }
-
 }  // namespace
 
 ImageInfo image_info(const std::string& path) { return checked_info(open_image(path).get(), path); }
@@ -131,8 +129,8 @@ ImageFit image_fit(const std::string& name) {
   fail_internal("no way to fit images is called " + name);
 }
 
-void resize_image(const uint8_t* from, int64_t height, int64_t width, const ImageInfo& to, ImageFit fit,
-                  std::span<uint8_t> pixels) {
+void resize_image(
+    const uint8_t* from, int64_t height, int64_t width, const ImageInfo& to, ImageFit fit, std::span<uint8_t> pixels) {
   const int64_t channels = to.channels, stride = width * channels;
   int64_t rows = height, columns = width;
   if (fit == ImageFit::kCrop) {  // the largest part of the wanted shape
@@ -145,9 +143,9 @@ void resize_image(const uint8_t* from, int64_t height, int64_t width, const Imag
       std::copy_n(begin + row * stride, columns * channels, pixels.data() + row * columns * channels);
     return;
   }
-  const bool done = stbir_resize_uint8(begin, static_cast<int>(columns), static_cast<int>(rows),
-                                       static_cast<int>(stride), pixels.data(), static_cast<int>(to.width),
-                                       static_cast<int>(to.height), 0, static_cast<int>(channels));
+  const bool done =
+      stbir_resize_uint8(begin, static_cast<int>(columns), static_cast<int>(rows), static_cast<int>(stride),
+          pixels.data(), static_cast<int>(to.width), static_cast<int>(to.height), 0, static_cast<int>(channels));
   if (!done)
     fail_system("not enough memory to resize an image of " + std::to_string(width) + "x" + std::to_string(height));
 }
@@ -214,5 +212,4 @@ ImageDataset take_images(ImageDataset& dataset, const std::vector<bool>& taken) 
   part.count = std::ssize(part.labels), dataset.count = std::ssize(dataset.labels);
   return part;
 }
-
 }  // namespace linnet

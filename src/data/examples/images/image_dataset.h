@@ -6,7 +6,6 @@
 #include <vector>
 
 namespace linnet {
-
 // Reads PNG, JPEG and BMP files. Every problem is a user error of one line that names the file, including a header with
 // more than kMostPixels, which is refused before memory is taken, and a truncated BMP.
 
@@ -26,8 +25,8 @@ enum class ImageFit {
 ImageFit image_fit(const std::string& name);  // "crop" or "stretch"
 
 // Resizes an image [height, width, to.channels] to `to`.
-void resize_image(const uint8_t* from, int64_t height, int64_t width, const ImageInfo& to, ImageFit fit,
-                  std::span<uint8_t> pixels);
+void resize_image(
+    const uint8_t* from, int64_t height, int64_t width, const ImageInfo& to, ImageFit fit, std::span<uint8_t> pixels);
 // The pixels of a file, resized to `size`; a grey file gives equal channels. 16 bits a channel become 8.
 void read_fitted_image(const std::string& path, const ImageInfo& size, ImageFit fit, std::span<uint8_t> pixels);
 
@@ -74,5 +73,4 @@ ChannelMoments channel_moments(const ImageDataset& dataset, int threads = 0);
 ImageDataset split_off(ImageDataset& dataset, int64_t count);
 // Moves the images with taken[i] out. Both parts keep the order.
 ImageDataset take_images(ImageDataset& dataset, const std::vector<bool>& taken);
-
 }  // namespace linnet

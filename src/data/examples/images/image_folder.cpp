@@ -17,7 +17,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 
 std::string lower_ending(const std::string& path) {
@@ -32,7 +31,7 @@ bool has_image_name(const std::string& path) {
 // The lowercase ending of an image format that is not read; "" for other files.
 std::string foreign_image_ending(const std::string& path) {
   static constexpr const char* kEndings[] = {".webp", ".gif", ".tif", ".tiff", ".heic", ".heif", ".avif", ".jp2",
-                                             ".jxl",  ".tga", ".psd", ".ppm",  ".pgm",  ".pnm",  ".svg",  ".jfif"};
+      ".jxl", ".tga", ".psd", ".ppm", ".pgm", ".pnm", ".svg", ".jfif"};
   const std::string ending = lower_ending(path);
   return std::ranges::find(kEndings, ending) == std::end(kEndings) ? "" : ending;
 }
@@ -73,7 +72,7 @@ void warn_of(const ForeignImages& counts, const std::string& directory, size_t r
   for (const auto& [ending, count] : counts) total += count;
   if (total > 0)
     log_warning(text_of_parts(total, " of ", total + static_cast<int64_t>(read), " pictures in '", directory,
-                              "' are left out: ", text_of(counts)));
+        "' are left out: ", text_of(counts)));
 }
 
 void count_foreign_below(const std::string& directory, ForeignImages& counts) {
@@ -82,8 +81,8 @@ void count_foreign_below(const std::string& directory, ForeignImages& counts) {
 }
 
 // `labels`: receives the class of each.
-std::vector<std::string> list_images(const std::string& directory, const std::vector<std::string>& class_names,
-                                     std::vector<int32_t>& labels) {
+std::vector<std::string> list_images(
+    const std::string& directory, const std::vector<std::string>& class_names, std::vector<int32_t>& labels) {
   std::vector<std::string> files;
   ForeignImages foreign;
   for (const std::string& name : list(directory, true)) {
@@ -94,7 +93,7 @@ std::vector<std::string> list_images(const std::string& directory, const std::ve
     count_foreign(folder, foreign);
     if (images.empty())
       fail_user("'", folder, "' holds no images (.png, .jpg, .jpeg, .bmp)",
-                foreign.empty() ? "" : "; left out are " + text_of(foreign));
+          foreign.empty() ? "" : "; left out are " + text_of(foreign));
     for (const std::string& image : images) files.push_back(folder + "/" + image);
     labels.resize(files.size(), static_cast<int32_t>(found - class_names.begin()));
   }
@@ -114,7 +113,7 @@ ImageInfo common_info(const std::vector<std::string>& files, int64_t size, Threa
     const ImageInfo& info = infos[i];
     if (size == 0 && (info.height != common.height || info.width != common.width))
       fail_user("'", files[i], "' is ", size_text(info), " pixels, but '", files[0], "' is ", size_text(common),
-                ": image_size makes them alike (--set image_size=64)");
+          ": image_size makes them alike (--set image_size=64)");
     common.channels = std::max(common.channels, info.channels);
   }
   if (size > 0) common.height = common.width = size;
@@ -149,14 +148,13 @@ void drop_equal_channels(ImageDataset& dataset, ThreadPool& pool) {
   pixels.resize(pixels.size() / 3);
   pixels.shrink_to_fit();
 }
-
 }  // namespace
 
 std::vector<std::string> list_folders(const std::string& directory) { return list(directory, true); }
 
 bool has_class_folders(const std::string& directory) {
-  return std::ranges::any_of(list_folders(directory),
-                             [&](const std::string& name) { return !list(directory + "/" + name, false).empty(); });
+  return std::ranges::any_of(
+      list_folders(directory), [&](const std::string& name) { return !list(directory + "/" + name, false).empty(); });
 }
 
 std::vector<std::string> find_images(const std::string& directory) {
@@ -173,8 +171,8 @@ void warn_of_foreign_images(const std::string& directory, size_t read) {
   warn_of(foreign, directory, read);
 }
 
-ImageDataset read_image_folder(const std::string& directory, const std::vector<std::string>& class_names,
-                               const ImageLoading& loading) {
+ImageDataset read_image_folder(
+    const std::string& directory, const std::vector<std::string>& class_names, const ImageLoading& loading) {
   const std::vector<std::string> names = class_names.empty() ? list_folders(directory) : class_names;
   for (const std::string& name : names)
     if (invalid_utf8_at(name) != std::string::npos)
@@ -246,13 +244,13 @@ ImageDataset read_idx_images(const std::string& images_path, const std::string& 
   if (labels.sizes.size() != 1) fail_user("'", labels_path, "' has ", labels.sizes.size(), " axes; labels have 1");
   if (images.sizes[0] != labels.sizes[0])
     fail_user("'", images_path, "' has ", images.sizes[0], " images, but '", labels_path, "' has ", labels.sizes[0],
-              " labels");
+        " labels");
   if (images.values.empty()) fail_user("'", images_path, "' holds no images");
   ImageDataset dataset{.count = images.sizes[0],
-                       .height = images.sizes[1],
-                       .width = images.sizes[2],
-                       .channels = axes > 3 ? images.sizes[3] : 1,
-                       .pixels = std::move(images.values)};
+      .height = images.sizes[1],
+      .width = images.sizes[2],
+      .channels = axes > 3 ? images.sizes[3] : 1,
+      .pixels = std::move(images.values)};
   dataset.labels.assign(labels.values.begin(), labels.values.end());
   const int32_t largest = *std::max_element(dataset.labels.begin(), dataset.labels.end());
   for (int32_t label = 0; label <= largest; ++label) dataset.class_names.push_back(std::to_string(label));
@@ -260,7 +258,6 @@ ImageDataset read_idx_images(const std::string& images_path, const std::string& 
 }
 
 namespace {
-
 // The path as `directory` spells it; empty if there is none.
 std::string find_idx(const std::string& directory, const std::string& part, const std::string& kind) {
   for (const char* separator : {"-", "."})
@@ -290,8 +287,8 @@ void conform(const ImageDataset& train, ImageDataset& part, const std::string& n
     fail_user(name, ": its images are ", size_text(part), ", the training images ", size_text(train));
   const int32_t largest = *std::ranges::max_element(part.labels);
   if (largest >= train.classes())
-    fail_user(name, ": label ", largest, " does not occur among the ", train.classes(),
-              " classes of the training images");
+    fail_user(
+        name, ": label ", largest, " does not occur among the ", train.classes(), " classes of the training images");
   part.class_names = train.class_names;
 }
 
@@ -307,7 +304,7 @@ ImageSplits load_folders(const std::string& directory, const ImageLoading& loadi
   ImageLoading rest = loading;  // the parts share the memory
   rest.memory -= splits.train.pixels.size();
   for (const auto& [name, part] :
-       {std::pair{"valid", &splits.validation}, {"val", &splits.validation}, {"test", &splits.test}})
+      {std::pair{"valid", &splits.validation}, {"val", &splits.validation}, {"test", &splits.test}})
     if (part->count == 0 && file_exists(directory + "/" + name)) {
       *part = read_image_folder(directory + "/" + name, names, rest);
       rest.memory -= part->pixels.size();
@@ -335,13 +332,11 @@ ImageSplits load_parts(const std::string& directory, const ImageLoading& loading
     if (!find_idx(directory, std::string(part) + "-images", "idx3-ubyte").empty()) return load_idx(directory);
   if (file_exists(directory + "/train")) return load_folders(directory, loading);
   if (has_class_folders(directory)) return divide_folders(directory, loading, division);
-  fail_user(
-      "'", directory,
+  fail_user("'", directory,
       "' holds no images Linnet knows: neither a folder of .png, .jpg or .bmp files for each class, nor train/ and "
       "test/ with such folders, nor train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same two of "
       "t10k");
 }
-
 }  // namespace
 
 // A part may be grey by chance, so all get the most channels.
@@ -353,12 +348,12 @@ void make_alike(ImageSplits& splits, const std::string& directory) {
   conform(splits.train, splits.test, "'" + directory + "/test'");
 }
 
-ImageSplits load_image_splits(const std::string& directory, const ImageLoading& loading,
-                              const ImageDivision& division) {
+ImageSplits load_image_splits(
+    const std::string& directory, const ImageLoading& loading, const ImageDivision& division) {
   ImageSplits splits = load_parts(directory, loading, division);
   if (splits.train.height < 2 || splits.train.width < 2)
     fail_user("the images in '", directory, "' are ", size_text(splits.train),
-              " (width x height x channels); at least 2x2 pixels are needed");
+        " (width x height x channels); at least 2x2 pixels are needed");
   if (splits.validation.count > 0) return splits;
   const int64_t all = splits.train.count;
   int64_t count = division.held_out;
@@ -366,5 +361,4 @@ ImageSplits load_image_splits(const std::string& directory, const ImageLoading& 
   splits.validation = split_off(splits.train, std::min(count, all / 2));
   return splits;
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "data/examples/images/image_dataset.h"
 
 namespace linnet {
-
 // Names of the folders in `directory`, sorted by bytes, without hidden ones.
 std::vector<std::string> list_folders(const std::string& directory);
 
@@ -22,8 +21,8 @@ struct ImageLoading {
 // has three channels unless every image is grey, even if stored as three equal channels. With `class_names` (of the
 // training images) labels are indices into it, and another folder is an error. User errors name a folder without
 // images, an unreadable file, or two files of different size.
-ImageDataset read_image_folder(const std::string& directory, const std::vector<std::string>& class_names = {},
-                               const ImageLoading& loading = {});
+ImageDataset read_image_folder(
+    const std::string& directory, const std::vector<std::string>& class_names = {}, const ImageLoading& loading = {});
 
 ImageDataset read_image_files(const std::vector<std::string>& paths, const ImageLoading& loading);  // without labels
 
@@ -56,8 +55,8 @@ struct ImageDivision {
 
 // All three have the training images' class names, size and channels. Without validation images, a part of the training
 // images becomes them, at most half. User errors name the file; without images they say what was looked for.
-ImageSplits load_image_splits(const std::string& directory, const ImageLoading& loading = {},
-                              const ImageDivision& division = {});
+ImageSplits load_image_splits(
+    const std::string& directory, const ImageLoading& loading = {}, const ImageDivision& division = {});
 
 // Gives all parts the channels of the part with most. User error if a part does not fit the training images.
 void make_alike(ImageSplits& splits, const std::string& directory);
@@ -74,5 +73,4 @@ IdxArray read_idx(const std::string& path);
 // images [count, height, width] or [count, height, width, channels], labels [count]. Classes are "0", "1", ... up to
 // the largest label. User error if the counts differ.
 ImageDataset read_idx_images(const std::string& images_path, const std::string& labels_path);
-
 }  // namespace linnet

@@ -16,7 +16,6 @@
 
 namespace linnet {
 namespace {
-
 using Pixels = std::vector<uint8_t>;
 
 class ImageFolderTest : public ImageTest {
@@ -77,20 +76,20 @@ TEST_F(ImageFolderTest, GreyStoredAsColorIsGrey) {
 
 TEST_F(ImageFolderTest, WhatIsWrongIsNamed) {
   EXPECT_EQ(error_of([&] { read_image_folder(folder_ + "/none"); }),
-            "cannot read the folder 'none': No such file or directory");
+      "cannot read the folder 'none': No such file or directory");
   EXPECT_EQ(error_of([&] { read_image_folder(path("empty/x").substr(0, folder_.size() + 6)); }),
-            "'empty' holds no folders of images, one for each class");
+      "'empty' holds no folders of images, one for each class");
   std::filesystem::remove(folder_ + "/empty");
   write("a/notes.txt", "");
   EXPECT_NE(error_of([&] { read_image_folder(folder_); }).find("holds no images (.png, .jpg, .jpeg, .bmp)"),
-            std::string::npos);
+      std::string::npos);
   grey("a/1.png", 1);
   image("a/2.png", 2, 2, 1, Pixels(4, 1));
   EXPECT_EQ(error_of([&] { read_image_folder(folder_); }),
-            "'a/2.png' is 2x2 pixels, but 'a/1.png' is 3x2: image_size makes them alike (--set image_size=64)");
+      "'a/2.png' is 2x2 pixels, but 'a/1.png' is 3x2: image_size makes them alike (--set image_size=64)");
   write("a/2.png", "\x89PNG\r\n\x1a\nrubbish");
   EXPECT_NE(error_of([&] { read_image_folder(folder_); }).find("'a/2.png' cannot be decoded as PNG, JPEG or BMP"),
-            std::string::npos);
+      std::string::npos);
 }
 
 // The header alone is read: two kilobytes that declare 400 million pixels take no memory.
@@ -109,13 +108,13 @@ TEST_F(ImageFolderTest, AFileThatDeclaresTooManyPixelsIsRefused) {
   const std::string jpeg("\xff\xd8\xff\xc0\0\x0b\x08\x4e\x20\x4e\x20\1\1\x11\0\xff\xd9", 17);
   Pixels pixels(100);
   EXPECT_EQ(error_of([&] {
-              read_fitted_image(write("a.jpg", jpeg), {10, 10, 1}, ImageFit::kCrop, pixels);
-            }),
-            "'a.jpg' " + declared);
+    read_fitted_image(write("a.jpg", jpeg), {10, 10, 1}, ImageFit::kCrop, pixels);
+  }),
+      "'a.jpg' " + declared);
   // Within the limit the pixels must be there.
   put(18, 100, 4), put(22, 100, 4);
   EXPECT_EQ(error_of([&] { image_info(write("b.bmp", bmp)); }),
-            "'b.bmp' is cut short: its pixels take 30054 bytes, and it has 2048");
+      "'b.bmp' is cut short: its pixels take 30054 bytes, and it has 2048");
   image("c.bmp", 5, 3, 3, Pixels(45, 7));
   EXPECT_EQ(image_info(path("c.bmp")).height, 3);
 }
@@ -140,9 +139,9 @@ TEST_F(ImageFolderTest, BmpThatBeginsWithItsUpperRowIsReadAsAnyOther) {
 
   const std::string sides = "BM" + number(66) + number(0) + number(54) + number(40);
   EXPECT_EQ(error_of([&] { image_info(write("b.bmp", sides + number(-5) + number(3) + after_height + low)); }),
-            "'b.bmp' declares -5x3 pixels; an image has at least one");
-  EXPECT_NE(error_of([&] { image_info(write("c.bmp", sides + number(1) + number(INT32_MIN) + after_height)); }),
-            "no error");
+      "'b.bmp' declares -5x3 pixels; an image has at least one");
+  EXPECT_NE(
+      error_of([&] { image_info(write("c.bmp", sides + number(1) + number(INT32_MIN) + after_height)); }), "no error");
 }
 
 // 255 codes of each of 9 to 16 bits are more than the 256 that a table may have. stb_image 2.27 crashed here, 2.30
@@ -176,9 +175,9 @@ TEST_F(ImageFolderTest, PicturesOfOtherFormatsAreCountedAndNamed) {
   write("a/2.webp", ""), write("a/3.WEBP", ""), write("b/1.gif", "");
   testing::internal::CaptureStderr();
   EXPECT_NE(error_of([&] {
-              read_image_folder(folder_);
-            }).find("'b' holds no images (.png, .jpg, .jpeg, .bmp); left out are 1 .gif, 2 .webp"),
-            std::string::npos);
+    read_image_folder(folder_);
+  }).find("'b' holds no images (.png, .jpg, .jpeg, .bmp); left out are 1 .gif, 2 .webp"),
+      std::string::npos);
   grey("b/1.png", 1);
   read_image_folder(folder_);
   const std::string said = testing::internal::GetCapturedStderr();
@@ -319,8 +318,7 @@ TEST_F(ImageFolderTest, ADirectoryWithoutImagesIsToldWhatWasLookedFor) {
     EXPECT_NE(message.find(name), std::string::npos) << message;
   write("train-images.idx3-ubyte", "");
   EXPECT_NE(error_of([&] { load_image_splits(folder_); }).find("has no labels beside it: train-labels-idx1-ubyte[.gz]"),
-            std::string::npos);
+      std::string::npos);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -6,9 +6,8 @@
 
 namespace linnet {
 namespace {
-
-constexpr DateLanguage kLanguages[] = {DateLanguage::kEnglish, DateLanguage::kGerman, DateLanguage::kFrench,
-                                       DateLanguage::kSpanish};
+constexpr DateLanguage kLanguages[] = {
+    DateLanguage::kEnglish, DateLanguage::kGerman, DateLanguage::kFrench, DateLanguage::kSpanish};
 
 // The names use these letters beside ASCII; one byte each, so that an edit of a letter is an edit of a byte.
 std::string fold(std::string word) {
@@ -75,6 +74,5 @@ TEST(DateNames, NeighboringMonthsLoseTheirAmbiguousMisspellings) {
   EXPECT_FALSE(has(DateLanguage::kFrench, 3, "mas"));  // mars, mais, mai
   EXPECT_FALSE(has(DateLanguage::kFrench, 5, "ma"));
 }
-
 }  // namespace
 }  // namespace linnet

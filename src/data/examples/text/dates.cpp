@@ -7,9 +7,7 @@
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
-
 namespace {
-
 // %W %w weekday, full and short; %M %m month, full and short; %R month as a Roman numeral; %N %n month number, two
 // digits and plain; %D %d day, two digits and plain; %o day as an ordinal; %Y %y year, four digits and two.
 //
@@ -20,7 +18,7 @@ constexpr const char* kFormats[kDateLanguageCount][kFormatsOfLanguage] = {
     {"%d. %M %Y", "%W, der %d. %M %Y", "%w, %d. %m %Y", "am %d. %M '%y", "%D.%N.%Y", "%W, %D.%N.%Y", "%d.%n.%y"},
     {"%o %M %Y", "%W %o %M %Y", "le %o %M %y", "%d %m %Y", "%D-%N-%Y", "%D %N %Y", "%y-%N-%D"},
     {"%d de %M de %Y", "%W, %d de %M de %Y", "%M %d de %Y", "el %d de %M del %y", "%w %d %m %Y", "%d-%R-%Y",
-     "%d-%n-%Y"},
+        "%d-%n-%Y"},
 };
 
 DateLanguage language_of(int format) { return static_cast<DateLanguage>(format / kFormatsOfLanguage); }
@@ -36,8 +34,7 @@ Date date_of(int number) {
   const std::chrono::sys_days day{std::chrono::days{number}};
   const std::chrono::year_month_day date{day};
   return {static_cast<int>(date.year()), static_cast<int>(static_cast<unsigned>(date.month())),
-          static_cast<int>(static_cast<unsigned>(date.day())),
-          static_cast<int>(std::chrono::weekday{day}.c_encoding())};
+      static_cast<int>(static_cast<unsigned>(date.day())), static_cast<int>(std::chrono::weekday{day}.c_encoding())};
 }
 
 std::string two_digits(int value) { return {static_cast<char>('0' + value / 10), static_cast<char>('0' + value % 10)}; }
@@ -84,29 +81,29 @@ const std::vector<int>& days_of(DateSplit split) {
 
 constexpr DateNames kNames[kDateLanguageCount] = {
     {"en",
-     {"January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
-      "December"},
-     {"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"},
-     {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"},
-     {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}},
+        {"January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+            "December"},
+        {"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"},
+        {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"},
+        {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}},
     {"de",
-     {"Januar", "Februar", "März", "April", "Mai", "Juni", "Juli", "August", "September", "Oktober", "November",
-      "Dezember"},
-     {"Jan.", "Feb.", "Mär.", "Apr.", "Mai", "Jun.", "Jul.", "Aug.", "Sep.", "Okt.", "Nov.", "Dez."},
-     {"Sonntag", "Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag"},
-     {"So", "Mo", "Di", "Mi", "Do", "Fr", "Sa"}},
+        {"Januar", "Februar", "März", "April", "Mai", "Juni", "Juli", "August", "September", "Oktober", "November",
+            "Dezember"},
+        {"Jan.", "Feb.", "Mär.", "Apr.", "Mai", "Jun.", "Jul.", "Aug.", "Sep.", "Okt.", "Nov.", "Dez."},
+        {"Sonntag", "Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag"},
+        {"So", "Mo", "Di", "Mi", "Do", "Fr", "Sa"}},
     {"fr",
-     {"janvier", "février", "mars", "avril", "mai", "juin", "juillet", "août", "septembre", "octobre", "novembre",
-      "décembre"},
-     {"janv.", "févr.", "mars", "avr.", "mai", "juin", "juil.", "août", "sept.", "oct.", "nov.", "déc."},
-     {"dimanche", "lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi"},
-     {"dim.", "lun.", "mar.", "mer.", "jeu.", "ven.", "sam."}},
+        {"janvier", "février", "mars", "avril", "mai", "juin", "juillet", "août", "septembre", "octobre", "novembre",
+            "décembre"},
+        {"janv.", "févr.", "mars", "avr.", "mai", "juin", "juil.", "août", "sept.", "oct.", "nov.", "déc."},
+        {"dimanche", "lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi"},
+        {"dim.", "lun.", "mar.", "mer.", "jeu.", "ven.", "sam."}},
     {"es",
-     {"enero", "febrero", "marzo", "abril", "mayo", "junio", "julio", "agosto", "septiembre", "octubre", "noviembre",
-      "diciembre"},
-     {"ene", "feb", "mar", "abr", "may", "jun", "jul", "ago", "sep", "oct", "nov", "dic"},
-     {"domingo", "lunes", "martes", "miércoles", "jueves", "viernes", "sábado"},
-     {"dom", "lun", "mar", "mié", "jue", "vie", "sáb"}},
+        {"enero", "febrero", "marzo", "abril", "mayo", "junio", "julio", "agosto", "septiembre", "octubre", "noviembre",
+            "diciembre"},
+        {"ene", "feb", "mar", "abr", "may", "jun", "jul", "ago", "sep", "oct", "nov", "dic"},
+        {"domingo", "lunes", "martes", "miércoles", "jueves", "viernes", "sábado"},
+        {"dom", "lun", "mar", "mié", "jue", "vie", "sáb"}},
 };
 
 // Lowercase without periods: what misspellings are compared by.
@@ -149,7 +146,6 @@ std::vector<std::string> find_misspellings(const std::string& name, int month) {
   found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
 }
-
 }  // namespace
 
 int date_format_count() { return kFormatCount; }
@@ -210,5 +206,4 @@ const std::vector<std::string>& allowed_misspellings(DateLanguage language, int 
   }();
   return table[static_cast<size_t>(language)][month - 1];
 }
-
 }  // namespace linnet

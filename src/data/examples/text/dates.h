@@ -17,7 +17,6 @@
 #include <vector>
 
 namespace linnet {
-
 constexpr int kDateCount = 36525;  // days from 1970-01-01 (number 0) to 2069-12-31
 
 enum class DateSplit { kTrain, kValid, kTest };  // 90%, 5% and 5% of the dates
@@ -61,5 +60,4 @@ const DateNames& date_names(DateLanguage language);
 // of other months in all languages: "juno" is one, for Spanish "junio", and "juio", as near to "julio", is not. None is
 // a name or an abbreviation.
 const std::vector<std::string>& allowed_misspellings(DateLanguage language, int month);
-
 }  // namespace linnet

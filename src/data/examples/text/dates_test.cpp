@@ -10,39 +10,16 @@
 
 namespace linnet {
 namespace {
-
 constexpr DateSplit kSplits[] = {DateSplit::kTrain, DateSplit::kValid, DateSplit::kTest};
 constexpr int kMarch7th2019 = 17962;
 
 TEST(Dates, EveryFormatWritesTheSameDay) {
-  const std::vector<std::string> expected = {"March 7, 2019",
-                                             "Thursday, March 7, 2019",
-                                             "7th of March 2019",
-                                             "Thu 7 Mar 2019",
-                                             "March 7th, '19",
-                                             "3/7/2019",
-                                             "3/7/19",
-                                             "7. März 2019",
-                                             "Donnerstag, der 7. März 2019",
-                                             "Do, 7. Mär. 2019",
-                                             "am 7. März '19",
-                                             "07.03.2019",
-                                             "Donnerstag, 07.03.2019",
-                                             "7.3.19",
-                                             "7 mars 2019",
-                                             "jeudi 7 mars 2019",
-                                             "le 7 mars 19",
-                                             "7 mars 2019",
-                                             "07-03-2019",
-                                             "07 03 2019",
-                                             "19-03-07",
-                                             "7 de marzo de 2019",
-                                             "jueves, 7 de marzo de 2019",
-                                             "marzo 7 de 2019",
-                                             "el 7 de marzo del 19",
-                                             "jue 7 mar 2019",
-                                             "7-III-2019",
-                                             "7-3-2019"};
+  const std::vector<std::string> expected = {"March 7, 2019", "Thursday, March 7, 2019", "7th of March 2019",
+      "Thu 7 Mar 2019", "March 7th, '19", "3/7/2019", "3/7/19", "7. März 2019", "Donnerstag, der 7. März 2019",
+      "Do, 7. Mär. 2019", "am 7. März '19", "07.03.2019", "Donnerstag, 07.03.2019", "7.3.19", "7 mars 2019",
+      "jeudi 7 mars 2019", "le 7 mars 19", "7 mars 2019", "07-03-2019", "07 03 2019", "19-03-07", "7 de marzo de 2019",
+      "jueves, 7 de marzo de 2019", "marzo 7 de 2019", "el 7 de marzo del 19", "jue 7 mar 2019", "7-III-2019",
+      "7-3-2019"};
   ASSERT_EQ(date_format_count(), static_cast<int>(expected.size()));
   std::map<std::string, int> per_language;
   for (int format = 0; format < date_format_count(); ++format) {
@@ -53,9 +30,9 @@ TEST(Dates, EveryFormatWritesTheSameDay) {
 }
 
 TEST(Dates, OrdinalsOfTheWholeMonth) {
-  const char* english[] = {"1st",  "2nd",  "3rd",  "4th",  "5th",  "6th",  "7th",  "8th",  "9th",  "10th", "11th",
-                           "12th", "13th", "14th", "15th", "16th", "17th", "18th", "19th", "20th", "21st", "22nd",
-                           "23rd", "24th", "25th", "26th", "27th", "28th", "29th", "30th", "31st"};
+  const char* english[] = {"1st", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th", "9th", "10th", "11th", "12th",
+      "13th", "14th", "15th", "16th", "17th", "18th", "19th", "20th", "21st", "22nd", "23rd", "24th", "25th", "26th",
+      "27th", "28th", "29th", "30th", "31st"};
   for (int day = 0; day < 31; ++day) EXPECT_EQ(write_date(2, day), std::string(english[day]) + " of January 1970");
   EXPECT_EQ(write_date(14, 0), "1er janvier 1970");
   EXPECT_EQ(write_date(14, 1), "2 janvier 1970");
@@ -161,6 +138,5 @@ TEST(Dates, TheSameOnEveryMachine) {
   EXPECT_EQ(hash, 11931238440075772341u);
   EXPECT_NE(make_date(1, DateSplit::kTrain, 0).iso, make_date(2, DateSplit::kTrain, 0).iso);
 }
-
 }  // namespace
 }  // namespace linnet

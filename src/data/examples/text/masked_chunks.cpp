@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr double kShare = 0.15, kMasked = 0.8, kReplaced = 0.9;  // kReplaced: those that become another token included
 constexpr int64_t kBatchesBetweenDrops = 256;                    // batches between which pages of a mapped file stay
 constexpr int64_t kScoring = -2;
@@ -19,7 +18,6 @@ double uniform(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53
 int64_t places_of(int64_t tokens) { return std::max<int64_t>(1, std::llround(kShare * static_cast<double>(tokens))); }
 
 int64_t template_size(const MaskingOptions& options) { return (options.begin >= 0) + (options.end >= 0); }
-
 }  // namespace
 
 int64_t masked_places(const MaskingOptions& options, int64_t length) {
@@ -29,16 +27,13 @@ int64_t masked_places(const MaskingOptions& options, int64_t length) {
 std::vector<BatchInput> masked_inputs(const MaskingOptions& options) {
   const int64_t longest = options.lengths.back(), slots = options.rows * masked_places(options, longest);
   return {number_input("tokens", options.rows * longest), number_input("lengths", options.rows),
-          number_input("positions", slots), number_input("targets", slots)};
+      number_input("positions", slots), number_input("targets", slots)};
 }
 
-MaskedChunks::MaskedChunks(const TokenStream& stream, std::vector<TokenSpan> documents, MaskingOptions options,
-                           uint64_t seed)
-    : SingleBatchSource(masked_inputs(options), seed),
-      stream_(stream),
-      documents_(std::move(documents)),
-      options_(std::move(options)),
-      content_(options_.lengths.back() - template_size(options_)) {
+MaskedChunks::MaskedChunks(
+    const TokenStream& stream, std::vector<TokenSpan> documents, MaskingOptions options, uint64_t seed)
+    : SingleBatchSource(masked_inputs(options), seed), stream_(stream), documents_(std::move(documents)),
+      options_(std::move(options)), content_(options_.lengths.back() - template_size(options_)) {
   if (options_.lengths.front() <= template_size(options_))
     fail_user("rows of ", options_.lengths.front(), " tokens have no room for text");
   const auto holds_text = [](const TokenSpan& document) { return document.count > 0; };
@@ -162,5 +157,4 @@ std::vector<TokenSpan> find_documents(const TokenStream& stream, int32_t separat
   end_at(stream.size());
   return documents;
 }
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 #include "data/examples/text/token_chunks.h"
 
 namespace linnet {
-
 struct TokenSpan {  // tokens [first, first + count) of a stream
   int64_t first, count;
   bool operator==(const TokenSpan&) const = default;
@@ -64,5 +63,4 @@ class MaskedChunks : public SingleBatchSource {
 
 // The documents of a stream between `separator` tokens; one document if it is -1.
 std::vector<TokenSpan> find_documents(const TokenStream& stream, int32_t separator);
-
 }  // namespace linnet

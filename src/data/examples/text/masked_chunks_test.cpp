@@ -6,13 +6,11 @@
 
 namespace linnet {
 namespace {
-
 constexpr int32_t kBegin = 1, kEnd = 2, kMask = 3, kVocabulary = 200;
 
 struct Buffers {
   explicit Buffers(const MaskingOptions& options)
-      : tokens(static_cast<size_t>(options.rows * options.lengths.back())),
-        lengths(static_cast<size_t>(options.rows)),
+      : tokens(static_cast<size_t>(options.rows * options.lengths.back())), lengths(static_cast<size_t>(options.rows)),
         positions(static_cast<size_t>(options.rows * masked_places(options, options.lengths.back()))),
         targets(positions.size()) {}
   // Copies what a source made.
@@ -33,12 +31,12 @@ struct Buffers {
 
 MaskingOptions options(std::vector<int64_t> lengths, int64_t rows) {
   return {.rows = rows,
-          .lengths = std::move(lengths),
-          .begin = kBegin,
-          .end = kEnd,
-          .mask = kMask,
-          .special = {0},
-          .vocab_size = kVocabulary};
+      .lengths = std::move(lengths),
+      .begin = kBegin,
+      .end = kEnd,
+      .mask = kMask,
+      .special = {0},
+      .vocab_size = kVocabulary};
 }
 
 std::vector<int32_t> counting(int64_t count) {
@@ -118,8 +116,8 @@ TEST(MaskedChunks, SeekingGivesWhatGoingThereGives) {
     const Batch& again = sought.take(fresh.next());
     EXPECT_EQ(again.shape_index, location.shape_index);
     const auto used = static_cast<size_t>(masking.rows * masking.lengths[static_cast<size_t>(location.shape_index)]);
-    EXPECT_TRUE(std::equal(sought.tokens.begin(), sought.tokens.begin() + static_cast<std::ptrdiff_t>(used),
-                           buffers.tokens.begin()));
+    EXPECT_TRUE(std::equal(
+        sought.tokens.begin(), sought.tokens.begin() + static_cast<std::ptrdiff_t>(used), buffers.tokens.begin()));
     EXPECT_EQ(sought.lengths, buffers.lengths);
     other.take(other_seed.next());
     differs = differs || other.tokens != buffers.tokens;
@@ -148,6 +146,5 @@ TEST(MaskedChunks, DocumentsAreFoundBetweenSeparators) {
   const TokenStream empty({2, 2}, kVocabulary);
   EXPECT_THROW(MaskedChunks(empty, find_documents(empty, 2), options({8}, 1), 1), Error);
 }
-
 }  // namespace
 }  // namespace linnet

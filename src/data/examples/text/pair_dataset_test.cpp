@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 using Ids = std::vector<TokenId>;
 
 std::unique_ptr<Tokenizer> words(const std::vector<std::string>& lines) {
@@ -76,8 +75,8 @@ TEST_F(PairDatasetTest, TrainingDropsEmptyAndLongPairsAndCountsThem) {
   EXPECT_EQ(report.source_tokens, 4 + 3);
   EXPECT_EQ(report.target_tokens, 3 + 4);
   EXPECT_EQ(report.text(),
-            "2 pairs, 7 source and 7 target tokens (14.29% and 28.57% unknown), 1 dropped as empty, "
-            "2 dropped as too long");
+      "2 pairs, 7 source and 7 target tokens (14.29% and 28.57% unknown), 1 dropped as empty, "
+      "2 dropped as too long");
 }
 
 TEST_F(PairDatasetTest, EvaluationKeepsEveryLineAndCutsLongOnes) {
@@ -97,20 +96,19 @@ TEST_F(PairDatasetTest, NothingLeftIsAUserError) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUser);
-    EXPECT_STREQ(error.what(),
-                 "no sentence pair is left of 2: 1 have an empty side, 1 have more than max_seq_len = 4 tokens");
+    EXPECT_STREQ(
+        error.what(), "no sentence pair is left of 2: 1 have an empty side, 1 have more than max_seq_len = 4 tokens");
   }
 }
 
 TEST_F(PairDatasetTest, MemoryIsFourBytesATokenAndSixteenAPair) {
   const int64_t count = 100'000;  // more than one block of tokens
-  const ParallelText text{std::vector<std::string>(count, "a man a plan a canal"),
-                          std::vector<std::string>(count, "ein mann ein plan")};
+  const ParallelText text{
+      std::vector<std::string>(count, "a man a plan a canal"), std::vector<std::string>(count, "ein mann ein plan")};
   const PairDataset data = dataset(text, 16, true);
   EXPECT_EQ(data.bytes(), 4u * count * (7 + 6) + 8u * (2 * count + 1));
   EXPECT_EQ(copy(data.source(count - 1)), copy(data.source(0)));
   EXPECT_EQ(copy(data.target_out(count - 1)), copy(data.target_out(0)));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 [[noreturn]] void fail_empty(const std::string& path) { fail_user("'", path, "' is empty"); }
 
 std::string lines(size_t count) { return std::to_string(count) + (count == 1 ? " line" : " lines"); }
@@ -26,7 +25,7 @@ std::pair<std::string, std::string> pair_of(const Json& given, const PairColumns
     if (found && found->is_string()) return found->text();
     const std::string names = joined(record.items(), ", ", &Json::Member::key);
     fail_user(where, ": no text is called \"", asked.empty() ? *usual.begin() : asked, "\" (there are ", names,
-              "); --text-column and --label-column name source and target");
+        "); --text-column and --label-column name source and target");
   };
   return {find(columns.source, {"source", "src"}, 0), find(columns.target, {"target", "tgt"}, 1)};
 }
@@ -68,11 +67,10 @@ std::string grouped(int64_t number) {
 
 std::string percent(int64_t part, int64_t whole) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.2f%%",
-                whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+  std::snprintf(
+      text, sizeof text, "%.2f%%", whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole));
   return text;
 }
-
 }  // namespace
 
 std::vector<std::string> read_lines(const std::string& path) {
@@ -92,7 +90,7 @@ std::pair<std::string, std::string> split_pair(const std::string& line, const st
   const auto tabs = std::count(line.begin(), line.end(), '\t');
   if (tabs < 1 || tabs > 2)
     fail_user(where, ": expected source<TAB>target, found ",
-              tabs == 0 ? (line.empty() ? "an empty line" : "no tab") : std::to_string(tabs) + " tabs");
+        tabs == 0 ? (line.empty() ? "an empty line" : "no tab") : std::to_string(tabs) + " tabs");
   const size_t tab = line.find('\t'), next = std::min(line.find('\t', tab + 1), line.size());
   return {line.substr(0, tab), line.substr(tab + 1, next - tab - 1)};
 }
@@ -121,12 +119,12 @@ ParallelText read_pair(const std::string& source_path, const std::string& target
   ParallelText text{read_lines(source_path), read_lines(target_path)};
   if (text.source.size() != text.target.size())
     fail_user("unequal line counts: '", source_path, "' has ", lines(text.source.size()), ", '", target_path, "' has ",
-              lines(text.target.size()));
+        lines(text.target.size()));
   return text;
 }
 
-PairDataset::PairDataset(const ParallelText& text, const Tokenizer& source, const Tokenizer& target,
-                         const PairLimits& limits) {
+PairDataset::PairDataset(
+    const ParallelText& text, const Tokenizer& source, const Tokenizer& target, const PairLimits& limits) {
   if (text.source.size() != text.target.size()) fail_internal("parallel text with unequal sides");
   if (limits.max_seq_len < 2) fail_user("max_seq_len must be at least 2: a token and the end of the sentence");
   const SentenceFrame frame = limits.frame.value_or(SentenceFrame::of(source.special()));
@@ -168,7 +166,7 @@ PairDataset::PairDataset(const ParallelText& text, const Tokenizer& source, cons
   tokens_ = tokens.take();
   if (report_.pairs == 0)
     fail_user("no sentence pair is left of ", text.source.size(), ": ", report_.dropped_empty, " have an empty side, ",
-              report_.dropped_long, " have more than max_seq_len = ", limits.max_seq_len, " tokens");
+        report_.dropped_long, " have more than max_seq_len = ", limits.max_seq_len, " tokens");
 }
 
 std::span<const TokenId> PairDataset::source(int64_t pair) const {
@@ -204,5 +202,4 @@ std::string DatasetReport::text() const {
   if (truncated > 0) text += ", " + grouped(truncated) + " truncated";
   return text;
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include "data/text/tokenizer.h"
 
 namespace linnet {
-
 struct ParallelText {
   std::vector<std::string> source, target;  // equally long
 };
@@ -46,7 +45,7 @@ struct SentenceFrame {
 
 // Frames a sentence; its end is cut off if the total exceeds `longest` (0: no limit). Returns whether it was cut.
 inline bool frame_sentence(std::vector<TokenId>& ids, const std::vector<TokenId>& begin,
-                           const std::vector<TokenId>& end, int64_t longest = 0) {
+    const std::vector<TokenId>& end, int64_t longest = 0) {
   const size_t frame = begin.size() + end.size(), most = static_cast<size_t>(longest);
   const bool cut = longest > 0 && ids.size() + frame > most;
   if (cut) ids.resize(most > frame ? most - frame : 0);
@@ -94,5 +93,4 @@ class PairDataset {
   std::vector<int64_t> starts_;
   DatasetReport report_;
 };
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 using Lines = std::vector<std::string>;
 
@@ -67,9 +66,9 @@ TEST_F(ParallelTextTest, AGzipFileThatExpandsTooFarIsRefused) {
     return reader.line_number();
   };
   EXPECT_NE(error_of([&] {
-              count(write_gzip("bomb.gz", bytes));
-            }).find("'bomb.gz' expands to more than 64 MiB and 200 times its size"),
-            std::string::npos);
+    count(write_gzip("bomb.gz", bytes));
+  }).find("'bomb.gz' expands to more than 64 MiB and 200 times its size"),
+      std::string::npos);
   EXPECT_EQ(count(write("plain", bytes)), 100'000);
 }
 
@@ -77,9 +76,9 @@ TEST_F(ParallelTextTest, ReadsPlainLines) {
   EXPECT_EQ(read_lines(write("a", "eins\nzwei\n")), (Lines{"eins", "zwei"}));
   EXPECT_EQ(read_lines(write("b", "eins\r\nzwei")), (Lines{"eins", "zwei"}));
   EXPECT_EQ(read_lines(write("c",
-                             "\xEF\xBB\xBF"
-                             "Grüße\n\n")),
-            (Lines{"Grüße", ""}));
+                "\xEF\xBB\xBF"
+                "Grüße\n\n")),
+      (Lines{"Grüße", ""}));
   EXPECT_EQ(read_lines(write("d", "\n")), (Lines{""}));
   EXPECT_EQ(read_lines(write("e", "a\rb\n")), (Lines{"a\rb"}));
 }
@@ -87,9 +86,9 @@ TEST_F(ParallelTextTest, ReadsPlainLines) {
 TEST_F(ParallelTextTest, ReadsGzipWhateverItsName) {
   EXPECT_EQ(read_lines(write_gzip("a.gz", "eins\nzwei\n")), (Lines{"eins", "zwei"}));
   EXPECT_EQ(read_lines(write_gzip("a.txt",
-                                  "\xEF\xBB\xBF"
-                                  "ä\r\n")),
-            (Lines{"ä"}));
+                "\xEF\xBB\xBF"
+                "ä\r\n")),
+      (Lines{"ä"}));
   EXPECT_EQ(read_lines(write("plain.gz", "not packed\n")), (Lines{"not packed"}));
   // Two gzip members one after the other are one text.
   const std::string both = contents(write_gzip("1.gz", "x\ny")) + contents(write_gzip("2.gz", "z\n"));
@@ -128,23 +127,22 @@ TEST_F(ParallelTextTest, ReadsCommasAndJsonLines) {
   expect_pairs(read_table(write_gzip("a.jsonl.gz", rows)));
   const std::string named = write("a.tsv", "id\tde\ten\n1\tein \"Hund\"\ta, dog\n2\tc\tb\n");
   expect_pairs(read_table(named, {"en", "de"}));
-  EXPECT_EQ(
-      error_of([&] {
-        read_table(named, {"en", "fr"});
-      }),
+  EXPECT_EQ(error_of([&] {
+    read_table(named, {"en", "fr"});
+  }),
       "a.tsv:2: no text is called \"fr\" (there are id, de, en); --text-column and --label-column name source and "
       "target");
   EXPECT_NE(error_of([&] {
-              read_table(write("b.jsonl", "{\"a\": \"x\", \"b\": \"y\", \"c\": \"z\"}\n"));
-            }).find("no text is called \"source\" (there are a, b, c)"),
-            std::string::npos);
+    read_table(write("b.jsonl", "{\"a\": \"x\", \"b\": \"y\", \"c\": \"z\"}\n"));
+  }).find("no text is called \"source\" (there are a, b, c)"),
+      std::string::npos);
 }
 
 TEST_F(ParallelTextTest, FilesThatCannotBeRead) {
   EXPECT_EQ(error_of([&] { read_lines(folder_ + "/none.en"); }), "cannot read 'none.en': No such file or directory");
   fs::create_directory(folder_ + "/sub");
-  EXPECT_EQ(error_of([&] { read_lines(folder_ + "/sub"); }),
-            "cannot read 'sub': it is a directory, a text file is needed");
+  EXPECT_EQ(
+      error_of([&] { read_lines(folder_ + "/sub"); }), "cannot read 'sub': it is a directory, a text file is needed");
   const std::string empty = write("empty.txt", "");
   EXPECT_EQ(error_of([&] { read_lines(empty); }), "'empty.txt' is empty");
   EXPECT_EQ(error_of([&] { read_table(empty); }), "'empty.txt' is empty");
@@ -168,9 +166,9 @@ TEST_F(ParallelTextTest, OtherFormatsAreNamed) {
   };
   EXPECT_EQ(told("a.zip", std::string("PK\x03\x04\x14\0\0\0", 8)), "'a.zip' is a zip archive; unpack it first (unzip)");
   EXPECT_EQ(told("a.xz", std::string("\xFD\x37zXZ\0\0\x04", 8)),
-            "'a.xz' is compressed with xz; decompress it first (xz -d), or use gzip");
+      "'a.xz' is compressed with xz; decompress it first (xz -d), or use gzip");
   EXPECT_EQ(told("a.zst", "\x28\xB5\x2F\xFD\x24"),
-            "'a.zst' is compressed with zstd; decompress it first (zstd -d), or use gzip");
+      "'a.zst' is compressed with zstd; decompress it first (zstd -d), or use gzip");
   EXPECT_EQ(read_lines(write("ok.txt", "PK and BZh are letters\n")), (Lines{"PK and BZh are letters"}));
 }
 
@@ -184,7 +182,7 @@ TEST_F(ParallelTextTest, DamagedGzip) {
   std::string flipped = good;
   flipped[good.size() - 6] ^= 1;  // in the checksum
   EXPECT_EQ(error_of([&] { read_lines(write("bad.gz", flipped)); }),
-            "'bad.gz' is a corrupt gzip file (incorrect data check)");
+      "'bad.gz' is a corrupt gzip file (incorrect data check)");
   flipped = good;
   for (size_t i = good.size() / 3; i < good.size() / 3 + 64; ++i) flipped[i] = '\xFF';
   EXPECT_NE(error_of([&] { read_lines(write("bad.gz", flipped)); }), "no error");
@@ -192,16 +190,16 @@ TEST_F(ParallelTextTest, DamagedGzip) {
 
 TEST_F(ParallelTextTest, UnequalLineCountsGiveBoth) {
   EXPECT_EQ(error_of([&] { read_pair(write("a.en", "a\nb\nc\n"), write("a.de", "x\n")); }),
-            "unequal line counts: 'a.en' has 3 lines, 'a.de' has 1 line");
+      "unequal line counts: 'a.en' has 3 lines, 'a.de' has 1 line");
 }
 
 TEST_F(ParallelTextTest, TsvLinesWithoutExactlyOneTab) {
   EXPECT_EQ(error_of([&] { read_table(write("a.tsv", "a\tb\nno tab here\n")); }),
-            "a.tsv:2: expected source<TAB>target, found no tab");
+      "a.tsv:2: expected source<TAB>target, found no tab");
   EXPECT_EQ(error_of([&] { read_table(write("a.tsv", "a\tb\tc\td\n")); }),
-            "a.tsv:1: expected source<TAB>target, found 3 tabs");
+      "a.tsv:1: expected source<TAB>target, found 3 tabs");
   EXPECT_EQ(error_of([&] { read_table(write("a.tsv", "a\tb\n\n")); }),
-            "a.tsv:2: expected source<TAB>target, found an empty line");
+      "a.tsv:2: expected source<TAB>target, found an empty line");
 }
 
 TEST_F(ParallelTextTest, NulBytesWithoutALineEndAreRefusedBeforeTheyAreRead) {
@@ -214,22 +212,21 @@ TEST_F(ParallelTextTest, NulBytesWithoutALineEndAreRefusedBeforeTheyAreRead) {
 
 TEST_F(ParallelTextTest, BytesThatAreNotText) {
   EXPECT_EQ(error_of([&] {
-              read_lines(write("latin1.txt",
-                               "ok\nGr\xFC\xDF"
-                               "e\n"));
-            }),
-            "latin1.txt:2: invalid UTF-8 at byte 3 of the line (iconv -f LATIN1 -t UTF-8 converts a file in Latin-1)");
+    read_lines(write("latin1.txt",
+        "ok\nGr\xFC\xDF"
+        "e\n"));
+  }),
+      "latin1.txt:2: invalid UTF-8 at byte 3 of the line (iconv -f LATIN1 -t UTF-8 converts a file in Latin-1)");
   EXPECT_EQ(error_of([&] { read_lines(write("cut.txt", "abc\xE2\x82")); }),
-            "cut.txt:1: invalid UTF-8 at byte 4 of the line (iconv -f LATIN1 -t UTF-8 converts a file in Latin-1)");
+      "cut.txt:1: invalid UTF-8 at byte 4 of the line (iconv -f LATIN1 -t UTF-8 converts a file in Latin-1)");
   EXPECT_EQ(error_of([&] { read_lines(write("nul.txt", std::string("ab\0c\n", 5))); }),
-            "nul.txt:1: NUL byte at byte 3 of the line; is this a text file?");
+      "nul.txt:1: NUL byte at byte 3 of the line; is this a text file?");
   EXPECT_EQ(error_of([&] {
-              read_lines(write("utf16.txt", std::string("\xFF\xFE"
-                                                        "a\0\n\0",
-                                                        6)));
-            }),
-            "utf16.txt:1: invalid UTF-8 at byte 1 of the line (this looks like UTF-16; convert the file to UTF-8)");
+    read_lines(write("utf16.txt", std::string("\xFF\xFE"
+                                              "a\0\n\0",
+                                      6)));
+  }),
+      "utf16.txt:1: invalid UTF-8 at byte 1 of the line (this looks like UTF-16; convert the file to UTF-8)");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -12,14 +12,12 @@
 
 namespace linnet {
 namespace {
-
 // User error if `compressed` bytes of gzip give `expanded` bytes, more than 64 MiB and more than 200 times as many.
 // Text and images expand 3 to 20 times. Uncompressed files have no limit.
 void check_expansion(const std::string& path, uint64_t expanded, uint64_t compressed) {
   constexpr uint64_t kAlwaysAllowed = 64 << 20, kMostTimes = 200;
   if (expanded <= kAlwaysAllowed || expanded / kMostTimes <= compressed) return;
-  fail_user(
-      "'", path, "' expands to more than 64 MiB and ", kMostTimes,
+  fail_user("'", path, "' expands to more than 64 MiB and ", kMostTimes,
       " times its size, as files made to fill a memory do; if it is what it should be, expand it first (gzip -d)");
 }
 
@@ -44,7 +42,6 @@ constexpr ForeignFormat kForeignFormats[] = {
 bool has_json(const std::string& path) {
   return has_ending(path, ".jsonl") || has_ending(path, ".ndjson") || has_ending(path, ".json");
 }
-
 }  // namespace
 
 GzipFile::GzipFile(const std::string& path, const std::string& needed) : path_(path) {
@@ -141,8 +138,8 @@ void LineReader::check(std::string& line) const {
   if (invalid != std::string::npos) {
     const bool utf16 = line_number_ == 1 && (line.starts_with("\xFF\xFE") || line.starts_with("\xFE\xFF"));
     fail_user(where(), ": invalid UTF-8 at byte ", invalid + 1, " of the line",
-              utf16 ? " (this looks like UTF-16; convert the file to UTF-8)"
-                    : " (iconv -f LATIN1 -t UTF-8 converts a file in Latin-1)");
+        utf16 ? " (this looks like UTF-16; convert the file to UTF-8)"
+              : " (iconv -f LATIN1 -t UTF-8 converts a file in Latin-1)");
   }
   if (nul != std::string::npos)
     fail_user(where(), ": NUL byte at byte ", nul + 1, " of the line; is this a text file?");
@@ -161,11 +158,9 @@ bool has_records(const std::string& path) {
 }
 
 RecordReader::RecordReader(const std::string& path, std::span<const std::string_view> heading)
-    : lines_(path),
-      heading_(heading.begin(), heading.end()),
-      form_(has_ending(path, ".csv") ? Form::kQuoted
-            : has_json(path)         ? Form::kJson
-                                     : Form::kTabs) {}
+    : lines_(path), heading_(heading.begin(), heading.end()), form_(has_ending(path, ".csv") ? Form::kQuoted
+                                                                    : has_json(path)         ? Form::kJson
+                                                                                             : Form::kTabs) {}
 
 bool RecordReader::next(Json& record) {
   if (form_ == Form::kJson) return read_json(record);
@@ -173,15 +168,15 @@ bool RecordReader::next(Json& record) {
   if (!read_fields(fields)) return false;
   if (names_.empty()) {
     has_heading_ = form_ == Form::kQuoted || std::ranges::any_of(fields, [&](const std::string& field) {
-                     return std::ranges::count(heading_, trimmed(field)) > 0;
-                   });
+      return std::ranges::count(heading_, trimmed(field)) > 0;
+    });
     for (size_t i = 0; i < fields.size(); ++i)
       names_.push_back(has_heading_ ? std::string(trimmed(fields[i])) : std::to_string(i + 1));
     if (has_heading_ && !read_fields(fields)) return false;
   }
   if (fields.size() != names_.size())
     fail_user(where_, ": ", fields.size(), fields.size() == 1 ? " field" : " fields", ", where ",
-              has_heading_ ? "the heading" : "the first line", " has ", names_.size());
+        has_heading_ ? "the heading" : "the first line", " has ", names_.size());
   record = Json::object();
   for (size_t i = 0; i < fields.size(); ++i) record[names_[i]] = std::move(fields[i]);
   return true;
@@ -241,5 +236,4 @@ void RecordReader::split_quoted(std::string line, std::vector<std::string>& fiel
     ++i;
   }
 }
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 struct gzFile_s;
 
 namespace linnet {
-
 // Gzip is recognized by its first bytes, not by the name; pipes work too. User errors of one line: a missing or
 // unreadable file, a directory, a damaged gzip stream, one that expands too far.
 class GzipFile {
@@ -97,5 +96,4 @@ class RecordReader {
 };
 
 bool has_records(const std::string& path);  // whether the name is that of a table or of JSON lines
-
 }  // namespace linnet

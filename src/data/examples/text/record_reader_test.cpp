@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr std::string_view kHeading[] = {"label"};
 
 class Records : public ::testing::Test {
@@ -34,37 +33,35 @@ using Texts = std::vector<std::string>;
 
 TEST_F(Records, TabsWithAndWithoutAHeading) {
   EXPECT_EQ(read("a.tsv", "text\tlabel\r\na b\tx\r\n\r\nc\ty"),
-            (Texts{R"({"text":"a b","label":"x"})", R"({"text":"c","label":"y"})"}));
+      (Texts{R"({"text":"a b","label":"x"})", R"({"text":"c","label":"y"})"}));
   EXPECT_EQ(read("b.txt", "a\tx\nb\ty\n"), (Texts{R"({"1":"a","2":"x"})", R"({"1":"b","2":"y"})"}));
 }
 
 TEST_F(Records, CommasAndQuotes) {
-  EXPECT_EQ(
-      read("a.csv", "label,text\nx,\"a, \"\"b\"\"\nc\"\ny,\n\"z\",\"\"\n"),
+  EXPECT_EQ(read("a.csv", "label,text\nx,\"a, \"\"b\"\"\nc\"\ny,\n\"z\",\"\"\n"),
       (Texts{R"({"label":"x","text":"a, \"b\"\nc"})", R"({"label":"y","text":""})", R"({"label":"z","text":""})"}));
 }
 
 TEST_F(Records, SemicolonsWhereTheHeadingHasNoComma) {
   EXPECT_EQ(read("a.csv", "text;label\r\n\"a;b\";1\r\nc, d;2\r\n"),
-            (Texts{R"({"text":"a;b","label":"1"})", R"({"text":"c, d","label":"2"})"}));
+      (Texts{R"({"text":"a;b","label":"1"})", R"({"text":"c, d","label":"2"})"}));
   EXPECT_EQ(read("a.csv", "text\tlabel\na, b\t1\n"), (Texts{R"({"text":"a, b","label":"1"})"}));
   EXPECT_EQ(read("a.csv", "text,a;b\nc,d;e\n"), (Texts{R"({"text":"c","a;b":"d;e"})"}));
 }
 
 TEST_F(Records, JsonLines) {
   EXPECT_EQ(read("a.jsonl", "{\"text\": \"a\", \"label\": [1, 2]}\n\n{\"x\": 1}\n"),
-            (Texts{R"({"text":"a","label":[1,2]})", R"({"x":1})"}));
+      (Texts{R"({"text":"a","label":[1,2]})", R"({"x":1})"}));
 }
 
 TEST_F(Records, WhatIsNoRecordIsAnErrorThatNamesTheLine) {
   EXPECT_NE(error_of("a.csv", "a,b\n\"c,d\n").find("a.csv:2: a quote is not closed"), std::string::npos);
   EXPECT_NE(error_of("b.csv", "a,\"b\"c\n").find("b.csv:1: text behind a closing quote"), std::string::npos);
   EXPECT_NE(error_of("c.tsv", "text\tlabel\na\n").find("c.tsv:2: 1 field, where the heading has 2"), std::string::npos);
-  EXPECT_NE(error_of("d.tsv", "a\tb\na\tb\tc\n").find("d.tsv:2: 3 fields, where the first line has 2"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of("d.tsv", "a\tb\na\tb\tc\n").find("d.tsv:2: 3 fields, where the first line has 2"), std::string::npos);
   EXPECT_NE(error_of("e.jsonl", "{}\n[1]\n").find("e.jsonl:2: the line is no JSON object"), std::string::npos);
   EXPECT_NE(error_of("f.jsonl", "{\"a\"\n").find("f.jsonl:1: the line is not JSON"), std::string::npos);
 }
-
 }  // namespace
 }  // namespace linnet

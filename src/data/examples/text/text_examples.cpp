@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 enum Array : size_t { kTokens, kLengths, kLabels, kMore };  // kMore: weights or types
 
 bool has_types(const TextExamples& data) { return !data.types.empty(); }
@@ -13,7 +12,6 @@ bool has_types(const TextExamples& data) { return !data.types.empty(); }
 int64_t label_numbers(const LabelForm& form, int64_t rows, int64_t length) {
   return rows * (form.kind == LabelForm::Kind::kTokenClasses ? length : form.numbers);
 }
-
 }  // namespace
 
 void TextExamples::add(std::vector<int32_t> ids, std::span<const float> labels) {
@@ -37,14 +35,14 @@ std::span<const float> TextExamples::labels(size_t example) const {
 std::vector<BatchInput> text_inputs(int64_t rows, int64_t longest, const LabelForm& form, bool types) {
   const int64_t texts = rows * form.parts;
   std::vector<BatchInput> inputs{number_input("tokens", texts * longest), number_input("lengths", texts),
-                                 number_input("labels", label_numbers(form, rows, longest))};
+      number_input("labels", label_numbers(form, rows, longest))};
   if (form.kind == LabelForm::Kind::kNumbers) inputs.push_back(number_input("weights", rows));
   if (types) inputs.push_back(number_input("types", texts * longest));
   return inputs;
 }
 
 LengthBatches::LengthBatches(int64_t count, FunctionRef<int64_t(int64_t)> size_of, int64_t rows,
-                             std::vector<int64_t> lengths, uint64_t seed, const std::vector<BatchInput>& inputs)
+    std::vector<int64_t> lengths, uint64_t seed, const std::vector<BatchInput>& inputs)
     : SingleBatchSource(inputs, seed), rows_(rows), lengths_(std::move(lengths)), sorted_(count) {
   if (count == 0) fail_user("there are no examples");
   for (int64_t i = 0; i < count; ++i) sizes_.push_back(size_of(i));
@@ -65,7 +63,7 @@ void LengthBatches::make(int64_t epoch, int64_t index) {
   if (ordered_epoch_ != epoch) {
     order_.clear();
     starts_ = order_by_length(std::ssize(sizes_), rows_, order_key(seed_, epoch), order_, std::identity(),
-                              [&](int64_t i) { return sizes_[i]; });
+        [&](int64_t i) { return sizes_[i]; });
     ordered_epoch_ = epoch;
   }
   fill_padded(std::span(order_).subspan(starts_[index], std::min(rows_, std::ssize(sizes_) - starts_[index])));
@@ -120,11 +118,11 @@ void TextBatches::fill(std::span<const int64_t> examples, int64_t length) {
 std::vector<BatchInput> preference_inputs(int64_t pairs, int64_t longest) {
   const int64_t rows = 2 * pairs;
   return {number_input("tokens", rows * longest), number_input("targets", rows * longest),
-          number_input("reference", rows), number_input("weights", pairs)};
+      number_input("reference", rows), number_input("weights", pairs)};
 }
 
-PreferenceBatches::PreferenceBatches(const std::vector<PreferencePair>& data, int64_t pairs,
-                                     const std::vector<int64_t>& lengths, uint64_t seed)
+PreferenceBatches::PreferenceBatches(
+    const std::vector<PreferencePair>& data, int64_t pairs, const std::vector<int64_t>& lengths, uint64_t seed)
     : LengthBatches(
           std::ssize(data), [&](int64_t i) { return data[i].size(); }, pairs, lengths, seed,
           preference_inputs(pairs, lengths.back())),
@@ -154,5 +152,4 @@ void PreferenceBatches::fill(std::span<const int64_t> examples, int64_t length) 
   }
   for (const size_t array : {kIds, kTargets}) owned_.resize(array, tokens);
 }
-
 }  // namespace linnet

@@ -12,7 +12,6 @@
 #include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
-
 // The label of an example, and the form of "labels" in a batch.
 struct LabelForm {
   enum class Kind {
@@ -63,7 +62,7 @@ class LengthBatches : public SingleBatchSource {
  protected:
   // size_of(i): tokens of example i of `count`. `lengths`: the padded lengths, ascending; examples must fit the last.
   LengthBatches(int64_t count, FunctionRef<int64_t(int64_t)> size_of, int64_t rows, std::vector<int64_t> lengths,
-                uint64_t seed, const std::vector<BatchInput>& inputs);
+      uint64_t seed, const std::vector<BatchInput>& inputs);
   // Fills the arrays with these examples, padded to `length`.
   virtual void fill(std::span<const int64_t> examples, int64_t length) = 0;
 
@@ -107,13 +106,12 @@ std::vector<BatchInput> preference_inputs(int64_t pairs, int64_t longest);
 class PreferenceBatches : public LengthBatches {
  public:
   // Data must outlive this; its references may still change.
-  PreferenceBatches(const std::vector<PreferencePair>& data, int64_t pairs, const std::vector<int64_t>& lengths,
-                    uint64_t seed);
+  PreferenceBatches(
+      const std::vector<PreferencePair>& data, int64_t pairs, const std::vector<int64_t>& lengths, uint64_t seed);
 
  private:
   void fill(std::span<const int64_t> examples, int64_t length) override;
 
   const std::vector<PreferencePair>& data_;
 };
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 TextExamples sequences(int32_t count) {
   TextExamples data;
   for (int32_t i = 0; i < count; ++i) {
@@ -103,6 +102,5 @@ TEST(TextBatches, TokensHaveClassesAndTypes) {
   EXPECT_EQ(ids("labels"), (std::vector<int32_t>{-1, 2, 0, -1, -1, -1, -1, -1}));
   EXPECT_EQ(ids("types"), (std::vector<int32_t>{0, 0, 1, 0, 0, 0, 0, 0}));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -14,7 +14,6 @@
 
 namespace linnet {
 namespace {
-
 static_assert(std::endian::native == std::endian::little, "token files are read as they lie");
 constexpr int64_t kSmall = 1 << 16;
 
@@ -73,7 +72,6 @@ std::vector<std::string> find_texts(const std::string& folder) {
   std::ranges::sort(texts);
   return texts;
 }
-
 }  // namespace
 
 struct TokenStream::Storage {
@@ -124,7 +122,7 @@ void TokenStream::read(int64_t first, int64_t count, int32_t* out) const {
   for (int64_t i = 0; i < count; ++i)
     if (out[i] < 0 || out[i] >= vocab_size_)
       fail_user(storage_->name.empty() ? "the text" : "'" + storage_->name + "'", ": token ", first_ + first + i,
-                " is ", static_cast<uint32_t>(out[i]), ", and the vocabulary has ", vocab_size_, " tokens");
+          " is ", static_cast<uint32_t>(out[i]), ", and the vocabulary has ", vocab_size_, " tokens");
 }
 
 bool has_documents(const std::string& path) {
@@ -142,7 +140,6 @@ void read_documents(const std::string& path, const std::string& key, FunctionRef
 }
 
 namespace {
-
 constexpr uint64_t kOffsets = 0x6f66667365747300u, kOrders = 0x6f72646572730000u;  // two streams of one seed
 
 enum : size_t { kTokenIds, kTargets, kPositions, kStarts };  // arrays
@@ -157,7 +154,7 @@ void set_start(OwnedBatch& batch, int64_t row, int64_t t, int64_t start) {
 
 // Fills row `row`: `count` <= length inputs from `first` on, each with the next token as target.
 void fill_row(const TokenStream& stream, const ChunkOptions& options, int64_t row, int64_t first, int64_t count,
-              OwnedBatch& batch) {
+    OwnedBatch& batch) {
   const int64_t at = row * options.length;
   int32_t *tokens = batch.data(kTokenIds) + at, *targets = batch.data(kTargets) + at;
   if (count > 0) {
@@ -176,7 +173,6 @@ void fill_row(const TokenStream& stream, const ChunkOptions& options, int64_t ro
     set_start(batch, at, t, start);
   }
 }
-
 }  // namespace
 
 uint64_t epoch_key(uint64_t seed, uint64_t use, int64_t epoch) {
@@ -213,7 +209,7 @@ TrainingChunks::TrainingChunks(const TokenStream& stream, const ChunkOptions& op
   const int64_t usable = stream.size() - 1;  // inputs that have a target
   if (usable < options.length)
     fail_user("the training text has ", stream.size(), " tokens, and one chunk takes ", options.length + 1,
-              ": it takes more text, or a smaller --set context=N");
+        ": it takes more text, or a smaller --set context=N");
   max_offset_ = std::min(options.length - 1, usable - options.length);
   chunks_ = (usable - max_offset_) / options.length;
   batches_ = std::max<int64_t>(1, chunks_ / options.rows);  // a rest of rows waits for the next epoch's cut
@@ -227,7 +223,7 @@ void TrainingChunks::make(int64_t epoch, int64_t index) {
     const int64_t chunk = index * options_.rows + row;
     const bool exists = chunk < chunks_;
     fill_row(stream_, options_, row, exists ? offset + order(chunk) * options_.length : 0, exists ? options_.length : 0,
-             owned_);
+        owned_);
   }
 }
 
@@ -240,8 +236,8 @@ void fill_scoring_batch(const TokenStream& stream, const ChunkOptions& options, 
   const int64_t targets = stream.size() - 1;
   for (int64_t row = 0; row < options.rows; ++row) {
     const int64_t first = (index * options.rows + row) * options.length;
-    fill_row(stream, options, row, std::min(first, targets), std::clamp<int64_t>(targets - first, 0, options.length),
-             batch);
+    fill_row(
+        stream, options, row, std::min(first, targets), std::clamp<int64_t>(targets - first, 0, options.length), batch);
   }
 }
 
@@ -264,8 +260,7 @@ PackedRows::PackedRows(const std::vector<TargetedTokens>& data, const ChunkOptio
   }
 }
 
-template <class Order>
-void PackedRows::fill(int64_t first, const Order& order) {
+template <class Order> void PackedRows::fill(int64_t first, const Order& order) {
   const int64_t all = options_.rows * options_.length;
   std::fill_n(owned_.data(kTokenIds), all, 0);
   std::fill_n(owned_.data(kTargets), all, -1);
@@ -292,5 +287,4 @@ const Batch& PackedRows::ordered_batch(int64_t index) {
   fill(index * options_.rows, [](int64_t row) { return row; });
   return owned_.batch;
 }
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 #include "data/examples/batch.h"
 
 namespace linnet {
-
 class TokenStream {
  public:
   // Tokens in [0, vocab_size), stored in 16 bits each if that is enough.
@@ -71,17 +70,16 @@ class ShuffledIndex {
 
 // Puts rows of similar length together: shuffles, sorts by length within pools of batches, and shuffles the batches.
 // Appends row_of(i) of each i in [0, count) to `order`; returns where each batch of `rows` begins in it.
-template <class Row, class RowOf, class SizeOf>
-std::vector<int64_t> order_by_length(int64_t count, int64_t rows, uint64_t key, std::vector<Row>& order,
-                                     const RowOf& row_of, const SizeOf& size_of) {
+template <class Row, class RowOf, class SizeOf> std::vector<int64_t> order_by_length(
+    int64_t count, int64_t rows, uint64_t key, std::vector<Row>& order, const RowOf& row_of, const SizeOf& size_of) {
   constexpr int64_t kBatchesOfPool = 32;
   const int64_t batches = (count + rows - 1) / rows;
   const ShuffledIndex shuffled(count, key), shuffled_batches(batches, mix64(key + 1));
   order.reserve(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) order.push_back(row_of(shuffled(i)));
   for (int64_t begin = 0; begin < count; begin += kBatchesOfPool * rows)
-    std::ranges::stable_sort(order.begin() + begin, order.begin() + std::min(count, begin + kBatchesOfPool * rows), {},
-                             size_of);
+    std::ranges::stable_sort(
+        order.begin() + begin, order.begin() + std::min(count, begin + kBatchesOfPool * rows), {}, size_of);
   std::vector<int64_t> starts;
   for (int64_t i = 0; i < batches; ++i) starts.push_back(shuffled_batches(i) * rows);
   return starts;
@@ -134,12 +132,10 @@ class PackedRows : public SingleBatchSource {
  private:
   void make(int64_t epoch, int64_t index) override;
   // Fills in rows order(first), order(first + 1), ...
-  template <class Order>
-  void fill(int64_t first, const Order& order);
+  template <class Order> void fill(int64_t first, const Order& order);
 
   const std::vector<TargetedTokens>& data_;
   const ChunkOptions options_;
   std::vector<std::vector<size_t>> rows_;  // the sequences of each
 };
-
 }  // namespace linnet

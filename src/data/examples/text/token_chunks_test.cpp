@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<int32_t> counting(int64_t count) {
   std::vector<int32_t> tokens(static_cast<size_t>(count));
   std::iota(tokens.begin(), tokens.end(), 0);
@@ -42,8 +41,7 @@ void write(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
-template <class Action>
-std::string user_error(const Action& action) {
+template <class Action> std::string user_error(const Action& action) {
   try {
     action();
   } catch (const Error& error) {
@@ -168,7 +166,7 @@ TEST(TokenStream, AMappedFileIsTheSameAsMemory) {
   write(path_of("2.bin"), two);
   write(path_of("4.bin"), four);
   for (const TokenStream& stream : {TokenStream(tokens, 65536), TokenStream(tokens, 70000),
-                                    TokenStream(path_of("2.bin"), 2, 65536), TokenStream(path_of("4.bin"), 4, 65536)}) {
+           TokenStream(path_of("2.bin"), 2, 65536), TokenStream(path_of("4.bin"), 4, 65536)}) {
     ASSERT_EQ(stream.size(), 5);
     std::vector<int32_t> out(3);
     stream.part(1, 4).read(1, 3, out.data());
@@ -195,7 +193,7 @@ TEST(TextDocuments, PlainTextKeepsItsEndAndJsonLinesNameTheirLine) {
   read("c.jsonl", "{\"text\": \"a\\nb\"}\r\n\n{\"id\": 1, \"text\": \"\"}\n");
   EXPECT_EQ(texts, (std::vector<std::string>{"a\nb", ""}));
   EXPECT_NE(user_error([&] { read("d.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n"); }).find(":2: no string \"text\""),
-            std::string::npos);
+      std::string::npos);
   read("f.csv", "id,text\n1,\"a, b\"\n2,c\n");
   EXPECT_EQ(texts, (std::vector<std::string>{"a, b", "c"}));
   EXPECT_NE(user_error([&] { read("e.jsonl", "[1]\n"); }).find(":1: the line is no JSON object"), std::string::npos);
@@ -206,7 +204,7 @@ TEST(TextDocuments, AFolderHasThoseOfItsFilesByName) {
   std::filesystem::remove_all(folder);  // of an earlier run
   std::filesystem::create_directories(folder + "/below");
   EXPECT_NE(user_error([&] { read_documents(folder, "text", [](const std::string&) {}); }).find("folder without texts"),
-            std::string::npos);
+      std::string::npos);
   write(folder + "/b.txt", "two\n"), write(folder + "/picture.png", "\x89PNG"), write(folder + "/.hidden.txt", "none");
   write(folder + "/a.md", "one"), write(folder + "/below/c.jsonl", "{\"text\": \"three\"}\n{\"text\": \"four\"}\n");
   std::vector<std::string> texts;
@@ -214,6 +212,5 @@ TEST(TextDocuments, AFolderHasThoseOfItsFilesByName) {
   EXPECT_EQ(texts, (std::vector<std::string>{"one", "two\n", "three", "four"}));
   EXPECT_TRUE(has_documents(folder));
 }
-
 }  // namespace
 }  // namespace linnet

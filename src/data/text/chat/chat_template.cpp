@@ -4,14 +4,11 @@
 
 namespace linnet {
 namespace {
-
 jinja::Dict special_tokens(const PretrainedTokenizer& tokenizer) {
   const TokenRoles& roles = tokenizer.roles();
   jinja::Dict tokens;
-  for (const auto& [name, id] : {std::pair{"bos_token", roles.begin},
-                                 {"eos_token", roles.end},
-                                 {"pad_token", roles.pad},
-                                 {"unk_token", roles.unknown}})
+  for (const auto& [name, id] : {std::pair{"bos_token", roles.begin}, {"eos_token", roles.end},
+           {"pad_token", roles.pad}, {"unk_token", roles.unknown}})
     if (id != kNoToken) tokens.set(name, tokenizer.piece(id));
   return tokens;
 }
@@ -19,8 +16,8 @@ jinja::Dict special_tokens(const PretrainedTokenizer& tokenizer) {
 const std::string& template_of(const PretrainedTokenizer& tokenizer, const std::string& folder) {
   if (tokenizer.chat_template().empty())
     fail_user("'", folder,
-              "' has no chat template: neither chat_template.jinja nor \"chat_template\" in its "
-              "tokenizer_config.json");
+        "' has no chat template: neither chat_template.jinja nor \"chat_template\" in its "
+        "tokenizer_config.json");
   return tokenizer.chat_template();
 }
 
@@ -39,7 +36,6 @@ jinja::Value value_from_json(const Json& json) {
   for (const auto& [key, item] : json.items()) dict.items.emplace_back(key, value_from_json(item));
   return dict;
 }
-
 }  // namespace
 
 jinja::Value template_value(const std::string& json) {
@@ -58,5 +54,4 @@ std::string ChatTemplate::render(const std::string& messages, bool begin_answer,
   variables.set("add_generation_prompt", begin_answer);
   return template_.render(variables);
 }
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 #include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
-
 class ChatTemplate {
  public:
   // Reads chat_template.jinja of the folder, or "chat_template" of its tokenizer_config.json (of several, "default").
@@ -22,5 +21,4 @@ class ChatTemplate {
 };
 
 jinja::Value template_value(const std::string& json);  // converts valid JSON text
-
 }  // namespace linnet

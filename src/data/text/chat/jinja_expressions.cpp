@@ -4,7 +4,6 @@
 
 namespace linnet::jinja {
 namespace {
-
 using Tokens = TokenStream;
 
 Expression parse_unary(Tokens& tokens, bool with_filters);
@@ -32,8 +31,7 @@ Expression list_of(std::vector<Expression> items) {
 }
 
 // Takes comma-separated items, and `close`.
-template <class TakeItem>
-void take_items(Tokens& tokens, const char* close, const TakeItem& take_item) {
+template <class TakeItem> void take_items(Tokens& tokens, const char* close, const TakeItem& take_item) {
   for (bool first = true; !tokens.take_operator(close); first = false) {
     if (!first) tokens.expect_operator(",");
     if (!first && tokens.take_operator(close)) break;
@@ -181,9 +179,8 @@ Expression parse_test(Tokens& tokens, const Expression& value) {  // behind "is"
   };
   if (tokens.take_operator("(")) arguments = parse_arguments(tokens);
   else if (begins_argument()) arguments.positional.push_back(parse_postfix(tokens, parse_primary(tokens)));
-  return [value, negated, test, arguments](Scope& scope) -> Value {
-    return test(value(scope), arguments.evaluate(scope), scope.budget) != negated;
-  };
+  return [value, negated, test, arguments](
+             Scope& scope) -> Value { return test(value(scope), arguments.evaluate(scope), scope.budget) != negated; };
 }
 
 Expression parse_filters(Tokens& tokens, Expression value) {
@@ -194,9 +191,8 @@ Expression parse_filters(Tokens& tokens, Expression value) {
       if (!filter) fail("the filter '" + name + "' is not supported");
       CallArguments arguments;
       if (tokens.take_operator("(")) arguments = parse_arguments(tokens);
-      value = [value, filter, arguments](Scope& scope) {
-        return filter(value(scope), arguments.evaluate(scope), scope.budget);
-      };
+      value = [value, filter, arguments](
+                  Scope& scope) { return filter(value(scope), arguments.evaluate(scope), scope.budget); };
     } else if (tokens.take_name("is")) {
       value = parse_test(tokens, value);
     } else if (tokens.take_operator("(")) {
@@ -279,7 +275,6 @@ Expression parse_logic(Tokens& tokens, bool is_or) {
     };
   return left;
 }
-
 }  // namespace
 
 Expression parse_loop_range(Tokens& tokens) { return parse_logic(tokens, true); }
@@ -290,9 +285,8 @@ Expression parse_expression(Tokens& tokens) {
   while (tokens.take_name("if")) {
     Expression condition = parse_loop_range(tokens), otherwise = constant(Value());
     if (tokens.take_name("else")) otherwise = parse_expression(tokens);
-    value = [value, condition, otherwise](Scope& scope) {
-      return condition(scope).truth() ? value(scope) : otherwise(scope);
-    };
+    value = [value, condition, otherwise](
+                Scope& scope) { return condition(scope).truth() ? value(scope) : otherwise(scope); };
   }
   return value;
 }
@@ -308,5 +302,4 @@ Expression parse_tuple(Tokens& tokens) {
   }
   return list_of(std::move(items));
 }
-
 }  // namespace linnet::jinja

@@ -10,7 +10,6 @@
 
 namespace linnet::jinja {
 namespace {
-
 // ASCII only: chat templates change the case of roles and type names.
 std::string capitalized(const std::string& text, bool each_word) {
   std::string result = lower_ascii(text);
@@ -146,8 +145,8 @@ Value tojson_filter(const Value& value, const Arguments& arguments, Budget& budg
   const int64_t indent = integer_argument(arguments, 1, "indent", -1);
   if (indent > 1000) fail("'tojson' takes an indent of at most 1000 spaces");
   if (arguments.find(2, "separators")) fail("the separators of 'tojson' are not supported");
-  return to_json(value, budget, static_cast<int>(std::max<int64_t>(indent, -1)),
-                 flag_argument(arguments, 3, "sort_keys"));
+  return to_json(
+      value, budget, static_cast<int>(std::max<int64_t>(indent, -1)), flag_argument(arguments, 3, "sort_keys"));
 }
 
 Value default_filter(const Value& value, const Arguments& arguments, Budget&) {
@@ -271,51 +270,49 @@ using V = const Value&;
 using A = const Arguments&;
 using B = Budget&;
 
-template <class Function>
-struct Row {
+template <class Function> struct Row {
   std::string_view name;
   Function function;
 };
 
-template <class Function>
-Function function_of(std::span<const Row<Function>> rows, std::string_view name) {
+template <class Function> Function function_of(std::span<const Row<Function>> rows, std::string_view name) {
   const auto row = std::ranges::find(rows, name, &Row<Function>::name);
   return row == rows.end() ? nullptr : row->function;
 }
 
 constexpr Row<Filter> kFilters[] = {
     {"abs",
-     [](V v, A, B b) -> Value {
-       return v.is_integer() ? v.integer() < 0 ? operate("-", 0, v.integer(), b) : Value(v.integer())
-                             : Value(std::abs(v.number()));
-     }},
+        [](V v, A, B b) -> Value {
+          return v.is_integer() ? v.integer() < 0 ? operate("-", 0, v.integer(), b) : Value(v.integer())
+                                : Value(std::abs(v.number()));
+        }},
     {"capitalize", [](V v, A, B b) -> Value { return capitalized(to_text(v, b), false); }},
     {"count", [](V v, A, B b) -> Value { return length_of(v, b); }},
     {"d", default_filter},
     {"default", default_filter},
     {"dictsort",
-     [](V v, A, B b) -> Value {
-       if (!v.dict()) fail("'dictsort' needs a dictionary, not a " + v.type_name());
-       List pairs = pairs_of(*v.dict(), b);
-       std::ranges::stable_sort(
-           pairs, [&](const Value& x, const Value& y) { return compare((*x.list())[0], (*y.list())[0], b) < 0; });
-       return pairs;
-     }},
+        [](V v, A, B b) -> Value {
+          if (!v.dict()) fail("'dictsort' needs a dictionary, not a " + v.type_name());
+          List pairs = pairs_of(*v.dict(), b);
+          std::ranges::stable_sort(
+              pairs, [&](const Value& x, const Value& y) { return compare((*x.list())[0], (*y.list())[0], b) < 0; });
+          return pairs;
+        }},
     {"e", [](V v, A, B b) -> Value { return v.text() ? v : Value(to_text(v, b)); }},
     {"first", [](V v, A, B b) -> Value { return end_of(v, false, b); }},
     {"float",
-     [](V v, A, B b) -> Value {
-       if (v.text()) b.read(v.text()->size());
-       return v.text() ? std::strtod(v.text()->c_str(), nullptr) : v.number();
-     }},
+        [](V v, A, B b) -> Value {
+          if (v.text()) b.read(v.text()->size());
+          return v.text() ? std::strtod(v.text()->c_str(), nullptr) : v.number();
+        }},
     {"indent", indent_filter},
     {"int", [](V v, A a, B b) -> Value { return to_integer(v, a, b); }},
     {"items",
-     [](V v, A, B b) -> Value {
-       if (v.is_undefined()) return List{};
-       if (!v.dict()) fail("'items' needs a dictionary, not a " + v.type_name());
-       return pairs_of(*v.dict(), b);
-     }},
+        [](V v, A, B b) -> Value {
+          if (v.is_undefined()) return List{};
+          if (!v.dict()) fail("'items' needs a dictionary, not a " + v.type_name());
+          return pairs_of(*v.dict(), b);
+        }},
     {"join", join_filter},
     {"last", [](V v, A, B b) -> Value { return end_of(v, true, b); }},
     {"length", [](V v, A, B b) -> Value { return length_of(v, b); }},
@@ -328,25 +325,25 @@ constexpr Row<Filter> kFilters[] = {
     {"rejectattr", [](V v, A a, B b) -> Value { return select(v, a, true, false, b); }},
     {"replace", replace_filter},
     {"reverse",
-     [](V v, A, B b) -> Value {
-       List items = elements(v, b);
-       std::ranges::reverse(items);
-       if (!v.text()) return items;
-       std::string text;
-       for (const Value& item : items) text += *item.text();
-       return text;
-     }},
+        [](V v, A, B b) -> Value {
+          List items = elements(v, b);
+          std::ranges::reverse(items);
+          if (!v.text()) return items;
+          std::string text;
+          for (const Value& item : items) text += *item.text();
+          return text;
+        }},
     {"safe", [](V v, A, B) -> Value { return v; }},
     {"select", [](V v, A a, B b) -> Value { return select(v, a, false, true, b); }},
     {"selectattr", [](V v, A a, B b) -> Value { return select(v, a, true, true, b); }},
     {"sort", sort_filter},
     {"string", [](V v, A, B b) -> Value { return v.text() ? v : Value(to_text(v, b)); }},
     {"sum",
-     [](V v, A, B b) -> Value {
-       Value sum = 0;
-       for (const Value& item : elements(v, b)) sum = operate("+", sum, item, b);
-       return sum;
-     }},
+        [](V v, A, B b) -> Value {
+          Value sum = 0;
+          for (const Value& item : elements(v, b)) sum = operate("+", sum, item, b);
+          return sum;
+        }},
     {"title", [](V v, A, B b) -> Value { return capitalized(to_text(v, b), true); }},
     {"tojson", tojson_filter},
     {"trim", [](V v, A a, B b) -> Value { return strip_of(to_text(v, b), a, true, true, b); }},
@@ -363,9 +360,9 @@ constexpr Row<Test> kTests[] = {
     {"callable", [](V v, A, B) { return v.function() != nullptr; }},
     {"defined", [](V v, A, B) { return !v.is_undefined(); }},
     {"divisibleby",
-     [](V v, A a, B b) {
-       return other(a).integer() != 0 && operate("%", v.integer(), other(a).integer(), b).integer() == 0;
-     }},
+        [](V v, A a, B b) {
+          return other(a).integer() != 0 && operate("%", v.integer(), other(a).integer(), b).integer() == 0;
+        }},
     {"eq", [](V v, A a, B b) { return equal(v, other(a), b); }},
     {"equalto", [](V v, A a, B b) { return equal(v, other(a), b); }},
     {"even", [](V v, A, B) { return v.integer() % 2 == 0; }},
@@ -395,24 +392,24 @@ constexpr Row<Test> kTests[] = {
 constexpr Row<Filter> kTextMethods[] = {
     {"capitalize", [](V v, A, B b) -> Value { return capitalized(to_text(v, b), false); }},
     {"count",
-     [](V v, A a, B b) -> Value {
-       const std::string &text = *v.text(), &part = text_of(other(a), "count");
-       if (part.empty()) fail("'count' needs a text to look for");
-       int64_t count = 0;
-       for (size_t at = 0; (at = find_text(text, part, at, b)) != text.npos; at += part.size()) ++count;
-       return count;
-     }},
+        [](V v, A a, B b) -> Value {
+          const std::string &text = *v.text(), &part = text_of(other(a), "count");
+          if (part.empty()) fail("'count' needs a text to look for");
+          int64_t count = 0;
+          for (size_t at = 0; (at = find_text(text, part, at, b)) != text.npos; at += part.size()) ++count;
+          return count;
+        }},
     {"endswith", [](V v, A a, B b) -> Value { return touches(*v.text(), other(a), false, b); }},
     {"find",
-     [](V v, A a, B b) -> Value {
-       const size_t at = find_text(*v.text(), text_of(other(a), "find"), 0, b);
-       return at == std::string::npos ? Value(-1) : Value(length_of(v.text()->substr(0, at), b));
-     }},
+        [](V v, A a, B b) -> Value {
+          const size_t at = find_text(*v.text(), text_of(other(a), "find"), 0, b);
+          return at == std::string::npos ? Value(-1) : Value(length_of(v.text()->substr(0, at), b));
+        }},
     {"isdigit",
-     [](V v, A, B b) -> Value {
-       b.read(v.text()->size());
-       return !v.text()->empty() && v.text()->find_first_not_of("0123456789") == std::string::npos;
-     }},
+        [](V v, A, B b) -> Value {
+          b.read(v.text()->size());
+          return !v.text()->empty() && v.text()->find_first_not_of("0123456789") == std::string::npos;
+        }},
     {"join", [](V v, A a, B b) { return join_filter(other(a), {.positional = {v}, .named = {}}, b); }},
     {"lower", [](V v, A, B b) -> Value { return lower_ascii(to_text(v, b)); }},
     {"lstrip", [](V v, A a, B b) -> Value { return strip_of(*v.text(), a, true, false, b); }},
@@ -420,17 +417,17 @@ constexpr Row<Filter> kTextMethods[] = {
     {"rstrip", [](V v, A a, B b) -> Value { return strip_of(*v.text(), a, false, true, b); }},
     {"split", split_method},
     {"splitlines",
-     [](V v, A, B b) -> Value {
-       const std::string& text = *v.text();
-       List lines;
-       for (size_t at = 0; at < text.size();) {
-         const size_t end = std::min(text.find('\n', at), text.size());
-         b.make_text(end - at + sizeof(Value));
-         lines.emplace_back(text.substr(at, end - at));
-         at = end + 1;
-       }
-       return lines;
-     }},
+        [](V v, A, B b) -> Value {
+          const std::string& text = *v.text();
+          List lines;
+          for (size_t at = 0; at < text.size();) {
+            const size_t end = std::min(text.find('\n', at), text.size());
+            b.make_text(end - at + sizeof(Value));
+            lines.emplace_back(text.substr(at, end - at));
+            at = end + 1;
+          }
+          return lines;
+        }},
     {"startswith", [](V v, A a, B b) -> Value { return touches(*v.text(), other(a), true, b); }},
     {"strip", [](V v, A a, B b) -> Value { return strip_of(*v.text(), a, true, true, b); }},
     {"title", [](V v, A, B b) -> Value { return capitalized(to_text(v, b), true); }},
@@ -439,22 +436,21 @@ constexpr Row<Filter> kTextMethods[] = {
 
 constexpr Row<Filter> kDictMethods[] = {
     {"get",
-     [](V v, A a, B b) -> Value {
-       const Value* found = other(a).text() ? find_key(*v.dict(), *other(a).text(), b) : nullptr;
-       const Value* otherwise = a.find(1, "default");
-       return found ? *found : otherwise ? *otherwise : Value(None{});
-     }},
+        [](V v, A a, B b) -> Value {
+          const Value* found = other(a).text() ? find_key(*v.dict(), *other(a).text(), b) : nullptr;
+          const Value* otherwise = a.find(1, "default");
+          return found ? *found : otherwise ? *otherwise : Value(None{});
+        }},
     {"items", [](V v, A, B b) -> Value { return pairs_of(*v.dict(), b); }},
     {"keys", [](V v, A, B b) -> Value { return elements(v, b); }},
     {"values",
-     [](V v, A, B b) -> Value {
-       List values;
-       b.make_list(v.dict()->items.size());
-       for (const auto& [key, item] : v.dict()->items) values.push_back(item);
-       return values;
-     }},
+        [](V v, A, B b) -> Value {
+          List values;
+          b.make_list(v.dict()->items.size());
+          for (const auto& [key, item] : v.dict()->items) values.push_back(item);
+          return values;
+        }},
 };
-
 }  // namespace
 
 Filter find_filter(std::string_view name) { return function_of<Filter>(kFilters, name); }
@@ -484,5 +480,4 @@ void add_functions(std::map<std::string, Value>& names, Budget& budget) {
       Function([&budget](A a) -> Value { fail("the template says: " + to_text(other(a), budget).substr(0, 2000)); });
   names["strftime_now"] = Function(time_text);
 }
-
 }  // namespace linnet::jinja

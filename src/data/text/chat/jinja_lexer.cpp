@@ -5,7 +5,6 @@
 
 namespace linnet::jinja {
 namespace {
-
 constexpr size_t kLongest = 2000;  // tokens between two marks: their closures call each other
 constexpr const char* kTemplateSpace = " \t\n\r\f\v";
 
@@ -191,9 +190,7 @@ class Lexer {
   int& line_;
   std::vector<Token> tokens_;
 };
-
 }  // namespace
 
 std::vector<Token> read_tokens(const std::string& source, int& line) { return Lexer(source, line).read(); }
-
 }  // namespace linnet::jinja

@@ -14,9 +14,7 @@
 
 namespace linnet {
 namespace {
-
 std::atomic<int64_t> memory_now{0}, memory_most{0}, memory_in_all{0};
-
 }  // namespace
 }  // namespace linnet
 
@@ -39,7 +37,6 @@ void operator delete(void* made, size_t) noexcept { operator delete(made); }
 
 namespace linnet {
 namespace {
-
 struct Rendering {
   std::string text;  // or "error: " and the message
   jinja::Cost cost;
@@ -141,9 +138,9 @@ TEST(JinjaLimits, NoTemplateTakesMoreThanItsStepsAndItsMemory) {
 
 TEST(JinjaLimits, WhatIsReadAndMadeIsCharged) {
   for (const char* expression :
-       {"text | upper", "text ~ text", "text.find('b')", "text.split('a') | length", "text == other", "text | length",
-        "text | replace('a', 'bc')", "text[1:]", "text[::-1]", "'b' in text", "text.strip('b')", "text | tojson",
-        "text | list | join", "text * 3", "[1] * (text | length)", "text | reverse", "text[-1]", "text < other"}) {
+      {"text | upper", "text ~ text", "text.find('b')", "text.split('a') | length", "text == other", "text | length",
+          "text | replace('a', 'bc')", "text[1:]", "text[::-1]", "'b' in text", "text.strip('b')", "text | tojson",
+          "text | list | join", "text * 3", "[1] * (text | length)", "text | reverse", "text[-1]", "text < other"}) {
     const std::string source = std::string("{% set x = ") + expression + " %}";
     const jinja::Cost one = rendered(source, variables_of(10'000)).cost,
                       two = rendered(source, variables_of(20'000)).cost;
@@ -177,6 +174,5 @@ TEST(JinjaLimits, AConversationOfMegabytesIsRendered) {
   EXPECT_LT(rendering.cost.steps, 3'750'000);
   EXPECT_LT(rendering.cost.bytes, int64_t{64} << 20);
 }
-
 }  // namespace
 }  // namespace linnet

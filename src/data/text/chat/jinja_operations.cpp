@@ -8,7 +8,6 @@
 
 namespace linnet::jinja {
 namespace {
-
 int64_t exact(char op, int64_t a, int64_t b) {  // op: '+', '-' or '*'
   int64_t result = 0;
   if (op == '+'   ? __builtin_add_overflow(a, b, &result)
@@ -91,7 +90,6 @@ const std::string& name_of(const Value& missing) {
   const Undefined* found = missing.as<Undefined>();
   return found && found->name ? *found->name : none;
 }
-
 }  // namespace
 
 Value operate(std::string_view op, const Value& a, const Value& b, Budget& budget) {
@@ -215,10 +213,9 @@ bool flag_argument(const Arguments& arguments, size_t location, const char* name
 }
 
 size_t find_text(const std::string& text, const std::string& part, size_t from, Budget& budget) {
-  const char* found =
-      part.empty()
-          ? text.data() + from
-          : static_cast<const char*>(::memmem(text.data() + from, text.size() - from, part.data(), part.size()));
+  const char* found = part.empty() ? text.data() + from
+                                   : static_cast<const char*>(
+                                         ::memmem(text.data() + from, text.size() - from, part.data(), part.size()));
   const size_t at = found ? static_cast<size_t>(found - text.data()) : text.npos;
   budget.step();
   budget.read(std::min(at, text.size()) - from + part.size());
@@ -278,5 +275,4 @@ const Value& other(const Arguments& arguments) {
   if (arguments.positional.empty()) fail("a test needs something to compare with");
   return arguments.positional[0];
 }
-
 }  // namespace linnet::jinja

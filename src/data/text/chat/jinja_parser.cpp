@@ -3,13 +3,11 @@
 #include "data/text/chat/jinja_program.h"
 
 namespace linnet::jinja {
-
 struct Program {
   Statements statements;
 };
 
 namespace {
-
 Flow run(const Statements& statements, Scope& scope, std::string& out) {
   for (const Statement& statement : statements)
     if (const Flow flow = statement(scope, out); flow != Flow::kNext) return flow;
@@ -29,21 +27,13 @@ void assign(Scope& scope, const std::vector<std::string>& targets, const Value& 
 
 Value loop_variable(const List& items, size_t i) {
   Dict loop;
-  loop.items = {{"index", i + 1},
-                {"index0", i},
-                {"revindex", items.size() - i},
-                {"revindex0", items.size() - i - 1},
-                {"first", i == 0},
-                {"last", i + 1 == items.size()},
-                {"length", items.size()},
-                {"depth", 1},
-                {"depth0", 0},
-                {"previtem", i > 0 ? items[i - 1] : Value()},
-                {"nextitem", i + 1 < items.size() ? items[i + 1] : Value()},
-                {"cycle", Function([i](const Arguments& arguments) {
-                   if (arguments.positional.empty()) fail("loop.cycle needs values");
-                   return arguments.positional[i % arguments.positional.size()];
-                 })}};
+  loop.items = {{"index", i + 1}, {"index0", i}, {"revindex", items.size() - i}, {"revindex0", items.size() - i - 1},
+      {"first", i == 0}, {"last", i + 1 == items.size()}, {"length", items.size()}, {"depth", 1}, {"depth0", 0},
+      {"previtem", i > 0 ? items[i - 1] : Value()}, {"nextitem", i + 1 < items.size() ? items[i + 1] : Value()},
+      {"cycle", Function([i](const Arguments& arguments) {
+         if (arguments.positional.empty()) fail("loop.cycle needs values");
+         return arguments.positional[i % arguments.positional.size()];
+       })}};
   return loop;
 }
 
@@ -281,15 +271,13 @@ class Parser : TokenStream {
 };
 
 // Turns exceptions of work() into user errors that begin with the template's name and the line.
-template <class Work>
-void with_line(const std::string& name, const int& line, const Work& work) {
+template <class Work> void with_line(const std::string& name, const int& line, const Work& work) {
   try {
     work();
   } catch (const TemplateError& error) {
     fail_user(name, ", line ", line, ": ", error.what);
   }
 }
-
 }  // namespace
 
 Template::Template(const std::string& source, std::string name) : name_(std::move(name)) {
@@ -318,5 +306,4 @@ std::string Template::render(const Dict& variables, Cost* cost) const {
   with_line(name_, root.line, [&] { run(program_->statements, root, text); });
   return text;
 }
-
 }  // namespace linnet::jinja

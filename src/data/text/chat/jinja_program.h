@@ -8,7 +8,6 @@
 #include "data/text/chat/jinja_template.h"
 
 namespace linnet::jinja {
-
 // The names of one block; `outer` has those of the block around it.
 struct Scope {
   Budget& budget;
@@ -28,8 +27,7 @@ enum class Flow { kNext, kBreak, kContinue };
 
 // An expression or statement as the parser makes it; copies share it. Each call is a step, and nested calls are
 // counted, as they use the thread's stack.
-template <class Result, class... Out>
-class Closure {
+template <class Result, class... Out> class Closure {
  public:
   Closure() = default;
   template <class Function>
@@ -170,5 +168,4 @@ size_t length_of(const Value& value, Budget& budget);
 List pairs_of(const Dict& dict, Budget& budget);
 Value strip_of(const std::string& text, const Arguments& arguments, bool left, bool right, Budget& budget);
 const Value& other(const Arguments& arguments);
-
 }  // namespace linnet::jinja

@@ -13,7 +13,6 @@
 #include <vector>
 
 namespace linnet::jinja {
-
 class Value;
 using List = std::vector<Value>;
 
@@ -49,7 +48,7 @@ class Value {
     int depth;  // of its items, with itself
   };
   using Data = std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const std::string>,
-                            std::shared_ptr<const Sequence>, std::shared_ptr<Dict>, std::shared_ptr<const Function>>;
+      std::shared_ptr<const Sequence>, std::shared_ptr<Dict>, std::shared_ptr<const Function>>;
   Value() : data_(Undefined{}) {}
   template <class T>
   requires(!std::is_same_v<std::remove_cvref_t<T>, Value> && std::is_constructible_v<Data, T>) Value(T&& data)
@@ -63,10 +62,7 @@ class Value {
   Value(Dict dict);
   Value(Function function) : data_(std::make_shared<const Function>(std::move(function))) {}
 
-  template <class T>
-  const T* as() const {
-    return std::get_if<T>(&data_);
-  }
+  template <class T> const T* as() const { return std::get_if<T>(&data_); }
   const std::string* text() const { return shared<std::string>(); }
   const List* list() const;
   Dict* dict() const;
@@ -83,8 +79,7 @@ class Value {
   int depth() const;              // 0 for what holds no values
 
  private:
-  template <class T>
-  const T* shared() const {
+  template <class T> const T* shared() const {
     const auto* found = as<std::shared_ptr<const T>>();
     return found ? found->get() : nullptr;
   }
@@ -155,5 +150,4 @@ class Template {
   std::string name_;
   std::shared_ptr<const Program> program_;
 };
-
 }  // namespace linnet::jinja

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 using ordered_json = OrderedJson;
 
 const ordered_json& golden() {
@@ -77,12 +76,12 @@ TEST(Jinja, AnErrorNamesTheLineAndWhatIsWrong) {
       {"{{ " + std::string(5000, '(') + "1", "more than 2000 words"},
       {"{{ " + std::string(200, '(') + "1" + std::string(200, ')') + " }}", "nests deeper"},
       {"{% if 1 %}" +
-           [] {
-             std::string s;
-             for (int i = 0; i < 300; ++i) s += "{% if 1 %}";
-             return s;
-           }(),
-       "nests deeper"},
+              [] {
+                std::string s;
+                for (int i = 0; i < 300; ++i) s += "{% if 1 %}";
+                return s;
+              }(),
+          "nests deeper"},
       {"{{ 9223372036854775807 }}", "is too large"},
       {"{{ 999999999999999999 * 999999999999999999 }}", "out of range"},
   };
@@ -96,12 +95,12 @@ TEST(Jinja, AnErrorNamesTheLineAndWhatIsWrong) {
 TEST(Jinja, WhatDoesNotEndIsRefused) {
   EXPECT_NE(rendered("{{ range(1000000) }}").find("more than 100000"), std::string::npos);
   EXPECT_NE(rendered("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}").find("steps"),
-            std::string::npos);
+      std::string::npos);
   EXPECT_NE(rendered("{{ 'aaaaaaaa' * 999999999999 }}").find("grows beyond"), std::string::npos);
   EXPECT_NE(rendered("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}").find("too deeply"), std::string::npos);
   EXPECT_NE(rendered("{% set ns = namespace(a='a') %}{% for i in range(60) %}{% set ns.a = ns.a + ns.a %}{% endfor %}")
                 .find("grows beyond"),
-            std::string::npos);
+      std::string::npos);
   EXPECT_NE(rendered("{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}").find("nests deeper"), std::string::npos);
 }
 
@@ -135,6 +134,5 @@ TEST(Jinja, DamagedTemplatesGiveATextOrAnErrorOfOneLine) {
   }
   EXPECT_GT(errors, 1000);
 }
-
 }  // namespace
 }  // namespace linnet

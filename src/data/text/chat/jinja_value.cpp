@@ -6,7 +6,6 @@
 
 namespace linnet::jinja {
 namespace {
-
 constexpr int kDeepest = 100;        // of nested lists and dictionaries that are printed or compared
 constexpr int kDeepestValue = 1000;  // that are made
 constexpr size_t kLongestName = 100;
@@ -15,8 +14,7 @@ void check_depth(int depth) {
   if (depth > kDeepest) fail("a value nests deeper than " + std::to_string(kDeepest) + " levels");
 }
 
-template <class Items>
-auto* value_of(Items& items, const std::string& key) {
+template <class Items> auto* value_of(Items& items, const std::string& key) {
   const auto found = std::ranges::find(items, key, &std::pair<std::string, Value>::first);
   return found == items.end() ? nullptr : &found->second;
 }
@@ -121,7 +119,6 @@ class Writer {
   const bool sort_keys_;
   std::string text_;
 };
-
 }  // namespace
 
 bool equal(const Value& a, const Value& b, Budget& budget, int depth) {
@@ -138,10 +135,10 @@ bool equal(const Value& a, const Value& b, Budget& budget, int depth) {
     return std::ranges::equal(*x, *y, [&](const Value& c, const Value& d) { return equal(c, d, budget, depth + 1); });
   if (const Dict* x = a.dict(), *y = b.dict(); x && y)
     return x->items.size() == y->items.size() && std::ranges::all_of(x->items, [&](const auto& item) {
-             budget.step(y->items.size());
-             const Value* other = y->find(item.first);
-             return other && equal(item.second, *other, budget, depth + 1);
-           });
+      budget.step(y->items.size());
+      const Value* other = y->find(item.first);
+      return other && equal(item.second, *other, budget, depth + 1);
+    });
   return (a.is_none() && b.is_none()) || (a.is_undefined() && b.is_undefined());
 }
 
@@ -276,5 +273,4 @@ List elements(const Value& value, Budget& budget) {
   }
   return result;
 }
-
 }  // namespace linnet::jinja

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 using Tokens = std::vector<std::string>;
 
 // Reads GPT-2's spelling of bytes; a token with other characters stays as it is.
@@ -20,9 +19,8 @@ void decode_byte_level(Tokens& tokens) {
 // Puts a space before each token except the first and those that continue a word; `cleanup` removes spaces before
 // punctuation and English contractions.
 void decode_wordpiece(const std::string& prefix, bool cleanup, Tokens& tokens) {
-  constexpr std::string_view kCleanups[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
-                                               {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
-                                               {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  constexpr std::string_view kCleanups[][2] = {{" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"},
+      {" n't", "n't"}, {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (size_t i = 0; i < tokens.size(); ++i) {
     std::string& token = tokens[i];
     if (i > 0 && token.starts_with(prefix)) token.erase(0, prefix.size());
@@ -66,9 +64,8 @@ void strip(const std::string& content, int64_t start, int64_t stop, Tokens& toke
 TokenDecoder read_decoding_step(const JsonObject& json, const std::string& type) {
   if (type == "ByteLevel") return decode_byte_level;
   if (type == "WordPiece")
-    return [prefix = json.text("prefix", "##"), cleanup = json.flag("cleanup", true)](Tokens& tokens) {
-      decode_wordpiece(prefix, cleanup, tokens);
-    };
+    return [prefix = json.text("prefix", "##"), cleanup = json.flag("cleanup", true)](
+               Tokens& tokens) { decode_wordpiece(prefix, cleanup, tokens); };
   if (type == "Metaspace")  // "▁" becomes a space, or nothing in the first token when one was put before the text
     return [how = read_metaspace(json)](Tokens& tokens) {
       for (size_t i = 0; i < tokens.size(); ++i)
@@ -94,7 +91,6 @@ TokenDecoder read_decoding_step(const JsonObject& json, const std::string& type)
     };
   fail_unknown(json, "type", type);
 }
-
 }  // namespace
 
 void read_decoder(const JsonObject& json, std::vector<TokenDecoder>& steps) {
@@ -102,5 +98,4 @@ void read_decoder(const JsonObject& json, std::vector<TokenDecoder>& steps) {
   if (type != "Sequence") return steps.push_back(read_decoding_step(json, type));
   for (const JsonObject& step : json.objects("decoders")) read_decoder(step, steps);
 }
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 bool all_ascii(std::string_view text) {
   unsigned char all = 0;
   for (const char c : text) all |= static_cast<unsigned char>(c);
@@ -25,9 +24,8 @@ struct Form {  // NFC, NFD, NFKC, NFKD
 bool composes_backward(char32_t c) {
   if (c < 0x9BE) return false;
   if ((c >= 0x1161 && c <= 0x1175) || (c >= 0x11A8 && c <= 0x11C2)) return true;  // Hangul's vowels and last consonants
-  constexpr char32_t kVowels[] = {0x9BE,   0x9D7,   0xB3E,   0xB56,   0xB57,   0xBBE,   0xBD7,   0xCC2,
-                                  0xCD5,   0xCD6,   0xD3E,   0xD57,   0xDCF,   0xDDF,   0x102E,  0x1B35,
-                                  0x11127, 0x1133E, 0x11357, 0x114B0, 0x114BA, 0x114BD, 0x115AF, 0x11930};
+  constexpr char32_t kVowels[] = {0x9BE, 0x9D7, 0xB3E, 0xB56, 0xB57, 0xBBE, 0xBD7, 0xCC2, 0xCD5, 0xCD6, 0xD3E, 0xD57,
+      0xDCF, 0xDDF, 0x102E, 0x1B35, 0x11127, 0x1133E, 0x11357, 0x114B0, 0x114BA, 0x114BD, 0x115AF, 0x11930};
   return std::ranges::binary_search(kVowels, c);
 }
 
@@ -66,8 +64,8 @@ std::vector<Part> decomposed(Form form, std::string_view text) {
 std::string composed(Form form, std::string_view text) {
   std::vector<utf8proc_int32_t> points;
   for (const Part& part : decomposed(form, text)) points.push_back(static_cast<utf8proc_int32_t>(part.c));
-  const auto count = utf8proc_normalize_utf32(points.data(), std::ssize(points),
-                                              static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+  const auto count = utf8proc_normalize_utf32(
+      points.data(), std::ssize(points), static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
   if (count < 0) fail_internal("utf8proc cannot compose a text");
   return to_utf8(std::u32string(points.begin(), points.begin() + count));
 }
@@ -274,8 +272,7 @@ struct BertNormalizer {
 };
 
 // For a function that needs only the text.
-template <class Change>
-TextStep normalizer(const Change& change) {
+template <class Change> TextStep normalizer(const Change& change) {
   return [change](PipelineScratch& scratch) { change(scratch.text); };
 }
 
@@ -291,7 +288,7 @@ TextStep read_normalizing_step(const JsonObject& json, const std::string& type) 
   if (type == "BertNormalizer") {
     const bool lowercase = json.flag("lowercase", true);
     return normalizer(BertNormalizer{json.flag("clean_text", true), json.flag("handle_chinese_chars", true),
-                                     json.flag("strip_accents", lowercase), lowercase});
+        json.flag("strip_accents", lowercase), lowercase});
   }
   if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
     const Form form{.compatible = type.size() == 4, .composes = type.ends_with('C')};
@@ -303,15 +300,13 @@ TextStep read_normalizing_step(const JsonObject& json, const std::string& type) 
     return normalizer([left = json.flag("strip_left", true), right = json.flag("strip_right", true)](
                           AlignedText& text) { strip_white_space(left, right, text); });
   if (type == "Replace")
-    return [pattern = read_pattern(json), content = json.text("content")](PipelineScratch& scratch) {
-      replace_matches(pattern, content, scratch);
-    };
+    return [pattern = read_pattern(json), content = json.text("content")](
+               PipelineScratch& scratch) { replace_matches(pattern, content, scratch); };
   if (type == "Prepend")
     return normalizer([content = json.text("prepend")](AlignedText& text) { prepend(content, text); });
   if (type == "Precompiled") return read_charsmap(json);
   fail_unknown(json, "type", type);
 }
-
 }  // namespace
 
 void read_normalizer(const JsonObject& json, std::vector<TextStep>& steps) {
@@ -319,5 +314,4 @@ void read_normalizer(const JsonObject& json, std::vector<TextStep>& steps) {
   if (type != "Sequence") return steps.push_back(read_normalizing_step(json, type));
   for (const JsonObject& step : json.objects("normalizers")) read_normalizer(step, steps);
 }
-
 }  // namespace linnet

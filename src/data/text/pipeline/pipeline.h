@@ -14,7 +14,6 @@
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
-
 // A token found in the raw text, before any other step: "<|endoftext|>", "[MASK]".
 struct AddedToken {
   TokenId id = kNoToken;
@@ -63,8 +62,7 @@ class AlignedText {
   void put(std::string_view bytes, size_t begin, size_t end);  // in place of these
   void finish_rewrite();
   // A rewrite in which change(character, begin, end) puts or keeps each character.
-  template <class Change>
-  void rewrite_characters(const Change& change) {
+  template <class Change> void rewrite_characters(const Change& change) {
     start_rewrite();
     for (const Utf8Character& character : utf8_characters(view()))
       change(character.code_point(), character.begin, character.end);
@@ -96,8 +94,7 @@ using TextStep = std::function<void(PipelineScratch& scratch)>;
 using TokenDecoder = std::function<void(std::vector<std::string>& tokens)>;  // the text is what they give when joined
 
 // Scratch memory of threads, kept for the next text of any thread.
-template <class Scratch>
-class ScratchPool {
+template <class Scratch> class ScratchPool {
  public:
   // Scratch memory for the pointer's lifetime.
   auto lease() {
@@ -151,5 +148,4 @@ class TemplateTokenizer : public PretrainedTokenizer {
   Encoding join(std::initializer_list<std::string_view> texts, const EncodeOptions& options) const;
   void trim_offsets(std::string_view text, Encoding& encoding) const;
 };
-
 }  // namespace linnet

@@ -6,13 +6,11 @@
 
 namespace linnet {
 namespace {
-
 bool ends_in_word(std::string_view text) {
   return !text.empty() && is_word_character(utf8_code_point_at(text, utf8_start_before(text, text.size())));
 }
 
 bool starts_in_word(std::string_view text) { return !text.empty() && is_word_character(utf8_code_point_at(text, 0)); }
-
 }  // namespace
 
 AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
@@ -24,8 +22,8 @@ AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(s
   trie_ = ByteTrie(std::move(keys));
 }
 
-void AddedTokenMatcher::split(std::string_view text, size_t begin, size_t end,
-                              std::vector<TextSegment>& segments) const {
+void AddedTokenMatcher::split(
+    std::string_view text, size_t begin, size_t end, std::vector<TextSegment>& segments) const {
   const std::string_view part = text.substr(0, end);
   size_t done = begin;
   for (size_t at = begin; at < end;) {
@@ -119,8 +117,8 @@ PipelineTokenizer::PipelineTokenizer(Pipeline pipeline) : pipeline_(std::move(pi
   after_ = AddedTokenMatcher(after);
 }
 
-void PipelineTokenizer::tokenize(std::string_view text, std::vector<TokenId>& ids,
-                                 std::vector<TextRange>* offsets) const {
+void PipelineTokenizer::tokenize(
+    std::string_view text, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const {
   const auto lease = scratch_.lease();
   PipelineScratch& scratch = *lease;
   scratch.segments.clear();
@@ -141,8 +139,8 @@ void PipelineTokenizer::tokenize(std::string_view text, std::vector<TokenId>& id
   }
 }
 
-void PipelineTokenizer::tokenize_words(PipelineScratch& scratch, std::vector<TokenId>& ids,
-                                       std::vector<TextRange>* offsets) const {
+void PipelineTokenizer::tokenize_words(
+    PipelineScratch& scratch, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const {
   const std::string_view text = scratch.text.view();
   for (const TextSegment& segment : scratch.words) {
     if (segment.id != kNoToken) {
@@ -228,5 +226,4 @@ bool PipelineTokenizer::is_special(TokenId id) const {
   const auto found = added_by_id_.find(id);
   return found != added_by_id_.end() && pipeline_.added[found->second].special;
 }
-
 }  // namespace linnet

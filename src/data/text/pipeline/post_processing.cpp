@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 bool is_id(const Json& value) { return value.is_integer(0, Vocabulary::kMaxId); }
 
 TokenId read_token_pair(const JsonObject& json, const char* key) {  // [piece, id]
@@ -75,7 +74,6 @@ void cut_to_length(std::vector<Encoding>& parts, const EncodeOptions& options, i
     fail_user("the text to be cut has ", target.ids.size(), " tokens, ", excess, " have to go");
   cut_encoding(target, target.ids.size() - excess);
 }
-
 }  // namespace
 
 void read_post_processor(const JsonObject& json, PostProcessing& post) {
@@ -101,8 +99,8 @@ void read_post_processor(const JsonObject& json, PostProcessing& post) {
 }
 
 int64_t TemplateTokenizer::added_by_template(bool pair) const {
-  return std::ranges::count_if(pair ? post_.pair : post_.single,
-                               [](const TemplateItem& item) { return item.text < 0; });
+  return std::ranges::count_if(
+      pair ? post_.pair : post_.single, [](const TemplateItem& item) { return item.text < 0; });
 }
 
 Encoding TemplateTokenizer::join(std::initializer_list<std::string_view> texts, const EncodeOptions& options) const {
@@ -162,5 +160,4 @@ void TemplateTokenizer::trim_offsets(std::string_view text, Encoding& encoding) 
       --range.end;  // whole characters
   }
 }
-
 }  // namespace linnet

@@ -5,27 +5,25 @@
 #include "data/text/unicode/unicode_classes.h"
 
 namespace linnet {
-
 // Radford et al. 2019, encoder.py.
 const char* const kGpt2Expression = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 namespace {
-
 // What happens to the matches at which a text is cut. From kMergedWithPrevious on they may join their neighbors.
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 constexpr std::string_view kBehaviors[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
 
 // Cuts [begin, end) at `matches` (sorted, disjoint) and appends the pieces.
 void cut_between(size_t begin, size_t end, const std::vector<TextRange>& matches, SplitBehavior behavior, bool inverted,
-                 std::vector<TextSegment>& words) {
+    std::vector<TextSegment>& words) {
   const size_t first = words.size();
   bool after_match = false;  // whether the last piece ends with a match
   const auto add = [&](size_t from, size_t to, bool match) {
     if (from == to || (match && behavior == SplitBehavior::kRemoved)) return;
     const bool joins = behavior >= SplitBehavior::kMergedWithPrevious && words.size() > first &&
-                       (behavior == SplitBehavior::kMergedWithPrevious ? match && !after_match
-                        : behavior == SplitBehavior::kMergedWithNext   ? !match && after_match
-                                                                       : match == after_match);
+                       (behavior == SplitBehavior::kMergedWithPrevious  ? match && !after_match
+                           : behavior == SplitBehavior::kMergedWithNext ? !match && after_match
+                                                                        : match == after_match);
     if (joins) words.back().end = to;
     else words.push_back({from, to, kNoToken});
     after_match = match;
@@ -40,8 +38,7 @@ void cut_between(size_t begin, size_t end, const std::vector<TextRange>& matches
 }
 
 // Keeps words that are tokens; split_word(word, text, scratch) appends the pieces of each other one to next_words.
-template <class SplitWord>
-TextStep split_words(SplitWord split_word) {
+template <class SplitWord> TextStep split_words(SplitWord split_word) {
   return [split_word](PipelineScratch& scratch) {
     scratch.next_words.clear();
     for (const TextSegment& word : scratch.words)
@@ -77,8 +74,7 @@ TextStep character_split(bool (*matches)(char32_t), SplitBehavior behavior) {
 enum class Kind { kText, kRemoved, kAlone };  // a character that is part of a word, between words, a word of its own
 
 // Where the class of characters changes.
-template <class KindOf>
-TextStep class_split(KindOf kind_of) {
+template <class KindOf> TextStep class_split(KindOf kind_of) {
   return split_words([=](const TextSegment& word, std::string_view text, PipelineScratch& scratch) {
     auto& words = scratch.next_words;
     size_t begin = word.begin;
@@ -173,9 +169,8 @@ SplitBehavior read_behavior(const JsonObject& step) {
 TextStep read_cutting_step(const JsonObject& json, const std::string& type) {
   if (type == "Split") return pattern_split(read_pattern(json), read_behavior(json), json.flag("invert", false));
   if (type == "Metaspace")
-    return [how = read_metaspace(json), cut = json.flag("split", true)](PipelineScratch& scratch) {
-      put_spaces(how, cut, scratch);
-    };
+    return [how = read_metaspace(json), cut = json.flag("split", true)](
+               PipelineScratch& scratch) { put_spaces(how, cut, scratch); };
   if (type == "Whitespace") {  // \w+|[^\w\s]+, with \w as tokenizers has it
     const std::string word = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D})";
     return pattern_split(SplitPattern("[" + word + "]+|[^" + word + "\\s]+"), SplitBehavior::kRemoved, true);
@@ -192,10 +187,9 @@ TextStep read_cutting_step(const JsonObject& json, const std::string& type) {
     return character_split(is_bert_punctuation, json.has("behavior") ? read_behavior(json) : SplitBehavior::kIsolated);
   if (type == "Digits")
     return pattern_split(SplitPattern(R"(\p{N})"),
-                         json.flag("individual_digits", false) ? SplitBehavior::kIsolated : SplitBehavior::kContiguous);
+        json.flag("individual_digits", false) ? SplitBehavior::kIsolated : SplitBehavior::kContiguous);
   fail_unknown(json, "type", type);
 }
-
 }  // namespace
 
 SplitPattern read_pattern(const JsonObject& step) {
@@ -234,5 +228,4 @@ bool read_pre_tokenizer(const JsonObject& json, std::vector<TextStep>& steps) {
     steps.push_back(pattern_split(SplitPattern(kGpt2Expression), SplitBehavior::kIsolated));
   return true;
 }
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 #include "data/text/tokenizer.h"
 
 namespace linnet {
-
 struct ModelToken {
   TokenId id = 0;
   uint32_t end = 0;  // bytes of the word up to the token's end; it begins where the one before it ends
@@ -22,8 +21,7 @@ constexpr uint64_t pair_key(TokenId left, TokenId right) {
 }
 
 // Joins neighboring tokens, lowest rank first, leftmost of equals. Not thread-safe; reuses its memory.
-template <class Rank>
-class PairMerger {
+template <class Rank> class PairMerger {
  public:
   struct Joined {
     Rank rank;
@@ -34,8 +32,7 @@ class PairMerger {
   static constexpr size_t kFew = 48;
 
   // tokens[first...] are the word's symbols. join(begin, left, right) is the Joined of two neighbors from that byte on.
-  template <class Join>
-  static void merge_few(std::vector<ModelToken>& tokens, size_t first, const Join& join) {
+  template <class Join> static void merge_few(std::vector<ModelToken>& tokens, size_t first, const Join& join) {
     ModelToken* s = tokens.data() + first;
     size_t count = tokens.size() - first;
     Joined pairs[kFew];  // pairs[i]: what symbols i and i + 1 become
@@ -57,8 +54,7 @@ class PairMerger {
     tokens.resize(first + count);
   }
 
-  template <class Join>
-  void merge_many(std::vector<ModelToken>& tokens, size_t first, const Join& join) {
+  template <class Join> void merge_many(std::vector<ModelToken>& tokens, size_t first, const Join& join) {
     ModelToken* s = tokens.data() + first;
     const auto count = static_cast<int32_t>(tokens.size() - first);
     links_.clear(), heap_.clear();
@@ -106,16 +102,14 @@ class PairMerger {
 };
 
 // The best way to one position of a word.
-template <class Score>
-struct WayNode {
+template <class Score> struct WayNode {
   Score score;
   uint32_t begin;
   TokenId id;
 };
 
 // Appends the tokens on the way to the last node.
-template <class Nodes>
-void append_way(const Nodes& nodes, std::vector<ModelToken>& tokens) {
+template <class Nodes> void append_way(const Nodes& nodes, std::vector<ModelToken>& tokens) {
   const auto first = std::ssize(tokens);
   for (auto end = static_cast<uint32_t>(nodes.size() - 1); end > 0; end = nodes[end].begin)
     tokens.push_back({nodes[end].id, end});
@@ -124,9 +118,8 @@ void append_way(const Nodes& nodes, std::vector<ModelToken>& tokens) {
 
 // Appends the segmentation of a word with the largest sum of scores, from `start` on, by Viterbi; score_of(-1) and
 // `unknown` are for a character that is no piece. Of equal sums it takes the first, with the longer last piece.
-template <class Score, class ScoreOf>
-void append_best_way(const ByteTrie& trie, std::string_view word, Score start, TokenId unknown, const ScoreOf& score_of,
-                     std::vector<WayNode<Score>>& nodes, std::vector<ModelToken>& tokens) {
+template <class Score, class ScoreOf> void append_best_way(const ByteTrie& trie, std::string_view word, Score start,
+    TokenId unknown, const ScoreOf& score_of, std::vector<WayNode<Score>>& nodes, std::vector<ModelToken>& tokens) {
   constexpr uint32_t kNowhere = UINT32_MAX;
   nodes.assign(word.size() + 1, {0, kNowhere, -1});
   nodes[0].score = start;
@@ -138,5 +131,4 @@ void append_best_way(const ByteTrie& trie, std::string_view word, Score start, T
   });
   append_way(nodes, tokens);
 }
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 struct Range {
   char32_t first, last, stand_in;
 };
@@ -31,8 +30,8 @@ const std::array<bool, 0x1100>& pages() {
 
 const Range* find(char32_t c) {
   if (!pages()[c >> 8]) return nullptr;
-  const Range* range = std::lower_bound(std::begin(kRecent), std::end(kRecent), c,
-                                        [](const Range& r, char32_t value) { return r.last < value; });
+  const Range* range = std::lower_bound(
+      std::begin(kRecent), std::end(kRecent), c, [](const Range& r, char32_t value) { return r.last < value; });
   return range != std::end(kRecent) && range->first <= c ? range : nullptr;
 }
 
@@ -61,7 +60,6 @@ std::string_view replace_recent_characters(std::string_view text, std::string& s
 // Limits of backtracking: usual patterns need almost none, and a hostile one must fail quickly.
 constexpr size_t kJitStackBytes = 1 << 20;
 constexpr uint32_t kMatchLimit = 10'000'000;
-
 }  // namespace
 
 struct MatchScratch::State {
@@ -103,7 +101,7 @@ SplitPattern::SplitPattern(const std::string& expression, const std::string& whe
   PCRE2_SIZE offset = 0;
   // Callouts, \C and (*...) verbs have no use in a tokenizer's pattern.
   made->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
-                             PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
   if (!made->code) {
     PCRE2_UCHAR message[160] = {};
     pcre2_get_error_message(error, message, sizeof message);
@@ -132,8 +130,8 @@ void SplitPattern::find_all(std::string_view text, MatchScratch& scratch, std::v
   }
 }
 
-void SplitPattern::find_valid(std::string_view text, size_t base, MatchScratch& scratch,
-                              std::vector<TextRange>& matches) const {
+void SplitPattern::find_valid(
+    std::string_view text, size_t base, MatchScratch& scratch, std::vector<TextRange>& matches) const {
   MatchScratch::State& state = *scratch.state_;
   text = replace_recent_characters(text, state.stand_ins);
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
@@ -151,5 +149,4 @@ void SplitPattern::find_valid(std::string_view text, size_t base, MatchScratch& 
     }
   }
 }
-
 }  // namespace linnet

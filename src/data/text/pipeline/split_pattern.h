@@ -7,7 +7,6 @@
 #include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
-
 // Per-thread scratch memory for one pattern, reused for all texts.
 class MatchScratch {
  public:
@@ -38,5 +37,4 @@ class SplitPattern {
 
   std::shared_ptr<const Code> code_;
 };
-
 }  // namespace linnet

@@ -12,7 +12,6 @@
 #include "data/text/pipeline/segmentation.h"
 
 namespace linnet {
-
 // Hashes eight bytes at a time: words are short, and every word of a text is hashed. Packed models store tables made
 // with it, so another hash needs another version of theirs (pipeline/tokenizer_tables.h).
 inline uint64_t hash_piece(std::string_view bytes) {
@@ -171,5 +170,4 @@ class SubwordModel {
 // The "model" of a tokenizer.json. `byte_level`: its words are in GPT-2's spelling of bytes. `tables`: if set, they
 // have what the JSON lacks.
 std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level, const TokenizerTables* tables);
-
 }  // namespace linnet

@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 // The tokens of single bytes; -1 if the vocabulary lacks one.
 struct ByteTokens {
   TokenId ids[256];
@@ -43,13 +42,9 @@ class BpeModel : public SubwordModel {
  public:
   // User error for inconsistent pieces and merges.
   BpeModel(const JsonObject& json, bool byte_level, const TokenizerTables* tables)
-      : SubwordModel(json, tables),
-        byte_level_(byte_level),
-        byte_fallback_(json.flag("byte_fallback", false)),
-        fuse_unknown_(json.flag("fuse_unk", false)),
-        ignore_merges_(json.flag("ignore_merges", false)),
-        unknown_piece_(json.text("unk_token", "")),
-        continuing_prefix_(json.text("continuing_subword_prefix", "")),
+      : SubwordModel(json, tables), byte_level_(byte_level), byte_fallback_(json.flag("byte_fallback", false)),
+        fuse_unknown_(json.flag("fuse_unk", false)), ignore_merges_(json.flag("ignore_merges", false)),
+        unknown_piece_(json.text("unk_token", "")), continuing_prefix_(json.text("continuing_subword_prefix", "")),
         word_suffix_(json.text("end_of_word_suffix", "")) {
     if (json.has("dropout") && !(json.at("dropout").is_number() && json.at("dropout").get<double>() == 0))
       json.fail("has a dropout, which Linnet does not do");
@@ -86,14 +81,10 @@ class BpeModel : public SubwordModel {
 
   Json settings() const override {
     const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-    return {{"type", "BPE"},
-            {"dropout", nullptr},
-            {"unk_token", text_or_null(unknown_piece_)},
-            {"continuing_subword_prefix", text_or_null(continuing_prefix_)},
-            {"end_of_word_suffix", text_or_null(word_suffix_)},
-            {"fuse_unk", fuse_unknown_},
-            {"byte_fallback", byte_fallback_},
-            {"ignore_merges", ignore_merges_}};
+    return {{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", text_or_null(unknown_piece_)},
+        {"continuing_subword_prefix", text_or_null(continuing_prefix_)},
+        {"end_of_word_suffix", text_or_null(word_suffix_)}, {"fuse_unk", fuse_unknown_},
+        {"byte_fallback", byte_fallback_}, {"ignore_merges", ignore_merges_}};
   }
 
   void add_tables(TokenizerTableWriter& tables) const override {
@@ -353,19 +344,15 @@ class UnigramModel : public SubwordModel {
 class WordPieceModel : public SubwordModel {
  public:
   WordPieceModel(const JsonObject& json, const TokenizerTables* tables)
-      : SubwordModel(json, tables),
-        unknown_piece_(json.text("unk_token", "[UNK]")),
+      : SubwordModel(json, tables), unknown_piece_(json.text("unk_token", "[UNK]")),
         prefix_(json.text("continuing_subword_prefix", "##")),
-        longest_word_(json.integer("max_input_chars_per_word", 100)),
-        unknown_(vocabulary_.find(unknown_piece_)) {
+        longest_word_(json.integer("max_input_chars_per_word", 100)), unknown_(vocabulary_.find(unknown_piece_)) {
     if (unknown_ < 0) fail_user(json.where(), " has no unknown token '", unknown_piece_, "' in its vocabulary");
   }
 
   Json settings() const override {
-    return {{"type", "WordPiece"},
-            {"unk_token", unknown_piece_},
-            {"continuing_subword_prefix", prefix_},
-            {"max_input_chars_per_word", longest_word_}};
+    return {{"type", "WordPiece"}, {"unk_token", unknown_piece_}, {"continuing_subword_prefix", prefix_},
+        {"max_input_chars_per_word", longest_word_}};
   }
 
   void tokenize(std::string_view word, ModelScratch& scratch, std::vector<ModelToken>& tokens) const override {
@@ -408,9 +395,7 @@ class WordPieceModel : public SubwordModel {
 class WordLevelModel : public SubwordModel {
  public:
   WordLevelModel(const JsonObject& json, const TokenizerTables* tables)
-      : SubwordModel(json, tables),
-        unknown_piece_(json.text("unk_token", "<unk>")),
-        where_(json.where()),
+      : SubwordModel(json, tables), unknown_piece_(json.text("unk_token", "<unk>")), where_(json.where()),
         unknown_(vocabulary_.find(unknown_piece_)) {}
 
   Json settings() const override { return {{"type", "WordLevel"}, {"unk_token", unknown_piece_}}; }
@@ -430,7 +415,6 @@ class WordLevelModel : public SubwordModel {
 std::string guess_type(const JsonObject& model) {
   return model.has("merges") ? "BPE" : model.has("unk_id") ? "Unigram" : "WordPiece";
 }
-
 }  // namespace
 
 SubwordModel::SubwordModel(const TokenizerTables* tables) {
@@ -528,5 +512,4 @@ void Vocabulary::grow() {
   for (const Slot& s : old)
     if (s.id >= 0) insert(s.id);
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<AddedToken> read_added_tokens(const JsonObject& root) {
   std::vector<AddedToken> added;
   if (!root.has("added_tokens")) return added;
@@ -19,16 +18,11 @@ std::vector<AddedToken> read_added_tokens(const JsonObject& root) {
 }
 
 std::string format_added_token(const AddedToken& token) {
-  return Json({{"id", token.id},
-               {"content", token.text},
-               {"single_word", token.single_word},
-               {"lstrip", token.left_strip},
-               {"rstrip", token.right_strip},
-               {"normalized", token.normalized},
-               {"special", token.special}})
+  return Json(
+      {{"id", token.id}, {"content", token.text}, {"single_word", token.single_word}, {"lstrip", token.left_strip},
+          {"rstrip", token.right_strip}, {"normalized", token.normalized}, {"special", token.special}})
       .dump();
 }
-
 }  // namespace
 
 AddedToken read_added_token(const JsonObject& token, int64_t id) {
@@ -65,9 +59,9 @@ Pipeline read_pipeline(const Json& file, const std::string& where, const Tokeniz
   };
   bool byte_level = false;
   read("normalizer", pipeline.normalizer_json,
-       [&](const JsonObject& json) { read_normalizer(json, pipeline.normalizers); });
+      [&](const JsonObject& json) { read_normalizer(json, pipeline.normalizers); });
   read("pre_tokenizer", pipeline.pre_tokenizer_json,
-       [&](const JsonObject& json) { byte_level = read_pre_tokenizer(json, pipeline.pre_tokenizers); });
+      [&](const JsonObject& json) { byte_level = read_pre_tokenizer(json, pipeline.pre_tokenizers); });
   pipeline.model = read_model(root.object("model"), byte_level, tables);
   read("post_processor", pipeline.post_json, [&](const JsonObject& json) { read_post_processor(json, pipeline.post); });
   read("decoder", pipeline.decoder_json, [&](const JsonObject& json) { read_decoder(json, pipeline.decoders); });
@@ -92,5 +86,4 @@ std::map<std::string, std::string> PipelineTokenizer::files() const {
   files["tokenizer_config.json"] = format_tokenizer_config(*this, pipeline_.config_json);
   return files;
 }
-
 }  // namespace linnet

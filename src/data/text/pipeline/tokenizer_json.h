@@ -7,7 +7,6 @@
 #include "data/text/pipeline/pipeline.h"
 
 namespace linnet {
-
 struct Pipeline {
   std::unique_ptr<SubwordModel> model;
   std::vector<AddedToken> added;
@@ -82,5 +81,4 @@ Metaspace read_metaspace(const JsonObject& step);
 extern const char* const kGpt2Expression;
 
 std::string quote_json(std::string_view text);  // a quoted JSON string; bytes that are not UTF-8 become U+FFFD
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr std::string_view kMagic = "linnet.tokenizer";
 constexpr uint64_t kVersion = 1;
 constexpr size_t kTables = static_cast<size_t>(TokenizerTable::kCount);
@@ -19,7 +18,6 @@ struct Head {
   } tables[kTables];
 };
 static_assert(sizeof(Vocabulary::Location) == 8 && sizeof(Vocabulary::Slot) == 8 && sizeof(ByteTrie::Unit) == 8);
-
 }  // namespace
 
 TokenizerTables::TokenizerTables(std::string_view bytes, const std::string& path) : where_("'" + path + "'") {
@@ -42,9 +40,9 @@ TokenizerTables::TokenizerTables(std::string_view bytes, const std::string& path
 
 Vocabulary TokenizerTables::vocabulary() const {
   return Vocabulary({.text = table<char>(TokenizerTable::kText),
-                     .locations = table<Vocabulary::Location>(TokenizerTable::kLocations),
-                     .slots = table<Vocabulary::Slot>(TokenizerTable::kSlots)},
-                    where_);
+                        .locations = table<Vocabulary::Location>(TokenizerTable::kLocations),
+                        .slots = table<Vocabulary::Slot>(TokenizerTable::kSlots)},
+      where_);
 }
 
 void TokenizerTables::fail(const std::string& problem) const { fail_user(where_, " is damaged: ", problem); }
@@ -84,5 +82,4 @@ Pipeline read_tokenizer_tables(std::string_view bytes, const std::string& path) 
   const std::span<const char> settings = tables.table<char>(TokenizerTable::kSettings);
   return read_tokenizer_json({settings.data(), settings.size()}, path, &tables);
 }
-
 }  // namespace linnet

@@ -18,7 +18,6 @@
 #include "data/text/pipeline/tokenizer_json.h"
 
 namespace linnet {
-
 constexpr size_t kTokenizerTableAlignment = 16;
 
 enum class TokenizerTable {
@@ -41,8 +40,7 @@ class TokenizerTables {
   TokenizerTables(std::string_view bytes, const std::string& path);
 
   // User error if the bytes are not a whole number of them.
-  template <class T>
-  std::span<const T> table(TokenizerTable table) const {
+  template <class T> std::span<const T> table(TokenizerTable table) const {
     const std::string_view bytes = bytes_of(table);
     if (bytes.size() % sizeof(T) != 0) fail("a table ends within an entry");
     return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
@@ -62,8 +60,7 @@ class TokenizerTables {
 
 class TokenizerTableWriter {
  public:
-  template <class T>
-  void set(TokenizerTable table, std::span<const T> entries) {
+  template <class T> void set(TokenizerTable table, std::span<const T> entries) {
     tables_[static_cast<size_t>(table)].assign(reinterpret_cast<const char*>(entries.data()), entries.size_bytes());
   }
   void set(const Vocabulary& vocabulary);
@@ -76,5 +73,4 @@ class TokenizerTableWriter {
 std::string format_tokenizer_tables(const PipelineTokenizer& tokenizer);
 // The pipeline's model keeps `owner` while it uses the tables.
 Pipeline read_tokenizer_tables(std::string_view bytes, const std::string& path);
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 const std::string kFolder = "tests/golden/tokenizers/";
 using Ids = std::vector<TokenId>;
 
@@ -53,8 +52,8 @@ std::vector<std::string> texts() {
 
 class TokenizerTablesOf : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerTablesOf,
-                         ::testing::Values("gpt2", "roberta", "llama3", "bert", "llama", "unigram", "steps", "words"),
-                         [](const auto& test) { return std::string(test.param); });
+    ::testing::Values("gpt2", "roberta", "llama3", "bert", "llama", "unigram", "steps", "words"),
+    [](const auto& test) { return std::string(test.param); });
 
 TEST_P(TokenizerTablesOf, GiveTheTokensOfTheJson) {
   const PipelineTokenizer json = from_json(GetParam());
@@ -148,6 +147,5 @@ TEST(TokenizerTables, TablesWithoutAnEmptySlotAreRefused) {
   EXPECT_NE(problem(std::vector<Vocabulary::Slot>(4), {{0, 1}, {1, 2}}).find("outside"), std::string::npos);
   EXPECT_EQ(problem(std::vector<Vocabulary::Slot>(4), locations), "");
 }
-
 }  // namespace
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 const std::string kFolder = "tests/golden/sentencepiece/";
 
 // The file spells every byte of a line as a character.
@@ -33,8 +32,8 @@ class SentencePieceGolden : public ::testing::TestWithParam<const char*> {
   std::vector<std::string> lines_;
 };
 INSTANTIATE_TEST_SUITE_P(Models, SentencePieceGolden,
-                         ::testing::Values("unigram_own", "unigram_suffix", "bpe_own", "bpe_phrases", "bpe_unused"),
-                         [](const auto& test) { return std::string(test.param); });
+    ::testing::Values("unigram_own", "unigram_suffix", "bpe_own", "bpe_phrases", "bpe_unused"),
+    [](const auto& test) { return std::string(test.param); });
 
 TEST_P(SentencePieceGolden, GivesTheIdsOfTheOriginal) {
   for (int round = 0; round < 2; ++round)  // the second time words are remembered
@@ -58,8 +57,8 @@ TEST_P(SentencePieceGolden, OneLongLineIsCutLikeItsParts) {
 
 TEST_P(SentencePieceGolden, DecodesAsTheOriginal) {
   for (size_t i = 0; i < lines_.size(); ++i)
-    ASSERT_EQ(tokenizer_->decode(want("ids")[i].get<std::vector<TokenId>>(), false),
-              want("decoded")[i].get<std::string>())
+    ASSERT_EQ(
+        tokenizer_->decode(want("ids")[i].get<std::vector<TokenId>>(), false), want("decoded")[i].get<std::string>())
         << i;
 }
 
@@ -80,9 +79,9 @@ TEST_P(SentencePieceGolden, OffsetsCoverTheText) {
 // A model without tokenizer.json becomes what the class of transformers makes of it, and is saved as that.
 class SentencePieceClass : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Classes, SentencePieceClass,
-                         ::testing::Values("T5", "Albert", "XLMRoberta", "Camembert", "MBart", "MBart50", "Nllb",
-                                           "Pegasus", "DebertaV2", "Llama", "Gemma"),
-                         [](const auto& test) { return std::string(test.param); });
+    ::testing::Values("T5", "Albert", "XLMRoberta", "Camembert", "MBart", "MBart50", "Nllb", "Pegasus", "DebertaV2",
+        "Llama", "Gemma"),
+    [](const auto& test) { return std::string(test.param); });
 
 TEST_P(SentencePieceClass, GivesTheIdsOfTransformers) {
   const Json golden = Json::parse(read_file(kFolder + "classes.json"), "classes.json", JsonLimits::tables());
@@ -102,6 +101,5 @@ TEST_P(SentencePieceClass, GivesTheIdsOfTransformers) {
     if (each == &folder) tokenizer->save_pretrained(saved.path());
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 // A unit of the trie in darts-clone's layout: bit 31 marks a value, bit 8 a leaf, bits 10 up (times 256 if bit 9 is
 // set) give the offset of the children, the lowest 8 bits are the byte that leads here.
 bool has_leaf(uint32_t unit) { return (unit >> 8) & 1; }
@@ -20,7 +19,6 @@ uint32_t offset_of(uint32_t unit) { return (unit >> 10) << ((unit & 0x200u) >> 6
 constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
 
 bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
-
 }  // namespace
 
 CharsmapTable::CharsmapTable(std::string_view table, const std::string& where) {
@@ -68,13 +66,9 @@ bool CharsmapTable::begins_ascii(unsigned char byte) const {
 }
 
 SentencePieceNormalizer::SentencePieceNormalizer(const SentencePieceModelFile::Normalization& spec,
-                                                 bool space_as_suffix, const ByteTrie* user_defined,
-                                                 const std::string& path)
-    : user_defined_(user_defined),
-      dummy_prefix_(spec.dummy_prefix),
-      remove_extra_(spec.remove_extra_spaces),
-      escape_(spec.escape_spaces),
-      suffix_(space_as_suffix) {
+    bool space_as_suffix, const ByteTrie* user_defined, const std::string& path)
+    : user_defined_(user_defined), dummy_prefix_(spec.dummy_prefix), remove_extra_(spec.remove_extra_spaces),
+      escape_(spec.escape_spaces), suffix_(space_as_suffix) {
   if (!spec.charsmap.empty()) table_ = CharsmapTable(spec.charsmap, "'" + path + "'");
   for (size_t c = 0; c < 128; ++c) {
     const auto byte = static_cast<unsigned char>(c);
@@ -187,7 +181,6 @@ void SentencePieceModel::tokenize(SentencePieceScratch& scratch) const {
 }
 
 namespace {
-
 constexpr float kUnknownPenalty = 10;  // below the lowest score
 // For a word of up to 28 bytes whose best segmentation leads by this much: it is also the best wherever the word stands
 // in a text whose sum of scores stays within kLargestSum, however the 28 sums of fp32 are rounded (each by 2^-8 at
@@ -335,13 +328,11 @@ class SentencePieceBpe : public SentencePieceModel {
   std::vector<bool> joinable_, unused_;
   bool any_unused_ = false;
 };
-
 }  // namespace
 
-std::unique_ptr<SentencePieceModel> make_sentencepiece_model(const File& file, const ByteTrie* user_defined,
-                                                             const std::string& path) {
+std::unique_ptr<SentencePieceModel> make_sentencepiece_model(
+    const File& file, const ByteTrie* user_defined, const std::string& path) {
   if (file.model_type == 1) return std::make_unique<SentencePieceUnigram>(file, path);
   return std::make_unique<SentencePieceBpe>(file, user_defined, path);
 }
-
 }  // namespace linnet

@@ -12,7 +12,6 @@
 #include "data/text/pipeline/subword_model.h"
 
 namespace linnet {
-
 // SentencePiece's ModelProto, read and checked.
 struct SentencePieceModelFile {
   enum Type { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
@@ -68,7 +67,7 @@ class SentencePieceNormalizer {
  public:
   // User-defined pieces are kept as they are. `file` outlives this; `path` is for messages.
   SentencePieceNormalizer(const SentencePieceModelFile::Normalization& spec, bool space_as_suffix,
-                          const ByteTrie* user_defined, const std::string& path);
+      const ByteTrie* user_defined, const std::string& path);
 
   // Replaces `out`. Invalid bytes become U+FFFD. `sources`, if not null, gets the begin of the source of each byte of
   // `out`, and one more for the end.
@@ -80,8 +79,7 @@ class SentencePieceNormalizer {
     size_t length;
   };
   Prefix prefix_of(std::string_view text) const;
-  template <bool kTracked>
-  void rewrite(std::string_view text, std::string& out, std::vector<size_t>* sources) const;
+  template <bool kTracked> void rewrite(std::string_view text, std::string& out, std::vector<size_t>* sources) const;
   bool is_plain(std::string_view text, size_t at) const;
 
   CharsmapTable table_;
@@ -130,7 +128,6 @@ class SentencePieceModel {
 };
 
 // `file` outlives the model, and so does `user_defined`, which is null if there are none.
-std::unique_ptr<SentencePieceModel> make_sentencepiece_model(const SentencePieceModelFile& file,
-                                                             const ByteTrie* user_defined, const std::string& path);
-
+std::unique_ptr<SentencePieceModel> make_sentencepiece_model(
+    const SentencePieceModelFile& file, const ByteTrie* user_defined, const std::string& path);
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 using Pieces = std::vector<SentencePieceModelFile::Piece>;
 
 // How a class cuts texts, and how it changes them before.
@@ -30,8 +29,8 @@ struct Rules {
   bool mask_takes_space = false;  // the one before it
 };
 
-constexpr const char* kRoles[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                  "pad_token", "cls_token", "mask_token"};
+constexpr const char* kRoles[] = {
+    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
 
 constexpr std::string_view kFairseq = "<s> <pad> </s> <unk>";
 constexpr std::string_view kMBart50Languages =
@@ -47,18 +46,18 @@ constexpr Rules kRules[] = {
     {"T5", kWords, kMap, kT5Tokens, "$A </s>", "$A </s> $B </s>"},
     {"MT5", kWords, kMap, kT5Tokens, "$A </s>", "$A </s> $B </s>"},
     {"Albert", kWords, kAlbert, "[CLS] [SEP] <unk> [SEP] <pad> [CLS] [MASK]", "[CLS] $A [SEP]",
-     "[CLS] $A [SEP] $B:1 [SEP]:1"},
+        "[CLS] $A [SEP] $B:1 [SEP]:1"},
     {"XLMRoberta", kWords, kMap, kBartTokens, "<s> $A </s>", "<s> $A </s> </s> $B </s>", kFairseq, 3, "<mask>"},
     {"Camembert", kWords, kMap, kBartTokens, "<s> $A </s>", "<s> $A </s> </s> $B </s>",
-     "<s>NOTUSED <pad> </s>NOTUSED <unk> <unk>NOTUSED", 1, "", true},
+        "<s>NOTUSED <pad> </s>NOTUSED <unk> <unk>NOTUSED", 1, "", true},
     {"MBart50", kAtSpaces, kMapAndSpaces, "- </s> <unk> </s> <pad> <s> <mask>", "$L $A </s>", "$L $A $B </s>", kFairseq,
-     3, kMBart50Languages, true},
+        3, kMBart50Languages, true},
     {"MBart", kWords, kPlain, kBartTokens, "$A </s> $L", "$A $B </s> $L", kFairseq, 3, kMBartLanguages, true},
     {"Nllb", kAtSpaces, kMapAndSpaces, kBartTokens, "$L $A </s>", "$L $A $B </s>", kFairseq, 3, "", true},
     {"Pegasus", kAtSpaces, kMapAndSpaces, "- </s> <unk> - <pad> - <mask_2>", "$A </s>", "$A $B </s>",
-     "<pad> </s> <mask_1> <mask_2>", 2},
+        "<pad> </s> <mask_1> <mask_2>", 2},
     {"DebertaV2", kAtSpaces, kDeberta, "[CLS] [SEP] [UNK] [SEP] [PAD] [CLS] [MASK]", "[CLS] $A [SEP]",
-     "[CLS] $A [SEP] $B:1 [SEP]:1"},
+        "[CLS] $A [SEP] $B:1 [SEP]:1"},
     {"Llama", kLlama, kPlain, "<s> </s> <unk> - - - -"},
     {"Gemma", kGemma, kPlain, "<bos> <eos> <unk> - <pad> - <mask>"},
 };
@@ -97,12 +96,10 @@ class Converter {
   }
 
   Pipeline pipeline(const std::string& path) const {
-    Pipeline pipeline = read_pipeline({{"normalizer", normalizer()},
-                                       {"pre_tokenizer", pre_tokenizer()},
-                                       {"post_processor", post_processor()},
-                                       {"decoder", decoder()},
-                                       {"model", model()}},
-                                      "'" + path + "':");
+    Pipeline pipeline =
+        read_pipeline({{"normalizer", normalizer()}, {"pre_tokenizer", pre_tokenizer()},
+                          {"post_processor", post_processor()}, {"decoder", decoder()}, {"model", model()}},
+            "'" + path + "':");
     pipeline.added = added_;
     return pipeline;
   }
@@ -331,13 +328,12 @@ class Converter {
   std::vector<std::string> names_;  // of the special tokens, in the order of kRoles
   size_t behind_ = 0;               // added tokens that are no pieces
 };
-
 }  // namespace
 
 bool has_sentencepiece_pipeline(const std::string& kind) { return rules_of(kind) != nullptr; }
 
 Pipeline read_sentencepiece_pipeline(const std::string& bytes, const std::string& path, const std::string& kind,
-                                     const Json& settings, const JsonObject& map) {
+    const Json& settings, const JsonObject& map) {
   const JsonObject config(settings, "the settings of '" + path + "':");
   const SentencePieceModelFile file = read_sentencepiece_model(bytes, path);
   const Converter converter(*rules_of(kind), file, config, map);
@@ -349,5 +345,4 @@ Pipeline read_sentencepiece_pipeline(const std::string& bytes, const std::string
       bytes;
   return pipeline;
 }
-
 }  // namespace linnet

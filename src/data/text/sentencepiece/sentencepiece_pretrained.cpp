@@ -6,9 +6,8 @@
 #include "data/text/pretrained_files.h"
 
 namespace linnet {
-
-SentencePiecePretrained::SentencePiecePretrained(SentencePieceModelFile file, std::string bytes,
-                                                 const std::string& path, SentencePieceOptions options)
+SentencePiecePretrained::SentencePiecePretrained(
+    SentencePieceModelFile file, std::string bytes, const std::string& path, SentencePieceOptions options)
     : bytes_(std::move(bytes)), options_(std::move(options)), file_(std::move(file)) {
   using Piece = SentencePieceModelFile::Piece;
   ByteTrie::Keys user_defined;
@@ -109,8 +108,8 @@ TokenId SentencePiecePretrained::our_id(TokenId id, std::string_view text) const
   return found == kNoToken ? ours : found;
 }
 
-void SentencePiecePretrained::encode_part(std::string_view part, size_t base, std::vector<TokenId>& ids,
-                                          std::vector<TextRange>* offsets) const {
+void SentencePiecePretrained::encode_part(
+    std::string_view part, size_t base, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const {
   if (part.size() > UINT32_MAX / 4) fail_user("a line of more than 1 GB cannot be encoded");
   const auto lease = scratch_.lease();
   SentencePieceScratch& scratch = *lease;
@@ -141,7 +140,7 @@ void SentencePiecePretrained::encode_part(std::string_view part, size_t base, st
 }
 
 void SentencePiecePretrained::tokenize(std::string_view text, const AddedTokenMatcher& added, std::vector<TokenId>& ids,
-                                       std::vector<TextRange>* offsets) const {
+    std::vector<TextRange>* offsets) const {
   std::vector<TextSegment> segments;
   added.split(text, 0, text.size(), segments);
   const auto add = [&](TokenId id, size_t begin, size_t end) {
@@ -244,5 +243,4 @@ std::map<std::string, std::string> SentencePiecePretrained::files() const {
     files["vocab.json"] = options_.vocabulary_file.empty() ? options_.vocabulary : options_.vocabulary_file;
   return files;
 }
-
 }  // namespace linnet

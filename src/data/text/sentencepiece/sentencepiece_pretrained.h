@@ -6,7 +6,6 @@
 #include "data/text/sentencepiece/sentencepiece_model.h"
 
 namespace linnet {
-
 struct SentencePieceOptions {
   std::string file_name = "tokenizer.model";  // what files() gives
   int64_t extra_ids = 0;                      // T5's <extra_id_0> and so on, behind the model's pieces, the last first
@@ -23,8 +22,8 @@ struct SentencePieceOptions {
 class SentencePiecePretrained : public TemplateTokenizer {
  public:
   // `file`: from read_sentencepiece_model() of `bytes`; `path` is for messages.
-  SentencePiecePretrained(SentencePieceModelFile file, std::string bytes, const std::string& path,
-                          SentencePieceOptions options);
+  SentencePiecePretrained(
+      SentencePieceModelFile file, std::string bytes, const std::string& path, SentencePieceOptions options);
   SentencePiecePretrained(const std::string& bytes, const std::string& path, SentencePieceOptions options)
       : SentencePiecePretrained(read_sentencepiece_model(bytes, path), bytes, path, std::move(options)) {}
 
@@ -51,13 +50,13 @@ class SentencePiecePretrained : public TemplateTokenizer {
     tokenize(text, added_, ids, offsets);
   }
   void tokenize(std::string_view text, const AddedTokenMatcher& added, std::vector<TokenId>& ids,
-                std::vector<TextRange>* offsets) const;
+      std::vector<TextRange>* offsets) const;
   void map_ids(const std::string& path);
   void find_roles();
   void make_template();
   TokenId our_id(TokenId id, std::string_view text) const;
-  void encode_part(std::string_view part, size_t base, std::vector<TokenId>& ids,
-                   std::vector<TextRange>* offsets) const;
+  void encode_part(
+      std::string_view part, size_t base, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const;
   std::string decode_pieces(std::span<const int> model_ids) const;
 
   std::string bytes_;  // the file's
@@ -74,5 +73,4 @@ class SentencePiecePretrained : public TemplateTokenizer {
   AddedTokenMatcher added_;            // the extra ids and options_.text_tokens
   AddedTokenMatcher special_matcher_;  // these and the control pieces
 };
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 using Fail = ProtoReader::Fail;
 
 // Checks the trie of replacements (see sentencepiece_model.cpp): all steps stay inside for any byte, with at most 32
@@ -142,7 +141,6 @@ void check_pieces(const SentencePieceModelFile& model, const Fail& fail) {
     if (within > kNested) fail("its user-defined pieces begin with one another");
   }
 }
-
 }  // namespace
 
 SentencePieceModelFile read_sentencepiece_model(std::string_view bytes, const std::string& path) {
@@ -159,5 +157,4 @@ SentencePieceModelFile read_sentencepiece_model(std::string_view bytes, const st
   check_pieces(model, fail);
   return model;
 }
-
 }  // namespace linnet

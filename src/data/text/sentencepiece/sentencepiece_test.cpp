@@ -13,14 +13,13 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 using Ids = std::vector<TokenId>;
 
 // Words made of syllables, so that there is something to learn, and the characters that tend to go wrong.
 std::vector<std::string> corpus() {
-  const char* syllables[] = {"mäd",   "chen", "hun",  "de",  "stra",   "ße",   "ber", "ge", "lau", "fen",
-                             "Stadt", "ü",    "Park", "ein", "spring", "isst", "re",  "na", "tu",  "wald"};
+  const char* syllables[] = {"mäd", "chen", "hun", "de", "stra", "ße", "ber", "ge", "lau", "fen", "Stadt", "ü", "Park",
+      "ein", "spring", "isst", "re", "na", "tu", "wald"};
   const char* ends[] = {".", "!", "?", " (im Schnee).", " – 3,5 km weit 👍"};
   std::vector<std::string> lines = {""};
   uint32_t state = 1;
@@ -67,7 +66,7 @@ class SentencePieceTest : public ::testing::TestWithParam<const char*> {
   std::string folder_;
 };
 INSTANTIATE_TEST_SUITE_P(Models, SentencePieceTest, ::testing::Values("bpe", "unigram"),
-                         [](const auto& test) { return std::string(test.param); });
+    [](const auto& test) { return std::string(test.param); });
 
 TEST_P(SentencePieceTest, RoundTripsTextOfItsCharacters) {
   const auto tokenizer = train_tokenizer(small(GetParam()), corpus());
@@ -118,7 +117,7 @@ TEST_P(SentencePieceTest, SavedTokenizersGiveTheTokensAndTextsOfSentencePiece) {
   for (TokenId id = 0; id < tokenizer->vocab_size(); ++id) EXPECT_EQ(tokenizer->piece(id), processor.IdToPiece(id));
   std::vector<std::string> lines = corpus();
   lines.insert(lines.end(),
-               {"日 Park", "Park日本 Das", " ein  Park ", "ﬁ ① ½ ｆｕｌｌ\u00a0width", "</s> <s> <unk>", "a\u0308"});
+      {"日 Park", "Park日本 Das", " ein  Park ", "ﬁ ① ½ ｆｕｌｌ\u00a0width", "</s> <s> <unk>", "a\u0308"});
   for (const std::string& line : lines) {
     Ids ids;
     ASSERT_TRUE(processor.Encode(line, &ids).ok());
@@ -150,18 +149,18 @@ TEST_P(SentencePieceTest, AVocabularyIsAsLargeAsTheTextAllows) {
 
 TEST(SentencePiece, OptionsThatCannotBe) {
   EXPECT_EQ(error_of([] { train_tokenizer(small("wordpiece"), corpus()); }),
-            "unknown SentencePiece model 'wordpiece' (bpe or unigram)");
+      "unknown SentencePiece model 'wordpiece' (bpe or unigram)");
   EXPECT_EQ(error_of([] { train_tokenizer(small("bpe", 4), corpus()); }),
-            "vocab_size is 4; it must exceed the 4 special tokens and be at most 10000000");
+      "vocab_size is 4; it must exceed the 4 special tokens and be at most 10000000");
   EXPECT_NE(error_of([] { train_tokenizer(small("unigram", INT32_MAX), corpus()); }), "no error");
   EXPECT_EQ(error_of([] {
-              train_tokenizer(small("bpe"), {"", " "});
-            }),
-            "the training text has nothing to make a vocabulary of");
+    train_tokenizer(small("bpe"), {"", " "});
+  }),
+      "the training text has nothing to make a vocabulary of");
   TokenizerOptions options = small("bpe");
   options.character_coverage = 0.5;
-  EXPECT_EQ(error_of([&] { train_tokenizer(options, corpus()); }),
-            "character_coverage is 0.500000; it must lie in 0.98..1");
+  EXPECT_EQ(
+      error_of([&] { train_tokenizer(options, corpus()); }), "character_coverage is 0.500000; it must lie in 0.98..1");
 }
 
 TEST(SentencePiece, NoChildIsLeftBehind) {
@@ -210,9 +209,8 @@ TEST_P(SentencePieceTest, DamagedFilesAreRefused) {
   EXPECT_TRUE(error_of([&] { load_tokenizer(folder_, "x"); }).ends_with("was not written by Linnet"));
   write_file_atomically(folder_ + "/x.model", seal_sentencepiece_model("no protobuf at all"));
   EXPECT_TRUE(error_of([&] {
-                load_tokenizer(folder_, "x");
-              }).starts_with("'" + folder_ + "/x.model' is no SentencePiece model"));
+    load_tokenizer(folder_, "x");
+  }).starts_with("'" + folder_ + "/x.model' is no SentencePiece model"));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -17,7 +17,6 @@
 
 namespace linnet {
 namespace {
-
 // Unigram's expected counts are summed per thread, so the vocabulary depends on the number of threads, which is fixed.
 constexpr const char* kTrainerThreads = "4";
 // More lines do not improve a vocabulary; SentencePiece then samples this many.
@@ -65,8 +64,8 @@ std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOp
 }
 
 // The child: never returns, and runs none of the parent's destructors or exit handlers.
-[[noreturn]] void train_in_child(const TokenizerOptions& options, const std::vector<std::string>& lines, pid_t parent,
-                                 int result, int output) {
+[[noreturn]] void train_in_child(
+    const TokenizerOptions& options, const std::vector<std::string>& lines, pid_t parent, int result, int output) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP})
@@ -112,7 +111,7 @@ std::string number_after(const std::string& text, const std::string& words) {
   const std::string least = number_after(message, " vs ");
   if (message.find("smaller than required_chars") != message.npos && !least.empty())
     fail_user(wanted, " is too small for the training text; its characters and the special tokens need ", least,
-              " (or lower character_coverage)");
+        " (or lower character_coverage)");
   while (!message.empty() && std::isspace(static_cast<unsigned char>(message.back()))) message.pop_back();
   const size_t line = message.rfind('\n');
   if (line != message.npos) message.erase(0, line + 1);
@@ -124,14 +123,13 @@ void check_options(const TokenizerOptions& options, const std::vector<std::strin
     fail_user("unknown SentencePiece model '", options.model_type, "' (bpe or unigram)");
   if (options.vocab_size <= kSpecialTokenCount || options.vocab_size > kMaxVocabulary)
     fail_user("vocab_size is ", options.vocab_size, "; it must exceed the ", kSpecialTokenCount,
-              " special tokens and be at most ", kMaxVocabulary);
+        " special tokens and be at most ", kMaxVocabulary);
   if (!(options.character_coverage >= 0.98 && options.character_coverage <= 1))
     fail_user("character_coverage is ", options.character_coverage, "; it must lie in 0.98..1");
   if (std::all_of(lines.begin(), lines.end(),
-                  [](const std::string& line) { return line.find_first_not_of(" \t\r\n") == line.npos; }))
+          [](const std::string& line) { return line.find_first_not_of(" \t\r\n") == line.npos; }))
     fail_user("the training text has nothing to make a vocabulary of");
 }
-
 }  // namespace
 
 std::string train_sentencepiece(const TokenizerOptions& options, const std::vector<std::string>& lines) {
@@ -184,5 +182,4 @@ std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerOptions& options, cons
   if (options.kind == "byte_bpe") fail_user("tokenizer = \"byte_bpe\" is for language models alone");
   fail_user("unknown tokenizer '", options.kind, "' (char, word or sentencepiece)");
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 struct Assigned {
   char32_t first, last;
 };
@@ -19,16 +18,14 @@ bool holds(std::span<const Assigned> ranges, char32_t c) {
 }
 
 uint32_t mask_of(utf8proc_category_t category) { return uint32_t{1} << category; }
-template <typename... Categories>
-constexpr uint32_t masks(Categories... categories) {
+template <typename... Categories> constexpr uint32_t masks(Categories... categories) {
   return ((uint32_t{1} << categories) | ...);
 }
 constexpr uint32_t kMarks = masks(UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_MC, UTF8PROC_CATEGORY_ME);
 constexpr uint32_t kLetters =
     masks(UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LL, UTF8PROC_CATEGORY_LT, UTF8PROC_CATEGORY_LM, UTF8PROC_CATEGORY_LO);
-constexpr uint32_t kPunctuation =
-    masks(UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PD, UTF8PROC_CATEGORY_PS, UTF8PROC_CATEGORY_PE, UTF8PROC_CATEGORY_PI,
-          UTF8PROC_CATEGORY_PF, UTF8PROC_CATEGORY_PO);
+constexpr uint32_t kPunctuation = masks(UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PD, UTF8PROC_CATEGORY_PS,
+    UTF8PROC_CATEGORY_PE, UTF8PROC_CATEGORY_PI, UTF8PROC_CATEGORY_PF, UTF8PROC_CATEGORY_PO);
 
 uint32_t category(char32_t c) { return mask_of(utf8proc_category(static_cast<utf8proc_int32_t>(c))); }
 
@@ -52,11 +49,9 @@ bool is_in_unicode9(char32_t c) { return holds(kUnicode8, c) || holds(kNewInUnic
 struct Lower {
   char32_t first, last, lower;
 };
-constexpr Lower kRecentLower[] = {{0x1C89, 0x1C89, 0x1C8A},   {0xA7CB, 0xA7CB, 0x264},  {0xA7CC, 0xA7CC, 0xA7CD},
-                                  {0xA7CE, 0xA7CE, 0xA7CF},   {0xA7D2, 0xA7D2, 0xA7D3}, {0xA7D4, 0xA7D4, 0xA7D5},
-                                  {0xA7DA, 0xA7DA, 0xA7DB},   {0xA7DC, 0xA7DC, 0x19B},  {0x10D50, 0x10D65, 0x10D70},
-                                  {0x16EA0, 0x16EB8, 0x16EBB}};
-
+constexpr Lower kRecentLower[] = {{0x1C89, 0x1C89, 0x1C8A}, {0xA7CB, 0xA7CB, 0x264}, {0xA7CC, 0xA7CC, 0xA7CD},
+    {0xA7CE, 0xA7CE, 0xA7CF}, {0xA7D2, 0xA7D2, 0xA7D3}, {0xA7D4, 0xA7D4, 0xA7D5}, {0xA7DA, 0xA7DA, 0xA7DB},
+    {0xA7DC, 0xA7DC, 0x19B}, {0x10D50, 0x10D65, 0x10D70}, {0x16EA0, 0x16EB8, 0x16EBB}};
 }  // namespace
 
 bool is_word_character(char32_t c) {
@@ -143,5 +138,4 @@ size_t utf8_start_before(std::string_view text, size_t end) {
   while (start > 0 && end - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
   return start + utf8_length_at(text, start) == end ? start : end - 1;
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
-
 bool is_word_character(char32_t c);  // \w of regular expressions: letters, marks, digits, connectors
 bool is_python_word(char32_t c);     // \w of Python's regular expressions: letters, numbers and the underscore
 // White space of Python's str.split(): Unicode's, and ASCII's four information separators.
@@ -28,5 +27,4 @@ void append_lowercase(char32_t c, std::u32string& text);  // appends its lowerca
 
 // The start of the character before text[end], `end` > 0; a malformed byte counts as one.
 size_t utf8_start_before(std::string_view text, size_t end);
-
 }  // namespace linnet

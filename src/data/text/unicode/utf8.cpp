@@ -2,7 +2,6 @@
 
 namespace linnet {
 namespace {
-
 // Length of the well-formed sequence at text[i], or 0. The second byte's range depends on the first, which excludes
 // overlong forms (E0, F0), surrogates (ED) and values above U+10FFFF (F4).
 size_t well_formed_length(std::string_view text, size_t i) {
@@ -20,7 +19,6 @@ size_t well_formed_length(std::string_view text, size_t i) {
   if ((first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F)) return 0;
   return continues(i + 2) && continues(i + 3) ? 4 : 0;
 }
-
 }  // namespace
 
 size_t invalid_utf8_at(std::string_view text) {
@@ -104,5 +102,4 @@ std::vector<std::string_view> split_white_space(std::string_view text) {
   if (start < text.size()) words.push_back(text.substr(start));
   return words;
 }
-
 }  // namespace linnet

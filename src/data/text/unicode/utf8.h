@@ -7,7 +7,6 @@
 #include <vector>
 
 namespace linnet {
-
 // The offset of the first byte outside of well-formed UTF-8 (Unicode 15, table 3-7: no overlong forms, no surrogates,
 // nothing above U+10FFFF), or npos.
 size_t invalid_utf8_at(std::string_view text);
@@ -65,5 +64,4 @@ std::vector<std::string_view> split_white_space(std::string_view text);
 inline std::string_view without_mark(std::string_view text) {
   return text.starts_with("\xEF\xBB\xBF") ? text.substr(3) : text;
 }
-
 }  // namespace linnet

@@ -3,7 +3,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(Utf8, InvalidBytesAreReplaced) {
   EXPECT_EQ(replace_invalid_utf8("a\xC3\xA9\xFF\xE2\x82"), "a\xC3\xA9\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
   EXPECT_EQ(replace_invalid_utf8(""), "");
@@ -13,7 +12,7 @@ using std::string_view;
 
 TEST(Utf8, ValidTextHasNoInvalidByte) {
   for (string_view text :
-       {"", "plain", "Grüße", "日本語", "👩‍🚀", "\xEF\xBF\xBD", "\xF4\x8F\xBF\xBF", "\xED\x9F\xBF"})
+      {"", "plain", "Grüße", "日本語", "👩‍🚀", "\xEF\xBF\xBD", "\xF4\x8F\xBF\xBF", "\xED\x9F\xBF"})
     EXPECT_EQ(invalid_utf8_at(text), string_view::npos) << text;
 }
 
@@ -29,7 +28,7 @@ TEST(Utf8, ReportsTheFirstMalformedByte) {
   EXPECT_EQ(invalid_utf8_at("\xF4\x90\x80\x80"), 0u);  // above U+10FFFF
   EXPECT_EQ(invalid_utf8_at("Gr\xFC\xDF"
                             "e"),
-            2u);  // Latin-1
+      2u);  // Latin-1
 }
 
 TEST(Utf8, EveryCodePointRoundTrips) {
@@ -56,6 +55,5 @@ TEST(Utf8, SplitsAtEveryKindOfWhiteSpace) {
   EXPECT_TRUE(split_white_space(" \t ").empty());
   EXPECT_TRUE(split_white_space("").empty());
 }
-
 }  // namespace
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 struct Functions {
   OpenLibrary library{kCublasLt};
   decltype(&::cublasLtCreate) create = library("cublasLtCreate");
@@ -86,7 +85,7 @@ class Layout {
   // Column-major: rows x columns with `ld` between columns.
   Layout(DType type, int64_t rows, int64_t columns, int64_t ld, int64_t batch, int64_t stride) {
     check(lt().layout_create(&raw_, data_type(type), static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), ld),
-          "describing a matrix");
+        "describing a matrix");
     if (batch == 1) return;
     const auto count = static_cast<int32_t>(batch);
     set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count);
@@ -97,8 +96,7 @@ class Layout {
   cublasLtMatrixLayout_t raw() const { return raw_; }
 
  private:
-  template <class T>
-  void set(cublasLtMatrixLayoutAttribute_t attribute, const T& value) {
+  template <class T> void set(cublasLtMatrixLayoutAttribute_t attribute, const T& value) {
     check(lt().layout_set(raw_, attribute, &value, sizeof value), "describing a matrix");
   }
   cublasLtMatrixLayout_t raw_ = nullptr;
@@ -108,8 +106,7 @@ class Layout {
 class Problem {
  public:
   explicit Problem(const LtProduct& p)
-      : product(p),
-        first_(p.operand, p.trans_b ? p.k : p.n, p.trans_b ? p.n : p.k, p.ldb, p.batch, p.b_batch),
+      : product(p), first_(p.operand, p.trans_b ? p.k : p.n, p.trans_b ? p.n : p.k, p.ldb, p.batch, p.b_batch),
         second_(p.operand, p.trans_a ? p.m : p.k, p.trans_a ? p.k : p.m, p.lda, p.batch, p.a_batch),
         result_(p.result, p.n, p.m, p.ldc, p.batch, p.c_batch) {
     check(lt().desc_create(&desc_, compute_type(p), CUDA_R_32F), "describing a product");
@@ -162,7 +159,7 @@ class Problem {
     cublasLtMatmulHeuristicResult_t results[kCandidates];
     int found = 0;
     const cublasStatus_t status = lt().heuristic(handle, desc_, first_.raw(), second_.raw(), result_.raw(),
-                                                 result_.raw(), preference, kCandidates, results, &found);
+        result_.raw(), preference, kCandidates, results, &found);
     std::vector<std::string> ways;
     if (status != CUBLAS_STATUS_SUCCESS) return ways;
     for (int i = 0; i < found; ++i)
@@ -185,8 +182,8 @@ class Problem {
     cublasLtMatmulAlgo_t algorithm;
     std::memcpy(&algorithm, way.data(), sizeof algorithm);
     return lt().matmul(handle, desc_, &product.alpha, o.b, first_.raw(), o.a, second_.raw(), &product.beta,
-                       product.beta != 0 ? o.c : o.d, result_.raw(), o.d, result_.raw(), &algorithm, o.workspace,
-                       kLtWorkspace, stream);
+        product.beta != 0 ? o.c : o.d, result_.raw(), o.d, result_.raw(), &algorithm, o.workspace, kLtWorkspace,
+        stream);
   }
 
   const LtProduct product;
@@ -204,8 +201,7 @@ class Problem {
     while (alignment > size && (ld * size % alignment || batch * size % alignment)) alignment /= 2;
     return static_cast<uint32_t>(alignment);
   }
-  template <class T>
-  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
+  template <class T> void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
     check(lt().desc_set(desc_, attribute, &value, sizeof value), "describing a product");
   }
 
@@ -231,10 +227,10 @@ void tune(CudaDevice& device, Problem& problem, const LtOperands& operands) {
   const LtProduct& p = problem.product;
   const cublasLtHandle_t handle = handle_of(device).raw;
   Tuning tuning{.kind = "matmul",
-                .key = device.fingerprint() + " cuBLASLt " + std::to_string(lt().version()) + " " + p.text(),
-                .candidates = [&] { return problem.candidates(handle); },
-                .works = [&](const std::string& way) { return problem.works(handle, way); },
-                .seconds = {}};
+      .key = device.fingerprint() + " cuBLASLt " + std::to_string(lt().version()) + " " + p.text(),
+      .candidates = [&] { return problem.candidates(handle); },
+      .works = [&](const std::string& way) { return problem.works(handle, way); },
+      .seconds = {}};
   LtOperands trial = operands;
   const bool in_place = p.beta != 0 && operands.c == operands.d;
   const int64_t span = (p.batch - 1) * p.c_batch + (p.m - 1) * p.ldc + p.n;
@@ -279,7 +275,6 @@ struct SumsChoice {
   bool timed = false;
 };
 constexpr const char *kTogether = "together", *kApart = "apart";
-
 }  // namespace
 
 std::string LtProduct::text() const {
@@ -287,9 +282,9 @@ std::string LtProduct::text() const {
   for (const int64_t value : {batch, m, n, k, lda, ldb, ldc, a_batch, b_batch, c_batch}) text << value << ' ';
   text << (trans_a ? 't' : 'n') << (trans_b ? 't' : 'n') << ' ' << dtype_name(operand) << '>' << dtype_name(result)
        << " precision"
-       << (bf16   ? 2
-           : tf32 ? 1
-                  : 0)
+       << (bf16      ? 2
+              : tf32 ? 1
+                     : 0)
        << ' ' << alpha << ' ' << beta << " after" << static_cast<int>(after);
   if (bias) text << " bias " << dtype_name(bias_type) << " at " << bias_alignment;
   if (row_sums) text << " row sums at " << bias_alignment;
@@ -324,8 +319,8 @@ bool lt_try(CudaDevice& device, const LtProduct& product, const LtOperands& oper
 }
 
 // An algorithm that splits k may be faster than any that also sums an operand.
-void lt_run_with_sums(CudaDevice& device, const LtProduct& product, const LtOperands& operands,
-                      FunctionRef<void()> sum_apart) {
+void lt_run_with_sums(
+    CudaDevice& device, const LtProduct& product, const LtOperands& operands, FunctionRef<void()> sum_apart) {
   LtProduct summing = product;
   summing.row_sums = true;
   LtOperands alone = operands;
@@ -342,8 +337,7 @@ void lt_run_with_sums(CudaDevice& device, const LtProduct& product, const LtOper
   auto& choice = device.prepared<SumsChoice>("sums " + placed.text(), [] { return std::make_shared<SumsChoice>(); });
   const bool in_place = product.beta != 0 && operands.c == operands.d;  // a second run would add once more
   if (choice.way.empty() || (!choice.timed && !device.recording() && !in_place)) {
-    const Tuning tuning{
-        .kind = "sums",
+    const Tuning tuning{.kind = "sums",
         .key = device.fingerprint() + " cuBLASLt " + std::to_string(lt().version()) + " " + placed.text(),
         .candidates =
             [] {
@@ -360,5 +354,4 @@ void lt_run_with_sums(CudaDevice& device, const LtProduct& product, const LtOper
   }
   run(choice.way);
 }
-
 }  // namespace linnet

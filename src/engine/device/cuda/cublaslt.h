@@ -9,7 +9,6 @@
 #include "engine/ir/tensor_type.h"
 
 namespace linnet {
-
 // d = after(alpha * op(a) op(b) + beta * c + bias), row-major, for each of `batch`: op(a) [m, k], op(b) [k, n], c and d
 // [m, n]. a is stored [k, m] with trans_a, b [n, k] with trans_b.
 struct LtProduct {
@@ -54,7 +53,6 @@ void lt_run(CudaDevice& device, const LtProduct& product, const LtOperands& oper
 [[nodiscard]] bool lt_try(CudaDevice& device, const LtProduct& product, const LtOperands& operands);
 // Queues a product without row_sums, and operands.row_sums: by cuBLASLt on the way, if it can and was faster the first
 // time than the product followed by sum_apart(), which queues the sums alone.
-void lt_run_with_sums(CudaDevice& device, const LtProduct& product, const LtOperands& operands,
-                      FunctionRef<void()> sum_apart);
-
+void lt_run_with_sums(
+    CudaDevice& device, const LtProduct& product, const LtOperands& operands, FunctionRef<void()> sum_apart);
 }  // namespace linnet

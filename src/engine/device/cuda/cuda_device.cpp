@@ -7,9 +7,7 @@
 #include "engine/device/cuda/libraries.h"
 
 namespace linnet {
-
 namespace {
-
 struct CudaRecording : Recording {
   explicit CudaRecording(cudaGraphExec_t graph) : graph(graph) {}
   ~CudaRecording() override { cudaGraphExecDestroy(graph); }
@@ -51,12 +49,10 @@ Nvml open_nvml() {
   if (!nvml.init || !nvml.by_bus || nvml.init() != 0) nvml.energy = nullptr;
   return nvml;
 }
-
 }  // namespace
 
 CudaDevice::CudaDevice(int index)
-    : index_(index),
-      check_each_op_(std::getenv("LINNET_CUDA_CHECK") != nullptr),
+    : index_(index), check_each_op_(std::getenv("LINNET_CUDA_CHECK") != nullptr),
       poisons_(std::getenv("LINNET_CUDA_POISON") != nullptr) {
   select_device(index);
   cudaDeviceProp properties;
@@ -145,8 +141,8 @@ void CudaDevice::copy(std::byte* to, const std::byte* from, size_t bytes) {
 }
 
 void CudaDevice::wait() {
-  cuda_check(cudaStreamSynchronize(stream()),
-             last_op_.empty() ? "running" : "running, at " + last_op_ + " or before it");
+  cuda_check(
+      cudaStreamSynchronize(stream()), last_op_.empty() ? "running" : "running, at " + last_op_ + " or before it");
 }
 
 int64_t CudaDevice::mark() {
@@ -157,7 +153,7 @@ int64_t CudaDevice::mark() {
 void CudaDevice::reached(int64_t mark) {
   if (mark == 0) return;
   cuda_check(cudaEventSynchronize(events_[static_cast<size_t>(mark) % events_.size()]),
-             last_op_.empty() ? "running" : "running, at " + last_op_ + " or before it");
+      last_op_.empty() ? "running" : "running, at " + last_op_ + " or before it");
 }
 
 std::unique_ptr<Recording> CudaDevice::record(FunctionRef<void()> work) {
@@ -184,8 +180,8 @@ std::unique_ptr<Recording> CudaDevice::record(FunctionRef<void()> work) {
 }
 
 void CudaDevice::replay(const Recording& recording) {
-  cuda_check(cudaGraphLaunch(static_cast<const CudaRecording&>(recording).graph, stream()),
-             "launching a recorded step");
+  cuda_check(
+      cudaGraphLaunch(static_cast<const CudaRecording&>(recording).graph, stream()), "launching a recorded step");
 }
 
 void CudaDevice::launch(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments, int waits_from) {
@@ -256,5 +252,4 @@ double CudaDevice::joules() {
     return -1;
   return static_cast<double>(millijoules) * 1e-3;
 }
-
 }  // namespace linnet

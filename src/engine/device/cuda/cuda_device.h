@@ -13,7 +13,6 @@
 #include "engine/device/device.h"
 
 namespace linnet {
-
 // Errors of CUDA and of NVIDIA's libraries become Error(kSystem) that names the operation.
 
 inline void cuda_check(cudaError_t status, const std::string& doing) {
@@ -61,8 +60,7 @@ class CudaDevice : public Device {
 
   // Returns what `make` prepares once per kind of operation. The key names the operation and all it depends on. The
   // first call must not be inside a recording; the first run of a plan never is.
-  template <class T>
-  T& prepared(const std::string& key, const std::function<std::shared_ptr<T>()>& make) {
+  template <class T> T& prepared(const std::string& key, const std::function<std::shared_ptr<T>()>& make) {
     std::shared_ptr<void>& location = prepared_[key];
     if (!location) location = make();
     return *static_cast<T*>(location.get());
@@ -89,5 +87,4 @@ class CudaDevice : public Device {
   int64_t allocations_ = 0;
   std::map<std::string, std::shared_ptr<void>> prepared_;
 };
-
 }  // namespace linnet

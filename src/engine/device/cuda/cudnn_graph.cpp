@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 // The functions of libcudnn that Linnet calls, looked up at first use.
 struct CudnnFunctions {
   OpenLibrary library{kCudnn};
@@ -81,13 +80,13 @@ Engine engine_of(const CudnnDescriptor& config) {
   Engine found;
   int64_t workspace = 0;
   if (cudnn().get_attribute(config.raw(), CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
-                            &workspace) == CUDNN_STATUS_SUCCESS)
+          &workspace) == CUDNN_STATUS_SUCCESS)
     found.workspace = static_cast<size_t>(workspace);
   std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
   count = 0;
   cudnn_check(cudnn().get_attribute(raw, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                    static_cast<int64_t>(notes.size()), &count, notes.data()),
-              "reading an engine's notes");
+                  static_cast<int64_t>(notes.size()), &count, notes.data()),
+      "reading an engine's notes");
   for (size_t i = 0; i < std::min(static_cast<size_t>(count), notes.size()); ++i)
     if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) found.deterministic = false;
     else if (notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
@@ -95,7 +94,6 @@ Engine engine_of(const CudnnDescriptor& config) {
       found.tensor_cores = true;
   return found;
 }
-
 }  // namespace
 
 size_t cudnn_version() {
@@ -111,8 +109,8 @@ CudnnDescriptor::~CudnnDescriptor() {
   if (raw_) cudnn().destroy_descriptor(raw_);
 }
 
-CudnnDescriptor& CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
-                                      const void* values) {
+CudnnDescriptor& CudnnDescriptor::set(
+    cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count, const void* values) {
   const cudnnStatus_t status = cudnn().set_attribute(raw_, name, type, count, values);
   if (status != CUDNN_STATUS_SUCCESS) cudnn_check(status, ("setting attribute " + std::to_string(name)).c_str());
   return *this;
@@ -134,8 +132,8 @@ CudnnGraph::Sizes CudnnGraph::dense_strides(const Sizes& sizes) {
   return strides;
 }
 
-CudnnValue CudnnGraph::add_tensor(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides, bool is_virtual,
-                                  bool by_value) {
+CudnnValue CudnnGraph::add_tensor(
+    cudnnDataType_t type, const Sizes& sizes, const Sizes& strides, bool is_virtual, bool by_value) {
   CudnnDescriptor& d = tensors_.emplace_back(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   const auto id = static_cast<CudnnValue>(tensors_.size());
   d.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id)
@@ -178,8 +176,8 @@ void CudnnGraph::pointwise(cudnnPointwiseMode_t mode, CudnnValue x, CudnnValue y
   node.finalize();
 }
 
-CudnnValue CudnnGraph::pointwise(cudnnPointwiseMode_t mode, CudnnValue x, const Sizes& sizes, const Pointwise& options,
-                                 cudnnDataType_t type) {
+CudnnValue CudnnGraph::pointwise(
+    cudnnPointwiseMode_t mode, CudnnValue x, const Sizes& sizes, const Pointwise& options, cudnnDataType_t type) {
   const CudnnValue y = between(type, sizes);
   pointwise(mode, x, y, options);
   return y;
@@ -241,8 +239,8 @@ struct CudnnGraph::ConvolutionNames {
   cudnnBackendAttributeName_t settings, x, w, y, alpha, beta;
 };
 
-void CudnnGraph::add_convolution(const ConvolutionNames& names, const Convolution& c, CudnnValue x, CudnnValue w,
-                                 CudnnValue y) {
+void CudnnGraph::add_convolution(
+    const ConvolutionNames& names, const Convolution& c, CudnnValue x, CudnnValue w, CudnnValue y) {
   constexpr float one = 1, zero = 0;  // floats: of a double cuDNN's kernels read the lower half, which is 0
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
   CudnnDescriptor& what = part(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
@@ -266,26 +264,27 @@ void CudnnGraph::add_convolution(const ConvolutionNames& names, const Convolutio
 
 void CudnnGraph::convolution(const Convolution& c, CudnnValue x, CudnnValue w, CudnnValue y) {
   add_convolution({CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-                   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-                   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-                   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
-                  c, x, w, y);
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+      c, x, w, y);
 }
 
 void CudnnGraph::convolution_input_gradient(const Convolution& c, CudnnValue dy, CudnnValue w, CudnnValue dx) {
   add_convolution({CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
-                  c, dx, w, dy);
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+      c, dx, w, dy);
 }
 
 void CudnnGraph::convolution_weight_gradient(const Convolution& c, CudnnValue x, CudnnValue dy, CudnnValue dw) {
-  add_convolution({CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
-                  c, x, dw, dy);
+  add_convolution(
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
+      c, x, dw, dy);
 }
 
 size_t cudnn_version(CudaDevice& device) {
@@ -312,14 +311,14 @@ CudnnTarget CudnnTarget::of(CudaDevice& device) {
 
 CudnnTarget CudnnTarget::described(const std::string& json) {
   auto properties = std::make_shared<CudnnDescriptor>(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-  properties->set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, static_cast<int64_t>(json.size()),
-                  json.data());
+  properties->set(
+      CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, static_cast<int64_t>(json.size()), json.data());
   properties->finalize();
   return CudnnTarget(properties);
 }
 
 void CudnnGraph::add_candidates(const CudnnDescriptor& graph, const CudnnTarget& target, cudnnBackendHeurMode_t mode,
-                                std::vector<Candidate>& found, std::string* why) {
+    std::vector<Candidate>& found, std::string* why) {
   CudnnDescriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
       .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode)
@@ -332,8 +331,8 @@ void CudnnGraph::add_candidates(const CudnnDescriptor& graph, const CudnnTarget&
   for (int64_t i = 0; i < count; ++i) raw.push_back(configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).raw());
   int64_t got = 0;
   cudnn_check(cudnn().get_attribute(heuristics.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                    count, &got, raw.data()),
-              "reading the heuristics");
+                  count, &got, raw.data()),
+      "reading the heuristics");
   for (size_t i = 0; i < static_cast<size_t>(got); ++i) {
     const Engine engine = engine_of(configs[i]);
     if (engine.deterministic && (tensor_cores_ || !engine.tensor_cores))
@@ -349,7 +348,7 @@ std::vector<CudnnGraph::Candidate> CudnnGraph::candidates(const CudnnTarget& tar
   if (!graph_) {
     CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<int64_t>(operations.size()),
-              operations.data());
+        operations.data());
     if (!graph.try_finalize(why)) return {};
     graph_.emplace(std::move(graph));
   }
@@ -367,9 +366,9 @@ std::shared_ptr<CudnnPlan> CudnnGraph::plan(const CudnnTarget& target, std::stri
     if (!plan.try_finalize(why)) continue;
     std::shared_ptr<CudnnPlan> made(new CudnnPlan(std::move(plan)));
     int64_t bytes = 0, one = 0;
-    cudnn_check(cudnn().get_attribute(made->plan_.raw(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                                      &one, &bytes),
-                "reading a plan's workspace");
+    cudnn_check(cudnn().get_attribute(
+                    made->plan_.raw(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &one, &bytes),
+        "reading a plan's workspace");
     made->workspace_ = static_cast<size_t>(bytes);
     if (made->workspace_ > workspace) {
       if (why) *why = "its kernels need more workspace than was reserved";
@@ -390,10 +389,9 @@ void CudnnPlan::run(CudaDevice& device, const std::vector<std::pair<CudnnValue, 
   void* const scratch = workspace;
   pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids)
       .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, static_cast<int64_t>(locations.size()),
-           locations.data())
+          locations.data())
       .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch)
       .finalize();
   cudnn_check(cudnn().execute(handle_of(device).raw, plan_.raw(), pack.raw()), "running a plan");
 }
-
 }  // namespace linnet

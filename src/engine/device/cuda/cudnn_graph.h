@@ -22,7 +22,6 @@
 #include "engine/device/cuda/cuda_device.h"
 
 namespace linnet {
-
 // cuDNN's version, as 91900; 0 without libcudnn, or with LINNET_CUDNN=off. Opens it.
 size_t cudnn_version();
 size_t cudnn_version(CudaDevice& device);  // also 0 if it cannot open this GPU; then warns once
@@ -35,8 +34,8 @@ class CudnnDescriptor {
   CudnnDescriptor(const CudnnDescriptor&) = delete;
   ~CudnnDescriptor();
 
-  CudnnDescriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
-                       const void* values);
+  CudnnDescriptor& set(
+      cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count, const void* values);
   CudnnDescriptor& set(cudnnBackendAttributeName_t name, int64_t value) {
     return set(name, CUDNN_TYPE_INT64, 1, &value);
   }
@@ -101,17 +100,17 @@ class CudnnGraph {
     cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   };
   void pointwise(cudnnPointwiseMode_t mode, CudnnValue x, CudnnValue y,
-                 const Pointwise& options = {.b = 0, .t = 0, .axis = -1, .compute = CUDNN_DATA_FLOAT});
+      const Pointwise& options = {.b = 0, .t = 0, .axis = -1, .compute = CUDNN_DATA_FLOAT});
   // The same with a new value of `type` and these sizes.
   CudnnValue pointwise(cudnnPointwiseMode_t mode, CudnnValue x, const Sizes& sizes, const Pointwise& options,
-                       cudnnDataType_t type = CUDNN_DATA_FLOAT);
+      cudnnDataType_t type = CUDNN_DATA_FLOAT);
 
   struct Overrides {
     CudnnValue m = 0, n = 0, k = 0;  // i32 [B, 1, 1, 1]: how much of a sample's axis counts
     bool pad = false;                // what does not count is 0
   };
   void matmul(CudnnValue a, CudnnValue b, CudnnValue c,  // sums in float
-              const Overrides& overrides = {.m = 0, .n = 0, .k = 0, .pad = false});
+      const Overrides& overrides = {.m = 0, .n = 0, .k = 0, .pad = false});
   void reduction(cudnnReduceTensorOp_t op, CudnnValue x, CudnnValue y);
   // y: 1 with `probability`, else 0. seed, offset: i64 [1, 1, 1, 1] in memory.
   void random(double probability, CudnnValue seed, CudnnValue offset, CudnnValue y);
@@ -136,8 +135,8 @@ class CudnnGraph {
   std::vector<Candidate> candidates(const CudnnTarget& target, std::string* why = nullptr);
   // The best deterministic plan by cuDNN's estimate (its heuristics A, then B, then the fallback's) with a workspace of
   // at most `workspace` bytes; null, and in `why` the last refusal, when there is none. Add no operation after.
-  std::shared_ptr<CudnnPlan> plan(const CudnnTarget& target, std::string* why = nullptr,
-                                  size_t workspace = std::numeric_limits<size_t>::max());
+  std::shared_ptr<CudnnPlan> plan(
+      const CudnnTarget& target, std::string* why = nullptr, size_t workspace = std::numeric_limits<size_t>::max());
 
  private:
   CudnnValue add_tensor(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides, bool is_virtual, bool by_value);
@@ -147,12 +146,11 @@ class CudnnGraph {
   struct ConvolutionNames;
   void add_convolution(const ConvolutionNames& names, const Convolution& c, CudnnValue x, CudnnValue w, CudnnValue y);
   void add_candidates(const CudnnDescriptor& graph, const CudnnTarget& target, cudnnBackendHeurMode_t mode,
-                      std::vector<Candidate>& found, std::string* why);
+      std::vector<Candidate>& found, std::string* why);
 
   std::deque<CudnnDescriptor> tensors_, parts_, operations_;
   std::optional<CudnnDescriptor> graph_;
   bool tensor_cores_ = true;
   std::vector<std::pair<CudnnValue, float>> numbers_;
 };
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 namespace fs = std::filesystem;
 
 void add_existing(std::vector<std::string>& folders, const fs::path& folder) {
@@ -42,7 +41,6 @@ std::vector<std::string> library_folders() {  // searched after the system's own
   add_python(folders, python_environment());
   return folders;
 }
-
 }  // namespace
 
 void* find_library(const std::vector<std::string>& names) {
@@ -96,5 +94,4 @@ OpenLibrary::Symbol OpenLibrary::operator()(const char* name) const {
   if (!symbol) fail_system("a library of CUDA has no function " + std::string(name));
   return {symbol};
 }
-
 }  // namespace linnet

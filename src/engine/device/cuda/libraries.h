@@ -5,7 +5,6 @@
 #include <vector>
 
 namespace linnet {
-
 extern const std::vector<std::string> kCublasLt, kCudnn, kNvrtc;  // file names, newest first
 
 // A handle of dlopen; tries the names in order in every folder. Null if there is none.
@@ -18,10 +17,7 @@ class OpenLibrary {
 
   struct Symbol {
     void* address;
-    template <class Function>
-    operator Function*() const {
-      return reinterpret_cast<Function*>(address);
-    }
+    template <class Function> operator Function*() const { return reinterpret_cast<Function*>(address); }
   };
   Symbol operator()(const char* name) const;  // Error(kSystem) naming the function
 
@@ -32,5 +28,4 @@ class OpenLibrary {
 // Versions of the libraries found, "cuBLASLt 13.1.0, cuDNN 9.19.0, NVRTC 13.0"; "no cuDNN" for a missing one.
 std::string library_versions();
 bool has_cudnn();
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include "engine/device/cuda/libraries.h"
 
 namespace linnet {
-
 struct NcclFunctions {
   OpenLibrary library{{"libnccl.so.2", "libnccl.so"}};
   decltype(&::ncclGetVersion) get_version = library("ncclGetVersion");
@@ -46,7 +45,6 @@ inline std::string nccl_version() {  // "2.27.3"
   return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
          std::to_string(version % 100);
 }
-
 }  // namespace linnet
 #else
 #define LINNET_HAS_NCCL 0

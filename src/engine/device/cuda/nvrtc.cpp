@@ -7,15 +7,14 @@
 
 namespace linnet {
 namespace {
-
 // The used part of nvrtc.h (NVRTC documentation, CUDA 12 and 13): results are 0 for success.
 using Program = void*;
 struct Nvrtc {
   OpenLibrary library{kNvrtc};
   int (*version)(int* major, int* minor) = library("nvrtcVersion");
   const char* (*error_text)(int result) = library("nvrtcGetErrorString");
-  int (*create)(Program*, const char* source, const char* name, int, const char* const*,
-                const char* const*) = library("nvrtcCreateProgram");
+  int (*create)(Program*, const char* source, const char* name, int, const char* const*, const char* const*) = library(
+      "nvrtcCreateProgram");
   int (*compile)(Program, int count, const char* const* options) = library("nvrtcCompileProgram");
   int (*log_size)(Program, size_t*) = library("nvrtcGetProgramLogSize");
   int (*log)(Program, char*) = library("nvrtcGetProgramLog");
@@ -70,7 +69,6 @@ std::string version_text() {
   check(nvrtc().version(&major, &minor), "asking for its version");
   return std::to_string(major) + "." + std::to_string(minor);
 }
-
 }  // namespace
 
 bool has_nvrtc() { return find_library(kNvrtc) != nullptr; }
@@ -98,5 +96,4 @@ std::string compile_cuda(const std::string& source, int compute_capability) {
   cache_bytes("nvrtc", key, cubin);
   return cubin;
 }
-
 }  // namespace linnet

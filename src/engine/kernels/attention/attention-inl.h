@@ -22,7 +22,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::attention {
-
 using attention_blocking::kKeyBlock;
 using attention_blocking::kQueryBlock;
 using attention_blocking::kScoreStride;
@@ -37,8 +36,7 @@ using tile::V;
 // The register tile of attention's products, which does with its sums what comes next while they are in registers, and
 // how weights (probabilities and their gradients) are kept.
 
-template <class P>
-constexpr int64_t kSliceDepth = attention_blocking::kSlice / P::kPair;
+template <class P> constexpr int64_t kSliceDepth = attention_blocking::kSlice / P::kPair;
 
 // Where a tile's sums go, and their initial values: `row` for each of its rows; else `out` if `accumulate`; else zeros.
 struct Sums {
@@ -52,9 +50,8 @@ struct Sums {
 // count packed elements of the policy P of gemm_pack-inl.h. `skip` floats of a separate slices of its columns
 // (attention_blocking::kSlice); 0 if a is in one piece. Masks, exponentials and dropout are loops over the stored
 // scores in L1: in registers they would need a tile for each kind of mask, and minutes to compile.
-template <class P, int M, int kRow, int kColumn, int kVectors>
-HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, int64_t skip, const float* HWY_RESTRICT b,
-                       const Sums& sums) {
+template <class P, int M, int kRow, int kColumn, int kVectors> HWY_NOINLINE void Tile(
+    int64_t depth, const float* HWY_RESTRICT a, int64_t skip, const float* HWY_RESTRICT b, const Sums& sums) {
   V r[M][kVectors];
   if (sums.row) {
 #pragma GCC unroll 2
@@ -94,16 +91,14 @@ template <class P, int kRow, int kColumn, int kVectors>
 constexpr auto kTiles = tile_table<P, kRow, kColumn, kVectors>(std::make_integer_sequence<int, kRows / 2>());
 
 // The register tile for a panel's last columns: one vector wide if that is enough.
-template <class P, int kRow, int kColumn>
-HWY_INLINE TileFunction TileFor(int64_t half_rows, int64_t columns) {
+template <class P, int kRow, int kColumn> HWY_INLINE TileFunction TileFor(int64_t half_rows, int64_t columns) {
   return columns > kLanes ? kTiles<P, kRow, kColumn, 2>[half_rows] : kTiles<P, kRow, kColumn, 1>[half_rows];
 }
 
 // Rows divided evenly into tiles of even height: the last tile may have one row too many.
 struct Tiles {
   explicit Tiles(int64_t count)
-      : tiles(ceil_div(count, kRows)),
-        small(ceil_div(count, 2) / std::max<int64_t>(tiles, 1)),
+      : tiles(ceil_div(count, kRows)), small(ceil_div(count, 2) / std::max<int64_t>(tiles, 1)),
         larger(ceil_div(count, 2) % std::max<int64_t>(tiles, 1)) {}
   int64_t begin(int64_t t) const { return 2 * (t * small + std::min(t, larger)); }
   int64_t half_rows(int64_t t) const { return small + (t < larger); }
@@ -135,8 +130,7 @@ struct F32Weights : tile::F32Pack {
   static float along_keys(const float* weights, int64_t j, int64_t i) { return weights[j * kAlongKeys + i]; }
   static float along_queries(const float* weights, int64_t j, int64_t i) { return weights[j * kAlongQueries + i]; }
   static float unpack(float element, int64_t) { return element; }
-  template <class T>
-  static HWY_INLINE void PackScaled(const T* source, int64_t width, float factor, float* out) {
+  template <class T> static HWY_INLINE void PackScaled(const T* source, int64_t width, float factor, float* out) {
     ForRow(width, [&](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(SetAll(factor), at.load(source)), out); });
   }
 };
@@ -146,8 +140,7 @@ constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
 // 2^x for x <= 127, to 2e-7 (degree 5) or 4e-6 (degree 4); 0 below the normal numbers; NaN for NaN. x = n + r with n =
 // round(x), and a polynomial for 2^r on [-1/2, 1/2] (Chebyshev).
-template <int kDegree>
-HWY_INLINE V Exp2(V x) {
+template <int kDegree> HWY_INLINE V Exp2(V x) {
   static_assert(kDegree == 4 || kDegree == 5);
   const auto polynomial = [](V r) LINNET_LAMBDA {
     V p = hn::Set(d, 9.66636837e-3f);
@@ -195,8 +188,8 @@ struct Window {
 };
 
 // Fills in a window's starts and bias, in the memory of one thread.
-HWY_INLINE void LimitWindow(const AttentionArgs& args, int64_t sample, int64_t head, float* starts, float* bias,
-                            Window& window) {
+HWY_INLINE void LimitWindow(
+    const AttentionArgs& args, int64_t sample, int64_t head, float* starts, float* bias, Window& window) {
   if (!attention_blocking::hides_keys(args) && !args.biased) return;
   window.starts = starts, window.begin = window.keys;
   for (int64_t i = 0; i < round_up(window.queries, kWidth); ++i) {
@@ -226,14 +219,12 @@ inline int64_t valid_keys(const AttentionArgs& args, int64_t sample) {
 }
 
 // Calls body with a pointer of the rows' type in memory.
-template <class Body>
-HWY_INLINE void WithType(StoredFloats rows, const Body& body) {
+template <class Body> HWY_INLINE void WithType(StoredFloats rows, const Body& body) {
   rows.is_bf16 ? body(rows.bf16()) : body(rows.f32());
 }
 
 // Prefetches a row; kLocality as in __builtin_prefetch. Hardware does not, as a head's rows are short and far apart.
-template <int kLocality>
-HWY_INLINE void FetchRow(StoredFloats row, int64_t width) {
+template <int kLocality> HWY_INLINE void FetchRow(StoredFloats row, int64_t width) {
   const auto* first = static_cast<const char*>(row.data);
   const int64_t size = width * static_cast<int64_t>(row.is_bf16 ? sizeof(Bfloat16) : sizeof(float));
   for (int64_t i = 0; i < size; i += 64) __builtin_prefetch(first + i, 0, kLocality);
@@ -244,17 +235,16 @@ HWY_INLINE void FetchRows(StoredFloats rows, int64_t stride, int64_t count, int6
 constexpr int64_t kRowsAhead = 16;  // rows that are fetched before they are packed
 
 // Rows of a left operand, scaled, in slices that are `slice` floats apart.
-template <class P>
-HWY_INLINE void PackScaledRows(StoredFloats source, int64_t stride, int64_t rows, int64_t width, float factor,
-                               int64_t slice, float* out) {
+template <class P> HWY_INLINE void PackScaledRows(
+    StoredFloats source, int64_t stride, int64_t rows, int64_t width, float factor, int64_t slice, float* out) {
   constexpr int64_t kSlice = attention_blocking::kSlice;
   for (int64_t i = 0; i < std::min(kRowsAhead, rows); ++i) FetchRow<3>(source + i * stride, width);
   WithType(source, [=](const auto* from) LINNET_LAMBDA {
     for (int64_t i = 0; i < rows; ++i) {
       if (i + kRowsAhead < rows) FetchRow<3>(StoredFloats(from + (i + kRowsAhead) * stride), width);
       for (int64_t k = 0; k < width; k += kSlice)
-        P::PackScaled(from + i * stride + k, std::min(kSlice, width - k), factor,
-                      out + k / kSlice * slice + i * P::kKeyRow);
+        P::PackScaled(
+            from + i * stride + k, std::min(kSlice, width - k), factor, out + k / kSlice * slice + i * P::kKeyRow);
     }
   });
 }
@@ -276,8 +266,8 @@ HWY_INLINE void PackTransposed(StoredFloats source, int64_t stride, int64_t rows
   const int64_t panel = ceil_div(width, P::kPair) * kWidth;
   WithType(source, [=](const auto* from) LINNET_LAMBDA {
     for (int64_t j = 0; j < rows; j += kWidth)
-      tile::PackPanelTransposed<P>(from + j * stride, stride, width, std::min<int64_t>(kWidth, rows - j),
-                                   out + j / kWidth * panel);
+      tile::PackPanelTransposed<P>(
+          from + j * stride, stride, width, std::min<int64_t>(kWidth, rows - j), out + j / kWidth * panel);
   });
 }
 
@@ -311,12 +301,9 @@ static_assert(kMaskRow * 16 <= kQueryBlock * 4);  // what Layout has room for
 class Dropout {
  public:
   Dropout(const AttentionArgs& args, int64_t sample, float* memory)
-      : active(args.dropout > 0),
-        scale(active ? dropout_scale(args.dropout) : 1.0f),
-        threshold_(active ? dropout_threshold(args.dropout) << 16 : 0),
-        sample_(static_cast<uint32_t>(sample)),
-        first_head_(args.first_head),
-        bits_(reinterpret_cast<uint8_t*>(memory)) {
+      : active(args.dropout > 0), scale(active ? dropout_scale(args.dropout) : 1.0f),
+        threshold_(active ? dropout_threshold(args.dropout) << 16 : 0), sample_(static_cast<uint32_t>(sample)),
+        first_head_(args.first_head), bits_(reinterpret_cast<uint8_t*>(memory)) {
     uint32_t key0 = low(args.dropout_key), key1 = high(args.dropout_key);
     for (uint64_t(&key)[2] : keys_) {
       key[0] = key0, key[1] = key1;
@@ -331,8 +318,8 @@ class Dropout {
       const int64_t end = window.limit(std::min(i + kWidth, window.queries) - 1);
       const Query query(*this, window.first_query + i, first_head_ + head);
       for (int64_t j = 0; j < end; j += 8)
-        draw_eight(query, static_cast<uint32_t>((window.first_key + j) / 8),
-                   bits_ + j * kMaskRow + i / kLanes * kMaskBytes);
+        draw_eight(
+            query, static_cast<uint32_t>((window.first_key + j) / 8), bits_ + j * kMaskRow + i / kLanes * kMaskBytes);
     }
     return bits_;
   }
@@ -425,17 +412,15 @@ struct Location {
 };
 
 HWY_INLINE auto Kept(const Location& location, int64_t row, int h) {  // whether lanes of vector h are kept
-  return hn::LoadMaskBits(d,
-                          location.kept + (location.key + row) * kMaskRow + (location.query / kLanes + h) * kMaskBytes);
+  return hn::LoadMaskBits(
+      d, location.kept + (location.key + row) * kMaskRow + (location.query / kLanes + h) * kMaskBytes);
 }
 
 // Which lanes of a tile of keys count: queries that see the key, both in the window. Two rows at a time.
-template <int kVectors>
-class Seen {
+template <int kVectors> class Seen {
  public:
   HWY_INLINE explicit Seen(const Location& location)
-      : rows_(location.rows),
-        padded_(location.key + location.rows > location.window.keys),
+      : rows_(location.rows), padded_(location.key + location.rows > location.window.keys),
         step_(hn::Set(d, location.window.causal ? 1.0f : 0.0f)) {
     const Window& window = location.window;  // query i sees key j when i + first_query + offset >= j + first_key
     const int64_t ahead = window.first_query + window.offset - window.first_key - location.key;
@@ -498,14 +483,12 @@ class SeenFromStart {
 };
 
 // The mask of a tile's lanes, or a Location if all lanes count.
-template <Masking kMasking, int kVectors>
-using SeenIn = std::conditional_t<kMasking == Masking::kLimited, SeenFromStart<kVectors>,
-                                  std::conditional_t<kMasking == Masking::kAny, Seen<kVectors>, Location>>;
+template <Masking kMasking, int kVectors> using SeenIn = std::conditional_t<kMasking == Masking::kLimited,
+    SeenFromStart<kVectors>, std::conditional_t<kMasking == Masking::kAny, Seen<kVectors>, Location>>;
 
 // A tile of scores: `row` and the bias, plus the packed keys times the queries.
-template <class P, Masking kMasking>
-HWY_INLINE void Scores(const Location& location, int64_t depth, const float* keys, int64_t skip, const float* queries,
-                       const float* row, float* out, int64_t stride) {
+template <class P, Masking kMasking> HWY_INLINE void Scores(const Location& location, int64_t depth, const float* keys,
+    int64_t skip, const float* queries, const float* row, float* out, int64_t stride) {
   Sums sums{out, stride, false, row};
   if (kMasking == Masking::kLimited && location.window.bias) {
     const float* bias = location.window.bias + location.query - location.key;
@@ -515,8 +498,8 @@ HWY_INLINE void Scores(const Location& location, int64_t depth, const float* key
         hn::Store(hn::Add(hn::Load(d, row + h), hn::LoadU(d, bias - i + h)), d, out + i * stride + h);
     sums = {out, stride, true};
   }
-  TileFor<P, P::kKeyRow, 1>(location.rows / 2, location.columns)(depth, keys + location.key * P::kKeyRow, skip, queries,
-                                                                 sums);
+  TileFor<P, P::kKeyRow, 1>(location.rows / 2, location.columns)(
+      depth, keys + location.key * P::kKeyRow, skip, queries, sums);
 }
 
 // The ends of a panel's tiles of keys, for each of its two vectors of queries.
@@ -554,8 +537,7 @@ HWY_INLINE TileEnds ForTiles(const Window& window, int64_t i, const uint8_t* kep
 }
 
 // Zeros behind the keys of a panel's tiles, as far as a tile of queries with some of the next panel's may reach.
-template <class P>
-HWY_INLINE void ClearUnseen(const Window& window, int64_t i, const TileEnds& ends, float* weights) {
+template <class P> HWY_INLINE void ClearUnseen(const Window& window, int64_t i, const TileEnds& ends, float* weights) {
   for (int h = 0; h < 2; ++h, i += kLanes) {
     const int64_t last = std::min(window.keys, window.limit(std::min(i + kLanes, window.queries) - 1) + kRows);
     for (int64_t j = ends.end[h] / P::kPair; j < ceil_div(last, P::kPair); ++j)
@@ -564,25 +546,22 @@ HWY_INLINE void ClearUnseen(const Window& window, int64_t i, const TileEnds& end
 }
 
 // out[queries, width] (+)= weights[keys, queries]^T times the panels of [keys, width]. May write one more row.
-template <class P>
-HWY_INLINE void WeighKeys(const Window& window, int64_t width, const float* weights, const float* panels, float* out,
-                          int64_t stride, bool accumulate) {
+template <class P> HWY_INLINE void WeighKeys(const Window& window, int64_t width, const float* weights,
+    const float* panels, float* out, int64_t stride, bool accumulate) {
   const Tiles tiles(window.queries);
   const int64_t begin = window.begin / P::kPair;
   for (int64_t k = 0; k < width; k += kWidth, panels += ceil_div(window.keys, P::kPair) * kWidth)
     for (int64_t t = 0; t < tiles.tiles; ++t) {
       const int64_t i = tiles.begin(t), last = std::min(tiles.begin(t + 1), window.queries) - 1;
-      TileFor<P, 1, P::kAlongKeys>(tiles.half_rows(t), width - k)(
-          ceil_div(window.limit(last), P::kPair) - begin, weights + begin * P::kAlongKeys + i, 0,
-          panels + begin * kWidth, {out + i * stride + k, stride, accumulate});
+      TileFor<P, 1, P::kAlongKeys>(tiles.half_rows(t), width - k)(ceil_div(window.limit(last), P::kPair) - begin,
+          weights + begin * P::kAlongKeys + i, 0, panels + begin * kWidth, {out + i * stride + k, stride, accumulate});
     }
 }
 
 // out[keys, width] += weights[keys, queries] times the panels of [queries, width], by seeing queries. May write a
 // further row.
-template <class P>
-HWY_INLINE void WeighQueries(const Window& window, int64_t width, const float* weights, const float* panels, float* out,
-                             int64_t stride) {
+template <class P> HWY_INLINE void WeighQueries(
+    const Window& window, int64_t width, const float* weights, const float* panels, float* out, int64_t stride) {
   const Tiles tiles(window.keys);
   const int64_t depth = ceil_div(window.queries, P::kPair);
   for (int64_t k = 0; k < width; k += kWidth, panels += depth * kWidth)
@@ -590,16 +569,14 @@ HWY_INLINE void WeighQueries(const Window& window, int64_t width, const float* w
       const int64_t j = tiles.begin(t), first = window.first_seer(j) / P::kPair;
       if (window.first_seer(j) >= window.queries) break;  // and neither does any see later keys
       if (tiles.begin(t + 1) <= window.begin) continue;
-      TileFor<P, P::kAlongQueries, 1>(tiles.half_rows(t), width - k)(
-          depth - first, weights + j * P::kAlongQueries + first, 0, panels + first * kWidth,
-          {out + j * stride + k, stride, true});
+      TileFor<P, P::kAlongQueries, 1>(tiles.half_rows(t), width - k)(depth - first,
+          weights + j * P::kAlongQueries + first, 0, panels + first * kWidth, {out + j * stride + k, stride, true});
     }
 }
 
 // The same one product at a time, without unseen operands: 0 * NaN is not 0. Tiles would spread masked NaN or infinity.
-template <class P>
-HWY_NOINLINE void WeighKeysExactly(const Window& window, int64_t width, const float* weights, const float* panels,
-                                   float* out, int64_t stride, bool accumulate) {
+template <class P> HWY_NOINLINE void WeighKeysExactly(const Window& window, int64_t width, const float* weights,
+    const float* panels, float* out, int64_t stride, bool accumulate) {
   const int64_t depth = ceil_div(window.keys, P::kPair);
   for (int64_t i = 0; i < window.queries; ++i)
     for (int64_t k = 0; k < width; ++k) {
@@ -610,9 +587,8 @@ HWY_NOINLINE void WeighKeysExactly(const Window& window, int64_t width, const fl
       out[i * stride + k] = sum;
     }
 }
-template <class P>
-HWY_NOINLINE void WeighQueriesExactly(const Window& window, int64_t width, const float* weights, const float* panels,
-                                      float* out, int64_t stride) {
+template <class P> HWY_NOINLINE void WeighQueriesExactly(
+    const Window& window, int64_t width, const float* weights, const float* panels, float* out, int64_t stride) {
   const int64_t depth = ceil_div(window.queries, P::kPair);
   for (int64_t j = 0; j < window.keys; ++j)
     for (int64_t k = 0; k < width; ++k) {
@@ -623,7 +599,6 @@ HWY_NOINLINE void WeighQueriesExactly(const Window& window, int64_t width, const
               P::along_queries(weights, j, i) * P::unpack(column[i / P::kPair * kWidth], i % P::kPair);
     }
 }
-
 }  // namespace linnet::HWY_NAMESPACE::attention
 HWY_AFTER_NAMESPACE();
 

@@ -11,7 +11,6 @@
 #include "engine/kernels/stored_floats.h"
 
 namespace linnet {
-
 class ThreadPool;
 
 struct AttentionArgs {
@@ -65,13 +64,13 @@ size_t attention_backward_workspace(const AttentionArgs& args, int threads);
 // lse [batch, query_heads, query_length] is the natural log-sum-exp of the scaled, masked scores, for the backward
 // pass. A query that sees no key gives o = 0 and lse = -infinity. `workspace` is 64-byte aligned. Allocates nothing.
 void attention_forward(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
-                       MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool);
+    MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool);
 
 // Overwrites the gradients of the sum of o * d_o with respect to q, k and v. dk and dv sum over the query heads that
 // share a key-value head. A masked key and a query that sees no key get zero. Writes d_distance_bias if any.
 void attention_backward(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, AttentionRows o,
-                        const float* lse, AttentionRows d_o, MutableAttentionRows dq, MutableAttentionRows dk,
-                        MutableAttentionRows dv, float* d_distance_bias, std::byte* workspace, ThreadPool& pool);
+    const float* lse, AttentionRows d_o, MutableAttentionRows dq, MutableAttentionRows dk, MutableAttentionRows dv,
+    float* d_distance_bias, std::byte* workspace, ThreadPool& pool);
 
 // Attention of a few queries to many keys, as in a decoding step, where packing keys costs more than the products. Each
 // query is computed alone, so its bits depend on itself and the keys that it sees alone.
@@ -86,7 +85,5 @@ size_t attention_few_queries_workspace(const AttentionArgs& args, int threads);
 // be null. With `key_rows` [batch], sample b attends to the keys and values of sample key_rows[b], as for samples that
 // are tokens of one text; it may be negative for a sample that sees no key.
 void attention_few_queries(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
-                           MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool,
-                           const int32_t* key_rows = nullptr);
-
+    MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool, const int32_t* key_rows = nullptr);
 }  // namespace linnet

@@ -26,7 +26,6 @@ HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 using attention_blocking::BackwardTask;
 using attention_blocking::ForwardTask;
 
@@ -42,8 +41,8 @@ struct Bf16Weights : tile::Bf16 {
 
   template <int kVectors>
   static HWY_INLINE void StoreAlongKeys(const tile::V (&x)[2][kVectors], int64_t j, int64_t i, float* out) {
-    alignas(64) static constexpr uint16_t kZip[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                                      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    alignas(64) static constexpr uint16_t kZip[32] = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9,
+        25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
 #pragma GCC unroll 2
     for (int h = 0; h < kVectors; ++h) {
       const auto rounded = reinterpret_cast<__m512i>(Round(x[0][h], x[1][h]).raw);
@@ -69,8 +68,7 @@ struct Bf16Weights : tile::Bf16 {
     const auto bits = std::bit_cast<uint32_t>(element);
     return std::bit_cast<float>(which == 0 ? bits << 16 : bits & 0xffff0000u);
   }
-  template <class T>
-  static HWY_INLINE void PackScaled(const T* source, int64_t width, float factor, float* out) {
+  template <class T> static HWY_INLINE void PackScaled(const T* source, int64_t width, float factor, float* out) {
     if constexpr (std::is_same_v<T, Bfloat16>)
       if (factor == 1) return PackRow(source, width, out);
     const auto load = [&](int64_t k) LINNET_LAMBDA {
@@ -89,7 +87,6 @@ BackwardTask backward_task() { return gemm_has_bf16() ? attention::BackwardTask<
 ForwardTask forward_task() { return nullptr; }
 BackwardTask backward_task() { return nullptr; }
 #endif
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -99,12 +96,10 @@ HWY_POP_ATTRIBUTES
 
 #if HWY_ONCE
 namespace linnet::attention_blocking {
-
 HWY_EXPORT(forward_task);
 HWY_EXPORT(backward_task);
 
 ForwardTask bf16_forward_task() { return HWY_DYNAMIC_DISPATCH(forward_task)(); }
 BackwardTask bf16_backward_task() { return HWY_DYNAMIC_DISPATCH(backward_task)(); }
-
 }  // namespace linnet::attention_blocking
 #endif

@@ -10,7 +10,6 @@
 #include "engine/kernels/regions.h"
 
 namespace linnet::attention_blocking {
-
 // Scores are kept transposed, [keys, queries]: with one query per lane, no sums across lanes are needed.
 constexpr int64_t kKeyBlock = 256;
 constexpr int64_t kQueryBlock = 64;
@@ -31,8 +30,8 @@ inline void check(const AttentionArgs& args) {
     fail_internal("attention: " + std::to_string(args.query_heads) + " query heads do not divide among " +
                   std::to_string(args.kv_heads) + " key-value heads");
   if (args.head_size < 1 || args.head_size > kMaxHeadSize)
-    fail_internal("attention: head size " + std::to_string(args.head_size) + " is not in 1.." +
-                  std::to_string(kMaxHeadSize));
+    fail_internal(
+        "attention: head size " + std::to_string(args.head_size) + " is not in 1.." + std::to_string(kMaxHeadSize));
 }
 
 // Whether keys before a query's own may be hidden.
@@ -61,9 +60,9 @@ struct Pieces {
 inline Pieces query_chunks(const AttentionArgs& args) {
   const int64_t heads = std::max<int64_t>(1, args.batch * args.kv_heads);
   return Pieces::of_number(args.query_length,
-                           std::max(ceil_div(args.query_length, kChunkQueries),
-                                    std::min(ceil_div(args.query_length, kQueryBlock), ceil_div(32, heads))),
-                           kUnit);
+      std::max(ceil_div(args.query_length, kChunkQueries),
+          std::min(ceil_div(args.query_length, kQueryBlock), ceil_div(32, heads))),
+      kUnit);
 }
 
 // The scratch memory of one thread; without it, its size.
@@ -74,13 +73,10 @@ class Layout {
  protected:
   Layout(const AttentionArgs& args, float* scratch)
       : queries(std::min(round_up(args.query_length, kUnit), kQueryBlock)),
-        keys(std::min(round_up(args.key_length, kKeyUnit), kKeyBlock)),
-        width(round_up(args.head_size, 32)),
-        regions_(reinterpret_cast<std::byte*>(scratch)),
-        slice((keys + kMostRows) * kKeyRow),
+        keys(std::min(round_up(args.key_length, kKeyUnit), kKeyBlock)), width(round_up(args.head_size, 32)),
+        regions_(reinterpret_cast<std::byte*>(scratch)), slice((keys + kMostRows) * kKeyRow),
         packed_rows(ceil_div(args.head_size, kSlice) * slice),
-        mask(take(args.dropout > 0 ? keys * kQueryBlock / 16 : 0)),
-        starts(take(kQueryBlock)),
+        mask(take(args.dropout > 0 ? keys * kQueryBlock / 16 : 0)), starts(take(kQueryBlock)),
         bias(take(args.biased ? kBiasLead + kKeyBlock + kQueryBlock + kUnit : 0)) {}
 
   float* take(int64_t floats) { return regions_.take<float>(floats); }
@@ -171,5 +167,4 @@ using BackwardTask = void (*)(const AttentionArgs&, const BackwardOperands&, int
 // Null if the current instruction set has no bf16 products.
 ForwardTask bf16_forward_task();
 BackwardTask bf16_backward_task();
-
 }  // namespace linnet::attention_blocking

@@ -14,10 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 // to[0..3] = the sums over the 128-bit blocks of their elements 0..3.
-template <class D>
-HWY_INLINE void StoreBlockSum(D d, hn::Vec<D> x, float* to) {
+template <class D> HWY_INLINE void StoreBlockSum(D d, hn::Vec<D> x, float* to) {
   if constexpr (hn::MaxLanes(D()) > 4) {
     const hn::Half<D> half;
     StoreBlockSum(half, hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x)), to);
@@ -34,15 +32,14 @@ HWY_INLINE void SumLanesOfFour(Floats a, Floats b, Floats c, Floats e, float* to
   const Floats ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
   const auto low = hn::BitCast(pairs, ab), high = hn::BitCast(pairs, ce);
   StoreBlockSum(d,
-                hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, low, high)),
-                        hn::BitCast(d, hn::InterleaveUpper(pairs, low, high))),
-                to);
+      hn::Add(
+          hn::BitCast(d, hn::InterleaveLower(pairs, low, high)), hn::BitCast(d, hn::InterleaveUpper(pairs, low, high))),
+      to);
 }
 
 // scores[j] = scale * q k_j
-template <class T>
-HWY_INLINE void ScoreKeys(int64_t width, int64_t keys, float scale, StoredFloats q, const T* k, int64_t stride,
-                          float* scores) {
+template <class T> HWY_INLINE void ScoreKeys(
+    int64_t width, int64_t keys, float scale, StoredFloats q, const T* k, int64_t stride, float* scores) {
   int64_t j = 0;
   for (; j + 4 <= keys; j += 4, k += 4 * stride) {
     Floats s0 = hn::Zero(FloatTag()), s1 = s0, s2 = s0, s3 = s0;
@@ -63,8 +60,8 @@ HWY_INLINE void ScoreKeys(int64_t width, int64_t keys, float scale, StoredFloats
 
 HWY_INLINE void CapScores(int64_t keys, float cap, float* scores) {
   const Floats to = SetAll(cap), from = SetAll(1 / cap);
-  ForRow(keys,
-         [=](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(to, Tanh(hn::Mul(at.load(scores), from))), scores); });
+  ForRow(
+      keys, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(to, Tanh(hn::Mul(at.load(scores), from))), scores); });
 }
 
 // scores become exp(score - maximum) / sum; returns the log-sum-exp.
@@ -82,9 +79,8 @@ HWY_INLINE float Normalize(int64_t keys, float* scores) {
 }
 
 // o = sum_j p_j v_j: four vectors of o at a time stay in registers.
-template <class T>
-HWY_INLINE void WeighValues(int64_t width, int64_t keys, const float* p, const T* v, int64_t stride,
-                            MutableStoredFloats o) {
+template <class T> HWY_INLINE void WeighValues(
+    int64_t width, int64_t keys, const float* p, const T* v, int64_t stride, MutableStoredFloats o) {
   int64_t i = 0;
   for (; i + 4 * kFloatLanes <= width; i += 4 * kFloatLanes) {
     Floats o0 = hn::Zero(FloatTag()), o1 = o0, o2 = o0, o3 = o0;
@@ -110,9 +106,9 @@ HWY_INLINE void WeighValues(int64_t width, int64_t keys, const float* p, const T
 
 // The heads [head, head_end) of one sample, with keys and values of type T of sample `keys_of`.
 // `scores` has room for a key's float each.
-template <class T>
-void attend_heads(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, MutableAttentionRows o,
-                  float* lse, int64_t sample, int64_t keys_of, int64_t head, int64_t head_end, float* scores) {
+template <class T> void attend_heads(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
+    MutableAttentionRows o, float* lse, int64_t sample, int64_t keys_of, int64_t head, int64_t head_end,
+    float* scores) {
   const int64_t width = args.head_size, group = args.query_heads / args.kv_heads;
   const int64_t valid =
       args.key_lengths ? std::clamp<int64_t>(args.key_lengths[sample], 0, args.key_length) : args.key_length;
@@ -126,26 +122,25 @@ void attend_heads(const AttentionArgs& args, AttentionRows q, AttentionRows k, A
       float log_sum = -std::numeric_limits<float>::infinity();
       if (keys > first) {
         ScoreKeys(width, keys - first, args.scale,
-                  q.data + (sample * q.batch_stride + row * q.row_stride + head * width), head_k + first * k.row_stride,
-                  k.row_stride, scores);
+            q.data + (sample * q.batch_stride + row * q.row_stride + head * width), head_k + first * k.row_stride,
+            k.row_stride, scores);
         if (args.soft_cap > 0) CapScores(keys - first, args.soft_cap, scores);
         if (args.biased) {
           const float* bias = args.distance_bias + sample * args.bias_stride +
                               head * (args.query_length + args.key_length - 1) + args.query_length - 1 - row + first;
           ForRow(keys - first,
-                 [=](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(scores), at.load(bias)), scores); });
+              [=](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(scores), at.load(bias)), scores); });
         }
         log_sum = Normalize(keys - first, scores);
       }
       if (lse) lse[(sample * args.query_heads + head) * args.query_length + row] = log_sum;
       WeighValues(width, keys - first, scores, head_v + first * v.row_stride, v.row_stride,
-                  o.data + (sample * o.batch_stride + row * o.row_stride + head * width));
+          o.data + (sample * o.batch_stride + row * o.row_stride + head * width));
     }
   }
 }
 
 auto attend_heads_of(bool bf16) { return bf16 ? attend_heads<Bfloat16> : attend_heads<float>; }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -153,14 +148,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(attend_heads_of);
 
 constexpr int64_t kManySamples = 16;
 
 // Floats of one thread's scores, in whole cache lines.
 int64_t score_floats(const AttentionArgs& args) { return (args.key_length + 15) / 16 * 16; }
-
 }  // namespace
 
 bool has_few_queries(const AttentionArgs& args) {
@@ -173,8 +166,7 @@ size_t attention_few_queries_workspace(const AttentionArgs& args, int threads) {
 }
 
 void attention_few_queries(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
-                           MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool,
-                           const int32_t* key_rows) {
+    MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool, const int32_t* key_rows) {
   if (k.data.is_bf16 != v.data.is_bf16) fail_internal("attention: keys and values of two types");
   const auto attend = HWY_DYNAMIC_DISPATCH(attend_heads_of)(k.data.is_bf16);
   const auto scores = [&](int worker) { return reinterpret_cast<float*>(workspace) + worker * score_floats(args); };
@@ -196,6 +188,5 @@ void attention_few_queries(const AttentionArgs& args, AttentionRows q, Attention
     attend(args, q, k, v, o, lse, sample, sample, head, head + heads, scores(worker));
   });
 }
-
 }  // namespace linnet
 #endif

@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 struct Problem {
   AttentionArgs args;
   std::vector<int32_t> lengths, starts;
@@ -15,12 +14,12 @@ struct Problem {
 Problem problem(int64_t batch, int64_t heads, int64_t kv_heads, int64_t queries, int64_t keys, int64_t size) {
   Problem p;
   p.args = {.batch = batch,
-            .query_heads = heads,
-            .kv_heads = kv_heads,
-            .query_length = queries,
-            .key_length = keys,
-            .head_size = size,
-            .scale = 0.3f};
+      .query_heads = heads,
+      .kv_heads = kv_heads,
+      .query_length = queries,
+      .key_length = keys,
+      .head_size = size,
+      .scale = 0.3f};
   for (int64_t b = 0; b < batch; ++b) p.lengths.push_back(static_cast<int32_t>(b == 0 ? keys : (b * 7) % (keys + 1)));
   p.q = random_floats(batch * queries * heads * size, 1);
   p.kv = random_floats(batch * keys * 2 * kv_heads * size, 2);
@@ -40,9 +39,9 @@ std::vector<float> attend(Problem& p, size_t workspace_bytes, const Attention& a
   std::vector<std::max_align_t> memory(workspace_bytes / sizeof(std::max_align_t) + 8);
   auto* workspace = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
   attention(a, AttentionRows{p.q.data(), a.query_length * q_row, q_row},
-            AttentionRows{p.kv.data(), a.key_length * k_row, k_row},
-            AttentionRows{p.kv.data() + k_row / 2, a.key_length * k_row, k_row},
-            MutableAttentionRows{out.data(), a.query_length * q_row, q_row}, out.data() + outputs, workspace, pool);
+      AttentionRows{p.kv.data(), a.key_length * k_row, k_row},
+      AttentionRows{p.kv.data() + k_row / 2, a.key_length * k_row, k_row},
+      MutableAttentionRows{out.data(), a.query_length * q_row, q_row}, out.data() + outputs, workspace, pool);
   return out;
 }
 
@@ -53,12 +52,12 @@ std::vector<float> few_queries(Problem& p, ThreadPool& pool) {
 
 TEST(AttentionFewQueries, EqualsFlashAttention) {
   for (Problem p : {problem(40, 4, 4, 1, 26, 64), problem(9, 6, 2, 5, 33, 20), problem(3, 1, 1, 8, 300, 7),
-                    problem(5, 2, 2, 2, 1, 1)}) {
+           problem(5, 2, 2, 2, 1, 1)}) {
     ThreadPool one(1);
     const std::vector<float> want = attend(p, attention_forward_workspace(p.args, 1), attention_forward, one);
     ASSERT_TRUE(has_few_queries(p.args));
     for_every_isa([&](ThreadPool& pool) { return few_queries(p, pool); },
-                  [&](const std::vector<float>& got) { expect_close(got, want, 4e-6); });
+        [&](const std::vector<float>& got) { expect_close(got, want, 4e-6); });
   }
 }
 
@@ -71,7 +70,7 @@ TEST(AttentionFewQueries, EqualsFlashAttentionWithStartsAndBias) {
     p.args.biased = true;
     const std::vector<float> want = attend(p, attention_forward_workspace(p.args, 1), attention_forward, one);
     for_every_isa([&](ThreadPool& pool) { return few_queries(p, pool); },
-                  [&](const std::vector<float>& got) { expect_close(got, want, 4e-6); });
+        [&](const std::vector<float>& got) { expect_close(got, want, 4e-6); });
   }
 }
 
@@ -133,15 +132,14 @@ TEST(AttentionFewQueries, MaskedKeysMayHoldAnythingAndNanShows) {
     p.kv[static_cast<size_t>(t * 64 + 5)] = p.kv[static_cast<size_t>(t * 64 + 40)] = kNan;
   p.kv[640 + 3] = kNan;  // sample 1, key 0, head 0
   for_every_isa([&](ThreadPool& pool) { return few_queries(p, pool); },
-                [&](const std::vector<float>& got) {
-                  for (size_t i = 0; i < 64; ++i) {
-                    EXPECT_FALSE(std::isnan(got[i]));
-                    EXPECT_EQ(std::isnan(got[64 + i]), i % 32 < 16) << i;
-                    EXPECT_EQ(got[128 + i], 0);
-                  }
-                  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(got[192 + 8 + i], -kInf);
-                });
+      [&](const std::vector<float>& got) {
+        for (size_t i = 0; i < 64; ++i) {
+          EXPECT_FALSE(std::isnan(got[i]));
+          EXPECT_EQ(std::isnan(got[64 + i]), i % 32 < 16) << i;
+          EXPECT_EQ(got[128 + i], 0);
+        }
+        for (size_t i = 0; i < 4; ++i) EXPECT_EQ(got[192 + 8 + i], -kInf);
+      });
 }
-
 }  // namespace
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 using namespace attention_testing;
 
 // Packed documents, windows and a bias by distance, alone and together with every other mask.
@@ -188,6 +187,5 @@ TEST(Attention, QueriesWithoutGradientCostNothingAndHideNothing) {
     EXPECT_FALSE(std::isnan(test.dq(1, 40, 0, 5))) << isa;
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -13,7 +13,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::attention {
-
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // Scores are relative to a shift of each query, which starts at 0 and follows the largest score only outside of these
@@ -22,9 +21,8 @@ constexpr float kHighest = 30, kLowest = -60;
 
 // From a tile of scores: stores 2^(score - shift), zero where dropped or not seen; adds to the sums and raises the
 // maxima of the panel's queries. The maximum may lose a NaN; its exponential keeps it.
-template <class P, Masking kMasking, int kVectors>
-HWY_NOINLINE void Exponentials(const Location& location, const float* scores, float* maximum, float* sum,
-                               float* weights) {
+template <class P, Masking kMasking, int kVectors> HWY_NOINLINE void Exponentials(
+    const Location& location, const float* scores, float* maximum, float* sum, float* weights) {
   V top[kVectors], total[kVectors];
   SeenIn<kMasking, kVectors> seen(location);
 #pragma GCC unroll 2
@@ -60,8 +58,7 @@ HWY_NOINLINE void Exponentials(const Location& location, const float* scores, fl
 }
 
 // One chunk of queries of one query head, by blocks of keys.
-template <class P>
-class ForwardHead {
+template <class P> class ForwardHead {
  public:
   ForwardHead(const AttentionArgs& args, const attention_blocking::ForwardLayout& at, int64_t sample)
       : args_(args), at_(at), sample_(sample), dropout_(args, sample, at.mask) {}
@@ -88,8 +85,8 @@ class ForwardHead {
     for (int64_t block = 0; block < blocks.pieces; ++block) {
       const int64_t at = blocks.begin(block), queries = blocks.begin(block + 1) - at;
       if (block + 1 < blocks.pieces)
-        FetchRows(q + (first_ + at + queries) * q_stride, q_stride, blocks.begin(block + 2) - at - queries,
-                  args_.head_size);
+        FetchRows(
+            q + (first_ + at + queries) * q_stride, q_stride, blocks.begin(block + 2) - at - queries, args_.head_size);
       Window window{first_ + at, queries, first_key_, keys_, args_.causal, args_.key_length - args_.query_length};
       LimitWindow(args_, sample_, head, at_.starts, at_.bias, window);
       float* o = at_.o + at * width_;
@@ -142,16 +139,14 @@ class ForwardHead {
       hn::Store(hn::Set(d, kMinusInfinity), d, at_.maximum + h);
       hn::Store(hn::Zero(d), d, at_.block_sum + h);
     }
-    return ForTiles<P>(window, i, kept, [&]<Masking kMasking>(const Location& location) LINNET_LAMBDA {
-      tile<kMasking>(location, at, q);
-    });
+    return ForTiles<P>(window, i, kept,
+        [&]<Masking kMasking>(const Location& location) LINNET_LAMBDA { tile<kMasking>(location, at, q); });
   }
-  template <Masking kMasking>
-  HWY_INLINE void tile(const Location& location, int64_t at, const float* q) {
+  template <Masking kMasking> HWY_INLINE void tile(const Location& location, int64_t at, const float* q) {
     const int64_t i = location.in_panel();
     HWY_ALIGN float scores[kRows * kWidth];
     Scores<P, kMasking>(location, ceil_div(args_.head_size, P::kPair), at_.k, at_.slice - kSliceDepth<P>, q + i,
-                        at_.minus_shift + at + i, scores, kWidth);
+        at_.minus_shift + at + i, scores, kWidth);
     const auto finish = location.columns > kLanes ? Exponentials<P, kMasking, 2> : Exponentials<P, kMasking, 1>;
     finish(location, scores, at_.maximum + i, at_.block_sum + i, at_.weights);
   }
@@ -193,9 +188,8 @@ class ForwardHead {
   bool exact_ = false;
 };
 
-template <class P>
-void ForwardTask(const AttentionArgs& args, const attention_blocking::ForwardOperands& x, int64_t task,
-                 float* scratch) {
+template <class P> void ForwardTask(
+    const AttentionArgs& args, const attention_blocking::ForwardOperands& x, int64_t task, float* scratch) {
   const auto& [q, k, v, o, lse] = x;
   const attention_blocking::ForwardLayout layout(args, scratch);
   const Pieces& chunks = layout.chunks;
@@ -206,7 +200,7 @@ void ForwardTask(const AttentionArgs& args, const attention_blocking::ForwardOpe
   if (first == end) return;
   ForwardHead<P> head(args, layout, sample);
   FetchRows(q.data + (sample * q.batch_stride + kv_head * group * args.head_size + first * q.row_stride), q.row_stride,
-            std::min(end - first, kQueryBlock), args.head_size);
+      std::min(end - first, kQueryBlock), args.head_size);
   const Pieces blocks = Pieces::of_keys(keys);
   int64_t seen_from = 0;
   if (attention_blocking::hides_keys(args)) {
@@ -220,17 +214,16 @@ void ForwardTask(const AttentionArgs& args, const attention_blocking::ForwardOpe
       if (blocks.begin(block + 1) <= seen_from) continue;
       if (h == kv_head * group || blocks.pieces > 1)  // a single block of keys is packed once for all heads
         head.pack_keys(k.data + (sample * k.batch_stride + kv_head * args.head_size), k.row_stride,
-                       v.data + (sample * v.batch_stride + kv_head * args.head_size), v.row_stride, key,
-                       blocks.begin(block + 1) - key);
+            v.data + (sample * v.batch_stride + kv_head * args.head_size), v.row_stride, key,
+            blocks.begin(block + 1) - key);
       head.attend(q.data + (sample * q.batch_stride + h * args.head_size), q.row_stride, h);
     }
     head.finish(valid, o.data + (sample * o.batch_stride + h * args.head_size), o.row_stride,
-                lse + (sample * args.query_heads + h) * args.query_length);
+        lse + (sample * args.query_heads + h) * args.query_length);
   }
 }
 
-template <class Rows, class Floats>
-struct HeadOf {
+template <class Rows, class Floats> struct HeadOf {
   HeadOf(Rows rows, int64_t sample, int64_t head, int64_t size)
       : data(rows.data + (sample * rows.batch_stride + head * size)), stride(rows.row_stride) {}
   HeadOf(Floats data, int64_t stride) : data(data), stride(stride) {}
@@ -272,9 +265,9 @@ struct GradientPlaces {  // of a tile
 };
 
 // From a tile of dp - D with dp = scale do v^T: stores ds = p (keep dp - D) in both forms, and p where kept.
-template <class P, Masking kMasking, int kVectors>
-HWY_NOINLINE void ScoreGradients(const Location& location, const float* differences, const float* minus_correction,
-                                 const float* probabilities, int64_t stride, const GradientPlaces& to) {
+template <class P, Masking kMasking, int kVectors> HWY_NOINLINE void ScoreGradients(const Location& location,
+    const float* differences, const float* minus_correction, const float* probabilities, int64_t stride,
+    const GradientPlaces& to) {
   const bool drops = kMasking == Masking::kDropout || (hides(kMasking) && location.kept);
   SeenIn<kMasking, kVectors> seen(location);
   for (int64_t i = 0; i < location.rows; i += 2) {
@@ -295,8 +288,8 @@ HWY_NOINLINE void ScoreGradients(const Location& location, const float* differen
         gradient[row][h] = hn::Mul(probability, dp);
         if constexpr (hides(kMasking)) gradient[row][h] = seen.zero_unseen(row, h, gradient[row][h]);
         if (kMasking == Masking::kLimited && location.window.bias)
-          hn::Store(gradient[row][h], d,
-                    to.ds_exact + (location.key + i + row) * kScoreStride + location.query + h * kLanes);
+          hn::Store(
+              gradient[row][h], d, to.ds_exact + (location.key + i + row) * kScoreStride + location.query + h * kLanes);
       }
     if (!P::kOneForm || drops) P::StoreAlongQueries(weight, location.key + i, location.query, to.p);
     if (!P::kOneForm) P::StoreAlongQueries(gradient, location.key + i, location.query, to.ds);
@@ -318,15 +311,10 @@ HWY_INLINE void AddDiagonals(int64_t keys, int64_t queries, const float* ds, flo
 // Gradients of one key-value head and the query heads that use it. With p = exp(s - lse), D = sum_k do * o of a row:
 //   dv = (keep p)^T do,  dp = keep (do v^T),  ds = p (dp - D),  dq = scale ds k,  dk = scale ds^T q
 // where keep is the dropout mask with its scale. Loops over blocks of keys, then heads, then blocks of queries.
-template <class P>
-class BackwardHead {
+template <class P> class BackwardHead {
  public:
   BackwardHead(const AttentionArgs& args, const attention_blocking::BackwardLayout& at, int64_t sample)
-      : args_(args),
-        size_(args.head_size),
-        width_(round_up(args.head_size, kWidth)),
-        at_(at),
-        sample_(sample),
+      : args_(args), size_(args.head_size), width_(round_up(args.head_size, kWidth)), at_(at), sample_(sample),
         dropout_(args, sample, at.mask) {}
 
   void start_keys(const Head& k, const Head& v, int64_t first, int64_t keys) {
@@ -342,7 +330,7 @@ class BackwardHead {
   // One query head against the packed keys: adds to dk and dv, writes dq (or adds, after the first block of keys).
   // d_bias: of this sample and head, by i - j + key_length - 1; null without a bias.
   void attend(const Head& q, const Head& o, const Head& d_o, const float* lse, int64_t head, const MutableHead& dq,
-              float* d_bias) {
+      float* d_bias) {
     const int64_t live = live_queries(o, d_o, lse);
     const Pieces blocks(live, kQueryBlock, attention_blocking::kUnit);
     for (int64_t block = 0; block < blocks.pieces; ++block) {
@@ -390,7 +378,7 @@ class BackwardHead {
   }
 
   void attend_block(const Window& window, const Head& q, const Head& o, const Head& d_o, const float* lse, int64_t head,
-                    const MutableHead& dq) {
+      const MutableHead& dq) {
     const int64_t first = window.first_query, queries = window.queries;
     float *q_panels = at_.q, *do_panels = at_.d_o, *block_dq = at_.dq;
     PackTransposed<P>(q.row(first), q.stride, queries, size_, at_.q_transposed);
@@ -411,7 +399,7 @@ class BackwardHead {
     // A query that sees a key has a finite log-sum-exp and sum of do * o only if it and do are finite.
     const bool exact = (args_.causal || attention_blocking::hides_keys(args_)) && !finite &&
                        !(keys_finite_ && AllFinite(q.row(first), q.stride, queries, size_) &&
-                         AllFinite(d_o.row(first), d_o.stride, queries, size_));
+                           AllFinite(d_o.row(first), d_o.stride, queries, size_));
     const auto weigh_queries = exact ? WeighQueriesExactly<P> : WeighQueries<P>;
     const auto weigh_keys = exact ? WeighKeysExactly<P> : WeighKeys<P>;
     const float* ds_by_key = at_.ds_by_key;
@@ -430,8 +418,7 @@ class BackwardHead {
     ClearUnseen<P>(window, i, ends, at_.ds_by_key);
   }
 
-  template <Masking kMasking>
-  HWY_INLINE void tile(const Location& location) {
+  template <Masking kMasking> HWY_INLINE void tile(const Location& location) {
     constexpr Masking kOfScores = kMasking == Masking::kDropout ? Masking::kNone : kMasking;
     const bool wide = location.columns > kLanes;
     const int64_t depth = ceil_div(size_, P::kPair), skip = at_.slice - kSliceDepth<P>;
@@ -440,15 +427,14 @@ class BackwardHead {
     // In fp32, probabilities go to their final location; in bf16 they wait in fp32 for their gradients.
     const int64_t stride = P::kOneForm ? P::kAlongKeys : kWidth;
     float* p = P::kOneForm ? at_.p + location.key * stride + location.query : waiting;
-    Scores<P, kOfScores>(location, depth, at_.k_rows, skip, at_.q_transposed + panel, at_.lse + location.query, p,
-                         stride);
+    Scores<P, kOfScores>(
+        location, depth, at_.k_rows, skip, at_.q_transposed + panel, at_.lse + location.query, p, stride);
     (wide ? Probabilities<P, kOfScores, 2> : Probabilities<P, kOfScores, 1>)(location, p, stride);
     const float* correction = at_.correction + location.query;
-    Scores<P, Masking::kNone>(location, depth, at_.v_rows, skip, at_.do_transposed + panel, correction, differences,
-                              kWidth);
-    (wide ? ScoreGradients<P, kMasking, 2>
-          : ScoreGradients<P, kMasking, 1>)(location, differences, correction, p, stride,
-                                            {at_.p, at_.ds, at_.ds_by_key, ds_exact()});
+    Scores<P, Masking::kNone>(
+        location, depth, at_.v_rows, skip, at_.do_transposed + panel, correction, differences, kWidth);
+    (wide ? ScoreGradients<P, kMasking, 2> : ScoreGradients<P, kMasking, 1>)(location, differences, correction, p,
+        stride, {at_.p, at_.ds, at_.ds_by_key, ds_exact()});
   }
 
   const AttentionArgs& args_;
@@ -460,9 +446,8 @@ class BackwardHead {
   bool keys_finite_ = true;
 };
 
-template <class P>
-void BackwardTask(const AttentionArgs& args, const attention_blocking::BackwardOperands& x, int64_t task,
-                  float* scratch) {
+template <class P> void BackwardTask(
+    const AttentionArgs& args, const attention_blocking::BackwardOperands& x, int64_t task, float* scratch) {
   const attention_blocking::BackwardLayout layout(args, scratch);
   const int64_t kv_head = task % args.kv_heads, sample = task / args.kv_heads, size = args.head_size;
   const int64_t group = args.query_heads / args.kv_heads, valid = valid_keys(args, sample);
@@ -483,12 +468,12 @@ void BackwardTask(const AttentionArgs& args, const attention_blocking::BackwardO
   };
   for (int64_t block = 0; block < blocks.pieces; ++block) {
     const Head q(x.q, sample, kv_head * group, size), o(x.o, sample, kv_head * group, size);
-    backward.fetch_queries(0, std::min(args.query_length, kQueryBlock), q, o,
-                           Head(x.d_o, sample, kv_head * group, size));
+    backward.fetch_queries(
+        0, std::min(args.query_length, kQueryBlock), q, o, Head(x.d_o, sample, kv_head * group, size));
     backward.start_keys(k, v, blocks.begin(block), blocks.begin(block + 1) - blocks.begin(block));
     for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
       backward.attend(Head(x.q, sample, h, size), Head(x.o, sample, h, size), Head(x.d_o, sample, h, size),
-                      x.lse + (sample * args.query_heads + h) * args.query_length, h, dq_of(h), bias_gradient(h));
+          x.lse + (sample * args.query_heads + h) * args.query_length, h, dq_of(h), bias_gradient(h));
     backward.finish_keys(dk, dv);
   }
   for (int64_t j = valid; j < args.key_length; ++j) {
@@ -503,7 +488,6 @@ void BackwardTask(const AttentionArgs& args, const attention_blocking::BackwardO
       else WriteScaled(sums.row(i).f32(), 1, size, false, dq.row(i));
   }
 }
-
 }  // namespace linnet::HWY_NAMESPACE::attention
 HWY_AFTER_NAMESPACE();
 

@@ -14,10 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 attention_blocking::ForwardTask forward_task() { return attention::ForwardTask<attention::F32Weights>; }
 attention_blocking::BackwardTask backward_task() { return attention::BackwardTask<attention::F32Weights>; }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -25,7 +23,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(forward_task);
 HWY_EXPORT(backward_task);
 
@@ -41,7 +38,6 @@ void sum_bias_gradients(const AttentionArgs& args, const float* rows, float* out
     }
   });
 }
-
 }  // namespace
 
 size_t attention_forward_workspace(const AttentionArgs& args, int threads) {
@@ -49,7 +45,7 @@ size_t attention_forward_workspace(const AttentionArgs& args, int threads) {
 }
 
 void attention_forward(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
-                       MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool) {
+    MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool) {
   if (args.batch == 0 || args.query_length == 0 || args.query_heads == 0) return;
   attention_blocking::check(args);
   const attention_blocking::ForwardLayout layout(args);
@@ -67,8 +63,8 @@ size_t attention_backward_workspace(const AttentionArgs& args, int threads) {
 }
 
 void attention_backward(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, AttentionRows o,
-                        const float* lse, AttentionRows d_o, MutableAttentionRows dq, MutableAttentionRows dk,
-                        MutableAttentionRows dv, float* d_distance_bias, std::byte* workspace, ThreadPool& pool) {
+    const float* lse, AttentionRows d_o, MutableAttentionRows dq, MutableAttentionRows dk, MutableAttentionRows dv,
+    float* d_distance_bias, std::byte* workspace, ThreadPool& pool) {
   if (args.batch == 0 || args.query_heads == 0) return;
   attention_blocking::check(args);
   const attention_blocking::BackwardLayout layout(args);
@@ -81,6 +77,5 @@ void attention_backward(const AttentionArgs& args, AttentionRows q, AttentionRow
   });
   if (args.biased) sum_bias_gradients(args, bias_gradients, d_distance_bias, pool);
 }
-
 }  // namespace linnet
 #endif

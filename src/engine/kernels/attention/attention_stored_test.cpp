@@ -5,11 +5,10 @@
 
 namespace linnet {
 namespace {
-
 using namespace attention_testing;
 
-constexpr Operand Case::*kOperands[] = {&Case::q,   &Case::k,  &Case::v,  &Case::o,
-                                        &Case::d_o, &Case::dq, &Case::dk, &Case::dv};
+constexpr Operand Case::*kOperands[] = {
+    &Case::q, &Case::k, &Case::v, &Case::o, &Case::d_o, &Case::dq, &Case::dk, &Case::dv};
 
 // The same numbers in fp32, with o rounded between the passes where it is bf16 in memory.
 Case in_fp32(Case test, int threads) {
@@ -114,6 +113,5 @@ TEST(StoredAttention, NanAndInfinityReachThoseWhoSeeThem) {
       }
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 using namespace attention_testing;
 
 TEST(Attention, EqualsTheDefinitionForAnyShape) {
@@ -156,7 +155,7 @@ TEST(Attention, WorksInsideOneBuffer) {
   ThreadPool pool(2);
   test.with_workspace(attention_backward_workspace(test.args, 2), [&](std::byte* workspace) {
     attention_backward(test.args, part(0), part(1), part(2), test.o.rows(), test.lse.data(), test.d_o.rows(), out(0),
-                       out(1), out(2), nullptr, workspace, pool);
+        out(1), out(2), nullptr, workspace, pool);
   });
   for (int64_t b = 0; b < 2; ++b)
     for (int64_t t = 0; t < 17; ++t)
@@ -197,6 +196,5 @@ TEST(Attention, WorkspaceIsFarFromTheScoreMatrix) {
     EXPECT_LT(attention_backward_workspace(args, 1), size_t{1} << 20);
   }
 }
-
 }  // namespace
 }  // namespace linnet

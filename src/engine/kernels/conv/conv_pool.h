@@ -7,7 +7,6 @@
 #include <cstdint>
 
 namespace linnet {
-
 class ThreadPool;
 
 // The index of a window that ReLU made all zero; no gradient passes.
@@ -37,13 +36,11 @@ struct ConvPoolSlopes {
 size_t conv_pool_workspace(const ConvPoolShape& shape, int threads);  // any of the three; 64-byte aligned
 
 void conv_pool_forward(const ConvPoolShape& shape, const ConvPoolImages& x, const float* weight, const float* bias,
-                       float* y, uint8_t* which, std::byte* workspace, ThreadPool& pool);
+    float* y, uint8_t* which, std::byte* workspace, ThreadPool& pool);
 
 void conv_pool_weight_gradient(const ConvPoolShape& shape, const ConvPoolImages& x, const uint8_t* which,
-                               const ConvPoolSlopes& slopes, float* dweight, float* dbias, std::byte* workspace,
-                               ThreadPool& pool);
+    const ConvPoolSlopes& slopes, float* dweight, float* dbias, std::byte* workspace, ThreadPool& pool);
 
 void conv_pool_input_gradient(const ConvPoolShape& shape, const float* weight, const uint8_t* which, const float* dy,
-                              float* dx, std::byte* workspace, ThreadPool& pool);
-
+    float* dx, std::byte* workspace, ThreadPool& pool);
 }  // namespace linnet

@@ -17,7 +17,6 @@
 #define LINNET_KERNELS_CONV_POOL_ONCE
 // Sizes of the workspaces.
 namespace linnet::conv_pool_layout {
-
 constexpr int64_t kLanes = 16;  // filters are padded to a multiple of this: the longest vector of any instruction set
 constexpr int64_t kStrip = 16;  // pooled columns that are computed from one strip of transformed pixels
 constexpr int64_t kTaps = 9;
@@ -56,12 +55,10 @@ constexpr int64_t gradient_scratch_floats(const ConvPoolShape& s) {
 constexpr int64_t gradient_floats(const ConvPoolShape& s) {
   return round_up((s.height + 2) * (s.width + 2) * s.channels, kLanes);
 }
-
 }  // namespace linnet::conv_pool_layout
 
 namespace linnet {
 namespace {
-
 // Weights by vectors of filters.
 struct PackedWeights {
   const float* sums;  // [blocks, channels, 12, kLanes], transformed
@@ -93,7 +90,6 @@ struct InputGradientCall {
   const float* dy;
   float* dx;
 };
-
 }  // namespace
 }  // namespace linnet
 #endif
@@ -101,7 +97,6 @@ struct InputGradientCall {
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 using namespace conv_pool_layout;
 
 using Words = hn::Rebind<uint32_t, FloatTag>;
@@ -164,8 +159,7 @@ struct Target {
   uint8_t* which;
   int64_t count;
 
-  template <bool kWhole>
-  HWY_INLINE void store(Floats values, hn::Vec<Words> locations) const {
+  template <bool kWhole> HWY_INLINE void store(Floats values, hn::Vec<Words> locations) const {
     const LanesAt<kWhole> at{0, count};
     at.store(values, y);
     at.store_bytes(hn::TruncateTo(ByteTag(), locations), which);
@@ -173,11 +167,10 @@ struct Target {
 };
 
 // ReLU and the final location, for the largest of a window with its bias.
-template <bool kWhole>
-HWY_INLINE void Finish(Floats largest, hn::Vec<Words> location, const Target& target) {
+template <bool kWhole> HWY_INLINE void Finish(Floats largest, hn::Vec<Words> location, const Target& target) {
   const auto dead = hn::Le(largest, SetAll(0));
   target.store<kWhole>(hn::IfThenZeroElse(dead, largest),
-                       hn::IfThenElse(hn::RebindMask(Words(), dead), hn::Set(Words(), kDeadWindow), location));
+      hn::IfThenElse(hn::RebindMask(Words(), dead), hn::Set(Words(), kDeadWindow), location));
 }
 
 // Finite sums. The bias is added only to the largest: rounding keeps the order.
@@ -249,16 +242,14 @@ HWY_INLINE void AddProducts(const float* HWY_RESTRICT v, int64_t stride, const W
 }
 
 // One pooled row of a strip, one vector of filters. add(v, m) adds the products of all channels.
-template <bool kWhole, class Add>
-HWY_INLINE void StripRow(int64_t columns, const float* HWY_RESTRICT v, const Add& add, Floats bias, Target target,
-                         int64_t filters) {
+template <bool kWhole, class Add> HWY_INLINE void StripRow(
+    int64_t columns, const float* HWY_RESTRICT v, const Add& add, Floats bias, Target target, int64_t filters) {
   for (int64_t column = 0; column < columns; ++column, target.y += filters, target.which += filters) {
     const Floats zero = SetAll(0);
     Floats m[2][4] = {{zero, zero, zero, zero}, {zero, zero, zero, zero}};
     add(v + column, m);
     PoolFinite<kWhole>(hn::Add(m[0][0], hn::Add(m[0][1], m[0][2])), hn::Sub(hn::Sub(m[0][1], m[0][2]), m[0][3]),
-                       hn::Add(m[1][0], hn::Add(m[1][1], m[1][2])), hn::Sub(hn::Sub(m[1][1], m[1][2]), m[1][3]), bias,
-                       target);
+        hn::Add(m[1][0], hn::Add(m[1][1], m[1][2])), hn::Sub(hn::Sub(m[1][1], m[1][2]), m[1][3]), bias, target);
   }
 }
 
@@ -271,9 +262,8 @@ HWY_INLINE void FetchTarget(const Target& target, int64_t distance, int64_t filt
 // Two pooled rows of a strip of one channel, for few registers: pixels are loaded once for both, and products m1 and m2
 // are used up before m0 and m3 are computed. All columns' sums precede the choice of the largest, a long chain of
 // instructions: registers suffice to look one column ahead, not two. Same bits as StripRow.
-template <bool kWhole>
-HWY_INLINE void StripRowPair(int64_t columns, const float* HWY_RESTRICT v, const float* HWY_RESTRICT weights,
-                             Floats bias, Target upper, Target lower, int64_t pooled_width, int64_t filters) {
+template <bool kWhole> HWY_INLINE void StripRowPair(int64_t columns, const float* HWY_RESTRICT v,
+    const float* HWY_RESTRICT weights, Floats bias, Target upper, Target lower, int64_t pooled_width, int64_t filters) {
   constexpr int64_t kRow = 4 * kStrip;
   HWY_ALIGN float sums[kStrip * 8 * kFloatLanes];
   const auto sum = [&](int64_t column, int i) LINNET_LAMBDA { return sums + (column * 8 + i) * kFloatLanes; };
@@ -337,11 +327,11 @@ void FiniteStrip(const ConvPoolCall& call, int64_t image, int64_t column, int64_
     if (s.channels == 1)
       for (; row + 2 <= s.pooled_height(); row += 2)
         StripRowPair<kWhole>(columns, strip + 2 * row * stride, g, bias, TargetAt(call, image, row, column, filter),
-                             TargetAt(call, image, row + 1, column, filter), s.pooled_width(), s.filters);
+            TargetAt(call, image, row + 1, column, filter), s.pooled_width(), s.filters);
   const auto rows = [&](const auto& add) LINNET_LAMBDA {
     for (; row < s.pooled_height(); ++row)
-      StripRow<kWhole>(columns, strip + 2 * row * stride, add, bias, TargetAt(call, image, row, column, filter),
-                       s.filters);
+      StripRow<kWhole>(
+          columns, strip + 2 * row * stride, add, bias, TargetAt(call, image, row, column, filter), s.filters);
   };
   if (s.channels == 1) {  // the weights stay in registers
     Floats w[kSums];
@@ -385,8 +375,8 @@ void AnyImage(const ConvPoolCall& call, int64_t image, const float* planes) {
           for (int64_t c = 0; c < s.channels; ++c) {
             const float* pixels = planes + c * plane_floats(s) + (2 * row + i / 2) * stride + 2 * column + i % 2;
             for (int64_t tap = 0; tap < kTaps; ++tap)
-              sum = hn::MulAdd(SetAll(pixels[tap / 3 * stride + tap % 3]), LoadFloats(g + (c * kTaps + tap) * kLanes),
-                               sum);
+              sum = hn::MulAdd(
+                  SetAll(pixels[tap / 3 * stride + tap % 3]), LoadFloats(g + (c * kTaps + tap) * kLanes), sum);
           }
           sums[i] = sum;
         }
@@ -461,15 +451,15 @@ void PairRows(const ConvPoolShape& s, const float* plane, float* pairs) {
   const int64_t stride = row_floats(s), rows = plane_rows(s) - 1, columns = 2 * s.pooled_width() + 2;
   for (int64_t row = 0; row < rows; ++row, plane += stride, pairs += pair_row(s))
     for (int64_t column = 0; column < columns; column += kFloatLanes)
-      hn::StoreInterleaved2(LoadFloats(plane + column), LoadFloats(plane + stride + column), FloatTag(),
-                            pairs + 2 * column);
+      hn::StoreInterleaved2(
+          LoadFloats(plane + column), LoadFloats(plane + stride + column), FloatTag(), pairs + 2 * column);
 }
 
 // Adds the gradients of one channel's nine taps, and of the bias, over all pooled pixels of an image, for one vector of
 // filters. sums [9, kLanes]; bias [kLanes] or nullptr. For tap (r, s) each filter needs one of the four pixels (r +
 // 0..1, s + 0..1) of a 4x4 window. Every block of four lanes loads them, and `lane` selects.
-void AddChannel(const WeightGradientCall& call, int64_t image, int64_t filter, const float* pairs, float* sums,
-                float* bias) {
+void AddChannel(
+    const WeightGradientCall& call, int64_t image, int64_t filter, const float* pairs, float* sums, float* bias) {
   const FloatTag d;
   const ConvPoolShape& s = call.shape;
   const int64_t stride = pair_row(s), count = s.filters - filter;
@@ -513,8 +503,8 @@ void WeightGradientImages(const WeightGradientCall& call, int64_t begin, int64_t
       PairRows(s, scratch + c * plane_floats(s), pairs);
       for (int64_t filter = 0; filter < s.filters; filter += kFloatLanes)
         AddChannel(call, image, filter, pairs,
-                   sums + (filter / kLanes * s.channels + c) * kTaps * kLanes + filter % kLanes,
-                   c == 0 ? bias + filter : nullptr);
+            sums + (filter / kLanes * s.channels + c) * kTaps * kLanes + filter % kLanes,
+            c == 0 ? bias + filter : nullptr);
     }
   }
 }
@@ -546,7 +536,6 @@ HWY_INLINE void InputGradientImage(const InputGradientCall& call, int64_t image,
 void InputGradientImages(const InputGradientCall& call, int64_t begin, int64_t end, float* padded) {
   for (int64_t image = begin; image < end; ++image) InputGradientImage(call, image, padded);
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -554,7 +543,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(ForwardImages);
 HWY_EXPORT(WeightGradientImages);
 HWY_EXPORT(InputGradientImages);
@@ -596,7 +584,6 @@ float pixel_limit(const ConvPoolShape& s, const float* weight, const float* bias
 }
 
 int64_t scratch_floats(const ConvPoolShape& s) { return image_floats(s) + strip_floats(s); }
-
 }  // namespace
 
 size_t conv_pool_workspace(const ConvPoolShape& s, int threads) {
@@ -607,7 +594,7 @@ size_t conv_pool_workspace(const ConvPoolShape& s, int threads) {
 }
 
 void conv_pool_forward(const ConvPoolShape& s, const ConvPoolImages& x, const float* weight, const float* bias,
-                       float* y, uint8_t* which, std::byte* workspace, ThreadPool& pool) {
+    float* y, uint8_t* which, std::byte* workspace, ThreadPool& pool) {
   const int64_t filters = padded_filters(s);
   float* sums = reinterpret_cast<float*>(workspace);
   float* taps = sums + filters * s.channels * kSums;
@@ -626,8 +613,7 @@ void conv_pool_forward(const ConvPoolShape& s, const ConvPoolImages& x, const fl
 }
 
 void conv_pool_weight_gradient(const ConvPoolShape& s, const ConvPoolImages& x, const uint8_t* which,
-                               const ConvPoolSlopes& slopes, float* dweight, float* dbias, std::byte* workspace,
-                               ThreadPool& pool) {
+    const ConvPoolSlopes& slopes, float* dweight, float* dbias, std::byte* workspace, ThreadPool& pool) {
   const int64_t tasks = groups(s), size = sum_floats(s);
   float* sums = reinterpret_cast<float*>(workspace);  // [tasks, size]
   float* scratch = sums + tasks * size;
@@ -661,7 +647,7 @@ void conv_pool_weight_gradient(const ConvPoolShape& s, const ConvPoolImages& x, 
 }
 
 void conv_pool_input_gradient(const ConvPoolShape& s, const float* weight, const uint8_t* which, const float* dy,
-                              float* dx, std::byte* workspace, ThreadPool& pool) {
+    float* dx, std::byte* workspace, ThreadPool& pool) {
   float* scratch = reinterpret_cast<float*>(workspace);
   const InputGradientCall call{s, weight, which, dy, dx};
   const int64_t tasks = groups(s);
@@ -670,6 +656,5 @@ void conv_pool_input_gradient(const ConvPoolShape& s, const float* weight, const
     (call, task * s.images / tasks, (task + 1) * s.images / tasks, scratch + worker * gradient_floats(s));
   });
 }
-
 }  // namespace linnet
 #endif

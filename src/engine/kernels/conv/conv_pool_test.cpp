@@ -7,16 +7,13 @@
 
 namespace linnet {
 namespace {
-
 struct Case {
   ConvPoolShape shape;
   std::vector<float> x, weight, bias, dy;
 
   explicit Case(const ConvPoolShape& s)
-      : shape(s),
-        x(random_floats(s.images * s.height * s.width * s.channels, 1)),
-        weight(random_floats(s.filters * 9 * s.channels, 2)),
-        bias(random_floats(s.filters, 3)),
+      : shape(s), x(random_floats(s.images * s.height * s.width * s.channels, 1)),
+        weight(random_floats(s.filters * 9 * s.channels, 2)), bias(random_floats(s.filters, 3)),
         dy(random_floats(pooled(), 4)) {}
   int64_t pooled() const { return shape.images * shape.pooled_height() * shape.pooled_width() * shape.filters; }
 
@@ -37,8 +34,7 @@ struct Case {
     if (row < 0 || row >= shape.height || column < 0 || column >= shape.width) return 0;
     return x[static_cast<size_t>(((n * shape.height + row) * shape.width + column) * shape.channels + c)];
   }
-  template <class Body>
-  void for_pooled(const Body& body) const {
+  template <class Body> void for_pooled(const Body& body) const {
     for (int64_t n = 0, at = 0; n < shape.images; ++n)
       for (int64_t i = 0; i < shape.pooled_height(); ++i)
         for (int64_t j = 0; j < shape.pooled_width(); ++j)
@@ -61,8 +57,8 @@ std::vector<float> forward(const Case& c, ThreadPool& pool) {
   std::vector<float> y(count + 1, 77);  // nothing is written past the end
   std::vector<uint8_t> which(count + 1, 77);
   Workspace workspace(c.shape, pool.size());
-  conv_pool_forward(c.shape, {.floats = c.x.data()}, c.weight.data(), c.bias.data(), y.data(), which.data(),
-                    workspace.data(), pool);
+  conv_pool_forward(
+      c.shape, {.floats = c.x.data()}, c.weight.data(), c.bias.data(), y.data(), which.data(), workspace.data(), pool);
   EXPECT_EQ(y.back(), 77);
   EXPECT_EQ(which.back(), 77);
   y.back() = 0;
@@ -70,9 +66,8 @@ std::vector<float> forward(const Case& c, ThreadPool& pool) {
   return y;
 }
 
-const ConvPoolShape kShapes[] = {{3, 28, 28, 1, 16}, {1, 2, 2, 1, 1},  {2, 3, 5, 1, 7},
-                                 {2, 5, 70, 1, 21},  {9, 4, 6, 2, 16}, {1, 7, 34, 3, 40},
-                                 {2, 6, 6, 17, 3},   {20, 4, 4, 1, 5}, {2, 15, 32, 1, 24}};
+const ConvPoolShape kShapes[] = {{3, 28, 28, 1, 16}, {1, 2, 2, 1, 1}, {2, 3, 5, 1, 7}, {2, 5, 70, 1, 21},
+    {9, 4, 6, 2, 16}, {1, 7, 34, 3, 40}, {2, 6, 6, 17, 3}, {20, 4, 4, 1, 5}, {2, 15, 32, 1, 24}};
 
 TEST(ConvPool, ForwardTakesTheLargestOfFour) {
   for (const ConvPoolShape& shape : kShapes) {
@@ -83,19 +78,19 @@ TEST(ConvPool, ForwardTakesTheLargestOfFour) {
       want[at] = std::max(0.0, *std::max_element(sums.begin(), sums.end()));
     });
     for_every_isa([&](ThreadPool& pool) { return forward(c, pool); },
-                  [&](std::vector<float> got) {
-                    const std::vector<float> which(got.end() - static_cast<ptrdiff_t>(want.size()), got.end());
-                    got.resize(want.size());
-                    expect_close(got, want, 1e-5 * static_cast<double>(shape.channels));
-                    c.for_pooled([&](int64_t n, int64_t i, int64_t j, int64_t o, size_t at) {
-                      if (got[at] == 0) {
-                        EXPECT_EQ(which[at], kDeadWindow);
-                        return;
-                      }
-                      ASSERT_LT(which[at], 4);
-                      EXPECT_NEAR(c.sums(n, i, j, o)[static_cast<size_t>(which[at])], want[at], 1e-4);
-                    });
-                  });
+        [&](std::vector<float> got) {
+          const std::vector<float> which(got.end() - static_cast<ptrdiff_t>(want.size()), got.end());
+          got.resize(want.size());
+          expect_close(got, want, 1e-5 * static_cast<double>(shape.channels));
+          c.for_pooled([&](int64_t n, int64_t i, int64_t j, int64_t o, size_t at) {
+            if (got[at] == 0) {
+              EXPECT_EQ(which[at], kDeadWindow);
+              return;
+            }
+            ASSERT_LT(which[at], 4);
+            EXPECT_NEAR(c.sums(n, i, j, o)[static_cast<size_t>(which[at])], want[at], 1e-4);
+          });
+        });
   }
 }
 
@@ -110,18 +105,17 @@ TEST(ConvPool, NanInfinityAndOverflowComeOutAsArithmeticSays) {
       want[at] = largest <= 0 ? 0 : static_cast<double>(static_cast<float>(largest));
     });
     for_every_isa([&](ThreadPool& pool) { return forward(c, pool); },
-                  [&](std::vector<float> got) {
-                    got.resize(want.size());
-                    expect_close(got, want, 2e-5);
-                  });
+        [&](std::vector<float> got) {
+          got.resize(want.size());
+          expect_close(got, want, 2e-5);
+        });
   }
 }
 
 TEST(ConvPool, NotFiniteWeightsReachEveryWindow) {
   Case c({1, 4, 4, 1, 3});
   c.weight[9 + 4] = kNan;  // the middle of the second filter
-  for_every_isa(
-      [&](ThreadPool& pool) { return forward(c, pool); },
+  for_every_isa([&](ThreadPool& pool) { return forward(c, pool); },
       [&](const std::vector<float>& got) {
         c.for_pooled([&](int64_t, int64_t, int64_t, int64_t o, size_t at) { EXPECT_EQ(std::isnan(got[at]), o == 1); });
       });
@@ -152,8 +146,8 @@ TEST(ConvPool, GradientsFollowTheLargest) {
           std::vector<float> got(want.size());
           Workspace workspace(shape, pool.size());
           float *dw = got.data(), *db = dw + c.weight.size(), *image = db + c.bias.size();
-          conv_pool_weight_gradient(shape, {.floats = c.x.data()}, which.data(), {.dy = c.dy.data()}, dw, db,
-                                    workspace.data(), pool);
+          conv_pool_weight_gradient(
+              shape, {.floats = c.x.data()}, which.data(), {.dy = c.dy.data()}, dw, db, workspace.data(), pool);
           conv_pool_input_gradient(shape, c.weight.data(), which.data(), c.dy.data(), image, workspace.data(), pool);
           return got;
         },
@@ -181,7 +175,7 @@ TEST(ConvPool, SlopesThatAreAProductAreComputedOnTheWay) {
         std::vector<float> got(c.weight.size() + c.bias.size());
         Workspace workspace(shape, pool.size());
         conv_pool_weight_gradient(shape, {.floats = c.x.data()}, which.data(), slopes, got.data(),
-                                  got.data() + c.weight.size(), workspace.data(), pool);
+            got.data() + c.weight.size(), workspace.data(), pool);
         return got;
       };
       ThreadPool one(1);
@@ -211,8 +205,8 @@ TEST(ConvPool, BytesAreTheFloatsTheyStandFor) {
       std::vector<uint8_t> locations(which.size());
       Workspace workspace(c.shape, pool.size());
       float *dw = got.data() + c.pooled(), *db = dw + c.weight.size();
-      conv_pool_forward(c.shape, x, c.weight.data(), c.bias.data(), got.data(), locations.data(), workspace.data(),
-                        pool);
+      conv_pool_forward(
+          c.shape, x, c.weight.data(), c.bias.data(), got.data(), locations.data(), workspace.data(), pool);
       conv_pool_weight_gradient(c.shape, x, which.data(), {.dy = c.dy.data()}, dw, db, workspace.data(), pool);
       return got;
     };
@@ -225,6 +219,5 @@ TEST(ConvPool, BytesAreTheFloatsTheyStandFor) {
         [&](const std::vector<float>& got) { expect_close(got, floats, 1e-4); });
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -19,7 +19,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::convolution {
-
 using tile::d;
 using tile::kLanes;
 using tile::kRows;
@@ -39,9 +38,8 @@ struct StripSource {
 
 // Copies rows [row, row + rows) and columns [column, column + columns) of the image, with zeros outside of it.
 // copy(source, to, n): n pixels, `pitch` floats apart in the strip.
-template <class Copy>
-HWY_INLINE void CopyStripBy(const StripSource& from, int64_t row, int64_t rows, int64_t column, int64_t columns,
-                            int64_t pitch, float* out, const Copy& copy) {
+template <class Copy> HWY_INLINE void CopyStripBy(const StripSource& from, int64_t row, int64_t rows, int64_t column,
+    int64_t columns, int64_t pitch, float* out, const Copy& copy) {
   const int64_t begin = std::clamp<int64_t>(-column, 0, columns);
   const int64_t end = std::max(begin, std::min(columns, from.width - column));
   for (int64_t i = row; i < row + rows; ++i, out += columns * pitch) {
@@ -55,19 +53,19 @@ HWY_INLINE void CopyStripBy(const StripSource& from, int64_t row, int64_t rows, 
   }
 }
 
-HWY_INLINE void CopyStrip(const StripSource& from, int64_t row, int64_t rows, int64_t column, int64_t columns,
-                          int64_t pitch, float* out) {
-  CopyStripBy(from, row, rows, column, columns, pitch, out,
-              [&](const float* source, float* to, int64_t n) LINNET_LAMBDA {
-                if (pitch == from.channels && from.channels == from.image_pitch)
-                  return void(std::memcpy(to, source, static_cast<size_t>(n * pitch) * sizeof(float)));
-                // A part of the channels: hardware does not prefetch the next pixel's part.
-                for (int64_t j = 0; j < n; ++j, source += from.image_pitch, to += pitch)
-                  ForRow(from.channels, [=](const auto& at) LINNET_LAMBDA {
-                    hwy::Prefetch(source + kPixelsAhead * from.image_pitch + at.first);
-                    at.store(at.load(source), to);
-                  });
-              });
+HWY_INLINE void CopyStrip(
+    const StripSource& from, int64_t row, int64_t rows, int64_t column, int64_t columns, int64_t pitch, float* out) {
+  CopyStripBy(
+      from, row, rows, column, columns, pitch, out, [&](const float* source, float* to, int64_t n) LINNET_LAMBDA {
+        if (pitch == from.channels && from.channels == from.image_pitch)
+          return void(std::memcpy(to, source, static_cast<size_t>(n * pitch) * sizeof(float)));
+        // A part of the channels: hardware does not prefetch the next pixel's part.
+        for (int64_t j = 0; j < n; ++j, source += from.image_pitch, to += pitch)
+          ForRow(from.channels, [=](const auto& at) LINNET_LAMBDA {
+            hwy::Prefetch(source + kPixelsAhead * from.image_pitch + at.first);
+            at.store(at.load(source), to);
+          });
+      });
 }
 
 // Pixels of strips, row by row: the order of the weight gradient's sum. Distances in floats.
@@ -80,9 +78,8 @@ struct Pixels {
 };
 
 // c[M, kVectors * kLanes] (+)= sum over pixels of dy[pixel, i] * x[pixel, :].
-template <class P, int M, int kVectors>
-HWY_NOINLINE void PixelTile(const Pixels& pixels, const float* HWY_RESTRICT dy, const float* HWY_RESTRICT x, float* c,
-                            int64_t ldc, bool accumulate) {
+template <class P, int M, int kVectors> HWY_NOINLINE void PixelTile(const Pixels& pixels, const float* HWY_RESTRICT dy,
+    const float* HWY_RESTRICT x, float* c, int64_t ldc, bool accumulate) {
   V r[M][kVectors];
 #pragma GCC unroll 16
   for (int i = 0; i < M; ++i)
@@ -112,9 +109,8 @@ template <class P, int kVectors>
 constexpr auto kPixelTiles = pixel_tiles<P, kVectors>(std::make_integer_sequence<int, kRows>());
 
 // Calls compute(c, ldc, accumulate) for a tile of `rows` x `columns` results at c, and keeps only that many columns.
-template <class Compute>
-HWY_INLINE void ForColumns(int rows, int64_t columns, bool whole, float* c, int64_t ldc, bool accumulate,
-                           const Compute& compute) {
+template <class Compute> HWY_INLINE void ForColumns(
+    int rows, int64_t columns, bool whole, float* c, int64_t ldc, bool accumulate, const Compute& compute) {
   if (whole) return compute(c, ldc, accumulate);
   HWY_ALIGN float edge[kRows * kWidth];
   compute(edge, int64_t{kWidth}, false);
@@ -127,9 +123,8 @@ HWY_INLINE void ForColumns(int rows, int64_t columns, bool whole, float* c, int6
 
 // The epilogue of a vector of results of filters from number `filter` on, except functions beyond ReLU, which
 // tile::ActivateRows() computes from stored results. residual: where theirs begins.
-template <class At>
-HWY_INLINE Floats WithEpilogue(const ConvolutionEpilogue& epilogue, Floats x, const At& at, int64_t filter,
-                               const float* residual) {
+template <class At> HWY_INLINE Floats WithEpilogue(
+    const ConvolutionEpilogue& epilogue, Floats x, const At& at, int64_t filter, const float* residual) {
   if (epilogue.scale) x = hn::Mul(x, at.load(epilogue.scale + filter));
   if (epilogue.bias) x = hn::Add(x, at.load(epilogue.bias + filter));
   if (residual) x = hn::Add(x, at.load(residual));
@@ -140,7 +135,7 @@ HWY_INLINE Floats WithEpilogue(const ConvolutionEpilogue& epilogue, Floats x, co
 // Applies the epilogue to `pixels` pixels of `width` filters from number `filter` on. c: the first of them, `first`
 // elements into the result; ldc: between pixels.
 HWY_INLINE void ApplyEpilogue(const ConvolutionEpilogue& epilogue, int64_t filter, int64_t width, int64_t pixels,
-                              float* c, int64_t ldc, int64_t first) {
+    float* c, int64_t ldc, int64_t first) {
   const bool side_by_side = ldc == width;  // then pixels of few filters fill vectors, where each is treated alike
   if (side_by_side && !epilogue.scale && !epilogue.bias) width *= pixels, ldc = width, pixels = 1;
   const float* residual = epilogue.residual ? epilogue.residual + first : nullptr;
@@ -169,8 +164,7 @@ struct EpilogueInTwo {
 
 // Adds all parts' sums of a weight gradient in order. `turned`: filters are lanes, so sums are [R, S, C / groups, O]. P
 // separates files compiled with other extensions.
-template <class P>
-void AddPartials(const WeightCall& call, bool turned, ThreadPool& pool) {
+template <class P> void AddPartials(const WeightCall& call, bool turned, ThreadPool& pool) {
   const convolution_layout::WeightProblem& p = call.problem;
   float* const total = turned ? call.sums : call.dweight;
   if (p.partials > 1 || !turned)
@@ -184,7 +178,6 @@ void AddPartials(const WeightCall& call, bool turned, ThreadPool& pool) {
       for (int64_t i = 0; i < length; ++i) call.dweight[o * length + i] = total[i * filters + o];
   });
 }
-
 }  // namespace linnet::HWY_NAMESPACE::convolution
 HWY_AFTER_NAMESPACE();
 

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 using namespace convolution_layout;
 
 bool no_work(const ConvolutionSizes& s) {
@@ -36,7 +35,7 @@ GemmArgs product(const ConvolutionSizes& s, ConvolutionPass pass) {  // y [pixel
 }
 
 void run_product(const ConvolutionSizes& s, ConvolutionPass pass, StoredFloats a, StoredFloats b, MutableStoredFloats c,
-                 std::byte* workspace, ThreadPool& pool) {
+    std::byte* workspace, ThreadPool& pool) {
   GemmArgs g = product(s, pass);
   g.a = a, g.b = b, g.c = c;
   gemm(g, workspace, pool);
@@ -58,8 +57,7 @@ const ConvolutionKernels& kernels(bool bf16) {
 }
 
 // visit(problem, its packing function, its compute function), for the forward pass or the input gradient.
-template <class Visit>
-auto with_problem(const ConvolutionSizes& s, bool gradient, bool bf16, const Visit& visit) {
+template <class Visit> auto with_problem(const ConvolutionSizes& s, bool gradient, bool bf16, const Visit& visit) {
   const ConvolutionKernels& by = kernels(bf16);
   const int64_t pair = bf16 ? 2 : 1;
   if (winograd_tile(s, pair) > 0) return visit(WinogradProblem(s, gradient, pair), by.pack_winograd, by.winograd);
@@ -69,16 +67,15 @@ auto with_problem(const ConvolutionSizes& s, bool gradient, bool bf16, const Vis
 }
 
 // visit(problem, its compute function), for the weight gradient.
-template <class Visit>
-auto with_weight_problem(const ConvolutionSizes& s, bool bf16, const Visit& visit) {
+template <class Visit> auto with_weight_problem(const ConvolutionSizes& s, bool bf16, const Visit& visit) {
   const int64_t pair = bf16 ? 2 : 1;
   if (winograd_weight_tile(s, pair) > 0) return visit(WinogradWeightProblem(s, pair), kernels(bf16).winograd_weights);
   return visit(WeightProblem(s, pair), is_depthwise(s) ? depthwise_weights : kernels(bf16).weights);
 }
 
 void run_taps(const ConvolutionSizes& s, bool gradient, StoredFloats source, const float* weight,
-              MutableStoredFloats result, std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue,
-              const float* packed) {
+    MutableStoredFloats result, std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue,
+    const float* packed) {
   with_problem(s, gradient, source.is_bf16, [&](const auto& problem, auto pack, auto convolve) {
     auto* scratch = reinterpret_cast<float*>(workspace);
     if (!packed) {
@@ -93,7 +90,7 @@ void run_taps(const ConvolutionSizes& s, bool gradient, StoredFloats source, con
 
 // The product's own epilogue does what it can with the same rounding.
 void run_product_forward(const ConvolutionSizes& s, const float* x, const float* weight, float* y, std::byte* workspace,
-                         ThreadPool& pool, const ConvolutionEpilogue& epilogue, const float* packed) {
+    ThreadPool& pool, const ConvolutionEpilogue& epilogue, const float* packed) {
   GemmArgs g = product(s, ConvolutionPass::kForward);
   const bool is_packed = reads_panels(g.m, g.n, g.k);
   if (!is_packed) packed = nullptr;
@@ -106,7 +103,6 @@ void run_product_forward(const ConvolutionSizes& s, const float* x, const float*
   (packed ? gemm_panels : gemm)(g, workspace, pool);
   if (!joins) convolution_epilogue(epilogue, pixels(s), s.filters, y, pool);
 }
-
 }  // namespace
 
 ConvolutionMethod convolution_method(const ConvolutionSizes& s) {
@@ -139,7 +135,7 @@ int64_t packed_filter_floats(const ConvolutionSizes& s, ConvolutionPass pass, bo
 }
 
 void pack_convolution_filters(const ConvolutionSizes& s, ConvolutionPass pass, const float* weight, float* packed,
-                              std::byte* workspace, ThreadPool& pool, bool bf16) {
+    std::byte* workspace, ThreadPool& pool, bool bf16) {
   if (is_product(s)) return pack_panels_apart({s.filters, s.channels, true, Precision::kF32}, weight, packed, pool);
   with_problem(s, pass == ConvolutionPass::kInputGradient, bf16, [&](const auto& problem, auto pack, auto) {
     pack({problem, weight, packed, reinterpret_cast<float*>(workspace)}, pool);
@@ -161,8 +157,7 @@ size_t convolution_workspace(const ConvolutionSizes& s, ConvolutionPass pass, in
 }
 
 void convolution_forward(const ConvolutionSizes& s, StoredFloats x, const float* weight, MutableStoredFloats y,
-                         std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue,
-                         const float* packed) {
+    std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue, const float* packed) {
   if (no_work(s)) {
     const int64_t results = s.images * s.out_height * s.out_width;
     std::fill_n(y.f32(), results * s.filters, 0.0f);
@@ -174,14 +169,14 @@ void convolution_forward(const ConvolutionSizes& s, StoredFloats x, const float*
 }
 
 void convolution_input_gradient(const ConvolutionSizes& s, StoredFloats dy, const float* weight, MutableStoredFloats dx,
-                                std::byte* workspace, ThreadPool& pool, const float* packed) {
+    std::byte* workspace, ThreadPool& pool, const float* packed) {
   if (no_work(s)) return std::fill_n(dx.f32(), pixels(s) * s.channels, 0.0f), void();
   if (is_product(s)) return run_product(s, ConvolutionPass::kInputGradient, dy, weight, dx, workspace, pool);
   run_taps(s, true, dy, weight, dx, workspace, pool, {}, packed);
 }
 
 void convolution_weight_gradient(const ConvolutionSizes& s, StoredFloats x, StoredFloats dy, float* dweight,
-                                 std::byte* workspace, ThreadPool& pool) {
+    std::byte* workspace, ThreadPool& pool) {
   if (no_work(s)) return std::fill_n(dweight, s.filters * s.taps() * s.group_channels(), 0.0f), void();
   if (is_product(s)) return run_product(s, ConvolutionPass::kWeightGradient, dy, x, dweight, workspace, pool);
   with_weight_problem(s, x.is_bf16, [&](const auto& problem, auto compute) {
@@ -191,7 +186,6 @@ void convolution_weight_gradient(const ConvolutionSizes& s, StoredFloats x, Stor
 }
 
 namespace {
-
 // fp32 floats of a part's images and results: they stay in the shared cache.
 constexpr int64_t kPartFloats = 1 << 20;
 
@@ -199,8 +193,7 @@ constexpr int64_t kPartFloats = 1 << 20;
 // results; its weight gradient; the convolution's own.
 struct Parts {
   Parts(const StoredConvolution& c, ConvolutionPass pass, int threads, std::byte* workspace = nullptr)
-      : whole(c.sizes),
-        pairs(c.bf16_products && !c.packed && has_bf16_convolution(c.sizes, pass)),
+      : whole(c.sizes), pairs(c.bf16_products && !c.packed && has_bf16_convolution(c.sizes, pass)),
         stores_bf16(pairs && pass != ConvolutionPass::kWeightGradient && convolution_stores_bf16(c.sizes, pass)),
         x_floats(whole.height * whole.width * whole.channels),
         y_floats(whole.out_height * whole.out_width * whole.filters) {
@@ -221,8 +214,8 @@ struct Parts {
       dweight = regions.take<float>(whole.filters * whole.taps() * whole.group_channels());
     if (workspace) own = regions.rest();
     for (const int64_t count : {images, whole.images % images})
-      bytes = std::max(bytes, regions.size() + convolution_workspace(sizes(count), pass, threads,
-                                                                     c.packed || packed_floats > 0, pairs));
+      bytes = std::max(bytes,
+          regions.size() + convolution_workspace(sizes(count), pass, threads, c.packed || packed_floats > 0, pairs));
   }
 
   ConvolutionSizes sizes(int64_t count) const {
@@ -232,8 +225,7 @@ struct Parts {
   }
 
   // body(sizes of the part, its first image)
-  template <class Body>
-  void for_each(const Body& body) const {
+  template <class Body> void for_each(const Body& body) const {
     if (whole.images == 0) return body(whole, 0);
     for (int64_t first = 0; first < whole.images; first += images)
       body(sizes(std::min(images, whole.images - first)), first);
@@ -257,22 +249,20 @@ StoredFloats stored_as(bool bf16, StoredFloats from, int64_t count, float* room,
 }
 
 // Lets compute(result) write `count` floats, and rounds them if `to` is bf16 and compute() does not.
-template <class Compute>
-void rounded(const Parts& parts, MutableStoredFloats to, int64_t count, float* room, ThreadPool& pool,
-             const Compute& compute) {
+template <class Compute> void rounded(
+    const Parts& parts, MutableStoredFloats to, int64_t count, float* room, ThreadPool& pool, const Compute& compute) {
   if (!to.is_bf16 || parts.stores_bf16) return compute(to);
   compute(room);
   convert_floats(count, room, to, pool);
 }
 
 // The packed filters for all parts, the caller's or packed here; null if the convolution reads them as they are.
-const float* packed_for(const Parts& parts, ConvolutionPass pass, const float* weight, ThreadPool& pool,
-                        const float* given = nullptr) {
+const float* packed_for(
+    const Parts& parts, ConvolutionPass pass, const float* weight, ThreadPool& pool, const float* given = nullptr) {
   if (given || parts.packed_floats == 0) return given;
   pack_convolution_filters(parts.sizes(parts.images), pass, weight, parts.packed, parts.own, pool, parts.pairs);
   return parts.packed;
 }
-
 }  // namespace
 
 size_t stored_convolution_workspace(const StoredConvolution& c, ConvolutionPass pass, int threads) {
@@ -280,8 +270,7 @@ size_t stored_convolution_workspace(const StoredConvolution& c, ConvolutionPass 
 }
 
 void stored_convolution_forward(const StoredConvolution& c, StoredFloats x, const float* weight, MutableStoredFloats y,
-                                std::byte* workspace, ThreadPool& pool, ConvolutionEpilogue epilogue,
-                                StoredFloats residual, const float* packed) {
+    std::byte* workspace, ThreadPool& pool, ConvolutionEpilogue epilogue, StoredFloats residual, const float* packed) {
   const Parts parts(c, ConvolutionPass::kForward, pool.size(), workspace);
   packed = packed_for(parts, ConvolutionPass::kForward, weight, pool, packed);
   parts.for_each([&](const ConvolutionSizes& s, int64_t first) {
@@ -290,14 +279,14 @@ void stored_convolution_forward(const StoredConvolution& c, StoredFloats x, cons
     if (residual)
       epilogue.residual = stored_as(false, residual + first * parts.y_floats, results, parts.residual_room, pool).f32();
     rounded(parts, y + first * parts.y_floats, results, parts.y_room, pool, [&](MutableStoredFloats to) {
-      convolution_forward(s, stored_as(parts.pairs, from, images, parts.x_room, pool), weight, to, parts.own, pool,
-                          epilogue, packed);
+      convolution_forward(
+          s, stored_as(parts.pairs, from, images, parts.x_room, pool), weight, to, parts.own, pool, epilogue, packed);
     });
   });
 }
 
 void stored_convolution_input_gradient(const StoredConvolution& c, StoredFloats dy, const float* weight,
-                                       MutableStoredFloats dx, std::byte* workspace, ThreadPool& pool) {
+    MutableStoredFloats dx, std::byte* workspace, ThreadPool& pool) {
   const Parts parts(c, ConvolutionPass::kInputGradient, pool.size(), workspace);
   const float* packed = packed_for(parts, ConvolutionPass::kInputGradient, weight, pool);
   parts.for_each([&](const ConvolutionSizes& s, int64_t first) {
@@ -305,14 +294,14 @@ void stored_convolution_input_gradient(const StoredConvolution& c, StoredFloats 
     const StoredFloats from = dy + first * parts.y_floats;
     const int64_t images = s.images * parts.x_floats;
     rounded(parts, dx + first * parts.x_floats, images, parts.x_room, pool, [&](MutableStoredFloats to) {
-      convolution_input_gradient(s, stored_as(parts.pairs, from, results, parts.y_room, pool), weight, to, parts.own,
-                                 pool, packed);
+      convolution_input_gradient(
+          s, stored_as(parts.pairs, from, results, parts.y_room, pool), weight, to, parts.own, pool, packed);
     });
   });
 }
 
 void stored_convolution_weight_gradient(const StoredConvolution& c, StoredFloats x, StoredFloats dy, float* dweight,
-                                        std::byte* workspace, ThreadPool& pool) {
+    std::byte* workspace, ThreadPool& pool) {
   const Parts parts(c, ConvolutionPass::kWeightGradient, pool.size(), workspace);
   const int64_t weights = c.sizes.filters * c.sizes.taps() * c.sizes.group_channels();
   parts.for_each([&](const ConvolutionSizes& s, int64_t first) {
@@ -320,12 +309,11 @@ void stored_convolution_weight_gradient(const StoredConvolution& c, StoredFloats
     const StoredFloats from = x + first * parts.x_floats, slopes = dy + first * parts.y_floats;
     float* const part = first == 0 ? dweight : parts.dweight;
     convolution_weight_gradient(s, stored_as(parts.pairs, from, images, parts.x_room, pool),
-                                stored_as(parts.pairs, slopes, results, parts.y_room, pool), part, parts.own, pool);
+        stored_as(parts.pairs, slopes, results, parts.y_room, pool), part, parts.own, pool);
     if (first == 0) return;
     for_ranges(pool, weights, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) dweight[i] += part[i];
     });
   });
 }
-
 }  // namespace linnet

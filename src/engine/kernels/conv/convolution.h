@@ -18,7 +18,6 @@
 #include "engine/kernels/stored_floats.h"
 
 namespace linnet {
-
 class ThreadPool;
 
 struct ConvolutionSizes {
@@ -73,25 +72,23 @@ bool convolution_stores_bf16(const ConvolutionSizes& sizes, ConvolutionPass pass
 // Filters may be packed once for all runs of the forward pass or the input gradient, in an order of the instruction
 // set's that is never stored; bf16 products require it. The number of floats depends on the method and the filters
 // alone; 0: not packed.
-int64_t packed_filter_floats(const ConvolutionSizes& sizes, ConvolutionPass pass = ConvolutionPass::kForward,
-                             bool bf16 = false);
+int64_t packed_filter_floats(
+    const ConvolutionSizes& sizes, ConvolutionPass pass = ConvolutionPass::kForward, bool bf16 = false);
 // `packed` is 64-byte aligned; the workspace is that of the pass with packed filters.
 void pack_convolution_filters(const ConvolutionSizes& sizes, ConvolutionPass pass, const float* weight, float* packed,
-                              std::byte* workspace, ThreadPool& pool, bool bf16 = false);
+    std::byte* workspace, ThreadPool& pool, bool bf16 = false);
 
 // Bytes of workspace, the same for every instruction set; 64-byte aligned. `packed`: for a pass with packed filters.
-size_t convolution_workspace(const ConvolutionSizes& sizes, ConvolutionPass pass, int threads, bool packed = false,
-                             bool bf16 = false);
+size_t convolution_workspace(
+    const ConvolutionSizes& sizes, ConvolutionPass pass, int threads, bool packed = false, bool bf16 = false);
 
 // `packed`: from pack_convolution_filters(), replaces the weight, which is not read then.
 void convolution_forward(const ConvolutionSizes& sizes, StoredFloats x, const float* weight, MutableStoredFloats y,
-                         std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue = {},
-                         const float* packed = nullptr);
+    std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue = {}, const float* packed = nullptr);
 void convolution_input_gradient(const ConvolutionSizes& sizes, StoredFloats dy, const float* weight,
-                                MutableStoredFloats dx, std::byte* workspace, ThreadPool& pool,
-                                const float* packed = nullptr);
+    MutableStoredFloats dx, std::byte* workspace, ThreadPool& pool, const float* packed = nullptr);
 void convolution_weight_gradient(const ConvolutionSizes& sizes, StoredFloats x, StoredFloats dy, float* dweight,
-                                 std::byte* workspace, ThreadPool& pool);
+    std::byte* workspace, ThreadPool& pool);
 
 // Convolutions whose images or results may be bf16 in memory, and whose products may be bf16; otherwise as above. If
 // types in memory and products differ, parts of the images, small enough for the caches, are converted in the
@@ -107,11 +104,10 @@ size_t stored_convolution_workspace(const StoredConvolution& convolution, Convol
 
 // As the functions above; the epilogue's residual is separate. y and dx must not overlap an operand.
 void stored_convolution_forward(const StoredConvolution& convolution, StoredFloats x, const float* weight,
-                                MutableStoredFloats y, std::byte* workspace, ThreadPool& pool,
-                                ConvolutionEpilogue epilogue, StoredFloats residual, const float* packed);
+    MutableStoredFloats y, std::byte* workspace, ThreadPool& pool, ConvolutionEpilogue epilogue, StoredFloats residual,
+    const float* packed);
 void stored_convolution_input_gradient(const StoredConvolution& convolution, StoredFloats dy, const float* weight,
-                                       MutableStoredFloats dx, std::byte* workspace, ThreadPool& pool);
+    MutableStoredFloats dx, std::byte* workspace, ThreadPool& pool);
 void stored_convolution_weight_gradient(const StoredConvolution& convolution, StoredFloats x, StoredFloats dy,
-                                        float* dweight, std::byte* workspace, ThreadPool& pool);
-
+    float* dweight, std::byte* workspace, ThreadPool& pool);
 }  // namespace linnet

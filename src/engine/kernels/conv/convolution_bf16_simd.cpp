@@ -28,7 +28,6 @@ HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 #if HWY_TARGET == HWY_AVX3
 using namespace convolution;
 
@@ -41,18 +40,14 @@ void winograd(const WinogradCall& call, ThreadPool& pool) {
 }
 
 const ConvolutionKernels* kernels() {
-  static constexpr ConvolutionKernels kKernels{pack_all_weights<tile::Bf16>,
-                                               taps,
-                                               run_weights<tile::Bf16>,
-                                               pack_winograd_filters<Filtering<2>, tile::Bf16>,
-                                               winograd,
-                                               run_winograd_weights<Filtering<2>, tile::Bf16, Bfloat16>};
+  static constexpr ConvolutionKernels kKernels{pack_all_weights<tile::Bf16>, taps, run_weights<tile::Bf16>,
+      pack_winograd_filters<Filtering<2>, tile::Bf16>, winograd,
+      run_winograd_weights<Filtering<2>, tile::Bf16, Bfloat16>};
   return gemm_has_bf16() ? &kKernels : nullptr;
 }
 #else
 const ConvolutionKernels* kernels() { return nullptr; }
 #endif
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -62,10 +57,8 @@ HWY_POP_ATTRIBUTES
 
 #if HWY_ONCE
 namespace linnet {
-
 HWY_EXPORT(kernels);
 
 const ConvolutionKernels* bf16_convolution_kernels() { return HWY_DYNAMIC_DISPATCH(kernels)(); }
-
 }  // namespace linnet
 #endif

@@ -11,7 +11,6 @@
 #include "engine/kernels/gemm/gemm_blocking.h"
 
 namespace linnet::convolution_layout {
-
 using gemm_blocking::kMaxPanel;
 
 constexpr int64_t kDepth = 768;              // products that are summed in registers before C is stored
@@ -80,13 +79,10 @@ constexpr int64_t pixel_pitch(int64_t channels, bool depthwise) {
 // A strip: the source rows that some rows of results need, copied with padding.
 struct Strips {
   Strips(int64_t grid_rows, int64_t grid_columns, int64_t source_step, const Reach& row_reach,
-         const Reach& column_reach, int64_t channels, bool depthwise)
-      : first_row(row_reach.low),
-        first_column(column_reach.low),
+      const Reach& column_reach, int64_t channels, bool depthwise)
+      : first_row(row_reach.low), first_column(column_reach.low),
         columns((grid_columns - 1) * source_step + column_reach.high - column_reach.low + 1),
-        pitch(pixel_pitch(channels, depthwise)),
-        source_step(source_step),
-        reach(row_reach.high - row_reach.low + 1),
+        pitch(pixel_pitch(channels, depthwise)), source_step(source_step), reach(row_reach.high - row_reach.low + 1),
         grid_rows(grid_rows) {
     const int64_t row_floats = columns * pitch;
     const int64_t fitting = (kStripFloats / row_floats - reach) / source_step + 1;
@@ -319,16 +315,13 @@ class WinogradWeightProblem {
   int64_t task_steps = 112;  // steps of the sum whose tiles are transformed together
   int64_t blocks = 0, partials = 0;
 };
-
 }  // namespace linnet::convolution_layout
 
 // The kernels that convolution.cpp chooses among. Workspaces: convolution_layout.h's shared floats, then scratch floats
 // for each thread.
 namespace linnet {
-
 // The forward pass or the input gradient. With pairs sources are bf16 and results may be.
-template <class Problem>
-struct ConvolveCall {
+template <class Problem> struct ConvolveCall {
   const Problem& problem;
   StoredFloats source;
   const float* packed;  // the filters, of every group
@@ -339,8 +332,7 @@ struct ConvolveCall {
 using TapCall = ConvolveCall<convolution_layout::TapProblem>;
 using WinogradCall = ConvolveCall<convolution_layout::WinogradProblem>;
 
-template <class Problem>
-struct PackFiltersCall {
+template <class Problem> struct PackFiltersCall {
   const Problem& problem;
   const float* weight;
   float *packed, *scratch;  // scratch: problem.pack_floats() for each thread, of Winograd's problems
@@ -348,8 +340,7 @@ struct PackFiltersCall {
 using PackCall = PackFiltersCall<convolution_layout::TapProblem>;
 using WinogradPackCall = PackFiltersCall<convolution_layout::WinogradProblem>;
 
-template <class Problem>
-struct WeightGradientCall {
+template <class Problem> struct WeightGradientCall {
   const Problem& problem;
   StoredFloats x, dy;  // bf16 where the problem has pairs
   float *dweight, *sums;
@@ -377,7 +368,6 @@ void depthwise_taps(const TapCall& call, ThreadPool& pool);
 void depthwise_weights(const WeightCall& call, ThreadPool& pool);
 
 // The epilogue alone, of complete results: y [pixels, filters].
-void convolution_epilogue(const ConvolutionEpilogue& epilogue, int64_t pixels, int64_t filters, float* y,
-                          ThreadPool& pool);
-
+void convolution_epilogue(
+    const ConvolutionEpilogue& epilogue, int64_t pixels, int64_t filters, float* y, ThreadPool& pool);
 }  // namespace linnet

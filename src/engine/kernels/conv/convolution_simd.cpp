@@ -12,7 +12,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 using namespace convolution;
 
 void pack_winograd(const WinogradPackCall& call, ThreadPool& pool) {
@@ -29,12 +28,8 @@ void winograd_weights(const WinogradWeightCall& call, ThreadPool& pool) {
 }
 
 const ConvolutionKernels* kernels() {
-  static constexpr ConvolutionKernels kKernels{pack_all_weights<tile::F32Pack>,
-                                               run_taps<tile::F32Pack, float>,
-                                               run_weights<tile::F32>,
-                                               pack_winograd,
-                                               winograd,
-                                               winograd_weights};
+  static constexpr ConvolutionKernels kKernels{pack_all_weights<tile::F32Pack>, run_taps<tile::F32Pack, float>,
+      run_weights<tile::F32>, pack_winograd, winograd, winograd_weights};
   return &kKernels;
 }
 
@@ -46,23 +41,20 @@ void epilogue_alone(const ConvolutionEpilogue& epilogue, int64_t pixels, int64_t
     ApplyEpilogue(epilogue, 0, filters, std::min(rows, pixels - first), y + first * filters, filters, first * filters);
   });
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace linnet {
-
 HWY_EXPORT(kernels);
 HWY_EXPORT(epilogue_alone);
 
 const ConvolutionKernels* fp32_convolution_kernels() { return HWY_DYNAMIC_DISPATCH(kernels)(); }
 
-void convolution_epilogue(const ConvolutionEpilogue& epilogue, int64_t pixels, int64_t filters, float* y,
-                          ThreadPool& pool) {
+void convolution_epilogue(
+    const ConvolutionEpilogue& epilogue, int64_t pixels, int64_t filters, float* y, ThreadPool& pool) {
   HWY_DYNAMIC_DISPATCH(epilogue_alone)(epilogue, pixels, filters, y, pool);
 }
-
 }  // namespace linnet
 #endif

@@ -22,7 +22,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::convolution {
-
 using namespace convolution_layout;
 
 // One phase of the results, and the offset of its packed weights in a group's.
@@ -33,8 +32,7 @@ struct Phase {
   int64_t taps() const { return rows.count * columns.count; }
 };
 
-template <class Visit>
-HWY_INLINE void ForPhases(const TapProblem& p, const Visit& visit) {
+template <class Visit> HWY_INLINE void ForPhases(const TapProblem& p, const Visit& visit) {
   const int64_t panels = ceil_div(p.columns(), kWidth);
   int64_t packed = 0;
   for (int64_t row = 0; row < p.phase_step(); ++row)
@@ -46,8 +44,7 @@ HWY_INLINE void ForPhases(const TapProblem& p, const Visit& visit) {
 }
 
 // Panel `panel` of a group's weights: for every phase, [taps * depth, kWidth].
-template <class P>
-void PackWeights(const PackCall& call, int64_t group, int64_t panel) {
+template <class P> void PackWeights(const PackCall& call, int64_t group, int64_t panel) {
   const TapProblem& p = call.problem;
   const ConvolutionSizes& s = p.s;
   // Values, P::kPair of which make a packed element.
@@ -75,18 +72,11 @@ void PackWeights(const PackCall& call, int64_t group, int64_t panel) {
 
 // Strips [unit, unit + units) of one group of channels, and panels [panel, panel_end) of its results. Result: float, or
 // Bfloat16 if no sum is cut into blocks (TapProblem::sums_are_whole()).
-template <class P, class Result>
-class TapTask {
+template <class P, class Result> class TapTask {
  public:
-  HWY_INLINE TapTask(const TapCall& call, int64_t group, int64_t unit, int64_t units, int64_t panel, int64_t panel_end,
-                     float* scratch)
-      : call_(call),
-        p_(call.problem),
-        group_(group),
-        unit_(unit),
-        units_(units),
-        panel_(panel),
-        panel_end_(panel_end),
+  HWY_INLINE TapTask(
+      const TapCall& call, int64_t group, int64_t unit, int64_t units, int64_t panel, int64_t panel_end, float* scratch)
+      : call_(call), p_(call.problem), group_(group), unit_(unit), units_(units), panel_(panel), panel_end_(panel_end),
         scratch_(scratch) {}
 
   HWY_INLINE void run() const {
@@ -103,7 +93,7 @@ class TapTask {
               zero(phase, u, panel);
             } else {
               multiply(phase, runs, u, panel, blocks.begin(block), blocks.size(block),
-                       packed + (panel * depth + blocks.begin(block)) * kWidth, block + 1 == blocks.parts());
+                  packed + (panel * depth + blocks.begin(block)) * kWidth, block + 1 == blocks.parts());
             }
           }
     });
@@ -119,10 +109,9 @@ class TapTask {
     if (p_.half_pair) return copy_half_pairs(u);
     const int64_t pixels = p_.source_height() * p_.source_width();
     const StripSource from{call_.source.f32() + image(u) * pixels * p_.source_channels() + group_ * p_.depth(),
-                           p_.source_height(), p_.source_width(), p_.source_channels(), p_.depth()};
+        p_.source_height(), p_.source_width(), p_.source_channels(), p_.depth()};
     CopyStrip(from, strips.first_row + strip(u) * strips.height * strips.source_step,
-              strips.source_rows(strips.height_of(strip(u))), strips.first_column, strips.columns, strips.pitch,
-              memory(u));
+        strips.source_rows(strips.height_of(strip(u))), strips.first_column, strips.columns, strips.pitch, memory(u));
   }
 
   // For pixels with an odd number of channels: pads with zero.
@@ -164,8 +153,7 @@ class TapTask {
   }
 
   // body(first result of a row of the strip, its number of pixels, source pixel it begins with)
-  template <class Body>
-  HWY_INLINE void ForRows(const Phase& phase, int64_t u, int64_t panel, const Body& body) const {
+  template <class Body> HWY_INLINE void ForRows(const Phase& phase, int64_t u, int64_t panel, const Body& body) const {
     const Strips& strips = p_.strips;
     const int64_t step = p_.phase_step(), pixel = p_.result_channels();
     const int64_t columns = ceil_div(p_.result_width() - phase.column, step);
@@ -173,18 +161,18 @@ class TapTask {
     Result* image_result = call_.result.as<Result>() + image(u) * p_.result_height() * p_.result_width() * pixel +
                            group_ * p_.columns() + panel * kWidth;
     const float* source = memory(u) + ((phase.rows.offset - strips.first_row) * strips.columns + phase.columns.offset -
-                                       strips.first_column) *
+                                          strips.first_column) *
                                           strips.pitch;
     for (int64_t t = first; t < first + strips.height_of(strip(u)); ++t) {
       const int64_t row = t * step + phase.row;
       if (row >= p_.result_height() || columns <= 0) return;
       body(image_result + (row * p_.result_width() + phase.column) * pixel, columns,
-           source + (t - first) * strips.source_step * strips.columns * strips.pitch);
+          source + (t - first) * strips.source_step * strips.columns * strips.pitch);
     }
   }
 
   HWY_INLINE void multiply(const Phase& phase, const Runs& runs, int64_t u, int64_t panel, int64_t begin, int64_t depth,
-                           const float* packed, bool last) const {
+      const float* packed, bool last) const {
     const int64_t width = std::min<int64_t>(kWidth, p_.columns() - panel * kWidth);
     const int64_t ldc = p_.phase_step() * p_.result_channels(), stride = p_.source_step() * p_.strips.pitch;
     const bool narrow = width <= kLanes, whole = width == (narrow ? kLanes : kWidth), accumulate = begin > 0;
@@ -203,8 +191,8 @@ class TapTask {
         Result* first = result + deal.begin(t) * ldc;
         const int64_t offset = first - call_.result.as<Result>();
         const auto compute = [&](float* c, int64_t c_stride, bool add) LINNET_LAMBDA {
-          tiles[static_cast<size_t>(rows)](runs, begin, depth, a, stride, packed, c, c_stride,
-                                           {add ? c : nullptr, bias, relu});
+          tiles[static_cast<size_t>(rows)](
+              runs, begin, depth, a, stride, packed, c, c_stride, {add ? c : nullptr, bias, relu});
         };
         if constexpr (std::is_same_v<Result, float>) {
           ForColumns(rows, width, whole, first, ldc, accumulate, compute);
@@ -242,15 +230,13 @@ class TapTask {
   float* const scratch_;
 };
 
-template <class P>
-void pack_all_weights(const PackCall& call, ThreadPool& pool) {
+template <class P> void pack_all_weights(const PackCall& call, ThreadPool& pool) {
   const int64_t panels = ceil_div(call.problem.columns(), kWidth);
-  pool.run(call.problem.s.groups * panels,
-           [&](int64_t task, int) { PackWeights<P>(call, task / panels, task % panels); });
+  pool.run(
+      call.problem.s.groups * panels, [&](int64_t task, int) { PackWeights<P>(call, task / panels, task % panels); });
 }
 
-template <class P, class Result>
-void run_taps(const TapCall& call, ThreadPool& pool) {
+template <class P, class Result> void run_taps(const TapCall& call, ThreadPool& pool) {
   const TapProblem& p = call.problem;
   const int64_t panels = ceil_div(p.columns(), kWidth), groups = p.s.groups;
   const int64_t blocks = ceil_div(p.units, p.task_units);
@@ -259,7 +245,7 @@ void run_taps(const TapCall& call, ThreadPool& pool) {
   pool.run(groups * blocks * parts, [&](int64_t task, int worker) {
     const int64_t part = task % parts, unit = task / parts % blocks * p.task_units, group = task / parts / blocks;
     TapTask<P, Result>(call, group, unit, std::min(p.task_units, p.units - unit), deal.begin(part),
-                       deal.begin(part + 1), call.scratch + worker * p.scratch_floats())
+        deal.begin(part + 1), call.scratch + worker * p.scratch_floats())
         .run();
   });
 }
@@ -273,8 +259,7 @@ void run_taps(const TapCall& call, ThreadPool& pool) {
 // Runs of x contiguous in a strip and in the filter: whole rows of a filter, or a tap's channels.
 struct FilterRuns {
   explicit FilterRuns(const WeightProblem& p)
-      : joined(p.strips.pitch == p.s.group_channels() && p.s.dilation == 1),
-        count(joined ? p.s.rows : p.s.taps()),
+      : joined(p.strips.pitch == p.s.group_channels() && p.s.dilation == 1), count(joined ? p.s.rows : p.s.taps()),
         length((joined ? p.s.columns : 1) * p.s.group_channels()) {}
   int64_t offset(const WeightProblem& p, int64_t i) const {
     const int64_t row = joined ? i : i / p.s.columns, column = joined ? 0 : i % p.s.columns;
@@ -295,7 +280,7 @@ struct PairSource {
   int64_t height, width, channels;
 };
 HWY_INLINE void CopyPairs(const PairSource& from, int64_t row, int64_t rows, int64_t column, int64_t columns,
-                          int64_t step, int64_t apart, int64_t pitch, float* out) {
+    int64_t step, int64_t apart, int64_t pitch, float* out) {
   const hn::RebindToUnsigned<tile::D> du;
   const auto inside = [&](int64_t j) { return j >= 0 && j < from.width; };
   for (int64_t i = row; i < row + rows; ++i) {
@@ -317,16 +302,11 @@ HWY_INLINE void CopyPairs(const PairSource& from, int64_t row, int64_t rows, int
   }
 }
 
-template <class P>
-class WeightTask {
+template <class P> class WeightTask {
  public:
   HWY_INLINE WeightTask(const WeightCall& call, int64_t group, int64_t partial, float* scratch)
-      : call_(call),
-        p_(call.problem),
-        sums_(p_.has_sums() ? call.sums : call.dweight),
-        group_(group),
-        partial_(partial),
-        scratch_(scratch) {}
+      : call_(call), p_(call.problem), sums_(p_.has_sums() ? call.sums : call.dweight), group_(group),
+        partial_(partial), scratch_(scratch) {}
 
   // Sums columns [begin, end) of all runs' panels, counted from the first run's first panel.
   HWY_INLINE void run(const FilterRuns& runs, int64_t begin, int64_t end) const {
@@ -344,7 +324,7 @@ class WeightTask {
           multiply_turned(slopes, pixels_of(slopes, unit, count), runs, run, column, accumulate);
         } else {
           multiply(slopes, pixels_of(slopes, unit, count), scratch_ + runs.offset(p_, run) + column,
-                   std::min(runs.length - column, int64_t{kWidth}), run * runs.length + column, accumulate);
+              std::min(runs.length - column, int64_t{kWidth}), run * runs.length + column, accumulate);
         }
       }
     }
@@ -402,17 +382,17 @@ class WeightTask {
     const int64_t step = P::kPair * p_.s.stride * strips.pitch, row = p_.s.stride * strips.columns * strips.pitch;
     const int64_t rows = strips.height_of(strip(unit));
     return {.rows = rows,
-            .columns = p_.row_steps(),
-            .x_step = step,
-            .x_row = row - p_.row_steps() * step,
-            .slope_step = slopes.pitch,
-            .strips = count,
-            .x_strip = strips.floats - rows * row,
-            .slope_strip = slopes.next};
+        .columns = p_.row_steps(),
+        .x_step = step,
+        .x_row = row - p_.row_steps() * step,
+        .slope_step = slopes.pitch,
+        .strips = count,
+        .x_strip = strips.floats - rows * row,
+        .slope_strip = slopes.next};
   }
 
   HWY_INLINE void multiply(const Slopes& slopes, const Pixels& pixels, const float* x, int64_t width, int64_t column,
-                           bool accumulate) const {
+      bool accumulate) const {
     const ConvolutionSizes& s = p_.s;
     const int64_t ldc = s.taps() * s.group_channels();
     const bool narrow = width <= kLanes, whole = width == (narrow ? kLanes : kWidth);
@@ -422,14 +402,14 @@ class WeightTask {
     for (int64_t t = 0; t < deal.parts(); ++t) {
       const int rows = static_cast<int>(deal.size(t));
       ForColumns(rows, width, whole, sums + deal.begin(t) * ldc, ldc, accumulate,
-                 [&](float* c, int64_t c_stride, bool add)
-                     LINNET_LAMBDA { tiles[rows](pixels, slopes.first + deal.begin(t), x, c, c_stride, add); });
+          [&](float* c, int64_t c_stride, bool add)
+              LINNET_LAMBDA { tiles[rows](pixels, slopes.first + deal.begin(t), x, c, c_stride, add); });
     }
   }
 
   // Filters [column, column + width) of run `run`: dy lies along the vectors, and the run down the tile.
   HWY_INLINE void multiply_turned(const Slopes& slopes, const Pixels& pixels, const FilterRuns& runs, int64_t run,
-                                  int64_t column, bool accumulate) const {
+      int64_t column, bool accumulate) const {
     const ConvolutionSizes& s = p_.s;
     const int64_t width = std::min<int64_t>(kWidth, s.filters - column);
     Pixels turned = pixels;
@@ -441,8 +421,8 @@ class WeightTask {
     float* sums = sums_ + partial_ * p_.elements + run * runs.length * s.filters + column;
     const Deal deal{runs.length, ceil_div(runs.length, kRows)};
     for (int64_t t = 0; t < deal.parts(); ++t)
-      tiles[static_cast<size_t>(deal.size(t))](turned, x + deal.begin(t), slopes.first + column,
-                                               sums + deal.begin(t) * s.filters, s.filters, accumulate);
+      tiles[static_cast<size_t>(deal.size(t))](
+          turned, x + deal.begin(t), slopes.first + column, sums + deal.begin(t) * s.filters, s.filters, accumulate);
   }
 
   const WeightCall& call_;
@@ -452,8 +432,7 @@ class WeightTask {
   float* const scratch_;
 };
 
-template <class P>
-void run_weights(const WeightCall& call, ThreadPool& pool) {
+template <class P> void run_weights(const WeightCall& call, ThreadPool& pool) {
   const WeightProblem& p = call.problem;
   const FilterRuns runs(p);
   const int64_t panels = runs.count * runs.panels(p), blocks = p.s.groups * p.partials;
@@ -466,7 +445,6 @@ void run_weights(const WeightCall& call, ThreadPool& pool) {
   });
   if (p.has_sums()) AddPartials<P>(call, p.filters_are_lanes(), pool);
 }
-
 }  // namespace linnet::HWY_NAMESPACE::convolution
 HWY_AFTER_NAMESPACE();
 

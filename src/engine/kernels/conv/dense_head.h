@@ -6,7 +6,6 @@
 #include <cstdint>
 
 namespace linnet {
-
 class ThreadPool;
 
 struct DenseHeadShape {
@@ -16,18 +15,17 @@ struct DenseHeadShape {
 
 // y [m, n] = [relu](x [m, k] w^T [+ bias [n]]). bias may be nullptr; NaN stays NaN.
 void dense_head_forward(const DenseHeadShape& shape, const float* x, const float* w, const float* bias, bool relu,
-                        float* y, ThreadPool& pool);
+    float* y, ThreadPool& pool);
 
 // dw [n, k] (+)= dy^T [n, m] x [m, k]
-void dense_head_weight_gradient(const DenseHeadShape& shape, const float* dy, const float* x, bool accumulate,
-                                float* dw, ThreadPool& pool);
+void dense_head_weight_gradient(
+    const DenseHeadShape& shape, const float* dy, const float* x, bool accumulate, float* dw, ThreadPool& pool);
 
 // dx [m, k] (+)= dy [m, n] w [n, k]
-void dense_head_input_gradient(const DenseHeadShape& shape, const float* dy, const float* w, bool accumulate, float* dx,
-                               ThreadPool& pool);
+void dense_head_input_gradient(
+    const DenseHeadShape& shape, const float* dy, const float* w, bool accumulate, float* dx, ThreadPool& pool);
 
 // Rows [begin, end) of dx [m, k] to out [end - begin, k], on the calling thread, for immediate use.
-void dense_head_input_gradient_rows(const DenseHeadShape& shape, const float* dy, const float* w, int64_t begin,
-                                    int64_t end, float* out);
-
+void dense_head_input_gradient_rows(
+    const DenseHeadShape& shape, const float* dy, const float* w, int64_t begin, int64_t end, float* out);
 }  // namespace linnet

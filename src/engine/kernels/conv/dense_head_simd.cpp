@@ -14,7 +14,6 @@
 #define LINNET_KERNELS_DENSE_HEAD_SIZES
 namespace linnet {
 namespace {
-
 constexpr int64_t kTall = 5;           // outputs (or rows) of a tile
 constexpr int64_t kTaskRows = 16;      // of x or dx: some 4 microseconds of a core for k = 3136
 constexpr int64_t kDepth = 512;        // of inputs: that much of w stays in L1 while rows of x pass by
@@ -36,7 +35,6 @@ struct GradientCall {
   bool accumulate;
   float* out;
 };
-
 }  // namespace
 }  // namespace linnet
 #endif
@@ -44,13 +42,11 @@ struct GradientCall {
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 constexpr int64_t kWide = kFloatLanes >= 16 ? 4 : 2;
 constexpr int64_t kPanel = kWide * kFloatLanes;
 
 // Calls body.operator()<T>(first) for tiles of T <= kTall that cover [0, count), as evenly as possible.
-template <class Body>
-HWY_INLINE void ForTiles(int64_t count, const Body& body) {
+template <class Body> HWY_INLINE void ForTiles(int64_t count, const Body& body) {
   for (int64_t tiles = ceil_div(count, kTall), first = 0; tiles > 0; --tiles) {
     const int64_t size = ceil_div(count - first, tiles);
     switch (size) {
@@ -87,9 +83,8 @@ HWY_INLINE Floats SumLanesOfFour(Floats a, Floats b, Floats c, Floats d) {  // i
 
 // sums [T][kWide] (+)= products along `depth` of T rows of w with kWide rows of x (`rows` of them, the others are
 // zero). Between blocks of depth the sums of lanes are vectors: [T][kWide][lanes].
-template <int T>
-HWY_INLINE void DotTile(int64_t depth, const float* HWY_RESTRICT w, const float* HWY_RESTRICT x, int64_t k,
-                        int64_t rows, bool first, float* HWY_RESTRICT sums) {
+template <int T> HWY_INLINE void DotTile(int64_t depth, const float* HWY_RESTRICT w, const float* HWY_RESTRICT x,
+    int64_t k, int64_t rows, bool first, float* HWY_RESTRICT sums) {
   Floats r[T][kWide];
 #pragma GCC unroll 5
   for (int t = 0; t < T; ++t)
@@ -132,7 +127,7 @@ void ForwardRows(const ForwardCall& call, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row += kWide, group += group_floats)
       ForTiles(n, [&]<int T>(int64_t output) LINNET_LAMBDA {
         DotTile<T>(std::min(kDepth, k - from), call.w + output * k + from, call.x + row * k + from, k, end - row,
-                   from == 0, group + output * kPanel);
+            from == 0, group + output * kPanel);
       });
   }
   const float* group = sums;
@@ -151,10 +146,8 @@ void ForwardRows(const ForwardCall& call, int64_t begin, int64_t end) {
 
 // to [T, panel], rows `stride` apart, (+)= sum over `count` of a (element (t, i) at a + t * a_row + i * a_step) times
 // row i of b (b_stride apart). The last panel may be partial: `width` floats.
-template <int T>
-HWY_INLINE void OuterTile(int64_t count, const float* HWY_RESTRICT a, int64_t a_row, int64_t a_step,
-                          const float* HWY_RESTRICT b, int64_t b_stride, int64_t width, bool add,
-                          float* HWY_RESTRICT to, int64_t stride) {
+template <int T> HWY_INLINE void OuterTile(int64_t count, const float* HWY_RESTRICT a, int64_t a_row, int64_t a_step,
+    const float* HWY_RESTRICT b, int64_t b_stride, int64_t width, bool add, float* HWY_RESTRICT to, int64_t stride) {
   const auto run = [&](const auto& load, const auto& store) LINNET_LAMBDA {
     Floats r[T][kWide];
 #pragma GCC unroll 5
@@ -210,7 +203,7 @@ void WeightGradientColumns(const GradientCall& call, int64_t begin, int64_t end)
     for (int64_t column = begin; column < end; column += kPanel)
       ForTiles(n, [&]<int T>(int64_t output) LINNET_LAMBDA {
         OuterTile<T>(std::min(kSumRows, m - row), dy + row * n + output, 1, n, call.other + row * k + column, k,
-                     end - column, call.accumulate || row > 0, call.out + output * k + column, k);
+            end - column, call.accumulate || row > 0, call.out + output * k + column, k);
       });
 }
 
@@ -220,10 +213,9 @@ void InputGradientRows(const GradientCall& call, int64_t begin, int64_t end) {
     ForTiles(end - begin, [&]<int T>(int64_t first) LINNET_LAMBDA {
       const int64_t row = begin + first;
       OuterTile<T>(n, call.dy + row * n, n, 1, call.other + column, k, k - column, call.accumulate,
-                   call.out + row * k + column, k);
+          call.out + row * k + column, k);
     });
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -231,29 +223,26 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(ForwardRows);
 HWY_EXPORT(WeightGradientColumns);
 HWY_EXPORT(InputGradientRows);
 
 // body(begin, end) over ranges of `step` that cover [0, count).
-template <class Body>
-void for_steps(ThreadPool& pool, int64_t count, int64_t step, const Body& body) {
+template <class Body> void for_steps(ThreadPool& pool, int64_t count, int64_t step, const Body& body) {
   pool.run(ceil_div(count, step), [&](int64_t task, int) { body(task * step, std::min(count, (task + 1) * step)); });
 }
-
 }  // namespace
 
 void dense_head_forward(const DenseHeadShape& shape, const float* x, const float* w, const float* bias, bool relu,
-                        float* y, ThreadPool& pool) {
+    float* y, ThreadPool& pool) {
   const ForwardCall call{shape, x, w, bias, relu, y};
   for_steps(pool, shape.m, kTaskRows, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(ForwardRows)(call, begin, end);
   });
 }
 
-void dense_head_weight_gradient(const DenseHeadShape& shape, const float* dy, const float* x, bool accumulate,
-                                float* dw, ThreadPool& pool) {
+void dense_head_weight_gradient(
+    const DenseHeadShape& shape, const float* dy, const float* x, bool accumulate, float* dw, ThreadPool& pool) {
   if (shape.m == 0 && !accumulate) std::fill_n(dw, shape.n * shape.k, 0.0f);
   const GradientCall call{shape, dy, x, accumulate, dw};
   for_steps(pool, shape.k, kTaskColumns, [&](int64_t begin, int64_t end) {
@@ -261,19 +250,18 @@ void dense_head_weight_gradient(const DenseHeadShape& shape, const float* dy, co
   });
 }
 
-void dense_head_input_gradient(const DenseHeadShape& shape, const float* dy, const float* w, bool accumulate, float* dx,
-                               ThreadPool& pool) {
+void dense_head_input_gradient(
+    const DenseHeadShape& shape, const float* dy, const float* w, bool accumulate, float* dx, ThreadPool& pool) {
   const GradientCall call{shape, dy, w, accumulate, dx};
   for_steps(pool, shape.m, kTaskRows, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(InputGradientRows)(call, begin, end);
   });
 }
 
-void dense_head_input_gradient_rows(const DenseHeadShape& shape, const float* dy, const float* w, int64_t begin,
-                                    int64_t end, float* out) {
+void dense_head_input_gradient_rows(
+    const DenseHeadShape& shape, const float* dy, const float* w, int64_t begin, int64_t end, float* out) {
   const GradientCall call{{end - begin, shape.n, shape.k}, dy + begin * shape.n, w, false, out};
   HWY_DYNAMIC_DISPATCH(InputGradientRows)(call, 0, end - begin);
 }
-
 }  // namespace linnet
 #endif

@@ -5,16 +5,12 @@
 
 namespace linnet {
 namespace {
-
-const DenseHeadShape kShapes[] = {{128, 10, 3136}, {1, 1, 1},   {3, 16, 70},   {17, 7, 513}, {40, 5, 64},
-                                  {33, 11, 1030},  {16, 2, 15}, {66, 12, 200}, {5, 3, 0},    {0, 4, 20}};
+const DenseHeadShape kShapes[] = {{128, 10, 3136}, {1, 1, 1}, {3, 16, 70}, {17, 7, 513}, {40, 5, 64}, {33, 11, 1030},
+    {16, 2, 15}, {66, 12, 200}, {5, 3, 0}, {0, 4, 20}};
 
 struct Case {
   explicit Case(const DenseHeadShape& s)
-      : s(s),
-        x(random_floats(s.m * s.k, 1)),
-        w(random_floats(s.n * s.k, 2)),
-        bias(random_floats(s.n, 3)),
+      : s(s), x(random_floats(s.m * s.k, 1)), w(random_floats(s.n * s.k, 2)), bias(random_floats(s.n, 3)),
         dy(random_floats(s.m * s.n, 4)) {}
   float x_at(int64_t i, int64_t j) const { return x[static_cast<size_t>(i * s.k + j)]; }
   float w_at(int64_t i, int64_t j) const { return w[static_cast<size_t>(i * s.k + j)]; }
@@ -37,8 +33,8 @@ TEST(DenseHead, Forward) {
       for_every_isa(
           [&](ThreadPool& pool) {
             std::vector<float> y(want.size() + 1, 77);
-            dense_head_forward(s, c.x.data(), c.w.data(), with_bias ? c.bias.data() : nullptr, with_bias, y.data(),
-                               pool);
+            dense_head_forward(
+                s, c.x.data(), c.w.data(), with_bias ? c.bias.data() : nullptr, with_bias, y.data(), pool);
             EXPECT_EQ(y.back(), 77);
             y.pop_back();
             return y;
@@ -91,6 +87,5 @@ TEST(DenseHead, NanAndInfinityReachTheirRowsOnly) {
         }
       });
 }
-
 }  // namespace
 }  // namespace linnet

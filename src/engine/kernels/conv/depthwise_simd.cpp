@@ -15,7 +15,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 using namespace convolution;
 using namespace convolution_layout;
 
@@ -24,15 +23,13 @@ using namespace convolution_layout;
 // stride 2, patches of 2 x 2 results follow each other, with all channels, so that images are read from end to end.
 
 // A row of an image, `step` floats between pixels.
-template <class T>
-struct PixelRow {
+template <class T> struct PixelRow {
   T* first;
   int64_t step;
   HWY_INLINE T* pixel(int64_t j) const { return first + j * step; }
 };
 
-template <class T>
-struct ImageRows {
+template <class T> struct ImageRows {
   T* image;
   int64_t height, width, channels;
   // Row i; outside of the image, the pixel `otherwise` repeated.
@@ -61,10 +58,9 @@ HWY_INLINE void FetchBelow(const PixelRow<const float>& row, int64_t j, int64_t 
 
 // Two rows of results from n + 1 rows of the source, `pitch` pixels apart, for one vector of channels. weight: tap (0,
 // 0), `tap_step` floats between taps. finish: maps a sum to what is stored.
-template <int n, class At, class Finish>
-HWY_INLINE void DepthwiseTwoRows(const std::array<PixelRow<const float>, n + 1>& source, int64_t pitch, int64_t width,
-                                 const float* weight, int64_t tap_step, const std::array<PixelRow<float>, 2>& result,
-                                 const At& at, const Finish& finish) {
+template <int n, class At, class Finish> HWY_INLINE void DepthwiseTwoRows(
+    const std::array<PixelRow<const float>, n + 1>& source, int64_t pitch, int64_t width, const float* weight,
+    int64_t tap_step, const std::array<PixelRow<float>, 2>& result, const At& at, const Finish& finish) {
   constexpr int kHalf = n / 2;
   Floats sums[2][n];  // [b]: of the result whose tap b meets this column
 #pragma GCC unroll 2
@@ -113,8 +109,7 @@ HWY_INLINE void DepthwiseTwoRows(const std::array<PixelRow<const float>, n + 1>&
 }
 
 // A patch of 2 x 2 results of a filter with stride 2. source: its pixels.
-template <int n>
-struct DepthwisePatch {
+template <int n> struct DepthwisePatch {
   static constexpr int kStride = 2, kSide = n + kStride;
   const float* source[kSide][kSide];
   float* result[2][2];
@@ -151,10 +146,9 @@ struct DepthwisePatch {
 };
 
 // sums[tap] (+)= the products of two rows of dy and four rows of x, for one vector of channels.
-template <class At>
-HWY_INLINE void DepthwiseTwoRowSums(const std::array<PixelRow<const float>, 4>& x_rows,
-                                    const std::array<PixelRow<const float>, 2>& dy, int64_t width, float* sums,
-                                    int64_t tap_step, bool accumulate, const At& at) {
+template <class At> HWY_INLINE void DepthwiseTwoRowSums(const std::array<PixelRow<const float>, 4>& x_rows,
+    const std::array<PixelRow<const float>, 2>& dy, int64_t width, float* sums, int64_t tap_step, bool accumulate,
+    const At& at) {
   Floats total[3][3], slope[2][3];  // slope: of the last column, this one and the next
 #pragma GCC unroll 9
   for (int k = 0; k < 9; ++k) total[k / 3][k % 3] = accumulate ? at.load(sums + k * tap_step) : SetAll(0);
@@ -202,9 +196,8 @@ struct TapSteps {
 };
 
 // `count` consecutive results, for one vector of channels at `at`. finish: maps a sum to what is stored.
-template <int kCount, class At, class Finish>
-HWY_INLINE void DepthwisePixels(const TapSteps& taps, const float* source, int64_t stride, const float* weight,
-                                float* result, int64_t result_step, const At& at, const Finish& finish) {
+template <int kCount, class At, class Finish> HWY_INLINE void DepthwisePixels(const TapSteps& taps, const float* source,
+    int64_t stride, const float* weight, float* result, int64_t result_step, const At& at, const Finish& finish) {
   Floats sums[kCount];
 #pragma GCC unroll 8
   for (int j = 0; j < kCount; ++j) sums[j] = SetAll(0);
@@ -222,8 +215,7 @@ HWY_INLINE void DepthwisePixels(const TapSteps& taps, const float* source, int64
   for (int j = 0; j < kCount; ++j) at.store(finish(sums[j]), result + j * result_step);
 }
 
-template <class At>
-HWY_INLINE auto FinishOf(const ConvolutionEpilogue& epilogue, int64_t channel, const At& at) {
+template <class At> HWY_INLINE auto FinishOf(const ConvolutionEpilogue& epilogue, int64_t channel, const At& at) {
   return [&epilogue, channel, at](Floats x) LINNET_LAMBDA { return WithEpilogue(epilogue, x, at, channel, nullptr); };
 }
 
@@ -231,8 +223,7 @@ HWY_INLINE auto FinishOf(const ConvolutionEpilogue& epilogue, int64_t channel, c
 struct Block {
   int64_t unit, channel, channels;
   Block(int64_t task, int64_t all, int64_t width = kChannelBlock)
-      : unit(task / ceil_div(all, width)),
-        channel(task % ceil_div(all, width) * width),
+      : unit(task / ceil_div(all, width)), channel(task % ceil_div(all, width) * width),
         channels(std::min(width, all - channel)) {}
 };
 
@@ -245,12 +236,12 @@ int64_t block_width(const TapProblem& p, int threads) {
 }
 
 HWY_INLINE void CopyBlock(const float* images, int64_t height, int64_t width, int64_t channels, const Strips& strips,
-                          const Block& block, float* out) {
+    const Block& block, float* out) {
   const int64_t strip = block.unit % strips.count;
   const float* image = images + block.unit / strips.count * height * width * channels + block.channel;
   CopyStrip({image, height, width, channels, block.channels},
-            strips.first_row + strip * strips.height * strips.source_step, strips.source_rows(strips.height_of(strip)),
-            strips.first_column, strips.columns, strips.pitch, out);
+      strips.first_row + strip * strips.height * strips.source_step, strips.source_rows(strips.height_of(strip)),
+      strips.first_column, strips.columns, strips.pitch, out);
 }
 
 // The lanes of a vector's channels, from `first` on, that a vector of filters meets.
@@ -271,7 +262,7 @@ void CopyGroups(const TapCall& call, const Block& block, float* out) {
   const Strips& strips = p.strips;
   const int64_t strip = block.unit % strips.count, depth = p.s.group_channels(), channels = block.channels;
   const StripSource from{call.source.f32() + block.unit / strips.count * p.s.height * p.s.width * p.s.channels,
-                         p.s.height, p.s.width, p.s.channels, p.s.channels};
+      p.s.height, p.s.width, p.s.channels, p.s.channels};
   const auto copy_vector = [&](int64_t v, const float* source, float* to, int64_t n) LINNET_LAMBDA {
     const GroupLanes lanes(p.s, block.channel + v);
     const PartLanes at{lanes.first, lanes.count}, result{v, std::min<int64_t>(kFloatLanes, channels - v)};
@@ -292,29 +283,23 @@ void CopyGroups(const TapCall& call, const Block& block, float* out) {
     }
   };
   CopyStripBy(from, strips.first_row + strip * strips.height * strips.source_step,
-              strips.source_rows(strips.height_of(strip)), strips.first_column, strips.columns, strips.pitch, out,
-              [&](const float* source, float* to, int64_t n) LINNET_LAMBDA {
-                for (int64_t v = 0; v < channels; v += kFloatLanes) copy_vector(v, source, to, n);
-              });
+      strips.source_rows(strips.height_of(strip)), strips.first_column, strips.columns, strips.pitch, out,
+      [&](const float* source, float* to, int64_t n) LINNET_LAMBDA {
+        for (int64_t v = 0; v < channels; v += kFloatLanes) copy_vector(v, source, to, n);
+      });
 }
 
-void DepthwiseStrip(const TapCall& call, const Block& block, int64_t row_phase, int64_t column_phase,
-                    const float* strip_memory) {
+void DepthwiseStrip(
+    const TapCall& call, const Block& block, int64_t row_phase, int64_t column_phase, const float* strip_memory) {
   const TapProblem& p = call.problem;
   const Strips& strips = p.strips;
   const int64_t channels = p.s.filters, step = p.phase_step(), strip = block.unit % strips.count;
   const int64_t depth = p.s.group_channels();
   const Taps rows = p.row_taps(row_phase), columns = p.column_taps(column_phase);
   const int64_t row_pitch = strips.columns * strips.pitch, stride = p.source_step() * strips.pitch;
-  const TapSteps taps{rows.count,
-                      columns.count,
-                      rows.step * row_pitch,
-                      columns.step * strips.pitch,
-                      rows.filter_step * p.s.columns * depth * channels,
-                      columns.filter_step * depth * channels,
-                      depth,
-                      block.channels,
-                      channels};
+  const TapSteps taps{rows.count, columns.count, rows.step * row_pitch, columns.step * strips.pitch,
+      rows.filter_step * p.s.columns * depth * channels, columns.filter_step * depth * channels, depth, block.channels,
+      channels};
   const float* weight = call.packed + (rows.filter * p.s.columns + columns.filter) * depth * channels + block.channel;
   const EpilogueInTwo epilogue(call.epilogue);
   const float* source = strip_memory + (rows.offset - strips.first_row) * row_pitch +
@@ -333,15 +318,15 @@ void DepthwiseStrip(const TapCall& call, const Block& block, int64_t row_phase, 
       for (; j + kCount <= width; j += kCount)
         ForRow(block.channels, [&](const auto& at) LINNET_LAMBDA {
           DepthwisePixels<kCount>(taps, from + j * stride, stride, weight, result + j * result_step, result_step, at,
-                                  FinishOf(epilogue.first, block.channel, at));
+              FinishOf(epilogue.first, block.channel, at));
         });
     };
     visit.template operator()<kPixels>();
     if constexpr (kPixels > 3) visit.template operator()<3>();
     visit.template operator()<1>();
     if (epilogue.last.any())
-      ApplyEpilogue(epilogue.last, block.channel, block.channels, width, result, result_step,
-                    result - call.result.f32());
+      ApplyEpilogue(
+          epilogue.last, block.channel, block.channels, width, result, result_step, result - call.result.f32());
   }
 }
 
@@ -367,8 +352,8 @@ struct BlockRows {
   ImageRows<const float> rows;
   int64_t first, channel;
 };
-HWY_INLINE BlockRows rows_of(const float* images, const ConvolutionSizes& s, const Strips& strips, const Block& block,
-                             float* scratch) {
+HWY_INLINE BlockRows rows_of(
+    const float* images, const ConvolutionSizes& s, const Strips& strips, const Block& block, float* scratch) {
   const int64_t strip = block.unit % strips.count;
   if (!copies_blocks(s)) {
     const float* image = images + block.unit / strips.count * s.height * s.width * s.channels;
@@ -378,19 +363,17 @@ HWY_INLINE BlockRows rows_of(const float* images, const ConvolutionSizes& s, con
   // A row of the strip begins with padding.
   return {
       {scratch + s.padding * strips.pitch, strips.source_rows(strips.height_of(strip)), strips.columns, strips.pitch},
-      strip * strips.height - s.padding,
-      0};
+      strip * strips.height - s.padding, 0};
 }
 
 // Results of a block. `pixel`: memory for two pixels of the block's channels, for zeros and for unneeded results.
-template <int n>
-void DepthwiseByRows(const TapCall& call, const Block& block, float* pixel, float* scratch) {
+template <int n> void DepthwiseByRows(const TapCall& call, const Block& block, float* pixel, float* scratch) {
   const TapProblem& p = call.problem;
   const int64_t channels = p.s.channels, width = p.s.width, strip = block.unit % p.strips.count;
   const int64_t first = strip * p.strips.height, end = first + p.strips.height_of(strip);
   const BlockRows source = rows_of(call.source.f32(), p.s, p.strips, block, scratch);
-  const ImageRows<float> result{call.result.f32() + block.unit / p.strips.count * p.s.height * width * channels, end,
-                                width, channels};
+  const ImageRows<float> result{
+      call.result.f32() + block.unit / p.strips.count * p.s.height * width * channels, end, width, channels};
   std::fill_n(pixel, block.channels, 0.0f);
   // The gradient of the images reverses the filter's taps.
   const float* weight = call.packed + (p.gradient ? (n * n - 1) * channels : 0) + block.channel;
@@ -400,24 +383,23 @@ void DepthwiseByRows(const TapCall& call, const Block& block, float* pixel, floa
     const auto to = result.rows<2>(i, block.channel, pixel + block.channels);
     ForRow(block.channels, [&](const auto& at) LINNET_LAMBDA {
       DepthwiseTwoRows<n>(from, source.rows.width, width, weight, p.gradient ? -channels : channels, to, at,
-                          FinishOf(epilogue.first, block.channel, at));
+          FinishOf(epilogue.first, block.channel, at));
     });
     if (!epilogue.last.any()) continue;
     for (const auto& row : to)
       if (row.step > 0)
-        ApplyEpilogue(epilogue.last, block.channel, block.channels, width, row.first, row.step,
-                      row.first - call.result.f32());
+        ApplyEpilogue(
+            epilogue.last, block.channel, block.channels, width, row.first, row.step, row.first - call.result.f32());
   }
 }
 
 // Rows [first, end) of the results of an image. `pixel`: memory for two pixels, for zeros and for unneeded results.
-template <int n>
-void DepthwiseByPatches(const TapCall& call, int64_t image, int64_t first, int64_t end, float* pixel) {
+template <int n> void DepthwiseByPatches(const TapCall& call, int64_t image, int64_t first, int64_t end, float* pixel) {
   using Patch = DepthwisePatch<n>;
   const TapProblem& p = call.problem;
   const int64_t channels = p.s.channels, width = p.result_width();
   const ImageRows<const float> source{call.source.f32() + image * p.source_height() * p.source_width() * channels,
-                                      p.source_height(), p.source_width(), channels};
+      p.source_height(), p.source_width(), channels};
   const ImageRows<float> result{call.result.f32() + image * p.result_height() * width * channels, end, width, channels};
   std::fill_n(pixel, channels, 0.0f);
   const EpilogueInTwo epilogue(call.epilogue);
@@ -433,8 +415,8 @@ void DepthwiseByPatches(const TapCall& call, int64_t image, int64_t first, int64
         }
       for (int r = 0; r < 2; ++r)
         for (int c = 0; c < 2; ++c) patch.result[r][c] = j + c < width ? to[r].pixel(j + c) : pixel + channels;
-      ForRow(channels, [&](const auto& at)
-                           LINNET_LAMBDA { patch.Run(call.packed, channels, at, FinishOf(epilogue.first, 0, at)); });
+      ForRow(channels,
+          [&](const auto& at) LINNET_LAMBDA { patch.Run(call.packed, channels, at, FinishOf(epilogue.first, 0, at)); });
     }
     if (!epilogue.last.any()) continue;
     for (const auto& row : to)
@@ -491,9 +473,8 @@ struct DepthwiseSumsCall {
 };
 
 // sums[tap, channels] (+)= sum over a strip's pixels of dy * x, for kTapRows x kTapColumns taps.
-template <int kTapRows, int kTapColumns, class At>
-HWY_INLINE void DepthwiseSums(const DepthwiseSumsCall& call, const float* dy, const float* x, float* sums,
-                              const At& at) {
+template <int kTapRows, int kTapColumns, class At> HWY_INLINE void DepthwiseSums(
+    const DepthwiseSumsCall& call, const float* dy, const float* x, float* sums, const At& at) {
   const Pixels& pixels = call.pixels;
   Floats r[kTapRows][kTapColumns];
 #pragma GCC unroll 3
@@ -517,16 +498,14 @@ HWY_INLINE void DepthwiseSums(const DepthwiseSumsCall& call, const float* dy, co
     for (int b = 0; b < kTapColumns; ++b) at.store(r[a][b], sums + a * call.sums_row + b * call.sums_column);
 }
 
-template <int kTapRows, int kTapColumns>
-HWY_INLINE void DepthwiseTaps(const DepthwiseSumsCall& call, int64_t channels, const float* dy, const float* x,
-                              float* sums) {
+template <int kTapRows, int kTapColumns> HWY_INLINE void DepthwiseTaps(
+    const DepthwiseSumsCall& call, int64_t channels, const float* dy, const float* x, float* sums) {
   ForRow(channels, [&](const auto& at) LINNET_LAMBDA { DepthwiseSums<kTapRows, kTapColumns>(call, dy, x, sums, at); });
 }
 
 // Taps [b, columns) of a filter's row, as many at a time as registers allow.
-template <int kTaps>
-HWY_INLINE void DepthwiseRow(const DepthwiseSumsCall& call, int64_t channels, const float* dy, const float* x,
-                             float* sums, int64_t b, int64_t columns) {
+template <int kTaps> HWY_INLINE void DepthwiseRow(const DepthwiseSumsCall& call, int64_t channels, const float* dy,
+    const float* x, float* sums, int64_t b, int64_t columns) {
   for (; b + kTaps <= columns; b += kTaps)
     DepthwiseTaps<1, kTaps>(call, channels, dy, x + b * call.x_column, sums + b * call.sums_column);
   if constexpr (kTaps > 1)
@@ -563,8 +542,8 @@ void weights(const WeightCall& call, ThreadPool& pool) {
     for (int64_t unit = units.begin(partial); unit < units.begin(partial + 1); ++unit) {
       const Block block(unit * blocks + task % blocks, channels);
       if (by_rows(s) && s.rows == 3 && !copies_blocks(s)) {
-        DepthwiseSumsByRows(call, block, unit > units.begin(partial), call.sums + partial * p.elements + block.channel,
-                            scratch);
+        DepthwiseSumsByRows(
+            call, block, unit > units.begin(partial), call.sums + partial * p.elements + block.channel, scratch);
         continue;
       }
       CopyBlock(call.x.f32(), s.height, s.width, channels, strips, block, scratch);
@@ -574,23 +553,19 @@ void weights(const WeightCall& call, ThreadPool& pool) {
       float* sums = call.sums + partial * p.elements + block.channel;
       const DepthwiseSumsCall taps{
           {strips.height_of(strip), s.out_width, step, s.stride * row_pitch - s.out_width * step, channels},
-          s.dilation * row_pitch,
-          s.dilation * strips.pitch,
-          s.columns * channels,
-          channels,
+          s.dilation * row_pitch, s.dilation * strips.pitch, s.columns * channels, channels,
           unit > units.begin(partial)};
       if (kMaxTaps >= 3 && s.rows == 3 && s.columns == 3) {
         DepthwiseTaps<3, 3>(taps, block.channels, dy, scratch, sums);
       } else {
         for (int64_t a = 0; a < s.rows; ++a)
-          DepthwiseRow<kMaxTaps>(taps, block.channels, dy, scratch + a * taps.x_row, sums + a * taps.sums_row, 0,
-                                 s.columns);
+          DepthwiseRow<kMaxTaps>(
+              taps, block.channels, dy, scratch + a * taps.x_row, sums + a * taps.sums_row, 0, s.columns);
       }
     }
   });
   AddPartials<tile::F32>(call, /*turned=*/true, pool);
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -598,10 +573,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(taps);
 HWY_EXPORT(weights);
-
 }  // namespace
 
 void pack_depthwise(const PackCall& call, ThreadPool&) {
@@ -613,6 +586,5 @@ void pack_depthwise(const PackCall& call, ThreadPool&) {
 
 void depthwise_taps(const TapCall& call, ThreadPool& pool) { HWY_DYNAMIC_DISPATCH(taps)(call, pool); }
 void depthwise_weights(const WeightCall& call, ThreadPool& pool) { HWY_DYNAMIC_DISPATCH(weights)(call, pool); }
-
 }  // namespace linnet
 #endif

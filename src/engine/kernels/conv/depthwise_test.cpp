@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 // The first `kept` of each `channels` neighbors.
 std::vector<float> first_channels(const std::vector<float>& x, int64_t channels, int64_t kept) {
   std::vector<float> result;
@@ -29,29 +28,28 @@ TEST(Depthwise, PixelsThatMeetTheSameSetsOfTheCache) {
       std::vector<float> y(static_cast<size_t>(pixels * channels));
       AlignedBytes workspace(convolution_workspace(sizes(channels), ConvolutionPass::kForward, pool.size()));
       convolution_forward(sizes(channels), first_channels(x, kChannels, channels).data(), weight.data(), y.data(),
-                          workspace.data(), pool);
+          workspace.data(), pool);
       return y;
     };
     const auto input_gradient = [&](int64_t channels, ThreadPool& pool) {
       std::vector<float> dx(static_cast<size_t>(pixels * channels));
       AlignedBytes workspace(convolution_workspace(sizes(channels), ConvolutionPass::kInputGradient, pool.size()));
       convolution_input_gradient(sizes(channels), first_channels(dy, kChannels, channels).data(), weight.data(),
-                                 dx.data(), workspace.data(), pool);
+          dx.data(), workspace.data(), pool);
       return dx;
     };
     const auto weight_gradient = [&](int64_t channels, ThreadPool& pool) {
       std::vector<float> dweight(static_cast<size_t>(channels * kTaps));
       AlignedBytes workspace(convolution_workspace(sizes(channels), ConvolutionPass::kWeightGradient, pool.size()));
       convolution_weight_gradient(sizes(channels), first_channels(x, kChannels, channels).data(),
-                                  first_channels(dy, kChannels, channels).data(), dweight.data(), workspace.data(),
-                                  pool);
+          first_channels(dy, kChannels, channels).data(), dweight.data(), workspace.data(), pool);
       return dweight;
     };
     ThreadPool one(1);
     for_every_isa([&](ThreadPool& pool) { return first_channels(forward(kChannels, pool), kChannels, 511); },
-                  [&](const auto& y) { expect_close(y, forward(511, one), 2e-5); });
+        [&](const auto& y) { expect_close(y, forward(511, one), 2e-5); });
     for_every_isa([&](ThreadPool& pool) { return first_channels(input_gradient(kChannels, pool), kChannels, 511); },
-                  [&](const auto& dx) { expect_close(dx, input_gradient(511, one), 2e-5); });
+        [&](const auto& dx) { expect_close(dx, input_gradient(511, one), 2e-5); });
     for_every_isa(
         [&](ThreadPool& pool) {
           std::vector<float> dweight = weight_gradient(kChannels, pool);
@@ -66,23 +64,15 @@ TEST(Depthwise, PixelsThatMeetTheSameSetsOfTheCache) {
 // than the image, channels that leave a part of a vector, one filter for each channel or several.
 TEST(Depthwise, FiltersAndImagesOfEverySize) {
   for (const auto& [images, height, width, groups] :
-       {std::array<int64_t, 4>{2, 5, 7, 19}, {1, 8, 6, 33}, {3, 4, 9, 16}, {1, 1, 1, 5}, {2, 2, 13, 130}})
-    for (const auto& [side, stride, depth, times] : {std::array<int64_t, 4>{3, 1, 1, 1},
-                                                     {3, 2, 1, 1},
-                                                     {5, 1, 1, 1},
-                                                     {5, 2, 1, 1},
-                                                     {7, 1, 1, 1},
-                                                     {7, 2, 1, 2},
-                                                     {3, 1, 1, 3},
-                                                     {3, 1, 4, 4},
-                                                     {3, 2, 8, 8},
-                                                     {5, 1, 3, 2},
-                                                     {1, 1, 2, 2}}) {
+      {std::array<int64_t, 4>{2, 5, 7, 19}, {1, 8, 6, 33}, {3, 4, 9, 16}, {1, 1, 1, 5}, {2, 2, 13, 130}})
+    for (const auto& [side, stride, depth, times] :
+        {std::array<int64_t, 4>{3, 1, 1, 1}, {3, 2, 1, 1}, {5, 1, 1, 1}, {5, 2, 1, 1}, {7, 1, 1, 1}, {7, 2, 1, 2},
+            {3, 1, 1, 3}, {3, 1, 4, 4}, {3, 2, 8, 8}, {5, 1, 3, 2}, {1, 1, 2, 2}}) {
       const int64_t out_height = (height - 1) / stride + 1, out_width = (width - 1) / stride + 1;
       const int64_t channels = groups * depth, filters = groups * times, taps = side * side;
       const int64_t pixels = images * height * width;
-      const ConvolutionSizes s{images,     height,    width,  channels, filters, side,  side,
-                               out_height, out_width, stride, side / 2, 1,       groups};
+      const ConvolutionSizes s{
+          images, height, width, channels, filters, side, side, out_height, out_width, stride, side / 2, 1, groups};
       const std::vector<float> x = random_floats(pixels * channels, 1),
                                weight = random_floats(filters * taps * depth, 2), bias = random_floats(filters, 3),
                                dy = random_floats(images * out_height * out_width * filters, 4);
@@ -111,7 +101,7 @@ TEST(Depthwise, FiltersAndImagesOfEverySize) {
             std::vector<float> y(expected.size());
             AlignedBytes workspace(convolution_workspace(s, ConvolutionPass::kForward, pool.size()));
             convolution_forward(s, x.data(), weight.data(), y.data(), workspace.data(), pool,
-                                {.bias = bias.data(), .activation = GemmActivation::kRelu});
+                {.bias = bias.data(), .activation = GemmActivation::kRelu});
             return y;
           },
           [&](const auto& y) { expect_close(y, expected, 5e-5); });
@@ -125,6 +115,5 @@ TEST(Depthwise, FiltersAndImagesOfEverySize) {
           [&](const auto& dx) { expect_close(dx, std::vector<float>(gradient.begin(), gradient.end()), 5e-5); });
     }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -8,7 +8,6 @@
 #include "engine/kernels/stored_floats.h"
 
 namespace linnet {
-
 struct MaxPoolSizes {
   int64_t images = 0, height = 0, width = 0, channels = 0;
   int64_t out_height = 0, out_width = 0;
@@ -17,10 +16,9 @@ struct MaxPoolSizes {
   int64_t row_floats() const { return width * channels; }
 };
 
-void max_pool_forward(const MaxPoolSizes& sizes, StoredFloats x, MutableStoredFloats y, uint8_t* places,
-                      ThreadPool& pool);
+void max_pool_forward(
+    const MaxPoolSizes& sizes, StoredFloats x, MutableStoredFloats y, uint8_t* places, ThreadPool& pool);
 // workspace: sizes.row_floats() floats for each thread.
 void max_pool_backward(const MaxPoolSizes& sizes, StoredFloats dy, const uint8_t* places, MutableStoredFloats dx,
-                       std::byte* workspace, ThreadPool& pool);
-
+    std::byte* workspace, ThreadPool& pool);
 }  // namespace linnet

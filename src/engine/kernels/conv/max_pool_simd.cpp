@@ -11,13 +11,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 using PlaceTag = hn::RebindToSigned<FloatTag>;
 using Places = hn::Vec<PlaceTag>;
 
-template <class T>
-void largest_of_rows(const MaxPoolSizes& s, StoredFloats x_rows, MutableStoredFloats y_rows, uint8_t* places,
-                     ThreadPool& pool) {
+template <class T> void largest_of_rows(
+    const MaxPoolSizes& s, StoredFloats x_rows, MutableStoredFloats y_rows, uint8_t* places, ThreadPool& pool) {
   const T* x = x_rows.as<T>();
   T* y = y_rows.as<T>();
   pool.run(s.images * s.out_height, [&](int64_t task, int) {
@@ -35,7 +33,7 @@ void largest_of_rows(const MaxPoolSizes& s, StoredFloats x_rows, MutableStoredFl
             const auto is_larger = hn::Or(hn::Gt(value, largest), hn::IsNaN(value));
             largest = hn::IfThenElse(is_larger, value, largest);
             where = hn::IfThenElse(hn::RebindMask(PlaceTag(), is_larger),
-                                   hn::Set(PlaceTag(), static_cast<int32_t>(i * s.size + j)), where);
+                hn::Set(PlaceTag(), static_cast<int32_t>(i * s.size + j)), where);
           }
         at.store(largest, y + out);  // one of the values: nothing is rounded
         at.store_bytes(hn::DemoteTo(ByteTag(), where), places + out);
@@ -49,9 +47,8 @@ void largest(const MaxPoolSizes& s, StoredFloats x, MutableStoredFloats y, uint8
 }
 
 // One row of the image at a time, from all windows that meet it: sums are fp32 until the row is complete.
-template <class T>
-void gradient_of_rows(const MaxPoolSizes& s, const T* dy, const uint8_t* places, T* dx, float* workspace,
-                      ThreadPool& pool) {
+template <class T> void gradient_of_rows(
+    const MaxPoolSizes& s, const T* dy, const uint8_t* places, T* dx, float* workspace, ThreadPool& pool) {
   pool.run(s.images * s.height, [&](int64_t task, int worker) {
     const int64_t image = task / s.height, row = task % s.height;
     float* const sums = workspace + worker * s.row_floats();
@@ -80,11 +77,10 @@ void gradient_of_rows(const MaxPoolSizes& s, const T* dy, const uint8_t* places,
 }
 
 void gradient(const MaxPoolSizes& s, StoredFloats dy, const uint8_t* places, MutableStoredFloats dx, float* workspace,
-              ThreadPool& pool) {
+    ThreadPool& pool) {
   if (dx.is_bf16) gradient_of_rows(s, dy.bf16(), places, dx.bf16(), workspace, pool);
   else gradient_of_rows(s, dy.f32(), places, dx.f32(), workspace, pool);
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -92,21 +88,18 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(largest);
 HWY_EXPORT(gradient);
-
 }  // namespace
 
-void max_pool_forward(const MaxPoolSizes& sizes, StoredFloats x, MutableStoredFloats y, uint8_t* places,
-                      ThreadPool& pool) {
+void max_pool_forward(
+    const MaxPoolSizes& sizes, StoredFloats x, MutableStoredFloats y, uint8_t* places, ThreadPool& pool) {
   HWY_DYNAMIC_DISPATCH(largest)(sizes, x, y, places, pool);
 }
 
 void max_pool_backward(const MaxPoolSizes& sizes, StoredFloats dy, const uint8_t* places, MutableStoredFloats dx,
-                       std::byte* workspace, ThreadPool& pool) {
+    std::byte* workspace, ThreadPool& pool) {
   HWY_DYNAMIC_DISPATCH(gradient)(sizes, dy, places, dx, reinterpret_cast<float*>(workspace), pool);
 }
-
 }  // namespace linnet
 #endif

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 // Images of which not all are one part, of each method.
 struct Case {
   const char* name;
@@ -25,8 +24,7 @@ struct Data {
       : x(to_bf16(random_floats(s.images * s.height * s.width * s.channels, 1))),
         dy(to_bf16(random_floats(s.images * s.out_height * s.out_width * s.filters, 2))),
         residual(to_bf16(random_floats(std::ssize(dy), 3))),
-        weight(random_floats(s.filters * s.taps() * s.group_channels(), 4)),
-        bias(random_floats(s.filters, 5)) {}
+        weight(random_floats(s.filters * s.taps() * s.group_channels(), 4)), bias(random_floats(s.filters, 5)) {}
   std::vector<Bfloat16> x, dy, residual;
   std::vector<float> weight, bias;
 };
@@ -48,8 +46,7 @@ TEST(StoredConvolution, ImagesInBf16AreWidenedPartByPart) {
           std::vector<Bfloat16> y(data.dy.size());
           AlignedBytes workspace(stored_convolution_workspace(stored, ConvolutionPass::kForward, pool.size()));
           stored_convolution_forward(stored, data.x.data(), data.weight.data(), y.data(), workspace.data(), pool,
-                                     {.bias = data.bias.data(), .activation = GemmActivation::kRelu},
-                                     data.residual.data(), nullptr);
+              {.bias = data.bias.data(), .activation = GemmActivation::kRelu}, data.residual.data(), nullptr);
           return to_floats(y);
         },
         [&](const std::vector<float>& result) {
@@ -57,8 +54,7 @@ TEST(StoredConvolution, ImagesInBf16AreWidenedPartByPart) {
           const std::vector<float> x = to_floats(data.x), residual = to_floats(data.residual);
           std::vector<float> y(data.dy.size());
           AlignedBytes workspace(convolution_workspace(s, ConvolutionPass::kForward, 1));
-          convolution_forward(
-              s, x.data(), data.weight.data(), y.data(), workspace.data(), pool,
+          convolution_forward(s, x.data(), data.weight.data(), y.data(), workspace.data(), pool,
               {.bias = data.bias.data(), .residual = residual.data(), .activation = GemmActivation::kRelu});
           expect_rounded(result, y);
         });
@@ -66,8 +62,8 @@ TEST(StoredConvolution, ImagesInBf16AreWidenedPartByPart) {
         [&](ThreadPool& pool) {
           std::vector<Bfloat16> dx(data.x.size());
           AlignedBytes workspace(stored_convolution_workspace(stored, ConvolutionPass::kInputGradient, pool.size()));
-          stored_convolution_input_gradient(stored, data.dy.data(), data.weight.data(), dx.data(), workspace.data(),
-                                            pool);
+          stored_convolution_input_gradient(
+              stored, data.dy.data(), data.weight.data(), dx.data(), workspace.data(), pool);
           return to_floats(dx);
         },
         [&](const std::vector<float>& result) {
@@ -82,8 +78,8 @@ TEST(StoredConvolution, ImagesInBf16AreWidenedPartByPart) {
         [&](ThreadPool& pool) {
           std::vector<float> dweight(data.weight.size());
           AlignedBytes workspace(stored_convolution_workspace(stored, ConvolutionPass::kWeightGradient, pool.size()));
-          stored_convolution_weight_gradient(stored, data.x.data(), data.dy.data(), dweight.data(), workspace.data(),
-                                             pool);
+          stored_convolution_weight_gradient(
+              stored, data.x.data(), data.dy.data(), dweight.data(), workspace.data(), pool);
           return dweight;
         },
         [&](const std::vector<float>& result) {
@@ -100,8 +96,8 @@ TEST(StoredConvolution, ImagesInBf16AreWidenedPartByPart) {
 
 // Filters are rounded to bf16 before, so that direct sums of pairs are nearly exact. Minimal filtering rounds what it
 // has transformed: pixels and weights alike, and the way back makes these errors larger.
-void expect_sums_of_pairs(const ConvolutionSizes& s, bool is_rounded, const std::vector<float>& result,
-                          const std::vector<float>& due) {
+void expect_sums_of_pairs(
+    const ConvolutionSizes& s, bool is_rounded, const std::vector<float>& result, const std::vector<float>& due) {
   ASSERT_EQ(result.size(), due.size());
   if (convolution_method(s) == ConvolutionMethod::kImplicit || s.channels + s.filters == 32) {
     const float step = is_rounded ? 1.0F / 256 : 1e-5F;
@@ -122,18 +118,13 @@ void expect_sums_of_pairs(const ConvolutionSizes& s, bool is_rounded, const std:
 // Products of bf16, of images that are stored so or as fp32: pairs of channels, of filters and of results; rows of an
 // odd number of results, strides, dilation, paddings, several parts; tiles of minimal filtering in odd numbers.
 TEST(StoredConvolution, ProductsOfPairs) {
-  for (const ConvolutionSizes& s : {ConvolutionSizes{5, 72, 64, 24, 40, 3, 3, 72, 64, 1, 1},
-                                    {5, 72, 64, 32, 32, 3, 3, 72, 64, 1, 1},
-                                    {1, 7, 5, 16, 48, 3, 3, 7, 5, 1, 1},
-                                    {2, 8, 9, 16, 16, 3, 3, 8, 9, 1, 1},
-                                    {3, 13, 11, 48, 16, 3, 3, 15, 13, 1, 2},
-                                    {5, 9, 9, 32, 80, 3, 3, 7, 7, 1, 0},
-                                    {2, 9, 7, 6, 18, 3, 3, 5, 4, 2, 1},
-                                    {1, 8, 11, 16, 34, 5, 2, 4, 12, 2, 2},
-                                    {1, 12, 13, 130, 4, 3, 3, 8, 9, 1, 0, 2},
-                                    {1, 6, 5, 200, 8, 3, 3, 6, 5, 1, 1},  // sums in two blocks
-                                    {2, 13, 11, 3, 32, 5, 5, 7, 6, 2, 2},
-                                    {3, 6, 5, 8, 10, 1, 1, 3, 3, 2, 0}}) {
+  for (const ConvolutionSizes& s :
+      {ConvolutionSizes{5, 72, 64, 24, 40, 3, 3, 72, 64, 1, 1}, {5, 72, 64, 32, 32, 3, 3, 72, 64, 1, 1},
+          {1, 7, 5, 16, 48, 3, 3, 7, 5, 1, 1}, {2, 8, 9, 16, 16, 3, 3, 8, 9, 1, 1},
+          {3, 13, 11, 48, 16, 3, 3, 15, 13, 1, 2}, {5, 9, 9, 32, 80, 3, 3, 7, 7, 1, 0},
+          {2, 9, 7, 6, 18, 3, 3, 5, 4, 2, 1}, {1, 8, 11, 16, 34, 5, 2, 4, 12, 2, 2},
+          {1, 12, 13, 130, 4, 3, 3, 8, 9, 1, 0, 2}, {1, 6, 5, 200, 8, 3, 3, 6, 5, 1, 1},  // sums in two blocks
+          {2, 13, 11, 3, 32, 5, 5, 7, 6, 2, 2}, {3, 6, 5, 8, 10, 1, 1, 3, 3, 2, 0}}) {
     SCOPED_TRACE(std::to_string(s.channels) + " to " + std::to_string(s.filters));
     const Data data(s);
     const std::vector<float> x = to_floats(data.x), dy = to_floats(data.dy), weight = rounded_to_bf16(data.weight);
@@ -149,8 +140,8 @@ TEST(StoredConvolution, ProductsOfPairs) {
         std::vector<Bfloat16> rounded(result.size());
         const MutableStoredFloats to = bf16 ? MutableStoredFloats(rounded.data()) : MutableStoredFloats(result.data());
         if (pass == ConvolutionPass::kForward)
-          stored_convolution_forward(stored, from, weight.data(), to, workspace.data(), pool,
-                                     {.bias = data.bias.data()}, nullptr, nullptr);
+          stored_convolution_forward(
+              stored, from, weight.data(), to, workspace.data(), pool, {.bias = data.bias.data()}, nullptr, nullptr);
         if (pass == ConvolutionPass::kInputGradient)
           stored_convolution_input_gradient(stored, slopes, weight.data(), to, workspace.data(), pool);
         if (pass == ConvolutionPass::kWeightGradient)
@@ -162,8 +153,8 @@ TEST(StoredConvolution, ProductsOfPairs) {
         AlignedBytes workspace(convolution_workspace(s, pass, 1));
         std::vector<float> result(run(pool, pass).size());
         if (pass == ConvolutionPass::kForward)
-          convolution_forward(s, x.data(), weight.data(), result.data(), workspace.data(), pool,
-                              {.bias = data.bias.data()});
+          convolution_forward(
+              s, x.data(), weight.data(), result.data(), workspace.data(), pool, {.bias = data.bias.data()});
         if (pass == ConvolutionPass::kInputGradient)
           convolution_input_gradient(s, dy.data(), weight.data(), result.data(), workspace.data(), pool);
         if (pass == ConvolutionPass::kWeightGradient)
@@ -171,11 +162,11 @@ TEST(StoredConvolution, ProductsOfPairs) {
         return result;
       };
       for (const auto pass :
-           {ConvolutionPass::kForward, ConvolutionPass::kInputGradient, ConvolutionPass::kWeightGradient})
+          {ConvolutionPass::kForward, ConvolutionPass::kInputGradient, ConvolutionPass::kWeightGradient})
         for_every_isa([&](ThreadPool& pool) { return run(pool, pass); },
-                      [&](const std::vector<float>& result) {
-                        expect_sums_of_pairs(s, bf16 && pass != ConvolutionPass::kWeightGradient, result, exact(pass));
-                      });
+            [&](const std::vector<float>& result) {
+              expect_sums_of_pairs(s, bf16 && pass != ConvolutionPass::kWeightGradient, result, exact(pass));
+            });
     }
   }
 }
@@ -204,6 +195,5 @@ TEST(StoredConvolution, PackedFiltersMixedTypesAndNothing) {
   stored_convolution_weight_gradient(nothing, data.x.data(), data.dy.data(), dweight.data(), workspace.data(), pool);
   EXPECT_EQ(std::ranges::count(dweight, 0.0f), std::ssize(dweight));
 }
-
 }  // namespace
 }  // namespace linnet

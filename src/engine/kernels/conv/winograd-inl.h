@@ -23,7 +23,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::convolution {
-
 // `factor` is a constant
 HWY_INLINE V Scaled(float factor, V x) { return factor == 1 ? x : hn::Mul(hn::Set(d, factor), x); }
 HWY_INLINE V AddScaled(V sum, float factor, V x) {
@@ -33,11 +32,9 @@ HWY_INLINE V AddScaled(V sum, float factor, V x) {
 }
 
 // The transformations along one axis. kResults: t; kSide: source pixels; kSpots: of a tile.
-template <int kTile>
-struct Filtering;
+template <int kTile> struct Filtering;
 
-template <>
-struct Filtering<2> {
+template <> struct Filtering<2> {
   static constexpr int kResults = 2, kSide = 4, kSpots = 16;
 
   static HWY_INLINE void Source(const V* x, V* out) {  // B^T x
@@ -72,8 +69,7 @@ struct Filtering<2> {
 };
 
 // The polynomials are interpolated at 0, a, -a, b, -b and infinity.
-template <>
-struct Filtering<4> {
+template <> struct Filtering<4> {
   static constexpr int kResults = 4, kSide = 6, kSpots = 36;
   static constexpr float kA = 0.625f, kB = 1.5f;
   static constexpr float kA2 = kA * kA, kB2 = kB * kB, kProduct = kA2 * kB2;
@@ -127,14 +123,11 @@ struct Filtering<4> {
 };
 
 // The first result of a tile.
-template <class F>
-class TilePlace {
+template <class F> class TilePlace {
  public:
   HWY_INLINE TilePlace(int64_t tile, int64_t tile_rows, int64_t tile_columns)
-      : image(tile / (tile_rows * tile_columns)),
-        row(tile % (tile_rows * tile_columns) / tile_columns * F::kResults),
-        column(tile % tile_columns * F::kResults),
-        rows_(F::kResults * tile_rows),
+      : image(tile / (tile_rows * tile_columns)), row(tile % (tile_rows * tile_columns) / tile_columns * F::kResults),
+        column(tile % tile_columns * F::kResults), rows_(F::kResults * tile_rows),
         columns_(F::kResults * tile_columns) {}
   HWY_INLINE void advance() {
     column += F::kResults;
@@ -150,8 +143,7 @@ class TilePlace {
 };
 
 // An image whose pixels are contiguous. T: float or Bfloat16.
-template <class T>
-struct TileSource {
+template <class T> struct TileSource {
   const T* image;
   int64_t height, width, channels;
 };
@@ -173,8 +165,7 @@ HWY_INLINE void TilePixels(const TileSource<T>& image, int64_t row, int64_t colu
 constexpr int64_t kTilesAhead = 4;
 
 // Prefetches kSize x kSize pixels from (row, column) on, except those outside of the image.
-template <int kSize, class T>
-HWY_INLINE void FetchPixels(const TileSource<T>& image, int64_t row, int64_t column) {
+template <int kSize, class T> HWY_INLINE void FetchPixels(const TileSource<T>& image, int64_t row, int64_t column) {
   constexpr int64_t kLine = 64 / sizeof(T);
   const T* first = image.image + (row * image.width + column) * image.channels;
   for (int i = 0; i < kSize; ++i, first += image.width * image.channels)
@@ -231,19 +222,18 @@ HWY_INLINE void OnBothAxes(const Transform& transform, const Load& load, const S
 template <class F, class At, class Pixel, class Store>
 HWY_INLINE void TransformPixels(const At& at, const Pixel& pixel, const Store& store) {
   OnBothAxes<F::kSide, F::kSide>([](const V* x, V* out) LINNET_LAMBDA { F::Source(x, out); },
-                                 [&](int i, int j) LINNET_LAMBDA { return at.load(pixel(i, j)); }, store);
+      [&](int i, int j) LINNET_LAMBDA { return at.load(pixel(i, j)); }, store);
 }
 
 // A dy A^T of a vector of filters, of the pixels of dy: store(i, j, value) for each spot.
 template <class F, class At, class Pixel, class Store>
 HWY_INLINE void TransformSlopes(const At& at, const Pixel& pixel, const Store& store) {
   OnBothAxes<F::kResults, F::kSide>([](const V* y, V* out) LINNET_LAMBDA { F::Slope(y, out); },
-                                    [&](int i, int j) LINNET_LAMBDA { return at.load(pixel(i, j)); }, store);
+      [&](int i, int j) LINNET_LAMBDA { return at.load(pixel(i, j)); }, store);
 }
 
 // G g G^T of a vector of filters or channels: tap(i, j) of 3 x 3, store(i, j, value) for each spot.
-template <class F, class Tap, class Store>
-HWY_INLINE void TransformFilter(const Tap& tap, const Store& store) {
+template <class F, class Tap, class Store> HWY_INLINE void TransformFilter(const Tap& tap, const Store& store) {
   OnBothAxes<3, F::kSide>([](const V* g, V* out) LINNET_LAMBDA { F::Filter(g, out); }, tap, store);
 }
 
@@ -263,15 +253,13 @@ HWY_INLINE int64_t PanelWidth(const WinogradProblem& p, int64_t panel) {
 
 // If a pixel's sum has 16 steps, a vector of results has all its filters in registers (ShortProducts).
 constexpr int64_t kShortDepth = 16;
-template <class F, class P>
-HWY_INLINE bool IsShort(const WinogradProblem& p, int64_t panel) {
+template <class F, class P> HWY_INLINE bool IsShort(const WinogradProblem& p, int64_t panel) {
   return F::kResults == 4 && kLanes >= 16 && P::kPair == 1 && p.steps() == kShortDepth &&
          PanelWidth(p, panel) == kLanes;
 }
 
 // The offset of a spot's packed filters in their panel. Those of a short sum have no gap between them.
-template <class F, class P>
-HWY_INLINE int64_t SpotFloats(const WinogradProblem& p, int64_t panel) {
+template <class F, class P> HWY_INLINE int64_t SpotFloats(const WinogradProblem& p, int64_t panel) {
   return p.steps() * (IsShort<F, P>(p, panel) ? kLanes : kWidth);
 }
 
@@ -281,8 +269,7 @@ HWY_INLINE void CloseGaps(int64_t steps, float* out) {
 }
 
 // Panel `panel` of the transformed filters: [kSpots][steps][kWidth].
-template <class F, class P>
-void PackForward(const WinogradPackCall& call, int64_t panel, float* scratch) {
+template <class F, class P> void PackForward(const WinogradPackCall& call, int64_t panel, float* scratch) {
   const WinogradProblem& p = call.problem;
   const int64_t depth = p.depth(), first = panel * kWidth, width = PanelWidth(p, panel);
   const int64_t spot = SpotFloats<F, P>(p, panel);
@@ -293,9 +280,8 @@ void PackForward(const WinogradPackCall& call, int64_t panel, float* scratch) {
       const float* weight = call.weight + (first + o) * 9 * depth + c;
       ForRow(channels, [&](const auto& at) LINNET_LAMBDA {
         TransformFilter<F>([&](int i, int j) LINNET_LAMBDA { return at.load(weight + (3 * i + j) * depth); },
-                           [&](int i, int j, V u) LINNET_LAMBDA {
-                             at.store(u, scratch + ((i * F::kSide + j) * kWidth + o) * kPackedChannels);
-                           });
+            [&](int i, int j, V u)
+                LINNET_LAMBDA { at.store(u, scratch + ((i * F::kSide + j) * kWidth + o) * kPackedChannels); });
       });
     }
     for (int k = 0; k < F::kSpots; ++k) {
@@ -307,8 +293,7 @@ void PackForward(const WinogradPackCall& call, int64_t panel, float* scratch) {
 }
 
 // The input gradient is a convolution of dy with the filters rotated by 180 degrees, filters and channels exchanged.
-template <class F, class P>
-void PackGradient(const WinogradPackCall& call, int64_t panel, float* scratch) {
+template <class F, class P> void PackGradient(const WinogradPackCall& call, int64_t panel, float* scratch) {
   const WinogradProblem& p = call.problem;
   const int64_t depth = p.depth(), channels = p.columns(), width = PanelWidth(p, panel);
   const int64_t spot = SpotFloats<F, P>(p, panel);
@@ -322,8 +307,8 @@ void PackGradient(const WinogradPackCall& call, int64_t panel, float* scratch) {
         float* const to = scratch + i * kWidth + c;
         TransformFilter<F>([&](int r, int q)
                                LINNET_LAMBDA { return hn::LoadU(d, weight + (8 - 3 * r - q) * channels); },
-                           [&](int r, int q, V u)
-                               LINNET_LAMBDA { hn::Store(u, d, to + (r * F::kSide + q) * kPackedChannels * kWidth); });
+            [&](int r, int q, V u)
+                LINNET_LAMBDA { hn::Store(u, d, to + (r * F::kSide + q) * kPackedChannels * kWidth); });
       }
     for (int k = 0; k < F::kSpots; ++k) {
       float* const to = out + k * spot + o / P::kPair * kWidth;
@@ -334,8 +319,7 @@ void PackGradient(const WinogradPackCall& call, int64_t panel, float* scratch) {
 }
 
 // products[t, :] = sum over c of sources[t, c] * filters[c, :] of kTiles tiles. Reads everything before writing.
-template <int kTiles>
-HWY_INLINE void ShortRows(const V* filters, const float* sources, float* products) {
+template <int kTiles> HWY_INLINE void ShortRows(const V* filters, const float* sources, float* products) {
   V sums[kTiles];
 #pragma GCC unroll 8
   for (int t = 0; t < kTiles; ++t) sums[t] = hn::Mul(hn::Set(d, sources[t * kShortDepth]), filters[0]);
@@ -366,18 +350,12 @@ HWY_NOINLINE void ShortProducts(int64_t tiles, const float* packed, const float*
 }
 
 // Tiles [tile, tile + tiles) and panels [panel, panel_end) of their results. Source, Result: float or Bfloat16.
-template <class F, class P, class Source, class Result>
-class WinogradTask {
+template <class F, class P, class Source, class Result> class WinogradTask {
  public:
   HWY_INLINE WinogradTask(const WinogradCall& call, int64_t first, int64_t tiles, float* scratch)
-      : call_(call),
-        p_(call.problem),
-        first_(first),
-        tiles_(tiles),
-        sources_(scratch),
+      : call_(call), p_(call.problem), first_(first), tiles_(tiles), sources_(scratch),
         products_(in_place() ? sources_ : sources_ + F::kSpots * p_.task_tiles() * p_.pitch()),
-        zeros_(products_ + F::kSpots * p_.task_tiles() * kWidth),
-        has_epilogue_(call.epilogue.any()) {}
+        zeros_(products_ + F::kSpots * p_.task_tiles() * kWidth), has_epilogue_(call.epilogue.any()) {}
 
   HWY_INLINE void run(int64_t panel, int64_t panel_end) const {
     std::fill_n(zeros_, p_.pitch(), 0.0f);
@@ -411,8 +389,8 @@ class WinogradTask {
   HWY_INLINE void fetch(const TilePlace<F>& place, const TilePlace<F>& ahead) const {
     FetchPixels<F::kResults>(source_image(ahead.image), ahead.row + p_.origin() + 2, ahead.column + p_.origin() + 2);
     const int64_t height = p_.result_height(), width = p_.result_width(), columns = p_.columns();
-    const TileSource<Result> result{call_.result.as<Result>() + place.image * height * width * columns, height, width,
-                                    columns};
+    const TileSource<Result> result{
+        call_.result.as<Result>() + place.image * height * width * columns, height, width, columns};
     FetchPixels<F::kResults>(result, place.row, place.column);
   }
 
@@ -422,13 +400,12 @@ class WinogradTask {
     auto* const out = reinterpret_cast<Packed*>(sources_ + t * p_.pitch());
     const int64_t spot = p_.task_tiles() * p_.pitch() * P::kPair;
     WithPixels<F::kSide>(image, place.row + p_.origin(), place.column + p_.origin(),
-                         reinterpret_cast<const Source*>(zeros_), [&](const auto& pixel) LINNET_LAMBDA {
-                           ForRow(depth, [&](const auto& at) LINNET_LAMBDA {
-                             TransformPixels<F>(at, pixel, [&](int i, int j, V x) LINNET_LAMBDA {
-                               at.store(x, out + (i * F::kSide + j) * spot);
-                             });
-                           });
-                         });
+        reinterpret_cast<const Source*>(zeros_), [&](const auto& pixel) LINNET_LAMBDA {
+          ForRow(depth, [&](const auto& at) LINNET_LAMBDA {
+            TransformPixels<F>(
+                at, pixel, [&](int i, int j, V x) LINNET_LAMBDA { at.store(x, out + (i * F::kSide + j) * spot); });
+          });
+        });
   }
 
   HWY_INLINE void multiply(int64_t panel) const {
@@ -438,7 +415,7 @@ class WinogradTask {
       if (IsShort<F, P>(p_, panel)) {
         for (int k = 0; k < F::kSpots; ++k)
           ShortProducts<P>(tiles_, packed + k * steps * kLanes, sources_ + k * p_.task_tiles() * pitch,
-                           products_ + k * p_.task_tiles() * width);
+              products_ + k * p_.task_tiles() * width);
         return;
       }
     }
@@ -448,8 +425,8 @@ class WinogradTask {
     for (int k = 0; k < F::kSpots; ++k, packed += steps * kWidth) {
       for (int64_t part = 0; part < deal.parts(); ++part) {
         const int64_t t = k * p_.task_tiles() + deal.begin(part);
-        tiles[static_cast<size_t>(deal.size(part))](runs, 0, steps, sources_ + t * pitch, pitch, packed,
-                                                    products_ + t * width, width, {});
+        tiles[static_cast<size_t>(deal.size(part))](
+            runs, 0, steps, sources_ + t * pitch, pitch, packed, products_ + t * width, width, {});
       }
     }
   }
@@ -479,7 +456,7 @@ class WinogradTask {
     if (call_.epilogue.activation <= GemmActivation::kRelu) return;
     for (int64_t i = 0; i < std::min<int64_t>(F::kResults, rows_left); ++i)
       tile::ActivateRows(call_.epilogue.activation, std::min<int64_t>(F::kResults, columns_left), pitch,
-                         call_.result.as<Result>() + first + i * width * columns, columns);
+          call_.result.as<Result>() + first + i * width * columns, columns);
   }
 
   HWY_INLINE void store(V x, int64_t index, int64_t filter) const {
@@ -498,16 +475,14 @@ class WinogradTask {
   const bool has_epilogue_;
 };
 
-template <class F, class P>
-void pack_winograd_filters(const WinogradPackCall& call, ThreadPool& pool) {
+template <class F, class P> void pack_winograd_filters(const WinogradPackCall& call, ThreadPool& pool) {
   const WinogradProblem& p = call.problem;
   pool.run(ceil_div(p.columns(), kWidth), [&](int64_t panel, int worker) {
     (p.gradient ? PackGradient<F, P> : PackForward<F, P>)(call, panel, call.scratch + worker * p.pack_floats());
   });
 }
 
-template <class F, class P, class Source, class Result>
-void run_winograd(const WinogradCall& call, ThreadPool& pool) {
+template <class F, class P, class Source, class Result> void run_winograd(const WinogradCall& call, ThreadPool& pool) {
   const WinogradProblem& p = call.problem;
   const int64_t blocks = ceil_div(p.tiles(), p.task_tiles()), panels = ceil_div(p.columns(), kWidth);
   const Deal tiles{p.tiles(), blocks};
@@ -516,8 +491,8 @@ void run_winograd(const WinogradCall& call, ThreadPool& pool) {
   const Deal deal{panels, parts};
   pool.run(blocks * parts, [&](int64_t task, int worker) {
     const int64_t part = task % parts, block = task / parts;
-    WinogradTask<F, P, Source, Result>(call, tiles.begin(block), tiles.size(block),
-                                       call.scratch + worker * p.scratch_floats())
+    WinogradTask<F, P, Source, Result>(
+        call, tiles.begin(block), tiles.size(block), call.scratch + worker * p.scratch_floats())
         .run(deal.begin(part), deal.begin(part + 1));
   });
 }
@@ -527,17 +502,11 @@ void run_winograd(const WinogradCall& call, ThreadPool& pool) {
 // packed element is a pair of neighboring tiles, the second zero after the last tile.
 
 // Filters [begin, end) of a partial sum. T: float or Bfloat16, of x and dy.
-template <class F, class P, class T>
-class WinogradWeightTask {
+template <class F, class P, class T> class WinogradWeightTask {
  public:
-  HWY_INLINE WinogradWeightTask(const WinogradWeightCall& call, int64_t partial, int64_t begin, int64_t end,
-                                float* scratch)
-      : call_(call),
-        p_(call.problem),
-        partial_(partial),
-        begin_(begin),
-        end_(end),
-        sources_(scratch),
+  HWY_INLINE WinogradWeightTask(
+      const WinogradWeightCall& call, int64_t partial, int64_t begin, int64_t end, float* scratch)
+      : call_(call), p_(call.problem), partial_(partial), begin_(begin), end_(end), sources_(scratch),
         slopes_(sources_ + F::kSpots * p_.task_steps * p_.source_pitch()),
         zeros_(slopes_ + F::kSpots * p_.task_steps * p_.slope_pitch()) {}
 
@@ -570,7 +539,7 @@ class WinogradWeightTask {
   HWY_INLINE TileSource<T> slope_image(const TilePlace<F>& place) const {
     const ConvolutionSizes& s = p_.s;
     return {call_.dy.as<T>() + place.image * s.out_height * s.out_width * s.filters + begin_, s.out_height, s.out_width,
-            s.filters};
+        s.filters};
   }
 
   HWY_INLINE float* sources(int64_t step) const { return sources_ + step * p_.source_pitch(); }
@@ -597,8 +566,8 @@ class WinogradWeightTask {
         });
     WithPixels<F::kResults>(slope_image(place), place.row, place.column, zeros(), [&](const auto& pixel) LINNET_LAMBDA {
       ForRow(end_ - begin_, [&](const auto& at) LINNET_LAMBDA {
-        TransformSlopes<F>(at, pixel,
-                           [&](int i, int j, V x) LINNET_LAMBDA { at.store(x, slope + (i * F::kSide + j) * of_dy); });
+        TransformSlopes<F>(
+            at, pixel, [&](int i, int j, V x) LINNET_LAMBDA { at.store(x, slope + (i * F::kSide + j) * of_dy); });
       });
     });
   }
@@ -657,7 +626,7 @@ class WinogradWeightTask {
         const auto& tile = channels - c >= kWidth ? kPixelTiles<P, 2> : kPixelTiles<P, 1>;
         for (int64_t part = 0; part < deal.parts(); ++part)
           tile[static_cast<size_t>(deal.size(part))](pixels, slope + deal.begin(part), source + c,
-                                                     sums + deal.begin(part) * channels + c, channels, accumulate);
+              sums + deal.begin(part) * channels + c, channels, accumulate);
       }
     }
   }
@@ -668,8 +637,7 @@ class WinogradWeightTask {
   float *const sources_, *const slopes_, *const zeros_;  // [kSpots][task_steps][pitch] both
 };
 
-template <class F>
-HWY_INLINE void FinishFilter(const WinogradWeightCall& call, int64_t o) {
+template <class F> HWY_INLINE void FinishFilter(const WinogradWeightCall& call, int64_t o) {
   const WinogradWeightProblem& p = call.problem;
   const int64_t channels = p.s.channels, spot = p.s.filters * channels;
   ForRow(channels, [&](const auto& at) LINNET_LAMBDA {
@@ -686,8 +654,7 @@ HWY_INLINE void FinishFilter(const WinogradWeightCall& call, int64_t o) {
   });
 }
 
-template <class F, class P, class T>
-void run_winograd_weights(const WinogradWeightCall& call, ThreadPool& pool) {
+template <class F, class P, class T> void run_winograd_weights(const WinogradWeightCall& call, ThreadPool& pool) {
   const WinogradWeightProblem& p = call.problem;
   // The sources are transformed once for each part of the filters.
   const int64_t groups = p.s.filters / WinogradProblem::kMostLanes;
@@ -696,13 +663,11 @@ void run_winograd_weights(const WinogradWeightCall& call, ThreadPool& pool) {
   pool.run(p.partials * parts, [&](int64_t task, int worker) {
     const int64_t part = task % parts;
     WinogradWeightTask<F, P, T>(call, task / parts, deal.begin(part) * WinogradProblem::kMostLanes,
-                                deal.begin(part + 1) * WinogradProblem::kMostLanes,
-                                call.scratch + worker * p.scratch_floats())
+        deal.begin(part + 1) * WinogradProblem::kMostLanes, call.scratch + worker * p.scratch_floats())
         .run();
   });
   pool.run(p.s.filters, [&](int64_t o, int) { FinishFilter<F>(call, o); });
 }
-
 }  // namespace linnet::HWY_NAMESPACE::convolution
 HWY_AFTER_NAMESPACE();
 

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 ConvolutionSizes sizes_of(int64_t images, int64_t height, int64_t width, int64_t channels, int64_t filters) {
   return {images, height, width, channels, filters, 3, 3, height, width, 1, 1};
 }
@@ -28,8 +27,7 @@ TEST(ConvolutionSizes, WhoseProductIsAMultipleOf2To64AreNotEmpty) {
 }
 
 // visit(index of y, index of x, index of the weight) for every product of the convolution.
-template <class Visit>
-void for_products(const ConvolutionSizes& s, const Visit& visit) {
+template <class Visit> void for_products(const ConvolutionSizes& s, const Visit& visit) {
   for (int64_t n = 0; n < s.images; ++n)
     for (int64_t i = 0; i < s.out_height; ++i)
       for (int64_t j = 0; j < s.out_width; ++j)
@@ -42,7 +40,7 @@ void for_products(const ConvolutionSizes& s, const Visit& visit) {
             for (int64_t o = 0; o < s.filters; ++o)
               for (int64_t c = 0; c < s.channels; ++c)
                 visit(static_cast<size_t>(y + o), static_cast<size_t>(x + c),
-                      static_cast<size_t>(((o * 3 + r) * 3 + q) * s.channels + c));
+                    static_cast<size_t>(((o * 3 + r) * 3 + q) * s.channels + c));
           }
 }
 
@@ -58,7 +56,7 @@ double largest_error(const std::vector<float>& result, const std::vector<double>
 
 TEST(Winograd, ErrorsAreSmallBesideDoublePrecision) {
   for (const ConvolutionSizes& s : {sizes_of(4, 32, 32, 16, 16), sizes_of(4, 16, 16, 32, 32), sizes_of(8, 8, 8, 64, 64),
-                                    sizes_of(2, 15, 13, 64, 128)}) {
+           sizes_of(2, 15, 13, 64, 128)}) {
     SCOPED_TRACE(std::to_string(s.channels) + " to " + std::to_string(s.filters));
     ASSERT_EQ(convolution_method(s), ConvolutionMethod::kWinograd4x4);
     const int64_t pixels = s.images * s.height * s.width;
@@ -120,6 +118,5 @@ TEST(Winograd, WhatIsNotFiniteStaysWithinFourPixels) {
         }
       });
 }
-
 }  // namespace
 }  // namespace linnet

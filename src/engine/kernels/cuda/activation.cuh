@@ -4,7 +4,6 @@
 #include "engine/kernels/gemm/gemm.h"
 
 namespace linnet {
-
 constexpr float kGeluRoot = 0.7978845608028654f, kGeluCube = 0.044715f, kRootHalf = 0.70710678118654752f;
 
 LINNET_DEVICE float activated(GemmActivation f, float x) {
@@ -13,5 +12,4 @@ LINNET_DEVICE float activated(GemmActivation f, float x) {
   if (f == GemmActivation::kGeluTanh) return 0.5f * x * (1 + tanhf(kGeluRoot * (x + kGeluCube * x * x * x)));
   return x;
 }
-
 }  // namespace linnet

@@ -3,13 +3,11 @@
 #include "engine/kernels/cuda/block_reduce.cuh"
 
 namespace linnet {
-
 constexpr int kPartSlices = 32;  // warps that share the parts of 32 columns
 
 // Column sums of from [parts, width]: those before `split` to `first`, the others to `second`; either may be null.
-static __global__ void __launch_bounds__(kPartSlices* kWarp)
-    add_parts_kernel(int64_t parts, int64_t split, int64_t width, const float* __restrict__ from,
-                     float* __restrict__ first, float* __restrict__ second) {
+static __global__ void __launch_bounds__(kPartSlices* kWarp) add_parts_kernel(int64_t parts, int64_t split,
+    int64_t width, const float* __restrict__ from, float* __restrict__ first, float* __restrict__ second) {
   begin_kernel();
   __shared__ float slices[kPartSlices][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, slice = static_cast<int>(threadIdx.x) / kWarp;
@@ -25,10 +23,10 @@ static __global__ void __launch_bounds__(kPartSlices* kWarp)
   if (to) to[column < split ? column : column - split] = sum;
 }
 
-inline void add_parts(Device* device, int64_t parts, int64_t split, int64_t width, const float* from, float* first,
-                      float* second) {
+inline void add_parts(
+    Device* device, int64_t parts, int64_t split, int64_t width, const float* from, float* first, float* second) {
   launch(device, add_parts_kernel, blocks_for(width, kWarp), kPartSlices * kWarp, 0, parts, split, width, from, first,
-         second);
+      second);
 }
 
 // One thread per column: to[column] = (add ? to[column] : 0) + the parts in order.
@@ -38,8 +36,8 @@ LINNET_DEVICE void add_column(int64_t column, int64_t parts, int64_t width, bool
   to[column] = sum;
 }
 
-template <class Sum, int kThreads, class From, class To>
-__global__ void __launch_bounds__(kThreads) total_kernel(int64_t count, const From* __restrict__ from, To* total) {
+template <class Sum, int kThreads, class From, class To> __global__ void __launch_bounds__(kThreads)
+    total_kernel(int64_t count, const From* __restrict__ from, To* total) {
   begin_kernel();
   Sum sum = 0;
   for (int64_t i = threadIdx.x; i < count; i += kThreads) sum += static_cast<Sum>(from[i]);
@@ -52,5 +50,4 @@ template <class Sum, int kThreads = 1024, class From, class To>
 void add_all(Device* device, int64_t count, const From* from, To* total) {
   launch(device, total_kernel<Sum, kThreads, From, To>, 1, kThreads, 0, count, from, total);
 }
-
 }  // namespace linnet

@@ -3,12 +3,8 @@
 #include "engine/kernels/cuda/launch.cuh"
 
 namespace linnet {
-
 struct Add {
-  template <class T>
-  LINNET_DEVICE T operator()(T a, T b) const {
-    return a + b;
-  }
+  template <class T> LINNET_DEVICE T operator()(T a, T b) const { return a + b; }
 };
 // NaN wins, so that it reaches the loss.
 struct Larger {
@@ -16,8 +12,7 @@ struct Larger {
 };
 
 // Every lane gets the result. All 32 lanes must take part.
-template <class T, class Op>
-LINNET_DEVICE T warp_reduce(T value, Op op) {
+template <class T, class Op> LINNET_DEVICE T warp_reduce(T value, Op op) {
 #pragma unroll
   for (int step = kWarp / 2; step > 0; step /= 2) value = op(value, __shfl_xor_sync(kAllLanes, value, step));
   return value;
@@ -25,8 +20,7 @@ LINNET_DEVICE T warp_reduce(T value, Op op) {
 
 // Every thread of the block gets the result. The block has a multiple of 32 threads along x, at most 1024; all must
 // call it together. May be called again at once.
-template <class T, class Op>
-static LINNET_DEVICE T block_reduce(T value, Op op, T identity) {
+template <class T, class Op> static LINNET_DEVICE T block_reduce(T value, Op op, T identity) {
   __shared__ T parts[kWarp];
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
   value = warp_reduce(value, op);
@@ -38,10 +32,6 @@ static LINNET_DEVICE T block_reduce(T value, Op op, T identity) {
   __syncthreads();
   return value;
 }
-template <class T>
-LINNET_DEVICE T block_sum(T value) {
-  return block_reduce(value, Add(), T(0));
-}
+template <class T> LINNET_DEVICE T block_sum(T value) { return block_reduce(value, Add(), T(0)); }
 LINNET_DEVICE float block_max(float value) { return block_reduce(value, Larger(), -INFINITY); }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "engine/kernels/cuda/launch.cuh"
 
 namespace linnet {
-
 struct alignas(16) Word16 {
   uint32_t words[4];
 };
@@ -16,11 +15,9 @@ struct CopyPlan {
 };
 
 namespace copying {
-
 constexpr int kThreads = 256;
 
-template <class Word, class Index>
-__global__ void __launch_bounds__(kThreads)
+template <class Word, class Index> __global__ void __launch_bounds__(kThreads)
     copy_kernel(Index count, CopyPlan plan, const Word* __restrict__ from, Word* __restrict__ to) {
   begin_kernel();
   Index rest = static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x;
@@ -38,16 +35,15 @@ __global__ void __launch_bounds__(kThreads)
   to[target] = from[source];
 }
 
-template <class Word>
-void copy_words(Device* device, const CopyPlan& plan, const void* from, void* to) {
+template <class Word> void copy_words(Device* device, const CopyPlan& plan, const void* from, void* to) {
   int64_t count = 1;
   for (int axis = plan.first; axis < kMaxRank; ++axis) count *= plan.size[axis];
   const unsigned blocks = blocks_for(count, kThreads);
   const auto* source = static_cast<const Word*>(from);
   auto* target = static_cast<Word*>(to);
   if (count < (int64_t{1} << 31))
-    launch(device, copy_kernel<Word, uint32_t>, blocks, kThreads, 0, static_cast<uint32_t>(count), plan, source,
-           target);
+    launch(
+        device, copy_kernel<Word, uint32_t>, blocks, kThreads, 0, static_cast<uint32_t>(count), plan, source, target);
   else launch(device, copy_kernel<Word, int64_t>, blocks, kThreads, 0, count, plan, source, target);
 }
 
@@ -89,12 +85,11 @@ inline void widen(CopyPlan& plan, int64_t elements) {
   plan.size[kMaxRank - 1] /= elements;
   for (int axis = plan.first; axis < kMaxRank - 1; ++axis) plan.from[axis] /= elements, plan.to[axis] /= elements;
 }
-
 }  // namespace copying
 
 // Copies `shape` elements of `element` bytes each; strides in elements. No-op if both locations are one.
 inline void copy_strided(Device* device, const Shape& shape, int64_t element, const void* from,
-                         const Shape& from_strides, void* to, const Shape& to_strides) {
+    const Shape& from_strides, void* to, const Shape& to_strides) {
   if (shape.elements() == 0 || (from == to && from_strides == to_strides)) return;
   CopyPlan plan = copying::collapsed(shape, from_strides, to_strides);
   const int64_t bytes = copying::word_bytes(plan, element, from, to);
@@ -107,5 +102,4 @@ inline void copy_strided(Device* device, const Shape& shape, int64_t element, co
     default: return copying::copy_words<uint8_t>(device, plan, from, to);
   }
 }
-
 }  // namespace linnet

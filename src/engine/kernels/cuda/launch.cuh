@@ -18,7 +18,6 @@
 #define LINNET_DEVICE __device__ __forceinline__
 
 namespace linnet {
-
 // The first line of every kernel (CUDA programming guide, "Programmatic dependent launch"): waits until earlier kernels
 // have ended, then lets the next one start, which waits at its own first line.
 LINNET_DEVICE void begin_kernel() {
@@ -40,28 +39,25 @@ void launch(Device* device, void (*kernel)(Params...), dim3 grid, dim3 block, si
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   if (shared > 48 * 1024)
     cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
-               "asking for shared memory");
+        "asking for shared memory");
   std::tuple<Params...> values(static_cast<Params>(args)...);
   std::apply(
       [&](Params&... value) {
         void* pointers[] = {&value...};
-        static_cast<CudaDevice*>(device)->launch(reinterpret_cast<const void*>(kernel), grid, block, shared, pointers,
-                                                 least_waiting_architecture());
+        static_cast<CudaDevice*>(device)->launch(
+            reinterpret_cast<const void*>(kernel), grid, block, shared, pointers, least_waiting_architecture());
       },
       values);
 }
 
-template <class T>
-LINNET_DEVICE T* dynamic_shared() {
+template <class T> LINNET_DEVICE T* dynamic_shared() {
   extern __shared__ __align__(16) unsigned char linnet_dynamic_shared[];
   return reinterpret_cast<T*>(linnet_dynamic_shared);
 }
-
 }  // namespace linnet
 #endif
 
 namespace linnet {
-
 constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = 0xffffffffu;
 
@@ -72,8 +68,8 @@ inline unsigned blocks_for(int64_t items, int64_t per_block) {
 constexpr int kElementThreads = 256;
 
 // Calls kFunction(i, ...) for every i below `count`, in a thread each.
-template <auto kFunction, class... Params>
-__global__ void __launch_bounds__(kElementThreads) elements_kernel(int64_t count, Params... params) {
+template <auto kFunction, class... Params> __global__ void __launch_bounds__(kElementThreads)
+    elements_kernel(int64_t count, Params... params) {
   begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kElementThreads + threadIdx.x;
   if (i < count) kFunction(i, params...);
@@ -82,12 +78,11 @@ __global__ void __launch_bounds__(kElementThreads) elements_kernel(int64_t count
 template <auto kFunction, class... Params, class... Args>
 void launch_elements_of(void (*)(int64_t, Params...), Device* device, int64_t count, Args... args) {
   launch(device, elements_kernel<kFunction, Params...>, blocks_for(count, kElementThreads), kElementThreads, 0, count,
-         args...);
+      args...);
 }
 
 // kFunction: LINNET_DEVICE void(int64_t i, ...).
-template <auto kFunction, class... Args>
-void launch_elements(Device* device, int64_t count, Args... args) {
+template <auto kFunction, class... Args> void launch_elements(Device* device, int64_t count, Args... args) {
   launch_elements_of<kFunction>(kFunction, device, count, args...);
 }
 
@@ -103,5 +98,4 @@ LINNET_DEVICE Divided divided(int64_t i, int64_t by) {
   else quotient = i / by;
   return {quotient, i - quotient * by};
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "engine/kernels/random/philox.h"
 
 namespace linnet {
-
 // Four words of one counter: eight 16-bit values.
 LINNET_DEVICE uint4 philox(uint4 counter, uint64_t key) {
   unsigned k0 = static_cast<unsigned>(key), k1 = static_cast<unsigned>(key >> 32);
@@ -44,5 +43,4 @@ struct DropoutSite {
 inline DropoutSite dropout_site_of(const int32_t* random, uint64_t site, float probability) {
   return {random, site, dropout_threshold(probability), dropout_scale(probability)};
 }
-
 }  // namespace linnet

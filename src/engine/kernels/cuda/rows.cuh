@@ -5,12 +5,10 @@
 #include "engine/kernels/cuda/storage.cuh"
 
 namespace linnet {
-
 constexpr int kRowBlock = 256;  // threads of a block
 
 // kVector elements per access, kPieces of them in each of a row's kThreads threads.
-template <int vector, int pieces, int threads>
-struct RowLayout {
+template <int vector, int pieces, int threads> struct RowLayout {
   static constexpr int kVector = vector, kPieces = pieces, kThreads = threads;
   static constexpr int kRows = kRowBlock / kThreads;  // of a block, side by side
 
@@ -19,8 +17,7 @@ struct RowLayout {
   LINNET_DEVICE static int column(int piece) { return (piece * kThreads + lane()) * kVector; }
 
   // Every thread of the row gets the result; all must take part.
-  template <class Op>
-  LINNET_DEVICE static float reduce(float value, Op op, float identity) {
+  template <class Op> LINNET_DEVICE static float reduce(float value, Op op, float identity) {
     if constexpr (kThreads == kWarp) return warp_reduce(value, op);
     else return block_reduce(value, op, identity);
   }
@@ -53,8 +50,7 @@ constexpr int64_t kWidestWarpRow = 1024;
 
 // On the host: calls body.operator()<Layout>() with the layout for rows of T. `aligned`: all rows are 16-byte aligned.
 // False if a block's registers cannot hold a row.
-template <class T, class Body>
-[[nodiscard]] bool for_row_layout(int64_t width, bool aligned, Body&& body) {
+template <class T, class Body> [[nodiscard]] bool for_row_layout(int64_t width, bool aligned, Body&& body) {
   constexpr int v = kWide<T>;
   if (aligned && width % v == 0) {
     if (width <= 8 * kWarp) return body.template operator()<RowLayout<v, 8 / v, kWarp>>(), true;
@@ -70,5 +66,4 @@ template <class T, class Body>
   if (width <= 16 * kRowBlock) return body.template operator()<RowLayout<1, 16, kRowBlock>>(), true;
   return false;
 }
-
 }  // namespace linnet

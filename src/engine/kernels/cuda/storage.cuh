@@ -6,7 +6,6 @@
 #include "engine/kernels/cuda/launch.cuh"
 
 namespace linnet {
-
 struct bf16 {
   uint16_t bits;
 };
@@ -14,14 +13,9 @@ struct bf16 {
 LINNET_DEVICE float to_float(float x) { return x; }
 LINNET_DEVICE float to_float(bf16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
 
-template <class T>
-LINNET_DEVICE T from_float(float x);
-template <>
-LINNET_DEVICE float from_float<float>(float x) {
-  return x;
-}
-template <>
-LINNET_DEVICE bf16 from_float<bf16>(float x) {
+template <class T> LINNET_DEVICE T from_float(float x);
+template <> LINNET_DEVICE float from_float<float>(float x) { return x; }
+template <> LINNET_DEVICE bf16 from_float<bf16>(float x) {
 #ifdef LINNET_CUDA_EMULATION
   unsigned bits = __float_as_uint(x);
   if (x != x) return {0x7fff};
@@ -33,18 +27,13 @@ LINNET_DEVICE bf16 from_float<bf16>(float x) {
 }
 
 // Four neighbors per access: `location` is aligned to four elements.
-template <class T>
-struct alignas(4 * sizeof(T)) Four {
-  T at[4];
-};
-template <class T>
-LINNET_DEVICE void load4(const T* location, float (&to)[4]) {
+template <class T> struct alignas(4 * sizeof(T)) Four { T at[4]; };
+template <class T> LINNET_DEVICE void load4(const T* location, float (&to)[4]) {
   const Four<T> four = *reinterpret_cast<const Four<T>*>(location);
 #pragma unroll
   for (int i = 0; i < 4; ++i) to[i] = to_float(four.at[i]);
 }
-template <class T>
-LINNET_DEVICE void store4(T* location, const float (&from)[4]) {
+template <class T> LINNET_DEVICE void store4(T* location, const float (&from)[4]) {
   Four<T> four;
 #pragma unroll
   for (int i = 0; i < 4; ++i) four.at[i] = from_float<T>(from[i]);
@@ -52,14 +41,12 @@ LINNET_DEVICE void store4(T* location, const float (&from)[4]) {
 }
 
 // The same for up to four, one by one unless `aligned`, which needs four. Missing ones are read as 0.
-template <class T>
-LINNET_DEVICE void load_up_to_4(const T* location, int64_t count, bool aligned, float (&to)[4]) {
+template <class T> LINNET_DEVICE void load_up_to_4(const T* location, int64_t count, bool aligned, float (&to)[4]) {
   if (aligned) return load4(location, to);
 #pragma unroll
   for (int i = 0; i < 4; ++i) to[i] = i < count ? to_float(location[i]) : 0;
 }
-template <class T>
-LINNET_DEVICE void store_up_to_4(T* location, int64_t count, bool aligned, const float (&from)[4]) {
+template <class T> LINNET_DEVICE void store_up_to_4(T* location, int64_t count, bool aligned, const float (&from)[4]) {
   if (aligned) return store4(location, from);
 #pragma unroll
   for (int i = 0; i < 4; ++i)
@@ -67,8 +54,7 @@ LINNET_DEVICE void store_up_to_4(T* location, int64_t count, bool aligned, const
 }
 
 // Of `count` elements, the four from 4 i on.
-template <class Word>
-LINNET_DEVICE void fill_four(int64_t i, int64_t count, Word value, bool aligned, Word* to) {
+template <class Word> LINNET_DEVICE void fill_four(int64_t i, int64_t count, Word value, bool aligned, Word* to) {
   const int64_t begin = i * 4;
   if (aligned && begin + 4 <= count) *reinterpret_cast<Four<Word>*>(to + begin) = {{value, value, value, value}};
   else
@@ -76,14 +62,12 @@ LINNET_DEVICE void fill_four(int64_t i, int64_t count, Word value, bool aligned,
 }
 
 // On the host: whether load4() and store4() may begin there.
-template <class T>
-bool aligned4(const T* location) {
+template <class T> bool aligned4(const T* location) {
   return reinterpret_cast<uintptr_t>(location) % sizeof(Four<T>) == 0;
 }
 
 // On the host: calls body.operator()<T>() with float or bf16.
-template <class Body>
-void for_storage(DType dtype, Body&& body) {
+template <class Body> void for_storage(DType dtype, Body&& body) {
   if (dtype == DType::kF32) return body.template operator()<float>();
   if (dtype == DType::kBF16) return body.template operator()<bf16>();
   fail_internal(std::string("a CUDA kernel was given ") + dtype_name(dtype));
@@ -93,14 +77,12 @@ template <class T>  // elements in 16 bytes
 constexpr int kWide = static_cast<int>(16 / sizeof(T));
 
 // Whether all of these addresses are 16-byte aligned; null ones are.
-template <class... T>
-bool aligned16(const T*... locations) {
+template <class... T> bool aligned16(const T*... locations) {
   return ((reinterpret_cast<uintptr_t>(locations) % 16 == 0) && ...);
 }
 
 // N = 1, or a multiple of 4 for floats and of 4 or 8 for bf16, with `location` aligned to as much, up to 16 bytes.
-template <int N>
-LINNET_DEVICE void load_vector(const float* location, float (&to)[N]) {
+template <int N> LINNET_DEVICE void load_vector(const float* location, float (&to)[N]) {
   if constexpr (N == 1) {
     to[0] = location[0];
   } else {
@@ -121,8 +103,7 @@ LINNET_DEVICE unsigned pack_bf16(float low, float high) {
   return static_cast<unsigned>(from_float<bf16>(low).bits) | static_cast<unsigned>(from_float<bf16>(high).bits) << 16;
 }
 
-template <int N>
-LINNET_DEVICE void load_vector(const bf16* location, float (&to)[N]) {
+template <int N> LINNET_DEVICE void load_vector(const bf16* location, float (&to)[N]) {
   if constexpr (N == 1) {
     to[0] = to_float(location[0]);
   } else if constexpr (N == 4) {
@@ -142,8 +123,7 @@ LINNET_DEVICE void load_vector(const bf16* location, float (&to)[N]) {
   }
 }
 
-template <int N>
-LINNET_DEVICE void store_vector(float* location, const float (&from)[N]) {
+template <int N> LINNET_DEVICE void store_vector(float* location, const float (&from)[N]) {
   if constexpr (N == 1) {
     location[0] = from[0];
   } else {
@@ -154,8 +134,7 @@ LINNET_DEVICE void store_vector(float* location, const float (&from)[N]) {
   }
 }
 
-template <int N>
-LINNET_DEVICE void store_vector(bf16* location, const float (&from)[N]) {
+template <int N> LINNET_DEVICE void store_vector(bf16* location, const float (&from)[N]) {
   if constexpr (N == 1) {
     location[0] = from_float<bf16>(from[0]);
   } else if constexpr (N == 4) {
@@ -166,14 +145,13 @@ LINNET_DEVICE void store_vector(bf16* location, const float (&from)[N]) {
     for (int i = 0; i < N / 8; ++i)
       reinterpret_cast<uint4*>(location)[i] =
           uint4{pack_bf16(from[8 * i], from[8 * i + 1]), pack_bf16(from[8 * i + 2], from[8 * i + 3]),
-                pack_bf16(from[8 * i + 4], from[8 * i + 5]), pack_bf16(from[8 * i + 6], from[8 * i + 7])};
+              pack_bf16(from[8 * i + 4], from[8 * i + 5]), pack_bf16(from[8 * i + 6], from[8 * i + 7])};
   }
 }
 
 // A vector requested now and used later: its words wait in registers if they are few, else it is read at its use.
 // `location` as for load_vector.
-template <class T, int N>
-struct LaterVector {
+template <class T, int N> struct LaterVector {
   static constexpr bool kWaits = N > 1 && sizeof(T) == 2;
 
   LINNET_DEVICE void ask(const T* from) {
@@ -188,5 +166,4 @@ struct LaterVector {
   const T* location = nullptr;
   uint4 words;
 };
-
 }  // namespace linnet

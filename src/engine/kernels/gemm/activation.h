@@ -9,7 +9,6 @@
 #include <span>
 
 namespace linnet {
-
 // The first four have derivatives. kSilu: x sigmoid(x); kHardSwish: x max(0, min(1, x / 6 + 1 / 2)); kRelu6: ReLU up
 // to 6.
 enum class GemmActivation : uint8_t { kNone, kRelu, kGelu, kGeluTanh, kSilu, kHardSwish, kRelu6 };
@@ -48,5 +47,4 @@ inline double gemm_slope(GemmActivation f, double x) {
     default: return std::numeric_limits<double>::quiet_NaN();
   }
 }
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {
 namespace {
-
 // As in ops/pointwise: NaN if x is.
 HWY_INLINE Floats Least(Floats x, Floats y) { return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y); }
 HWY_INLINE Floats Largest(Floats x, Floats y) { return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y); }
@@ -29,8 +28,7 @@ struct Relu6 {
   static HWY_INLINE Floats Value(Floats x) { return Least(Largest(x, SetAll(0)), SetAll(6)); }
 };
 
-template <class Visit>
-HWY_INLINE void VisitActivation(GemmActivation activation, const Visit& visit) {
+template <class Visit> HWY_INLINE void VisitActivation(GemmActivation activation, const Visit& visit) {
   switch (activation) {
     case GemmActivation::kGelu: return visit(Gelu());
     case GemmActivation::kGeluTanh: return visit(GeluTanh());
@@ -39,7 +37,6 @@ HWY_INLINE void VisitActivation(GemmActivation activation, const Visit& visit) {
     default: return visit(Relu6());
   }
 }
-
 }  // namespace
 
 void ActivateRows(GemmActivation activation, int64_t rows, int64_t columns, MutableStoredFloats first, int64_t stride) {
@@ -58,6 +55,5 @@ void ActivateRows(GemmActivation activation, int64_t rows, int64_t columns, Muta
     }
   }
 }
-
 }  // namespace linnet::HWY_NAMESPACE::tile
 HWY_AFTER_NAMESPACE();

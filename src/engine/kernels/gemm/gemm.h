@@ -11,7 +11,6 @@
 #include "engine/kernels/stored_floats.h"
 
 namespace linnet {
-
 class ThreadPool;
 struct PackedWeight;
 
@@ -71,5 +70,4 @@ void gemm(const GemmArgs& args, std::byte* workspace, ThreadPool& pool);
 // computes products of few rows (or any, with independent_rows) in fp32; args.b may be bf16, and the bits are those of
 // a weight in fp32 with the same numbers. One product, without trans_a and with trans_b; all else is fp32.
 void gemm_few_rows(const GemmArgs& args, ThreadPool& pool);
-
 }  // namespace linnet

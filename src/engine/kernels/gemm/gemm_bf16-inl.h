@@ -15,7 +15,6 @@
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {
-
 struct Bf16 {
   static constexpr int kPair = 2;
 
@@ -42,8 +41,8 @@ struct Bf16 {
 
   // low[0], high[0], low[1], high[1], ... in half the width
   static HWY_INLINE V Pairs(V low, V high) {
-    alignas(64) static constexpr uint16_t kZip[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                                      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    alignas(64) static constexpr uint16_t kZip[32] = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9,
+        25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     const __m512i pairs = reinterpret_cast<__m512i>(Round(low, high).raw);
     return V{reinterpret_cast<__m512>(_mm512_permutexvar_epi16(_mm512_load_si512(kZip), pairs))};
   }
@@ -120,8 +119,8 @@ struct Bf16 {
 
 #if HWY_TARGET == HWY_AVX3
   static HWY_INLINE V LoadAcross(const Bfloat16* source, int64_t stride, int64_t rows, const WholeLanes& at) {
-    alignas(64) static constexpr uint16_t kZip[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
-                                                      8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+    alignas(64) static constexpr uint16_t kZip[32] = {0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 8, 40, 9,
+        41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
     const auto load = [&](const Bfloat16* row) LINNET_LAMBDA {
       return _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + at.first)));
     };
@@ -145,7 +144,6 @@ struct Bf16 {
     StorePart(Round(x, LoadPart(source + k + low, high)), out + k / 2, (depth - k + 1) / 2);
   }
 };
-
 }  // namespace linnet::HWY_NAMESPACE::tile
 HWY_AFTER_NAMESPACE();
 #endif

@@ -32,7 +32,6 @@ HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
 bool has_bf16() {
 #if HWY_ARCH_ARM_A64
@@ -58,7 +57,6 @@ bool has_bf16() { return false; }
 bool gemm_bf16(const GemmArgs&, const float*, float*, ThreadPool&) { return false; }
 bool pack_bf16_panels(const GemmArgs&, float*, ThreadPool&) { return false; }
 #endif
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -88,6 +86,5 @@ bool pack_bf16_panels(const GemmArgs& args, float* panels, ThreadPool& pool) {
 
 float bf16_multiply_adds(int64_t rounds) { return HWY_DYNAMIC_DISPATCH(multiply_adds)(rounds); }
 double bf16_round_operations() { return HWY_DYNAMIC_DISPATCH(round_operations)(); }
-
 }  // namespace linnet
 #endif

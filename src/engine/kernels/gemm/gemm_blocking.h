@@ -7,7 +7,6 @@
 #include "base/numbers.h"
 
 namespace linnet::gemm_blocking {
-
 // Lengths along k count packed elements: one value in fp32, two in bf16.
 constexpr int64_t kMaxDepth = 768;         // k of one block: a tile of A and a panel of B stay in L1 and L2
 constexpr int64_t kRowStride = 784;        // between packed rows of A: >= kMaxDepth, and no power of two (cache sets)
@@ -88,8 +87,8 @@ constexpr Method packed_method(int64_t batch, int64_t m, int64_t n, int64_t k) {
   if (batch > 1 && n * k <= (1 << 16) && m <= (int64_t{1} << 24) / (n * k)) return Method::kOneTaskEach;
   return Method::kShared;
 }
-constexpr Method method(int64_t batch, int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b,
-                        bool independent_rows = false) {
+constexpr Method method(
+    int64_t batch, int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b, bool independent_rows = false) {
   if (independent_rows && !trans_a) return Method::kFewRows;
   if (m <= kFewRows && (!trans_a || m * k <= kFewFloats)) return Method::kFewRows;
   if (n <= kFewColumns && k >= 256 && !trans_a && (trans_b || n * k <= kFewFloats)) return Method::kFewColumns;
@@ -106,5 +105,4 @@ constexpr int64_t workspace(Method method, int64_t m, int64_t n, int64_t k, int6
   }
   return 0;
 }
-
 }  // namespace linnet::gemm_blocking

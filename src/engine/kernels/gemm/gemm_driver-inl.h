@@ -19,7 +19,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {
-
 using namespace gemm_blocking;
 
 // Functions of x, the finished sum. kRounds: GELU of a bf16 C is that of x rounded to bf16.
@@ -31,13 +30,11 @@ struct ReluOf {
   static constexpr bool kRounds = false, kReadsAux = false;
   static HWY_INLINE Floats Result(Floats x, Floats, Floats) { return Relu(x); }
 };
-template <class F>
-struct ActivationOf {
+template <class F> struct ActivationOf {
   static constexpr bool kRounds = true, kReadsAux = false;
   static HWY_INLINE Floats Result(Floats x, Floats, Floats) { return F::Value(x); }
 };
-template <class F>
-struct DerivativeOf {
+template <class F> struct DerivativeOf {
   static constexpr bool kRounds = false, kReadsAux = true;
   static HWY_INLINE Floats Result(Floats x, Floats aux, Floats scale) { return F::Gradient(aux, hn::Mul(x, scale)); }
 };
@@ -76,14 +73,12 @@ HWY_NOINLINE void FinishPanelOf(const GemmArgs& g, const float* sums, int64_t lo
 }
 
 using FinishPanelFunction = void (*)(const GemmArgs&, const float*, int64_t, int64_t, int64_t);
-template <class P, class F>
-FinishPanelFunction finish_panel_of(const GemmArgs& g) {
+template <class P, class F> FinishPanelFunction finish_panel_of(const GemmArgs& g) {
   return g.accumulate || g.residual ? FinishPanelOf<P, F, true> : FinishPanelOf<P, F, false>;
 }
 
 // Null for a matrix that is fp32 in memory, and for functions beyond GELU.
-template <class P>
-FinishPanelFunction finish_panel(const GemmArgs& g) {
+template <class P> FinishPanelFunction finish_panel(const GemmArgs& g) {
   const auto in_f32 = [](StoredFloats x) { return x && !x.is_bf16; };
   if (in_f32(g.c) || in_f32(g.residual) || in_f32(g.pre_activation) || in_f32(g.aux)) return nullptr;
   FinishPanelFunction of_derivative = nullptr;
@@ -114,20 +109,12 @@ struct Tiles {
 };
 
 // One product. run(tasks, body) must call body(task, scratch for a piece) for all tasks, in order, and wait.
-template <class P>
-class Product {
+template <class P> class Product {
  public:
   // panels: all of B, packed by pack_weight(); null: B is packed as it is multiplied.
   Product(const GemmArgs& args, float* shared, int threads, const float* panels = nullptr)
-      : g_(args),
-        panels_(panels),
-        apart_(sums_apart(args)),
-        k_(ceil_div(args.k, P::kPair)),
-        depth_(depth(k_)),
-        order_(order(args.m, args.n, k_, apart_)),
-        shared_(shared),
-        threads_(threads),
-        tasks_(wanted_tasks()) {}
+      : g_(args), panels_(panels), apart_(sums_apart(args)), k_(ceil_div(args.k, P::kPair)), depth_(depth(k_)),
+        order_(order(args.m, args.n, k_, apart_)), shared_(shared), threads_(threads), tasks_(wanted_tasks()) {}
 
   static bool sums_apart(const GemmArgs& g) {
     return g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16;
@@ -140,12 +127,11 @@ class Product {
       const Depth k = part({0, k_}, task / panels * depth_);
       const int64_t p = task % panels;
       pack_b(k, p * kWidth, std::min<int64_t>(kWidth, g_.n - p * kWidth), 0,
-             out + panel_place(k.begin, k.size, panels, p));
+          out + panel_place(k.begin, k.size, panels, p));
     });
   }
 
-  template <class Run>
-  void run(const Run& run) {
+  template <class Run> void run(const Run& run) {
     const int64_t deep = block_depth(order_, g_.m, g_.n, k_, apart_);
     const int64_t wide = order_ == Order::kRows ? block_columns(g_.n, deep) : g_.n;
     for (int64_t column = 0; column < g_.n; column += wide)
@@ -176,8 +162,7 @@ class Product {
   int64_t values(Depth k) const { return std::min(k.size * P::kPair, g_.k - value(k.begin)); }
 
   // Shares B and divides rows of C.
-  template <class Run>
-  void by_rows(Depth block, int64_t column, int64_t columns, const Run& run) {
+  template <class Run> void by_rows(Depth block, int64_t column, int64_t columns, const Run& run) {
     const int64_t panels = ceil_div(columns, kWidth);
     const auto panel = [&](Depth k, int64_t p) -> const float* {
       if (panels_) return packed_panel(k, column / kWidth + p);
@@ -193,8 +178,8 @@ class Product {
       const int64_t p = task / cuts % groups * group, skip = task % cuts * steps;
       if (skip >= k.size) return;
       pack_b({k.begin + skip, std::min(steps, k.size - skip)}, column + p * kWidth,
-             std::min(columns - p * kWidth, group * kWidth), k.size * kWidth,
-             shared_ + panel_place(k.begin - block.begin, k.size, panels, p) + skip * kWidth);
+          std::min(columns - p * kWidth, group * kWidth), k.size * kWidth,
+          shared_ + panel_place(k.begin - block.begin, k.size, panels, p) + skip * kWidth);
     };
     const int64_t lowest = g_.trans_a ? kPieceRows : 4 * kRows;  // a task packs wide strips of a transposed A
     const int64_t even = std::max<int64_t>(1, g_.m / lowest / threads_) * threads_;
@@ -227,8 +212,8 @@ class Product {
           if (i + 1 < pieces.parts()) ahead = ahead_a(piece_at(i + 1), block, calls, block.size);
           for (int64_t p = p0; p < p1; ++p) {
             for_depths(block, [&](Depth now, int64_t index) {
-              add_up(piece, now, column + p * kWidth, scratch + index * rows_size, panel(now, p), sums, index > 0,
-                     ahead);
+              add_up(
+                  piece, now, column + p * kWidth, scratch + index * rows_size, panel(now, p), sums, index > 0, ahead);
             });
             const int64_t first = column + p * kWidth;
             store_sums(piece, first, std::min<int64_t>(kWidth, column + columns - first), sums);
@@ -250,16 +235,15 @@ class Product {
           } else if (k + depth_ < block.begin + block.size) {
             ahead = ahead_a(piece_at(0), part(block, k + depth_), calls, now.size);
           }
-          multiply(piece, now, a, column + p0 * kWidth, std::min(columns, p1 * kWidth) - p0 * kWidth, panel(now, p0),
-                   ahead);
+          multiply(
+              piece, now, a, column + p0 * kWidth, std::min(columns, p1 * kWidth) - p0 * kWidth, panel(now, p0), ahead);
         }
       }
     });
   }
 
   // Shares A and divides panels of B.
-  template <class Run>
-  void by_columns(Depth block, const Run& run) {
+  template <class Run> void by_columns(Depth block, const Run& run) {
     const Tiles all = Tiles::of(0, g_.m);
     const int64_t size = packed_rows(g_.m, depth_), blocks = ceil_div(block.size, depth_);
     const auto rows_at = [&](Depth k) { return shared_ + (k.begin - block.begin) / depth_ * size; };
@@ -274,7 +258,7 @@ class Product {
       if (skip >= k.size) return;
       if (g_.trans_a) {
         pack_columns(tiles, {k.begin + skip, std::min(steps, k.size - skip)}, k.size,
-                     packed_a(all, tiles.first, k.size, rows_at(k)) + skip * kColumnStride);
+            packed_a(all, tiles.first, k.size, rows_at(k)) + skip * kColumnStride);
       } else {
         pack_a(tiles, k, packed_a(all, tiles.first, k.size, rows_at(k)));
       }
@@ -326,8 +310,7 @@ class Product {
   }
 
   // body(part, number) for the parts of a block along k, in order.
-  template <class Body>
-  void for_depths(Depth block, const Body& body) const {
+  template <class Body> void for_depths(Depth block, const Body& body) const {
     int64_t number = 0;
     for (int64_t k = block.begin; k < block.begin + block.size; k += depth_) body(part(block, k), number++);
   }
@@ -358,14 +341,13 @@ class Product {
       if (!g_.trans_b)
         return PackPanels<P>(b + value(k.begin) * g_.ldb + column, g_.ldb, values(k), columns, distance, out);
       for (; columns > 0; columns -= kWidth, column += kWidth, out += distance)
-        PackPanelTransposed<P>(b + column * g_.ldb + value(k.begin), g_.ldb, values(k),
-                               std::min<int64_t>(columns, kWidth), out);
+        PackPanelTransposed<P>(
+            b + column * g_.ldb + value(k.begin), g_.ldb, values(k), std::min<int64_t>(columns, kWidth), out);
     });
   }
 
   // body(pointer to the type in memory); fp32 products read fp32 alone.
-  template <class Body>
-  static HWY_INLINE void with_type(StoredFloats x, const Body& body) {
+  template <class Body> static HWY_INLINE void with_type(StoredFloats x, const Body& body) {
     if constexpr (P::kPair == 2)
       if (x.is_bf16) return body(x.bf16());
     body(x.f32());
@@ -374,17 +356,15 @@ class Product {
   void pack_a(const Tiles& tiles, Depth k, float* out) const {
     if (g_.trans_a) return pack_columns(tiles, k, k.size, out);
     const int64_t row = tiles.row(tiles.first);
-    with_type(g_.a, [&](const auto* a) {
-      PackRows<P>(a + row * g_.lda + value(k.begin), g_.lda, values(k), tiles.rows(), out);
-    });
+    with_type(g_.a,
+        [&](const auto* a) { PackRows<P>(a + row * g_.lda + value(k.begin), g_.lda, values(k), tiles.rows(), out); });
   }
 
   // Tiles of a transposed A, `depth` steps deep. Reads rows of A sequentially.
   void pack_columns(const Tiles& tiles, Depth k, int64_t depth, float* out) const {
     with_type(g_.a, [&](const auto* a) { pack_columns(a, tiles, k, depth, out); });
   }
-  template <class T>
-  void pack_columns(const T* a, const Tiles& tiles, Depth k, int64_t depth, float* out) const {
+  template <class T> void pack_columns(const T* a, const Tiles& tiles, Depth k, int64_t depth, float* out) const {
     const Tiles all = tiles;  // in registers, whatever the stores below
     const int64_t lda = g_.lda, m = g_.m, steps = values(k), distance = kColumnStride * depth;
     int64_t whole = all.last;  // tiles whose vectors end within the row
@@ -423,7 +403,7 @@ class Product {
   }
   // `rows` x `length` values from (row, column) on. Counted in floats: an odd bf16 stride may miss a line.
   static AheadRegion fetched(StoredFloats x, int64_t row, int64_t column, int64_t rows, int64_t length, int64_t stride,
-                             int64_t calls, int64_t steps) {
+      int64_t calls, int64_t steps) {
     const auto* first = static_cast<const float*>((x + row * stride + column).data);
     if (!x.is_bf16) return {first, rows, length, stride, calls, steps};
     return {first, rows, ceil_div(length, 2), stride / 2, calls, steps};
@@ -441,7 +421,7 @@ class Product {
 
   // The sums of a panel's columns from `column` on, [rows of the tiles, kWidth], for one part of k.
   void add_up(const Tiles& tiles, Depth k, int64_t column, const float* a, const float* panel, float* sums, bool more,
-              AheadRegion& ahead) const {
+      AheadRegion& ahead) const {
     const auto& functions = tiles_for_a();
     const bool last = k.begin + k.size == k_;
     Finish finish;
@@ -450,8 +430,8 @@ class Product {
       if (last) fetch_results(tiles.row(t), tiles.row(t + 1), column);
       const int64_t row = tiles.row(t) - tiles.row(tiles.first);
       finish.ahead = ahead.take();
-      functions[static_cast<size_t>(tiles.row(t + 1) - tiles.row(t))](k.size, packed_a(tiles, t, k.size, a), panel,
-                                                                      sums + row * kWidth, kWidth, finish);
+      functions[static_cast<size_t>(tiles.row(t + 1) - tiles.row(t))](
+          k.size, packed_a(tiles, t, k.size, a), panel, sums + row * kWidth, kWidth, finish);
     }
   }
 
@@ -476,7 +456,7 @@ class Product {
 
   // A rectangle of C for one block of k: tiles of A against packed panels of B.
   void multiply(const Tiles& tiles, Depth k, const float* a, int64_t column, int64_t columns, const float* panels,
-                AheadRegion& ahead) const {
+      AheadRegion& ahead) const {
     const bool done = k.begin + k.size == k_;
     const bool epilogue = done && (has_epilogue(g_) || g_.bias_first);
     const Runs row_of_a{.length = k.size};
@@ -502,7 +482,7 @@ class Product {
   }
 
   HWY_INLINE void multiply_tile(int rows, int64_t columns, const Runs& row, const float* a, const float* panel,
-                                float* c, const Finish& finish) const {
+      float* c, const Finish& finish) const {
     const auto which = static_cast<size_t>(rows);
     const int64_t depth = row.length;
     const auto run = [&](float* to, int64_t stride, const Finish& now) HWY_ATTR {
@@ -574,7 +554,6 @@ bool packed_product(const GemmArgs& g, float* workspace, ThreadPool& pool, const
     default: return false;
   }
 }
-
 }  // namespace linnet::HWY_NAMESPACE::tile
 HWY_AFTER_NAMESPACE();
 

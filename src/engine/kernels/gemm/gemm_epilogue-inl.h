@@ -14,7 +14,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {
-
 // x Phi(x) with Phi(x) = (erf(x / sqrt 2) + 1) / 2
 struct Gelu {
   static HWY_INLINE Floats Phi(Floats scaled) { return hn::Mul(hn::Add(Erf(scaled), SetAll(1)), SetAll(0.5f)); }
@@ -57,15 +56,13 @@ struct ReluMask {
 };
 
 // visit(F()) with the function whose derivative is meant, if one is.
-template <class Visit>
-HWY_INLINE void VisitDerivative(GemmActivation derivative, const Visit& visit) {
+template <class Visit> HWY_INLINE void VisitDerivative(GemmActivation derivative, const Visit& visit) {
   if (derivative == GemmActivation::kRelu) visit(ReluMask());
   if (derivative == GemmActivation::kGelu) visit(Gelu());
   if (derivative == GemmActivation::kGeluTanh) visit(GeluTanh());
 }
 
-template <class F>
-HWY_INLINE void Activate(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
+template <class F> HWY_INLINE void Activate(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
   const int64_t location = c - g.c.f32();
   for (int64_t i = 0; i < rows; ++i) {
     float* row = c + i * g.ldc;
@@ -78,15 +75,14 @@ HWY_INLINE void Activate(const GemmArgs& g, float* c, int64_t rows, int64_t colu
   }
 }
 
-template <class F>
-HWY_INLINE void Differentiate(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
+template <class F> HWY_INLINE void Differentiate(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
   const int64_t location = c - g.c.f32();
   const Floats scale = SetAll(g.derivative_scale);
   for (int64_t i = 0; i < rows; ++i) {
     float* row = c + i * g.ldc;
     const float* aux = g.aux.f32() + location + i * g.ldc;
-    ForRow(columns, [=](const auto& at)
-                        LINNET_LAMBDA { at.store(F::Gradient(at.load(aux), hn::Mul(at.load(row), scale)), row); });
+    ForRow(columns,
+        [=](const auto& at) LINNET_LAMBDA { at.store(F::Gradient(at.load(aux), hn::Mul(at.load(row), scale)), row); });
   }
 }
 
@@ -112,8 +108,7 @@ struct WithVnni;
 using UnitOfBytes = std::conditional_t<HWY_TARGET == HWY_AVX3, WithVnni, TargetAlone>;
 
 // For a rectangle of C whose sums and bias are done, and ReLU unless `bias_first`.
-template <class Unit>
-HWY_NOINLINE void Epilogue(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
+template <class Unit> HWY_NOINLINE void Epilogue(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
   if (g.bias_first) AddResidual(g, c, rows, columns);
   if (g.activation == GemmActivation::kGelu) Activate<Gelu>(g, c, rows, columns);
   if (g.activation == GemmActivation::kGeluTanh) Activate<GeluTanh>(g, c, rows, columns);
@@ -124,8 +119,8 @@ HWY_NOINLINE void Epilogue(const GemmArgs& g, float* c, int64_t rows, int64_t co
 // Computes the rectangle of C at (row, column) from its finished sums x, whose rows are `stride` apart, if C or a
 // matrix beside it is bf16 in memory: all that GemmArgs says of x and C, in fp32. Programs have it once, compiled for
 // processors that multiply in bf16, which alone call it.
-inline HWY_NOINLINE void FinishApart(const GemmArgs& g, const float* sums, int64_t stride, int64_t row, int64_t column,
-                                     int64_t rows, int64_t columns) {
+inline HWY_NOINLINE void FinishApart(
+    const GemmArgs& g, const float* sums, int64_t stride, int64_t row, int64_t column, int64_t rows, int64_t columns) {
   const Floats scale = SetAll(g.derivative_scale), zero = hn::Zero(FloatTag());
   const float* bias = g.bias ? g.bias + column : nullptr;
   const bool rounds = g.c.is_bf16 && g.activation > GemmActivation::kRelu;
@@ -144,14 +139,13 @@ inline HWY_NOINLINE void FinishApart(const GemmArgs& g, const float* sums, int64
       if (g.activation == GemmActivation::kRelu) x = hn::IfThenZeroElse(hn::Lt(x, zero), x);  // a NaN stays
       if (g.activation == GemmActivation::kGelu) x = Gelu::Value(x);
       if (g.activation == GemmActivation::kGeluTanh) x = GeluTanh::Value(x);
-      VisitDerivative(g.derivative,
-                      [&]<class F>(F) LINNET_LAMBDA { x = F::Gradient(at.load(aux), hn::Mul(x, scale)); });
+      VisitDerivative(
+          g.derivative, [&]<class F>(F) LINNET_LAMBDA { x = F::Gradient(at.load(aux), hn::Mul(x, scale)); });
       at.store(x, c);
     });
     if (g.activation > GemmActivation::kGeluTanh) ActivateRows(g.activation, 1, columns, c, 0);
   }
 }
-
 }  // namespace linnet::HWY_NAMESPACE::tile
 HWY_AFTER_NAMESPACE();
 

@@ -16,21 +16,15 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {
-
 // Four floats, or fewer with shorter vectors.
-template <class DD>
-HWY_INLINE hn::Vec<DD> LoadFour(DD dd, const float* p) {
-  return hn::LoadU(dd, p);
-}
-template <class DD>
-HWY_INLINE hn::Vec<DD> LoadFour(DD dd, const Bfloat16* p) {
+template <class DD> HWY_INLINE hn::Vec<DD> LoadFour(DD dd, const float* p) { return hn::LoadU(dd, p); }
+template <class DD> HWY_INLINE hn::Vec<DD> LoadFour(DD dd, const Bfloat16* p) {
   const hn::RebindToUnsigned<DD> du;
   return hn::BitCast(dd, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(hn::Rebind<uint16_t, DD>(), Bits(p)))));
 }
 
 // One vector of four floats from each of kLanes / 4 rows: rows[0], rows[4], rows[8], ... at column k.
-template <class DD, class T>
-HWY_INLINE hn::Vec<DD> LoadFloatQuads(DD dd, const T* const* rows, int64_t k) {
+template <class DD, class T> HWY_INLINE hn::Vec<DD> LoadFloatQuads(DD dd, const T* const* rows, int64_t k) {
   if constexpr (hn::MaxLanes(DD()) <= 4) {
     return LoadFour(dd, rows[0] + k);
   } else {
@@ -41,18 +35,13 @@ HWY_INLINE hn::Vec<DD> LoadFloatQuads(DD dd, const T* const* rows, int64_t k) {
 
 struct F32Pack : F32 {
   // Four packed elements from each of kLanes / 4 rows (every fourth of `rows`), from value k on.
-  template <class T>
-  static HWY_INLINE V LoadQuads(const T* const* rows, int64_t k) {
+  template <class T> static HWY_INLINE V LoadQuads(const T* const* rows, int64_t k) {
     return LoadFloatQuads(d, rows, k);
   }
   // The packed element of value k of a row that ends at `depth`.
-  template <class T>
-  static HWY_INLINE float Element(const T* row, int64_t k, int64_t) {
-    return row[k];
-  }
+  template <class T> static HWY_INLINE float Element(const T* row, int64_t k, int64_t) { return row[k]; }
   // A vector of packed elements from `rows` <= kPair rows of a matrix whose rows follow k.
-  template <class T, class Lanes>
-  static HWY_INLINE V LoadAcross(const T* source, int64_t, int64_t, const Lanes& at) {
+  template <class T, class Lanes> static HWY_INLINE V LoadAcross(const T* source, int64_t, int64_t, const Lanes& at) {
     return at.load(source);
   }
   static HWY_INLINE void PackRow(const float* source, int64_t depth, float* out) {
@@ -101,9 +90,8 @@ constexpr int kRowsAhead = 16;  // rows of memory that are fetched before they a
 
 // Panels of the first `columns` columns of a matrix [depth, stride]: column j of panel p goes to out[p * distance + k *
 // kWidth + j], zeros past the last. Reads rows sequentially.
-template <class P, class T>
-HWY_INLINE void PackPanels(const T* source, int64_t stride, int64_t depth, int64_t columns, int64_t distance,
-                           float* out) {
+template <class P, class T> HWY_INLINE void PackPanels(
+    const T* source, int64_t stride, int64_t depth, int64_t columns, int64_t distance, float* out) {
   const WholeLanes whole{0};
   for (int64_t k = 0; k < depth; k += P::kPair, source += P::kPair * stride, out += kWidth) {
     const int64_t rows = depth - k;
@@ -140,8 +128,7 @@ HWY_INLINE void PackRows(const T* source, int64_t stride, int64_t depth, int64_t
 }
 
 // A tile of a transposed A, one step along k: out[i] = source[i] for i < kColumnStride.
-template <class P, class T>
-HWY_INLINE void PackColumn(const T* source, int64_t stride, int64_t rows, float* out) {
+template <class P, class T> HWY_INLINE void PackColumn(const T* source, int64_t stride, int64_t rows, float* out) {
   for (int64_t i = kRowsAhead; i < kRowsAhead + P::kPair; ++i) hwy::Prefetch(source + i * stride);
   for (int i = 0; i < kColumnStride; i += kLanes)
     hn::Store(P::LoadAcross(source + i, stride, rows, WholeLanes{0}), d, out + i);
@@ -157,7 +144,6 @@ HWY_INLINE void PackLastColumn(const T* source, int64_t stride, int64_t rows, in
     }
   }
 }
-
 }  // namespace linnet::HWY_NAMESPACE::tile
 HWY_AFTER_NAMESPACE();
 

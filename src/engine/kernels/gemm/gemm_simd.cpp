@@ -22,7 +22,6 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace tile {
 namespace {
-
 // Products with few rows (decoding a token at a time) or few columns (small classifiers): the large operand is read
 // once, in place, instead of being packed.
 
@@ -47,9 +46,8 @@ struct DotOutput {
 constexpr int kDotColumns = kLanes >= 16 ? 4 : 2;
 
 // M rows of x by N rows of y, lanes along k; i and j are the first of them.
-template <int M, int N, class T>
-HWY_INLINE void DotTile(int64_t depth, const float* HWY_RESTRICT x, int64_t ldx, const T* HWY_RESTRICT y, int64_t ldy,
-                        int64_t i, int64_t j, const DotOutput& output) {
+template <int M, int N, class T> HWY_INLINE void DotTile(int64_t depth, const float* HWY_RESTRICT x, int64_t ldx,
+    const T* HWY_RESTRICT y, int64_t ldy, int64_t i, int64_t j, const DotOutput& output) {
   x += i * ldx;
   y += j * ldy;
   V r[M][N];
@@ -84,18 +82,16 @@ HWY_INLINE void DotTile(int64_t depth, const float* HWY_RESTRICT x, int64_t ldx,
     }
 }
 
-template <int M, class T>
-HWY_INLINE void DotRows(int64_t depth, const float* x, int64_t ldx, const T* y, int64_t ldy, int64_t i, int64_t begin,
-                        int64_t end, const DotOutput& output) {
+template <int M, class T> HWY_INLINE void DotRows(int64_t depth, const float* x, int64_t ldx, const T* y, int64_t ldy,
+    int64_t i, int64_t begin, int64_t end, const DotOutput& output) {
   int64_t j = begin;
   for (; j + kDotColumns <= end; j += kDotColumns) DotTile<M, kDotColumns>(depth, x, ldx, y, ldy, i, j, output);
   for (; j < end; ++j) DotTile<M, 1>(depth, x, ldx, y, ldy, i, j, output);
 }
 
 // All `few` rows of x by the rows [begin, end) of y, whose strips stay in cache for all rows of x.
-template <class T>
-HWY_INLINE void SmallDots(int64_t few, int64_t depth, const float* x, int64_t ldx, const T* y, int64_t ldy,
-                          int64_t begin, int64_t end, const DotOutput& output) {
+template <class T> HWY_INLINE void SmallDots(int64_t few, int64_t depth, const float* x, int64_t ldx, const T* y,
+    int64_t ldy, int64_t begin, int64_t end, const DotOutput& output) {
   for (constexpr int64_t kStrip = 16; begin < end; begin += kStrip) {
     const int64_t strip = std::min(end, begin + kStrip);
     int64_t i = 0;
@@ -107,9 +103,8 @@ HWY_INLINE void SmallDots(int64_t few, int64_t depth, const float* x, int64_t ld
 }
 
 // Columns [begin, end) of c[M, n] <- a[M, depth] b[depth, n], two vectors of columns at a time.
-template <int M>
-HWY_INLINE void WideColumns(int64_t depth, const float* HWY_RESTRICT a, int64_t lda, const float* HWY_RESTRICT b,
-                            int64_t ldb, float* c, int64_t ldc, int64_t begin, int64_t end, const Finish& finish) {
+template <int M> HWY_INLINE void WideColumns(int64_t depth, const float* HWY_RESTRICT a, int64_t lda,
+    const float* HWY_RESTRICT b, int64_t ldb, float* c, int64_t ldc, int64_t begin, int64_t end, const Finish& finish) {
   const float* added = finish.accumulate ? c : finish.residual;
   int64_t j = begin;
   for (; j + kWidth <= end; j += kWidth) {
@@ -161,7 +156,7 @@ HWY_INLINE void WideColumns(int64_t depth, const float* HWY_RESTRICT a, int64_t 
 }
 
 HWY_INLINE void SmallPlain(int64_t m, int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
-                           int64_t ldc, int64_t begin, int64_t end, Finish finish) {
+    int64_t ldc, int64_t begin, int64_t end, Finish finish) {
   for (; m > 0; m -= 4, a += 4 * lda, c += 4 * ldc, finish.residual += finish.residual ? 4 * ldc : 0) {
     switch (m) {
       case 1: WideColumns<1>(depth, a, lda, b, ldb, c, ldc, begin, end, finish); break;
@@ -171,12 +166,10 @@ HWY_INLINE void SmallPlain(int64_t m, int64_t depth, const float* a, int64_t lda
     }
   }
 }
-
 }  // namespace
 }  // namespace tile
 
 namespace {
-
 using namespace gemm_blocking;
 using tile::Finish;
 using tile::kWidth;
@@ -262,7 +255,6 @@ void empty_sums(const GemmArgs& all) {  // for k = 0
     if (tile::has_epilogue(g)) tile::Epilogue<tile::TargetAlone>(g, g.c.f32(), g.m, g.n);
   }
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -270,7 +262,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(gemm);
 HWY_EXPORT(gemm_few_rows);
 HWY_EXPORT(gemm_panels);
@@ -285,7 +276,6 @@ GemmArgs merge_batch(GemmArgs g) {
   }
   return g;
 }
-
 }  // namespace
 
 bool is_stored_in_bf16(const GemmArgs& g) {
@@ -370,6 +360,5 @@ void gemm_panels(const GemmArgs& args, std::byte* workspace, ThreadPool& pool) {
   if (is_stored_in_bf16(args)) fail_internal("a product of fp32 was given bf16");
   HWY_DYNAMIC_DISPATCH(gemm_panels)(args, panels, scratch, pool);
 }
-
 }  // namespace linnet
 #endif

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 // Numbers that bf16 holds exactly, and the same as bf16.
 struct Matrix {
   std::vector<float> floats;
@@ -231,12 +230,11 @@ TEST(FewRows, AWeightInBf16GivesTheBitsOfItsNumbersInFp32) {
       return c;
     };
     for_every_isa([&](ThreadPool& pool) { return run(true, pool); },
-                  [&](const std::vector<float>& got) {
-                    ThreadPool one(1);
-                    EXPECT_TRUE(same_bits(got, run(false, one))) << m << " rows";
-                  });
+        [&](const std::vector<float>& got) {
+          ThreadPool one(1);
+          EXPECT_TRUE(same_bits(got, run(false, one))) << m << " rows";
+        });
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include "engine/kernels/gemm/gemm.h"
 
 namespace linnet {
-
 // Divides `total` things among `parts` as evenly as possible, in order.
 class Deal {
  public:
@@ -80,8 +79,8 @@ class AheadRegion {
   Ahead take() {
     if (along_) {
       if (part_ >= parts_) return {};
-      const Ahead share{first_ + row_ * stride_ + part_ * groups_ * kLine, stride_, kLine,
-                        std::min(lines_, rows_ - row_)};
+      const Ahead share{
+          first_ + row_ * stride_ + part_ * groups_ * kLine, stride_, kLine, std::min(lines_, rows_ - row_)};
       row_ += lines_;
       if (row_ >= rows_) row_ = 0, ++part_;
       return share;
@@ -99,5 +98,4 @@ class AheadRegion {
   bool along_ = true;
   int64_t row_ = 0, column_ = 0, part_ = 0;
 };
-
 }  // namespace linnet

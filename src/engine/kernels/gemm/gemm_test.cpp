@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr float kCanary = 12345.5f;
 
 double slope(GemmActivation f, double x) {
@@ -134,19 +133,15 @@ TEST(Gemm, EqualsTheDefinitionForAnyShape) {
 }
 
 class GemmIn : public testing::TestWithParam<Precision> {};
-INSTANTIATE_TEST_SUITE_P(Precision, GemmIn, testing::ValuesIn(kPrecisions),
-                         [](const auto& info) { return precision_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Precision, GemmIn, testing::ValuesIn(kPrecisions), [](const auto& info) { return precision_name(info.param); });
 
 TEST(Gemm, EveryEpilogueInEveryWayOfComputing) {
   constexpr GemmActivation kNone = GemmActivation::kNone,
                            kAll[] = {kNone, GemmActivation::kRelu, GemmActivation::kGelu, GemmActivation::kGeluTanh};
-  std::vector<Case> shapes = {{.m = 33, .n = 75, .k = 70},
-                              {.m = 20, .n = 70, .k = 1600, .trans_a = true},
-                              {.m = 3, .n = 75, .k = 70},
-                              {.m = 6, .n = 75, .k = 70, .trans_b = true},
-                              {.m = 33, .n = 9, .k = 70},
-                              {.m = 5, .n = 9, .k = 0},
-                              {.batch = 3, .m = 17, .n = 40, .k = 20}};
+  std::vector<Case> shapes = {{.m = 33, .n = 75, .k = 70}, {.m = 20, .n = 70, .k = 1600, .trans_a = true},
+      {.m = 3, .n = 75, .k = 70}, {.m = 6, .n = 75, .k = 70, .trans_b = true}, {.m = 33, .n = 9, .k = 70},
+      {.m = 5, .n = 9, .k = 0}, {.batch = 3, .m = 17, .n = 40, .k = 20}};
   for (const auto& isa : available_isas()) {
     const ForcedIsa forced(isa);
     for (Case test : shapes)
@@ -174,7 +169,7 @@ TEST(Gemm, SumsRunAlongKInTheOrderOfTheShape) {
     if (!isa.starts_with("avx")) continue;  // the others have no fused multiply-add
     const ForcedIsa forced(isa);
     for (const auto& [m, k, block] :
-         {Shape{95, 288, 288}, Shape{95, 300, 300}, Shape{95, 768, 768}, Shape{20, 1000, 512}})
+        {Shape{95, 288, 288}, Shape{95, 300, 300}, Shape{95, 768, 768}, Shape{20, 1000, 512}})
       for (const bool trans_a : {false, true})
         for (const bool accumulate : {false, true}) {
           Case test{.m = m, .n = 40, .k = k, .trans_a = trans_a, .accumulate = accumulate, .bias = true};
@@ -188,7 +183,7 @@ TEST(Gemm, SumsRunAlongKInTheOrderOfTheShape) {
                 float sum = 0;
                 for (int64_t t = begin; t < std::min(k, begin + block); ++t)
                   sum = std::fma(test.a[trans_a ? t * test.args.lda + row : row * test.args.lda + t],
-                                 test.b[t * test.args.ldb + j], sum);
+                      test.b[t * test.args.ldb + j], sum);
                 total = begin > 0 || accumulate ? sum + total : sum;
               }
               ASSERT_EQ(out[at], total + test.bias_values[j]) << isa << " " << test.text() << " at " << row << "," << j;
@@ -297,7 +292,7 @@ TEST_P(GemmIn, IndependentRowsHaveTheSameBitsForAnyNumberOfRows) {
           const auto out = some.run(2);
           for (int64_t row = 0; row < m; ++row)
             ASSERT_EQ(0, std::memcmp(out.data() + row * all.args.ldc, alone[static_cast<size_t>(row)].data(),
-                                     static_cast<size_t>(n) * sizeof(float)))
+                             static_cast<size_t>(n) * sizeof(float)))
                 << isa << " row " << row << " of " << some.text();
         }
       }
@@ -325,7 +320,7 @@ TEST(Gemm, ManyRowsHaveTheSameBitsForAnyNumberOfThem) {
         const auto out = some.run(2);
         for (int64_t row = 0; row < m; ++row)
           ASSERT_EQ(0, std::memcmp(out.data() + row * all.args.ldc, whole.data() + (first + row) * all.args.ldc,
-                                   static_cast<size_t>(n) * sizeof(float)))
+                           static_cast<size_t>(n) * sizeof(float)))
               << isa << " row " << row << " of " << some.text();
       }
     }
@@ -423,6 +418,5 @@ TEST(Gemm, WorkspaceStaysWithinItsPromise) {
     }
   EXPECT_LE(gemm_workspace(1, 16, 16, 16, 1), size_t{80} << 10);
 }
-
 }  // namespace
 }  // namespace linnet

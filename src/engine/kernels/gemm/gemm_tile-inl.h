@@ -79,8 +79,7 @@ HWY_INLINE void Step(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, V
 }
 
 // Zeroes the sums and prefetches their results.
-template <int M, int kVectors>
-HWY_INLINE void BeginSums(const float* c, int64_t ldc, V (&r)[M][kVectors]) {
+template <int M, int kVectors> HWY_INLINE void BeginSums(const float* c, int64_t ldc, V (&r)[M][kVectors]) {
 #pragma GCC unroll 14
   for (int i = 0; i < M; ++i) {
 #pragma GCC unroll 2
@@ -91,9 +90,8 @@ HWY_INLINE void BeginSums(const float* c, int64_t ldc, V (&r)[M][kVectors]) {
 }
 
 // Stores relu(r [+ added] [+ bias]); `added`, which may be c, has c's row stride.
-template <int M, int kVectors>
-HWY_INLINE void StoreSums(V (&r)[M][kVectors], const float* added, const float* bias, bool relu, float* c,
-                          int64_t ldc) {
+template <int M, int kVectors> HWY_INLINE void StoreSums(
+    V (&r)[M][kVectors], const float* added, const float* bias, bool relu, float* c, int64_t ldc) {
 #pragma GCC unroll 2
   for (int h = 0; h < kVectors; ++h) {
     float* column = c + h * kLanes;
@@ -117,9 +115,8 @@ HWY_INLINE void StoreSums(V (&r)[M][kVectors], const float* added, const float* 
 
 // c[M, kWidth] <- a[M, depth] b[depth, kWidth] with the packed, aligned panel b. Element (i, k) of a is a[i * kRow + k
 // * kColumn].
-template <class P, int M, int kRow, int kColumn>
-HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, float* c, int64_t ldc,
-                       const Finish& finish) {
+template <class P, int M, int kRow, int kColumn> HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a,
+    const float* HWY_RESTRICT b, float* c, int64_t ldc, const Finish& finish) {
   V r[M][2];
   BeginSums(c, ldc, r);
   constexpr int kL2 = 2;
@@ -153,8 +150,8 @@ constexpr auto kStridedTiles = strided_tiles<P, kRow, kColumn>(std::make_integer
 
 // Finishes a tile of only `columns` < kWidth columns of C from its sums `edge` [rows, kWidth]. Does not touch memory
 // outside of those columns.
-inline HWY_NOINLINE void FinishEdge(const float* edge, int rows, int64_t columns, float* c, int64_t ldc,
-                                    const Finish& finish) {
+inline HWY_NOINLINE void FinishEdge(
+    const float* edge, int rows, int64_t columns, float* c, int64_t ldc, const Finish& finish) {
   const float* added = finish.accumulate ? c : finish.residual;
   int64_t done = 0;  // columns
   // Only with masks: elsewhere a masked load needs whole, aligned vectors.
@@ -207,9 +204,9 @@ struct RunFinish {
 // c[M, kVectors * kLanes] = sum over k in [begin, begin + depth) of a[i * stride + runs(k)] * b[k - begin, :]. The
 // panel b is packed, kWidth floats a step. Rows of c are ldc apart. The policy P: products of floats, or of bf16 pairs
 // in place of floats (gemm_tile-inl.h).
-template <class P, int M, int kVectors>
-HWY_NOINLINE void RunTile(const Runs& runs, int64_t begin, int64_t depth, const float* HWY_RESTRICT a, int64_t stride,
-                          const float* HWY_RESTRICT b, float* c, int64_t ldc, const RunFinish& finish) {
+template <class P, int M, int kVectors> HWY_NOINLINE void RunTile(const Runs& runs, int64_t begin, int64_t depth,
+    const float* HWY_RESTRICT a, int64_t stride, const float* HWY_RESTRICT b, float* c, int64_t ldc,
+    const RunFinish& finish) {
   V r[M][kVectors];
   BeginSums(c, ldc, r);
   // Every third row has a pointer: an address can add 0, 1 or 2 times the stride.
@@ -252,8 +249,8 @@ HWY_NOINLINE void RunTile(const Runs& runs, int64_t begin, int64_t depth, const 
   StoreSums(r, finish.added, finish.bias, finish.relu, c, ldc);
 }
 
-using RunTileFunction = void (*)(const Runs&, int64_t, int64_t, const float*, int64_t, const float*, float*, int64_t,
-                                 const RunFinish&);
+using RunTileFunction = void (*)(
+    const Runs&, int64_t, int64_t, const float*, int64_t, const float*, float*, int64_t, const RunFinish&);
 template <class P, int kVectors, int... I>
 constexpr std::array<RunTileFunction, kRows + 1> run_tiles(std::integer_sequence<int, I...>) {
   return {nullptr, RunTile<P, I + 1, kVectors>...};
@@ -265,8 +262,7 @@ constexpr auto kRunTiles = run_tiles<P, kVectors>(std::make_integer_sequence<int
 constexpr int kPeakChains = 2 * kRows;  // independent sums, as many as the register tile of a product has
 
 // The inner loop of a product without its loads. Returns its result to keep it from being optimized away.
-template <class P>
-HWY_NOINLINE float MultiplyAdds(int64_t rounds) {
+template <class P> HWY_NOINLINE float MultiplyAdds(int64_t rounds) {
   const hn::RebindToUnsigned<D> bits;
   const V x = hn::BitCast(d, hn::Set(bits, 0x3f803f80u));  // a float or two bf16: 1
   const V y = hn::BitCast(d, hn::Set(bits, 0x30803080u));  // 1e-9
@@ -284,9 +280,7 @@ HWY_NOINLINE float MultiplyAdds(int64_t rounds) {
 }
 
 // A multiplication and an addition are two.
-template <class P>
-constexpr double kRoundOperations = 2.0 * P::kPair* kPeakChains* kLanes;
-
+template <class P> constexpr double kRoundOperations = 2.0 * P::kPair* kPeakChains* kLanes;
 }  // namespace linnet::HWY_NAMESPACE::tile
 HWY_AFTER_NAMESPACE();
 

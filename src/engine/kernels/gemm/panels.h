@@ -4,7 +4,6 @@
 #include "engine/kernels/gemm/gemm.h"
 
 namespace linnet {
-
 // Whether a product of [m, k] by a weight of [k, n] can read panels. Not with few rows, for which gemm() reads B in
 // place and sums in another order. n must be whole panels of every instruction set (a multiple of 32), k even.
 bool has_panels(int64_t m, int64_t n, int64_t k);
@@ -29,5 +28,4 @@ void pack_panels_apart(const PanelsOf& weight, const float* values, float* panel
 // gemm() with 64-byte aligned panels as args.b, with the bits and workspace of the unpacked weight. One product,
 // without trans_a and independent_rows, in the precision of the panels; args.trans_b and ldb are not read.
 void gemm_panels(const GemmArgs& args, std::byte* workspace, ThreadPool& pool);
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 struct PanelCase {
   int64_t m, n, k;
   bool trans_b = true, bias = false, residual = false;
@@ -82,12 +81,12 @@ TEST(Panels, BitsAreThoseOfAWeightThatEveryProductPacks) {
 TEST(Panels, AWeightInBf16TakesItsOwnMemory) {
   for (const bool trans_b : {true, false})
     expect_same_bits({.m = 40,
-                      .n = 192,
-                      .k = 96,
-                      .trans_b = trans_b,
-                      .bias = true,
-                      .precision = Precision::kBf16,
-                      .weight_in_bf16 = true});
+        .n = 192,
+        .k = 96,
+        .trans_b = trans_b,
+        .bias = true,
+        .precision = Precision::kBf16,
+        .weight_in_bf16 = true});
 }
 
 TEST(Panels, SeveralSharedBlocks) {  // of B along n, and of A along k
@@ -101,23 +100,23 @@ TEST(Panels, EpiloguesAreApplied) {
   for (const Precision precision : {Precision::kF32, Precision::kBf16})
     for (const auto activation : {GemmActivation::kRelu, GemmActivation::kGelu})
       expect_same_bits({.m = 37,
-                        .n = 64,
-                        .k = 900,
-                        .bias = true,
-                        .residual = true,
-                        .activation = activation,
-                        .precision = precision});
+          .n = 64,
+          .k = 900,
+          .bias = true,
+          .residual = true,
+          .activation = activation,
+          .precision = precision});
 }
 
 TEST(Panels, ActivationsInBf16) {
   for (const int64_t m : {20, 300})
     expect_same_bits({.m = m,
-                      .n = 96,
-                      .k = 1700,
-                      .bias = true,
-                      .activation = GemmActivation::kGelu,
-                      .precision = Precision::kBf16,
-                      .stored_in_bf16 = true});
+        .n = 96,
+        .k = 1700,
+        .bias = true,
+        .activation = GemmActivation::kGelu,
+        .precision = Precision::kBf16,
+        .stored_in_bf16 = true});
 }
 
 TEST(Panels, FewRowsAndPartOfAPanelHaveNone) {
@@ -126,6 +125,5 @@ TEST(Panels, FewRowsAndPartOfAPanelHaveNone) {
   EXPECT_FALSE(has_panels(100, 65, 64));
   EXPECT_FALSE(has_panels(100, 64, 63));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -12,18 +12,17 @@
 #include "engine/kernels/stored_floats.h"
 
 namespace linnet {
-
 // For every row of logits x [rows, classes] with target t:
 //   lse = log(sum exp(x)),   loss = lse - (1 - smoothing) * x[t] - smoothing * mean(x)
 // A negative target ignores the row: its loss and lse are 0. losses and lse are [rows]. The caller checks that targets
 // are below `classes`.
 void cross_entropy_forward(int64_t rows, int64_t classes, StoredFloats logits, const int32_t* targets, float smoothing,
-                           float* losses, float* lse, ThreadPool& pool);
+    float* losses, float* lse, ThreadPool& pool);
 
 // dlogits[i, j] = dloss * (exp(x[i, j] - lse[i]) - (1 - smoothing) * [j == t] - smoothing / classes), zeros in ignored
 // rows; dloss is the gradient of every row's loss. dlogits may be logits if both have one type.
 void cross_entropy_backward(int64_t rows, int64_t classes, StoredFloats logits, const int32_t* targets, float smoothing,
-                            const float* lse, float dloss, MutableStoredFloats dlogits, ThreadPool& pool);
+    const float* lse, float dloss, MutableStoredFloats dlogits, ThreadPool& pool);
 
 // A linear classifier and its cross-entropy in chunks of rows, so that the logits
 // [rows, classes] are never whole in memory. With the gradient, a chunk's logits are computed once: their place takes
@@ -71,10 +70,9 @@ struct LinearCrossEntropyArgs {
 
 // Bytes of scratch memory, mostly the logits of a chunk: of at most 768 rows, or 1 MB.
 size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes,
-                                      const std::optional<PackedShape>& packed, Precision precision, bool bf16_hidden,
-                                      int threads, const ClassDivision& division = {});
+    const std::optional<PackedShape>& packed, Precision precision, bool bf16_hidden, int threads,
+    const ClassDivision& division = {});
 
 // `workspace` is 64-byte aligned. Chunks depend on shapes and targets alone.
 void linear_cross_entropy(const LinearCrossEntropyArgs& args, std::byte* workspace, ThreadPool& pool);
-
 }  // namespace linnet

@@ -13,11 +13,9 @@
 #define LINNET_ROW_FACTS
 namespace linnet {
 namespace {
-
 // What a rank knows of a row with divided classes: the largest of its logits, the sums of exp(x - largest) and of x -
 // largest, its number of classes, and the target's logit, 0 if another rank has it.
 enum RowFacts : int { kLargest, kSum, kOffsets, kClasses, kPicked, kRowFacts };
-
 }  // namespace
 }  // namespace linnet
 #endif
@@ -31,15 +29,13 @@ enum RowFacts : int { kLargest, kSum, kOffsets, kClasses, kPicked, kRowFacts };
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 HWY_INLINE void store_one(float x, MutableStoredFloats to) {
   if (to.is_bf16) *to.bf16() = Bfloat16(x);
   else *to.f32() = x;
 }
 
-template <class T>
-void LossRowsOf(int64_t begin, int64_t end, int64_t classes, const T* logits, const int32_t* targets, double smoothing,
-                float* losses, float* lse) {
+template <class T> void LossRowsOf(int64_t begin, int64_t end, int64_t classes, const T* logits, const int32_t* targets,
+    double smoothing, float* losses, float* lse) {
   for (int64_t row = begin; row < end; ++row) {
     if (targets[row] < 0) {
       losses[row] = lse[row] = 0;
@@ -62,13 +58,13 @@ void LossRowsOf(int64_t begin, int64_t end, int64_t classes, const T* logits, co
 }
 
 void LossRows(int64_t begin, int64_t end, int64_t classes, StoredFloats logits, const int32_t* targets,
-              double smoothing, float* losses, float* lse) {
+    double smoothing, float* losses, float* lse) {
   if (logits.is_bf16) LossRowsOf(begin, end, classes, logits.bf16(), targets, smoothing, losses, lse);
   else LossRowsOf(begin, end, classes, logits.f32(), targets, smoothing, losses, lse);
 }
 
 void LossGradientRows(int64_t begin, int64_t end, int64_t classes, StoredFloats logits, const int32_t* targets,
-                      float smoothing, const float* lse, float dloss, MutableStoredFloats dlogits) {
+    float smoothing, const float* lse, float dloss, MutableStoredFloats dlogits) {
   const Floats share = SetAll(smoothing / static_cast<float>(classes)), factor = SetAll(dloss);
   for (int64_t row = begin; row < end; ++row) {
     const StoredFloats x = logits + row * classes;
@@ -105,9 +101,8 @@ HWY_INLINE void Exponentials(int64_t classes, X* x, float largest, float* sum, f
 // Logits x become dloss * (softmax(x) - (1 - smoothing) * onehot(target) - smoothing / classes), as T from the start of
 // the row's memory, and the row's loss is computed. bf16 logits cannot hold the exponentials, which are computed twice.
 // `sums` [classes], if not null, gets the sum of the rows.
-template <class X, class T>
-void LossAndGradientRowsOf(int64_t begin, int64_t end, int64_t classes, X* logits, const int32_t* targets,
-                           double smoothing, float dloss, float* losses, float* sums) {
+template <class X, class T> void LossAndGradientRowsOf(int64_t begin, int64_t end, int64_t classes, X* logits,
+    const int32_t* targets, double smoothing, float dloss, float* losses, float* sums) {
   constexpr bool kKept = std::is_same_v<X, float>;
   if (sums != nullptr) std::fill(sums, sums + classes, 0.0f);
   for (int64_t row = begin; row < end; ++row) {
@@ -145,17 +140,16 @@ void LossAndGradientRowsOf(int64_t begin, int64_t end, int64_t classes, X* logit
 }
 
 void LossAndGradientRows(int64_t begin, int64_t end, int64_t classes, MutableStoredFloats logits,
-                         const int32_t* targets, double smoothing, float dloss, float* losses, float* sums,
-                         bool in_bf16) {
+    const int32_t* targets, double smoothing, float dloss, float* losses, float* sums, bool in_bf16) {
   if (logits.is_bf16)
-    return LossAndGradientRowsOf<Bfloat16, Bfloat16>(begin, end, classes, logits.bf16(), targets, smoothing, dloss,
-                                                     losses, sums);
+    return LossAndGradientRowsOf<Bfloat16, Bfloat16>(
+        begin, end, classes, logits.bf16(), targets, smoothing, dloss, losses, sums);
   const auto function = in_bf16 ? LossAndGradientRowsOf<float, Bfloat16> : LossAndGradientRowsOf<float, float>;
   function(begin, end, classes, logits.f32(), targets, smoothing, dloss, losses, sums);
 }
 
 void DividedRowFacts(int64_t begin, int64_t end, int64_t classes, float* logits, const int32_t* targets,
-                     int64_t first_class, float* facts) {
+    int64_t first_class, float* facts) {
   for (int64_t row = begin; row < end; ++row) {
     float *x = logits + row * classes, *of_row = facts + row * kRowFacts;
     const int64_t target = targets[row] - first_class;
@@ -168,7 +162,7 @@ void DividedRowFacts(int64_t begin, int64_t end, int64_t classes, float* logits,
 
 // exp(x - largest) become the gradients of the logits: factors[row] makes them dloss * softmax(x).
 void DividedSlopes(int64_t begin, int64_t end, int64_t classes, float* logits, const int32_t* targets,
-                   int64_t first_class, const float* factors, float share, float goal, float* sums) {
+    int64_t first_class, const float* factors, float share, float goal, float* sums) {
   if (sums != nullptr) std::fill(sums, sums + classes, 0.0f);
   for (int64_t row = begin; row < end; ++row) {
     float* x = logits + row * classes;
@@ -183,14 +177,13 @@ void DividedSlopes(int64_t begin, int64_t end, int64_t classes, float* logits, c
 
 // Rows [begin, end), numbered by from_row and to_row unless null.
 void CopyRows(int64_t begin, int64_t end, int64_t width, StoredFloats from, MutableStoredFloats to,
-              const int32_t* from_row, const int32_t* to_row) {
+    const int32_t* from_row, const int32_t* to_row) {
   for (int64_t i = begin; i < end; ++i) {
     const StoredFloats source = from + (from_row ? from_row[i] : i) * width;
     const MutableStoredFloats target = to + (to_row ? to_row[i] : i) * width;
     ForRow(width, [=](const auto& at) LINNET_LAMBDA { at.store(at.load(source), target); });
   }
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -198,7 +191,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(LossRows);
 HWY_EXPORT(LossGradientRows);
 HWY_EXPORT(CopyRows);
@@ -234,7 +226,7 @@ bool has_bf16_logits(bool bf16_hidden, bool packed, Precision precision, const C
 
 struct Workspace {
   Workspace(std::byte* base, int64_t rows, int64_t width, int64_t classes, bool bf16_logits, size_t product_bytes,
-            const ClassDivision& division) {
+      const ClassDivision& division) {
     const int64_t chunk = chunk_rows(rows, classes, division);
     Regions regions(base);
     kept = regions.take<int32_t>(rows);
@@ -244,7 +236,7 @@ struct Workspace {
     hidden = regions.take<float>(chunk * width);
     logits = {bf16_logits ? static_cast<void*>(regions.take<Bfloat16>(chunk * classes))
                           : static_cast<void*>(regions.take<float>(chunk * classes)),
-              bf16_logits};
+        bf16_logits};
     sums = regions.take<float>(row_groups(chunk) * classes);
     if (division.is_divided()) {
       facts = regions.take<float>(chunk * kRowFacts);
@@ -265,20 +257,19 @@ struct Workspace {
 
 // The largest of a chunk's products. A chunk's rows depend on how many are ignored.
 size_t product_workspace(int64_t rows, int64_t width, int64_t classes, const std::optional<PackedShape>& packed,
-                         Precision precision, int threads, const ClassDivision& division) {
+    Precision precision, int threads, const ClassDivision& division) {
   const bool in_bf16 = precision == Precision::kBf16;
   size_t most = 0;
   for (int64_t m = chunk_rows(rows, classes, division); m > 0; --m)
     most = std::max({most, gemm_workspace(1, m, classes, width, threads, in_bf16),
-                     gemm_workspace(1, m, width, classes, threads, in_bf16),
-                     gemm_workspace(1, classes, width, m, threads, in_bf16),
-                     packed ? quantized_gemm_workspace(*packed, m, /*few=*/false, threads) : 0,
-                     packed && m <= kFewRows ? quantized_gemm_workspace(*packed, m, /*few=*/true, threads) : 0});
+        gemm_workspace(1, m, width, classes, threads, in_bf16), gemm_workspace(1, classes, width, m, threads, in_bf16),
+        packed ? quantized_gemm_workspace(*packed, m, /*few=*/false, threads) : 0,
+        packed && m <= kFewRows ? quantized_gemm_workspace(*packed, m, /*few=*/true, threads) : 0});
   return most;
 }
 
 void copy_rows(int64_t rows, int64_t width, StoredFloats from, MutableStoredFloats to, const int32_t* from_row,
-               const int32_t* to_row, ThreadPool& pool) {
+    const int32_t* to_row, ThreadPool& pool) {
   for_ranges(pool, rows, width, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(CopyRows)(begin, end, width, from, to, from_row, to_row);
   });
@@ -287,13 +278,11 @@ void copy_rows(int64_t rows, int64_t width, StoredFloats from, MutableStoredFloa
 class LinearCrossEntropy {
  public:
   LinearCrossEntropy(const LinearCrossEntropyArgs& args, std::byte* base, ThreadPool& pool)
-      : args_(args),
-        work_(base, args.rows, args.width, args.classes,
-              has_bf16_logits(args.hidden.is_bf16, args.packed.has_value(), args.precision, args.division), 0,
-              args.division),
-        pool_(pool),
-        bf16_slopes_(!args.division.is_divided() && args.precision == Precision::kBf16 && !args.packed &&
-                     gemm_has_bf16()) {}
+      : args_(args), work_(base, args.rows, args.width, args.classes,
+                         has_bf16_logits(args.hidden.is_bf16, args.packed.has_value(), args.precision, args.division),
+                         0, args.division),
+        pool_(pool), bf16_slopes_(!args.division.is_divided() && args.precision == Precision::kBf16 && !args.packed &&
+                                  gemm_has_bf16()) {}
 
   void run() {
     int64_t kept = 0;
@@ -323,7 +312,7 @@ class LinearCrossEntropy {
     if (!args_.dhidden) {
       if (args_.division.is_divided()) return;
       cross_entropy_forward(rows, args_.classes, work_.logits, work_.targets + first, args_.smoothing,
-                            work_.losses + first, work_.lse, pool_);
+          work_.losses + first, work_.lse, pool_);
       return;
     }
     losses_and_slopes(first, rows);
@@ -355,7 +344,7 @@ class LinearCrossEntropy {
       if (divided) return divided_slopes(first, begin, end, sums);
       HWY_DYNAMIC_DISPATCH(LossAndGradientRows)
       (begin, end, args_.classes, work_.logits, work_.targets + first, args_.smoothing, args_.dloss,
-       work_.losses + first, sums, bf16_slopes_);
+          work_.losses + first, sums, bf16_slopes_);
     };
     if (args_.dbias == nullptr)
       return for_ranges(pool_, rows, 4 * args_.classes, [&](int64_t begin, int64_t end) { part(begin, end, nullptr); });
@@ -403,8 +392,8 @@ class LinearCrossEntropy {
     const double smoothing = args_.smoothing;
     HWY_DYNAMIC_DISPATCH(DividedSlopes)
     (begin, end, args_.classes, work_.logits.f32(), work_.targets + first, args_.division.first, work_.lse,
-     static_cast<float>(args_.dloss * smoothing / static_cast<double>(args_.division.all)),
-     static_cast<float>(args_.dloss * (1 - smoothing)), sums);
+        static_cast<float>(args_.dloss * smoothing / static_cast<double>(args_.division.all)),
+        static_cast<float>(args_.dloss * (1 - smoothing)), sums);
   }
 
   void bias_gradient(int64_t rows, bool later) {
@@ -464,18 +453,17 @@ class LinearCrossEntropy {
   ThreadPool& pool_;
   const bool bf16_slopes_;
 };
-
 }  // namespace
 
 void cross_entropy_forward(int64_t rows, int64_t classes, StoredFloats logits, const int32_t* targets, float smoothing,
-                           float* losses, float* lse, ThreadPool& pool) {
+    float* losses, float* lse, ThreadPool& pool) {
   for_ranges(pool, rows, 2 * classes, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(LossRows)(begin, end, classes, logits, targets, smoothing, losses, lse);
   });
 }
 
 void cross_entropy_backward(int64_t rows, int64_t classes, StoredFloats logits, const int32_t* targets, float smoothing,
-                            const float* lse, float dloss, MutableStoredFloats dlogits, ThreadPool& pool) {
+    const float* lse, float dloss, MutableStoredFloats dlogits, ThreadPool& pool) {
   for_ranges(pool, rows, classes, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(LossGradientRows)
     (begin, end, classes, logits, targets, smoothing, lse, dloss, dlogits);
@@ -483,16 +471,15 @@ void cross_entropy_backward(int64_t rows, int64_t classes, StoredFloats logits, 
 }
 
 size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes,
-                                      const std::optional<PackedShape>& packed, Precision precision, bool bf16_hidden,
-                                      int threads, const ClassDivision& division) {
+    const std::optional<PackedShape>& packed, Precision precision, bool bf16_hidden, int threads,
+    const ClassDivision& division) {
   return Workspace(nullptr, rows, width, classes, has_bf16_logits(bf16_hidden, packed.has_value(), precision, division),
-                   product_workspace(rows, width, classes, packed, precision, threads, division), division)
+      product_workspace(rows, width, classes, packed, precision, threads, division), division)
       .size;
 }
 
 void linear_cross_entropy(const LinearCrossEntropyArgs& args, std::byte* workspace, ThreadPool& pool) {
   LinearCrossEntropy(args, workspace, pool).run();
 }
-
 }  // namespace linnet
 #endif

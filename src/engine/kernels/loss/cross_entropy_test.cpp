@@ -4,14 +4,13 @@
 
 namespace linnet {
 namespace {
-
 struct Problem {
   int64_t rows, classes;
   float smoothing;
 };
 
-constexpr Problem kProblems[] = {{1, 1, 0},     {3, 2, 0.1f},    {4, 10, 0},      {33, 65, 0.1f},
-                                 {100, 257, 0}, {9, 6000, 0.1f}, {3, 50257, 0.2f}};
+constexpr Problem kProblems[] = {
+    {1, 1, 0}, {3, 2, 0.1f}, {4, 10, 0}, {33, 65, 0.1f}, {100, 257, 0}, {9, 6000, 0.1f}, {3, 50257, 0.2f}};
 
 std::vector<int32_t> some_targets(const Problem& p) {
   std::vector<int32_t> targets;
@@ -40,7 +39,7 @@ TEST(CrossEntropy, LossAndGradientMatchTheFormula) {
       want[size + p.rows + i] = std::log(sum);
       for (int64_t j = 0; j < p.classes; ++j)
         want[i * p.classes + j] = dloss * (std::exp(double(row[j])) / sum - p.smoothing / double(p.classes) -
-                                           (j == targets[i] ? 1 - p.smoothing : 0));
+                                              (j == targets[i] ? 1 - p.smoothing : 0));
     }
     for_every_isa(
         [&](ThreadPool& pool) {
@@ -48,8 +47,8 @@ TEST(CrossEntropy, LossAndGradientMatchTheFormula) {
           got.resize(want.size(), 9.0f);
           float *losses = &got[size], *lse = losses + p.rows;
           cross_entropy_forward(p.rows, p.classes, x.data(), targets.data(), p.smoothing, losses, lse, pool);
-          cross_entropy_backward(p.rows, p.classes, got.data(), targets.data(), p.smoothing, lse, dloss, got.data(),
-                                 pool);
+          cross_entropy_backward(
+              p.rows, p.classes, got.data(), targets.data(), p.smoothing, lse, dloss, got.data(), pool);
           return got;
         },
         [&](const std::vector<float>& got) { expect_close(got, want, 2e-6); });
@@ -65,18 +64,18 @@ TEST(CrossEntropy, InBf16OnlyWhatIsStoredIsRounded) {
     const auto run = [&](auto logits, ThreadPool& pool) {  // the gradient is written over the logits
       std::vector<float> got(2 * p.rows);
       cross_entropy_forward(p.rows, p.classes, logits.data(), targets.data(), p.smoothing, &got[0], &got[p.rows], pool);
-      cross_entropy_backward(p.rows, p.classes, logits.data(), targets.data(), p.smoothing, &got[p.rows], 0.37f,
-                             logits.data(), pool);
+      cross_entropy_backward(
+          p.rows, p.classes, logits.data(), targets.data(), p.smoothing, &got[p.rows], 0.37f, logits.data(), pool);
       got.insert(got.begin(), logits.begin(), logits.end());
       return got;
     };
     for_every_isa([&](ThreadPool& pool) { return run(to_bf16(x), pool); },
-                  [&](const std::vector<float>& got) {
-                    ThreadPool pool(1);
-                    std::vector<float> want = run(x, pool);
-                    for (int64_t i = 0; i < p.rows * p.classes; ++i) want[i] = round_to_bf16(want[i]);
-                    expect_same(got, want);
-                  });
+        [&](const std::vector<float>& got) {
+          ThreadPool pool(1);
+          std::vector<float> want = run(x, pool);
+          for (int64_t i = 0; i < p.rows * p.classes; ++i) want[i] = round_to_bf16(want[i]);
+          expect_same(got, want);
+        });
   }
 }
 
@@ -113,6 +112,5 @@ TEST(CrossEntropy, NanShowsExceptInIgnoredRows) {
         EXPECT_EQ(got[6 + 2 * classes + 5], 0);
       });
 }
-
 }  // namespace
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 struct Problem {
   int64_t rows, width, classes;
   float smoothing;
@@ -15,9 +14,9 @@ struct Problem {
 };
 
 // A chunk has at most 768 rows where the classes are more than 341.
-constexpr Problem kProblems[] = {{1, 3, 1, 0, true, false, 0},        {7, 16, 33, 0.1f, false, false, 3},
-                                 {130, 24, 257, 0.1f, true, true, 2}, {40, 8, 5000, 0, true, false, 0},
-                                 {1600, 3, 400, 0.2f, true, true, 7}, {769, 5, 1200, 0, false, false, 0}};
+constexpr Problem kProblems[] = {{1, 3, 1, 0, true, false, 0}, {7, 16, 33, 0.1f, false, false, 3},
+    {130, 24, 257, 0.1f, true, true, 2}, {40, 8, 5000, 0, true, false, 0}, {1600, 3, 400, 0.2f, true, true, 7},
+    {769, 5, 1200, 0, false, false, 0}};
 
 struct Operands {
   std::vector<float> hidden, weight, bias, start;
@@ -25,11 +24,8 @@ struct Operands {
 };
 
 Operands operands(const Problem& p) {
-  Operands x{random_floats(p.rows * p.width, 1, -1, 1),
-             random_floats(p.classes * p.width, 2),
-             random_floats(p.classes, 3),
-             random_floats(p.classes * p.width, 4),
-             {}};
+  Operands x{random_floats(p.rows * p.width, 1, -1, 1), random_floats(p.classes * p.width, 2),
+      random_floats(p.classes, 3), random_floats(p.classes * p.width, 4), {}};
   for (int64_t i = 0; i < p.rows; ++i)
     x.targets.push_back(p.left_out && i % p.left_out == 1 ? -1 : static_cast<int32_t>(i * 7919 % p.classes));
   return x;
@@ -55,7 +51,7 @@ std::vector<double> reference(const Problem& p, const Operands& o) {
     out.back() += std::log(sum) - (1.0 - p.smoothing) * x[o.targets[i]] - p.smoothing * mean;
     for (int64_t j = 0; j < p.classes; ++j) {
       const double g = kLossGradient * (std::exp(x[j]) / sum - p.smoothing / double(p.classes) -
-                                        (j == o.targets[i] ? 1.0 - p.smoothing : 0.0));
+                                           (j == o.targets[i] ? 1.0 - p.smoothing : 0.0));
       dbias[j] += g;
       for (int64_t k = 0; k < d; ++k) {
         dhidden[i * d + k] += g * o.weight[j * d + k];
@@ -137,13 +133,13 @@ TEST(LinearCrossEntropy, InBf16OnlyTheHiddenStatesAndTheirGradientAreRounded) {
       return got;
     };
     for_every_isa([&](ThreadPool& pool) { return run(to_bf16(o.hidden), pool); },
-                  [&](const std::vector<float>& got) {
-                    ThreadPool pool(1);
-                    std::vector<float> want = run(o.hidden, pool);
-                    for (int64_t i = 0; i < p.rows * p.width; ++i) want[i] = round_to_bf16(want[i]);
-                    if (gemm_has_bf16()) expect_close(got, want, 1e-2);
-                    else expect_same(got, want);
-                  });
+        [&](const std::vector<float>& got) {
+          ThreadPool pool(1);
+          std::vector<float> want = run(o.hidden, pool);
+          for (int64_t i = 0; i < p.rows * p.width; ++i) want[i] = round_to_bf16(want[i]);
+          if (gemm_has_bf16()) expect_close(got, want, 1e-2);
+          else expect_same(got, want);
+        });
   }
 }
 
@@ -168,7 +164,7 @@ TEST(LinearCrossEntropy, Bf16ProductsAreNearTheFormula) {
         [&](const std::vector<float>& got) {
           // Parts one after another, each within what rounding its operands to eight bits allows.
           const std::array<int64_t, 5> ends{0, p.rows * p.width, p.rows * p.width + p.classes * p.width,
-                                            p.rows * p.width + p.classes * p.width + p.classes, std::ssize(want)};
+              p.rows * p.width + p.classes * p.width + p.classes, std::ssize(want)};
           for (size_t part = 0; part + 1 < ends.size(); ++part) {
             double error = 0, norm = 0;
             for (int64_t i = ends[part]; i < ends[part + 1]; ++i)
@@ -218,6 +214,5 @@ TEST(LinearCrossEntropy, NoRowsGiveZeros) {
   EXPECT_EQ(dweight, std::vector<float>(36, 0));
   EXPECT_EQ(dbias, std::vector<float>(9, 0));
 }
-
 }  // namespace
 }  // namespace linnet

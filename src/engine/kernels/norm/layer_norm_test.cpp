@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 struct Problem {
   int64_t rows, width;
   bool centered = true, affine = true;
@@ -21,8 +20,8 @@ std::array<double, 2> moments(const float* x, const Problem& p) {
 }
 
 // y, then mean, then rstd.
-std::vector<double> forward_reference(const Problem& p, const std::vector<float>& x, const std::vector<float>& weight,
-                                      const std::vector<float>& bias) {
+std::vector<double> forward_reference(
+    const Problem& p, const std::vector<float>& x, const std::vector<float>& weight, const std::vector<float>& bias) {
   std::vector<double> y(p.rows * p.width + 2 * p.rows);
   for (int64_t i = 0; i < p.rows; ++i) {
     const auto [mean, rstd] = moments(&x[i * p.width], p);
@@ -37,8 +36,8 @@ std::vector<double> forward_reference(const Problem& p, const std::vector<float>
 }
 
 // dx, then dweight, then dbias.
-std::vector<double> backward_reference(const Problem& p, const std::vector<float>& dy, const std::vector<float>& x,
-                                       const std::vector<float>& weight) {
+std::vector<double> backward_reference(
+    const Problem& p, const std::vector<float>& dy, const std::vector<float>& x, const std::vector<float>& weight) {
   const int64_t size = p.rows * p.width;
   std::vector<double> d(size + 2 * p.width);
   for (int64_t i = 0; i < p.rows; ++i) {
@@ -58,18 +57,8 @@ std::vector<double> backward_reference(const Problem& p, const std::vector<float
   return d;
 }
 
-const Problem kProblems[] = {{1, 1},
-                             {3, 2},
-                             {2, 7},
-                             {5, 64},
-                             {17, 67},
-                             {200, 96},
-                             {131, 257},
-                             {70, 1024},
-                             {3, 5003},
-                             {33, 100, false},
-                             {90, 300, false, false},
-                             {90, 300, true, false}};
+const Problem kProblems[] = {{1, 1}, {3, 2}, {2, 7}, {5, 64}, {17, 67}, {200, 96}, {131, 257}, {70, 1024}, {3, 5003},
+    {33, 100, false}, {90, 300, false, false}, {90, 300, true, false}};
 
 TEST(LayerNorm, ForwardMatchesTheFormula) {
   for (const Problem& p : kProblems) {
@@ -147,12 +136,12 @@ TEST(LayerNorm, InBf16OnlyWhatIsStoredIsRounded) {
       return result;
     };
     for_every_isa([&](ThreadPool& pool) { return run(to_bf16(x), to_bf16(dy), pool); },
-                  [&](const std::vector<float>& got) {
-                    ThreadPool pool(1);
-                    std::vector<float> want = run(x, dy, pool);
-                    for (int64_t i = 0; i < 2 * size; ++i) want[i] = round_to_bf16(want[i]);
-                    expect_same(got, want);
-                  });
+        [&](const std::vector<float>& got) {
+          ThreadPool pool(1);
+          std::vector<float> want = run(x, dy, pool);
+          for (int64_t i = 0; i < 2 * size; ++i) want[i] = round_to_bf16(want[i]);
+          expect_same(got, want);
+        });
   }
 }
 
@@ -191,6 +180,5 @@ TEST(LayerNorm, NoRowsGiveZeroSums) {
   EXPECT_EQ(dweight, std::vector<float>(8, 0));
   EXPECT_EQ(dbias, std::vector<float>(8, 0));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include "engine/kernels/stored_floats.h"
 
 namespace linnet {
-
 class ThreadPool;
 
 struct BatchNormArgs {
@@ -25,11 +24,11 @@ size_t batch_norm_workspace(int64_t rows, int64_t channels);  // bytes, of eithe
 // mean, variance [channels]: of the rows; the variance over `rows`, not rows - 1. residual: of x's shape and type,
 // added before the ReLU; or null.
 void batch_norm_forward(const BatchNormArgs& args, StoredFloats residual, MutableStoredFloats y, float* mean,
-                        float* variance, std::byte* workspace, ThreadPool& pool);
+    float* variance, std::byte* workspace, ThreadPool& pool);
 // The gradient of a forward pass without residual. With ReLU, elements of dy with y <= 0 count as zero: y is recomputed
 // from x, with the bits of the forward pass. Otherwise the bias is not used.
 void batch_norm_backward(const BatchNormArgs& args, StoredFloats dy, const float* mean, const float* variance,
-                         MutableStoredFloats dx, float* dweight, float* dbias, std::byte* workspace, ThreadPool& pool);
+    MutableStoredFloats dx, float* dweight, float* dbias, std::byte* workspace, ThreadPool& pool);
 
 // Layer normalization and, not centered, RMS normalization of rows (Ba et al. 2016; Zhang and Sennrich 2019): of x
 // alone, or of a sub-layer's result f added to the residual stream x, with dropout (random/dropout.h) and addition in
@@ -77,5 +76,4 @@ struct RowNormBackward {
 };
 size_t row_norm_backward_workspace(int64_t rows, int64_t width);  // bytes; 0 is possible
 void row_norm_backward(const RowNormBackward& args, void* workspace, ThreadPool& pool);
-
 }  // namespace linnet

@@ -19,7 +19,6 @@
 #define LINNET_KERNELS_BATCH_NORM_LAYOUT
 namespace linnet {
 namespace {
-
 // Rows of a chunk, which stays in L2 between its two passes.
 int64_t chunk_rows(int64_t rows, int64_t channels) {
   return std::clamp<int64_t>((1 << 15) / channels, 16, std::max<int64_t>(rows, 16));
@@ -32,7 +31,6 @@ int64_t chunk_count(int64_t rows, int64_t channels) {
 struct BatchNormRows {
   float *scale, *shift;  // [channels]: x * scale + shift
 };
-
 }  // namespace
 }  // namespace linnet
 #endif
@@ -40,17 +38,14 @@ struct BatchNormRows {
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
-template <class Body>
-void for_chunks(const BatchNormArgs& args, ThreadPool& pool, const Body& body) {
+template <class Body> void for_chunks(const BatchNormArgs& args, ThreadPool& pool, const Body& body) {
   const int64_t each = chunk_rows(args.rows, args.channels);
   pool.run(chunk_count(args.rows, args.channels),
-           [&](int64_t chunk, int) { body(chunk * each, std::min(each, args.rows - chunk * each), chunk); });
+      [&](int64_t chunk, int) { body(chunk * each, std::min(each, args.rows - chunk * each), chunk); });
 }
 
 // The sum of term(row) over rows; four partial sums hide the latency of additions.
-template <class Term>
-HWY_INLINE Floats SumRows(int64_t rows, const Term& term) {
+template <class Term> HWY_INLINE Floats SumRows(int64_t rows, const Term& term) {
   Floats s0 = SetAll(0), s1 = s0, s2 = s0, s3 = s0;
   int64_t r = 0;
   for (; r + 4 <= rows; r += 4) {
@@ -64,8 +59,7 @@ HWY_INLINE Floats SumRows(int64_t rows, const Term& term) {
 }
 
 // means, squares [chunks, channels]: of each chunk, the squares relative to its mean.
-template <class T>
-void chunk_moments_of(const BatchNormArgs& args, float* means, float* squares, ThreadPool& pool) {
+template <class T> void chunk_moments_of(const BatchNormArgs& args, float* means, float* squares, ThreadPool& pool) {
   const int64_t channels = args.channels;
   for_chunks(args, pool, [&](int64_t first, int64_t rows, int64_t chunk) {
     const T* x = args.x.as<T>() + first * channels;
@@ -75,11 +69,11 @@ void chunk_moments_of(const BatchNormArgs& args, float* means, float* squares, T
           hn::Mul(SumRows(rows, [&](int64_t r) LINNET_LAMBDA { return at.load(x + r * channels); }), share);
       at.store(mean, means + chunk * channels);
       at.store(SumRows(rows,
-                       [&](int64_t r) LINNET_LAMBDA {
-                         const Floats centered = hn::Sub(at.load(x + r * channels), mean);
-                         return hn::Mul(centered, centered);
-                       }),
-               squares + chunk * channels);
+                   [&](int64_t r) LINNET_LAMBDA {
+                     const Floats centered = hn::Sub(at.load(x + r * channels), mean);
+                     return hn::Mul(centered, centered);
+                   }),
+          squares + chunk * channels);
     });
   });
 }
@@ -89,9 +83,8 @@ void chunk_moments(const BatchNormArgs& args, float* means, float* squares, Thre
   function(args, means, squares, pool);
 }
 
-template <class T>
-void normalize_rows_of(const BatchNormArgs& args, const float* scale, const float* shift, const T* residual, T* y,
-                       ThreadPool& pool) {
+template <class T> void normalize_rows_of(
+    const BatchNormArgs& args, const float* scale, const float* shift, const T* residual, T* y, ThreadPool& pool) {
   const int64_t channels = args.channels;
   const T* x = args.x.as<T>();
   for_ranges(pool, args.rows, channels, [&](int64_t begin, int64_t end) {
@@ -110,7 +103,7 @@ void normalize_rows_of(const BatchNormArgs& args, const float* scale, const floa
 
 // y = relu(x * scale[c] + shift[c] + residual), residual and ReLU optional.
 void normalize_rows(const BatchNormArgs& args, const float* scale, const float* shift, StoredFloats residual,
-                    MutableStoredFloats y, ThreadPool& pool) {
+    MutableStoredFloats y, ThreadPool& pool) {
   if (y.is_bf16) normalize_rows_of(args, scale, shift, residual.bf16(), y.bf16(), pool);
   else normalize_rows_of(args, scale, shift, residual.f32(), y.f32(), pool);
 }
@@ -125,9 +118,8 @@ struct Gate {
   }
 };
 
-template <class T>
-void chunk_sums_of(const BatchNormArgs& args, const BatchNormRows& forward, const T* dy, const float* mean, float* sums,
-                   float* products, ThreadPool& pool) {
+template <class T> void chunk_sums_of(const BatchNormArgs& args, const BatchNormRows& forward, const T* dy,
+    const float* mean, float* sums, float* products, ThreadPool& pool) {
   const int64_t channels = args.channels;
   for_chunks(args, pool, [&](int64_t first, int64_t rows, int64_t chunk) {
     const T *x = args.x.as<T>() + first * channels, *slopes = dy + first * channels;
@@ -157,14 +149,13 @@ void chunk_sums_of(const BatchNormArgs& args, const BatchNormRows& forward, cons
 
 // sums, products [chunks, channels]: of dy, and of dy * (x - mean).
 void chunk_sums(const BatchNormArgs& args, const BatchNormRows& forward, StoredFloats dy, const float* mean,
-                float* sums, float* products, ThreadPool& pool) {
+    float* sums, float* products, ThreadPool& pool) {
   if (dy.is_bf16) chunk_sums_of(args, forward, dy.bf16(), mean, sums, products, pool);
   else chunk_sums_of(args, forward, dy.f32(), mean, sums, products, pool);
 }
 
-template <class T>
-void gradient_rows_of(const BatchNormArgs& args, const BatchNormRows& forward, const BatchNormRows& of_x,
-                      const float* of_dy, const T* dy, T* dx, ThreadPool& pool) {
+template <class T> void gradient_rows_of(const BatchNormArgs& args, const BatchNormRows& forward,
+    const BatchNormRows& of_x, const float* of_dy, const T* dy, T* dx, ThreadPool& pool) {
   const int64_t channels = args.channels;
   const T* x = args.x.as<T>();
   for_ranges(pool, args.rows, channels, [&](int64_t begin, int64_t end) {
@@ -181,7 +172,7 @@ void gradient_rows_of(const BatchNormArgs& args, const BatchNormRows& forward, c
 
 // dx = dy * of_dy[c] + x * of_x.scale[c] + of_x.shift[c]
 void gradient_rows(const BatchNormArgs& args, const BatchNormRows& forward, const BatchNormRows& of_x,
-                   const float* of_dy, StoredFloats dy, MutableStoredFloats dx, ThreadPool& pool) {
+    const float* of_dy, StoredFloats dy, MutableStoredFloats dx, ThreadPool& pool) {
   if (dx.is_bf16) gradient_rows_of(args, forward, of_x, of_dy, dy.bf16(), dx.bf16(), pool);
   else gradient_rows_of(args, forward, of_x, of_dy, dy.f32(), dx.f32(), pool);
 }
@@ -194,8 +185,7 @@ class RowDropout {
         factor_(SetAll(dropout_scale(dropout.p))) {}
 
   // body(piece, count, values): for elements [piece, piece + count) of the row, whose random values are values[0 ..].
-  template <class Body>
-  HWY_INLINE void for_pieces(int64_t row, int64_t width, const Body& body) const {
+  template <class Body> HWY_INLINE void for_pieces(int64_t row, int64_t width, const Body& body) const {
     HWY_ALIGN uint16_t values[kPiece + 8 + 2 * kPhiloxValues];
     for (int64_t piece = 0; piece < width; piece += kPiece) {
       const int64_t count = std::min(kPiece, width - piece);
@@ -228,18 +218,17 @@ class RowDropout {
 };
 
 // y = (x - mean) * rstd * weight + bias; weight and bias may be null. mean is 0 if not centered. T: float or Bfloat16.
-template <class T>
-HWY_INLINE void NormalizeRow(int64_t width, const T* x, const float* weight, const float* bias, float epsilon,
-                             bool centered, T* y, float* mean, float* rstd) {
+template <class T> HWY_INLINE void NormalizeRow(int64_t width, const T* x, const float* weight, const float* bias,
+    float epsilon, bool centered, T* y, float* mean, float* rstd) {
   const float scale = 1.0f / static_cast<float>(width);
   *mean = centered ? scale * SumRow(width, [=](const auto& at) LINNET_LAMBDA { return at.load(x); }) : 0.0f;
   // A second pass over the centered row, in L1: one pass would cancel if the mean is large.
   const float filler = *mean;
   const Floats center = SetAll(filler);
   const float variance = scale * SumRow(width, [=](const auto& at) LINNET_LAMBDA {
-                           const Floats c = hn::Sub(at.load(x, filler), center);
-                           return hn::Mul(c, c);
-                         });
+    const Floats c = hn::Sub(at.load(x, filler), center);
+    return hn::Mul(c, c);
+  });
   *rstd = 1.0f / std::sqrt(variance + epsilon);
   const Floats factor = SetAll(*rstd);
   ForRow(width, [&](const auto& at) LINNET_LAMBDA {
@@ -250,8 +239,7 @@ HWY_INLINE void NormalizeRow(int64_t width, const T* x, const float* weight, con
   });
 }
 
-template <class T>
-void ForwardRows(const RowNormForward& call, int64_t begin, int64_t end) {
+template <class T> void ForwardRows(const RowNormForward& call, int64_t begin, int64_t end) {
   const int64_t width = call.width;
   const RowDropout dropout(call.dropout);
   for (int64_t row = begin; row < end; ++row) {
@@ -269,8 +257,8 @@ void ForwardRows(const RowNormForward& call, int64_t begin, int64_t end) {
       x = sum;
     }
     float mean, rstd;
-    NormalizeRow(width, x, call.weight, call.bias, call.epsilon, call.centered, call.y.as<T>() + row * width, &mean,
-                 &rstd);
+    NormalizeRow(
+        width, x, call.weight, call.bias, call.epsilon, call.centered, call.y.as<T>() + row * width, &mean, &rstd);
     if (call.mean != nullptr) call.mean[row] = mean;
     if (call.rstd != nullptr) call.rstd[row] = rstd;
   }
@@ -282,33 +270,23 @@ void Forward(const RowNormForward& call, int64_t begin, int64_t end) {
 
 // The gradient of a row, with n = (x - mean) * rstd and g = dy * weight:
 //   dx = rstd * (g - sum(g) / width (when centered) - n * sum(g n) / width)
-template <class T>
-struct NormGradient {
+template <class T> struct NormGradient {
   const T *dy, *x;
   const float* weight;  // may be null
   float mean, rstd;
   Floats center, factor, mean_g, mean_gn;
 
   HWY_INLINE NormGradient(const T* dy_row, const T* x_row, const float* weight_row, float row_mean, float row_rstd)
-      : dy(dy_row),
-        x(x_row),
-        weight(weight_row),
-        mean(row_mean),
-        rstd(row_rstd),
-        center(SetAll(row_mean)),
-        factor(SetAll(row_rstd)),
-        mean_g(SetAll(0)),
-        mean_gn(SetAll(0)) {}
+      : dy(dy_row), x(x_row), weight(weight_row), mean(row_mean), rstd(row_rstd), center(SetAll(row_mean)),
+        factor(SetAll(row_rstd)), mean_g(SetAll(0)), mean_gn(SetAll(0)) {}
 
-  template <class At>
-  HWY_INLINE Floats slope(const At& at) const {
+  template <class At> HWY_INLINE Floats slope(const At& at) const {
     const Floats d = at.load(dy);
     return weight != nullptr ? hn::Mul(d, at.load(weight)) : d;
   }
 
   // The two sums over the row, and the row's part of dweight and dbias.
-  template <bool kSums>
-  HWY_INLINE void add_up(int64_t width, bool centered, float* dweight, float* dbias) {
+  template <bool kSums> HWY_INLINE void add_up(int64_t width, bool centered, float* dweight, float* dbias) {
     Floats total_g = SetAll(0), total_gn = SetAll(0);
     ForRow(width, [&](const auto& at) LINNET_LAMBDA {
       const Floats n = hn::Mul(hn::Sub(at.load(x, mean), center), factor), g = slope(at);
@@ -333,14 +311,13 @@ struct NormGradient {
 };
 
 // Rows [begin, end); sums [2, width], if not null, gets this chunk's dweight and dbias.
-template <class T>
-void BackwardRows(const RowNormBackward& call, int64_t begin, int64_t end, float* sums) {
+template <class T> void BackwardRows(const RowNormBackward& call, int64_t begin, int64_t end, float* sums) {
   const int64_t width = call.width;
   const RowDropout dropout(call.dropout);
   if (sums) std::fill(sums, sums + 2 * width, 0.0f);
   for (int64_t row = begin; row < end; ++row) {
     NormGradient<T> gradient(call.dy.as<T>() + row * width, call.sum.as<T>() + row * width, call.weight,
-                             call.centered ? call.mean[row] : 0.0f, call.rstd[row]);
+        call.centered ? call.mean[row] : 0.0f, call.rstd[row]);
     if (sums) gradient.template add_up<true>(width, call.centered, sums, sums + width);
     else gradient.template add_up<false>(width, call.centered, nullptr, nullptr);
     const T* dsum = call.dsum ? call.dsum.as<T>() + row * width : nullptr;
@@ -369,7 +346,6 @@ void BackwardRows(const RowNormBackward& call, int64_t begin, int64_t end, float
 void Backward(const RowNormBackward& call, int64_t begin, int64_t end, float* sums) {
   (call.sum.is_bf16 ? BackwardRows<Bfloat16> : BackwardRows<float>)(call, begin, end, sums);
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -377,7 +353,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(chunk_moments);
 HWY_EXPORT(normalize_rows);
 HWY_EXPORT(chunk_sums);
@@ -397,7 +372,6 @@ void check_types(bool is_bf16, std::initializer_list<StoredFloats> operands) {
   for (const StoredFloats& operand : operands)
     if (operand && operand.is_bf16 != is_bf16) fail_internal("a norm was given operands of two types");
 }
-
 }  // namespace
 
 size_t batch_norm_workspace(int64_t rows, int64_t channels) {
@@ -405,7 +379,7 @@ size_t batch_norm_workspace(int64_t rows, int64_t channels) {
 }
 
 void batch_norm_forward(const BatchNormArgs& args, StoredFloats residual, MutableStoredFloats y, float* mean,
-                        float* variance, std::byte* workspace, ThreadPool& pool) {
+    float* variance, std::byte* workspace, ThreadPool& pool) {
   check_types(args.x.is_bf16, {y, residual});
   const int64_t channels = args.channels, chunks = chunk_count(args.rows, channels);
   auto* means = reinterpret_cast<float*>(workspace);
@@ -431,7 +405,7 @@ void batch_norm_forward(const BatchNormArgs& args, StoredFloats residual, Mutabl
 
 // dx = weight * rstd * (dy - mean(dy) - (x - mean) * rstd^2 * mean(dy * (x - mean)))
 void batch_norm_backward(const BatchNormArgs& args, StoredFloats dy, const float* mean, const float* variance,
-                         MutableStoredFloats dx, float* dweight, float* dbias, std::byte* workspace, ThreadPool& pool) {
+    MutableStoredFloats dx, float* dweight, float* dbias, std::byte* workspace, ThreadPool& pool) {
   check_types(args.x.is_bf16, {dy, dx});
   const int64_t channels = args.channels, chunks = chunk_count(args.rows, channels);
   auto* sums = reinterpret_cast<float*>(workspace);
@@ -482,6 +456,5 @@ void row_norm_backward(const RowNormBackward& args, void* workspace, ThreadPool&
       HWY_DYNAMIC_DISPATCH(AddRows)(chunks, 2 * width, count, sums + width + first, false, args.dbias + first);
   });
 }
-
 }  // namespace linnet
 #endif

@@ -4,39 +4,28 @@
 
 namespace linnet {
 namespace {
-
 struct Problem {
   int64_t samples, rows_per_sample, width;
   float p;
 };
 
 // Widths that are no multiple of a block of eight random values, and rows longer than a piece of the mask.
-constexpr Problem kProblems[] = {{1, 1, 1, 0.3f},   {3, 5, 13, 0.1f},   {2, 7, 64, 0.5f},    {4, 33, 67, 0.2f},
-                                 {1, 9, 516, 0.1f}, {2, 3, 1100, 0.3f}, {16, 20, 256, 0.1f}, {5, 4, 100, 0}};
+constexpr Problem kProblems[] = {{1, 1, 1, 0.3f}, {3, 5, 13, 0.1f}, {2, 7, 64, 0.5f}, {4, 33, 67, 0.2f},
+    {1, 9, 516, 0.1f}, {2, 3, 1100, 0.3f}, {16, 20, 256, 0.1f}, {5, 4, 100, 0}};
 
-template <class T>
-float round_to(float x) {
-  return static_cast<float>(T(x));
-}
-template <class T>
-std::vector<float> random_values(int64_t n, uint32_t seed) {
+template <class T> float round_to(float x) { return static_cast<float>(T(x)); }
+template <class T> std::vector<float> random_values(int64_t n, uint32_t seed) {
   std::vector<float> x = random_floats(n, seed);
   for (float& v : x) v = round_to<T>(v);
   return x;
 }
 
 // The parts one after another, which have tests of their own, with T as the type that is stored.
-template <class T>
-struct Parts {
+template <class T> struct Parts {
   explicit Parts(const Problem& p)
-      : rows(p.samples * p.rows_per_sample),
-        size(rows * p.width),
-        x(random_values<T>(size, 1)),
-        f(random_values<T>(size, 2)),
-        weight(random_floats(p.width, 3)),
-        bias(random_floats(p.width, 4)),
-        dy(random_values<T>(size, 5)),
-        dsum(random_values<T>(size, 6)) {
+      : rows(p.samples * p.rows_per_sample), size(rows * p.width), x(random_values<T>(size, 1)),
+        f(random_values<T>(size, 2)), weight(random_floats(p.width, 3)), bias(random_floats(p.width, 4)),
+        dy(random_values<T>(size, 5)), dsum(random_values<T>(size, 6)) {
     if (size > 40) x[30] = kNan, f[35] = kInf;
   }
 
@@ -70,13 +59,11 @@ struct Parts {
   std::vector<float> x, f, weight, bias, dy, dsum;
 };
 
-template <class T>
-class ResidualNorm : public testing::Test {};
+template <class T> class ResidualNorm : public testing::Test {};
 using StoredTypes = testing::Types<float, Bfloat16>;
 TYPED_TEST_SUITE(ResidualNorm, StoredTypes);
 
-template <class Run, class Want>
-void compare(const Run& run, const Want& want) {
+template <class Run, class Want> void compare(const Run& run, const Want& want) {
   for_every_isa(run, [&](const std::vector<float>& got) {
     ThreadPool pool(1);
     expect_same(got, want(pool));
@@ -136,6 +123,5 @@ TYPED_TEST(ResidualNorm, BackwardEqualsItsPartsToTheBit) {
           [&](ThreadPool& threads) { return parts.backward(p, with_sum, y, threads); });
     }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 struct Row {
   const char* name;
   int arity;
@@ -47,7 +46,6 @@ constexpr Row kRows[] = {
     {"to_bf16", 1, "stored_as_bf16(a)"},
 };
 static_assert(std::size(kRows) == static_cast<size_t>(kLastScalar) + 1);
-
 }  // namespace
 
 const char* scalar_name(Scalar function) { return kRows[static_cast<size_t>(function)].name; }
@@ -83,5 +81,4 @@ void check_expression(const Expression& expression, int operands) {
                       std::to_string(arguments[k]) + ", which is not in [0, " + std::to_string(limit) + ")");
   }
 }
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 #include "engine/kernels/precision.h"
 
 namespace linnet {
-
 enum class Scalar : uint8_t {
   kInput,     // a is the operand's number
   kConstant,  // the instruction's constant
@@ -76,8 +75,7 @@ const char* scalar_formula(Scalar function);  // in CUDA, of a, b and c; stored_
 void check_expression(const Expression& expression, int operands);
 
 // The meaning of each function, for any floating-point type.
-template <class T>
-T apply_scalar(Scalar function, T a, T b, T c) {
+template <class T> T apply_scalar(Scalar function, T a, T b, T c) {
   switch (function) {
     case Scalar::kInput:
     case Scalar::kConstant: return a;
@@ -114,8 +112,7 @@ T apply_scalar(Scalar function, T a, T b, T c) {
 }
 
 // The checked expression at one element; inputs[k] is operand k there.
-template <class T>
-T evaluate_scalar(const Expression& expression, const T* inputs) {
+template <class T> T evaluate_scalar(const Expression& expression, const T* inputs) {
   T values[kMaxInstructions];
   int count = 0;
   for (const Instruction& in : expression.code) {
@@ -130,5 +127,4 @@ T evaluate_scalar(const Expression& expression, const T* inputs) {
   }
   return values[count - 1];
 }
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include "engine/kernels/stored_floats.h"
 
 namespace linnet {
-
 struct PointwiseOperand {
   StoredFloats data;
   int64_t size;  // elements of data: n when kFull, a divisor of n when kSuffix, kPrefix or kMiddle, 1 when kScalar
@@ -19,6 +18,5 @@ struct PointwiseOperand {
 // data of a kFull operand of its type, and overlaps no other. Allocates nothing. Internal error for an expression or
 // operand that does not fit.
 void pointwise(int64_t n, const Expression& expression, std::span<const PointwiseOperand> operands,
-               MutableStoredFloats out, ThreadPool& pool);
-
+    MutableStoredFloats out, ThreadPool& pool);
 }  // namespace linnet

@@ -19,7 +19,6 @@
 #define LINNET_KERNELS_POINTWISE_TASK
 namespace linnet {
 namespace {
-
 // An expression compiled to run on blocks: inputs and constants are read in place, every other instruction writes a
 // register (a block of scratch memory), which is reused once its value is dead.
 struct PointwiseSource {
@@ -49,7 +48,6 @@ struct PointwiseCall {
 
 // Programs that need many blocks at once get shorter ones; 96 KiB either way.
 constexpr int64_t kBlock = 1024, kShortBlock = 256, kScratch = 24 * kBlock;
-
 }  // namespace
 }  // namespace linnet
 #endif
@@ -57,23 +55,20 @@ constexpr int64_t kBlock = 1024, kShortBlock = 256, kScratch = 24 * kBlock;
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 // What a step reads: consecutive elements, or with step 0 one vector repeatedly.
 struct Stream {
   const float* data;
   int64_t step;
 };
 
-template <class F>
-HWY_INLINE void Map1(Stream a, float* out, int64_t length, const F& f) {
+template <class F> HWY_INLINE void Map1(Stream a, float* out, int64_t length, const F& f) {
   for (int64_t i = 0; i < length; i += kFloatLanes) {
     StoreFloats(f(LoadFloats(a.data)), out + i);
     a.data += a.step;
   }
 }
 
-template <class F>
-HWY_INLINE void Map2(Stream a, Stream b, float* out, int64_t length, const F& f) {
+template <class F> HWY_INLINE void Map2(Stream a, Stream b, float* out, int64_t length, const F& f) {
   for (int64_t i = 0; i < length; i += kFloatLanes) {
     StoreFloats(f(LoadFloats(a.data), LoadFloats(b.data)), out + i);
     a.data += a.step;
@@ -92,8 +87,7 @@ HWY_INLINE void Select(Stream a, Stream b, Stream c, float* out, int64_t length)
 }
 
 // libm per lane: rare in models, and exact for arguments of any size.
-template <class F>
-HWY_INLINE Floats PerLane(Floats x, const F& f) {
+template <class F> HWY_INLINE Floats PerLane(Floats x, const F& f) {
   HWY_ALIGN float lanes[kFloatLanes];
   hn::Store(x, FloatTag(), lanes);
   for (float& lane : lanes) lane = f(lane);
@@ -208,7 +202,7 @@ class Task {
     for (int64_t j = 0; j < length;) {
       const int64_t row = (first + j) / run, piece = std::min((row + 1) * run - first - j, length - j);
       ForRow(piece,
-             [value = SetAll(operand.data[row]), to = to + j](const auto& at) LINNET_LAMBDA { at.store(value, to); });
+          [value = SetAll(operand.data[row]), to = to + j](const auto& at) LINNET_LAMBDA { at.store(value, to); });
       j += piece;
     }
   }
@@ -305,7 +299,6 @@ class Task {
 };
 
 void RunTask(const PointwiseCall& call, int64_t begin, int64_t end) { Task(call, begin, end).Run(begin, end); }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -313,7 +306,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(RunTask);
 
 // last_use[i] = the last instruction that reads instruction i, -1 if none does.
@@ -395,11 +387,10 @@ PointwiseOperand simplify(PointwiseOperand operand, int64_t n) {
   if (operand.size == n && operand.broadcast != Broadcast::kScalar) operand.broadcast = Broadcast::kFull;
   return operand;
 }
-
 }  // namespace
 
 void pointwise(int64_t n, const Expression& expression, std::span<const PointwiseOperand> operands,
-               MutableStoredFloats out, ThreadPool& pool) {
+    MutableStoredFloats out, ThreadPool& pool) {
   check_expression(expression, static_cast<int>(operands.size()));
   if (n <= 0) return;
   PointwiseCall call;
@@ -422,6 +413,5 @@ void pointwise(int64_t n, const Expression& expression, std::span<const Pointwis
     HWY_DYNAMIC_DISPATCH(RunTask)(call, begin * kBlock, std::min(n, end * kBlock));
   });
 }
-
 }  // namespace linnet
 #endif

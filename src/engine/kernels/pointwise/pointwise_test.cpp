@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 Instruction input(int operand) { return {.function = Scalar::kInput, .a = static_cast<int16_t>(operand)}; }
 Instruction constant(double value) { return {.function = Scalar::kConstant, .constant = value}; }
 
@@ -61,40 +60,30 @@ TEST(Pointwise, EveryFunctionMatchesItsDefinition) {
 // [B, 1, D] within [B, T, D]: rows shorter and longer than a block, and blocks that meet two of B.
 TEST(Pointwise, RowsAreRepeatedInTheMiddle) {
   for (const auto& [outer, times, row] :
-       {std::array<int64_t, 3>{2, 3, 5}, {8, 49, 96}, {3, 700, 1}, {2, 5, 1500}, {4, 1, 33}, {1, 40, 48}}) {
+      {std::array<int64_t, 3>{2, 3, 5}, {8, 49, 96}, {3, 700, 1}, {2, 5, 1500}, {4, 1, 33}, {1, 40, 48}}) {
     SCOPED_TRACE(std::to_string(outer) + " x " + std::to_string(times) + " x " + std::to_string(row));
     const int64_t n = outer * times * row;
     const std::vector<float> x = random_floats(n, 1), gate = random_floats(outer * row, 2);
     expect_right(n, {{input(0), input(1), {Scalar::kMul, 0, 1}}},
-                 {{x.data(), n, Broadcast::kFull}, {gate.data(), outer * row, Broadcast::kMiddle, row}}, 1e-6);
+        {{x.data(), n, Broadcast::kFull}, {gate.data(), outer * row, Broadcast::kMiddle, row}}, 1e-6);
   }
 }
 
 TEST(Pointwise, EveryBroadcastAndRaggedSize) {
   // tanh(a * row + column) * s + 0.5
-  const Expression e = {{input(0),
-                         input(1),
-                         input(2),
-                         input(3),
-                         constant(0.5),
-                         {Scalar::kMul, 0, 1},
-                         {Scalar::kAdd, 5, 2},
-                         {Scalar::kTanh, 6},
-                         {Scalar::kMul, 7, 3},
-                         {Scalar::kAdd, 8, 4}}};
-  const int64_t shapes[][2] = {{1, 1},    {1, 7},     {7, 1},     {5, 31},    {3, 16},   {64, 300},
-                               {9, 1024}, {11, 1500}, {2, 20011}, {30011, 2}, {400, 257}};
+  const Expression e = {{input(0), input(1), input(2), input(3), constant(0.5), {Scalar::kMul, 0, 1},
+      {Scalar::kAdd, 5, 2}, {Scalar::kTanh, 6}, {Scalar::kMul, 7, 3}, {Scalar::kAdd, 8, 4}}};
+  const int64_t shapes[][2] = {
+      {1, 1}, {1, 7}, {7, 1}, {5, 31}, {3, 16}, {64, 300}, {9, 1024}, {11, 1500}, {2, 20011}, {30011, 2}, {400, 257}};
   for (const auto& [rows, width] : shapes) {
     SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width));
     const int64_t n = rows * width;
     const auto a = random_floats(n, 1), row = random_floats(width, 2), column = random_floats(rows, 3);
     const float s = 1.5f;
     expect_right(n, e,
-                 {{a.data(), n, Broadcast::kFull},
-                  {row.data(), width, Broadcast::kSuffix},
-                  {column.data(), rows, Broadcast::kPrefix},
-                  {&s, 1, Broadcast::kScalar}},
-                 1e-6);
+        {{a.data(), n, Broadcast::kFull}, {row.data(), width, Broadcast::kSuffix},
+            {column.data(), rows, Broadcast::kPrefix}, {&s, 1, Broadcast::kScalar}},
+        1e-6);
   }
 }
 
@@ -147,6 +136,5 @@ TEST(Pointwise, RefusesWhatDoesNotFit) {
   EXPECT_THROW(run({}, {x.data(), 12, Broadcast::kFull}), Error);
   EXPECT_THROW(run({std::vector<Instruction>(65, input(0))}, {x.data(), 12, Broadcast::kFull}), Error);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -3,23 +3,11 @@
 
 namespace linnet {
 namespace {
-
 TEST(RoundHalf, EdgesOfTheFormat) {
-  const std::vector<std::pair<float, float>> cases = {{1, 1},
-                                                      {2049, 2048},  // a tie goes to the even mantissa
-                                                      {2051, 2052},
-                                                      {65504, 65504},
-                                                      {65519.996f, 65504},
-                                                      {65520, kInf},
-                                                      {-65520, -kInf},
-                                                      {-1e30f, -kInf},
-                                                      {kInf, kInf},
-                                                      {0x1p-14f, 0x1p-14f},
-                                                      {0x1.8p-24f, 0x1p-23f},
-                                                      {0x1p-25f, 0},
-                                                      {0x1.1p-25f, 0x1p-24f},
-                                                      {-0x1p-26f, -0.0f},
-                                                      {0.1f, 0x1.998p-4f}};
+  const std::vector<std::pair<float, float>> cases = {{1, 1}, {2049, 2048},  // a tie goes to the even mantissa
+      {2051, 2052}, {65504, 65504}, {65519.996f, 65504}, {65520, kInf}, {-65520, -kInf}, {-1e30f, -kInf}, {kInf, kInf},
+      {0x1p-14f, 0x1p-14f}, {0x1.8p-24f, 0x1p-23f}, {0x1p-25f, 0}, {0x1.1p-25f, 0x1p-24f}, {-0x1p-26f, -0.0f},
+      {0.1f, 0x1.998p-4f}};
   std::vector<float> from, want;
   for (const auto& [x, y] : cases) from.push_back(x), want.push_back(y);
   from.push_back(kNan), want.push_back(kNan);
@@ -49,6 +37,5 @@ TEST(RoundHalf, AllSizesOfNumbersAsTheDefinitionSays) {
       },
       [&](const std::vector<float>& to) { EXPECT_TRUE(same_bits(to, want)); });
 }
-
 }  // namespace
 }  // namespace linnet

@@ -17,7 +17,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
-
 // Contiguous rows of `depth` bytes each, a multiple of 32.
 struct WholeRows {
   const uint8_t* a;
@@ -46,8 +45,7 @@ struct WindowRows {
 // with w[k, j] at w[j / 16 * panel_bytes + (k / 4 * 16 + j % 16) * 4 + k % 4].
 
 // The largest magnitude of k numbers, load(position), as a float's bits, which are ordered alike, NaN on top.
-template <class Load>
-HWY_INLINE int32_t LargestBits(int64_t k, const Load& load) {
+template <class Load> HWY_INLINE int32_t LargestBits(int64_t k, const Load& load) {
   const hn::RebindToSigned<FloatTag> di;
   const auto magnitude = hn::Set(di, 0x7fffffff);
   auto most = hn::Zero(di);
@@ -65,9 +63,8 @@ HWY_INLINE float CodedMagnitude(int32_t bits) {
 
 struct PlainTiles {
   static constexpr int kRows = 4, kPanels = 1;
-  template <int M, int P, class Rows>
-  static void Tile(const Rows& rows, const int8_t* first, int64_t, const int32_t* start, int32_t* sums,
-                   int64_t stride) {
+  template <int M, int P, class Rows> static void Tile(
+      const Rows& rows, const int8_t* first, int64_t, const int32_t* start, int32_t* sums, int64_t stride) {
     for (int i = 0; i < M; ++i) {
       int32_t total[16];
       for (int j = 0; j < 16; ++j) total[j] = -start[j];
@@ -88,9 +85,8 @@ struct PlainTiles {
 struct NeonTiles {
   static constexpr int kRows = 2, kPanels = 1;
 
-  template <int M, int P>
-  static HWY_NOINLINE void Tile(const WholeRows& rows, const int8_t* w, int64_t, const int32_t* start, int32_t* sums,
-                                int64_t stride) {
+  template <int M, int P> static HWY_NOINLINE void Tile(
+      const WholeRows& rows, const int8_t* w, int64_t, const int32_t* start, int32_t* sums, int64_t stride) {
     int32x4_t r[M][8], of_weights[8];
     for (int c = 0; c < 8; ++c) {
       of_weights[c] = vdupq_n_s32(0);
@@ -122,10 +118,8 @@ struct NeonTiles {
 struct DotTiles {
   static constexpr int kRows = 4, kPanels = 1;
 
-  template <int M, int P>
-  __attribute__((target("arch=armv8.2-a+dotprod"))) static void Tile(const WholeRows& rows, const int8_t* w, int64_t,
-                                                                     const int32_t* start, int32_t* sums,
-                                                                     int64_t stride) {
+  template <int M, int P> __attribute__((target("arch=armv8.2-a+dotprod"))) static void Tile(
+      const WholeRows& rows, const int8_t* w, int64_t, const int32_t* start, int32_t* sums, int64_t stride) {
     const int8x16_t one = vdupq_n_s8(1);
     int32x4_t r[M][4], of_weights[4];
     for (int c = 0; c < 4; ++c) {
@@ -159,21 +153,19 @@ struct DotTiles {
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 // vpmaddubsw adds two products in 16 bits, which the weights' format keeps from saturating. With `kSplit` even and odd
 // columns are multiplied apart, for any weights, in about twice the time.
-template <bool kSplit>
-struct PairTilesOf {
+template <bool kSplit> struct PairTilesOf {
   static constexpr int kRows = 4, kPanels = 1;
 
   static HWY_INLINE __m256i Dot(__m256i x, __m256i w) {
     const __m256i one = _mm256_set1_epi16(1);
     if constexpr (!kSplit) return _mm256_madd_epi16(_mm256_maddubs_epi16(x, w), one);
     const __m256i even = _mm256_and_si256(w, _mm256_set1_epi16(0xff)), odd = _mm256_sub_epi8(w, even);
-    return _mm256_add_epi32(_mm256_madd_epi16(_mm256_maddubs_epi16(x, even), one),
-                            _mm256_madd_epi16(_mm256_maddubs_epi16(x, odd), one));
+    return _mm256_add_epi32(
+        _mm256_madd_epi16(_mm256_maddubs_epi16(x, even), one), _mm256_madd_epi16(_mm256_maddubs_epi16(x, odd), one));
   }
 
-  template <int M, int P, class Rows>
-  static HWY_NOINLINE void Tile(const Rows& rows, const int8_t* w, int64_t, const int32_t* start, int32_t* sums,
-                                int64_t stride) {
+  template <int M, int P, class Rows> static HWY_NOINLINE void Tile(
+      const Rows& rows, const int8_t* w, int64_t, const int32_t* start, int32_t* sums, int64_t stride) {
     __m256i r[M][2];
     const uint8_t* x[M];
 #pragma GCC unroll 4
@@ -181,8 +173,8 @@ struct PairTilesOf {
       x[i] = rows.row(i);
 #pragma GCC unroll 2
       for (int h = 0; h < 2; ++h)
-        r[i][h] = _mm256_sub_epi32(_mm256_setzero_si256(),
-                                   _mm256_loadu_si256(reinterpret_cast<const __m256i*>(start + 8 * h)));
+        r[i][h] = _mm256_sub_epi32(
+            _mm256_setzero_si256(), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(start + 8 * h)));
     }
     for (int64_t piece = 0; piece < rows.pieces(); ++piece)
       for (int64_t k = rows.begin(piece), end = rows.end(piece); k < end; k += 4, w += 64) {
@@ -210,9 +202,8 @@ using SplitPairTiles = PairTilesOf<true>;
 struct VnniTiles {
   static constexpr int kRows = 6, kPanels = 4;
 
-  template <int M, int P, class Rows>
-  static HWY_NOINLINE void Tile(const Rows& rows, const int8_t* w, int64_t panel_bytes, const int32_t* start,
-                                int32_t* sums, int64_t stride) {
+  template <int M, int P, class Rows> static HWY_NOINLINE void Tile(
+      const Rows& rows, const int8_t* w, int64_t panel_bytes, const int32_t* start, int32_t* sums, int64_t stride) {
     __m512i r[M][P];
     const uint8_t* x[M];
 #pragma GCC unroll 8
@@ -241,7 +232,6 @@ struct VnniTiles {
   }
 };
 #endif
-
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

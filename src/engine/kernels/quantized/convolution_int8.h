@@ -12,7 +12,6 @@
 #include "engine/kernels/quantized/gemm_int8.h"
 
 namespace linnet {
-
 // The filter along one axis of an image.
 struct WindowAxis {
   int64_t size = 1, stride = 1, dilation = 1;
@@ -64,5 +63,4 @@ size_t int8_convolution_workspace(const Int8ConvolutionSizes& sizes, int64_t fil
 // The weight has a row for each filter, with columns [vertical.size][horizontal.size][channels]. `workspace`: 64-byte
 // aligned.
 void int8_convolution(const Int8Convolution& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool);
-
 }  // namespace linnet

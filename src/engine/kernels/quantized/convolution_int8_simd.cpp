@@ -20,7 +20,6 @@ HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
 #define LINNET_KERNELS_QUANTIZED_CONVOLUTION_INT8_ONCE_
 namespace linnet {
 namespace {
-
 constexpr int64_t kPanel = PackedShape::kPanel;
 constexpr int64_t kMostRows = 8;          // of a tile
 constexpr int64_t kBandBytes = 96 << 10;  // of codes that a task has, so that they stay in the L2 cache
@@ -34,8 +33,7 @@ struct Layout {
       : line(s.horizontal.padded(s.width) * s.channels),
         run(s.horizontal.dilation == 1 ? s.horizontal.size * s.channels : s.channels),
         runs(s.horizontal.dilation == 1 ? 1 : s.horizontal.size),
-        window_rows((s.vertical.size - 1) * s.vertical.dilation + 1),
-        is_direct(run % 4 == 0),
+        window_rows((s.vertical.size - 1) * s.vertical.dilation + 1), is_direct(run % 4 == 0),
         depth(ceil_div(s.patch(), PackedShape::kBlock) * PackedShape::kBlock) {
     const int64_t room = std::max<int64_t>(0, kBandBytes / std::max<int64_t>(1, line) - window_rows);
     most_rows = std::min(std::max<int64_t>(1, s.out_height()), room / s.vertical.stride + 1);
@@ -75,7 +73,6 @@ struct Workspace {
   int64_t band_bytes, window_bytes;  // of a thread
   size_t size;
 };
-
 }  // namespace
 }  // namespace linnet
 #endif
@@ -83,12 +80,10 @@ struct Workspace {
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 using IntTag = hn::RebindToSigned<FloatTag>;
 
 // Rows of a tile by `panels` panels, all of which are computed.
-template <class Tiles>
-constexpr int window_rows(int panels) {
+template <class Tiles> constexpr int window_rows(int panels) {
   return Tiles::kPanels == 1 ? Tiles::kRows : panels == 4 ? 6 : 8;
 }
 
@@ -114,18 +109,11 @@ struct Band {
 class Convolution {
  public:
   Convolution(const Int8Convolution& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool)
-      : c_(args),
-        s_(args.sizes),
-        weight_(weight),
-        filters_(weight.shape.rows),
-        space_(s_, filters_, pool.size(), workspace),
-        layout_(space_.layout),
-        pool_(pool),
-        out_height_(s_.out_height()),
+      : c_(args), s_(args.sizes), weight_(weight), filters_(weight.shape.rows),
+        space_(s_, filters_, pool.size(), workspace), layout_(space_.layout), pool_(pool), out_height_(s_.out_height()),
         out_width_(s_.out_width()) {}
 
-  template <class Tiles>
-  void run() {
+  template <class Tiles> void run() {
     prepare();
     const int64_t wanted = pool_.size() == 1 ? 1 : kTasksOfThread * pool_.size();
     const int64_t fewest = std::min(layout_.most_rows, ceil_div(kFewestWindows, std::max<int64_t>(1, out_width_)));
@@ -244,19 +232,18 @@ class Convolution {
     }
   }
 
-  template <class Tiles>
-  HWY_INLINE void multiply_tile(const WindowRows& windows, const uint8_t** a, int64_t count, float band_scale,
-                                int64_t result, int64_t column, int panels, int64_t end) const {
+  template <class Tiles> HWY_INLINE void multiply_tile(const WindowRows& windows, const uint8_t** a, int64_t count,
+      float band_scale, int64_t result, int64_t column, int panels, int64_t end) const {
     HWY_ALIGN int32_t sums[kMostRows * Tiles::kPanels * kPanel];
     const int32_t* start = c_.rounding.zero == 0 ? space_.zeros : weight_.sums() + column;
     for (int64_t i = count; i < window_rows<Tiles>(panels); ++i) a[i] = a[count - 1];  // computed and not stored
     WithConstant<Tiles::kPanels>(panels, [&]<int P>() LINNET_LAMBDA {
-      Tiles::template Tile<window_rows<Tiles>(P), P>(windows, weight_.codes(column / kPanel),
-                                                     weight_.shape.panel_bytes(), start, sums, P * kPanel);
+      Tiles::template Tile<window_rows<Tiles>(P), P>(
+          windows, weight_.codes(column / kPanel), weight_.shape.panel_bytes(), start, sums, P * kPanel);
     });
     for (int64_t i = 0; i < count; ++i)
       store(sums + i * panels * kPanel, band_scale, (result + i) * filters_, column,
-            std::min<int64_t>(panels * kPanel, end - column));
+          std::min<int64_t>(panels * kPanel, end - column));
   }
 
   WindowRows windows_at(const uint8_t* const* a) const {
@@ -286,8 +273,8 @@ class Convolution {
 
   // The sums of one window by filters [column, column + columns), for y at `location` + column. Without fused
   // multiply-add, which some instruction sets lack.
-  HWY_INLINE void store(const int32_t* sums, float band_scale, int64_t location, int64_t column,
-                        int64_t columns) const {
+  HWY_INLINE void store(
+      const int32_t* sums, float band_scale, int64_t location, int64_t column, int64_t columns) const {
     const FloatTag d;
     const Floats scale = SetAll(band_scale);
     const float of_residual = c_.residual_codes ? c_.residual_rounding.scale * steps_of_result() : steps_of_result();
@@ -323,7 +310,7 @@ class Convolution {
 };
 
 void convolve(const Int8Convolution& args, const PackedWeight& weight, [[maybe_unused]] bool vnni, std::byte* workspace,
-              ThreadPool& pool) {
+    ThreadPool& pool) {
   Convolution convolution(args, weight, workspace, pool);
 #if HWY_TARGET == HWY_AVX3
   if (vnni) return convolution.run<VnniTiles>();
@@ -335,7 +322,6 @@ void convolve(const Int8Convolution& args, const PackedWeight& weight, [[maybe_u
   convolution.run<PlainTiles>();
 #endif
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -346,9 +332,7 @@ HWY_POP_ATTRIBUTES
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(convolve);
-
 }  // namespace
 
 size_t int8_convolution_workspace(const Int8ConvolutionSizes& sizes, int64_t filters, int threads) {
@@ -359,6 +343,5 @@ void int8_convolution(const Int8Convolution& args, const PackedWeight& weight, s
   if (args.sizes.images == 0 || weight.shape.rows == 0) return;
   HWY_DYNAMIC_DISPATCH(convolve)(args, weight, has_vnni(), workspace, pool);
 }
-
 }  // namespace linnet
 #endif

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 // A convolution of the definition, to compare with: codes in, sums of codes out.
 struct ConvolutionCase {
   Int8ConvolutionSizes sizes;
@@ -18,10 +17,9 @@ struct ConvolutionCase {
 class ConvolutionCheck {
  public:
   explicit ConvolutionCheck(const ConvolutionCase& c)
-      : c_(c),
-        shape_{WeightFormat::kInt8, c.filters, c.sizes.patch()},
+      : c_(c), shape_{WeightFormat::kInt8, c.filters, c.sizes.patch()},
         packed_(shape_.format, shape_.rows, shape_.columns,
-                std::vector<float>(static_cast<size_t>(shape_.rows * shape_.columns))),
+            std::vector<float>(static_cast<size_t>(shape_.rows * shape_.columns))),
         codes_(static_cast<size_t>(shape_.rows * shape_.columns)) {
     std::mt19937 random(11);
     for (int8_t& code : codes_)
@@ -57,7 +55,7 @@ class ConvolutionCheck {
               for (int64_t s = 0; s < horizontal.size; ++s)
                 for (int64_t channel = 0; channel < c_.sizes.channels; ++channel)
                   sum += code(x, n, i * vertical.stride + r * vertical.dilation - vertical.before,
-                              j * horizontal.stride + s * horizontal.dilation - horizontal.before, channel) *
+                             j * horizontal.stride + s * horizontal.dilation - horizontal.before, channel) *
                          codes_[static_cast<size_t>(column++)];
             sums.push_back(sum);
           }
@@ -103,10 +101,10 @@ TEST(QuantizedGemm, ConvolutionsOfBytesAreExactInEveryWay) {
         for (const bool from_codes : {false, true}) {
           std::vector<float> y(sums.size(), kNan);
           const Int8Convolution args{.sizes = c.sizes,
-                                     .x = from_codes ? nullptr : x.data(),
-                                     .x_codes = from_codes ? codes.data() : nullptr,
-                                     .rounding = c.rounding,
-                                     .y = y.data()};
+              .x = from_codes ? nullptr : x.data(),
+              .x_codes = from_codes ? codes.data() : nullptr,
+              .rounding = c.rounding,
+              .y = y.data()};
           convolve(args, check.weight(), threads);
           for (size_t i = 0; i < y.size(); ++i)
             ASSERT_EQ(y[i], static_cast<float>(sums[i]) *
@@ -183,8 +181,8 @@ TEST(QuantizedGemm, ConvolutionsFindAScaleForEachImage) {
       EXPECT_TRUE(std::all_of(y.begin() + 2 * kResult, y.begin() + 3 * kResult, [](float v) { return v != v; }));
       EXPECT_TRUE(std::all_of(y.begin() + 3 * kResult, y.end(), [](float v) { return v == 0; }));
       // Against the sums of the codes that the largest magnitude gives.
-      const float most = *std::max_element(x.begin() + kImage, x.begin() + 2 * kImage,
-                                           [](float a, float b) { return std::abs(a) < std::abs(b); });
+      const float most = *std::max_element(
+          x.begin() + kImage, x.begin() + 2 * kImage, [](float a, float b) { return std::abs(a) < std::abs(b); });
       const float scale = std::abs(most) / static_cast<float>(255 - zero);
       double error = 0, size = 0;
       std::vector<uint8_t> codes(4 * kImage);
@@ -200,6 +198,5 @@ TEST(QuantizedGemm, ConvolutionsFindAScaleForEachImage) {
     });
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -12,15 +12,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 namespace hn = hwy::HWY_NAMESPACE;
 constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 
 // One block of the 16 rows of a panel: value(row r, column c) becomes out[c * stride + r]. A word has a row's codes, so
 // that one shift takes the same column of all rows.
-template <int kBits>
-void panel_values(const BlockFormat& blocks, const int8_t* words, const float (&numbers)[3][kPanel], float* out,
-                  int64_t stride) {
+template <int kBits> void panel_values(
+    const BlockFormat& blocks, const int8_t* words, const float (&numbers)[3][kPanel], float* out, int64_t stride) {
   constexpr int kCodes = 32 / kBits;
   const hn::CappedTag<int32_t, kPanel> di;
   const hn::RebindToFloat<decltype(di)> df;
@@ -90,14 +88,14 @@ void row_values(const PackedWeight& weight, int64_t first, int64_t count, float*
 }
 
 void unpack_panel(const PackedWeight& weight, bool transposed, int64_t first, int64_t depth, int64_t column,
-                  int64_t width, float* out) {
+    int64_t width, float* out) {
   HWY_ALIGN float values[kBlock * kPanel];  // [column, row]
   const int64_t end = first + depth;
   if (!transposed) {
     for (int64_t row = first; row < end; row += kPanel) {
       block_of_panel(weight, row / kPanel, column / kBlock, values, kPanel);
       tile::PackPanelTransposed(values + column % kBlock * kPanel, kPanel, std::min(kPanel, end - row), width,
-                                out + (row - first) * tile::kWidth);
+          out + (row - first) * tile::kWidth);
     }
     return;
   }
@@ -116,7 +114,6 @@ void unpack_panel(const PackedWeight& weight, bool transposed, int64_t first, in
     }
   }
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -124,10 +121,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(row_values);
 HWY_EXPORT(unpack_panel);
-
 }  // namespace
 
 void dequantize_codes(const PackedWeight& weight, int64_t first, int64_t count, float* out) {
@@ -135,10 +130,9 @@ void dequantize_codes(const PackedWeight& weight, int64_t first, int64_t count, 
 }
 
 void unpack_panel(const PackedWeight& weight, bool transposed, int64_t first, int64_t depth, int64_t column,
-                  int64_t width, float* out) {
+    int64_t width, float* out) {
   if (!transposed && first % PackedShape::kPanel != 0) fail_internal("a panel that begins within 16 rows of codes");
   HWY_DYNAMIC_DISPATCH(unpack_panel)(weight, transposed, first, depth, column, width, out);
 }
-
 }  // namespace linnet
 #endif

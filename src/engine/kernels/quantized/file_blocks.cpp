@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 using Bytes = const std::byte*;
 
 int at(Bytes bytes, int64_t i) { return std::to_integer<int>(bytes[i]); }
@@ -54,7 +53,6 @@ void read_numbers(WeightFormat format, Bytes block, uint16_t (&numbers)[2]) {
   numbers[1] = 0;
   std::memcpy(numbers, block + (format == WeightFormat::kQ6K ? 208 : 0), block_format(format).minimum ? 4 : 2);
 }
-
 }  // namespace
 
 void read_file_block(WeightFormat format, Bytes block, FileBlock& read) {
@@ -90,5 +88,4 @@ bool is_finite_row(WeightFormat format, Bytes row, int64_t columns) {
   }
   return true;
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "engine/kernels/quantized/packed_weight.h"
 
 namespace linnet {
-
 struct FileBlock {
   uint16_t numbers[2];    // fp16: the scale, then the minimum
   int8_t integers[8][2];  // of each of 8 blocks: for the scale of each part, then for the minimum
@@ -24,5 +23,4 @@ constexpr int64_t file_row_bytes(WeightFormat format, int64_t columns) {  // `co
   return columns / (PackedShape::kBlock * blocks.unit) * blocks.file_bytes();
 }
 bool is_finite_row(WeightFormat format, const std::byte* row, int64_t columns);  // all scales and minimums
-
 }  // namespace linnet

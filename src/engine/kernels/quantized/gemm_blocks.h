@@ -4,7 +4,6 @@
 #include "engine/kernels/quantized/packed_weight.h"
 
 namespace linnet {
-
 // By integers if there are few rows, otherwise as gemm_strips().
 size_t gemm_blocks_workspace(const PackedShape& shape, int64_t m, bool few, int threads);
 void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool);
@@ -21,5 +20,4 @@ size_t gemm_strips_workspace(const PackedShape& shape, int64_t m, int threads); 
 void gemm_strips(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool);
 
 GemmArgs from_column(GemmArgs args, int64_t begin);
-
 }  // namespace linnet

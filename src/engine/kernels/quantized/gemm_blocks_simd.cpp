@@ -24,7 +24,6 @@ HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
 #define LINNET_KERNELS_ACTIVATION_BLOCK
 namespace linnet {
 namespace {
-
 // 32 neighbors of a row as 16-bit codes times a scale, in the kernel's form: either `pairs`, the codes for one 32-bit
 // word of the weight (4 columns of 8 bits, 8 of 4) in PairBlocks' order; or `high` and `low`, with code = 256 high +
 // low; with 4 bits a word's even columns precede the odd ones.
@@ -51,7 +50,6 @@ inline void store_pairs(int bits, const int32_t* codes, ActivationBlock& block) 
   for (int word = 0; word < 32; word += in_word)
     for (int t = 0; t < in_word; ++t) block.pairs[word + pair_slot(bits, t)] = static_cast<int16_t>(codes[word + t]);
 }
-
 }  // namespace
 }  // namespace linnet
 #endif
@@ -59,7 +57,6 @@ inline void store_pairs(int bits, const int32_t* codes, ActivationBlock& block) 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 // Products of weights in blocks (packed_weight.h) with activations of 16 bits, a few rows by panels of 16 columns. One
 // struct for each way that processors have; all give the same bits.
 //
@@ -83,9 +80,8 @@ struct PlainBlocks {
 
   static void store(int bits, const int32_t* codes, ActivationBlock& block) { store_pairs(bits, codes, block); }
 
-  template <WeightFormat kFormat>
-  static void run(int rows, int, const PackedWeight& weight, int64_t panel, const ActivationBlock* x, int64_t stride,
-                  float* sums) {
+  template <WeightFormat kFormat> static void run(
+      int rows, int, const PackedWeight& weight, int64_t panel, const ActivationBlock* x, int64_t stride, float* sums) {
     constexpr BlockFormat kBlocks = block_format(kFormat);
     constexpr int kBits = kBlocks.bits, kCodes = 32 / kBits, kPanel = 16, kGroups = 32 / kCodes / kBlocks.parts;
     const int64_t blocks = weight.shape.blocks();
@@ -153,8 +149,7 @@ struct PairBlocks {
 
   // The codes of each word as 16-bit pairs, number `step` of them: the order of ActivationBlock::pairs. `high` has the
   // high bits of codes of 5 or 6, this pair's from bit `high_bit` on.
-  template <WeightFormat kFormat, int step>
-  static HWY_INLINE __m256i Pair(__m256i words, __m256i high, int high_bit) {
+  template <WeightFormat kFormat, int step> static HWY_INLINE __m256i Pair(__m256i words, __m256i high, int high_bit) {
     constexpr BlockFormat kBlocks = block_format(kFormat);
     constexpr int kBits = kBlocks.bits;
     if constexpr (kBlocks.is_signed)
@@ -168,9 +163,8 @@ struct PairBlocks {
     return codes;
   }
 
-  template <WeightFormat kFormat, int step, int M>
-  static HWY_INLINE void AddPair(const __m256i (&words)[2], const __m256i (&highs)[2], int high_bit,
-                                 const ActivationBlock* const (&x)[M], int at, __m256i (&sum)[M][2]) {
+  template <WeightFormat kFormat, int step, int M> static HWY_INLINE void AddPair(const __m256i (&words)[2],
+      const __m256i (&highs)[2], int high_bit, const ActivationBlock* const (&x)[M], int at, __m256i (&sum)[M][2]) {
     const __m256i low = Pair<kFormat, step>(words[0], highs[0], high_bit),
                   high = Pair<kFormat, step>(words[1], highs[1], high_bit);
 #pragma GCC unroll 4
@@ -181,9 +175,8 @@ struct PairBlocks {
     }
   }
 
-  template <WeightFormat kFormat, int M>
-  static HWY_NOINLINE void Tile(const PackedWeight& weight, int64_t panel, const ActivationBlock* x, int64_t stride,
-                                float* sums) {
+  template <WeightFormat kFormat, int M> static HWY_NOINLINE void Tile(
+      const PackedWeight& weight, int64_t panel, const ActivationBlock* x, int64_t stride, float* sums) {
     constexpr BlockFormat kBlocks = block_format(kFormat);
     constexpr int kBits = kBlocks.bits, kHigh = kBlocks.high_bits;
     const int64_t blocks = weight.shape.blocks();
@@ -227,9 +220,8 @@ struct PairBlocks {
   }
 
   // Adds the sums of a part to the totals, and leaves zeros.
-  template <WeightFormat kFormat, int M>
-  static HWY_INLINE void AddPart(const std::byte* scales, int64_t block, int part, const ActivationBlock* const (&x)[M],
-                                 __m256i (&sum)[M][2], __m256 (&total)[M][2]) {
+  template <WeightFormat kFormat, int M> static HWY_INLINE void AddPart(const std::byte* scales, int64_t block,
+      int part, const ActivationBlock* const (&x)[M], __m256i (&sum)[M][2], __m256 (&total)[M][2]) {
     constexpr BlockFormat kBlocks = block_format(kFormat);
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
@@ -250,9 +242,8 @@ struct PairBlocks {
     }
   }
 
-  template <WeightFormat kFormat>
-  static void run(int rows, int, const PackedWeight& weight, int64_t panel, const ActivationBlock* x, int64_t stride,
-                  float* sums) {
+  template <WeightFormat kFormat> static void run(
+      int rows, int, const PackedWeight& weight, int64_t panel, const ActivationBlock* x, int64_t stride, float* sums) {
     if constexpr (has_tall_tiles(kFormat)) {
       if (rows == 4) return Tile<kFormat, 4>(weight, panel, x, stride, sums);
       if (rows == 2) return Tile<kFormat, 2>(weight, panel, x, stride, sums);
@@ -289,15 +280,13 @@ struct VnniBlocks {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(block.low), lows);
   }
 
-  template <WeightFormat kFormat>
-  static HWY_INLINE __m512 Numbers(const std::byte* scales, int64_t block, int part) {
+  template <WeightFormat kFormat> static HWY_INLINE __m512 Numbers(const std::byte* scales, int64_t block, int part) {
     return _mm512_insertf32x8(_mm512_castps256_ps512(BlockNumbers<kFormat>(scales, block, part, 0)),
-                              BlockNumbers<kFormat>(scales, block, part, 1), 1);
+        BlockNumbers<kFormat>(scales, block, part, 1), 1);
   }
 
-  template <WeightFormat kFormat, int M, int P>
-  static HWY_NOINLINE void Tile(const PackedWeight& weight, int64_t panel, const ActivationBlock* x, int64_t stride,
-                                float* sums) {
+  template <WeightFormat kFormat, int M, int P> static HWY_NOINLINE void Tile(
+      const PackedWeight& weight, int64_t panel, const ActivationBlock* x, int64_t stride, float* sums) {
     constexpr BlockFormat kBlocks = block_format(kFormat);
     constexpr int kBits = kBlocks.bits, kHigh = kBlocks.high_bits;
     const int64_t blocks = weight.shape.blocks(), panel_bytes = weight.shape.panel_bytes(), next = P * panel_bytes;
@@ -383,9 +372,8 @@ struct VnniBlocks {
       for (int p = 0; p < P; ++p) _mm512_storeu_ps(sums + (i * P + p) * 16, total[i][p]);
   }
 
-  template <WeightFormat kFormat>
-  static void run(int rows, int panels, const PackedWeight& weight, int64_t panel, const ActivationBlock* x,
-                  int64_t stride, float* sums) {
+  template <WeightFormat kFormat> static void run(int rows, int panels, const PackedWeight& weight, int64_t panel,
+      const ActivationBlock* x, int64_t stride, float* sums) {
     if (panels == kOneRow) return Tile<kFormat, 1, kOneRow>(weight, panel, x, stride, sums);
     if constexpr (has_tall_tiles(kFormat)) {
       if (rows == 4) return Tile<kFormat, 4, 1>(weight, panel, x, stride, sums);
@@ -426,9 +414,8 @@ void quantize_block(const float* x, int64_t count, const BlockFormat& format, Ac
   Blocks::store(format.bits, codes, block);
 }
 
-template <class Blocks>
-void finish(const GemmArgs& g, const float* sums, int64_t stride, int64_t row, int rows, int64_t column,
-            int64_t columns) {
+template <class Blocks> void finish(
+    const GemmArgs& g, const float* sums, int64_t stride, int64_t row, int rows, int64_t column, int64_t columns) {
   const FloatTag d;
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t location = (row + i) * g.ldc + column;
@@ -445,22 +432,13 @@ void finish(const GemmArgs& g, const float* sums, int64_t stride, int64_t row, i
   if (tile::has_epilogue(g)) tile::Epilogue<tile::UnitOfBytes>(g, g.c.f32() + row * g.ldc + column, rows, columns);
 }
 
-template <class Blocks>
-auto tile_of(WeightFormat format) {
+template <class Blocks> auto tile_of(WeightFormat format) {
   using enum WeightFormat;
   using Run = decltype(&Blocks::template run<kInt8Blocks>);
-  static constexpr Run kRuns[] = {nullptr,
-                                  Blocks::template run<kInt8Blocks>,
-                                  Blocks::template run<kInt4Blocks>,
-                                  nullptr,
-                                  Blocks::template run<kQ8_0>,
-                                  Blocks::template run<kQ4_0>,
-                                  Blocks::template run<kQ4_1>,
-                                  Blocks::template run<kQ5_0>,
-                                  Blocks::template run<kQ5_1>,
-                                  Blocks::template run<kQ4K>,
-                                  Blocks::template run<kQ5K>,
-                                  Blocks::template run<kQ6K>};
+  static constexpr Run kRuns[] = {nullptr, Blocks::template run<kInt8Blocks>, Blocks::template run<kInt4Blocks>,
+      nullptr, Blocks::template run<kQ8_0>, Blocks::template run<kQ4_0>, Blocks::template run<kQ4_1>,
+      Blocks::template run<kQ5_0>, Blocks::template run<kQ5_1>, Blocks::template run<kQ4K>, Blocks::template run<kQ5K>,
+      Blocks::template run<kQ6K>};
   return kRuns[static_cast<size_t>(format)];
 }
 
@@ -491,7 +469,7 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, std::byte* works
   const auto quantize = [&](int64_t row, int) {
     for (int64_t block = 0; block < blocks; ++block)
       quantize_block<Blocks>(g.a.f32() + row * g.lda + block * kBlock, std::min(kBlock, columns - block * kBlock),
-                             format, x[row * blocks + block]);
+          format, x[row * blocks + block]);
   };
   if (g.m == 1) quantize(0, 0);
   else pool.run(g.m, quantize);
@@ -502,7 +480,7 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, std::byte* works
   const int64_t step =
       std::max<int64_t>(1, std::min(most, panels / (kTasksEach * pool.size())) / kTogether) * kTogether;
   pool.run(ceil_div(panels, step),
-           [&](int64_t task, int) { strip<Blocks>(g, weight, x, task * step, std::min(panels, (task + 1) * step)); });
+      [&](int64_t task, int) { strip<Blocks>(g, weight, x, task * step, std::min(panels, (task + 1) * step)); });
 }
 
 #if HWY_TARGET == HWY_AVX3
@@ -520,7 +498,6 @@ bool is_avx512() { return HWY_TARGET == HWY_AVX3; }
 void few_rows(const GemmArgs& g, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
   run_product<Blocks>(g, weight, workspace, pool);
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -531,7 +508,6 @@ HWY_POP_ATTRIBUTES
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(few_rows);
 #if HWY_ARCH_X86
 HWY_EXPORT(is_avx512);
@@ -541,7 +517,6 @@ HWY_EXPORT(is_avx512);
 bool is_plain(const GemmArgs& args) {
   return args.trans_b && !args.accumulate && !args.pre_activation && args.derivative == GemmActivation::kNone;
 }
-
 }  // namespace
 
 size_t gemm_blocks_workspace(const PackedShape& shape, int64_t m, bool few, int threads) {
@@ -564,6 +539,5 @@ void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* wo
   if (few) return HWY_DYNAMIC_DISPATCH(few_rows)(args, weight, workspace, pool);
   gemm_strips(args, weight, workspace, pool);
 }
-
 }  // namespace linnet
 #endif

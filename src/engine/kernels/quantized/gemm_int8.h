@@ -16,7 +16,6 @@
 #include "engine/kernels/quantized/packed_weight.h"
 
 namespace linnet {
-
 constexpr int64_t kFewRows = 8;  // products of at most so many rows are those of few rows
 
 // How activations become bytes if a model fixes it, instead of a scale per row:
@@ -42,15 +41,15 @@ struct ByteOperands {
 
 // Bytes of workspace for m rows. `few`: for a product computed like few rows. `codes`: with ByteOperands::a.
 // `remainders`: with a StaticRounding::largest_error.
-size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, int threads, bool codes = false,
-                                bool remainders = false);
+size_t quantized_gemm_workspace(
+    const PackedShape& shape, int64_t m, bool few, int threads, bool codes = false, bool remainders = false);
 
 // The sizes n and k and the operand b of `args` are not read: they are the weight's. `trans_b` must be set for kInt8,
 // whose A, C and C's companions may be bf16 in memory, without `rounding.scale` and with gemm_has_bf16(). With
 // `independent_rows` any number of rows is computed like few. `workspace` is 64-byte aligned. `rounding` and `bytes`
 // are for kInt8 alone; codes as `bytes.a` need a rounding with a scale.
 void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool,
-                    const StaticRounding& rounding = {}, const ByteOperands& bytes = {});
+    const StaticRounding& rounding = {}, const ByteOperands& bytes = {});
 
 // Whether the current instruction set multiplies bytes and adds to 32 bits in one instruction (AVX-512 VNNI).
 bool has_vnni();
@@ -61,8 +60,8 @@ struct RowScales {
 };
 // Rounds a row to 8 bits with 128 added, codes[round up(k, 32)], the padding 128. With StaticRounding's
 // `largest_error`, writes `rest` of the same size if the result's rest_scale is not 0.
-RowScales quantize_activations(StoredFloats x, int64_t k, uint8_t* codes, float largest_error = 0,
-                               uint8_t* rest = nullptr);
+RowScales quantize_activations(
+    StoredFloats x, int64_t k, uint8_t* codes, float largest_error = 0, uint8_t* rest = nullptr);
 
 // The same by a given rounding. A NaN becomes `least`. The padding is `zero`.
 void quantize_activations(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes);
@@ -70,5 +69,4 @@ void quantize_activations(const float* x, int64_t k, const StaticRounding& round
 void round_to_codes(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes);
 
 void disable_vnni_for_test(bool disabled);  // for tests: while true, kernels behave as without VNNI
-
 }  // namespace linnet

@@ -26,7 +26,6 @@ HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 
 int64_t padded(int64_t k) { return round_up(k, kBlock); }
@@ -35,8 +34,7 @@ int64_t padded(int64_t k) { return round_up(k, kBlock); }
 constexpr int64_t kCodesInCache = 192 << 10;
 
 // Rounds k numbers, load(position), by the largest magnitude among them. Returns their scale.
-template <class Load>
-HWY_INLINE float round_numbers(int64_t k, const Load& load, uint8_t* codes) {
+template <class Load> HWY_INLINE float round_numbers(int64_t k, const Load& load, uint8_t* codes) {
   const hn::RebindToSigned<FloatTag> di;
   const float top = CodedMagnitude(LargestBits(k, load));
   if (!(top > 0)) {
@@ -104,8 +102,8 @@ struct Rounded {         // A as bytes
 // sums [rows][columns], and those of the rests, to those rows and columns of C, whose numbers go to `c`, rows c_stride
 // apart. Without fused multiply-add, which some instruction sets lack.
 void finish_tile(const GemmArgs& g, const PackedWeight& weight, const Rounded& a, const int32_t* sums,
-                 const int32_t* rest_sums, int64_t sums_stride, int64_t first_row, int64_t rows, int64_t column,
-                 int64_t columns, float* c, int64_t c_stride) {
+    const int32_t* rest_sums, int64_t sums_stride, int64_t first_row, int64_t rows, int64_t column, int64_t columns,
+    float* c, int64_t c_stride) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> di;
   const float* scales = weight.row_scales() + column;
@@ -137,9 +135,8 @@ bool is_apart(const GemmArgs& g) {
 }
 
 // Rows [first, last) of A by columns [begin, end) of C, whole tiles except at the end. With bytes.c tiles stay in L1.
-template <class Tiles>
-void multiply(const GemmArgs& g, const PackedWeight& weight, const Rounded& a, int64_t first, int64_t last,
-              int64_t begin, int64_t end, const ByteOperands& bytes = {}) {
+template <class Tiles> void multiply(const GemmArgs& g, const PackedWeight& weight, const Rounded& a, int64_t first,
+    int64_t last, int64_t begin, int64_t end, const ByteOperands& bytes = {}) {
   const int64_t depth = padded(weight.shape.columns), panel_bytes = weight.shape.panel_bytes();
   constexpr int64_t kStride = Tiles::kPanels * kPanel;
   HWY_ALIGN int32_t sums[Tiles::kRows * kStride], rest_sums[Tiles::kRows * kStride];
@@ -165,7 +162,7 @@ void multiply(const GemmArgs& g, const PackedWeight& weight, const Rounded& a, i
         if (a.has_rest(row + i)) add_up.template operator()<1>(a.rest + (row + i) * depth, rest_sums + i * kStride);
       float* c = in_place ? g.c.f32() + row * g.ldc + column : numbers;
       finish_tile(is_stored ? apart : g, weight, a, sums, rest_sums, kStride, row, rows, column, columns, c,
-                  in_place ? g.ldc : kStride);
+          in_place ? g.ldc : kStride);
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
       if (is_stored) {
         tile::FinishApart(g, numbers, kStride, row, column, rows, columns);
@@ -179,9 +176,8 @@ void multiply(const GemmArgs& g, const PackedWeight& weight, const Rounded& a, i
   }
 }
 
-template <class Tiles>
-void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding,
-                 const ByteOperands& bytes, std::byte* workspace, ThreadPool& pool) {
+template <class Tiles> void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding,
+    const ByteOperands& bytes, std::byte* workspace, ThreadPool& pool) {
   const int64_t n = weight.shape.rows, k = weight.shape.columns, depth = padded(k);
   const bool are_rounded = bytes.a && depth == k;  // and need no padding
   const int64_t size = are_rounded ? 0 : round_up(g.m * depth, int64_t{64});
@@ -225,8 +221,8 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRoun
   const int64_t strips = ceil_div(n, strip), blocks = ceil_div(g.m, block_rows);
   pool.run(strips * blocks, [&](int64_t task, int) {
     const int64_t row = task / strips * block_rows, column = task % strips * strip;
-    multiply<Tiles>(g, weight, rounded, row, std::min(g.m, row + block_rows), column, std::min(n, column + strip),
-                    bytes);
+    multiply<Tiles>(
+        g, weight, rounded, row, std::min(g.m, row + block_rows), column, std::min(n, column + strip), bytes);
   });
 }
 
@@ -246,7 +242,7 @@ bool cpu_has_vnni() { return false; }
 
 // Uses this processor's struct for byte products (byte_tiles-inl.h).
 void product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding, const ByteOperands& bytes,
-             [[maybe_unused]] bool vnni, std::byte* workspace, ThreadPool& pool) {
+    [[maybe_unused]] bool vnni, std::byte* workspace, ThreadPool& pool) {
 #if HWY_TARGET == HWY_AVX3
   if (vnni && cpu_has_vnni()) return run_product<VnniTiles>(g, weight, rounding, bytes, workspace, pool);
 #endif
@@ -260,7 +256,6 @@ void product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding
   run_product<PlainTiles>(g, weight, rounding, bytes, workspace, pool);
 #endif
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -271,14 +266,12 @@ HWY_POP_ATTRIBUTES
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(cpu_has_vnni);
 HWY_EXPORT(product);
 HWY_EXPORT(round_row);
 HWY_EXPORT(round_by);
 
 std::atomic<bool> g_vnni_disabled = false;
-
 }  // namespace
 
 bool has_vnni() { return !g_vnni_disabled && HWY_DYNAMIC_DISPATCH(cpu_has_vnni)(); }
@@ -297,8 +290,8 @@ void round_to_codes(const float* x, int64_t k, const StaticRounding& rounding, u
   HWY_DYNAMIC_DISPATCH(round_by)(x, k, rounding, codes);
 }
 
-size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, int threads, bool codes,
-                                bool remainders) {
+size_t quantized_gemm_workspace(
+    const PackedShape& shape, int64_t m, bool few, int threads, bool codes, bool remainders) {
   if (shape.format == WeightFormat::kBf16) return gemm_strips_workspace(shape, m, threads);
   if (shape.format != WeightFormat::kInt8) return gemm_blocks_workspace(shape, m, few, threads);
   const int64_t depth = shape.blocks() * PackedShape::kBlock;
@@ -307,12 +300,11 @@ size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, i
 }
 
 void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool,
-                    const StaticRounding& rounding, const ByteOperands& bytes) {
+    const StaticRounding& rounding, const ByteOperands& bytes) {
   if (args.m == 0 || weight.shape.rows == 0) return;
   if (weight.shape.format == WeightFormat::kBf16) return gemm_strips(args, weight, workspace, pool);
   if (weight.shape.format != WeightFormat::kInt8) return gemm_blocks(args, weight, workspace, pool);
   HWY_DYNAMIC_DISPATCH(product)(args, weight, rounding, bytes, has_vnni(), workspace, pool);
 }
-
 }  // namespace linnet
 #endif

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kStripFloats = int64_t{1} << 20;
 constexpr int64_t kFewStripFloats = int64_t{1} << 15;  // 128 KB, which stay in the second cache of a core
 
@@ -27,8 +26,7 @@ size_t few_workspace(const PackedShape& shape, int64_t m) {  // of one worker of
   return strip_bytes(shape, kFewStripFloats) + round_up(product, size_t{64});
 }
 
-template <class Pointer>
-void advance(Pointer& pointer, int64_t by) {
+template <class Pointer> void advance(Pointer& pointer, int64_t by) {
   if (pointer) pointer = pointer + by;
 }
 
@@ -77,7 +75,6 @@ bool reads_codes(const GemmArgs& product) {
   return !in_bf16 && !product.trans_a && shape.format != WeightFormat::kBf16 && shape.tail_rows == 0 &&
          reads_panels(product.m, product.n, product.k);
 }
-
 }  // namespace
 
 GemmArgs from_column(GemmArgs part, int64_t begin) {
@@ -91,14 +88,14 @@ size_t gemm_strips_workspace(const PackedShape& shape, int64_t m, int threads) {
   if (shape.rows == 0) return 0;
   const auto product_workspace = [&](int64_t rows, int64_t columns) {
     const bool in_bf16 = shape.format == WeightFormat::kBf16;
-    return std::max(gemm_workspace(1, m, rows, columns, threads, in_bf16),
-                    gemm_workspace(1, m, columns, rows, threads, in_bf16));
+    return std::max(
+        gemm_workspace(1, m, rows, columns, threads, in_bf16), gemm_workspace(1, m, columns, rows, threads, in_bf16));
   };
   size_t most = 0;  // of a whole strip and of the last
   for (const int64_t rows : {strip_rows(shape), shape.rows % strip_rows(shape)})
     most = std::max(most, product_workspace(rows, shape.columns));
   return std::max({strip_bytes(shape) + most, static_cast<size_t>(threads) * few_workspace(shape, m),
-                   product_workspace(shape.rows, shape.columns)});
+      product_workspace(shape.rows, shape.columns)});
 }
 
 void gemm_strips(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
@@ -125,5 +122,4 @@ void gemm_strips(const GemmArgs& args, const PackedWeight& weight, std::byte* wo
     else multiply_plain(part, begin, end == shape.rows, workspace, pool);
   }
 }
-
 }  // namespace linnet

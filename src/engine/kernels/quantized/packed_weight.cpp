@@ -16,7 +16,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 constexpr int kMostPair = 128;  // see the header
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -157,7 +156,6 @@ void pack_codes(const BlockFormat& blocks, const int8_t* codes, int64_t row, std
     words[4 * 64 + at] |= static_cast<std::byte>(codes[i] >> 4 << shift);
   }
 }
-
 }  // namespace
 
 size_t PackedShape::bytes() const {
@@ -205,7 +203,7 @@ void pack_row(const PackedShape& shape, int64_t row, const int8_t* codes, const 
     int8_t some[kBlock] = {};
     std::copy_n(codes + block * kBlock, std::min(kBlock, shape.columns - block * kBlock), some);
     pack_codes(block_format(shape.format), some, row % kPanel,
-               packed + panel * shape.panel_bytes() + block * shape.block_bytes());
+        packed + panel * shape.panel_bytes() + block * shape.block_bytes());
   }
   if (shape.format == WeightFormat::kInt8) {
     int32_t sum = 0;
@@ -259,12 +257,11 @@ void pack_weight(const PackedShape& shape, const float* w, std::byte* packed, Th
 }
 
 namespace {
-
 int64_t padded_columns(const PackedShape& shape) { return shape.blocks() * kBlock; }
 
 // A panel of a matrix in row order. `codes`: of a row.
 void quantize_rows(const PackedShape& shape, const float* w, int64_t count, float most, int8_t* codes, int8_t* panel,
-                   float* scales, int32_t* sums) {
+    float* scales, int32_t* sums) {
   std::fill(codes + shape.columns, codes + padded_columns(shape), static_cast<int8_t>(0));
   for (int64_t row = 0; row < kPanel; ++row, w += shape.columns) {
     const float top = row < count ? largest_magnitude(w, shape.columns) : 0;
@@ -278,7 +275,6 @@ void quantize_rows(const PackedShape& shape, const float* w, int64_t count, floa
     for (int64_t i = 0; i < padded_columns(shape); i += 4) std::memcpy(panel + i * kPanel + 4 * row, codes + i, 4);
   }
 }
-
 }  // namespace
 
 size_t quantize_weight_workspace(const PackedShape& shape, int threads) {
@@ -286,7 +282,7 @@ size_t quantize_weight_workspace(const PackedShape& shape, int threads) {
 }
 
 void quantize_weight(const PackedShape& shape, const float* w, bool transposed, std::byte* packed, std::byte* workspace,
-                     ThreadPool& pool) {
+    ThreadPool& pool) {
   const float most = has_vnni() ? 127 : 64;
   pool.run(shape.panels(), [&](int64_t panel, int worker) {
     const int64_t first = panel * kPanel, count = std::min(kPanel, shape.rows - first);
@@ -296,7 +292,7 @@ void quantize_weight(const PackedShape& shape, const float* w, bool transposed, 
     if (transposed) round_columns(w + first, shape.rows, count, shape.columns, most, codes, scales, sums);
     else
       quantize_rows(shape, w + first * shape.columns, count, most,
-                    reinterpret_cast<int8_t*>(workspace) + worker * padded_columns(shape), codes, scales, sums);
+          reinterpret_cast<int8_t*>(workspace) + worker * padded_columns(shape), codes, scales, sums);
     for (int64_t row = 0; row < kPanel; ++row) sums[row] *= 128;
   });
 }
@@ -326,8 +322,8 @@ void pack_blocks(const PackedShape& shape, const std::byte* rows, std::byte* pac
   if (shape.tail_rows > 0) {
     const PackedShape head = shape.head();
     pack_blocks(head, rows, packed, pool);
-    return pack_blocks(shape.tail(), rows + head.rows * file_row_bytes(head.format, head.columns),
-                       packed + head.bytes(), pool);
+    return pack_blocks(
+        shape.tail(), rows + head.rows * file_row_bytes(head.format, head.columns), packed + head.bytes(), pool);
   }
   const BlockFormat blocks = block_format(shape.format);
   const int64_t row_bytes = file_row_bytes(shape.format, shape.columns);
@@ -371,5 +367,4 @@ bool neighbors_fit(std::span<const int8_t> row) {
   }
   return true;
 }
-
 }  // namespace linnet

@@ -36,7 +36,6 @@
 #include <span>
 
 namespace linnet {
-
 class ThreadPool;
 
 enum class WeightFormat : uint8_t {
@@ -54,8 +53,8 @@ enum class WeightFormat : uint8_t {
   kQ6K
 };
 inline std::span<const char* const> enum_names(WeightFormat) {
-  static constexpr std::array kNames{"int8", "int8_blocks", "int4_blocks", "bf16", "Q8_0", "Q4_0",
-                                     "Q4_1", "Q5_0",        "Q5_1",        "Q4_K", "Q5_K", "Q6_K"};
+  static constexpr std::array kNames{
+      "int8", "int8_blocks", "int4_blocks", "bf16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"};
   return kNames;
 }
 constexpr bool is_file_format(WeightFormat format) { return format >= WeightFormat::kQ8_0; }
@@ -80,18 +79,15 @@ struct BlockFormat {
 };
 
 constexpr BlockFormat block_format(WeightFormat format) {
-  constexpr BlockFormat kFormats[] = {{.bits = 8, .is_signed = true},
-                                      {.bits = 8, .is_signed = true, .bf16 = true},
-                                      {.bits = 4, .is_signed = true, .bf16 = true},
-                                      {.bits = 8},
-                                      {.bits = 8, .is_signed = true},                                   // Q8_0
-                                      {.bits = 4, .zero = 8},                                           // Q4_0
-                                      {.bits = 4, .minimum = true},                                     // Q4_1
-                                      {.bits = 4, .high_bits = 1, .zero = 16},                          // Q5_0
-                                      {.bits = 4, .high_bits = 1, .minimum = true},                     // Q5_1
-                                      {.bits = 4, .minimum = true, .unit = 8},                          // Q4_K
-                                      {.bits = 4, .high_bits = 1, .minimum = true, .unit = 8},          // Q5_K
-                                      {.bits = 4, .high_bits = 2, .zero = 32, .parts = 2, .unit = 8}};  // Q6_K
+  constexpr BlockFormat kFormats[] = {{.bits = 8, .is_signed = true}, {.bits = 8, .is_signed = true, .bf16 = true},
+      {.bits = 4, .is_signed = true, .bf16 = true}, {.bits = 8}, {.bits = 8, .is_signed = true},  // Q8_0
+      {.bits = 4, .zero = 8},                                                                     // Q4_0
+      {.bits = 4, .minimum = true},                                                               // Q4_1
+      {.bits = 4, .high_bits = 1, .zero = 16},                                                    // Q5_0
+      {.bits = 4, .high_bits = 1, .minimum = true},                                               // Q5_1
+      {.bits = 4, .minimum = true, .unit = 8},                                                    // Q4_K
+      {.bits = 4, .high_bits = 1, .minimum = true, .unit = 8},                                    // Q5_K
+      {.bits = 4, .high_bits = 2, .zero = 32, .parts = 2, .unit = 8}};                            // Q6_K
   return kFormats[static_cast<size_t>(format)];
 }
 
@@ -162,7 +158,7 @@ void pack_weight(const PackedShape& shape, const float* w, std::byte* packed, Th
 // neighbors are not limited; elsewhere codes are -64..64, so that they fit. `workspace` is 64-byte aligned.
 size_t quantize_weight_workspace(const PackedShape& shape, int threads);
 void quantize_weight(const PackedShape& shape, const float* w, bool transposed, std::byte* packed, std::byte* workspace,
-                     ThreadPool& pool);
+    ThreadPool& pool);
 // The same for a file format; `rows`: the blocks of all rows, the tail's last.
 void pack_blocks(const PackedShape& shape, const std::byte* rows, std::byte* packed, ThreadPool& pool);
 // The numbers of rows [begin, end), or one row. `out` is [end - begin, columns] or [columns]. A panel's rows together
@@ -178,8 +174,7 @@ void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, flo
 // first + depth) and columns [column, column + width), which begin at a panel. `transposed`: op(W) is [columns, rows];
 // otherwise `first` is a multiple of 16.
 void unpack_panel(const PackedWeight& weight, bool transposed, int64_t first, int64_t depth, int64_t column,
-                  int64_t width, float* out);
+    int64_t width, float* out);
 
 bool neighbors_fit(std::span<const int8_t> row);  // whether neighbors fit as kInt8 requires
-
 }  // namespace linnet

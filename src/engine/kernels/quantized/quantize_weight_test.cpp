@@ -7,9 +7,8 @@
 
 namespace linnet {
 namespace {
-
-std::vector<std::byte> quantized(const PackedShape& shape, const std::vector<float>& w, bool transposed,
-                                 ThreadPool& pool) {
+std::vector<std::byte> quantized(
+    const PackedShape& shape, const std::vector<float>& w, bool transposed, ThreadPool& pool) {
   std::vector<std::byte> packed(shape.bytes(), std::byte{0x5a});  // what was there before
   AlignedBytes workspace(quantize_weight_workspace(shape, pool.size()));
   quantize_weight(shape, w.data(), transposed, packed.data(), workspace.data(), pool);
@@ -65,12 +64,12 @@ TEST(QuantizeWeight, RowsWithAnOutlierAreMultipliedWithTheirRemainder) {
     const auto errors = [&](float largest_error, ThreadPool& pool, std::vector<float>& c) {
       c.assign(static_cast<size_t>(kRows * kOutputs), kNan);
       const GemmArgs args{.m = kRows,
-                          .a = a.data(),
-                          .lda = kColumns,
-                          .trans_b = true,
-                          .c = c.data(),
-                          .ldc = kOutputs,
-                          .bias = bias.data()};
+          .a = a.data(),
+          .lda = kColumns,
+          .trans_b = true,
+          .c = c.data(),
+          .ldc = kOutputs,
+          .bias = bias.data()};
       AlignedBytes workspace(quantized_gemm_workspace(shape, kRows, false, pool.size(), false, largest_error > 0));
       quantized_gemm(args, weight, workspace.data(), pool, {.largest_error = largest_error});
       std::vector<double> found;
@@ -97,6 +96,5 @@ TEST(QuantizeWeight, RowsWithAnOutlierAreMultipliedWithTheirRemainder) {
     EXPECT_TRUE(std::equal(c.begin(), c.begin() + 2 * kOutputs, plain.begin())) << "rows without outliers";
   });
 }
-
 }  // namespace
 }  // namespace linnet

@@ -8,11 +8,9 @@
 
 namespace linnet {
 namespace {
-
 constexpr WeightFormat kFormats[] = {WeightFormat::kInt8, WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks};
 constexpr WeightFormat kFileFormats[] = {WeightFormat::kQ8_0, WeightFormat::kQ4_0, WeightFormat::kQ4_1,
-                                         WeightFormat::kQ5_0, WeightFormat::kQ5_1, WeightFormat::kQ4K,
-                                         WeightFormat::kQ5K,  WeightFormat::kQ6K};
+    WeightFormat::kQ5_0, WeightFormat::kQ5_1, WeightFormat::kQ4K, WeightFormat::kQ5K, WeightFormat::kQ6K};
 
 // Each activation in 8 bits as the kernel rounds it, and sums of integers.
 std::vector<double> int8_reference(Packed& w, const std::vector<float>& a, const GemmArgs& args) {
@@ -121,8 +119,8 @@ TEST(QuantizedGemm, HandsOnCodesOfWhatItWouldStore) {
             quantized_gemm(args, up.weight(), workspace.data(), pool, first);
             round_to_codes(floats.data(), rows * hidden, second, rounded.data());
             args.c = nullptr;
-            quantized_gemm(args, up.weight(), workspace.data(), pool, first,
-                           {.c = codes.data(), .result_rounding = second});
+            quantized_gemm(
+                args, up.weight(), workspace.data(), pool, first, {.c = codes.data(), .result_rounding = second});
             ASSERT_EQ(codes, rounded);
 
             GemmArgs next{.m = rows, .a = floats.data(), .lda = hidden, .trans_b = true, .c = y.data(), .ldc = kOut};
@@ -466,6 +464,5 @@ TEST(QuantizedGemm, RowsOfZerosGiveTheBias) {
     for (int64_t i = 0; i < 40; ++i) EXPECT_EQ(c[i], bias[i % 20]);
   }
 }
-
 }  // namespace
 }  // namespace linnet

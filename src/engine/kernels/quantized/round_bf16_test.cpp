@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr uint64_t kKey = 0x123456789abcdef;
 
 float number_of(uint16_t bf16) {
@@ -62,6 +61,5 @@ TEST(StochasticRounding, KeepsNumbersOfBf16AndTheExpectationOfOthers) {
   EXPECT_TRUE(std::isnan(number_of(rounded(kNan)[0])));
   EXPECT_EQ(number_of(rounded(-kInf)[0]), -kInf);
 }
-
 }  // namespace
 }  // namespace linnet

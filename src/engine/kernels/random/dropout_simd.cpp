@@ -19,10 +19,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 // Elements [begin, end) of one sample, begin a multiple of 8.
 void DropoutRange(int64_t begin, int64_t end, StoredFloats x, MutableStoredFloats y, uint32_t threshold, float scale,
-                  uint32_t sample, uint64_t key) {
+    uint32_t sample, uint64_t key) {
   const hn::RebindToSigned<FloatTag> di;
   const hn::Rebind<uint16_t, FloatTag> half;
   const auto limit = hn::Set(di, static_cast<int32_t>(threshold));
@@ -41,11 +40,10 @@ void DropoutRange(int64_t begin, int64_t end, StoredFloats x, MutableStoredFloat
   }
 }
 
-void values16(uint64_t key, uint32_t first_block, int64_t blocks, uint32_t c1, uint32_t c2, uint32_t c3,
-              uint16_t* values) {
+void values16(
+    uint64_t key, uint32_t first_block, int64_t blocks, uint32_t c1, uint32_t c2, uint32_t c3, uint16_t* values) {
   PhiloxRow16(first_block, blocks, c1, c2, c3, key, values);
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -53,14 +51,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(DropoutRange);
 HWY_EXPORT(values16);
-
 }  // namespace
 
 void dropout(int64_t samples, int64_t elements_per_sample, StoredFloats x, MutableStoredFloats y, float p, uint64_t key,
-             ThreadPool& pool, uint32_t first_sample) {
+    ThreadPool& pool, uint32_t first_sample) {
   const uint32_t threshold = dropout_threshold(p);
   const float scale = dropout_scale(p);
   const int64_t size = samples * elements_per_sample;
@@ -76,13 +72,13 @@ void dropout(int64_t samples, int64_t elements_per_sample, StoredFloats x, Mutab
       const int64_t sample = task / pieces, first = task % pieces * piece, offset = sample * elements_per_sample;
       HWY_DYNAMIC_DISPATCH(DropoutRange)
       (first, std::min(elements_per_sample, first + piece), x + offset, y + offset, threshold, scale,
-       first_sample + static_cast<uint32_t>(sample), key);
+          first_sample + static_cast<uint32_t>(sample), key);
     }
   });
 }
 
 void dropout_of_columns(int64_t samples, int64_t elements_per_sample, const DropoutColumns& columns, StoredFloats x,
-                        MutableStoredFloats y, float p, uint64_t key, ThreadPool& pool) {
+    MutableStoredFloats y, float p, uint64_t key, ThreadPool& pool) {
   const uint32_t threshold = dropout_threshold(p);
   const float scale = dropout_scale(p);
   if (elements_per_sample <= 0) return;
@@ -97,8 +93,8 @@ void dropout_of_columns(int64_t samples, int64_t elements_per_sample, const Drop
   });
 }
 
-void philox_values16(uint64_t key, uint32_t first_block, int64_t blocks, uint32_t c1, uint32_t c2, uint32_t c3,
-                     uint16_t* values) {
+void philox_values16(
+    uint64_t key, uint32_t first_block, int64_t blocks, uint32_t c1, uint32_t c2, uint32_t c3, uint16_t* values) {
   HWY_DYNAMIC_DISPATCH(values16)(key, first_block, blocks, c1, c2, c3, values);
 }
 
@@ -121,6 +117,5 @@ bool dropout_keeps(uint64_t key, int64_t index, uint32_t c1, uint32_t c2, uint32
   const auto value = static_cast<int>(index % 8);
   return ((words[value / 2] >> (16 * (value % 2))) & 0xffff) >= dropout_threshold(p);
 }
-
 }  // namespace linnet
 #endif

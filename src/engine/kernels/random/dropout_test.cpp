@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(DropoutKernel, KeepsWhatTheContractKeeps) {
   const int64_t shapes[][2] = {{0, 5}, {1, 1}, {3, 13}, {7, 129}, {2, 4096 + 37}, {300, 100}};
   for (const auto& [samples, elements] : shapes) {
@@ -39,6 +38,5 @@ TEST(DropoutKernel, ProbabilityZeroCopies) {
   dropout(4, 25, x.data(), y.data(), 0, 1, pool);
   EXPECT_EQ(y, x);
 }
-
 }  // namespace
 }  // namespace linnet

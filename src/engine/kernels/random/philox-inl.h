@@ -12,7 +12,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
-
 // 16-bit values that one PhiloxKeep16 writes: eight per 32-bit lane.
 constexpr size_t kPhiloxValues = 8 * (HWY_MAX_BYTES / sizeof(uint32_t));
 
@@ -63,8 +62,8 @@ HWY_INLINE PhiloxOutput PhiloxWords(PhiloxCounters even, PhiloxCounters odd, uin
 
 // values[8 * i ..] = the eight 16-bit values of counter {first_block + i, c1, c2, c3} for i in [0, Lanes(u32)), which
 // is kPhiloxValues values. An element is kept if its value >= dropout_threshold(p).
-HWY_INLINE void PhiloxKeep16(uint32_t first_block, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t key,
-                             uint16_t* HWY_RESTRICT values) {
+HWY_INLINE void PhiloxKeep16(
+    uint32_t first_block, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t key, uint16_t* HWY_RESTRICT values) {
   namespace hn = hwy::HWY_NAMESPACE;
   const PhiloxTag d64;
   const PhiloxLanes lane = hn::Iota(d64, 0), first = hn::Add(hn::Set(d64, first_block), hn::Add(lane, lane));
@@ -72,12 +71,12 @@ HWY_INLINE void PhiloxKeep16(uint32_t first_block, uint32_t c1, uint32_t c2, uin
   const PhiloxCounters odd{hn::Add(first, hn::Set(d64, 1)), even.x1, even.x2, even.x3};
   const PhiloxOutput words = PhiloxWords(even, odd, key);
   hn::StoreInterleaved4(words.w0, words.w1, words.w2, words.w3, hn::Repartition<uint32_t, PhiloxTag>(),
-                        reinterpret_cast<uint32_t*>(values));
+      reinterpret_cast<uint32_t*>(values));
 }
 
 // The same for `blocks` consecutive blocks: 8 * blocks values, nothing written past them.
 HWY_INLINE void PhiloxRow16(uint32_t first_block, int64_t blocks, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t key,
-                            uint16_t* HWY_RESTRICT values) {
+    uint16_t* HWY_RESTRICT values) {
   constexpr int64_t step = kPhiloxValues / 8;
   for (; blocks >= step; blocks -= step, first_block += step, values += kPhiloxValues)
     PhiloxKeep16(first_block, c1, c2, c3, key, values);
@@ -87,7 +86,6 @@ HWY_INLINE void PhiloxRow16(uint32_t first_block, int64_t blocks, uint32_t c1, u
     std::memcpy(values, rest, static_cast<size_t>(blocks) * 8 * sizeof(uint16_t));
   }
 }
-
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -16,7 +16,6 @@
 #include "base/hash.h"
 
 namespace linnet {
-
 constexpr uint32_t kDenseDropout = 0xD20;
 
 // The reference, one counter at a time.
@@ -36,7 +35,6 @@ float dropout_scale(float p);
 bool dropout_keeps(uint64_t key, int64_t index, uint32_t c1, uint32_t c2, uint32_t c3, float p);
 
 // values[8 * i .. 8 * i + 7] = the 16-bit values of block first_block + i, i in [0, blocks); for philox-inl.h's test.
-void philox_values16(uint64_t key, uint32_t first_block, int64_t blocks, uint32_t c1, uint32_t c2, uint32_t c3,
-                     uint16_t* values);
-
+void philox_values16(
+    uint64_t key, uint32_t first_block, int64_t blocks, uint32_t c1, uint32_t c2, uint32_t c3, uint16_t* values);
 }  // namespace linnet

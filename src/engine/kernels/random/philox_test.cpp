@@ -7,16 +7,15 @@
 
 namespace linnet {
 namespace {
-
 // Known answers of the Random123 distribution (kat_vectors, philox4x32 10).
 TEST(Philox, KnownAnswers) {
   using Words = std::array<uint32_t, 4>;
   EXPECT_EQ(philox4x32({0, 0, 0, 0}, 0), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   const uint32_t ones = 0xffffffff;
-  EXPECT_EQ(philox4x32({ones, ones, ones, ones}, ~uint64_t{0}),
-            (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(
+      philox4x32({ones, ones, ones, ones}, ~uint64_t{0}), (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0x299f31d0a4093822),
-            (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+      (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
 TEST(Philox, VectorsEqualTheReferenceOnEveryInstructionSet) {
@@ -52,6 +51,5 @@ TEST(Dropout, KeepsTheStatedShareAndTheScaleUndoesIt) {
   EXPECT_EQ(dropout_threshold(0.99999999f - 1e-7f), 65535u);
   EXPECT_THROW(dropout_threshold(1.0f), Error);
 }
-
 }  // namespace
 }  // namespace linnet

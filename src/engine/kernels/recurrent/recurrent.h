@@ -16,7 +16,6 @@
 #include <span>
 
 namespace linnet {
-
 class ThreadPool;
 
 enum class RecurrentKind : uint8_t { kLstm, kGru, kTanh, kRelu };
@@ -73,5 +72,4 @@ struct RecurrentBackward {
   float *hidden_slopes, *first_cell_slopes;  // of the states before the first step; the latter of an LSTM, or null
 };
 void recurrent_backward(const RecurrentSizes& sizes, const RecurrentBackward& call, ThreadPool& pool);
-
 }  // namespace linnet

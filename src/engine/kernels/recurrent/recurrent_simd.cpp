@@ -13,16 +13,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 // Rows of the state that share loads of weights: sums of four gates for each stay in registers.
 constexpr int64_t kRows = kFloatLanes >= 16 ? 4 : 2;
 constexpr int64_t kUnits = kRecurrentUnits / 2;  // of a panel of the forward pass, which has so many of each gate
 
 // sums[p, r, j, :] = sum over k of rows[r, k] * panels[p, k, j, :], in order, for a vector of the last axis of kUnits,
 // at which `panels` and `sums` begin. Panels are `apart` floats apart.
-template <int64_t P, int64_t R, int64_t N>
-HWY_INLINE void Multiply(const float* rows, int64_t stride, int64_t depth, const float* panels, int64_t apart,
-                         float* HWY_RESTRICT sums) {
+template <int64_t P, int64_t R, int64_t N> HWY_INLINE void Multiply(
+    const float* rows, int64_t stride, int64_t depth, const float* panels, int64_t apart, float* HWY_RESTRICT sums) {
   Floats sum[P][R][N];
 #pragma GCC unroll 16
   for (int64_t i = 0; i < P * R * N; ++i) sum[i / (R * N)][i / N % R][i % N] = hn::Zero(FloatTag());
@@ -44,8 +42,7 @@ HWY_INLINE void Multiply(const float* rows, int64_t stride, int64_t depth, const
 }
 
 // body(position) for the units from `unit` on, at most kUnits.
-template <class Body>
-HWY_INLINE void ForUnits(const RecurrentSizes& s, int64_t unit, const Body& body) {
+template <class Body> HWY_INLINE void ForUnits(const RecurrentSizes& s, int64_t unit, const Body& body) {
   const int64_t end = std::min(s.hidden, unit + kUnits);
   for (; unit + kFloatLanes <= end; unit += kFloatLanes) body(WholeLanes{unit});
   if (unit < end) body(PartLanes{unit, end - unit});
@@ -67,7 +64,7 @@ struct ForwardStep {
 
 // Finishes the sums [gates, kUnits] of a row.
 HWY_NOINLINE void Finish(const RecurrentSizes& s, const RecurrentForward& call, const ForwardStep& step, int64_t row,
-                         int64_t unit, const float* all_sums) {
+    int64_t unit, const float* all_sums) {
   const int64_t h = s.hidden, width = s.gates() * h;
   ForUnits(s, unit, [&](const auto& at) LINNET_LAMBDA {
     const auto sum = [&](int64_t gate) LINNET_LAMBDA {
@@ -99,19 +96,17 @@ HWY_NOINLINE void Finish(const RecurrentSizes& s, const RecurrentForward& call, 
 }
 
 // P panels of kUnits at once: a row alone keeps the multipliers busy with two.
-template <int64_t P, int64_t R, int64_t N>
-void ForwardRows(const RecurrentSizes& s, const RecurrentForward& call, const ForwardStep& step, int64_t row,
-                 int64_t unit) {
+template <int64_t P, int64_t R, int64_t N> void ForwardRows(
+    const RecurrentSizes& s, const RecurrentForward& call, const ForwardStep& step, int64_t row, int64_t unit) {
   HWY_ALIGN float sums[P * R * N * kUnits];
   for (int64_t lane = 0; lane < kUnits; lane += kFloatLanes)
     Multiply<P, R, N>(step.before + row * s.hidden, s.hidden, s.hidden, call.packed + unit * s.hidden * N + lane,
-                      s.hidden * N * kUnits, sums + lane);
+        s.hidden * N * kUnits, sums + lane);
   for (int64_t i = 0; i < P * R; ++i) Finish(s, call, step, row + i % R, unit + i / R * kUnits, sums + i * N * kUnits);
 }
 
-template <int64_t N>
-void ForwardBlock(const RecurrentSizes& s, const RecurrentForward& call, const ForwardStep& step, int64_t row,
-                  int64_t end, int64_t unit) {
+template <int64_t N> void ForwardBlock(const RecurrentSizes& s, const RecurrentForward& call, const ForwardStep& step,
+    int64_t row, int64_t end, int64_t unit) {
   for (; row + kRows <= end; row += kRows)
     for (const int64_t panel : {int64_t{0}, kUnits}) ForwardRows<1, kRows, N>(s, call, step, row, unit + panel);
   for (; row < end; ++row) ForwardRows<2, 1, N>(s, call, step, row, unit);
@@ -151,7 +146,7 @@ struct BackwardStep {
 
 // The gradients of a row's gates; products: of h [kUnits], from the following step.
 HWY_NOINLINE void Differentiate(const RecurrentSizes& s, const RecurrentBackward& call, const BackwardStep& step,
-                                int64_t row, int64_t unit, const float* products) {
+    int64_t row, int64_t unit, const float* products) {
   const int64_t h = s.hidden, width = s.gates() * h;
   const bool lstm = s.kind == RecurrentKind::kLstm, gru = s.kind == RecurrentKind::kGru;
   const Floats one = SetAll(1.0f);
@@ -168,8 +163,8 @@ HWY_NOINLINE void Differentiate(const RecurrentSizes& s, const RecurrentBackward
     slope = hn::Add(slope, at.load(step.slopes + row * h));
     if (!has_memory(s.kind)) {
       const Floats y = at.load(step.result + row * h);
-      return keep(0, s.kind == RecurrentKind::kTanh ? tanh(slope, y)
-                                                    : hn::IfThenElseZero(hn::Gt(y, hn::Zero(FloatTag())), slope));
+      return keep(0,
+          s.kind == RecurrentKind::kTanh ? tanh(slope, y) : hn::IfThenElseZero(hn::Gt(y, hn::Zero(FloatTag())), slope));
     }
     const Floats first = gate(0), second = gate(1), fresh = gate(2), memory = at.load(step.memory + row * h);
     if (lstm) {
@@ -193,25 +188,23 @@ HWY_NOINLINE void Differentiate(const RecurrentSizes& s, const RecurrentBackward
   });
 }
 
-template <int64_t R>
-void BackwardRows(const RecurrentSizes& s, const RecurrentBackward& call, const BackwardStep& step, int64_t row,
-                  int64_t unit) {
+template <int64_t R> void BackwardRows(
+    const RecurrentSizes& s, const RecurrentBackward& call, const BackwardStep& step, int64_t row, int64_t unit) {
   const int64_t width = s.gates() * s.hidden;
   HWY_ALIGN float products[R * 2 * kUnits];
   for (int64_t lane = 0; lane < kUnits; lane += kFloatLanes)
     Multiply<1, R, 2>(step.sums_after + row * width, width, step.has_after ? width : 0,
-                      call.packed + unit * width + lane, 0, products + lane);
+        call.packed + unit * width + lane, 0, products + lane);
   for (int64_t i = 0; i < 2 * R; ++i)
     Differentiate(s, call, step, row + i / 2, unit + i % 2 * kUnits, products + i * kUnits);
 }
 
-void Backward(const RecurrentSizes& s, const RecurrentBackward& call, int64_t i, int64_t row, int64_t end,
-              int64_t unit) {
+void Backward(
+    const RecurrentSizes& s, const RecurrentBackward& call, int64_t i, int64_t row, int64_t end, int64_t unit) {
   const BackwardStep step(s, call, i);
   for (; row + kRows <= end; row += kRows) BackwardRows<kRows>(s, call, step, row, unit);
   for (; row < end; ++row) BackwardRows<1>(s, call, step, row, unit);
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -219,14 +212,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(Forward);
 HWY_EXPORT(Backward);
 
 // body(first row, end row, first unit) for all rows and units of a step. Results do not depend on the division, so
 // there may be as many parts as threads.
-template <class Body>
-void for_parts(const RecurrentSizes& s, ThreadPool& pool, const Body& body) {
+template <class Body> void for_parts(const RecurrentSizes& s, ThreadPool& pool, const Body& body) {
   constexpr int64_t kRowsOfPart = 24, kSerialProducts = 1 << 16, kMostParts = 64;
   const int64_t blocks = ceil_div(s.batch, kRowsOfPart), count = ceil_div(s.hidden, kRecurrentUnits) * blocks;
   const auto range = [&](int64_t begin, int64_t end) {
@@ -245,7 +236,6 @@ void for_parts(const RecurrentSizes& s, ThreadPool& pool, const Body& body) {
     range(count * part / parts, count * (part + 1) / parts);
   });
 }
-
 }  // namespace
 
 void recurrent_forward(const RecurrentSizes& s, const RecurrentForward& call, ThreadPool& pool) {
@@ -263,6 +253,5 @@ void recurrent_backward(const RecurrentSizes& s, const RecurrentBackward& call, 
       HWY_DYNAMIC_DISPATCH(Backward)(s, call, i, row, end, unit);
     });
 }
-
 }  // namespace linnet
 #endif

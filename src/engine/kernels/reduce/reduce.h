@@ -6,7 +6,6 @@
 #include "engine/kernels/stored_floats.h"
 
 namespace linnet {
-
 // Bytes of scratch memory for sum and sum_of_squares, aligned for double.
 size_t sum_workspace(int64_t n);
 
@@ -20,16 +19,16 @@ void block_squares(int64_t n, const float* x, double* blocks, ThreadPool& pool);
 size_t sum_rows_workspace(int64_t rows, int64_t width);  // in bytes, aligned for float
 
 // out[j] = (accumulate ? out[j] : 0) + sum over i of x[i, j], for x [rows, width]: the gradient of a bias.
-void sum_rows(int64_t rows, int64_t width, StoredFloats x, float* out, bool accumulate, void* workspace,
-              ThreadPool& pool);
+void sum_rows(
+    int64_t rows, int64_t width, StoredFloats x, float* out, bool accumulate, void* workspace, ThreadPool& pool);
 
 // y[i, j] = exp(x[i, j] - max_i) / sum_j exp(x[i, j] - max_i) for x [rows, width]; y has x's type and may be x. A row
 // of only -inf (all masked) gives zeros; NaN or +inf make their row NaN.
 void softmax_forward(int64_t rows, int64_t width, StoredFloats x, MutableStoredFloats y, ThreadPool& pool);
 
 // dx = y * (dy - sum over the row of dy * y); all have one type, and dx may be dy or y.
-void softmax_backward(int64_t rows, int64_t width, StoredFloats dy, StoredFloats y, MutableStoredFloats dx,
-                      ThreadPool& pool);
+void softmax_backward(
+    int64_t rows, int64_t width, StoredFloats dy, StoredFloats y, MutableStoredFloats dx, ThreadPool& pool);
 
 // y[i] = log sum_j exp(x[i, j]) for x [rows, width]; -inf for a row of only -inf.
 void log_sum_exp_rows(int64_t rows, int64_t width, const float* x, float* y, ThreadPool& pool);
@@ -37,5 +36,4 @@ void log_sum_exp_rows(int64_t rows, int64_t width, const float* x, float* y, Thr
 // For each row of x [rows, width]: its k <= width largest elements in descending order, equal ones by index, in values
 // [rows, k] and ids [rows, k]. NaN counts as -inf.
 void top_k_rows(int64_t rows, int64_t width, int64_t k, const float* x, float* values, int32_t* ids);
-
 }  // namespace linnet

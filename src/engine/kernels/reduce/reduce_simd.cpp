@@ -18,7 +18,6 @@
 #define LINNET_KERNELS_REDUCE_ONCE
 namespace linnet {
 namespace {
-
 constexpr int64_t kStrip = 1024;   // columns that sum_rows handles at once: 4 KiB of partial sums
 constexpr int64_t kRowBlock = 64;  // rows added up before they join the larger sum, which bounds rounding errors
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
@@ -42,7 +41,6 @@ struct TopList {
     ids[location] = static_cast<int32_t>(index);
   }
 };
-
 }  // namespace
 }  // namespace linnet
 #endif
@@ -50,10 +48,8 @@ struct TopList {
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-
 // Double holds the square of any float, so the norm of a gradient of 1e30 does not overflow.
-template <bool kSquares>
-double SumBlock(int64_t count, const float* x) {
+template <bool kSquares> double SumBlock(int64_t count, const float* x) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> half;
   constexpr int64_t lanes = HWY_MAX_BYTES / sizeof(double);
@@ -83,8 +79,7 @@ void SumBlocks(bool squares, int64_t begin, int64_t end, int64_t n, const float*
 }
 
 // out [count] = the sum of rows of `count` columns, `stride` apart. Four rows at a time, to spare the cache.
-template <class T>
-void SumStripOf(int64_t rows, int64_t stride, int64_t count, const T* x, float* out) {
+template <class T> void SumStripOf(int64_t rows, int64_t stride, int64_t count, const T* x, float* out) {
   HWY_ALIGN float block[kStrip];
   std::fill(out, out + count, 0.0f);
   for (int64_t first = 0; first < rows; first += kRowBlock) {
@@ -101,8 +96,8 @@ void SumStripOf(int64_t rows, int64_t stride, int64_t count, const T* x, float* 
     }
     for (; row < last; ++row) {
       const T* p = x + row * stride;
-      ForRow(count,
-             [=, &block](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(block), at.load(p)), block); });
+      ForRow(
+          count, [=, &block](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(block), at.load(p)), block); });
     }
     ForRow(count, [=, &block](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(out), at.load(block)), out); });
   }
@@ -137,8 +132,8 @@ void SoftmaxShorts(int64_t begin, int64_t end, int64_t width, const Bfloat16* x,
     const float largest = MaxRow(width, x), shift = largest == kLowest ? 0.0f : largest;
     const float sum = SumExp(width, x, shift);
     const Floats offset = SetAll(shift), scale = SetAll(sum == 0 ? 0.0f : 1.0f / sum);
-    ForRow(width, [=](const auto& at)
-                      LINNET_LAMBDA { at.store(hn::Mul(Exp(hn::Sub(at.load(x, kLowest), offset)), scale), y); });
+    ForRow(width,
+        [=](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(Exp(hn::Sub(at.load(x, kLowest), offset)), scale), y); });
   }
 }
 
@@ -147,8 +142,7 @@ void SoftmaxRows(int64_t begin, int64_t end, int64_t width, StoredFloats x, Muta
   SoftmaxFloats(begin, end, width, x.f32(), y.f32());
 }
 
-template <class T>
-void GradientRows(int64_t begin, int64_t end, int64_t width, const T* dy, const T* y, T* dx) {
+template <class T> void GradientRows(int64_t begin, int64_t end, int64_t width, const T* dy, const T* y, T* dx) {
   for (int64_t first = begin * width; first < end * width; first += width) {
     const T *d = dy + first, *p = y + first;
     T* to = dx + first;
@@ -158,8 +152,8 @@ void GradientRows(int64_t begin, int64_t end, int64_t width, const T* dy, const 
   }
 }
 
-void SoftmaxGradientRows(int64_t begin, int64_t end, int64_t width, StoredFloats dy, StoredFloats y,
-                         MutableStoredFloats dx) {
+void SoftmaxGradientRows(
+    int64_t begin, int64_t end, int64_t width, StoredFloats dy, StoredFloats y, MutableStoredFloats dx) {
   if (dy.is_bf16) return GradientRows(begin, end, width, dy.bf16(), y.bf16(), dx.bf16());
   GradientRows(begin, end, width, dy.f32(), y.f32(), dx.f32());
 }
@@ -185,8 +179,8 @@ HWY_INLINE Floats LoadNumbers(const float* x) {
   return hn::IfThenElse(hn::Eq(v, v), v, SetAll(kLowest));
 }
 HWY_INLINE Block LoadBlock(const float* x) {
-  return {LoadNumbers(x), LoadNumbers(x + kFloatLanes), LoadNumbers(x + 2 * kFloatLanes),
-          LoadNumbers(x + 3 * kFloatLanes)};
+  return {
+      LoadNumbers(x), LoadNumbers(x + kFloatLanes), LoadNumbers(x + 2 * kFloatLanes), LoadNumbers(x + 3 * kFloatLanes)};
 }
 
 // At least k elements of the whole blocks reach this bound: the k-th largest of the maxima of interleaved parts of the
@@ -237,7 +231,6 @@ void TopRows(int64_t begin, int64_t end, int64_t width, int64_t k, const float* 
     TopRow(width, x + row * width, top);
   }
 }
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -245,7 +238,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-
 HWY_EXPORT(SumBlocks);
 HWY_EXPORT(SumStrip);
 HWY_EXPORT(AddRows);
@@ -265,7 +257,6 @@ double sum_in_blocks(bool squares, int64_t n, const float* x, void* workspace, T
   sum_blocks(squares, n, x, partial, pool);
   return std::accumulate(partial, partial + ceil_div(n, kSumBlock), 0.0);
 }
-
 }  // namespace
 
 size_t sum_workspace(int64_t n) { return static_cast<size_t>(ceil_div(n, kSumBlock)) * sizeof(double); }
@@ -286,8 +277,8 @@ size_t sum_rows_workspace(int64_t rows, int64_t width) {
   return static_cast<size_t>(row_chunks(rows) * width) * sizeof(float);
 }
 
-void sum_rows(int64_t rows, int64_t width, StoredFloats x, float* out, bool accumulate, void* workspace,
-              ThreadPool& pool) {
+void sum_rows(
+    int64_t rows, int64_t width, StoredFloats x, float* out, bool accumulate, void* workspace, ThreadPool& pool) {
   auto* partial = static_cast<float*>(workspace);  // [chunks, width]
   const int64_t chunks = row_chunks(rows), strips = ceil_div(width, kStrip);
   if (width <= 0) return;
@@ -297,7 +288,7 @@ void sum_rows(int64_t rows, int64_t width, StoredFloats x, float* out, bool accu
       const int64_t first = rows * chunk / chunks, last = rows * (chunk + 1) / chunks;
       HWY_DYNAMIC_DISPATCH(SumStrip)
       (last - first, width, std::min(kStrip, width - column), x + first * width + column,
-       partial + chunk * width + column);
+          partial + chunk * width + column);
     }
   });
   for_ranges(pool, strips, chunks * kStrip, [&](int64_t begin, int64_t end) {
@@ -312,8 +303,8 @@ void softmax_forward(int64_t rows, int64_t width, StoredFloats x, MutableStoredF
   });
 }
 
-void softmax_backward(int64_t rows, int64_t width, StoredFloats dy, StoredFloats y, MutableStoredFloats dx,
-                      ThreadPool& pool) {
+void softmax_backward(
+    int64_t rows, int64_t width, StoredFloats dy, StoredFloats y, MutableStoredFloats dx, ThreadPool& pool) {
   for_ranges(pool, rows, width, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(SoftmaxGradientRows)(begin, end, width, dy, y, dx);
   });
@@ -328,6 +319,5 @@ void log_sum_exp_rows(int64_t rows, int64_t width, const float* x, float* y, Thr
 void top_k_rows(int64_t rows, int64_t width, int64_t k, const float* x, float* values, int32_t* ids) {
   if (k > 0) HWY_DYNAMIC_DISPATCH(TopRows)(0, rows, width, k, x, values, ids);
 }
-
 }  // namespace linnet
 #endif

@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(Reduce, SumsMatchOnEveryInstructionSetAndThreadCount) {
   ThreadPool one(1), three(3);
   for (const int64_t n : {0, 1, 7, 4095, 4097, 100'003}) {
@@ -56,6 +55,5 @@ TEST(Reduce, SumRowsMatchesAndAccumulates) {
     }
   }
 }
-
 }  // namespace
 }  // namespace linnet

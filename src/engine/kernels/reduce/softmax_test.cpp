@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kShapes[][2] = {{1, 1}, {3, 2}, {2, 17}, {40, 64}, {7, 1021}, {300, 129}, {2, 20001}};
 
 std::vector<double> reference(int64_t rows, int64_t width, const std::vector<float>& x) {
@@ -108,6 +107,5 @@ TEST(Softmax, LogSumExpOfMaskedAndBrokenRows) {
         expect_close(y, std::vector<float>{-kInf, kNan, kInf, 90}, 0);
       });
 }
-
 }  // namespace
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 // Values and, after them, ids.
 std::vector<float> by_sorting(int64_t rows, int64_t width, int64_t k, std::vector<float> x) {
   for (float& v : x)
@@ -62,6 +61,5 @@ TEST(TopK, NanIsNeverPreferred) {
   x[450] = -3;
   expect_sorted_rows(3, 300, 5, x);
 }
-
 }  // namespace
 }  // namespace linnet

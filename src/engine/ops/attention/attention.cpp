@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 bool has_random(const AttentionAttrs& attrs) { return attrs.dropout > 0; }
 
 std::vector<TensorType> infer_attention(const InferArgs& args) {
@@ -20,11 +19,11 @@ std::vector<TensorType> infer_attention(const InferArgs& args) {
   const TensorType &q = args.in[0], &k = args.in[1], &v = args.in[2];
   const std::string all = "got q " + q.text() + ", k " + k.text() + ", v " + v.text();
   expect(q.shape.rank() == 3 && k.shape.rank() == 3 && k == v && is_float(q.dtype) && q.dtype == k.dtype, all,
-         ", expected [B, T, heads * size], k and v alike");
+      ", expected [B, T, heads * size], k and v alike");
   expect(q.shape[0] == k.shape[0], all, ": batches differ");
   expect(attrs.heads > 0 && attrs.kv_heads > 0 && attrs.heads % attrs.kv_heads == 0 && q.shape[2] % attrs.heads == 0 &&
              q.shape[2] / attrs.heads * attrs.kv_heads == k.shape[2],
-         all, " with ", attrs.heads, " heads and ", attrs.kv_heads, " key heads");
+      all, " with ", attrs.heads, " heads and ", attrs.kv_heads, " key heads");
   if (attrs.has_lengths) expect(args.in[3] == TensorType{DType::kI32, {q.shape[0]}}, all, ", lengths ", args.in[3]);
   if (attrs.has_starts) {
     const TensorType& starts = args.in[attrs.starts_at(kAttentionFixed)];
@@ -86,8 +85,8 @@ Tensor by_places(Tensor bias, int64_t queries, int64_t keys) {  // [..., H, Tq +
 }
 
 // [B, H, Tq, Tk]: scale * q k^T + bias, -inf for invisible keys. `in`: the operands of a node.
-Tensor masked_scores(const AttentionAttrs& attrs, std::span<const Tensor> in, double soft_cap = 0,
-                     Tensor score_bias = {}) {
+Tensor masked_scores(
+    const AttentionAttrs& attrs, std::span<const Tensor> in, double soft_cap = 0, Tensor score_bias = {}) {
   const Tensor q = by_heads(in[0], attrs.heads, 1);
   const Tensor k = by_heads(in[1], attrs.kv_heads, attrs.heads / attrs.kv_heads);
   const Tensor lengths = attrs.has_lengths ? in[3] : Tensor{};
@@ -174,14 +173,14 @@ bool has_attention_tiles(const KernelQuery& query) {  // tiles hold heads of up 
 }
 
 size_t attention_workspace(const KernelQuery& query) {
-  return attention_forward_workspace(attention_sizes(query.attrs<AttentionAttrs>(), query.in[0], query.in[1]),
-                                     query.threads);
+  return attention_forward_workspace(
+      attention_sizes(query.attrs<AttentionAttrs>(), query.in[0], query.in[1]), query.threads);
 }
 
 void run_attention(const KernelArgs& args) {
   attention_forward(attention_problem(args), attention_rows(args.in[0]), attention_rows(args.in[1]),
-                    attention_rows(args.in[2]), mutable_attention_rows(args.out[0]), args.out[1].as<float>(),
-                    args.workspace, args.pool);
+      attention_rows(args.in[2]), mutable_attention_rows(args.out[0]), args.out[1].as<float>(), args.workspace,
+      args.pool);
 }
 
 bool supports_few(const KernelQuery& query) {
@@ -190,14 +189,14 @@ bool supports_few(const KernelQuery& query) {
 }
 
 size_t few_workspace(const KernelQuery& query) {
-  return attention_few_queries_workspace(attention_sizes(query.attrs<AttentionAttrs>(), query.in[0], query.in[1]),
-                                         query.threads);
+  return attention_few_queries_workspace(
+      attention_sizes(query.attrs<AttentionAttrs>(), query.in[0], query.in[1]), query.threads);
 }
 
 void run_few(const KernelArgs& args) {
   attention_few_queries(attention_problem(args), attention_rows(args.in[0]), attention_rows(args.in[1]),
-                        attention_rows(args.in[2]), mutable_attention_rows(args.out[0]), args.out[1].as<float>(),
-                        args.workspace, args.pool);
+      attention_rows(args.in[2]), mutable_attention_rows(args.out[0]), args.out[1].as<float>(), args.workspace,
+      args.pool);
 }
 
 AttentionArgs with_stored_dq(AttentionArgs args, const TensorType& dq) {
@@ -214,34 +213,33 @@ void run_attention_grad(const KernelArgs& args) {
   const AttentionArgs call = with_stored_dq(attention_problem(args, kAttentionGradFixed), args.out[0].type);
   float* d_bias = call.biased ? args.out[3].as<float>() : nullptr;
   attention_backward(call, attention_rows(args.in[0]), attention_rows(args.in[1]), attention_rows(args.in[2]),
-                     attention_rows(args.in[3]), args.in[4].as<float>(), attention_rows(args.in[5]),
-                     mutable_attention_rows(args.out[0]), mutable_attention_rows(args.out[1]),
-                     mutable_attention_rows(args.out[2]), d_bias, args.workspace, args.pool);
+      attention_rows(args.in[3]), args.in[4].as<float>(), attention_rows(args.in[5]),
+      mutable_attention_rows(args.out[0]), mutable_attention_rows(args.out[1]), mutable_attention_rows(args.out[2]),
+      d_bias, args.workspace, args.pool);
 }
-
 }  // namespace
 
 const OpDef kAttention{.name = "attention",
-                       .infer = infer_attention,
-                       .gradient = attention_gradient,
-                       .decompose = decompose_attention,
-                       .strided_inputs = 0b111,
-                       .strided_outputs = 0,
-                       .storage = reduced<0b111, 0b1>,
-                       .product = ProductKind::kAttention,
-                       .with_precision = set_precision<AttentionAttrs>,
-                       .with_independent_rows = with_independent_queries,
-                       .by_gpu_library = true,
-                       .flops = attention_forward_flops};
+    .infer = infer_attention,
+    .gradient = attention_gradient,
+    .decompose = decompose_attention,
+    .strided_inputs = 0b111,
+    .strided_outputs = 0,
+    .storage = reduced<0b111, 0b1>,
+    .product = ProductKind::kAttention,
+    .with_precision = set_precision<AttentionAttrs>,
+    .with_independent_rows = with_independent_queries,
+    .by_gpu_library = true,
+    .flops = attention_forward_flops};
 const OpDef kAttentionGrad{.name = "attention_grad",
-                           .infer = infer_attention_grad,
-                           .strided_inputs = 0b111,
-                           .strided_outputs = 0b111,
-                           .storage = reduced<0b101111, 0b111>,
-                           .product = ProductKind::kAttention,
-                           .with_precision = set_precision<AttentionAttrs>,
-                           .by_gpu_library = true,
-                           .flops = backward_flops};
+    .infer = infer_attention_grad,
+    .strided_inputs = 0b111,
+    .strided_outputs = 0b111,
+    .storage = reduced<0b101111, 0b111>,
+    .product = ProductKind::kAttention,
+    .with_precision = set_precision<AttentionAttrs>,
+    .by_gpu_library = true,
+    .flops = backward_flops};
 // Masked scores are constants. Softmax gives them probability 0, so its gradient there is 0 already.
 const OpDef kMaskScores{.name = "mask_scores", .infer = infer_attention_mask, .gradient = first_gradient};
 
@@ -280,7 +278,6 @@ Tensor mask_scores(At scores, Tensor lengths, bool causal, Tensor starts, int64_
 }
 
 namespace {
-
 void run_attention_mask(const KernelArgs& args) {
   const auto& attrs = args.attrs<ScoreMaskAttrs>();
   const Shape& shape = args.in[0].shape();
@@ -298,15 +295,13 @@ void run_attention_mask(const KernelArgs& args) {
     }
   });
 }
-
 }  // namespace
 
 LINNET_KERNELS(mask_scores, {"reference", nullptr, nullptr, run_attention_mask})
 
 LINNET_KERNELS(attention, {"few_queries", supports_few, few_workspace, run_few},
-               {"flash", has_attention_tiles, attention_workspace, run_attention},
-               {"reference", nullptr, nullptr, attention_reference})
+    {"flash", has_attention_tiles, attention_workspace, run_attention},
+    {"reference", nullptr, nullptr, attention_reference})
 LINNET_KERNELS(attention_grad, {"flash", has_attention_tiles, attention_grad_workspace, run_attention_grad},
-               {"reference", nullptr, nullptr, attention_grad_reference})
-
+    {"reference", nullptr, nullptr, attention_grad_reference})
 }  // namespace linnet

@@ -17,7 +17,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct DecomposeArgs;  // engine/ir/op.h
 
 struct AttentionAttrs {
@@ -88,5 +87,4 @@ Tensor attention_probabilities(const DecomposeArgs& args);
 
 // scores [B, H, Tq, Tk] with -inf for invisible keys, in attention's decomposition. lengths, starts: optional.
 Tensor mask_scores(At scores, Tensor lengths, bool causal, Tensor starts = {}, int64_t window = 0);
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 // 9.15.1. Before it, with a number of keys that is no multiple of 128, the replayed backward pass can read outside of
 // its memory (NVIDIA's release notes of cuDNN 9.15.1).
 constexpr size_t kLeastVersion = 91501;
@@ -30,12 +29,12 @@ bool is_for_cudnn(const KernelQuery& query) {
 
 AttentionProblem problem_of(const AttentionAttrs& attrs, const Shape& q, const Shape& k) {
   AttentionProblem p{.batch = q[0],
-                     .heads = attrs.heads,
-                     .kv_heads = attrs.kv_heads,
-                     .queries = q[1],
-                     .keys = k[1],
-                     .size = q[2] / attrs.heads,
-                     .scale = static_cast<float>(attrs.scale)};
+      .heads = attrs.heads,
+      .kv_heads = attrs.kv_heads,
+      .queries = q[1],
+      .keys = k[1],
+      .size = q[2] / attrs.heads,
+      .scale = static_cast<float>(attrs.scale)};
   p.causal = attrs.causal, p.lengths = attrs.has_lengths;
   if (attrs.dropout > 0) {
     p.kept = 1 - dropout_threshold(attrs.dropout) / 65536.0;
@@ -47,15 +46,15 @@ AttentionProblem problem_of(const AttentionAttrs& attrs, const Shape& q, const S
 }
 
 // A plan of the problem: cuDNN's first kernel with at most `workspace` bytes. With `check_only`, nothing is compiled.
-AttentionPlan& plan_of(CudaDevice& device, const AttentionProblem& problem, bool backward, bool check_only,
-                       size_t workspace = 0) {
+AttentionPlan& plan_of(
+    CudaDevice& device, const AttentionProblem& problem, bool backward, bool check_only, size_t workspace = 0) {
   const std::string key = std::string("attention ") + (backward ? "backward " : "forward ") +
                           (check_only ? "check " : std::to_string(workspace) + " ") + problem.text();
   return device.prepared<AttentionPlan>(key, [&] {
     const CudnnTarget target = CudnnTarget::of(device);
     const auto limit = check_only ? std::nullopt : std::optional(workspace);
-    return std::make_shared<AttentionPlan>(backward ? attention_backward_plan(problem, target, limit)
-                                                    : attention_forward_plan(problem, target, limit));
+    return std::make_shared<AttentionPlan>(
+        backward ? attention_backward_plan(problem, target, limit) : attention_forward_plan(problem, target, limit));
   });
 }
 
@@ -76,7 +75,7 @@ bool supports(const KernelQuery& query) {
   auto& device = static_cast<CudaDevice&>(*query.device);
   if (!is_for_cudnn(query) || cudnn_version(device) < kLeastVersion) return false;
   for (const AttentionProblem& problem :
-       layouts_of(query.attrs<AttentionAttrs>(), query.in[0].shape, query.in[1].shape))
+      layouts_of(query.attrs<AttentionAttrs>(), query.in[0].shape, query.in[1].shape))
     for (const bool backward : {false, true})
       if (plan_of(device, problem, backward, true).candidates == 0) return false;
   return true;
@@ -91,12 +90,9 @@ struct Scratch {
   uint16_t* copies[8];
 
   Scratch(Regions& pieces, const Shape& q, const Shape& k, int64_t heads, bool copied, bool backward)
-      : seed(pieces.take<int64_t>(1)),
-        offset(pieces.take<int64_t>(1)),
-        query_lengths(pieces.take<int32_t>(q[0])),
+      : seed(pieces.take<int64_t>(1)), offset(pieces.take<int64_t>(1)), query_lengths(pieces.take<int32_t>(q[0])),
         key_lengths(pieces.take<int32_t>(q[0])),
-        sums(backward ? pieces.take<float>(q[0] * heads * q[1]) : nullptr),
-        copies{} {
+        sums(backward ? pieces.take<float>(q[0] * heads * q[1]) : nullptr), copies{} {
     if (!copied) return;
     const int64_t of_q = q.elements(), of_k = k.elements();
     const int64_t counts[] = {of_q, of_k, of_k, of_q, of_q, of_q, of_k, of_k};
@@ -124,12 +120,9 @@ size_t grad_workspace(const KernelQuery& query) { return workspace_of(query, tru
 class Run {
  public:
   Run(const KernelArgs& args, bool backward)
-      : args_(args),
-        attrs_(args.attrs<AttentionAttrs>()),
-        device_(static_cast<CudaDevice&>(*args.device)),
+      : args_(args), attrs_(args.attrs<AttentionAttrs>()), device_(static_cast<CudaDevice&>(*args.device)),
         copied_(args.in[0].type.dtype == DType::kF32),
-        problem_(problem_of(attrs_, args.in[0].shape(), args.in[1].shape())),
-        pieces_(args.workspace, 256),
+        problem_(problem_of(attrs_, args.in[0].shape(), args.in[1].shape())), pieces_(args.workspace, 256),
         scratch_(pieces_, args.in[0].shape(), args.in[1].shape(), attrs_.heads, copied_, backward) {}
 
   void forward() {
@@ -163,7 +156,7 @@ class Run {
     for (size_t i = 0; i < 3; ++i) add(i == 0 ? plan.dq : i == 1 ? plan.dk : plan.dv, written(args_.out[i], 5 + i));
     run(plan);
     zero_masked({masked(args_.out[0], 5, problem_.dq, false), masked(args_.out[1], 6, problem_.dk, true),
-                 masked(args_.out[2], 7, problem_.dv, true)});
+        masked(args_.out[2], 7, problem_.dv, true)});
     for (size_t i = 0; i < 3; ++i) finish(args_.out[i], 5 + i);
   }
 
@@ -184,8 +177,8 @@ class Run {
   void prepare(size_t fixed) {
     if (!attrs_.has_lengths && attrs_.dropout == 0) return;
     AttentionExtras extras{.batch = problem_.batch,
-                           .queries = static_cast<int32_t>(problem_.queries),
-                           .keys = static_cast<int32_t>(problem_.keys)};
+        .queries = static_cast<int32_t>(problem_.queries),
+        .keys = static_cast<int32_t>(problem_.keys)};
     if (attrs_.dropout > 0) extras.random = args_.in.back().as<int32_t>();
     extras.site = attrs_.dropout_site, extras.seed = scratch_.seed, extras.offset = scratch_.offset;
     if (attrs_.has_lengths) {
@@ -197,11 +190,11 @@ class Run {
 
   MaskedRows masked(const TensorView& x, size_t copy, AttentionStrides strides, bool of_keys) const {
     return {.data = written(x, copy),
-            .length = x.shape()[1],
-            .width = x.shape()[2],
-            .sample = strides.sample,
-            .row = strides.row,
-            .of_keys = of_keys};
+        .length = x.shape()[1],
+        .width = x.shape()[2],
+        .sample = strides.sample,
+        .row = strides.row,
+        .of_keys = of_keys};
   }
   void zero_masked(std::initializer_list<MaskedRows> results) const {
     if (lengths_) zero_masked_rows(&device_, problem_.batch, lengths_, {results.begin(), results.size()});
@@ -241,10 +234,8 @@ class Run {
 
 void run(const KernelArgs& args) { Run(args, false).forward(); }
 void run_grad(const KernelArgs& args) { Run(args, true).backward(); }
-
 }  // namespace
 
 LINNET_KERNELS(attention_cudnn, {"cudnn", supports, workspace, run})
 LINNET_KERNELS(attention_grad_cudnn, {"cudnn", supports, grad_workspace, run_grad})
-
 }  // namespace linnet

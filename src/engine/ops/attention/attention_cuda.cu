@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace flash {
-
 Problem problem_of(const KernelArgs& args, size_t fixed) {
   const auto& attrs = args.attrs<AttentionAttrs>();
   const Shape &q = args.in[0].shape(), &k = args.in[1].shape();
@@ -25,17 +24,13 @@ Problem problem_of(const KernelArgs& args, size_t fixed) {
   if (attrs.dropout > 0) p.dropout = dropout_site_of(args.in.back().as<int32_t>(), attrs.dropout_site, attrs.dropout);
   return p;
 }
-
 }  // namespace flash
 
 namespace {
-
 using namespace flash;
 
-template <class T, class Tile>
-__global__ void __launch_bounds__(Tile::kThreads, Tile::kForwardBlocks)
-    forward_kernel(Problem p, int tiles, Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> o,
-                   float* __restrict__ lse) {
+template <class T, class Tile> __global__ void __launch_bounds__(Tile::kThreads, Tile::kForwardBlocks) forward_kernel(
+    Problem p, int tiles, Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> o, float* __restrict__ lse) {
   begin_kernel();
   constexpr int kTile = Tile::kTile;
   float* queries = dynamic_shared<float>();
@@ -135,8 +130,8 @@ void run(const KernelArgs& args) {
     const int tiles = (p.queries + Tile::kTile - 1) / Tile::kTile;
     const size_t shared = (2 * Tile::kFloats + Tile::kScoreFloats) * sizeof(float) + Tile::kMaskBytes;
     launch(args.device, forward_kernel<T, Tile>, static_cast<unsigned>(tiles * p.heads * p.batch), Tile::kThreads,
-           shared, p, tiles, rows_of<const T>(args.in[0]), rows_of<const T>(args.in[1]), rows_of<const T>(args.in[2]),
-           rows_of<T>(args.out[0]), args.out[1].as<float>());
+        shared, p, tiles, rows_of<const T>(args.in[0]), rows_of<const T>(args.in[1]), rows_of<const T>(args.in[2]),
+        rows_of<T>(args.out[0]), args.out[1].as<float>());
   });
 }
 
@@ -147,8 +142,7 @@ struct ScoreMask {
   const int32_t *lengths, *starts;  // null: none
 };
 
-template <class T>
-LINNET_DEVICE void mask_score(int64_t i, ScoreMask mask, const T* x, T* y) {
+template <class T> LINNET_DEVICE void mask_score(int64_t i, ScoreMask mask, const T* x, T* y) {
   const auto [row, key] = divided(i, mask.keys);
   const auto [head, query] = divided(row, mask.queries);
   const int64_t sample = divided(head, mask.heads).quotient, last = query + mask.keys - mask.queries;
@@ -163,20 +157,18 @@ void run_mask_scores(const KernelArgs& args) {
   const auto& attrs = args.attrs<ScoreMaskAttrs>();
   const Shape& shape = args.in[0].shape();
   const ScoreMask mask{.heads = shape[1],
-                       .queries = shape[2],
-                       .keys = shape[3],
-                       .window = attrs.window,
-                       .causal = attrs.causal,
-                       .lengths = attrs.has_lengths ? args.in[1].as<int32_t>() : nullptr,
-                       .starts = attrs.has_starts ? args.in.back().as<int32_t>() : nullptr};
+      .queries = shape[2],
+      .keys = shape[3],
+      .window = attrs.window,
+      .causal = attrs.causal,
+      .lengths = attrs.has_lengths ? args.in[1].as<int32_t>() : nullptr,
+      .starts = attrs.has_starts ? args.in.back().as<int32_t>() : nullptr};
   for_storage(args.in[0].type.dtype, [&]<class T>() {
     launch_elements<mask_score<T>>(args.device, shape.elements(), mask, args.in[0].as<T>(), args.out[0].as<T>());
   });
 }
-
 }  // namespace
 
 LINNET_KERNELS(attention_cuda, {"flash", supports, nullptr, run})
 LINNET_KERNELS(mask_scores_cuda, {"elements", nullptr, nullptr, run_mask_scores})
-
 }  // namespace linnet

@@ -11,20 +11,17 @@
 
 namespace linnet {
 namespace {
-
 using namespace flash;
 
-template <class T>
-struct Backward {
+template <class T> struct Backward {
   Rows<const T> q, k, v, d_o;
   const float* lse;  // [B, H, Tq]
   float* sums;       // the same: sum(do o) of each head of each query
 };
 
 // The sums of a head's queries [from, from + count), a warp for each in turn.
-template <class Tile, class T>
-LINNET_DEVICE void write_sums(const Problem& p, const Backward<T>& x, const Rows<const T>& o, int64_t b, int head,
-                              int from, int count) {
+template <class Tile, class T> LINNET_DEVICE void write_sums(
+    const Problem& p, const Backward<T>& x, const Rows<const T>& o, int64_t b, int head, int from, int count) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t head_at = static_cast<int64_t>(head) * p.size;
   for (int i = from + static_cast<int>(threadIdx.x) / kWarp; i < min(from + count, p.queries);
@@ -40,11 +37,9 @@ LINNET_DEVICE void write_sums(const Problem& p, const Backward<T>& x, const Rows
 
 // From a tile of scores and its products do v^T: ds, with queries as rows; with `weights` also w m, transposed, into
 // shared memory. Half of the scores at a time, since registers are scarce.
-template <class T, class Tile>
-LINNET_DEVICE void compute_slopes(const Problem& p, const Backward<T>& x, const DropoutMask& dropout,
-                                  const uint8_t* mask, int64_t b, int head, int i0, int j0, const float* queries,
-                                  const float* keys, const float* d_os, const float* values, float* weights,
-                                  typename Tile::Scores& slopes) {
+template <class T, class Tile> LINNET_DEVICE void compute_slopes(const Problem& p, const Backward<T>& x,
+    const DropoutMask& dropout, const uint8_t* mask, int64_t b, int head, int i0, int j0, const float* queries,
+    const float* keys, const float* d_os, const float* values, float* weights, typename Tile::Scores& slopes) {
   constexpr int kHalf = Tile::kColumns / 2;
   const float scale = p.scale * kLog2e;
   Tile::products(d_os, values, p.queries - i0, p.keys - j0, slopes);
@@ -100,8 +95,7 @@ LINNET_DEVICE void compute_slopes(const Problem& p, const Backward<T>& x, const 
   }
 }
 
-template <class Tile>
-LINNET_DEVICE void write_transposed(const typename Tile::Scores& x, float* to) {
+template <class Tile> LINNET_DEVICE void write_transposed(const typename Tile::Scores& x, float* to) {
   if (Tile::part() != 0) return;
 #pragma unroll
   for (int c = 0; c < Tile::kColumns; ++c)
@@ -109,8 +103,7 @@ LINNET_DEVICE void write_transposed(const typename Tile::Scores& x, float* to) {
     for (int r = 0; r < 2; ++r) to[Tile::score_column(c) * Tile::kScoreStride + Tile::row(r)] = x[r][c];
 }
 
-template <class T, class Tile>
-__global__ void __launch_bounds__(Tile::kThreads, Tile::kBackwardBlocks)
+template <class T, class Tile> __global__ void __launch_bounds__(Tile::kThreads, Tile::kBackwardBlocks)
     keys_kernel(Problem p, int tiles, Backward<T> x, Rows<T> dk, Rows<T> dv) {
   begin_kernel();
   constexpr int kTile = Tile::kTile;
@@ -156,8 +149,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBackwardBlocks)
 }
 
 // With bias_parts [B, tiles, H, Tq + Tk - 1]: the sums of ds along the diagonals of this block's queries.
-template <class T, class Tile>
-__global__ void __launch_bounds__(Tile::kThreads, Tile::kBackwardBlocks)
+template <class T, class Tile> __global__ void __launch_bounds__(Tile::kThreads, Tile::kBackwardBlocks)
     queries_kernel(Problem p, int tiles, Backward<T> x, Rows<const T> o, Rows<T> dq, float* bias_parts) {
   begin_kernel();
   constexpr int kTile = Tile::kTile, kDiagonals = 2 * kTile - 1;
@@ -225,19 +217,18 @@ size_t workspace(const KernelQuery& query) {
   return bytes;
 }
 
-template <class T, class Tile>
-void run_for(const KernelArgs& args, const Problem& p) {
+template <class T, class Tile> void run_for(const KernelArgs& args, const Problem& p) {
   auto* sums = reinterpret_cast<float*>(args.workspace);
   auto* parts = p.bias ? reinterpret_cast<float*>(args.workspace + sums_bytes(args.in[4].shape())) : nullptr;
   const Backward<T> x{rows_of<const T>(args.in[0]), rows_of<const T>(args.in[1]), rows_of<const T>(args.in[2]),
-                      rows_of<const T>(args.in[5]), args.in[4].as<const float>(), sums};
+      rows_of<const T>(args.in[5]), args.in[4].as<const float>(), sums};
   const size_t shared = (4 * Tile::kFloats + Tile::kScoreFloats) * sizeof(float) + Tile::kMaskBytes;
   const int tiles = (p.queries + Tile::kTile - 1) / Tile::kTile;
   launch(args.device, queries_kernel<T, Tile>, static_cast<unsigned>(tiles * p.heads * p.batch), Tile::kThreads, shared,
-         p, tiles, x, rows_of<const T>(args.in[3]), rows_of<T>(args.out[0]), parts);
+      p, tiles, x, rows_of<const T>(args.in[3]), rows_of<T>(args.out[0]), parts);
   const int key_tiles = (p.keys + Tile::kTile - 1) / Tile::kTile;
   launch(args.device, keys_kernel<T, Tile>, static_cast<unsigned>(key_tiles * p.kv_heads * p.batch), Tile::kThreads,
-         shared, p, key_tiles, x, rows_of<T>(args.out[1]), rows_of<T>(args.out[2]));
+      shared, p, key_tiles, x, rows_of<T>(args.out[1]), rows_of<T>(args.out[2]));
   if (!p.bias) return;
   const int64_t width = static_cast<int64_t>(p.heads) * (p.queries + p.keys - 1);
   launch_elements<add_column>(args.device, width, p.batch * tiles, width, false, parts, args.out[3].as<float>());
@@ -247,9 +238,7 @@ void run(const KernelArgs& args) {
   const Problem p = problem_of(args, kAttentionGradFixed);
   for_kernels(args, p, [&]<class T, class Tile>() { run_for<T, Tile>(args, p); });
 }
-
 }  // namespace
 
 LINNET_KERNELS(attention_grad_cuda, {"flash", supports, workspace, run})
-
 }  // namespace linnet

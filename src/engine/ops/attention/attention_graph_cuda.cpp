@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr auto kFloat = CUDNN_DATA_FLOAT, kBf16 = CUDNN_DATA_BFLOAT16, kInt = CUDNN_DATA_INT32,
                kBool = CUDNN_DATA_BOOLEAN;
 
@@ -16,10 +15,10 @@ using Sizes = CudnnGraph::Sizes;
 class Builder {
  public:
   explicit Builder(const AttentionProblem& problem)
-      : p(problem),
-        scores{p.batch, p.heads, p.queries, p.keys},
-        rows{p.batch, p.heads, p.queries, 1},
-        q_sizes{p.batch, p.heads, p.queries, p.size} {}
+      : p(problem), scores{p.batch, p.heads, p.queries, p.keys}, rows{p.batch, p.heads, p.queries, 1}, q_sizes{p.batch,
+                                                                                                           p.heads,
+                                                                                                           p.queries,
+                                                                                                           p.size} {}
 
   CudnnValue rows_tensor(int64_t heads, int64_t length, AttentionStrides strides) {
     return graph.tensor(kBf16, {p.batch, heads, length, p.size}, {strides.sample, p.size, strides.row, 1});
@@ -53,7 +52,7 @@ class Builder {
   }
   CudnnValue where(CudnnValue condition, CudnnValue x) {  // -inf where false
     return graph.pointwise(CUDNN_POINTWISE_BINARY_SELECT, x, scores,
-                           {.b = graph.number(-std::numeric_limits<float>::infinity()), .t = condition});
+        {.b = graph.number(-std::numeric_limits<float>::infinity()), .t = condition});
   }
 
   // scale * q k^T, -inf for keys after the sample's length
@@ -91,11 +90,10 @@ class Builder {
   CudnnValue kept = 0;
   AttentionPlan out;
 };
-
 }  // namespace
 
-AttentionPlan attention_forward_plan(const AttentionProblem& p, const CudnnTarget& target,
-                                     std::optional<size_t> workspace) {
+AttentionPlan attention_forward_plan(
+    const AttentionProblem& p, const CudnnTarget& target, std::optional<size_t> workspace) {
   Builder b(p);
   CudnnGraph& graph = b.graph;
   b.out.q = b.rows_tensor(p.heads, p.queries, p.q);
@@ -124,8 +122,8 @@ AttentionPlan attention_forward_plan(const AttentionProblem& p, const CudnnTarge
 
 // With w = exp(s - stats), m = dropout's mask, f = its scale:
 //   dv = (w m f)^T do;  ds = f w (m (do v^T) - sum(do o) / f) scale;  dk = ds^T q;  dq = ds k
-AttentionPlan attention_backward_plan(const AttentionProblem& p, const CudnnTarget& target,
-                                      std::optional<size_t> workspace) {
+AttentionPlan attention_backward_plan(
+    const AttentionProblem& p, const CudnnTarget& target, std::optional<size_t> workspace) {
   Builder b(p);
   CudnnGraph& graph = b.graph;
   AttentionPlan& t = b.out;
@@ -195,5 +193,4 @@ std::string AttentionProblem::text() const {
   for (const AttentionStrides& s : {q, k, v, o, dq, dk, dv}) text << ' ' << s.sample << ':' << s.row;
   return text.str();
 }
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "engine/device/cuda/cudnn_graph.h"
 
 namespace linnet {
-
 // Elements between samples and between rows; a row is [heads, size], dense.
 struct AttentionStrides {
   int64_t sample, row;
@@ -36,10 +35,9 @@ struct AttentionPlan {
 };
 
 // `workspace`: the plan is the best of cuDNN's kernels that needs at most so many bytes. Without it none is.
-AttentionPlan attention_forward_plan(const AttentionProblem& problem, const CudnnTarget& target,
-                                     std::optional<size_t> workspace);
+AttentionPlan attention_forward_plan(
+    const AttentionProblem& problem, const CudnnTarget& target, std::optional<size_t> workspace);
 // Deterministic: cuDNN keeps the gradient of all scores in its workspace instead of adding to dq in any order.
-AttentionPlan attention_backward_plan(const AttentionProblem& problem, const CudnnTarget& target,
-                                      std::optional<size_t> workspace);
-
+AttentionPlan attention_backward_plan(
+    const AttentionProblem& problem, const CudnnTarget& target, std::optional<size_t> workspace);
 }  // namespace linnet

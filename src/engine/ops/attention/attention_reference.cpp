@@ -10,9 +10,7 @@
 
 namespace linnet {
 namespace {
-
-template <class T>
-class AttentionReference {
+template <class T> class AttentionReference {
  public:
   explicit AttentionReference(const KernelArgs& args) : args_(args), attrs_(args.attrs<AttentionAttrs>()) {
     const Shape &q = args.in[0].shape(), &k = args.in[1].shape();
@@ -75,8 +73,7 @@ class AttentionReference {
   }
 
  private:
-  template <class Body>
-  void each_row(Body body) {
+  template <class Body> void each_row(Body body) {
     for (int64_t b = 0; b < batch_; ++b)
       for (int64_t h = 0; h < attrs_.heads; ++h)
         for (int64_t i = 0; i < queries_; ++i) {
@@ -126,7 +123,7 @@ class AttentionReference {
       for (int64_t j = 0; j < visible_; ++j)
         kept_[static_cast<size_t>(j)] =
             dropout_keeps(key_, j, static_cast<uint32_t>(i), static_cast<uint32_t>(h + attrs_.first_head),
-                          static_cast<uint32_t>(b), attrs_.dropout)
+                static_cast<uint32_t>(b), attrs_.dropout)
                 ? dropout_scale(attrs_.dropout)
                 : 0;
     return top + std::log(sum);
@@ -141,7 +138,6 @@ class AttentionReference {
   uint64_t key_ = 0;
   std::vector<double> p_, kept_;
 };
-
 }  // namespace
 
 void attention_reference(const KernelArgs& args) {
@@ -151,5 +147,4 @@ void attention_reference(const KernelArgs& args) {
 void attention_grad_reference(const KernelArgs& args) {
   for_float(args.in[0].type.dtype, [&]<class T>() { AttentionReference<T>(args).backward(); });
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kThreads = 256;
 
 struct alignas(16) Eight {
@@ -61,7 +60,6 @@ LINNET_DEVICE void unpack(int64_t i, Strided at, const bf16* from, float* to) {
 }
 
 Strided strided(const TensorView& x) { return {x.shape()[1], x.shape()[2], x.strides[0], x.strides[1]}; }
-
 }  // namespace
 
 void prepare_attention(Device* device, const AttentionExtras& extras) {
@@ -75,7 +73,7 @@ void zero_masked_rows(Device* device, int64_t batch, const int32_t* lengths, std
     list.first_row[i + 1] = list.first_row[i] + batch * results[i].length;
   }
   launch(device, zero_rows_kernel, blocks_for(list.first_row[results.size()], kRowsAtOnce), kThreads, 0, list,
-         static_cast<int>(results.size()), lengths);
+      static_cast<int>(results.size()), lengths);
 }
 
 void pack_bf16(Device* device, const TensorView& from, void* to) {
@@ -85,5 +83,4 @@ void pack_bf16(Device* device, const TensorView& from, void* to) {
 void unpack_bf16(Device* device, const void* from, const TensorView& to) {
   launch_elements<unpack>(device, to.elements(), strided(to), static_cast<const bf16*>(from), to.as<float>());
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 // seed: the step's dropout key, from `random` (null: 0); offset: 0; query_lengths: `queries` for each sample;
 // key_lengths: `lengths` clamped to [1, keys]. cuDNN gives NaN for a sample without a key (NVIDIA/cudnn-frontend#943),
 // so it gets one, and zero_masked_rows() removes the result.
@@ -31,5 +30,4 @@ void zero_masked_rows(Device* device, int64_t batch, const int32_t* lengths, std
 // Strided [B, T, width] f32 (last stride 1) to dense bf16, and back.
 void pack_bf16(Device* device, const TensorView& from, void* to);
 void unpack_bf16(Device* device, const void* from, const TensorView& to);
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 using testing::check_op;
 using testing::OpCase;
 
@@ -19,7 +18,7 @@ using testing::OpCase;
 double bf16_tolerance() { return testing::tested_backend() ? 0 : 3e-2; }
 
 OpCase attention_case(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t kv_heads, int64_t size,
-                      bool causal, bool lengths, float dropout) {
+    bool causal, bool lengths, float dropout) {
   OpCase op{
       .inputs = {{{batch, queries, heads * size}}, {{batch, keys, kv_heads * size}}, {{batch, keys, kv_heads * size}}}};
   op.bf16_tolerance = bf16_tolerance();
@@ -87,10 +86,10 @@ TEST(Attention, DropoutOfProbabilitiesIsTheSameInEveryForm) {
 // A fused projection: the parts are read, and their gradients written, in place.
 TEST(Attention, PartsOfOneProjection) {
   check_op({.inputs = {{{2, 9, 3 * 16}}, {.shape = {2}, .integer = true, .low = 1, .high = 10}},
-            .build = [](Graph&, const auto& x) {
-              const auto qkv = split_evenly(x[0] * 1.5, -1, 3);
-              return std::vector{attention(qkv[0], qkv[1], qkv[2], {.heads = 2, .causal = true, .lengths = x[1]})};
-            }});
+      .build = [](Graph&, const auto& x) {
+        const auto qkv = split_evenly(x[0] * 1.5, -1, 3);
+        return std::vector{attention(qkv[0], qkv[1], qkv[2], {.heads = 2, .causal = true, .lengths = x[1]})};
+      }});
 }
 
 struct Products {
@@ -139,7 +138,7 @@ TEST(Attention, ProductsInBf16AreCloseToTheExactOnes) {
 TEST(Attention, ADeviceIsAsPreciseAsItWasAskedToBe) {
   if (!testing::tested_backend()) GTEST_SKIP() << "on a device";
   for (const auto& [precision, least, most] :
-       {std::tuple{Precision::kF32, 0.0, 2e-6}, std::tuple{Precision::kTf32, 1e-5, 1e-3}}) {
+      {std::tuple{Precision::kF32, 0.0, 2e-6}, std::tuple{Precision::kTf32, 1e-5, 1e-3}}) {
     const Products products(0.2f);
     PlannedGraph planned(products.graph, 1, *testing::tested_backend(), {.precision = precision});
     const auto got = planned.run(products.inputs);
@@ -172,6 +171,5 @@ TEST(Attention, RowsOfProbabilitiesSumToOneUnderEveryMask) {
           EXPECT_NEAR(value, 1, 1e-6);
     }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -10,7 +10,6 @@
 #include "engine/ops/attention/attention.h"
 
 namespace linnet::flash {
-
 // Products of a warp's matrix units in TF32: 8 bits of exponent, 10 of mantissa, sums in fp32 (PTX ISA,
 // mma.sync.m16n8k8).
 // x rounded to the nearest TF32, as bits of a float.
@@ -65,23 +64,16 @@ LINNET_DEVICE void multiply_tf32(uint4 a, uint2 b, float (&c)[4]) {
 #endif
 
 // A factor of such a product. With kExact it is split in two, whose three largest products have 21 bits of mantissa.
-template <class Words, bool kExact>
-struct Factor {
-  Words large, small;
-};
-template <bool kExact>
-LINNET_DEVICE unsigned rest_of(float x, unsigned large) {
+template <class Words, bool kExact> struct Factor { Words large, small; };
+template <bool kExact> LINNET_DEVICE unsigned rest_of(float x, unsigned large) {
   return kExact ? to_tf32(x - __uint_as_float(large)) : 0;
 }
-template <bool kExact>
-LINNET_DEVICE Factor<uint4, kExact> left_factor(float x, float y, float z, float w) {
+template <bool kExact> LINNET_DEVICE Factor<uint4, kExact> left_factor(float x, float y, float z, float w) {
   const uint4 large{to_tf32(x), to_tf32(y), to_tf32(z), to_tf32(w)};
-  return {large,
-          {rest_of<kExact>(x, large.x), rest_of<kExact>(y, large.y), rest_of<kExact>(z, large.z),
-           rest_of<kExact>(w, large.w)}};
+  return {large, {rest_of<kExact>(x, large.x), rest_of<kExact>(y, large.y), rest_of<kExact>(z, large.z),
+                     rest_of<kExact>(w, large.w)}};
 }
-template <bool kExact>
-LINNET_DEVICE Factor<uint2, kExact> right_factor(float x, float y) {
+template <bool kExact> LINNET_DEVICE Factor<uint2, kExact> right_factor(float x, float y) {
   const uint2 large{to_tf32(x), to_tf32(y)};
   return {large, {rest_of<kExact>(x, large.x), rest_of<kExact>(y, large.y)}};
 }
@@ -98,15 +90,11 @@ LINNET_DEVICE void multiply(const Factor<uint4, kExact>& a, const Factor<uint2, 
 constexpr float kLog2e = 1.44269504f, kLn2 = 0.69314718f;
 
 // One head of a tensor: row `t` of sample `b` begins at data + b * sample + t * row + head * size.
-template <class T>
-struct Rows {
+template <class T> struct Rows {
   T* data;
   int64_t sample, row;
 };
-template <class T>
-Rows<T> rows_of(const TensorView& x) {
-  return {x.as<T>(), x.strides[0], x.strides[1]};
-}
+template <class T> Rows<T> rows_of(const TensorView& x) { return {x.as<T>(), x.strides[0], x.strides[1]}; }
 
 struct Problem {
   int64_t batch;
@@ -147,8 +135,7 @@ struct Problem {
 
 Problem problem_of(const KernelArgs& args, size_t fixed);
 
-template <int kSizeOf, int kTileOf, bool kExactOf>
-struct Tiles {
+template <int kSizeOf, int kTileOf, bool kExactOf> struct Tiles {
   static constexpr int kSize = kSizeOf, kTile = kTileOf;
   static constexpr bool kExact = kExactOf;  // fp32; else TF32
   static constexpr int kParts = kSize > 128 ? 4 : kSize > 64 ? 2 : 1, kRowWarps = kTile / 16;
@@ -210,9 +197,8 @@ struct Tiles {
   }
 
   // scores[r][c] = a[row r] . b[column c], of the first `rows` rows and `columns` columns; others are 0.
-  template <int kCount>
-  LINNET_DEVICE static void products(const float* a, const float* b, int rows, int columns,
-                                     float (&scores)[2][kCount]) {
+  template <int kCount> LINNET_DEVICE static void products(
+      const float* a, const float* b, int rows, int columns, float (&scores)[2][kCount]) {
     float sums[kCount / 2][4] = {};
 #pragma unroll 1
     for (int k = 0; k < (first_row() < rows ? kSize : 0); k += 8) {
@@ -259,9 +245,8 @@ struct Tiles {
       for (int g = 0; g < kGroups; ++g) result[r][g][0] = result[r][g][1] = 0;
   }
 
-  template <class T>
-  LINNET_DEVICE static void store(const Result& result, float factor, T* head, int64_t stride, int from, int count,
-                                  int size) {
+  template <class T> LINNET_DEVICE static void store(
+      const Result& result, float factor, T* head, int64_t stride, int from, int count, int size) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       if (from + row(r) >= count) continue;
@@ -279,8 +264,8 @@ struct Tiles {
     constexpr int kPerRow = kTile / 8;
     for (int x = static_cast<int>(threadIdx.x); x < kMaskBytes; x += kThreads) {
       const uint4 words = philox({static_cast<unsigned>(j0 / 8 + x % kPerRow), static_cast<unsigned>(i0 + x / kPerRow),
-                                  static_cast<unsigned>(head), static_cast<unsigned>(b)},
-                                 dropout.key);
+                                     static_cast<unsigned>(head), static_cast<unsigned>(b)},
+          dropout.key);
       unsigned bits = 0;
 #pragma unroll
       for (int e = 0; e < 8; ++e) bits |= (philox_value(words, e) >= dropout.threshold ? 1u : 0u) << e;
@@ -300,8 +285,7 @@ struct Tiles {
   }
 };
 
-template <bool kExact, class Body>
-void for_size(int64_t size, Body&& body) {
+template <bool kExact, class Body> void for_size(int64_t size, Body&& body) {
   if (size <= 32) return body.template operator()<Tiles<32, 64, kExact>>();
   if (size <= 64) return body.template operator()<Tiles<64, 64, kExact>>();
   if (size <= 128) return body.template operator()<Tiles<128, 64, kExact>>();
@@ -309,8 +293,7 @@ void for_size(int64_t size, Body&& body) {
 }
 
 // Calls body.operator()<T, Tiles<...>>(). bf16 values are exact in TF32.
-template <class Body>
-void for_kernels(const KernelArgs& args, const Problem& p, Body&& body) {
+template <class Body> void for_kernels(const KernelArgs& args, const Problem& p, Body&& body) {
   for_storage(args.in[0].type.dtype, [&]<class T>() {
     const auto of_tiles = [&]<class Tile>() { body.template operator()<T, Tile>(); };
     if constexpr (std::is_same_v<T, float>)
@@ -322,5 +305,4 @@ void for_kernels(const KernelArgs& args, const Problem& p, Body&& body) {
 inline bool supports(const KernelQuery& query) {
   return query.in[0].shape[2] / query.attrs<AttentionAttrs>().heads <= 256;
 }
-
 }  // namespace linnet::flash

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kRows = 3, kLengths = 4, kStarts = 5;  // operands after q, k, v
 
 std::vector<TensorType> infer_cached_attention(const InferArgs& args) {
@@ -15,13 +14,13 @@ std::vector<TensorType> infer_cached_attention(const InferArgs& args) {
   const std::string all = "got q " + q.text() + ", k " + k.text() + ", v " + v.text();
   expect(q.shape.rank() == 3 && q.shape[1] == 1 && k.shape.rank() == 3 && k == v && is_float(q.dtype) &&
              q.dtype == k.dtype,
-         all, ", expected [N, 1, heads * size] and [S, T, heads * size], k and v alike");
+      all, ", expected [N, 1, heads * size] and [S, T, heads * size], k and v alike");
   expect(attrs.heads > 0 && attrs.kv_heads > 0 && attrs.heads % attrs.kv_heads == 0 && q.shape[2] % attrs.heads == 0 &&
              q.shape[2] / attrs.heads * attrs.kv_heads == k.shape[2],
-         all, " with ", attrs.heads, " heads and ", attrs.kv_heads, " key heads");
+      all, " with ", attrs.heads, " heads and ", attrs.kv_heads, " key heads");
   const TensorType indices{DType::kI32, {q.shape[0]}};
   expect(args.in[kRows] == indices && args.in[kLengths] == indices, all, ", rows ", args.in[kRows], ", lengths ",
-         args.in[kLengths]);
+      args.in[kLengths]);
   if (attrs.has_starts)
     expect(args.in[kStarts] == TensorType{DType::kI32, {q.shape[0], 1}}, all, ", starts ", args.in[kStarts]);
   return {q};
@@ -47,8 +46,8 @@ bool supports_cached_attention(const KernelQuery& query) {
 }
 
 size_t cached_attention_workspace(const KernelQuery& query) {
-  return attention_few_queries_workspace(sizes(query.attrs<CachedAttentionAttrs>(), query.in[0], query.in[1]),
-                                         query.threads);
+  return attention_few_queries_workspace(
+      sizes(query.attrs<CachedAttentionAttrs>(), query.in[0], query.in[1]), query.threads);
 }
 
 void run_cached_attention(const KernelArgs& args) {
@@ -60,12 +59,11 @@ void run_cached_attention(const KernelArgs& args) {
   const auto rows = [](const TensorView& x) { return AttentionRows{stored(x), x.strides[0], x.strides[1]}; };
   const TensorView& o = args.out[0];
   attention_few_queries(call, rows(args.in[0]), rows(args.in[1]), rows(args.in[2]),
-                        {mutable_stored(o), o.strides[0], o.strides[1]}, nullptr, args.workspace, args.pool,
-                        args.in[kRows].as<int32_t>());
+      {mutable_stored(o), o.strides[0], o.strides[1]}, nullptr, args.workspace, args.pool,
+      args.in[kRows].as<int32_t>());
 }
 
-template <class T>
-void attend(const KernelArgs& args) {
+template <class T> void attend(const KernelArgs& args) {
   const auto& attrs = args.attrs<CachedAttentionAttrs>();
   const int64_t size = args.in[0].shape()[2] / attrs.heads, group = attrs.heads / attrs.kv_heads;
   const auto at = [](const TensorView& x, int64_t row, int64_t entry, int64_t element) {
@@ -106,29 +104,27 @@ void run_cached_attention_reference(const KernelArgs& args) {
 double cached_attention_flops(const FlopsArgs& args) {
   return 4.0 * static_cast<double>(args.in[0].shape.elements()) * static_cast<double>(args.in[1].shape[1]);
 }
-
 }  // namespace
 
 const OpDef kCachedAttention{.name = "cached_attention",
-                             .infer = infer_cached_attention,
-                             .strided_inputs = 0b111,
-                             .flops = cached_attention_flops};
+    .infer = infer_cached_attention,
+    .strided_inputs = 0b111,
+    .flops = cached_attention_flops};
 
 LINNET_KERNELS(cached_attention,
-               {"few_queries", supports_cached_attention, cached_attention_workspace, run_cached_attention},
-               {"reference", nullptr, nullptr, run_cached_attention_reference})
+    {"few_queries", supports_cached_attention, cached_attention_workspace, run_cached_attention},
+    {"reference", nullptr, nullptr, run_cached_attention_reference})
 
 Tensor cached_attention(At q, Tensor k, Tensor v, const CachedAttentionOptions& options) {
   CachedAttentionAttrs attrs{.heads = options.heads,
-                             .kv_heads = options.kv_heads ? options.kv_heads : options.heads,
-                             .scale = options.scale,
-                             .soft_cap = options.soft_cap,
-                             .has_starts = options.starts.defined()};
+      .kv_heads = options.kv_heads ? options.kv_heads : options.heads,
+      .scale = options.scale,
+      .soft_cap = options.soft_cap,
+      .has_starts = options.starts.defined()};
   if (attrs.scale == 0)
     attrs.scale = 1 / std::sqrt(static_cast<double>(q.value.dim(-1)) / static_cast<double>(attrs.heads));
   std::vector<Tensor> in{q.value, k, v, options.rows, options.lengths};
   if (attrs.has_starts) in.push_back(options.starts);
   return graph_of(q)->add_one(kCachedAttention, in, attrs, q.where);
 }
-
 }  // namespace linnet

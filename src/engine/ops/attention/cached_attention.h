@@ -11,7 +11,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct CachedAttentionAttrs {
   int64_t heads = 0, kv_heads = 0;
   double scale = 0, soft_cap = 0;
@@ -33,5 +32,4 @@ struct CachedAttentionOptions {
 };
 
 Tensor cached_attention(At q, Tensor k, Tensor v, const CachedAttentionOptions& options);
-
 }  // namespace linnet

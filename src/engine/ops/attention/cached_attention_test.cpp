@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 using testing::distance;
 
 constexpr int64_t kSlots = 3, kLength = 37, kHeads = 4, kKeyHeads = 2, kSize = 9;
@@ -91,10 +90,9 @@ TEST(CachedAttention, ATokenHasTheSameBitsWhateverTheOthersAre) {
           .outputs.at("o");
   for (size_t i = 0; i < tokens.rows.size(); ++i) {
     const HostTensor own({DType::kF32, {1, 1, kQuery}}, q.as<float>().subspan(i * kQuery, kQuery));
-    const HostTensor alone =
-        interpret(graph_of(1, false), inputs_of({{tokens.rows[i]}, {tokens.lengths[i]}, {}}, own, false),
-                  {.kernels = KernelSet::kFast})
-            .outputs.at("o");
+    const HostTensor alone = interpret(graph_of(1, false),
+        inputs_of({{tokens.rows[i]}, {tokens.lengths[i]}, {}}, own, false), {.kernels = KernelSet::kFast})
+                                 .outputs.at("o");
     for (size_t d = 0; d < kQuery; ++d) ASSERT_EQ(all[i * kQuery + d], alone[d]) << i;
   }
 }
@@ -111,7 +109,7 @@ TEST(CachePut, TokensGoToTheirRowsAndPositions) {
   Graph graph;
   graph.output(
       "y", cache_put(graph.input("cache", {DType::kF32, {kSlots, 4, 2}}), graph.input("rows", {DType::kF32, {4, 1, 2}}),
-                     graph.input("slots", {DType::kI32, {4}}), graph.input("positions", {DType::kI32, {4}})));
+               graph.input("slots", {DType::kI32, {4}}), graph.input("positions", {DType::kI32, {4}})));
   NamedTensors in{{"cache", HostTensor({DType::kF32, {kSlots, 4, 2}})}, {"rows", random_tensor({4, 1, 2}, 1)}};
   in["slots"] = integers({4}, {2, 2, -1, 0}), in["positions"] = integers({4}, {1, 2, 9, 3});
   const HostTensor got = interpret(graph, in).outputs.at("y");
@@ -123,6 +121,5 @@ TEST(CachePut, TokensGoToTheirRowsAndPositions) {
   in["positions"] = integers({4}, {1, 4, 0, 3});
   EXPECT_THROW(interpret(graph, in), Error);
 }
-
 }  // namespace
 }  // namespace linnet

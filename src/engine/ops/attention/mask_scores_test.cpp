@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(MaskScores, LeavesTheVisibleKeys) {
   constexpr int64_t kBatch = 2, kHeads = 3, kQueries = 5, kKeys = 9;
   for (const bool causal : {false, true})
@@ -14,10 +13,9 @@ TEST(MaskScores, LeavesTheVisibleKeys) {
         for (const int64_t window : {0, 2}) {
           if (window > 0 && !causal) continue;
           Graph graph;
-          graph.output("y",
-                       mask_scores(graph.input("x", {DType::kF32, {kBatch, kHeads, kQueries, kKeys}}),
-                                   lengths ? graph.input("n", {DType::kI32, {kBatch}}) : Tensor{}, causal,
-                                   starts ? graph.input("s", {DType::kI32, {kBatch, kQueries}}) : Tensor{}, window));
+          graph.output("y", mask_scores(graph.input("x", {DType::kF32, {kBatch, kHeads, kQueries, kKeys}}),
+                                lengths ? graph.input("n", {DType::kI32, {kBatch}}) : Tensor{}, causal,
+                                starts ? graph.input("s", {DType::kI32, {kBatch, kQueries}}) : Tensor{}, window));
           NamedTensors inputs;
           inputs["x"] = HostTensor({DType::kF32, {kBatch, kHeads, kQueries, kKeys}});
           inputs["n"] = HostTensor({DType::kI32, {kBatch}}, std::span<const int32_t>(std::array{9, 6}));
@@ -33,6 +31,5 @@ TEST(MaskScores, LeavesTheVisibleKeys) {
             }
         }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -6,9 +6,7 @@
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
-
 namespace {
-
 std::vector<TensorType> infer_batch_norm(const InferArgs& args) {
   const bool residual = args.attrs.as<BatchNormAttrs>().residual;
   expect_inputs(args, residual ? 4 : 3);
@@ -32,7 +30,7 @@ std::vector<Tensor> batch_norm_gradient(const GradientArgs& args) {
   if (attrs.residual || attrs.relu) fail_internal("batch_norm: the gradient of a fused one");
   if (!args.out_grad[0].defined()) return {{}, {}, {}};
   return args.graph.add(kBatchNormGrad, std::array{args.out_grad[0], args.in[0], args.in[1], args.out[1], args.out[2]},
-                        args.node.attrs, args.node.where);
+      args.node.attrs, args.node.where);
 }
 
 std::vector<Tensor> decompose_batch_norm(const DecomposeArgs& args) {
@@ -102,8 +100,7 @@ void run_batch_norm_grad_reference(const KernelArgs& args) {
   });
 }
 
-template <int x>
-size_t batch_norm_kernel_workspace(const KernelQuery& query) {
+template <int x> size_t batch_norm_kernel_workspace(const KernelQuery& query) {
   const Shape& shape = query.in[x].shape;
   return batch_norm_workspace(shape.elements() / shape[-1], shape[-1]);
 }
@@ -112,37 +109,36 @@ void run_batch_norm(const KernelArgs& args) {
   const BatchNormSizes s(args.in[0].shape(), args);
   const auto& attrs = args.attrs<BatchNormAttrs>();
   batch_norm_forward({.rows = s.rows,
-                      .channels = s.channels,
-                      .x = stored(args.in[0]),
-                      .weight = args.in[1].as<float>(),
-                      .bias = args.in[2].as<float>(),
-                      .epsilon = s.epsilon,
-                      .relu = attrs.relu},
-                     attrs.residual ? stored(args.in[3]) : nullptr, mutable_stored(args.out[0]),
-                     args.out[1].as<float>(), args.out[2].as<float>(), args.workspace, args.pool);
+                         .channels = s.channels,
+                         .x = stored(args.in[0]),
+                         .weight = args.in[1].as<float>(),
+                         .bias = args.in[2].as<float>(),
+                         .epsilon = s.epsilon,
+                         .relu = attrs.relu},
+      attrs.residual ? stored(args.in[3]) : nullptr, mutable_stored(args.out[0]), args.out[1].as<float>(),
+      args.out[2].as<float>(), args.workspace, args.pool);
 }
 
 void run_batch_norm_grad(const KernelArgs& args) {
   const BatchNormSizes s(args.in[1].shape(), args);
   const bool relu = args.attrs<BatchNormAttrs>().relu;
   batch_norm_backward({.rows = s.rows,
-                       .channels = s.channels,
-                       .x = stored(args.in[1]),
-                       .weight = args.in[2].as<float>(),
-                       .bias = relu ? args.in[5].as<float>() : nullptr,
-                       .epsilon = s.epsilon,
-                       .relu = relu},
-                      stored(args.in[0]), args.in[3].as<float>(), args.in[4].as<float>(), mutable_stored(args.out[0]),
-                      args.out[1].as<float>(), args.out[2].as<float>(), args.workspace, args.pool);
+                          .channels = s.channels,
+                          .x = stored(args.in[1]),
+                          .weight = args.in[2].as<float>(),
+                          .bias = relu ? args.in[5].as<float>() : nullptr,
+                          .epsilon = s.epsilon,
+                          .relu = relu},
+      stored(args.in[0]), args.in[3].as<float>(), args.in[4].as<float>(), mutable_stored(args.out[0]),
+      args.out[1].as<float>(), args.out[2].as<float>(), args.workspace, args.pool);
 }
-
 }  // namespace
 
 const OpDef kBatchNorm{.name = "batch_norm",
-                       .infer = infer_batch_norm,
-                       .gradient = batch_norm_gradient,
-                       .decompose = decompose_batch_norm,
-                       .storage = reduced<0b1001, 0b001>};
+    .infer = infer_batch_norm,
+    .gradient = batch_norm_gradient,
+    .decompose = decompose_batch_norm,
+    .storage = reduced<0b1001, 0b001>};
 const OpDef kBatchNormGrad{
     .name = "batch_norm_grad", .infer = infer_batch_norm_grad, .storage = reduced<0b00011, 0b001>};
 
@@ -152,8 +148,7 @@ BatchNormResult batch_norm(At x, Tensor weight, Tensor bias, double epsilon) {
 }
 
 LINNET_KERNELS(batch_norm, {"simd", f32_or_all_reduced, batch_norm_kernel_workspace<0>, run_batch_norm},
-               {"reference", nullptr, nullptr, run_batch_norm_reference})
+    {"reference", nullptr, nullptr, run_batch_norm_reference})
 LINNET_KERNELS(batch_norm_grad, {"simd", f32_or_all_reduced, batch_norm_kernel_workspace<1>, run_batch_norm_grad},
-               {"reference", nullptr, nullptr, run_batch_norm_grad_reference})
-
+    {"reference", nullptr, nullptr, run_batch_norm_grad_reference})
 }  // namespace linnet

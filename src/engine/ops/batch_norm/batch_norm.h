@@ -10,7 +10,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct BatchNormAttrs {
   double epsilon = 1e-5;
   // Set by fuse_batch_norm, which runs after gradients are traced. CPU only.
@@ -26,5 +25,4 @@ struct BatchNormResult {
   Tensor y, mean, variance;
 };
 BatchNormResult batch_norm(At x, Tensor weight, Tensor bias, double epsilon = 1e-5);
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kRowsAtOnce = 8;  // warps of a block
 constexpr int64_t kLeastPiece = 64, kMostPieces = 256;
 
@@ -18,10 +17,8 @@ int64_t pieces_of(int64_t rows) { return std::max<int64_t>((rows + piece_of(rows
 struct Place {
   int64_t channel, first, begin, end;
   LINNET_DEVICE Place(int64_t rows, int64_t piece)
-      : channel(static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x),
-        first(blockIdx.y * piece),
-        begin(first + threadIdx.y),
-        end(min(first + piece, rows)) {}
+      : channel(static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x), first(blockIdx.y * piece),
+        begin(first + threadIdx.y), end(min(first + piece, rows)) {}
 };
 
 // The sum over a block's warps, in order, for all threads of a channel. All threads call it.
@@ -36,8 +33,7 @@ static LINNET_DEVICE float over_warps(float sum) {
 }
 
 // parts [pieces, 2, channels]: each piece's mean and sum of squares around it. The second read hits the cache.
-template <class T>
-__global__ void __launch_bounds__(kWarp* kRowsAtOnce)
+template <class T> __global__ void __launch_bounds__(kWarp* kRowsAtOnce)
     moments_kernel(int64_t rows, int64_t channels, int64_t piece, const T* __restrict__ x, float* __restrict__ parts) {
   begin_kernel();
   const Place at(rows, piece);
@@ -59,9 +55,8 @@ __global__ void __launch_bounds__(kWarp* kRowsAtOnce)
 
 // For pieces with counts n, means m and squares s around them: mean = sum(n m) / N, variance = sum(s + n (m - mean)^2)
 // / N (Chan, Golub & LeVeque 1979).
-__global__ void __launch_bounds__(kWarp* kRowsAtOnce)
-    join_kernel(int64_t rows, int64_t channels, int64_t piece, int64_t pieces, const float* __restrict__ parts,
-                float* __restrict__ means, float* __restrict__ variances) {
+__global__ void __launch_bounds__(kWarp* kRowsAtOnce) join_kernel(int64_t rows, int64_t channels, int64_t piece,
+    int64_t pieces, const float* __restrict__ parts, float* __restrict__ means, float* __restrict__ variances) {
   begin_kernel();
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
   const bool inside = channel < channels;
@@ -79,10 +74,9 @@ __global__ void __launch_bounds__(kWarp* kRowsAtOnce)
   if (inside && threadIdx.y == 0) means[channel] = mean, variances[channel] = squares / static_cast<float>(rows);
 }
 
-template <class T>
-__global__ void __launch_bounds__(kWarp* kRowsAtOnce)
+template <class T> __global__ void __launch_bounds__(kWarp* kRowsAtOnce)
     normalize_kernel(int64_t rows, int64_t channels, int64_t piece, float epsilon, const T* x, const float* weight,
-                     const float* bias, const float* means, const float* variances, T* y) {
+        const float* bias, const float* means, const float* variances, T* y) {
   begin_kernel();
   const Place at(rows, piece);
   if (at.channel >= channels) return;
@@ -94,10 +88,9 @@ __global__ void __launch_bounds__(kWarp* kRowsAtOnce)
 }
 
 // parts [pieces, 2, channels]: sums of dy * normal, and of dy.
-template <class T>
-__global__ void __launch_bounds__(kWarp* kRowsAtOnce)
+template <class T> __global__ void __launch_bounds__(kWarp* kRowsAtOnce)
     slopes_kernel(int64_t rows, int64_t channels, int64_t piece, float epsilon, const T* __restrict__ dy,
-                  const T* __restrict__ x, const float* means, const float* variances, float* __restrict__ parts) {
+        const T* __restrict__ x, const float* means, const float* variances, float* __restrict__ parts) {
   begin_kernel();
   const Place at(rows, piece);
   const bool inside = at.channel < channels;
@@ -116,11 +109,9 @@ __global__ void __launch_bounds__(kWarp* kRowsAtOnce)
   to[0] = product, to[channels] = sum;
 }
 
-template <class T>
-__global__ void __launch_bounds__(kWarp* kRowsAtOnce)
-    input_gradient_kernel(int64_t rows, int64_t channels, int64_t piece, float epsilon, const T* dy, const T* x,
-                          const float* weight, const float* means, const float* variances, const float* dweight,
-                          const float* dbias, T* dx) {
+template <class T> __global__ void __launch_bounds__(kWarp* kRowsAtOnce) input_gradient_kernel(int64_t rows,
+    int64_t channels, int64_t piece, float epsilon, const T* dy, const T* x, const float* weight, const float* means,
+    const float* variances, const float* dweight, const float* dbias, T* dx) {
   begin_kernel();
   const Place at(rows, piece);
   if (at.channel >= channels) return;
@@ -153,9 +144,9 @@ void run(const KernelArgs& args) {
   for_storage(args.in[0].type.dtype, [&]<class T>() {
     launch(args.device, moments_kernel<T>, s.grid(), kBlock, 0, s.rows, s.channels, piece, args.in[0].as<T>(), parts);
     launch(args.device, join_kernel, s.tiles(), kBlock, 0, s.rows, s.channels, piece, pieces_of(s.rows), parts, means,
-           variances);
+        variances);
     launch(args.device, normalize_kernel<T>, s.grid(), kBlock, 0, s.rows, s.channels, piece, epsilon_of(args),
-           args.in[0].as<T>(), args.in[1].as<float>(), args.in[2].as<float>(), means, variances, args.out[0].as<T>());
+        args.in[0].as<T>(), args.in[1].as<float>(), args.in[2].as<float>(), means, variances, args.out[0].as<T>());
   });
 }
 
@@ -167,11 +158,11 @@ void run_grad(const KernelArgs& args) {
   auto *dweight = args.out[1].as<float>(), *dbias = args.out[2].as<float>();
   for_storage(args.in[1].type.dtype, [&]<class T>() {
     launch(args.device, slopes_kernel<T>, s.grid(), kBlock, 0, s.rows, s.channels, piece, epsilon_of(args),
-           args.in[0].as<T>(), args.in[1].as<T>(), means, variances, parts);
+        args.in[0].as<T>(), args.in[1].as<T>(), means, variances, parts);
     add_parts(args.device, pieces_of(s.rows), s.channels, 2 * s.channels, parts, dweight, dbias);
     launch(args.device, input_gradient_kernel<T>, s.grid(), kBlock, 0, s.rows, s.channels, piece, epsilon_of(args),
-           args.in[0].as<T>(), args.in[1].as<T>(), args.in[2].as<float>(), means, variances, dweight, dbias,
-           args.out[0].as<T>());
+        args.in[0].as<T>(), args.in[1].as<T>(), args.in[2].as<float>(), means, variances, dweight, dbias,
+        args.out[0].as<T>());
   });
 }
 
@@ -180,10 +171,8 @@ bool is_plain(const KernelQuery& query) {
   return !attrs.residual && !attrs.relu;
 }
 size_t workspace(const KernelQuery& query) { return Sizes(query.in[0].shape).workspace(); }  // x, or dy, as large
-
 }  // namespace
 
 LINNET_KERNELS(batch_norm_cuda, {"channels", is_plain, workspace, run})
 LINNET_KERNELS(batch_norm_grad_cuda, {"channels", is_plain, workspace, run_grad})
-
 }  // namespace linnet

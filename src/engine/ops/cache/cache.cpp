@@ -3,7 +3,6 @@
 
 namespace linnet {
 namespace {
-
 void expect_cache(const InferArgs& args) {
   expect_inputs(args, 3);
   expect(args.in[0].shape.rank() == 3, "got cache ", args.in[0], ", expected [R, T, D]");
@@ -11,14 +10,14 @@ void expect_cache(const InferArgs& args) {
   const int64_t rows = args.in[0].shape[0];
   expect(position.dtype == DType::kI32 && position.shape.rank() == 1 &&
              (position.shape[0] == 1 || position.shape[0] == rows),
-         "got position ", position, ", expected i32[1] or i32[", rows, "]");
+      "got position ", position, ", expected i32[1] or i32[", rows, "]");
 }
 
 std::vector<TensorType> infer_cache_write(const InferArgs& args) {
   expect_cache(args);
   const Shape& cache = args.in[0].shape;
   expect(args.in[1] == TensorType{args.in[0].dtype, {cache[0], 1, cache[2]}}, "got cache ", args.in[0], " and rows ",
-         args.in[1]);
+      args.in[1]);
   return {args.in[0]};
 }
 
@@ -27,10 +26,10 @@ std::vector<TensorType> infer_put(const InferArgs& args) {
   const TensorType &cache = args.in[0], &rows = args.in[1];
   expect(cache.shape.rank() == 3 && rows.shape.rank() == 3 && cache.dtype == rows.dtype && rows.shape[1] == 1 &&
              cache.shape[2] == rows.shape[2],
-         "got cache ", cache, " and rows ", rows);
+      "got cache ", cache, " and rows ", rows);
   const TensorType indices{DType::kI32, {rows.shape[0]}};
   expect(args.in[2] == indices && args.in[3] == indices, "got slots ", args.in[2], " and positions ", args.in[3],
-         ", expected ", indices);
+      ", expected ", indices);
   return {cache};
 }
 
@@ -39,7 +38,7 @@ std::vector<TensorType> infer_cache_fill(const InferArgs& args) {
   const TensorType &cache = args.in[0], &rows = args.in[1], &slots = args.in[2];
   expect(cache.shape.rank() == 3 && rows.shape.rank() == 3 && cache.dtype == rows.dtype &&
              rows.shape[0] <= cache.shape[0] && rows.shape[1] <= cache.shape[1] && cache.shape[2] == rows.shape[2],
-         "got cache ", cache, " and rows ", rows);
+      "got cache ", cache, " and rows ", rows);
   expect(slots == TensorType{DType::kI32, {rows.shape[0]}}, "got slots ", slots, ", expected i32[", rows.shape[0], "]");
   return {cache};
 }
@@ -62,7 +61,7 @@ void run_cache_write(const KernelArgs& args) {
       const int64_t position = positions[one ? 0 : r];
       if (position < 0 || position >= shape[1]) fail_internal("a cache position beyond the cache");
       std::copy_n(args.in[1].as<T>() + r * args.in[1].strides[0], shape[2],
-                  args.out[0].as<T>() + (r * shape[1] + position) * shape[2]);
+          args.out[0].as<T>() + (r * shape[1] + position) * shape[2]);
     }
   });
 }
@@ -77,7 +76,7 @@ void run_put(const KernelArgs& args) {
       if (slots[i] >= cache[0] || positions[i] < 0 || positions[i] >= cache[1])
         fail_internal("a slot or a position beyond the cache");
       std::copy_n(args.in[1].as<T>() + i * args.in[1].strides[0], cache[2],
-                  args.out[0].as<T>() + (slots[i] * cache[1] + positions[i]) * cache[2]);
+          args.out[0].as<T>() + (slots[i] * cache[1] + positions[i]) * cache[2]);
     }
   });
 }
@@ -94,7 +93,7 @@ void run_cache_fill(const KernelArgs& args) {
       if (slots[b] < 0) return;
       for (int64_t t = 0; t < rows[1]; ++t)
         std::copy_n(args.in[1].as<T>() + b * strides[0] + t * strides[1], rows[2],
-                    args.out[0].as<T>() + (slots[b] * cache[1] + t) * rows[2]);
+            args.out[0].as<T>() + (slots[b] * cache[1] + t) * rows[2]);
     });
   });
 }
@@ -137,12 +136,11 @@ void run_reorder(const KernelArgs& args) {
       const int64_t position = one ? positions[0] : *std::max_element(positions + start, positions + start + group);
       const int64_t used = std::clamp<int64_t>(position, 0, shape[1]) * shape[2];
       reorder_group(args.out[0].as<T>() + start * stride, stride, used,
-                    parents.subspan(static_cast<size_t>(start), static_cast<size_t>(group)), start,
-                    reinterpret_cast<T*>(args.workspace) + worker * group * stride);
+          parents.subspan(static_cast<size_t>(start), static_cast<size_t>(group)), start,
+          reinterpret_cast<T*>(args.workspace) + worker * group * stride);
     });
   });
 }
-
 }  // namespace
 
 const OpDef kCacheWrite{
@@ -169,5 +167,4 @@ Tensor cache_fill(At cache, Tensor rows, Tensor slots) { return op_result(kCache
 Tensor cache_reorder(At cache, Tensor parents, Tensor position, int64_t group) {
   return op_result(kCacheReorder, cache, {parents, position}, CacheGroupAttrs{group});
 }
-
 }  // namespace linnet

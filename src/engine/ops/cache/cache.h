@@ -4,7 +4,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct CacheGroupAttrs {
   int64_t group = 1;
   void fields(FieldVisitor& visit) { visit("group", group); }
@@ -27,5 +26,4 @@ Tensor cache_fill(At cache, Tensor rows, Tensor slots);
 // Row r takes the first `position` entries (i32 [1] or [R]; a group's largest counts) of row parents[r] (i32 [R]), for
 // beams that continue another beam. Parents stay within groups of `group` rows.
 Tensor cache_reorder(At cache, Tensor parents, Tensor position, int64_t group);
-
 }  // namespace linnet

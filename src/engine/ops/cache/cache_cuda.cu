@@ -7,16 +7,14 @@
 
 namespace linnet {
 namespace {
-
 // Rows of a group that a thread holds at once.
 constexpr int kMaxGroup = 16;
 
 int64_t element_size(const TensorView& view) { return static_cast<int64_t>(dtype_size(view.type.dtype)); }
 
 // A position beyond the cache writes nothing.
-template <class Word>
-LINNET_DEVICE void write_word(int64_t i, int64_t length, int64_t width, const Word* from, int64_t from_stride,
-                              const int32_t* positions, bool one_position, Word* cache) {
+template <class Word> LINNET_DEVICE void write_word(int64_t i, int64_t length, int64_t width, const Word* from,
+    int64_t from_stride, const int32_t* positions, bool one_position, Word* cache) {
   const auto [row, column] = divided(i, width);
   const int64_t position = positions[one_position ? 0 : row];
   if (position >= 0 && position < length)
@@ -24,10 +22,8 @@ LINNET_DEVICE void write_word(int64_t i, int64_t length, int64_t width, const Wo
 }
 
 // rows [count, entries, width] with strides between rows and entries; a slot beyond the cache is not written.
-template <class Word>
-LINNET_DEVICE void fill_word(int64_t i, int64_t entries, int64_t width, const Word* from, int64_t row_stride,
-                             int64_t entry_stride, const int32_t* slots, int64_t cache_rows, int64_t length,
-                             Word* cache) {
+template <class Word> LINNET_DEVICE void fill_word(int64_t i, int64_t entries, int64_t width, const Word* from,
+    int64_t row_stride, int64_t entry_stride, const int32_t* slots, int64_t cache_rows, int64_t length, Word* cache) {
   const auto [entry, column] = divided(i, width);
   const auto [row, t] = divided(entry, entries);
   const int64_t slot = slots[row];
@@ -36,9 +32,8 @@ LINNET_DEVICE void fill_word(int64_t i, int64_t entries, int64_t width, const Wo
 }
 
 // cache [rows, length, width]; a thread for one element of a whole group, so that it works in place.
-template <class Word>
-LINNET_DEVICE void reorder_word(int64_t i, int group, int64_t length, int64_t width, const int32_t* parents,
-                                const int32_t* positions, int64_t position_count, const Word* from, Word* to) {
+template <class Word> LINNET_DEVICE void reorder_word(int64_t i, int group, int64_t length, int64_t width,
+    const int32_t* parents, const int32_t* positions, int64_t position_count, const Word* from, Word* to) {
   const int64_t row_size = length * width;
   const auto [which, location] = divided(i, row_size);
   const int64_t start = which * group;
@@ -63,8 +58,7 @@ LINNET_DEVICE void reorder_word(int64_t i, int group, int64_t length, int64_t wi
 }
 
 // Calls body.operator()<Word>(words per row of `width` elements) with the widest word that divides rows.
-template <class Body>
-void for_words(const TensorView& cache, int64_t width, uintptr_t locations, Body&& body) {
+template <class Body> void for_words(const TensorView& cache, int64_t width, uintptr_t locations, Body&& body) {
   const int64_t bytes = width * element_size(cache);
   if (bytes % 16 == 0 && locations % 16 == 0) return body.template operator()<Word16>(bytes / 16);
   if (bytes % 4 == 0 && locations % 4 == 0) return body.template operator()<uint32_t>(bytes / 4);
@@ -80,8 +74,8 @@ void run_write(const KernelArgs& args) {
                          static_cast<uintptr_t>(stride_bytes);
   for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
     launch_elements<write_word<Word>>(args.device, shape[0] * width, shape[1], width, rows.as<const Word>(),
-                                      stride_bytes / static_cast<int64_t>(sizeof(Word)), args.in[2].as<int32_t>(),
-                                      args.in[2].elements() == 1, cache.as<Word>());
+        stride_bytes / static_cast<int64_t>(sizeof(Word)), args.in[2].as<int32_t>(), args.in[2].elements() == 1,
+        cache.as<Word>());
   });
 }
 
@@ -95,8 +89,7 @@ void run_fill(const KernelArgs& args) {
   for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
     const auto word = static_cast<int64_t>(sizeof(Word));
     launch_elements<fill_word<Word>>(args.device, from[0] * from[1] * width, from[1], width, rows.as<const Word>(),
-                                     row_bytes / word, entry_bytes / word, args.in[2].as<int32_t>(), shape[0], shape[1],
-                                     cache.as<Word>());
+        row_bytes / word, entry_bytes / word, args.in[2].as<int32_t>(), shape[0], shape[1], cache.as<Word>());
   });
 }
 
@@ -109,15 +102,13 @@ void run_reorder(const KernelArgs& args) {
   const auto locations = reinterpret_cast<uintptr_t>(args.in[0].data) | reinterpret_cast<uintptr_t>(cache.data);
   for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
     launch_elements<reorder_word<Word>>(args.device, shape[0] / group * shape[1] * width, static_cast<int>(group),
-                                        shape[1], width, args.in[1].as<int32_t>(), args.in[2].as<int32_t>(),
-                                        args.in[2].elements(), args.in[0].as<const Word>(), cache.as<Word>());
+        shape[1], width, args.in[1].as<int32_t>(), args.in[2].as<int32_t>(), args.in[2].elements(),
+        args.in[0].as<const Word>(), cache.as<Word>());
   });
 }
-
 }  // namespace
 
 LINNET_KERNELS(cache_write_cuda, {"rows", nullptr, nullptr, run_write})
 LINNET_KERNELS(cache_fill_cuda, {"copy", nullptr, nullptr, run_fill})
 LINNET_KERNELS(cache_reorder_cuda, {"groups", supports_reorder, nullptr, run_reorder})
-
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int64_t kRows = 4, kLength = 3, kWidth = 2;
 
 NamedTensors inputs(int32_t position, std::vector<int32_t> parents) {
@@ -25,7 +24,7 @@ TEST(Cache, ARowIsWrittenAtItsPositionAndNowhereElse) {
   Graph graph;
   const Tensor cache = graph.input("cache", {DType::kF32, {kRows, kLength, kWidth}});
   graph.output("y", cache_write(cache, graph.input("rows", {DType::kF32, {kRows, 1, kWidth}}),
-                                graph.input("position", {DType::kI32, {1}})));
+                        graph.input("position", {DType::kI32, {1}})));
   for (const NamedTensors& outputs : testing::run_everywhere(graph, inputs(1, {0, 1, 2, 3})))
     for (int64_t row = 0; row < kRows; ++row)
       for (int64_t t = 0; t < kLength; ++t)
@@ -40,7 +39,7 @@ TEST(Cache, BeamsTakeTheHistoryOfTheirParents) {
   Graph graph;
   const Tensor cache = graph.input("cache", {DType::kF32, {kRows, kLength, kWidth}});
   graph.output("y", cache_reorder(cache, graph.input("parents", {DType::kI32, {kRows}}),
-                                  graph.input("position", {DType::kI32, {1}}), 2));
+                        graph.input("position", {DType::kI32, {1}}), 2));
   for (const std::vector<int32_t>& parents : {std::vector<int32_t>{1, 0, 3, 3}, {0, 0, 2, 3}, {1, 1, 3, 2}}) {
     for (const NamedTensors& outputs : testing::run_everywhere(graph, inputs(2, parents)))
       for (int64_t row = 0; row < kRows; ++row)
@@ -55,9 +54,9 @@ TEST(Cache, BeamsTakeTheHistoryOfTheirParents) {
 // Groups are at positions of their own: beyond a group's largest position nothing moves.
 TEST(Cache, AGroupMovesAsFarAsItsOwnPositions) {
   Graph graph;
-  graph.output("y", cache_reorder(graph.input("cache", {DType::kF32, {kRows, kLength, kWidth}}),
-                                  graph.input("parents", {DType::kI32, {kRows}}),
-                                  graph.input("positions", {DType::kI32, {kRows}}), 2));
+  graph.output(
+      "y", cache_reorder(graph.input("cache", {DType::kF32, {kRows, kLength, kWidth}}),
+               graph.input("parents", {DType::kI32, {kRows}}), graph.input("positions", {DType::kI32, {kRows}}), 2));
   const std::vector<int32_t> parents{1, 1, 2, 2}, positions{1, 1, 3, 3};
   NamedTensors in = inputs(0, parents);
   in["positions"] = HostTensor({DType::kI32, {kRows}}, std::span<const int32_t>(positions));
@@ -100,7 +99,7 @@ TEST(Cache, SequencesFillTheirSlotsAndNoOthers) {
   Graph graph;
   const Tensor fused = graph.input("fused", {DType::kF32, {2, kEntries, 2 * kWide}}) * 1.0;
   graph.output("y", cache_fill(graph.input("cache", {DType::kF32, {kSlots, kLength + 1, kWide}}),
-                               split_evenly(fused, -1, 2)[1], graph.input("slots", {DType::kI32, {2}})));
+                        split_evenly(fused, -1, 2)[1], graph.input("slots", {DType::kI32, {2}})));
   NamedTensors in;
   in["cache"] = HostTensor({DType::kF32, {kSlots, kLength + 1, kWide}});
   in["fused"] = HostTensor({DType::kF32, {2, kEntries, 2 * kWide}});
@@ -123,6 +122,5 @@ TEST(Cache, SequencesFillTheirSlotsAndNoOthers) {
   in["slots"] = HostTensor({DType::kI32, {2}}, std::span<const int32_t>(std::array{0, 6}));
   EXPECT_THROW(interpret(graph, in), Error);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<TensorType> infer_collective_gather(const InferArgs& args) {
   expect_inputs(args, 1);
   const auto& attrs = args.attrs.as<AllGatherAttrs>();
@@ -25,10 +24,10 @@ std::vector<TensorType> infer_collective_gather(const InferArgs& args) {
 std::vector<TensorType> infer_stage_output(const InferArgs& args) {
   const size_t values = args.in.size() / 2;
   expect(values > 0 && args.in.size() == 2 * values, "got ", args.in.size(),
-         " operands, expected values and as many gradients");
+      " operands, expected values and as many gradients");
   for (size_t i = 0; i < values; ++i)
     expect(is_float(args.in[i].dtype) && args.in[values + i] == args.in[i], "got ", args.in[i], " with the gradient ",
-           args.in[values + i]);
+        args.in[values + i]);
   return {{args.in[0].dtype, {}}};
 }
 
@@ -49,7 +48,7 @@ void run_sum(const KernelArgs& args) {
   copy_operand(args.in[0], args.out[0]);
   const auto count = static_cast<size_t>(args.out[0].elements());
   sum_over_ranks(checked_group(args.tensor_group, ranks), {args.out[0].as<float>(), count},
-                 {reinterpret_cast<float*>(args.workspace), sum_scratch_size(count, ranks)}, args.pool);
+      {reinterpret_cast<float*>(args.workspace), sum_scratch_size(count, ranks)}, args.pool);
 }
 
 void run_share(const KernelArgs& args) { copy_operand(args.in[0], args.out[0]); }
@@ -94,22 +93,21 @@ void run_collective_gather(const KernelArgs& args) {
     });
   }
 }
-
 }  // namespace
 
 const OpDef kAllReduce{
     .name = "all_reduce", .infer = infer_same_float, .gradient = first_gradient, .may_overwrite = overwrites_first};
 const OpDef kShare{.name = "share",
-                   .infer = infer_same_float,
-                   .gradient = [](const GradientArgs& args) { return args.add(kAllReduce, {args.out_grad[0]}); },
-                   .may_overwrite = overwrites_first};
+    .infer = infer_same_float,
+    .gradient = [](const GradientArgs& args) { return args.add(kAllReduce, {args.out_grad[0]}); },
+    .may_overwrite = overwrites_first};
 const OpDef kAllGather{.name = "all_gather",
-                       .infer = infer_collective_gather,
-                       .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
-                         const auto& attrs = args.attrs<AllGatherAttrs>();
-                         return {cut(At(args.out_grad[0], args.node.where), Sharding::cut(attrs.axis, attrs.parts),
-                                     {attrs.rank, attrs.ranks})};
-                       }};
+    .infer = infer_collective_gather,
+    .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+      const auto& attrs = args.attrs<AllGatherAttrs>();
+      return {cut(
+          At(args.out_grad[0], args.node.where), Sharding::cut(attrs.axis, attrs.parts), {attrs.rank, attrs.ranks})};
+    }};
 const OpDef kHold{.name = "hold", .infer = [](const InferArgs& args) -> std::vector<TensorType> {
                     expect(!args.in.empty() && is_float(args.in[0].dtype), "expected floats");
                     return {{args.in[0].dtype, {}}};
@@ -149,5 +147,4 @@ LINNET_KERNELS(share, {"copy", nullptr, nullptr, run_share})
 LINNET_KERNELS(all_gather, {"ranks", all_f32, gather_workspace, run_collective_gather})
 LINNET_KERNELS(hold, {"reference", nullptr, nullptr, run_zero})
 LINNET_KERNELS(stage_output, {"zero", nullptr, nullptr, run_zero})
-
 }  // namespace linnet

@@ -14,7 +14,6 @@
 #include "engine/ops/sharding.h"
 
 namespace linnet {
-
 struct CollectiveAttrs {
   int ranks = 1;
   void fields(FieldVisitor& visit) { visit("ranks", ranks); }
@@ -47,10 +46,9 @@ Tensor cut(At x, const Sharding& sharding, const TensorRank& rank);
 //
 // Those gradients include the loss's scale, so the result's gradient is not read. gradients[i] has the type of
 // values[i]; there is at least one. Result: fp32 [].
-Tensor stage_output(std::span<const Tensor> values, std::span<const Tensor> gradients,
-                    SourceLine where = SourceLine::current());
+Tensor stage_output(
+    std::span<const Tensor> values, std::span<const Tensor> gradients, SourceLine where = SourceLine::current());
 
 // For sums over ranks on a GPU: into[i] += from[i]; queued.
 void add_values_cuda(Device* device, float* into, const float* from, int64_t count);
-
 }  // namespace linnet

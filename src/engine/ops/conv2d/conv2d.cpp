@@ -5,20 +5,19 @@
 
 namespace linnet {
 namespace {
-
 std::vector<TensorType> infer_conv2d(const InferArgs& args) {
   const auto& attrs = args.attrs.as<Conv2dAttrs>();
   expect_inputs(args, static_cast<size_t>(2 + attrs.scale + attrs.bias + attrs.residual + attrs.packed));
   const TensorType &x = args.in[0], &weight = args.in[1];
   const std::string both = "got " + x.text() + " and weight " + weight.text();
   expect(is_float(x.dtype) && (weight.dtype == x.dtype || weight.dtype == full_type(x.dtype)), both,
-         ", expected two of one float type");
+      ", expected two of one float type");
   expect(x.shape.rank() == 4 && weight.shape.rank() == 4, both, ", expected [N, H, W, C] and [O, R, S, C]");
   expect(attrs.stride >= 1 && attrs.padding >= 0 && attrs.dilation >= 1 && attrs.groups >= 1, "got stride ",
-         attrs.stride, ", padding ", attrs.padding, ", dilation ", attrs.dilation, " and groups ", attrs.groups);
+      attrs.stride, ", padding ", attrs.padding, ", dilation ", attrs.dilation, " and groups ", attrs.groups);
   const std::string groups = attrs.groups == 1 ? "" : " in " + std::to_string(attrs.groups) + " groups";
   expect(x.shape[3] == weight.shape[3] * attrs.groups && weight.shape[0] % attrs.groups == 0, both, groups,
-         ", channels ", x.shape[3], " and ", weight.shape[3], " differ");
+      ", channels ", x.shape[3], " and ", weight.shape[3], " differ");
   TensorType out = x;
   for (int axis : {1, 2}) {
     const int64_t window = weight.shape[axis] == 0 ? 0 : (weight.shape[axis] - 1) * attrs.dilation + 1;
@@ -57,26 +56,25 @@ std::vector<Tensor> conv2d_gradient(const GradientArgs& args) {
   const auto& attrs = args.attrs<Conv2dAttrs>();
   if (attrs.is_fused()) fail_internal("the gradient of a convolution is taken before passes fuse it");
   return {args.add(kConv2dInputGrad, {dy, weight}, with_result(attrs, x.shape()))[0],
-          args.add(kConv2dWeightGrad, {x, dy}, with_result(attrs, weight.shape()))[0]};
+      args.add(kConv2dWeightGrad, {x, dy}, with_result(attrs, weight.shape()))[0]};
 }
 
 std::vector<Tensor> gradient_of_input(const GradientArgs& args) {
   const Tensor dy = args.in[0], weight = args.in[1], g = args.out_grad[0];
   const auto& attrs = args.attrs<Conv2dAttrs>();
   return {args.add(kConv2d, {g, weight}, with_result(attrs, {}))[0],
-          args.add(kConv2dWeightGrad, {g, dy}, with_result(attrs, weight.shape()))[0]};
+      args.add(kConv2dWeightGrad, {g, dy}, with_result(attrs, weight.shape()))[0]};
 }
 
 std::vector<Tensor> gradient_of_weight(const GradientArgs& args) {
   const Tensor x = args.in[0], dy = args.in[1], g = args.out_grad[0];
   const auto& attrs = args.attrs<Conv2dAttrs>();
   return {args.add(kConv2dInputGrad, {dy, g}, with_result(attrs, x.shape()))[0],
-          args.add(kConv2d, {x, g}, with_result(attrs, {}))[0]};
+      args.add(kConv2d, {x, g}, with_result(attrs, {}))[0]};
 }
 
 // A multiply-add for each tap of each result, also in the padding.
-template <ConvolutionPass pass>
-double conv2d_flops(const FlopsArgs& args) {
+template <ConvolutionPass pass> double conv2d_flops(const FlopsArgs& args) {
   const auto r = conv2d_roles<pass>(args.in, args.out);
   return 2.0 * static_cast<double>(r.y.shape.elements()) * static_cast<double>(r.weight.shape.elements(1, 4));
 }
@@ -100,20 +98,18 @@ StoredConvolution stored_convolution(const Node& node, std::span<const Item> in,
   const auto r = conv2d_roles<pass>(in, out);
   const auto is_bf16 = [](const Item& item) { return type_of(item).dtype == DType::kBF16; };
   return {.sizes = conv2d_sizes(type_of(r.x).shape, type_of(r.weight).shape, type_of(r.y).shape, attrs),
-          .x_bf16 = is_bf16(r.x),
-          .y_bf16 = is_bf16(r.y),
-          .residual_bf16 = attrs.residual && is_bf16(in[in.size() - (attrs.packed ? 2 : 1)]),
-          .packed = attrs.packed,
-          .bf16_products = attrs.precision == Precision::kBf16};
+      .x_bf16 = is_bf16(r.x),
+      .y_bf16 = is_bf16(r.y),
+      .residual_bf16 = attrs.residual && is_bf16(in[in.size() - (attrs.packed ? 2 : 1)]),
+      .packed = attrs.packed,
+      .bf16_products = attrs.precision == Precision::kBf16};
 }
 
-template <ConvolutionPass pass>
-size_t conv2d_workspace(const KernelQuery& query) {
+template <ConvolutionPass pass> size_t conv2d_workspace(const KernelQuery& query) {
   return stored_convolution_workspace(stored_convolution<pass>(query.node, query.in, query.out), pass, query.threads);
 }
 
-template <ConvolutionPass pass>
-bool supports_conv2d(const KernelQuery& query) {
+template <ConvolutionPass pass> bool supports_conv2d(const KernelQuery& query) {
   return conv2d_roles<pass>(query.in, query.out).weight.dtype == DType::kF32 && f32_or_reduced(query);
 }
 
@@ -134,29 +130,26 @@ struct Fused {
 void run_forward(const KernelArgs& args) {
   const Fused fused(args);
   const ConvolutionEpilogue epilogue{.scale = fused.scale ? fused.scale->as<float>() : nullptr,
-                                     .bias = fused.bias ? fused.bias->as<float>() : nullptr,
-                                     .activation = fused.activation};
+      .bias = fused.bias ? fused.bias->as<float>() : nullptr,
+      .activation = fused.activation};
   stored_convolution_forward(stored_convolution<ConvolutionPass::kForward>(args.node, args.in, args.out),
-                             stored(args.in[0]), args.in[1].as<float>(), mutable_stored(args.out[0]), args.workspace,
-                             args.pool, epilogue, fused.residual ? stored(*fused.residual) : nullptr,
-                             args.attrs<Conv2dAttrs>().packed ? args.in.back().as<float>() : nullptr);
+      stored(args.in[0]), args.in[1].as<float>(), mutable_stored(args.out[0]), args.workspace, args.pool, epilogue,
+      fused.residual ? stored(*fused.residual) : nullptr,
+      args.attrs<Conv2dAttrs>().packed ? args.in.back().as<float>() : nullptr);
 }
 
 void run_conv2d_input_grad(const KernelArgs& args) {
   stored_convolution_input_gradient(stored_convolution<ConvolutionPass::kInputGradient>(args.node, args.in, args.out),
-                                    stored(args.in[0]), args.in[1].as<float>(), mutable_stored(args.out[0]),
-                                    args.workspace, args.pool);
+      stored(args.in[0]), args.in[1].as<float>(), mutable_stored(args.out[0]), args.workspace, args.pool);
 }
 
 void run_conv2d_weight_grad(const KernelArgs& args) {
   stored_convolution_weight_gradient(stored_convolution<ConvolutionPass::kWeightGradient>(args.node, args.in, args.out),
-                                     stored(args.in[0]), stored(args.in[1]), args.out[0].as<float>(), args.workspace,
-                                     args.pool);
+      stored(args.in[0]), stored(args.in[1]), args.out[0].as<float>(), args.workspace, args.pool);
 }
 
 // Calls body with the offsets in x, the weights and y of the first of group_channels() products, per tap in the image.
-template <class Body>
-void for_taps(const ConvolutionSizes& s, int64_t image, const Body& body) {
+template <class Body> void for_taps(const ConvolutionSizes& s, int64_t image, const Body& body) {
   const int64_t depth = s.group_channels();
   for (int64_t i = 0; i < s.out_height; ++i)
     for (int64_t j = 0; j < s.out_width; ++j)
@@ -166,14 +159,13 @@ void for_taps(const ConvolutionSizes& s, int64_t image, const Body& body) {
             const int64_t y = i * s.stride + r * s.dilation - s.padding, x = j * s.stride + c * s.dilation - s.padding;
             if (y < 0 || y >= s.height || x < 0 || x >= s.width) continue;
             body(((image * s.height + y) * s.width + x) * s.channels + o / s.group_filters() * depth,
-                 ((o * s.rows + r) * s.columns + c) * depth,
-                 ((image * s.out_height + i) * s.out_width + j) * s.filters + o);
+                ((o * s.rows + r) * s.columns + c) * depth,
+                ((image * s.out_height + i) * s.out_width + j) * s.filters + o);
           }
 }
 
 // The epilogue of an image's results.
-template <class T>
-void finish_image(const KernelArgs& args, const ConvolutionSizes& s, int64_t image, T* y) {
+template <class T> void finish_image(const KernelArgs& args, const ConvolutionSizes& s, int64_t image, T* y) {
   const Fused fused(args);
   const auto floats = [](const TensorView* view) { return view ? view->as<T>() : nullptr; };
   const T *scale = floats(fused.scale), *bias = floats(fused.bias), *residual = floats(fused.residual);
@@ -186,8 +178,7 @@ void finish_image(const KernelArgs& args, const ConvolutionSizes& s, int64_t ima
   }
 }
 
-template <ConvolutionPass pass>
-void run_conv2d_reference(const KernelArgs& args) {
+template <ConvolutionPass pass> void run_conv2d_reference(const KernelArgs& args) {
   const auto r = conv2d_roles<pass>(args.in, args.out);
   const ConvolutionSizes s = conv2d_sizes<pass>(args);
   for_float(args.out[0].type.dtype, [&]<class T>() {
@@ -208,70 +199,67 @@ void run_conv2d_reference(const KernelArgs& args) {
   });
 }
 
-template <ConvolutionPass pass>
-constexpr Kernel fast(void (*run)(const KernelArgs&)) {
+template <ConvolutionPass pass> constexpr Kernel fast(void (*run)(const KernelArgs&)) {
   return {"simd", supports_conv2d<pass>, conv2d_workspace<pass>, run};
 }
 
 bool plain_filters(const KernelQuery& query) { return !query.attrs<Conv2dAttrs>().packed; }
-
 }  // namespace
 
 const OpDef kConv2d{.name = "conv2d",
-                    .infer = infer_conv2d,
-                    .gradient = conv2d_gradient,
-                    .storage = conv2d_storage,
-                    .product = ProductKind::kMatrix,
-                    .with_precision = set_precision<Conv2dAttrs>,
-                    .by_gpu_library = true,
-                    .flops = conv2d_flops<ConvolutionPass::kForward>};
+    .infer = infer_conv2d,
+    .gradient = conv2d_gradient,
+    .storage = conv2d_storage,
+    .product = ProductKind::kMatrix,
+    .with_precision = set_precision<Conv2dAttrs>,
+    .by_gpu_library = true,
+    .flops = conv2d_flops<ConvolutionPass::kForward>};
 const OpDef kConv2dInputGrad{.name = "conv2d_input_grad",
-                             .infer = infer_conv2d_input_grad,
-                             .gradient = gradient_of_input,
-                             .storage = reduced<0b11, 0b1>,
-                             .product = ProductKind::kMatrix,
-                             .with_precision = set_precision<Conv2dAttrs>,
-                             .by_gpu_library = true,
-                             .flops = conv2d_flops<ConvolutionPass::kInputGradient>};
+    .infer = infer_conv2d_input_grad,
+    .gradient = gradient_of_input,
+    .storage = reduced<0b11, 0b1>,
+    .product = ProductKind::kMatrix,
+    .with_precision = set_precision<Conv2dAttrs>,
+    .by_gpu_library = true,
+    .flops = conv2d_flops<ConvolutionPass::kInputGradient>};
 const OpDef kConv2dWeightGrad{.name = "conv2d_weight_grad",
-                              .infer = infer_conv2d_weight_grad,
-                              .gradient = gradient_of_weight,
-                              .storage = reduced<0b11, 0b0>,
-                              .product = ProductKind::kMatrix,
-                              .with_precision = set_precision<Conv2dAttrs>,
-                              .by_gpu_library = true,
-                              .flops = conv2d_flops<ConvolutionPass::kWeightGradient>};
+    .infer = infer_conv2d_weight_grad,
+    .gradient = gradient_of_weight,
+    .storage = reduced<0b11, 0b0>,
+    .product = ProductKind::kMatrix,
+    .with_precision = set_precision<Conv2dAttrs>,
+    .by_gpu_library = true,
+    .flops = conv2d_flops<ConvolutionPass::kWeightGradient>};
 
 ConvolutionSizes conv2d_sizes(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs) {
   return {.images = x[0],
-          .height = x[1],
-          .width = x[2],
-          .channels = x[3],
-          .filters = weight[0],
-          .rows = weight[1],
-          .columns = weight[2],
-          .out_height = y[1],
-          .out_width = y[2],
-          .stride = attrs.stride,
-          .padding = attrs.padding,
-          .dilation = attrs.dilation,
-          .groups = attrs.groups};
+      .height = x[1],
+      .width = x[2],
+      .channels = x[3],
+      .filters = weight[0],
+      .rows = weight[1],
+      .columns = weight[2],
+      .out_height = y[1],
+      .out_width = y[2],
+      .stride = attrs.stride,
+      .padding = attrs.padding,
+      .dilation = attrs.dilation,
+      .groups = attrs.groups};
 }
 
 Tensor conv2d(At x, Tensor weight, int64_t stride, int64_t padding, int64_t dilation, int64_t groups) {
   return op_result(kConv2d, x, {weight}, Conv2dAttrs{stride, padding, dilation, groups, {}});
 }
 
-Tensor conv2d_transposed(At y, Tensor weight, const Shape& result, int64_t stride, int64_t padding, int64_t dilation,
-                         int64_t groups) {
+Tensor conv2d_transposed(
+    At y, Tensor weight, const Shape& result, int64_t stride, int64_t padding, int64_t dilation, int64_t groups) {
   return op_result(kConv2dInputGrad, y, {weight}, Conv2dAttrs{stride, padding, dilation, groups, result});
 }
 
 LINNET_KERNELS(conv2d, fast<ConvolutionPass::kForward>(run_forward),
-               {"reference", plain_filters, nullptr, run_conv2d_reference<ConvolutionPass::kForward>})
+    {"reference", plain_filters, nullptr, run_conv2d_reference<ConvolutionPass::kForward>})
 LINNET_KERNELS(conv2d_input_grad, fast<ConvolutionPass::kInputGradient>(run_conv2d_input_grad),
-               {"reference", nullptr, nullptr, run_conv2d_reference<ConvolutionPass::kInputGradient>})
+    {"reference", nullptr, nullptr, run_conv2d_reference<ConvolutionPass::kInputGradient>})
 LINNET_KERNELS(conv2d_weight_grad, fast<ConvolutionPass::kWeightGradient>(run_conv2d_weight_grad),
-               {"reference", nullptr, nullptr, run_conv2d_reference<ConvolutionPass::kWeightGradient>})
-
+    {"reference", nullptr, nullptr, run_conv2d_reference<ConvolutionPass::kWeightGradient>})
 }  // namespace linnet

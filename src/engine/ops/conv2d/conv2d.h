@@ -16,7 +16,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct Conv2dAttrs {
   int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
   Shape result;  // of a gradient: the shape of what it is taken for
@@ -41,10 +40,7 @@ struct Conv2dAttrs {
 extern const OpDef kConv2d, kConv2dInputGrad, kConv2dWeightGrad;
 
 // Finds x, the weight and y, or their gradients, among the operands and results (types, tensors) of the three ops.
-template <class Item>
-struct Conv2dRoles {
-  const Item &x, &weight, &y;
-};
+template <class Item> struct Conv2dRoles { const Item &x, &weight, &y; };
 template <ConvolutionPass pass, class Item>
 Conv2dRoles<Item> conv2d_roles(std::span<const Item> in, std::span<const Item> out) {
   if constexpr (pass == ConvolutionPass::kForward) return {in[0], in[1], out[0]};
@@ -54,8 +50,7 @@ Conv2dRoles<Item> conv2d_roles(std::span<const Item> in, std::span<const Item> o
 
 // The sizes of a node's forward convolution.
 ConvolutionSizes conv2d_sizes(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs);
-template <ConvolutionPass pass>
-ConvolutionSizes conv2d_sizes(const KernelArgs& args) {
+template <ConvolutionPass pass> ConvolutionSizes conv2d_sizes(const KernelArgs& args) {
   const auto r = conv2d_roles<pass>(args.in, args.out);
   return conv2d_sizes(r.x.shape(), r.weight.shape(), r.y.shape(), args.attrs<Conv2dAttrs>());
 }
@@ -66,6 +61,5 @@ Tensor conv2d(At x, Tensor weight, int64_t stride = 1, int64_t padding = 0, int6
 // The gradient of a convolution by its image: y [N, H', W', O], weight [O, R, S, C / groups] -> `result` [N, H, W, C],
 // images whose convolution has y's shape.
 Tensor conv2d_transposed(At y, Tensor weight, const Shape& result, int64_t stride = 1, int64_t padding = 0,
-                         int64_t dilation = 1, int64_t groups = 1);
-
+    int64_t dilation = 1, int64_t groups = 1);
 }  // namespace linnet

@@ -6,14 +6,12 @@
 #include "engine/ops/conv2d/conv2d_graph_cuda.h"
 
 namespace linnet {
-
 // engine/ops/conv2d/conv2d_cuda.cu
 KernelList conv2d_cuda_kernels();
 KernelList conv2d_input_grad_cuda_kernels();
 KernelList conv2d_weight_grad_cuda_kernels();
 
 namespace {
-
 using Kind = ConvolutionPass;
 
 struct Prepared {
@@ -21,18 +19,18 @@ struct Prepared {
   CudnnValue x = 0, weight = 0, y = 0;
 };
 
-ConvolutionProblem problem_of(Kind kind, const Node& node, const TensorType& x, const TensorType& weight,
-                              const TensorType& y) {
+ConvolutionProblem problem_of(
+    Kind kind, const Node& node, const TensorType& x, const TensorType& weight, const TensorType& y) {
   const auto& attrs = node.attrs.as<Conv2dAttrs>();
   return {.kind = kind,
-          .x = x.shape,
-          .weight = weight.shape,
-          .y = y.shape,
-          .stride = attrs.stride,
-          .padding = attrs.padding,
-          .dilation = attrs.dilation,
-          .dtype = x.dtype,
-          .tensor_cores = x.dtype == DType::kBF16 || attrs.precision != Precision::kF32};
+      .x = x.shape,
+      .weight = weight.shape,
+      .y = y.shape,
+      .stride = attrs.stride,
+      .padding = attrs.padding,
+      .dilation = attrs.dilation,
+      .dtype = x.dtype,
+      .tensor_cores = x.dtype == DType::kBF16 || attrs.precision != Precision::kF32};
 }
 
 Prepared& prepared(Device* device, const ConvolutionProblem& problem) {
@@ -43,21 +41,18 @@ Prepared& prepared(Device* device, const ConvolutionProblem& problem) {
   });
 }
 
-template <Kind kind>
-Prepared& prepared(const KernelQuery& query) {
+template <Kind kind> Prepared& prepared(const KernelQuery& query) {
   const auto r = conv2d_roles<kind>(query.in, query.out);
   return prepared(query.device, problem_of(kind, query.node, r.x, r.weight, r.y));
 }
 
-template <Kind kind>
-const Kernel& own_kernel() {
+template <Kind kind> const Kernel& own_kernel() {
   return (kind == Kind::kForward         ? conv2d_cuda_kernels()
           : kind == Kind::kInputGradient ? conv2d_input_grad_cuda_kernels()
                                          : conv2d_weight_grad_cuda_kernels())[0];
 }
 
-template <Kind kind>
-bool supports(const KernelQuery& query) {
+template <Kind kind> bool supports(const KernelQuery& query) {
   const auto r = conv2d_roles<kind>(query.in, query.out);
   if (r.x.shape.elements() == 0 || r.y.shape.elements() == 0) return false;
   // With two bf16 channels cuDNN's filter gradients were wrong on an H200 (cuDNN 9 with PyTorch 2.11).
@@ -68,18 +63,16 @@ bool supports(const KernelQuery& query) {
 }
 
 // A copy of the weights, which may be unaligned in the flat parameters, and cuDNN's own.
-template <Kind kind>
-size_t workspace(const KernelQuery& query) {
+template <Kind kind> size_t workspace(const KernelQuery& query) {
   const auto r = conv2d_roles<kind>(query.in, query.out);
   const Kernel& own = own_kernel<kind>();
   return std::max(round_up(r.weight.bytes(), 256) + prepared<kind>(query).plan->workspace(),
-                  own.workspace ? own.workspace(query) : 0);
+      own.workspace ? own.workspace(query) : 0);
 }
 
 bool aligned(const void* location) { return reinterpret_cast<uintptr_t>(location) % 16 == 0; }
 
-template <Kind kind>
-void run(const KernelArgs& args) {
+template <Kind kind> void run(const KernelArgs& args) {
   const auto r = conv2d_roles<kind>(args.in, args.out);
   if (!aligned(r.x.data) || !aligned(r.y.data)) return own_kernel<kind>().run(args);
   auto& device = *static_cast<CudaDevice*>(args.device);
@@ -92,13 +85,10 @@ void run(const KernelArgs& args) {
   if (kind == Kind::kWeightGradient && location != weight) device.copy(weight, location, bytes);
 }
 
-template <Kind kind>
-constexpr Kernel kKernel[] = {{"cudnn", supports<kind>, workspace<kind>, run<kind>}};
-
+template <Kind kind> constexpr Kernel kKernel[] = {{"cudnn", supports<kind>, workspace<kind>, run<kind>}};
 }  // namespace
 
 KernelList conv2d_cudnn_kernels() { return kKernel<Kind::kForward>; }
 KernelList conv2d_input_grad_cudnn_kernels() { return kKernel<Kind::kInputGradient>; }
 KernelList conv2d_weight_grad_cudnn_kernels() { return kKernel<Kind::kWeightGradient>; }
-
 }  // namespace linnet

@@ -14,7 +14,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kThreads = 256, kTile = 64, kDepth = 16;
 
 struct IntSizes {
@@ -35,8 +34,7 @@ struct Tap {  // k = (r * columns + s) * depth + inner
 
 // A problem: `height` x `width` results, sums of length `depth`; a(row, k) and b(column, k) are its operands. kARows,
 // kBRows: rows and columns, not k, are contiguous.
-template <class T, class W>
-struct Forward {
+template <class T, class W> struct Forward {
   static constexpr bool kARows = false, kBRows = false;
   IntSizes s;
   const T* x;
@@ -57,8 +55,7 @@ struct Forward {
   }
 };
 
-template <class T, class W>
-struct InputGradient {
+template <class T, class W> struct InputGradient {
   static constexpr bool kARows = false, kBRows = true;
   IntSizes s;
   const T* dy;
@@ -84,8 +81,7 @@ struct InputGradient {
   }
 };
 
-template <class T>
-struct WeightGradient {
+template <class T> struct WeightGradient {
   static constexpr bool kARows = true, kBRows = true;
   IntSizes s;
   const T *dy, *x;
@@ -99,8 +95,8 @@ struct WeightGradient {
 };
 
 // Block (tile of rows, tile of columns, part of the sum).
-template <class Problem>
-__global__ void __launch_bounds__(kThreads) conv2d_kernel(Problem problem, int depth_per_part) {
+template <class Problem> __global__ void __launch_bounds__(kThreads)
+    conv2d_kernel(Problem problem, int depth_per_part) {
   begin_kernel();
   constexpr int kRow = kTile + 4;  // 4 more: rows begin in other banks
   __shared__ float4 tiles[2 * kDepth * kRow / 4];
@@ -141,9 +137,8 @@ __global__ void __launch_bounds__(kThreads) conv2d_kernel(Problem problem, int d
         problem.store(first_row + row + i, first_column + column + j, part, sums[i][j]);
 }
 
-template <class Problem>
-void run_problem(Device* device, Problem problem, const TensorView& result, int64_t width, int64_t depth,
-                 int64_t parts = 1) {
+template <class Problem> void run_problem(
+    Device* device, Problem problem, const TensorView& result, int64_t width, int64_t depth, int64_t parts = 1) {
   problem.width = static_cast<int>(width), problem.depth = static_cast<int>(depth);
   problem.height = static_cast<int>(result.elements() / std::max<int64_t>(width, 1));
   const dim3 grid(blocks_for(problem.height, kTile), blocks_for(width, kTile), static_cast<unsigned>(parts));
@@ -151,24 +146,22 @@ void run_problem(Device* device, Problem problem, const TensorView& result, int6
   launch(device, conv2d_kernel<Problem>, grid, kThreads, 0, problem, static_cast<int>(std::max<int64_t>(per_part, 1)));
 }
 
-template <ConvolutionPass pass>
-IntSizes sizes_of(const KernelArgs& args) {
+template <ConvolutionPass pass> IntSizes sizes_of(const KernelArgs& args) {
   const ConvolutionSizes s = conv2d_sizes<pass>(args);
   const auto size = [](int64_t n) { return static_cast<int>(n); };
-  return {size(s.images),  size(s.height),     size(s.width),     size(s.channels), size(s.filters), size(s.rows),
-          size(s.columns), size(s.out_height), size(s.out_width), size(s.stride),   size(s.padding), size(s.dilation)};
+  return {size(s.images), size(s.height), size(s.width), size(s.channels), size(s.filters), size(s.rows),
+      size(s.columns), size(s.out_height), size(s.out_width), size(s.stride), size(s.padding), size(s.dilation)};
 }
 
 // Forward, and the input's gradient: of images and filters.
-template <ConvolutionPass pass, template <class, class> class Problem>
-void run(const KernelArgs& args) {
+template <ConvolutionPass pass, template <class, class> class Problem> void run(const KernelArgs& args) {
   const IntSizes s = sizes_of<pass>(args);
   const bool forward = pass == ConvolutionPass::kForward;
   for_storage(args.in[0].type.dtype, [&]<class T>() {
     for_storage(args.in[1].type.dtype, [&]<class W>() {
       const Problem<T, W> problem{s, args.in[0].as<T>(), args.in[1].as<W>(), args.out[0].as<T>(), 0, 0, 0};
       run_problem(args.device, problem, args.out[0], forward ? s.filters : s.channels,
-                  int64_t{s.rows} * s.columns * (forward ? s.channels : s.filters));
+          int64_t{s.rows} * s.columns * (forward ? s.channels : s.filters));
     });
   });
 }
@@ -187,7 +180,7 @@ void run_weight_grad(const KernelArgs& args) {
   auto* sums = reinterpret_cast<float*>(args.workspace);
   for_storage(x.type.dtype, [&]<class T>() {
     run_problem(args.device, WeightGradient<T>{sizes, dy.as<T>(), x.as<T>(), sums, 0, 0, 0}, dweight,
-                elements / std::max(sizes.filters, 1), depth, parts);
+        elements / std::max(sizes.filters, 1), depth, parts);
   });
   add_parts(args.device, parts, elements, elements, sums, dweight.as<float>(), nullptr);
 }
@@ -218,7 +211,7 @@ LINNET_DEVICE void grouped_forward(int64_t at, ConvolutionSizes s, const T* x, c
   for (int64_t r = 0; r < s.rows; ++r)
     for (int64_t c = 0; c < s.columns; ++c) {
       const int64_t from = pixel(to.image, to.row * s.stride + r * s.dilation - s.padding,
-                                 to.column * s.stride + c * s.dilation - s.padding, s.height, s.width, s.channels);
+          to.column * s.stride + c * s.dilation - s.padding, s.height, s.width, s.channels);
       if (from < 0) continue;
       const W* w = weight + ((to.channel * s.rows + r) * s.columns + c) * depth;
       for (int64_t i = 0; i < depth; ++i) sum += to_float(x[from + first + i]) * to_float(w[i]);
@@ -251,8 +244,7 @@ int64_t piece_of(int64_t pixels) { return std::max((pixels + kMostPieces - 1) / 
 int64_t pieces_of(int64_t pixels) { return (pixels + piece_of(pixels) - 1) / piece_of(pixels); }
 
 // Block: 32 filters, a tap of their weights and a piece of the pixels -> parts [pieces, O, R, S, C / groups].
-template <class T>
-__global__ void __launch_bounds__(kThreads)
+template <class T> __global__ void __launch_bounds__(kThreads)
     grouped_weight_gradient(ConvolutionSizes s, int64_t pixels, int64_t piece, const T* x, const T* dy, float* parts) {
   begin_kernel();
   __shared__ float of_warps[kPixelsAtOnce][kWarp];
@@ -264,9 +256,8 @@ __global__ void __launch_bounds__(kThreads)
   if (filter < s.filters)
     for (int64_t i = first + threadIdx.y; i < end; i += kPixelsAtOnce) {
       const Index from(i, s.out_height, s.out_width, 1);
-      const int64_t location =
-          pixel(from.image, from.row * s.stride + at.row * s.dilation - s.padding,
-                from.column * s.stride + at.column * s.dilation - s.padding, s.height, s.width, s.channels);
+      const int64_t location = pixel(from.image, from.row * s.stride + at.row * s.dilation - s.padding,
+          from.column * s.stride + at.column * s.dilation - s.padding, s.height, s.width, s.channels);
       if (location >= 0) sum += to_float(dy[i * s.filters + filter]) * to_float(x[location + channel]);
     }
   of_warps[threadIdx.y][threadIdx.x] = sum;
@@ -278,14 +269,13 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Forward, and the input's gradient: of images and filters.
-template <ConvolutionPass pass>
-void run_groups(const KernelArgs& args) {
+template <ConvolutionPass pass> void run_groups(const KernelArgs& args) {
   const ConvolutionSizes s = conv2d_sizes<pass>(args);
   for_storage(args.in[0].type.dtype, [&]<class T>() {
     for_storage(args.in[1].type.dtype, [&]<class W>() {
       constexpr auto kEach = pass == ConvolutionPass::kForward ? grouped_forward<T, W> : grouped_input_gradient<T, W>;
-      launch_elements<kEach>(args.device, args.out[0].elements(), s, args.in[0].as<T>(), args.in[1].as<W>(),
-                             args.out[0].as<T>());
+      launch_elements<kEach>(
+          args.device, args.out[0].elements(), s, args.in[0].as<T>(), args.in[1].as<W>(), args.out[0].as<T>());
     });
   });
 }
@@ -296,10 +286,10 @@ void run_groups_weight_grad(const KernelArgs& args) {
   const int64_t pixels = dy.shape().elements(0, 3), pieces = pieces_of(pixels), elements = dweight.elements();
   auto* parts = reinterpret_cast<float*>(args.workspace);
   const dim3 grid(blocks_for(s.filters, kWarp), static_cast<unsigned>(elements / std::max<int64_t>(s.filters, 1)),
-                  static_cast<unsigned>(pieces));
+      static_cast<unsigned>(pieces));
   for_storage(x.type.dtype, [&]<class T>() {
     launch(args.device, grouped_weight_gradient<T>, grid, dim3(kWarp, kPixelsAtOnce), 0, s, pixels, piece_of(pixels),
-           x.as<T>(), dy.as<T>(), parts);
+        x.as<T>(), dy.as<T>(), parts);
   });
   add_parts(args.device, pieces, elements, elements, parts, dweight.as<float>(), nullptr);
 }
@@ -322,15 +312,13 @@ bool supports_groups_weight_grad(const KernelQuery& query) {
   return supports_groups(query) && weight.elements() / std::max<int64_t>(weight[0], 1) <= 65535;
 }
 bool supports(const KernelQuery& query) { return query.attrs<Conv2dAttrs>().groups == 1 && supports_groups(query); }
-
 }  // namespace
 
 LINNET_KERNELS(conv2d_cuda, {"tiles", supports, nullptr, run<ConvolutionPass::kForward, Forward>},
-               {"groups", supports_groups, nullptr, run_groups<ConvolutionPass::kForward>})
+    {"groups", supports_groups, nullptr, run_groups<ConvolutionPass::kForward>})
 LINNET_KERNELS(conv2d_input_grad_cuda,
-               {"tiles", supports, nullptr, run<ConvolutionPass::kInputGradient, InputGradient>},
-               {"groups", supports_groups, nullptr, run_groups<ConvolutionPass::kInputGradient>})
+    {"tiles", supports, nullptr, run<ConvolutionPass::kInputGradient, InputGradient>},
+    {"groups", supports_groups, nullptr, run_groups<ConvolutionPass::kInputGradient>})
 LINNET_KERNELS(conv2d_weight_grad_cuda, {"tiles", supports, weight_grad_workspace, run_weight_grad},
-               {"groups", supports_groups_weight_grad, groups_weight_grad_workspace, run_groups_weight_grad})
-
+    {"groups", supports_groups_weight_grad, groups_weight_grad_workspace, run_groups_weight_grad})
 }  // namespace linnet

@@ -2,15 +2,14 @@
 
 namespace linnet {
 namespace {
-
 // [N, H, W, C] in memory, which cuDNN names N, C, H, W.
 CudnnValue channels_last(CudnnGraph& graph, cudnnDataType_t type, const Shape& s) {
   return graph.tensor(type, {s[0], s[3], s[1], s[2]}, {s[1] * s[2] * s[3], 1, s[2] * s[3], s[3]});
 }
 
 // For bf16, cuDNN has kernels with fp32 sums only with an epilogue: an empty one.
-void weight_gradient(CudnnGraph& graph, const CudnnGraph::Convolution& what, const ConvolutionProblem& p,
-                     const ConvolutionGraph& made) {
+void weight_gradient(
+    CudnnGraph& graph, const CudnnGraph::Convolution& what, const ConvolutionProblem& p, const ConvolutionGraph& made) {
   if (p.dtype != DType::kBF16) return graph.convolution_weight_gradient(what, made.x, made.y, made.weight);
   const Shape& w = p.weight;
   const CudnnValue sums =
@@ -18,7 +17,6 @@ void weight_gradient(CudnnGraph& graph, const CudnnGraph::Convolution& what, con
   graph.convolution_weight_gradient(what, made.x, made.y, sums);
   graph.pointwise(CUDNN_POINTWISE_IDENTITY, sums, made.weight);
 }
-
 }  // namespace
 
 std::string ConvolutionProblem::text() const {
@@ -37,9 +35,9 @@ ConvolutionGraph convolution_graph(const ConvolutionProblem& p) {
   made.weight = channels_last(graph, p.kind == Kind::kWeightGradient ? CUDNN_DATA_FLOAT : type, p.weight);
   made.y = channels_last(graph, type, p.y);
   const CudnnGraph::Convolution what{.before = {p.padding, p.padding},
-                                     .after = {p.padding, p.padding},
-                                     .strides = {p.stride, p.stride},
-                                     .dilations = {p.dilation, p.dilation}};
+      .after = {p.padding, p.padding},
+      .strides = {p.stride, p.stride},
+      .dilations = {p.dilation, p.dilation}};
   switch (p.kind) {
     case Kind::kForward: graph.convolution(what, made.x, made.weight, made.y); break;
     case Kind::kInputGradient: graph.convolution_input_gradient(what, made.y, made.weight, made.x); break;
@@ -47,5 +45,4 @@ ConvolutionGraph convolution_graph(const ConvolutionProblem& p) {
   }
   return made;
 }
-
 }  // namespace linnet

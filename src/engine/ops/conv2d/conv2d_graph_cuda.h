@@ -7,7 +7,6 @@
 #include "engine/kernels/conv/convolution.h"
 
 namespace linnet {
-
 struct ConvolutionProblem {
   ConvolutionPass kind = ConvolutionPass::kForward;
   Shape x, weight, y;  // of the forward convolution, as conv2d.h has them
@@ -22,5 +21,4 @@ struct ConvolutionGraph {
   CudnnValue x = 0, weight = 0, y = 0;  // or their gradients; addresses are multiples of 16
 };
 ConvolutionGraph convolution_graph(const ConvolutionProblem& problem);
-
 }  // namespace linnet

@@ -6,19 +6,17 @@
 
 namespace linnet {
 namespace {
-
 void check(Shape x, Shape weight, int64_t stride, int64_t padding, int64_t dilation = 1, int64_t groups = 1,
-           double tolerance = 2e-5) {
+    double tolerance = 2e-5) {
   SCOPED_TRACE(x.text() + " " + weight.text() + " " + std::to_string(stride) + " " + std::to_string(padding) + " " +
                std::to_string(dilation) + " " + std::to_string(groups));
   for (const bool full : {false, true})  // of weights beside bf16
-    testing::check_op(
-        {.inputs = {{x}, {.shape = weight, .full = full}},
-         .build = [=](Graph&,
-                      const auto& in) { return std::vector{conv2d(in[0], in[1], stride, padding, dilation, groups)}; },
-         .tolerance = tolerance,
-         .differentiate = full,
-         .bf16_tolerance = 2e-2});
+    testing::check_op({.inputs = {{x}, {.shape = weight, .full = full}},
+        .build = [=](Graph&,
+                     const auto& in) { return std::vector{conv2d(in[0], in[1], stride, padding, dilation, groups)}; },
+        .tolerance = tolerance,
+        .differentiate = full,
+        .bf16_tolerance = 2e-2});
 }
 
 TEST(Conv2d, ValuesAndGradients) {
@@ -77,24 +75,16 @@ TEST(Conv2d, BlocksBesideBlocks) {
 // a tile, other paddings, several tasks, images beside images, weight gradients by sums over taps and over tiles.
 TEST(Conv2d, MinimalFiltering) {
   using enum ConvolutionMethod;
-  for (const auto& [x, weight, padding, method] : {std::tuple{Shape{1, 6, 6, 32}, Shape{32, 3, 3, 32}, 1, kWinograd},
-                                                   {{2, 6, 5, 16}, {48, 3, 3, 16}, 1, kWinograd},
-                                                   {{1, 7, 8, 64}, {32, 3, 3, 64}, 0, kWinograd},
-                                                   {{1, 4, 3, 32}, {32, 3, 3, 32}, 2, kWinograd},
-                                                   {{1, 2, 1, 32}, {32, 3, 3, 32}, 1, kWinograd},
-                                                   {{1, 5, 5, 160}, {32, 3, 3, 160}, 1, kWinograd},
-                                                   {{9, 5, 9, 32}, {16, 3, 3, 32}, 1, kWinograd},
-                                                   {{1, 8, 8, 32}, {32, 3, 3, 32}, 1, kWinograd4x4},
-                                                   {{2, 7, 5, 16}, {48, 3, 3, 16}, 1, kWinograd4x4},
-                                                   {{1, 6, 9, 64}, {32, 3, 3, 64}, 0, kWinograd4x4},
-                                                   {{1, 3, 3, 32}, {32, 3, 3, 32}, 4, kWinograd4x4},
-                                                   {{1, 17, 16, 16}, {48, 3, 3, 16}, 1, kWinograd4x4},
-                                                   {{3, 13, 11, 32}, {32, 3, 3, 32}, 2, kWinograd4x4},
-                                                   {{1, 8, 8, 16}, {16, 3, 3, 16}, 1, kWinograd4x4},
-                                                   {{7, 15, 12, 16}, {16, 3, 3, 16}, 1, kWinograd4x4},
-                                                   {{6, 12, 13, 16}, {16, 3, 3, 16}, 2, kWinograd4x4},
-                                                   {{5, 15, 14, 32}, {16, 3, 3, 32}, 0, kWinograd4x4},
-                                                   {{5, 16, 13, 16}, {80, 3, 3, 16}, 1, kWinograd4x4}}) {
+  for (const auto& [x, weight, padding, method] :
+      {std::tuple{Shape{1, 6, 6, 32}, Shape{32, 3, 3, 32}, 1, kWinograd}, {{2, 6, 5, 16}, {48, 3, 3, 16}, 1, kWinograd},
+          {{1, 7, 8, 64}, {32, 3, 3, 64}, 0, kWinograd}, {{1, 4, 3, 32}, {32, 3, 3, 32}, 2, kWinograd},
+          {{1, 2, 1, 32}, {32, 3, 3, 32}, 1, kWinograd}, {{1, 5, 5, 160}, {32, 3, 3, 160}, 1, kWinograd},
+          {{9, 5, 9, 32}, {16, 3, 3, 32}, 1, kWinograd}, {{1, 8, 8, 32}, {32, 3, 3, 32}, 1, kWinograd4x4},
+          {{2, 7, 5, 16}, {48, 3, 3, 16}, 1, kWinograd4x4}, {{1, 6, 9, 64}, {32, 3, 3, 64}, 0, kWinograd4x4},
+          {{1, 3, 3, 32}, {32, 3, 3, 32}, 4, kWinograd4x4}, {{1, 17, 16, 16}, {48, 3, 3, 16}, 1, kWinograd4x4},
+          {{3, 13, 11, 32}, {32, 3, 3, 32}, 2, kWinograd4x4}, {{1, 8, 8, 16}, {16, 3, 3, 16}, 1, kWinograd4x4},
+          {{7, 15, 12, 16}, {16, 3, 3, 16}, 1, kWinograd4x4}, {{6, 12, 13, 16}, {16, 3, 3, 16}, 2, kWinograd4x4},
+          {{5, 15, 14, 32}, {16, 3, 3, 32}, 0, kWinograd4x4}, {{5, 16, 13, 16}, {80, 3, 3, 16}, 1, kWinograd4x4}}) {
     Graph graph;
     const Shape y =
         conv2d(graph.input("x", {DType::kF32, x}), graph.input("w", {DType::kF32, weight}), 1, padding).shape();
@@ -113,35 +103,26 @@ TEST(Conv2d, WhatFollowsIsPartOfIt) {
     Shape x, weight;
     int64_t stride = 1, padding = 1, groups = 1;
   };
-  for (const Case& c : {Case{{2, 5, 6, 3}, {5, 3, 3, 3}},
-                        {{2, 5, 5, 100}, {33, 3, 3, 100}, 2},
-                        {{1, 20, 24, 128}, {2, 3, 1, 128}},
-                        {{3, 17, 21, 6}, {70, 3, 3, 6}},
-                        {{2, 6, 5, 4}, {6, 3, 3, 2}, 1, 1, 2},
-                        {{1, 12, 12, 17}, {17, 3, 3, 1}, 2, 1, 17},
-                        {{2, 9, 7, 32}, {64, 3, 3, 32}},
-                        {{2, 6, 5, 32}, {64, 3, 3, 32}},
-                        {{2, 9, 7, 16}, {16, 3, 3, 16}},
-                        {{3, 4, 4, 5}, {17, 1, 1, 5}, 1, 0}}) {
+  for (const Case& c : {Case{{2, 5, 6, 3}, {5, 3, 3, 3}}, {{2, 5, 5, 100}, {33, 3, 3, 100}, 2},
+           {{1, 20, 24, 128}, {2, 3, 1, 128}}, {{3, 17, 21, 6}, {70, 3, 3, 6}}, {{2, 6, 5, 4}, {6, 3, 3, 2}, 1, 1, 2},
+           {{1, 12, 12, 17}, {17, 3, 3, 1}, 2, 1, 17}, {{2, 9, 7, 32}, {64, 3, 3, 32}}, {{2, 6, 5, 32}, {64, 3, 3, 32}},
+           {{2, 9, 7, 16}, {16, 3, 3, 16}}, {{3, 4, 4, 5}, {17, 1, 1, 5}, 1, 0}}) {
     SCOPED_TRACE(c.x.text() + " " + c.weight.text());
     Graph graph;
     const Shape y = conv2d(graph.input("x", {DType::kF32, c.x}), graph.input("w", {DType::kF32, c.weight}), c.stride,
-                           c.padding, 1, c.groups)
+        c.padding, 1, c.groups)
                         .shape();
     const Shape row{y[3]};
     const auto check_fused = [&](const auto& follow) {
-      testing::check_op({.inputs = {{c.x},
-                                    {.shape = c.weight, .full = true},
-                                    {.shape = row, .full = true},
-                                    {.shape = row, .full = true},
-                                    {y}},
-                         .build =
-                             [&](Graph&, const auto& in) {
-                               const Tensor product = conv2d(in[0], in[1], c.stride, c.padding, 1, c.groups);
-                               return std::vector{follow(product, in[2], in[3], in[4])};
-                             },
-                         .tolerance = 2e-5,
-                         .differentiate = false});
+      testing::check_op({.inputs = {{c.x}, {.shape = c.weight, .full = true}, {.shape = row, .full = true},
+                             {.shape = row, .full = true}, {y}},
+          .build =
+              [&](Graph&, const auto& in) {
+                const Tensor product = conv2d(in[0], in[1], c.stride, c.padding, 1, c.groups);
+                return std::vector{follow(product, in[2], in[3], in[4])};
+              },
+          .tolerance = 2e-5,
+          .differentiate = false});
     };
     check_fused([](Tensor x, Tensor scale, Tensor bias, Tensor z) { return relu(x * scale + bias + z); });
     check_fused([](Tensor x, Tensor, Tensor bias, Tensor) { return relu(x + bias); });
@@ -177,6 +158,5 @@ TEST(Conv2d, ShapesThatDoNotFitAreNamed) {
   EXPECT_THROW(conv2d(x, graph.input("three filters", {DType::kF32, {4, 3, 3, 1}}), 1, 1, 1, 3), Error);
   EXPECT_THROW(conv2d(x, graph.input("wide", {DType::kF32, {4, 3, 3, 3}}), 1, 0, 2), Error);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<TensorType> infer_conv_pool(const InferArgs& args) {
   const PixelScaling& scaling = args.attrs.as<ConvReluPoolAttrs>().scaling;
   expect_inputs(args, 3);
@@ -18,16 +17,16 @@ std::vector<TensorType> infer_conv_pool(const InferArgs& args) {
   expect(x.shape.rank() == 4 && weight.shape.rank() == 4, all, ", expected [N, H, W, C] and [O, 3, 3, C]");
   expect(is_float(weight.dtype) &&
              (x.dtype == DType::kU8 || weight.dtype == x.dtype || weight.dtype == full_type(x.dtype)),
-         all, ", expected one float type, or images of u8");
+      all, ", expected one float type, or images of u8");
   expect(weight.shape[1] == 3 && weight.shape[2] == 3, all, ", expected filters of 3x3");
   expect(weight.shape[3] == x.shape[3], all, ", channels ", x.shape[3], " and ", weight.shape[3], " differ");
   expect(bias == TensorType{full_type(weight.dtype), {weight.shape[0]}}, all, ", expected bias [O]");
   expect(x.shape[1] >= 2 && x.shape[2] >= 2, all, ", images smaller than the 2x2 window");
   const size_t channels = x.dtype == DType::kU8 ? static_cast<size_t>(x.shape[3]) : 0;
   expect(scaling.scale.size() == channels && scaling.shift.size() == channels, all, ", and a scaling of ",
-         scaling.scale.size(), " channels; u8 needs one, floats none");
-  const TensorType y{x.dtype == DType::kU8 ? weight.dtype : x.dtype,
-                     {x.shape[0], x.shape[1] / 2, x.shape[2] / 2, weight.shape[0]}};
+      scaling.scale.size(), " channels; u8 needs one, floats none");
+  const TensorType y{
+      x.dtype == DType::kU8 ? weight.dtype : x.dtype, {x.shape[0], x.shape[1] / 2, x.shape[2] / 2, weight.shape[0]}};
   return {y, {DType::kU8, y.shape}};
 }
 
@@ -50,8 +49,8 @@ std::vector<Tensor> conv_pool_gradient(const GradientArgs& args) {
   const std::vector<Tensor> weights = args.add(kConvReluPoolWeightGrad, {x, which, dy});
   attrs.input = x.shape();
   const bool has_slopes = is_float(x.type().dtype);
-  return {has_slopes ? args.add(kConvReluPoolInputGrad, {weight, which, dy}, attrs)[0] : Tensor{}, weights[0],
-          weights[1]};
+  return {
+      has_slopes ? args.add(kConvReluPoolInputGrad, {weight, which, dy}, attrs)[0] : Tensor{}, weights[0], weights[1]};
 }
 
 // The second output differs where ReLU made all four zero; only the gradient reads it.
@@ -83,8 +82,7 @@ double conv_pool_input_grad_flops(const FlopsArgs& args) {
 }
 
 // One image element for the convolution, zero outside.
-template <class T>
-struct Pixels {
+template <class T> struct Pixels {
   Pixels(const TensorView& x, const PixelScaling& scaling) : x(x), scaling(scaling) {}
   double at(int64_t image, int64_t row, int64_t column, int64_t channel) const {
     const Shape& s = x.shape();
@@ -99,8 +97,7 @@ struct Pixels {
 };
 
 // body(image, row, column, filter, location in the pooled images) for every pooled element.
-template <class Body>
-void for_pooled(const Shape& pooled, const Body& body) {
+template <class Body> void for_pooled(const Shape& pooled, const Body& body) {
   int64_t location = 0;
   for (int64_t n = 0; n < pooled[0]; ++n)
     for (int64_t i = 0; i < pooled[1]; ++i)
@@ -134,8 +131,7 @@ void run_conv_pool_reference(const KernelArgs& args) {
 }
 
 // dy at a location of the pooled images, given or as the product of its factors.
-template <class T>
-double slope_at(const KernelArgs& args, int64_t image, int64_t location) {
+template <class T> double slope_at(const KernelArgs& args, int64_t image, int64_t location) {
   if (args.in.size() == 3) return args.in[2].as<T>()[location];
   const int64_t outputs = args.in[2].shape()[1], width = args.in[3].shape()[1];
   double sum = 0;
@@ -206,40 +202,37 @@ size_t input_grad_workspace(const KernelQuery& query) {
 }
 void run_conv_pool(const KernelArgs& args) {
   conv_pool_forward(shape_of(args.in[0].shape(), args.out[0].shape()), images_of(args), args.in[1].as<const float>(),
-                    args.in[2].as<const float>(), args.out[0].as<float>(), args.out[1].as<uint8_t>(), args.workspace,
-                    args.pool);
+      args.in[2].as<const float>(), args.out[0].as<float>(), args.out[1].as<uint8_t>(), args.workspace, args.pool);
 }
 
 void run_conv_pool_weight_grad(const KernelArgs& args) {
   ConvPoolSlopes slopes;
   if (args.in.size() == 4)
     slopes = {.factor = args.in[2].as<const float>(),
-              .weight = args.in[3].as<const float>(),
-              .outputs = args.in[2].shape()[1]};
+        .weight = args.in[3].as<const float>(),
+        .outputs = args.in[2].shape()[1]};
   else slopes.dy = args.in[2].as<const float>();
   conv_pool_weight_gradient(shape_of(args.in[0].shape(), args.in[1].shape()), images_of(args),
-                            args.in[1].as<const uint8_t>(), slopes, args.out[0].as<float>(), args.out[1].as<float>(),
-                            args.workspace, args.pool);
+      args.in[1].as<const uint8_t>(), slopes, args.out[0].as<float>(), args.out[1].as<float>(), args.workspace,
+      args.pool);
 }
 
 void run_conv_pool_input_grad(const KernelArgs& args) {
   conv_pool_input_gradient(shape_of(args.out[0].shape(), args.in[2].shape()), args.in[0].as<const float>(),
-                           args.in[1].as<const uint8_t>(), args.in[2].as<const float>(), args.out[0].as<float>(),
-                           args.workspace, args.pool);
+      args.in[1].as<const uint8_t>(), args.in[2].as<const float>(), args.out[0].as<float>(), args.workspace, args.pool);
 }
 
 // A product computed on the way has few outputs.
 bool supports_weight_grad(const KernelQuery& query) {
   return all_f32(query) && (query.in.size() < 4 || query.in[2].shape[1] <= DenseHeadShape::kMaxOutputs);
 }
-
 }  // namespace
 
 const OpDef kConvReluPool{.name = "conv_relu_pool",
-                          .infer = infer_conv_pool,
-                          .gradient = conv_pool_gradient,
-                          .decompose = decompose_conv_pool,
-                          .flops = conv_pool_forward_flops};
+    .infer = infer_conv_pool,
+    .gradient = conv_pool_gradient,
+    .decompose = decompose_conv_pool,
+    .flops = conv_pool_forward_flops};
 const OpDef kConvReluPoolWeightGrad{
     .name = "conv_relu_pool_weight_grad", .infer = infer_conv_pool_weight_grad, .flops = conv_pool_weight_grad_flops};
 const OpDef kConvReluPoolInputGrad{
@@ -250,11 +243,10 @@ Tensor conv_relu_pool(At x, Tensor weight, Tensor bias, PixelScaling scaling) {
 }
 
 LINNET_KERNELS(conv_relu_pool, {"simd", all_f32, conv_pool_workspace, run_conv_pool},
-               {"reference", nullptr, nullptr, run_conv_pool_reference})
+    {"reference", nullptr, nullptr, run_conv_pool_reference})
 LINNET_KERNELS(conv_relu_pool_weight_grad,
-               {"simd", supports_weight_grad, weight_grad_workspace, run_conv_pool_weight_grad},
-               {"reference", nullptr, nullptr, run_conv_pool_weight_grad_reference})
+    {"simd", supports_weight_grad, weight_grad_workspace, run_conv_pool_weight_grad},
+    {"reference", nullptr, nullptr, run_conv_pool_weight_grad_reference})
 LINNET_KERNELS(conv_relu_pool_input_grad, {"simd", all_f32, input_grad_workspace, run_conv_pool_input_grad},
-               {"reference", nullptr, nullptr, run_conv_pool_input_grad_reference})
-
+    {"reference", nullptr, nullptr, run_conv_pool_input_grad_reference})
 }  // namespace linnet

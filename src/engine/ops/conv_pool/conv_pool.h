@@ -10,7 +10,6 @@
 #include "engine/ops/pixels/pixels.h"
 
 namespace linnet {
-
 struct ConvReluPoolAttrs {
   PixelScaling scaling;  // of u8 images; empty for floats
   Shape input;           // of the gradient towards x
@@ -22,5 +21,4 @@ struct ConvReluPoolAttrs {
 extern const OpDef kConvReluPool, kConvReluPoolWeightGrad, kConvReluPoolInputGrad;
 
 Tensor conv_relu_pool(At x, Tensor weight, Tensor bias, PixelScaling scaling = {});
-
 }  // namespace linnet

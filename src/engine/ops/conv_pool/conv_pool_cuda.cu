@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kThreads = 256;
 constexpr int kMaxByteChannels = 8;        // of u8 images
 constexpr size_t kMostShared = 99 * 1024;  // what a block has at least, from compute capability 8.0 on (8.6)
@@ -42,8 +41,7 @@ struct Images {
     return result;
   }
   // A pixel for the convolution: zero outside, bytes scaled.
-  template <class X>
-  LINNET_DEVICE float pixel(const X* image, int row, int column, const Channel& channel) const {
+  template <class X> LINNET_DEVICE float pixel(const X* image, int row, int column, const Channel& channel) const {
     if (row < 0 || row >= height || column < 0 || column >= width) return 0;
     const int location = (row * width + column) * channels + channel.index;
     if constexpr (std::is_same_v<X, uint8_t>)
@@ -67,10 +65,9 @@ LINNET_DEVICE void choose(const float (&sums)[4], float& largest, unsigned& whic
 
 // A thread has the window at (i, j) of an image and four filters, which share the 4 x 4 pixels under the window's four
 // results. A channel's weights are in shared memory, [9][filters]. `wide`: writes the four results together.
-template <class X, class T>
-__global__ void __launch_bounds__(kThreads, 2)
+template <class X, class T> __global__ void __launch_bounds__(kThreads, 2)
     conv_pool_kernel(Images images, int groups, bool wide, const X* __restrict__ x, Numbers weight,
-                     const float* __restrict__ bias, T* __restrict__ y, uint8_t* __restrict__ which) {
+        const float* __restrict__ bias, T* __restrict__ y, uint8_t* __restrict__ which) {
   begin_kernel();
   auto* weights = dynamic_shared<float>();
   const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, window = at / groups;
@@ -146,8 +143,8 @@ struct WeightGradient {
 
 // Block (part, channel, filters / 16). A channel's padded pixels are in shared memory, a band of rows of kAtOnce images
 // at a time, so that a result's nine pixels need no border checks.
-template <class X>
-__global__ void __launch_bounds__(kGradThreads) weight_grad_kernel(WeightGradient call, const X* __restrict__ x) {
+template <class X> __global__ void __launch_bounds__(kGradThreads)
+    weight_grad_kernel(WeightGradient call, const X* __restrict__ x) {
   begin_kernel();
   // [kAtOnce][2 * band + 2][width + 2], then [kAtOnce][outputs]; in the end [kSlices][kFilters][kSums]
   auto* tile = dynamic_shared<float>();
@@ -251,8 +248,7 @@ Images images_of(const Shape& x, const Shape& pooled, const PixelScaling& scalin
   return images;
 }
 
-template <class Body>
-void for_images(DType dtype, const Body& body) {
+template <class Body> void for_images(DType dtype, const Body& body) {
   if (dtype == DType::kU8) return body.template operator()<uint8_t>();
   for_storage(dtype, body);
 }
@@ -279,8 +275,8 @@ void run(const KernelArgs& args) {
   for_storage(args.out[0].type.dtype, [&]<class T>() {
     for_images(args.in[0].type.dtype, [&]<class X>() {
       launch(args.device, conv_pool_kernel<X, T>, blocks_for(windows * groups, kThreads), kThreads,
-             weight_bytes(images), images, groups, wide, args.in[0].as<X>(), numbers_of(args.in[1]),
-             args.in[2].as<float>(), args.out[0].as<T>(), args.out[1].as<uint8_t>());
+          weight_bytes(images), images, groups, wide, args.in[0].as<X>(), numbers_of(args.in[1]),
+          args.in[2].as<float>(), args.out[0].as<T>(), args.out[1].as<uint8_t>());
     });
   });
 }
@@ -330,27 +326,25 @@ void run_weight_grad(const KernelArgs& args) {
   const dim3 grid(parts, static_cast<unsigned>(images.channels), blocks_for(images.filters, kFilters));
   for_images(args.in[0].type.dtype, [&]<class X>() {
     launch(args.device, weight_grad_kernel<X>, grid, kGradThreads,
-           std::max(tile_bytes(images, call.band, call.outputs), sizeof(float) * kGradThreads * kSums), call,
-           args.in[0].as<X>());
+        std::max(tile_bytes(images, call.band, call.outputs), sizeof(float) * kGradThreads * kSums), call,
+        args.in[0].as<X>());
   });
   const int64_t weights = args.out[0].elements();
   add_parts(args.device, parts, weights, weights + images.filters, call.parts, args.out[0].as<float>(),
-            args.out[1].as<float>());
+      args.out[1].as<float>());
 }
 
 void run_input_grad(const KernelArgs& args) {
   const Images images = images_of(args.out[0].shape(), args.in[2].shape(), {});
   for_storage(args.out[0].type.dtype, [&]<class T>() {
     launch_elements<gather_slopes<T>>(args.device, args.out[0].elements(), images, numbers_of(args.in[0]),
-                                      args.in[1].as<uint8_t>(), args.in[2].as<T>(), args.out[0].as<T>());
+        args.in[1].as<uint8_t>(), args.in[2].as<T>(), args.out[0].as<T>());
   });
 }
-
 }  // namespace
 
 LINNET_KERNELS(conv_relu_pool_cuda, {"windows", supports, nullptr, run})
-LINNET_KERNELS(conv_relu_pool_weight_grad_cuda,
-               {"images", supports_weight_grad, weight_grad_workspace, run_weight_grad})
+LINNET_KERNELS(
+    conv_relu_pool_weight_grad_cuda, {"images", supports_weight_grad, weight_grad_workspace, run_weight_grad})
 LINNET_KERNELS(conv_relu_pool_input_grad_cuda, {"pixels", nullptr, nullptr, run_input_grad})
-
 }  // namespace linnet

@@ -13,7 +13,6 @@
 
 namespace linnet {
 namespace {
-
 struct Sizes {
   int64_t images, height, width, channels, filters;
 };
@@ -21,15 +20,14 @@ struct Sizes {
 void check(const Sizes& s) {
   SCOPED_TRACE((Shape{s.images, s.height, s.width, s.channels, s.filters}).text());
   testing::check_op({.inputs = {{{s.images, s.height, s.width, s.channels}},
-                                {.shape = {s.filters, 3, 3, s.channels}, .full = true},
-                                {.shape = {s.filters}, .full = true}},
-                     .build = [](Graph&, const auto& x) { return std::vector{conv_relu_pool(x[0], x[1], x[2])}; },
-                     .bf16_tolerance = 2e-2});
+                         {.shape = {s.filters, 3, 3, s.channels}, .full = true}, {.shape = {s.filters}, .full = true}},
+      .build = [](Graph&, const auto& x) { return std::vector{conv_relu_pool(x[0], x[1], x[2])}; },
+      .bf16_tolerance = 2e-2});
 }
 
 TEST(ConvReluPool, ValuesAndGradientsOfGreyImages) {
   for (const Sizes& s :
-       {Sizes{1, 2, 2, 1, 1}, {3, 4, 6, 1, 16}, {2, 28, 28, 1, 16}, {2, 5, 7, 1, 3}, {1, 6, 40, 1, 37}})
+      {Sizes{1, 2, 2, 1, 1}, {3, 4, 6, 1, 16}, {2, 28, 28, 1, 16}, {2, 5, 7, 1, 3}, {1, 6, 40, 1, 37}})
     check(s);
 }
 
@@ -52,13 +50,11 @@ TEST(ConvReluPool, UnderALinearLayer) {
     const int64_t width = s.height / 2 * (s.width / 2) * s.filters;
     testing::check_op(
         {.inputs = {{.shape = {s.images, s.height, s.width, s.channels}, .low = 0, .high = 256, .byte = true},
-                    {{s.filters, 3, 3, s.channels}},
-                    {{s.filters}},
-                    {{10, width}}},
-         .build = [=](Graph&, const auto& x) {
-           const Tensor pooled = conv_relu_pool(x[0], x[1], x[2], pixel_scaling(s.channels));
-           return std::vector{matmul(reshape(pooled, {s.images, width}), x[3], false, true)};
-         }});
+             {{s.filters, 3, 3, s.channels}}, {{s.filters}}, {{10, width}}},
+            .build = [=](Graph&, const auto& x) {
+              const Tensor pooled = conv_relu_pool(x[0], x[1], x[2], pixel_scaling(s.channels));
+              return std::vector{matmul(reshape(pooled, {s.images, width}), x[3], false, true)};
+            }});
   }
 }
 
@@ -68,7 +64,7 @@ TEST(ConvReluPool, BytesAreScaledBeforeTheyArePadded) {
         channels == 1 ? pixel_scaling(1, {0.13}, {0.3}) : pixel_scaling(3, {0.1, 0.5, 0.6}, {0.2, 0.4, 0.3});
     testing::check_op(
         {.inputs = {{.shape = {3, 6, 8, channels}, .low = 0, .high = 256, .byte = true}, {{7, 3, 3, channels}}, {{7}}},
-         .build = [&](Graph&, const auto& x) { return std::vector{conv_relu_pool(x[0], x[1], x[2], scaling)}; }});
+            .build = [&](Graph&, const auto& x) { return std::vector{conv_relu_pool(x[0], x[1], x[2], scaling)}; }});
   }
 }
 
@@ -142,8 +138,8 @@ TEST(ConvReluPool, ALinearLayersInputGradientIsComputedByTheReader) {
                b1 = graph.input("b1", {DType::kF32, {5}}), w2 = graph.input("w2", {DType::kF32, {6, 3, 3, 5}}),
                b2 = graph.input("b2", {DType::kF32, {6}}), head = graph.input("head", {DType::kF32, {10, 36}});
   const Tensor pooled = conv_relu_pool(conv_relu_pool(x, w1, b1), w2, b2);
-  const Tensor single = matmul(reshape(conv_relu_pool(x, w1, b1), {7, 120}),
-                               graph.input("direct", {DType::kF32, {10, 120}}), false, true);
+  const Tensor single = matmul(
+      reshape(conv_relu_pool(x, w1, b1), {7, 120}), graph.input("direct", {DType::kF32, {10, 120}}), false, true);
   const Tensor loss =
       sum_to(square(matmul(reshape(pooled, {7, 36}), head, false, true)), {}) + sum_to(square(single), {});
   const auto d = gradients(loss, std::array{w1, b1, w2, b2, head});
@@ -188,6 +184,5 @@ TEST(ConvReluPool, ShapesThatDoNotFitAreNamed) {
   EXPECT_NE(message({DType::kF32, {1, 1, 4, 1}}).find("smaller than the 2x2 window"), std::string::npos);
   EXPECT_NE(message({DType::kU8, {1, 4, 4, 1}}).find("u8 needs one"), std::string::npos);
 }
-
 }  // namespace
 }  // namespace linnet

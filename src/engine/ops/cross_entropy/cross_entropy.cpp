@@ -8,7 +8,6 @@
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
-
 void check_targets(const TensorView& targets, int64_t classes) {
   const int32_t* target = targets.as<const int32_t>();
   for (int64_t i = 0; i < targets.elements(); ++i)
@@ -17,7 +16,6 @@ void check_targets(const TensorView& targets, int64_t classes) {
 }
 
 namespace {
-
 std::vector<TensorType> infer_cross_entropy(const InferArgs& args) {
   expect_inputs(args, 2);
   const TensorType &logits = args.in[0], &targets = args.in[1];
@@ -124,7 +122,7 @@ void run_cross_entropy(const KernelArgs& args) {
   check_targets(args.in[1], classes);
   float* losses = reinterpret_cast<float*>(args.workspace);
   cross_entropy_forward(rows, classes, stored(args.in[0]), args.in[1].as<int32_t>(),
-                        static_cast<float>(smoothing_of(args)), losses, args.out[1].as<float>(), args.pool);
+      static_cast<float>(smoothing_of(args)), losses, args.out[1].as<float>(), args.pool);
   double total = 0;
   for (int64_t r = 0; r < rows; ++r) total += losses[r];
   args.out[0].as<float>()[0] = static_cast<float>(total);
@@ -132,8 +130,8 @@ void run_cross_entropy(const KernelArgs& args) {
 
 void run_cross_entropy_grad(const KernelArgs& args) {
   cross_entropy_backward(args.in[2].elements(), args.in[0].shape()[-1], stored(args.in[0]), args.in[1].as<int32_t>(),
-                         static_cast<float>(smoothing_of(args)), args.in[2].as<float>(), args.in[3].as<float>()[0],
-                         mutable_stored(args.out[0]), args.pool);
+      static_cast<float>(smoothing_of(args)), args.in[2].as<float>(), args.in[3].as<float>()[0],
+      mutable_stored(args.out[0]), args.pool);
 }
 
 void run_cross_entropy_mask(const KernelArgs& args) {
@@ -160,18 +158,17 @@ void run_one_hot(const KernelArgs& args) {
         args.out[0].as<T>()[i * classes + target] = 1;
   });
 }
-
 }  // namespace
 
 const OpDef kCrossEntropy{.name = "cross_entropy",
-                          .infer = infer_cross_entropy,
-                          .gradient = cross_entropy_gradient,
-                          .decompose = decompose_cross_entropy,
-                          .storage = reduced<0b1, 0>};
+    .infer = infer_cross_entropy,
+    .gradient = cross_entropy_gradient,
+    .decompose = decompose_cross_entropy,
+    .storage = reduced<0b1, 0>};
 const OpDef kCrossEntropyGrad{.name = "cross_entropy_grad",
-                              .infer = infer_cross_entropy_grad,
-                              .may_overwrite = overwrites_first,
-                              .storage = reduced<0b1, 0b1>};
+    .infer = infer_cross_entropy_grad,
+    .may_overwrite = overwrites_first,
+    .storage = reduced<0b1, 0b1>};
 const OpDef kMaskTargets{.name = "mask_targets", .infer = infer_cross_entropy_mask};
 const OpDef kOneHot{.name = "one_hot", .infer = infer_one_hot};
 const OpDef kCountTargets{.name = "count_targets", .infer = infer_count};
@@ -189,11 +186,10 @@ Tensor one_hot(At targets, int64_t classes, DType dtype) {
 Tensor count_targets(At targets, DType dtype) { return op_result(kCountTargets, targets, {}, CountAttrs{dtype}); }
 
 LINNET_KERNELS(cross_entropy, {"simd", f32_or_reduced, cross_entropy_workspace, run_cross_entropy},
-               {"reference", nullptr, nullptr, run_cross_entropy_reference})
+    {"reference", nullptr, nullptr, run_cross_entropy_reference})
 LINNET_KERNELS(cross_entropy_grad, {"simd", f32_or_reduced, nullptr, run_cross_entropy_grad},
-               {"reference", nullptr, nullptr, run_cross_entropy_grad_reference})
+    {"reference", nullptr, nullptr, run_cross_entropy_grad_reference})
 LINNET_KERNELS(mask_targets, {"reference", nullptr, nullptr, run_cross_entropy_mask})
 LINNET_KERNELS(one_hot, {"reference", nullptr, nullptr, run_one_hot})
 LINNET_KERNELS(count_targets, {"reference", nullptr, nullptr, run_count})
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct CrossEntropyAttrs {
   double label_smoothing = 0;
   void fields(FieldVisitor& visit) { visit("label_smoothing", label_smoothing); }
@@ -41,5 +40,4 @@ Tensor count_targets(At targets, DType dtype);
 
 // CPU only: user error for a target at or beyond the classes.
 void check_targets(const TensorView& targets, int64_t classes);
-
 }  // namespace linnet

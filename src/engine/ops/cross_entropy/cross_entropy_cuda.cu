@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kTotalThreads = 1024;
 constexpr int64_t kFewClasses = 32;  // a thread has a row
 constexpr int64_t kFewRows = 4 * kTotalThreads;
@@ -51,22 +50,19 @@ LINNET_DEVICE float finish_row(const CrossEntropyCall& call, int64_t row, const 
   return loss;
 }
 
-template <class T>
-LINNET_DEVICE float thread_row(const CrossEntropyCall& call, int64_t row, const T* logits) {
+template <class T> LINNET_DEVICE float thread_row(const CrossEntropyCall& call, int64_t row, const T* logits) {
   const T* x = logits + row * call.classes;
   LogSum sum;
   for (int j = 0; j < call.classes; ++j) sum.add(to_float(x[j]));
   return finish_row(call, row, sum, x);
 }
 
-template <class T>
-LINNET_DEVICE void few_classes(int64_t row, CrossEntropyCall call, const T* logits) {
+template <class T> LINNET_DEVICE void few_classes(int64_t row, CrossEntropyCall call, const T* logits) {
   call.losses[row] = thread_row(call, row, logits);
 }
 
 // In one block: kernel launches bound the loss of a small network.
-template <class T>
-__global__ void __launch_bounds__(kTotalThreads)
+template <class T> __global__ void __launch_bounds__(kTotalThreads)
     few_rows_kernel(CrossEntropyCall call, const T* __restrict__ logits, float* __restrict__ total) {
   begin_kernel();
   double sum = 0;
@@ -77,8 +73,8 @@ __global__ void __launch_bounds__(kTotalThreads)
 }
 
 // A block for each row; kVector logits in one access.
-template <class T, int kVector>
-__global__ void __launch_bounds__(kRowBlock) many_classes_kernel(CrossEntropyCall call, const T* __restrict__ logits) {
+template <class T, int kVector> __global__ void __launch_bounds__(kRowBlock)
+    many_classes_kernel(CrossEntropyCall call, const T* __restrict__ logits) {
   begin_kernel();
   const T* x = logits + static_cast<int64_t>(blockIdx.x) * call.classes;
   LogSum sum;
@@ -98,9 +94,9 @@ __global__ void __launch_bounds__(kRowBlock) many_classes_kernel(CrossEntropyCal
 }
 
 // dlogits = dloss * (softmax - (1 - s) * onehot(target) - s / V); `dx` may be `logits`.
-template <class T, int kVector>
-LINNET_DEVICE void write_slopes(int64_t at, int64_t vectors, unsigned vectors_per_row, int64_t classes, const T* logits,
-                                const int32_t* targets, const float* lse, const float* dloss, float smoothing, T* dx) {
+template <class T, int kVector> LINNET_DEVICE void write_slopes(int64_t at, int64_t vectors, unsigned vectors_per_row,
+    int64_t classes, const T* logits, const int32_t* targets, const float* lse, const float* dloss, float smoothing,
+    T* dx) {
   const int64_t row = vectors < (int64_t{1} << 32) ? static_cast<unsigned>(at) / vectors_per_row : at / vectors_per_row;
   const int64_t first = (at - row * vectors_per_row) * kVector;
   const int32_t target = targets[row];
@@ -123,12 +119,9 @@ bool is_small(int64_t classes, int64_t rows) { return classes <= kFewClasses && 
 
 void run(const KernelArgs& args) {
   const int64_t rows = args.out[1].elements();
-  const CrossEntropyCall call{rows,
-                              args.in[0].shape()[-1],
-                              args.in[1].as<int32_t>(),
-                              static_cast<float>(args.attrs<CrossEntropyAttrs>().label_smoothing),
-                              reinterpret_cast<float*>(args.workspace),
-                              args.out[1].as<float>()};
+  const CrossEntropyCall call{rows, args.in[0].shape()[-1], args.in[1].as<int32_t>(),
+      static_cast<float>(args.attrs<CrossEntropyAttrs>().label_smoothing), reinterpret_cast<float*>(args.workspace),
+      args.out[1].as<float>()};
   auto* total = args.out[0].as<float>();
   for_storage(args.in[0].type.dtype, [&]<class T>() {
     const T* x = args.in[0].as<T>();
@@ -150,8 +143,7 @@ void run_grad(const KernelArgs& args) {
     const auto run_with = [&]<int kVector>() {
       const int64_t vectors = elements / kVector;
       launch_elements<write_slopes<T, kVector>>(args.device, vectors, vectors, static_cast<unsigned>(classes / kVector),
-                                                classes, x, args.in[1].as<int32_t>(), args.in[2].as<float>(),
-                                                args.in[3].as<float>(), smoothing, dx);
+          classes, x, args.in[1].as<int32_t>(), args.in[2].as<float>(), args.in[3].as<float>(), smoothing, dx);
     };
     if (aligned16(x, dx) && classes % kWide<T> == 0) run_with.template operator()<kWide<T>>();
     else run_with.template operator()<1>();
@@ -168,12 +160,11 @@ LINNET_DEVICE void mask_target(int64_t i, int64_t length, const int32_t* targets
 
 void run_mask(const KernelArgs& args) {
   launch_elements<mask_target>(args.device, args.out[0].elements(), args.in[0].shape()[1], args.in[0].as<int32_t>(),
-                               args.in[1].as<int32_t>(), args.out[0].as<int32_t>());
+      args.in[1].as<int32_t>(), args.out[0].as<int32_t>());
 }
 
 // Counts the targets of each piece that are not negative.
-template <class To>
-__global__ void __launch_bounds__(kCountThreads)
+template <class To> __global__ void __launch_bounds__(kCountThreads)
     count_kernel(int64_t count, const int32_t* __restrict__ targets, To* __restrict__ to) {
   begin_kernel();
   int32_t found = 0;
@@ -200,21 +191,19 @@ void run_count(const KernelArgs& args) {
   add_all<int32_t>(args.device, pieces, counts, to);
 }
 
-template <class T>
-LINNET_DEVICE void write_one_hot(int64_t i, int64_t classes, const int32_t* targets, T* to) {
+template <class T> LINNET_DEVICE void write_one_hot(int64_t i, int64_t classes, const int32_t* targets, T* to) {
   const auto [row, location] = divided(i, classes);
   to[i] = from_float<T>(targets[row] == location ? 1 : 0);
 }
 
 void run_one_hot(const KernelArgs& args) {
   for_storage(args.out[0].type.dtype, [&]<class T>() {
-    launch_elements<write_one_hot<T>>(args.device, args.out[0].elements(), args.out[0].shape()[-1],
-                                      args.in[0].as<int32_t>(), args.out[0].as<T>());
+    launch_elements<write_one_hot<T>>(
+        args.device, args.out[0].elements(), args.out[0].shape()[-1], args.in[0].as<int32_t>(), args.out[0].as<T>());
   });
 }
 
 bool counts_in_f32(const KernelQuery& query) { return query.out[0].dtype == DType::kF32; }
-
 }  // namespace
 
 LINNET_KERNELS(cross_entropy_cuda, {"rows", nullptr, workspace, run})
@@ -222,5 +211,4 @@ LINNET_KERNELS(cross_entropy_grad_cuda, {"elements", nullptr, nullptr, run_grad}
 LINNET_KERNELS(mask_targets_cuda, {"elements", nullptr, nullptr, run_mask})
 LINNET_KERNELS(count_targets_cuda, {"pieces", counts_in_f32, count_workspace, run_count})
 LINNET_KERNELS(one_hot_cuda, {"elements", nullptr, nullptr, run_one_hot})
-
 }  // namespace linnet

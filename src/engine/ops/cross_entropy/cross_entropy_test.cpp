@@ -6,23 +6,22 @@
 
 namespace linnet {
 namespace {
-
 using testing::check_op;
 
 TEST(CrossEntropy, ValuesAndGradientsWithSmoothingAndIgnoredTargets) {
   for (double smoothing : {0.0, 0.1})
     for (int64_t classes : {2, 17, 33, 300, 1001, 5000})
       check_op({.inputs = {{.shape = {3, 5, classes}, .spread = 3},
-                           {.shape = {3, 5}, .integer = true, .low = -1, .high = static_cast<int32_t>(classes)}},
-                .build = [=](Graph&, const auto& x) { return std::vector{cross_entropy_sum(x[0], x[1], smoothing)}; },
-                .bf16_tolerance = 2e-2});
+                    {.shape = {3, 5}, .integer = true, .low = -1, .high = static_cast<int32_t>(classes)}},
+          .build = [=](Graph&, const auto& x) { return std::vector{cross_entropy_sum(x[0], x[1], smoothing)}; },
+          .bf16_tolerance = 2e-2});
 }
 
 TEST(CrossEntropy, ManyRowsOfFewClasses) {
   for (int64_t rows : {300, 5000})
     check_op({.inputs = {{.shape = {rows, 3}, .spread = 3}, {.shape = {rows}, .integer = true, .low = -1, .high = 3}},
-              .build = [=](Graph&, const auto& x) { return std::vector{cross_entropy_sum(x[0], x[1], 0.1)}; },
-              .bf16_tolerance = 2e-2});
+        .build = [=](Graph&, const auto& x) { return std::vector{cross_entropy_sum(x[0], x[1], 0.1)}; },
+        .bf16_tolerance = 2e-2});
 }
 
 TEST(CrossEntropy, UniformLogitsCostLogOfTheClasses) {
@@ -77,6 +76,5 @@ TEST(CrossEntropy, ATargetOutsideTheVocabularyIsAnError) {
   inputs["t"] = HostTensor({DType::kI32, {1}}, std::span<const int32_t>(&target, 1));
   EXPECT_THROW(interpret(graph, inputs, {.kernels = KernelSet::kFast}), Error);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(Targets, AreMaskedAndCounted) {
   for (const auto& [batch, length] : {std::pair{1, 1}, {3, 100}, {5, 9000}}) {
     Graph graph;
@@ -34,6 +33,5 @@ TEST(Targets, BecomeRowsWithOneOne) {
   for (const NamedTensors& out : testing::run_everywhere(graph, inputs))
     for (int64_t i = 0; i < 900; ++i) EXPECT_EQ(out.at("y")[i], i == 299 || i == 600);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -5,17 +5,16 @@
 
 namespace linnet {
 namespace {
-
 std::vector<TensorType> infer_distance_buckets(const InferArgs& args) {
   const auto& attrs = args.attrs.as<DistanceBucketsAttrs>();
   expect_inputs(args, attrs.has_position);
   if (attrs.has_position)
     expect(args.in[0].dtype == DType::kI32 && args.in[0].shape.rank() >= 1 && args.in[0].shape.rank() <= 2 &&
                args.in[0].shape[-1] == 1,
-           "got position ", args.in[0], ", expected i32[1] or i32[R, 1]");
+        "got position ", args.in[0], ", expected i32[1] or i32[R, 1]");
   expect(attrs.queries > 0 && attrs.keys > 0, "no queries or no keys");
   expect(attrs.buckets >= (attrs.bidirectional ? 4 : 2) && attrs.max_distance > attrs.buckets / 2, "got ",
-         attrs.buckets, " buckets up to a distance of ", attrs.max_distance);
+      attrs.buckets, " buckets up to a distance of ", attrs.max_distance);
   const int64_t entries = attrs.queries + attrs.keys - 1;
   const bool rows = attrs.has_position && args.in[0].shape.rank() == 2;
   return {{DType::kI32, rows ? Shape{args.in[0].shape[0], entries} : Shape{entries}}};
@@ -33,11 +32,10 @@ void run_distance_buckets(const KernelArgs& args) {
       const bool known = row > 0 && entry >= shift && entry - shift < entries;
       first[row * entries + entry] = known ? first[entry - shift]
                                            : distance_bucket(entry - (attrs.queries - 1) - position, attrs.buckets,
-                                                             attrs.max_distance, attrs.bidirectional);
+                                                 attrs.max_distance, attrs.bidirectional);
     }
   }
 }
-
 }  // namespace
 
 const OpDef kDistanceBuckets{.name = "distance_buckets", .infer = infer_distance_buckets, .gradient = no_gradient};
@@ -65,5 +63,4 @@ Tensor distance_buckets(Graph& graph, DistanceBucketsAttrs attrs, Tensor positio
   attrs.has_position = position.defined();
   return graph.add_one(kDistanceBuckets, with_defined({}, {position}), attrs, where);
 }
-
 }  // namespace linnet

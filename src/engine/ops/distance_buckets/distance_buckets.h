@@ -11,7 +11,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct DistanceBucketsAttrs {
   int64_t queries = 0, keys = 0, buckets = 32, max_distance = 128;
   bool bidirectional = true, has_position = false;
@@ -23,9 +22,8 @@ struct DistanceBucketsAttrs {
 
 extern const OpDef kDistanceBuckets;
 
-Tensor distance_buckets(Graph& graph, DistanceBucketsAttrs attrs, Tensor position = {},
-                        SourceLine where = SourceLine::current());
+Tensor distance_buckets(
+    Graph& graph, DistanceBucketsAttrs attrs, Tensor position = {}, SourceLine where = SourceLine::current());
 // Of a key `distance` positions behind the query.
 int32_t distance_bucket(int64_t distance, int64_t buckets, int64_t max_distance, bool bidirectional);
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kMaxBuckets = 256;
 
 // The smallest distance of each bucket of one direction, ascending.
@@ -14,7 +13,7 @@ struct BucketStarts {
 };
 
 LINNET_DEVICE void find_bucket(int64_t i, int64_t entries, int64_t queries, bool bidirectional, BucketStarts starts,
-                               const int32_t* positions, int32_t* to) {
+    const int32_t* positions, int32_t* to) {
   const auto [row, entry] = divided(i, entries);
   int64_t distance = static_cast<int64_t>(entry) - (queries - 1) - (positions ? positions[row] : 0);
   int32_t first = 0;
@@ -52,12 +51,10 @@ bool supports(const KernelQuery& query) { return one_direction(query.attrs<Dista
 void run(const KernelArgs& args) {
   const auto& attrs = args.attrs<DistanceBucketsAttrs>();
   launch_elements<find_bucket>(args.device, args.out[0].elements(), attrs.queries + attrs.keys - 1, attrs.queries,
-                               attrs.bidirectional, bucket_starts(attrs),
-                               attrs.has_position ? args.in[0].as<int32_t>() : nullptr, args.out[0].as<int32_t>());
+      attrs.bidirectional, bucket_starts(attrs), attrs.has_position ? args.in[0].as<int32_t>() : nullptr,
+      args.out[0].as<int32_t>());
 }
-
 }  // namespace
 
 LINNET_KERNELS(distance_buckets_cuda, {"starts", supports, nullptr, run})
-
 }  // namespace linnet

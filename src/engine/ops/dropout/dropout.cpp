@@ -5,13 +5,11 @@
 #include "engine/kernels/random/dropout.h"
 
 namespace linnet {
-
 void expect_random(const TensorType& random) {
   expect(random == TensorType{DType::kI32, {4}}, "got random state ", random, ", expected i32[4]");
 }
 
 namespace {
-
 std::vector<TensorType> infer_dropout(const InferArgs& args) {
   expect_inputs(args, 2);
   const auto& attrs = args.attrs.as<DropoutAttrs>();
@@ -19,10 +17,10 @@ std::vector<TensorType> infer_dropout(const InferArgs& args) {
   expect_random(args.in[1]);
   expect(is_float(args.in[0].dtype) && args.in[0].shape.rank() >= 1, "got ", args.in[0]);
   expect(attrs.layout == DropoutLayout::kDense || args.in[0].shape.rank() == 4, "got ", args.in[0],
-         ", expected [B, H, Tq, Tk]");
+      ", expected [B, H, Tq, Tk]");
   const bool fits = attrs.is_whole() || (attrs.layout == DropoutLayout::kDense && args.in[0].shape.rank() >= 2 &&
-                                         attrs.all_columns % 8 == 0 && attrs.first_column % 8 == 0 &&
-                                         attrs.first_column + args.in[0].shape[-1] <= attrs.all_columns);
+                                            attrs.all_columns % 8 == 0 && attrs.first_column % 8 == 0 &&
+                                            attrs.first_column + args.in[0].shape[-1] <= attrs.all_columns);
   expect(fits, "got ", args.in[0], " as columns from ", attrs.first_column, " on of ", attrs.all_columns);
   return {args.in[0]};
 }
@@ -54,8 +52,8 @@ void run_dropout_reference(const KernelArgs& args) {
         bool keep;
         if (attention) {
           const int64_t query = i / keys % shape[2], head = i / keys / shape[2];
-          keep = dropout_keeps(key, i % keys, static_cast<uint32_t>(query), static_cast<uint32_t>(head), sample,
-                               attrs.probability);
+          keep = dropout_keeps(
+              key, i % keys, static_cast<uint32_t>(query), static_cast<uint32_t>(head), sample, attrs.probability);
         } else {
           const int64_t whole = attrs.is_whole() ? i : i / keys * attrs.all_columns + attrs.first_column + i % keys;
           keep = dropout_keeps(key, whole, kDenseDropout, 0, sample, attrs.probability);
@@ -76,8 +74,8 @@ void run_dropout(const KernelArgs& args) {
   if (attrs.is_whole())
     return dropout(samples, size, stored(args.in[0]), mutable_stored(args.out[0]), attrs.probability, key, args.pool);
   const DropoutColumns columns{attrs.all_columns, attrs.first_column, args.in[0].shape()[-1]};
-  dropout_of_columns(samples, size, columns, stored(args.in[0]), mutable_stored(args.out[0]), attrs.probability, key,
-                     args.pool);
+  dropout_of_columns(
+      samples, size, columns, stored(args.in[0]), mutable_stored(args.out[0]), attrs.probability, key, args.pool);
 }
 
 void run_random_uniform(const KernelArgs& args) {
@@ -96,14 +94,13 @@ void run_random_uniform(const KernelArgs& args) {
     });
   });
 }
-
 }  // namespace
 
 const OpDef kDropout{.name = "dropout",
-                     .infer = infer_dropout,
-                     .gradient = dropout_gradient,
-                     .may_overwrite = overwrites_first,
-                     .storage = reduced<0b1, 0b1>};
+    .infer = infer_dropout,
+    .gradient = dropout_gradient,
+    .may_overwrite = overwrites_first,
+    .storage = reduced<0b1, 0b1>};
 const OpDef kRandomUniform{.name = "random_uniform", .infer = infer_random_uniform, .gradient = no_gradient};
 
 std::span<const char* const> enum_names(DropoutLayout) {
@@ -125,7 +122,6 @@ uint64_t dropout_site(std::string_view module_path, std::string_view name) {
 }
 
 LINNET_KERNELS(random_uniform, {"reference", nullptr, nullptr, run_random_uniform})
-LINNET_KERNELS(dropout, {"simd", supports_dropout, nullptr, run_dropout},
-               {"reference", nullptr, nullptr, run_dropout_reference})
-
+LINNET_KERNELS(
+    dropout, {"simd", supports_dropout, nullptr, run_dropout}, {"reference", nullptr, nullptr, run_dropout_reference})
 }  // namespace linnet

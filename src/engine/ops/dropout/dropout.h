@@ -7,7 +7,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 // How elements are counted: in a dense tensor by position within the sample (the first axis); in attention
 // probabilities [B, H, Tq, Tk] by (head, query, key), independent of padding.
 enum class DropoutLayout { kDense, kAttention };
@@ -45,5 +44,4 @@ Tensor random_uniform(At random, const TensorType& type, uint64_t site);
 void expect_random(const TensorType& random);  // expects an operand `random` i32 [4]
 
 uint64_t dropout_site(std::string_view module_path, std::string_view name);
-
 }  // namespace linnet

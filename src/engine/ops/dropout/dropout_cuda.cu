@@ -6,13 +6,11 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kDrawn = 8, kWords = 4;
 
 // Draw i of x [samples, size], `blocks` draws for each sample.
-template <class T>
-LINNET_DEVICE void drop_dense(int64_t i, int64_t size, int64_t blocks, bool aligned, DropoutSite site, const T* x,
-                              T* y) {
+template <class T> LINNET_DEVICE void drop_dense(
+    int64_t i, int64_t size, int64_t blocks, bool aligned, DropoutSite site, const T* x, T* y) {
   const DropoutMask mask = site.mask();
   const auto [sample, block] = divided(i, blocks);
   const int64_t begin = sample * size + block * kDrawn;
@@ -31,15 +29,14 @@ LINNET_DEVICE void drop_dense(int64_t i, int64_t size, int64_t blocks, bool alig
 }
 
 // Attention's probabilities [B, heads, queries, keys], in its decomposition.
-template <class T>
-LINNET_DEVICE void drop_probability(int64_t i, int64_t heads, int64_t queries, int64_t keys, DropoutSite site,
-                                    const T* x, T* y) {
+template <class T> LINNET_DEVICE void drop_probability(
+    int64_t i, int64_t heads, int64_t queries, int64_t keys, DropoutSite site, const T* x, T* y) {
   const DropoutMask mask = site.mask();
   const int64_t key = i % keys, query = i / keys % queries, head = i / keys / queries % heads;
   const auto sample = static_cast<unsigned>(i / keys / queries / heads);
   const uint4 words =
       philox({static_cast<unsigned>(key / kDrawn), static_cast<unsigned>(query), static_cast<unsigned>(head), sample},
-             mask.key);
+          mask.key);
   const bool keep = philox_value(words, static_cast<int>(key % kDrawn)) >= mask.threshold;
   y[i] = from_float<T>(keep ? to_float(x[i]) * mask.scale : 0);
 }
@@ -62,8 +59,8 @@ void run(const KernelArgs& args) {
 }
 
 LINNET_DEVICE void draw_uniform(int64_t block, int64_t count, const int32_t* random, uint64_t site, float* to) {
-  const uint4 words = philox({static_cast<unsigned>(block), kUniformDraw, static_cast<unsigned>(block >> 32), 0},
-                             dropout_key(random, site));
+  const uint4 words = philox(
+      {static_cast<unsigned>(block), kUniformDraw, static_cast<unsigned>(block >> 32), 0}, dropout_key(random, site));
   const unsigned all[kWords] = {words.x, words.y, words.z, words.w};
 #pragma unroll
   for (int i = 0; i < kWords; ++i)
@@ -74,12 +71,10 @@ LINNET_DEVICE void draw_uniform(int64_t block, int64_t count, const int32_t* ran
 void run_uniform(const KernelArgs& args) {
   const int64_t count = args.out[0].elements();
   launch_elements<draw_uniform>(args.device, (count + kWords - 1) / kWords, count, args.in[0].as<int32_t>(),
-                                args.attrs<RandomUniformAttrs>().site, args.out[0].as<float>());
+      args.attrs<RandomUniformAttrs>().site, args.out[0].as<float>());
 }
-
 }  // namespace
 
 LINNET_KERNELS(dropout_cuda, {"philox", nullptr, nullptr, run})
 LINNET_KERNELS(random_uniform_cuda, {"philox", nullptr, nullptr, run_uniform})
-
 }  // namespace linnet

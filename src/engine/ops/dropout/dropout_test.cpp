@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 NamedTensors inputs_at(int32_t step, int64_t rows) {
   NamedTensors inputs;
   inputs["x"] = HostTensor({DType::kF32, {rows, 1000}});
@@ -17,8 +16,8 @@ NamedTensors inputs_at(int32_t step, int64_t rows) {
 
 Graph dropout_graph(float p, uint64_t site, int64_t rows = 20) {
   Graph graph;
-  graph.output("y",
-               dropout(graph.input("x", {DType::kF32, {rows, 1000}}), graph.input("r", {DType::kI32, {4}}), p, site));
+  graph.output(
+      "y", dropout(graph.input("x", {DType::kF32, {rows, 1000}}), graph.input("r", {DType::kI32, {4}}), p, site));
   return graph;
 }
 
@@ -26,13 +25,12 @@ TEST(Dropout, ValuesAndGradientsShareOneMask) {
   for (float p : {0.1f, 0.5f})
     for (const Shape& shape : {Shape{3, 5, 11}, Shape{4, 640}})
       testing::check_op({.inputs = {{shape}, {.shape = {4}, .integer = true, .low = 0, .high = 1000}},
-                         .build = [=](Graph&, const auto& x) { return std::vector{dropout(x[0], x[1], p, 5)}; },
-                         .bf16_tolerance = 1e-2});
-  testing::check_op(
-      {.inputs = {{{2, 3, 4, 13}}, {.shape = {4}, .integer = true, .low = 0, .high = 1000}},
-       .build = [](Graph&,
+          .build = [=](Graph&, const auto& x) { return std::vector{dropout(x[0], x[1], p, 5)}; },
+          .bf16_tolerance = 1e-2});
+  testing::check_op({.inputs = {{{2, 3, 4, 13}}, {.shape = {4}, .integer = true, .low = 0, .high = 1000}},
+      .build = [](Graph&,
                    const auto& x) { return std::vector{dropout(x[0], x[1], 0.3f, 5, DropoutLayout::kAttention)}; },
-       .bf16_tolerance = 1e-2});
+      .bf16_tolerance = 1e-2});
 }
 
 TEST(Dropout, KeepsTheMeanAndDropsTheAskedShare) {
@@ -65,8 +63,8 @@ TEST(Dropout, PartsOfTheColumnsHaveTheMaskOfTheWhole) {
     DropoutAttrs attrs{.probability = 0.4f, .site = 9};
     if (count < kColumns) attrs.all_columns = kColumns, attrs.first_column = first;
     const Tensor x = graph.input("x", {DType::kF32, {kSamples, kRows, count}});
-    graph.output("y", graph.add_one(kDropout, std::array{x, graph.input("r", {DType::kI32, {4}})}, attrs,
-                                    SourceLine::current()));
+    graph.output("y",
+        graph.add_one(kDropout, std::array{x, graph.input("r", {DType::kI32, {4}})}, attrs, SourceLine::current()));
     NamedTensors inputs = inputs_at(3, 1);
     inputs["x"] = HostTensor({DType::kF32, {kSamples, kRows, count}});
     for (float& v : inputs["x"].as<float>()) v = 1;
@@ -87,6 +85,5 @@ TEST(Dropout, AnImpossibleProbabilityIsAnError) {
   EXPECT_THROW(dropout_graph(1.0f, 5), Error);
   EXPECT_THROW(dropout_graph(-0.1f, 5), Error);
 }
-
 }  // namespace
 }  // namespace linnet

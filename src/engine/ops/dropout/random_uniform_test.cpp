@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<double> drawn(int32_t step, uint64_t site, int64_t count = 10001) {
   Graph graph;
   graph.output("y", random_uniform(graph.input("r", {DType::kI32, {4}}), {DType::kF32, {count}}, site));
@@ -36,6 +35,5 @@ TEST(RandomUniform, DiffersByStepAndSiteAndRepeatsOtherwise) {
   EXPECT_NE(drawn(1, 5), drawn(2, 5));
   EXPECT_NE(drawn(1, 5), drawn(1, 6));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -7,11 +7,10 @@
 
 namespace linnet {
 namespace {
-
 std::vector<TensorType> infer_embedding(const InferArgs& args) {
   expect_inputs(args, 2);
   expect(args.in[0].shape.rank() == 2 && is_float(args.in[0].dtype), "got table ", args.in[0],
-         ", expected [vocab, width]");
+      ", expected [vocab, width]");
   expect(args.in[1].dtype == DType::kI32, "got ids ", args.in[1], ", expected i32");
   Shape shape = args.in[1].shape;
   shape.push_back(args.in[0].shape[1]);
@@ -29,12 +28,12 @@ std::vector<TensorType> infer_embedding_grad(const InferArgs& args) {
 std::vector<Tensor> embedding_gradient(const GradientArgs& args) {
   const auto& forward = args.attrs<EmbeddingAttrs>();
   const EmbeddingGradAttrs attrs{.vocab_size = args.in[0].dim(0),
-                                 .padding = forward.padding,
-                                 .all_rows = forward.all_rows,
-                                 .first_row = forward.first_row};
+      .padding = forward.padding,
+      .all_rows = forward.all_rows,
+      .first_row = forward.first_row};
   return {args.graph.add_stored(kEmbeddingGrad, std::array{args.out_grad[0], args.in[1]}, attrs, args.node.where,
-                                std::array{args.in[0].type()})[0],  // the table's type, in whatever dy is stored
-          Tensor{}};
+              std::array{args.in[0].type()})[0],  // the table's type, in whatever dy is stored
+      Tensor{}};
 }
 
 std::vector<Tensor> gradient_of_sums(const GradientArgs& args) {
@@ -68,8 +67,7 @@ const int32_t* ids_of_rows(const KernelArgs& args, const Rows& rows, int32_t pad
   return local;
 }
 
-template <class T>
-size_t ids_workspace(const KernelQuery& query) {
+template <class T> size_t ids_workspace(const KernelQuery& query) {
   return query.attrs<T>().all_rows > 0 ? query.in[1].bytes() : 0;
 }
 
@@ -116,7 +114,7 @@ void run_embedding(const KernelArgs& args) {
   const int32_t* ids = args.in[1].as<int32_t>();
   const bool divided = attrs.all_rows > 0;
   gather_rows(count, width, args.in[0].as<float>(), divided ? ids_of_rows(args, rows, -1, 0) : ids,
-              mutable_stored(args.out[0]), args.pool);
+      mutable_stored(args.out[0]), args.pool);
   if (!divided) return;
   const MutableStoredFloats out = mutable_stored(args.out[0]);
   const size_t bytes = static_cast<size_t>(width) * (out.is_bf16 ? sizeof(Bfloat16) : sizeof(float));
@@ -132,14 +130,13 @@ void run_embedding_grad(const KernelArgs& args) {
   const int32_t* ids =
       divided ? ids_of_rows(args, {attrs.first_row, attrs.vocab_size}, padding, -1) : args.in[1].as<int32_t>();
   scatter_add_rows(args.in[1].elements(), args.in[0].shape()[-1], stored(args.in[0]), ids, args.out[0].as<float>(),
-                   args.pool, divided ? -1 : padding);
+      args.pool, divided ? -1 : padding);
 }
 
 bool has_f32_table(const KernelQuery& query) { return all_f32_or_bf16(query) && query.in[0].dtype == DType::kF32; }
 bool has_f32_table_gradient(const KernelQuery& query) {
   return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32 && query.attrs<EmbeddingGradAttrs>().scale == 1;
 }
-
 }  // namespace
 
 const OpDef kEmbedding{
@@ -147,8 +144,7 @@ const OpDef kEmbedding{
       return StorageRule{.out = {Storage::kAny}};
     }};
 
-const OpDef kEmbeddingGrad{
-    .name = "embedding_grad",
+const OpDef kEmbeddingGrad{.name = "embedding_grad",
     .infer = infer_embedding_grad,
     .gradient = gradient_of_sums,
     .may_overwrite = [](const Node&, int, int input) { return input == 2; },
@@ -161,8 +157,7 @@ Tensor embedding(At table, Tensor ids, int64_t padding) {
 }
 
 LINNET_KERNELS(embedding, {"simd", has_f32_table, ids_workspace<EmbeddingAttrs>, run_embedding},
-               {"reference", nullptr, nullptr, run_embedding_reference})
+    {"reference", nullptr, nullptr, run_embedding_reference})
 LINNET_KERNELS(embedding_grad, {"simd", has_f32_table_gradient, ids_workspace<EmbeddingGradAttrs>, run_embedding_grad},
-               {"reference", nullptr, nullptr, run_embedding_grad_reference})
-
+    {"reference", nullptr, nullptr, run_embedding_grad_reference})
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 // For a table whose rows are divided between ranks: each gives zeros for ids of others' rows, so that the sum over
 // ranks is the whole lookup. all_rows 0: the table is whole.
 struct EmbeddingAttrs {
@@ -33,5 +32,4 @@ extern const OpDef kEmbedding, kEmbeddingGrad;
 // table [V, D], ids i32 [...] in [0, V) -> [..., D]. An id outside is an error when the kernel runs, on a device NaN.
 // Lookups of the id `padding` (-1: none) give the table no gradient.
 Tensor embedding(At table, Tensor ids, int64_t padding = -1);
-
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kThreads = 256;
 constexpr int32_t kPiece = 32;
 // One block sorts up to this many positions while others clear the table: one launch instead of four.
@@ -113,8 +112,8 @@ LINNET_DEVICE void make_room(int64_t i, Positions positions, Sorting sorting) {
   const int32_t slot = parts > 1 ? atomicAdd(&sorting.totals[2], parts) : 0;
   sorting.starts[id] = start;
   for (int32_t part = 0; part < parts; ++part)
-    sorting.pieces[location + part] = {id,    part, start + part * kPiece, min(kPiece, count - part * kPiece),
-                                       parts, slot};
+    sorting.pieces[location + part] = {
+        id, part, start + part * kPiece, min(kPiece, count - part * kPiece), parts, slot};
 }
 
 LINNET_DEVICE void place(int64_t i, Positions positions, Sorting sorting) {
@@ -161,9 +160,8 @@ __global__ void __launch_bounds__(kThreads) order_kernel(const int32_t* __restri
 }
 
 // to = scale * sum of `count` rows (+ to); row k is row_of(k). blockDim.x threads along the columns, kStep each.
-template <int kStep, class T, class RowOf>
-LINNET_DEVICE void add_rows(int64_t width, int32_t count, const T* __restrict__ from, const RowOf& row_of, float scale,
-                            bool accumulate, float* __restrict__ to) {
+template <int kStep, class T, class RowOf> LINNET_DEVICE void add_rows(int64_t width, int32_t count,
+    const T* __restrict__ from, const RowOf& row_of, float scale, bool accumulate, float* __restrict__ to) {
   for (int64_t j = threadIdx.x * kStep; j < width; j += blockDim.x * kStep) {
     float sum[kStep];
 #pragma unroll
@@ -189,9 +187,8 @@ LINNET_DEVICE void add_rows(int64_t width, int32_t count, const T* __restrict__ 
   }
 }
 
-template <int kStep, class T>
-__global__ void __launch_bounds__(kThreads) piece_kernel(int64_t width, const T* __restrict__ dy, Sorting sorting,
-                                                         float scale, bool accumulate, float* __restrict__ table) {
+template <int kStep, class T> __global__ void __launch_bounds__(kThreads) piece_kernel(
+    int64_t width, const T* __restrict__ dy, Sorting sorting, float scale, bool accumulate, float* __restrict__ table) {
   begin_kernel();
   if (static_cast<int32_t>(blockIdx.x) >= sorting.totals[1]) return;
   const Piece piece = sorting.pieces[blockIdx.x];
@@ -202,8 +199,7 @@ __global__ void __launch_bounds__(kThreads) piece_kernel(int64_t width, const T*
       piece.parts == 1 ? scale : 1.0f, accumulate && piece.parts == 1, to);
 }
 
-template <int kStep>
-__global__ void __launch_bounds__(kThreads)
+template <int kStep> __global__ void __launch_bounds__(kThreads)
     join_kernel(int64_t width, Sorting sorting, float scale, bool accumulate, float* __restrict__ table) {
   begin_kernel();
   if (static_cast<int32_t>(blockIdx.x) >= sorting.totals[1]) return;
@@ -225,17 +221,16 @@ unsigned row_threads(int64_t width, int step) {
       std::clamp<int64_t>((width + step * kWarp - 1) / (step * kWarp) * kWarp, kWarp, kThreads));
 }
 
-template <int kStep, class T>
-void add_pieces(const KernelArgs& args, const GradSizes& sizes, const Sorting& sorting) {
+template <int kStep, class T> void add_pieces(const KernelArgs& args, const GradSizes& sizes, const Sorting& sorting) {
   const auto& attrs = args.attrs<EmbeddingGradAttrs>();
   const auto scale = static_cast<float>(attrs.scale);
   const auto pieces = static_cast<unsigned>(sizes.most_pieces());
   const unsigned threads = row_threads(sizes.width, kStep);
   launch(args.device, piece_kernel<kStep, T>, pieces, threads, 0, sizes.width, args.in[0].as<T>(), sorting, scale,
-         attrs.accumulate, args.out[0].as<float>());
+      attrs.accumulate, args.out[0].as<float>());
   if (sizes.positions > kPiece)
     launch(args.device, join_kernel<kStep>, pieces, threads, 0, sizes.width, sorting, scale, attrs.accumulate,
-           args.out[0].as<float>());
+        args.out[0].as<float>());
 }
 
 void run_grad(const KernelArgs& args) {
@@ -249,10 +244,10 @@ void run_grad(const KernelArgs& args) {
   const Positions positions{sizes.positions, sizes.vocab, static_cast<int32_t>(attrs.padding), ids};
   if (sizes.positions <= kFewPositions) {
     launch(args.device, sort_few_kernel, 1 + blocks_for((cleared + 3) / 4, kSortThreads), kSortThreads, 0, cleared,
-           aligned4(table.as<float>()), table.as<float>(), positions, sorting);
+        aligned4(table.as<float>()), table.as<float>(), positions, sorting);
   } else {
     launch_elements<clear>(args.device, std::max({(cleared + 3) / 4, sizes.vocab, int64_t{4}}), cleared,
-                           aligned4(table.as<float>()), table.as<float>(), sizes.vocab, sorting);
+        aligned4(table.as<float>()), table.as<float>(), sizes.vocab, sorting);
     launch_elements<count_position>(args.device, sizes.positions, positions, sorting);
     launch_elements<make_room>(args.device, sizes.positions, positions, sorting);
     launch_elements<place>(args.device, sizes.positions, positions, sorting);
@@ -265,10 +260,8 @@ void run_grad(const KernelArgs& args) {
     else add_pieces<1, T>(args, sizes, sorting);
   });
 }
-
 }  // namespace
 
 LINNET_KERNELS(embedding_cuda, {"gather", nullptr, nullptr, run})
 LINNET_KERNELS(embedding_grad_cuda, {"sorted", nullptr, grad_workspace, run_grad, /*may_run_aside=*/true})
-
 }  // namespace linnet

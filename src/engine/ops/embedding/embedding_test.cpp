@@ -9,40 +9,37 @@
 
 namespace linnet {
 namespace {
-
 using testing::check_op;
 
 TEST(Embedding, RowsAreTakenAndTheirGradientsAddUp) {
   check_op({.inputs = {{{11, 6}}, {.shape = {3, 5}, .integer = true, .low = 0, .high = 11}},
-            .build = [](Graph&, const auto& x) { return std::vector{embedding(x[0], x[1])}; }});
+      .build = [](Graph&, const auto& x) { return std::vector{embedding(x[0], x[1])}; }});
 }
 
 // Ids that come once, and far more often; in bf16 the table and its gradient stay fp32.
 TEST(Embedding, ManyRowsOfFewAndOfManyIds) {
   for (const auto& [vocab, width] : {std::pair{3, 20}, {1000, 33}, {50, 130}})
     check_op({.inputs = {{.shape = {vocab, width}, .full = true},
-                         {.shape = {7, 60}, .integer = true, .low = 0, .high = vocab},
-                         {{1}}},
-              .build =
-                  [=](Graph& graph, const auto& x) {
-                    const TensorType rows{x[2].type().dtype, {7, 60, width}};
-                    return std::vector{graph.add_stored(kEmbedding, std::array{x[0], x[1]}, EmbeddingAttrs{},
-                                                        SourceLine::current(), std::array{rows})[0],
-                                       x[2] * 2.0};
-                  },
-              .bf16_tolerance = 1e-2});
+                  {.shape = {7, 60}, .integer = true, .low = 0, .high = vocab}, {{1}}},
+        .build =
+            [=](Graph& graph, const auto& x) {
+              const TensorType rows{x[2].type().dtype, {7, 60, width}};
+              return std::vector{graph.add_stored(kEmbedding, std::array{x[0], x[1]}, EmbeddingAttrs{},
+                                     SourceLine::current(), std::array{rows})[0],
+                  x[2] * 2.0};
+            },
+        .bf16_tolerance = 1e-2});
 }
 
 // More positions than one block of a GPU sorts.
 TEST(Embedding, GradientsOfTenThousandPositions) {
   check_op({.inputs = {{.shape = {17, 4}, .full = true}, {.shape = {10, 1000}, .integer = true, .low = 0, .high = 17}},
-            .build = [](Graph&, const auto& x) { return std::vector{embedding(x[0], x[1])}; }});
+      .build = [](Graph&, const auto& x) { return std::vector{embedding(x[0], x[1])}; }});
 }
 
 TEST(Embedding, ATableTiedToAProductGetsBothGradients) {
-  check_op(
-      {.inputs = {{{13, 8}}, {.shape = {2, 4}, .integer = true, .low = 0, .high = 13}},
-       .build = [](Graph&, const auto& x) { return std::vector{matmul(embedding(x[0], x[1]), x[0], false, true)}; }});
+  check_op({.inputs = {{{13, 8}}, {.shape = {2, 4}, .integer = true, .low = 0, .high = 13}},
+      .build = [](Graph&, const auto& x) { return std::vector{matmul(embedding(x[0], x[1]), x[0], false, true)}; }});
 }
 
 TEST(Embedding, LookupsOfThePaddingDoNotTrainTheTable) {
@@ -100,6 +97,5 @@ TEST(Embedding, AnIdOutsideTheTableIsAnError) {
       EXPECT_THROW(interpret(graph, inputs, {.kernels = kernels}), Error);
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 void fake_quantize_expect_operands(const TensorType& x, const TensorType& step) {
   expect(is_float(x.dtype) && x.shape.rank() >= 1, "got ", x);
   const TensorType wanted{x.dtype, {1}};
@@ -54,19 +53,16 @@ T limited(T z) {
   return z < T(-127) ? T(-127) : z > T(127) ? T(127) : z;
 }
 
-template <class T>
-T step_of(const KernelArgs& args) {
+template <class T> T step_of(const KernelArgs& args) {
   return std::max(args.in[1].as<T>()[0], static_cast<T>(kLeastStep));
 }
 
-template <class T>
-void quantize(const T* x, int64_t count, T step, T* y) {
+template <class T> void quantize(const T* x, int64_t count, T step, T* y) {
   for (int64_t i = 0; i < count; ++i) y[i] = nearest(limited(x[i] / step)) * step;
 }
 
 // Returns the sum of ds over the elements, before scaling.
-template <class T>
-double differentiate(const T* x, const T* dy, int64_t count, T step, T* dx) {
+template <class T> double differentiate(const T* x, const T* dy, int64_t count, T step, T* dx) {
   double sum = 0;
   for (int64_t i = 0; i < count; ++i) {
     const T z = x[i] / step, within = limited(z), g = dy[i];
@@ -110,8 +106,7 @@ void run_fake_quantize_gradient(const KernelArgs& args) {
 }
 
 // The same rows as pack_weight() makes: floats go through codes and scale and back.
-template <class T>
-void round_rows(const KernelArgs& args) {
+template <class T> void round_rows(const KernelArgs& args) {
   const Shape& shape = args.in[0].shape();
   const PackedShape packed{WeightFormat::kInt8, shape[0], shape[1]};
   constexpr int64_t kRows = 16;
@@ -133,20 +128,18 @@ void round_rows(const KernelArgs& args) {
 void run_weight(const KernelArgs& args) {
   for_float(args.in[0].type.dtype, [&]<class T>() { round_rows<T>(args); });
 }
-
 }  // namespace
 
 // Only dx is elementwise in an operand.
 const OpDef kFakeQuantize{.name = "fake_quantize",
-                          .infer = infer_fake_quantize,
-                          .gradient = fake_quantize_gradient,
-                          .may_overwrite = overwrites_first,
-                          .cheap = true};
+    .infer = infer_fake_quantize,
+    .gradient = fake_quantize_gradient,
+    .may_overwrite = overwrites_first,
+    .cheap = true};
 
-const OpDef kFakeQuantizeGrad{
-    .name = "fake_quantize_grad", .infer = infer_gradient, .may_overwrite = [](const Node&, int output, int input) {
-      return output == 0 && input != 1;
-    }};
+const OpDef kFakeQuantizeGrad{.name = "fake_quantize_grad",
+    .infer = infer_gradient,
+    .may_overwrite = [](const Node&, int output, int input) { return output == 0 && input != 1; }};
 
 const OpDef kRoundWeight{
     .name = "round_weight", .infer = infer_weight, .gradient = first_gradient, .may_overwrite = overwrites_any};
@@ -155,10 +148,9 @@ Tensor fake_quantize(At x, Tensor step) { return op_result(kFakeQuantize, x, {st
 
 Tensor round_weight(At w) { return op_result(kRoundWeight, w); }
 
-LINNET_KERNELS(fake_quantize, {"chunks", all_f32, nullptr, run_fake_quantize},
-               {"reference", nullptr, nullptr, run_fake_quantize})
+LINNET_KERNELS(
+    fake_quantize, {"chunks", all_f32, nullptr, run_fake_quantize}, {"reference", nullptr, nullptr, run_fake_quantize})
 LINNET_KERNELS(fake_quantize_grad, {"chunks", all_f32, gradient_workspace, run_fake_quantize_gradient},
-               {"reference", nullptr, gradient_workspace, run_fake_quantize_gradient})
+    {"reference", nullptr, gradient_workspace, run_fake_quantize_gradient})
 LINNET_KERNELS(round_weight, {"rows", all_f32, nullptr, run_weight}, {"reference", nullptr, nullptr, run_weight})
-
 }  // namespace linnet

@@ -17,12 +17,10 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 constexpr float kLeastStep = 1e-8F;
 
 extern const OpDef kFakeQuantize, kFakeQuantizeGrad, kRoundWeight;
 
 Tensor fake_quantize(At x, Tensor step);
 Tensor round_weight(At w);  // w: [rows, columns]
-
 }  // namespace linnet

@@ -11,7 +11,6 @@
 
 namespace linnet {
 namespace {
-
 // Rounding is for the CPU.
 class FakeQuantize : public ::testing::Test {
  protected:
@@ -29,15 +28,15 @@ Tensor step_literal(Graph& graph, DType dtype, double step) {
 TEST_F(FakeQuantize, ValuesAndGradients) {
   for (const int64_t rows : {1, 7, 600})
     testing::check_op({.inputs = {{.shape = {rows, 96}}, {.shape = {rows, 96}}},
-                       .build =
-                           [](Graph& graph, const auto& x) {
-                             const Tensor step = step_literal(graph, x[0].type().dtype, 0.015625);
-                             const Tensor y = fake_quantize(x[0], step);
-                             std::vector<Tensor> out = gradients(sum_to(y * x[1], {}), std::array{x[0], step});
-                             out.push_back(y);
-                             return out;
-                           },
-                       .differentiate = false});
+        .build =
+            [](Graph& graph, const auto& x) {
+              const Tensor step = step_literal(graph, x[0].type().dtype, 0.015625);
+              const Tensor y = fake_quantize(x[0], step);
+              std::vector<Tensor> out = gradients(sum_to(y * x[1], {}), std::array{x[0], step});
+              out.push_back(y);
+              return out;
+            },
+        .differentiate = false});
 }
 
 // The formulas, element by element. 127.5 steps are clipped, 2.5 steps are rounded to the even 2.
@@ -81,14 +80,13 @@ TEST_F(FakeQuantize, TheValuesAreThoseOfTheInt8Product) {
 
 TEST_F(FakeQuantize, WeightsAreRoundedRowByRowAndTheirGradientPassesThrough) {
   testing::check_op({.inputs = {{.shape = {37, 70}}, {.shape = {37, 70}}},
-                     .build =
-                         [](Graph&, const auto& x) {
-                           const Tensor rounded = round_weight(x[0]);
-                           return std::vector{gradients(sum_to(rounded * x[1], {}), std::array{x[0]})[0], rounded};
-                         },
-                     .tolerance = 1e-6,
-                     .differentiate = false});
+      .build =
+          [](Graph&, const auto& x) {
+            const Tensor rounded = round_weight(x[0]);
+            return std::vector{gradients(sum_to(rounded * x[1], {}), std::array{x[0]})[0], rounded};
+          },
+      .tolerance = 1e-6,
+      .differentiate = false});
 }
-
 }  // namespace
 }  // namespace linnet

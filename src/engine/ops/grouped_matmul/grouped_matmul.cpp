@@ -10,12 +10,11 @@
 
 namespace linnet {
 namespace {
-
 // Checks the rows of `x` and of the choice.
 void expect_rows(const TensorType& x, const TensorType& choice) {
   expect(is_float(x.dtype) && x.shape.rank() == 2 && choice.dtype == DType::kI32 && choice.shape.rank() == 1 &&
              x.shape[0] > 0 && choice.shape[0] % x.shape[0] == 0,
-         "got rows ", x, " and choices ", choice);
+      "got rows ", x, " and choices ", choice);
 }
 
 std::vector<TensorType> infer_grouped_matmul(const InferArgs& args) {
@@ -48,14 +47,14 @@ std::vector<Tensor> grouped_matmul_gradient(const GradientArgs& args) {
   std::vector<Tensor> gradients(3);
   if (args.wanted[0]) {
     gradients[0] = grouped_matmul(At(dy, args.node.where), args.in[1], choice,
-                                  {.groups = attrs.groups, .transposed = !attrs.transposed, .exact = attrs.exact});
+        {.groups = attrs.groups, .transposed = !attrs.transposed, .exact = attrs.exact});
     if (times > 1)
       gradients[0] = reshape(sum_to(reshape(gradients[0], {times, rows, width}), {1, rows, width}), {rows, width});
   }
   if (args.wanted[1])
     gradients[1] =
         args.graph.add_one(kGroupedMatmulGrad, std::array{attrs.transposed ? dy : x, attrs.transposed ? x : dy, choice},
-                           GroupedMatmulAttrs{.groups = attrs.groups, .exact = attrs.exact}, args.node.where);
+            GroupedMatmulAttrs{.groups = attrs.groups, .exact = attrs.exact}, args.node.where);
   return gradients;
 }
 
@@ -103,12 +102,11 @@ constexpr int64_t kRowsAtOnce = 512;
 void check_choices(const TensorView& choice, int64_t groups) {
   for (int64_t i = 0; i < choice.elements(); ++i)
     if (const int32_t group = choice.as<const int32_t>()[i]; group < 0 || group >= groups)
-      fail_user("row " + std::to_string(i) + " chooses weight " + std::to_string(group) + " of " +
-                std::to_string(groups));
+      fail_user(
+          "row " + std::to_string(i) + " chooses weight " + std::to_string(group) + " of " + std::to_string(groups));
 }
 
-template <class T>
-void grouped_matmul_reference_product(const KernelArgs& args) {
+template <class T> void grouped_matmul_reference_product(const KernelArgs& args) {
   const auto& attrs = args.attrs<GroupedMatmulAttrs>();
   const TensorView &x = args.in[0], &weights = args.in[1], &y = args.out[0];
   const int64_t rows = weights.shape()[0] / attrs.groups, columns = weights.shape()[1], inner = x.shape()[1];
@@ -196,7 +194,7 @@ void gather(const TensorView& from, std::span<const int32_t> rows, std::byte* to
   const int64_t bytes = from.shape()[1] * static_cast<int64_t>(dtype_size(from.type.dtype));
   pool.run(std::ssize(rows), [&](int64_t i, int) {
     std::memcpy(to + i * bytes, from.as<const std::byte>() + rows[static_cast<size_t>(i)] % from.shape()[0] * bytes,
-                static_cast<size_t>(bytes));
+        static_cast<size_t>(bytes));
   });
 }
 
@@ -204,8 +202,8 @@ void gather(const TensorView& from, std::span<const int32_t> rows, std::byte* to
 size_t product_workspace(int64_t rows, int64_t n, int64_t k, bool sums, int threads, bool bf16) {
   size_t most = 0;
   for (int64_t size = 1; size <= rows; ++size)
-    most = std::max(most,
-                    sums ? gemm_workspace(1, n, k, size, threads, bf16) : gemm_workspace(1, size, n, k, threads, bf16));
+    most = std::max(
+        most, sums ? gemm_workspace(1, n, k, size, threads, bf16) : gemm_workspace(1, size, n, k, threads, bf16));
   return most;
 }
 
@@ -236,8 +234,8 @@ void run_grouped_matmul(const KernelArgs& args) {
     gemm(product, scratch, args.pool);
     const int64_t bytes = product.n * static_cast<int64_t>(dtype_size(y.type.dtype));
     args.pool.run(product.m, [&](int64_t i, int) {
-      std::memcpy(y.as<std::byte>() + chosen[static_cast<size_t>(i)] * bytes, products + i * bytes,
-                  static_cast<size_t>(bytes));
+      std::memcpy(
+          y.as<std::byte>() + chosen[static_cast<size_t>(i)] * bytes, products + i * bytes, static_cast<size_t>(bytes));
     });
   });
 }
@@ -278,24 +276,22 @@ void run_grouped_matmul_grad(const KernelArgs& args) {
   });
   begin(attrs.groups);
 }
-
 }  // namespace
 
 const OpDef kGroupedMatmul{.name = "grouped_matmul",
-                           .infer = infer_grouped_matmul,
-                           .gradient = grouped_matmul_gradient,
-                           .decompose = decompose_grouped_matmul,
-                           .storage = grouped_matmul_storage,
-                           .product = ProductKind::kMatrix,
-                           .with_precision = with_precision,
-                           .with_independent_rows = set_member<&GroupedMatmulAttrs::independent_rows>,
-                           .by_gpu_library = true,  // there is no CUDA kernel yet: a GPU refuses it
-                           .flops = grouped_matmul_flops};
-const OpDef kGroupedMatmulGrad{
-    .name = "grouped_matmul_grad",
+    .infer = infer_grouped_matmul,
+    .gradient = grouped_matmul_gradient,
+    .decompose = decompose_grouped_matmul,
+    .storage = grouped_matmul_storage,
+    .product = ProductKind::kMatrix,
+    .with_precision = with_precision,
+    .with_independent_rows = set_member<&GroupedMatmulAttrs::independent_rows>,
+    .by_gpu_library = true,  // there is no CUDA kernel yet: a GPU refuses it
+    .flops = grouped_matmul_flops};
+const OpDef kGroupedMatmulGrad{.name = "grouped_matmul_grad",
     .infer = infer_grouped_matmul_grad,
     .may_overwrite = [](const Node& node, int,
-                        int input) { return node.attrs.as<GroupedMatmulAttrs>().accumulate && input == 3; },
+                         int input) { return node.attrs.as<GroupedMatmulAttrs>().accumulate && input == 3; },
     .can_accumulate = grouped_matmul_can_accumulate,
     .with_accumulator = set_member<&GroupedMatmulAttrs::accumulate>,
     .storage = grouped_matmul_grad_storage,
@@ -309,9 +305,8 @@ Tensor grouped_matmul(At x, Tensor weights, Tensor choice, const GroupedMatmulAt
 }
 
 LINNET_KERNELS(grouped_matmul, {"gemm", supports_grouped_matmul, grouped_matmul_workspace, run_grouped_matmul},
-               {"reference", nullptr, nullptr, run_grouped_matmul_reference})
+    {"reference", nullptr, nullptr, run_grouped_matmul_reference})
 LINNET_KERNELS(grouped_matmul_grad,
-               {"gemm", supports_grouped_matmul, grouped_matmul_grad_workspace, run_grouped_matmul_grad},
-               {"reference", nullptr, nullptr, run_grouped_matmul_grad_reference})
-
+    {"gemm", supports_grouped_matmul, grouped_matmul_grad_workspace, run_grouped_matmul_grad},
+    {"reference", nullptr, nullptr, run_grouped_matmul_grad_reference})
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct GroupedMatmulAttrs {
   int64_t groups = 1;
   bool transposed = true;
@@ -29,5 +28,4 @@ extern const OpDef kGroupedMatmul;  // x, weights, choice -> y
 extern const OpDef kGroupedMatmulGrad;
 
 Tensor grouped_matmul(At x, Tensor weights, Tensor choice, const GroupedMatmulAttrs& attrs);
-
 }  // namespace linnet

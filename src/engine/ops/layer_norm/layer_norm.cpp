@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 TensorType row_type(const TensorType& x) {
   return {full_type(x.dtype), with_size(x.shape, -1, 1)};
 }  // of mean and rstd
@@ -19,7 +18,7 @@ TensorType parameter_type(const TensorType& x) { return {full_type(x.dtype), {x.
 void expect_norm_parameters(const LayerNormAttrs& attrs, const TensorType& x, std::span<const TensorType> parameters) {
   for (size_t i = 0; i < attrs.parameters(); ++i)
     expect(parameters[i] == parameter_type(x), "got ", x, " with ", (i == 0 && attrs.has_weight ? "weight " : "bias "),
-           parameters[i]);
+        parameters[i]);
 }
 
 std::vector<TensorType> infer_layer_norm(const InferArgs& args) {
@@ -104,11 +103,10 @@ std::vector<Tensor> residual_norm_gradient(const GradientArgs& args) {
   }
   attrs.dsum = dsum.defined();
   const bool drops = attrs.probability > 0;
-  const auto out =
-      args.add(kResidualNormGrad,
-               with_defined({dy, args.out[0], args.out[2], args.out[3]},
-                            {attrs.norm.has_weight ? args.in[2] : Tensor{}, dsum, drops ? random : Tensor{}}),
-               attrs);
+  const auto out = args.add(kResidualNormGrad,
+      with_defined({dy, args.out[0], args.out[2], args.out[3]},
+          {attrs.norm.has_weight ? args.in[2] : Tensor{}, dsum, drops ? random : Tensor{}}),
+      attrs);
   gradients[0] = out[0], gradients[1] = drops ? out.back() : out[0];
   for (size_t i = 1; i <= attrs.norm.parameters(); ++i) gradients[i + 1] = out[i];
   return gradients;
@@ -137,7 +135,7 @@ bool grad_may_overwrite(const Node& node, int output, int input) {
 StorageRule residual_norm_grad_storage(const Node& node) {
   const auto& attrs = node.attrs.as<ResidualNormAttrs>();
   StorageRule rule{.in = std::vector<Storage>(node.in.size(), Storage::kF32),
-                   .out = std::vector<Storage>(node.out.size(), Storage::kF32)};
+      .out = std::vector<Storage>(node.out.size(), Storage::kF32)};
   rule.in[0] = rule.in[1] = rule.out[0] = Storage::kReduced;
   if (attrs.dsum) rule.in[attrs.dsum_input()] = Storage::kReduced;
   if (attrs.probability > 0) rule.out.back() = Storage::kReduced;
@@ -162,8 +160,7 @@ double mask(const ResidualDropout& dropout, int64_t row, int64_t width, int64_t 
   return dropout_keeps(dropout.key, index, kDenseDropout, 0, sample, dropout.p) ? dropout_scale(dropout.p) : 0.0;
 }
 
-template <bool kResidual>
-void run_norm_reference(const KernelArgs& args) {
+template <bool kResidual> void run_norm_reference(const KernelArgs& args) {
   const NormOperands<kResidual> o(args);
   const ResidualDropout dropout = dropout_of(o.dropout);
   for_float(o.x.type.dtype, [&]<class T>() {
@@ -196,8 +193,7 @@ void run_norm_reference(const KernelArgs& args) {
 // With n = (x - mean) * rstd and g = dy * weight:
 //   dx = dsum + rstd * (g - mean(g) (when centered) - n * mean(g * n)),  df = dropout(dx)
 //   dweight = sum_rows(dy * n),  dbias = sum_rows(dy)
-template <bool kResidual>
-void run_norm_grad_reference(const KernelArgs& args) {
+template <bool kResidual> void run_norm_grad_reference(const KernelArgs& args) {
   const NormGradOperands<kResidual> o(args);
   const ResidualDropout dropout = dropout_of(o.dropout);
   for_float(o.dx.type.dtype, [&]<class T>() {
@@ -231,20 +227,19 @@ void run_norm_grad_reference(const KernelArgs& args) {
   });
 }
 
-template <bool kResidual>
-void run_norm(const KernelArgs& args) {
+template <bool kResidual> void run_norm(const KernelArgs& args) {
   const NormOperands<kResidual> o(args);
   RowNormForward call{.rows = o.rows,
-                      .width = o.width,
-                      .x = stored(o.x),
-                      .weight = elements_of<float>(o.weight),
-                      .bias = elements_of<float>(o.bias),
-                      .epsilon = static_cast<float>(o.attrs.norm.epsilon),
-                      .dropout = dropout_of(o.dropout),
-                      .y = mutable_stored(o.y),
-                      .mean = o.mean.template as<float>(),
-                      .rstd = o.rstd.template as<float>(),
-                      .centered = o.attrs.norm.centered};
+      .width = o.width,
+      .x = stored(o.x),
+      .weight = elements_of<float>(o.weight),
+      .bias = elements_of<float>(o.bias),
+      .epsilon = static_cast<float>(o.attrs.norm.epsilon),
+      .dropout = dropout_of(o.dropout),
+      .y = mutable_stored(o.y),
+      .mean = o.mean.template as<float>(),
+      .rstd = o.rstd.template as<float>(),
+      .centered = o.attrs.norm.centered};
   if (kResidual) call.f = stored(*o.f), call.sum = mutable_stored(*o.sum);
   row_norm_forward(call, args.pool);
 }
@@ -253,75 +248,71 @@ size_t norm_grad_workspace(const KernelQuery& query) {
   return row_norm_backward_workspace(query.in[3].shape.elements(), query.in[0].shape[-1]);
 }
 
-template <bool kResidual>
-void run_norm_grad(const KernelArgs& args) {
+template <bool kResidual> void run_norm_grad(const KernelArgs& args) {
   const NormGradOperands<kResidual> o(args);
   RowNormBackward call{.rows = o.rows,
-                       .width = o.width,
-                       .dy = stored(o.dy),
-                       .sum = stored(o.x),
-                       .weight = elements_of<float>(o.weight),
-                       .mean = o.mean.template as<float>(),
-                       .rstd = o.rstd.template as<float>(),
-                       .dropout = dropout_of(o.dropout),
-                       .dx = mutable_stored(o.dx),
-                       .dweight = elements_of<float>(o.dweight),
-                       .dbias = elements_of<float>(o.dbias),
-                       .centered = o.attrs.norm.centered};
+      .width = o.width,
+      .dy = stored(o.dy),
+      .sum = stored(o.x),
+      .weight = elements_of<float>(o.weight),
+      .mean = o.mean.template as<float>(),
+      .rstd = o.rstd.template as<float>(),
+      .dropout = dropout_of(o.dropout),
+      .dx = mutable_stored(o.dx),
+      .dweight = elements_of<float>(o.dweight),
+      .dbias = elements_of<float>(o.dbias),
+      .centered = o.attrs.norm.centered};
   if (o.dsum) call.dsum = stored(*o.dsum);
   if (o.df) call.df = mutable_stored(*o.df);
   row_norm_backward(call, args.workspace, args.pool);
 }
-
 }  // namespace
 
 const OpDef kLayerNorm{.name = "layer_norm",
-                       .infer = infer_layer_norm,
-                       .gradient = layer_norm_gradient,
-                       .decompose = decompose_layer_norm,
-                       .storage = reduced<0b1, 0b1>,
-                       .cheap = true};
+    .infer = infer_layer_norm,
+    .gradient = layer_norm_gradient,
+    .decompose = decompose_layer_norm,
+    .storage = reduced<0b1, 0b1>,
+    .cheap = true};
 const OpDef kLayerNormGrad{.name = "layer_norm_grad", .infer = infer_layer_norm_grad, .storage = reduced<0b11, 0b1>};
 const OpDef kResidualNorm{.name = "residual_norm",
-                          .infer = infer_residual_norm,
-                          .gradient = residual_norm_gradient,
-                          .decompose = decompose_residual_norm,
-                          .may_overwrite = residual_norm_may_overwrite,
-                          .storage = reduced<0b11, 0b11>,
-                          .label = residual_norm_label};
+    .infer = infer_residual_norm,
+    .gradient = residual_norm_gradient,
+    .decompose = decompose_residual_norm,
+    .may_overwrite = residual_norm_may_overwrite,
+    .storage = reduced<0b11, 0b11>,
+    .label = residual_norm_label};
 const OpDef kResidualNormGrad{.name = "residual_norm_grad",
-                              .infer = infer_residual_norm_grad,
-                              .may_overwrite = grad_may_overwrite,
-                              .storage = residual_norm_grad_storage,
-                              .label = residual_norm_label};
+    .infer = infer_residual_norm_grad,
+    .may_overwrite = grad_may_overwrite,
+    .storage = residual_norm_grad_storage,
+    .label = residual_norm_label};
 
 Tensor layer_norm(At x, Tensor weight, Tensor bias, double epsilon) {
   return op_result(kLayerNorm, x, with_defined({}, {weight, bias}),
-                   LayerNormAttrs{.epsilon = epsilon, .has_weight = weight.defined(), .has_bias = bias.defined()});
+      LayerNormAttrs{.epsilon = epsilon, .has_weight = weight.defined(), .has_bias = bias.defined()});
 }
 
 Tensor rms_norm(At x, Tensor weight, double epsilon) {
-  return op_result(
-      kLayerNorm, x, with_defined({}, {weight}),
+  return op_result(kLayerNorm, x, with_defined({}, {weight}),
       LayerNormAttrs{.epsilon = epsilon, .centered = false, .has_weight = weight.defined(), .has_bias = false});
 }
 
 ResidualNorm residual_norm(At x, Tensor f, Tensor weight, Tensor bias, Tensor random, const ResidualNormAttrs& attrs) {
   const auto where = [](bool there, Tensor operand) { return there ? operand : Tensor{}; };
   const auto out = op_results(kResidualNorm, x,
-                              with_defined({f}, {where(attrs.norm.has_weight, weight), where(attrs.norm.has_bias, bias),
-                                                 where(attrs.probability > 0, random)}),
-                              attrs);
+      with_defined({f}, {where(attrs.norm.has_weight, weight), where(attrs.norm.has_bias, bias),
+                            where(attrs.probability > 0, random)}),
+      attrs);
   return {out[0], out[1]};
 }
 
 LINNET_KERNELS(layer_norm, {"simd", f32_or_all_reduced, nullptr, run_norm<false>},
-               {"reference", nullptr, nullptr, run_norm_reference<false>})
+    {"reference", nullptr, nullptr, run_norm_reference<false>})
 LINNET_KERNELS(layer_norm_grad, {"simd", f32_or_all_reduced, norm_grad_workspace, run_norm_grad<false>},
-               {"reference", nullptr, nullptr, run_norm_grad_reference<false>})
+    {"reference", nullptr, nullptr, run_norm_grad_reference<false>})
 LINNET_KERNELS(residual_norm, {"simd", f32_or_all_reduced, nullptr, run_norm<true>},
-               {"reference", nullptr, nullptr, run_norm_reference<true>})
+    {"reference", nullptr, nullptr, run_norm_reference<true>})
 LINNET_KERNELS(residual_norm_grad, {"simd", f32_or_all_reduced, norm_grad_workspace, run_norm_grad<true>},
-               {"reference", nullptr, nullptr, run_norm_grad_reference<true>})
-
+    {"reference", nullptr, nullptr, run_norm_grad_reference<true>})
 }  // namespace linnet

@@ -9,7 +9,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct LayerNormAttrs {
   double epsilon = 1e-5;
   bool centered = true, has_weight = true, has_bias = true;
@@ -55,5 +54,4 @@ struct ResidualNorm {
 };
 // Operands that attrs exclude may be undefined.
 ResidualNorm residual_norm(At x, Tensor f, Tensor weight, Tensor bias, Tensor random, const ResidualNormAttrs& attrs);
-
 }  // namespace linnet

@@ -11,9 +11,7 @@
 
 namespace linnet {
 namespace {
-
-template <class T>
-struct NormForward {
+template <class T> struct NormForward {
   int64_t rows = 0, width = 0;
   const T *x = nullptr, *f = nullptr;              // f: of a residual norm only
   const float *weight = nullptr, *bias = nullptr;  // null: none
@@ -41,15 +39,14 @@ LINNET_DEVICE void dropout_factors(const DropoutMask& mask, int64_t index, unsig
 }
 
 // A vector of a norm's parameters, perhaps unaligned.
-template <int N>
-LINNET_DEVICE void load_parameters(const float* location, bool wide, float (&to)[N]) {
+template <int N> LINNET_DEVICE void load_parameters(const float* location, bool wide, float (&to)[N]) {
   if (wide) return load_vector(location, to);
 #pragma unroll
   for (int i = 0; i < N; ++i) to[i] = location[i];
 }
 
-template <class T, class Layout, bool kResidual>
-__global__ void __launch_bounds__(kRowBlock) norm_forward_kernel(NormForward<T> call) {
+template <class T, class Layout, bool kResidual> __global__ void __launch_bounds__(kRowBlock)
+    norm_forward_kernel(NormForward<T> call) {
   begin_kernel();
   constexpr int kVector = Layout::kVector, kPieces = Layout::kPieces;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * Layout::kRows + Layout::row_in_block();
@@ -115,8 +112,8 @@ __global__ void __launch_bounds__(kRowBlock) norm_forward_kernel(NormForward<T> 
 }
 
 // For rows too long for a block's registers, which are read again.
-template <class T, bool kResidual>
-__global__ void __launch_bounds__(kRowBlock) norm_forward_long_kernel(NormForward<T> call) {
+template <class T, bool kResidual> __global__ void __launch_bounds__(kRowBlock)
+    norm_forward_long_kernel(NormForward<T> call) {
   begin_kernel();
   const int64_t row = blockIdx.x, width = call.width;
   const T* v = call.x + row * width;
@@ -144,17 +141,16 @@ __global__ void __launch_bounds__(kRowBlock) norm_forward_long_kernel(NormForwar
   }
   const float rstd = rsqrtf(block_sum(squares) / static_cast<float>(width) + call.epsilon);
   for (int64_t j = threadIdx.x; j < width; j += kRowBlock)
-    call.y[row * width + j] = from_float<T>((to_float(v[j]) - mean) * rstd * (call.weight ? call.weight[j] : 1) +
-                                            (call.bias ? call.bias[j] : 0));
+    call.y[row * width + j] = from_float<T>(
+        (to_float(v[j]) - mean) * rstd * (call.weight ? call.weight[j] : 1) + (call.bias ? call.bias[j] : 0));
   if (threadIdx.x == 0) call.mean[row] = mean, call.rstd[row] = rstd;
 }
 
-template <bool kResidual, class T>
-void norm_forward(Device* device, NormForward<T> call) {
+template <bool kResidual, class T> void norm_forward(Device* device, NormForward<T> call) {
   call.wide_parameters = aligned16(call.weight, call.bias);
   if (!for_row_layout<T>(call.width, aligned16(call.x, call.f, call.sum, call.y), [&]<class Layout>() {
         launch(device, norm_forward_kernel<T, Layout, kResidual>, blocks_for(call.rows, Layout::kRows), kRowBlock, 0,
-               call);
+            call);
       }))
     launch(device, norm_forward_long_kernel<T, kResidual>, static_cast<unsigned>(call.rows), kRowBlock, 0, call);
 }
@@ -166,8 +162,7 @@ void norm_forward(Device* device, NormForward<T> call) {
 //
 // Every block sums the last two over its own rows; a second kernel adds the blocks' sums in order. The number of rows
 // alone decides how they are divided. dx and df may be dy, sum or dsum: the thread that has read an element writes it.
-template <class T>
-struct NormBackward {
+template <class T> struct NormBackward {
   int64_t rows = 0, width = 0;
   const T *dy = nullptr, *sum = nullptr, *dsum = nullptr;  // dsum, weight: null when there is none
   const float *weight = nullptr, *mean = nullptr, *rstd = nullptr;
@@ -217,11 +212,11 @@ LINNET_DEVICE void store_parts(int width, const float (&sums)[Layout::kPieces][L
 }
 
 // Blocks per multiprocessor: two if half of its registers suffice.
-template <class Layout>
-constexpr int kNormBlocks = Layout::kVector > 1 && Layout::kVector* Layout::kPieces <= 24 ? 2 : 1;
+template <class Layout> constexpr int kNormBlocks =
+    Layout::kVector > 1 && Layout::kVector* Layout::kPieces <= 24 ? 2 : 1;
 
-template <class T, class Layout, bool kResidual>
-__global__ void __launch_bounds__(kRowBlock, kNormBlocks<Layout>) norm_backward_kernel(NormBackward<T> call) {
+template <class T, class Layout, bool kResidual> __global__ void __launch_bounds__(kRowBlock, kNormBlocks<Layout>)
+    norm_backward_kernel(NormBackward<T> call) {
   begin_kernel();
   constexpr int kVector = Layout::kVector, kPieces = Layout::kPieces;
   const int width = static_cast<int>(call.width);
@@ -298,8 +293,8 @@ __global__ void __launch_bounds__(kRowBlock, kNormBlocks<Layout>) norm_backward_
 }
 
 // For rows too long for a block's registers: they are read again, and the block's sums are kept in memory.
-template <class T, bool kResidual>
-__global__ void __launch_bounds__(kRowBlock) norm_backward_long_kernel(NormBackward<T> call) {
+template <class T, bool kResidual> __global__ void __launch_bounds__(kRowBlock)
+    norm_backward_long_kernel(NormBackward<T> call) {
   begin_kernel();
   const int64_t width = call.width;
   const int64_t first = blockIdx.x * call.rows_per_part, end = min(call.rows, first + call.rows_per_part);
@@ -333,8 +328,7 @@ __global__ void __launch_bounds__(kRowBlock) norm_backward_long_kernel(NormBackw
   }
 }
 
-template <bool kResidual, class T>
-void norm_backward(Device* device, NormBackward<T> call) {
+template <bool kResidual, class T> void norm_backward(Device* device, NormBackward<T> call) {
   const auto parts = static_cast<unsigned>(norm_part_count(call.rows));
   call.rows_per_part = norm_rows_per_part(call.rows);
   call.wide_parameters = aligned16(call.weight);
@@ -347,15 +341,13 @@ void norm_backward(Device* device, NormBackward<T> call) {
     add_parts(device, parts, call.width, 2 * call.width, call.parts, call.dweight, call.dbias);
 }
 
-template <class Call>
-void set_dropout(Call& call, const NormDropout& dropout) {
+template <class Call> void set_dropout(Call& call, const NormDropout& dropout) {
   if (dropout.probability == 0) return;
   call.dropout = dropout_site_of(dropout.random, dropout.site, dropout.probability);
   call.rows_per_sample = static_cast<unsigned>(dropout.rows_per_sample);
 }
 
-template <bool kResidual>
-void run(const KernelArgs& args) {
+template <bool kResidual> void run(const KernelArgs& args) {
   const NormOperands<kResidual> o(args);
   for_storage(o.y.type.dtype, [&]<class T>() {
     NormForward<T> call;
@@ -373,8 +365,7 @@ size_t grad_workspace(const KernelQuery& query) {
   return norm_backward_workspace(query.in[3].shape.elements(), query.in[0].shape[-1]);
 }
 
-template <bool kResidual>
-void run_grad(const KernelArgs& args) {
+template <bool kResidual> void run_grad(const KernelArgs& args) {
   const NormGradOperands<kResidual> o(args);
   for_storage(o.dx.type.dtype, [&]<class T>() {
     NormBackward<T> call;
@@ -389,12 +380,10 @@ void run_grad(const KernelArgs& args) {
     norm_backward<kResidual>(args.device, call);
   });
 }
-
 }  // namespace
 
 LINNET_KERNELS(layer_norm_cuda, {"rows", nullptr, nullptr, run<false>})
 LINNET_KERNELS(layer_norm_grad_cuda, {"rows", nullptr, grad_workspace, run_grad<false>})
 LINNET_KERNELS(residual_norm_cuda, {"rows", nullptr, nullptr, run<true>})
 LINNET_KERNELS(residual_norm_grad_cuda, {"rows", nullptr, grad_workspace, run_grad<true>})
-
 }  // namespace linnet

@@ -3,11 +3,7 @@
 #include "engine/ops/layer_norm/layer_norm.h"
 
 namespace linnet {
-
-template <class T>
-T* elements_of(const TensorView* view) {
-  return view ? view->as<T>() : nullptr;
-}
+template <class T> T* elements_of(const TensorView* view) { return view ? view->as<T>() : nullptr; }
 
 struct NormDropout {  // of f
   float probability = 0;
@@ -22,15 +18,13 @@ struct NormDropout {  // of f
   }
 };
 
-template <bool kResidual>
-ResidualNormAttrs norm_attrs(const KernelArgs& args) {
+template <bool kResidual> ResidualNormAttrs norm_attrs(const KernelArgs& args) {
   if constexpr (kResidual) return args.attrs<ResidualNormAttrs>();
   else return {.norm = args.attrs<LayerNormAttrs>()};
 }
 
 // rows x width elements; without kResidual y is of x, and there is neither f nor sum.
-template <bool kResidual>
-struct NormOperands {
+template <bool kResidual> struct NormOperands {
   ResidualNormAttrs attrs;
   NormDropout dropout;
   int64_t width, rows;
@@ -38,13 +32,8 @@ struct NormOperands {
   const TensorView *sum = nullptr, &y, &mean, &rstd;
 
   explicit NormOperands(const KernelArgs& args)
-      : attrs(norm_attrs<kResidual>(args)),
-        dropout(args, attrs, args.in[0].shape()),
-        width(args.in[0].shape()[-1]),
-        rows(args.out[1 + kResidual].elements()),
-        x(args.in[0]),
-        y(args.out[kResidual]),
-        mean(args.out[1 + kResidual]),
+      : attrs(norm_attrs<kResidual>(args)), dropout(args, attrs, args.in[0].shape()), width(args.in[0].shape()[-1]),
+        rows(args.out[1 + kResidual].elements()), x(args.in[0]), y(args.out[kResidual]), mean(args.out[1 + kResidual]),
         rstd(args.out[2 + kResidual]) {
     size_t next = 1;
     if (kResidual) f = &args.in[next++], sum = &args.out[0];
@@ -62,14 +51,8 @@ struct NormGradOperands {
   const TensorView &dx, *dweight = nullptr, *dbias = nullptr, *df = nullptr;
 
   explicit NormGradOperands(const KernelArgs& args)
-      : attrs(norm_attrs<kResidual>(args)),
-        dropout(args, attrs, args.in[0].shape()),
-        width(args.in[0].shape()[-1]),
-        rows(args.in[3].elements()),
-        dy(args.in[0]),
-        x(args.in[1]),
-        mean(args.in[2]),
-        rstd(args.in[3]),
+      : attrs(norm_attrs<kResidual>(args)), dropout(args, attrs, args.in[0].shape()), width(args.in[0].shape()[-1]),
+        rows(args.in[3].elements()), dy(args.in[0]), x(args.in[1]), mean(args.in[2]), rstd(args.in[3]),
         dx(args.out[0]) {
     if (attrs.norm.has_weight) weight = &args.in[4], dweight = &args.out[1];
     if (attrs.norm.has_bias) dbias = &args.out[1u + attrs.norm.has_weight];
@@ -77,5 +60,4 @@ struct NormGradOperands {
     if (attrs.probability > 0) df = &args.out.back();
   }
 };
-
 }  // namespace linnet

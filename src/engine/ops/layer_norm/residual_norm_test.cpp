@@ -5,26 +5,21 @@
 
 namespace linnet {
 namespace {
-
 enum class Wanted { kSum, kNormal, kBoth };
 
 void check(Shape shape, float probability, Wanted wanted) {
   const int64_t width = shape[-1];
-  testing::check_op({.inputs = {{shape},
-                                {shape},
-                                {.shape = {width}, .full = true},
-                                {.shape = {width}, .full = true},
-                                {.shape = {4}, .integer = true, .low = 0, .high = 1000}},
-                     .build =
-                         [=](Graph&, const auto& x) {
-                           const ResidualNormAttrs attrs{
-                               .norm = {.epsilon = 1e-3}, .probability = probability, .site = 9};
-                           const auto [sum, normal] = residual_norm(x[0], x[1], x[2], x[3], x[4], attrs);
-                           if (wanted == Wanted::kBoth) return std::vector{sum, normal};
-                           return std::vector{wanted == Wanted::kSum ? sum : normal};
-                         },
-                     .tolerance = 1e-4,
-                     .bf16_tolerance = 2e-2});
+  testing::check_op({.inputs = {{shape}, {shape}, {.shape = {width}, .full = true}, {.shape = {width}, .full = true},
+                         {.shape = {4}, .integer = true, .low = 0, .high = 1000}},
+      .build =
+          [=](Graph&, const auto& x) {
+            const ResidualNormAttrs attrs{.norm = {.epsilon = 1e-3}, .probability = probability, .site = 9};
+            const auto [sum, normal] = residual_norm(x[0], x[1], x[2], x[3], x[4], attrs);
+            if (wanted == Wanted::kBoth) return std::vector{sum, normal};
+            return std::vector{wanted == Wanted::kSum ? sum : normal};
+          },
+      .tolerance = 1e-4,
+      .bf16_tolerance = 2e-2});
 }
 
 TEST(ResidualNorm, ValuesAndGradientsWithAndWithoutDropout) {
@@ -45,18 +40,17 @@ TEST(ResidualNorm, OfRootMeanSquareAndWithoutParameters) {
     for (const bool with_weight : {false, true})
       testing::check_op(
           {.inputs = {{{3, 5, 33}}, {{3, 5, 33}}, {{33}}, {.shape = {4}, .integer = true, .low = 0, .high = 1000}},
-           .build =
-               [=](Graph&, const auto& x) {
-                 ResidualNormAttrs attrs{.probability = probability, .site = 9};
-                 attrs.norm = {.epsilon = 1e-3, .has_weight = with_weight, .has_bias = false};
-                 attrs.norm.centered = !with_weight;
-                 const auto [sum, normal] = residual_norm(x[0], x[1], x[2], {}, x[3], attrs);
-                 return std::vector{sum, normal * x[2]};
-               },
-           .tolerance = 1e-4});
+              .build =
+                  [=](Graph&, const auto& x) {
+                    ResidualNormAttrs attrs{.probability = probability, .site = 9};
+                    attrs.norm = {.epsilon = 1e-3, .has_weight = with_weight, .has_bias = false};
+                    attrs.norm.centered = !with_weight;
+                    const auto [sum, normal] = residual_norm(x[0], x[1], x[2], {}, x[3], attrs);
+                    return std::vector{sum, normal * x[2]};
+                  },
+              .tolerance = 1e-4});
 }
 
 TEST(ResidualNorm, ManyRowsAddUpInAFixedOrder) { check({20, 50, 24}, 0.1f, Wanted::kBoth); }
-
 }  // namespace
 }  // namespace linnet

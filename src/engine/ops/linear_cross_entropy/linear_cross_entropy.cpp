@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 void linear_cross_entropy_expect_operands(const InferArgs& args) {
   const auto& attrs = args.attrs.as<LinearCrossEntropyAttrs>();
   const bool bias = attrs.bias;
@@ -124,8 +123,7 @@ struct RowLoss {  // in double
   double* x;      // [classes]
   double lse, loss;
 
-  template <class T>
-  RowLoss(const KernelArgs& args, const T* weight, const T* hidden, int32_t target)
+  template <class T> RowLoss(const KernelArgs& args, const T* weight, const T* hidden, int32_t target)
       : x(reinterpret_cast<double*>(args.workspace)) {
     const auto& attrs = args.attrs<LinearCrossEntropyAttrs>();
     const int64_t classes = weight_shape(args)[0], width = weight_shape(args)[1];
@@ -167,8 +165,7 @@ void run_linear_cross_entropy_reference(const KernelArgs& args) {
   });
 }
 
-template <class T>
-void linear_cross_entropy_grad_reference(const KernelArgs& args) {
+template <class T> void linear_cross_entropy_grad_reference(const KernelArgs& args) {
   const auto& attrs = args.attrs<LinearCrossEntropyAttrs>();
   const int64_t classes = weight_shape(args)[0], width = weight_shape(args)[1];
   const Weight<T> unpacked(args);
@@ -221,7 +218,7 @@ size_t linear_cross_entropy_workspace(const KernelQuery& query) {
   const Shape& weight = attrs.weight_shape(query.in[1]);
   const std::optional<PackedShape> packed = attrs.packed ? std::optional(attrs.weight.packed()) : std::nullopt;
   return linear_cross_entropy_workspace(query.in[2].shape.elements(), weight[1], weight[0], packed, attrs.precision,
-                                        query.in[0].dtype == DType::kBF16, query.threads, division_of(attrs));
+      query.in[0].dtype == DType::kBF16, query.threads, division_of(attrs));
 }
 
 LinearCrossEntropyArgs operands(const KernelArgs& args) {
@@ -242,7 +239,7 @@ LinearCrossEntropyArgs operands(const KernelArgs& args) {
 void run_call(LinearCrossEntropyArgs& call, const KernelArgs& args) {
   const auto gather = [&](std::span<const float> mine, std::span<float> all) {
     all_gather(checked_group(args.tensor_group, call.division.ranks), std::as_bytes(std::span(mine)),
-               std::as_writable_bytes(std::span(all)));
+        std::as_writable_bytes(std::span(all)));
   };
   const GatherNumbers gather_numbers(gather);
   call.gather = &gather_numbers;
@@ -274,42 +271,38 @@ void run_linear_cross_entropy_grad(const KernelArgs& args) {
 bool supports_linear_cross_entropy(const KernelQuery& query) {
   return f32_or_reduced(query) && query.in[1].dtype != DType::kBF16;
 }
-
 }  // namespace
 
 const OpDef kLinearCrossEntropy{.name = "linear_cross_entropy",
-                                .infer = infer_linear_cross_entropy,
-                                .gradient = linear_cross_entropy_gradient,
-                                .decompose = decompose_linear_cross_entropy,
-                                .storage = reduced<0b11, 0>,
-                                .product = ProductKind::kMatrix,
-                                .with_precision = set_precision<LinearCrossEntropyAttrs>,
-                                .by_gpu_library = true,
-                                .flops = product_flops};
+    .infer = infer_linear_cross_entropy,
+    .gradient = linear_cross_entropy_gradient,
+    .decompose = decompose_linear_cross_entropy,
+    .storage = reduced<0b11, 0>,
+    .product = ProductKind::kMatrix,
+    .with_precision = set_precision<LinearCrossEntropyAttrs>,
+    .by_gpu_library = true,
+    .flops = product_flops};
 const OpDef kLinearCrossEntropyGrad{.name = "linear_cross_entropy_grad",
-                                    .infer = infer_linear_cross_entropy_grad,
-                                    .may_overwrite = linear_cross_entropy_may_overwrite,
-                                    .storage = reduced<0b11, 0b1>,
-                                    .product = ProductKind::kMatrix,
-                                    .with_precision = set_precision<LinearCrossEntropyAttrs>,
-                                    .by_gpu_library = true,
-                                    .flops = grad_flops};
+    .infer = infer_linear_cross_entropy_grad,
+    .may_overwrite = linear_cross_entropy_may_overwrite,
+    .storage = reduced<0b11, 0b1>,
+    .product = ProductKind::kMatrix,
+    .with_precision = set_precision<LinearCrossEntropyAttrs>,
+    .by_gpu_library = true,
+    .flops = grad_flops};
 
-Tensor linear_cross_entropy_sum(At hidden, Tensor weight, std::optional<Tensor> bias, Tensor targets,
-                                double label_smoothing) {
+Tensor linear_cross_entropy_sum(
+    At hidden, Tensor weight, std::optional<Tensor> bias, Tensor targets, double label_smoothing) {
   std::vector<Tensor> in{hidden.value, weight, targets};
   if (bias) in.push_back(*bias);
-  return graph_of(hidden)->add_one(
-      kLinearCrossEntropy, in, LinearCrossEntropyAttrs{.label_smoothing = label_smoothing, .bias = bias.has_value()},
-      hidden.where);
+  return graph_of(hidden)->add_one(kLinearCrossEntropy, in,
+      LinearCrossEntropyAttrs{.label_smoothing = label_smoothing, .bias = bias.has_value()}, hidden.where);
 }
 
 LINNET_KERNELS(linear_cross_entropy,
-               {"chunked", supports_linear_cross_entropy, linear_cross_entropy_workspace, run_linear_cross_entropy},
-               {"reference", nullptr, reference_workspace, run_linear_cross_entropy_reference})
+    {"chunked", supports_linear_cross_entropy, linear_cross_entropy_workspace, run_linear_cross_entropy},
+    {"reference", nullptr, reference_workspace, run_linear_cross_entropy_reference})
 LINNET_KERNELS(linear_cross_entropy_grad,
-               {"chunked", supports_linear_cross_entropy, linear_cross_entropy_workspace,
-                run_linear_cross_entropy_grad},
-               {"reference", nullptr, reference_workspace, run_linear_cross_entropy_grad_reference})
-
+    {"chunked", supports_linear_cross_entropy, linear_cross_entropy_workspace, run_linear_cross_entropy_grad},
+    {"reference", nullptr, reference_workspace, run_linear_cross_entropy_grad_reference})
 }  // namespace linnet

@@ -14,7 +14,6 @@
 #include "engine/ops/quantized/quantized.h"
 
 namespace linnet {
-
 struct LinearCrossEntropyAttrs {
   double label_smoothing = 0;
   bool bias = false;
@@ -43,7 +42,6 @@ extern const OpDef kLinearCrossEntropy;  // hidden, weight, targets, [bias] -> l
 // hidden, weight, targets, [bias], dloss, [accumulator [V, D]] -> dhidden, [dweight], [dbias], [loss]
 extern const OpDef kLinearCrossEntropyGrad;
 
-Tensor linear_cross_entropy_sum(At hidden, Tensor weight, std::optional<Tensor> bias, Tensor targets,
-                                double label_smoothing = 0);
-
+Tensor linear_cross_entropy_sum(
+    At hidden, Tensor weight, std::optional<Tensor> bias, Tensor targets, double label_smoothing = 0);
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr size_t kLogitsBudget = size_t{256} << 20;
 constexpr int64_t kRowStep = 128;  // rows of a chunk are a multiple of it: the tiles of matrix products
 
@@ -59,15 +58,10 @@ struct Call {
   SoftmaxLoss loss;
 
   explicit Call(const KernelArgs& args)
-      : device(static_cast<CudaDevice&>(*args.device)),
-        attrs(args.attrs<LinearCrossEntropyAttrs>()),
-        sizes(args.in[0].type, args.in[1].type, args.in[2].elements()),
-        hidden(args.in[0].as<std::byte>()),
-        weight(args.in[1].as<std::byte>()),
-        targets(args.in[2].as<int32_t>()),
-        lt(args.workspace),
-        logits(lt + kLtWorkspace),
-        losses(reinterpret_cast<float*>(logits + sizes.logits_bytes())),
+      : device(static_cast<CudaDevice&>(*args.device)), attrs(args.attrs<LinearCrossEntropyAttrs>()),
+        sizes(args.in[0].type, args.in[1].type, args.in[2].elements()), hidden(args.in[0].as<std::byte>()),
+        weight(args.in[1].as<std::byte>()), targets(args.in[2].as<int32_t>()), lt(args.workspace),
+        logits(lt + kLtWorkspace), losses(reinterpret_cast<float*>(logits + sizes.logits_bytes())),
         parts(reinterpret_cast<float*>(logits + sizes.logits_bytes() + sizes.losses_bytes())) {
     loss.width = sizes.classes, loss.stride = sizes.stride, loss.type = sizes.type, loss.logits = logits;
     loss.bias = attrs.bias ? args.in[3].as<float>() : nullptr;
@@ -96,8 +90,8 @@ struct Call {
       LtProduct p = product(count, part.count, sizes.width);
       p.trans_b = true;
       p.lda = p.ldb = sizes.width, p.ldc = sizes.stride;
-      lt_run(device, p,
-             {.a = hidden_at(from), .b = weight_at(part.first), .d = logits_at(part.first), .workspace = lt});
+      lt_run(
+          device, p, {.a = hidden_at(from), .b = weight_at(part.first), .d = logits_at(part.first), .workspace = lt});
     }
     loss.rows = count, loss.targets = targets + from, loss.losses = keep_losses ? losses + from : nullptr;
     softmax_loss(&device, loss);
@@ -106,7 +100,7 @@ struct Call {
   // dweight += gradient^T hidden; start: what the first chunk adds to, or null. dbias, which may be null, is the sum of
   // the gradient's rows, which sum_bias() queues alone.
   void weight_gradient(int64_t from, int64_t count, const std::byte* start, std::byte* dweight, DType type,
-                       float* dbias, FunctionRef<void()> sum_bias) const {
+      float* dbias, FunctionRef<void()> sum_bias) const {
     const bool together = dbias && sizes.parts().size() == 1;
     if (dbias && !together) sum_bias();
     for (const Classes& part : sizes.parts()) {
@@ -117,11 +111,11 @@ struct Call {
       p.beta = from > 0 || start ? 1.0f : 0.0f;
       const std::byte* added = from > 0 ? dweight : start;
       const LtOperands o{.a = logits_at(part.first),
-                         .b = hidden_at(from),
-                         .c = added ? added + at : nullptr,
-                         .d = dweight + at,
-                         .row_sums = together ? dbias : nullptr,
-                         .workspace = lt};
+          .b = hidden_at(from),
+          .c = added ? added + at : nullptr,
+          .d = dweight + at,
+          .row_sums = together ? dbias : nullptr,
+          .workspace = lt};
       together ? lt_run_with_sums(device, p, o, sum_bias) : lt_run(device, p, o);
     }
   }
@@ -135,8 +129,8 @@ struct Call {
       LtProduct p = product(count, sizes.width, parts[i].count);
       p.lda = sizes.stride, p.ldb = p.ldc = sizes.width;
       p.beta = i + 1 < parts.size() ? 1.0f : 0.0f;
-      lt_run(device, p,
-             {.a = logits_at(parts[i].first), .b = weight_at(parts[i].first), .c = d, .d = d, .workspace = lt});
+      lt_run(
+          device, p, {.a = logits_at(parts[i].first), .b = weight_at(parts[i].first), .c = d, .d = d, .workspace = lt});
     }
   }
 };
@@ -179,15 +173,13 @@ void run_grad(const KernelArgs& args) {
     if (dbias && !together) sum_bias();
     if (attrs.weight_gradient)
       call.weight_gradient(from, count, start, args.out[1].as<std::byte>(), args.out[1].type.dtype,
-                           together ? dbias : nullptr, sum_bias);
+          together ? dbias : nullptr, sum_bias);
     call.hidden_gradient(from, count, args.out[0].as<std::byte>());  // last: it may write over the hidden states
   }
   if (attrs.loss) sum_numbers(&call.device, s.rows, call.losses, args.out.back().as<float>());
 }
-
 }  // namespace
 
 LINNET_KERNELS(linear_cross_entropy_cuda, {"chunked", supports, workspace, run})
 LINNET_KERNELS(linear_cross_entropy_grad_cuda, {"chunked", supports, grad_workspace, run_grad})
-
 }  // namespace linnet

@@ -9,20 +9,18 @@
 
 namespace linnet {
 namespace {
-
 using testing::check_op;
 using testing::OpCase;
 
 OpCase linear_case(Shape rows, int64_t width, int64_t classes, double smoothing, bool bias) {
   Shape hidden = rows;
   hidden.push_back(width);
-  OpCase op{.inputs = {{hidden},
-                       {.shape = {classes, width}, .full = true},
-                       {.shape = rows, .integer = true, .low = -1, .high = static_cast<int32_t>(classes)}},
-            .build = [=](Graph&, const auto& x) {
-              const auto row = bias ? std::optional<Tensor>(x[3]) : std::nullopt;
-              return std::vector{linear_cross_entropy_sum(x[0], x[1], row, x[2], smoothing)};
-            }};
+  OpCase op{.inputs = {{hidden}, {.shape = {classes, width}, .full = true},
+                {.shape = rows, .integer = true, .low = -1, .high = static_cast<int32_t>(classes)}},
+      .build = [=](Graph&, const auto& x) {
+        const auto row = bias ? std::optional<Tensor>(x[3]) : std::nullopt;
+        return std::vector{linear_cross_entropy_sum(x[0], x[1], row, x[2], smoothing)};
+      }};
   op.bf16_tolerance = testing::tested_backend() ? 0 : 3e-2;  // on a GPU the logits are bf16 too
   if (bias) op.inputs.push_back({.shape = {classes}, .full = true});
   return op;
@@ -94,6 +92,5 @@ TEST(LinearCrossEntropy, ShapesThatDoNotFitAreNamed) {
   EXPECT_THROW(linear_cross_entropy_sum(x, w, f32("b", {4}), t), Error);
   EXPECT_THROW(linear_cross_entropy_sum(x, w, std::nullopt, graph.input("t4", {DType::kI32, {4}})), Error);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kThreads = 256, kMostThreads = 512, kLoads = 4;
 constexpr int64_t kRowsPerPart = 64;
 
@@ -15,8 +14,8 @@ constexpr float kLog2e = 1.44269504f;
 // A block for a row, which it needs twice: the second time from shared memory if it fits (kStaged), where each thread
 // reads what it wrote itself, else from global memory. Elements between `width` and the row's stride are read and
 // written without effect. Each thread has kLoads accesses in flight.
-template <class T, bool kStaged>
-__global__ void __launch_bounds__(kMostThreads) softmax_loss_kernel(SoftmaxLoss t, T* __restrict__ logits) {
+template <class T, bool kStaged> __global__ void __launch_bounds__(kMostThreads)
+    softmax_loss_kernel(SoftmaxLoss t, T* __restrict__ logits) {
   begin_kernel();
   constexpr int kN = kWide<T>;
   const int64_t row = blockIdx.x;
@@ -105,9 +104,8 @@ __global__ void __launch_bounds__(kMostThreads) softmax_loss_kernel(SoftmaxLoss 
     x[target] = from_float<T>(scale * (exp2f((hit - lse) * kLog2e) - (goal + share)));
 }
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) column_parts_kernel(int64_t rows, int64_t width, int64_t stride,
-                                                                const T* __restrict__ x, float* __restrict__ parts) {
+template <class T> __global__ void __launch_bounds__(kThreads) column_parts_kernel(
+    int64_t rows, int64_t width, int64_t stride, const T* __restrict__ x, float* __restrict__ parts) {
   begin_kernel();
   const int64_t j = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, part = blockIdx.y;
   if (j >= width) return;
@@ -116,7 +114,6 @@ __global__ void __launch_bounds__(kThreads) column_parts_kernel(int64_t rows, in
     sum += to_float(x[row * stride + j]);
   parts[part * width + j] = sum;
 }
-
 }  // namespace
 
 void softmax_loss(Device* device, const SoftmaxLoss& l) {
@@ -125,18 +122,18 @@ void softmax_loss(Device* device, const SoftmaxLoss& l) {
     const auto bytes = static_cast<size_t>(l.stride) * sizeof(T);
     const bool staged = bytes <= kMostStaged;
     launch(device, staged ? softmax_loss_kernel<T, true> : softmax_loss_kernel<T, false>, static_cast<unsigned>(l.rows),
-           threads, staged ? bytes : 0, l, static_cast<T*>(l.logits));
+        threads, staged ? bytes : 0, l, static_cast<T*>(l.logits));
   });
 }
 
 int64_t column_parts(int64_t rows) { return (rows + kRowsPerPart - 1) / kRowsPerPart; }
 
 void sum_columns(Device* device, DType type, int64_t rows, int64_t width, int64_t stride, const void* x, float* parts,
-                 float* to, bool add) {
+    float* to, bool add) {
   const unsigned columns = blocks_for(width, kThreads), count = static_cast<unsigned>(column_parts(rows));
   for_storage(type, [&]<class T>() {
     launch(device, column_parts_kernel<T>, {columns, count}, kThreads, 0, rows, width, stride, static_cast<const T*>(x),
-           parts);
+        parts);
   });
   launch_elements<add_column>(device, width, int64_t{count}, width, add, parts, to);
 }
@@ -144,5 +141,4 @@ void sum_columns(Device* device, DType type, int64_t rows, int64_t width, int64_
 void sum_numbers(Device* device, int64_t n, const float* from, float* to) {
   add_all<float, kMostThreads>(device, n, from, to);
 }
-
 }  // namespace linnet

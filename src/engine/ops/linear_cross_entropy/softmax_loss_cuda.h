@@ -3,7 +3,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 // x = logits + bias; loss of a row = lse(x) - (1 - s) x[target] - s mean(x), 0 if the target is negative. With `dloss`,
 // the logits become their gradients: dloss (softmax(x) - (1 - s) onehot(target) - s / width), 0 if the target is
 // negative. A target beyond the classes makes both NaN.
@@ -23,8 +22,7 @@ void softmax_loss(Device* device, const SoftmaxLoss& loss);
 // column_parts(rows) * width floats.
 int64_t column_parts(int64_t rows);
 void sum_columns(Device* device, DType type, int64_t rows, int64_t width, int64_t stride, const void* x, float* parts,
-                 float* to, bool add);
+    float* to, bool add);
 
 void sum_numbers(Device* device, int64_t n, const float* from, float* to);  // in a fixed order
-
 }  // namespace linnet

@@ -5,16 +5,13 @@
 #include "op_harness.h"
 
 namespace linnet {
-
 KernelList matmul_kernels();  // engine/ops/matmul/matmul.cpp
 
 namespace {
-
 TEST(DenseHeadOp, ALinearLayerAndItsGradients) {
   for (const int64_t rows : {4, 37})
-    testing::check_op({.inputs = {{{rows, 100}}, {{10, 100}}, {{10}}}, .build = [](Graph&, const auto& x) {
-                         return std::vector{relu(matmul(x[0], x[1], false, true) + x[2])};
-                       }});
+    testing::check_op({.inputs = {{{rows, 100}}, {{10, 100}}, {{10}}},
+        .build = [](Graph&, const auto& x) { return std::vector{relu(matmul(x[0], x[1], false, true) + x[2])}; }});
 }
 
 TEST(DenseHeadOp, LeadingAxesAreRowsAndASumTakesTheProductInPlace) {
@@ -43,6 +40,5 @@ TEST(DenseHeadOp, TakesOnlyProductsItHasCodeFor) {
   EXPECT_FALSE(takes({128, 3136}, {10, 3136}, {.trans_b = true, .precision = Precision::kBf16}));
   EXPECT_FALSE(takes({128, 3136}, {10, 3136}, {.trans_b = true, .independent_rows = true}));
 }
-
 }  // namespace
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<TensorType> infer_matmul(const InferArgs& args) {
   const auto& attrs = args.attrs.as<MatmulAttrs>();
   expect_inputs(args, size_t{2} + attrs.bias + attrs.has_aux() + attrs.accumulate);
@@ -100,8 +99,7 @@ double matmul_flops(const FlopsArgs& args) {
   return 2.0 * static_cast<double>(args.out[0].shape.elements()) * static_cast<double>(inner);
 }
 
-template <class T>
-void matmul_reference_product(const KernelArgs& args) {
+template <class T> void matmul_reference_product(const KernelArgs& args) {
   const auto& attrs = args.attrs<MatmulAttrs>();
   const auto [batch, m, n, k] = matmul_sizes(attrs, args.in[0].shape(), args.in[1].shape());
   for (int64_t x = 0; x < batch; ++x) {
@@ -217,7 +215,7 @@ void run_dense_head(const KernelArgs& args) {
   switch (kind) {
     case HeadKind::kForward:
       return dense_head_forward(shape, a, b, attrs.bias ? args.in[2].as<const float>() : nullptr,
-                                attrs.activation == GemmActivation::kRelu, out, args.pool);
+          attrs.activation == GemmActivation::kRelu, out, args.pool);
     case HeadKind::kWeightGradient: return dense_head_weight_gradient(shape, a, b, attrs.accumulate, out, args.pool);
     case HeadKind::kInputGradient: return dense_head_input_gradient(shape, a, b, attrs.accumulate, out, args.pool);
     case HeadKind::kNone: break;
@@ -226,30 +224,28 @@ void run_dense_head(const KernelArgs& args) {
 }
 
 void run_panels(const KernelArgs& args) { gemm_panels(gemm_args_of(args), args.workspace, args.pool); }
-
 }  // namespace
 
 const OpDef kMatmul{.name = "matmul",
-                    .infer = infer_matmul,
-                    .gradient = matmul_gradient,
-                    .may_overwrite = matmul_may_overwrite,
-                    .can_accumulate = matmul_can_accumulate,
-                    .with_accumulator = set_member<&MatmulAttrs::accumulate>,
-                    .storage = matmul_storage,
-                    .product = ProductKind::kMatrix,
-                    .with_precision = set_precision<MatmulAttrs>,
-                    .with_independent_rows = set_member<&MatmulAttrs::independent_rows>,
-                    .by_gpu_library = true,
-                    .label = matmul_label,
-                    .flops = matmul_flops};
+    .infer = infer_matmul,
+    .gradient = matmul_gradient,
+    .may_overwrite = matmul_may_overwrite,
+    .can_accumulate = matmul_can_accumulate,
+    .with_accumulator = set_member<&MatmulAttrs::accumulate>,
+    .storage = matmul_storage,
+    .product = ProductKind::kMatrix,
+    .with_precision = set_precision<MatmulAttrs>,
+    .with_independent_rows = set_member<&MatmulAttrs::independent_rows>,
+    .by_gpu_library = true,
+    .label = matmul_label,
+    .flops = matmul_flops};
 
 Tensor matmul(At a, Tensor b, bool trans_a, bool trans_b) {
   return op_result(kMatmul, a, {b}, MatmulAttrs{.trans_a = trans_a, .trans_b = trans_b});
 }
 
 LINNET_KERNELS(matmul, {"dense_head", dense_head_supports, nullptr, run_dense_head},
-               {"gemm", supports_matmul, matmul_workspace, run_matmul},
-               {"reference", nullptr, nullptr, run_matmul_reference})
+    {"gemm", supports_matmul, matmul_workspace, run_matmul}, {"reference", nullptr, nullptr, run_matmul_reference})
 
 // A weight is one matrix. In other precisions a separate node rounds it.
 std::optional<PanelsOf> panels_of(const KernelQuery& query) {
@@ -262,7 +258,6 @@ std::optional<PanelsOf> panels_of(const KernelQuery& query) {
   return PanelsOf{n, k, attrs.trans_b, attrs.precision};
 }
 
-const Kernel kPanelMatmul{"gemm_panels", [](const KernelQuery& query) { return panels_of(query).has_value(); },
-                          matmul_workspace, run_panels};
-
+const Kernel kPanelMatmul{
+    "gemm_panels", [](const KernelQuery& query) { return panels_of(query).has_value(); }, matmul_workspace, run_panels};
 }  // namespace linnet

@@ -14,7 +14,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct MatmulAttrs {
   bool trans_a = false, trans_b = false;
   // Set by the fuse passes, never by model code: gradients are taken of the plain product.
@@ -55,9 +54,9 @@ inline MatmulSizes matmul_sizes(const MatmulAttrs& attrs, const Shape& a, const 
   const bool batched = b.rank() > 2;  // else leading axes of a are rows
   const int64_t rows = a.elements(batched ? a.rank() - 2 : 0, a.rank() - 1);
   return {.batch = batched ? b.elements(0, b.rank() - 2) : 1,
-          .m = attrs.trans_a ? a[-1] : rows,
-          .n = b[attrs.trans_b ? -2 : -1],
-          .k = b[attrs.trans_b ? -1 : -2]};
+      .m = attrs.trans_a ? a[-1] : rows,
+      .n = b[attrs.trans_b ? -2 : -1],
+      .k = b[attrs.trans_b ? -1 : -2]};
 }
 
 // Runs a matmul whose second operand, a weight, is in memory as panels (engine/kernels/gemm/panels.h), with the
@@ -68,5 +67,4 @@ inline MatmulSizes matmul_sizes(const MatmulAttrs& attrs, const Shape& a, const 
 std::optional<PanelsOf> panels_of(const KernelQuery& query);
 
 extern const Kernel kPanelMatmul;  // its workspace is that of the matmul's kernel "gemm"
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 LtProduct plain_product(const MatmulAttrs& attrs, const TensorType& a, const TensorType& b, const TensorType& out) {
   LtProduct p;
   const MatmulSizes sizes = matmul_sizes(attrs, a.shape, b.shape);
@@ -80,9 +79,8 @@ Form choose(CudaDevice& device, const MatmulAttrs& attrs, const LtProduct& plain
 }
 
 Form& form_of(CudaDevice& device, const Attrs& attrs, const LtProduct& plain, DType bias_type) {
-  return device.prepared<Form>("matmul " + attrs.bytes() + " " + plain.text() + " " + dtype_name(bias_type), [&] {
-    return std::make_shared<Form>(choose(device, attrs.as<MatmulAttrs>(), plain, bias_type));
-  });
+  return device.prepared<Form>("matmul " + attrs.bytes() + " " + plain.text() + " " + dtype_name(bias_type),
+      [&] { return std::make_shared<Form>(choose(device, attrs.as<MatmulAttrs>(), plain, bias_type)); });
 }
 
 // Behind cuBLASLt's own, room for a copy of the bias, or for the parts of row sums.
@@ -125,13 +123,13 @@ void run_with_sums(const KernelArgs& args) {
   p.beta = attrs.accumulate ? 1.0f : 0.0f;
   float* const sums = args.out[1].as<float>();
   const LtOperands o{.a = args.in[0].data,
-                     .b = args.in[1].data,
-                     .c = attrs.accumulate ? args.in.back().data : nullptr,
-                     .d = args.out[0].data,
-                     .row_sums = sums,
-                     .workspace = args.workspace};
-  lt_run_with_sums(device, p, o,
-                   [&] { column_sums(&device, p.k, p.m, args.in[0], sums, args.workspace + kLtWorkspace); });
+      .b = args.in[1].data,
+      .c = attrs.accumulate ? args.in.back().data : nullptr,
+      .d = args.out[0].data,
+      .row_sums = sums,
+      .workspace = args.workspace};
+  lt_run_with_sums(
+      device, p, o, [&] { column_sums(&device, p.k, p.m, args.in[0], sums, args.workspace + kLtWorkspace); });
 }
 
 void run(const KernelArgs& args) {
@@ -169,9 +167,7 @@ void run(const KernelArgs& args) {
   after.activation = attrs.activation, after.derivative = attrs.derivative, after.scale = attrs.derivative_scale;
   matmul_epilogue(&device, after);
 }
-
 }  // namespace
 
 LINNET_KERNELS(matmul_cuda, {"cublaslt", supports, workspace, run, /*may_run_aside=*/true})
-
 }  // namespace linnet

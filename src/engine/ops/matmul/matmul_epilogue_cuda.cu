@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 LINNET_DEVICE float slope(GemmActivation f, float x) {
   constexpr float kRootOfTwoPi = 0.3989422804014327f;  // 1 / sqrt(2 pi)
   if (f == GemmActivation::kGelu) return 0.5f * (1 + erff(x * kRootHalf)) + x * expf(-0.5f * x * x) * kRootOfTwoPi;
@@ -57,17 +56,12 @@ LINNET_DEVICE void finish(int64_t at, Epilogue e, const T* x, const T* aux, T* p
 }
 
 LINNET_DEVICE void round_one(int64_t i, const float* from, bf16* to) { to[i] = from_float<bf16>(from[i]); }
-
 }  // namespace
 
 void matmul_epilogue(Device* device, const MatmulEpilogue& e) {
   const bool narrow = e.bias_type == DType::kBF16;
-  const Epilogue what{e.width,
-                      narrow ? nullptr : static_cast<const float*>(e.bias),
-                      narrow ? static_cast<const bf16*>(e.bias) : nullptr,
-                      e.activation,
-                      e.derivative,
-                      e.scale};
+  const Epilogue what{e.width, narrow ? nullptr : static_cast<const float*>(e.bias),
+      narrow ? static_cast<const bf16*>(e.bias) : nullptr, e.activation, e.derivative, e.scale};
   const int64_t count = e.rows * e.width;
   for_storage(e.type, [&]<class T>() {
     uintptr_t bits = static_cast<uintptr_t>(e.width) * sizeof(T);
@@ -75,8 +69,7 @@ void matmul_epilogue(Device* device, const MatmulEpilogue& e) {
       bits |= reinterpret_cast<uintptr_t>(p);
     const auto start = [&]<bool kVector>() {
       launch_elements<finish<T, kVector>>(device, kVector ? count / 4 : count, what, static_cast<const T*>(e.x),
-                                          static_cast<const T*>(e.aux), static_cast<T*>(e.pre_activation),
-                                          static_cast<T*>(e.out));
+          static_cast<const T*>(e.aux), static_cast<T*>(e.pre_activation), static_cast<T*>(e.out));
     };
     if (bits % (4 * sizeof(T)) == 0) start.template operator()<true>();
     else start.template operator()<false>();
@@ -86,5 +79,4 @@ void matmul_epilogue(Device* device, const MatmulEpilogue& e) {
 void round_to_bf16_on_device(Device* device, int64_t n, const float* from, void* to) {
   launch_elements<round_one>(device, n, from, static_cast<bf16*>(to));
 }
-
 }  // namespace linnet

@@ -4,7 +4,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 // y = x [+ bias]; pre_activation = y; out = activation(y), or scale * y * derivative'(aux).
 // x, aux, pre_activation, out are [rows, width] of `type`; x may be pre_activation or out. bias [width] of `bias_type`.
 struct MatmulEpilogue {
@@ -21,5 +20,4 @@ struct MatmulEpilogue {
 void matmul_epilogue(Device* device, const MatmulEpilogue& epilogue);
 
 void round_to_bf16_on_device(Device* device, int64_t n, const float* from, void* to);  // n elements
-
 }  // namespace linnet

@@ -7,35 +7,33 @@
 
 namespace linnet {
 namespace {
-
 using testing::check_op;
 
 TEST(Matmul, EveryTransposeOfAMatrixProduct) {
   for (bool ta : {false, true})
     for (bool tb : {false, true})
       check_op({.inputs = {{ta ? Shape{5, 7} : Shape{7, 5}}, {tb ? Shape{3, 5} : Shape{5, 3}}},
-                .build = [=](Graph&, const auto& x) { return std::vector{matmul(x[0], x[1], ta, tb)}; },
-                .bf16_tolerance = 2e-2});
+          .build = [=](Graph&, const auto& x) { return std::vector{matmul(x[0], x[1], ta, tb)}; },
+          .bf16_tolerance = 2e-2});
 }
 
 TEST(Matmul, EveryTransposeOfABatchedProduct) {
   for (bool ta : {false, true})
     for (bool tb : {false, true})
       check_op({.inputs = {{ta ? Shape{2, 3, 5, 4} : Shape{2, 3, 4, 5}}, {tb ? Shape{2, 3, 6, 5} : Shape{2, 3, 5, 6}}},
-                .build = [=](Graph&, const auto& x) { return std::vector{matmul(x[0], x[1], ta, tb)}; },
-                .bf16_tolerance = 2e-2});
+          .build = [=](Graph&, const auto& x) { return std::vector{matmul(x[0], x[1], ta, tb)}; },
+          .bf16_tolerance = 2e-2});
 }
 
 TEST(Matmul, LeadingAxesAreRows) {
   check_op({.inputs = {{{2, 3, 17}}, {{33, 17}}},
-            .build = [](Graph&, const auto& x) { return std::vector{matmul(x[0], x[1], false, true)}; },
-            .bf16_tolerance = 2e-2});
+      .build = [](Graph&, const auto& x) { return std::vector{matmul(x[0], x[1], false, true)}; },
+      .bf16_tolerance = 2e-2});
 }
 
 TEST(Matmul, BiasAndReluBecomeItsEpilogue) {
-  const testing::OpCase op{.inputs = {{{4, 9, 16}}, {{24, 16}}, {{24}}}, .build = [](Graph&, const auto& x) {
-                             return std::vector{relu(matmul(x[0], x[1], false, true) + x[2])};
-                           }};
+  const testing::OpCase op{.inputs = {{{4, 9, 16}}, {{24, 16}}, {{24}}},
+      .build = [](Graph&, const auto& x) { return std::vector{relu(matmul(x[0], x[1], false, true) + x[2])}; }};
   check_op(op);
   Graph graph;
   const Tensor x = graph.input("x", {DType::kF32, {4, 16}}), w = graph.input("w", {DType::kF32, {24, 16}}),
@@ -56,8 +54,8 @@ TEST(Matmul, ActivationsAndTheirDerivativesJoinTheProducts) {
 
 TEST(Matmul, ASumTakesTheProductInPlace) {
   check_op({.inputs = {{{8, 6}}, {{6, 10}}, {{8, 10}}},
-            .build = [](Graph&, const auto& x) { return std::vector{matmul(x[0], x[1]) + x[2] * 2.0}; },
-            .bf16_tolerance = 2e-2});
+      .build = [](Graph&, const auto& x) { return std::vector{matmul(x[0], x[1]) + x[2] * 2.0}; },
+      .bf16_tolerance = 2e-2});
 }
 
 TEST(Matmul, ShapesThatDoNotFitAreNamed) {
@@ -67,6 +65,5 @@ TEST(Matmul, ShapesThatDoNotFitAreNamed) {
   const Tensor c = graph.input("c", {DType::kF32, {2, 3, 4}}), d = graph.input("d", {DType::kF32, {3, 4, 5}});
   EXPECT_THROW(matmul(c, d), Error);
 }
-
 }  // namespace
 }  // namespace linnet

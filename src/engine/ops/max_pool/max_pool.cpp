@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<TensorType> infer_max_pool(const InferArgs& args) {
   const auto& attrs = args.attrs.as<MaxPoolAttrs>();
   expect_inputs(args, 1);
@@ -33,8 +32,7 @@ std::vector<Tensor> max_pool_gradient(const GradientArgs& args) {
 }
 
 // body(row, column, channel, offset of the window's first element in the image, offset of the result in its image)
-template <class Body>
-void for_windows(const Shape& image, const Shape& result, int64_t stride, const Body& body) {
+template <class Body> void for_windows(const Shape& image, const Shape& result, int64_t stride, const Body& body) {
   const int64_t width = image[2], channels = image[3];
   int64_t out = 0;
   for (int64_t row = 0; row < result[1]; ++row)
@@ -67,24 +65,23 @@ void run_max_pool_reference(const KernelArgs& args) {
 
 MaxPoolSizes max_pool_sizes_of(const MaxPoolAttrs& attrs, const Shape& image, const Shape& result) {
   return {.images = image[0],
-          .height = image[1],
-          .width = image[2],
-          .channels = image[3],
-          .out_height = result[1],
-          .out_width = result[2],
-          .size = attrs.size,
-          .stride = attrs.stride};
+      .height = image[1],
+      .width = image[2],
+      .channels = image[3],
+      .out_height = result[1],
+      .out_width = result[2],
+      .size = attrs.size,
+      .stride = attrs.stride};
 }
 
 void run_max_pool(const KernelArgs& args) {
   max_pool_forward(max_pool_sizes_of(args.attrs<MaxPoolAttrs>(), args.in[0].shape(), args.out[0].shape()),
-                   stored(args.in[0]), mutable_stored(args.out[0]), args.out[1].as<uint8_t>(), args.pool);
+      stored(args.in[0]), mutable_stored(args.out[0]), args.out[1].as<uint8_t>(), args.pool);
 }
 
 void run_max_pool_grad(const KernelArgs& args) {
   max_pool_backward(max_pool_sizes_of(args.attrs<MaxPoolAttrs>(), args.out[0].shape(), args.in[0].shape()),
-                    stored(args.in[0]), args.in[1].as<uint8_t>(), mutable_stored(args.out[0]), args.workspace,
-                    args.pool);
+      stored(args.in[0]), args.in[1].as<uint8_t>(), mutable_stored(args.out[0]), args.workspace, args.pool);
 }
 
 size_t max_pool_grad_workspace(const KernelQuery& query) {
@@ -108,7 +105,6 @@ void run_max_pool_grad_reference(const KernelArgs& args) {
     });
   });
 }
-
 }  // namespace
 
 const OpDef kMaxPool{
@@ -121,8 +117,7 @@ Tensor max_pool(At x, int64_t size, int64_t stride) {
 }
 
 LINNET_KERNELS(max_pool, {"simd", f32_or_all_reduced, nullptr, run_max_pool},
-               {"reference", nullptr, nullptr, run_max_pool_reference})
+    {"reference", nullptr, nullptr, run_max_pool_reference})
 LINNET_KERNELS(max_pool_grad, {"simd", f32_or_all_reduced, max_pool_grad_workspace, run_max_pool_grad},
-               {"reference", nullptr, nullptr, run_max_pool_grad_reference})
-
+    {"reference", nullptr, nullptr, run_max_pool_grad_reference})
 }  // namespace linnet

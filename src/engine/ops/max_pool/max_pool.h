@@ -8,7 +8,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct MaxPoolAttrs {
   int64_t size = 2, stride = 2;  // size at most 15: places fit a byte
   Shape input = {};              // of the gradient's result
@@ -18,5 +17,4 @@ struct MaxPoolAttrs {
 extern const OpDef kMaxPool, kMaxPoolGrad;
 
 Tensor max_pool(At x, int64_t size = 2, int64_t stride = 0);  // stride 0: the size
-
 }  // namespace linnet

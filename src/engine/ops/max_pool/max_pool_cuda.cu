@@ -5,15 +5,13 @@
 
 namespace linnet {
 namespace {
-
 // image [N, height, width, channels], result [N, rows, columns, channels]
 struct Pool {
   int64_t height, width, rows, columns, channels;
   int size, stride;
 };
 
-template <class T>
-LINNET_DEVICE void pool_window(int64_t i, Pool pool, const T* x, T* y, uint8_t* locations) {
+template <class T> LINNET_DEVICE void pool_window(int64_t i, Pool pool, const T* x, T* y, uint8_t* locations) {
   const auto [window, c] = divided(i, pool.channels);
   const auto [line, column] = divided(window, pool.columns);
   const auto [image, row] = divided(line, pool.rows);
@@ -52,33 +50,31 @@ LINNET_DEVICE void gather_slopes(int64_t i, Pool pool, const T* dy, const uint8_
 
 Pool pool_of(const MaxPoolAttrs& attrs, const Shape& image, const Shape& result) {
   return {.height = image[1],
-          .width = image[2],
-          .rows = result[1],
-          .columns = result[2],
-          .channels = image[3],
-          .size = static_cast<int>(attrs.size),
-          .stride = static_cast<int>(attrs.stride)};
+      .width = image[2],
+      .rows = result[1],
+      .columns = result[2],
+      .channels = image[3],
+      .size = static_cast<int>(attrs.size),
+      .stride = static_cast<int>(attrs.stride)};
 }
 
 void run(const KernelArgs& args) {
   const Pool pool = pool_of(args.attrs<MaxPoolAttrs>(), args.in[0].shape(), args.out[0].shape());
   for_storage(args.in[0].type.dtype, [&]<class T>() {
-    launch_elements<pool_window<T>>(args.device, args.out[0].elements(), pool, args.in[0].as<T>(), args.out[0].as<T>(),
-                                    args.out[1].as<uint8_t>());
+    launch_elements<pool_window<T>>(
+        args.device, args.out[0].elements(), pool, args.in[0].as<T>(), args.out[0].as<T>(), args.out[1].as<uint8_t>());
   });
 }
 
 void run_grad(const KernelArgs& args) {
   const Pool pool = pool_of(args.attrs<MaxPoolAttrs>(), args.out[0].shape(), args.in[0].shape());
   for_storage(args.in[0].type.dtype, [&]<class T>() {
-    launch_elements<gather_slopes<T>>(args.device, args.out[0].elements(), pool, args.in[0].as<T>(),
-                                      args.in[1].as<uint8_t>(), args.out[0].as<T>());
+    launch_elements<gather_slopes<T>>(
+        args.device, args.out[0].elements(), pool, args.in[0].as<T>(), args.in[1].as<uint8_t>(), args.out[0].as<T>());
   });
 }
-
 }  // namespace
 
 LINNET_KERNELS(max_pool_cuda, {"windows", nullptr, nullptr, run})
 LINNET_KERNELS(max_pool_grad_cuda, {"elements", nullptr, nullptr, run_grad})
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(MaxPool, ValuesAndGradients) {
   for (const Shape& x : {Shape{2, 4, 6, 3}, Shape{1, 5, 7, 1}, Shape{3, 2, 2, 17}, Shape{2, 9, 4, 2}})
     for (const auto& [size, stride] : {std::pair{2, 2}, {2, 1}, {1, 2}})
@@ -13,8 +12,8 @@ TEST(MaxPool, ValuesAndGradients) {
                            return std::vector{max_pool(in[0], size, stride)};
                          }});
   testing::check_op({.inputs = {{{3, 11, 12, 17}}},
-                     .build = [](Graph&, const auto& in) { return std::vector{max_pool(in[0], 3, 2)}; },
-                     .bf16_tolerance = 1e-2});
+      .build = [](Graph&, const auto& in) { return std::vector{max_pool(in[0], 3, 2)}; },
+      .bf16_tolerance = 1e-2});
 }
 
 TEST(MaxPool, TheFirstOfEqualsGetsTheGradientAndNanWins) {
@@ -33,6 +32,5 @@ TEST(MaxPool, TheFirstOfEqualsGetsTheGradientAndNanWins) {
     EXPECT_EQ(out.at("place").values(), (std::vector<double>{0, 1}));
   }
 }
-
 }  // namespace
 }  // namespace linnet

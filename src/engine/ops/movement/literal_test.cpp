@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(Literal, GivesItsElementsInEveryType) {
   Graph graph;
   const std::array<float, 5> floats{1, -2.5F, 3, 4, 1e-30F};
@@ -23,6 +22,5 @@ TEST(Literal, DataThatDoNotFitTheTypeAreRefused) {
   Graph graph;
   EXPECT_THROW(graph.add_one(kLiteral, {}, LiteralAttrs{.type = {DType::kF32, {3}}, .words = {1}}, {}), Error);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -6,9 +6,7 @@
 
 namespace linnet {
 namespace {
-
-template <class T>
-std::string list_text(const std::vector<T>& list) {
+template <class T> std::string list_text(const std::vector<T>& list) {
   std::string text;
   for (const T& item : list) text += (text.empty() ? "[" : ", ") + std::to_string(item);
   return text + "]";
@@ -35,7 +33,7 @@ std::vector<TensorType> infer_split(const InferArgs& args) {
     expect(size >= 0, "got a negative size");
   }
   expect(total == shape[attrs.axis], "got ", shape, ", expected sizes ", list_text(attrs.sizes), " to add up to axis ",
-         attrs.axis);
+      attrs.axis);
   return out;
 }
 
@@ -64,7 +62,7 @@ std::vector<TensorType> infer_permute(const InferArgs& args) {
   Shape out;
   for (int axis : order) {
     expect(axis >= 0 && axis < shape.rank() && !seen[static_cast<size_t>(axis)], "got ", shape, ", ", list_text(order),
-           " is no order of its axes");
+        " is no order of its axes");
     seen[static_cast<size_t>(axis)] = true;
     out.push_back(shape[axis]);
   }
@@ -96,7 +94,7 @@ std::vector<TensorType> infer_cast(const InferArgs& args) {
   const DType from = args.in[0].dtype, dtype = args.attrs.as<CastAttrs>().dtype;
   const auto fits = [](DType one, DType other) { return one != DType::kBF16 || other == DType::kF32; };
   expect(from == dtype || (fits(from, dtype) && fits(dtype, from)), "got ", args.in[0], ", cannot become ",
-         dtype_name(dtype));
+      dtype_name(dtype));
   return {{dtype, args.in[0].shape}};
 }
 
@@ -125,55 +123,54 @@ StorageRule moved(const Node&) { return {.rest = Storage::kMoved}; }  // of ops 
 
 // Checks the operand first, since its error names the line.
 int from_start(const At& x, int axis) { return graph_of(x) && axis < 0 ? axis + x.value.shape().rank() : axis; }
-
 }  // namespace
 
 const OpDef kReshape{.name = "reshape",
-                     .infer = infer_reshape,
-                     .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
-                       return {reshape(args.out_grad[0], args.in[0].shape())};
-                     },
-                     .algebra = always<Algebra::kReshape>,
-                     .storage = moved};
+    .infer = infer_reshape,
+    .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+      return {reshape(args.out_grad[0], args.in[0].shape())};
+    },
+    .algebra = always<Algebra::kReshape>,
+    .storage = moved};
 // Without a gradient for its operand, the backward pass ends here.
 const OpDef kStopGradient{.name = "stop_gradient",
-                          .infer = [](const InferArgs& args) -> std::vector<TensorType> {
-                            expect_inputs(args, 1);
-                            return {args.in[0]};
-                          },
-                          .gradient = no_gradient,
-                          .algebra = always<Algebra::kReshape>,
-                          .storage = moved};
+    .infer = [](const InferArgs& args) -> std::vector<TensorType> {
+      expect_inputs(args, 1);
+      return {args.in[0]};
+    },
+    .gradient = no_gradient,
+    .algebra = always<Algebra::kReshape>,
+    .storage = moved};
 // split and concat read and write any strides: they are what the views pass could not remove.
 const OpDef kSplit{.name = "split",
-                   .infer = infer_split,
-                   .gradient = gradient_split,
-                   .strided_inputs = ~0u,
-                   .strided_outputs = ~0u,
-                   .algebra = always<Algebra::kSplit>,
-                   .axis = [](const Node& node) { return node.attrs.as<SplitAttrs>().axis; },
-                   .storage = moved};
+    .infer = infer_split,
+    .gradient = gradient_split,
+    .strided_inputs = ~0u,
+    .strided_outputs = ~0u,
+    .algebra = always<Algebra::kSplit>,
+    .axis = [](const Node& node) { return node.attrs.as<SplitAttrs>().axis; },
+    .storage = moved};
 const OpDef kConcat{.name = "concat",
-                    .infer = infer_concat,
-                    .gradient = gradient_concat,
-                    .strided_inputs = ~0u,
-                    .strided_outputs = ~0u,
-                    .algebra = always<Algebra::kConcat>,
-                    .axis = [](const Node& node) { return node.attrs.as<ConcatAttrs>().axis; },
-                    .storage = moved};
+    .infer = infer_concat,
+    .gradient = gradient_concat,
+    .strided_inputs = ~0u,
+    .strided_outputs = ~0u,
+    .algebra = always<Algebra::kConcat>,
+    .axis = [](const Node& node) { return node.attrs.as<ConcatAttrs>().axis; },
+    .storage = moved};
 const OpDef kPermute{.name = "permute",
-                     .infer = infer_permute,
-                     .gradient = gradient_permute,
-                     .strided_inputs = 1,
-                     .algebra = always<Algebra::kMove>,
-                     .storage = moved};
+    .infer = infer_permute,
+    .gradient = gradient_permute,
+    .strided_inputs = 1,
+    .algebra = always<Algebra::kMove>,
+    .storage = moved};
 const OpDef kBroadcast{.name = "broadcast",
-                       .infer = infer_broadcast,
-                       .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
-                         return {sum_to(args.out_grad[0], args.in[0].shape())};
-                       },
-                       .algebra = always<Algebra::kMove>,
-                       .storage = moved};
+    .infer = infer_broadcast,
+    .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+      return {sum_to(args.out_grad[0], args.in[0].shape())};
+    },
+    .algebra = always<Algebra::kMove>,
+    .storage = moved};
 const OpDef kFill{.name = "fill", .infer = infer_movement_fill, .gradient = no_gradient};
 const OpDef kLiteral{.name = "literal", .infer = infer_literal, .gradient = no_gradient};
 const OpDef kCast{.name = "cast", .infer = infer_cast, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
@@ -221,7 +218,6 @@ Tensor concat(At first, std::span<const Tensor> rest, int axis) {
 Tensor permute(At x, std::vector<int> order) { return op_result(kPermute, x, {}, PermuteAttrs{std::move(order)}); }
 
 namespace {
-
 // Repeats axes [first, last) of one element to their sizes in `shape`.
 Tensor repeat_axes(At x, int first, int last, const Shape& shape) {
   const auto at = [&](Tensor value) { return At(value, x.where); };
@@ -239,7 +235,6 @@ Tensor repeat_axes(At x, int first, int last, const Shape& shape) {
   const Tensor copies = broadcast_to(at(reshape(x, {outer, inner, 1})), {outer, inner, n});
   return reshape(at(permute(at(copies), {0, 2, 1})), result);
 }
-
 }  // namespace
 
 Tensor broadcast_to(At x, Shape shape) {
@@ -280,5 +275,4 @@ Tensor cast(At x, DType dtype) {
   if (x.value.type().dtype == dtype) return x.value;
   return op_result(kCast, x, {}, CastAttrs{dtype});
 }
-
 }  // namespace linnet

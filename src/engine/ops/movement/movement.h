@@ -6,7 +6,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct ReshapeAttrs {
   Shape shape;
   void fields(FieldVisitor& visit) { visit("shape", shape); }
@@ -64,5 +63,4 @@ Tensor literal(Graph& graph, TensorType type, const std::vector<double>& values)
 // f32 to bf16 rounds to nearest, ties to even; floats become whole numbers towards zero, clamped to the type. The
 // gradient is cast back.
 Tensor cast(At x, DType dtype);
-
 }  // namespace linnet

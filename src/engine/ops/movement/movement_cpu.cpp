@@ -11,10 +11,8 @@
 
 namespace linnet {
 namespace {
-
 // Copies `count` elements. Short runs use a loop, faster than a call of memmove.
-template <class Word>
-void copy_run(const Word* from, int64_t from_stride, Word* to, int64_t to_stride, int64_t count) {
+template <class Word> void copy_run(const Word* from, int64_t from_stride, Word* to, int64_t to_stride, int64_t count) {
   if (from_stride != 1 || to_stride != 1) {
     for (int64_t i = 0; i < count; ++i) to[i * to_stride] = from[i * from_stride];
   } else if (count < 32) {
@@ -25,9 +23,8 @@ void copy_run(const Word* from, int64_t from_stride, Word* to, int64_t to_stride
 }
 
 // Rows that are contiguous in `from` and apart in `to`, a few at a time, so that lines of `to` stay in cache.
-template <class Word>
-void copy_turned(const Word* from, int64_t from_step, Word* to, int64_t to_step, int64_t to_stride, int64_t rows,
-                 int64_t size) {
+template <class Word> void copy_turned(
+    const Word* from, int64_t from_step, Word* to, int64_t to_step, int64_t to_stride, int64_t rows, int64_t size) {
   constexpr int64_t kRows = 16;
   for (int64_t first = 0; first < rows; first += kRows, from += kRows, to += kRows * to_step) {
     const int64_t count = std::min(kRows, rows - first);
@@ -58,8 +55,7 @@ struct Block {
     }
   }
 
-  template <class Word>
-  void copy(const Word* source, Word* target) const {
+  template <class Word> void copy(const Word* source, Word* target) const {
     const int last = shape.rank() - 1;
     if (last < 0) return void(*target = *source);
     if (last == 0) return copy_run(source, from[0], target, to[0], shape[0]);
@@ -91,7 +87,7 @@ struct Block {
 
 // Splits the copy into tasks along its longest axis but the last.
 void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, const Shape& from_strides,
-               const TensorView& to, int64_t to_offset, const Shape& to_strides, ThreadPool& pool) {
+    const TensorView& to, int64_t to_offset, const Shape& to_strides, ThreadPool& pool) {
   const auto copy = [&]<class Word>(const Word* source, Word* target) {
     if (shape.elements() == 0) return;
     source += from_offset, target += to_offset;
@@ -185,8 +181,7 @@ uint16_t bf16_bits(float x) {
   return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
-template <class Body>
-void with_type(DType dtype, Body&& body) {
+template <class Body> void with_type(DType dtype, Body&& body) {
   switch (dtype) {
     case DType::kF32: return body.template operator()<float>();
     case DType::kF64: return body.template operator()<double>();
@@ -198,12 +193,11 @@ void with_type(DType dtype, Body&& body) {
 }
 
 // Towards zero, clamped; NaN becomes 0.
-template <class To, class From>
-To converted(From x) {
+template <class To, class From> To converted(From x) {
   if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
     if (x != x) return 0;
     const auto limited = std::clamp(static_cast<double>(x), static_cast<double>(std::numeric_limits<To>::lowest()),
-                                    static_cast<double>(std::numeric_limits<To>::max()));
+        static_cast<double>(std::numeric_limits<To>::max()));
     return static_cast<To>(limited);
   } else {
     return static_cast<To>(x);
@@ -238,7 +232,6 @@ bool casts_storage(const KernelQuery& query) {
 void run_storage_cast(const KernelArgs& args) {
   convert_floats(args.out[0].elements(), stored(args.in[0]), mutable_stored(args.out[0]), args.pool);
 }
-
 }  // namespace
 
 LINNET_KERNELS(stop_gradient, {"reference", nullptr, nullptr, run_reshape})
@@ -250,5 +243,4 @@ LINNET_KERNELS(broadcast, {"reference", nullptr, nullptr, run_broadcast})
 LINNET_KERNELS(fill, {"reference", nullptr, nullptr, run_movement_fill})
 LINNET_KERNELS(literal, {"reference", nullptr, nullptr, run_literal})
 LINNET_KERNELS(cast, {"convert", casts_storage, nullptr, run_storage_cast}, {"reference", nullptr, nullptr, run_cast})
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 int64_t element_size(const TensorView& view) { return static_cast<int64_t>(dtype_size(view.type.dtype)); }
 
 const std::byte* at(const TensorView& view, int64_t element) {
@@ -37,7 +36,7 @@ void run_literal(const KernelArgs& args) {
     const size_t count = std::min(sizeof bytes, attrs.type.bytes() - begin);
     std::copy_n(from + begin, count, bytes.at);
     launch(args.device, literal_kernel, blocks_for(static_cast<int64_t>(count), 256), 256, 0, static_cast<int>(count),
-           bytes, args.out[0].as<unsigned char>() + begin);
+        bytes, args.out[0].as<unsigned char>() + begin);
   }
 }
 
@@ -47,7 +46,7 @@ void run_split(const KernelArgs& args) {
   int64_t start = 0;
   for (const TensorView& out : args.out) {
     copy_strided(args.device, out.shape(), element_size(in), at(in, start * in.strides[axis]), in.strides, out.data,
-                 out.strides);
+        out.strides);
     start += out.shape()[axis];
   }
 }
@@ -58,7 +57,7 @@ void run_concat(const KernelArgs& args) {
   int64_t start = 0;
   for (const TensorView& in : args.in) {
     copy_strided(args.device, in.shape(), element_size(in), in.data, in.strides,
-                 const_cast<std::byte*>(at(out, start * out.strides[axis])), out.strides);
+        const_cast<std::byte*>(at(out, start * out.strides[axis])), out.strides);
     start += in.shape()[axis];
   }
 }
@@ -67,13 +66,12 @@ void run_permute(const KernelArgs& args) {
   Shape strides;
   for (int axis : args.attrs<PermuteAttrs>().order) strides.push_back(args.in[0].strides[axis]);
   copy_strided(args.device, args.out[0].shape(), element_size(args.in[0]), args.in[0].data, strides, args.out[0].data,
-               args.out[0].strides);
+      args.out[0].strides);
 }
 
 // Four elements of the result. Element i is element i / repeat % size of the operand: a scalar repeats for all.
-template <class Word>
-LINNET_DEVICE void broadcast_four(int64_t i, int64_t count, int64_t size, int64_t repeat, bool aligned,
-                                  const Word* from, Word* to) {
+template <class Word> LINNET_DEVICE void broadcast_four(
+    int64_t i, int64_t count, int64_t size, int64_t repeat, bool aligned, const Word* from, Word* to) {
   const int64_t begin = i * 4;
   const auto [run, in_run] = divided(begin, repeat);
   int64_t location = divided(run, size).remainder, left = repeat - in_run;
@@ -92,14 +90,12 @@ LINNET_DEVICE void broadcast_four(int64_t i, int64_t count, int64_t size, int64_
     if (begin + k < count) to[begin + k] = four.at[k];
 }
 
-template <class Word>
-void broadcast_words(const KernelArgs& args) {
+template <class Word> void broadcast_words(const KernelArgs& args) {
   const int64_t count = args.out[0].elements(), size = args.in[0].elements();
   const Broadcast kind = *find_broadcast(args.in[0].shape(), args.out[0].shape());
   Word* to = args.out[0].as<Word>();
   launch_elements<broadcast_four<Word>>(args.device, (count + 3) / 4, count, size,
-                                        kind == Broadcast::kPrefix ? count / size : 1, aligned4(to),
-                                        args.in[0].as<Word>(), to);
+      kind == Broadcast::kPrefix ? count / size : 1, aligned4(to), args.in[0].as<Word>(), to);
 }
 
 void run_broadcast(const KernelArgs& args) {
@@ -111,8 +107,7 @@ void run_broadcast(const KernelArgs& args) {
   }
 }
 
-template <class Word>
-void fill_words(const KernelArgs& args, Word value) {
+template <class Word> void fill_words(const KernelArgs& args, Word value) {
   const int64_t count = args.out[0].elements();
   Word* to = args.out[0].as<Word>();
   launch_elements<fill_four<Word>>(args.device, (count + 3) / 4, count, value, aligned4(to), to);
@@ -138,10 +133,7 @@ void run_fill(const KernelArgs& args) {
 
 constexpr int kCastStep = 8;  // 16 bytes of bf16
 
-template <class T>
-struct alignas(16) Eight {
-  T at[kCastStep];
-};
+template <class T> struct alignas(16) Eight { T at[kCastStep]; };
 
 template <class From, class To>
 LINNET_DEVICE void cast_eight(int64_t i, int64_t count, bool aligned, const From* from, To* to) {
@@ -163,8 +155,8 @@ void run_cast(const KernelArgs& args) {
     for_storage(out.type.dtype, [&]<class To>() {
       const From* from = in.as<From>();
       To* to = out.as<To>();
-      launch_elements<cast_eight<From, To>>(args.device, (out.elements() + kCastStep - 1) / kCastStep, out.elements(),
-                                            aligned16(from, to), from, to);
+      launch_elements<cast_eight<From, To>>(
+          args.device, (out.elements() + kCastStep - 1) / kCastStep, out.elements(), aligned16(from, to), from, to);
     });
   });
 }
@@ -173,7 +165,6 @@ bool casts_storage(const KernelQuery& query) {
   const auto stored = [](const TensorType& type) { return type.dtype == DType::kF32 || type.dtype == DType::kBF16; };
   return stored(query.in[0]) && stored(query.out[0]);
 }
-
 }  // namespace
 
 LINNET_KERNELS(stop_gradient_cuda, {"copy", nullptr, nullptr, run_reshape})
@@ -185,5 +176,4 @@ LINNET_KERNELS(broadcast_cuda, {"repeat", nullptr, nullptr, run_broadcast})
 LINNET_KERNELS(fill_cuda, {"fill", nullptr, nullptr, run_fill})
 LINNET_KERNELS(literal_cuda, {"parameters", nullptr, nullptr, run_literal})
 LINNET_KERNELS(cast_cuda, {"cast", casts_storage, nullptr, run_cast})
-
 }  // namespace linnet

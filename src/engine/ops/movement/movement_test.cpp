@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 using testing::check_op;
 
 TEST(Movement, ReshapeSplitConcatAndPermute) {
@@ -49,19 +48,19 @@ TEST(Movement, SliceTakesItsPart) {
 TEST(Movement, LargeAndOddSizes) {
   for (int64_t width : {64, 66, 67}) {
     check_op({.inputs = {{{9, 7, width}}, {{9, 7, width}}},
-              .build =
-                  [=](Graph&, const auto& x) {
-                    auto parts = split(x[0] * x[1], 2, {4, width - 5, 1});
-                    return std::vector{exp(parts[1]), concat(parts[1], std::array{parts[2], parts[0], parts[1]}, 2),
-                                       permute(parts[1], {1, 2, 0}), permute(x[1], {1, 0, 2})};
-                  },
-              .bf16_tolerance = 1e-2});
+        .build =
+            [=](Graph&, const auto& x) {
+              auto parts = split(x[0] * x[1], 2, {4, width - 5, 1});
+              return std::vector{exp(parts[1]), concat(parts[1], std::array{parts[2], parts[0], parts[1]}, 2),
+                  permute(parts[1], {1, 2, 0}), permute(x[1], {1, 0, 2})};
+            },
+        .bf16_tolerance = 1e-2});
     check_op({.inputs = {{{width}}, {{11, 1}}},
-              .build =
-                  [=](Graph&, const auto& x) {
-                    return std::vector{broadcast_to(x[0], {11, width}), broadcast_to(x[1], {11, width})};
-                  },
-              .bf16_tolerance = 1e-2});
+        .build =
+            [=](Graph&, const auto& x) {
+              return std::vector{broadcast_to(x[0], {11, width}), broadcast_to(x[1], {11, width})};
+            },
+        .bf16_tolerance = 1e-2});
   }
 }
 
@@ -72,8 +71,8 @@ TEST(Movement, CastRoundsToNearestEven) {
   const float infinity = std::numeric_limits<float>::infinity();
   const float odd = 1 + 0x1p-7f, half = 0x1p-8f;
   HostTensor values({DType::kF32, {8}});
-  const std::array<float, 8> in{1 + half, odd + half, 1 + half + 0x1p-20f, -0.0f, infinity, 0x1.fffffep127f,
-                                NAN,      0x1p-130f};
+  const std::array<float, 8> in{
+      1 + half, odd + half, 1 + half + 0x1p-20f, -0.0f, infinity, 0x1.fffffep127f, NAN, 0x1p-130f};
   std::copy(in.begin(), in.end(), values.as<float>().begin());
   const HostTensor out = interpret(graph, {{"x", values}}).outputs.at("y");
   const std::array<float, 8> expected{1, odd + 0x1p-7f, odd, -0.0f, infinity, infinity, NAN, 0x1p-130f};
@@ -118,6 +117,5 @@ TEST(Movement, WrongSizesAreNamed) {
   EXPECT_THROW(broadcast_to(x, {4, 7}), Error);
   EXPECT_THROW(concat(x, std::array{graph.input("y", {DType::kF32, {4, 5}})}, 0), Error);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 int state_count(const OptimizerAttrs& attrs) {
   return (attrs.kind == OptimizerAttrs::Kind::kAdam ? 3 : 2) + (attrs.ema_decay > 0 ? 1 : 0);
 }
@@ -24,8 +23,8 @@ std::vector<TensorType> infer_optimizer(const InferArgs& args) {
   for (size_t i = 1; i <= states; ++i)
     expect(args.in[i] == args.in[0], "got parameters ", args.in[0], " beside ", args.in[i]);
   expect(args.in.back().shape == Shape{2}, "got control ", args.in.back(), ", expected [2]");
-  expect(attrs.decay_count >= 0 && attrs.decay_count <= args.in[0].shape.elements(),
-         "decay_count beyond the parameters");
+  expect(
+      attrs.decay_count >= 0 && attrs.decay_count <= args.in[0].shape.elements(), "decay_count beyond the parameters");
   return std::vector<TensorType>(states, args.in[0]);
 }
 
@@ -89,8 +88,7 @@ void copy_states(const KernelArgs& args) {
   for (size_t i = 0; i < args.out.size(); ++i) copy_operand(args.in[i], args.out[i]);
 }
 
-template <class T>
-void reference_step(const KernelArgs& args, const OptimizerOperands& x) {
+template <class T> void reference_step(const KernelArgs& args, const OptimizerOperands& x) {
   const OptimizerAttrs& attrs = x.attrs;
   using Kind = OptimizerAttrs::Kind;
   const bool adam = attrs.kind == Kind::kAdam, lion = attrs.kind == Kind::kLion;
@@ -122,8 +120,7 @@ void reference_step(const KernelArgs& args, const OptimizerOperands& x) {
 }
 
 // A block by the formulas of engine/kernels/optimizer.h, in double.
-template <class T>
-void reference_block(const KernelArgs& args, const OptimizerOperands& x, int64_t block) {
+template <class T> void reference_block(const KernelArgs& args, const OptimizerOperands& x, int64_t block) {
   const OptimizerAttrs& attrs = x.attrs;
   auto *codes1 = args.out[1].as<uint8_t>(), *codes2 = args.out[3].as<uint8_t>();
   T &scale_of_m = args.out[2].as<T>()[block], &scale_of_v = args.out[4].as<T>()[block];
@@ -176,23 +173,22 @@ void run_optimizer(const KernelArgs& args) {
   if (!x.finite) return;
   args.pool.pass_last_stop_point();  // an update is whole or has not begun
   UpdateArgs update{.n = x.n,
-                    .decay_count = x.attrs.decay_count,
-                    .param = args.out[0].as<float>(),
-                    .grad = args.in[x.states].as<float>(),
-                    .ema = x.attrs.ema_decay > 0 ? args.out.back().as<float>() : nullptr,
-                    .learning_rate = x.learning_rate,
-                    .beta1 = x.attrs.beta1,
-                    .beta2 = x.attrs.beta2,
-                    .epsilon = x.attrs.epsilon,
-                    .momentum = x.attrs.momentum,
-                    .weight_decay = x.attrs.weight_decay,
-                    .decoupled = x.attrs.decoupled,
-                    .step = x.step,
-                    .grad_scale = static_cast<float>(x.scale),
-                    .ema_decay = x.ema_decay};
+      .decay_count = x.attrs.decay_count,
+      .param = args.out[0].as<float>(),
+      .grad = args.in[x.states].as<float>(),
+      .ema = x.attrs.ema_decay > 0 ? args.out.back().as<float>() : nullptr,
+      .learning_rate = x.learning_rate,
+      .beta1 = x.attrs.beta1,
+      .beta2 = x.attrs.beta2,
+      .epsilon = x.attrs.epsilon,
+      .momentum = x.attrs.momentum,
+      .weight_decay = x.attrs.weight_decay,
+      .decoupled = x.attrs.decoupled,
+      .step = x.step,
+      .grad_scale = static_cast<float>(x.scale),
+      .ema_decay = x.ema_decay};
   if (x.attrs.kind == OptimizerAttrs::Kind::kAdam8bit)
-    return adam_8bit_update(
-        update,
+    return adam_8bit_update(update,
         {args.out[1].as<uint8_t>(), args.out[2].as<float>(), args.out[3].as<uint8_t>(), args.out[4].as<float>()},
         args.pool);
   update.m = args.out[1].as<float>();
@@ -230,7 +226,6 @@ void run_squares(const KernelArgs& args) {
   args.out[0].as<float>()[0] =
       static_cast<float>(sum_of_squares(args.in[0].elements(), args.in[0].as<float>(), args.workspace, args.pool));
 }
-
 }  // namespace
 
 const OpDef kOptimizerStep{.name = "optimizer_step", .infer = infer_optimizer, .may_overwrite = overwrites_same};
@@ -247,7 +242,7 @@ std::span<const char* const> enum_names(OptimizerAttrs::Kind) {
 }
 
 OptimizerState optimizer_step(const OptimizerState& state, At gradient, Tensor squares, Tensor count, Tensor control,
-                              const OptimizerAttrs& attrs) {
+    const OptimizerAttrs& attrs) {
   const bool adam = attrs.kind == OptimizerAttrs::Kind::kAdam, ema = attrs.ema_decay > 0;
   std::vector<Tensor> in{state.parameters, state.moment1};
   if (adam) in.push_back(state.moment2);
@@ -260,8 +255,8 @@ OptimizerState optimizer_step(const OptimizerState& state, At gradient, Tensor s
 TensorType moment_codes_type(int64_t count) { return {DType::kU8, {count}}; }
 TensorType moment_scales_type(int64_t count, DType dtype) { return {dtype, {moment_blocks(count)}}; }
 
-Adam8bitState adam_8bit_step(const Adam8bitState& s, At gradient, Tensor squares, Tensor count, Tensor control,
-                             const OptimizerAttrs& attrs) {
+Adam8bitState adam_8bit_step(
+    const Adam8bitState& s, At gradient, Tensor squares, Tensor count, Tensor control, const OptimizerAttrs& attrs) {
   const bool ema = attrs.ema_decay > 0;
   std::vector<Tensor> in{s.parameters, s.codes1, s.scales1, s.codes2, s.scales2};
   if (ema) in.push_back(s.ema);
@@ -278,11 +273,10 @@ UpdateFactors update_factors(At squares, Tensor count, Tensor control, const Opt
 }
 
 LINNET_KERNELS(update_factors, {"reference", nullptr, nullptr, run_factors})
-LINNET_KERNELS(optimizer_step, {"simd", all_f32, nullptr, run_optimizer},
-               {"reference", nullptr, nullptr, run_optimizer_reference})
-LINNET_KERNELS(adam_8bit_step, {"simd", all_f32, nullptr, run_optimizer},
-               {"reference", nullptr, nullptr, run_optimizer_reference})
+LINNET_KERNELS(
+    optimizer_step, {"simd", all_f32, nullptr, run_optimizer}, {"reference", nullptr, nullptr, run_optimizer_reference})
+LINNET_KERNELS(
+    adam_8bit_step, {"simd", all_f32, nullptr, run_optimizer}, {"reference", nullptr, nullptr, run_optimizer_reference})
 LINNET_KERNELS(sum_of_squares, {"simd", all_f32, squares_workspace, run_squares},
-               {"reference", nullptr, nullptr, run_squares_reference})
-
+    {"reference", nullptr, nullptr, run_squares_reference})
 }  // namespace linnet

@@ -8,7 +8,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct OptimizerAttrs {
   // optimizer_step computes the first three, adam_8bit_step kAdam8bit, training/trainer/range_update.h the others.
   enum class Kind { kAdam, kSgd, kLion, kAdam8bit, kMuon, kAdafactor } kind = Kind::kAdam;
@@ -53,7 +52,7 @@ struct OptimizerState {
 };
 
 OptimizerState optimizer_step(const OptimizerState& state, At gradient, Tensor sum_of_squares, Tensor count,
-                              Tensor control, const OptimizerAttrs& attrs);
+    Tensor control, const OptimizerAttrs& attrs);
 
 // A step of Adam or AdamW whose moments are kept in 8 bits: see engine/kernels/optimizer.h for the codes.
 //
@@ -71,11 +70,10 @@ TensorType moment_codes_type(int64_t count);
 TensorType moment_scales_type(int64_t count, DType dtype);
 
 Adam8bitState adam_8bit_step(const Adam8bitState& state, At gradient, Tensor sum_of_squares, Tensor count,
-                             Tensor control, const OptimizerAttrs& attrs);
+    Tensor control, const OptimizerAttrs& attrs);
 
 Tensor sum_of_squares(At x);  // [] ; accumulated in float64
 
 // After this op a step is not abandoned any more (base/thread_pool.h), so it precedes all that changes a state.
 UpdateFactors update_factors(At squares, Tensor count, Tensor control, const OptimizerAttrs& attrs);
-
 }  // namespace linnet

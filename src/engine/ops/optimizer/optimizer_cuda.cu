@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kThreads = 256, kTotalThreads = 1024;
 constexpr int64_t kPerBlock = 16384;  // elements that a block of sum_of_squares adds up
 constexpr int64_t kOneBlock = 65536;  // up to this many a single block adds all: one kernel instead of two
@@ -48,9 +47,8 @@ LINNET_DEVICE StepFactors step_factors(const OptimizerCall& call) {
 }
 
 // The formulas and their order are those of engine/kernels/optimizer.h.
-template <Rule kRule>
-LINNET_DEVICE void update(const OptimizerCall& call, const StepFactors& step, bool decays, float gradient,
-                          float& parameter, float& m, float& v, float& ema) {
+template <Rule kRule> LINNET_DEVICE void update(const OptimizerCall& call, const StepFactors& step, bool decays,
+    float gradient, float& parameter, float& m, float& v, float& ema) {
   float g = gradient * step.scale, w = parameter;
   if (kRule == Rule::kAdamW || kRule == Rule::kLion) {
     if (decays) w *= step.shrink;
@@ -95,8 +93,7 @@ OptimizerCall optimizer_call(const KernelArgs& args, const OptimizerAttrs& attrs
 }
 
 // An output may be the input it replaces.
-template <Rule kRule, int kVector>
-__global__ void __launch_bounds__(kThreads) optimizer_kernel(OptimizerCall call) {
+template <Rule kRule, int kVector> __global__ void __launch_bounds__(kThreads) optimizer_kernel(OptimizerCall call) {
   begin_kernel();
   constexpr bool kAdam = kRule == Rule::kAdam || kRule == Rule::kAdamW;
   __shared__ StepFactors shared_step;
@@ -126,8 +123,7 @@ __global__ void __launch_bounds__(kThreads) optimizer_kernel(OptimizerCall call)
 }
 
 // Threads sum squares in fp32, in a fixed order; the last block adds their sums in float64.
-template <class T, int kVector, int kBlock, class Sum>
-__global__ void __launch_bounds__(kBlock)
+template <class T, int kVector, int kBlock, class Sum> __global__ void __launch_bounds__(kBlock)
     squares_kernel(int64_t n, int64_t per_block, const T* __restrict__ x, float* __restrict__ sums) {
   begin_kernel();
   const int64_t end = min(n, (blockIdx.x + 1) * per_block);
@@ -154,7 +150,7 @@ void run_squares(const KernelArgs& args) {
     const auto run_with = [&]<int kVector>() {
       if (n <= kOneBlock)
         return launch(args.device, squares_kernel<T, kVector, kTotalThreads, double>, 1, kTotalThreads, 0, n, kOneBlock,
-                      x, total);
+            x, total);
       const unsigned blocks = blocks_for(n, kPerBlock);
       launch(args.device, squares_kernel<T, kVector, kThreads, float>, blocks, kThreads, 0, n, kPerBlock, x, sums);
       add_all<double>(args.device, blocks, sums, total);
@@ -179,7 +175,7 @@ void run(const KernelArgs& args) {
   const OptimizerCall call = call_of(args);
   const bool aligned =
       call.n % 4 == 0 && aligned16(call.parameters, call.moment1, call.moment2, call.ema, call.gradient,
-                                   call.to_parameters, call.to_moment1, call.to_moment2, call.to_ema);
+                             call.to_parameters, call.to_moment1, call.to_moment2, call.to_ema);
   const auto run_with = [&]<Rule kRule>() {
     if (aligned) launch(args.device, optimizer_kernel<kRule, 4>, blocks_for(call.n, 4 * kThreads), kThreads, 0, call);
     else launch(args.device, optimizer_kernel<kRule, 1>, blocks_for(call.n, kThreads), kThreads, 0, call);
@@ -218,8 +214,8 @@ LINNET_DEVICE float code_of(float value, float largest, float most) {
 }
 
 // A thread block has one block of moments, a thread one of them; the largest are found by the block.
-template <bool kDecoupled>
-__global__ void __launch_bounds__(kThreads) adam_8bit_kernel(OptimizerCall call, Moment m1, Moment m2) {
+template <bool kDecoupled> __global__ void __launch_bounds__(kThreads)
+    adam_8bit_kernel(OptimizerCall call, Moment m1, Moment m2) {
   begin_kernel();
   __shared__ StepFactors shared_step;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -267,10 +263,10 @@ void run_8bit(const KernelArgs& args) {
   if (attrs.ema_decay > 0) call.ema = args.in[5].as<float>(), call.to_ema = args.out[5].as<float>();
   const auto moment = [&](size_t codes) {
     return Moment{args.in[codes].as<uint8_t>(), args.in[codes + 1].as<float>(), args.out[codes].as<uint8_t>(),
-                  args.out[codes + 1].as<float>()};
+        args.out[codes + 1].as<float>()};
   };
   launch(args.device, attrs.decoupled ? adam_8bit_kernel<true> : adam_8bit_kernel<false>,
-         blocks_for(call.n, kMomentBlock), kThreads, 0, call, moment(1), moment(3));
+      blocks_for(call.n, kMomentBlock), kThreads, 0, call, moment(1), moment(3));
 }
 
 __global__ void update_factors_kernel(OptimizerCall call, float* scale, float* finite, float* ema_rest) {
@@ -285,14 +281,12 @@ void run_factors(const KernelArgs& args) {
   call.squares = args.in[0].as<float>(), call.count = args.in[1].as<float>(), call.control = args.in[2].as<float>();
   call.clip_norm = static_cast<float>(attrs.clip_norm), call.ema_rest = static_cast<float>(1 - attrs.ema_decay);
   launch(args.device, update_factors_kernel, 1, 1, 0, call, args.out[0].as<float>(), args.out[1].as<float>(),
-         args.out[2].as<float>());
+      args.out[2].as<float>());
 }
-
 }  // namespace
 
 LINNET_KERNELS(optimizer_step_cuda, {"elements", nullptr, nullptr, run})
 LINNET_KERNELS(adam_8bit_step_cuda, {"blocks", nullptr, nullptr, run_8bit})
 LINNET_KERNELS(update_factors_cuda, {"one", nullptr, nullptr, run_factors})
 LINNET_KERNELS(sum_of_squares_cuda, {"blocks", nullptr, squares_workspace, run_squares})
-
 }  // namespace linnet

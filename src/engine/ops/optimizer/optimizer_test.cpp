@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 using testing::OpCase;
 using Kind = OptimizerAttrs::Kind;
 
@@ -20,7 +19,7 @@ Graph step_graph(const OptimizerAttrs& attrs, DType dtype, int64_t n) {
   if (attrs.ema_decay > 0) old.ema = state("ema");
   const Tensor gradient = state("gradient");
   const OptimizerState next = optimizer_step(old, gradient, sum_of_squares(gradient), graph.input("count", {dtype, {}}),
-                                             graph.input("control", {dtype, {2}}), attrs);
+      graph.input("control", {dtype, {2}}), attrs);
   graph.update(old.parameters, next.parameters);
   graph.update(old.moment1, next.moment1);
   if (old.moment2.defined()) graph.update(old.moment2, next.moment2);
@@ -52,15 +51,15 @@ NamedTensors inputs(DType dtype, int64_t n, double scale = 1) {
 TEST(Optimizer, FastAndReferenceAgreeForEveryKind) {
   const int64_t n = 1003;
   for (OptimizerAttrs attrs :
-       {OptimizerAttrs{}, OptimizerAttrs{.weight_decay = 0.1}, OptimizerAttrs{.weight_decay = 0.1, .decoupled = true},
-        OptimizerAttrs{.ema_decay = 0.9}, OptimizerAttrs{.kind = Kind::kSgd, .momentum = 0.9, .weight_decay = 0.1},
-        OptimizerAttrs{.kind = Kind::kSgd, .clip_norm = 0.5, .ema_decay = 0.99},
-        OptimizerAttrs{.kind = Kind::kLion, .beta2 = 0.99, .weight_decay = 0.1}}) {
+      {OptimizerAttrs{}, OptimizerAttrs{.weight_decay = 0.1}, OptimizerAttrs{.weight_decay = 0.1, .decoupled = true},
+          OptimizerAttrs{.ema_decay = 0.9}, OptimizerAttrs{.kind = Kind::kSgd, .momentum = 0.9, .weight_decay = 0.1},
+          OptimizerAttrs{.kind = Kind::kSgd, .clip_norm = 0.5, .ema_decay = 0.99},
+          OptimizerAttrs{.kind = Kind::kLion, .beta2 = 0.99, .weight_decay = 0.1}}) {
     SCOPED_TRACE(Attrs(attrs).text());
     attrs.decay_count = 500;
     const auto exact = interpret(step_graph(attrs, DType::kF64, n), inputs(DType::kF64, n)).states;
-    const auto fast = interpret(step_graph(attrs, DType::kF32, n), inputs(DType::kF32, n),
-                                {.kernels = KernelSet::kFast, .threads = 2})
+    const auto fast = interpret(
+        step_graph(attrs, DType::kF32, n), inputs(DType::kF32, n), {.kernels = KernelSet::kFast, .threads = 2})
                           .states;
     for (const auto& [name, tensor] : exact) EXPECT_LE(testing::distance(fast.at(name), tensor), 1e-6) << name;
   }
@@ -71,31 +70,30 @@ TEST(Optimizer, FastAndReferenceAgreeForEveryKind) {
 OpCase step_case(const OptimizerAttrs& attrs, int64_t n, double gradient = 1) {
   const Shape flat{n};
   return {.inputs = {{flat}, {flat}, {.shape = flat, .center = 1, .spread = 0.5}, {flat}, {flat}},
-          .build =
-              [=](Graph& graph, const std::vector<Tensor>& x) {
-                const DType dtype = x[0].type().dtype;
-                OptimizerState old{x[0], x[1], {}, {}};
-                if (attrs.kind == Kind::kAdam) old.moment2 = x[2];
-                if (attrs.ema_decay > 0) old.ema = x[3];
-                const Tensor d = x[4] * gradient, rate = fill(graph, {dtype, {1}}, 0.01),
-                             step = fill(graph, {dtype, {1}}, 3);
-                const OptimizerState next = optimizer_step(old, d, sum_of_squares(d), fill(graph, {dtype, {}}, 4),
-                                                           concat(rate, std::array{step}, 0), attrs);
-                std::vector<Tensor> results{next.parameters, next.moment1};
-                if (next.moment2.defined()) results.push_back(next.moment2);
-                if (next.ema.defined()) results.push_back(next.ema);
-                return results;
-              },
-          .differentiate = false};
+      .build =
+          [=](Graph& graph, const std::vector<Tensor>& x) {
+            const DType dtype = x[0].type().dtype;
+            OptimizerState old{x[0], x[1], {}, {}};
+            if (attrs.kind == Kind::kAdam) old.moment2 = x[2];
+            if (attrs.ema_decay > 0) old.ema = x[3];
+            const Tensor d = x[4] * gradient, rate = fill(graph, {dtype, {1}}, 0.01),
+                         step = fill(graph, {dtype, {1}}, 3);
+            const OptimizerState next = optimizer_step(
+                old, d, sum_of_squares(d), fill(graph, {dtype, {}}, 4), concat(rate, std::array{step}, 0), attrs);
+            std::vector<Tensor> results{next.parameters, next.moment1};
+            if (next.moment2.defined()) results.push_back(next.moment2);
+            if (next.ema.defined()) results.push_back(next.ema);
+            return results;
+          },
+      .differentiate = false};
 }
 
 TEST(Optimizer, EveryKindAsAnOp) {
-  for (OptimizerAttrs attrs :
-       {OptimizerAttrs{}, OptimizerAttrs{.weight_decay = 0.1}, OptimizerAttrs{.weight_decay = 0.1, .decoupled = true},
-        OptimizerAttrs{.clip_norm = 0.5, .ema_decay = 0.9},
-        OptimizerAttrs{.kind = Kind::kSgd, .momentum = 0.9, .weight_decay = 0.1},
-        OptimizerAttrs{.kind = Kind::kSgd, .clip_norm = 0.5, .ema_decay = 0.99},
-        OptimizerAttrs{.kind = Kind::kLion, .weight_decay = 0.1, .clip_norm = 0.5, .ema_decay = 0.9}})
+  for (OptimizerAttrs attrs : {OptimizerAttrs{}, OptimizerAttrs{.weight_decay = 0.1},
+           OptimizerAttrs{.weight_decay = 0.1, .decoupled = true}, OptimizerAttrs{.clip_norm = 0.5, .ema_decay = 0.9},
+           OptimizerAttrs{.kind = Kind::kSgd, .momentum = 0.9, .weight_decay = 0.1},
+           OptimizerAttrs{.kind = Kind::kSgd, .clip_norm = 0.5, .ema_decay = 0.99},
+           OptimizerAttrs{.kind = Kind::kLion, .weight_decay = 0.1, .clip_norm = 0.5, .ema_decay = 0.9}})
     for (const int64_t n : {7, 1000, 1003}) {
       SCOPED_TRACE(Attrs(attrs).text());
       attrs.decay_count = n / 2 + 1;
@@ -110,22 +108,22 @@ TEST(Optimizer, AStepThatIsNotFiniteChangesNothingAsAnOp) {
 TEST(Optimizer, FactorsOfAnUpdate) {
   for (const double squares : {0.0, 4.0, 1e6, std::numeric_limits<double>::infinity()})
     testing::check_op({.inputs = {{.shape = {}, .center = 1, .spread = 0.5, .full = true}},
-                       .build =
-                           [=](Graph& graph, const auto& x) {
-                             const DType dtype = x[0].type().dtype;
-                             const Tensor control = fill(graph, {dtype, {2}}, 5);
-                             const UpdateFactors f = update_factors(x[0] * squares, fill(graph, {dtype, {}}, 4),
-                                                                    control, {.clip_norm = 0.4, .ema_decay = 0.999});
-                             return std::vector{f.scale, f.finite, f.ema_rest};
-                           },
-                       .differentiate = false});
+        .build =
+            [=](Graph& graph, const auto& x) {
+              const DType dtype = x[0].type().dtype;
+              const Tensor control = fill(graph, {dtype, {2}}, 5);
+              const UpdateFactors f = update_factors(
+                  x[0] * squares, fill(graph, {dtype, {}}, 4), control, {.clip_norm = 0.4, .ema_decay = 0.999});
+              return std::vector{f.scale, f.finite, f.ema_rest};
+            },
+        .differentiate = false});
 }
 
 TEST(Optimizer, ManySquares) {
   for (const int64_t n : {3, 5000, 65536 + 4, 3 * 16384 + 65537})
     testing::check_op({.inputs = {{{n}}},
-                       .build = [](Graph&, const auto& x) { return std::vector{sum_of_squares(x[0])}; },
-                       .differentiate = false});
+        .build = [](Graph&, const auto& x) { return std::vector{sum_of_squares(x[0])}; },
+        .differentiate = false});
 }
 
 // An average with a constant decay of 0.999 would hold 67% of the first weights after 400 steps.
@@ -170,7 +168,7 @@ TEST(Optimizer, AStepThatIsNotFiniteChangesNothing) {
     NamedTensors before = inputs(DType::kF32, 50);
     before["gradient"].as<float>()[7] = std::numeric_limits<float>::quiet_NaN();
     for (const auto& [name, tensor] :
-         interpret(step_graph({.ema_decay = 0.9}, DType::kF32, 50), before, {.kernels = kernels}).states)
+        interpret(step_graph({.ema_decay = 0.9}, DType::kF32, 50), before, {.kernels = kernels}).states)
       EXPECT_EQ(tensor.values(), before.at(name).values()) << name;
   }
 }
@@ -179,6 +177,5 @@ TEST(Optimizer, TheSumOfSquaresHasAGradient) {
   testing::check_op(
       {.inputs = {{{5, 7}}}, .build = [](Graph&, const auto& x) { return std::vector{sum_of_squares(x[0])}; }});
 }
-
 }  // namespace
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 TEST(Argmax, TheFirstOfEqualsAndNanCountsAsLargest) {
   Graph graph;
   graph.output("y", argmax_last(graph.input("x", {DType::kF32, {4, 3}})));
@@ -35,6 +34,5 @@ TEST(Argmax, OfLongRows) {
       EXPECT_EQ(outputs.at("y").values(), expected) << width;
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<double> orders_of(const std::vector<float>& x, Shape shape, bool descending, bool flat) {
   Graph graph;
   graph.output("y", argsort_last(graph.input("x", {DType::kF32, shape}), descending, flat));
@@ -38,6 +37,5 @@ TEST(Argsort, LongRows) {
   }
   EXPECT_TRUE(std::ranges::all_of(seen, [](bool is_seen) { return is_seen; }));
 }
-
 }  // namespace
 }  // namespace linnet

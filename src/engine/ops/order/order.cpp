@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<TensorType> infer_argmax(const InferArgs& args) {
   expect_inputs(args, 1);
   const TensorType& x = args.in[0];
@@ -18,13 +17,12 @@ std::vector<TensorType> infer_argmax(const InferArgs& args) {
 std::vector<TensorType> infer_argsort(const InferArgs& args) {
   expect_inputs(args, 1);
   const TensorType& x = args.in[0];
-  expect(is_float(x.dtype) && x.shape.rank() >= 1 && x.shape.elements() <= std::numeric_limits<int32_t>::max(), "got ",
-         x);
+  expect(
+      is_float(x.dtype) && x.shape.rank() >= 1 && x.shape.elements() <= std::numeric_limits<int32_t>::max(), "got ", x);
   return {{DType::kI32, x.shape}};
 }
 
-template <class T>
-int32_t argmax_row(const T* x, int64_t width) {
+template <class T> int32_t argmax_row(const T* x, int64_t width) {
   int64_t best = 0;
   for (int64_t j = 0; j < width; ++j) {
     if (std::isnan(x[j])) return static_cast<int32_t>(j);
@@ -43,12 +41,11 @@ void run_argmax_reference(const KernelArgs& args) {
   });
 }
 
-template <class T>
-void sort_row(const T* x, int64_t width, bool descending, int32_t* order) {
+template <class T> void sort_row(const T* x, int64_t width, bool descending, int32_t* order) {
   std::iota(order, order + width, 0);
   const auto less = [](T a, T b) { return std::isnan(b) ? !std::isnan(a) : a < b; };
-  std::stable_sort(order, order + width,
-                   [&](int32_t a, int32_t b) { return descending ? less(x[b], x[a]) : less(x[a], x[b]); });
+  std::stable_sort(
+      order, order + width, [&](int32_t a, int32_t b) { return descending ? less(x[b], x[a]) : less(x[a], x[b]); });
 }
 
 void run_argsort_reference(const KernelArgs& args) {
@@ -65,7 +62,6 @@ void run_argsort_reference(const KernelArgs& args) {
     });
   });
 }
-
 }  // namespace
 
 const OpDef kArgmax{.name = "argmax", .infer = infer_argmax};
@@ -79,5 +75,4 @@ Tensor argsort_last(At x, bool descending, bool flat) {
 
 LINNET_KERNELS(argmax, {"reference", nullptr, nullptr, run_argmax_reference})
 LINNET_KERNELS(argsort, {"reference", nullptr, nullptr, run_argsort_reference})
-
 }  // namespace linnet

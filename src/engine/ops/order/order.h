@@ -4,7 +4,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct ArgsortAttrs {
   bool descending = false, flat = false;
   void fields(FieldVisitor& visit) { visit("descending", descending), visit("flat", flat); }
@@ -18,5 +17,4 @@ Tensor argmax_last(At x);
 // x [..., D], at most 2^31 - 1 elements -> i32 [..., D]: y[..., k] is the index in the row of the k-th element. Equal
 // elements keep their order. With `flat` indices count from the first element of x, to pick from x as one row.
 Tensor argsort_last(At x, bool descending = false, bool flat = false);
-
 }  // namespace linnet

@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kThreads = 256;
 
 struct Later {
@@ -22,8 +21,7 @@ LINNET_DEVICE unsigned long long order_key(float x, int64_t index) {
   return static_cast<unsigned long long>(order) << 32 | ~static_cast<unsigned>(index);
 }
 
-template <class T>
-__global__ void __launch_bounds__(kThreads)
+template <class T> __global__ void __launch_bounds__(kThreads)
     argmax_kernel(int64_t width, const T* __restrict__ x, int32_t* __restrict__ y) {
   begin_kernel();
   x += blockIdx.x * width;
@@ -52,7 +50,7 @@ LINNET_DEVICE void place_element(int64_t at, int64_t width, bool descending, boo
 void run_argmax(const KernelArgs& args) {
   for_storage(args.in[0].type.dtype, [&]<class T>() {
     launch(args.device, argmax_kernel<T>, static_cast<unsigned>(args.out[0].elements()), kThreads, 0,
-           args.in[0].shape()[-1], args.in[0].as<T>(), args.out[0].as<int32_t>());
+        args.in[0].shape()[-1], args.in[0].as<T>(), args.out[0].as<int32_t>());
   });
 }
 
@@ -60,13 +58,11 @@ void run_argsort(const KernelArgs& args) {
   const auto& attrs = args.attrs<ArgsortAttrs>();
   for_storage(args.in[0].type.dtype, [&]<class T>() {
     launch_elements<place_element<T>>(args.device, args.out[0].elements(), args.in[0].shape()[-1], attrs.descending,
-                                      attrs.flat, args.in[0].as<T>(), args.out[0].as<int32_t>());
+        attrs.flat, args.in[0].as<T>(), args.out[0].as<int32_t>());
   });
 }
-
 }  // namespace
 
 LINNET_KERNELS(argmax_cuda, {"rows", nullptr, nullptr, run_argmax})
 LINNET_KERNELS(argsort_cuda, {"counted", nullptr, nullptr, run_argsort})
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 struct Entry {
   OwnOpFunctions functions;
   OpDef def;
@@ -71,7 +70,6 @@ struct NumberField {
   double value = 0;
   void fields(FieldVisitor& visit) { visit("value", value); }
 };
-
 }  // namespace
 
 void OwnOpAttrs::fields(FieldVisitor& visit) {
@@ -121,5 +119,4 @@ const OpDef* find_own_op(std::string_view name) {
 }
 
 LINNET_KERNELS(own_op, {"own", all_f32, nullptr, run_own}, {"reference", nullptr, nullptr, run_own_reference})
-
 }  // namespace linnet

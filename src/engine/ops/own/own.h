@@ -9,7 +9,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 // The program's functions, which several threads may call at once.
 struct OwnOpFunctions {
   std::string name;
@@ -34,5 +33,4 @@ OwnOpAttrs own_op_attrs(const OpDef& op, std::span<const double> numbers);
 
 const OpDef* find_own_op(std::string_view name);
 KernelList own_op_kernels();
-
 }  // namespace linnet

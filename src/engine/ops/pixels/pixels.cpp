@@ -5,14 +5,13 @@
 
 namespace linnet {
 namespace {
-
 std::vector<TensorType> infer_pixels(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ScalePixelsAttrs>();
   expect_inputs(args, 1);
   const TensorType& x = args.in[0];
   expect(x.dtype == DType::kU8 && x.shape.rank() >= 1, "got ", x, ", expected u8");
   expect(x.shape[-1] == static_cast<int64_t>(attrs.scaling.scale.size()), "got ", x, " and a scaling of ",
-         attrs.scaling.scale.size(), " channels");
+      attrs.scaling.scale.size(), " channels");
   return {{attrs.dtype, x.shape}};
 }
 
@@ -34,8 +33,7 @@ void run_pixels_reference(const KernelArgs& args) {
 }
 
 // A table of the 256 values for each channel.
-template <class T>
-void scale_by_tables(const KernelArgs& args, T* y) {
+template <class T> void scale_by_tables(const KernelArgs& args, T* y) {
   const PixelScaling& scaling = args.attrs<ScalePixelsAttrs>().scaling;
   const auto channels = static_cast<int64_t>(scaling.scale.size());
   const auto* x = args.in[0].as<const uint8_t>();
@@ -58,7 +56,6 @@ void run_tables(const KernelArgs& args) {
 bool has_tables(const KernelQuery& query) {
   return query.attrs<ScalePixelsAttrs>().scaling.scale.size() <= kMostTables && f32_or_reduced(query);
 }
-
 }  // namespace
 
 const OpDef kScalePixels{.name = "scale_pixels", .infer = infer_pixels, .storage = reduced<0b0, 0b1>};
@@ -83,7 +80,6 @@ Tensor scale_pixels(At x, PixelScaling scaling, DType dtype) {
   return op_result(kScalePixels, x, {}, ScalePixelsAttrs{std::move(scaling), dtype});
 }
 
-LINNET_KERNELS(scale_pixels, {"tables", has_tables, nullptr, run_tables},
-               {"reference", nullptr, nullptr, run_pixels_reference})
-
+LINNET_KERNELS(
+    scale_pixels, {"tables", has_tables, nullptr, run_tables}, {"reference", nullptr, nullptr, run_pixels_reference})
 }  // namespace linnet

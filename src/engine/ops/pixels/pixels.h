@@ -5,7 +5,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct PixelScaling {  // by channel
   std::vector<float> scale, shift;
   bool operator==(const PixelScaling&) const = default;
@@ -14,8 +13,8 @@ struct PixelScaling {  // by channel
 
 // (x / 255 - mean[c]) / deviation[c]; empty lists: mean 0 and deviation 1 in each of `channels`. User error if a list
 // has another length or a deviation is not positive.
-PixelScaling pixel_scaling(int64_t channels, const std::vector<double>& mean = {},
-                           const std::vector<double>& deviation = {});
+PixelScaling pixel_scaling(
+    int64_t channels, const std::vector<double>& mean = {}, const std::vector<double>& deviation = {});
 
 struct ScalePixelsAttrs {
   PixelScaling scaling = {};
@@ -26,5 +25,4 @@ struct ScalePixelsAttrs {
 extern const OpDef kScalePixels;
 
 Tensor scale_pixels(At x, PixelScaling scaling, DType dtype = DType::kF32);
-
 }  // namespace linnet

@@ -4,16 +4,14 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kMaxChannels = 64;
 
 struct Channels {
   float scale[kMaxChannels], shift[kMaxChannels];
 };
 
-template <class T>
-LINNET_DEVICE void scale_four(int64_t i, int64_t count, int channels, bool aligned, Channels scaling, const uint8_t* x,
-                              T* y) {
+template <class T> LINNET_DEVICE void scale_four(
+    int64_t i, int64_t count, int channels, bool aligned, Channels scaling, const uint8_t* x, T* y) {
   const int64_t begin = i * 4;
   const bool whole = aligned && begin + 4 <= count;
   int channel = static_cast<int>(begin % channels);
@@ -42,12 +40,10 @@ void run(const KernelArgs& args) {
   for_storage(args.out[0].type.dtype, [&]<class T>() {
     T* y = args.out[0].as<T>();
     launch_elements<scale_four<T>>(args.device, (count + 3) / 4, count, static_cast<int>(scaling.scale.size()),
-                                   aligned4(x) && aligned4(y), channels, x, y);
+        aligned4(x) && aligned4(y), channels, x, y);
   });
 }
-
 }  // namespace
 
 LINNET_KERNELS(scale_pixels_cuda, {"bytes", supports, nullptr, run})
-
 }  // namespace linnet

@@ -5,14 +5,13 @@
 
 namespace linnet {
 namespace {
-
 TEST(Pixels, EachChannelHasItsScale) {
   for (const auto& [pixels, channels] : {std::pair{1000, 1}, {701, 3}, {64, 4}}) {
     std::vector<double> mean, deviation;
     for (int c = 0; c < channels; ++c) mean.push_back(0.1 * c), deviation.push_back(0.5 + c);
     Graph graph;
-    graph.output("y", scale_pixels(graph.input("x", {DType::kU8, {pixels, channels}}),
-                                   pixel_scaling(channels, mean, deviation)));
+    graph.output("y",
+        scale_pixels(graph.input("x", {DType::kU8, {pixels, channels}}), pixel_scaling(channels, mean, deviation)));
     NamedTensors inputs;
     inputs["x"] = HostTensor({DType::kU8, {pixels, channels}});
     for (int i = 0; i < pixels * channels; ++i)
@@ -26,6 +25,5 @@ TEST(Pixels, EachChannelHasItsScale) {
   EXPECT_THROW(pixel_scaling(3, {1, 2}), Error);
   EXPECT_THROW(pixel_scaling(1, {}, {0}), Error);
 }
-
 }  // namespace
 }  // namespace linnet

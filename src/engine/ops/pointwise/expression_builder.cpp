@@ -6,7 +6,6 @@
 #include "engine/ops/pointwise/pointwise.h"
 
 namespace linnet {
-
 ExpressionBuilder::Ref ExpressionBuilder::append(const Instruction& instruction) {
   const auto found = std::find(code_.begin(), code_.end(), instruction);
   if (found != code_.end()) return static_cast<Ref>(found - code_.begin());
@@ -43,8 +42,8 @@ ExpressionBuilder::Ref ExpressionBuilder::apply(Scalar function, Ref a, Ref b, R
   return append(instruction);
 }
 
-std::vector<ExpressionBuilder::Ref> ExpressionBuilder::inline_all(const Expression& expression,
-                                                                  const std::vector<Ref>& operands) {
+std::vector<ExpressionBuilder::Ref> ExpressionBuilder::inline_all(
+    const Expression& expression, const std::vector<Ref>& operands) {
   std::vector<Ref> location;
   const auto at = [&](int16_t index) { return index < 0 ? -1 : location[static_cast<size_t>(index)]; };
   for (const Instruction& i : expression.code) {
@@ -55,8 +54,8 @@ std::vector<ExpressionBuilder::Ref> ExpressionBuilder::inline_all(const Expressi
   return location;
 }
 
-ExpressionBuilder::Ref ExpressionBuilder::inline_expression(const Expression& expression,
-                                                            const std::vector<Ref>& operands) {
+ExpressionBuilder::Ref ExpressionBuilder::inline_expression(
+    const Expression& expression, const std::vector<Ref>& operands) {
   return inline_all(expression, operands).back();
 }
 
@@ -83,7 +82,6 @@ Expression ExpressionBuilder::finish(Ref result) const {
 }
 
 namespace {
-
 class Operands {  // each once
  public:
   explicit Operands(ExpressionBuilder& builder) : builder_(builder) {}
@@ -131,8 +129,8 @@ Ref table_row(ExpressionBuilder& e, Scalar function, int which, Ref a, Ref b, Re
     case Scalar::kTanh: return mul(dy, sub(number(1), mul(y, y)));
     case Scalar::kSigmoid: return mul(dy, mul(y, sub(number(1), y)));
     case Scalar::kErf:
-      return mul(dy,
-                 mul(number(2 * std::numbers::inv_sqrtpi), e.apply(Scalar::kExp, neg(e.apply(Scalar::kSquare, a)))));
+      return mul(
+          dy, mul(number(2 * std::numbers::inv_sqrtpi), e.apply(Scalar::kExp, neg(e.apply(Scalar::kSquare, a)))));
     case Scalar::kRelu: return select(greater(y, number(0)), dy, number(0));
     case Scalar::kSquare: return mul(dy, mul(number(2), a));
     case Scalar::kAbs: return mul(dy, sub(greater(a, number(0)), greater(number(0), a)));  // 0 at 0
@@ -154,7 +152,6 @@ Ref table_row(ExpressionBuilder& e, Scalar function, int which, Ref a, Ref b, Re
   }
   fail_internal("no derivative for a scalar function");
 }
-
 }  // namespace
 
 Tensor apply_scalar(Scalar function, At x) {
@@ -217,5 +214,4 @@ Expression derivative(const Expression& expression, int operand, int operand_cou
   }
   return e.finish(result);
 }
-
 }  // namespace linnet

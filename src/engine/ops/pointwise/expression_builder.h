@@ -5,7 +5,6 @@
 #include "engine/kernels/pointwise/expression.h"
 
 namespace linnet {
-
 class ExpressionBuilder {
  public:
   using Ref = int;  // index of an instruction
@@ -38,5 +37,4 @@ Tensor apply_scalar(Scalar function, double a, At b);
 
 Expression gelu_expression();       // x * (1 + erf(x / sqrt(2))) / 2
 Expression gelu_tanh_expression();  // x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2
-
 }  // namespace linnet

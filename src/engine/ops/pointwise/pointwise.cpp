@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<TensorType> infer_pointwise(const InferArgs& args) {
   expect(!args.in.empty(), "no operands");
   const TensorType* full = &args.in[0];
@@ -118,23 +117,21 @@ void run_pointwise(const KernelArgs& args) {
   std::array<PointwiseOperand, kMaxOperands> operands;
   for (size_t k = 0; k < args.in.size(); ++k) operands[k] = operand_of(args.in[k], args.out[0]);
   pointwise(args.out[0].elements(), args.attrs<PointwiseAttrs>().expression, {operands.data(), args.in.size()},
-            mutable_stored(args.out[0]), args.pool);
+      mutable_stored(args.out[0]), args.pool);
 }
-
 }  // namespace
 
 const OpDef kPointwise{.name = "pointwise",
-                       .infer = infer_pointwise,
-                       .gradient = pointwise_gradient,
-                       .may_overwrite = overwrites_any,
-                       .algebra = algebra,
-                       .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; },
-                       .cheap = true,
-                       .by_gpu_library = true,
-                       .label = pointwise_label};
+    .infer = infer_pointwise,
+    .gradient = pointwise_gradient,
+    .may_overwrite = overwrites_any,
+    .algebra = algebra,
+    .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; },
+    .cheap = true,
+    .by_gpu_library = true,
+    .label = pointwise_label};
 
 namespace {
-
 // An instruction as a struct for engine/ir/attrs.h.
 struct InstructionFields {
   Instruction instruction = {};
@@ -143,7 +140,6 @@ struct InstructionFields {
     visit("c", instruction.c), visit("constant", instruction.constant);
   }
 };
-
 }  // namespace
 
 void PointwiseAttrs::fields(FieldVisitor& visit) {
@@ -167,7 +163,6 @@ std::string PointwiseAttrs::text() const {
 }
 
 namespace {
-
 // Repeats the operands to their common shape if the kernels would not. Inference reports shapes that do not fit.
 std::vector<Tensor> broadcast_operands(std::span<const Tensor> operands, SourceLine where) {
   std::vector<Shape> shapes;
@@ -185,7 +180,6 @@ std::vector<Tensor> broadcast_operands(std::span<const Tensor> operands, SourceL
       fitting[i] = broadcast_to(At(operands[i], where), *full);
   return fitting;
 }
-
 }  // namespace
 
 Tensor pointwise(Expression expression, std::span<const Tensor> given, SourceLine where) {
@@ -261,8 +255,8 @@ Expression gelu_tanh_expression() {
   const auto v = e.input(0);
   const auto cubic =
       e.apply(Scalar::kAdd, e.apply(Scalar::kMul, e.apply(Scalar::kSquare, v), e.constant(0.044715)), e.constant(1));
-  const auto inner = e.apply(Scalar::kMul, e.apply(Scalar::kMul, v, cubic),
-                             e.constant(std::numbers::sqrt2 * std::numbers::inv_sqrtpi));
+  const auto inner = e.apply(
+      Scalar::kMul, e.apply(Scalar::kMul, v, cubic), e.constant(std::numbers::sqrt2 * std::numbers::inv_sqrtpi));
   const auto phi =
       e.apply(Scalar::kMul, e.apply(Scalar::kAdd, e.apply(Scalar::kTanh, inner), e.constant(1)), e.constant(0.5));
   return e.finish(e.apply(Scalar::kMul, v, phi));
@@ -272,6 +266,5 @@ Tensor gelu(At x) { return pointwise(gelu_expression(), std::array{x.value}, x.w
 Tensor gelu_tanh(At x) { return pointwise(gelu_tanh_expression(), std::array{x.value}, x.where); }
 
 LINNET_KERNELS(pointwise, {"simd", all_f32_or_bf16, nullptr, run_pointwise},
-               {"reference", nullptr, nullptr, run_pointwise_reference})
-
+    {"reference", nullptr, nullptr, run_pointwise_reference})
 }  // namespace linnet

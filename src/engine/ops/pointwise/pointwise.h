@@ -6,7 +6,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct PointwiseAttrs {
   Expression expression;  // instruction kInput k reads operand k
   void fields(FieldVisitor& visit);
@@ -46,5 +45,4 @@ Expression join(const Expression& a, int a_operands, const Expression& b, int ho
 Expression rounded_to_bf16(Expression expression);
 bool is_rounded_to_bf16(const Expression& expression);
 Expression without_rounding(Expression expression);
-
 }  // namespace linnet

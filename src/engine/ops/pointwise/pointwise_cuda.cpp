@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 // A thread's elements fill 16 bytes of the narrowest type if there are enough of them to fill a GPU.
 constexpr int64_t kManyElements = int64_t{1} << 20;
 constexpr const char* kName = "pointwise";  // of generated kernels
@@ -55,7 +54,7 @@ std::shared_ptr<LoadedKernel> load(const CudaDevice& device, const std::string& 
   const std::string cubin = compile_cuda(source, device.compute_capability());
   auto loaded = std::make_shared<LoadedKernel>();
   cuda_check(cudaLibraryLoadData(&loaded->library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
-             "loading a compiled kernel");
+      "loading a compiled kernel");
   cuda_check(cudaLibraryGetKernel(&loaded->kernel, loaded->library, kName), "finding a compiled kernel");
   return loaded;
 }
@@ -83,9 +82,7 @@ void run(const KernelArgs& args) {
   void* parameters[] = {&arguments};
   device.launch(static_cast<const void*>(loaded.kernel), blocks, kPointwiseThreads, 0, parameters, 90);
 }
-
 }  // namespace
 
 LINNET_KERNELS(pointwise_cuda, {"generated", repeats_no_middle, nullptr, run})
-
 }  // namespace linnet

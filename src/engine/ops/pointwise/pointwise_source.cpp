@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 const char* type_name(DType dtype) {
   if (dtype == DType::kF32) return "float";
   if (dtype == DType::kBF16) return "unsigned short";
@@ -55,7 +54,6 @@ std::string load_text(const PointwiseSource::Operand& operand, size_t k, int ste
 }
 
 bool has_several(Broadcast kind) { return kind == Broadcast::kFull || kind == Broadcast::kSuffix; }
-
 }  // namespace
 
 std::string pointwise_prelude() {
@@ -126,5 +124,4 @@ std::string pointwise_kernel(const PointwiseSource& source, const std::string& n
   text += "  *reinterpret_cast<" + several + "*>(static_cast<" + type + "*>(arguments.out) + begin) = y;\n}\n";
   return text;
 }
-
 }  // namespace linnet

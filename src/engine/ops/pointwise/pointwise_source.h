@@ -8,7 +8,6 @@
 #include "engine/kernels/pointwise/expression.h"
 
 namespace linnet {
-
 struct PointwiseSource {
   struct Operand {
     DType dtype;  // f32 or bf16
@@ -39,5 +38,4 @@ struct PointwiseArguments {
   long long size[16];  // of a suffix, its elements; of a prefix, how often each is repeated
   void* out;
 };
-
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 using testing::check_op;
 
 Tensor apply(Scalar function, const std::vector<Tensor>& x) {
@@ -20,17 +19,16 @@ Tensor apply(Scalar function, const std::vector<Tensor>& x) {
 }
 
 TEST(Pointwise, EveryScalarFunctionAndItsDerivative) {
-  for (Scalar function : {Scalar::kAdd,     Scalar::kSub,        Scalar::kMul,   Scalar::kDiv,     Scalar::kMax,
-                          Scalar::kMin,     Scalar::kNeg,        Scalar::kExp,   Scalar::kLog,     Scalar::kSqrt,
-                          Scalar::kRsqrt,   Scalar::kReciprocal, Scalar::kTanh,  Scalar::kSigmoid, Scalar::kErf,
-                          Scalar::kRelu,    Scalar::kSquare,     Scalar::kAbs,   Scalar::kSin,     Scalar::kCos,
-                          Scalar::kGreater, Scalar::kSelect,     Scalar::kEqual, Scalar::kPow,     Scalar::kAtan}) {
+  for (Scalar function : {Scalar::kAdd, Scalar::kSub, Scalar::kMul, Scalar::kDiv, Scalar::kMax, Scalar::kMin,
+           Scalar::kNeg, Scalar::kExp, Scalar::kLog, Scalar::kSqrt, Scalar::kRsqrt, Scalar::kReciprocal, Scalar::kTanh,
+           Scalar::kSigmoid, Scalar::kErf, Scalar::kRelu, Scalar::kSquare, Scalar::kAbs, Scalar::kSin, Scalar::kCos,
+           Scalar::kGreater, Scalar::kSelect, Scalar::kEqual, Scalar::kPow, Scalar::kAtan}) {
     SCOPED_TRACE(scalar_name(function));
     // log, sqrt and division want operands away from zero; the others see both signs.
     const bool positive = function == Scalar::kLog || function == Scalar::kSqrt || function == Scalar::kRsqrt ||
                           function == Scalar::kReciprocal || function == Scalar::kDiv || function == Scalar::kPow;
-    std::vector<testing::OpInput> inputs(static_cast<size_t>(scalar_arity(function)),
-                                         {.shape = {5, 7}, .center = positive ? 2.0 : 0.1, .spread = 1.5});
+    std::vector<testing::OpInput> inputs(
+        static_cast<size_t>(scalar_arity(function)), {.shape = {5, 7}, .center = positive ? 2.0 : 0.1, .spread = 1.5});
     check_op({.inputs = inputs, .build = [=](Graph&, const auto& x) { return std::vector{apply(function, x)}; }});
   }
 }
@@ -39,8 +37,8 @@ TEST(Pointwise, EveryScalarFunctionAndItsDerivative) {
 TEST(Pointwise, FloorAndRound) {
   for (const Scalar function : {Scalar::kFloor, Scalar::kRound})
     check_op({.inputs = {{.shape = {5, 70}, .spread = 5}},
-              .build = [=](Graph&, const auto& x) { return std::vector{apply(function, x)}; },
-              .differentiate = false});
+        .build = [=](Graph&, const auto& x) { return std::vector{apply(function, x)}; },
+        .differentiate = false});
   Graph graph;
   graph.output("y", apply(Scalar::kRound, {graph.input("x", {DType::kF32, {6}})}));
   const HostTensor halves({DType::kF32, {6}}, std::span<const float>(std::array{-2.5F, -1.5F, -.5F, .5F, 1.5F, 2.5F}));
@@ -50,18 +48,17 @@ TEST(Pointwise, FloorAndRound) {
 
 TEST(Pointwise, GeluAndChains) {
   check_op({.inputs = {{.shape = {4, 33}, .spread = 4}},
-            .build = [](Graph&, const auto& x) { return std::vector{gelu(x[0])}; }});
+      .build = [](Graph&, const auto& x) { return std::vector{gelu(x[0])}; }});
   check_op({.inputs = {{.shape = {3, 50}, .spread = 3}},
-            .build = [](Graph&, const auto& x) { return std::vector{gelu_tanh(x[0])}; }});
-  check_op({.inputs = {{{4, 33}}, {{4, 33}}}, .build = [](Graph&, const auto& x) {
-              return std::vector{exp(x[0] * 0.5) * x[1] + relu(x[0] - x[1]) * x[0]};
-            }});
+      .build = [](Graph&, const auto& x) { return std::vector{gelu_tanh(x[0])}; }});
+  check_op({.inputs = {{{4, 33}}, {{4, 33}}},
+      .build = [](Graph&, const auto& x) { return std::vector{exp(x[0] * 0.5) * x[1] + relu(x[0] - x[1]) * x[0]}; }});
 }
 
 // At 0 too, where a head that begins with zeros puts all of its logits.
 TEST(Pointwise, TheDerivativeOfSoftplusIsTheSigmoid) {
   check_op({.inputs = {{.shape = {4, 33}, .spread = 4}},
-            .build = [](Graph&, const auto& x) { return std::vector{softplus(x[0])}; }});
+      .build = [](Graph&, const auto& x) { return std::vector{softplus(x[0])}; }});
   Graph graph;
   const Tensor x = graph.input("x", {DType::kF32, {4}});
   const Tensor y = softplus(x);
@@ -81,7 +78,7 @@ TEST(Pointwise, TheDerivativeOfSoftplusIsTheSigmoid) {
 TEST(Pointwise, ScalarsRowsAndColumnsRepeat) {
   for (const Shape& small : {Shape{}, Shape{1}, Shape{6}, Shape{5, 6}, Shape{1, 6}, Shape{3, 1, 1}, Shape{3, 5, 1}})
     check_op({.inputs = {{{3, 5, 6}}, {small}},
-              .build = [](Graph&, const auto& x) { return std::vector{x[0] * x[1] + x[1]}; }});
+        .build = [](Graph&, const auto& x) { return std::vector{x[0] * x[1] + x[1]}; }});
 }
 
 TEST(Pointwise, ShapesThatDoNotFitAreNamed) {
@@ -111,6 +108,5 @@ TEST(Pointwise, AValueReadTwiceIsComputedOnce) {
   graph.output("z", e * 2.0);
   EXPECT_EQ(optimize(std::move(graph)).node_count(), 3);
 }
-
 }  // namespace
 }  // namespace linnet

@@ -3,16 +3,14 @@
 #include "engine/ops/pointwise/pointwise.h"
 
 namespace linnet {
-
 void expect_packed(const TensorType& packed, const QuantizedAttrs& attrs) {
   expect(attrs.weight.shape.rank() == 2 && attrs.weight.shape[1] <= PackedShape::kMostColumns, "a weight of ",
-         attrs.weight);
+      attrs.weight);
   const TensorType wanted{DType::kU8, {static_cast<int64_t>(attrs.packed().bytes())}};
   expect(packed == wanted, "got ", packed, ", expected ", wanted);
 }
 
 namespace {
-
 std::vector<TensorType> infer_dequantize(const InferArgs& args) {
   expect_inputs(args, 1);
   const auto& attrs = args.attrs.as<QuantizedAttrs>();
@@ -55,7 +53,7 @@ std::vector<TensorType> infer_quantize(const InferArgs& args) {
   const auto& [weight, transposed] = args.attrs.as<QuantizeWeightAttrs>();
   const Shape& shape = weight.weight.shape;
   expect(weight.format == WeightFormat::kInt8 && shape.rank() == 2 && shape[1] <= PackedShape::kMostColumns,
-         "a weight of ", weight.weight);
+      "a weight of ", weight.weight);
   const TensorType wanted{weight.weight.dtype, transposed ? Shape{shape[1], shape[0]} : shape};
   expect(args.in[0] == wanted, "got ", args.in[0], ", expected ", wanted);
   return {{DType::kU8, {static_cast<int64_t>(weight.packed().bytes())}}};
@@ -110,7 +108,6 @@ std::string matmul_label(const Node& node) {
 double matmul_flops(const FlopsArgs& args) {
   return 2.0 * static_cast<double>(args.out[0].shape.elements()) * static_cast<double>(args.in[0].shape[-1]);
 }
-
 }  // namespace
 
 const OpDef kDequantize{.name = "dequantize", .infer = infer_dequantize, .storage = [](const Node&) {
@@ -121,20 +118,20 @@ const OpDef kQuantizedEmbedding{
     .name = "quantized_embedding", .infer = infer_quantized_embedding, .decompose = decompose_quantized_embedding};
 
 const OpDef kQuantizedMatmul{.name = "quantized_matmul",
-                             .infer = infer_matmul,
-                             .may_overwrite = matmul_may_overwrite,
-                             .storage = [](const Node& node) { return kMatmul.storage(product_of(node)); },
-                             .with_independent_rows = quantized_with_independent_rows,
-                             .label = matmul_label,
-                             .flops = matmul_flops};
+    .infer = infer_matmul,
+    .may_overwrite = matmul_may_overwrite,
+    .storage = [](const Node& node) { return kMatmul.storage(product_of(node)); },
+    .with_independent_rows = quantized_with_independent_rows,
+    .label = matmul_label,
+    .flops = matmul_flops};
 
 const OpDef kQuantizeWeight{.name = "quantize_weight", .infer = infer_quantize};
 
 const OpDef kRoundActivations{.name = "round_activations",
-                              .infer = infer_rounding,
-                              .may_overwrite = overwrites_any,
-                              .algebra = always<Algebra::kElementwise>,
-                              .cheap = true};
+    .infer = infer_rounding,
+    .may_overwrite = overwrites_any,
+    .algebra = always<Algebra::kElementwise>,
+    .cheap = true};
 
 const OpDef kRoundBf16{.name = "round_bf16", .infer = infer_round_bf16};
 
@@ -159,8 +156,8 @@ Tensor round_activations(At a, const StaticRounding& rounding) {
 }
 
 Tensor quantized_matmul(At a, Tensor packed, const PackedShape& shape) {
-  return op_result(kQuantizedMatmul, a, {packed},
-                   QuantizedMatmulAttrs{.weight = quantized_attrs(shape, a.value.type().dtype)});
+  return op_result(
+      kQuantizedMatmul, a, {packed}, QuantizedMatmulAttrs{.weight = quantized_attrs(shape, a.value.type().dtype)});
 }
 
 Tensor round_bf16(At x, Tensor random, const PackedShape& shape, uint64_t site) {
@@ -168,7 +165,6 @@ Tensor round_bf16(At x, Tensor random, const PackedShape& shape, uint64_t site) 
 }
 
 namespace {
-
 constexpr int64_t kMostPixels = 1 << 24;  // of an axis, a filter or a step: products of two stay within 64 bits
 constexpr double kMostElements = 1e12;
 
@@ -194,7 +190,7 @@ void expect_epilogue(const InferArgs& args, const TensorType& y) {
   const auto expect_row = [&](bool wanted, size_t at) {
     if (wanted)
       expect(is_float(args.in[at].dtype) && args.in[at].shape == row, "got ", args.in[at],
-             ", expected a number for each filter");
+          ", expected a number for each filter");
   };
   expect_row(attrs.scale, attrs.scale_at());
   expect_row(attrs.bias, attrs.bias_at());
@@ -202,7 +198,7 @@ void expect_epilogue(const InferArgs& args, const TensorType& y) {
   const TensorType& residual = args.in[attrs.residual_at()];
   expect(residual.shape == y.shape && has_form(residual, attrs.residual_rounding) &&
              (residual.dtype == DType::kU8) == (attrs.residual_rounding.scale > 0),
-         "got a residual ", residual, " for results ", y);
+      "got a residual ", residual, " for results ", y);
 }
 
 std::vector<TensorType> infer_quantized_conv2d(const InferArgs& args) {
@@ -211,9 +207,9 @@ std::vector<TensorType> infer_quantized_conv2d(const InferArgs& args) {
   const TensorType& x = args.in[0];
   expect_packed(args.in[1], attrs.weight);
   expect(attrs.weight.format == WeightFormat::kInt8 && has_form(x, attrs.rounding) && x.shape.rank() == 4, "got ", x,
-         ", expected floats or codes [N, H, W, C] and filters of 8 bits");
+      ", expected floats or codes [N, H, W, C] and filters of 8 bits");
   expect(is_valid(attrs.vertical, x.shape[1]) && is_valid(attrs.horizontal, x.shape[2]),
-         "windows that do not fit images of ", x);
+      "windows that do not fit images of ", x);
   const Int8ConvolutionSizes sizes = attrs.sizes(x.shape);
   const double padded = static_cast<double>(attrs.vertical.padded(x.shape[1])) *
                         static_cast<double>(attrs.horizontal.padded(x.shape[2])) * static_cast<double>(x.shape[0]) *
@@ -222,14 +218,14 @@ std::vector<TensorType> infer_quantized_conv2d(const InferArgs& args) {
   // The number of columns is limited, so these divisions detect sizes whose product would overflow.
   const int64_t columns = attrs.weight.weight.shape[1], taps = columns / std::max<int64_t>(1, x.shape[3]);
   expect(taps / sizes.vertical.size == sizes.horizontal.size && columns == sizes.patch(), "filters of ",
-         attrs.weight.weight, " for ", x);
+      attrs.weight.weight, " for ", x);
   const bool is_dynamic = attrs.rounding.scale == 0 && (attrs.rounding.zero == 0 || attrs.rounding.zero == 128);
   expect((attrs.rounding.scale > 0 || is_dynamic) && is_valid(attrs.rounding) && is_valid(attrs.result_rounding) &&
              attrs.result_rounding.scale >= 0,
-         "a rounding to other numbers than bytes");
+      "a rounding to other numbers than bytes");
   const DType floats = x.dtype == DType::kU8 ? attrs.weight.weight.dtype : x.dtype;
   const TensorType y{attrs.result_rounding.scale > 0 ? DType::kU8 : floats,
-                     {x.shape[0], sizes.out_height(), sizes.out_width(), attrs.weight.weight.shape[0]}};
+      {x.shape[0], sizes.out_height(), sizes.out_width(), attrs.weight.weight.shape[0]}};
   expect_epilogue(args, y);
   return {y};
 }
@@ -248,21 +244,19 @@ double quantized_conv2d_flops(const FlopsArgs& args) {
   const auto& attrs = args.attrs<QuantizedConv2dAttrs>();
   return 2.0 * static_cast<double>(args.out[0].shape.elements()) * static_cast<double>(attrs.weight.weight.shape[1]);
 }
-
 }  // namespace
 
 const OpDef kQuantizedConv2d{.name = "quantized_conv2d",
-                             .infer = infer_quantized_conv2d,
-                             .label = quantized_conv2d_label,
-                             .flops = quantized_conv2d_flops};
+    .infer = infer_quantized_conv2d,
+    .label = quantized_conv2d_label,
+    .flops = quantized_conv2d_flops};
 
 Tensor quantized_conv2d(At x, Tensor packed, const PackedShape& shape, const StaticRounding& rounding,
-                        const WindowAxis& vertical, const WindowAxis& horizontal) {
+    const WindowAxis& vertical, const WindowAxis& horizontal) {
   return op_result(kQuantizedConv2d, x, {packed},
-                   QuantizedConv2dAttrs{.weight = quantized_attrs(shape, x.value.type().dtype),
-                                        .rounding = {rounding},
-                                        .vertical = vertical,
-                                        .horizontal = horizontal});
+      QuantizedConv2dAttrs{.weight = quantized_attrs(shape, x.value.type().dtype),
+          .rounding = {rounding},
+          .vertical = vertical,
+          .horizontal = horizontal});
 }
-
 }  // namespace linnet

@@ -23,7 +23,6 @@
 #include "engine/ops/matmul/matmul.h"
 
 namespace linnet {
-
 struct QuantizedAttrs {
   WeightFormat format = WeightFormat::kInt8;
   TensorType weight = {};  // what the packed bytes stand for: f32 [rows, columns]; f64 in the reference
@@ -44,16 +43,12 @@ struct RoundingAttrs : StaticRounding {
     visit("any_weight", any_weight), visit("largest_error", largest_error);
   }
   bool operator==(const RoundingAttrs&) const = default;
-  template <class T>
-  uint8_t code(T x) const {
+  template <class T> uint8_t code(T x) const {
     const double whole = std::nearbyint(static_cast<float>(x) / scale) + zero;
     return static_cast<uint8_t>(whole > least ? std::min<double>(whole, most) : least);
   }
   // Rounds x to its code's number.
-  template <class T>
-  T rounded(T x) const {
-    return static_cast<T>(static_cast<float>(code(x) - zero) * scale);
-  }
+  template <class T> T rounded(T x) const { return static_cast<T>(static_cast<float>(code(x) - zero) * scale); }
 };
 
 // Codes -127..127 with 128 added, by one scale for all activations.
@@ -136,7 +131,7 @@ struct QuantizedConv2dAttrs {
 extern const OpDef kQuantizedConv2d;
 
 Tensor quantized_conv2d(At x, Tensor packed, const PackedShape& shape, const StaticRounding& rounding,
-                        const WindowAxis& vertical, const WindowAxis& horizontal);
+    const WindowAxis& vertical, const WindowAxis& horizontal);
 
 // Weights trained and stored in bf16: the update computes in fp32, and this op rounds its result.
 //
@@ -153,5 +148,4 @@ struct RoundBf16Attrs {
 extern const OpDef kRoundBf16;
 
 Tensor round_bf16(At x, Tensor random, const PackedShape& shape, uint64_t site);
-
 }  // namespace linnet

@@ -9,11 +9,9 @@
 #include "engine/ops/quantized/quantized.h"
 
 namespace linnet {
-
 KernelList matmul_kernels();  // engine/ops/matmul/matmul.cpp
 
 namespace {
-
 PackedWeight packed(const TensorView& data, const QuantizedAttrs& attrs) {
   return {attrs.packed(), data.as<const std::byte>()};
 }
@@ -63,8 +61,8 @@ size_t matmul_workspace(const KernelQuery& query) {
   const auto& [weight, product, rounding, result_rounding] = query.attrs<QuantizedMatmulAttrs>();
   const int64_t rows = quantized_rows_of(query.in[0].shape);
   const bool few = is_plain_product(product) && (rows <= kFewRows || product.independent_rows);
-  return quantized_gemm_workspace(weight.packed(), rows, few, query.threads, query.in[0].dtype == DType::kU8,
-                                  rounding.largest_error > 0);
+  return quantized_gemm_workspace(
+      weight.packed(), rows, few, query.threads, query.in[0].dtype == DType::kU8, rounding.largest_error > 0);
 }
 
 // See is_stored_in_bf16(). A bias is fp32.
@@ -128,8 +126,8 @@ void run_quantize_reference(const KernelArgs& args) {
   const auto& [weight, transposed] = args.attrs<QuantizeWeightAttrs>();
   std::vector<float> w(static_cast<size_t>(args.in[0].elements()));
   for_float(args.in[0].type.dtype, [&]<class T>() {
-    std::transform(args.in[0].as<T>(), args.in[0].as<T>() + w.size(), w.begin(),
-                   [](T x) { return static_cast<float>(x); });
+    std::transform(
+        args.in[0].as<T>(), args.in[0].as<T>() + w.size(), w.begin(), [](T x) { return static_cast<float>(x); });
   });
   std::vector<std::byte> workspace(quantize_weight_workspace(weight.packed(), args.pool.size()));
   auto* packed = reinterpret_cast<std::byte*>(args.out[0].as<uint8_t>());
@@ -140,19 +138,17 @@ void run_round_activations(const KernelArgs& args) {
   const auto& attrs = args.attrs<RoundingAttrs>();
   for_float(args.out[0].type.dtype, [&]<class T>() {
     std::transform(args.in[0].as<T>(), args.in[0].as<T>() + args.in[0].elements(), args.out[0].as<T>(),
-                   [&](T x) { return attrs.rounded(x); });
+        [&](T x) { return attrs.rounded(x); });
   });
 }
 
 // The operand multiplied by the weight: the numbers of codes, or kInt8's other operand rounded as in the fast kernels.
-template <class T>
-std::vector<T> rounded_operand(const TensorView& a, const QuantizedMatmulAttrs& attrs) {
+template <class T> std::vector<T> rounded_operand(const TensorView& a, const QuantizedMatmulAttrs& attrs) {
   const RoundingAttrs& rounding = attrs.rounding;
   std::vector<T> numbers(static_cast<size_t>(a.elements()));
   if (a.type.dtype == DType::kU8) {
-    std::transform(a.as<const uint8_t>(), a.as<const uint8_t>() + a.elements(), numbers.begin(), [&](uint8_t code) {
-      return static_cast<T>(static_cast<float>(code - rounding.zero) * rounding.scale);
-    });
+    std::transform(a.as<const uint8_t>(), a.as<const uint8_t>() + a.elements(), numbers.begin(),
+        [&](uint8_t code) { return static_cast<T>(static_cast<float>(code - rounding.zero) * rounding.scale); });
     return numbers;
   }
   std::copy_n(a.as<T>(), a.elements(), numbers.begin());
@@ -167,9 +163,8 @@ std::vector<T> rounded_operand(const TensorView& a, const QuantizedMatmulAttrs& 
       const RowScales scales =
           quantize_activations(row.data(), shape.columns, codes.data(), rounding.largest_error, rest.data());
       const double scale = scales.scale, rest_scale = scales.rest_scale;
-      std::transform(codes.begin(), codes.begin() + shape.columns, rest.begin(), at, [&](uint8_t code, uint8_t more) {
-        return static_cast<T>(scale * (code - 128) + rest_scale * (more - 128));
-      });
+      std::transform(codes.begin(), codes.begin() + shape.columns, rest.begin(), at,
+          [&](uint8_t code, uint8_t more) { return static_cast<T>(scale * (code - 128) + rest_scale * (more - 128)); });
     }
   }
   return numbers;
@@ -181,8 +176,7 @@ DType number_type(const KernelArgs& args) {
 }
 
 // The definition: the reference product with the weight's numbers.
-template <class T>
-void quantized_reference_product(const KernelArgs& args) {
+template <class T> void quantized_reference_product(const KernelArgs& args) {
   const auto& attrs = args.attrs<QuantizedMatmulAttrs>();
   const PackedWeight weight = packed(args.in[1], attrs.weight);
   const int64_t k = weight.shape.columns, n = weight.shape.rows;
@@ -222,8 +216,8 @@ uint64_t round_bf16_key(const KernelArgs& args) {
 }
 
 void run_round_bf16(const KernelArgs& args) {
-  round_to_bf16_stochastic(args.in[0].elements(), args.in[0].as<float>(), rounded_numbers(args), round_bf16_key(args),
-                           args.pool);
+  round_to_bf16_stochastic(
+      args.in[0].elements(), args.in[0].as<float>(), rounded_numbers(args), round_bf16_key(args), args.pool);
 }
 
 void run_round_bf16_reference(const KernelArgs& args) {
@@ -330,21 +324,20 @@ class QuantizedConv2dReference {  // the definition
 };
 
 void run_quantized_conv2d_reference(const KernelArgs& args) { QuantizedConv2dReference(args).run(); }
-
 }  // namespace
 
 LINNET_KERNELS(round_activations, {"reference", nullptr, nullptr, run_round_activations})
 LINNET_KERNELS(quantize_weight, {"rows", all_f32, quantize_workspace, run_quantize},
-               {"reference", nullptr, nullptr, run_quantize_reference})
-LINNET_KERNELS(round_bf16, {"simd", all_f32, nullptr, run_round_bf16},
-               {"reference", nullptr, nullptr, run_round_bf16_reference})
-LINNET_KERNELS(dequantize, {"rows", all_f32, nullptr, run_dequantize},
-               {"reference", nullptr, nullptr, run_dequantize_reference})
+    {"reference", nullptr, nullptr, run_quantize_reference})
+LINNET_KERNELS(
+    round_bf16, {"simd", all_f32, nullptr, run_round_bf16}, {"reference", nullptr, nullptr, run_round_bf16_reference})
+LINNET_KERNELS(
+    dequantize, {"rows", all_f32, nullptr, run_dequantize}, {"reference", nullptr, nullptr, run_dequantize_reference})
 LINNET_KERNELS(quantized_embedding, {"reference", nullptr, nullptr, run_quantized_embedding})
 LINNET_KERNELS(quantized_conv2d, {"int8", all_f32, quantized_conv2d_workspace, run_quantized_conv2d},
-               {"reference", nullptr, nullptr, run_quantized_conv2d_reference})
+    {"reference", nullptr, nullptr, run_quantized_conv2d_reference})
 LINNET_KERNELS(quantized_matmul, {"quantized_gemm", matmul_supports, matmul_workspace, run_matmul},
-               {"reference", nullptr, nullptr, run_matmul_reference})
+    {"reference", nullptr, nullptr, run_matmul_reference})
 
 std::optional<PanelsOf> quantized_panels_of(const KernelQuery& query) {
   if (query.node.op != &kQuantizedMatmul || !matmul_supports(query)) return std::nullopt;
@@ -359,7 +352,5 @@ std::optional<PanelsOf> quantized_panels_of(const KernelQuery& query) {
 }
 
 const Kernel kPanelQuantizedMatmul{"quantized_gemm_panels",
-                                   [](const KernelQuery& query) { return quantized_panels_of(query).has_value(); },
-                                   matmul_workspace, run_panels};
-
+    [](const KernelQuery& query) { return quantized_panels_of(query).has_value(); }, matmul_workspace, run_panels};
 }  // namespace linnet

@@ -9,7 +9,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kThreads = 256, kWarps = kThreads / kWarp, kEach = 8;
 constexpr int kPanel = static_cast<int>(PackedShape::kPanel), kBlock = static_cast<int>(PackedShape::kBlock);
 constexpr int64_t kMostRows = 8;
@@ -41,9 +40,9 @@ struct Part {  // without a tail
   LINNET_DEVICE int code(unsigned word, unsigned high, int i) const {
     if (blocks.bits == 8) return static_cast<signed char>(word >> 8 * i);
     if (blocks.is_signed) return static_cast<int>(word << (28 - 4 * i)) >> 28;
-    return static_cast<int>((word >> 4 * i & 15) |
-                            (high >> (4 * (i - i % 2) + i % 2 * blocks.high_bits) & ((1u << blocks.high_bits) - 1))
-                                << 4);
+    return static_cast<int>(
+        (word >> 4 * i & 15) | (high >> (4 * (i - i % 2) + i % 2 * blocks.high_bits) & ((1u << blocks.high_bits) - 1))
+                                   << 4);
   }
 
   // Eight neighbors of a row from `column` on, a multiple of 8. Zeros follow the last column.
@@ -86,15 +85,8 @@ struct Weight {
 Weight weight_of(const TensorView& packed, const QuantizedAttrs& attrs) {
   const PackedShape whole = attrs.packed();
   const auto part = [](const unsigned char* data, const PackedShape& shape) {
-    return Part{data,
-                shape.format,
-                block_format(shape.format),
-                shape.rows,
-                shape.columns,
-                shape.panel_bytes(),
-                shape.block_bytes(),
-                static_cast<int64_t>(shape.scales_offset()),
-                shape.panel_scale_bytes()};
+    return Part{data, shape.format, block_format(shape.format), shape.rows, shape.columns, shape.panel_bytes(),
+        shape.block_bytes(), static_cast<int64_t>(shape.scales_offset()), shape.panel_scale_bytes()};
   };
   const auto* data = packed.as<const unsigned char>();
   if (whole.tail_rows == 0) return {part(data, whole), {}};
@@ -102,8 +94,7 @@ Weight weight_of(const TensorView& packed, const QuantizedAttrs& attrs) {
 }
 
 // y[i] = row ids[i], or row i without ids. A thread for eight neighbors. An id outside the table gives NaN.
-template <class To>
-__global__ void __launch_bounds__(kThreads)
+template <class To> __global__ void __launch_bounds__(kThreads)
     rows_kernel(int64_t count, int64_t rows, int64_t columns, Weight weight, const int32_t* __restrict__ ids, To* y) {
   begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -125,7 +116,7 @@ void copy_rows(const KernelArgs& args, const int32_t* ids) {
   const int64_t count = args.out[0].elements() / columns * ((columns + kEach - 1) / kEach);
   for_storage(args.out[0].type.dtype, [&]<class To>() {
     launch(args.device, rows_kernel<To>, blocks_for(count, kThreads), kThreads, 0, count, rows, columns,
-           weight_of(args.in[0], attrs), ids, args.out[0].as<To>());
+        weight_of(args.in[0], attrs), ids, args.out[0].as<To>());
   });
 }
 
@@ -144,8 +135,8 @@ struct FewRows {
 
 // A block for a panel of 16 of the weight's rows. A warp reads codes sequentially, the same columns of all 16 rows;
 // bf16 numbers, which are in row order, of one row.
-template <class From, class To, int kRows>
-__global__ void __launch_bounds__(kThreads, kRows > 4 ? 1 : 2) few_rows_kernel(FewRows<From, To> p) {
+template <class From, class To, int kRows> __global__ void __launch_bounds__(kThreads, kRows > 4 ? 1 : 2)
+    few_rows_kernel(FewRows<From, To> p) {
   begin_kernel();
   __shared__ float sums_of[kWarps][kPanel][kRows];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -205,17 +196,10 @@ void run_few_rows(const KernelArgs& args) {
     for_storage(args.out[0].type.dtype, [&]<class To>() {
       const From* x = args.in[0].as<From>();
       const int64_t columns = weight.weight.shape[1], rows = args.in[0].elements() / columns;
-      const FewRows<From, To> p{weight_of(args.in[1], weight),
-                                rows,
-                                weight.weight.shape[0],
-                                columns,
-                                x,
-                                columns % kEach == 0 && aligned16(x),
-                                product.bias && !is_narrow ? args.in[2].as<float>() : nullptr,
-                                is_narrow ? args.in[2].as<bf16>() : nullptr,
-                                product.accumulate ? args.in.back().as<To>() : nullptr,
-                                product.activation,
-                                args.out[0].as<To>()};
+      const FewRows<From, To> p{weight_of(args.in[1], weight), rows, weight.weight.shape[0], columns, x,
+          columns % kEach == 0 && aligned16(x), product.bias && !is_narrow ? args.in[2].as<float>() : nullptr,
+          is_narrow ? args.in[2].as<bf16>() : nullptr, product.accumulate ? args.in.back().as<To>() : nullptr,
+          product.activation, args.out[0].as<To>()};
       const auto start = [&](auto kernel) { launch(args.device, kernel, blocks_for(p.width, kPanel), kThreads, 0, p); };
       if (rows == 1) start(few_rows_kernel<From, To, 1>);
       else if (rows == 2) start(few_rows_kernel<From, To, 2>);
@@ -224,12 +208,10 @@ void run_few_rows(const KernelArgs& args) {
     });
   });
 }
-
 }  // namespace
 
 LINNET_KERNELS(dequantize_cuda, {"rows", nullptr, nullptr, [](const KernelArgs& args) { copy_rows(args, nullptr); }})
 LINNET_KERNELS(quantized_embedding_cuda,
-               {"rows", nullptr, nullptr, [](const KernelArgs& args) { copy_rows(args, args.in[1].as<int32_t>()); }})
+    {"rows", nullptr, nullptr, [](const KernelArgs& args) { copy_rows(args, args.in[1].as<int32_t>()); }})
 LINNET_KERNELS(quantized_matmul_cuda, {"few_rows", few_rows_supports, nullptr, run_few_rows})
-
 }  // namespace linnet

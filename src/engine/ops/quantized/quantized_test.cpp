@@ -13,9 +13,8 @@
 
 namespace linnet {
 namespace {
-
-constexpr WeightFormat kFormats[] = {WeightFormat::kInt8, WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks,
-                                     WeightFormat::kBf16};
+constexpr WeightFormat kFormats[] = {
+    WeightFormat::kInt8, WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks, WeightFormat::kBf16};
 
 // A random matrix, packed, as a constant of the graph.
 Tensor packed_literal(Graph& graph, const PackedShape& shape) {
@@ -41,12 +40,12 @@ TEST(QuantizedOps, DequantizeAndLookups) {
   for (const WeightFormat format : kFormats) {
     const PackedShape shape{format, 37, 70};
     linnet::testing::check_op({.inputs = {{.shape = {2, 5}, .integer = true, .low = 0, .high = 37}},
-                               .build =
-                                   [shape](Graph& graph, const auto& x) {
-                                     const Tensor table = dequantize(packed_literal(graph, shape), shape);
-                                     return std::vector{embedding(table, x[0]), table};
-                                   },
-                               .differentiate = false});
+        .build =
+            [shape](Graph& graph, const auto& x) {
+              const Tensor table = dequantize(packed_literal(graph, shape), shape);
+              return std::vector{embedding(table, x[0]), table};
+            },
+        .differentiate = false});
   }
 }
 
@@ -55,15 +54,14 @@ TEST(QuantizedOps, ProductsWithWhatIsFusedIntoThem) {
   for (const WeightFormat format : {WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks})
     for (const int64_t rows : {1, 6, 20}) {
       const PackedShape shape{format, 50, 70};
-      linnet::testing::check_op(
-          {.inputs = {{.shape = {rows, 70}}, {.shape = {50}}, {.shape = {rows, 50}}},
-           .build =
-               [shape](Graph& graph, const auto& x) {
-                 const Tensor w = dequantize(packed_literal(graph, shape), shape, x[0].type().dtype);
-                 return std::vector{gelu(matmul(x[0], w, false, true) + x[1]), x[2] + matmul(x[0], w, false, true)};
-               },
-           .tolerance = 5e-5,  // with few rows, activations are rounded to 16 bits
-           .differentiate = false});
+      linnet::testing::check_op({.inputs = {{.shape = {rows, 70}}, {.shape = {50}}, {.shape = {rows, 50}}},
+          .build =
+              [shape](Graph& graph, const auto& x) {
+                const Tensor w = dequantize(packed_literal(graph, shape), shape, x[0].type().dtype);
+                return std::vector{gelu(matmul(x[0], w, false, true) + x[1]), x[2] + matmul(x[0], w, false, true)};
+              },
+          .tolerance = 5e-5,  // with few rows, activations are rounded to 16 bits
+          .differentiate = false});
     }
 }
 
@@ -79,16 +77,16 @@ TEST(QuantizedOps, ProductsAndRowsOfFilesBlocks) {
       SCOPED_TRACE(::testing::Message() << "format " << static_cast<int>(shape.format) << ", " << rows << " rows");
       linnet::testing::check_op(
           {.inputs = {{.shape = {rows, 512}}, {.shape = {5}, .integer = true, .low = 0, .high = 40}},
-           .build =
-               [shape](Graph& graph, const auto& x) {
-                 Packed packed(shape);
-                 const Tensor bytes =
-                     literal(graph, {DType::kU8, {static_cast<int64_t>(shape.bytes())}}, packed.weight().data);
-                 const Tensor w = dequantize(bytes, shape, x[0].type().dtype);
-                 return std::vector{matmul(x[0], w, false, true), embedding(w, x[1])};
-               },
-           .tolerance = 5e-5,
-           .differentiate = false});
+              .build =
+                  [shape](Graph& graph, const auto& x) {
+                    Packed packed(shape);
+                    const Tensor bytes =
+                        literal(graph, {DType::kU8, {static_cast<int64_t>(shape.bytes())}}, packed.weight().data);
+                    const Tensor w = dequantize(bytes, shape, x[0].type().dtype);
+                    return std::vector{matmul(x[0], w, false, true), embedding(w, x[1])};
+                  },
+              .tolerance = 5e-5,
+              .differentiate = false});
     }
 }
 
@@ -97,11 +95,11 @@ TEST(QuantizedOps, GradientsOfALayerWithAFrozenWeight) {
   for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8Blocks}) {
     const PackedShape shape{format, 50, 70};
     linnet::testing::check_op({.inputs = {{.shape = {12, 70}}, {.shape = {50}}, {.shape = {12, 70}}},
-                               .build = [shape](Graph& graph, const auto& x) {
-                                 const Tensor w = dequantize(packed_literal(graph, shape), shape, x[0].type().dtype);
-                                 const Tensor hidden = gelu(matmul(relu(x[0]) + x[2], w, false, true) + x[1]);
-                                 return std::vector{matmul(hidden, w)};
-                               }});
+        .build = [shape](Graph& graph, const auto& x) {
+          const Tensor w = dequantize(packed_literal(graph, shape), shape, x[0].type().dtype);
+          const Tensor hidden = gelu(matmul(relu(x[0]) + x[2], w, false, true) + x[1]);
+          return std::vector{matmul(hidden, w)};
+        }});
   }
 }
 
@@ -112,10 +110,10 @@ TEST(QuantizedOps, LossOfAFrozenTable) {
       const PackedShape shape{format, 90, 40};
       linnet::testing::check_op(
           {.inputs = {{.shape = {12, 40}}, {.shape = {12}, .integer = true, .low = -1, .high = 90}, {.shape = {90}}},
-           .build = [shape, smoothing](Graph& graph, const auto& x) {
-             const Tensor table = dequantize(packed_literal(graph, shape), shape, x[0].type().dtype);
-             return std::vector{linear_cross_entropy_sum(x[0], table, x[2], x[1], smoothing)};
-           }});
+              .build = [shape, smoothing](Graph& graph, const auto& x) {
+                const Tensor table = dequantize(packed_literal(graph, shape), shape, x[0].type().dtype);
+                return std::vector{linear_cross_entropy_sum(x[0], table, x[2], x[1], smoothing)};
+              }});
     }
 }
 
@@ -123,59 +121,56 @@ TEST(QuantizedOps, LossOfAFrozenTable) {
 TEST(QuantizedOps, LossesWithTheGradientOfThePackedWeight) {
   const PackedShape shape{WeightFormat::kBf16, 90, 40};
   linnet::testing::check_op({.inputs = {{.shape = {12, 40}}, {.shape = {12}, .integer = true, .low = -1, .high = 90}},
-                             .build =
-                                 [shape](Graph& graph, const auto& x) {
-                                   const Tensor table =
-                                       dequantize(packed_literal(graph, shape), shape, x[0].type().dtype);
-                                   const Tensor loss = linear_cross_entropy_sum(x[0], table, {}, x[1], 0.1);
-                                   std::vector<Tensor> results = gradients(loss, std::array{table, x[0]});
-                                   results.push_back(loss);
-                                   return results;
-                                 },
-                             .differentiate = false});
+      .build =
+          [shape](Graph& graph, const auto& x) {
+            const Tensor table = dequantize(packed_literal(graph, shape), shape, x[0].type().dtype);
+            const Tensor loss = linear_cross_entropy_sum(x[0], table, {}, x[1], 0.1);
+            std::vector<Tensor> results = gradients(loss, std::array{table, x[0]});
+            results.push_back(loss);
+            return results;
+          },
+      .differentiate = false});
 }
 
 // The rounding of activations is part of this op, so its reference is the op itself.
 TEST_F(QuantizedOpsOfCpus, Int8Products) {
   const PackedShape shape{WeightFormat::kInt8, 50, 70};
   for (const int64_t rows : {1, 33})
-    linnet::testing::check_op(
-        {.inputs = {{.shape = {rows, 70}}, {.shape = {50}}, {.shape = {rows, 50}}},
-         .build =
-             [shape](Graph& graph, const auto& x) {
-               const Tensor packed = packed_literal(graph, shape);
-               QuantizedMatmulAttrs attrs{.weight = {shape.format, {x[0].type().dtype, {shape.rows, shape.columns}}}};
-               std::vector<Tensor> out{quantized_matmul(x[0], packed, shape)};
-               attrs.product.bias = true, attrs.product.activation = GemmActivation::kGeluTanh;
-               out.push_back(
-                   graph.add_one(kQuantizedMatmul, std::array{x[0], packed, x[1]}, attrs, SourceLine::current()));
-               attrs.product.activation = GemmActivation::kNone, attrs.product.accumulate = true;
-               out.push_back(
-                   graph.add_one(kQuantizedMatmul, std::array{x[0], packed, x[1], x[2]}, attrs, SourceLine::current()));
-               return out;
-             },
-         .differentiate = false});
+    linnet::testing::check_op({.inputs = {{.shape = {rows, 70}}, {.shape = {50}}, {.shape = {rows, 50}}},
+        .build =
+            [shape](Graph& graph, const auto& x) {
+              const Tensor packed = packed_literal(graph, shape);
+              QuantizedMatmulAttrs attrs{.weight = {shape.format, {x[0].type().dtype, {shape.rows, shape.columns}}}};
+              std::vector<Tensor> out{quantized_matmul(x[0], packed, shape)};
+              attrs.product.bias = true, attrs.product.activation = GemmActivation::kGeluTanh;
+              out.push_back(
+                  graph.add_one(kQuantizedMatmul, std::array{x[0], packed, x[1]}, attrs, SourceLine::current()));
+              attrs.product.activation = GemmActivation::kNone, attrs.product.accumulate = true;
+              out.push_back(
+                  graph.add_one(kQuantizedMatmul, std::array{x[0], packed, x[1], x[2]}, attrs, SourceLine::current()));
+              return out;
+            },
+        .differentiate = false});
 }
 
 // As the pass makes them of a feed-forward block with scales: the first product hands on codes, which the second reads.
 TEST_F(QuantizedOpsOfCpus, Int8ProductsThatHandOnCodes) {
   for (const auto& [rows, hidden] : {std::pair<int64_t, int64_t>{2, 50}, {33, 64}})
-    linnet::testing::check_op(
-        {.inputs = {{.shape = {rows, 70}}, {.shape = {hidden}}},
-         .build = [hidden](Graph& graph, const auto& x) -> std::vector<Tensor> {
-           const RoundingAttrs codes{{.scale = 0.021F, .least = 1}};
-           const auto product = [&](Tensor a, int64_t out, int64_t in, const RoundingAttrs& rounding, bool bias) {
-             QuantizedMatmulAttrs attrs{.weight = {WeightFormat::kInt8, {x[0].type().dtype, {out, in}}},
-                                        .rounding = rounding};
-             std::vector<Tensor> operands{a, packed_literal(graph, attrs.weight.packed())};
-             if (bias) operands.push_back(x[1]), attrs.product.bias = true, attrs.result_rounding = codes;
-             attrs.product.activation = bias ? GemmActivation::kRelu : GemmActivation::kNone;
-             return graph.add_one(kQuantizedMatmul, operands, attrs, SourceLine::current());
-           };
-           const Tensor y = product(x[0], hidden, 70, {{.scale = 0.0131F, .least = 1}}, true);
-           return {product(y, 18, hidden, codes, false)};
-         },
-         .differentiate = false});
+    linnet::testing::check_op({.inputs = {{.shape = {rows, 70}}, {.shape = {hidden}}},
+        .build = [hidden](Graph& graph, const auto& x) -> std::vector<Tensor> {
+          const RoundingAttrs codes{{.scale = 0.021F, .least = 1}};
+          const auto product = [&](Tensor a, int64_t out, int64_t in, const RoundingAttrs& rounding, bool bias) {
+            QuantizedMatmulAttrs attrs{
+                .weight = {WeightFormat::kInt8, {x[0].type().dtype, {out, in}}}, .rounding = rounding};
+            std::vector<Tensor> operands{a, packed_literal(graph, attrs.weight.packed())};
+            if (bias) operands.push_back(x[1]), attrs.product.bias = true, attrs.result_rounding = codes;
+            attrs.product.activation = bias ? GemmActivation::kRelu : GemmActivation::kNone;
+            return graph.add_one(kQuantizedMatmul, operands, attrs, SourceLine::current());
+          };
+          const Tensor y = product(x[0], hidden, 70, {{.scale = 0.0131F, .least = 1}}, true);
+          return {product(y, 18, hidden, codes, false)};
+        },
+        .differentiate = false});
 }
 
 // Filters of one pixel with steps, and wide ones with zeros around the image, in images of two sizes.
@@ -184,13 +179,12 @@ TEST_F(QuantizedOpsOfCpus, Int8Convolutions) {
       dilated{.size = 2, .dilation = 3, .after = 2};
   for (const auto& [vertical, horizontal] : {std::pair{wide, wide}, {one, one}, {dilated, wide}}) {
     const PackedShape shape{WeightFormat::kInt8, 18, vertical.size * horizontal.size * 6};
-    linnet::testing::check_op(
-        {.inputs = {{.shape = {2, 8, 7, 6}}},
-         .build = [=](Graph& graph, const auto& x) -> std::vector<Tensor> {
-           const StaticRounding rounding{.scale = 0.0131F, .zero = 128};
-           return {quantized_conv2d(x[0], packed_literal(graph, shape), shape, rounding, vertical, horizontal)};
-         },
-         .differentiate = false});
+    linnet::testing::check_op({.inputs = {{.shape = {2, 8, 7, 6}}},
+        .build = [=](Graph& graph, const auto& x) -> std::vector<Tensor> {
+          const StaticRounding rounding{.scale = 0.0131F, .zero = 128};
+          return {quantized_conv2d(x[0], packed_literal(graph, shape), shape, rounding, vertical, horizontal)};
+        },
+        .differentiate = false});
   }
 }
 
@@ -200,26 +194,26 @@ TEST_F(QuantizedOpsOfCpus, Int8ConvolutionsWithWhatFollows) {
   const WindowAxis wide{.size = 3, .before = 1, .after = 1};
   linnet::testing::check_op(
       {.inputs = {{.shape = {2, 8, 7, 16}}, {.shape = {18}}, {.shape = {18}}, {.shape = {2, 8, 7, 18}}},
-       .build = [=](Graph& graph, const auto& x) -> std::vector<Tensor> {
-         const auto attrs = [&](int64_t channels) {
-           QuantizedConv2dAttrs made{.vertical = wide, .horizontal = wide};
-           made.weight = {WeightFormat::kInt8, {x[0].type().dtype, {18, 9 * channels}}};
-           return made;
-         };
-         const RoundingAttrs codes{{.scale = 0.12F, .zero = 0}};
-         QuantizedConv2dAttrs first = attrs(16), second = attrs(18), third = attrs(16);
-         first.rounding = {{.scale = 0.0131F, .zero = 128, .least = 1}};
-         first.scale = first.bias = first.relu = true, first.result_rounding = codes;
-         second.rounding = second.residual_rounding = codes, second.residual = true;
-         third.residual = third.bias = true;
-         const Tensor w16 = packed_literal(graph, first.weight.packed()),
-                      w18 = packed_literal(graph, second.weight.packed());
-         const auto where = SourceLine::current();
-         const Tensor y = graph.add_one(kQuantizedConv2d, std::array{x[0], w16, x[1], x[2]}, first, where);
-         return {graph.add_one(kQuantizedConv2d, std::array{y, w18, y}, second, where),
-                 graph.add_one(kQuantizedConv2d, std::array{x[0], w16, x[1], x[3]}, third, where)};
-       },
-       .differentiate = false});
+          .build = [=](Graph& graph, const auto& x) -> std::vector<Tensor> {
+            const auto attrs = [&](int64_t channels) {
+              QuantizedConv2dAttrs made{.vertical = wide, .horizontal = wide};
+              made.weight = {WeightFormat::kInt8, {x[0].type().dtype, {18, 9 * channels}}};
+              return made;
+            };
+            const RoundingAttrs codes{{.scale = 0.12F, .zero = 0}};
+            QuantizedConv2dAttrs first = attrs(16), second = attrs(18), third = attrs(16);
+            first.rounding = {{.scale = 0.0131F, .zero = 128, .least = 1}};
+            first.scale = first.bias = first.relu = true, first.result_rounding = codes;
+            second.rounding = second.residual_rounding = codes, second.residual = true;
+            third.residual = third.bias = true;
+            const Tensor w16 = packed_literal(graph, first.weight.packed()),
+                         w18 = packed_literal(graph, second.weight.packed());
+            const auto where = SourceLine::current();
+            const Tensor y = graph.add_one(kQuantizedConv2d, std::array{x[0], w16, x[1], x[2]}, first, where);
+            return {graph.add_one(kQuantizedConv2d, std::array{y, w18, y}, second, where),
+                graph.add_one(kQuantizedConv2d, std::array{x[0], w16, x[1], x[3]}, third, where)};
+          },
+          .differentiate = false});
 }
 
 // An update's result becomes a weight in bf16: the executor's bits are the interpreter's.
@@ -227,51 +221,45 @@ TEST_F(QuantizedOpsOfCpus, StochasticRounding) {
   for (const int64_t rows : {1, 7, 33}) {
     const PackedShape shape{WeightFormat::kBf16, rows, 10};
     linnet::testing::check_op({.inputs = {{.shape = {10 * rows}}},
-                               .build =
-                                   [shape](Graph& graph, const auto& x) {
-                                     const int32_t random[] = {1, 2, 3, 4};
-                                     const Tensor numbers = literal(graph, {DType::kI32, {4}}, random);
-                                     return std::vector{
-                                         dequantize(round_bf16(x[0], numbers, shape, 5), shape, x[0].type().dtype)};
-                                   },
-                               .tolerance = 0,
-                               .differentiate = false});
+        .build =
+            [shape](Graph& graph, const auto& x) {
+              const int32_t random[] = {1, 2, 3, 4};
+              const Tensor numbers = literal(graph, {DType::kI32, {4}}, random);
+              return std::vector{dequantize(round_bf16(x[0], numbers, shape, 5), shape, x[0].type().dtype)};
+            },
+        .tolerance = 0,
+        .differentiate = false});
   }
 }
 
 // A layer as training in int8 computes it: its weight is rounded in the step, forward and, transposed, backward.
 TEST_F(QuantizedOpsOfCpus, Int8ProductsWithAWeightThatIsTrained) {
   for (const int64_t rows : {1, 33})
-    linnet::testing::check_op(
-        {.inputs = {{.shape = {rows, 70}},
-                    {.shape = {50, 70}, .full = true},
-                    {.shape = {50}, .full = true},
-                    {.shape = {rows, 50}}},
-         .build =
-             [](Graph& graph, const auto& x) {
-               const auto where = SourceLine::current();
-               const DType dtype = x[0].type().dtype;
-               const QuantizedAttrs forward{.weight = {dtype, {50, 70}}}, backward{.weight = {dtype, {70, 50}}};
-               const auto packed = [&](const QuantizedAttrs& weight, bool transposed) {
-                 return graph.add_one(kQuantizeWeight, std::array{x[1]}, QuantizeWeightAttrs{weight, transposed},
-                                      where);
-               };
-               QuantizedMatmulAttrs up{.weight = forward, .rounding = {{.largest_error = 0.01F}}};
-               up.product.bias = up.product.pre_activation = true, up.product.activation = GemmActivation::kGelu;
-               const Tensor a = x[0] * 1.0;
-               std::vector<Tensor> out =
-                   graph.add(kQuantizedMatmul, std::array{a, packed(forward, false), x[2]}, up, where);
-               QuantizedMatmulAttrs down{.weight = backward, .rounding = {{.largest_error = 0.01F}}};
-               down.product.derivative = GemmActivation::kGeluTanh, down.product.derivative_scale = 1.25F;
-               out.push_back(
-                   graph.add_one(kQuantizedMatmul, std::array{x[3] * 1.0, packed(backward, true), a}, down, where));
-               down.product.derivative = GemmActivation::kNone, down.product.accumulate = true;
-               out.push_back(
-                   graph.add_one(kQuantizedMatmul, std::array{x[3] * 1.0, packed(backward, true), a}, down, where));
-               return out;
-             },
-         .differentiate = false});
+    linnet::testing::check_op({.inputs = {{.shape = {rows, 70}}, {.shape = {50, 70}, .full = true},
+                                   {.shape = {50}, .full = true}, {.shape = {rows, 50}}},
+        .build =
+            [](Graph& graph, const auto& x) {
+              const auto where = SourceLine::current();
+              const DType dtype = x[0].type().dtype;
+              const QuantizedAttrs forward{.weight = {dtype, {50, 70}}}, backward{.weight = {dtype, {70, 50}}};
+              const auto packed = [&](const QuantizedAttrs& weight, bool transposed) {
+                return graph.add_one(kQuantizeWeight, std::array{x[1]}, QuantizeWeightAttrs{weight, transposed}, where);
+              };
+              QuantizedMatmulAttrs up{.weight = forward, .rounding = {{.largest_error = 0.01F}}};
+              up.product.bias = up.product.pre_activation = true, up.product.activation = GemmActivation::kGelu;
+              const Tensor a = x[0] * 1.0;
+              std::vector<Tensor> out =
+                  graph.add(kQuantizedMatmul, std::array{a, packed(forward, false), x[2]}, up, where);
+              QuantizedMatmulAttrs down{.weight = backward, .rounding = {{.largest_error = 0.01F}}};
+              down.product.derivative = GemmActivation::kGeluTanh, down.product.derivative_scale = 1.25F;
+              out.push_back(
+                  graph.add_one(kQuantizedMatmul, std::array{x[3] * 1.0, packed(backward, true), a}, down, where));
+              down.product.derivative = GemmActivation::kNone, down.product.accumulate = true;
+              out.push_back(
+                  graph.add_one(kQuantizedMatmul, std::array{x[3] * 1.0, packed(backward, true), a}, down, where));
+              return out;
+            },
+        .differentiate = false});
 }
-
 }  // namespace
 }  // namespace linnet

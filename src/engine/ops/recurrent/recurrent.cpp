@@ -9,14 +9,13 @@
 
 namespace linnet {
 namespace {
-
 std::vector<TensorType> infer_recurrent(const InferArgs& args) {
   const RecurrentKind kind = args.attrs.as<RecurrentAttrs>().kind;
   expect_inputs(args, kind == RecurrentKind::kLstm ? 6 : 5);
   const TensorType &projected = args.in[0], &weight = args.in[1], &state = args.in[4];
   const int64_t gates = gates_of(kind);
   expect(is_float(projected.dtype) && projected.shape.rank() == 3 && state.shape.rank() == 2, "got ", projected,
-         " and a state ", state);
+      " and a state ", state);
   const int64_t hidden = state.shape[1], width = gates * hidden;
   const auto given = [&](size_t i, const Shape& shape) {
     expect(args.in[i] == TensorType{projected.dtype, shape}, "operand ", i, " is ", args.in[i], ", expected ", shape);
@@ -149,8 +148,8 @@ std::vector<Tensor> unrolled_steps(const RecurrentLayer& layer, const RecurrentO
   const int64_t steps = layer.projected.dim(0);
   const RecurrentSizes sizes{.steps = steps, .reverse = options.reverse};
   Tensor hidden = layer.hidden, cell = layer.cell;
-  std::vector<std::vector<Tensor>> all(has_memory(options.kind) ? 3 : 1,
-                                       std::vector<Tensor>(static_cast<size_t>(steps)));
+  std::vector<std::vector<Tensor>> all(
+      has_memory(options.kind) ? 3 : 1, std::vector<Tensor>(static_cast<size_t>(steps)));
   for (int64_t i = 0; i < steps; ++i) {
     const int64_t t = sizes.time(i);
     const Tensor sums = matmul(hidden, layer.weight, false, true) + layer.bias;
@@ -168,8 +167,8 @@ std::vector<Tensor> unrolled_steps(const RecurrentLayer& layer, const RecurrentO
 std::vector<Tensor> decompose_recurrent(const DecomposeArgs& args) {
   const auto& attrs = args.attrs<RecurrentAttrs>();
   const Tensor cell = attrs.kind == RecurrentKind::kLstm ? args.in[5] : Tensor{};
-  return unrolled_steps({args.in[0], args.in[1], args.in[3], args.in[4], cell},
-                        {attrs.kind, attrs.order, attrs.reverse});
+  return unrolled_steps(
+      {args.in[0], args.in[1], args.in[3], args.in[4], cell}, {attrs.kind, attrs.order, attrs.reverse});
 }
 
 double recurrent_flops(const FlopsArgs& args) {  // of the states
@@ -207,15 +206,15 @@ void run_recurrent(const KernelArgs& args) {
   const auto in = [&](size_t i) { return i < args.in.size() ? args.in[i].as<const float>() : nullptr; };
   const auto out = [&](size_t i) { return i < args.out.size() ? args.out[i].as<float>() : nullptr; };
   recurrent_forward(s,
-                    {.projected = in(0),
-                     .packed = in(2),
-                     .bias = in(3),
-                     .hidden = in(4),
-                     .cell = in(5),
-                     .result = out(0),
-                     .gates = out(1),
-                     .memory = out(2)},
-                    args.pool);
+      {.projected = in(0),
+          .packed = in(2),
+          .bias = in(3),
+          .hidden = in(4),
+          .cell = in(5),
+          .result = out(0),
+          .gates = out(1),
+          .memory = out(2)},
+      args.pool);
 }
 
 void run_recurrent_grad(const KernelArgs& args) {
@@ -223,25 +222,24 @@ void run_recurrent_grad(const KernelArgs& args) {
   const auto in = [](void* data) { return static_cast<const float*>(data); };
   const auto out = [](void* data) { return static_cast<float*>(data); };
   recurrent_backward(sizes_of(args, args.in[0].shape()),
-                     {.slopes = in(o.in[0].data),
-                      .cell_slopes = in(o.cell_slopes),
-                      .packed = in(o.in[1].data),
-                      .hidden = in(o.in[2].data),
-                      .cell = in(o.cell),
-                      .result = in(o.result),
-                      .gates = in(o.gates),
-                      .memory = in(o.memory),
-                      .projected = out(o.out[0].data),
-                      .sums = out(o.sums),
-                      .hidden_slopes = out(o.hidden_slopes),
-                      .first_cell_slopes = out(o.first_cell_slopes)},
-                     args.pool);
+      {.slopes = in(o.in[0].data),
+          .cell_slopes = in(o.cell_slopes),
+          .packed = in(o.in[1].data),
+          .hidden = in(o.in[2].data),
+          .cell = in(o.cell),
+          .result = in(o.result),
+          .gates = in(o.gates),
+          .memory = in(o.memory),
+          .projected = out(o.out[0].data),
+          .sums = out(o.sums),
+          .hidden_slopes = out(o.hidden_slopes),
+          .first_cell_slopes = out(o.first_cell_slopes)},
+      args.pool);
 }
 
 double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
 
-template <class T>
-void recurrent_reference(const KernelArgs& args, const RecurrentSizes& s) {
+template <class T> void recurrent_reference(const KernelArgs& args, const RecurrentSizes& s) {
   const int64_t h = s.hidden, gates = s.gates(), units = kRecurrentUnits / 2;
   const T *const packed = args.in[2].as<T>(), *const bias = args.in[3].as<T>();
   for (int64_t i = 0; i < s.steps; ++i)
@@ -284,8 +282,7 @@ void run_recurrent_reference(const KernelArgs& args) {
   for_float(args.out[0].type.dtype, [&]<class T>() { recurrent_reference<T>(args, s); });
 }
 
-template <class T>
-void recurrent_grad_reference(const KernelArgs& args, const RecurrentSizes& s) {
+template <class T> void recurrent_grad_reference(const KernelArgs& args, const RecurrentSizes& s) {
   const GradientOperands o(args);
   const auto at = [](const void* data) { return static_cast<const T*>(data); };
   const int64_t h = s.hidden, width = s.gates() * h, states = s.batch * h;
@@ -341,30 +338,29 @@ void run_recurrent_grad_reference(const KernelArgs& args) {
   const RecurrentSizes s = sizes_of(args, args.in[0].shape());
   for_float(args.in[0].type.dtype, [&]<class T>() { recurrent_grad_reference<T>(args, s); });
 }
-
 }  // namespace
 
 // A step reads `projected` before it writes the gates there.
 const OpDef kRecurrent{.name = "recurrent",
-                       .infer = infer_recurrent,
-                       .gradient = recurrent_gradient,
-                       .decompose = decompose_recurrent,
-                       .may_overwrite = [](const Node&, int output, int input) { return output == 1 && input == 0; },
-                       .kernels = recurrent_kernels,
-                       .arranged_inputs = 0b100,
-                       .flops = recurrent_flops};
+    .infer = infer_recurrent,
+    .gradient = recurrent_gradient,
+    .decompose = decompose_recurrent,
+    .may_overwrite = [](const Node&, int output, int input) { return output == 1 && input == 0; },
+    .kernels = recurrent_kernels,
+    .arranged_inputs = 0b100,
+    .flops = recurrent_flops};
 const OpDef kRecurrentGrad{.name = "recurrent_grad",
-                           .infer = infer_recurrent_grad,
-                           .kernels = recurrent_grad_kernels,
-                           .flops = recurrent_flops};
+    .infer = infer_recurrent_grad,
+    .kernels = recurrent_grad_kernels,
+    .flops = recurrent_flops};
 
 RecurrentResult recurrent(const RecurrentLayer& layer, const RecurrentOptions& options, SourceLine where) {
   std::vector<Tensor> found;
   if (options.unrolled) {
     found = unrolled_steps(layer, options);
   } else {
-    std::vector<Tensor> operands{layer.projected, layer.weight, packed_forward(layer.weight, options), layer.bias,
-                                 layer.hidden};
+    std::vector<Tensor> operands{
+        layer.projected, layer.weight, packed_forward(layer.weight, options), layer.bias, layer.hidden};
     if (options.kind == RecurrentKind::kLstm) operands.push_back(layer.cell);
     found = graph_of(At(layer.projected, where))
                 ->add(kRecurrent, operands, RecurrentAttrs{options.kind, options.order, options.reverse}, where);
@@ -373,9 +369,8 @@ RecurrentResult recurrent(const RecurrentLayer& layer, const RecurrentOptions& o
   return {found[0], at_time(found[0], last), options.kind == RecurrentKind::kLstm ? at_time(found[2], last) : Tensor{}};
 }
 
-LINNET_KERNELS(recurrent, {"simd", all_f32, nullptr, run_recurrent},
-               {"reference", nullptr, nullptr, run_recurrent_reference})
+LINNET_KERNELS(
+    recurrent, {"simd", all_f32, nullptr, run_recurrent}, {"reference", nullptr, nullptr, run_recurrent_reference})
 LINNET_KERNELS(recurrent_grad, {"simd", all_f32, nullptr, run_recurrent_grad},
-               {"reference", nullptr, nullptr, run_recurrent_grad_reference})
-
+    {"reference", nullptr, nullptr, run_recurrent_grad_reference})
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct RecurrentAttrs {
   RecurrentKind kind = RecurrentKind::kLstm;
   GateOrder order = GateOrder::kUsual;  // of projected, weight, bias and gates
@@ -43,7 +42,6 @@ struct RecurrentOptions {
   bool reverse = false;
   bool unrolled = false;  // as ops of each step: for a device that has no kernel for the loop
 };
-RecurrentResult recurrent(const RecurrentLayer& layer, const RecurrentOptions& options,
-                          SourceLine where = SourceLine::current());
-
+RecurrentResult recurrent(
+    const RecurrentLayer& layer, const RecurrentOptions& options, SourceLine where = SourceLine::current());
 }  // namespace linnet

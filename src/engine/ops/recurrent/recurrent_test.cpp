@@ -4,7 +4,6 @@
 
 namespace linnet {
 namespace {
-
 // A GPU has no kernel for the loop: layers are unrolled there.
 class Recurrent : public ::testing::Test {
  protected:
@@ -15,13 +14,10 @@ class Recurrent : public ::testing::Test {
 
 // A loop over `steps`, of which all results are read; sizes that fill vectors, panels and blocks of rows, and not.
 testing::OpCase recurrent_case(RecurrentKind kind, int64_t steps, int64_t batch, int64_t hidden, bool reverse,
-                               GateOrder order = GateOrder::kUsual) {
+    GateOrder order = GateOrder::kUsual) {
   const int64_t width = gates_of(kind) * hidden;
-  testing::OpCase made{.inputs = {{.shape = {steps, batch, width}},
-                                  {.shape = {width, hidden}, .spread = 0.5},
-                                  {.shape = {width}},
-                                  {.shape = {batch, hidden}},
-                                  {.shape = {batch, hidden}}}};
+  testing::OpCase made{.inputs = {{.shape = {steps, batch, width}}, {.shape = {width, hidden}, .spread = 0.5},
+                           {.shape = {width}}, {.shape = {batch, hidden}}, {.shape = {batch, hidden}}}};
   made.build = [=](Graph&, const auto& x) {
     const RecurrentResult found = recurrent({x[0], x[1], x[2], x[3], x[4]}, {kind, order, reverse});
     return kind == RecurrentKind::kLstm ? std::vector{found.hidden, found.last_hidden, found.cell}
@@ -59,15 +55,13 @@ TEST_F(Recurrent, UnrolledIsTheSame) {
       for (int i = 0; float& number : value.as<float>()) number = 0.1f * static_cast<float>(i++ * 7 % 13 - 6);
     }
     for (const bool unrolled : {false, true}) {
-      const RecurrentResult found =
-          recurrent({x[0], x[1], x[2], x[3], x[4]},
-                    {.kind = kind, .order = GateOrder::kOnnx, .reverse = true, .unrolled = unrolled});
+      const RecurrentResult found = recurrent({x[0], x[1], x[2], x[3], x[4]},
+          {.kind = kind, .order = GateOrder::kOnnx, .reverse = true, .unrolled = unrolled});
       graph.output(unrolled ? "u" : "l", found.hidden);
     }
     for (const NamedTensors& got : testing::run_everywhere(graph, inputs))
       EXPECT_LT(testing::distance(got.at("u"), got.at("l")), 1e-6);
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -4,14 +4,12 @@
 
 namespace linnet {
 namespace {
-
 TEST(Cumsum, ValuesAndGradients) {
   for (const bool reverse : {false, true})
     for (const auto& [shape, axis] :
-         {std::pair<Shape, int>{{7}, 0}, {{3, 5}, 1}, {{3, 5}, 0}, {{2, 9, 130}, 1}, {{2, 3, 4}, -1}, {{40, 1000}, -1}})
-      testing::check_op({.inputs = {{shape}}, .build = [=, axis = axis](Graph&, const auto& x) {
-                           return std::vector{cumsum(x[0], axis, reverse)};
-                         }});
+        {std::pair<Shape, int>{{7}, 0}, {{3, 5}, 1}, {{3, 5}, 0}, {{2, 9, 130}, 1}, {{2, 3, 4}, -1}, {{40, 1000}, -1}})
+      testing::check_op({.inputs = {{shape}},
+          .build = [=, axis = axis](Graph&, const auto& x) { return std::vector{cumsum(x[0], axis, reverse)}; }});
 }
 
 TEST(Cumsum, SumsFromEitherEnd) {
@@ -23,9 +21,8 @@ TEST(Cumsum, SumsFromEitherEnd) {
     inputs["x"] = HostTensor({DType::kF32, {2, 3}}, std::span<const float>(x));
     for (const NamedTensors& outputs : testing::run_everywhere(graph, inputs))
       EXPECT_EQ(outputs.at("y").values(),
-                (reverse ? std::vector<double>{6, 5, 3, 15, 11, 6} : std::vector<double>{1, 3, 6, 4, 9, 15}));
+          (reverse ? std::vector<double>{6, 5, 3, 15, 11, 6} : std::vector<double>{1, 3, 6, 4, 9, 15}));
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -11,12 +11,11 @@
 
 namespace linnet {
 namespace {
-
 std::vector<TensorType> infer_reduce(const InferArgs& args) {
   expect_inputs(args, 1);
   const auto& attrs = args.attrs.as<ReduceAttrs>();
   expect(find_broadcast(attrs.shape, args.in[0].shape).has_value(), "cannot reduce ", args.in[0].shape, " to ",
-         attrs.shape);
+      attrs.shape);
   expect(is_float(args.in[0].dtype), "got ", args.in[0], ", expected a float type");
   return {{args.in[0].dtype, attrs.shape}};
 }
@@ -35,7 +34,7 @@ std::vector<TensorType> infer_cumsum(const InferArgs& args) {
   expect_inputs(args, 1);
   const int axis = args.attrs.as<CumsumAttrs>().axis;
   expect(is_float(args.in[0].dtype) && axis >= 0 && axis < args.in[0].shape.rank(), "got ", args.in[0], " and axis ",
-         axis);
+      axis);
   return {args.in[0]};
 }
 
@@ -46,8 +45,7 @@ std::vector<Tensor> cumsum_gradient(const GradientArgs& args) {
 
 Tensor reduce(At x, Reduction kind, Shape shape) { return op_result(kReduce, x, {}, ReduceAttrs{kind, shape}); }
 
-template <class T>
-T reduce_line(Reduction kind, const T* x, int64_t count, int64_t stride) {
+template <class T> T reduce_line(Reduction kind, const T* x, int64_t count, int64_t stride) {
   double top = -std::numeric_limits<double>::infinity(), sum = 0;
   if (kind != Reduction::kSum)
     for (int64_t i = 0; i < count; ++i)
@@ -84,7 +82,7 @@ size_t row_sum_workspace(const KernelQuery& query) {
 void run_row_sum(const KernelArgs& args) {
   const int64_t width = args.out[0].elements();
   sum_rows(width ? args.in[0].elements() / width : 0, width, stored(args.in[0]), args.out[0].as<float>(), false,
-           args.workspace, args.pool);
+      args.workspace, args.pool);
 }
 
 bool is_log_sum_exp_of_rows(const KernelQuery& query) {
@@ -96,15 +94,14 @@ bool is_log_sum_exp_of_rows(const KernelQuery& query) {
 
 void run_log_sum_exp(const KernelArgs& args) {
   const int64_t rows = args.out[0].elements();
-  log_sum_exp_rows(rows, rows ? args.in[0].elements() / rows : 0, args.in[0].as<float>(), args.out[0].as<float>(),
-                   args.pool);
+  log_sum_exp_rows(
+      rows, rows ? args.in[0].elements() / rows : 0, args.in[0].as<float>(), args.out[0].as<float>(), args.pool);
 }
 
 // Columns summed together, in double.
 constexpr int64_t kColumns = 64;
 
-template <class T>
-void sum_columns(const T* x, T* y, int64_t size, int64_t stride, int64_t columns, bool reverse) {
+template <class T> void sum_columns(const T* x, T* y, int64_t size, int64_t stride, int64_t columns, bool reverse) {
   std::array<double, kColumns> sums{};
   for (int64_t k = 0; k < size; ++k) {
     const int64_t row = (reverse ? size - 1 - k : k) * stride;
@@ -125,12 +122,11 @@ void run_cumsum(const KernelArgs& args) {
       for (int64_t task = begin; task < end; ++task) {
         const int64_t first = task % pieces * kColumns, at = task / pieces * size * inner + first;
         sum_columns(args.in[0].as<const T>() + at, args.out[0].as<T>() + at, size, inner,
-                    std::min(kColumns, inner - first), attrs.reverse);
+            std::min(kColumns, inner - first), attrs.reverse);
       }
     });
   });
 }
-
 }  // namespace
 
 const OpDef kReduce{.name = "reduce", .infer = infer_reduce, .gradient = reduce_gradient, .storage = [](const Node&) {
@@ -156,7 +152,6 @@ Tensor cumsum(At x, int axis, bool reverse) {
 
 LINNET_KERNELS(cumsum, {"reference", nullptr, nullptr, run_cumsum})
 LINNET_KERNELS(reduce, {"row_sum", is_row_sum, row_sum_workspace, run_row_sum},
-               {"log_sum_exp_rows", is_log_sum_exp_of_rows, nullptr, run_log_sum_exp},
-               {"reference", nullptr, nullptr, run_reduce_reference})
-
+    {"log_sum_exp_rows", is_log_sum_exp_of_rows, nullptr, run_log_sum_exp},
+    {"reference", nullptr, nullptr, run_reduce_reference})
 }  // namespace linnet

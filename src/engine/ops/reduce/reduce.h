@@ -4,7 +4,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 enum class Reduction { kSum, kMax, kLogSumExp };
 std::span<const char* const> enum_names(Reduction);
 
@@ -33,5 +32,4 @@ Tensor cumsum(At x, int axis, bool reverse = false);
 // On a GPU, for other kernels: queues sums[j] = sum over i of x[i, j]; x [rows, width], fp32 or bf16.
 size_t column_sums_workspace(int64_t rows, int64_t width, DType dtype);  // bytes
 void column_sums(Device* device, int64_t rows, int64_t width, const TensorView& x, float* sums, std::byte* workspace);
-
 }  // namespace linnet

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kThreads = 256;
 // Blocks that fill any GPU; more pieces would only have to be added again.
 constexpr int64_t kEnoughBlocks = 512;
@@ -22,8 +21,7 @@ struct Part {
 
 LINNET_DEVICE Part empty_part() { return {-INFINITY, 0}; }
 
-template <Reduction kKind>
-LINNET_DEVICE void add(Part& part, float x) {
+template <Reduction kKind> LINNET_DEVICE void add(Part& part, float x) {
   if (kKind == Reduction::kSum) {
     part.sum += x;
   } else if (kKind == Reduction::kMax) {
@@ -36,8 +34,7 @@ LINNET_DEVICE void add(Part& part, float x) {
   }
 }
 
-template <Reduction kKind>
-LINNET_DEVICE Part merged(const Part& a, const Part& b) {
+template <Reduction kKind> LINNET_DEVICE Part merged(const Part& a, const Part& b) {
   if (kKind == Reduction::kSum) return {0, a.sum + b.sum};
   const float top = Larger()(a.top, b.top);
   if (kKind == Reduction::kMax) return {top, 0};
@@ -45,15 +42,13 @@ LINNET_DEVICE Part merged(const Part& a, const Part& b) {
   return {top, scaled(a) + scaled(b)};
 }
 
-template <Reduction kKind>
-LINNET_DEVICE float finished(const Part& part) {
+template <Reduction kKind> LINNET_DEVICE float finished(const Part& part) {
   if (kKind == Reduction::kSum) return part.sum;
   if (kKind == Reduction::kMax || part.top == INFINITY || part.top == -INFINITY) return part.top;
   return part.top + logf(part.sum);
 }
 
-template <Reduction kKind>
-LINNET_DEVICE Part warp_merged(Part part) {
+template <Reduction kKind> LINNET_DEVICE Part warp_merged(Part part) {
 #pragma unroll
   for (int step = kWarp / 2; step > 0; step /= 2) {
     const Part other{__shfl_xor_sync(kAllLanes, part.top, step), __shfl_xor_sync(kAllLanes, part.sum, step)};
@@ -63,26 +58,15 @@ LINNET_DEVICE Part warp_merged(Part part) {
 }
 
 // Writes the result, or a Part for the second launch.
-template <Reduction kKind, class To>
-LINNET_DEVICE void put(To* to, const Part& part) {
+template <Reduction kKind, class To> LINNET_DEVICE void put(To* to, const Part& part) {
   *to = from_float<To>(finished<kKind>(part));
 }
-template <Reduction kKind>
-LINNET_DEVICE void put(Part* to, const Part& part) {
-  *to = part;
-}
-template <Reduction kKind, class From>
-LINNET_DEVICE void take(Part& part, From x) {
-  add<kKind>(part, to_float(x));
-}
-template <Reduction kKind>
-LINNET_DEVICE void take(Part& part, const Part& other) {
-  part = merged<kKind>(part, other);
-}
+template <Reduction kKind> LINNET_DEVICE void put(Part* to, const Part& part) { *to = part; }
+template <Reduction kKind, class From> LINNET_DEVICE void take(Part& part, From x) { add<kKind>(part, to_float(x)); }
+template <Reduction kKind> LINNET_DEVICE void take(Part& part, const Part& other) { part = merged<kKind>(part, other); }
 
 // A warp for each row of up to some hundred elements.
-template <Reduction kKind, class From, class To>
-__global__ void __launch_bounds__(kThreads)
+template <Reduction kKind, class From, class To> __global__ void __launch_bounds__(kThreads)
     short_rows_kernel(int64_t rows, int64_t count, const From* __restrict__ x, To* __restrict__ y) {
   begin_kernel();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -95,8 +79,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // A block for each piece of a row: y [rows, pieces].
-template <Reduction kKind, class From, class To>
-__global__ void __launch_bounds__(kThreads)
+template <Reduction kKind, class From, class To> __global__ void __launch_bounds__(kThreads)
     long_rows_kernel(int64_t count, int64_t piece, int64_t pieces, const From* __restrict__ x, To* __restrict__ y) {
   begin_kernel();
   __shared__ Part parts[kThreads / kWarp];
@@ -201,8 +184,8 @@ Cut cut_of(bool columns, int64_t rows, int64_t count, DType from) {
 
 Cut cut_of(const TensorType& in, const Shape& out) {
   const int64_t rows = out.elements();
-  return cut_of(*find_broadcast(out, in.shape) == Broadcast::kSuffix, rows, rows ? in.shape.elements() / rows : 0,
-                in.dtype);
+  return cut_of(
+      *find_broadcast(out, in.shape) == Broadcast::kSuffix, rows, rows ? in.shape.elements() / rows : 0, in.dtype);
 }
 
 size_t workspace_of(const Cut& cut) {
@@ -216,7 +199,7 @@ void reduce_columns(Device* device, const Cut& cut, int64_t count, int64_t piece
   const auto run = [&]<int kColumns, bool kAligned>() {
     const dim3 block(cut.lanes, kThreads / cut.lanes);
     const dim3 grid(blocks_for(cut.rows, cut.lanes * kColumns),
-                    static_cast<unsigned>(std::max<int64_t>(pieces_of(count, piece), 1)));
+        static_cast<unsigned>(std::max<int64_t>(pieces_of(count, piece), 1)));
     launch(device, columns_kernel<kKind, kColumns, kAligned, From, To>, grid, block, 0, count, cut.rows, piece, x, y);
   };
   const auto aligned_to = [&](int columns) {
@@ -235,10 +218,10 @@ void reduce_rows(Device* device, const Cut& cut, int64_t count, int64_t piece, c
   const int64_t pieces = std::max<int64_t>(pieces_of(count, piece), 1);
   if (count <= 1024 && pieces == 1)
     launch(device, short_rows_kernel<kKind, From, To>, blocks_for(cut.rows, kThreads / kWarp), kThreads, 0, cut.rows,
-           count, x, y);
+        count, x, y);
   else
     launch(device, long_rows_kernel<kKind, From, To>, static_cast<unsigned>(cut.rows * pieces), kThreads, 0, count,
-           piece, pieces, x, y);
+        piece, pieces, x, y);
 }
 
 template <Reduction kKind, class From, class To>
@@ -255,8 +238,7 @@ void reduce_all(Device* device, const Cut& cut, const From* x, To* y, std::byte*
   reduce_whole<kKind>(device, cut, cut.pieces, cut.pieces, static_cast<const Part*>(parts), y);
 }
 
-template <Reduction kKind>
-void run_kind(const KernelArgs& args) {
+template <Reduction kKind> void run_kind(const KernelArgs& args) {
   const Cut cut = cut_of(args.in[0].type, args.out[0].shape());
   for_storage(args.in[0].type.dtype, [&]<class From>() {
     for_storage(args.out[0].type.dtype, [&]<class To>() {
@@ -289,9 +271,8 @@ void run_cumsum(const KernelArgs& args) {
   if (shape.elements() == 0) return;
   const int64_t inner = shape.elements(axis + 1, shape.rank());
   launch_elements<sum_row>(args.device, shape.elements(0, axis) * inner, shape[axis], inner, reverse,
-                           args.in[0].as<float>(), args.out[0].as<float>());
+      args.in[0].as<float>(), args.out[0].as<float>());
 }
-
 }  // namespace
 
 size_t column_sums_workspace(int64_t rows, int64_t width, DType dtype) {
@@ -306,5 +287,4 @@ void column_sums(Device* device, int64_t rows, int64_t width, const TensorView& 
 
 LINNET_KERNELS(cumsum_cuda, {"rows", nullptr, nullptr, run_cumsum})
 LINNET_KERNELS(reduce_cuda, {"pieces", nullptr, workspace, run})
-
 }  // namespace linnet

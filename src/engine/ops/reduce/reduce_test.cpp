@@ -6,7 +6,6 @@
 
 namespace linnet {
 namespace {
-
 using testing::check_op;
 
 Tensor reduced(Tensor x, Reduction kind, Shape shape) {
@@ -17,31 +16,30 @@ Tensor reduced(Tensor x, Reduction kind, Shape shape) {
 TEST(Reduce, ColumnsAndRowsOfManySizes) {
   for (const auto& [rows, width] : {std::pair{1, 300}, {7, 1}, {301, 3}, {300, 36}, {67, 260}, {2100, 8}, {3, 1030}})
     check_op({.inputs = {{{rows, width}}},
-              .build =
-                  [rows = rows, width = width](Graph&, const auto& x) {
-                    return std::vector{sum_to(x[0], {width}), sum_to(x[0], {rows, 1}), log_sum_exp_last(x[0])};
-                  },
-              .bf16_tolerance = 1e-2});
+        .build =
+            [rows = rows, width = width](Graph&, const auto& x) {
+              return std::vector{sum_to(x[0], {width}), sum_to(x[0], {rows, 1}), log_sum_exp_last(x[0])};
+            },
+        .bf16_tolerance = 1e-2});
 }
 
 TEST(Reduce, ToOneNumber) {
   for (int64_t count : {1, 1000, 40000})
     check_op({.inputs = {{.shape = {count}, .center = 0.5}},
-              .build = [](Graph&, const auto& x) { return std::vector{sum_to(x[0], {})}; }});
+        .build = [](Graph&, const auto& x) { return std::vector{sum_to(x[0], {})}; }});
 }
 
 TEST(Reduce, SumsOfBf16InFp32) {
   if (!testing::tested_backend()) GTEST_SKIP() << "on a device";
   check_op({.inputs = {{{600, 40}}},
-            .build =
-                [](Graph& graph, const auto& x) {
-                  if (x[0].type().dtype == DType::kF64) return std::vector{sum_to(x[0], {40})};
-                  return graph.add_stored(kReduce, std::array{cast(x[0], DType::kBF16)},
-                                          ReduceAttrs{Reduction::kSum, {40}}, SourceLine::current(),
-                                          std::array{TensorType{DType::kF32, {40}}});
-                },
-            .tolerance = 1e-2,
-            .differentiate = false});
+      .build =
+          [](Graph& graph, const auto& x) {
+            if (x[0].type().dtype == DType::kF64) return std::vector{sum_to(x[0], {40})};
+            return graph.add_stored(kReduce, std::array{cast(x[0], DType::kBF16)}, ReduceAttrs{Reduction::kSum, {40}},
+                SourceLine::current(), std::array{TensorType{DType::kF32, {40}}});
+          },
+      .tolerance = 1e-2,
+      .differentiate = false});
 }
 
 TEST(Reduce, MaximaAndLogSumsOfInfinitiesAndNan) {
@@ -70,6 +68,5 @@ TEST(Reduce, MaximaAndLogSumsOfInfinitiesAndNan) {
       }
   }
 }
-
 }  // namespace
 }  // namespace linnet

@@ -3,7 +3,6 @@
 
 namespace linnet {
 namespace {
-
 const TensorType kCursor{DType::kI32, {1}};
 
 void expect_cursor(const TensorType& type) { expect(type == kCursor, "got cursor ", type, ", expected ", kCursor); }
@@ -13,8 +12,8 @@ std::vector<TensorType> infer_resident_gather(const InferArgs& args) {  // order
   const TensorType& order = args.in[0];
   const int64_t rows = args.attrs.as<GatherRowsAttrs>().rows;
   expect(order.dtype == DType::kI32 && order.shape.rank() == 1, "got order ", order, ", expected i32 [M]");
-  expect(rows > 0 && order.shape[0] % rows == 0, "an order of ", order.shape[0], " does not divide into ", rows,
-         " rows");
+  expect(
+      rows > 0 && order.shape[0] % rows == 0, "an order of ", order.shape[0], " does not divide into ", rows, " rows");
   expect_cursor(args.in[1]);
   std::vector<TensorType> out;
   for (const TensorType& data : args.in.subspan(2)) {
@@ -41,7 +40,7 @@ std::vector<TensorType> infer_resident_write(const InferArgs& args) {  // table,
   const TensorType& table = args.in[0];
   const auto scalars = static_cast<int64_t>(args.in.size()) - 2;
   expect(is_float(table.dtype) && table.shape.rank() == 2 && table.shape[1] == scalars, "got table ", table, " and ",
-         scalars, " scalars");
+      scalars, " scalars");
   expect_cursor(args.in[1]);
   for (const TensorType& scalar : args.in.subspan(2))
     expect(scalar == TensorType{table.dtype, {}}, "got ", scalar, " for table ", table);
@@ -96,7 +95,6 @@ void run_resident_write(const KernelArgs& args) {
   });
   *args.out[1].as<int32_t>() = static_cast<int32_t>(step + 1);
 }
-
 }  // namespace
 
 const OpDef kGatherRows{.name = "gather_rows", .infer = infer_resident_gather};
@@ -119,5 +117,4 @@ WrittenRow write_row(At table, Tensor cursor, std::span<const Tensor> scalars) {
 LINNET_KERNELS(gather_rows, {"reference", nullptr, nullptr, run_resident_gather})
 LINNET_KERNELS(pick_rows, {"reference", nullptr, nullptr, run_pick})
 LINNET_KERNELS(write_row, {"reference", nullptr, nullptr, run_resident_write})
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 struct GatherRowsAttrs {
   int64_t rows = 0;
   void fields(FieldVisitor& visit) { visit("rows", rows); }
@@ -26,5 +25,4 @@ struct WrittenRow {
   Tensor table, cursor;
 };
 WrittenRow write_row(At table, Tensor cursor, std::span<const Tensor> scalars);
-
 }  // namespace linnet

@@ -6,17 +6,10 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kThreads = 256, kMaxScalars = 8, kMaxTables = 8;
 
-template <class Word>
-LINNET_DEVICE Word filled(uint32_t bits) {
-  return static_cast<Word>(bits);
-}
-template <>
-LINNET_DEVICE Word16 filled<Word16>(uint32_t bits) {
-  return {{bits, bits, bits, bits}};
-}
+template <class Word> LINNET_DEVICE Word filled(uint32_t bits) { return static_cast<Word>(bits); }
+template <> LINNET_DEVICE Word16 filled<Word16>(uint32_t bits) { return {{bits, bits, bits, bits}}; }
 
 // Of data, or of a table of steps: `count` rows of `width` words of `word` bytes.
 struct Table {
@@ -34,8 +27,7 @@ struct Order {
   int64_t per_step, steps;
 };
 
-template <class Word>
-LINNET_DEVICE void gather_word(int64_t i, const Table& table, const Order& order) {
+template <class Word> LINNET_DEVICE void gather_word(int64_t i, const Table& table, const Order& order) {
   const int64_t row = i / table.width, step = *order.cursor;
   const int64_t wanted = step >= 0 && step < order.steps ? order.rows[step * order.per_step + row] : -1;
   const auto* from = static_cast<const Word*>(table.from);
@@ -68,8 +60,8 @@ struct Scalars {
 };
 
 // One warp: all read the cursor before it is incremented.
-__global__ void __launch_bounds__(kWarp) write_kernel(int count, int64_t steps, Scalars scalars, const int32_t* cursor,
-                                                      float* __restrict__ table, int32_t* next) {
+__global__ void __launch_bounds__(kWarp) write_kernel(
+    int count, int64_t steps, Scalars scalars, const int32_t* cursor, float* __restrict__ table, int32_t* next) {
   begin_kernel();
   const int i = static_cast<int>(threadIdx.x);
   const int64_t step = *cursor;
@@ -89,8 +81,7 @@ Table table_of(const TensorView& from, const TensorView& to, int64_t rows) {
 }
 
 // Calls queue(tables, how many, most words of a row) for up to kMaxTables at once.
-template <class TableOf, class Queue>
-void for_tables(size_t count, const TableOf& table_of, const Queue& queue) {
+template <class TableOf, class Queue> void for_tables(size_t count, const TableOf& table_of, const Queue& queue) {
   for (size_t begin = 0; begin < count; begin += kMaxTables) {
     Tables tables{};
     const size_t here = std::min<size_t>(count - begin, kMaxTables);
@@ -127,7 +118,7 @@ void run_pick(const KernelArgs& args) {
       },
       [&](const Tables& tables, unsigned count, int64_t widest) {
         launch(args.device, pick_kernel, {blocks_for(widest, kThreads), count}, kThreads, 0, tables,
-               args.in[0].as<const int32_t>());
+            args.in[0].as<const int32_t>());
       });
 }
 
@@ -140,13 +131,11 @@ void run_write(const KernelArgs& args) {
   const auto count = static_cast<int>(args.in.size()) - 2;
   for (int i = 0; i < count; ++i) scalars.at[i] = args.in[static_cast<size_t>(i) + 2].as<const float>();
   launch(args.device, write_kernel, 1, kWarp, 0, count, table.shape()[0], scalars, args.in[1].as<const int32_t>(),
-         table.as<float>(), args.out[1].as<int32_t>());
+      table.as<float>(), args.out[1].as<int32_t>());
 }
-
 }  // namespace
 
 LINNET_KERNELS(gather_rows_cuda, {"words", nullptr, nullptr, run_gather})
 LINNET_KERNELS(pick_rows_cuda, {"words", supports_pick, nullptr, run_pick})
 LINNET_KERNELS(write_row_cuda, {"warp", supports_write, nullptr, run_write})
-
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 namespace linnet {
 namespace {
-
 HostTensor cursor_at(int32_t step) { return {{DType::kI32, {1}}, std::span<const int32_t>(&step, 1)}; }
 
 // Widths that divide into words of 16, 4 and 1 bytes.
@@ -19,9 +18,9 @@ TEST(Resident, RowsAreGatheredInTheOrderOfTheStep) {
       const Tensor labels = graph.input("labels", {DType::kI32, {kCount}});
       const std::vector<Tensor> y =
           gather_rows(graph.input("order", {DType::kI32, {12}}), graph.input("cursor", {DType::kI32, {1}}),
-                      std::array{labels, labels, labels, labels, labels, labels, labels, labels,
-                                 graph.input("data", {dtype, {kCount, width, 1}}), labels},
-                      kRows);
+              std::array{labels, labels, labels, labels, labels, labels, labels, labels,
+                  graph.input("data", {dtype, {kCount, width, 1}}), labels},
+              kRows);
       graph.output("y", y[8]);
       graph.output("label", y[0]);
       graph.output("last", y[9]);
@@ -60,7 +59,7 @@ TEST(Resident, TheRowOfTheStepIsPickedAndWritten) {
   Graph graph;
   const Tensor cursor = graph.input("cursor", {DType::kI32, {1}});
   const std::vector<Tensor> picked = pick_rows(cursor, std::array{graph.input("table", {DType::kF32, {kSteps, kWidth}}),
-                                                                  graph.input("words", {DType::kI32, {kSteps, 4}})});
+                                                           graph.input("words", {DType::kI32, {kSteps, 4}})});
   graph.output("floats", picked[0]);
   graph.output("integers", picked[1]);
   std::vector<Tensor> scalars;
@@ -89,6 +88,5 @@ TEST(Resident, TheRowOfTheStepIsPickedAndWritten) {
   in["cursor"] = cursor_at(kSteps);
   EXPECT_THROW(interpret(graph, in), Error);
 }
-
 }  // namespace
 }  // namespace linnet

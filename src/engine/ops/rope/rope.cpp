@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<TensorType> infer_rope(const InferArgs& args) {
   const auto& attrs = args.attrs.as<RopeAttrs>();
   expect_inputs(args, 1u + attrs.has_positions);
@@ -15,15 +14,15 @@ std::vector<TensorType> infer_rope(const InferArgs& args) {
   expect(x.shape.rank() == 3 && is_float(x.dtype), "got ", x, ", expected [B, T, heads * size]");
   expect(attrs.head_size > 0 && (attrs.turned > 0 ? attrs.turned : attrs.head_size) % 2 == 0 && attrs.turned >= 0 &&
              attrs.turned <= attrs.head_size,
-         "a head of ", attrs.head_size, " elements, of which ", attrs.turned, " turn, has no two halves");
+      "a head of ", attrs.head_size, " elements, of which ", attrs.turned, " turn, has no two halves");
   expect(attrs.scaling.kind != RopeScaling::Kind::kDivided || std::ssize(attrs.scaling.divisors) == attrs.half(),
-         "frequencies need a divisor each");
+      "frequencies need a divisor each");
   expect(attrs.heads >= 0 && attrs.heads * attrs.head_size <= x.shape[2], "got ", x, " for ", attrs.heads, " heads of ",
-         attrs.head_size);
+      attrs.head_size);
   if (attrs.has_positions)
     expect(args.in[1] == TensorType{DType::kI32, {x.shape[0], x.shape[1]}} ||
                args.in[1] == TensorType{DType::kI32, {1, x.shape[1]}},
-           "got ", x, " with positions ", args.in[1]);
+        "got ", x, " with positions ", args.in[1]);
   return {x};
 }
 
@@ -121,17 +120,16 @@ void run_rope(const KernelArgs& args) {
   call.y = mutable_stored(out), call.y_batch_stride = out.strides[0], call.y_row_stride = out.strides[1];
   rope_rows(call, args.pool);
 }
-
 }  // namespace
 
 // A point's two halves are read before they are written.
 const OpDef kRope{.name = "rope",
-                  .infer = infer_rope,
-                  .gradient = rope_gradient,
-                  .may_overwrite = overwrites_first,
-                  .strided_inputs = 0b1,
-                  .strided_outputs = 0b1,
-                  .storage = reduced<0b1, 0b1>};
+    .infer = infer_rope,
+    .gradient = rope_gradient,
+    .may_overwrite = overwrites_first,
+    .strided_inputs = 0b1,
+    .strided_outputs = 0b1,
+    .storage = reduced<0b1, 0b1>};
 
 double rope_frequency(const RopeAttrs& attrs, int64_t i) {
   const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(2 * attrs.half());
@@ -153,7 +151,6 @@ Tensor rope(At x, const RopeOptions& options) {
   return graph_of(x)->add_one(kRope, in, attrs, x.where);
 }
 
-LINNET_KERNELS(rope, {"simd", supports_rope, rope_workspace, run_rope},
-               {"reference", nullptr, nullptr, run_rope_reference})
-
+LINNET_KERNELS(
+    rope, {"simd", supports_rope, rope_workspace, run_rope}, {"reference", nullptr, nullptr, run_rope_reference})
 }  // namespace linnet

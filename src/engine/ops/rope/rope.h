@@ -13,7 +13,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 // Longer contexts than in training. Llama 3: frequencies with fewer than `low_factor` turns in the original context are
 // divided by `factor`, those with more than `high_factor` stay, others are blended. Linear: all are divided by
 // `factor`. Divided: each by its own number (longrope). Yarn (Peng et al. 2024): like Llama 3's, but it blends by the
@@ -61,5 +60,4 @@ struct RopeOptions {
 };
 
 Tensor rope(At x, const RopeOptions& options);
-
 }  // namespace linnet

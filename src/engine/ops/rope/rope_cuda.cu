@@ -7,7 +7,6 @@
 
 namespace linnet {
 namespace {
-
 constexpr int kThreads = 128;
 constexpr int64_t kMaxHalf = 128;  // pairs of a head
 
@@ -25,8 +24,7 @@ struct RopeRows {
   int64_t x_batch, x_row, y_batch, y_row;  // strides
 };
 
-template <class T>
-__global__ void __launch_bounds__(kThreads)
+template <class T> __global__ void __launch_bounds__(kThreads)
     rope_kernel(RopeRows rows, RopeTurns turns, bool inverse, bool aligned, const T* x, T* y) {
   begin_kernel();
   __shared__ float cosines[kMaxHalf], sines[kMaxHalf];
@@ -79,8 +77,7 @@ __global__ void __launch_bounds__(kThreads)
 
 bool supports(const KernelQuery& query) { return query.attrs<RopeAttrs>().half() <= kMaxHalf; }
 
-template <class T>
-bool is_aligned(const TensorView& view) {
+template <class T> bool is_aligned(const TensorView& view) {
   return reinterpret_cast<uintptr_t>(view.data) % sizeof(Four<T>) == 0 && view.strides[0] % 4 == 0 &&
          view.strides[1] % 4 == 0;
 }
@@ -94,26 +91,24 @@ void run(const KernelArgs& args) {
     turns.at[i] = static_cast<uint64_t>(std::ldexp(per_position - std::floor(per_position), 64));
   }
   const RopeRows rows{.length = in.shape()[1],
-                      .width = in.shape()[2],
-                      .heads = attrs.heads,
-                      .head_size = attrs.head_size,
-                      .half = attrs.half(),
-                      .magnitude = static_cast<float>(attrs.scaling.magnitude),
-                      .positions = attrs.has_positions ? args.in[1].as<int32_t>() : nullptr,
-                      .position_rows = attrs.has_positions ? args.in[1].elements() : 1,
-                      .x_batch = in.strides[0],
-                      .x_row = in.strides[1],
-                      .y_batch = out.strides[0],
-                      .y_row = out.strides[1]};
+      .width = in.shape()[2],
+      .heads = attrs.heads,
+      .head_size = attrs.head_size,
+      .half = attrs.half(),
+      .magnitude = static_cast<float>(attrs.scaling.magnitude),
+      .positions = attrs.has_positions ? args.in[1].as<int32_t>() : nullptr,
+      .position_rows = attrs.has_positions ? args.in[1].elements() : 1,
+      .x_batch = in.strides[0],
+      .x_row = in.strides[1],
+      .y_batch = out.strides[0],
+      .y_row = out.strides[1]};
   for_storage(in.type.dtype, [&]<class T>() {
     const bool aligned = rows.half % 4 == 0 && rows.head_size % 4 == 0 && is_aligned<T>(in) && is_aligned<T>(out);
     launch(args.device, rope_kernel<T>, static_cast<unsigned>(in.shape()[0] * rows.length), kThreads, 0, rows, turns,
-           attrs.inverse, aligned, in.as<T>(), out.as<T>());
+        attrs.inverse, aligned, in.as<T>(), out.as<T>());
   });
 }
-
 }  // namespace
 
 LINNET_KERNELS(rope_cuda, {"rows", supports, nullptr, run})
-
 }  // namespace linnet

@@ -7,18 +7,17 @@
 
 namespace linnet {
 namespace {
-
 TEST(Rope, ValuesAndGradientsWithAndWithoutPositions) {
   for (const bool with_positions : {false, true})
     for (const int64_t size : {2, 6, 64})
       testing::check_op({.inputs = {{{2, 5, 3 * size}}, {.shape = {2, 5}, .integer = true, .low = 0, .high = 1000}},
-                         .build =
-                             [=](Graph&, const auto& x) {
-                               RopeOptions options{.heads = 2, .head_size = size, .theta = 500};
-                               if (with_positions) options.positions = x[1];
-                               return std::vector{rope(x[0], options)};
-                             },
-                         .bf16_tolerance = 1e-2});
+          .build =
+              [=](Graph&, const auto& x) {
+                RopeOptions options{.heads = 2, .head_size = size, .theta = 500};
+                if (with_positions) options.positions = x[1];
+                return std::vector{rope(x[0], options)};
+              },
+          .bf16_tolerance = 1e-2});
 }
 
 // A part of each head turns, and is scaled; the rest is copied.
@@ -27,39 +26,38 @@ TEST(Rope, OfAPartOfEachHead) {
     RopeScaling scaling{.kind = RopeScaling::Kind::kDivided, .magnitude = 1.25};
     for (int64_t i = 0; i < turned / 2; ++i) scaling.divisors.push_back(1 + 0.5F * static_cast<float>(i));
     testing::check_op({.inputs = {{{2, 5, 3 * 10}}},
-                       .build =
-                           [=](Graph&, const auto& x) {
-                             return std::vector{
-                                 rope(x[0], {.heads = 2, .head_size = 10, .turned = turned, .scaling = scaling})};
-                           },
-                       .bf16_tolerance = 1e-2});
+        .build =
+            [=](Graph&, const auto& x) {
+              return std::vector{rope(x[0], {.heads = 2, .head_size = 10, .turned = turned, .scaling = scaling})};
+            },
+        .bf16_tolerance = 1e-2});
   }
 }
 
 // Angles stay exact far from the beginning.
 TEST(Rope, AtFarPositions) {
   testing::check_op({.inputs = {{{2, 70, 3 * 32}}, {.shape = {2, 70}, .integer = true, .low = 100000, .high = 130000}},
-                     .build = [](Graph&, const auto& x) {
-                       return std::vector{rope(x[0], {.heads = 3, .head_size = 32, .positions = x[1]})};
-                     }});
+      .build = [](Graph&, const auto& x) {
+        return std::vector{rope(x[0], {.heads = 3, .head_size = 32, .positions = x[1]})};
+      }});
 }
 
 TEST(Rope, OneRowOfPositionsServesAll) {
   testing::check_op({.inputs = {{{3, 2, 12}}, {.shape = {1, 2}, .integer = true, .low = 0, .high = 50}},
-                     .build = [](Graph&, const auto& x) {
-                       return std::vector{rope(x[0], {.heads = 2, .head_size = 6, .positions = x[1]})};
-                     }});
+      .build = [](Graph&, const auto& x) {
+        return std::vector{rope(x[0], {.heads = 2, .head_size = 6, .positions = x[1]})};
+      }});
 }
 
 // A part of a fused projection, whose gradient is written in place.
 TEST(Rope, OfPartsOfOneProjection) {
   testing::check_op({.inputs = {{{2, 5, 24}}},
-                     .build =
-                         [](Graph&, const auto& x) {
-                           const auto parts = split(x[0] * 1.5, -1, {16, 8});
-                           return std::vector{rope(parts[0], {.heads = 2, .head_size = 8}), parts[1] * 2.0};
-                         },
-                     .bf16_tolerance = 1e-2});
+      .build =
+          [](Graph&, const auto& x) {
+            const auto parts = split(x[0] * 1.5, -1, {16, 8});
+            return std::vector{rope(parts[0], {.heads = 2, .head_size = 8}), parts[1] * 2.0};
+          },
+      .bf16_tolerance = 1e-2});
 }
 
 TEST(Rope, FrequenciesFollowTheScalingRules) {
@@ -74,6 +72,5 @@ TEST(Rope, FrequenciesFollowTheScalingRules) {
   EXPECT_LT(rope_frequency(attrs, 17), between);
   EXPECT_GT(rope_frequency(attrs, 17), between / 8);
 }
-
 }  // namespace
 }  // namespace linnet

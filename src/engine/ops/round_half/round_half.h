@@ -5,9 +5,7 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 extern const OpDef kRoundHalf;
 
 Tensor round_half(At x);
-
 }  // namespace linnet

@@ -3,7 +3,6 @@
 
 namespace linnet {
 namespace {
-
 LINNET_DEVICE void round_one(int64_t i, const float* from, float* to) {
   constexpr float kLeastNormal = 0x1p-14f, kMost = 65504;
   const float x = from[i], magnitude = fabsf(x);
@@ -21,9 +20,7 @@ LINNET_DEVICE void round_one(int64_t i, const float* from, float* to) {
 void run(const KernelArgs& args) {
   launch_elements<round_one>(args.device, args.in[0].elements(), args.in[0].as<float>(), args.out[0].as<float>());
 }
-
 }  // namespace
 
 LINNET_KERNELS(round_half_cuda, {"elements", nullptr, nullptr, run})
-
 }  // namespace linnet

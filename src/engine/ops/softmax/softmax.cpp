@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 std::vector<TensorType> infer_softmax(const InferArgs& args) {
   expect_inputs(args, 1);
   expect(args.in[0].shape.rank() >= 1 && is_float(args.in[0].dtype), "got ", args.in[0]);
@@ -54,35 +53,33 @@ void run_softmax_grad_reference(const KernelArgs& args) {
 }
 
 void run_softmax(const KernelArgs& args) {
-  softmax_forward(args.in[0].rows(), args.in[0].shape()[-1], stored(args.in[0]), mutable_stored(args.out[0]),
-                  args.pool);
+  softmax_forward(
+      args.in[0].rows(), args.in[0].shape()[-1], stored(args.in[0]), mutable_stored(args.out[0]), args.pool);
 }
 
 void run_softmax_grad(const KernelArgs& args) {
   softmax_backward(args.in[0].rows(), args.in[0].shape()[-1], stored(args.in[0]), stored(args.in[1]),
-                   mutable_stored(args.out[0]), args.pool);
+      mutable_stored(args.out[0]), args.pool);
 }
-
 }  // namespace
 
 const OpDef kSoftmax{.name = "softmax",
-                     .infer = infer_softmax,
-                     .gradient =
-                         [](const GradientArgs& args) {
-                           return args.add(kSoftmaxGrad, {args.out_grad[0], args.out[0]});
-                         },
-                     .decompose = decompose_softmax,
-                     .may_overwrite = overwrites_any,
-                     .storage = reduced<0b1, 0b1>};
+    .infer = infer_softmax,
+    .gradient =
+        [](const GradientArgs& args) {
+          return args.add(kSoftmaxGrad, {args.out_grad[0], args.out[0]});
+        },
+    .decompose = decompose_softmax,
+    .may_overwrite = overwrites_any,
+    .storage = reduced<0b1, 0b1>};
 
 // dx = y * (dy - sum(dy * y))
 const OpDef kSoftmaxGrad{.name = "softmax_grad", .infer = infer_softmax_grad, .storage = reduced<0b11, 0b1>};
 
 Tensor softmax(At x) { return op_result(kSoftmax, x); }
 
-LINNET_KERNELS(softmax, {"simd", f32_or_all_reduced, nullptr, run_softmax},
-               {"reference", nullptr, nullptr, run_softmax_reference})
+LINNET_KERNELS(
+    softmax, {"simd", f32_or_all_reduced, nullptr, run_softmax}, {"reference", nullptr, nullptr, run_softmax_reference})
 LINNET_KERNELS(softmax_grad, {"simd", f32_or_all_reduced, nullptr, run_softmax_grad},
-               {"reference", nullptr, nullptr, run_softmax_grad_reference})
-
+    {"reference", nullptr, nullptr, run_softmax_grad_reference})
 }  // namespace linnet

@@ -4,9 +4,7 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-
 extern const OpDef kSoftmax, kSoftmaxGrad;
 
 Tensor softmax(At x);
-
 }  // namespace linnet

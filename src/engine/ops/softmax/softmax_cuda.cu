@@ -4,10 +4,9 @@
 
 namespace linnet {
 namespace {
-
 // A row of only -inf gives zeros; a NaN or +inf anywhere gives NaN everywhere. y may be x.
-template <class T, class Layout>
-__global__ void __launch_bounds__(kRowBlock) softmax_kernel(int64_t rows, int width, const T* x, T* y) {
+template <class T, class Layout> __global__ void __launch_bounds__(kRowBlock)
+    softmax_kernel(int64_t rows, int width, const T* x, T* y) {
   begin_kernel();
   const int64_t row = static_cast<int64_t>(blockIdx.x) * Layout::kRows + Layout::row_in_block();
   if (row >= rows) return;
@@ -33,8 +32,7 @@ __global__ void __launch_bounds__(kRowBlock) softmax_kernel(int64_t rows, int wi
   store_row<Layout>(y + row * width, width, v);
 }
 
-template <class T>
-__global__ void __launch_bounds__(kRowBlock) softmax_long_kernel(int64_t width, const T* x, T* y) {
+template <class T> __global__ void __launch_bounds__(kRowBlock) softmax_long_kernel(int64_t width, const T* x, T* y) {
   begin_kernel();
   x += blockIdx.x * width, y += blockIdx.x * width;
   float top = -INFINITY, sum = 0;
@@ -48,8 +46,7 @@ __global__ void __launch_bounds__(kRowBlock) softmax_long_kernel(int64_t width, 
     y[j] = from_float<T>(empty ? 0 : expf(to_float(x[j]) - top) * scale);
 }
 
-template <class T, class Layout>
-__global__ void __launch_bounds__(kRowBlock)
+template <class T, class Layout> __global__ void __launch_bounds__(kRowBlock)
     softmax_grad_kernel(int64_t rows, int width, const T* dy, const T* y, T* dx) {
   begin_kernel();
   const int64_t row = static_cast<int64_t>(blockIdx.x) * Layout::kRows + Layout::row_in_block();
@@ -70,8 +67,8 @@ __global__ void __launch_bounds__(kRowBlock)
   store_row<Layout>(dx + row * width, width, d);
 }
 
-template <class T>
-__global__ void __launch_bounds__(kRowBlock) softmax_grad_long_kernel(int64_t width, const T* dy, const T* y, T* dx) {
+template <class T> __global__ void __launch_bounds__(kRowBlock)
+    softmax_grad_long_kernel(int64_t width, const T* dy, const T* y, T* dx) {
   begin_kernel();
   dy += blockIdx.x * width, y += blockIdx.x * width, dx += blockIdx.x * width;
   float sum = 0;
@@ -87,8 +84,8 @@ void run(const KernelArgs& args) {
     const T* x = args.in[0].as<T>();
     T* y = args.out[0].as<T>();
     if (!for_row_layout<T>(width, aligned16(x, y), [&]<class Layout>() {
-          launch(args.device, softmax_kernel<T, Layout>, blocks_for(rows, Layout::kRows), kRowBlock, 0, rows, width, x,
-                 y);
+          launch(
+              args.device, softmax_kernel<T, Layout>, blocks_for(rows, Layout::kRows), kRowBlock, 0, rows, width, x, y);
         }))
       launch(args.device, softmax_long_kernel<T>, static_cast<unsigned>(rows), kRowBlock, 0, width, x, y);
   });
@@ -101,15 +98,13 @@ void run_grad(const KernelArgs& args) {
     T* dx = args.out[0].as<T>();
     if (!for_row_layout<T>(width, aligned16(dy, y, dx), [&]<class Layout>() {
           launch(args.device, softmax_grad_kernel<T, Layout>, blocks_for(rows, Layout::kRows), kRowBlock, 0, rows,
-                 width, dy, y, dx);
+              width, dy, y, dx);
         }))
       launch(args.device, softmax_grad_long_kernel<T>, static_cast<unsigned>(rows), kRowBlock, 0, width, dy, y, dx);
   });
 }
-
 }  // namespace
 
 LINNET_KERNELS(softmax_cuda, {"rows", nullptr, nullptr, run})
 LINNET_KERNELS(softmax_grad_cuda, {"rows", nullptr, nullptr, run_grad})
-
 }  // namespace linnet

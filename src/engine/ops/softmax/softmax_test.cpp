@@ -7,18 +7,16 @@
 
 namespace linnet {
 namespace {
-
 TEST(Softmax, ValuesAndGradientsAtManyWidths) {
   for (int64_t width : {1, 3, 16, 37, 255, 300, 768, 1600, 5000, 9000})
     testing::check_op({.inputs = {{.shape = {4, 3, width}, .spread = 5}},
-                       .build = [](Graph&, const auto& x) { return std::vector{softmax(x[0])}; },
-                       .bf16_tolerance = 2e-2});
+        .build = [](Graph&, const auto& x) { return std::vector{softmax(x[0])}; },
+        .bf16_tolerance = 2e-2});
 }
 
 TEST(Softmax, MaskedScoresGetNoProbabilityAndNoGradient) {
-  testing::check_op(
-      {.inputs = {{{2, 2, 4, 6}}, {.shape = {2}, .integer = true, .low = 3, .high = 7}},
-       .build = [](Graph&, const auto& x) { return std::vector{softmax(mask_scores(x[0], x[1], true))}; }});
+  testing::check_op({.inputs = {{{2, 2, 4, 6}}, {.shape = {2}, .integer = true, .low = 3, .high = 7}},
+      .build = [](Graph&, const auto& x) { return std::vector{softmax(mask_scores(x[0], x[1], true))}; }});
 }
 
 TEST(Softmax, ARowThatIsAllMaskedIsZeroAndNanStays) {
@@ -36,6 +34,5 @@ TEST(Softmax, ARowThatIsAllMaskedIsZeroAndNanStays) {
       }
     }
 }
-
 }  // namespace
 }  // namespace linnet
