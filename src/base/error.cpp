@@ -19,7 +19,7 @@ std::string one_line(std::string message) {
     size_t bytes = rest[0] >= 0 && (rest[0] < ' ' || rest[0] == '\x7F') ? 1 : 0;
     if (rest.starts_with("\xC2") && rest.size() > 1 && continues_character(rest[1]) && rest[1] < '\xA0') bytes = 2;
     if (rest.starts_with("\xE2\x80\xA8") || rest.starts_with("\xE2\x80\xA9")) bytes = 3;  // line, paragraph
-    std::fill_n(message.begin() + static_cast<std::ptrdiff_t>(i), bytes, ' ');
+    std::fill_n(message.begin() + i, bytes, ' ');
   }
   if (message.size() <= kHead + kTail) return message;
   size_t head = kHead, tail = message.size() - kTail;

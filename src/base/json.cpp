@@ -251,7 +251,7 @@ void Json::erase(std::string_view key) {
   Object& object = members();
   const size_t found = object.position(key);
   if (found == Object::kNone) return;
-  object.members.erase(object.members.begin() + static_cast<std::ptrdiff_t>(found));
+  object.members.erase(object.members.begin() + found);
   object.index();
 }
 

@@ -32,7 +32,7 @@ inline float half_to_float(uint16_t half) {  // IEEE binary16
 
 // The middle of at least one value; of an even number the upper of the two middle ones.
 inline double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  const auto middle = values.begin() + (values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }

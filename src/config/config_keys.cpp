@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <type_traits>
 #include <utility>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "config/config.h"
@@ -93,8 +93,8 @@ std::string group_text(const GroupConfig& group) {
   for (const ConfigKey& key : config_keys())
     if (section != "train" && section == key.section && key_belongs(key, config))
       others += (others.empty() ? "; in [" + section + "] it has " : ", ") + key.name;
-  fail_user(where + "task = \"" + config.data.task + "\" with architecture = \"" + config.model.architecture +
-            "\" has no \"" + missing.name + "\"" + others);
+  fail_user(where, "task = \"", config.data.task, "\" with architecture = \"", config.model.architecture,
+      "\" has no \"", missing.name, "\"", others);
 }
 
 // A default or no limit. num_layers sets both stacks, even if the model has one.

@@ -3,7 +3,7 @@
 #include <array>
 #include <charconv>
 #include <map>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/numbers.h"
 #include "base/text.h"
@@ -60,7 +60,7 @@ class TomlReader {
 
  private:
   [[noreturn]] void fail(toml::source_index line, const std::string& problem) const {
-    fail_user(name_ + ":" + std::to_string(line) + ": " + problem);
+    fail_user(name_, ":", line, ": ", problem);
   }
 
   void read_key(const std::string& section, const toml::key& key, const toml::node& node, bool short_forms) {
@@ -201,7 +201,7 @@ Config parse_config(std::string_view toml, const std::string& name) {
     reader.read(toml::parse(toml));
     reader.follow_task();
   } catch (const toml::parse_error& error) {
-    fail_user(name + ":" + std::to_string(error.source().begin.line) + ": " + std::string(error.description()));
+    fail_user(name, ":", error.source().begin.line, ": ", error.description());
   }
   return config;
 }
@@ -213,8 +213,8 @@ Config load_config(const std::string& path_or_preset) {
     std::vector<std::string> names;
     for (const Preset& preset : presets()) names.emplace_back(preset.name);
     const std::string near = nearest(path_or_preset, names);
-    fail_user("no preset and no file is called \"" + path_or_preset + "\" (" +
-              (!near.empty() ? "did you mean the preset \"" + near + "\"?)" : "`linnet presets` lists the presets)"));
+    fail_user("no preset and no file is called \"", path_or_preset, "\" (",
+        !near.empty() ? "did you mean the preset \"" + near + "\"?)" : "`linnet presets` lists the presets)");
   }
   return parse_config(read_input(path_or_preset), path_or_preset);
 }
@@ -222,9 +222,9 @@ Config load_config(const std::string& path_or_preset) {
 void set_value(Config& config, const std::string& key_and_value, const std::string& shown) {
   const std::string where = (shown.empty() ? "--set " + key_and_value : shown) + ": ";
   if (const size_t bad = invalid_utf8_at(key_and_value); bad != std::string::npos)
-    fail_user("--set: byte " + std::to_string(bad + 1) + " of its argument is not valid UTF-8");
+    fail_user("--set: byte ", bad + 1, " of its argument is not valid UTF-8");
   const size_t equals = key_and_value.find('=');
-  if (equals == key_and_value.npos) fail_user(where + "expected key=value");
+  if (equals == key_and_value.npos) fail_user(where, "expected key=value");
   const std::string value = without_blanks(key_and_value.substr(equals + 1));
   std::string problem;
   for (const ConfigKey* key : keys_of(without_blanks(key_and_value.substr(0, equals)), problem)) {

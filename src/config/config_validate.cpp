@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "config/config.h"
@@ -16,7 +16,7 @@ namespace {
 RankLayout parse(const std::string& text) {
   RankLayout layout{.data = 0, .tensor = 0, .pipeline = 0, .interleave = 0};
   const auto fail = [&] {
-    fail_user("parallel = \"" + text + "\" is not understood; write for example pipeline=2 or data=2,tensor=2");
+    fail_user("parallel = \"", text, "\" is not understood; write for example pipeline=2 or data=2,tensor=2");
   };
   for (const std::string_view part : split(text, ',')) {
     if (part.empty()) continue;
@@ -34,14 +34,14 @@ RankLayout parse(const std::string& text) {
     if (*number < 1 || *number > 1 << 15) fail();
   }
   if (layout.interleave > 1 && layout.pipeline < 2)
-    fail_user("parallel = \"" + text + "\": interleave is of a pipeline: write for example pipeline=2,interleave=2");
+    fail_user("parallel = \"", text, "\": interleave is of a pipeline: write for example pipeline=2,interleave=2");
   if (layout.interleave > 1 && layout.splits_encoder)
-    fail_user("parallel = \"" + text + "\": encoder and decoder are two stages, which interleave does not divide");
+    fail_user("parallel = \"", text, "\": encoder and decoder are two stages, which interleave does not divide");
   return layout;
 }
 
 void require(bool holds, const std::string& problem) {
-  if (!holds) fail_user("config: " + problem);
+  if (!holds) fail_user("config: ", problem);
 }
 
 std::string named(const char* name, int64_t value) { return std::string(name) + " = " + std::to_string(value); }
@@ -81,7 +81,7 @@ void check_size(const char* what, double elements) {
   if (bytes < 0x1p62) return;
   char text[32];
   std::snprintf(text, sizeof text, "%.2e", bytes);
-  fail_user(std::string("config: ") + what + " would take " + text + " bytes, beyond any memory");
+  fail_user("config: ", what, " would take ", text, " bytes, beyond any memory");
 }
 
 void check_device(const TrainConfig& train) {
@@ -157,8 +157,8 @@ void check_task(const Config& config) {
     return std::ranges::find(names, name) != names.end();
   };
   if (!has(task.architectures, architecture))
-    fail_user("config: architecture = \"" + architecture + "\" does not go with task = \"" + config.data.task +
-              "\"; \"" + std::string(task.architectures.front()) + "\" does");
+    fail_user("config: architecture = \"", architecture, "\" does not go with task = \"", config.data.task, "\"; \"",
+        task.architectures.front(), "\" does");
   require(metric == "loss" || has(task.metrics, metric),
       "task = \"" + config.data.task + "\" has no metric \"" + metric + "\"");
 }
@@ -286,10 +286,9 @@ RankLayout parallel_layout(const std::string& parallel, int ranks) {
   const int of_model = layout.ranks_of_model();
   if (!tells_data) layout.data = std::max(ranks / of_model, 1);
   if (int64_t{layout.data} * of_model != ranks)
-    fail_user(
-        "parallel = \"" + parallel + "\" does not fit " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
-        ": --ranks must be " +
-        (tells_data ? std::to_string(int64_t{layout.data} * of_model) : "a multiple of " + std::to_string(of_model)));
+    fail_user("parallel = \"", parallel, "\" does not fit ", ranks, ranks == 1 ? " rank" : " ranks",
+        ": --ranks must be ",
+        tells_data ? std::to_string(int64_t{layout.data} * of_model) : "a multiple of " + std::to_string(of_model));
   return layout;
 }
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <array>
-#include "base/error.h"
+#include "base/fail.h"
 #include "config/config.h"
 #include "config/text_tasks.h"
 
@@ -60,7 +60,7 @@ std::span<const TaskRow> task_rows() { return kRows; }
 
 const TaskRow& task_row(const Config& config) {
   const auto found = std::ranges::find(kRows, config.data.task, &TaskRow::name);
-  if (found == kRows.end()) fail_internal("no task is called \"" + config.data.task + "\"");
+  if (found == kRows.end()) fail_internal("no task is called \"", config.data.task, "\"");
   return *found;
 }
 }  // namespace linnet

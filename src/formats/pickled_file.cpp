@@ -196,7 +196,7 @@ class Machine {
   }
   std::vector<Ref> pop_mark() {
     if (marks_.empty()) fail_("its pickle takes what is not there");
-    const auto first = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
+    const auto first = stack_.begin() + marks_.back();
     std::vector<Ref> result(first, stack_.end());
     stack_.erase(first, stack_.end());
     marks_.pop_back();

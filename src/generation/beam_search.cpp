@@ -58,7 +58,7 @@ void BeamSearch::append_history(int64_t steps, int64_t beam, std::vector<int32_t
 
 void BeamSearch::advance(int64_t count, const int32_t* tokens, const float* logits, const float* log_sum_exp) {
   if (options_.forced_end && !options_.ends.empty() && steps_ + 1 == limit_) force(options_.ends[0]);
-  else if (steps_ < std::ssize(options_.first)) force(options_.first[static_cast<size_t>(steps_)]);
+  else if (steps_ < std::ssize(options_.first)) force(options_.first[steps_]);
   else collect_candidates(count, tokens, logits, log_sum_exp);
   choose();
   ++steps_;
@@ -68,7 +68,7 @@ void BeamSearch::collect_candidates(
     int64_t count, const int32_t* tokens, const float* logits, const float* log_sum_exp) {
   candidates_.clear();
   for (int64_t beam = 0; beam < beams_; ++beam) {
-    const double so_far = log_probabilities_[static_cast<size_t>(beam)];
+    const double so_far = log_probabilities_[beam];
     if (so_far == kNoBeam) continue;
     int64_t taken = 0;
     std::vector<int32_t> forbidden;
@@ -86,8 +86,8 @@ void BeamSearch::collect_candidates(
     }
   }
   const auto kept = std::min(candidates_.size(), static_cast<size_t>(looked_at()));
-  std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(kept), candidates_.end(),
-      [](const Candidate& a, const Candidate& b) {
+  std::partial_sort(
+      candidates_.begin(), candidates_.begin() + kept, candidates_.end(), [](const Candidate& a, const Candidate& b) {
         if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
         return a.token != b.token ? a.token < b.token : a.beam < b.beam;
       });
@@ -98,8 +98,7 @@ void BeamSearch::collect_candidates(
 void BeamSearch::force(int32_t token) {
   candidates_.clear();
   for (int64_t beam = 0; beam < beams_; ++beam)
-    if (const double so_far = log_probabilities_[static_cast<size_t>(beam)]; so_far != kNoBeam)
-      candidates_.push_back({so_far, token, beam});
+    if (const double so_far = log_probabilities_[beam]; so_far != kNoBeam) candidates_.push_back({so_far, token, beam});
   std::ranges::stable_sort(candidates_, std::ranges::greater{}, &Candidate::log_probability);
 }
 
@@ -117,7 +116,7 @@ void BeamSearch::choose() {
     done_ = true;
   } else if (length == limit_) {
     for (int64_t beam = 0; beam < beams_; ++beam) {
-      const double log_probability = log_probabilities_[static_cast<size_t>(beam)];
+      const double log_probability = log_probabilities_[beam];
       if (log_probability != kNoBeam) add_ended({score(log_probability, length), log_probability, length, beam, false});
     }
     done_ = true;
@@ -140,7 +139,7 @@ void BeamSearch::place_beams() {
     const auto i = static_cast<size_t>(beam);
     log_probabilities_[i] = c.log_probability, tokens_[i] = c.token, parents_[i] = static_cast<int32_t>(c.beam);
   };
-  const auto empty = [&](int64_t beam) { return log_probabilities_[static_cast<size_t>(beam)] == kNoBeam; };
+  const auto empty = [&](int64_t beam) { return log_probabilities_[beam] == kNoBeam; };
   for (Candidate& c : chosen_) {
     if (!empty(c.beam)) continue;
     take(c.beam, c);

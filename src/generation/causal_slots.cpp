@@ -229,8 +229,7 @@ const Executor& CausalSlots::compute_in_chunks(const Prompt& prompt, ThreadPool&
     const int64_t count = std::min(size - done, chunk_lengths_.back());
     const bool is_last = done + count == size;
     const size_t bucket = planned_chunk(is_last ? padded_to(chunk_lengths_, count) : chunk_lengths_.size());
-    for (int64_t row = 0; row < count; ++row)
-      set_row(row, prompt.slot, prompt.ids[static_cast<size_t>(done + row)], done + row + 1);
+    for (int64_t row = 0; row < count; ++row) set_row(row, prompt.slot, prompt.ids[done + row], done + row + 1);
     clear_rows(count, chunk_lengths_[std::min(bucket, chunk_lengths_.size() - 1)]);
     *last_ = static_cast<int32_t>(count) - 1;
     done += count;

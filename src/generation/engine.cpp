@@ -82,7 +82,7 @@ Engine::Engine(CausalModel& model, const ParameterLayout& layout, Store& store, 
     draft_ = std::make_unique<CausalSlots>(draft->model, draft->layout, draft->store, draft->shared, of_draft);
   }
   model_ = std::move(slots);
-  taken_.resize(static_cast<size_t>(model_->slots()));
+  taken_.resize(model_->slots());
 }
 
 Engine::Engine(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
@@ -102,8 +102,7 @@ EngineCounts Engine::counts() const { return {model_->counts(), guessed_, accept
 RequestId Engine::submit(GenerateRequest request) {
   model_->check_prompt(request.prompt);
   if (request.beams < 1 || request.beams > beams())
-    fail_internal("a request of " + std::to_string(request.beams) + " beams, and the engine was planned for " +
-                  std::to_string(beams()));
+    fail_internal("a request of ", request.beams, " beams, and the engine was planned for ", beams());
   // Names in a model's folder are unchecked; tokens beyond the vocabulary are never written.
   const auto is_unknown = [&](int32_t token) { return token < 0 || token >= model_->vocab_size(); };
   std::erase_if(request.settings.ends, is_unknown);
@@ -118,7 +117,7 @@ RequestId Engine::submit(GenerateRequest request) {
     job->limit = std::min(settings.max_tokens, model_->room() - job->first_size());
     job->search.emplace(job->request.beams, job->limit, beam_options(settings, job->sequence));
     const int64_t count = job->request.beams * std::min(model_->vocab_size(), job->search->candidates());
-    job->values.resize(static_cast<size_t>(count)), job->ids.resize(static_cast<size_t>(count));
+    job->values.resize(count), job->ids.resize(count);
   } else {
     job->sampler.emplace(settings.sampling, model_->vocab_size(), settings.never);
     if (settings.grammar) job->filter.emplace(settings.grammar, settings.texts, settings.ends);
@@ -177,7 +176,7 @@ void Engine::take_tokens(std::vector<Job*> jobs, ThreadPool& pool) {
       return model_->decoded(job.first_row + static_cast<int64_t>(taken), job.request.beams);
     };
     pool.run(std::ssize(jobs), [&](int64_t i, int) {
-      Job& job = *jobs[static_cast<size_t>(i)];
+      Job& job = *jobs[i];
       choose_next(job, output_of(job));
     });
     std::vector<Job*> going_on;
@@ -212,15 +211,15 @@ void Engine::guess(std::span<Job* const> jobs, ThreadPool& pool) {
     draft_->feed_nothing();
     for (Job* job : guessing) {
       for (; job->draft_length < std::ssize(job->window); ++job->draft_length)
-        job->draft_row = draft_->feed(job->first_slot, job->window[static_cast<size_t>(job->draft_length)],
-            job->draft_length + 1, job->first_slot);
+        job->draft_row =
+            draft_->feed(job->first_slot, job->window[job->draft_length], job->draft_length + 1, job->first_slot);
       if (job->guesses.empty()) continue;
       ++job->draft_length;
       job->draft_row = draft_->feed(job->first_slot, job->guesses.back(), job->draft_length, job->first_slot);
     }
     draft_->decode(pool);
     pool.run(std::ssize(guessing), [&](int64_t i, int) {
-      Job& job = *guessing[static_cast<size_t>(i)];
+      Job& job = *guessing[i];
       const GenerateSettings& settings = job.request.settings;
       const size_t known = job.sequence.size();
       job.sequence.insert(job.sequence.end(), job.guesses.begin(), job.guesses.end());
@@ -258,7 +257,7 @@ void Engine::feed(Job& job) {
 int64_t Engine::worth_beginning() const {
   const int64_t at_once = model_->prompts_at_once(), waiting = std::ssize(waiting_);
   int64_t free = 0;
-  for (int64_t slot = 0; slot < slots(); slot += model_->slots_for(1)) free += !taken_[static_cast<size_t>(slot)];
+  for (int64_t slot = 0; slot < slots(); slot += model_->slots_for(1)) free += !taken_[slot];
   return free >= waiting ? waiting : free / at_once * at_once;
 }
 
@@ -314,7 +313,7 @@ void Engine::begin_draft(std::span<Job* const> jobs, ThreadPool& pool) {
     if (job->over || job->window_changed || job->is_search() || std::ssize(job->window) > draft_->longest_prompt())
       continue;
     job->draft_length = std::ssize(job->window) - 1;
-    prompts.push_back({job->first_slot, std::span(job->window).first(static_cast<size_t>(job->draft_length))});
+    prompts.push_back({job->first_slot, std::span(job->window).first(job->draft_length)});
   }
   draft_->begin(prompts, pool, [](size_t, const SlotModel::Output&) {});
 }
@@ -341,14 +340,13 @@ void Engine::choose_next(Job& job, const SlotModel::Output& output) const {
   TokenMask ruled;
   if (settings.rules.any()) {
     ruled = allowed ? *allowed : TokenMask(static_cast<size_t>(vocab), true);
-    for (const int32_t token : settings.rules.forbidden(job.sequence, written, settings.ends))
-      ruled[static_cast<size_t>(token)] = false;
+    for (const int32_t token : settings.rules.forbidden(job.sequence, written, settings.ends)) ruled[token] = false;
     allowed = &ruled;
   }
   job.picked =
       job.sampler->pick(output.logits, job.sequence, settings.first_sample, static_cast<uint64_t>(written), allowed);
   if (settings.log_probabilities)
-    job.picked_log_probability = output.logits[static_cast<size_t>(job.picked)] - log_sum_exp_of(output.logits);
+    job.picked_log_probability = output.logits[job.picked] - log_sum_exp_of(output.logits);
 }
 
 void Engine::accept_next(Job& job, const SlotModel::Output& output) {

@@ -3,7 +3,7 @@
 namespace linnet {
 namespace {
 std::vector<int32_t> block_of(std::span<const int32_t> tokens, int64_t number) {
-  const auto part = tokens.subspan(static_cast<size_t>(number * PrefixCache::kBlock), PrefixCache::kBlock);
+  const auto part = tokens.subspan(number * PrefixCache::kBlock, PrefixCache::kBlock);
   return {part.begin(), part.end()};
 }
 }  // namespace
@@ -23,7 +23,7 @@ std::vector<int64_t> PrefixCache::match(std::span<const int32_t> tokens, int64_t
 void PrefixCache::touch(const std::vector<int64_t>& chain) {
   ++now_;
   for (auto id = chain.rbegin(); id != chain.rend(); ++id) {
-    Block& block = blocks_[static_cast<size_t>(*id)];
+    Block& block = blocks_[*id];
     order_.splice(order_.begin(), order_, block.place);
     block.used_at = now_;
   }
@@ -42,8 +42,8 @@ std::vector<PrefixCache::NewBlock> PrefixCache::keep(std::span<const int32_t> to
     const int64_t id = free_block();
     if (id < 0) break;
     const int64_t before = chain.empty() ? first_key(adapter) : chain.back();
-    Block& block = blocks_[static_cast<size_t>(id)];
-    const auto after = before < 0 ? order_.begin() : std::next(blocks_[static_cast<size_t>(before)].place);
+    Block& block = blocks_[id];
+    const auto after = before < 0 ? order_.begin() : std::next(blocks_[before].place);
     block.place = order_.insert(after, id);
     block.entry = by_tokens_.emplace(Key{before, block_of(tokens, static_cast<int64_t>(chain.size()))}, id).first;
     block.used_at = now_;
@@ -56,10 +56,10 @@ std::vector<PrefixCache::NewBlock> PrefixCache::keep(std::span<const int32_t> to
 // A block never used, or else the least recently used one that is not in use now. -1: none.
 int64_t PrefixCache::free_block() {
   if (used_ < blocks()) return used_++;
-  if (order_.empty() || blocks_[static_cast<size_t>(order_.back())].used_at == now_) return -1;
+  if (order_.empty() || blocks_[order_.back()].used_at == now_) return -1;
   const int64_t id = order_.back();
   order_.pop_back();
-  by_tokens_.erase(blocks_[static_cast<size_t>(id)].entry);
+  by_tokens_.erase(blocks_[id].entry);
   return id;
 }
 }  // namespace linnet

@@ -43,8 +43,7 @@ int32_t Sampler::pick(std::span<const float> logits, std::span<const int32_t> se
     candidates_[i] = {
         std::isnan(logits[i]) ? -std::numeric_limits<float>::infinity() : logits[i], static_cast<int32_t>(i), 0};
   if (changes_logits_) penalize(seen, std::min(seen.size(), static_cast<size_t>(step)));
-  for (const int32_t token : never_)
-    candidates_[static_cast<size_t>(token)].logit = -std::numeric_limits<float>::infinity();
+  for (const int32_t token : never_) candidates_[token].logit = -std::numeric_limits<float>::infinity();
   for (size_t i = 0; allowed && i < count_; ++i)
     if (!(*allowed)[i]) candidates_[i].logit = -std::numeric_limits<float>::infinity();
   if (options_.temperature == 0) {
@@ -78,18 +77,17 @@ int32_t Sampler::pick_likeliest(std::span<const float> logits, const TokenMask* 
 }
 
 void Sampler::penalize(std::span<const int32_t> seen, size_t written) {
-  for (const auto& [token, bias] : options_.bias)
-    candidates_[static_cast<size_t>(token)].logit += static_cast<float>(bias);
+  for (const auto& [token, bias] : options_.bias) candidates_[token].logit += static_cast<float>(bias);
   const auto penalty = static_cast<float>(options_.repetition_penalty);
   constexpr double kSeen = -1, kWritten = -2;  // marks
   for (const int32_t token : seen) {
-    Candidate& c = candidates_[static_cast<size_t>(token)];
+    Candidate& c = candidates_[token];
     if (c.probability == kSeen) continue;
     c.logit = c.logit > 0 ? c.logit / penalty : c.logit * penalty;
     c.probability = kSeen;
   }
   for (const int32_t token : seen.last(written)) {
-    Candidate& c = candidates_[static_cast<size_t>(token)];
+    Candidate& c = candidates_[token];
     c.logit -= static_cast<float>(options_.frequency_penalty);
     if (std::exchange(c.probability, kWritten) != kWritten) c.logit -= static_cast<float>(options_.presence_penalty);
   }
@@ -121,9 +119,8 @@ void Sampler::keep_nucleus() {
   while (kept < count_ && reached < options_.top_p) {
     if (kept == sorted) {
       const size_t next = std::min(count_, std::max<size_t>(64, 4 * sorted));
-      std::partial_sort(candidates_.begin() + static_cast<std::ptrdiff_t>(sorted),
-          candidates_.begin() + static_cast<std::ptrdiff_t>(next),
-          candidates_.begin() + static_cast<std::ptrdiff_t>(count_), likelier);
+      std::partial_sort(
+          candidates_.begin() + sorted, candidates_.begin() + next, candidates_.begin() + count_, likelier);
       sorted = next;
     }
     reached += candidates_[kept++].probability;
@@ -135,7 +132,7 @@ void Sampler::keep_nucleus() {
 void Sampler::drop_unlikely() {
   double largest = 0, sum = 0;
   for (size_t i = 0; i < count_; ++i) largest = std::max(largest, candidates_[i].probability);
-  const auto kept = std::remove_if(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(count_),
+  const auto kept = std::remove_if(candidates_.begin(), candidates_.begin() + count_,
       [&](const Candidate& c) { return c.probability < options_.min_p * largest; });
   count_ = static_cast<size_t>(kept - candidates_.begin());
   for (size_t i = 0; i < count_; ++i) sum += candidates_[i].probability;

@@ -1,7 +1,7 @@
 #include "generation/slot_model.h"
 #include <algorithm>
 #include <tuple>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/low_rank.h"
 
@@ -48,8 +48,8 @@ void SlotModel::add_adapter_choice(Graph& graph, int64_t rows) const {
 }
 
 void SlotModel::use_adapter(int64_t slot, int64_t set) {
-  if (set >= options_.adapters) fail_internal("there is no set of adapters " + std::to_string(set));
-  adapters_[static_cast<size_t>(slot)] = set;
+  if (set >= options_.adapters) fail_internal("there is no set of adapters ", set);
+  adapters_[slot] = set;
 }
 
 void SlotModel::choose_adapter(int64_t row, int64_t slot) {
@@ -112,7 +112,7 @@ void SlotModel::bind() {
 
 std::unique_ptr<Plan> SlotModel::plan_later(Graph graph) {
   const PlanSize size = plan_size(graph, store_.backend(), planning_, /*placed=*/true);
-  const auto room = [&](RegionId region) { return store_.regions()[static_cast<size_t>(region)].bytes; };
+  const auto room = [&](RegionId region) { return store_.regions()[region].bytes; };
   if (size.arena_bytes > room(shared_.arena) || size.workspace_bytes > room(shared_.workspace)) return nullptr;
   return plan(std::move(graph));
 }

@@ -94,7 +94,7 @@ class SlotModel {
   void add_adapter_choice(Graph& graph, int64_t rows) const;
   // Sets row `row` of that input to the slot's adapters.
   void choose_adapter(int64_t row, int64_t slot);
-  int64_t adapter_of(int64_t slot) const { return adapters_[static_cast<size_t>(slot)]; }
+  int64_t adapter_of(int64_t slot) const { return adapters_[slot]; }
   void give_logits(Graph& graph, Tensor logits) const;
   using MakeGraph = std::function<Graph(int64_t rows)>;
   // Binds the inputs of all graphs and plans them. Returns the plans of begin(); those of decode() have ascending

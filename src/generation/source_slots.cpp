@@ -114,7 +114,7 @@ void SourceSlots::encode(std::span<const Prompt> prompts, size_t bucket, ThreadP
     const int64_t group = prompt.slot / beams();
     std::ranges::copy(prompt.ids, source_ + static_cast<int64_t>(i) * padded);
     groups_[i] = static_cast<int32_t>(group);
-    source_lengths_[i] = lengths_[static_cast<size_t>(group)] = static_cast<int32_t>(prompt.ids.size());
+    source_lengths_[i] = lengths_[group] = static_cast<int32_t>(prompt.ids.size());
   }
   run_encodings_[bucket].run(pool);
 }
@@ -126,7 +126,7 @@ void SourceSlots::feed_nothing() {
 }
 
 int64_t SourceSlots::feed(int64_t slot, int32_t token, int64_t length, int64_t parent) {
-  memory_lengths_[slot / beams()] = lengths_[static_cast<size_t>(slot / beams())];
+  memory_lengths_[slot / beams()] = lengths_[slot / beams()];
   return SlotModel::feed(slot, token, length, parent);
 }
 }  // namespace linnet

@@ -38,13 +38,11 @@ class TextGrammar {
   }
   // For loops: a node used before become() defines it.
   Node later() { return add({}); }
-  void become(Node node, Node same) {
-    steps_[static_cast<size_t>(node)] = {.kind = Kind::kEither, .next = same, .other = same};
-  }
+  void become(Node node, Node same) { steps_[node] = {.kind = Kind::kEither, .next = same, .other = same}; }
 
   void begin_with(Node node) { begin_ = node; }
   Node begin() const { return begin_; }
-  const Step& operator[](Node node) const { return steps_[static_cast<size_t>(node)]; }
+  const Step& operator[](Node node) const { return steps_[node]; }
 
  private:
   Node add(Step step) {
@@ -70,7 +68,7 @@ TextGrammar json_schema_grammar(const Json& schema);
 class TokenTexts {
  public:
   explicit TokenTexts(std::vector<std::string> texts);  // of each token; "": never allowed
-  const std::string& operator[](int32_t token) const { return texts_[static_cast<size_t>(token)]; }
+  const std::string& operator[](int32_t token) const { return texts_[token]; }
   size_t size() const { return texts_.size(); }
 
   // A byte that some texts share. Nodes are in the order of a walk: children before siblings.

@@ -16,21 +16,19 @@ TokenTexts::TokenTexts(std::vector<std::string> texts) : texts_(std::move(texts)
   std::ranges::stable_sort(tokens_, {}, [&](int32_t token) -> const std::string& { return (*this)[token]; });
   std::vector<int32_t> path;  // nodes of the last text
   const auto close = [&](size_t depth) {
-    for (; path.size() > depth; path.pop_back())
-      nodes_[static_cast<size_t>(path.back())].end = static_cast<int32_t>(nodes_.size());
+    for (; path.size() > depth; path.pop_back()) nodes_[path.back()].end = static_cast<int32_t>(nodes_.size());
   };
   for (size_t i = 0; i < tokens_.size(); ++i) {
     const std::string& text = (*this)[tokens_[i]];
     size_t same = 0;
-    while (same < path.size() && same < text.size() &&
-           nodes_[static_cast<size_t>(path[same])].byte == static_cast<uint8_t>(text[same]))
+    while (same < path.size() && same < text.size() && nodes_[path[same]].byte == static_cast<uint8_t>(text[same]))
       ++same;
     close(same);
     for (size_t k = same; k < text.size(); ++k) {
       path.push_back(static_cast<int32_t>(nodes_.size()));
       nodes_.push_back({static_cast<uint8_t>(text[k]), 0, static_cast<int32_t>(i), static_cast<int32_t>(i)});
     }
-    nodes_[static_cast<size_t>(path.back())].last = static_cast<int32_t>(i + 1);
+    nodes_[path.back()].last = static_cast<int32_t>(i + 1);
   }
   close(0);
 }
@@ -65,7 +63,7 @@ int32_t TokenFilter::state_of(std::vector<uint64_t> reached) {
       case TextGrammar::Kind::kCall: visit(step.other, called_from(step.next, calls)); break;
       case TextGrammar::Kind::kReturn:
         if (calls == 0) locations.push_back(kWhole);
-        else visit(calls_[static_cast<size_t>(calls)].first, calls_[static_cast<size_t>(calls)].second);
+        else visit(calls_[calls].first, calls_[calls].second);
     }
   }
   std::ranges::sort(locations);
@@ -99,7 +97,7 @@ int32_t TokenFilter::advance(int32_t state, uint8_t byte) {
   }
   const auto position = branch - states_[index].branches.begin();
   const int32_t target = reached.empty() ? kDead : state_of(std::move(reached));  // may move states_
-  return states_[index].branches[static_cast<size_t>(position)].target = target;
+  return states_[index].branches[position].target = target;
 }
 
 TokenMask TokenFilter::find_allowed() {
@@ -108,20 +106,18 @@ TokenMask TokenFilter::find_allowed() {
   std::vector<std::pair<int32_t, int32_t>> path{{static_cast<int32_t>(nodes.size()), state_}};  // (end, state)
   for (int32_t i = 0; i < std::ssize(nodes);) {
     while (i >= path.back().first) path.pop_back();
-    const TokenTexts::Node& node = nodes[static_cast<size_t>(i)];
+    const TokenTexts::Node& node = nodes[i];
     const int32_t reached = advance(path.back().second, node.byte);
     if (reached == kDead) {
       i = node.end;
       continue;
     }
-    for (int32_t k = node.first; k < node.last; ++k)
-      mask[static_cast<size_t>(texts_->tokens()[static_cast<size_t>(k)])] = true;
+    for (int32_t k = node.first; k < node.last; ++k) mask[texts_->tokens()[static_cast<size_t>(k)]] = true;
     path.emplace_back(node.end, reached);
     ++i;
   }
   for (const int32_t end : ends_)
-    if (static_cast<size_t>(end) < mask.size())
-      mask[static_cast<size_t>(end)] = states_[static_cast<size_t>(state_)].whole;
+    if (static_cast<size_t>(end) < mask.size()) mask[end] = states_[state_].whole;
   return mask;
 }
 
@@ -140,13 +136,12 @@ void TokenFilter::accept(int32_t token) {
 }
 
 bool TokenFilter::finished() const {
-  return state_ != kDead && states_[static_cast<size_t>(state_)].whole &&
-         states_[static_cast<size_t>(state_)].locations.empty();
+  return state_ != kDead && states_[state_].whole && states_[state_].locations.empty();
 }
 
 // Drops all states but the current one.
 void TokenFilter::forget() {
-  State present = std::move(states_[static_cast<size_t>(state_)]);
+  State present = std::move(states_[state_]);
   for (Branch& branch : present.branches) branch.target = kUnknown;
   std::vector<uint64_t> key = present.locations;
   if (present.whole) key.push_back(kWhole);

@@ -137,7 +137,7 @@ std::vector<TracedValue> OnnxNetwork::trace_scan(Graph& graph, const OnnxNode& n
     rounds = length;
   }
   if (rounds > kMostRounds) call.fail("more than ", kMostRounds, " parts");
-  std::vector<TracedValue> carried(operands.begin(), operands.begin() + static_cast<std::ptrdiff_t>(states));
+  std::vector<TracedValue> carried(operands.begin(), operands.begin() + states);
   std::vector<std::vector<TracedValue>> given(stacks);
   for (int64_t round = 0; round < rounds; ++round) {
     std::vector<TracedValue> arguments = carried;

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/packed_files.h"
 #include "data/examples/images/image_folder.h"
@@ -79,7 +79,7 @@ RunExamples open_model(const CalibrationRequest& request, const InferenceOptions
 
 std::vector<std::string> read_lines(const CalibrationRequest& request) {
   if (is_folder(request.examples))
-    fail_user("'" + request.examples + "' is a folder; this model reads text: --calibrate names a file");
+    fail_user("'", request.examples, "' is a folder; this model reads text: --calibrate names a file");
   std::vector<std::string> lines;
   const auto add = [&](const std::string& line) {
     if (std::ssize(lines) < request.most && line.find_first_not_of(" \t") != line.npos) lines.push_back(line);
@@ -100,17 +100,16 @@ std::vector<std::string> read_examples(const CalibrationRequest& request) {
   if (std::ssize(images) <= request.most) return images;
   // From all classes, whose folders follow each other.
   std::vector<std::string> some;
-  for (int64_t i = 0; i < request.most; ++i)
-    some.push_back(images[static_cast<size_t>(i * std::ssize(images) / request.most)]);
+  for (int64_t i = 0; i < request.most; ++i) some.push_back(images[i * std::ssize(images) / request.most]);
   return some;
 }
 
 void check_examples(const CalibrationRequest& request, int64_t count) {
   const std::string name = "'" + request.examples + "'";
-  if (count == 0) fail_user(name + " holds no examples to calibrate on");
+  if (count == 0) fail_user(name, " holds no examples to calibrate on");
   if (count < kFewestExamples)
-    fail_user(name + " holds " + std::to_string(count) + (count == 1 ? " example" : " examples") +
-              "; calibration needs at least " + std::to_string(kFewestExamples) + ", and some hundreds are better");
+    fail_user(name, " holds ", count, count == 1 ? " example" : " examples", "; calibration needs at least ",
+        kFewestExamples, ", and some hundreds are better");
 }
 
 // Whether a file only records a training run, or resumes it.
@@ -140,12 +139,12 @@ bool is_same_folder(const std::string& a, const std::string& b) {
 
 StaticScales calibrate(const CalibrationRequest& request) {
   const std::string name = "'" + request.model + "'";
-  if (is_packed(request.model)) fail_user(name + " is packed: quantize the folder it was made of, then pack that");
+  if (is_packed(request.model)) fail_user(name, " is packed: quantize the folder it was made of, then pack that");
   if (is_gguf(request.model))
-    fail_user(name + " is a file of llama.cpp: quantize the folder that `linnet convert` makes of it");
-  if (!file_exists(request.model)) fail_user("there is no folder " + name);
+    fail_user(name, " is a file of llama.cpp: quantize the folder that `linnet convert` makes of it");
+  if (!file_exists(request.model)) fail_user("there is no folder ", name);
   if (const auto scales = read_static_scales(request.model))
-    fail_user(name + " is quantized already (by " + scales->method + "): quantize the model it was made of");
+    fail_user(name, " is quantized already (by ", scales->method, "): quantize the model it was made of");
   const std::vector<std::string> examples = read_examples(request);
   check_examples(request, std::ssize(examples));
   const auto observer = std::make_shared<ActivationObserver>();
@@ -153,7 +152,7 @@ StaticScales calibrate(const CalibrationRequest& request) {
   options.threads = request.threads, options.quantize = "none", options.observer = observer;
   options.keep = request.keep;  // only checks that every pattern matches a parameter
   open_model(request, options)(examples);
-  StaticScales scales{.method = calibration_methods()[static_cast<size_t>(request.method)],
+  StaticScales scales{.method = calibration_methods()[request.method],
       .examples = std::ssize(examples),
       .keep = request.keep,
       .input_scales = observer->scales(request.method)};
@@ -161,16 +160,16 @@ StaticScales calibrate(const CalibrationRequest& request) {
     return std::ranges::any_of(request.keep, [&](const std::string& kept) { return matches(scale.first, kept); });
   });
   if (scales.input_scales.empty())
-    fail_user(name +
-              " has no linear layer or convolution of at least 16 features from 32 numbers or more that is not kept in "
-              "fp32: there is "
-              "nothing to quantize");
+    fail_user(name,
+        " has no linear layer or convolution of at least 16 features from 32 numbers or more that is not kept in "
+        "fp32: there is "
+        "nothing to quantize");
   return scales;
 }
 
 void save_quantized(const std::string& model, const StaticScales& scales, const std::string& out) {
   if (!is_same_folder(model, out)) {
-    if (file_exists(out) && !(fs::is_directory(out) && fs::is_empty(out))) fail_user("'" + out + "' exists already");
+    if (file_exists(out) && !(fs::is_directory(out) && fs::is_empty(out))) fail_user("'", out, "' exists already");
     try {
       copy_folder(model, out);
     } catch (const fs::filesystem_error& error) {

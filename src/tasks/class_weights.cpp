@@ -1,6 +1,6 @@
 #include "tasks/class_weights.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "config/hints.h"
@@ -14,12 +14,12 @@ std::vector<double> read_weights(const std::string& asked, const std::vector<std
     const size_t sign = part.rfind('=');
     const auto weight = parse_number<double>(sign == part.npos ? "" : trimmed(part.substr(sign + 1), " "));
     if (!weight || !(*weight >= 0 && *weight <= 1e6))
-      fail_user("class_weights: \"" + std::string(part) + "\" is no CLASS=WEIGHT with a weight from 0 to 1000000");
+      fail_user("class_weights: \"", part, "\" is no CLASS=WEIGHT with a weight from 0 to 1000000");
     const std::string name(trimmed(part.substr(0, sign), " "));
     const auto found = std::ranges::find(names, name);
     if (found == names.end())
-      fail_user("class_weights: the training examples have no class \"" + name + "\"" + did_you_mean(name, names));
-    weights[static_cast<size_t>(found - names.begin())] = *weight;
+      fail_user("class_weights: the training examples have no class \"", name, "\"", did_you_mean(name, names));
+    weights[found - names.begin()] = *weight;
   }
   return weights;
 }
@@ -37,7 +37,7 @@ std::vector<float> class_weights(const std::string& asked, const std::vector<std
     if (balanced) weights[i] = several ? (all - count) / count : all / (static_cast<double>(names.size()) * count);
     sum += weights[i] * static_cast<double>(counts[i]);
   }
-  if (sum <= 0) fail_user("class_weights = \"" + asked + "\" leaves no training example that counts");
+  if (sum <= 0) fail_user("class_weights = \"", asked, "\" leaves no training example that counts");
   const double scale = several || balanced ? 1 : static_cast<double>(total) / sum;
   std::vector<float> scaled;
   for (const double weight : weights) scaled.push_back(static_cast<float>(weight * scale));

@@ -1,5 +1,5 @@
 #include <fmt/format.h>
-#include "base/error.h"
+#include "base/fail.h"
 #include "config/config.h"
 #include "tasks/images/image_session.h"
 #include "tasks/language/language_session.h"
@@ -26,7 +26,7 @@ ParallelText load_translation_pairs(const EvaluationRequest& request, const Conf
   if (!request.source.empty()) return read_pair(request.source, request.target);
   if (!request.data.empty()) return read_table(request.data, {config.data.text_column, config.data.label_column});
   if (is_translation_folder(request.folder))
-    fail_user("'" + request.folder + "' is a model; --source and --target, or --data, name a text");
+    fail_user("'", request.folder, "' is a model; --source and --target, or --data, name a text");
   const bool valid = request.split.empty() ? !names_test_pairs(config) : request.split == "valid";
   tell_split(answer, valid ? "valid" : "test");
   return valid ? load_valid_split(config) : load_test_corpus(config).test;
@@ -55,7 +55,7 @@ std::string figures(const char* items, const Evaluation& result) {
 }
 
 void require_text(const EvaluationRequest& request, bool is_run) {
-  if (request.data.empty() && !is_run) fail_user("'" + request.folder + "' is a model; --data names a text");
+  if (request.data.empty() && !is_run) fail_user("'", request.folder, "' is a model; --data names a text");
 }
 }  // namespace
 

@@ -1,5 +1,5 @@
 #include "tasks/predictor.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "tasks/images/image_session.h"
 #include "tasks/task_table.h"
@@ -36,7 +36,7 @@ class PredictorOfTexts : public Predictor {
       TextRecord& record = records.records.emplace_back();
       const size_t tab = takes_pairs() ? text.find('\t') : text.npos;
       if (opened_.pairs && tab == text.npos)
-        fail_user("the model takes two texts with a tab between them, and '" + text.substr(0, 60) + "' has none");
+        fail_user("the model takes two texts with a tab between them, and '", text.substr(0, 60), "' has none");
       record.text = text.substr(0, tab);
       if (tab != text.npos) record.pair = text.substr(tab + 1);
     }
@@ -100,7 +100,7 @@ class PredictorOfImages : public Predictor {
 
 // A transformers ViT, whose image processor scales both sides without cropping.
 std::unique_ptr<Predictor> predict_by_vit(const std::string& folder, const InferenceOptions& options, int64_t rows) {
-  if (!options.adapters.empty()) fail_user("--adapter is for models of text, and '" + folder + "' is a ViT");
+  if (!options.adapters.empty()) fail_user("--adapter is for models of text, and '", folder, "' is a ViT");
   Config config;
   config.data.task = "images", config.data.image_fit = "stretch";
   config.model.architecture = "vit";
@@ -125,11 +125,11 @@ std::unique_ptr<Predictor> open_predictor(
   if (adapted || is_text_classifier_folder(folder) || is_sentence_folder(folder))
     return std::make_unique<PredictorOfTexts>(folder, options, rows, pairs);
   if (!run.has_config() && is_pretrained_folder(folder))
-    fail_user("'" + folder + "' is a " + ConfigFile(folder + "/config.json").text("model_type") +
-              " model without a classifier; `linnet train classify --set model.from=" + folder + "` makes one");
+    fail_user("'", folder, "' is a ", ConfigFile(folder + "/config.json").text("model_type"),
+        " model without a classifier; `linnet train classify --set model.from=", folder, "` makes one");
   const Config config = run.load_config();
   if (const auto predict = task_actions(config).predict) return predict(folder, options, rows);
-  fail_user("run '" + folder + "' is no classifier: its task is \"" + config.data.task +
-            "\"; `linnet score` gives probabilities of texts");
+  fail_user("run '", folder, "' is no classifier: its task is \"", config.data.task,
+      "\"; `linnet score` gives probabilities of texts");
 }
 }  // namespace linnet

@@ -1,6 +1,6 @@
 #include "tasks/scorer.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "data/examples/text/token_chunks.h"
 #include "tasks/language/language_model.h"
 #include "tasks/predictor.h"
@@ -56,8 +56,8 @@ class LanguageScorer : public Scorer {
       const size_t size = std::min(longest, ids.size() - 1 - begin), shape = shape_for(lengths_, size);
       const auto length = static_cast<size_t>(lengths_[shape]);
       std::vector<int32_t> tokens(length, 0), targets(length, -1);
-      std::copy_n(ids.begin() + static_cast<std::ptrdiff_t>(begin), size, tokens.begin());
-      std::copy_n(ids.begin() + static_cast<std::ptrdiff_t>(begin) + 1, size, targets.begin());
+      std::copy_n(ids.begin() + begin, size, tokens.begin());
+      std::copy_n(ids.begin() + begin + 1, size, targets.begin());
       Batch batch;
       batch.shape_index = static_cast<int>(shape);
       batch.arrays = {batch_array("tokens", tokens.data(), lengths_[shape]),
@@ -104,9 +104,8 @@ class TranslationScorer : public Scorer {
     begun.pop_back();
     const size_t rows = shape_for(lengths_, source.size()), columns = shape_for(lengths_, target.size());
     const auto source_length = static_cast<int32_t>(source.size()), target_length = static_cast<int32_t>(target.size());
-    source.resize(static_cast<size_t>(lengths_[rows]), tokenizers.special.pad);
-    for (std::vector<int32_t>* side : {&begun, &target})
-      side->resize(static_cast<size_t>(lengths_[columns]), tokenizers.special.pad);
+    source.resize(lengths_[rows], tokenizers.special.pad);
+    for (std::vector<int32_t>* side : {&begun, &target}) side->resize(lengths_[columns], tokenizers.special.pad);
     Batch batch;
     batch.shape_index = static_cast<int>(rows * lengths_.size() + columns);
     batch.arrays = {batch_array("source", source.data(), lengths_[rows]),
@@ -128,7 +127,7 @@ class PairScorer : public Scorer {
   PairScorer(const std::string& folder, const InferenceOptions& options)
       : predictor_(open_predictor(folder, options, 1, true)) {
     if (predictor_->outputs() != 1)
-      fail_user("'" + folder + "' tells classes; `linnet predict` gives their probabilities");
+      fail_user("'", folder, "' tells classes; `linnet predict` gives their probabilities");
   }
   bool takes_pairs() const override { return true; }
   TextScore score(const std::string& text, const std::string& source) override {
@@ -154,7 +153,7 @@ std::unique_ptr<Scorer> open_scorer(const std::string& folder, const InferenceOp
   const RunFolder run(folder);
   if (!run.has_config() && is_pretrained_folder(folder)) return open_language_scorer(folder, options);
   const TaskActions& task = task_actions(run.load_config());
-  if (!task.score) fail_user("run '" + folder + "' " + task.no_score);
+  if (!task.score) fail_user("run '", folder, "' ", task.no_score);
   return task.score(folder, options);
 }
 }  // namespace linnet

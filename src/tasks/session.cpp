@@ -1,6 +1,6 @@
 #include "tasks/session.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "engine/exec/backend.h"
@@ -33,8 +33,8 @@ void check_parameters(const ParameterLayout& layout) {
                        static_cast<double>(layout.quantized_bytes());
   const auto available = static_cast<double>(available_memory());
   if (bytes > available)
-    fail_user("the model's parameters alone take " + std::to_string(static_cast<int64_t>(bytes / 1e6)) +
-              " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
+    fail_user("the model's parameters alone take ", static_cast<int64_t>(bytes / 1e6), " MB, and the machine has ",
+        static_cast<int64_t>(available / 1e6), " MB available");
 }
 
 // Before the layout is made, whose parameters include the steps.
@@ -55,8 +55,7 @@ std::shared_ptr<const ModelDivision> division_of(
   const bool has_stages = options.pipeline.ranks > 1;
   if (!has_stages && options.tensor.ranks == 1) return nullptr;
   const std::string way = has_stages ? "pipeline" : "tensor";
-  if (!loss)
-    fail_user("task = \"" + config.data.task + "\" has no " + way + " parallel: leave " + way + " out of parallel");
+  if (!loss) fail_user("task = \"", config.data.task, "\" has no ", way, " parallel: leave ", way, " out of parallel");
   return divide_among_ranks(model, parameter_groups(config), loss, options.tensor, options.pipeline);
 }
 }  // namespace

@@ -1,7 +1,7 @@
 #include "tasks/task_table.h"
 #include <algorithm>
 #include <array>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "models/families/pretrained.h"
 #include "onnx/network.h"
@@ -77,11 +77,11 @@ constexpr std::array kActions{
 // Checked before anything is read: `model.from` is a model folder.
 void check_model_folder(const std::string& folder) {
   const std::string named = "model.from = \"" + folder + "\": ";
-  if (!file_exists(folder)) fail_user(named + "there is no such folder (--set model.from=FOLDER)");
+  if (!file_exists(folder)) fail_user(named, "there is no such folder (--set model.from=FOLDER)");
   if (RunFolder(folder).has_config())
-    fail_user(named + "this is a run folder; --init starts from one, and `linnet export` makes a model folder of it");
+    fail_user(named, "this is a run folder; --init starts from one, and `linnet export` makes a model folder of it");
   if (!is_pretrained_folder(folder))
-    fail_user(named + "not a model folder, which has a config.json with a \"model_type\"");
+    fail_user(named, "not a model folder, which has a config.json with a \"model_type\"");
 }
 }  // namespace
 
@@ -132,14 +132,14 @@ std::shared_ptr<const Tokenizer> load_pair_tokenizer(const Config& config, const
 std::shared_ptr<const Tokenizer> load_text_tokenizer(const Config&, const std::string& folder, bool) {
   if (file_exists(folder + "/tokenizer")) return open_run_tokenizer(folder);
   if (file_exists(folder + "/tokenizer.numbers"))
-    fail_user("run '" + folder + "' was trained on token numbers: it has no tokenizer");
+    fail_user("run '", folder, "' was trained on token numbers: it has no tokenizer");
   return load_tokenizer(folder, "tokenizer");
 }
 
 std::shared_ptr<const Tokenizer> load_run_tokenizer(const std::string& folder, bool target) {
   const Config config = RunFolder(folder).load_config();
   const TaskActions& task = task_actions(config);
-  if (!task.tokenizer) fail_user("run '" + folder + "' " + task.no_tokenizer);
+  if (!task.tokenizer) fail_user("run '", folder, "' ", task.no_tokenizer);
   return task.tokenizer(config, folder, target);
 }
 }  // namespace linnet

@@ -1,6 +1,6 @@
 #include "tasks/teacher.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
@@ -25,19 +25,16 @@ void check_tokenizer(const EncodeText& student, const std::string& folder, const
   for (const char* text : {"The quick brown fox, 1984: naïve déjà vu!", "don't\nSTOP  at 3.14%"}) {
     std::vector<TokenId> own, other;
     student(text, own), teacher->encode(text, other);
-    if (own != other) fail_user(key + ": its tokenizer is another than that of the model that learns");
+    if (own != other) fail_user(key, ": its tokenizer is another than that of the model that learns");
   }
 }
 
 void check_teacher_classes(
     const std::vector<std::string>& classes, const std::vector<std::string>& own, const std::string& key) {
-  if (own.size() != classes.size())
-    fail_user(
-        key + ": it has " + std::to_string(own.size()) + " classes, and the data " + std::to_string(classes.size()));
+  if (own.size() != classes.size()) fail_user(key, ": it has ", own.size(), " classes, and the data ", classes.size());
   if (own == classes) return;
   if (std::ranges::is_permutation(own, classes))
-    fail_user(
-        key + ": its classes are " + list(own) + ", and those of the data are in another order: " + list(classes));
+    fail_user(key, ": its classes are ", list(own), ", and those of the data are in another order: ", list(classes));
   log_warning(key + ": its classes are called " + list(own) + "; they are taken for " + list(classes));
 }
 }  // namespace
@@ -52,15 +49,13 @@ std::shared_ptr<const Teacher> Teacher::open(
   const std::string key = "teacher = \"" + folder + "\"";
   if (!is_pretrained_folder(folder))
     fail_user(
-        key +
-        ": not a model folder, which has a config.json with a \"model_type\"; `linnet export` makes one of a run");
+        key, ": not a model folder, which has a config.json with a \"model_type\"; `linnet export` makes one of a run");
   OpenOptions options;
   if (!classes.empty()) options.head = ModelHead::kClasses;
   PretrainedModel model = open_pretrained(folder, options);
   const FamilyKind kind = classes.empty() ? FamilyKind::kDecoder : FamilyKind::kEncoder;
   if (model.family->kind != kind || (!classes.empty() && !model.fresh.empty()))
-    fail_user(
-        key + ": a " + model.architecture + " is no " + (classes.empty() ? "language model" : "classifier of texts"));
+    fail_user(key, ": a ", model.architecture, " is no ", classes.empty() ? "language model" : "classifier of texts");
   if (encode) check_tokenizer(encode, folder, key);
   if (encode && !classes.empty()) check_teacher_classes(classes, label_names(model.config), key);
   return std::shared_ptr<const Teacher>(
@@ -99,8 +94,7 @@ Loss Teacher::causal_loss(
   const Tensor given = logits_of(student, trace);
   const Tensor wanted = logits(trace, [&](Trace& own) { return logits_of(model_.as<CausalModel>(), own); });
   if (given.shape() != wanted.shape())
-    fail_user("the teacher has a vocabulary of " + std::to_string(wanted.dim(2)) + " tokens, and the model one of " +
-              std::to_string(given.dim(2)));
+    fail_user("the teacher has a vocabulary of ", wanted.dim(2), " tokens, and the model one of ", given.dim(2));
   const Tensor targets = trace.input("targets", ids);
   const Tensor count = count_targets(targets, given.type().dtype);
   Loss loss =

@@ -1,7 +1,7 @@
 #include "tasks/text_coder.h"
 #include <algorithm>
 #include <sstream>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 
 namespace linnet {
@@ -103,7 +103,7 @@ class NumberCoder : public TextCoder {
     std::istringstream in{std::string(text)};
     int64_t id = 0;
     while (in >> id) {
-      if (id < 0 || id >= vocab_size_) fail_user("there is no token " + std::to_string(id));
+      if (id < 0 || id >= vocab_size_) fail_user("there is no token ", id);
       ids.push_back(static_cast<int32_t>(id));
     }
     if (!in.eof()) fail_user("this model has no tokenizer: its text is token numbers with spaces between");

@@ -1,6 +1,6 @@
 #include "tasks/text_files.h"
 #include <iterator>
-#include "base/error.h"
+#include "base/fail.h"
 #include "data/examples/text/record_reader.h"
 #include "data/examples/text/token_chunks.h"
 #include "data/text/subword_trainers.h"
@@ -11,8 +11,8 @@ bool is_token_file(const std::string& path) { return has_ending(path, ".bin") &&
 
 std::string text_path(const Config& config, const std::string& path, const char* key) {
   if (path.empty())
-    fail_user("task = \"" + config.data.task + "\" reads the text in `" + key +
-              "`, which is not given (--data FILE, or --set data." + key + "=FILE)");
+    fail_user("task = \"", config.data.task, "\" reads the text in `", key,
+        "`, which is not given (--data FILE, or --set data.", key, "=FILE)");
   return data_path(config.data, path);
 }
 
@@ -25,7 +25,7 @@ std::vector<std::string> read_texts(const DataConfig& data, const std::string& p
 
 std::vector<std::string> split_end(std::vector<std::string>& texts, double share) {
   if (texts.size() > 1) {
-    const auto first = texts.begin() + static_cast<std::ptrdiff_t>(static_cast<double>(texts.size()) * (1 - share));
+    const auto first = texts.begin() + (static_cast<double>(texts.size()) * (1 - share));
     std::vector<std::string> end(std::make_move_iterator(first), std::make_move_iterator(texts.end()));
     texts.erase(first, texts.end());
     return end;
@@ -47,8 +47,8 @@ std::unique_ptr<TextCoder> make_text_coder(const Config& config, const std::vect
     return make_pretrained_coder(trainer.train());
   }
   if (config.data.tokenizer != "char")
-    fail_user("tokenizer = \"" + config.data.tokenizer +
-              "\": a language model learns \"byte_bpe\" or \"char\" itself; any other is given as tokenizer_dir");
+    fail_user("tokenizer = \"", config.data.tokenizer,
+        "\": a language model learns \"byte_bpe\" or \"char\" itself; any other is given as tokenizer_dir");
   TokenizerOptions options;
   options.kind = config.data.tokenizer;
   options.vocab_size = config.data.vocab_size;

@@ -92,11 +92,11 @@ std::vector<int32_t> top_k(std::span<const float> values, int64_t k) {
   std::vector<int32_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
   std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](int32_t a, int32_t b) {
-    const float x = values[static_cast<size_t>(a)], y = values[static_cast<size_t>(b)];
+    const float x = values[a], y = values[b];
     if (std::isnan(x) || std::isnan(y)) return std::isnan(x) == std::isnan(y) ? a < b : std::isnan(y);
     return x > y || (x == y && a < b);
   });
-  order.resize(static_cast<size_t>(k));
+  order.resize(k);
   return order;
 }
 }  // namespace linnet

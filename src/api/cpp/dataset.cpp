@@ -33,7 +33,7 @@ void check_sizes(const std::string& name, const Shape& sample) {
 
 int64_t stored_index(const std::vector<int64_t>* indices, int64_t index, int64_t size) {
   if (index < 0 || index >= size) fail_user("the dataset has ", size, " samples, numbered from 0; there is no ", index);
-  return indices ? (*indices)[static_cast<size_t>(index)] : index;
+  return indices ? (*indices)[index] : index;
 }
 }  // namespace
 
@@ -131,7 +131,7 @@ Arrays Dataset::sample(int64_t index) const {
     sample.set_bytes(field.name, field.type, std::span(*field.bytes).subspan(static_cast<size_t>(stored) * each, each));
   }
   for (const SequenceField& field : state_->sequences) {
-    const std::vector<int32_t>& ids = (*field.sequences)[static_cast<size_t>(stored)];
+    const std::vector<int32_t>& ids = (*field.sequences)[stored];
     const auto length = static_cast<int32_t>(ids.size());
     sample.set(field.name, {length}, ids);
     sample.set<int32_t>(length_name(field.name), {}, {length});
@@ -142,8 +142,7 @@ Arrays Dataset::sample(int64_t index) const {
 int64_t Dataset::length(int64_t index) const {
   const int64_t stored = stored_index(state_->indices.get(), index, size());
   size_t longest = 0;
-  for (const SequenceField& field : state_->sequences)
-    longest = std::max(longest, (*field.sequences)[static_cast<size_t>(stored)].size());
+  for (const SequenceField& field : state_->sequences) longest = std::max(longest, (*field.sequences)[stored].size());
   return static_cast<int64_t>(longest);
 }
 
@@ -160,7 +159,7 @@ std::pair<Dataset, Dataset> Dataset::split(double fraction, uint64_t seed) const
   if (!(fraction > 0 && fraction < 1) || first < 1)
     fail_user("a dataset of ", size(), " samples cannot be split at ", fraction,
         "; the fraction is between 0 and 1, and both parts have samples");
-  std::vector<int64_t> order(static_cast<size_t>(size()));
+  std::vector<int64_t> order(size());
   std::iota(order.begin(), order.end(), 0);
   shuffle(order, seed, 0);
   std::vector<int64_t> taken(order.begin(), order.begin() + first), others(order.begin() + first, order.end());

@@ -15,7 +15,7 @@ namespace {
 // 0, 1, ... in every row.
 Tensor counted_positions(Tensor tokens) {
   const Shape shape = tokens.shape();
-  std::vector<int32_t> positions(static_cast<size_t>(shape.elements()));
+  std::vector<int32_t> positions(shape.elements());
   for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(static_cast<int64_t>(i) % shape[1]);
   return literal(*tokens.graph, {DType::kI32, shape}, positions.data());
 }

@@ -76,14 +76,14 @@ struct Source {
   void read(std::span<float> values) const {
     std::vector<float> rows, all;
     for (const TensorEntry* entry : entries) {
-      rows.resize(static_cast<size_t>(entry->type.shape.elements()));
+      rows.resize(entry->type.shape.elements());
       read_floats(entry->dtype, entry->data, static_cast<int64_t>(rows.size()), rows.data());
       const size_t before = all.size();
       all.resize(before + rows.size());
       turn_elements(entry->type.shape, rows.data(), all.data() + before);
     }
     const size_t row = values.size() / static_cast<size_t>(std::max<int64_t>(1, slot->spec.shape.elements(0, 1)));
-    std::copy_n(all.begin() + static_cast<ptrdiff_t>(row) * first_row.value_or(0), values.size(), values.begin());
+    std::copy_n(all.begin() + row * first_row.value_or(0), values.size(), values.begin());
   }
 
  private:

@@ -26,19 +26,19 @@ void check_loss(const Loss& loss, const Graph& graph) {
 
 // One line for each input and node. Values are named by what makes them, so equal recordings have equal lines.
 std::vector<std::string> lines_of(const Graph& graph) {
-  std::vector<std::string> names(static_cast<size_t>(graph.value_count())), lines;
+  std::vector<std::string> names(graph.value_count()), lines;
   for (const GraphInput& input : graph.inputs()) {
-    std::string& name = names[static_cast<size_t>(input.value)];
+    std::string& name = names[input.value];
     name = is_reserved(input.name) ? "state" : "input " + input.name;
     if (!is_reserved(input.name)) lines.push_back(name + " " + graph.value(input.value).type.text());
   }
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     const Node& node = graph.node(id);
     std::string line = graph.where_text(id) + " of ";
-    for (size_t i = 0; i < node.in.size(); ++i) line += (i ? ", " : "") + names[static_cast<size_t>(node.in[i])];
+    for (size_t i = 0; i < node.in.size(); ++i) line += (i ? ", " : "") + names[node.in[i]];
     line += " {" + node.attrs.text() + "}";
     for (size_t i = 0; i < node.out.size(); ++i) {
-      names[static_cast<size_t>(node.out[i])] = "node " + std::to_string(id) + "." + std::to_string(i);
+      names[node.out[i]] = "node " + std::to_string(id) + "." + std::to_string(i);
       line += " " + graph.value(node.out[i]).type.text();
     }
     lines.push_back(line);

@@ -82,7 +82,7 @@ void Loader::State::check() const {
 }
 
 void Loader::State::choose_buckets() {
-  std::vector<int64_t> lengths(static_cast<size_t>(dataset.size()));
+  std::vector<int64_t> lengths(dataset.size());
   for (size_t i = 0; i < lengths.size(); ++i) lengths[i] = dataset.length(static_cast<int64_t>(i));
   const int64_t longest = *std::ranges::max_element(lengths);
   buckets = sequences.empty() ? std::vector<int64_t>{0} : options.buckets;
@@ -93,7 +93,7 @@ void Loader::State::choose_buckets() {
   members.resize(buckets.size());
   for (size_t i = 0; i < lengths.size(); ++i) {
     const auto bucket = std::ranges::lower_bound(buckets, lengths[i]) - buckets.begin();
-    members[static_cast<size_t>(bucket)].push_back(static_cast<int64_t>(i));
+    members[bucket].push_back(static_cast<int64_t>(i));
   }
 }
 
@@ -174,7 +174,7 @@ void Loader::State::work(const std::stop_token& stop) {
     lock.unlock();
     Made result;
     try {
-      result.batch = make((*order)[static_cast<size_t>(mine % per_epoch)]);
+      result.batch = make((*order)[mine % per_epoch]);
     } catch (...) {
       result.error = std::current_exception();
     }
@@ -217,7 +217,7 @@ const Arrays& Loader::next() {
   const Busy busy(s.busy, "a loader");
   if (!s.workers) {
     const auto order = s.order_of(s.number / s.per_epoch);
-    s.current = s.make((*order)[static_cast<size_t>(s.number % s.per_epoch)]);
+    s.current = s.make((*order)[s.number % s.per_epoch]);
     ++s.number;
     return s.current;
   }

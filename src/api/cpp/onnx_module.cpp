@@ -46,7 +46,7 @@ struct OpenAxes {
   }
   InputTypes at(InputTypes types, std::span<const int64_t> sizes) const {
     for (const auto& [name, axes] : symbols)
-      for (const auto& [axis, symbol] : axes) types[name].shape.set(axis, sizes[static_cast<size_t>(symbol)]);
+      for (const auto& [axis, symbol] : axes) types[name].shape.set(axis, sizes[symbol]);
     return types;
   }
 
@@ -92,7 +92,7 @@ void export_onnx(const Learner& learner, const InputTypes& inputs, const std::fu
   const auto& s = LearnerAccess::state(learner).weights();
   const TrainingState& trained = s.trainer->state();
   trained.pull();
-  std::vector<float> flat(static_cast<size_t>(s.layout.parameter_count())), unpacked;
+  std::vector<float> flat(s.layout.parameter_count()), unpacked;
   const ParameterValues values = trained.values(trained.evaluated());
   for (const ParameterSlot& slot : s.layout.parameters())
     std::copy_n(values.of(slot, unpacked), slot.spec.shape.elements(), flat.begin() + slot.offset);

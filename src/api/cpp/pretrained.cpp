@@ -44,7 +44,7 @@ LoadReport PretrainedModule::load(Learner& learner) {
 }
 
 void PretrainedModule::save(Learner& learner, const std::string& folder) const {
-  std::vector<float> flat(static_cast<size_t>(state_->layout.parameter_count()));
+  std::vector<float> flat(state_->layout.parameter_count());
   std::set<std::string> own;
   const std::string above = path().empty() ? "" : path() + ".";
   for (const ParameterSlot& slot : state_->layout.parameters()) {

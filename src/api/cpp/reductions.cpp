@@ -31,20 +31,20 @@ struct AxesLast {
 
 AxesLast axes_last(At x, const std::vector<int>& axes, const char* op) {
   const Shape shape = x.value.shape();
-  std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
+  std::vector<bool> reduced(shape.rank());
   AxesLast moved{x.value, {}, shape};
   int64_t count = 1;
   for (const int axis : axes) {
     count *= checked_size(x, axis, op);
     const int from_start = axis < 0 ? axis + shape.rank() : axis;
-    if (reduced[static_cast<size_t>(from_start)]) fail_shape(x, op, ": axis ", axis, " is given twice");
-    reduced[static_cast<size_t>(from_start)] = true;
+    if (reduced[from_start]) fail_shape(x, op, ": axis ", axis, " is given twice");
+    reduced[from_start] = true;
     moved.kept.set(axis, 1);
   }
   std::vector<int> order;
   for (const bool last : {false, true})
     for (int axis = 0; axis < shape.rank(); ++axis)
-      if (reduced[static_cast<size_t>(axis)] == last) {
+      if (reduced[axis] == last) {
         order.push_back(axis);
         if (!last) moved.without.push_back(shape[axis]);
       }
@@ -70,7 +70,7 @@ template <class Function> Tensor along(At x, int axis, const char* op, const Fun
   if (axis == last) return function(x);
   std::vector<int> order(static_cast<size_t>(last) + 1);
   std::iota(order.begin(), order.end(), 0);
-  std::swap(order[static_cast<size_t>(axis)], order.back());
+  std::swap(order[axis], order.back());
   return permute(At(function(At(permute(x, order), x.where)), x.where), order);
 }
 }  // namespace

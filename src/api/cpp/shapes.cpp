@@ -14,7 +14,7 @@ Tensor arange(int64_t count, DType dtype, SourceLine where) {
         where, ": arange: ", count, " numbers of type ", dtype_name(dtype), "; there are at least one, f32 or i32");
   Trace& trace = Trace::current();
   const auto numbers = [&]<class T>(DType type) {
-    std::vector<T> values(static_cast<size_t>(count));
+    std::vector<T> values(count);
     std::iota(values.begin(), values.end(), T{0});
     return literal(trace.graph(), {type, {count}}, values.data(), where);
   };
@@ -25,7 +25,7 @@ Tensor arange(int64_t count, DType dtype, SourceLine where) {
 namespace {
 // In x's graph and element type, so that tests of ops can use it too.
 Tensor positions(At x, int64_t count, double first) {
-  std::vector<float> values(static_cast<size_t>(count));
+  std::vector<float> values(count);
   std::iota(values.begin(), values.end(), static_cast<float>(first));
   const DType dtype = is_float(x.value.type().dtype) ? x.value.type().dtype : DType::kF32;
   return cast(At(literal(*graph_of(x), {DType::kF32, {count}}, values.data(), x.where), x.where), dtype);
@@ -33,7 +33,7 @@ Tensor positions(At x, int64_t count, double first) {
 
 // [to, from]: the weight of each of `from` pixels in each of `to`.
 std::vector<float> resize_shares(int64_t from, int64_t to, Interpolation how) {
-  std::vector<float> shares(static_cast<size_t>(from * to));
+  std::vector<float> shares(from * to);
   for (int64_t i = 0; i < to; ++i) {
     float* row = shares.data() + i * from;
     if (how == Interpolation::kNearest) {

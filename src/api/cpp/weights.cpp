@@ -24,7 +24,7 @@ std::vector<float> WeightFile::floats(const std::string& name) const {
   const TensorEntry& entry = state_->file.at(name);
   if (!is_float(entry.dtype))
     fail_user(state_->file.path(), ": tensor \"", name, "\" is ", entry.text(), ", which are no floats");
-  std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
+  std::vector<float> values(entry.type.shape.elements());
   read_floats(entry.dtype, entry.data, static_cast<int64_t>(values.size()), values.data());
   return values;
 }
@@ -33,7 +33,7 @@ std::vector<int64_t> WeightFile::integers(const std::string& name) const {
   const TensorEntry& entry = state_->file.at(name);
   if (is_float(entry.dtype))
     fail_user(state_->file.path(), ": tensor \"", name, "\" is ", entry.text(), ", which are no whole numbers");
-  std::vector<int64_t> values(static_cast<size_t>(entry.type.shape.elements()));
+  std::vector<int64_t> values(entry.type.shape.elements());
   read_integers(entry.dtype, entry.data, static_cast<int64_t>(values.size()), values.data());
   return values;
 }

@@ -139,7 +139,7 @@ void add_calls(nb::module_& module) {
       [](Operand tokens) {
         const Tensor value = tokens.tensor();
         const Shape shape = value.shape();
-        std::vector<int32_t> counted(static_cast<size_t>(shape.elements()));
+        std::vector<int32_t> counted(shape.elements());
         for (size_t i = 0; i < counted.size(); ++i)
           counted[i] = static_cast<int32_t>(static_cast<int64_t>(i) % shape[-1]);
         return literal(*value.graph, {DType::kI32, shape}, counted.data());

@@ -49,7 +49,7 @@ Shape wanted_shape(const Tensor& x, const nb::args& wanted) {
 }
 
 std::vector<int> axes_of(const Tensor& x) {
-  std::vector<int> axes(static_cast<size_t>(x.shape().rank()));
+  std::vector<int> axes(x.shape().rank());
   std::iota(axes.begin(), axes.end(), 0);
   return axes;
 }
@@ -145,8 +145,7 @@ template <class Class> void add_methods(Class& tensor) {
           [](Operand x, int64_t first, int64_t second) {
             const Tensor value = x.tensor();
             std::vector<int> order = axes_of(value);
-            std::swap(
-                order[static_cast<size_t>(axis_of(value, first))], order[static_cast<size_t>(axis_of(value, second))]);
+            std::swap(order[axis_of(value, first)], order[axis_of(value, second)]);
             return permute(At(value, python_line()), order);
           },
           "first"_a, "second"_a, "Two axes exchanged.")

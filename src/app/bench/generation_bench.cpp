@@ -68,7 +68,7 @@ void measure_uncached(GenerationMeasurement& m, int threads, int64_t most, const
   }
   for (GenerationRow& row : m.rows)
     for (int64_t token = 0; token < row.tokens; ++token)
-      row.uncached_seconds += seconds[static_cast<size_t>((kGenerationPrompt + token - 1) / kUncachedStep)];
+      row.uncached_seconds += seconds[(kGenerationPrompt + token - 1) / kUncachedStep];
 }
 
 std::vector<std::string> lines_of(const std::string& path) {

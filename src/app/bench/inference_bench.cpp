@@ -73,7 +73,7 @@ struct MeasuredEncoder {
   }
 
   void set_batch(int64_t batch, int64_t length) {
-    std::vector<int32_t> tokens(static_cast<size_t>(batch * length));
+    std::vector<int32_t> tokens(batch * length);
     for (size_t i = 0; i < tokens.size(); ++i)
       tokens[i] = static_cast<int32_t>((i * 7919 + 101) % static_cast<size_t>(encoder->encoder.config.vocab_size));
     forward->set("tokens", tokens);

@@ -105,7 +105,7 @@ class Measuring {
   // One chunk; includes the upload of its order and the download of its losses.
   double resident_steps(int64_t count) {
     ResidentSteps& steps = learner_.resident();
-    const std::vector<float> rates(static_cast<size_t>(count), static_cast<float>(workload_.learning_rate));
+    const std::vector<float> rates(count, static_cast<float>(workload_.learning_rate));
     std::vector<int32_t> order;
     for (int64_t i = 0; i < count; ++i, next_ = (next_ + 1) % workload_.batches)
       for (int64_t row = 0; row < steps.rows(); ++row)
@@ -181,7 +181,7 @@ class Measuring {
       double sum = 0;
       for (NodeId id = 0; id < graph().node_count(); ++id) {
         const std::string name = graph().node(id).op->name;
-        if (name == "sum_of_squares" || name == "optimizer_step") sum += seconds[static_cast<size_t>(id)];
+        if (name == "sum_of_squares" || name == "optimizer_step") sum += seconds[id];
       }
       update.push_back(sum);
     }
@@ -271,7 +271,7 @@ std::string profile(const Workload& workload, const MeasureOptions& options) {
     const double flops = node_flops(measuring.graph(), node);
     if (key == "matmul") key += " " + measuring.graph().value(node.in[0]).type.shape.text() + " " + node.attrs.text();
     for (Row* row : {&rows[key], &all}) {
-      row->seconds += seconds[static_cast<size_t>(id)] / static_cast<double>(steps);
+      row->seconds += seconds[id] / static_cast<double>(steps);
       row->flops += flops;
       ++row->calls;
     }

@@ -49,8 +49,7 @@ Workload image_workload(const std::shared_ptr<ImageModel>& model, int64_t batch,
   for (int64_t image = 0; image < batches * batch; ++image) {
     labels.push_back(numbers.next(0, static_cast<int32_t>(shape.classes)));
     for (int64_t i = 0; i < pixels; ++i)
-      images.push_back(
-          static_cast<uint8_t>(patterns[static_cast<size_t>(labels.back() * pixels + i)] + numbers.next(0, 96)));
+      images.push_back(static_cast<uint8_t>(patterns[labels.back() * pixels + i] + numbers.next(0, 96)));
   }
 
   Workload workload;
@@ -200,9 +199,9 @@ Workload transformer_workload(const WorkloadOptions& options, int64_t length) {
   for (size_t row = 0; row < target.lengths.size(); ++row) {
     const auto first = static_cast<std::ptrdiff_t>(row) * length,
                size = static_cast<std::ptrdiff_t>(target.lengths[row]);
-    in[static_cast<size_t>(first)] = kBegin;
+    in[first] = kBegin;
     std::copy_n(out.begin() + first, size - 1, in.begin() + first + 1);
-    out[static_cast<size_t>(first + size - 1)] = kEnd;
+    out[first + size - 1] = kEnd;
   }
 
   Workload workload;

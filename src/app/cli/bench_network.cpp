@@ -78,7 +78,7 @@ double gain_of_overlap(
   double exchange_beside = 0;
   const double computing_beside = parts_a_second([&] { exchange_beside = measured_seconds(world, sent, received); });
   const double own = exchange_alone / exchange_beside + computing_beside / computing_alone;
-  std::vector<double> all(static_cast<size_t>(world.size()));
+  std::vector<double> all(world.size());
   all_gather(world, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
   return *std::ranges::min_element(all);
 }

@@ -96,7 +96,7 @@ const CommandDescription* find_command(const CommandDescription& root, const std
 // "linnet tokenizer train [OPTIONS] MODEL FILES..."
 std::string usage_line(const CommandDescription& root, const std::vector<std::string>& path) {
   const CommandDescription* command = find_command(root, path);
-  if (!command) fail_internal("there is no command '" + joined(path, " ") + "'");
+  if (!command) fail_internal("there is no command '", joined(path, " "), "'");
   std::string line = "linnet" + std::string(path.empty() ? "" : " ") + joined(path, " ");
   if (!command->subcommands.empty()) return line + " COMMAND ...";
   for (const ArgumentDescription& argument : command->arguments)
@@ -145,7 +145,7 @@ std::string man_page(const CommandDescription& root, const std::vector<std::stri
 // User error naming the nearest command if there is none at `path`.
 void check_command(const CommandDescription& root, const std::vector<std::string>& path) {
   for (size_t size = 1; size <= path.size(); ++size) {
-    const std::vector<std::string> part(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(size));
+    const std::vector<std::string> part(path.begin(), path.begin() + size);
     if (find_command(root, part)) continue;
     const std::vector<std::string> above(part.begin(), part.end() - 1);
     std::vector<std::string> names;

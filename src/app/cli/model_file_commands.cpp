@@ -25,7 +25,7 @@ int convert(const ConvertArguments& arguments) {
       merges ? std::vector<AdapterFolder>{{"", arguments.adapter}} : std::vector<AdapterFolder>{},
       {.architecture = arguments.architecture});
   const ParameterLayout layout(*model.module);
-  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
+  std::vector<float> parameters(layout.parameter_count());
   load_parameters(model, layout, parameters.data());
   if (!merges)
     for (const std::string& name : model.fresh) std::fprintf(stderr, "new: %s\n", name.c_str());

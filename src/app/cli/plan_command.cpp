@@ -56,7 +56,7 @@ void write_page(const PlanArguments& arguments, const Config& config, const Plan
 // micro-batches, the same number for all stages.
 std::vector<PlanAnswer> plan_within(Config& config, uint64_t limit, bool exact, const RankLayout& division) {
   const bool may_cut = config.train.micro_batches == 0 && !config.train.memory.empty();
-  std::vector<PlanAnswer> stages(static_cast<size_t>(division.pipeline));
+  std::vector<PlanAnswer> stages(division.pipeline);
   std::vector<std::unique_ptr<SessionTask>> tasks(stages.size());
   for (size_t stage = 0; stage < stages.size();) {
     if (stages.size() > 1) config.process.rank = static_cast<int>(stage) * division.tensor;

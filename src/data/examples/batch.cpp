@@ -9,7 +9,7 @@
 namespace linnet {
 std::span<const int32_t> Batch::ids(const char* name) const {
   const auto found = std::ranges::find(arrays, std::string_view(name), &BatchArray::name);
-  if (found == arrays.end()) fail_internal("a batch without " + std::string(name));
+  if (found == arrays.end()) fail_internal("a batch without ", name);
   return {reinterpret_cast<const int32_t*>(found->bytes.data()), found->bytes.size() / sizeof(int32_t)};
 }
 
@@ -19,8 +19,7 @@ OwnedBatch::OwnedBatch(const std::vector<BatchInput>& inputs) {
 
 void OwnedBatch::resize(size_t input, int64_t count) {
   const auto bytes = static_cast<size_t>(4 * count);
-  if (bytes > memory_[input].size())
-    fail_internal(std::string("a batch with too large an array ") + batch.arrays[input].name);
+  if (bytes > memory_[input].size()) fail_internal("a batch with too large an array ", batch.arrays[input].name);
   batch.arrays[input].bytes = std::span(memory_[input]).first(bytes);
 }
 
@@ -28,8 +27,7 @@ BatchPosition BatchSource::next_rows(std::span<int32_t>) { fail_internal("these 
 
 void BatchCursor::take_share(BatchShare share) {
   if (share.count < 1 || share.first < 0 || share.index(share.count - 1) >= share.group)
-    fail_internal("batches " + std::to_string(share.first) + " to " + std::to_string(share.index(share.count - 1)) +
-                  " of a group of " + std::to_string(share.group));
+    fail_internal("batches ", share.first, " to ", share.index(share.count - 1), " of a group of ", share.group);
   share_ = share;
   set(0, 0);
 }

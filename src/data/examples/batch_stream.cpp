@@ -24,8 +24,7 @@ class Chooser {
   Chooser(std::span<const std::pair<int, int>> lengths, const BucketOptions& options) : options_(options) {
     for (const auto& [source, target] : lengths)
       if (source < 1 || target < 1 || source > options.max_seq_len || target > options.max_seq_len)
-        fail_internal("buckets: a pair of " + std::to_string(source) + " and " + std::to_string(target) +
-                      " tokens, outside 1.." + std::to_string(options.max_seq_len));
+        fail_internal("buckets: a pair of ", source, " and ", target, " tokens, outside 1..", options.max_seq_len);
     std::map<std::pair<int64_t, int64_t>, int64_t> counts;
     const auto rounded = [&](int64_t length) {
       return std::min(ceil_div(length, kLengthMultiple) * kLengthMultiple, options.max_seq_len);
@@ -226,9 +225,8 @@ BatchOrder::BatchOrder(const PairDataset& dataset, const Buckets& buckets)
   for (int64_t pair = 0; pair < dataset.size(); ++pair) {
     const int bucket = buckets.find(dataset.source_length(pair), dataset.target_length(pair));
     if (bucket < 0)
-      fail_internal("no bucket holds pair " + std::to_string(pair) + " of " +
-                    std::to_string(dataset.source_length(pair)) + " and " +
-                    std::to_string(dataset.target_length(pair)) + " tokens");
+      fail_internal("no bucket holds pair ", pair, " of ", dataset.source_length(pair), " and ",
+          dataset.target_length(pair), " tokens");
     bucket_of_[pair] = static_cast<uint16_t>(bucket);
     ++starts_[bucket + 1];
   }
@@ -295,7 +293,7 @@ void BatchStream::take_share(BatchShare share) {
 }
 
 const Batch& EvaluationBatches::at(int64_t index) {
-  if (index < 0 || index >= size()) fail_internal("evaluation batch " + std::to_string(index) + " does not exist");
+  if (index < 0 || index >= size()) fail_internal("evaluation batch ", index, " does not exist");
   fill(index, owned_);
   owned_.batch.index = index;
   owned_.batch.last_of_epoch = index + 1 == size();

@@ -92,7 +92,7 @@ class BatchStream : public BatchSource, PairBatches {
   void seek(int64_t epoch, int64_t index) override;
   void take_share(BatchShare share) override;
   // Waits for the worker. Rethrows the worker's exception at its position, until seek().
-  const Batch& next() override { return ring_[static_cast<size_t>(ahead_->next())].batch; }
+  const Batch& next() override { return ring_[ahead_->next()].batch; }
   int64_t shape_count() const override { return buckets_.size(); }
   int64_t batches_per_epoch() const override { return order_.batch_count(); }  // the same in every epoch
 

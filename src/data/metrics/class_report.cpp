@@ -140,7 +140,7 @@ Json ClassReport::json() const {
   for (size_t i = 0; i < names.size(); ++i) json["classes"][names[i]] = ScoredRow(names[i], counts[i]).json();
   for (const ScoredRow& row : means_of(*this)) json[row.name] = row.json();
   for (size_t i = 0; i < names.size() && !confusion.empty(); ++i) {
-    const auto row = confusion.begin() + static_cast<std::ptrdiff_t>(i * names.size());
+    const auto row = confusion.begin() + (i * names.size());
     json["confusion"].push_back(std::vector<int64_t>(row, row + std::ssize(names)));
   }
   return json;

@@ -5,7 +5,7 @@
 #include <limits>
 #include <map>
 #include <unordered_map>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/text.h"
 #include "data/text/unicode/unicode_classes.h"
 
@@ -19,8 +19,7 @@ constexpr std::string_view kPunctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"; 
 
 void check_sizes(const char* score, const Texts& hypotheses, const Texts& references) {
   if (hypotheses.size() != references.size())
-    fail_internal(std::string(score) + " of " + std::to_string(hypotheses.size()) + " hypotheses against " +
-                  std::to_string(references.size()) + " references");
+    fail_internal(score, " of ", hypotheses.size(), " hypotheses against ", references.size(), " references");
 }
 
 template <class IsSpace> std::pair<size_t, size_t> range_without_space(std::string_view text, const IsSpace& is_space) {

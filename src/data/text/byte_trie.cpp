@@ -83,7 +83,7 @@ class ByteTrie::Builder {
       const size_t block = open_[i];
       if (const uint32_t base = base_in(blocks_[block], labels); base < kBlock) return take(block, base, labels);
       if (++blocks_[block].failures < kMostFailures) continue;
-      open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(i--));
+      open_.erase(open_.begin() + (i--));
     }
     open_block();
     return take(blocks_.size() - 1, base_in(blocks_.back(), labels), labels);

@@ -251,7 +251,7 @@ StepForecast forecast_step(const TrainingStep& step, const Network& network) {
       const auto rank = static_cast<size_t>(lane.rank);
       if (!is_communication(operation.kind)) forecast.compute_seconds += operation.seconds / schedule.ranks();
       if (lane.kind != LaneKind::kSend) continue;
-      sent[rank][static_cast<size_t>(operation.kind)] += operation.sent_bytes;
+      sent[rank][operation.kind] += operation.sent_bytes;
       total[rank] += operation.sent_bytes;
     }
   forecast.sent_bytes = sent[std::ranges::max_element(total) - total.begin()];
@@ -268,7 +268,7 @@ StepForecast forecast_step(const TrainingStep& step, const Network& network) {
 const char* operation_kind_name(OperationKind kind) {
   constexpr std::array<const char*, kOperationKinds> kNames{
       "forward", "backward", "update", "gradients", "parameters", "tensor parallel", "pipeline"};
-  return kNames[static_cast<size_t>(kind)];
+  return kNames[kind];
 }
 
 bool is_communication(OperationKind kind) { return kind >= OperationKind::kGradients; }

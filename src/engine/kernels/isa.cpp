@@ -1,6 +1,6 @@
 #include "engine/kernels/isa.h"
 #include <cstdint>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/text.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -64,7 +64,7 @@ void force_isa(const std::string& name) {
     choices += ", " + isa_name(target);
     if (isa_name(target) == name) wanted = target;
   }
-  if (wanted == 0) fail_user("instruction set '" + name + "' is not one of: " + choices);
+  if (wanted == 0) fail_user("instruction set '", name, "' is not one of: ", choices);
   hwy::SetSupportedTargetsForTest(name == "auto" ? 0 : wanted);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }

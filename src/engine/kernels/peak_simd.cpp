@@ -54,7 +54,7 @@ double measured_peak_gflops(Precision precision, ThreadPool& pool) {
 double measured_bandwidth(ThreadPool& pool, size_t bytes) {
   constexpr int64_t kBlock = 1 << 16;  // words of 8 bytes: what one task reads
   const int64_t blocks = std::max<int64_t>(1, static_cast<int64_t>(bytes / 8) / kBlock);
-  std::vector<uint64_t> memory(static_cast<size_t>(kBlock * blocks), 1);
+  std::vector<uint64_t> memory(kBlock * blocks, 1);
   std::atomic<uint64_t> total{0};
   double best = 0;
   for (int pass = 0; pass < 10; ++pass) {

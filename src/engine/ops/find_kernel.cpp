@@ -38,8 +38,8 @@ const Kernel* find_fast_kernel(const KernelQuery& query, const Backend& backend)
 
 [[noreturn]] void fail_no_kernel(const KernelQuery& query, const Backend& backend) {
   const std::string types = joined(query.in, ", ", &TensorType::text);
-  fail_user(backend.device->info().name + " has no kernel for " + query.node.op->name + "(" + types + ") {" +
-            query.node.attrs.text() + "}");
+  fail_user(backend.device->info().name, " has no kernel for ", query.node.op->name, "(", types, ") {",
+      query.node.attrs.text(), "}");
 }
 }  // namespace
 

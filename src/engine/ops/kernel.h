@@ -6,7 +6,7 @@
 #include <cstring>
 #include <span>
 #include <string_view>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/thread_pool.h"
 #include "engine/device/device.h"
 #include "engine/ir/op.h"
@@ -158,6 +158,6 @@ template <class Body> void for_float(DType dtype, Body&& body) {
     case DType::kU8:
     case DType::kBF16: break;
   }
-  fail_internal(std::string("a floating-point kernel was given ") + dtype_name(dtype));
+  fail_internal("a floating-point kernel was given ", dtype_name(dtype));
 }
 }  // namespace linnet

@@ -125,10 +125,9 @@ std::optional<ShardedNode> shard_attention(const ShardArgs& args) {
   if (!any || bias_of_samples) return {};
   const int64_t ranks = args.rank.ranks, heads = attrs.heads;
   if (heads % ranks != 0 || attrs.kv_heads % ranks != 0)
-    fail_user("heads = " + std::to_string(heads) +
-              (attrs.kv_heads == heads ? "" : " and key-value heads = " + std::to_string(attrs.kv_heads)) +
-              " cannot be divided between " + std::to_string(ranks) +
-              " tensor ranks: choose a number of them that divides the heads");
+    fail_user("heads = ", heads,
+        attrs.kv_heads == heads ? "" : " and key-value heads = " + std::to_string(attrs.kv_heads),
+        " cannot be divided between ", ranks, " tensor ranks: choose a number of them that divides the heads");
   attrs.heads /= ranks, attrs.kv_heads /= ranks;
   attrs.first_head = attrs.heads * args.rank.rank;
   ShardedNode node{.attrs = attrs, .in = {}, .out = {}};
@@ -150,9 +149,8 @@ std::optional<ShardedNode> shard_rope(const ShardArgs& args) {  // by heads, as 
   int64_t before = 0, heads = 0;
   for (size_t i = 0; i < x.parts.size() && before < turned; ++i) {
     if (x.parts[i] % (attrs.head_size * args.rank.ranks) != 0)
-      fail_user("heads = " + std::to_string(attrs.heads) + " of queries and keys together cannot be divided between " +
-                std::to_string(args.rank.ranks) +
-                " tensor ranks: choose a number of them that divides heads and key-value heads");
+      fail_user("heads = ", attrs.heads, " of queries and keys together cannot be divided between ", args.rank.ranks,
+          " tensor ranks: choose a number of them that divides heads and key-value heads");
     before += x.parts[i];
     heads += x.parts[i] / attrs.head_size / args.rank.ranks;
   }

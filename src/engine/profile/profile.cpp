@@ -106,7 +106,7 @@ std::string ending(const std::string& text, size_t width) {
 
 const char* phase_name(StepPhase phase) {
   constexpr const char* kNames[] = {"forward", "both", "backward", "update", "evaluation"};
-  return kNames[static_cast<size_t>(phase)];
+  return kNames[phase];
 }
 
 PlanProfile describe_plan(std::string name, const Plan& plan, RegionId arena) {
@@ -135,7 +135,7 @@ PlanProfile describe_plan(std::string name, const Plan& plan, RegionId arena) {
 
 const char* host_phase(SpanKind kind) {
   constexpr const char* kNames[] = {"data", "sharing", "stage"};
-  return kNames[static_cast<size_t>(kind)];
+  return kNames[kind];
 }
 
 ProfileSummary summarize(const Profile& profile) {

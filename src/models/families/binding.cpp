@@ -111,30 +111,29 @@ void read_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, 
     return;
   }
   if (bound.row->form == TensorForm::kChannelsFirst) {
-    std::vector<float> values(static_cast<size_t>(elements));
+    std::vector<float> values(elements);
     read_floats(dtype, data, elements, values.data());
-    for (int64_t i = 0; i < elements; ++i) to[index_of(bound, i)] = values[static_cast<size_t>(i)];
+    for (int64_t i = 0; i < elements; ++i) to[index_of(bound, i)] = values[i];
     return;
   }
   constexpr int64_t kRows = 64;  // of the file at once, so that whole cache lines of the parameter are written
   const int64_t in = bound.shape[0], width = bound.shape[1];
   // An odd number of cache lines, as rows a power of two apart would share a few sets of the cache.
   const int64_t stride = ((width + 15) / 16 | 1) * 16;
-  std::vector<float> rows(static_cast<size_t>(kRows * stride));
+  std::vector<float> rows(kRows * stride);
   for (int64_t first = 0; first < in; first += kRows) {
     const int64_t count = std::min(kRows, in - first);
     for (int64_t row = 0; row < count; ++row)
       read_floats(dtype, data + static_cast<size_t>((first + row) * width) * file_dtype_size(dtype), width,
           rows.data() + row * stride);
     for (int64_t column = 0; column < width; ++column)
-      for (int64_t row = 0; row < count; ++row)
-        to[column * in + first + row] = rows[static_cast<size_t>(row * stride + column)];
+      for (int64_t row = 0; row < count; ++row) to[column * in + first + row] = rows[row * stride + column];
   }
 }
 
 void write_tensor(
     const BoundRow& bound, const float* parameters, FileDType dtype, int64_t first, int64_t count, std::byte* out) {
-  std::vector<float> values(static_cast<size_t>(count));
+  std::vector<float> values(count);
   gather(bound, parameters, first, count, values.data());
   write_floats(dtype, values.data(), count, out);
 }

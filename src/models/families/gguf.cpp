@@ -19,7 +19,7 @@ Json one_value(const GgufFile& file, const std::string& name, const Json& value)
 
 // Of a tensor under the file's own name.
 std::vector<double> floats_of(const GgufFile& file, const TensorEntry& entry) {
-  std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
+  std::vector<float> values(entry.type.shape.elements());
   file.GgufFile::read(entry, values.data());
   return {values.begin(), values.end()};
 }
@@ -145,13 +145,13 @@ void GgufModel::take() {
 }
 
 const std::byte* GgufModel::elements(const TensorEntry& entry, std::vector<std::byte>& room) const {
-  const auto& [source, form, heads] = parts_.at(static_cast<size_t>(&entry - entries_.data()));
+  const auto& [source, form, heads] = parts_.at(&entry - entries_.data());
   if (form == GgufForm::kSame || source.type.shape.elements() == 0) return GgufFile::elements(source, room);
   std::vector<std::byte> whole;
   const std::byte* from = GgufFile::elements(source, whole);
   const Shape& shape = source.type.shape;
   if (form == GgufForm::kPlusOne) {
-    std::vector<float> values(static_cast<size_t>(shape.elements()));
+    std::vector<float> values(shape.elements());
     read_floats(source.dtype, from, std::ssize(values), values.data());
     for (float& value : values) value -= 1;
     room.resize(values.size() * sizeof(float));
@@ -177,14 +177,13 @@ const std::byte* GgufModel::elements(const TensorEntry& entry, std::vector<std::
 }
 
 void GgufModel::read(const TensorEntry& entry, float* out) const {
-  if (parts_.at(static_cast<size_t>(&entry - entries_.data())).form == GgufForm::kSame)
-    return GgufFile::read(entry, out);
+  if (parts_.at(&entry - entries_.data()).form == GgufForm::kSame) return GgufFile::read(entry, out);
   std::vector<std::byte> room;
   read_floats(entry.dtype, elements(entry, room), entry.type.shape.elements(), out);
 }
 
 const std::byte* GgufModel::block_row(const TensorEntry& entry, int64_t row, bool in_file) const {
-  const auto& [source, form, heads] = parts_.at(static_cast<size_t>(&entry - entries_.data()));
+  const auto& [source, form, heads] = parts_.at(&entry - entries_.data());
   const bool is_other = form == GgufForm::kTransposed || form == GgufForm::kByPart;
   if (!source.form || source.type.shape.rank() != 2 || is_other != in_file) return nullptr;
   const int64_t rows = source.type.shape[0];

@@ -172,7 +172,7 @@ class Writer {
       tensors_.back().fill = [this, rows, part](int64_t first, int64_t count, float* out) {
         for (int64_t done = 0; done < count;) {
           const int64_t at = first + done, in = at % part, size = std::min(part - in, count - done);
-          read(*rows[static_cast<size_t>(at / part)], in, size, out + done);
+          read(*rows[at / part], in, size, out + done);
           done += size;
         }
       };
@@ -203,7 +203,7 @@ class Writer {
   }
 
   std::vector<float> in_their_form(const BoundRow& bound, GgufForm form, int64_t heads) const {
-    std::vector<float> ours(static_cast<size_t>(bound.shape.elements()));
+    std::vector<float> ours(bound.shape.elements());
     read(bound, 0, std::ssize(ours), ours.data());
     if (form == GgufForm::kPlusOne) {
       for (float& value : ours) value += 1;
@@ -213,8 +213,7 @@ class Writer {
     const int64_t rows = bound.shape[0], width = std::ssize(ours) / rows;
     for (int64_t row = 0; row < rows; ++row)
       if (form == GgufForm::kTransposed)
-        for (int64_t column = 0; column < width; ++column)
-          theirs[static_cast<size_t>(column * rows + row)] = ours[static_cast<size_t>(row * width + column)];
+        for (int64_t column = 0; column < width; ++column) theirs[column * rows + row] = ours[row * width + column];
       else std::copy_n(ours.begin() + row * width, width, theirs.begin() + gguf_row(form, heads, rows, row) * width);
     return theirs;
   }
@@ -287,7 +286,7 @@ class TokenizerKeys {
   }
   void set(int64_t id, const std::string& text, int64_t type) {
     if (id < 0 || id >= size_) fail_user("the tokenizer has the token ", id, " outside of its vocabulary");
-    tokens_[static_cast<size_t>(id)] = text, types_[static_cast<size_t>(id)] = type;
+    tokens_[id] = text, types_[id] = type;
   }
 
   void take_json(const Json& json) {
@@ -307,7 +306,7 @@ class TokenizerKeys {
     const auto unknown =
         falls_back ? model.at("vocab").find(named && named->is_string() ? named->text() : "<unk>") : nullptr;
     for (const Json& token : json.at("added_tokens"))
-      if (const auto id = token.at("id").get<int64_t>(); id >= size_ || id < 0 || types_[static_cast<size_t>(id)] != 6)
+      if (const auto id = token.at("id").get<int64_t>(); id >= size_ || id < 0 || types_[id] != 6)
         set(id, token.at("content").text(), token.value("special", false) ? 3 : 4);
     if (unknown) types_[unknown->get<size_t>()] = 2;
     if (falls_back) return add_scores(merges, has_prefix(json));

@@ -132,15 +132,13 @@ void merge_adapters(const PretrainedModel& model, const ParameterLayout& layout,
     const std::string module = without(name, ".lora_A.weight");
     const BoundRow &b = *by_tensor.at(module + ".lora_B.weight"), &weight = *by_tensor.at(module + kWeight);
     const int64_t rank = a.shape[0], in = a.shape[1], out = b.shape[0];
-    std::vector<double> sum(static_cast<size_t>(in));
+    std::vector<double> sum(in);
     for (int64_t row = 0; row < out; ++row) {
       std::ranges::fill(sum, 0);
       for (int64_t r = 0; r < rank; ++r)
         for (int64_t i = 0; i < in; ++i)
-          sum[static_cast<size_t>(i)] +=
-              static_cast<double>(parameters[b.offset + row * rank + r]) * parameters[a.offset + r * in + i];
-      for (int64_t i = 0; i < in; ++i)
-        parameters[weight.offset + row * in + i] += scale * static_cast<float>(sum[static_cast<size_t>(i)]);
+          sum[i] += static_cast<double>(parameters[b.offset + row * rank + r]) * parameters[a.offset + r * in + i];
+      for (int64_t i = 0; i < in; ++i) parameters[weight.offset + row * in + i] += scale * static_cast<float>(sum[i]);
     }
   }
 }

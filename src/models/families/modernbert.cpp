@@ -28,7 +28,7 @@ Field<EncoderConfig> layer_kinds() {
                          of_near = theta(kNear, "local_rope_theta", 1e4);
             config.layer_kinds.clear();
             for (int64_t i = 0; i < config.layers; ++i) {
-              const bool near = types.empty() ? i % every != 0 : types[static_cast<size_t>(i)] == kNear;
+              const bool near = types.empty() ? i % every != 0 : types[i] == kNear;
               config.layer_kinds.push_back({near ? window / 2 + 1 : 0, RotaryConfig{.theta = near ? of_near : of_all}});
             }
           },

@@ -79,7 +79,7 @@ void check_numbers(const TensorMatch& match, const ParameterSlot& slot, const fl
   for (const MatchedRow& matched : match.rows) {
     if (matched.bound->spec != &slot.spec || !matched.weight) continue;
     const TensorEntry& entry = *matched.weight->entry;
-    std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
+    std::vector<float> values(entry.type.shape.elements());
     matched.weight->file->read(entry, values.data());
     if (has_nan(values))
       fail_user(

@@ -226,8 +226,7 @@ void normalize_rows(std::span<float> rows, size_t width) {
 void shorten_rows(std::vector<float>& rows, size_t width, size_t dimensions, bool normalized) {
   if (dimensions >= width) return;
   for (size_t row = 0; row < rows.size() / width; ++row)
-    std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(row * width), dimensions,
-        rows.begin() + static_cast<std::ptrdiff_t>(row * dimensions));
+    std::copy_n(rows.begin() + row * width, dimensions, rows.begin() + row * dimensions);
   rows.resize(rows.size() / width * dimensions);
   if (normalized) normalize_rows(rows, dimensions);
 }
@@ -289,15 +288,15 @@ std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>>
   for (size_t first = 0; first < order.size(); first += most) {
     const std::span<const size_t> batch(order.data() + first, std::min(most, order.size() - first));
     const auto planned = std::ranges::lower_bound(rows_, std::ssize(batch)) - rows_.begin();
-    const auto rows = static_cast<size_t>(rows_[static_cast<size_t>(planned)]);
+    const auto rows = static_cast<size_t>(rows_[planned]);
     const auto longest = static_cast<int64_t>(sentences[batch.back()].size());
     if (longest > max_tokens_) fail_user("a sentence of ", longest, " tokens is longer than the model's ", max_tokens_);
     const auto shape = std::ranges::lower_bound(lengths_, longest) - lengths_.begin();
-    const auto length = static_cast<size_t>(lengths_[static_cast<size_t>(shape)]);
+    const auto length = static_cast<size_t>(lengths_[shape]);
     std::vector<int32_t> tokens(rows * length, 0), lengths(rows, 1);  // rows beyond the batch: one token each
     for (size_t row = 0; row < batch.size(); ++row) {
       const std::vector<int32_t>& sentence = sentences[batch[row]];
-      std::ranges::copy(sentence, tokens.begin() + static_cast<std::ptrdiff_t>(row * length));
+      std::ranges::copy(sentence, tokens.begin() + row * length);
       lengths[row] = static_cast<int32_t>(sentence.size());
     }
     forward_->set("tokens", tokens);
@@ -307,8 +306,7 @@ std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>>
     if (std::ranges::any_of(embeddings.first(batch.size() * width), [](float value) { return std::isnan(value); }))
       fail_user("a sentence's embedding is not of numbers (NaN): the model's weights are broken");
     for (size_t row = 0; row < batch.size(); ++row)
-      std::ranges::copy(
-          embeddings.subspan(row * width, width), result.begin() + static_cast<std::ptrdiff_t>(batch[row] * width));
+      std::ranges::copy(embeddings.subspan(row * width, width), result.begin() + (batch[row] * width));
   }
   if (packed_) packed_->check_weights();
   return result;

@@ -112,17 +112,17 @@ void load_torchvision(const std::string& path, const ParameterLayout& layout, co
     if (entry.type.shape != shape)
       fail_user(path, ": tensor \"", entry.name, "\" has shape ", entry.type.shape.text(), ", the model needs ",
           shape.text());
-    values.resize(static_cast<size_t>(shape.elements()));
+    values.resize(shape.elements());
     read_floats(entry.dtype, entry.data, shape.elements(), values.data());
     for_elements(spec.shape, [&](int64_t theirs, int64_t at) {
       if (!one_channel) {
-        ours[at] = values[static_cast<size_t>(theirs)];
+        ours[at] = values[theirs];
         return;
       }
       const int64_t window = shape[2] * shape[3], channels = shape[1];
       ours[at] = 0;
       for (int64_t c = 0; c < channels; ++c)
-        ours[at] += values[static_cast<size_t>((theirs / window * channels + c) * window + theirs % window)];
+        ours[at] += values[(theirs / window * channels + c) * window + theirs % window];
     });
     parameters.finish(slot);
   }
@@ -139,8 +139,8 @@ void save_torchvision(const std::string& path, const ParameterLayout& layout, co
   std::vector<SafetensorsTensor> tensors;
   for (const ParameterSlot& slot : layout.parameters()) {
     std::vector<float>& in_file = values.emplace_back(static_cast<size_t>(slot.spec.shape.elements()));
-    for_elements(slot.spec.shape,
-        [&](int64_t theirs, int64_t ours) { in_file[static_cast<size_t>(theirs)] = parameters[slot.offset + ours]; });
+    for_elements(
+        slot.spec.shape, [&](int64_t theirs, int64_t ours) { in_file[theirs] = parameters[slot.offset + ours]; });
     tensors.push_back({slot.spec.name, {DType::kF32, shape_in_file(slot.spec.shape)}, in_file.data()});
   }
   save_safetensors(path, tensors, {{"format", "pt"}});

@@ -33,7 +33,7 @@ Initializer scale_rows(Initializer initializer, int64_t rows, double scale) {
   if (scale == 1) return initializer;
   return [=](std::span<float> values, const Shape& shape, const std::function<double()>& uniform) {
     initializer(values, shape, uniform);
-    for (float& value : values.first(static_cast<size_t>(rows * shape[-1]))) value *= static_cast<float>(scale);
+    for (float& value : values.first(rows * shape[-1])) value *= static_cast<float>(scale);
   };
 }
 

@@ -18,7 +18,7 @@ template <class SubLayer> Tensor residual(Tensor x, NormPlace place, LayerNorm& 
 }
 
 Tensor identity_matrix(Graph& graph, DType dtype, int64_t size) {
-  std::vector<double> values(static_cast<size_t>(size * size));
+  std::vector<double> values(size * size);
   for (size_t i = 0; i < values.size(); i += static_cast<size_t>(size + 1)) values[i] = 1;
   return literal(graph, {dtype, {size, size}}, values);
 }

@@ -74,18 +74,18 @@ Loss distilled_loss(const Loss& data, Tensor student, Tensor teacher, Tensor tar
 
 Tensor append_graph(Graph& graph, const Graph& other, ValueId result, const std::string& path,
     const std::function<std::string(const std::string&)>& name_of) {
-  std::vector<Tensor> values(static_cast<size_t>(other.value_count()));
+  std::vector<Tensor> values(other.value_count());
   for (const GraphInput& input : other.inputs())
-    values[static_cast<size_t>(input.value)] = graph.input(name_of(input.name), other.value(input.value).type);
+    values[input.value] = graph.input(name_of(input.name), other.value(input.value).type);
   for (const Node& node : other.nodes()) {
     std::vector<Tensor> in;
-    for (const ValueId value : node.in) in.push_back(values[static_cast<size_t>(value)]);
+    for (const ValueId value : node.in) in.push_back(values[value]);
     const std::string& inner = other.scope_path(node.scope);
     const ScopeId outer = graph.enter_scope(inner.empty() ? path : path + "." + inner);
     const std::vector<Tensor> out = graph.add(*node.op, in, node.attrs, node.where);
     graph.leave_scope(outer);
-    for (size_t i = 0; i < out.size(); ++i) values[static_cast<size_t>(node.out[i])] = out[i];
+    for (size_t i = 0; i < out.size(); ++i) values[node.out[i]] = out[i];
   }
-  return values[static_cast<size_t>(result)];
+  return values[result];
 }
 }  // namespace linnet

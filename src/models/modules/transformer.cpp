@@ -28,8 +28,8 @@ Initializer inclusive_positions(int64_t first) {
       for (int64_t i = 0; i < half; ++i) {
         const double exponent = static_cast<double>(i) / static_cast<double>(std::max<int64_t>(half - 1, 1));
         const double angle = static_cast<double>(first + row) * std::pow(10000.0, -exponent);
-        values[static_cast<size_t>(row * width + i)] = static_cast<float>(std::sin(angle));
-        values[static_cast<size_t>(row * width + half + i)] = static_cast<float>(std::cos(angle));
+        values[row * width + i] = static_cast<float>(std::sin(angle));
+        values[row * width + half + i] = static_cast<float>(std::cos(angle));
       }
   };
 }

@@ -87,8 +87,7 @@ void ActivationObserver::collect(const Executor& run, const Store& store) {
     const auto lengths = lengths_of(graph, store, shape);
     const int64_t positions = lengths.empty() ? 1 : shape.elements(1, shape.rank() - 1);
     for_each_row(view, [&](int64_t row, const float* values) {
-      const bool padding =
-          !lengths.empty() && row % positions >= lengths[static_cast<size_t>(row / positions)] * (positions / shape[1]);
+      const bool padding = !lengths.empty() && row % positions >= lengths[row / positions] * (positions / shape[1]);
       if (!padding) histogram.add({values, static_cast<size_t>(shape[-1])});
     });
   }

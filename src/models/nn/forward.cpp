@@ -136,7 +136,7 @@ std::vector<Forward::NodeTime> Forward::time_nodes(int64_t times) {
     for (const ValueId in : node.in) types += graph.value(in).type.text() + ' ';
     types += "->";
     for (const ValueId out : node.out) types += ' ' + graph.value(out).type.text();
-    nodes.push_back({node.op->name, types, seconds[static_cast<size_t>(id)] / static_cast<double>(times)});
+    nodes.push_back({node.op->name, types, seconds[id] / static_cast<double>(times)});
   }
   return nodes;
 }

@@ -48,8 +48,7 @@ Initializer sinusoidal_positions(bool halves) {
         const double angle = static_cast<double>(position) /
                              std::pow(10000.0, static_cast<double>(i / 2 * 2) / static_cast<double>(width));
         const int64_t column = halves ? i / 2 + i % 2 * ((width + 1) / 2) : i;
-        values[static_cast<size_t>(position * width + column)] =
-            static_cast<float>(i % 2 ? std::cos(angle) : std::sin(angle));
+        values[position * width + column] = static_cast<float>(i % 2 ? std::cos(angle) : std::sin(angle));
       }
   };
 }

@@ -9,7 +9,7 @@
 namespace linnet {
 namespace {
 void unpack(const PackedWeight& weight, int64_t row, int64_t end, std::vector<float>& out) {
-  out.resize(static_cast<size_t>((end - row) * weight.shape.columns));
+  out.resize((end - row) * weight.shape.columns);
   dequantize_rows(weight, row, end, out.data());
 }
 }  // namespace
@@ -87,7 +87,7 @@ void initialize_quantized(const Store& store, const ParameterLayout& layout, uin
   std::vector<float> values;
   for (const QuantizedSlot& quantized : layout.quantized()) {
     const ParameterSpec& spec = quantized.slot.spec;
-    values.resize(static_cast<size_t>(spec.shape.elements()));
+    values.resize(spec.shape.elements());
     initialize(spec.initializer, spec.name, seed, spec.shape, values);
     write_quantized(store, quantized, values.data(), pool);
   }

@@ -191,7 +191,7 @@ bool ParameterFile::load(const Store& store, const ParameterLayout& layout, Thre
       store.push(quantized.input());
       continue;
     }
-    values.resize(static_cast<size_t>(slot.spec.shape.elements()));
+    values.resize(slot.spec.shape.elements());
     read_values(slot.spec, values.data());
     write_quantized(store, quantized, values.data(), pool);
   }

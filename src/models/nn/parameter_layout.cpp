@@ -34,9 +34,8 @@ std::optional<PackedShape> storage_in(const ParameterGroup& group, const Paramet
 void check_groups(std::span<const ParameterGroup> groups) {
   for (const ParameterGroup& group : groups) {
     if (group.storage && group.storage != WeightFormat::kBf16 && !group.frozen)
-      fail_user("only frozen parameters can be stored in ",
-          enum_names(*group.storage)[static_cast<size_t>(*group.storage)], ": \"", group.patterns.front(),
-          "\" is trained, in fp32 or bf16");
+      fail_user("only frozen parameters can be stored in ", enum_names(*group.storage)[*group.storage], ": \"",
+          group.patterns.front(), "\" is trained, in fp32 or bf16");
     if (group.storage == WeightFormat::kInt8) fail_user("frozen parameters are stored in blocks of int8");
   }
 }
@@ -85,7 +84,7 @@ void check_patterns(const std::vector<ParameterSpec>& specs, const std::vector<s
 
 void initialize_all(std::span<const ParameterSlot> slots, uint64_t seed, float* buffer, ThreadPool& pool) {
   pool.run(static_cast<int64_t>(slots.size()), [&](int64_t i, int) {
-    const auto& [spec, offset] = slots[static_cast<size_t>(i)];
+    const auto& [spec, offset] = slots[i];
     initialize(
         spec.initializer, spec.name, seed, spec.shape, {buffer + offset, static_cast<size_t>(spec.shape.elements())});
   });
@@ -110,11 +109,11 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
     if (!spec.trainable) continue;
     const int group = group_of(spec.name, groups);
     std::optional<PackedShape> shape = quantization.choose(spec);
-    const ParameterGroup* of = group >= 0 ? &groups[static_cast<size_t>(group)] : nullptr;
+    const ParameterGroup* of = group >= 0 ? &groups[group] : nullptr;
     const bool is_stored = !shape && of;
     if (is_stored) shape = storage_in(*of, spec);
     if (shape) quantized.push_back({spec, *shape, is_stored && !of->frozen ? of : nullptr});
-    else members[static_cast<size_t>(group + 1)].push_back(spec);
+    else members[group + 1].push_back(spec);
   }
   add_range(members[0], {});
   for (size_t i = 0; i < groups.size(); ++i)
@@ -277,7 +276,7 @@ void ParameterLayout::initialize_parameters(uint64_t seed, float* parameters, Th
       continue;
     }
     const Shape shape = whole_shape(slot);
-    std::vector<float> whole(static_cast<size_t>(shape.elements()));
+    std::vector<float> whole(shape.elements());
     initialize(slot.spec.initializer, slot.spec.name, seed, shape, whole);
     for_runs(shape, *sharding, division_->rank, [&](int64_t from, int64_t to, int64_t count) {
       std::copy_n(whole.data() + from, count, parameters + slot.offset + to);

@@ -46,7 +46,7 @@ std::shared_ptr<const ModelStages> cut_model(
   for (const std::string& name : stages->trained) {
     std::vector<int>& of = stages->of[name];
     for (int stage = 0; stage < rank.stages(); ++stage)
-      if (stages->cut.parameters[static_cast<size_t>(stage)].contains(name)) of.push_back(stage % rank.ranks);
+      if (stages->cut.parameters[stage].contains(name)) of.push_back(stage % rank.ranks);
     if (of.empty()) {
       of.push_back(0);
       stages->cut.parameters[0].insert(name);
@@ -77,7 +77,7 @@ std::shared_ptr<const ModelDivision> divide_model(
 }
 
 std::string layers_of(const ModelStages& stages, const StageRank& stage) {
-  const std::set<std::string>& parameters = stages.cut.parameters[static_cast<size_t>(stage.stage)];
+  const std::set<std::string>& parameters = stages.cut.parameters[stage.stage];
   std::vector<std::string> blocks;
   for (const ParameterSlot& slot : stages.all->parameters()) {
     const std::string block(block_path(slot.spec.name));
@@ -164,7 +164,7 @@ std::string stage_text(const ParameterLayout& layout) {
     const bool is_last = chunk + 1 == rank.chunks;
     numbers += (chunk == 0 ? " " : is_last ? " and " : ", ") + std::to_string(stage.stage);
     layers += (chunk > 0 ? "; " : "") + layers_of(*stages, stage);
-    work += stages->cut.work[static_cast<size_t>(stage.stage)];
+    work += stages->cut.work[stage.stage];
   }
   return (rank.chunks > 1 ? "stages" : "stage") + numbers + ": " + layers + ", " +
          std::to_string(static_cast<int>(std::lround(100 * work))) + "% of the work";

@@ -27,7 +27,7 @@ struct ModelStages {
   std::vector<int> chunks_with(const std::string& parameter) const {
     std::vector<int> chunks;
     for (int chunk = 0; chunk < rank.chunks; ++chunk)
-      if (cut.parameters[static_cast<size_t>(rank.stage(chunk).stage)].contains(parameter)) chunks.push_back(chunk);
+      if (cut.parameters[rank.stage(chunk).stage].contains(parameter)) chunks.push_back(chunk);
     return chunks;
   }
   bool has(const std::string& parameter) const { return !chunks_with(parameter).empty(); }

@@ -37,7 +37,7 @@ void Metrics::add(const std::string& counter, const Labels& labels, double value
 void Metrics::observe(const std::string& histogram, const Labels& labels, double seconds) {
   const std::lock_guard lock(mutex_);
   Histogram& found = histograms_[histogram][labels];
-  ++found.counts[static_cast<size_t>(std::ranges::lower_bound(kBounds, seconds) - kBounds.begin())];
+  ++found.counts[std::ranges::lower_bound(kBounds, seconds) - kBounds.begin()];
   found.sum += seconds;
 }
 

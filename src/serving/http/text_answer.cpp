@@ -11,7 +11,7 @@ TextEvents TextAnswer::events(int64_t first_choice, int64_t prompt_tokens, const
   TextEvents events;
   const auto location = [=, self = shared_from_this()](int64_t sample) {
     self->make_room(first_choice + sample);
-    self->echoes_[static_cast<size_t>(first_choice + sample)] = echo;
+    self->echoes_[first_choice + sample] = echo;
     return first_choice + sample;
   };
   events.token = [self = shared_from_this(), location](
@@ -29,7 +29,7 @@ TextEvents TextAnswer::events(int64_t first_choice, int64_t prompt_tokens, const
 void TextAnswer::skip(int64_t choice) {
   const std::lock_guard lock(mutex_);
   make_room(choice);
-  choices_[static_cast<size_t>(choice)].end = TextEnd::kEndToken;
+  choices_[choice].end = TextEnd::kEndToken;
 }
 
 void TextAnswer::finish_empty() {
@@ -69,7 +69,7 @@ void TextAnswer::hear(int64_t choice, const std::string& piece, const WrittenTok
   heard_ = true;
   if (!form_.stream) return;
   if (form_.functions.empty()) return write_piece(choice, piece, token);
-  std::string& pending = pending_[static_cast<size_t>(choice)];
+  std::string& pending = pending_[choice];
   pending += piece;
   const size_t certain = certain_content(pending);
   write_piece(choice, pending.substr(0, certain), token);
@@ -90,14 +90,14 @@ void TextAnswer::write_piece(int64_t choice, const std::string& piece, const Wri
 }
 
 void TextAnswer::finish(int64_t choice, TextOutcome&& outcome) {
-  AnswerChoice& done = choices_[static_cast<size_t>(choice)];
+  AnswerChoice& done = choices_[choice];
   if (!outcome.error.empty()) error_ = outcome.error, bad_request_ = outcome.bad_request;
-  done.text = echoes_[static_cast<size_t>(choice)] + outcome.text.text;
+  done.text = echoes_[choice] + outcome.text.text;
   done.end = outcome.text.end;
   done.has_tokens = !outcome.tokens.empty();
   done.tokens = std::move(outcome.tokens);
   usage_.written += std::ssize(outcome.text.tokens) + (outcome.text.end_token >= 0 ? 1 : 0);
-  std::string& pending = pending_[static_cast<size_t>(choice)];
+  std::string& pending = pending_[choice];
   if (!form_.functions.empty()) {
     TextWithCalls found = find_tool_calls(done.text, form_.functions);
     // Streams: drops the calls from the held-back text.
@@ -105,7 +105,7 @@ void TextAnswer::finish(int64_t choice, TextOutcome&& outcome) {
     done.text = std::move(found.content), done.calls = std::move(found.calls);
   }
   if (form_.stream && error_.empty() && !timed_out_) {
-    if (!begun_[static_cast<size_t>(choice)] || !pending.empty()) write_piece(choice, pending, nullptr);
+    if (!begun_[choice] || !pending.empty()) write_piece(choice, pending, nullptr);
     if (!done.calls.empty()) exchange_->write(format_calls_event(form_.head, choice, done.calls));
     exchange_->write(format_end_event(form_.head, choice, done));
   }

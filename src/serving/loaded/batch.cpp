@@ -171,7 +171,7 @@ class Batch {
       case ModelKind::kClassifier: {
         const auto& classes = model_.rows->model().classes;
         const auto best = std::ranges::max_element(item.row->rows);
-        const std::string& label = classes[static_cast<size_t>(best - item.row->rows.begin())];
+        const std::string& label = classes[best - item.row->rows.begin()];
         json["label"] = label, json["probability"] = *best;
         return options_.json ? json.dump() : label + "\t" + shortest(*best);
       }

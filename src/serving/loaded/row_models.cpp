@@ -135,7 +135,7 @@ class RowClassifier : public RowModel {
     if (pairs) forward_->set("types", types);
     const auto function = static_cast<size_t>(shape - lengths_.begin()) + (pairs && takes(false) ? lengths_.size() : 0);
     const auto found = forward_->run(function).output("logits");
-    logits.insert(logits.end(), found.begin(), found.begin() + static_cast<std::ptrdiff_t>(texts.size() * width));
+    logits.insert(logits.end(), found.begin(), found.begin() + (texts.size() * width));
   }
 
   OpenedTextClassifier opened_;

@@ -69,8 +69,7 @@ void RowWorker::compute(const Turn& turn) try {
       for (const auto& [order, text] : alike) texts.push_back(order->texts[text]);
       const std::vector<float> rows = model_->compute(texts);
       for (size_t k = 0; k < alike.size(); ++k)
-        std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(k * width), width,
-            alike[k].first->outcome.rows.begin() + static_cast<std::ptrdiff_t>(alike[k].second * width));
+        std::copy_n(rows.begin() + k * width, width, alike[k].first->outcome.rows.begin() + (alike[k].second * width));
     } catch (const std::exception& error) {
       for (const auto& [order, text] : alike) order->outcome.error = error.what();
     }

@@ -203,11 +203,11 @@ void TextWorker::hear(Sample& sample, const GeneratedToken& heard) {
   if (order.alternatives >= 0) {
     const double log_sum = log_sum_exp_of(heard.logits);
     const auto chance = [&](int32_t token) {
-      return TokenChance{token, model_->piece_of(token), heard.logits[static_cast<size_t>(token)] - log_sum};
+      return TokenChance{token, model_->piece_of(token), heard.logits[token] - log_sum};
     };
     WrittenToken token{chance(heard.token)};
     if (const int64_t count = std::min(order.alternatives, std::ssize(heard.logits)); count > 0) {
-      std::vector<float> values(static_cast<size_t>(count));
+      std::vector<float> values(count);
       std::vector<int32_t> ids(values.size());
       top_k_rows(1, std::ssize(heard.logits), count, heard.logits.data(), values.data(), ids.data());
       for (const int32_t id : ids) token.likeliest.push_back(chance(id));

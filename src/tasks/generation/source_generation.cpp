@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 #include <vector>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "data/text/unicode/utf8.h"
@@ -27,21 +27,18 @@ int64_t padded_source_length(int64_t tokens, int64_t most) {
 std::vector<int32_t> encode_source(
     const OpenedTranslationModel& opened, const SentenceFrame& frame, const TextRequest& request) {
   if (!request.messages.empty())
-    fail_user(request.where + ": a conversation is for models that go on from their prompt");
+    fail_user(request.where, ": a conversation is for models that go on from their prompt");
   if (const size_t at = invalid_utf8_at(request.prompt); at != std::string::npos)
-    fail_user(request.where + ": byte " + std::to_string(at + 1) + " is not valid UTF-8");
+    fail_user(request.where, ": byte ", at + 1, " is not valid UTF-8");
   std::vector<int32_t> ids = request.tokens;
   if (!request.has_tokens) opened.tokenizers.source->encode(request.prompt, ids);
-  if (ids.empty()) fail_user(request.where + " is empty");
+  if (ids.empty()) fail_user(request.where, " is empty");
   if (!request.has_tokens) frame_sentence(ids, frame.source_begin, frame.source_end);
   const int64_t vocabulary = opened.tokenizers.source->vocab_size();
   for (const int32_t id : ids)
-    if (id >= vocabulary)
-      fail_user(request.where + ": there is no token " + std::to_string(id) + "; the tokenizer has " +
-                std::to_string(vocabulary));
+    if (id >= vocabulary) fail_user(request.where, ": there is no token ", id, "; the tokenizer has ", vocabulary);
   if (static_cast<int64_t>(ids.size()) > opened.model->max_length())
-    fail_user(request.where + " has " + std::to_string(ids.size()) + " tokens, and the model takes " +
-              std::to_string(opened.model->max_length()));
+    fail_user(request.where, " has ", ids.size(), " tokens, and the model takes ", opened.model->max_length());
   return ids;
 }
 
@@ -89,7 +86,7 @@ class SourceGeneration : public TextModel {
       : TextModel(folder, options), opened_(open_translation_model(folder, adapters_)),
         author_(opened_.is_run ? run_generation_config(folder) : read_generation_config(folder)) {
     if (!options.draft.empty())
-      fail_user("'" + folder + "' answers a source; a draft model is for models that go on from a prompt");
+      fail_user("'", folder, "' answers a source; a draft model is for models that go on from a prompt");
     never_ = opened_.tokenizers.never_written();
   }
 

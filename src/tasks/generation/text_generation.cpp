@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 #include <vector>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "base/numbers.h"
 #include "data/text/byte_spelling.h"
@@ -34,7 +34,7 @@ int64_t padded_text_length(int64_t tokens, int64_t most) {
 // User error unless every token has the same text in both.
 void check_draft_vocabulary(const OpenedLanguageModel& draft, const OpenedLanguageModel& model) {
   const auto fail = [&](const std::string& why) {
-    fail_user("'" + draft.folder + "' cannot be the draft model of '" + model.folder + "': " + why);
+    fail_user("'", draft.folder, "' cannot be the draft model of '", model.folder, "': ", why);
   };
   const int64_t size = model.model->vocab_size();
   if (draft.model->vocab_size() != size)
@@ -64,7 +64,7 @@ class TextGeneration : public TextModel {
     slides_ = true;
     const PretrainedTokenizer* tokenizer = opened_.coder->pretrained();
     try {
-      if (!tokenizer) fail_user("'" + folder + "' has no tokenizer with a chat template");
+      if (!tokenizer) fail_user("'", folder, "' has no tokenizer with a chat template");
       template_.emplace(*tokenizer, folder);
     } catch (const Error& error) {
       template_error_ = error.what();  // reported when a conversation is requested
@@ -93,7 +93,7 @@ class TextGeneration : public TextModel {
     if (!request.options.grammar) return job;
     job.grammar = request.options.grammar, job.texts = token_texts();
     if (!TokenFilter(job.grammar, job.texts, {}).allowed())
-      fail_user(request.where + ": the model's tokens cannot spell JSON");
+      fail_user(request.where, ": the model's tokens cannot spell JSON");
     return job;
   }
 
@@ -138,7 +138,7 @@ class TextGeneration : public TextModel {
       tokens = padded + 1;
     }
     if (plan.prompt_lengths.empty())
-      fail_user("a text of " + std::to_string(limit) + " tokens is too short to be written; the least is 16");
+      fail_user("a text of ", limit, " tokens is too short to be written; the least is 16");
     load_model(plan, true);
   }
 
@@ -149,18 +149,17 @@ class TextGeneration : public TextModel {
       encode_chat(request, ids);
     } else if (!request.has_tokens) {
       if (const size_t at = invalid_utf8_at(request.prompt); at != std::string::npos)
-        fail_user(request.where + ": byte " + std::to_string(at + 1) + " is not valid UTF-8");
+        fail_user(request.where, ": byte ", at + 1, " is not valid UTF-8");
       coder.encode_whole(request.prompt, ids);
     }
     for (const int32_t id : ids)
       if (id >= opened_.model->vocab_size())
-        fail_user(request.where + ": there is no token " + std::to_string(id) + "; the model has " +
-                  std::to_string(opened_.model->vocab_size()));
+        fail_user(request.where, ": there is no token ", id, "; the model has ", opened_.model->vocab_size());
     if (const auto size = static_cast<int64_t>(ids.size()); size >= opened_.model->max_length())
-      fail_user(request.where + " has " + std::to_string(size) + " tokens, and the model takes " +
-                std::to_string(opened_.model->max_length()) + ", the text it writes included");
+      fail_user(request.where, " has ", size, " tokens, and the model takes ", opened_.model->max_length(),
+          ", the text it writes included");
     if (!ids.empty()) return ids;
-    if (coder.start() < 0) fail_user(request.where + " is empty, and the model has no token that begins a text");
+    if (coder.start() < 0) fail_user(request.where, " is empty, and the model has no token that begins a text");
     return {coder.start()};
   }
 
@@ -171,10 +170,10 @@ class TextGeneration : public TextModel {
       std::vector<int32_t> ids;
       coder.encode("a", ids);
       const size_t before = coder.decode(ids).size();
-      std::vector<std::string> texts(static_cast<size_t>(opened_.model->vocab_size()));
+      std::vector<std::string> texts(opened_.model->vocab_size());
       for (int32_t token = 0; token < std::min(coder.vocab_size(), opened_.model->vocab_size()); ++token) {
         ids.push_back(token);
-        std::string& text = texts[static_cast<size_t>(token)] = coder.decode(ids);
+        std::string& text = texts[token] = coder.decode(ids);
         text.erase(0, std::min(text.size(), before));
         // SentencePiece's "<0xE2>", a part of a character
         if (text == "\xEF\xBF\xBD" && coder.pretrained())

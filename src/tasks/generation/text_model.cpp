@@ -1,6 +1,6 @@
 #include "tasks/generation/text_model.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/packed_files.h"
 #include "config/config.h"
 #include "engine/exec/backend.h"
@@ -23,9 +23,9 @@ TextJob TextModel::prepare(const TextRequest& request, bool warn) const {
   const int64_t adapter = find_adapter(adapters_, request.options.adapter, request.where);
   if (are_chosen(adapters_)) job.adapter = adapter;
   for (const std::string& stop : job.stops)
-    if (stop.empty()) fail_user(request.where + ": a stop text is empty");
+    if (stop.empty()) fail_user(request.where, ": a stop text is empty");
   if (!job.stops.empty() && job.choice.beams > 1)
-    fail_user(request.where + ": a search knows its text only at the end: give either --beam or --stop");
+    fail_user(request.where, ": a search knows its text only at the end: give either --beam or --stop");
   return job;
 }
 

@@ -1,7 +1,7 @@
 #include "tasks/generation/text_request.h"
 #include <algorithm>
 #include <cmath>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/json.h"
 #include "base/json_reader.h"
 #include "base/numbers.h"
@@ -35,7 +35,7 @@ void read_format(const JsonObject& json, TextGenerationOptions& options) {
       inner.ignore({"name", "description", "strict"});
       inner.check_names(nearest);
     } else if (type != "text") {
-      fail_user("there is \"text\", \"json_object\" and \"json_schema\", and no type \"" + type + "\"");
+      fail_user("there is \"text\", \"json_object\" and \"json_schema\", and no type \"", type, "\"");
     }
     format.check_names(nearest);
   } catch (const Error& error) {
@@ -91,7 +91,7 @@ template <class Use> void for_each_line(std::string_view lines, const std::strin
     if (line.ends_with('\r')) line.remove_suffix(1);
     const std::string where = name + ", line " + std::to_string(number);
     if (const size_t at = invalid_utf8_at(line); at != std::string_view::npos)
-      fail_user(where + ": byte " + std::to_string(at + 1) + " is not valid UTF-8");
+      fail_user(where, ": byte ", at + 1, " is not valid UTF-8");
     use(line, where);
   }
 }
@@ -157,7 +157,7 @@ TextRequest parse_text_request(std::string_view line, const TextGenerationOption
   TextRequest request;
   request.options = defaults, request.where = where;
   const Json json = Json::parse(line, where + ":", JsonLimits::request());
-  if (!json.is_object()) fail_user(where + ": not a JSON object");
+  if (!json.is_object()) fail_user(where, ": not a JSON object");
   read_request(JsonObject(json, where + ":"), request);
   return request;
 }
@@ -168,7 +168,7 @@ std::vector<TextRequest> parse_text_requests(
   for_each_line(lines, name, [&](std::string_view line, const std::string& where) {
     if (line.find_first_not_of(" \t") != line.npos) requests.push_back(parse_text_request(line, defaults, where));
   });
-  if (requests.empty()) fail_user(name + " holds no request");
+  if (requests.empty()) fail_user(name, " holds no request");
   return requests;
 }
 
@@ -180,7 +180,7 @@ std::vector<TextRequest> split_prompts(
     request.prompt = line, request.options = defaults, request.where = where;
     requests.push_back(std::move(request));
   });
-  if (requests.empty()) fail_user(name + " holds no prompt");
+  if (requests.empty()) fail_user(name, " holds no prompt");
   return requests;
 }
 

@@ -28,7 +28,7 @@ TextWriter::TextWriter(const std::string& folder, const std::vector<TextRequest>
 // Submits all samples of a job to the engine.
 void TextWriter::begin(size_t job) {
   std::vector<Text>& texts = texts_[job];
-  texts.reserve(static_cast<size_t>(samples_));  // listeners keep pointers
+  texts.reserve(samples_);  // listeners keep pointers
   for (int64_t i = 0; i < samples_; ++i) {
     Text& text = texts.emplace_back(Text{.row = {jobs_[job].flow(), jobs_[job].stops}});
     GenerateRequest request = model_->engine_request(jobs_[job], static_cast<uint64_t>(i));

@@ -1,6 +1,6 @@
 #include "tasks/images/image_session.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "data/examples/images/image_batches.h"
@@ -59,11 +59,10 @@ bool starts_from_vit(const Config& config) {
   if (folder.empty() || is_onnx_path(folder) || !is_pretrained_folder(folder)) return false;
   const Family& family = find_family(ConfigFile(folder + "/config.json"));
   if (family.kind != FamilyKind::kImages)
-    fail_user(
-        "model.from = \"" + folder + "\": a " + family.model_type + " model; task = \"images\" starts from a vit");
+    fail_user("model.from = \"", folder, "\": a ", family.model_type, " model; task = \"images\" starts from a vit");
   if (config.model.architecture != "vit")
-    fail_user("model.from = \"" + folder + "\": a ViT needs architecture = \"vit\", not \"" +
-              config.model.architecture + "\"");
+    fail_user(
+        "model.from = \"", folder, "\": a ViT needs architecture = \"vit\", not \"", config.model.architecture, "\"");
   return true;
 }
 
@@ -102,9 +101,8 @@ VitConfig vit_config_of(const Config& config, const ImageFormat& format) {
     vit = vit_config(ConfigFile(format.vit.empty() ? model.from + "/config.json" : format.vit));
     const ImageShape& own = vit.images;
     if (own.height != images.height || own.width != images.width || own.channels != images.channels)
-      fail_user("the ViT takes images of " + size_text(own.height, own.width, own.channels) + ", and the data's are " +
-                size_text(images.height, images.width, images.channels) +
-                " (--set image_size=" + std::to_string(own.height) + " scales them)");
+      fail_user("the ViT takes images of ", size_text(own.height, own.width, own.channels), ", and the data's are ",
+          size_text(images.height, images.width, images.channels), " (--set image_size=", own.height, " scales them)");
   }
   vit.images = images;
   vit.mean = format.mean, vit.deviation = format.deviation;
@@ -148,19 +146,19 @@ ImageFormat ImageFormat::load(const std::string& folder) {
     if (file_exists(folder + kVitFile)) format.vit = folder + kVitFile;
     return format;
   } catch (const JsonError& error) {
-    fail_user(path + ": not what a run of images leaves there: " + error.what());
+    fail_user(path, ": not what a run of images leaves there: ", error.what());
   }
 }
 
 void ImageFormat::check(const ImageDataset& images, const std::string& what) const {
   if (images.height != height || images.width != width || images.channels != channels)
-    fail_user(what + " are of size " + size_text(images.height, images.width, images.channels) +
-              ", those the model was trained on " + size_text(height, width, channels));
+    fail_user(what, " are of size ", size_text(images.height, images.width, images.channels),
+        ", those the model was trained on ", size_text(height, width, channels));
   if (images.has_numbers() != (problem != TextProblem::kOneClass))
-    fail_user(what + " have other labels than those the model was trained on");
+    fail_user(what, " have other labels than those the model was trained on");
   if (images.class_names != class_names)
-    fail_user(what + " have other classes than those the model was trained on (" +
-              std::to_string(images.class_names.size()) + " and " + std::to_string(class_names.size()) + ")");
+    fail_user(what, " have other classes than those the model was trained on (", images.class_names.size(), " and ",
+        class_names.size(), ")");
 }
 
 ImageSession::ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans,
@@ -237,7 +235,7 @@ Evaluation ImageSession::evaluate(const ImageDataset& dataset, const SharedWork&
     const double* batch = found.data() + i / batch_size * width;
     const double* row = batch + 1 + i % batch_size * each;
     if (i % batch_size == 0) sum += batch[0];
-    if (picks) report.add(static_cast<size_t>(*row), static_cast<size_t>(dataset.labels[static_cast<size_t>(i)]));
+    if (picks) report.add(static_cast<size_t>(*row), static_cast<size_t>(dataset.labels[i]));
     else outputs.emplace_back(row, row + each);
   }
   const auto count = static_cast<double>(dataset.count);

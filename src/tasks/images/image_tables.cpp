@@ -1,6 +1,6 @@
 #include "tasks/images/image_tables.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "config/hints.h"
 #include "tasks/images/image_session.h"
 
@@ -63,7 +63,7 @@ ImageSplits load_table_splits(const Config& config) {
     valid =
         take(data.held_out_images > 0 ? static_cast<double>(data.held_out_images) / count : data.held_out, seed + 1);
   if (train.records.empty() || valid.records.empty())
-    fail_user("'" + path + "' has too few images to set some aside (data.valid_tsv names others to choose by)");
+    fail_user("'", path, "' has too few images to set some aside (data.valid_tsv names others to choose by)");
   ImageLoading loading = loading_of(config);
   ImageSplits splits{.train = load(train, task, outputs, loading)};
   splits.validation = load(valid, task, outputs, loading), splits.test = load(test, task, outputs, loading);
@@ -74,7 +74,7 @@ ImageSplits load_table_splits(const Config& config) {
 TextExamples labels_of(const ImageDataset& images, LabelForm::Kind kind) {
   TextExamples examples({kind, images.has_numbers() ? images.classes() : 1});
   for (int64_t i = 0; i < images.count; ++i) {
-    const auto of_class = static_cast<float>(images.labels[static_cast<size_t>(i)]);
+    const auto of_class = static_cast<float>(images.labels[i]);
     examples.add({}, images.has_numbers() ? images.numbers_of(i) : std::span(&of_class, 1));
   }
   return examples;

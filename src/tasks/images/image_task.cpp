@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <numeric>
 #include <optional>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "config/hints.h"
@@ -31,7 +31,7 @@ ImageSplits load_splits(const Config& config) {
   const DataConfig& data = config.data;
   if (!data.train_tsv.empty()) return load_table_splits(config);
   if (data.task != "images")
-    fail_user("task = \"" + data.task + "\" reads a table of files and labels, which is not given (--data FILE.csv)");
+    fail_user("task = \"", data.task, "\" reads a table of files and labels, which is not given (--data FILE.csv)");
   if (data.data_dir.empty())
     fail_user("task = \"images\" reads the images in data_dir, which is not given (--data FOLDER)");
   return load_image_splits(data.data_dir, loading_of(config),
@@ -40,11 +40,11 @@ ImageSplits load_splits(const Config& config) {
 
 void check_image_classes(const ImageDataset& train, const std::string& directory) {
   if (train.has_numbers()) return;
-  if (train.classes() < 2) fail_user("'" + directory + "' has one class only: there is nothing to tell apart");
+  if (train.classes() < 2) fail_user("'", directory, "' has one class only: there is nothing to tell apart");
   for (int64_t i = 0; i < train.classes(); ++i)
     if (std::ranges::count(train.labels, static_cast<int32_t>(i)) == 0)
-      fail_user("'" + directory + "': class '" + train.class_names[static_cast<size_t>(i)] +
-                "' has no image to train on after a part was set aside");
+      fail_user(
+          "'", directory, "': class '", train.class_names[i], "' has no image to train on after a part was set aside");
 }
 
 Augmentation augmentation_of(const Config& config, const ImageFormat& format) {
@@ -152,7 +152,7 @@ class ImageTask : public SessionTask {
     const bool several = format_.problem != TextProblem::kOneClass;
     const bool as_they_are = in_memory_ && !several && !augmentation_of(config, format_).any();
     std::vector<int64_t> counts(format_.class_names.size());
-    for (const int32_t label : train_.labels) counts[static_cast<size_t>(label)] += !several;
+    for (const int32_t label : train_.labels) counts[label] += !several;
     for (size_t i = 0; i < train_.numbers.size(); ++i) counts[i % counts.size()] += train_.numbers[i] > 0.5f;
     return std::make_unique<ImageSession>(config, format_, true, verify, as_they_are ? count_ : 0,
         class_weights(config.train.class_weights, format_.class_names, counts, std::ssize(train_.labels), several));
@@ -226,8 +226,7 @@ class ImageTask : public SessionTask {
   void take_resnet(const TorchvisionNetwork& network) {
     const auto channels = static_cast<size_t>(format_.channels);
     if (format_.channels != 1 && format_.channels != network.channels)
-      fail_user("'" + network.file + "' takes images of " + std::to_string(network.channels) +
-                " channels, and the data's have " + std::to_string(channels));
+      fail_user("'", network.file, "' takes images of ", network.channels, " channels, and the data's have ", channels);
     resnet_ = network, format_.depth = network.depth;
     format_.mean = network.mean, format_.deviation = network.deviation;
     for (std::vector<double>* of_channels : {&format_.mean, &format_.deviation}) {
@@ -260,8 +259,8 @@ ImageDataset load_image_split(const Config& config, std::string& split) {
   if (split.empty()) split = splits.test.count > 0 ? "test" : "valid";
   ImageDataset& images = split == "valid" ? splits.validation : splits.test;
   if (images.count == 0)
-    fail_user("'" + (config.data.train_tsv.empty() ? config.data.data_dir : config.data.train_tsv) + "' has no " +
-              split + " images");
+    fail_user("'", config.data.train_tsv.empty() ? config.data.data_dir : config.data.train_tsv, "' has no ", split,
+        " images");
   return std::move(images);
 }
 
@@ -269,8 +268,8 @@ ImageDataset load_labelled_images(const Config& config, const std::string& folde
   const ImageFormat format = ImageFormat::load(folder);
   const bool is_table = has_records(images) || std::filesystem::is_regular_file(images);
   if (!is_table && config.data.task != "images")
-    fail_user("task = \"" + config.data.task + "\" reads tables of files and labels, and '" + images + "' is none");
-  if (!is_table && !file_exists(images)) fail_user("there is no image directory '" + images + "'");
+    fail_user("task = \"", config.data.task, "\" reads tables of files and labels, and '", images, "' is none");
+  if (!is_table && !file_exists(images)) fail_user("there is no image directory '", images, "'");
   if (!is_table && !has_class_folders(images)) {  // MNIST's files, or train/ and test/
     Config named = config;
     named.data.data_dir = images, named.data.train_tsv.clear();
@@ -303,8 +302,8 @@ void export_image_run(const std::string& folder, const std::string& out) {
     return export_vit(folder, config, out);
   const ImageFormat format = ImageFormat::load(folder);
   if (resnet_depth_of(config, format) == 0)
-    fail_user("'" + folder + "': the architecture \"" + config.model.architecture +
-              "\" has no model folder that other programs read; `linnet export --onnx` writes an ONNX file");
+    fail_user("'", folder, "': the architecture \"", config.model.architecture,
+        "\" has no model folder that other programs read; `linnet export --onnx` writes an ONNX file");
   ImageSession session(config, format, false);
   take_run_weights(session, folder);
   make_directories(out);

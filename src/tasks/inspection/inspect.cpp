@@ -3,7 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
-#include "base/error.h"
+#include "base/fail.h"
 #include "data/text/unicode/utf8.h"
 #include "models/families/family.h"
 #include "models/nn/model_file.h"
@@ -43,11 +43,10 @@ std::string token_text(const TextCoder& coder, int32_t id) {
 }
 
 void check_text_length(const std::vector<int32_t>& ids, int64_t most, const std::string& what) {
-  if (ids.empty()) fail_user("the " + what + " has no tokens");
+  if (ids.empty()) fail_user("the ", what, " has no tokens");
   most = std::min(most, kMostInspectedTokens);
   if (std::ssize(ids) > most)
-    fail_user("the " + what + " has " + std::to_string(ids.size()) + " tokens; at most " + std::to_string(most) +
-              " can be looked at");
+    fail_user("the ", what, " has ", ids.size(), " tokens; at most ", most, " can be looked at");
 }
 
 InspectedSequence shown(const std::string& name, const std::vector<int32_t>& ids, const TokenText& text) {
@@ -62,12 +61,12 @@ InspectedAnswer shown(const FoundAnswer& found, const TokenText& text) {
   std::vector<int32_t> order(all.size());
   std::iota(order.begin(), order.end(), 0);
   const size_t count = std::min(kLikeliest, order.size());
-  const auto likelier = [&](int32_t a, int32_t b) { return all[static_cast<size_t>(a)] > all[static_cast<size_t>(b)]; };
-  std::ranges::partial_sort(order, order.begin() + static_cast<std::ptrdiff_t>(count), likelier);
+  const auto likelier = [&](int32_t a, int32_t b) { return all[a] > all[b]; };
+  std::ranges::partial_sort(order, order.begin() + count, likelier);
   order.resize(count);
   InspectedAnswer answer{.text = text(found.id), .likeliest = {}, .baseline = found.baseline, .shares = found.shares};
-  for (const int32_t id : order) answer.likeliest.emplace_back(text(id), std::exp(all[static_cast<size_t>(id)]));
-  answer.log_probability = all[static_cast<size_t>(found.id)];
+  for (const int32_t id : order) answer.likeliest.emplace_back(text(id), std::exp(all[id]));
+  answer.log_probability = all[found.id];
   return answer;
 }
 
@@ -91,12 +90,12 @@ std::string first_names(const std::vector<std::string>& names) {
 
 int32_t class_of(const std::vector<std::string>& classes, const std::string& name) {
   const auto found = std::ranges::find(classes, name);
-  if (found == classes.end()) fail_user("there is no class '" + name + "'; the model has " + first_names(classes));
+  if (found == classes.end()) fail_user("there is no class '", name, "'; the model has ", first_names(classes));
   return static_cast<int32_t>(found - classes.begin());
 }
 
 void refuse_answer(const InspectOptions& options, const std::string& why) {
-  if (options.answer) fail_user("--answer: " + why);
+  if (options.answer) fail_user("--answer: ", why);
 }
 }  // namespace
 
@@ -177,7 +176,7 @@ Inspection inspect_classifier(const std::string& folder, const InspectOptions& o
   question.load = opened.weights();
   return inspection_of(folder, "classifier", options, question,
       {shown("text", ids, [&](int32_t id) { return token_text(*opened.tokenizer, id); })},
-      [&](int32_t id) { return opened.outputs[static_cast<size_t>(id)]; });
+      [&](int32_t id) { return opened.outputs[id]; });
 }
 
 Inspection inspect_masked_model(const std::string& folder, const InspectOptions& options) {
@@ -195,8 +194,8 @@ Inspection inspect_masked_model(const std::string& folder, const InspectOptions&
     std::vector<int32_t> answer;
     tokenizer.encode(*options.answer, answer);
     if (answer.size() != question.answers.size())
-      fail_user("the answer has " + std::to_string(answer.size()) + " tokens, the text " +
-                std::to_string(question.answers.size()) + " masks (" + text(tokenizer.roles().mask) + ")");
+      fail_user("the answer has ", answer.size(), " tokens, the text ", question.answers.size(), " masks (",
+          text(tokenizer.roles().mask), ")");
     for (size_t i = 0; i < answer.size(); ++i) question.answers[i].id = answer[i];
   }
   question.load = weights_of(folder, run.has_config() ? nullptr : &opened.pretrained);
@@ -220,7 +219,7 @@ Inspection inspect_model(const std::string& folder, const InspectOptions& option
   const RunFolder run(folder);
   if (run.has_config() || !is_pretrained_folder(folder)) {
     const TaskActions& task = task_actions(run.load_config());
-    if (!task.inspect) fail_user("run '" + folder + "' " + task.no_inspection);
+    if (!task.inspect) fail_user("run '", folder, "' ", task.no_inspection);
     return task.inspect(folder, options);
   }
   if (is_translation_folder(folder)) return inspect_translation(folder, options);

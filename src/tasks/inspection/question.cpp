@@ -126,7 +126,7 @@ class Inspector {
     forward_->run(1);
     if (first == 0) {
       const std::span<const float> logits = forward_->output("logits");
-      answer.baseline = log_softmax(logits.first(answer.log_probabilities.size()))[static_cast<size_t>(answer.id)];
+      answer.baseline = log_softmax(logits.first(answer.log_probabilities.size()))[answer.id];
     }
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const std::span<const float> products = forward_->output("attribution." + inputs_[i]);

@@ -2,7 +2,7 @@
 #include <optional>
 #include <string>
 #include <vector>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "data/examples/text/record_reader.h"
 #include "data/metrics/text_scores.h"
@@ -23,7 +23,7 @@ void append(Json& messages, const Json& part, const char* role, const std::strin
   } else if (part.is_array()) {
     for (const Json& each : part) messages.push_back(each);
   } else {
-    fail_user(where + ": \"prompt\" and \"completion\" are texts or lists of messages");
+    fail_user(where, ": \"prompt\" and \"completion\" are texts or lists of messages");
   }
 }
 
@@ -36,14 +36,14 @@ Json messages_of(const Json& record, const std::string& where) {
       const std::string from = turn.value("from", "");
       const bool human = from == "human" || from == "user", system = from == "system";
       if (!human && !system && from != "gpt" && from != "assistant")
-        fail_user(where + ": \"from\" is \"" + from + "\", and neither human, gpt nor system");
+        fail_user(where, ": \"from\" is \"", from, "\", and neither human, gpt nor system");
       messages.push_back(message(human ? "user" : system ? "system" : "assistant", turn.value("value", "")));
     }
   } else if (record.contains("prompt") && record.contains("completion")) {
     append(messages, record["prompt"], "user", where);
     append(messages, record["completion"], "assistant", where);
   } else {
-    fail_user(where + ": there is no \"messages\", nor \"prompt\" with \"completion\", nor \"conversations\"");
+    fail_user(where, ": there is no \"messages\", nor \"prompt\" with \"completion\", nor \"conversations\"");
   }
   check_messages(messages, where);
   return messages;
@@ -74,10 +74,10 @@ std::vector<TargetedTokens> read_chats(
     cut += is_cut, learned += learns;
   }
   if (chats.empty())
-    fail_user("'" + path + "': no conversation has an answer of the assistant to learn" +
-              (cut > 0 ? " within " + std::to_string(longest) + " tokens" +
-                             (longest < language.model->max_length() ? "; --set context=N takes longer ones" : "")
-                       : ""));
+    fail_user("'", path, "': no conversation has an answer of the assistant to learn",
+        cut > 0 ? " within " + std::to_string(longest) + " tokens" +
+                      (longest < language.model->max_length() ? "; --set context=N takes longer ones" : "")
+                : "");
   if (several > 0)
     log_info(std::to_string(several) + " of " + std::to_string(all) +
              " conversations are learned answer by answer: the chat template writes earlier turns differently");

@@ -1,18 +1,18 @@
 #include "tasks/language/chat_tokens.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 
 namespace linnet {
 void check_messages(const Json& messages, const std::string& where) {
-  if (!messages.is_array()) fail_user(where + ": \"messages\" is no list");
-  if (messages.empty()) fail_user(where + ": the list of messages is empty");
+  if (!messages.is_array()) fail_user(where, ": \"messages\" is no list");
+  if (messages.empty()) fail_user(where, ": the list of messages is empty");
   for (const Json& each : messages) {
     if (!each.is_object() || !each.contains("role") || !each["role"].is_string())
-      fail_user(where + ": a message has no \"role\"");
+      fail_user(where, ": a message has no \"role\"");
     const Json* content = each.find("content");
     if ((!content || content->is_null()) && !each.contains("tool_calls"))
-      fail_user(where + ": a message of the role \"" + each["role"].text() + "\" has no \"content\"");
+      fail_user(where, ": a message of the role \"", each["role"].text(), "\" has no \"content\"");
   }
 }
 
@@ -24,7 +24,7 @@ std::vector<LearnedText> render_chat(const ChatTemplate& chat, const Json& messa
       return chat.render(before.dump(), prompt);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kUser) throw;
-      fail_user(where + ": " + error.what());
+      fail_user(where, ": ", error.what());
     }
   };
   for (const Json& each : messages) {
@@ -36,9 +36,9 @@ std::vector<LearnedText> render_chat(const ChatTemplate& chat, const Json& messa
     std::string text = render(false);
     // Training prompts must equal generation prompts.
     if (!text.starts_with(prompt))
-      fail_user(where +
-                ": the chat template writes a prompt differently once the answer follows; the answer cannot be "
-                "told from what it answers");
+      fail_user(where,
+          ": the chat template writes a prompt differently once the answer follows; the answer cannot be "
+          "told from what it answers");
     if (!text.starts_with(texts.back().text)) texts.emplace_back();
     texts.back().learned.push_back({prompt.size(), text.size()});
     texts.back().text = std::move(text);
@@ -65,7 +65,7 @@ bool learns_anything(const TargetedTokens& tokens) {
 
 bool cut_tokens(TargetedTokens& tokens, int64_t longest) {
   if (std::ssize(tokens.tokens) <= longest) return false;
-  tokens.tokens.resize(static_cast<size_t>(longest)), tokens.targets.resize(static_cast<size_t>(longest));
+  tokens.tokens.resize(longest), tokens.targets.resize(longest);
   return true;
 }
 
@@ -77,8 +77,8 @@ const PretrainedTokenizer& tokenizer_of(
     const Config& config, const LanguageModel& language, const std::string& folder) {
   const PretrainedTokenizer* tokenizer = language.coder->pretrained();
   if (!tokenizer || tokenizer->kind() == "sentencepiece")
-    fail_user("'" + folder + "' has no tokenizer.json, which task = \"" + config.data.task +
-              "\" needs to know the tokens of an answer");
+    fail_user("'", folder, "' has no tokenizer.json, which task = \"", config.data.task,
+        "\" needs to know the tokens of an answer");
   return *tokenizer;
 }
 

@@ -42,7 +42,7 @@ template <class Record, class Read> std::pair<std::vector<Record>, std::vector<R
     const Config& config, const char* what, const Read& read) {
   const DataConfig& data = config.data;
   if (data.text.empty())
-    fail_user("task = \"" + data.task + "\" reads the file text, which is not given (--data FILE.jsonl)");
+    fail_user("task = \"", data.task, "\" reads the file text, which is not given (--data FILE.jsonl)");
   std::vector<Record> all = read(data_path(data, data.text)), train, valid;
   if (!data.valid_text.empty()) return {std::move(all), read(data_path(data, data.valid_text))};
   const auto goes_on = [](const Record& record) {
@@ -57,8 +57,7 @@ template <class Record, class Read> std::pair<std::vector<Record>, std::vector<R
     if (!goes_on(record)) ++next;
     (chosen[next - 1] ? valid : train).push_back(std::move(record));
   }
-  if (valid.empty())
-    fail_user(std::string("too few ") + what + " to set some aside; --set data.valid_text=FILE names others");
+  if (valid.empty()) fail_user("too few ", what, " to set some aside; --set data.valid_text=FILE names others");
   return {std::move(train), std::move(valid)};
 }
 

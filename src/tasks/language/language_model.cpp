@@ -1,6 +1,6 @@
 #include "tasks/language/language_model.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "config/config.h"
@@ -41,8 +41,8 @@ void set_language_model(LanguageModel& language, PretrainedModel pretrained) {
 void check_language_vocabulary(const LanguageModel& language, const std::string& folder) {
   constexpr int64_t kMostMore = 64;
   if (language.coder->vocab_size() > language.model->vocab_size() + kMostMore)
-    fail_user("the tokenizer has " + std::to_string(language.coder->vocab_size()) + " tokens, the model in '" + folder +
-              "' only " + std::to_string(language.model->vocab_size()));
+    fail_user("the tokenizer has ", language.coder->vocab_size(), " tokens, the model in '", folder, "' only ",
+        language.model->vocab_size());
 }
 }  // namespace
 
@@ -95,18 +95,18 @@ OpenedLanguageModel open_language_model(const std::string& folder, const std::ve
     refuse_adapters(folder, adapters);
     opened.config = RunFolder(folder).load_config();
     if (task_kind(opened.config) != TaskKind::kLanguage)
-      fail_user("run '" + folder + "' is not a language model: its task is \"" + opened.config.data.task + "\"");
+      fail_user("run '", folder, "' is not a language model: its task is \"", opened.config.data.task, "\"");
     static_cast<LanguageModel&>(opened) = make_language_model(opened.config, load_text_coder(folder), folder);
     return opened;
   }
   PretrainedModel pretrained = open_with_adapters(folder, adapters, {});
   if (pretrained.family->kind != FamilyKind::kDecoder)
-    fail_user("'" + folder + "' is a " + pretrained.architecture +
-              ", which does not predict the next token of a text, as models of type " +
-              names_of_kind(FamilyKind::kDecoder) + " do");
+    fail_user("'", folder, "' is a ", pretrained.architecture,
+        ", which does not predict the next token of a text, as models of type ", names_of_kind(FamilyKind::kDecoder),
+        " do");
   if (pretrained.head == ModelHead::kNone && !decoder_config(pretrained.config).tied_head)
-    fail_user("'" + folder + "' is a " + pretrained.architecture +
-              " without an output layer, and its \"tie_word_embeddings\" is false: it predicts no tokens");
+    fail_user("'", folder, "' is a ", pretrained.architecture,
+        " without an output layer, and its \"tie_word_embeddings\" is false: it predicts no tokens");
   set_language_model(opened, std::move(pretrained));
   if (has_pretrained_tokenizer(folder)) {
     opened.coder = open_text_coder(folder);

@@ -1,6 +1,6 @@
 #include "tasks/language/language_session.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "data/metrics/text_scores.h"
 #include "tasks/text_files.h"
@@ -13,12 +13,10 @@ ChunkOptions chunk_options(const Config& config, const CausalModel& model, const
     options.separator = language.documents.begin, options.separator_ends = language.documents.begin_ends;
   options.length = config.data.context > 0 ? config.data.context : model.usual_length();
   if (options.length > model.max_length())
-    fail_user("context = " + std::to_string(options.length) + ", and the model takes " +
-              std::to_string(model.max_length()) + " tokens");
+    fail_user("context = ", options.length, ", and the model takes ", model.max_length(), " tokens");
   options.rows = config.data.batch_size > 0 ? config.data.batch_size : config.data.batch_tokens / options.length;
   if (options.rows < 1)
-    fail_user("batch_tokens = " + std::to_string(config.data.batch_tokens) + " does not hold one chunk of " +
-              std::to_string(options.length) + " tokens");
+    fail_user("batch_tokens = ", config.data.batch_tokens, " does not hold one chunk of ", options.length, " tokens");
   return options;
 }
 
@@ -115,7 +113,7 @@ DocumentTokens find_document_tokens(const TokenStream& tokens, const TextCoder& 
   constexpr int64_t kLooked = 1 << 16;
   const DocumentTokens documents = document_tokens(coder);
   if (documents.begin_ends) return documents;
-  std::vector<int32_t> first(static_cast<size_t>(std::min(tokens.size(), kLooked)));
+  std::vector<int32_t> first(std::min(tokens.size(), kLooked));
   tokens.read(0, static_cast<int64_t>(first.size()), first.data());
   if (std::ranges::find(first, documents.begin) != first.end()) return documents;
   return {coder.separator(), true};
@@ -165,7 +163,7 @@ LanguageData load_language_data(const Config& config, std::shared_ptr<const Text
   if (own && !texts.empty()) end = split_end(texts, config.data.valid_share);
   size_t bytes = 0;
   for (const std::string& text : texts) bytes += text.size();
-  if (bytes == 0) fail_user("'" + path + "' holds no text to train on");
+  if (bytes == 0) fail_user("'", path, "' holds no text to train on");
   if (!coder) coder = make_text_coder(config, texts);
   const bool packed = has_documents(path);
   LanguageText train = encode_language_text(*coder, texts, packed, -1, "the training text");
@@ -175,8 +173,8 @@ LanguageData load_language_data(const Config& config, std::shared_ptr<const Text
   LanguageText valid = own ? encode_language_text(*coder, end, packed, last, "the validation text")
                            : load_language_text(config, *coder, data_path(config.data, config.data.valid_text));
   if (valid.tokens.size() < 2)
-    fail_user("there is no validation text: valid_share = " + std::to_string(config.data.valid_share) + " of '" + path +
-              "' is empty, and valid_text is not given");
+    fail_user("there is no validation text: valid_share = ", config.data.valid_share, " of '", path,
+        "' is empty, and valid_text is not given");
   return {std::move(coder), std::move(train), std::move(valid)};
 }
 
@@ -189,7 +187,7 @@ LanguageText load_language_split(const Config& config, const TextCoder& coder, c
   const std::string path = text_path(config, config.data.text, "text");
   if (is_token_file(path)) return last_part(config, map_language_tokens(config, coder, path));
   std::vector<std::string> texts = read_texts(config.data, path);
-  if (texts.empty()) fail_user("'" + path + "' holds no text");
+  if (texts.empty()) fail_user("'", path, "' holds no text");
   const std::vector<std::string> end = split_end(texts, config.data.valid_share);
   std::vector<int32_t> before;
   coder.encode(texts.back(), before);

@@ -1,7 +1,7 @@
 // Trains a model to predict the next token of a text.
 #include <algorithm>
 #include <optional>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "models/families/decoder_family.h"
 #include "models/modules/text_decoder.h"
@@ -119,7 +119,7 @@ Evaluation evaluate_language_model(
 
 void export_language_model(const OpenedLanguageModel& opened, const std::string& out) {
   if (!opened.is_run && opened.coder->pretrained_files().empty())
-    fail_user("'" + opened.folder + "' holds no tokenizer of a kind that Linnet knows");
+    fail_user("'", opened.folder, "' holds no tokenizer of a kind that Linnet knows");
   const ParameterLayout layout(*opened.model);
   const std::vector<float> parameters = flat_weights(layout, opened.weights());
   SaveOptions options{.files = opened.coder->pretrained_files()};

@@ -5,7 +5,7 @@
 #include <string>
 #include <tuple>
 #include <vector>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "data/examples/text/record_reader.h"
 #include "data/examples/text/text_examples.h"
@@ -66,7 +66,7 @@ class PreferenceSession : public Session {
       trainer->evaluate(batch);
       const float* found = log_probabilities(batch);
       for (const int64_t i : batches.sorted_rows(index)) {
-        data[static_cast<size_t>(i)].reference = {found[0], found[pairs]};
+        data[i].reference = {found[0], found[pairs]};
         ++found;
       }
     }
@@ -84,7 +84,7 @@ class PreferenceSession : public Session {
           result[kLoss] = total.sum, result[kPairs] = static_cast<double>(total.tokens);
           const float* scores = log_probabilities(batch);
           for (const int64_t i : batches.sorted_rows(index)) {
-            const std::array<float, 2>& reference = data[static_cast<size_t>(i)].reference;
+            const std::array<float, 2>& reference = data[i].reference;
             const double chosen = scores[0] - reference[0], rejected = scores[pairs] - reference[1];
             result[kRight] += chosen > rejected, result[kChosen] += chosen, result[kRejected] += rejected;
             ++scores;
@@ -115,8 +115,8 @@ class PreferenceSession : public Session {
 void load_reference(Session& session, const Config& config) {
   if (config.preferences.method == "orpo") return;
   if (!is_pretrained_folder(config.model.from))
-    fail_user("the run is compared with the model that it began with, and there is no model folder '" +
-              config.model.from + "' any more");
+    fail_user("the run is compared with the model that it began with, and there is no model folder '",
+        config.model.from, "' any more");
   const PretrainedModel reference = open_pretrained(config.model.from, {.lora = lora_options(config)});
   session.trainer->state().load_parameters(
       [&](const ParameterTarget& parameters) { load_parameters(reference, session.layout, parameters); });
@@ -143,8 +143,8 @@ class PairReader {
       if (std::ranges::all_of(pair.answers, learns_anything)) pairs.push_back(std::move(pair));
     }
     if (pairs.empty())
-      fail_user("'" + path + "' has no pair of answers" +
-                (cut > 0 ? " within " + std::to_string(longest_) + " tokens; --set context=N takes longer ones" : ""));
+      fail_user("'", path, "' has no pair of answers",
+          cut > 0 ? " within " + std::to_string(longest_) + " tokens; --set context=N takes longer ones" : "");
     tell_cut_records("pairs", all, cut, all - std::ssize(pairs), longest_, model_);
     return pairs;
   }
@@ -153,12 +153,12 @@ class PairReader {
   PreferencePair pair_of(const Json& record, const std::string& where) {
     const Json *chosen = record.find("chosen"), *rejected = record.find("rejected"), *prompt = record.find("prompt");
     if (!chosen || !rejected)
-      fail_user(where + ": there is no \"" + (chosen ? "rejected" : "chosen") +
-                "\"; each line has a \"prompt\", a \"chosen\" and a \"rejected\" answer");
+      fail_user(where, ": there is no \"", chosen ? "rejected" : "chosen",
+          "\"; each line has a \"prompt\", a \"chosen\" and a \"rejected\" answer");
     if (chosen->is_array() && rejected->is_array()) return of_messages(prompt, *chosen, *rejected, where);
     if (!chosen->is_string() || !rejected->is_string() || !prompt || !prompt->is_string())
-      fail_user(where + ": \"prompt\", \"chosen\" and \"rejected\" are all texts, or lists of messages");
-    if (chosen->text().empty() && rejected->text().empty()) fail_user(where + ": both answers are empty");
+      fail_user(where, ": \"prompt\", \"chosen\" and \"rejected\" are all texts, or lists of messages");
+    if (chosen->text().empty() && rejected->text().empty()) fail_user(where, ": both answers are empty");
     return {{of_text(prompt->text(), chosen->text()), of_text(prompt->text(), rejected->text())}};
   }
 
@@ -195,7 +195,7 @@ class PairReader {
     for (size_t i = first; i < answer.size(); ++i) turns += answer[i]["role"].text() == "assistant";
     LearnedText text = render_chat(*chat_, messages, where).back();
     if (std::ssize(text.learned) < turns)
-      fail_user(where + ": the chat template writes the first turns of an answer differently once later ones follow");
+      fail_user(where, ": the chat template writes the first turns of an answer differently once later ones follow");
     text.learned.erase(text.learned.begin(), text.learned.end() - turns);
     return learned_tokens(text, tokenizer_);
   }

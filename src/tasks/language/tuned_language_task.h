@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 #include <vector>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "tasks/language/language_model.h"
 #include "tasks/session_task.h"
@@ -18,8 +18,8 @@ template <class Record> class TunedLanguageTask : public SessionTask {
   void open(const std::string& from) override {
     const std::string& folder = from.empty() ? config_.model.from : from;
     if (folder.empty())
-      fail_user("task = \"" + config_.data.task +
-                "\" starts from a model folder, which is not given (--set model.from=FOLDER)");
+      fail_user("task = \"", config_.data.task,
+          "\" starts from a model folder, which is not given (--set model.from=FOLDER)");
     language_ = make_language_model(config_, from.empty() ? open_text_coder(folder) : load_text_coder(from), from);
     std::tie(train_, valid_) = load(folder);
     count_ = std::ssize(train_);

@@ -1,7 +1,7 @@
 #include "tasks/masked/masked_data.h"
 #include <algorithm>
 #include <utility>
-#include "base/error.h"
+#include "base/fail.h"
 #include "tasks/text_files.h"
 
 namespace linnet {
@@ -57,7 +57,7 @@ MaskedData load_masked_tokens(const Config& config, const PretrainedTokenizer& t
 MaskedText load_masked_text(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& path) {
   if (is_token_file(path)) return map_masked_tokens(config, tokenizer, path);
   MaskedText text = encode_masked_text(tokenizer, read_texts(config.data, path));
-  if (text.tokens.size() == 0) fail_user("'" + path + "' holds no text");
+  if (text.tokens.size() == 0) fail_user("'", path, "' holds no text");
   return text;
 }
 
@@ -68,13 +68,13 @@ MaskedData load_masked_data(const Config& config, const PretrainedTokenizer& tok
     return {load_masked_text(config, tokenizer, path),
         load_masked_text(config, tokenizer, data_path(config.data, config.data.valid_text))};
   std::vector<std::string> texts = read_texts(config.data, path);
-  if (texts.empty()) fail_user("'" + path + "' holds no text");
+  if (texts.empty()) fail_user("'", path, "' holds no text");
   const std::vector<std::string> end = split_end(texts, config.data.valid_share);
   MaskedData data{encode_masked_text(tokenizer, texts), encode_masked_text(tokenizer, end)};
-  if (data.train.tokens.size() == 0) fail_user("'" + path + "' holds no text to train on");
+  if (data.train.tokens.size() == 0) fail_user("'", path, "' holds no text to train on");
   if (data.valid.tokens.size() == 0)
-    fail_user("there is no validation text: valid_share = " + std::to_string(config.data.valid_share) + " of '" + path +
-              "' is empty, and valid_text is not given");
+    fail_user("there is no validation text: valid_share = ", config.data.valid_share, " of '", path,
+        "' is empty, and valid_text is not given");
   return data;
 }
 

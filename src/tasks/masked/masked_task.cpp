@@ -1,7 +1,7 @@
 #include "tasks/masked/masked_task.h"
 #include <algorithm>
 #include <optional>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "data/metrics/text_scores.h"
 #include "engine/exec/backend.h"
@@ -27,8 +27,7 @@ std::unique_ptr<PretrainedTokenizer> find_tokenizer(const Config& config) {
 
 void check_masked_vocabulary(MaskedModel& model) {
   const int64_t have = model.tokenizer->vocab_size(), takes = model.model().encoder.config.vocab_size;
-  if (have > takes)
-    fail_user("the tokenizer has " + std::to_string(have) + " tokens, the model only " + std::to_string(takes));
+  if (have > takes) fail_user("the tokenizer has ", have, " tokens, the model only ", takes);
   if (model.tokenizer->roles().mask == kNoToken) fail_user("the tokenizer has no mask token");
 }
 
@@ -45,7 +44,7 @@ MaskedModel open_masked_model(const std::string& folder) {
   MaskedModel model;
   model.pretrained = open_pretrained(folder, {.head = ModelHead::kTokens});
   if (!model.pretrained.fresh.empty())
-    fail_user("'" + folder + "' has no head that finds masked tokens ('" + model.pretrained.fresh[0] + "' is missing)");
+    fail_user("'", folder, "' has no head that finds masked tokens ('", model.pretrained.fresh[0], "' is missing)");
   model.tokenizer = load_pretrained_tokenizer(folder);
   check_masked_vocabulary(model);
   return model;
@@ -88,8 +87,7 @@ namespace {
 int64_t rows_of(const Config& config, int64_t longest) {
   const int64_t rows = config.data.batch_size > 0 ? config.data.batch_size : config.data.batch_tokens / longest;
   if (rows < 1)
-    fail_user("batch_tokens = " + std::to_string(config.data.batch_tokens) + " does not hold one row of " +
-              std::to_string(longest) + " tokens");
+    fail_user("batch_tokens = ", config.data.batch_tokens, " does not hold one row of ", longest, " tokens");
   return rows;
 }
 
@@ -98,8 +96,7 @@ MaskingOptions masking_options(
     const Config& config, const EncoderConfig& encoder, const TokenRoles& roles, int64_t vocab_size, bool several) {
   const int64_t longest = config.data.context > 0 ? config.data.context : encoder.max_seq_len;
   if (longest > encoder.max_seq_len)
-    fail_user("context = " + std::to_string(longest) + ", and the model takes " + std::to_string(encoder.max_seq_len) +
-              " tokens");
+    fail_user("context = ", longest, ", and the model takes ", encoder.max_seq_len, " tokens");
   MaskingOptions masking{.mask = roles.mask, .vocab_size = vocab_size};
   for (const int64_t length : {longest / 4, longest / 2})
     if (several && length / kLengthStep > 0) masking.lengths.push_back(length / kLengthStep * kLengthStep);

@@ -82,8 +82,8 @@ Traffic exchange_of(const Graph& graph, const Node& node) {
 size_t layer_end(const std::string& path) {
   for (size_t begin = 0; begin < path.size();) {
     const size_t end = std::min(path.find('.', begin), path.size());
-    if (end > begin && std::all_of(path.begin() + static_cast<ptrdiff_t>(begin),
-                           path.begin() + static_cast<ptrdiff_t>(end), [](unsigned char c) { return std::isdigit(c); }))
+    if (end > begin &&
+        std::all_of(path.begin() + begin, path.begin() + end, [](unsigned char c) { return std::isdigit(c); }))
       return end;
     begin = end + 1;
   }
@@ -109,7 +109,7 @@ class StageItems {
   void add(const Plan& plan, const char* name, RegionId arena, const MachineSpeed& speed, AfterNode&& after_node) {
     const PlanProfile profile = describe_plan(name, plan, arena);
     for (NodeId id = 0; id < plan.graph.node_count(); ++id) {
-      const NodeProfile& node = profile.nodes[static_cast<size_t>(id)];
+      const NodeProfile& node = profile.nodes[id];
       const Node& of_graph = plan.graph.node(id);
       const double seconds = node_seconds(plan.graph, of_graph, speed);
       if (node.phase == StepPhase::kUpdate) stage.update_seconds += seconds;
@@ -334,7 +334,7 @@ TrainingStep step_of_ranks(std::vector<RankStages> ranks, const RankLayout& layo
       .adds_early = RankReader::adds_early(layout),
       .divides_update = ranks.front().divides_update};
   for (int chunk = 0; chunk < layout.interleave; ++chunk)
-    for (RankStages& rank : ranks) step.stages.push_back(std::move(rank.stages[static_cast<size_t>(chunk)]));
+    for (RankStages& rank : ranks) step.stages.push_back(std::move(rank.stages[chunk]));
   return step;
 }
 

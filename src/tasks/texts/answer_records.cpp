@@ -1,6 +1,6 @@
 #include "tasks/texts/answer_records.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/text.h"
 #include "data/examples/text/record_reader.h"
 #include "data/text/unicode/utf8.h"
@@ -10,7 +10,7 @@ namespace {
 const std::string& text_at(const Json& record, std::string_view key, const std::string& where) {
   const Json* value = record.find(key);
   if (!value || !value->is_string())
-    fail_user(where + ": there is no text \"" + std::string(key) + "\" (a record has question, context and answers)");
+    fail_user(where, ": there is no text \"", key, "\" (a record has question, context and answers)");
   return value->text();
 }
 
@@ -21,7 +21,7 @@ struct GivenAnswer {
 
 const std::string& answer_text(const Json& answer, const std::string& where) {
   if (answer.is_object()) return text_at(answer, "text", where);
-  if (!answer.is_string()) fail_user(where + ": an answer is no text");
+  if (!answer.is_string()) fail_user(where, ": an answer is no text");
   return answer.text();
 }
 
@@ -29,19 +29,19 @@ std::vector<GivenAnswer> given_answers(const Json& record, const std::string& wh
   const Json* answers = record.find("answers");
   if (!answers) answers = record.find("answer");
   std::vector<GivenAnswer> given;
-  if (!answers) fail_user(where + ": there is no \"answers\" (\"answers\": [] says that the text has none)");
+  if (!answers) fail_user(where, ": there is no \"answers\" (\"answers\": [] says that the text has none)");
   if (answers->is_null()) return given;
   const Json* texts = answers->is_object() ? answers->find("text") : nullptr;
   if (texts && texts->is_array()) {
     const Json* starts = answers->find("answer_start");
     if (starts && (!starts->is_array() || starts->size() != texts->size()))
-      fail_user(where + ": \"answers\" has " + std::to_string(texts->size()) + " texts and another number of starts");
+      fail_user(where, ": \"answers\" has ", texts->size(), " texts and another number of starts");
     for (size_t i = 0; i < texts->size(); ++i)
       given.push_back({answer_text((*texts)[i], where), starts ? &(*starts)[i] : nullptr});
     return given;
   }
   if (answers->is_string()) return {{answer_text(*answers, where), record.find("answer_start")}};
-  if (!answers->is_array()) fail_user(where + ": \"answers\" is no list");
+  if (!answers->is_array()) fail_user(where, ": \"answers\" is no list");
   for (const Json& answer : *answers) given.push_back({answer_text(answer, where), answer.find("answer_start")});
   return given;
 }
@@ -59,15 +59,15 @@ Json ranges_of(const Json& record, const std::string& context, const std::string
     size_t begin = context.find(text);
     if (start) {
       if (!start->is_integer(0, std::ssize(characters)))
-        fail_user(where + ": \"answer_start\" is " + start->dump() + ", and the context has " +
-                  std::to_string(characters.size()) + " characters");
+        fail_user(
+            where, ": \"answer_start\" is ", start->dump(), ", and the context has ", characters.size(), " characters");
       const auto at = start->get<size_t>();
       begin = at < characters.size() ? static_cast<size_t>(characters[at].data() - context.data()) : context.size();
       if (context.compare(begin, text.size(), text) != 0)
-        fail_user(where + ": the answer '" + text + "' does not stand at \"answer_start\" " + std::to_string(at) +
-                  " of the context (starts count characters from 0)");
+        fail_user(where, ": the answer '", text, "' does not stand at \"answer_start\" ", at,
+            " of the context (starts count characters from 0)");
     }
-    if (begin == context.npos) fail_user(where + ": the answer '" + text + "' is no part of the context");
+    if (begin == context.npos) fail_user(where, ": the answer '", text, "' is no part of the context");
     ranges.push_back(Json::array({begin, begin + text.size()}));
   }
   return ranges;
@@ -76,7 +76,7 @@ Json ranges_of(const Json& record, const std::string& context, const std::string
 TextRecord record_of(const Json& question, const std::string& context, bool labelled, const std::string& where) {
   TextRecord record{.text = text_at(question, "question", where), .pair = context, .where = where};
   record.text.erase(0, record.text.find_first_not_of(" \t\r\n"));
-  if (labelled && trimmed(context).empty()) fail_user(where + ": the context is empty");
+  if (labelled && trimmed(context).empty()) fail_user(where, ": the context is empty");
   if (labelled) record.label = ranges_of(question, context, where);
   return record;
 }
@@ -87,11 +87,11 @@ using UseRecord = std::function<void(TextRecord record)>;
 void read_articles(const Json& whole, bool labelled, const std::string& path, const UseRecord& use) {
   for (const Json& article : whole["data"]) {
     const Json* paragraphs = article.find("paragraphs");
-    if (!paragraphs) fail_user("'" + path + "': an article of \"data\" has no \"paragraphs\"");
+    if (!paragraphs) fail_user("'", path, "': an article of \"data\" has no \"paragraphs\"");
     for (const Json& paragraph : *paragraphs) {
       const std::string& context = text_at(paragraph, "context", path);
       const Json* questions = paragraph.find("qas");
-      if (!questions) fail_user("'" + path + "': a paragraph has no \"qas\"");
+      if (!questions) fail_user("'", path, "': a paragraph has no \"qas\"");
       for (const Json& question : *questions) {
         const Json* id = question.find("id");
         use(record_of(question, context, labelled, path + (id ? ": question " + shown(*id) : "")));
@@ -110,8 +110,7 @@ void for_each_record(const std::string& path, bool labelled, const UseRecord& us
     const Json whole = Json::parse(first, "'" + path + "'", JsonLimits::tables());
     const Json* data = whole.find("data");
     if (!data || !data->is_array())
-      fail_user(
-          "'" + path +
+      fail_user("'", path,
           "' has neither SQuAD's form, an object with \"data\", nor a \"question\" on each line, which is a record");
     return read_articles(whole, labelled, path, use);
   }
@@ -127,10 +126,10 @@ bool has_json(const std::string& path) {
 
 TextRecords read_answers(const std::string& path, const DataConfig&) {
   if (!has_json(path))
-    fail_user("'" + path + "': questions with answers are in a file of SQuAD's form (.json) or in JSON lines (.jsonl)");
+    fail_user("'", path, "': questions with answers are in a file of SQuAD's form (.json) or in JSON lines (.jsonl)");
   TextRecords found{.records = {}, .pairs = true};
   for_each_record(path, true, [&](TextRecord record) { found.records.push_back(std::move(record)); });
-  if (found.records.empty()) fail_user("'" + path + "' has no questions");
+  if (found.records.empty()) fail_user("'", path, "' has no questions");
   return found;
 }
 

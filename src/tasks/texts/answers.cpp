@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include "base/error.h"
+#include "base/fail.h"
 #include "data/metrics/text_scores.h"
 #include "data/text/unicode/unicode_classes.h"
 #include "data/text/unicode/utf8.h"
@@ -54,7 +54,7 @@ std::vector<size_t> best_positions(
   const auto count = static_cast<std::ptrdiff_t>(std::min(most, positions.size()));
   std::partial_sort(positions.begin(), positions.begin() + count, positions.end(),
       [&](size_t a, size_t b) { return std::pair(-logits[2 * a + side], a) < std::pair(-logits[2 * b + side], b); });
-  positions.resize(static_cast<size_t>(count));
+  positions.resize(count);
   return positions;
 }
 
@@ -163,15 +163,14 @@ class Answers : public TextTask {
     const size_t around = encoding.ids.size() - (tokens.end - tokens.begin), most = static_cast<size_t>(longest);
     const auto stride = static_cast<size_t>(options.stride);
     if (encoding.ids.size() > most && around + stride >= most)
-      fail_user(record.where + (record.where.empty() ? "" : ": ") + "a question of " + std::to_string(around) +
-                " tokens leaves no room for a text beside the " + std::to_string(stride) +
-                " tokens of answers.stride: " + "a window has " + std::to_string(most) + " (--set context=N)");
+      fail_user(record.where, record.where.empty() ? "" : ": ", "a question of ", around,
+          " tokens leaves no room for a text beside the ", stride, " tokens of answers.stride: ", "a window has ", most,
+          " (--set context=N)");
     const std::vector<TextRange> ranges = use == TextUse::kAsk ? std::vector<TextRange>{} : answer_ranges(record);
     const auto part = [&](const auto& all, size_t begin, size_t end) {
-      std::decay_t<decltype(all)> window(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(tokens.begin));
-      window.insert(window.end(), all.begin() + static_cast<std::ptrdiff_t>(begin),
-          all.begin() + static_cast<std::ptrdiff_t>(end));
-      window.insert(window.end(), all.begin() + static_cast<std::ptrdiff_t>(tokens.end), all.end());
+      std::decay_t<decltype(all)> window(all.begin(), all.begin() + tokens.begin);
+      window.insert(window.end(), all.begin() + begin, all.begin() + end);
+      window.insert(window.end(), all.begin() + tokens.end, all.end());
       return window;
     };
     for (size_t begin = tokens.begin;; begin += most - around - stride) {
@@ -186,8 +185,7 @@ class Answers : public TextTask {
         examples.records.push_back(index);
         std::vector<TextRange>& offsets = examples.offsets.emplace_back(part(encoding.offsets, begin, end));
         std::fill_n(offsets.begin(), tokens.begin, TextRange{});
-        std::fill(
-            offsets.begin() + static_cast<std::ptrdiff_t>(tokens.begin + end - begin), offsets.end(), TextRange{});
+        std::fill(offsets.begin() + (tokens.begin + end - begin), offsets.end(), TextRange{});
       }
       if (end == tokens.end) break;
     }
@@ -217,7 +215,7 @@ class Answers : public TextTask {
 
   static void choose(std::vector<Candidate>& found, const Candidate& none, const AnswersConfig& options) {
     std::ranges::stable_sort(found, {}, [](const Candidate& candidate) { return -candidate.score; });
-    if (std::ssize(found) > options.candidates) found.resize(static_cast<size_t>(options.candidates));
+    if (std::ssize(found) > options.candidates) found.resize(options.candidates);
     const bool is_none = found.empty() || (options.may_lack && none.score - found[0].score > options.threshold);
     if (is_none) found.insert(found.begin(), none);
     else if (options.may_lack)

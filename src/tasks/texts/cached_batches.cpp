@@ -1,7 +1,7 @@
 #include "tasks/texts/cached_batches.h"
 #include <algorithm>
 #include <array>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/passes/gradient.h"
 
 namespace linnet {
@@ -12,7 +12,7 @@ std::span<const float> floats(const Batch& batch, const char* name) {
   for (const BatchArray& array : batch.arrays)
     if (std::string_view(array.name) == name)
       return {reinterpret_cast<const float*>(array.bytes.data()), array.bytes.size() / sizeof(float)};
-  fail_internal(std::string("a batch of texts has no ") + name);
+  fail_internal("a batch of texts has no ", name);
 }
 }  // namespace
 
@@ -25,8 +25,8 @@ void CachedBatches::Part::keep(const char* name, const void* data, size_t bytes)
 CachedBatches::CachedBatches(BatchSource& parts, TextSession& session, const EmbeddingLoss& loss, int64_t together)
     : parts_(parts), session_(session), loss_(loss), together_(together) {
   const int64_t all = together * session.rows, width = std::ssize(session.outputs);
-  embeddings_.resize(static_cast<size_t>(loss.parts * all * width));
-  weights_.resize(static_cast<size_t>(all)), labels_.resize(weights_.size());
+  embeddings_.resize(loss.parts * all * width);
+  weights_.resize(all), labels_.resize(weights_.size());
   const auto whole = [loss, all, width](Trace& trace) {
     const Tensor embeddings = trace.input("embeddings", {DType::kF32, {loss.parts * all, width}});
     const Loss traced = embedding_loss_of(loss, trace, embeddings, all);
@@ -58,12 +58,11 @@ void CachedBatches::embed_all() {
     part.batch.shape_index = batch.shape_index;
     for (const BatchArray& array : batch.arrays) part.keep(array.name, array.bytes.data(), array.bytes.size());
     const size_t first = (group_.size() - 1) * static_cast<size_t>(session_.rows);
-    std::ranges::copy(floats(batch, "weights"), weights_.begin() + static_cast<std::ptrdiff_t>(first));
-    std::ranges::copy(floats(batch, "labels"), labels_.begin() + static_cast<std::ptrdiff_t>(first));
+    std::ranges::copy(floats(batch, "weights"), weights_.begin() + first);
+    std::ranges::copy(floats(batch, "labels"), labels_.begin() + first);
     const std::span<const float> embedded = session_.embed_training(part.batch);
     for_each_run(first, [&](size_t whole, size_t own, size_t count) {
-      std::copy_n(embedded.begin() + static_cast<std::ptrdiff_t>(own), count,
-          embeddings_.begin() + static_cast<std::ptrdiff_t>(whole));
+      std::copy_n(embedded.begin() + own, count, embeddings_.begin() + whole);
     });
   } while (std::ssize(group_) < together_ && !group_.back().batch.last_of_epoch);
   forward_->set("embeddings", embeddings_), forward_->set("weights", weights_);
@@ -71,12 +70,10 @@ void CachedBatches::embed_all() {
   forward_->run();
   const std::span<const float> all = forward_->output("gradients");
   const std::array<float, 2> share{forward_->output("sum")[0], forward_->output("count")[0]};
-  std::vector<float> own(static_cast<size_t>(loss_.parts * session_.rows * std::ssize(session_.outputs)));
+  std::vector<float> own(loss_.parts * session_.rows * std::ssize(session_.outputs));
   for (size_t i = 0; i < group_.size(); ++i) {
-    for_each_run(i * static_cast<size_t>(session_.rows), [&](size_t whole, size_t to, size_t count) {
-      std::copy_n(
-          all.begin() + static_cast<std::ptrdiff_t>(whole), count, own.begin() + static_cast<std::ptrdiff_t>(to));
-    });
+    for_each_run(i * static_cast<size_t>(session_.rows),
+        [&](size_t whole, size_t to, size_t count) { std::copy_n(all.begin() + whole, count, own.begin() + to); });
     group_[i].keep("gradients", own.data(), own.size() * sizeof(float));
     const std::array<float, 2> told = i == 0 ? share : std::array<float, 2>{};  // count the loss only once
     group_[i].keep("share", told.data(), sizeof told);

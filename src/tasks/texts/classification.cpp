@@ -2,7 +2,7 @@
 #include <cmath>
 #include <optional>
 #include <set>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "base/numbers.h"
 #include "base/text.h"
@@ -36,12 +36,12 @@ void check_are_classes(const std::set<std::string>& names, const std::string& pa
     if (value && *value != std::floor(*value)) fraction = name;
   }
   if (are_numbers && !fraction.empty())
-    fail_user("'" + path + "' has numbers such as " + fraction + learns + "regression learns numbers");
+    fail_user("'", path, "' has numbers such as ", fraction, learns, "regression learns numbers");
   for (const std::string& name : names)
     for (const char separator : {',', ';', '|'})
       if (is_several(name, separator, names))
-        fail_user("'" + path + "' has several labels in one, such as '" + name + "'," + learns +
-                  "several_labels learns several");
+        fail_user(
+            "'", path, "' has several labels in one, such as '", name, "',", learns, "several_labels learns several");
 }
 
 // Whole numbers 0..n-1 stand for themselves; other labels are numbered in byte order.
@@ -80,10 +80,10 @@ class Classification : public TextTask {
     const Names labels = train.labels();
     const std::set<std::string> names(labels.begin(), labels.end());
     for (const TextRecord& record : train.records)
-      if (label_text(record.label).empty()) fail_user(record.where + ": the label is empty");
+      if (label_text(record.label).empty()) fail_user(record.where, ": the label is empty");
     check_are_classes(names, path, train.images);
     const Names classes = class_names(names);
-    if (classes.size() < 2) fail_user("'" + path + "' has one label only: there is nothing to tell apart");
+    if (classes.size() < 2) fail_user("'", path, "' has one label only: there is nothing to tell apart");
     log_info("classes: " + class_counts(labels, classes));
     warn_of_rare_labels(labels, classes);
     return classes;

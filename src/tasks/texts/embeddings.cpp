@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "data/metrics/similarity.h"
@@ -21,8 +21,7 @@ std::vector<int64_t> dimensions_of(const std::string& text, int64_t width) {
   for (const std::string_view part : split(text, ',')) {
     const auto value = parse_number<int64_t>(trimmed(part));
     if (!value || *value < 1 || *value > width)
-      fail_user("embeddings.dimensions: \"" + std::string(part) + "\" is no number from 1 to " + std::to_string(width) +
-                ", the width of the model");
+      fail_user("embeddings.dimensions: \"", part, "\" is no number from 1 to ", width, ", the width of the model");
     dimensions.push_back(*value);
   }
   return dimensions;
@@ -97,7 +96,7 @@ class Embeddings : public TextTask {
     if (encoder.max_tokens == 0) encoder.max_tokens = longest_text(config, encoder);
     encoder.training_loss = loss_of(config.embeddings, train, width);
     const std::string wrong = misfit(encoder.training_loss, train);
-    if (valid && !wrong.empty()) fail_user("embeddings.loss = \"" + config.embeddings.loss + "\" " + wrong);
+    if (valid && !wrong.empty()) fail_user("embeddings.loss = \"", config.embeddings.loss, "\" ", wrong);
     // Validation examples of another form get a loss that fits them.
     const TextRecords& judged = valid ? *valid : train;
     encoder.evaluation_loss = loss_of(config.embeddings, judged, width);
@@ -106,14 +105,14 @@ class Embeddings : public TextTask {
     const std::string& metric = config.train.metric;
     const bool correlates = metric == "spearman" || metric == "pearson";
     if (valid && metric != "loss" && correlates != has_scores(judged))
-      fail_user("metric = \"" + metric + "\" is of pairs " + (correlates ? "with" : "without") +
-                " scores, and the examples to choose by are others");
+      fail_user("metric = \"", metric, "\" is of pairs ", correlates ? "with" : "without",
+          " scores, and the examples to choose by are others");
     for (const auto& [loss, records] : {std::pair{&encoder.training_loss, &train}, {&encoder.evaluation_loss, &judged}})
       if (loss->kind == Kind::kCosine)
         for (const TextRecord& record : records->records)
           if (const double score = number_of(record.label, record.where); score < -1 || score > 1)
-            fail_user(record.where + ": the score " + label_text(record.label) +
-                      " is no cosine, from -1 to 1; embeddings.loss = \"cosent\" takes any numbers");
+            fail_user(record.where, ": the score ", label_text(record.label),
+                " is no cosine, from -1 to 1; embeddings.loss = \"cosent\" takes any numbers");
   }
 
   void before_session(TextClassifier& model, Config& config) const override {
@@ -136,7 +135,7 @@ class Embeddings : public TextTask {
     TextExamples examples(form(outputs, model, use));
     const auto tokens_of = [&](const std::string& text, const std::string& where) {
       std::vector<int32_t> ids = tokenizer.encode(text, {.max_length = longest, .offsets = false}).ids;
-      if (ids.empty()) fail_user(where + ": a text without tokens");
+      if (ids.empty()) fail_user(where, ": a text without tokens");
       return ids;
     };
     for (size_t i = 0; i < records.records.size(); ++i) {

@@ -1,7 +1,7 @@
 #include "tasks/texts/onnx_classifier.h"
 #include <algorithm>
 #include <filesystem>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "models/families/labels.h"
 #include "models/nn/model_file.h"
@@ -51,9 +51,8 @@ void check_onnx_vocabulary(const OnnxNetwork& network, const PretrainedTokenizer
     const auto table = std::ranges::find(graph.initializers, node.in[0], &OnnxTensor::name);
     if (table == graph.initializers.end() || table->dims.empty()) continue;
     if (tokenizer.vocab_size() > table->dims[0])
-      fail_user("'" + network.file() + "' has embeddings of " + std::to_string(table->dims[0]) +
-                " tokens and the tokenizer beside it has " + std::to_string(tokenizer.vocab_size()) +
-                ": it belongs to another model");
+      fail_user("'", network.file(), "' has embeddings of ", table->dims[0], " tokens and the tokenizer beside it has ",
+          tokenizer.vocab_size(), ": it belongs to another model");
   }
 }
 
@@ -68,8 +67,7 @@ PretrainedModel as_model(std::unique_ptr<OnnxNetwork> network, size_t classes, i
 std::unique_ptr<PretrainedTokenizer> load_onnx_tokenizer(const std::string& path) {
   const std::string folder = companion_folder(path);
   if (!has_pretrained_tokenizer(folder))
-    fail_user(
-        "'" + folder + "' has no tokenizer beside the network (tokenizer.json, vocab.txt, ...), which texts need");
+    fail_user("'", folder, "' has no tokenizer beside the network (tokenizer.json, vocab.txt, ...), which texts need");
   return load_pretrained_tokenizer(folder);
 }
 
@@ -112,8 +110,7 @@ void export_onnx_run(const std::string& folder, const std::string& out, OnnxPrec
   PretrainedModel model = open_onnx_run(folder);
   const int64_t own = model.as<OnnxTextModel>().network().model().opsets.at("");
   if (opset > 0 && opset != own)
-    fail_user("the network of '" + folder + "' is of opset " + std::to_string(own) +
-              ", which an export keeps: leave --opset out");
+    fail_user("the network of '", folder, "' is of opset ", own, ", which an export keeps: leave --opset out");
   const ParameterLayout layout(*model.module);
   const std::vector<float> parameters = flat_weights(layout, weights_of(folder));
   OnnxModel network = model.as<OnnxTextModel>().with_parameters(layout, parameters.data());

@@ -1,6 +1,6 @@
 // Regression of one or several numbers, such as the similarity of two sentences.
 #include <cmath>
-#include "base/error.h"
+#include "base/fail.h"
 #include "data/metrics/similarity.h"
 #include "tasks/texts/text_task.h"
 
@@ -13,7 +13,7 @@ class Regression : public TextTask {
   Names outputs(const TextRecords& train, const std::string&) const override {
     const Json& first = train.records.front().label;
     const size_t count = first.is_array() ? first.size() : 1;
-    if (count == 0) fail_user(train.records.front().where + ": the list of numbers is empty");
+    if (count == 0) fail_user(train.records.front().where, ": the list of numbers is empty");
     Names names;
     for (size_t i = 0; i < count; ++i) names.push_back("LABEL_" + std::to_string(i));
     for (const TextRecord& record : train.records) label(record, {}, names);  // checks the labels early
@@ -28,8 +28,7 @@ class Regression : public TextTask {
       for (const Json& number : record.label) numbers.push_back(static_cast<float>(number_of(number, record.where)));
     else numbers.push_back(static_cast<float>(number_of(record.label, record.where)));
     if (numbers.size() != outputs.size())
-      fail_user(record.where + ": " + std::to_string(numbers.size()) + " numbers as label, and the model gives " +
-                std::to_string(outputs.size()));
+      fail_user(record.where, ": ", numbers.size(), " numbers as label, and the model gives ", outputs.size());
     return numbers;
   }
 

@@ -1,7 +1,7 @@
 // Multi-label classification.
 #include <algorithm>
 #include <set>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "data/examples/text/record_reader.h"
@@ -41,7 +41,7 @@ class SeveralLabels : public TextTask {
       names.insert(labels.begin(), labels.end());
       most = std::max(most, labels.size());
     }
-    if (names.empty()) fail_user("'" + path + "' has no label");
+    if (names.empty()) fail_user("'", path, "' has no label");
     log_info(std::to_string(names.size()) + " labels, up to " + std::to_string(most) + " at once");
     return {names.begin(), names.end()};
   }

@@ -108,7 +108,7 @@ OpenedTextClassifier open_text_classifier(const std::string& folder, const std::
   }
   opened.outputs = label_names(opened.model.config);
   if (const auto* encoder = dynamic_cast<const SentenceEncoder*>(opened.model.module.get()))
-    opened.outputs.resize(static_cast<size_t>(encoder->width()));
+    opened.outputs.resize(encoder->width());
   opened.pairs = has_pairs(opened.model.config) || opened.problem() == TextProblem::kSpans;
   opened.config.answers.may_lack = may_lack_answers(opened.model.config);
   return opened;
@@ -117,8 +117,7 @@ OpenedTextClassifier open_text_classifier(const std::string& folder, const std::
 std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classes) {
   std::vector<double> probabilities(logits.size());
   for (size_t row = 0; row < logits.size(); row += classes) {
-    const double largest = *std::max_element(
-        logits.begin() + static_cast<std::ptrdiff_t>(row), logits.begin() + static_cast<std::ptrdiff_t>(row + classes));
+    const double largest = *std::max_element(logits.begin() + row, logits.begin() + (row + classes));
     double sum = 0;
     for (size_t i = row; i < row + classes; ++i) sum += probabilities[i] = std::exp(logits[i] - largest);
     for (size_t i = row; i < row + classes; ++i) probabilities[i] /= sum;

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/numbers.h"
 #include "base/text.h"
@@ -35,7 +35,7 @@ std::string column(
     const Json& record, const std::string& asked, const FieldNames& usual, const char* key, const std::string& where) {
   if (!asked.empty()) {
     if (record.contains(asked)) return asked;
-    fail_user(where + ": there is no field \"" + asked + "\", which " + key + " names");
+    fail_user(where, ": there is no field \"", asked, "\", which ", key, " names");
   }
   const std::string* found = find_name(record, usual);
   return found ? *found : "";
@@ -64,31 +64,30 @@ Columns columns_of(const Json& record, const DataConfig& data, bool labelled, bo
   if (columns.text.empty() && columns.label.empty() && record.contains("1")) {
     if (!labelled) return {"1", fields > 1 && !images ? "2" : "", ""};
     if (fields < 2 || fields > (images ? 2 : 3))
-      fail_user(where + ": expected " + (images ? "file<TAB>label" : "text<TAB>label or text<TAB>text<TAB>label") +
-                ", found " + (fields < 2 ? "no tab" : std::to_string(fields - 1) + " tabs"));
+      fail_user(where, ": expected ", images ? "file<TAB>label" : "text<TAB>label or text<TAB>text<TAB>label",
+          ", found ", fields < 2 ? "no tab" : std::to_string(fields - 1) + " tabs");
     return {"1", fields == 3 ? "2" : "", std::to_string(fields)};
   }
   if (columns.text.empty() && !labelled && fields == 1) columns.text = record.items().front().key;
   if (columns.text.empty())
-    fail_user(where + ": no field is called \"" + std::string(texts.front()) + "\" (there are " +
-              names_of(record, where) + "); " + (labelled ? "--set data.text_column=NAME" : "--text-column NAME") +
-              " says which");
+    fail_user(where, ": no field is called \"", texts.front(), "\" (there are ", names_of(record, where), "); ",
+        labelled ? "--set data.text_column=NAME" : "--text-column NAME", " says which");
   if (columns.label.empty() && labelled)
-    fail_user(where + ": no field is called \"label\" (there are " + names_of(record, where) +
-              "); --set data.label_column=NAME says which");
+    fail_user(where, ": no field is called \"label\" (there are ", names_of(record, where),
+        "); --set data.label_column=NAME says which");
   return columns;
 }
 
 std::string record_text(const Json& record, const std::string& name, const std::string& where) {
   const Json* value = record.find(name);
-  if (!value || value->is_null()) fail_user(where + ": there is no \"" + name + "\"");
-  if (!value->is_string()) fail_user(where + ": \"" + name + "\" is no text");
+  if (!value || value->is_null()) fail_user(where, ": there is no \"", name, "\"");
+  if (!value->is_string()) fail_user(where, ": \"", name, "\" is no text");
   return value->text();
 }
 
 Json record_label(const Json& record, const std::string& name, const std::string& where) {
   const Json* value = record.find(name);
-  if (!value || value->is_null()) fail_user(where + ": there is no \"" + name + "\"");
+  if (!value || value->is_null()) fail_user(where, ": there is no \"", name, "\"");
   return value->is_string() ? Json(trimmed(value->text())) : *value;
 }
 
@@ -126,7 +125,7 @@ template <class Choose, class Use> void for_each_row(const std::string& path,
 double number_of(const Json& label, const std::string& where) {
   const double value = as_number(label);
   if (!std::isfinite(value) || std::abs(value) > 1e30)
-    fail_user(where + ": the label '" + label_text(label) + "' is no number");
+    fail_user(where, ": the label '", label_text(label), "' is no number");
   return value;
 }
 
@@ -152,17 +151,17 @@ TextRecords read_labelled(const std::string& path, const DataConfig& data, bool 
         .label = record_label(row.record, row.columns.label, row.where),
         .where = row.where});
   });
-  if (found.records.empty()) fail_user("'" + path + "' has no labelled lines");
+  if (found.records.empty()) fail_user("'", path, "' has no labelled lines");
   if (std::ranges::all_of(found.records, [](const TextRecord& record) { return trimmed(record.text).empty(); }))
-    fail_user("'" + path + "': the field \"" + text_column + "\" is empty in every record");
+    fail_user("'", path, "': the field \"", text_column, "\" is empty in every record");
   return found;
 }
 
 // An image path in the table `path`, relative to the current directory.
 std::string image_path(const std::string& path, const std::string& image, const std::string& where) {
-  if (trimmed(image).empty()) fail_user(where + ": the name of the image is empty");
+  if (trimmed(image).empty()) fail_user(where, ": the name of the image is empty");
   const std::string file = (std::filesystem::path(path).parent_path() / trimmed(image)).string();
-  if (!file_exists(file)) fail_user(where + ": there is no image '" + file + "'");
+  if (!file_exists(file)) fail_user(where, ": there is no image '", file, "'");
   return file;
 }
 }  // namespace
@@ -199,7 +198,7 @@ void for_each_text(const std::string& path, const DataConfig& data, bool pairs, 
   const auto choose = [&](const Json& record, const std::string& where) {
     const Columns columns = columns_of(record, named, false, false, where);
     if (pairs && columns.pair.empty())
-      fail_user(where + ": the model takes two texts, and there is one field with a text");
+      fail_user(where, ": the model takes two texts, and there is one field with a text");
     return columns;
   };
   for_each_row(path, {&kTexts, &kLabels}, data, choose,
@@ -226,9 +225,8 @@ Columns related_columns(const Json& record, const DataConfig& data, bool pairs, 
   }
   if (columns.text.empty() && !pairs && record.size() == 1) columns.text = record.items().front().key;
   if (columns.text.empty() || (pairs && columns.pair.empty()))
-    fail_user(where + ": no field is called \"" + (columns.text.empty() ? "anchor" : "positive") + "\" (there are " +
-              names_of(record, where) + "); --set data." + (columns.text.empty() ? "text" : "pair") +
-              "_column=NAME says which");
+    fail_user(where, ": no field is called \"", columns.text.empty() ? "anchor" : "positive", "\" (there are ",
+        names_of(record, where), "); --set data.", columns.text.empty() ? "text" : "pair", "_column=NAME says which");
   return columns;
 }
 
@@ -239,7 +237,7 @@ std::vector<std::string> other_texts(const Json& record, const Columns& columns,
     if (!unnamed && !key.starts_with(kOther)) continue;
     if (!value.is_array()) others.push_back(record_text(record, key, where));
     for (const Json& text : value) {
-      if (!text.is_string()) fail_user(where + ": a text of \"" + key + "\" is no text");
+      if (!text.is_string()) fail_user(where, ": a text of \"", key, "\" is no text");
       others.push_back(text.text());
     }
   }
@@ -259,12 +257,12 @@ TextRecords read_related_texts(const std::string& path, const DataConfig& data) 
     if (!columns.label.empty()) to.label = number_of(record_label(record, columns.label, where), where);
     else to.others = other_texts(record, columns, where);
     if (to.others.size() != found.records[0].others.size())
-      fail_user(where + ": " + std::to_string(to.others.size()) + " negative texts, and " +
-                std::to_string(found.records[0].others.size()) + " in the first record");
+      fail_user(where, ": ", to.others.size(), " negative texts, and ", found.records[0].others.size(),
+          " in the first record");
     for (const std::string* text : {&to.text, &to.pair})
-      if (trimmed(*text).empty()) fail_user(where + ": a text is empty");
+      if (trimmed(*text).empty()) fail_user(where, ": a text is empty");
   });
-  if (found.records.empty()) fail_user("'" + path + "' has no pairs of texts");
+  if (found.records.empty()) fail_user("'", path, "' has no pairs of texts");
   return found;
 }
 

@@ -38,13 +38,12 @@ TextSession::TextSession(const Config& config, const TextTask& text_task, TextCl
 
 std::vector<std::vector<float>> TextSession::logits(const TextExamples& examples) {
   TextBatches batches(examples, rows, lengths, 0);
-  std::vector<std::vector<float>> all(static_cast<size_t>(examples.size()));
+  std::vector<std::vector<float>> all(examples.size());
   for (int64_t index = 0; index < batches.batches_per_epoch(); ++index) {
     const Batch& batch = batches.sorted_batch(index);
     trainer->evaluate(batch);
     int64_t row = 0;
-    for (const int64_t i : batches.sorted_rows(index))
-      all[static_cast<size_t>(i)] = logits_of(examples, batch, row++, i);
+    for (const int64_t i : batches.sorted_rows(index)) all[i] = logits_of(examples, batch, row++, i);
   }
   return all;
 }
@@ -59,7 +58,7 @@ std::span<const float> TextSession::embed_training(const Batch& batch) {
 
 std::vector<float> TextSession::logits_of(
     const TextExamples& examples, const Batch& batch, int64_t row, int64_t example) {
-  const auto width = std::ssize(outputs), length = lengths[static_cast<size_t>(batch.shape_index)];
+  const auto width = std::ssize(outputs), length = lengths[batch.shape_index];
   const int64_t stride = task.is_of_tokens() ? length * width : width;
   const int64_t count = task.is_of_tokens() ? static_cast<int64_t>(examples.length(example)) * width : width;
   std::vector<float> found;
@@ -83,7 +82,7 @@ Evaluation TextSession::evaluate(const TextRecords& records, const TextExamples&
         const LossTotal total = trainer->evaluate(batch);
         result[0] = total.sum, result[1] = static_cast<double>(total.tokens);
         auto to = result.begin() + 2;
-        const int64_t length = lengths[static_cast<size_t>(batch.shape_index)];
+        const int64_t length = lengths[batch.shape_index];
         const Executor& executor = trainer->plans().evaluate_executor(batch.shape_index);
         for (int64_t row = 0; const int64_t i : batches.sorted_rows(index)) {
           if (picks) std::copy_n(executor.output("predictions").as<const int32_t>() + row * length, length, to);
@@ -91,7 +90,7 @@ Evaluation TextSession::evaluate(const TextRecords& records, const TextExamples&
           ++row, to += numbers;
         }
       });
-  std::vector<std::vector<float>> predicted(static_cast<size_t>(examples.size()));
+  std::vector<std::vector<float>> predicted(examples.size());
   double sum = 0, count = 0;
   for (int64_t index = 0; index < batches.batches_per_epoch(); ++index) {
     const double* batch = found.data() + index * width;
@@ -99,9 +98,9 @@ Evaluation TextSession::evaluate(const TextRecords& records, const TextExamples&
     batch += 2;
     for (const int64_t i : batches.sorted_rows(index)) {
       const auto tokens = static_cast<int64_t>(examples.length(i));
-      predicted[static_cast<size_t>(i)].assign(batch, batch + (picks                    ? tokens
-                                                                  : task.is_of_tokens() ? tokens * std::ssize(outputs)
-                                                                                        : numbers));
+      predicted[i].assign(batch, batch + (picks                    ? tokens
+                                             : task.is_of_tokens() ? tokens * std::ssize(outputs)
+                                                                   : numbers));
       batch += numbers;
     }
   }

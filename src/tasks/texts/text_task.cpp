@@ -1,7 +1,7 @@
 #include "tasks/texts/text_task.h"
 #include <algorithm>
 #include <array>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "config/text_tasks.h"
 #include "models/families/labels.h"
@@ -27,7 +27,7 @@ TextExamples TextTask::encode(const TextRecords& records, const PretrainedTokeni
   int64_t cut = 0;
   for (const TextRecord& record : records.records) {
     Encoding encoding = tokens_of(record, options);
-    if (encoding.ids.empty()) fail_user(record.where + ": a text without tokens");
+    if (encoding.ids.empty()) fail_user(record.where, ": a text without tokens");
     // A text that fills the whole length may have been cut.
     if (use != TextUse::kAsk && std::ssize(encoding.ids) >= longest)
       cut += std::ssize(tokens_of(record, EncodeOptions{.offsets = false}).ids) > longest;
@@ -70,15 +70,14 @@ Answer TextTask::answer(
 size_t output_of(const std::string& name, const Names& outputs, const std::string& where, const char* what) {
   const auto found = std::ranges::find(outputs, name);
   if (found == outputs.end())
-    fail_user(where + ": the " + what + " '" + name + "' is none of the " + std::to_string(outputs.size()) +
-              " the model was trained on");
+    fail_user(where, ": the ", what, " '", name, "' is none of the ", outputs.size(), " the model was trained on");
   return static_cast<size_t>(found - outputs.begin());
 }
 
 const TextTask& text_task(const Config& config) {
   for (const auto task : kTasks)
     if (task().name == config.data.task) return task();
-  fail_internal("\"" + config.data.task + "\" is no task on texts");
+  fail_internal("\"", config.data.task, "\" is no task on texts");
 }
 
 const TextTask& text_task(const OpenedTextClassifier& opened) {

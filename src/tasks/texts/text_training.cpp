@@ -1,6 +1,6 @@
 #include "tasks/texts/text_training.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "data/text/subword_trainers.h"
@@ -19,7 +19,7 @@ constexpr int64_t kAssumedTexts = 10'000;
 
 std::string file_of(const Config& config, const std::string& path, const char* key) {
   if (path.empty())
-    fail_user("task = \"" + config.data.task + "\" reads the file " + key + ", which is not given (--data FILE)");
+    fail_user("task = \"", config.data.task, "\" reads the file ", key, ", which is not given (--data FILE)");
   return data_path(config.data, path);
 }
 
@@ -38,10 +38,10 @@ std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Confi
         "no label of the training file occurs often enough to set some lines aside: are its columns text<TAB>label? "
         "(--set data.valid_tsv=FILE names other lines to choose by)");
   if (train.records.empty() || valid.records.empty())
-    fail_user("'" + path + "' has too few examples to set some aside (data.valid_tsv names others)");
+    fail_user("'", path, "' has too few examples to set some aside (data.valid_tsv names others)");
   if (train.pairs != valid.pairs)
-    fail_user(std::string("the training file has ") + (train.pairs ? "pairs of texts" : "single texts") +
-              ", the validation file has " + (valid.pairs ? "pairs" : "single ones"));
+    fail_user("the training file has ", train.pairs ? "pairs of texts" : "single texts", ", the validation file has ",
+        valid.pairs ? "pairs" : "single ones");
   return {std::move(train), std::move(valid)};
 }
 
@@ -72,7 +72,7 @@ void TextTraining::open(const std::string& from) {
   pairs_ = train.pairs;
   const bool may_be_single = !task_.are_pairs();
   if (may_be_single && !from.empty() && pairs_ != has_pairs(model_.config))
-    fail_user("'" + from + "' was trained on " + (pairs_ ? "single texts, and the data are pairs" : "pairs of texts"));
+    fail_user("'", from, "' was trained on ", pairs_ ? "single texts, and the data are pairs" : "pairs of texts");
   if (may_be_single) set_pairs(model_.config, pairs_);
   task_.set_up(model_, config_, train, &valid);
   config_.answers.may_lack = may_lack_answers(model_.config);
@@ -98,7 +98,7 @@ void TextTraining::weigh_classes() {
     const std::span<const float> labels = train_.labels(i);
     for (size_t k = 0; several && k < labels.size(); ++k) counts[k] += labels[k] > 0.5f;
     for (size_t k = 0; !several && k < labels.size(); ++k)
-      if (labels[k] >= 0) ++counts[static_cast<size_t>(labels[k])], ++total;
+      if (labels[k] >= 0) ++counts[labels[k]], ++total;
   }
   const std::vector<float> weights = class_weights(config_.train.class_weights, outputs_, counts, total, several);
   model_.as<TextClassifier>().class_weights.set(*model_.module, weights);
@@ -114,8 +114,8 @@ void TextTraining::open_model(const std::string& from, const TextRecords& train)
   }
   if (is_onnx_path(folder)) {
     if (task_.problem != TextProblem::kOneClass)
-      fail_user("an ONNX file learns task = \"classification\"; task = \"" + config_.data.task +
-                "\" starts from a model folder");
+      fail_user("an ONNX file learns task = \"classification\"; task = \"", config_.data.task,
+          "\" starts from a model folder");
     if (config_.lora.rank > 0)
       fail_user("lora.rank trains adapters beside a model folder; a network of an ONNX file has none");
     model_ = open_onnx_classifier(folder, outputs_);
@@ -217,14 +217,14 @@ void TextTraining::save_assets(const std::string& folder) const {
 
 void export_classification_run(const std::string& folder, const std::string& out) {
   if (is_onnx_run(folder))
-    fail_user("'" + folder + "' trained the network of an ONNX file; `linnet export RUN --onnx DIR` writes it again");
+    fail_user("'", folder, "' trained the network of an ONNX file; `linnet export RUN --onnx DIR` writes it again");
   export_pretrained_run(folder, out);
 }
 
 Evaluation evaluate_texts_of(
     const std::string& folder, const Config& config, const std::string& path, const std::string& split) {
   OpenedTextClassifier opened = open_text_classifier(folder);
-  if (path.empty() && !opened.is_run) fail_user("'" + folder + "' is a model; --data names a text");
+  if (path.empty() && !opened.is_run) fail_user("'", folder, "' is a model; --data names a text");
   const TextTask& task = text_task(opened);
   const TextRecords records = !path.empty() ? task.read(path, config.data)
                               : split == "valid"

@@ -1,7 +1,7 @@
 // Classes of words, such as named entities ("B-PER", "I-PER", "O").
 #include <algorithm>
 #include <set>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "data/examples/text/record_reader.h"
 #include "data/metrics/class_report.h"
@@ -51,7 +51,7 @@ class TokenClassification : public TextTask {
     std::set<std::string> tags;
     for (const TextRecord& record : train.records)
       for (const Json& tag : record.label["tags"]) tags.insert(tag.text());
-    if (tags.size() < 2) fail_user("'" + path + "' tags all words alike: there is nothing to learn");
+    if (tags.size() < 2) fail_user("'", path, "' tags all words alike: there is nothing to learn");
     Names names;
     if (tags.erase("O") > 0) names.emplace_back("O");
     names.insert(names.end(), tags.begin(), tags.end());
@@ -64,7 +64,7 @@ class TokenClassification : public TextTask {
     const std::vector<int64_t> first = first_tokens(words_of(record.label), encoding.offsets);
     for (size_t word = 0; word < first.size(); ++word) {
       const size_t output = output_of(record.label["tags"][word].text(), outputs, record.where, "tag");
-      if (first[word] >= 0) classes[static_cast<size_t>(first[word])] = static_cast<float>(output);
+      if (first[word] >= 0) classes[first[word]] = static_cast<float>(output);
     }
     return classes;
   }
@@ -80,8 +80,8 @@ class TokenClassification : public TextTask {
       const std::span<const float> labels = examples.labels(i);
       for (size_t token = 0; token < labels.size(); ++token) {
         if (labels[token] < 0) continue;
-        found.push_back(outputs[static_cast<size_t>(predicted[i][token])]);
-        wanted.push_back(outputs[static_cast<size_t>(labels[token])]);
+        found.push_back(outputs[predicted[i][token]]);
+        wanted.push_back(outputs[labels[token]]);
         right += found.back() == wanted.back(), ++words;
       }
       count_entities(found, wanted, entities);
@@ -105,7 +105,7 @@ class TokenClassification : public TextTask {
     for (const int64_t token : first) {
       const auto row = all.begin() + std::max<int64_t>(token, 0) * std::ssize(outputs);
       const auto best = std::max_element(row, row + std::ssize(outputs));
-      tags.push_back(token < 0 ? "O" : outputs[static_cast<size_t>(best - row)]);
+      tags.push_back(token < 0 ? "O" : outputs[best - row]);
       chances.push_back(*best);
     }
     Answer answer;

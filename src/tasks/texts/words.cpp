@@ -1,6 +1,6 @@
 #include "tasks/texts/words.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/json_reader.h"
 #include "data/examples/text/record_reader.h"
 #include "data/text/unicode/unicode_classes.h"
@@ -37,25 +37,25 @@ struct TaggedSpan {
 TaggedSpan read_span(const Json& json, const std::vector<std::string_view>& characters, const std::string& text,
     const std::string& where) {
   const bool list = json.is_array() && json.size() == 3;
-  if (!list && !json.is_object()) fail_user(where + ": an entity is neither an object nor [start, end, label]");
+  if (!list && !json.is_object()) fail_user(where, ": an entity is neither an object nor [start, end, label]");
   const auto part = [&](const char* key, size_t index) -> const Json& {
     if (list) return json[index];
     if (const Json* found = json.find(key)) return *found;
-    fail_user(where + ": an entity has no \"" + key + "\"");
+    fail_user(where, ": an entity has no \"", key, "\"");
   };
   const auto offset = [&](const char* key, size_t index) {
     const Json& value = part(key, index);
     if (!value.is_integer(0, std::ssize(characters)))
-      fail_user(where + ": \"" + key + "\" of an entity is " + value.dump() + ", and the text has " +
-                std::to_string(characters.size()) + " characters");
+      fail_user(where, ": \"", key, "\" of an entity is ", value.dump(), ", and the text has ", characters.size(),
+          " characters");
     const auto at = value.get<size_t>();
     return at < characters.size() ? static_cast<size_t>(characters[at].data() - text.data()) : text.size();
   };
   TaggedSpan span{offset("start", 0), offset("end", 1), ""};
   const Json& label = part("label", 2);
-  if (!label.is_string() || label.text().empty()) fail_user(where + ": the label of an entity is no text");
+  if (!label.is_string() || label.text().empty()) fail_user(where, ": the label of an entity is no text");
   span.label = label.text();
-  if (span.begin >= span.end) fail_user(where + ": an entity ends where it starts or before");
+  if (span.begin >= span.end) fail_user(where, ": an entity ends where it starts or before");
   return span;
 }
 
@@ -69,8 +69,8 @@ TextRecord tag_spans(std::string text, const Json& spans, const std::string& whe
     for (size_t i = 0; i < words.size(); ++i) {
       if (words[i].end <= span.begin || words[i].begin >= span.end) continue;
       if (tags[i] != "O")
-        fail_user(where + ": two entities share the word '" +
-                  text.substr(words[i].begin, words[i].end - words[i].begin) + "'");
+        fail_user(
+            where, ": two entities share the word '", text.substr(words[i].begin, words[i].end - words[i].begin), "'");
       tags[i] = (is_first ? "B-" : "I-") + span.label;
       is_first = false;
     }
@@ -96,7 +96,7 @@ const Json* tagged_tokens(const Json& json, const DataConfig& data) {
 std::vector<std::string> texts_of(const Json& tokens, const std::string& where) {
   std::vector<std::string> texts;
   for (const Json& token : tokens) {
-    if (!token.is_string()) fail_user(where + ": a token is no text");
+    if (!token.is_string()) fail_user(where, ": a token is no text");
     texts.push_back(token.text());
   }
   return texts;
@@ -104,28 +104,26 @@ std::vector<std::string> texts_of(const Json& tokens, const std::string& where) 
 
 const std::string& tagged_text(const Json& json, const DataConfig& data, const std::string& where) {
   const Json* text = first_field(json, {data.text_column, "text", "sentence"});
-  if (!text || !text->is_string()) fail_user(where + ": there is neither \"tokens\" nor a \"text\"");
+  if (!text || !text->is_string()) fail_user(where, ": there is neither \"tokens\" nor a \"text\"");
   return text->text();
 }
 
 TextRecord read_record(const Json& json, const DataConfig& data, const std::string& where) {
   if (const Json* tokens = tagged_tokens(json, data)) {
     const Json* tags = first_field(json, {data.label_column, "tags", "ner_tags", "labels"});
-    if (!tags || !tags->is_array()) fail_user(where + ": there is no list \"tags\" beside the tokens");
-    if (tags->size() != tokens->size())
-      fail_user(
-          where + ": " + std::to_string(tokens->size()) + " tokens and " + std::to_string(tags->size()) + " tags");
+    if (!tags || !tags->is_array()) fail_user(where, ": there is no list \"tags\" beside the tokens");
+    if (tags->size() != tokens->size()) fail_user(where, ": ", tokens->size(), " tokens and ", tags->size(), " tags");
     std::vector<std::string> names;
     for (const Json& tag : *tags) {
       if (!tag.is_string())
-        fail_user(where + ": the tag " + tag.dump() + " is no text: numbers do not say which tag they stand for");
+        fail_user(where, ": the tag ", tag.dump(), " is no text: numbers do not say which tag they stand for");
       names.push_back(tag.text());
     }
     return join(texts_of(*tokens, where), names, where);
   }
   const std::string& text = tagged_text(json, data, where);
   const Json* spans = first_field(json, {data.label_column, "entities", "spans", "label", "labels"});
-  if (!spans || !spans->is_array()) fail_user(where + ": there is no list \"entities\" beside the text");
+  if (!spans || !spans->is_array()) fail_user(where, ": there is no list \"entities\" beside the text");
   return tag_spans(text, *spans, where);
 }
 
@@ -153,7 +151,7 @@ TextRecords read_columns(const std::string& path, bool tagged) {
     }
     if (columns[0] == "-DOCSTART-") continue;
     if (columns.size() < 2 && tagged)
-      fail_user(reader.where() + ": expected a word and its tag, found '" + std::string(columns[0]) + "' alone");
+      fail_user(reader.where(), ": expected a word and its tag, found '", columns[0], "' alone");
     if (words.empty()) where = reader.where();
     words.emplace_back(columns.front()), tags.emplace_back(columns.back());
   }
@@ -183,7 +181,7 @@ WordRanges split_words(const std::string& text) {
 TextRecords read_tagged_texts(const std::string& path, const DataConfig& data) {
   const bool json = has_any_ending(path, {".jsonl", ".ndjson", ".json"});
   TextRecords found = json ? read_json(path, data) : read_columns(path, true);
-  if (found.records.empty()) fail_user("'" + path + "' has no tagged texts");
+  if (found.records.empty()) fail_user("'", path, "' has no tagged texts");
   return found;
 }
 

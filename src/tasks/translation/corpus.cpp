@@ -1,7 +1,7 @@
 #include "tasks/translation/corpus.h"
 #include <algorithm>
 #include <cmath>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/hash.h"
 #include "data/examples/held_out.h"
 #include "data/examples/text/dates.h"
@@ -16,9 +16,8 @@ constexpr uint32_t kFirstRandomSymbol = 0x4E00;  // CJK: a long range of letters
 void check_samples(const char* key, int64_t count, double bytes_each) {
   const double bytes = static_cast<double>(count) * bytes_each, available = static_cast<double>(available_memory());
   if (bytes > available)
-    fail_user(std::string(key) + " = " + std::to_string(count) + " would take " +
-              std::to_string(static_cast<int64_t>(bytes / 1e6)) + " MB, and the machine has " +
-              std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
+    fail_user(key, " = ", count, " would take ", static_cast<int64_t>(bytes / 1e6), " MB, and the machine has ",
+        static_cast<int64_t>(available / 1e6), " MB available");
 }
 
 constexpr double kDatePairBytes = 250;  // two strings, their tokens and offsets
@@ -71,9 +70,9 @@ ParallelText read_split(const Config& config, const char* name, const std::strin
   const DataConfig& data = config.data;
   if (!tsv.empty()) return read_table(data_path(data, tsv), {data.text_column, data.label_column});
   if (source.empty() || target.empty())
-    fail_user(std::string("no ") + name + " text: give " +
-              (std::string(name) == "train" ? "--data PAIRS.tsv, or --source FILE --target FILE, or the keys " : "") +
-              name + "_source and " + name + "_target, or " + name + "_tsv");
+    fail_user("no ", name, " text: give ",
+        std::string(name) == "train" ? "--data PAIRS.tsv, or --source FILE --target FILE, or the keys " : "", name,
+        "_source and ", name, "_target, or ", name, "_tsv");
   return read_pair(data_path(data, source), data_path(data, target));
 }
 

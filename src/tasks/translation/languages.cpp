@@ -1,5 +1,5 @@
 #include "tasks/translation/languages.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/json_reader.h"
 #include "data/text/pretrained_files.h"
 #include "data/text/pretrained_tokenizer.h"
@@ -9,8 +9,8 @@ namespace {
 TokenId language_token(const PretrainedTokenizer& tokenizer, const std::string& language) {
   for (const std::string& piece : {language, "__" + language + "__"})
     if (const TokenId id = tokenizer.id_of(piece); id != kNoToken && tokenizer.is_special(id)) return id;
-  fail_user("the model's tokenizer has no language \"" + language +
-            "\"; it spells them as \"eng_Latn\", \"en_XX\" or " + "\"en\"");
+  fail_user("the model's tokenizer has no language \"", language, "\"; it spells them as \"eng_Latn\", \"en_XX\" or ",
+      "\"en\"");
 }
 
 TokenId first_token(const ConfigFile& config, const char* key) {

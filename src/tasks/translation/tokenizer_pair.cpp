@@ -1,5 +1,5 @@
 #include "tasks/translation/tokenizer_pair.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "data/text/pretrained_tokenizer.h"
 
@@ -21,7 +21,7 @@ void check_marian_files(const std::string& folder) {
   if (!file_exists(folder + "/source.spm") && !file_exists(folder + kMarianTarget)) return;
   for (const char* name : {"source.spm", "target.spm", "vocab.json"})
     if (!file_exists(folder + "/" + name))
-      fail_user("'" + folder + "' has no " + name + "; a Marian's tokenizer is source.spm, target.spm and vocab.json");
+      fail_user("'", folder, "' has no ", name, "; a Marian's tokenizer is source.spm, target.spm and vocab.json");
 }
 }  // namespace
 

@@ -1,7 +1,7 @@
 #include "tasks/translation/translation_ensemble.h"
 #include <algorithm>
 #include <map>
-#include "base/error.h"
+#include "base/fail.h"
 #include "models/modules/encoder_decoder.h"
 
 namespace linnet {
@@ -21,8 +21,8 @@ bool same_vocabulary(const Tokenizer& a, const Tokenizer& b) {
 
 void check_alike(const OpenedTranslationModel& first, const OpenedTranslationModel& other) {
   const auto refuse = [&](const std::string& what) {
-    fail_user("'" + other.folder + "' has another " + what + " than '" + first.folder +
-              "': models that translate together need the same");
+    fail_user("'", other.folder, "' has another ", what, " than '", first.folder,
+        "': models that translate together need the same");
   };
   const TokenizerPair &a = first.tokenizers, &b = other.tokenizers;
   if (first.model->output_vocab_size() != other.model->output_vocab_size() || !same_vocabulary(*a.target, *b.target))

@@ -1,6 +1,6 @@
 #include "tasks/translation/translation_model.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "models/families/generation_config.h"
 #include "models/families/transformer_family.h"
 #include "models/modules/t5.h"
@@ -78,14 +78,13 @@ void take_generation_tokens(ConfigFile& config, const GenerationConfig& author) 
 void check_translation_vocabulary(const TranslationModel& model, const std::string& folder) {
   const int64_t have = std::max(model.tokenizers.source->vocab_size(), model.tokenizers.target->vocab_size());
   if (have > model.model->output_vocab_size())
-    fail_user("the tokenizer has " + std::to_string(have) + " tokens, the model in '" + folder + "' only " +
-              std::to_string(model.model->output_vocab_size()));
+    fail_user(
+        "the tokenizer has ", have, " tokens, the model in '", folder, "' only ", model.model->output_vocab_size());
 }
 
 void check_translation_length(const Config& config, const EncoderDecoder& model) {
   if (config.model.max_seq_len > model.max_length())
-    fail_user("max_seq_len = " + std::to_string(config.model.max_seq_len) + ", and the model takes " +
-              std::to_string(model.max_length()) + " tokens");
+    fail_user("max_seq_len = ", config.model.max_seq_len, ", and the model takes ", model.max_length(), " tokens");
 }
 }  // namespace
 

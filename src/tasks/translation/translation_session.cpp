@@ -93,7 +93,7 @@ std::vector<std::string> translate(
   const auto translate_lines = [&](std::span<const int64_t> items) {
     std::vector<std::vector<int32_t>> sources;
     for (const int64_t item : items) {
-      const auto ids = set.dataset.source(lines[static_cast<size_t>(item)]);
+      const auto ids = set.dataset.source(lines[item]);
       sources.emplace_back(ids.begin(), ids.end());
     }
     std::vector<std::string> texts(items.size());
@@ -103,8 +103,8 @@ std::vector<std::string> translate(
     return texts;
   };
   std::vector<std::string> translated = ranks.texts(std::ssize(lines), translate_lines);
-  std::vector<std::string> translations(static_cast<size_t>(pairs));
-  for (size_t i = 0; i < lines.size(); ++i) translations[static_cast<size_t>(lines[i])] = std::move(translated[i]);
+  std::vector<std::string> translations(pairs);
+  for (size_t i = 0; i < lines.size(); ++i) translations[lines[i]] = std::move(translated[i]);
   return translations;
 }
 

@@ -1,6 +1,6 @@
 #include "tasks/translation/translation_task.h"
 #include <algorithm>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "config/config.h"
 #include "data/text/pretrained_tokenizer.h"
@@ -128,8 +128,8 @@ Evaluation TranslationTask::evaluate(const SharedWork& ranks) {
 void export_translation_run(const std::string& folder, const std::string& out) {
   const OpenedTranslationModel opened = open_translation_model(folder);
   if (!opened.pretrained)
-    fail_user("the Transformer of run '" + folder +
-              "' has no form that other programs load; architecture = \"t5\" or \"marian\" has");
+    fail_user("the Transformer of run '", folder,
+        "' has no form that other programs load; architecture = \"t5\" or \"marian\" has");
   const ParameterLayout layout(*opened.model);
   std::vector<float> parameters = flat_weights(layout, opened.weights());
   if (const auto* marian = dynamic_cast<const Transformer*>(opened.model.get()))

@@ -184,8 +184,7 @@ void replace_tokens(CheckBatch& batch, const CheckSequence& sequence, const Rows
   const auto tokens = ids(batch, sequence.tokens);
   const std::vector<int32_t> all(tokens.begin(), tokens.end());
   for (int64_t row = 0; row < rows.count; ++row)
-    replace(
-        tokens.subspan(static_cast<size_t>(row * rows.length), static_cast<size_t>(rows.length)), from(row), to, all);
+    replace(tokens.subspan(row * rows.length, static_cast<size_t>(rows.length)), from(row), to, all);
 }
 
 struct Positions {
@@ -237,7 +236,7 @@ CheckBatch rotated(const CheckSubject& subject, int64_t rows) {
   CheckBatch batch = subject.batch;
   for (auto& [name, bytes] : batch)
     if (name != subject.flat_positions && input_type(subject, name).shape[0] == rows)
-      std::rotate(bytes.begin(), bytes.end() - static_cast<std::ptrdiff_t>(row_bytes(subject, name)), bytes.end());
+      std::rotate(bytes.begin(), bytes.end() - row_bytes(subject, name), bytes.end());
   if (subject.flat_positions.empty()) return batch;
   const int64_t length = sizes(subject, subject.sequences.front()).length;
   for (int32_t& position : ids(batch, subject.flat_positions))

@@ -47,8 +47,8 @@ std::vector<Json> thinned(std::vector<Json> lines) {
   std::vector<Json> kept;
   const size_t stretches = kMostPoints / 2;
   for (size_t i = 0; i < stretches; ++i) {
-    const auto begin = lines.begin() + static_cast<std::ptrdiff_t>(i * lines.size() / stretches);
-    const auto end = lines.begin() + static_cast<std::ptrdiff_t>((i + 1) * lines.size() / stretches);
+    const auto begin = lines.begin() + (i * lines.size() / stretches);
+    const auto end = lines.begin() + ((i + 1) * lines.size() / stretches);
     auto [low, high] = std::ranges::minmax_element(begin, end, {}, loss_of);
     if (high < low) std::swap(low, high);
     kept.push_back(*low);

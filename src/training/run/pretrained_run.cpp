@@ -55,7 +55,7 @@ LoadWeights weights_of(const std::string& folder, const PretrainedModel* model) 
 }
 
 std::vector<float> flat_weights(const ParameterLayout& layout, const LoadWeights& load) {
-  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
+  std::vector<float> parameters(layout.parameter_count());
   load(layout, parameters.data());
   return parameters;
 }

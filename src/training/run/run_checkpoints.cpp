@@ -140,7 +140,7 @@ std::vector<std::vector<double>> sum_of(std::span<const KeptCheckpoint> checkpoi
     for (size_t i = 0; i < sums.size(); ++i) {
       const SafetensorsEntry &expected = first.entries()[i], &entry = file.at(expected.name);
       if (entry.type != expected.type) fail_user(file.path(), ": tensor ", entry.name, " is ", entry.type.text());
-      sums[i].resize(static_cast<size_t>(entry.type.shape.elements()));
+      sums[i].resize(entry.type.shape.elements());
       const auto* values = reinterpret_cast<const float*>(entry.data);
       for (size_t k = 0; k < sums[i].size(); ++k) sums[i][k] += values[k];
       file.drop_pages();

@@ -318,6 +318,6 @@ std::string where_it_runs(const TrainConfig& train, int threads, int ranks) {
 double Evaluation::metric(const std::string& name) const {
   for (const auto& [key, value] : metrics)
     if (key == name) return value;
-  fail_internal("this task has no metric " + name);
+  fail_internal("this task has no metric ", name);
 }
 }  // namespace linnet

@@ -33,7 +33,7 @@ class TrainingRun {
         checkpoints_(request, folder, task, groups_),
         steps_(trainer_, task.batches(), task.resident(), task.store(), shards_ ? &*shards_ : nullptr),
         schedule_(schedule_of(request.config)), last_step_(last_step(config_, task.batches().batches_per_epoch())) {
-    rates_.reserve(static_cast<size_t>(steps_.most_steps()));
+    rates_.reserve(steps_.most_steps());
     trainer_.state().set_groups({&groups_.tensor, &groups_.pipeline});
   }
   ~TrainingRun() { trainer_.state().set_groups({}); }

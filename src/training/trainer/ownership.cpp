@@ -112,7 +112,7 @@ std::span<const float> SharedSquares::complete_last_block(std::span<const float>
   if (missing.count > 0) {
     const size_t first = missing.first / kSliceUnit * kSliceUnit;  // of the block
     last_block_.resize(missing.first + missing.count - first);
-    std::copy(own.begin() + static_cast<std::ptrdiff_t>(first - mine.first), own.end(), last_block_.begin());
+    std::copy(own.begin() + (first - mine.first), own.end(), last_block_.begin());
     for (int other = rank + 1; other < world_.size(); ++other)
       if (const Slice part = overlap(slice(bounds, other), missing); part.count > 0)
         incoming.push_back(

@@ -47,7 +47,7 @@ PipelineStage::PipelineStage(
       slots_[chunk].push_back(store.add_region(
           "saved for backward " + (is_interleaved() ? std::to_string(chunk) + "." : "") + std::to_string(i),
           MemoryKind::kActivations, 0));
-  begun_.reserve(static_cast<size_t>(micro_batches));
+  begun_.reserve(micro_batches);
 }
 
 PipelineStage::ChunkPlans& PipelineStage::at(int shape, int chunk) {
@@ -349,7 +349,7 @@ float PipelineStage::sum_of_squares(ThreadPool& pool) {
   double sum = 0;
   for (const TrainedRange& range : layout_.ranges()) {
     if (is_copy(layout_, range)) continue;
-    squares_.resize(static_cast<size_t>((range.count + kSumBlock - 1) / kSumBlock));
+    squares_.resize((range.count + kSumBlock - 1) / kSumBlock);
     block_squares(range.count, store_.as<float>(state::kGradient) + range.offset, squares_.data(), pool);
     double of_range = 0;
     for (const double block : squares_) of_range += block;

@@ -1,7 +1,7 @@
 #include "training/trainer/range_update.h"
 #include <algorithm>
 #include <cmath>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/expression_builder.h"
@@ -42,7 +42,7 @@ int64_t other_elements(const std::vector<RangePiece>& pieces) {
 }
 
 void expect_whole(const ParameterSpec& spec, int64_t count) {
-  if (count != spec.shape.elements()) fail_internal(spec.name + " is updated as a whole and was divided");
+  if (count != spec.shape.elements()) fail_internal(spec.name, " is updated as a whole and was divided");
 }
 
 // The parameters of a range, fp32 [range.count], as its update reads them, and where its result goes.

@@ -15,7 +15,7 @@ constexpr size_t kDeviceAlignment = 256;
 
 ValueId output_of(const Graph& graph, const std::string& name) {
   const auto found = std::ranges::find(graph.outputs(), name, &GraphOutput::name);
-  if (found == graph.outputs().end()) fail_internal("a step without " + name);
+  if (found == graph.outputs().end()) fail_internal("a step without ", name);
   return found->value;
 }
 
@@ -122,10 +122,9 @@ void ResidentSteps::declare(const Graph& graph) {
 
 void ResidentSteps::stage(const std::string& input, std::span<const std::byte> data) {
   const auto found = std::ranges::find(options_.data, input, &ResidentOptions::Input::name);
-  if (found == options_.data.end()) fail_internal("no resident data \"" + input + "\"");
+  if (found == options_.data.end()) fail_internal("no resident data \"", input, "\"");
   if (found->type.bytes() != data.size())
-    fail_internal("resident data \"" + input + "\" take " + std::to_string(found->type.bytes()) + " bytes, got " +
-                  std::to_string(data.size()));
+    fail_internal("resident data \"", input, "\" take ", found->type.bytes(), " bytes, got ", data.size());
   store_.fill(kPrefix + input, data.data(), data.size());
 }
 
@@ -133,8 +132,7 @@ void ResidentSteps::begin_chunk(std::span<const int32_t> order, std::span<const 
   prepared_ = static_cast<int64_t>(rates.size());
   done_ = 0;
   if (prepared_ > options_.steps_per_chunk || static_cast<int64_t>(order.size()) != prepared_ * rows_)
-    fail_internal(
-        "a chunk of " + std::to_string(prepared_) + " steps with an order of " + std::to_string(order.size()));
+    fail_internal("a chunk of ", prepared_, " steps with an order of ", order.size());
   *store_.as<int32_t>(kPrefix + "cursor") = 0;
   std::ranges::copy(order, store_.as<int32_t>(kPrefix + "order"));
   float* control = store_.as<float>(kPrefix + "control");

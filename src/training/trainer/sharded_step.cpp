@@ -25,7 +25,7 @@ std::span<float> floats(const Store& store, const char* name, size_t count, bool
 }
 
 std::span<float> part_of(std::span<float> flat, const TrainedRange& range) {
-  return flat.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count));
+  return flat.subspan(range.offset, static_cast<size_t>(range.count));
 }
 
 size_t message_count(const ParameterLayout& layout, const ShardShare& share, bool on_device) {
@@ -280,7 +280,7 @@ void ShardedStep::finish() {
   if (!divides_gradients()) {
     if (sender_) sender_->finish();
     const size_t count = stack_.nodes().size();
-    nodes_.assign(few_.begin(), few_.begin() + static_cast<std::ptrdiff_t>(count));
+    nodes_.assign(few_.begin(), few_.begin() + count);
     few_sum_.sum_everywhere(nodes_, trainer_.pool());
   }
   if (few_[0][kStops] > 0) throw Stopped{};

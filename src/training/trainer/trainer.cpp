@@ -263,7 +263,7 @@ bool Trainer::visit_gradient(int shape, GradientVisitor visit, double* micro_bat
     std::vector<float> buffers;  // changed by a micro-batch
     if (store_.has(kBufferInput)) {
       store_.pull(kBufferInput);
-      buffers.resize(static_cast<size_t>(layout_.stored_count() - layout_.buffer_offset()));
+      buffers.resize(layout_.stored_count() - layout_.buffer_offset());
       std::copy_n(store_.as<float>(kBufferInput), buffers.size(), buffers.begin());
     }
     clear_totals(store_);
@@ -315,7 +315,7 @@ void Trainer::visit_accumulated(int shape, GradientVisitor visit, double* tokens
     return;
   }
   const std::vector<HeldBucket> held = held_buckets(executor.plan());
-  std::vector<float> gradient(static_cast<size_t>(layout_.trained_count()));
+  std::vector<float> gradient(layout_.trained_count());
   size_t next = 0;
   executor.run(pool_, [&](NodeId node) {
     for (; next < held.size() && held[next].ready <= node; ++next) {

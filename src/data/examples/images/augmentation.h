@@ -33,7 +33,7 @@ struct Motion {
 // The size of an image and the pixel beyond its edge; empty: zeros.
 struct ImageFrame : ImageInfo {
   std::span<const uint8_t> fill;
-  uint8_t beyond(int64_t channel) const { return fill.empty() ? uint8_t{0} : fill[static_cast<size_t>(channel)]; }
+  uint8_t beyond(int64_t channel) const { return fill.empty() ? uint8_t{0} : fill[channel]; }
 };
 // Writes the moved image to `out`, which must not overlap. Interpolates linearly between the four nearest pixels; a
 // multiple of 90 degrees moves whole pixels of square images.

@@ -24,7 +24,7 @@ void write_label(const ImageDataset& dataset, int64_t index, int64_t row, OwnedB
 void gather_images(const ImageDataset& dataset, std::span<const int32_t> indices, int64_t rows, uint8_t* images) {
   const int64_t bytes = dataset.image_bytes();
   const auto filled = std::ssize(indices);
-  if (filled > rows) fail_internal("a batch of " + std::to_string(rows) + " rows was given more images than that");
+  if (filled > rows) fail_internal("a batch of ", rows, " rows was given more images than that");
   constexpr int64_t kAhead = 4, kLine = 64;  // the images lie anywhere in memory: ask for the next ones in time
   for (int64_t row = 0; row < filled; ++row) {
     if (row + kAhead < filled) {
@@ -91,7 +91,7 @@ std::span<const int32_t> ImageBatches::take(BatchPosition& position) {
 }
 
 const Batch& ImageBatches::next() {
-  if (ahead_) return ring_[static_cast<size_t>(ahead_->next())].batch;
+  if (ahead_) return ring_[ahead_->next()].batch;
   OwnedBatch& owned = ring_[0];
   const std::span<const int32_t> images = take(owned.batch);
   gather_images(dataset_, images, batch_size_, owned.data<uint8_t>(0));

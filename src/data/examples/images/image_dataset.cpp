@@ -126,7 +126,7 @@ void read_fitted_image(const std::string& path, const ImageInfo& size, ImageFit 
 ImageFit image_fit(const std::string& name) {
   if (name == "stretch") return ImageFit::kStretch;
   if (name == "crop") return ImageFit::kCrop;
-  fail_internal("no way to fit images is called " + name);
+  fail_internal("no way to fit images is called ", name);
 }
 
 void resize_image(

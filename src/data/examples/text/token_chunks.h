@@ -75,7 +75,7 @@ template <class Row, class RowOf, class SizeOf> std::vector<int64_t> order_by_le
   constexpr int64_t kBatchesOfPool = 32;
   const int64_t batches = (count + rows - 1) / rows;
   const ShuffledIndex shuffled(count, key), shuffled_batches(batches, mix64(key + 1));
-  order.reserve(static_cast<size_t>(count));
+  order.reserve(count);
   for (int64_t i = 0; i < count; ++i) order.push_back(row_of(shuffled(i)));
   for (int64_t begin = 0; begin < count; begin += kBatchesOfPool * rows)
     std::ranges::stable_sort(

@@ -459,8 +459,7 @@ std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level
 }
 
 void check_token(TokenId id, int64_t vocab_size) {
-  if (id < 0 || id >= vocab_size)
-    fail_internal("token " + std::to_string(id) + " is outside the vocabulary of " + std::to_string(vocab_size));
+  if (id < 0 || id >= vocab_size) fail_internal("token ", id, " is outside the vocabulary of ", vocab_size);
 }
 
 Vocabulary::Vocabulary(const Tables& tables, const std::string& where) : tables_(tables) {

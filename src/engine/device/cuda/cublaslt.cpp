@@ -4,7 +4,7 @@
 #include <memory>
 #include <sstream>
 #include <vector>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/device/cuda/libraries.h"
 #include "engine/device/disk_cache.h"
 
@@ -57,7 +57,7 @@ Handle& handle_of(CudaDevice& device) {
 cudaDataType_t data_type(DType type) {
   if (type == DType::kF32) return CUDA_R_32F;
   if (type == DType::kBF16) return CUDA_R_16BF;
-  fail_internal(std::string("cuBLASLt was given ") + dtype_name(type));
+  fail_internal("cuBLASLt was given ", dtype_name(type));
 }
 
 cublasComputeType_t compute_type(const LtProduct& p) {

@@ -211,11 +211,11 @@ void CudaDevice::aside(int64_t number, FunctionRef<void()> work) {
   is_aside_ = true;
   work();
   is_aside_ = queued_own_ = false;
-  cuda_check(cudaEventRecord(asides_[static_cast<size_t>(number)], side_), "marking the stream");
+  cuda_check(cudaEventRecord(asides_[number], side_), "marking the stream");
 }
 void CudaDevice::after_aside(int64_t number) {
   if (!forks()) return;
-  cuda_check(cudaStreamWaitEvent(stream(), asides_[static_cast<size_t>(number)], 0), "waiting for work aside");
+  cuda_check(cudaStreamWaitEvent(stream(), asides_[number], 0), "waiting for work aside");
 }
 
 // LINNET_CUDA_CHECK=1 waits after every op of a first run, so that a fault names its op.

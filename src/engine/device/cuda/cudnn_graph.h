@@ -140,7 +140,7 @@ class CudnnGraph {
 
  private:
   CudnnValue add_tensor(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides, bool is_virtual, bool by_value);
-  const CudnnDescriptor& of(CudnnValue value) const { return tensors_[static_cast<size_t>(value - 1)]; }
+  const CudnnDescriptor& of(CudnnValue value) const { return tensors_[value - 1]; }
   CudnnDescriptor& part(cudnnBackendDescriptorType_t type) { return parts_.emplace_back(type); }
   CudnnDescriptor& operation(cudnnBackendDescriptorType_t type) { return operations_.emplace_back(type); }
   struct ConvolutionNames;

@@ -1,7 +1,7 @@
 #include "engine/device/cuda/nvrtc.h"
 #include <dlfcn.h>
 #include <array>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/device/cuda/libraries.h"
 #include "engine/device/disk_cache.h"
 
@@ -81,7 +81,7 @@ std::string compile_cuda_uncached(const std::string& source, int compute_capabil
   const int result = nvrtc().compile(owned.program, static_cast<int>(options.size()), options.data());
   const std::string said = log_of(owned.program);
   if (log) *log = said;
-  if (result != 0) fail_internal(std::string("NVRTC: ") + nvrtc().error_text(result) + ": " + said.substr(0, 2000));
+  if (result != 0) fail_internal("NVRTC: ", nvrtc().error_text(result), ": ", said.substr(0, 2000));
   size_t size = 0;
   check(nvrtc().cubin_size(owned.program, &size), "asking for the machine code's size");
   std::string cubin(size, 0);

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/numbers.h"
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/regions.h"
@@ -27,11 +27,10 @@ constexpr int64_t kBiasLead = 16;       // floats before what is read by distanc
 
 inline void check(const AttentionArgs& args) {
   if (args.kv_heads < 1 || args.query_heads % args.kv_heads != 0)
-    fail_internal("attention: " + std::to_string(args.query_heads) + " query heads do not divide among " +
-                  std::to_string(args.kv_heads) + " key-value heads");
-  if (args.head_size < 1 || args.head_size > kMaxHeadSize)
     fail_internal(
-        "attention: head size " + std::to_string(args.head_size) + " is not in 1.." + std::to_string(kMaxHeadSize));
+        "attention: ", args.query_heads, " query heads do not divide among ", args.kv_heads, " key-value heads");
+  if (args.head_size < 1 || args.head_size > kMaxHeadSize)
+    fail_internal("attention: head size ", args.head_size, " is not in 1..", kMaxHeadSize);
 }
 
 // Whether keys before a query's own may be hidden.

@@ -191,8 +191,7 @@ template <class P, class Result> class TapTask {
         Result* first = result + deal.begin(t) * ldc;
         const int64_t offset = first - call_.result.as<Result>();
         const auto compute = [&](float* c, int64_t c_stride, bool add) LINNET_LAMBDA {
-          tiles[static_cast<size_t>(rows)](
-              runs, begin, depth, a, stride, packed, c, c_stride, {add ? c : nullptr, bias, relu});
+          tiles[rows](runs, begin, depth, a, stride, packed, c, c_stride, {add ? c : nullptr, bias, relu});
         };
         if constexpr (std::is_same_v<Result, float>) {
           ForColumns(rows, width, whole, first, ldc, accumulate, compute);
@@ -421,7 +420,7 @@ template <class P> class WeightTask {
     float* sums = sums_ + partial_ * p_.elements + run * runs.length * s.filters + column;
     const Deal deal{runs.length, ceil_div(runs.length, kRows)};
     for (int64_t t = 0; t < deal.parts(); ++t)
-      tiles[static_cast<size_t>(deal.size(t))](
+      tiles[deal.size(t)](
           turned, x + deal.begin(t), slopes.first + column, sums + deal.begin(t) * s.filters, s.filters, accumulate);
   }
 

@@ -89,7 +89,7 @@ template <int n, class At, class Finish> HWY_INLINE void DepthwiseTwoRows(
     for (int first = 2; first < n; first += kTogether)
 #pragma GCC unroll 3
       for (int a = first; a < first + kTogether; ++a) {
-        const Floats x = at.load(source[static_cast<size_t>(a)].pixel(j));
+        const Floats x = at.load(source[a].pixel(j));
         add(0, a, x);
         add(1, a - 1, x);
       }

@@ -425,8 +425,7 @@ template <class F, class P, class Source, class Result> class WinogradTask {
     for (int k = 0; k < F::kSpots; ++k, packed += steps * kWidth) {
       for (int64_t part = 0; part < deal.parts(); ++part) {
         const int64_t t = k * p_.task_tiles() + deal.begin(part);
-        tiles[static_cast<size_t>(deal.size(part))](
-            runs, 0, steps, sources_ + t * pitch, pitch, packed, products_ + t * width, width, {});
+        tiles[deal.size(part)](runs, 0, steps, sources_ + t * pitch, pitch, packed, products_ + t * width, width, {});
       }
     }
   }
@@ -625,8 +624,8 @@ template <class F, class P, class T> class WinogradWeightTask {
       for (int64_t c = 0; c < channels; c += kWidth) {
         const auto& tile = channels - c >= kWidth ? kPixelTiles<P, 2> : kPixelTiles<P, 1>;
         for (int64_t part = 0; part < deal.parts(); ++part)
-          tile[static_cast<size_t>(deal.size(part))](pixels, slope + deal.begin(part), source + c,
-              sums + deal.begin(part) * channels + c, channels, accumulate);
+          tile[deal.size(part)](pixels, slope + deal.begin(part), source + c, sums + deal.begin(part) * channels + c,
+              channels, accumulate);
       }
     }
   }

@@ -430,7 +430,7 @@ template <class P> class Product {
       if (last) fetch_results(tiles.row(t), tiles.row(t + 1), column);
       const int64_t row = tiles.row(t) - tiles.row(tiles.first);
       finish.ahead = ahead.take();
-      functions[static_cast<size_t>(tiles.row(t + 1) - tiles.row(t))](
+      functions[tiles.row(t + 1) - tiles.row(t)](
           k.size, packed_a(tiles, t, k.size, a), panel, sums + row * kWidth, kWidth, finish);
     }
   }

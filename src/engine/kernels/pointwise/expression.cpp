@@ -1,7 +1,7 @@
 #include "engine/kernels/pointwise/expression.h"
 #include <array>
 #include <string>
-#include "base/error.h"
+#include "base/fail.h"
 
 namespace linnet {
 namespace {
@@ -48,7 +48,7 @@ constexpr Row kRows[] = {
 static_assert(std::size(kRows) == static_cast<size_t>(kLastScalar) + 1);
 }  // namespace
 
-const char* scalar_name(Scalar function) { return kRows[static_cast<size_t>(function)].name; }
+const char* scalar_name(Scalar function) { return kRows[function].name; }
 
 std::span<const char* const> enum_names(Scalar) {
   static const auto kNames = [] {
@@ -59,26 +59,24 @@ std::span<const char* const> enum_names(Scalar) {
   return kNames;
 }
 
-int scalar_arity(Scalar function) { return kRows[static_cast<size_t>(function)].arity; }
-const char* scalar_formula(Scalar function) { return kRows[static_cast<size_t>(function)].formula; }
+int scalar_arity(Scalar function) { return kRows[function].arity; }
+const char* scalar_formula(Scalar function) { return kRows[function].formula; }
 
 void check_expression(const Expression& expression, int operands) {
   const auto count = static_cast<int>(expression.code.size());
   if (count < 1 || count > kMaxInstructions)
-    fail_internal("a pointwise expression of " + std::to_string(count) + " instructions; 1 to " +
-                  std::to_string(kMaxInstructions) + " are possible");
+    fail_internal("a pointwise expression of ", count, " instructions; 1 to ", kMaxInstructions, " are possible");
   if (operands > kMaxOperands)
-    fail_internal("a pointwise expression of " + std::to_string(operands) + " operands; at most " +
-                  std::to_string(kMaxOperands) + " are possible");
+    fail_internal("a pointwise expression of ", operands, " operands; at most ", kMaxOperands, " are possible");
   for (int i = 0; i < count; ++i) {
-    const Instruction& in = expression.code[static_cast<size_t>(i)];
+    const Instruction& in = expression.code[i];
     const int arguments[3] = {in.a, in.b, in.c};
     const int arity = in.function == Scalar::kInput ? 1 : scalar_arity(in.function);
     const int limit = in.function == Scalar::kInput ? operands : i;
     for (int k = 0; k < arity; ++k)
       if (arguments[k] < 0 || arguments[k] >= limit)
-        fail_internal("pointwise instruction " + std::to_string(i) + " (" + scalar_name(in.function) + ") refers to " +
-                      std::to_string(arguments[k]) + ", which is not in [0, " + std::to_string(limit) + ")");
+        fail_internal("pointwise instruction ", i, " (", scalar_name(in.function), ") refers to ", arguments[k],
+            ", which is not in [0, ", limit, ")");
   }
 }
 }  // namespace linnet

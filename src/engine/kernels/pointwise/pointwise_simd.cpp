@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 #include <utility>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/pointwise/pointwise.h"
 
@@ -313,7 +313,7 @@ void find_last_uses(const Expression& expression, int* last_use) {
   const auto count = static_cast<int>(expression.code.size());
   std::fill(last_use, last_use + count, -1);
   for (int i = 0; i < count; ++i) {
-    const Instruction& in = expression.code[static_cast<size_t>(i)];
+    const Instruction& in = expression.code[i];
     const int16_t arguments[3] = {in.a, in.b, in.c};
     for (int k = 0; k < scalar_arity(in.function); ++k) last_use[arguments[k]] = i;
   }
@@ -344,7 +344,7 @@ PointwiseProgram compile_pointwise(const Expression& expression) {  // checked
   find_last_uses(expression, last_use);
   const auto count = static_cast<int>(expression.code.size());
   for (int i = 0; i < count; ++i) {
-    const Instruction& in = expression.code[static_cast<size_t>(i)];
+    const Instruction& in = expression.code[i];
     const bool is_result = i + 1 == count;
     if (in.function == Scalar::kInput) {
       where[i] = {PointwiseSource::kOperand, static_cast<uint8_t>(in.a)};
@@ -380,9 +380,7 @@ PointwiseOperand simplify(PointwiseOperand operand, int64_t n) {
       : operand.broadcast == Broadcast::kScalar
           ? operand.size == 1
           : operand.size > 0 && n % operand.size == 0 && (operand.row == 0 || operand.size % operand.row == 0);
-  if (!fits)
-    fail_internal("a pointwise operand of " + std::to_string(operand.size) + " elements cannot be broadcast to " +
-                  std::to_string(n));
+  if (!fits) fail_internal("a pointwise operand of ", operand.size, " elements cannot be broadcast to ", n);
   if (operand.size == 1) operand.broadcast = Broadcast::kScalar;
   if (operand.size == n && operand.broadcast != Broadcast::kScalar) operand.broadcast = Broadcast::kFull;
   return operand;

@@ -82,7 +82,7 @@ float fit_neighbors(const float* w, int64_t count, float scale, int8_t* codes) {
 void quantize_channel(const float* w, int64_t count, float top, int8_t* codes, float* scale) {
   constexpr float kStep = 0.05F;
   constexpr int kMostSteps = 22;  // up to a factor of 2.1, where neighbors of the largest value fit
-  std::vector<int8_t> tried(static_cast<size_t>(count));
+  std::vector<int8_t> tried(count);
   float best = std::numeric_limits<float>::infinity();
   for (int step = 0, worse = 0; step < kMostSteps && worse < 2; ++step) {
     const float factor = 1 + kStep * static_cast<float>(step), candidate = top / 127 * factor;
@@ -242,8 +242,8 @@ void pack_weight(const PackedShape& shape, const float* w, std::byte* packed, Th
     });
   pool.run(shape.panels(), [&](int64_t panel, int) {
     std::memset(packed + panel * shape.panel_bytes(), 0, static_cast<size_t>(shape.panel_bytes()));
-    std::vector<int8_t> codes(static_cast<size_t>(shape.columns));
-    std::vector<float> scales(static_cast<size_t>(shape.scales_of_row()));
+    std::vector<int8_t> codes(shape.columns);
+    std::vector<float> scales(shape.scales_of_row());
     for (int64_t row = panel * kPanel; row < (panel + 1) * kPanel; ++row) {
       if (row < shape.rows) {
         quantize_row(shape, w + row * shape.columns, codes.data(), scales.data());

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/random/dropout.h"
 #include "engine/kernels/random/philox.h"
@@ -106,7 +106,7 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, uint64_t key
 }
 
 uint32_t dropout_threshold(float p) {
-  if (!(p >= 0 && p < 1)) fail_internal("dropout probability " + std::to_string(p) + " is outside [0, 1)");
+  if (!(p >= 0 && p < 1)) fail_internal("dropout probability ", p, " is outside [0, 1)");
   return std::min<uint32_t>(static_cast<uint32_t>(std::lround(p * 65536.0)), 65535);
 }
 

@@ -70,7 +70,7 @@ Tensor by_heads(Tensor x, int64_t heads, int64_t repeat) {
   const Tensor apart = permute(reshape(x, {batch, length, heads, size}), {0, 2, 1, 3});
   if (repeat == 1) return apart;
   const Tensor ones = reshape(apart, {batch, heads, 1, length, size});
-  const std::vector<Tensor> rest(static_cast<size_t>(repeat - 1), ones);
+  const std::vector<Tensor> rest(repeat - 1, ones);
   return reshape(concat(ones, rest, 2), {batch, heads * repeat, length, size});
 }
 

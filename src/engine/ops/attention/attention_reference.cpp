@@ -33,7 +33,7 @@ template <class T> class AttentionReference {
       T* o = at(args_.out[0], b, i, h);
       std::fill_n(o, size_, T(0));
       for (int64_t j = first_; j < visible_; ++j) {
-        const double p = p_[static_cast<size_t>(j)] * kept_[static_cast<size_t>(j)];
+        const double p = p_[j] * kept_[j];
         for (int64_t d = 0; d < size_; ++d) o[d] += static_cast<T>(p * at(args_.in[2], b, j, kv(h))[d]);
       }
     });
@@ -43,7 +43,7 @@ template <class T> class AttentionReference {
   // = scale ds^T q; dbias of a distance = the sum of its ds
   void backward() {
     if (bias_) std::fill_n(args_.out[3].as<T>(), args_.out[3].elements(), T(0));
-    for (int o = 0; o < 3; ++o) clear(args_.out[static_cast<size_t>(o)], o == 0 ? attrs_.heads : attrs_.kv_heads);
+    for (int o = 0; o < 3; ++o) clear(args_.out[o], o == 0 ? attrs_.heads : attrs_.kv_heads);
     std::vector<double> dp;
     each_row([&](int64_t b, int64_t h, int64_t i) {
       probabilities(b, h, i);
@@ -110,22 +110,21 @@ template <class T> class AttentionReference {
     double top = -std::numeric_limits<double>::infinity(), sum = 0;
     for (int64_t j = first_; j < visible_; ++j) {
       const T* k = at(args_.in[1], b, j, kv(h));
-      double& score = p_[static_cast<size_t>(j)];
+      double& score = p_[j];
       for (int64_t d = 0; d < size_; ++d) score += static_cast<double>(q[d]) * k[d];
       score *= attrs_.scale;
       if (bias_) score += bias_[b * bias_stride_ + bias_index(h, i, j)];
       top = std::max(top, score);
     }
-    const std::span<double> seen = std::span(p_).subspan(static_cast<size_t>(first_));
+    const std::span<double> seen = std::span(p_).subspan(first_);
     for (double& p : seen) sum += p = std::exp(p - top);
     for (double& p : seen) p /= sum;
     if (attrs_.dropout > 0)
       for (int64_t j = 0; j < visible_; ++j)
-        kept_[static_cast<size_t>(j)] =
-            dropout_keeps(key_, j, static_cast<uint32_t>(i), static_cast<uint32_t>(h + attrs_.first_head),
-                static_cast<uint32_t>(b), attrs_.dropout)
-                ? dropout_scale(attrs_.dropout)
-                : 0;
+        kept_[j] = dropout_keeps(key_, j, static_cast<uint32_t>(i), static_cast<uint32_t>(h + attrs_.first_head),
+                       static_cast<uint32_t>(b), attrs_.dropout)
+                       ? dropout_scale(attrs_.dropout)
+                       : 0;
     return top + std::log(sum);
   }
 

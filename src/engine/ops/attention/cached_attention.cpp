@@ -88,9 +88,7 @@ template <class T> void attend(const KernelArgs& args) {
       for (double& x : p) total += x = std::exp(x - largest);
       std::ranges::fill(sums, 0);
       for (int64_t j = first; j < end; ++j)
-        for (int64_t d = 0; d < size; ++d)
-          sums[static_cast<size_t>(d)] +=
-              p[static_cast<size_t>(j - first)] / total * at(args.in[2], row, j, key_head)[d];
+        for (int64_t d = 0; d < size; ++d) sums[d] += p[j - first] / total * at(args.in[2], row, j, key_head)[d];
       std::ranges::transform(sums, at(args.out[0], i, 0, head * size), [](double x) { return static_cast<T>(x); });
     }
 }

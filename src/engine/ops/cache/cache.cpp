@@ -109,7 +109,7 @@ size_t reorder_workspace(const KernelQuery& query) {
 template <class T>
 void reorder_group(T* rows, int64_t stride, int64_t used, std::span<const int32_t> parents, int64_t start, T* aside) {
   const auto group = static_cast<int64_t>(parents.size());
-  const auto parent = [&](int64_t r) { return parents[static_cast<size_t>(r)] - start; };
+  const auto parent = [&](int64_t r) { return parents[r] - start; };
   bool direct = true;
   for (int64_t r = 0; r < group; ++r) {
     if (parent(r) < 0 || parent(r) >= group) fail_internal("a beam's parent is outside its group");
@@ -136,7 +136,7 @@ void run_reorder(const KernelArgs& args) {
       const int64_t position = one ? positions[0] : *std::max_element(positions + start, positions + start + group);
       const int64_t used = std::clamp<int64_t>(position, 0, shape[1]) * shape[2];
       reorder_group(args.out[0].as<T>() + start * stride, stride, used,
-          parents.subspan(static_cast<size_t>(start), static_cast<size_t>(group)), start,
+          parents.subspan(start, static_cast<size_t>(group)), start,
           reinterpret_cast<T*>(args.workspace) + worker * group * stride);
     });
   });

@@ -87,7 +87,7 @@ void run_collective_gather(const KernelArgs& args) {
   }
   group.exchange(outgoing, incoming);
   for (int rank = 0; rank < attrs.ranks; ++rank) {
-    const float* const piece = pieces[static_cast<size_t>(rank)];
+    const float* const piece = pieces[rank];
     for_runs(args.out[0].shape(), sharding, {rank, attrs.ranks}, [&](int64_t to, int64_t from, int64_t count) {
       std::copy_n(piece + from, count, args.out[0].as<float>() + to);
     });

@@ -11,8 +11,7 @@ namespace linnet {
 void check_targets(const TensorView& targets, int64_t classes) {
   const int32_t* target = targets.as<const int32_t>();
   for (int64_t i = 0; i < targets.elements(); ++i)
-    if (target[i] >= classes)
-      fail_user("target id " + std::to_string(target[i]) + " is outside the vocabulary of " + std::to_string(classes));
+    if (target[i] >= classes) fail_user("target id ", target[i], " is outside the vocabulary of ", classes);
 }
 
 namespace {

@@ -89,7 +89,7 @@ void run_random_uniform(const KernelArgs& args) {
         const auto words =
             philox4x32({static_cast<uint32_t>(block), kUniformDraw, static_cast<uint32_t>(block >> 32), 0}, key);
         for (int64_t i = block * kWords; i < std::min(count, (block + 1) * kWords); ++i)
-          to[i] = static_cast<T>(words[static_cast<size_t>(i % kWords)] >> 8) / static_cast<T>(1 << 24);
+          to[i] = static_cast<T>(words[i % kWords] >> 8) / static_cast<T>(1 << 24);
       }
     });
   });

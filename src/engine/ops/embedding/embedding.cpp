@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include "base/error.h"
+#include "base/fail.h"
 #include "engine/kernels/embedding.h"
 
 namespace linnet {
@@ -42,14 +42,13 @@ std::vector<Tensor> gradient_of_sums(const GradientArgs& args) {
   const EmbeddingAttrs attrs{.padding = sums.padding, .all_rows = sums.all_rows, .first_row = sums.first_row};
   const Tensor rows = args.add(kEmbedding, {args.out_grad[0], args.in[1]}, attrs)[0];
   if (sums.padding < 0) return {rows, Tensor{}};
-  fail_user("the sums of rows that leave out the id " + std::to_string(sums.padding) + " have no gradient");
+  fail_user("the sums of rows that leave out the id ", sums.padding, " have no gradient");
 }
 
 void check_ids(const TensorView& ids, int64_t vocab_size) {
   const int32_t* id = ids.as<const int32_t>();
   for (int64_t i = 0; i < ids.elements(); ++i)
-    if (id[i] < 0 || id[i] >= vocab_size)
-      fail_user("token id " + std::to_string(id[i]) + " is outside the vocabulary of " + std::to_string(vocab_size));
+    if (id[i] < 0 || id[i] >= vocab_size) fail_user("token id ", id[i], " is outside the vocabulary of ", vocab_size);
 }
 
 // The rows of a table on this rank: ids count from the first one.

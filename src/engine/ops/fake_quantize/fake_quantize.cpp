@@ -112,8 +112,8 @@ template <class T> void round_rows(const KernelArgs& args) {
   constexpr int64_t kRows = 16;
   const int64_t columns = shape[1];
   args.pool.run((shape[0] + kRows - 1) / kRows, [&](int64_t task, int) {
-    std::vector<float> row(static_cast<size_t>(columns));
-    std::vector<int8_t> codes(static_cast<size_t>(columns));
+    std::vector<float> row(columns);
+    std::vector<int8_t> codes(columns);
     for (int64_t r = task * kRows; r < std::min(shape[0], (task + 1) * kRows); ++r) {
       const T* from = args.in[0].as<T>() + r * columns;
       T* to = args.out[0].as<T>() + r * columns;

@@ -63,7 +63,7 @@ std::vector<Tensor> decompose_grouped_matmul(const DecomposeArgs& args) {
   const auto& attrs = args.attrs<GroupedMatmulAttrs>();
   const Tensor x = args.in[0], weights = args.in[1], choice = args.in[2];
   const int64_t rows = weights.dim(0) / attrs.groups, columns = weights.dim(1), count = choice.dim(0);
-  std::vector<Tensor> repeated(static_cast<size_t>(count / x.dim(0)), x);
+  std::vector<Tensor> repeated(count / x.dim(0), x);
   const Tensor all = repeated.size() == 1 ? x : concat(x, std::span(repeated).subspan(1), 0);
   if (attrs.groups == 1) return {matmul(all, weights, false, attrs.transposed)};
   const Tensor chosen = embedding(reshape(weights, {attrs.groups, rows * columns}), choice);
@@ -102,8 +102,7 @@ constexpr int64_t kRowsAtOnce = 512;
 void check_choices(const TensorView& choice, int64_t groups) {
   for (int64_t i = 0; i < choice.elements(); ++i)
     if (const int32_t group = choice.as<const int32_t>()[i]; group < 0 || group >= groups)
-      fail_user(
-          "row " + std::to_string(i) + " chooses weight " + std::to_string(group) + " of " + std::to_string(groups));
+      fail_user("row ", i, " chooses weight ", group, " of ", groups);
 }
 
 template <class T> void grouped_matmul_reference_product(const KernelArgs& args) {
@@ -193,8 +192,8 @@ class Groups {
 void gather(const TensorView& from, std::span<const int32_t> rows, std::byte* to, ThreadPool& pool) {
   const int64_t bytes = from.shape()[1] * static_cast<int64_t>(dtype_size(from.type.dtype));
   pool.run(std::ssize(rows), [&](int64_t i, int) {
-    std::memcpy(to + i * bytes, from.as<const std::byte>() + rows[static_cast<size_t>(i)] % from.shape()[0] * bytes,
-        static_cast<size_t>(bytes));
+    std::memcpy(
+        to + i * bytes, from.as<const std::byte>() + rows[i] % from.shape()[0] * bytes, static_cast<size_t>(bytes));
   });
 }
 
@@ -234,8 +233,7 @@ void run_grouped_matmul(const KernelArgs& args) {
     gemm(product, scratch, args.pool);
     const int64_t bytes = product.n * static_cast<int64_t>(dtype_size(y.type.dtype));
     args.pool.run(product.m, [&](int64_t i, int) {
-      std::memcpy(
-          y.as<std::byte>() + chosen[static_cast<size_t>(i)] * bytes, products + i * bytes, static_cast<size_t>(bytes));
+      std::memcpy(y.as<std::byte>() + chosen[i] * bytes, products + i * bytes, static_cast<size_t>(bytes));
     });
   });
 }

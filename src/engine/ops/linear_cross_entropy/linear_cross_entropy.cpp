@@ -19,7 +19,7 @@ void linear_cross_entropy_expect_operands(const InferArgs& args) {
   const std::string both = "got " + hidden.text() + " and weight " + weight.text();
   expect(is_float(hidden.dtype) && hidden.dtype == weight.dtype && hidden.shape.rank() >= 1, both);
   expect(weight.shape.rank() == 2 && weight.shape[1] == hidden.shape[-1], both, ", expected [V, D]");
-  const Shape rows(hidden.shape.sizes().first(static_cast<size_t>(hidden.shape.rank() - 1)));
+  const Shape rows(hidden.shape.sizes().first(hidden.shape.rank() - 1));
   expect(targets == TensorType{DType::kI32, rows}, "got ", hidden, " and targets ", targets);
   if (bias)
     expect(args.in[3] == TensorType{weight.dtype, {weight.shape[0]}}, "got weight ", weight, " and bias ", args.in[3]);
@@ -105,7 +105,7 @@ class Weight {
   explicit Weight(const KernelArgs& args) : data_(args.in[1].as<T>()) {
     if (!args.attrs<LinearCrossEntropyAttrs>().packed) return;
     const PackedWeight weight = packed_weight(args);
-    std::vector<float> row(static_cast<size_t>(weight.shape.columns));
+    std::vector<float> row(weight.shape.columns);
     for (int64_t i = 0; i < weight.shape.rows; ++i) {
       dequantize_row(weight, i, row.data());
       unpacked_.insert(unpacked_.end(), row.begin(), row.end());

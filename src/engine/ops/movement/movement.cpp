@@ -58,12 +58,12 @@ std::vector<TensorType> infer_permute(const InferArgs& args) {
   expect_inputs(args, 1);
   const auto& order = args.attrs.as<PermuteAttrs>().order;
   const Shape& shape = args.in[0].shape;
-  std::vector<bool> seen(static_cast<size_t>(shape.rank()));
+  std::vector<bool> seen(shape.rank());
   Shape out;
   for (int axis : order) {
-    expect(axis >= 0 && axis < shape.rank() && !seen[static_cast<size_t>(axis)], "got ", shape, ", ", list_text(order),
+    expect(axis >= 0 && axis < shape.rank() && !seen[axis], "got ", shape, ", ", list_text(order),
         " is no order of its axes");
-    seen[static_cast<size_t>(axis)] = true;
+    seen[axis] = true;
     out.push_back(shape[axis]);
   }
   expect(out.rank() == shape.rank(), "got ", shape, ", ", list_text(order), " is no order of its axes");
@@ -115,7 +115,7 @@ std::vector<Tensor> gradient_concat(const GradientArgs& args) {
 std::vector<Tensor> gradient_permute(const GradientArgs& args) {
   const auto& order = args.attrs<PermuteAttrs>().order;
   std::vector<int> inverse(order.size());
-  for (size_t i = 0; i < order.size(); ++i) inverse[static_cast<size_t>(order[i])] = static_cast<int>(i);
+  for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int>(i);
   return {permute(args.out_grad[0], inverse)};
 }
 
@@ -229,7 +229,7 @@ Tensor repeat_axes(At x, int first, int last, const Shape& shape) {
   if (outer == 1) return reshape(at(broadcast_to(at(reshape(x, {inner})), {n, inner})), result);
   constexpr int64_t kFew = 8;
   if (n <= kFew) {
-    const std::vector<Tensor> rows(static_cast<size_t>(n), reshape(x, {outer, 1, inner}));
+    const std::vector<Tensor> rows(n, reshape(x, {outer, 1, inner}));
     return reshape(at(concat(at(rows[0]), std::span(rows).subspan(1), 1)), result);
   }
   const Tensor copies = broadcast_to(at(reshape(x, {outer, inner, 1})), {outer, inner, n});

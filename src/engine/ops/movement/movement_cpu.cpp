@@ -65,9 +65,9 @@ struct Block {
       int axis = last - 2;
       for (; axis >= 0; --axis) {
         source += from[axis], target += to[axis];
-        if (++index[static_cast<size_t>(axis)] < shape[axis]) break;
+        if (++index[axis] < shape[axis]) break;
         source -= shape[axis] * from[axis], target -= shape[axis] * to[axis];
-        index[static_cast<size_t>(axis)] = 0;
+        index[axis] = 0;
       }
       if (axis < 0) return;
     }

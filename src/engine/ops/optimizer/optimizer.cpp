@@ -44,7 +44,7 @@ std::vector<TensorType> infer_adam_8bit(const InferArgs& args) {
   if (attrs.ema_decay > 0) expect(args.in[kEma] == parameters, "got average ", args.in[kEma]);
   expect(args.in[states] == parameters, "got gradient ", args.in[states]);
   expect(args.in.back().shape == Shape{2}, "got control ", args.in.back(), ", expected [2]");
-  return {args.in.begin(), args.in.begin() + static_cast<std::ptrdiff_t>(states)};
+  return {args.in.begin(), args.in.begin() + states};
 }
 
 std::vector<TensorType> infer_squares(const InferArgs& args) {
@@ -137,7 +137,7 @@ template <class T> void reference_block(const KernelArgs& args, const OptimizerO
     const double decay = i < attrs.decay_count ? attrs.weight_decay : 0;
     if (attrs.decoupled) w -= x.learning_rate * decay * w;
     else g += decay * w;
-    double &m = ms[static_cast<size_t>(i - first)], &root = roots[static_cast<size_t>(i - first)];
+    double &m = ms[i - first], &root = roots[i - first];
     m = scale_of_m * q * std::abs(q) / (127 * 127), root = scale_of_v * c * c / (255 * 255);
     m = attrs.beta1 * m + (1 - attrs.beta1) * g;
     root = std::sqrt(attrs.beta2 * root * root + (1 - attrs.beta2) * g * g);
@@ -148,7 +148,7 @@ template <class T> void reference_block(const KernelArgs& args, const OptimizerO
   }
   scale_of_m = static_cast<T>(scale1), scale_of_v = static_cast<T>(scale2);
   for (int64_t i = first; i < end; ++i) {
-    const double m = ms[static_cast<size_t>(i - first)], root = roots[static_cast<size_t>(i - first)];
+    const double m = ms[i - first], root = roots[i - first];
     const double q = scale1 > 0 ? 127 * std::sqrt(std::abs(m) / scale1) : 0,
                  c = scale2 > 0 ? 255 * std::sqrt(root / scale2) : 0;
     codes1[i] = static_cast<uint8_t>(static_cast<int8_t>(std::nearbyint(std::copysign(q, m))));

@@ -17,7 +17,7 @@ struct Registry {
 
   const Entry& entry(const Attrs& attrs) {
     const std::lock_guard lock(mutex);
-    return entries.at(static_cast<size_t>(attrs.as<OwnOpAttrs>().op));
+    return entries.at(attrs.as<OwnOpAttrs>().op);
   }
 };
 
@@ -41,8 +41,7 @@ std::vector<TensorType> infer_own(const InferArgs& args) {
 
 void check_count(const Node& node, const char* what, size_t given, size_t expected) {
   if (given != expected)
-    fail_user("the " + std::string(what) + " of the op " + node.op->name + " gives " + std::to_string(given) +
-              " tensors, expected " + std::to_string(expected));
+    fail_user("the ", what, " of the op ", node.op->name, " gives ", given, " tensors, expected ", expected);
 }
 
 std::vector<Tensor> own_gradient(const GradientArgs& args) {
@@ -50,8 +49,8 @@ std::vector<Tensor> own_gradient(const GradientArgs& args) {
   check_count(args.node, "gradient", result.size(), args.in.size());
   for (size_t i = 0; i < result.size(); ++i)
     if (result[i].defined() && result[i].type() != args.in[i].type())
-      fail_user("the gradient of the op " + std::string(args.node.op->name) + " gives operand " + std::to_string(i) +
-                " of type " + args.in[i].type().text() + " a gradient of type " + result[i].type().text());
+      fail_user("the gradient of the op ", args.node.op->name, " gives operand ", i, " of type ",
+          args.in[i].type().text(), " a gradient of type ", result[i].type().text());
   return result;
 }
 
@@ -88,11 +87,11 @@ std::string OwnOpAttrs::text() const {
 }
 
 const OpDef& register_own_op(OwnOpFunctions functions) {
-  if (find_op(functions.name)) fail_user("there is an op \"" + functions.name + "\" already");
+  if (find_op(functions.name)) fail_user("there is an op \"", functions.name, "\" already");
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   for (const Entry& entry : all.entries)
-    if (entry.functions.name == functions.name) fail_user("there is an op \"" + functions.name + "\" already");
+    if (entry.functions.name == functions.name) fail_user("there is an op \"", functions.name, "\" already");
   const bool has_gradient = functions.gradient != nullptr;
   Entry& entry = all.entries.emplace_back(Entry{std::move(functions), OpDef{.name = "", .infer = infer_own}});
   entry.def.name = entry.functions.name.c_str();
@@ -107,7 +106,7 @@ OwnOpAttrs own_op_attrs(const OpDef& op, std::span<const double> numbers) {
   const std::lock_guard lock(all.mutex);
   for (size_t i = 0; i < all.entries.size(); ++i)
     if (&all.entries[i].def == &op) return {static_cast<int64_t>(i), {numbers.begin(), numbers.end()}};
-  fail_internal(std::string(op.name) + " is no op of a program");
+  fail_internal(op.name, " is no op of a program");
 }
 
 const OpDef* find_own_op(std::string_view name) {

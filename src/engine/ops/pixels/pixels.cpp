@@ -26,8 +26,7 @@ void run_pixels_reference(const KernelArgs& args) {
     for_ranges(args.pool, args.in[0].elements() / channels, channels, [&](int64_t begin, int64_t end) {
       for (int64_t pixel = begin; pixel < end; ++pixel)
         for (int64_t c = 0; c < channels; ++c)
-          y[pixel * channels + c] = static_cast<T>(x[pixel * channels + c]) * scaling.scale[static_cast<size_t>(c)] +
-                                    scaling.shift[static_cast<size_t>(c)];
+          y[pixel * channels + c] = static_cast<T>(x[pixel * channels + c]) * scaling.scale[c] + scaling.shift[c];
     });
   });
 }
@@ -43,8 +42,7 @@ template <class T> void scale_by_tables(const KernelArgs& args, T* y) {
       tables[c][byte] = T(static_cast<float>(byte) * scaling.scale[c] + scaling.shift[c]);
   for_ranges(args.pool, args.in[0].elements() / channels, channels, [&](int64_t begin, int64_t end) {
     for (int64_t pixel = begin; pixel < end; ++pixel)
-      for (int64_t c = 0; c < channels; ++c)
-        y[pixel * channels + c] = tables[static_cast<size_t>(c)][x[pixel * channels + c]];
+      for (int64_t c = 0; c < channels; ++c) y[pixel * channels + c] = tables[c][x[pixel * channels + c]];
   });
 }
 
@@ -64,12 +62,11 @@ PixelScaling pixel_scaling(int64_t channels, const std::vector<double>& mean, co
   const auto count = static_cast<size_t>(channels);
   for (const auto* list : {&mean, &deviation})
     if (!list->empty() && list->size() != count)
-      fail_user("mean and deviation of " + std::to_string(list->size()) + " channels for images of " +
-                std::to_string(channels));
+      fail_user("mean and deviation of ", list->size(), " channels for images of ", channels);
   PixelScaling scaling;
   for (size_t c = 0; c < count; ++c) {
     const double m = mean.empty() ? 0 : mean[c], d = deviation.empty() ? 1 : deviation[c];
-    if (!(d > 0)) fail_user("the deviation of channel " + std::to_string(c) + " is not positive");
+    if (!(d > 0)) fail_user("the deviation of channel ", c, " is not positive");
     scaling.scale.push_back(static_cast<float>(1 / (255 * d)));
     scaling.shift.push_back(static_cast<float>(-m / d));
   }

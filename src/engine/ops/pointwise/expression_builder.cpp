@@ -26,7 +26,7 @@ ExpressionBuilder::Ref ExpressionBuilder::constant(double value) {
 }
 
 bool ExpressionBuilder::is_constant(Ref ref, double value) const {
-  const Instruction& instruction = code_[static_cast<size_t>(ref)];
+  const Instruction& instruction = code_[ref];
   return instruction.function == Scalar::kConstant && instruction.constant == value;
 }
 
@@ -45,9 +45,9 @@ ExpressionBuilder::Ref ExpressionBuilder::apply(Scalar function, Ref a, Ref b, R
 std::vector<ExpressionBuilder::Ref> ExpressionBuilder::inline_all(
     const Expression& expression, const std::vector<Ref>& operands) {
   std::vector<Ref> location;
-  const auto at = [&](int16_t index) { return index < 0 ? -1 : location[static_cast<size_t>(index)]; };
+  const auto at = [&](int16_t index) { return index < 0 ? -1 : location[index]; };
   for (const Instruction& i : expression.code) {
-    if (i.function == Scalar::kInput) location.push_back(operands[static_cast<size_t>(i.a)]);
+    if (i.function == Scalar::kInput) location.push_back(operands[i.a]);
     else if (i.function == Scalar::kConstant) location.push_back(constant(i.constant));
     else location.push_back(apply(i.function, at(i.a), at(i.b), at(i.c)));
   }
@@ -61,11 +61,11 @@ ExpressionBuilder::Ref ExpressionBuilder::inline_expression(
 
 Expression ExpressionBuilder::finish(Ref result) const {
   std::vector<bool> needed(code_.size());
-  needed[static_cast<size_t>(result)] = true;
+  needed[result] = true;
   for (size_t i = code_.size(); i-- > 0;) {
     if (!needed[i] || code_[i].function == Scalar::kInput) continue;
     for (int16_t operand : {code_[i].a, code_[i].b, code_[i].c})
-      if (operand >= 0) needed[static_cast<size_t>(operand)] = true;
+      if (operand >= 0) needed[operand] = true;
   }
   Expression expression;
   std::vector<int16_t> moved(code_.size(), -1);
@@ -74,7 +74,7 @@ Expression ExpressionBuilder::finish(Ref result) const {
     Instruction instruction = code_[i];
     if (instruction.function != Scalar::kInput)
       for (int16_t* operand : {&instruction.a, &instruction.b, &instruction.c})
-        if (*operand >= 0) *operand = moved[static_cast<size_t>(*operand)];
+        if (*operand >= 0) *operand = moved[*operand];
     moved[i] = static_cast<int16_t>(expression.code.size());
     expression.code.push_back(instruction);
   }
@@ -203,10 +203,10 @@ Expression derivative(const Expression& expression, int operand, int operand_cou
       if (instruction.a == operand) result = e.apply(Scalar::kAdd, result, adjoint[i]);
       continue;
     }
-    const auto at = [&](int16_t index) { return index < 0 ? -1 : value[static_cast<size_t>(index)]; };
+    const auto at = [&](int16_t index) { return index < 0 ? -1 : value[index]; };
     const int16_t sources[] = {instruction.a, instruction.b, instruction.c};
     for (int which = 0; which < scalar_arity(instruction.function); ++which) {
-      Ref& sum = adjoint[static_cast<size_t>(sources[which])];
+      Ref& sum = adjoint[sources[which]];
       const Ref part =
           table_row(e, instruction.function, which, at(instruction.a), at(instruction.b), value[i], adjoint[i]);
       if (!e.is_constant(part, 0)) sum = e.apply(Scalar::kAdd, sum, part);

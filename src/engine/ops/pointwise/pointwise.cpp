@@ -31,10 +31,10 @@ Tensor pruned(Expression expression, const std::vector<Tensor>& operands, Source
   std::vector<Tensor> kept;
   for (Instruction& instruction : expression.code) {
     if (instruction.function != Scalar::kInput) continue;
-    int& index = location[static_cast<size_t>(instruction.a)];
+    int& index = location[instruction.a];
     if (index < 0) {
       index = static_cast<int>(kept.size());
-      kept.push_back(operands[static_cast<size_t>(instruction.a)]);
+      kept.push_back(operands[instruction.a]);
     }
     instruction.a = static_cast<int16_t>(index);
   }
@@ -58,7 +58,7 @@ std::vector<Tensor> pointwise_gradient(const GradientArgs& args) {
     // An expression that is the incoming gradient itself needs no node.
     const bool is_dy = d.code.size() == 1 && result.function == Scalar::kInput && result.a == count + 1;
     const Tensor full = is_dy ? args.out_grad[0] : pruned(d, operands, args.node.where);
-    gradients.push_back(sum_to(full, args.in[static_cast<size_t>(k)].shape()));
+    gradients.push_back(sum_to(full, args.in[k].shape()));
   }
   return gradients;
 }

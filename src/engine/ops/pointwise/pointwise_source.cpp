@@ -2,14 +2,14 @@
 #include <bit>
 #include <cstdint>
 #include <cstdio>
-#include "base/error.h"
+#include "base/fail.h"
 
 namespace linnet {
 namespace {
 const char* type_name(DType dtype) {
   if (dtype == DType::kF32) return "float";
   if (dtype == DType::kBF16) return "unsigned short";
-  fail_internal(std::string("a generated kernel of ") + dtype_name(dtype));
+  fail_internal("a generated kernel of ", dtype_name(dtype));
 }
 
 std::string applied(const Instruction& instruction) {
@@ -111,7 +111,7 @@ std::string pointwise_kernel(const PointwiseSource& source, const std::string& n
     text += "    const float t" + std::to_string(t) + " = ";
     if (instruction.function == Scalar::kInput) {
       const std::string k = std::to_string(instruction.a);
-      const bool each = has_several(source.operands[static_cast<size_t>(instruction.a)].kind);
+      const bool each = has_several(source.operands[instruction.a].kind);
       text += each ? "widened(x" + k + ".at[i])" : "v" + k;
     } else if (instruction.function == Scalar::kConstant) {
       text += constant_text(instruction.constant);

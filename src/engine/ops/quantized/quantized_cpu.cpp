@@ -23,7 +23,7 @@ void run_dequantize(const KernelArgs& args) {
 
 void run_dequantize_reference(const KernelArgs& args) {
   const PackedWeight weight = packed(args.in[0], args.attrs<QuantizedAttrs>());
-  std::vector<float> row(static_cast<size_t>(weight.shape.columns));
+  std::vector<float> row(weight.shape.columns);
   for_float(args.out[0].type.dtype, [&]<class T>() {
     for (int64_t i = 0; i < weight.shape.rows; ++i) {
       dequantize_row(weight, i, row.data());
@@ -41,8 +41,7 @@ void run_quantized_embedding(const KernelArgs& args) {
       std::vector<float> row(std::is_same_v<T, float> ? 0 : static_cast<size_t>(width));
       for (int64_t i = begin; i < end; ++i) {
         if (ids[i] < 0 || ids[i] >= weight.shape.rows)
-          fail_user("token id " + std::to_string(ids[i]) + " is outside the vocabulary of " +
-                    std::to_string(weight.shape.rows));
+          fail_user("token id ", ids[i], " is outside the vocabulary of ", weight.shape.rows);
         T* out = args.out[0].as<T>() + i * width;
         if constexpr (std::is_same_v<T, float>) {
           dequantize_row(weight, ids[i], out);
@@ -124,7 +123,7 @@ void run_quantize(const KernelArgs& args) {
 
 void run_quantize_reference(const KernelArgs& args) {
   const auto& [weight, transposed] = args.attrs<QuantizeWeightAttrs>();
-  std::vector<float> w(static_cast<size_t>(args.in[0].elements()));
+  std::vector<float> w(args.in[0].elements());
   for_float(args.in[0].type.dtype, [&]<class T>() {
     std::transform(
         args.in[0].as<T>(), args.in[0].as<T>() + w.size(), w.begin(), [](T x) { return static_cast<float>(x); });
@@ -145,7 +144,7 @@ void run_round_activations(const KernelArgs& args) {
 // The operand multiplied by the weight: the numbers of codes, or kInt8's other operand rounded as in the fast kernels.
 template <class T> std::vector<T> rounded_operand(const TensorView& a, const QuantizedMatmulAttrs& attrs) {
   const RoundingAttrs& rounding = attrs.rounding;
-  std::vector<T> numbers(static_cast<size_t>(a.elements()));
+  std::vector<T> numbers(a.elements());
   if (a.type.dtype == DType::kU8) {
     std::transform(a.as<const uint8_t>(), a.as<const uint8_t>() + a.elements(), numbers.begin(),
         [&](uint8_t code) { return static_cast<T>(static_cast<float>(code - rounding.zero) * rounding.scale); });
@@ -156,8 +155,8 @@ template <class T> std::vector<T> rounded_operand(const TensorView& a, const Qua
     for (T& x : numbers) x = rounding.rounded(x);
   } else if (attrs.weight.format == WeightFormat::kInt8) {
     const PackedShape shape = attrs.weight.packed();
-    std::vector<float> row(static_cast<size_t>(shape.columns));
-    std::vector<uint8_t> codes(static_cast<size_t>(shape.blocks() * PackedShape::kBlock)), rest(codes.size());
+    std::vector<float> row(shape.columns);
+    std::vector<uint8_t> codes(shape.blocks() * PackedShape::kBlock), rest(codes.size());
     for (auto at = numbers.begin(); at != numbers.end(); at += shape.columns) {
       std::transform(at, at + shape.columns, row.begin(), [](T x) { return static_cast<float>(x); });
       const RowScales scales =
@@ -180,8 +179,8 @@ template <class T> void quantized_reference_product(const KernelArgs& args) {
   const auto& attrs = args.attrs<QuantizedMatmulAttrs>();
   const PackedWeight weight = packed(args.in[1], attrs.weight);
   const int64_t k = weight.shape.columns, n = weight.shape.rows;
-  std::vector<T> w(static_cast<size_t>(n * k)), a = rounded_operand<T>(args.in[0], attrs);
-  std::vector<float> row(static_cast<size_t>(k));
+  std::vector<T> w(n * k), a = rounded_operand<T>(args.in[0], attrs);
+  std::vector<float> row(k);
   for (int64_t j = 0; j < n; ++j) {
     dequantize_row(weight, j, row.data());
     std::ranges::copy(row, w.begin() + j * k);
@@ -226,8 +225,7 @@ void run_round_bf16_reference(const KernelArgs& args) {
   philox_values16(round_bf16_key(args), 0, static_cast<int64_t>(random.size()) / 8, kBf16Rounding, 0, 0, random.data());
   uint16_t* y = rounded_numbers(args);
   for_float(args.in[0].type.dtype, [&]<class T>() {
-    for (int64_t i = 0; i < count; ++i)
-      y[i] = round_to_bf16_by(static_cast<float>(args.in[0].as<T>()[i]), random[static_cast<size_t>(i)]);
+    for (int64_t i = 0; i < count; ++i) y[i] = round_to_bf16_by(static_cast<float>(args.in[0].as<T>()[i]), random[i]);
   });
 }
 
@@ -262,7 +260,7 @@ class QuantizedConv2dReference {  // the definition
   void run() const {
     const PackedWeight weight = packed(args_.in[1], attrs_.weight);
     const int64_t filters = weight.shape.rows, results = s_.out_height() * s_.out_width();
-    std::vector<float> filter(static_cast<size_t>(weight.shape.columns));
+    std::vector<float> filter(weight.shape.columns);
     for (int64_t image = 0; image < s_.images; ++image) {
       const RoundingAttrs rounding = rounding_of(image);
       for (int64_t o = 0; o < filters; ++o) {
@@ -302,7 +300,7 @@ class QuantizedConv2dReference {  // the definition
       if (i < 0 || i >= s_.height || j < 0 || j >= s_.width) continue;
       for (int64_t c = 0; c < s_.channels; ++c) {
         const double x = number(args_.in[0], ((image * s_.height + i) * s_.width + j) * s_.channels + c, rounding);
-        sum += rounding.rounded(x) * static_cast<double>(filter[static_cast<size_t>(tap * s_.channels + c)]);
+        sum += rounding.rounded(x) * static_cast<double>(filter[tap * s_.channels + c]);
       }
     }
     return sum;

@@ -50,12 +50,12 @@ Tensor in_panels(Tensor x, int axis, int64_t units) {
 std::vector<Tensor> gates_along(Tensor x, int axis, RecurrentKind kind, GateOrder order) {
   const std::vector<Tensor> parts = split_evenly(x, axis, static_cast<int>(gates_of(kind)));
   std::vector<Tensor> gates;
-  for (size_t i = 0; i < parts.size(); ++i) gates.push_back(parts[static_cast<size_t>(gate_places(kind, order)[i])]);
+  for (size_t i = 0; i < parts.size(); ++i) gates.push_back(parts[gate_places(kind, order)[i]]);
   return gates;
 }
 Tensor gates_joined(const std::vector<Tensor>& gates, int axis, RecurrentKind kind, GateOrder order) {
   std::vector<Tensor> parts(gates.size());
-  for (size_t i = 0; i < gates.size(); ++i) parts[static_cast<size_t>(gate_places(kind, order)[i])] = gates[i];
+  for (size_t i = 0; i < gates.size(); ++i) parts[gate_places(kind, order)[i]] = gates[i];
   return concat(parts[0], std::span(parts).subspan(1), axis);
 }
 
@@ -156,8 +156,7 @@ std::vector<Tensor> unrolled_steps(const RecurrentLayer& layer, const RecurrentO
     const UnrolledStep step = unrolled_step(options, at_time(layer.projected, t), sums, hidden, cell);
     hidden = step.hidden, cell = step.memory;
     const std::array values{step.hidden, step.gates, step.memory};
-    for (size_t j = 0; j < all.size(); ++j)
-      all[j][static_cast<size_t>(t)] = reshape(values[j], {1, values[j].dim(0), values[j].dim(1)});
+    for (size_t j = 0; j < all.size(); ++j) all[j][t] = reshape(values[j], {1, values[j].dim(0), values[j].dim(1)});
   }
   std::vector<Tensor> results;
   for (const std::vector<Tensor>& values : all) results.push_back(concat(values[0], std::span(values).subspan(1), 0));
@@ -289,11 +288,11 @@ template <class T> void recurrent_grad_reference(const KernelArgs& args, const R
   const bool lstm = s.kind == RecurrentKind::kLstm, gru = s.kind == RecurrentKind::kGru;
   T* const projected = o.out[0].as<T>();
   T* const sums = gru ? static_cast<T*>(o.sums) : projected;
-  std::vector<double> carry(static_cast<size_t>(states));  // to the memory of an LSTM, to h of a GRU
+  std::vector<double> carry(states);  // to the memory of an LSTM, to h of a GRU
   for (int64_t i = s.steps - 1; i >= -1; --i)
     for (int64_t j = 0; j < states; ++j) {
       const int64_t row = j / h, unit = j % h;
-      double& back = carry[static_cast<size_t>(j)];
+      double& back = carry[j];
       double slope = gru ? back : 0;
       for (int64_t k = 0; k < width && i + 1 < s.steps; ++k)
         slope += static_cast<double>(sums[(s.time(i + 1) * s.batch + row) * width + k]) *

@@ -106,8 +106,8 @@ template <class T> void sum_columns(const T* x, T* y, int64_t size, int64_t stri
   for (int64_t k = 0; k < size; ++k) {
     const int64_t row = (reverse ? size - 1 - k : k) * stride;
     for (int64_t j = 0; j < columns; ++j) {
-      sums[static_cast<size_t>(j)] += static_cast<double>(x[row + j]);
-      y[row + j] = static_cast<T>(sums[static_cast<size_t>(j)]);
+      sums[j] += static_cast<double>(x[row + j]);
+      y[row + j] = static_cast<T>(sums[j]);
     }
   }
 }

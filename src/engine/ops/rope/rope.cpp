@@ -53,8 +53,7 @@ double scaled(double frequency, int64_t i, const RopeAttrs& attrs) {
   const RopeScaling& scaling = attrs.scaling;
   if (scaling.kind == RopeScaling::Kind::kNone) return frequency;
   if (scaling.kind == RopeScaling::Kind::kLinear) return frequency / scaling.factor;
-  if (scaling.kind == RopeScaling::Kind::kDivided)
-    return frequency / static_cast<double>(scaling.divisors[static_cast<size_t>(i)]);
+  if (scaling.kind == RopeScaling::Kind::kDivided) return frequency / static_cast<double>(scaling.divisors[i]);
   double blend = 0;
   if (scaling.kind == RopeScaling::Kind::kYarn) {
     blend = kept_share(i, attrs);
