@@ -22,7 +22,7 @@ constexpr Row kRows[] = {{FileDType::kF64, "F64", 8, DType::kF64}, {FileDType::k
     {FileDType::kI8, "I8", 1, std::nullopt}, {FileDType::kU8, "U8", 1, DType::kU8},
     {FileDType::kBool, "BOOL", 1, std::nullopt}};
 
-const Row& row(FileDType dtype) { return kRows[dtype]; }
+const Row& row(FileDType dtype) { return kRows[static_cast<size_t>(dtype)]; }
 
 uint16_t to_half(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffff;

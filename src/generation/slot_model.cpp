@@ -112,7 +112,7 @@ void SlotModel::bind() {
 
 std::unique_ptr<Plan> SlotModel::plan_later(Graph graph) {
   const PlanSize size = plan_size(graph, store_.backend(), planning_, /*placed=*/true);
-  const auto room = [&](RegionId region) { return store_.regions()[region].bytes; };
+  const auto room = [&](RegionId region) { return store_.regions()[static_cast<size_t>(region)].bytes; };
   if (size.arena_bytes > room(shared_.arena) || size.workspace_bytes > room(shared_.workspace)) return nullptr;
   return plan(std::move(graph));
 }

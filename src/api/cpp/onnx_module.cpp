@@ -46,7 +46,7 @@ struct OpenAxes {
   }
   InputTypes at(InputTypes types, std::span<const int64_t> sizes) const {
     for (const auto& [name, axes] : symbols)
-      for (const auto& [axis, symbol] : axes) types[name].shape.set(axis, sizes[symbol]);
+      for (const auto& [axis, symbol] : axes) types[name].shape.set(axis, sizes[static_cast<size_t>(symbol)]);
     return types;
   }
 

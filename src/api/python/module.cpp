@@ -30,7 +30,7 @@ void add_errors(nb::module_& module) {
     try {
       std::rethrow_exception(thrown);
     } catch (const Error& error) {
-      PyObject* known = error_classes[error.kind()];
+      PyObject* known = error_classes[static_cast<size_t>(error.kind())];
       PyErr_SetString(known ? known : PyExc_RuntimeError, error.what());
     }
   });

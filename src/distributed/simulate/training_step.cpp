@@ -251,7 +251,7 @@ StepForecast forecast_step(const TrainingStep& step, const Network& network) {
       const auto rank = static_cast<size_t>(lane.rank);
       if (!is_communication(operation.kind)) forecast.compute_seconds += operation.seconds / schedule.ranks();
       if (lane.kind != LaneKind::kSend) continue;
-      sent[rank][operation.kind] += operation.sent_bytes;
+      sent[rank][static_cast<size_t>(operation.kind)] += operation.sent_bytes;
       total[rank] += operation.sent_bytes;
     }
   forecast.sent_bytes = sent[std::ranges::max_element(total) - total.begin()];
@@ -268,7 +268,7 @@ StepForecast forecast_step(const TrainingStep& step, const Network& network) {
 const char* operation_kind_name(OperationKind kind) {
   constexpr std::array<const char*, kOperationKinds> kNames{
       "forward", "backward", "update", "gradients", "parameters", "tensor parallel", "pipeline"};
-  return kNames[kind];
+  return kNames[static_cast<size_t>(kind)];
 }
 
 bool is_communication(OperationKind kind) { return kind >= OperationKind::kGradients; }
@@ -330,7 +330,8 @@ std::string chrome_trace(const RankSchedule& schedule, const std::vector<Interva
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     add_name("process_name", rank, 0, "rank " + std::to_string(rank));
     for (int kind = 0; kind < kLaneKinds; ++kind)
-      if (used[index_of({rank, static_cast<LaneKind>(kind)})]) add_name("thread_name", rank, kind, kTracks[kind]);
+      if (used[index_of({rank, static_cast<LaneKind>(kind)})])
+        add_name("thread_name", rank, kind, kTracks[static_cast<size_t>(kind)]);
   }
   for (size_t id = 0; id < intervals.size(); ++id) {
     const Operation& operation = schedule.operations()[id];

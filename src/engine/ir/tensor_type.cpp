@@ -8,7 +8,7 @@ std::span<const char* const> enum_names(DType) {
   return kNames;
 }
 
-const char* dtype_name(DType dtype) { return enum_names(dtype)[dtype]; }
+const char* dtype_name(DType dtype) { return enum_names(dtype)[static_cast<size_t>(dtype)]; }
 
 size_t dtype_size(DType dtype) {
   constexpr std::array<size_t, 5> kSizes{4, 8, 4, 1, 2};  // in the order of DType

@@ -34,5 +34,5 @@ inline std::span<const char* const> enum_names(Precision) {
   static constexpr std::array kNames{"fp32", "tf32", "bf16", "fp16"};
   return kNames;
 }
-inline const char* precision_name(Precision precision) { return enum_names(precision)[precision]; }
+inline const char* precision_name(Precision precision) { return enum_names(precision)[static_cast<size_t>(precision)]; }
 }  // namespace linnet

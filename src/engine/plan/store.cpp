@@ -7,7 +7,7 @@ namespace linnet {
 const char* memory_kind_name(MemoryKind kind) {
   constexpr std::array kNames{"parameters", "accumulated gradient", "optimizer", "constants", "batches",
       "resident data", "decoding cache", "activations, gradients", "workspace"};
-  return kNames[kind];
+  return kNames[static_cast<size_t>(kind)];
 }
 
 RegionId Store::add_region(std::string name, MemoryKind kind, size_t bytes) {

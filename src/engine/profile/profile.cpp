@@ -106,7 +106,7 @@ std::string ending(const std::string& text, size_t width) {
 
 const char* phase_name(StepPhase phase) {
   constexpr const char* kNames[] = {"forward", "both", "backward", "update", "evaluation"};
-  return kNames[phase];
+  return kNames[static_cast<size_t>(phase)];
 }
 
 PlanProfile describe_plan(std::string name, const Plan& plan, RegionId arena) {
@@ -135,7 +135,7 @@ PlanProfile describe_plan(std::string name, const Plan& plan, RegionId arena) {
 
 const char* host_phase(SpanKind kind) {
   constexpr const char* kNames[] = {"data", "sharing", "stage"};
-  return kNames[kind];
+  return kNames[static_cast<size_t>(kind)];
 }
 
 ProfileSummary summarize(const Profile& profile) {
@@ -206,7 +206,8 @@ std::string summary_table(const ProfileSummary& summary, size_t count) {
   for (const ProfileRow& row : summary.rows) phases[row.phase] += row.seconds;
   for (const char* phase : {"forward", "both", "backward", "update", "evaluation"})
     if (phases.contains(phase))
-      text += fmt::format("{}{} {:.2f} ms", text.ends_with('\n') ? "" : ", ", phase, phases[phase] * 1e3);
+      text += fmt::format(
+          "{}{} {:.2f} ms", text.ends_with('\n') ? "" : ", ", phase, phases[static_cast<size_t>(phase)] * 1e3);
   text += "\n";
   if (count == 0) return text;
   text += "  ms/step  share   peak  memory  phase     op                            module (source)\n";

@@ -13,7 +13,9 @@
 namespace linnet {
 namespace {
 std::string text_of(const PackedShape& shape) {
-  const auto name = [](WeightFormat format) { return std::string(enum_names(format)[format]) + " "; };
+  const auto name = [](WeightFormat format) {
+    return std::string(enum_names(format)[static_cast<size_t>(format)]) + " ";
+  };
   return name(shape.format) + std::to_string(shape.rows) + " " + std::to_string(shape.columns) + " " +
          name(shape.tail_format) + std::to_string(shape.tail_rows);
 }

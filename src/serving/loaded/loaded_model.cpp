@@ -27,7 +27,7 @@ std::unique_ptr<LoadedModel> unless_pages_are_lost(std::unique_ptr<LoadedModel> 
 
 const char* model_kind_name(ModelKind kind) {
   static constexpr const char* kNames[] = {"language", "translation", "classifier", "embedder", "spans"};
-  return kNames[kind];
+  return kNames[static_cast<size_t>(kind)];
 }
 
 ModelKind model_kind(const std::string& folder) {

@@ -73,7 +73,7 @@ constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
 const std::vector<int>& days_of(DateSplit split) {
   static const std::array<std::vector<int>, 3> days = [] {
     std::array<std::vector<int>, 3> result;
-    for (int day = 0; day < kDateCount; ++day) result[split_of_date(day)].push_back(day);
+    for (int day = 0; day < kDateCount; ++day) result[static_cast<size_t>(split_of_date(day))].push_back(day);
     return result;
   }();
   return days[static_cast<size_t>(split)];
@@ -194,7 +194,7 @@ DateExample make_date(uint64_t seed, DateSplit split, uint64_t index) {
   return example;
 }
 
-const DateNames& date_names(DateLanguage language) { return kNames[language]; }
+const DateNames& date_names(DateLanguage language) { return kNames[static_cast<size_t>(language)]; }
 
 const std::vector<std::string>& allowed_misspellings(DateLanguage language, int month) {
   using Table = std::array<std::array<std::vector<std::string>, kMonthCount>, kDateLanguageCount>;
@@ -204,6 +204,6 @@ const std::vector<std::string>& allowed_misspellings(DateLanguage language, int 
       for (int m = 1; m <= kMonthCount; ++m) result[l][m - 1] = find_misspellings(kNames[l].months[m - 1], m);
     return result;
   }();
-  return table[language][month - 1];
+  return table[static_cast<size_t>(language)][month - 1];
 }
 }  // namespace linnet

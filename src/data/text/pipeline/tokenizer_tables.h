@@ -51,7 +51,7 @@ class TokenizerTables {
   [[noreturn]] void fail(const std::string& problem) const;
 
  private:
-  std::string_view bytes_of(TokenizerTable table) const { return tables_[table]; }
+  std::string_view bytes_of(TokenizerTable table) const { return tables_[static_cast<size_t>(table)]; }
 
   std::string where_;
   std::shared_ptr<const void> owner_;
@@ -61,7 +61,7 @@ class TokenizerTables {
 class TokenizerTableWriter {
  public:
   template <class T> void set(TokenizerTable table, std::span<const T> entries) {
-    tables_[table].assign(reinterpret_cast<const char*>(entries.data()), entries.size_bytes());
+    tables_[static_cast<size_t>(table)].assign(reinterpret_cast<const char*>(entries.data()), entries.size_bytes());
   }
   void set(const Vocabulary& vocabulary);
   std::string bytes() const;  // a multiple of 16

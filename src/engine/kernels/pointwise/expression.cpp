@@ -48,7 +48,7 @@ constexpr Row kRows[] = {
 static_assert(std::size(kRows) == static_cast<size_t>(kLastScalar) + 1);
 }  // namespace
 
-const char* scalar_name(Scalar function) { return kRows[function].name; }
+const char* scalar_name(Scalar function) { return kRows[static_cast<size_t>(function)].name; }
 
 std::span<const char* const> enum_names(Scalar) {
   static const auto kNames = [] {
@@ -59,8 +59,8 @@ std::span<const char* const> enum_names(Scalar) {
   return kNames;
 }
 
-int scalar_arity(Scalar function) { return kRows[function].arity; }
-const char* scalar_formula(Scalar function) { return kRows[function].formula; }
+int scalar_arity(Scalar function) { return kRows[static_cast<size_t>(function)].arity; }
+const char* scalar_formula(Scalar function) { return kRows[static_cast<size_t>(function)].formula; }
 
 void check_expression(const Expression& expression, int operands) {
   const auto count = static_cast<int>(expression.code.size());

@@ -439,7 +439,7 @@ template <class Blocks> auto tile_of(WeightFormat format) {
       nullptr, Blocks::template run<kQ8_0>, Blocks::template run<kQ4_0>, Blocks::template run<kQ4_1>,
       Blocks::template run<kQ5_0>, Blocks::template run<kQ5_1>, Blocks::template run<kQ4K>, Blocks::template run<kQ5K>,
       Blocks::template run<kQ6K>};
-  return kRuns[format];
+  return kRuns[static_cast<size_t>(format)];
 }
 
 template <class Blocks>

@@ -88,7 +88,7 @@ constexpr BlockFormat block_format(WeightFormat format) {
       {.bits = 4, .minimum = true, .unit = 8},                                                    // Q4_K
       {.bits = 4, .high_bits = 1, .minimum = true, .unit = 8},                                    // Q5_K
       {.bits = 4, .high_bits = 2, .zero = 32, .parts = 2, .unit = 8}};                            // Q6_K
-  return kFormats[format];
+  return kFormats[static_cast<size_t>(format)];
 }
 
 struct PackedShape {

@@ -37,7 +37,7 @@ struct RecurrentSizes {
 
   int64_t gates() const { return gates_of(kind); }
   int64_t time(int64_t step) const { return reverse ? steps - 1 - step : step; }
-  int64_t place(int64_t gate) const { return places[gate] * hidden; }
+  int64_t place(int64_t gate) const { return places[static_cast<size_t>(gate)] * hidden; }
 };
 
 // The order of gates: as above, or ONNX's i, o, f, g and z, r, n.

@@ -43,7 +43,7 @@ template <class T> class AttentionReference {
   // = scale ds^T q; dbias of a distance = the sum of its ds
   void backward() {
     if (bias_) std::fill_n(args_.out[3].as<T>(), args_.out[3].elements(), T(0));
-    for (int o = 0; o < 3; ++o) clear(args_.out[o], o == 0 ? attrs_.heads : attrs_.kv_heads);
+    for (int o = 0; o < 3; ++o) clear(args_.out[static_cast<size_t>(o)], o == 0 ? attrs_.heads : attrs_.kv_heads);
     std::vector<double> dp;
     each_row([&](int64_t b, int64_t h, int64_t i) {
       probabilities(b, h, i);
