@@ -206,8 +206,7 @@ std::string summary_table(const ProfileSummary& summary, size_t count) {
   for (const ProfileRow& row : summary.rows) phases[row.phase] += row.seconds;
   for (const char* phase : {"forward", "both", "backward", "update", "evaluation"})
     if (phases.contains(phase))
-      text += fmt::format(
-          "{}{} {:.2f} ms", text.ends_with('\n') ? "" : ", ", phase, phases[static_cast<size_t>(phase)] * 1e3);
+      text += fmt::format("{}{} {:.2f} ms", text.ends_with('\n') ? "" : ", ", phase, phases[phase] * 1e3);
   text += "\n";
   if (count == 0) return text;
   text += "  ms/step  share   peak  memory  phase     op                            module (source)\n";

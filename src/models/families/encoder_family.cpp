@@ -10,7 +10,7 @@ std::vector<Architecture> encoder_architectures(const std::string& name, const s
   constexpr const char* kEndings[] = {
       "Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"};
   std::vector<Architecture> all;
-  for (const ModelHead head : heads) all.push_back({name + kEndings[head], head});
+  for (const ModelHead head : heads) all.push_back({name + kEndings[static_cast<size_t>(head)], head});
   return all;
 }
 
