@@ -1,8 +1,11 @@
 #include "base/error.h"
 #include <algorithm>
 #include <cerrno>
+#include <cstdarg>
+#include <cstdio>
 #include <cstring>
 #include <string_view>
+#include "base/printed.h"
 #include "base/text.h"
 
 namespace linnet {
@@ -26,6 +29,17 @@ std::string one_line(std::string message) {
   while (head > 0 && continues_character(message[head])) --head;
   while (tail < message.size() && continues_character(message[tail])) ++tail;
   return message.substr(0, head) + " ... " + message.substr(tail);
+}
+
+std::string printed(const char* format, ...) {
+  va_list values, again;
+  va_start(values, format);
+  va_copy(again, values);
+  std::string text(std::vsnprintf(nullptr, 0, format, values), '\0');
+  std::vsnprintf(text.data(), text.size() + 1, format, again);
+  va_end(again);
+  va_end(values);
+  return text;
 }
 
 void fail_user(const std::string& message) { throw Error(ErrorKind::kUser, one_line(message)); }

@@ -1,7 +1,7 @@
-#include <fmt/format.h>
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include "base/printed.h"
 #include "engine/profile/profile.h"
 
 namespace linnet {
@@ -56,15 +56,17 @@ ModuleNode module_tree(const ProfileSummary& summary, bool each) {
   return root;
 }
 
-std::string milliseconds(double seconds) { return seconds > 0 ? fmt::format("{:.2f}", seconds * 1e3) : "-"; }
+std::string milliseconds(double seconds) { return seconds > 0 ? printed("%.2f", seconds * 1e3) : "-"; }
 
 std::string line_text(const ProfileSummary& summary, const Times& t, const std::string& name) {
-  const std::string ratio = t.forward > 0 && t.backward > 0 ? fmt::format("{:.1f}", t.backward / t.forward) : "-";
+  const std::string ratio = t.forward > 0 && t.backward > 0 ? printed("%.1f", t.backward / t.forward) : "-";
   const bool has_peak = t.flops > 0 && summary.machine.flops > 0 && t.total() > 0;
-  const std::string peak = has_peak ? fmt::format("{:.0f}%", 100 * t.flops / t.total() / summary.machine.flops) : "-";
-  const std::string kept = t.kept > 0 ? fmt::format("{:.2f}", t.kept / 1e6) : "-";
-  return fmt::format("{:5.1f}% {:>9} {:>9} {:>9} {:>6} {:>6} {:>9}  {}\n", 100 * t.total() / summary.step_seconds,
-      milliseconds(t.total()), milliseconds(t.forward), milliseconds(t.backward), ratio, peak, kept, name);
+  const std::string peak = has_peak ? printed("%.0f%%", 100 * t.flops / t.total() / summary.machine.flops) : "-";
+  const std::string kept = t.kept > 0 ? printed("%.2f", t.kept / 1e6) : "-";
+  return printed("%5.1f%% %9s %9s %9s %6s %6s %9s  ", 100 * t.total() / summary.step_seconds,
+             milliseconds(t.total()).c_str(), milliseconds(t.forward).c_str(), milliseconds(t.backward).c_str(),
+             ratio.c_str(), peak.c_str(), kept.c_str()) +
+         name + "\n";
 }
 
 void append_lines(const ProfileSummary& summary, const ModuleNode& node, const std::string& name, int level, int depth,
@@ -100,16 +102,18 @@ std::string worst_ratios(const ProfileSummary& summary, size_t count) {
   for (const auto& [module, t] : modules) {
     const double beyond = t.backward - 2 * t.forward;
     if (module.empty() || t.forward <= 0 || beyond < 0.002 * summary.step_seconds) continue;
-    slow.emplace_back(beyond, fmt::format("  {}: forward {:.2f} ms, backward {:.2f} ms, {:.1f} times as long\n", module,
-                                  t.forward * 1e3, t.backward * 1e3, t.backward / t.forward));
+    slow.emplace_back(beyond, "  " + module +
+                                  printed(": forward %.2f ms, backward %.2f ms, %.1f times as long\n", t.forward * 1e3,
+                                      t.backward * 1e3, t.backward / t.forward));
   }
   std::vector<std::pair<double, std::string>> lost;
   for (const ProfileRow& row : summary.rows) {
     const double least = bound(row, summary.machine), loses = row.seconds - least;
     if (least <= 0 || row.phase == "evaluation" || loses < 0.002 * summary.step_seconds) continue;
     lost.emplace_back(loses,
-        fmt::format("  {} {} in {} ({}): {:.2f} ms, {:.0f}% of what the machine allows\n", row.phase, row.label,
-            row.module.empty() ? "no module" : row.module, row.source, row.seconds * 1e3, 100 * least / row.seconds));
+        "  " + std::string(row.phase) + " " + row.label + " in " + (row.module.empty() ? "no module" : row.module) +
+            " (" + row.source +
+            printed("): %.2f ms, %.0f%% of what the machine allows\n", row.seconds * 1e3, 100 * least / row.seconds));
   }
   const auto listed = [count](auto& found, const char* title) {
     if (found.empty()) return std::string();

@@ -1,9 +1,10 @@
 #include "engine/profile/profile.h"
-#include <fmt/format.h>
 #include <algorithm>
 #include <string_view>
 #include <tuple>
 #include "base/json.h"
+#include "base/printed.h"
+#include "base/text.h"
 #include "engine/ir/op.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
@@ -95,7 +96,7 @@ void add_node(const PlanProfile& plan, const Span& span, double share, std::map<
 }
 
 std::string percent(double part, double whole) {  // "23%"; "-" if unknown
-  return part > 0 && whole > 0 ? fmt::format("{:.0f}%", 100 * part / whole) : "-";
+  return part > 0 && whole > 0 ? printed("%.0f%%", 100 * part / whole) : "-";
 }
 
 // The last `width` characters, which say most.
@@ -197,25 +198,26 @@ std::string summary_json(const ProfileSummary& summary, const PipelineBubble& bu
 
 std::string summary_table(const ProfileSummary& summary, size_t count) {
   const double step = summary.step_seconds;
-  std::string text = fmt::format("steps {} to {}: {:.2f} ms each, {} in {} ops, {} waiting for data",
-      summary.first_step, summary.last_step, step * 1e3, percent(summary.node_seconds, step), summary.rows.size(),
-      percent(summary.data_seconds, step));
+  std::string text = "steps " + std::to_string(summary.first_step) + " to " + std::to_string(summary.last_step) +
+                     printed(": %.2f ms each, %s in %zu ops, %s waiting for data", step * 1e3,
+                         percent(summary.node_seconds, step).c_str(), summary.rows.size(),
+                         percent(summary.data_seconds, step).c_str());
   if (summary.sharing_seconds > 0) text += ", " + percent(summary.sharing_seconds, step) + " sharing";
   text += "\n";
   std::map<std::string, double> phases;
   for (const ProfileRow& row : summary.rows) phases[row.phase] += row.seconds;
   for (const char* phase : {"forward", "both", "backward", "update", "evaluation"})
     if (phases.contains(phase))
-      text += fmt::format("{}{} {:.2f} ms", text.ends_with('\n') ? "" : ", ", phase, phases[phase] * 1e3);
+      text += printed("%s%s %.2f ms", text.ends_with('\n') ? "" : ", ", phase, phases[phase] * 1e3);
   text += "\n";
   if (count == 0) return text;
   text += "  ms/step  share   peak  memory  phase     op                            module (source)\n";
   for (size_t i = 0; i < std::min(count, summary.rows.size()); ++i) {
     const ProfileRow& row = summary.rows[i];
-    text += fmt::format("{:9.3f} {:5.1f}%  {:>5}   {:>5}  {:<8}  {:<28.28}  {} ({})\n", row.seconds * 1e3,
-        100 * row.seconds / step, percent(row.flops, row.seconds * summary.machine.flops),
-        percent(row.bytes, row.seconds * summary.machine.bandwidth), row.phase, row.label, ending(row.module, 48),
-        row.source);
+    text += printed("%9.3f %5.1f%%  %5s   %5s  %-8s  %-28.28s  %s (%s)\n", row.seconds * 1e3, 100 * row.seconds / step,
+        percent(row.flops, row.seconds * summary.machine.flops).c_str(),
+        percent(row.bytes, row.seconds * summary.machine.bandwidth).c_str(), std::string(row.phase).c_str(),
+        std::string(row.label).c_str(), std::string(ending(row.module, 48)).c_str(), std::string(row.source).c_str());
   }
   return text;
 }

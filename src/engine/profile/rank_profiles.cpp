@@ -1,10 +1,10 @@
 #include "engine/profile/rank_profiles.h"
-#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
 #include <vector>
+#include "base/printed.h"
 #include "distributed/comm/agreement.h"
 
 namespace linnet {
@@ -52,9 +52,10 @@ StageTimes times_of(const Profile& profile, const ProfiledStep& step, int64_t of
 
 std::string PipelineBubble::text() const {
   if (stages == 1) return {};
-  return fmt::format(
-      "{} stages, {} micro-batches: they waited {:.0f}% of the time they computed; (p - 1) / {} is {:.0f}%\n", stages,
-      micro_batches, 100 * measured, chunks > 1 ? fmt::format("({} m)", chunks) : "m", 100 * in_theory());
+  const std::string micro = chunks > 1 ? "(" + std::to_string(chunks) + " m)" : "m";
+  return std::to_string(stages) + " stages, " + std::to_string(micro_batches) +
+         printed(" micro-batches: they waited %.0f%% of the time they computed; (p - 1) / %s is %.0f%%\n",
+             100 * measured, micro.c_str(), 100 * in_theory());
 }
 
 void RankProfiles::share(MachinePeak& machine) const {
