@@ -36,13 +36,13 @@ size_t index_of(const Lane& lane) {
   return static_cast<size_t>(lane.rank) * kLaneKinds + static_cast<size_t>(lane.kind);
 }
 
-constexpr OperationId kNone = -1;
+constexpr OperationId kNoOperation = -1;
 
 class Builder {
  public:
   Builder(const TrainingStep& step, const Network& network)
-      : step_(step), layout_(step.layout), network_(network), schedule_(layout_.ranks()), last_(layout_.ranks(), kNone),
-        completed_(layout_.ranks()) {
+      : step_(step), layout_(step.layout), network_(network), schedule_(layout_.ranks()),
+        last_(layout_.ranks(), kNoOperation), completed_(layout_.ranks()) {
     if (step.stages.size() != static_cast<size_t>(layout_.stages())) fail_internal("a step without all of its stages");
   }
 
@@ -75,16 +75,17 @@ class Builder {
   // The next operation of the ranks' own threads.
   OperationId add_next(Operation operation, const std::vector<int>& ranks) {
     for (const int rank : ranks)
-      if (last(rank) != kNone) operation.after.push_back(last(rank));
+      if (last(rank) != kNoOperation) operation.after.push_back(last(rank));
     const OperationId id = schedule_.add(std::move(operation));
     for (const int rank : ranks) last(rank) = id;
     return id;
   }
   OperationId& last(int rank) { return last_[rank]; }
 
-  void compute(int rank, const std::string& name, OperationKind kind, double seconds, OperationId arrival = kNone) {
+  void compute(
+      int rank, const std::string& name, OperationKind kind, double seconds, OperationId arrival = kNoOperation) {
     Operation operation{.name = name, .kind = kind, .seconds = seconds, .lanes = {{rank, LaneKind::kCompute}}};
-    if (arrival != kNone) operation.after.push_back(arrival);
+    if (arrival != kNoOperation) operation.after.push_back(arrival);
     add_next(std::move(operation), {rank});
   }
 
@@ -113,7 +114,7 @@ class Builder {
         .sent_bytes = bytes};
     for (const int rank : {from, to})
       if (!network_.overlaps) operation.lanes.push_back({rank, LaneKind::kCompute});
-    if (last(from) != kNone) operation.after.push_back(last(from));
+    if (last(from) != kNoOperation) operation.after.push_back(last(from));
     return schedule_.add(std::move(operation));
   }
 
@@ -175,11 +176,11 @@ class Builder {
     if (layout_.data == 1) return;
     for (int tensor = 0; tensor < layout_.tensor; ++tensor) {
       const std::vector<int> group = data_group(rank, tensor);
-      OperationId before = kNone;
+      OperationId before = kNoOperation;
       for (int chunk = 0; chunk < layout_.interleave; ++chunk)
         before = add_gradients(stage(chunk * layout_.pipeline + rank), group, before);
       Operation counts = exchange("counts", OperationKind::kGradients, stage(rank).counts, group, true);
-      if (before != kNone) counts.after.push_back(before);
+      if (before != kNoOperation) counts.after.push_back(before);
       add_next(std::move(counts), group);
       for (int chunk = 0; chunk < layout_.interleave && !step_.divides_update; ++chunk)
         exchange_now(
@@ -198,11 +199,11 @@ class Builder {
       Operation wait =
           exchange("wait for gradients " + std::to_string(i), OperationKind::kGradients, {}, group, !early);
       wait.seconds = bucket.wait_seconds;
-      if (before != kNone) wait.after.push_back(before);
+      if (before != kNoOperation) wait.after.push_back(before);
       for (const int rank : group) {
         const auto& completed = completed_[rank];
         const OperationId ready = early ? completed[std::min(bucket.after, completed.size() - 1)] : last(rank);
-        if (ready != kNone) wait.after.push_back(ready);
+        if (ready != kNoOperation) wait.after.push_back(ready);
       }
       sum.after = wait.after;
       if (wait.seconds > 0) sum.after.push_back(schedule_.add(std::move(wait)));

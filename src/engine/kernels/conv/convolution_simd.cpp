@@ -8,6 +8,7 @@
 #include <hwy/highway.h>
 #include "engine/kernels/conv/convolution_taps-inl.h"
 #include "engine/kernels/conv/winograd-inl.h"
+#include "engine/kernels/conv/winograd_weight-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
