@@ -45,7 +45,11 @@ template <int N> LINNET_DEVICE void load_parameters(const float* location, bool 
   for (int i = 0; i < N; ++i) to[i] = location[i];
 }
 
-template <class T, class Layout, bool kResidual> __global__ void __launch_bounds__(kRowBlock)
+// Blocks per multiprocessor that leave a row's elements in registers.
+template <class Layout> constexpr int kForwardBlocks =
+    Layout::kVector > 1 && Layout::kVector* Layout::kPieces <= 16 ? 4 : 2;
+
+template <class T, class Layout, bool kResidual> __global__ void __launch_bounds__(kRowBlock, kForwardBlocks<Layout>)
     norm_forward_kernel(NormForward<T> call) {
   begin_kernel();
   constexpr int kVector = Layout::kVector, kPieces = Layout::kPieces;

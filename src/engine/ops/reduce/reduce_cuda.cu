@@ -79,7 +79,8 @@ template <Reduction kKind, class From, class To> __global__ void __launch_bounds
 }
 
 // A block for each piece of a row: y [rows, pieces].
-template <Reduction kKind, class From, class To> __global__ void __launch_bounds__(kThreads)
+template <Reduction kKind, class From, class To>
+__global__ void __launch_bounds__(kThreads, kKind == Reduction::kLogSumExp ? 6 : 8)
     long_rows_kernel(int64_t count, int64_t piece, int64_t pieces, const From* __restrict__ x, To* __restrict__ y) {
   begin_kernel();
   __shared__ Part parts[kThreads / kWarp];
