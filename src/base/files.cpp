@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <string_view>
 #include <utility>
 #include "base/fail.h"
 #include "base/lost_pages.h"

@@ -1,7 +1,6 @@
 #include "base/json_reader.h"
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include "base/text.h"
 
 namespace linnet {

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <string_view>
 
 namespace linnet {
 namespace {

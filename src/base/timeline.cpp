@@ -1,5 +1,4 @@
 #include "base/timeline.h"
-#include <chrono>
 #include <memory>
 #include <mutex>
 #include <utility>

@@ -8,7 +8,6 @@
 #include "base/fail.h"
 #include "base/numbers.h"
 #include "base/text.h"
-#include "config/config.h"
 #include "config/hints.h"
 
 namespace linnet {

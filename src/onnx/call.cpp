@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include "base/fail.h"
 #include "engine/ir/op.h"
 #include "engine/ops/movement/movement.h"
 #include "onnx/operators.h"

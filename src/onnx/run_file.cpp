@@ -12,9 +12,7 @@
 #include "engine/ops/movement/movement.h"
 #include "engine/passes/passes.h"
 #include "formats/safetensors.h"
-#include "models/nn/forward.h"
 #include "models/nn/trace.h"
-#include "onnx/network.h"
 
 namespace linnet {
 namespace {

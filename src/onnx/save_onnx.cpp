@@ -1,6 +1,5 @@
 #include "onnx/save_onnx.h"
 #include <algorithm>
-#include <map>
 #include "base/fail.h"
 #include "engine/ir/op.h"
 #include "engine/passes/passes.h"

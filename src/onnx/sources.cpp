@@ -5,7 +5,6 @@
 #include "base/fail.h"
 #include "base/files.h"
 #include "engine/ops/movement/movement.h"
-#include "models/modules/image_model.h"
 #include "models/modules/text_encoder.h"
 
 namespace linnet {

@@ -11,7 +11,6 @@
 #include "data/examples/text/record_reader.h"
 #include "models/families/pretrained.h"
 #include "models/families/sentence_embedder.h"
-#include "models/nn/activation_observer.h"
 #include "models/nn/parameter_layout.h"
 #include "tasks/predictor.h"
 #include "tasks/scorer.h"

@@ -1,7 +1,6 @@
 #include "data/examples/batch.h"
 #include <algorithm>
 #include <string_view>
-#include <utility>
 #include "base/error.h"
 #include "base/fail.h"
 #include "base/timeline.h"

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
-#include "base/error.h"
 #include "base/signals.h"
 
 namespace linnet {

@@ -1,6 +1,5 @@
 #include "distributed/comm/communicator.h"
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include "base/error.h"
 #include "base/function_ref.h"

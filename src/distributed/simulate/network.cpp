@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
-#include <span>
 #include <string_view>
 #include <vector>
 #include "base/fail.h"

@@ -1,6 +1,5 @@
 #include "distributed/simulate/training_step.h"
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <limits>
 #include <map>
@@ -9,9 +8,7 @@
 #include <utility>
 #include "base/error.h"
 #include "base/json.h"
-#include "distributed/comm/pipeline_order.h"
 #include "distributed/comm/tensor_group.h"
-#include "distributed/simulate/network.h"
 
 namespace linnet {
 std::string layout_text(const RankLayout& layout) {

@@ -1,6 +1,5 @@
 #include "engine/passes/explanations.h"
 #include <algorithm>
-#include <vector>
 #include "base/fail.h"
 #include "engine/ir/op.h"
 #include "engine/ops/attention/attention.h"

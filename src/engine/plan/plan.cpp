@@ -1,6 +1,5 @@
 #include "engine/plan/plan.h"
 #include <algorithm>
-#include <map>
 #include "engine/ir/op.h"
 #include "engine/plan/storage.h"
 

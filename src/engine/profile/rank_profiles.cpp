@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <utility>
-#include <vector>
 #include "base/printed.h"
 #include "distributed/comm/agreement.h"
 

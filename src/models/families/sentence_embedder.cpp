@@ -11,8 +11,6 @@
 #include "base/text.h"
 #include "models/families/fields.h"
 #include "models/families/labels.h"
-#include "models/families/pretrained.h"
-#include "models/modules/text_encoder.h"
 #include "models/nn/forward.h"
 #include "models/nn/parameter_file.h"
 

@@ -1,7 +1,6 @@
 #include "models/families/tensor_match.h"
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <set>
 #include "base/fail.h"
 #include "engine/kernels/quantized/file_blocks.h"

@@ -1,7 +1,6 @@
 #include "models/families/torchvision.h"
 #include <algorithm>
 #include <filesystem>
-#include <vector>
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/json.h"

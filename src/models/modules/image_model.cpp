@@ -6,7 +6,6 @@
 #include "engine/ops/order/order.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "models/nn/trace.h"
 
 namespace linnet {
 namespace {

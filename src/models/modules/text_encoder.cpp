@@ -1,5 +1,4 @@
 #include "models/modules/text_encoder.h"
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>

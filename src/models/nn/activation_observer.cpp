@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 #include "base/fail.h"
 #include "engine/exec/executor.h"
 #include "models/nn/parameter_layout.h"

@@ -2,8 +2,6 @@
 #include <cstring>
 #include "base/fail.h"
 #include "engine/exec/backend.h"
-#include "engine/passes/passes.h"
-#include "engine/plan/state_names.h"
 #include "models/nn/activation_observer.h"
 #include "models/nn/model_store.h"
 #include "models/nn/parameter_file.h"

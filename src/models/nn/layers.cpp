@@ -4,7 +4,6 @@
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/fake_quantize/fake_quantize.h"
-#include "engine/ops/pointwise/pointwise.h"
 #include "models/nn/activation_observer.h"
 #include "models/nn/trace.h"
 

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <optional>
 #include <set>
-#include <vector>
 #include "base/fail.h"
 #include "base/files.h"
 #include "engine/plan/store.h"

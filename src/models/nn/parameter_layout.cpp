@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
-#include <string_view>
 #include <tuple>
 #include <utility>
 #include "base/fail.h"

@@ -1,7 +1,6 @@
 #include "models/nn/pipeline_parallel.h"
 #include <algorithm>
 #include <cmath>
-#include <vector>
 #include "base/fail.h"
 #include "engine/ops/collective/collective.h"
 #include "engine/ops/movement/movement.h"

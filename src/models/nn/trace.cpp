@@ -3,7 +3,6 @@
 #include "base/fail.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/quantized/quantized.h"
-#include "engine/plan/state_names.h"
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {

@@ -10,7 +10,6 @@
 #include "models/families/vit.h"
 #include "models/modules/image_model.h"
 #include "models/modules/resnet.h"
-#include "models/modules/vit.h"
 #include "models/nn/model_file.h"
 #include "onnx/text_network.h"
 #include "tasks/images/image_tables.h"

@@ -1,5 +1,4 @@
 #include "tasks/language/chat_tokens.h"
-#include <algorithm>
 #include "base/fail.h"
 #include "base/log.h"
 

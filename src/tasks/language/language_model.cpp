@@ -8,7 +8,6 @@
 #include "models/modules/text_decoder.h"
 #include "models/nn/model_file.h"
 #include "training/run/memory_report.h"
-#include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
 
 namespace linnet {

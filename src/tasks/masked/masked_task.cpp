@@ -6,7 +6,6 @@
 #include "data/metrics/text_scores.h"
 #include "engine/exec/backend.h"
 #include "models/families/encoder_family.h"
-#include "models/families/pretrained.h"
 #include "tasks/task_table.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "config/config.h"
 #include "distributed/comm/shard_sum.h"
-#include "tasks/planning/plan_memory.h"
 
 namespace linnet {
 namespace {

@@ -7,7 +7,6 @@
 #include "models/families/sentence_embedder.h"
 #include "models/nn/model_file.h"
 #include "tasks/texts/onnx_classifier.h"
-#include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
 
 namespace linnet {

@@ -1,7 +1,6 @@
 #include "tasks/translation/translation_session.h"
 #include <algorithm>
 #include <iterator>
-#include "data/examples/batch_stream.h"
 #include "data/metrics/text_scores.h"
 #include "models/modules/encoder_decoder.h"
 

@@ -3,7 +3,6 @@
 #include "base/fail.h"
 #include "base/numbers.h"
 #include "engine/plan/state_names.h"
-#include "models/nn/model_file.h"
 
 namespace linnet {
 namespace {

@@ -3,7 +3,6 @@
 #include <cmath>
 #include "base/fail.h"
 #include "base/hash.h"
-#include "data/examples/text/token_chunks.h"
 
 namespace linnet {
 namespace {

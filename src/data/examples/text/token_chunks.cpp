@@ -1,5 +1,4 @@
 #include "data/examples/text/token_chunks.h"
-#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <filesystem>

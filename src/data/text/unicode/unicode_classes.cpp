@@ -1,7 +1,6 @@
 #include "data/text/unicode/unicode_classes.h"
 #include <utf8proc.h>
 #include <algorithm>
-#include <cstdint>
 #include <iterator>
 #include <span>
 

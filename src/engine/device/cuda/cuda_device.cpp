@@ -1,5 +1,4 @@
 #include "engine/device/cuda/cuda_device.h"
-#include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <cstdlib>
 #include "base/log.h"

@@ -1,7 +1,6 @@
 #include "engine/ops/conv2d/conv2d.h"
 #include <algorithm>
 #include "base/error.h"
-#include "engine/kernels/conv/convolution.h"
 
 namespace linnet {
 namespace {

@@ -1,8 +1,6 @@
 #include "engine/ops/matmul/matmul.h"
 #include <algorithm>
 #include "engine/kernels/conv/dense_head.h"
-#include "engine/kernels/gemm/gemm.h"
-#include "engine/kernels/gemm/panels.h"
 #include "engine/ops/movement/movement.h"
 
 namespace linnet {

@@ -1,5 +1,4 @@
 #include "engine/ops/optimizer/optimizer.h"
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <tuple>
