@@ -22,7 +22,7 @@
 #include "base/timeline.h"
 #include "engine/device/device.h"
 #include "engine/kernels/conv/convolution.h"
-#include "engine/kernels/isa.h"
+#include "engine/kernels/processor.h"
 
 namespace linnet {
 namespace {

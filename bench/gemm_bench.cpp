@@ -22,9 +22,8 @@
 #include "base/thread_pool.h"
 #include "engine/device/device.h"
 #include "engine/kernels/gemm/gemm.h"
-#include "engine/kernels/isa.h"
-#include "engine/kernels/peak.h"
 #include "engine/kernels/precision.h"
+#include "engine/kernels/processor.h"
 #ifdef LINNET_BENCH_ONEDNN
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.hpp>

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 #include "base/thread_pool.h"
-#include "engine/kernels/isa.h"
+#include "engine/kernels/processor.h"
 #include "engine/kernels/stored_floats.h"
 
 namespace linnet {

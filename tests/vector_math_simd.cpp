@@ -1,9 +1,7 @@
 #include "vector_math.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "vector_math_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 #include "engine/kernels/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();

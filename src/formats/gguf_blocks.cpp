@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include "base/text.h"
-#include "engine/kernels/quantized/file_blocks.h"
+#include "engine/kernels/quantized/packed_weight.h"
 #include "formats/gguf_file.h"
 
 namespace linnet {

@@ -46,8 +46,8 @@ class TensorFile {
   virtual void read(const TensorEntry& entry, float* out) const {
     read_floats(entry.dtype, entry.data, entry.type.shape.elements(), out);
   }
-  // A row of a matrix in blocks that products read (file_blocks.h), as in the file: a row of the entry or, with
-  // `in_file`, of the file. Null: rows are not such.
+  // A row of a matrix in blocks that products read (kernels/quantized/packed_weight.h), as in the file: a row of the
+  // entry or, with `in_file`, of the file. Null: rows are not such.
   virtual const std::byte* block_row(const TensorEntry& /*entry*/, int64_t /*row*/, bool /*in_file*/) const {
     return nullptr;
   }

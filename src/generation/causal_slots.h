@@ -5,7 +5,7 @@
 // Bits on the CPU. Logits after a generated token do not depend on the other slots or their number, nor on further
 // tokens of its slot in the step. Cache entries of prompts do not depend on how these are cut into chunks: products of
 // more than 8 rows compute each row alike (gemm_test.cpp), and attention each token apart
-// (engine/ops/attention/cached_attention.h). So the prefix cache can reuse beginnings of prompts with the same logits.
+// (engine/ops/attention/attention.h). So the prefix cache can reuse beginnings of prompts with the same logits.
 // A token's last bits differ between generation and prompts, so only results of prompts are kept.
 //
 // On a GPU a whole prompt, right-padded, is computed by the plan of the smallest length that it fits.

@@ -3,7 +3,7 @@
 #include <functional>
 #include <optional>
 #include <vector>
-#include "engine/ops/pointwise/expression_builder.h"
+#include "engine/ops/pointwise/pointwise.h"
 #include "onnx/call.h"
 
 namespace linnet::compose {

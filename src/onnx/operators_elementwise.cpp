@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include "engine/kernels/gemm/activation.h"
+#include "engine/kernels/gemm/gemm.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

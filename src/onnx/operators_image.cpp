@@ -4,7 +4,7 @@
 #include <limits>
 #include "base/numbers.h"
 #include "engine/ops/conv2d/conv2d.h"
-#include "engine/ops/max_pool/max_pool.h"
+#include "engine/ops/pool/pool.h"
 #include "onnx/operators.h"
 
 namespace linnet {

@@ -5,7 +5,7 @@
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/order/order.h"
+#include "engine/ops/reduce/reduce.h"
 #include "onnx/operators.h"
 
 namespace linnet {

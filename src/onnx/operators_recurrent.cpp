@@ -127,9 +127,9 @@ class Recurrence {
     for (int64_t d = 0; d < directions_; ++d) {
       const Direction direction = direction_of(d, /*bias_apart=*/true);
       const Tensor bias = direction.bias.defined() ? direction.bias : call_.uniform(0, {gates_ * size_}, element());
-      const RecurrentOptions options{kind, GateOrder::kOnnx, direction.backward, Trace::must_decompose()};
       const RecurrentResult found =
-          recurrent({direction.projected, direction.recurrent, bias, direction.hidden, direction.cell}, options);
+          recurrent({direction.projected, direction.recurrent, bias, direction.hidden, direction.cell},
+              {kind, GateOrder::kOnnx, direction.backward}, Trace::must_decompose());
       results_.push_back({found.hidden, {found.last_hidden, found.cell}});
     }
     set_results();

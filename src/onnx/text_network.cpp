@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 

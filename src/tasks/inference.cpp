@@ -1,7 +1,7 @@
 #include "tasks/inference.h"
 #include <algorithm>
 #include "base/timeline.h"
-#include "engine/kernels/isa.h"
+#include "engine/kernels/processor.h"
 #include "engine/plan/state_names.h"
 #include "models/families/static_scales.h"
 #include "models/nn/parameter_file.h"

@@ -68,7 +68,7 @@ void queue_on_cpu(const KernelArgs& args) {
                                 out = std::vector(args.out.begin(), args.out.end())] { run_on_cpu(node, in, out); });
 }
 
-constexpr Kernel kCpuKernel[] = {{"cpu", nullptr, nullptr, queue_on_cpu, /*may_run_aside=*/true}};
+constexpr Kernel kCpuKernel[] = {{"cpu", queue_on_cpu, nullptr, nullptr, /*may_run_aside=*/true}};
 }  // namespace
 
 // An op without a CUDA kernel fails its tests, unless a library computes it.

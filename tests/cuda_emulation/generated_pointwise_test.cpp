@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "cuda_emulation/emulation.cuh"
 #include "cuda_emulation/pointwise_cases.h"
-#include "engine/device/cuda/nvrtc.h"
+#include "engine/device/cuda/libraries.h"
 
 namespace linnet {
 namespace {

@@ -9,10 +9,10 @@
 #include <vector>
 #include "cuda_emulation/emulated_backend.h"
 #include "engine/kernels/precision.h"
-#include "engine/ops/attention/attention_staging_cuda.h"
+#include "engine/ops/attention/attention.h"
 #include "engine/ops/dropout/dropout.h"
-#include "engine/ops/linear_cross_entropy/softmax_loss_cuda.h"
-#include "engine/ops/matmul/matmul_epilogue_cuda.h"
+#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "engine/ops/matmul/matmul.h"
 
 namespace linnet {
 namespace {

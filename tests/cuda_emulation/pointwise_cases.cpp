@@ -1,6 +1,6 @@
 #include "cuda_emulation/pointwise_cases.h"
 #include <numbers>
-#include "engine/ops/pointwise/expression_builder.h"
+#include "engine/ops/pointwise/pointwise.h"
 
 namespace linnet::testing {
 namespace {

@@ -1,10 +1,10 @@
-// Generated elementwise kernels (engine/ops/pointwise/pointwise_source.h) that are compiled for the CPU while building,
+// Generated elementwise kernels (engine/ops/pointwise/pointwise.h) that are compiled for the CPU while building,
 // and by NVRTC where it is installed: every function, every kind and type of operand.
 #pragma once
 #include <span>
 #include <string>
 #include <vector>
-#include "engine/ops/pointwise/pointwise_source.h"
+#include "engine/ops/pointwise/pointwise.h"
 
 namespace linnet::testing {
 struct PointwiseCase {

@@ -8,7 +8,6 @@
 #include "cuda_module/fake_runtime.h"
 #include "cuda_module/forked_ranks.h"
 #include "distributed/comm/shard_sum.h"
-#include "engine/device/cuda/nccl_library.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/layers.h"

@@ -1,4 +1,4 @@
-# Fails unless LIBRARY exports exactly the functions that HEADER declares, and what src/engine/kernels/isa.cpp puts in place of
+# Fails unless LIBRARY exports exactly the functions that HEADER declares, and what src/engine/kernels/processor_simd.cpp puts in place of
 # Highway's:
 #   cmake -D NM=nm -D LIBRARY=liblinnet_c.so -D HEADER=linnet_c.h -P check_exports.cmake
 execute_process(COMMAND ${NM} --dynamic --defined-only --format=posix ${LIBRARY}

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include "api/cpp/helpers.h"
 #include "engine/ops/conv2d/conv2d.h"
-#include "engine/ops/conv_pool/conv_pool.h"
+#include "engine/ops/pool/pool.h"
 #include "linnet/initializers.h"
 #include "linnet/math.h"
 #include "linnet/modules.h"

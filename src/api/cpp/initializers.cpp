@@ -5,7 +5,6 @@
 #include "base/fail.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "linnet/random.h"
 #include "models/nn/trace.h"

@@ -1,10 +1,10 @@
 // Sorting, and sums of rows by index.
-#include "engine/ops/order/order.h"
 #include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "engine/ir/op.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"
+#include "engine/ops/reduce/reduce.h"
 #include "linnet/math.h"
 
 namespace linnet {

@@ -32,8 +32,8 @@ Tensor looped(At x, RecurrentKind kind, const Parameter& weight_ih, const Parame
   const Shape one{shape[0], hidden};
   if (!state.hidden.defined()) state.hidden = zeros(x.value, one);
   if (!state.cell.defined() && kind == RecurrentKind::kLstm) state.cell = zeros(x.value, one);
-  const RecurrentResult found = recurrent({projected, weight_hh, bias_hh, state.hidden, state.cell},
-      {.kind = kind, .unrolled = Trace::must_decompose()}, x.where);
+  const RecurrentResult found = recurrent(
+      {projected, weight_hh, bias_hh, state.hidden, state.cell}, {.kind = kind}, Trace::must_decompose(), x.where);
   if (given) *given = {found.last_hidden, found.cell};
   return permute(at(found.hidden), {1, 0, 2});
 }

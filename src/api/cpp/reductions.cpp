@@ -3,7 +3,6 @@
 #include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/order/order.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/softmax/softmax.h"

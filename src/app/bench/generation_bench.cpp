@@ -5,7 +5,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/timeline.h"
-#include "engine/kernels/peak.h"
+#include "engine/kernels/processor.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/parameter_file.h"
 #include "tasks/task_table.h"

@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "base/packed_files.h"
 #include "base/timeline.h"
-#include "engine/kernels/peak.h"
+#include "engine/kernels/processor.h"
 #include "models/families/static_scales.h"
 #include "models/modules/text_encoder.h"
 #include "models/nn/activation_observer.h"

@@ -10,8 +10,7 @@
 #include "base/thread_pool.h"
 #include "config/hints.h"
 #include "engine/exec/backend.h"
-#include "engine/kernels/isa.h"
-#include "engine/kernels/peak.h"
+#include "engine/kernels/processor.h"
 #include "training/run/trainer_options.h"
 
 namespace linnet {

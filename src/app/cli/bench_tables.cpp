@@ -10,7 +10,7 @@
 #include "app/cli/print-inl.h"
 #include "base/files.h"
 #include "base/text.h"
-#include "engine/kernels/isa.h"
+#include "engine/kernels/processor.h"
 #include "models/families/config_file.h"
 
 namespace linnet {

@@ -5,7 +5,7 @@
 #include "app/cli/print-inl.h"
 #include "base/thread_pool.h"
 #include "engine/exec/backend.h"
-#include "engine/kernels/isa.h"
+#include "engine/kernels/processor.h"
 #include "tasks/check_subject.h"
 #include "tasks/task_table.h"
 #include "training/run/run_folder.h"

@@ -4,7 +4,7 @@
 #include "app/cli/print-inl.h"
 #include "base/files.h"
 #include "base/timeline.h"
-#include "engine/kernels/isa.h"
+#include "engine/kernels/processor.h"
 #include "tasks/task_table.h"
 
 namespace linnet {

@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "engine/kernels/isa.h"
+#include "engine/kernels/processor.h"
 #include "tasks/generation/text_writer.h"
 
 namespace linnet {

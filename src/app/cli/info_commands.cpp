@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "engine/exec/backend.h"
-#include "engine/kernels/isa.h"
+#include "engine/kernels/processor.h"
 #include "models/families/pretrained.h"
 #include "tasks/task_table.h"
 #include "training/run/memory_report.h"

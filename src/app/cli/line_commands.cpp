@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/numbers.h"
 #include "data/examples/text/parallel_text.h"
-#include "engine/kernels/isa.h"
+#include "engine/kernels/processor.h"
 #include "models/families/sentence_embedder.h"
 #include "serving/loaded/row_worker.h"
 #include "tasks/task_table.h"

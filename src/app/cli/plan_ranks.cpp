@@ -11,7 +11,7 @@
 #include "base/thread_pool.h"
 #include "config/hints.h"
 #include "engine/exec/backend.h"
-#include "engine/kernels/peak.h"
+#include "engine/kernels/processor.h"
 #include "tasks/planning/foresight.h"
 #include "training/run/run_record.h"
 #include "training/run/trainer_options.h"

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "engine/kernels/isa.h"
+#include "engine/kernels/processor.h"
 #include "serving/loaded/batch.h"
 #include "tasks/generation/text_writer.h"
 #include "tasks/images/image_session.h"

@@ -3,7 +3,7 @@
 #include "app/cli/print-inl.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "engine/kernels/isa.h"
+#include "engine/kernels/processor.h"
 #ifdef LINNET_SERVER
 #include "serving/http/http_server.h"
 #include "serving/http/service.h"

@@ -12,7 +12,7 @@
 #include "data/metrics/text_scores.h"
 #include "distributed/comm/agreement.h"
 #include "distributed/comm/world.h"
-#include "engine/kernels/isa.h"
+#include "engine/kernels/processor.h"
 #include "tasks/task_table.h"
 #include "tasks/translation/corpus.h"
 #include "tasks/translation/translation_task.h"

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <exception>
 #include "distributed/comm/agreement.h"
-#include "engine/device/cuda/nccl_library.h"
 #include "engine/ops/collective/collective.h"
 
 namespace linnet {

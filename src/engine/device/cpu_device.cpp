@@ -2,7 +2,6 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <string>
 #include "base/error.h"
 #include "base/numbers.h"
 #include "base/process_memory.h"

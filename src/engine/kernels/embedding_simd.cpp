@@ -2,11 +2,9 @@
 #include "engine/kernels/embedding.h"
 #include "engine/kernels/parallel.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/embedding_simd.cpp"
 #include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 #include "engine/kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();

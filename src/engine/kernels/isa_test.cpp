@@ -1,6 +1,6 @@
-#include "engine/kernels/isa.h"
 #include <gtest/gtest.h>
 #include "base/error.h"
+#include "engine/kernels/processor.h"
 
 namespace linnet {
 namespace {

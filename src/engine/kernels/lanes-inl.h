@@ -1,6 +1,7 @@
 // Vectors of float, loaded and stored as fp32 or bf16 (stored_floats.h), and rows of them with partial ends. A load
 // widens exactly; a store rounds like round_to_bf16 (precision.h), with the same bits on every instruction set. As
-// every *-inl.h it is included by *_simd.cpp after "hwy/foreach_target.h", once per instruction set.
+// every *-inl.h it is included by *_simd.cpp after "hwy/foreach_target.h", once per instruction set. Those that other
+// *-inl.h include more than once have Highway's guard (HWY_TARGET_TOGGLE).
 #if defined(LINNET_KERNELS_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_LANES_INL_H_
 #undef LINNET_KERNELS_LANES_INL_H_

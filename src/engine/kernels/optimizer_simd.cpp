@@ -6,10 +6,8 @@
 #include "engine/kernels/optimizer.h"
 #include "engine/kernels/parallel.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/optimizer_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 #include "engine/kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();

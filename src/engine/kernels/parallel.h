@@ -1,7 +1,10 @@
-// Divides a kernel's index range into tasks by shape alone, so that results are the same for any number of threads.
+// Divides a kernel's workspace, and its index range into tasks, by shape alone, so that results are the same for any
+// number of threads.
 #pragma once
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include "base/numbers.h"
 #include "base/thread_pool.h"
 
 namespace linnet {
@@ -21,4 +24,22 @@ template <class Body> void for_ranges(ThreadPool& pool, int64_t count, int64_t w
 
 // Sums over rows are cut into this many chunks of consecutive rows, whose partial sums are added in order.
 inline int64_t row_chunks(int64_t rows) { return std::clamp<int64_t>((rows + 63) / 64, 1, 32); }
+
+// Divides a kernel's workspace: one region after another, each at a multiple of `alignment` bytes. Without memory they
+// count its size.
+class Regions {
+ public:
+  explicit Regions(std::byte* base, size_t alignment = 64) : base_(base), alignment_(alignment) {}
+  template <class T> T* take(int64_t count) {
+    T* region = base_ ? reinterpret_cast<T*>(base_ + size_) : nullptr;
+    size_ += round_up(static_cast<size_t>(count) * sizeof(T), alignment_);
+    return region;
+  }
+  size_t size() const { return size_; }
+  std::byte* rest() const { return base_ + size_; }
+
+ private:
+  std::byte* base_;
+  size_t alignment_, size_ = 0;
+};
 }  // namespace linnet

@@ -1,6 +1,6 @@
-#include "engine/kernels/peak.h"
 #include <gtest/gtest.h>
 #include "base/thread_pool.h"
+#include "engine/kernels/processor.h"
 
 namespace linnet {
 namespace {

@@ -1,13 +1,10 @@
 #include <algorithm>
-#include <bit>
 #include <numbers>
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/rope.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/rope_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 #include "engine/kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,15 +1,10 @@
-#include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/rounding.h"
 #include "engine/kernels/stored_floats.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/rounding_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 #include "engine/kernels/lanes-inl.h"
 #include "engine/kernels/random/philox-inl.h"
 

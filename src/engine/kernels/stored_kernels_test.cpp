@@ -3,7 +3,7 @@
 #include <string>
 #include "engine/kernels/embedding.h"
 #include "engine/kernels/pointwise/pointwise.h"
-#include "engine/kernels/random/dropout.h"
+#include "engine/kernels/random/philox.h"
 #include "engine/kernels/reduce/reduce.h"
 #include "engine/kernels/rope.h"
 #include "engine/kernels/stored_floats.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <vector>
-#include "engine/kernels/isa.h"
+#include "engine/kernels/processor.h"
 
 namespace linnet {
 namespace {

@@ -1,5 +1,4 @@
 // The CUDA kernels of every op, from x_cuda.cu of its folder. LINNET_CUDA_EMULATION has no libraries of NVIDIA.
-#include <vector>
 #include "engine/ops/op_table.h"
 
 namespace linnet {

@@ -1,5 +1,6 @@
 #include "engine/ops/broadcast.h"
 #include <algorithm>
+#include "engine/ops/movement/movement.h"
 
 namespace linnet {
 namespace {
@@ -59,5 +60,42 @@ std::optional<Broadcast> find_broadcast(const Shape& small, const Shape& full) {
   if (is_suffix(small, full)) return Broadcast::kSuffix;
   if (is_prefix(small, full)) return Broadcast::kPrefix;
   return std::nullopt;
+}
+
+namespace {
+// Repeats axes [first, last) of one element to their sizes in `shape`.
+Tensor repeat_axes(At x, int first, int last, const Shape& shape) {
+  const auto at = [&](Tensor value) { return At(value, x.where); };
+  Shape result = x.value.shape();
+  for (int axis = first; axis < last; ++axis) result.set(axis, shape[axis]);
+  const int64_t outer = result.elements(0, first), n = result.elements(first, last);
+  const int64_t inner = result.elements(last, result.rank());
+  if (inner == 1) return reshape(at(broadcast_to(at(reshape(x, {outer, 1})), {outer, n})), result);
+  if (outer == 1) return reshape(at(broadcast_to(at(reshape(x, {inner})), {n, inner})), result);
+  constexpr int64_t kFew = 8;
+  if (n <= kFew) {
+    const std::vector<Tensor> rows(n, reshape(x, {outer, 1, inner}));
+    return reshape(at(concat(at(rows[0]), std::span(rows).subspan(1), 1)), result);
+  }
+  const Tensor copies = broadcast_to(at(reshape(x, {outer, inner, 1})), {outer, inner, n});
+  return reshape(at(permute(at(copies), {0, 2, 1})), result);
+}
+}  // namespace
+
+Tensor broadcast_to(At x, Shape shape) {
+  const Shape small = x.value.shape();
+  if (small == shape) return x.value;
+  if (const auto full = broadcast_shape(std::array{small, shape});
+      full && *full == shape && !find_broadcast(small, shape)) {
+    At repeated(reshape(x, with_rank(small, shape.rank())), x.where);
+    const auto differs = [&](int axis) { return axis < shape.rank() && repeated.value.dim(axis) != shape[axis]; };
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      int last = axis;
+      while (differs(last)) ++last;
+      if (last > axis) repeated.value = repeat_axes(repeated, axis, last, shape);
+    }
+    return repeated.value;
+  }
+  return op_result(kBroadcast, x, {}, BroadcastAttrs{shape});
 }
 }  // namespace linnet

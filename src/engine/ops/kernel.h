@@ -49,13 +49,12 @@ struct KernelQuery {
 
 struct Kernel {
   const char* name;
-  bool (*supports)(const KernelQuery&);     // nullptr: every type the op infers
-  size_t (*workspace)(const KernelQuery&);  // bytes; nullptr: none
   void (*run)(const KernelArgs&);
+  bool (*supports)(const KernelQuery&) = nullptr;     // nullptr: every type the op infers
+  size_t (*workspace)(const KernelQuery&) = nullptr;  // bytes; nullptr: none
   // On a device it touches only its operands and workspace, so it may be queued beside other work (Device::aside).
   bool may_run_aside = false;
 };
-
 using KernelList = std::span<const Kernel>;
 
 // Defines NAME_kernels(), an op's list in the table of all ops (engine/ops/op_table.h).

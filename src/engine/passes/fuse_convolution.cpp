@@ -2,7 +2,6 @@
 // learned statistics), the addition of a tensor of the result's shape, and an activation function. The result is then
 // written once. The bits stay, as the kernels round after each operation.
 #include "engine/ops/conv2d/conv2d.h"
-#include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"

@@ -6,7 +6,6 @@
 #include <utility>
 #include "engine/exec/interpreter.h"
 #include "engine/ops/conv2d/conv2d.h"
-#include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/passes.h"
 #include "models/nn/layers.h"

@@ -10,7 +10,6 @@
 #include "engine/kernels/random/philox.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/matmul/matmul.h"
-#include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"

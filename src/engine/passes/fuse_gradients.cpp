@@ -7,11 +7,11 @@
 #include <map>
 #include <optional>
 #include <set>
-#include "engine/ops/conv_pool/conv_pool.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/pool/pool.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"

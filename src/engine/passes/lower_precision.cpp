@@ -4,8 +4,8 @@
 #include <array>
 #include <map>
 #include "engine/ir/op.h"
+#include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/ops/round_half/round_half.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 

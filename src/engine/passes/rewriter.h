@@ -7,7 +7,7 @@
 #include <vector>
 #include "engine/ir/graph.h"
 #include "engine/ir/op.h"
-#include "engine/kernels/gemm/activation.h"
+#include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/pointwise/expression.h"
 #include "engine/ops/kernel.h"
 

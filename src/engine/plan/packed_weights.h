@@ -4,14 +4,14 @@
 #pragma once
 #include <span>
 #include <vector>
-#include "engine/kernels/gemm/panels.h"
+#include "engine/kernels/gemm/gemm.h"
 #include "engine/plan/plan.h"
 
 namespace linnet {
 class PackedWeights {
  public:
   PackedWeights() = default;
-  // Chooses the weights and lets the plans' products read panels of them (engine/kernels/gemm/panels.h), with the same
+  // Chooses the weights and lets the plans' products read panels of them (engine/kernels/gemm/gemm.h), with the same
   // bits. `plans`: all that read the store's "parameters", before executors are made of them.
   //
   // Chosen are weights that only products read, each of which can read panels: no embeddings or heads tied to them, and

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <set>
 #include "base/fail.h"
-#include "engine/kernels/quantized/file_blocks.h"
+#include "engine/kernels/quantized/packed_weight.h"
 #include "formats/gguf_file.h"
 #include "models/nn/parameter_layout.h"
 

@@ -2,7 +2,6 @@
 #include <array>
 #include <cmath>
 #include "engine/ops/attention/attention.h"
-#include "engine/ops/attention/cached_attention.h"
 #include "engine/ops/cache/cache.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/movement/movement.h"
@@ -115,12 +114,13 @@ RopeScaling RotaryConfig::scaling_of(int64_t longest) const {
 Tensor SelfAttention::project(Tensor x, const AttentionContext& context) {
   const Tensor projected = in_proj(x), all = query_norm ? normalize_queries_keys(projected) : projected;
   if (!config.rotary) return all;
-  return rope(all, {.heads = config.heads + config.key_heads(),
-                       .head_size = config.size(),
-                       .turned = std::llround(config.rotary->share * static_cast<double>(config.size())),
-                       .theta = config.rotary->theta,
-                       .scaling = config.rotary->scaling_of(std::max(context.longest, x.dim(1))),
-                       .positions = context.positions});
+  return rope(all,
+      {.heads = config.heads + config.key_heads(),
+          .head_size = config.size(),
+          .turned = std::llround(config.rotary->share * static_cast<double>(config.size())),
+          .theta = config.rotary->theta,
+          .scaling = config.rotary->scaling_of(std::max(context.longest, x.dim(1)))},
+      context.positions);
 }
 
 Tensor SelfAttention::project_part(Tensor of, int64_t first, int64_t rows) {
@@ -144,14 +144,11 @@ Tensor SelfAttention::operator()(Tensor x, const AttentionContext& context) {
   const auto [queries, keys, values, rows] =
       context.split ? context.split(*this, projected) : split_projection(config, projected);
   if (rows.defined())
-    return out_proj(cached_attention(queries, keys, values,
+    return out_proj(cached_attention(queries, keys, values, rows, context.lengths, context.starts,
         {.heads = config.heads,
             .kv_heads = config.key_heads(),
             .scale = config.attention_scale,
-            .soft_cap = config.soft_cap,
-            .rows = rows,
-            .lengths = context.lengths,
-            .starts = context.starts}));
+            .soft_cap = config.soft_cap}));
   AttentionOptions options = options_for(config, *this);
   options.causal = context.causal;
   if (context.causal) options.window = config.window;

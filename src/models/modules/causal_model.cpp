@@ -4,7 +4,6 @@
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 

@@ -1,10 +1,9 @@
 #include "models/modules/image_model.h"
 #include <cmath>
-#include "engine/ops/conv_pool/conv_pool.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/order/order.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/pool/pool.h"
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {

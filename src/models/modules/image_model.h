@@ -42,7 +42,7 @@ struct CnnConfig {
   std::vector<double> mean = {}, deviation = {};  // see ImageModel
 };
 
-// conv_relu_pool (ops/conv_pool) with its parameters. Images: u8 [N, H, W, C], or floats already scaled.
+// conv_relu_pool (ops/pool) with its parameters. Images: u8 [N, H, W, C], or floats already scaled.
 struct ConvPool : Module {
   ConvPool(Module* parent, std::string name, int64_t channels, int64_t filters);
   Tensor operator()(At images, const PixelScaling& scaling = {});

@@ -3,7 +3,6 @@
 #include <vector>
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/softmax/softmax.h"

@@ -6,9 +6,9 @@
 #include "base/fail.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/fake_quantize/fake_quantize.h"
-#include "engine/ops/max_pool/max_pool.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/pool/pool.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/activation_observer.h"
 

@@ -10,7 +10,7 @@ namespace linnet {
 struct T5Config {
   int64_t vocab_size = 32128, width = 512, heads = 8, head_size = 64, hidden = 2048;
   int64_t encoder_layers = 6, decoder_layers = 6;
-  int64_t buckets = 32, max_distance = 128;  // of distances (ops/distance_buckets)
+  int64_t buckets = 32, max_distance = 128;  // of distances (ops/attention)
   Activation activation = Activation::kRelu;
   bool gated = false;  // the feed-forward, as from version 1.1 on
   double dropout = 0.1, epsilon = 1e-6;
@@ -21,7 +21,7 @@ struct T5Config {
 
 template <class Layer> struct T5Stack : Module {
   T5Stack(Module* parent, std::string name, const T5Config& config, int64_t layers, bool bidirectional);
-  // [heads, queries + keys - 1], for queries from `position` on (ops/distance_buckets).
+  // [heads, queries + keys - 1], for queries from `position` on (ops/attention).
   Tensor distance_bias(Graph& graph, int64_t queries, int64_t keys, Tensor position = {});
   // [R, heads, keys]: one query in each row, at positions i32 [R, 1].
   Tensor distance_bias_at(Tensor positions, int64_t keys);

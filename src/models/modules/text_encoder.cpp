@@ -5,12 +5,10 @@
 #include "base/fail.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
-#include "engine/ops/distance_buckets/distance_buckets.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/order/order.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 

@@ -25,7 +25,7 @@ struct EncoderConfig {
   int64_t first_position = 0;                      // the row of the position table that the first token has
   int64_t embedding_width = 0;   // of all embeddings, with a projection to `width`; 0: width, and no projection
   int64_t max_distance = 128;    // of these buckets
-  int64_t distance_buckets = 0;  // of a bias of all layers' scores by distance (ops/distance_buckets); 0: none
+  int64_t distance_buckets = 0;  // of a bias of all layers' scores by distance (ops/attention); 0: none
   bool linear_biases = false;    // scores fall with the distance, by a slope per head (Press et al. 2022)
   // > 0: attention is disentangled (DeBERTa), with an embedding per distance to either side. With
   // distance_span_buckets, distances beyond half of them share embeddings, up to max_distance.

@@ -3,7 +3,6 @@
 #include <numbers>
 #include "base/fail.h"
 #include "engine/ir/op.h"
-#include "engine/ops/pointwise/expression_builder.h"
 #include "onnx/lowering/lowering.h"
 
 namespace linnet {

@@ -2,9 +2,8 @@
 #include <numeric>
 #include "engine/ir/op.h"
 #include "engine/ops/conv2d/conv2d.h"
-#include "engine/ops/conv_pool/conv_pool.h"
 #include "engine/ops/matmul/matmul.h"
-#include "engine/ops/max_pool/max_pool.h"
+#include "engine/ops/pool/pool.h"
 #include "onnx/lowering/lowering.h"
 
 namespace linnet {

@@ -1,6 +1,6 @@
 // Ops on whole rows: norms, reductions, softmax, lookups.
+#include "engine/ops/attention/attention.h"
 #include "engine/ops/broadcast.h"
-#include "engine/ops/distance_buckets/distance_buckets.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/rope/rope.h"

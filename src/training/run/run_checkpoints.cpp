@@ -5,7 +5,7 @@
 #include "base/numbers.h"
 #include "base/process_memory.h"
 #include "distributed/comm/agreement.h"
-#include "engine/kernels/isa.h"
+#include "engine/kernels/processor.h"
 #include "engine/plan/state_names.h"
 #include "models/families/sentence_embedder.h"
 #include "models/families/static_scales.h"

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "engine/exec/backend.h"
-#include "engine/kernels/isa.h"
+#include "engine/kernels/processor.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/pipeline_parallel.h"
 #include "training/run/trainer_options.h"

@@ -7,7 +7,7 @@
 #include "base/timeline.h"
 #include "distributed/comm/agreement.h"
 #include "engine/exec/backend.h"
-#include "engine/kernels/isa.h"
+#include "engine/kernels/processor.h"
 #include "engine/plan/state_names.h"
 #include "engine/profile/rank_profiles.h"
 #include "training/run/run_checkpoints.h"

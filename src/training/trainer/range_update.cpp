@@ -4,7 +4,6 @@
 #include "base/fail.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/quantized/quantized.h"
 #include "engine/ops/reduce/reduce.h"

@@ -107,7 +107,7 @@ struct StepReport {
 };
 
 // The precision of products on this processor when `wanted` is asked for: fp32 instead of bf16 without bf16
-// instructions in the current set (engine/kernels/isa.h).
+// instructions in the current set (engine/kernels/processor.h).
 Precision cpu_precision(Precision wanted);
 
 StepReport step_report(double loss_sum, double token_count, double sum_of_squares);

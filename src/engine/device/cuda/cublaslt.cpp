@@ -1,9 +1,7 @@
 #include "engine/device/cuda/cublaslt.h"
 #include <cublasLt.h>
 #include <cstring>
-#include <memory>
 #include <sstream>
-#include <vector>
 #include "base/fail.h"
 #include "engine/device/cuda/libraries.h"
 #include "engine/device/disk_cache.h"

@@ -1,6 +1,5 @@
 #include "engine/device/cuda/cudnn_graph.h"
 #include <algorithm>
-#include <array>
 #include "base/log.h"
 #include "base/switched_off.h"
 #include "engine/device/cuda/libraries.h"

@@ -1,11 +1,4 @@
 // What the forward and the backward pass of attention share.
-#if defined(LINNET_KERNELS_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef LINNET_KERNELS_ATTENTION_INL_H_
-#undef LINNET_KERNELS_ATTENTION_INL_H_
-#else
-#define LINNET_KERNELS_ATTENTION_INL_H_
-#endif
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -489,5 +482,3 @@ template <class P> HWY_NOINLINE void WeighQueriesExactly(
 }
 }  // namespace linnet::HWY_NAMESPACE::attention
 HWY_AFTER_NAMESPACE();
-
-#endif

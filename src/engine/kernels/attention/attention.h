@@ -38,7 +38,8 @@ struct AttentionArgs {
   // A query has the same bits for any number of queries and of keys that it does not see. Forward only, by
   // attention_few_queries().
   bool independent_queries = false;
-  float soft_cap = 0;  // scores s become soft_cap * tanh(s / soft_cap); 0: none. By attention_few_queries() alone.
+  const int32_t* key_rows = nullptr;  // [batch], for attention_few_queries() alone, as soft_cap
+  float soft_cap = 0;                 // scores s become soft_cap * tanh(s / soft_cap); 0: none
 };
 
 inline int64_t first_key_seen(const AttentionArgs& args, int64_t sample, int64_t i) {
@@ -82,8 +83,8 @@ bool has_few_queries(const AttentionArgs& args);
 size_t attention_few_queries_workspace(const AttentionArgs& args, int threads);
 
 // As attention_forward (engine/kernels/attention/attention.h), to rounding. k and v have one type in memory. `lse` may
-// be null. With `key_rows` [batch], sample b attends to the keys and values of sample key_rows[b], as for samples that
+// be null. With args.key_rows, sample b attends to the keys and values of sample key_rows[b], as for samples that
 // are tokens of one text; it may be negative for a sample that sees no key.
 void attention_few_queries(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
-    MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool, const int32_t* key_rows = nullptr);
+    MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool);
 }  // namespace linnet

@@ -1,20 +1,12 @@
 // Attention with bf16 products (engine/kernels/precision.h), compiled apart as it needs another instruction set.
-#include <algorithm>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <limits>
-#include <type_traits>
-#include <utility>
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/attention/attention_blocking.h"
 #include "engine/kernels/gemm/gemm.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/attention/attention_bf16_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 
 // As in gemm_bf16_simd.cpp.
 #if HWY_TARGET == HWY_AVX3

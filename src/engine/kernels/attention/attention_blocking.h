@@ -7,7 +7,7 @@
 #include "base/fail.h"
 #include "base/numbers.h"
 #include "engine/kernels/attention/attention.h"
-#include "engine/kernels/regions.h"
+#include "engine/kernels/parallel.h"
 
 namespace linnet::attention_blocking {
 // Scores are kept transposed, [keys, queries]: with one query per lane, no sums across lanes are needed.

@@ -1,11 +1,4 @@
 // The forward and the backward pass of attention, for either precision.
-#if defined(LINNET_KERNELS_ATTENTION_PASSES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef LINNET_KERNELS_ATTENTION_PASSES_INL_H_
-#undef LINNET_KERNELS_ATTENTION_PASSES_INL_H_
-#else
-#define LINNET_KERNELS_ATTENTION_PASSES_INL_H_
-#endif
-
 #include <cmath>
 #include <limits>
 #include "engine/kernels/attention/attention-inl.h"
@@ -490,5 +483,3 @@ template <class P> void BackwardTask(
 }
 }  // namespace linnet::HWY_NAMESPACE::attention
 HWY_AFTER_NAMESPACE();
-
-#endif

@@ -1,12 +1,5 @@
 // The register tile of attention's products, which does with its sums what comes next while they are in registers, and
 // how weights (probabilities and their gradients) are kept.
-#if defined(LINNET_KERNELS_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef LINNET_KERNELS_ATTENTION_TILE_INL_H_
-#undef LINNET_KERNELS_ATTENTION_TILE_INL_H_
-#else
-#define LINNET_KERNELS_ATTENTION_TILE_INL_H_
-#endif
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -129,5 +122,3 @@ struct F32Weights : tile::F32Pack {
 };
 }  // namespace linnet::HWY_NAMESPACE::attention
 HWY_AFTER_NAMESPACE();
-
-#endif

@@ -1,15 +1,8 @@
 // The pooled convolution: images with zeros around them, and the forward pass.
-#if defined(LINNET_KERNELS_CONV_POOL_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef LINNET_KERNELS_CONV_POOL_FORWARD_INL_H_
-#undef LINNET_KERNELS_CONV_POOL_FORWARD_INL_H_
-#else
-#define LINNET_KERNELS_CONV_POOL_FORWARD_INL_H_
-#endif
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include "engine/kernels/conv/conv_pool.h"
+#include "engine/kernels/conv/pool.h"
 #include "engine/kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -327,5 +320,3 @@ void ForwardImages(const ConvPoolCall& call, int64_t begin, int64_t end, float* 
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
-
-#endif

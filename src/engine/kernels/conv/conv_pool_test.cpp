@@ -1,8 +1,8 @@
-#include "engine/kernels/conv/conv_pool.h"
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
+#include "engine/kernels/conv/pool.h"
 #include "kernel_testing.h"
 
 namespace linnet {

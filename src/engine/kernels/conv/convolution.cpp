@@ -1,12 +1,8 @@
 #include "engine/kernels/conv/convolution.h"
-#include <algorithm>
 #include "base/error.h"
 #include "base/numbers.h"
 #include "engine/kernels/conv/convolution_layout.h"
-#include "engine/kernels/gemm/gemm.h"
-#include "engine/kernels/gemm/panels.h"
 #include "engine/kernels/parallel.h"
-#include "engine/kernels/regions.h"
 
 namespace linnet {
 namespace {

@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include "engine/kernels/gemm/activation.h"
+#include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/stored_floats.h"
 
 namespace linnet {

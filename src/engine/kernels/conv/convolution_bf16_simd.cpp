@@ -1,21 +1,12 @@
 // Convolutions with products of bf16 pairs (gemm_bf16-inl.h).
 #include <hwy/cache_control.h>
-#include <algorithm>
-#include <array>
-#include <bit>
 #include <cstring>
-#include <type_traits>
-#include <utility>
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/convolution_layout.h"
 #include "engine/kernels/gemm/gemm.h"
-#include "engine/kernels/gemm/gemm_tasks.h"
-#include "engine/kernels/parallel.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/conv/convolution_bf16_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 
 // As gemm_bf16_simd.cpp: Highway's AVX-512 target and one extension more.
 #if HWY_TARGET == HWY_AVX3

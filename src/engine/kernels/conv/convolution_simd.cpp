@@ -1,11 +1,8 @@
 // Convolutions with products of floats.
-#include <algorithm>
 #include "engine/kernels/conv/convolution_layout.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/conv/convolution_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 #include "engine/kernels/conv/convolution_taps-inl.h"
 #include "engine/kernels/conv/winograd-inl.h"
 #include "engine/kernels/conv/winograd_weight-inl.h"

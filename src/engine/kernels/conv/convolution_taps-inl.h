@@ -2,13 +2,6 @@
 // result's pixels from a strip of the image. Weights are packed once, for all threads. The policy P (gemm_pack-inl.h)
 // gives the type of products. In bf16 a packed element is a pair of neighboring source channels: `problem` is that of
 // an image of pairs with half as many channels.
-#if defined(LINNET_KERNELS_CONVOLUTION_TAPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef LINNET_KERNELS_CONVOLUTION_TAPS_INL_H_
-#undef LINNET_KERNELS_CONVOLUTION_TAPS_INL_H_
-#else
-#define LINNET_KERNELS_CONVOLUTION_TAPS_INL_H_
-#endif
-
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -446,5 +439,3 @@ template <class P> void run_weights(const WeightCall& call, ThreadPool& pool) {
 }
 }  // namespace linnet::HWY_NAMESPACE::convolution
 HWY_AFTER_NAMESPACE();
-
-#endif

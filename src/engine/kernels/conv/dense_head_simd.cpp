@@ -4,10 +4,8 @@
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/dense_head.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/conv/dense_head_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 #include "engine/kernels/lanes-inl.h"
 
 #ifndef LINNET_KERNELS_DENSE_HEAD_SIZES

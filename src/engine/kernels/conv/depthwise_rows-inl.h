@@ -1,13 +1,6 @@
 // Depthwise filters of n x n, n odd, over images with n / 2 pixels of zeros around them. Those that visit every pixel
 // compute two rows of results at a time: each pixel of their n + 1 rows is loaded once for all of its products. With
 // stride 2, patches of 2 x 2 results follow each other, with all channels, so that images are read from end to end.
-#if defined(LINNET_KERNELS_DEPTHWISE_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef LINNET_KERNELS_DEPTHWISE_ROWS_INL_H_
-#undef LINNET_KERNELS_DEPTHWISE_ROWS_INL_H_
-#else
-#define LINNET_KERNELS_DEPTHWISE_ROWS_INL_H_
-#endif
-
 #include <array>
 #include "engine/kernels/conv/convolution-inl.h"
 
@@ -178,5 +171,3 @@ template <class At> HWY_INLINE void DepthwiseTwoRowSums(const std::array<PixelRo
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
-
-#endif

@@ -1,15 +1,11 @@
 // Convolutions with one filter per channel: elementwise products of vectors of channels, over strips of images. Groups
 // of few channels are sums of as many such products.
-#include <algorithm>
-#include <array>
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/convolution_layout.h"
 #include "engine/kernels/gemm/gemm_tasks.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/conv/depthwise_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 #include "engine/kernels/conv/convolution-inl.h"
 #include "engine/kernels/conv/depthwise_rows-inl.h"
 

@@ -1,13 +1,6 @@
 // The forward pass and the input gradient of 3 x 3 filters of stride 1. The policy P (gemm_pack-inl.h) gives the type
 // of products. In bf16 sources and filters are transformed in fp32 and then rounded; a packed element is a pair of
 // neighboring channels.
-#if defined(LINNET_KERNELS_WINOGRAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef LINNET_KERNELS_WINOGRAD_INL_H_
-#undef LINNET_KERNELS_WINOGRAD_INL_H_
-#else
-#define LINNET_KERNELS_WINOGRAD_INL_H_
-#endif
-
 #include <algorithm>
 #include <type_traits>
 #include "base/thread_pool.h"
@@ -273,5 +266,3 @@ template <class F, class P, class Source, class Result> void run_winograd(const 
 }
 }  // namespace linnet::HWY_NAMESPACE::convolution
 HWY_AFTER_NAMESPACE();
-
-#endif

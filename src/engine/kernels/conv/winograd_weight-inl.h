@@ -1,13 +1,6 @@
 // The gradient of 3 x 3 filters: for each spot of a tile the product of transformed dy and transformed sources, summed
 // over tiles, then one inverse transformation. In bf16 sources and dy are transformed in fp32 and then rounded; a
 // packed element is a pair of neighboring tiles, the second zero after the last tile.
-#if defined(LINNET_KERNELS_WINOGRAD_WEIGHT_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef LINNET_KERNELS_WINOGRAD_WEIGHT_INL_H_
-#undef LINNET_KERNELS_WINOGRAD_WEIGHT_INL_H_
-#else
-#define LINNET_KERNELS_WINOGRAD_WEIGHT_INL_H_
-#endif
-
 #include <algorithm>
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/winograd_transforms-inl.h"
@@ -185,5 +178,3 @@ template <class F, class P, class T> void run_winograd_weights(const WinogradWei
 }
 }  // namespace linnet::HWY_NAMESPACE::convolution
 HWY_AFTER_NAMESPACE();
-
-#endif

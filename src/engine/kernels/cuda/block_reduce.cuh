@@ -34,4 +34,53 @@ template <class T, class Op> static LINNET_DEVICE T block_reduce(T value, Op op,
 }
 template <class T> LINNET_DEVICE T block_sum(T value) { return block_reduce(value, Add(), T(0)); }
 LINNET_DEVICE float block_max(float value) { return block_reduce(value, Larger(), -INFINITY); }
+
+// The second stage of a sum over blocks: adds their parts in a fixed order.
+constexpr int kPartSlices = 32;  // warps that share the parts of 32 columns
+
+// Column sums of from [parts, width]: those before `split` to `first`, the others to `second`; either may be null.
+static __global__ void __launch_bounds__(kPartSlices* kWarp) add_parts_kernel(int64_t parts, int64_t split,
+    int64_t width, const float* __restrict__ from, float* __restrict__ first, float* __restrict__ second) {
+  begin_kernel();
+  __shared__ float slices[kPartSlices][kWarp];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, slice = static_cast<int>(threadIdx.x) / kWarp;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane;
+  float sum = 0;
+  if (column < width)
+    for (int64_t part = slice; part < parts; part += kPartSlices) sum += from[part * width + column];
+  slices[slice][lane] = sum;
+  __syncthreads();
+  if (slice != 0 || column >= width) return;
+  for (int i = 1; i < kPartSlices; ++i) sum += slices[i][lane];
+  float* to = column < split ? first : second;
+  if (to) to[column < split ? column : column - split] = sum;
+}
+
+inline void add_parts(
+    Device* device, int64_t parts, int64_t split, int64_t width, const float* from, float* first, float* second) {
+  launch(device, add_parts_kernel, blocks_for(width, kWarp), kPartSlices * kWarp, 0, parts, split, width, from, first,
+      second);
+}
+
+// One thread per column: to[column] = (add ? to[column] : 0) + the parts in order.
+LINNET_DEVICE void add_column(int64_t column, int64_t parts, int64_t width, bool add, const float* from, float* to) {
+  float sum = add ? to[column] : 0;
+  for (int64_t part = 0; part < parts; ++part) sum += from[part * width + column];
+  to[column] = sum;
+}
+
+template <class Sum, int kThreads, class From, class To> __global__ void __launch_bounds__(kThreads)
+    total_kernel(int64_t count, const From* __restrict__ from, To* total) {
+  begin_kernel();
+  Sum sum = 0;
+  for (int64_t i = threadIdx.x; i < count; i += kThreads) sum += static_cast<Sum>(from[i]);
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) *total = static_cast<To>(sum);
+}
+
+// *total = the sum of `from`, by one block; for a few numbers per thread.
+template <class Sum, int kThreads = 1024, class From, class To>
+void add_all(Device* device, int64_t count, const From* from, To* total) {
+  launch(device, total_kernel<Sum, kThreads, From, To>, 1, kThreads, 0, count, from, total);
+}
 }  // namespace linnet

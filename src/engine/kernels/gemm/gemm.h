@@ -4,15 +4,60 @@
 // the shape decides. With `independent_rows` it does not depend on the number of rows either. NaN and infinity in A or
 // B reach C as arithmetic says.
 #pragma once
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include "engine/kernels/gemm/activation.h"
+#include <limits>
+#include <numbers>
+#include <span>
 #include "engine/kernels/precision.h"
 #include "engine/kernels/stored_floats.h"
 
 namespace linnet {
 class ThreadPool;
 struct PackedWeight;
+
+// Functions fused into products and convolutions, with the same bits as ops/pointwise. NaN stays NaN.
+// The first four have derivatives. kSilu: x sigmoid(x); kHardSwish: x max(0, min(1, x / 6 + 1 / 2)); kRelu6: ReLU up
+// to 6.
+enum class GemmActivation : uint8_t { kNone, kRelu, kGelu, kGeluTanh, kSilu, kHardSwish, kRelu6 };
+inline std::span<const char* const> enum_names(GemmActivation) {
+  static constexpr std::array kNames{"none", "relu", "gelu", "gelu_tanh", "silu", "hard_swish", "relu6"};
+  return kNames;
+}
+
+// In double precision, for references: the functions, and the slopes of the first four.
+inline double gemm_activation(GemmActivation f, double x) {
+  constexpr double kRoot = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kCube = 0.044715;
+  switch (f) {
+    case GemmActivation::kNone: return x;
+    case GemmActivation::kRelu: return x < 0 ? 0 : x;
+    case GemmActivation::kGelu: return x * (1 + std::erf(x / std::numbers::sqrt2)) / 2;
+    case GemmActivation::kGeluTanh: return x * (1 + std::tanh(kRoot * (x + kCube * x * x * x))) / 2;
+    case GemmActivation::kSilu: return x / (1 + std::exp(-x));
+    case GemmActivation::kHardSwish: return x * std::clamp(x / 6 + 0.5, 0.0, 1.0);
+    case GemmActivation::kRelu6: return std::clamp(x, 0.0, 6.0);
+  }
+  return x;
+}
+
+inline double gemm_slope(GemmActivation f, double x) {
+  constexpr double kRoot = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kCube = 0.044715;
+  switch (f) {
+    case GemmActivation::kRelu: return x > 0 ? 1 : 0;
+    case GemmActivation::kGelu:
+      return (1 + std::erf(x / std::numbers::sqrt2)) / 2 +
+             x * std::exp(-x * x / 2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+    case GemmActivation::kGeluTanh: {
+      const double tanh = std::tanh(kRoot * (x + kCube * x * x * x));
+      return (1 + tanh) / 2 + x / 2 * (1 - tanh * tanh) * kRoot * (1 + 3 * kCube * x * x);
+    }
+    case GemmActivation::kNone: return 1;
+    default: return std::numeric_limits<double>::quiet_NaN();
+  }
+}
 
 //   x = op(A) op(B) [+ C or residual] [+ bias],   C = activation(x) [* derivative'(aux)]
 // Row-major. Any size may be zero: k = 0 gives the bias alone (or 0).
@@ -50,7 +95,7 @@ struct GemmArgs {
   bool independent_rows = false;
 };
 
-// Whether the current instruction set (engine/kernels/isa.h) multiplies in bf16.
+// Whether the current instruction set (engine/kernels/processor.h) multiplies in bf16.
 bool gemm_has_bf16();
 
 // Whether any of the matrices is bf16 in memory, in any mixture. That needs gemm_has_bf16(), the precision kBf16 and k
@@ -70,4 +115,33 @@ void gemm(const GemmArgs& args, std::byte* workspace, ThreadPool& pool);
 // computes products of few rows (or any, with independent_rows) in fp32; args.b may be bf16, and the bits are those of
 // a weight in fp32 with the same numbers. One product, without trans_a and with trans_b; all else is fp32.
 void gemm_few_rows(const GemmArgs& args, ThreadPool& pool);
+
+// Weights as products read them: panels of columns of op(B), packed once instead of in every product, in place of the
+// weight. The order depends on the instruction set: products must run with the one that packed
+// (engine/kernels/processor.h).
+//
+// Whether a product of [m, k] by a weight of [k, n] can read panels. Not with few rows, for which gemm() reads B in
+// place and sums in another order. n must be whole panels of every instruction set (a multiple of 32), k even.
+bool has_panels(int64_t m, int64_t n, int64_t k);
+// The same for panels apart from the weight: n and k may be any.
+bool reads_panels(int64_t m, int64_t n, int64_t k);
+int64_t panel_floats(int64_t n, int64_t k);  // that such panels take
+
+struct PanelsOf {
+  int64_t n, k;
+  bool trans_b;          // stored [n, k], otherwise [k, n]
+  Precision precision;   // of the products; for kBf16 numbers are rounded, and panels take the first half of the memory
+  bool in_bf16 = false;  // the weight lies in memory as bf16. Needs kBf16 and gemm_has_bf16().
+  size_t bytes() const { return static_cast<size_t>(n * k) * (in_bf16 ? sizeof(Bfloat16) : sizeof(float)); }
+};
+
+// Packs a weight in place. Takes memory of the same size meanwhile.
+void pack_panels(const PanelsOf& weight, void* values, ThreadPool& pool);
+
+// Packs a weight for fp32 products into 64-byte aligned memory of panel_floats().
+void pack_panels_apart(const PanelsOf& weight, const float* values, float* panels, ThreadPool& pool);
+
+// gemm() with 64-byte aligned panels as args.b, with the bits and workspace of the unpacked weight. One product,
+// without trans_a and independent_rows, in the precision of the panels; args.trans_b and ldb are not read.
+void gemm_panels(const GemmArgs& args, std::byte* workspace, ThreadPool& pool);
 }  // namespace linnet

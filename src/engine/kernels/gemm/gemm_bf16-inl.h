@@ -2,13 +2,6 @@
 // extension, which including files enable, and for 64-bit ARM with its own. The arithmetic is the processor's: operands
 // are rounded to nearest even (denormals to zero, NaN stays NaN); each pair's two products and the additions to the
 // fp32 sum are rounded in turn (ARM: to odd), and fp32 denormals are flushed to zero.
-#if defined(LINNET_KERNELS_GEMM_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef LINNET_KERNELS_GEMM_BF16_INL_H_
-#undef LINNET_KERNELS_GEMM_BF16_INL_H_
-#else
-#define LINNET_KERNELS_GEMM_BF16_INL_H_
-#endif
-
 #include "engine/kernels/gemm/gemm_pack-inl.h"
 #include "engine/kernels/precision.h"
 
@@ -146,6 +139,4 @@ struct Bf16 {
 };
 }  // namespace linnet::HWY_NAMESPACE::tile
 HWY_AFTER_NAMESPACE();
-#endif
-
 #endif

@@ -4,21 +4,12 @@
 #endif
 
 #include <hwy/cache_control.h>
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <bit>
 #include <cstring>
-#include <thread>
-#include <utility>
 #include "base/thread_pool.h"
-#include "engine/kernels/gemm/gemm_bf16.h"
 #include "engine/kernels/gemm/gemm_blocking.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/gemm/gemm_bf16_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 
 // Highway's AVX-512 target and one extension more, for the headers too: target pragmas add up in GCC, in clang the
 // outermost counts. The headers they include were included above, without it.

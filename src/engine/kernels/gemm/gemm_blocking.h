@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include "base/numbers.h"
+#include "engine/kernels/gemm/gemm.h"
 
 namespace linnet::gemm_blocking {
 // Lengths along k count packed elements: one value in fp32, two in bf16.
@@ -106,3 +107,18 @@ constexpr int64_t workspace(Method method, int64_t m, int64_t n, int64_t k, int6
   return 0;
 }
 }  // namespace linnet::gemm_blocking
+
+namespace linnet {
+// The bf16 parts of engine/kernels/gemm/gemm.h and engine/kernels/processor.h, compiled apart for another instruction
+// set.
+//
+// The product with operands rounded to bf16 while they are packed. False, without effect, if the current instruction
+// set has no bf16 multiply-add or the product is not packed (few rows or columns). panels: pack_bf16_panels()' or null.
+bool gemm_bf16(const GemmArgs& args, const float* panels, float* workspace, ThreadPool& pool);
+// See pack_panels() in panels.h. False, without effect, without the instructions.
+bool pack_bf16_panels(const GemmArgs& args, float* panels, ThreadPool& pool);
+
+// The loop of measured_peak_gflops(), and the operations of a round. Only with gemm_has_bf16().
+float bf16_multiply_adds(int64_t rounds);
+double bf16_round_operations();
+}  // namespace linnet

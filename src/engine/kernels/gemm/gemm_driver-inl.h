@@ -1,11 +1,4 @@
 // Divides packed products into tasks and blocks, for every precision.
-#if defined(LINNET_KERNELS_GEMM_DRIVER_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef LINNET_KERNELS_GEMM_DRIVER_INL_H_
-#undef LINNET_KERNELS_GEMM_DRIVER_INL_H_
-#else
-#define LINNET_KERNELS_GEMM_DRIVER_INL_H_
-#endif
-
 #include <algorithm>
 #include <type_traits>
 #include "base/thread_pool.h"
@@ -556,5 +549,3 @@ bool packed_product(const GemmArgs& g, float* workspace, ThreadPool& pool, const
 }
 }  // namespace linnet::HWY_NAMESPACE::tile
 HWY_AFTER_NAMESPACE();
-
-#endif

@@ -46,7 +46,7 @@ struct GeluTanh {
 };
 
 // Applies a function beyond ReLU to stored results, like a following node. Defined once per instruction set
-// (activation_simd.cpp), as many loops have an epilogue.
+// (gemm_simd.cpp), as many loops have an epilogue.
 void ActivateRows(GemmActivation activation, int64_t rows, int64_t columns, MutableStoredFloats first, int64_t stride);
 
 struct ReluMask {

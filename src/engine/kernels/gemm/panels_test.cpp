@@ -1,8 +1,8 @@
 // Products with weights that were packed beforehand: the bits of those that pack their weight themselves.
-#include "engine/kernels/gemm/panels.h"
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <array>
+#include "engine/kernels/gemm/gemm.h"
 #include "kernel_testing.h"
 
 namespace linnet {

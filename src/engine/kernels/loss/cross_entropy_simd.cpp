@@ -2,12 +2,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <type_traits>
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/loss/cross_entropy.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/quantized/gemm_int8.h"
-#include "engine/kernels/regions.h"
+#include "engine/kernels/reduce/reduce.h"
 
 #ifndef LINNET_ROW_FACTS  // this file is compiled once for each instruction set
 #define LINNET_ROW_FACTS
@@ -20,10 +19,8 @@ enum RowFacts : int { kLargest, kSum, kOffsets, kClasses, kPicked, kRowFacts };
 }  // namespace linnet
 #endif
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/loss/cross_entropy_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 #include "engine/kernels/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -195,7 +192,6 @@ HWY_EXPORT(LossRows);
 HWY_EXPORT(LossGradientRows);
 HWY_EXPORT(CopyRows);
 HWY_EXPORT(LossAndGradientRows);
-HWY_EXPORT(AddRows);
 HWY_EXPORT(DividedRowFacts);
 HWY_EXPORT(DividedSlopes);
 
@@ -397,12 +393,7 @@ class LinearCrossEntropy {
   }
 
   void bias_gradient(int64_t rows, bool later) {
-    constexpr int64_t columns = 1024;
-    const int64_t groups = row_groups(rows), classes = args_.classes;
-    for_ranges(pool_, (classes + columns - 1) / columns, groups * columns, [&](int64_t begin, int64_t end) {
-      const int64_t column = begin * columns, count = std::min(classes, end * columns) - column;
-      HWY_DYNAMIC_DISPATCH(AddRows)(groups, classes, count, work_.sums + column, later, args_.dbias + column);
-    });
+    add_rows(row_groups(rows), args_.classes, args_.classes, work_.sums, later, args_.dbias, 1024, pool_);
   }
 
   void weight_gradient(int64_t rows, const float* hidden, bool later) {

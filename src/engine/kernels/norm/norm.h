@@ -31,7 +31,7 @@ void batch_norm_backward(const BatchNormArgs& args, StoredFloats dy, const float
     MutableStoredFloats dx, float* dweight, float* dbias, std::byte* workspace, ThreadPool& pool);
 
 // Layer normalization and, not centered, RMS normalization of rows (Ba et al. 2016; Zhang and Sennrich 2019): of x
-// alone, or of a sub-layer's result f added to the residual stream x, with dropout (random/dropout.h) and addition in
+// alone, or of a sub-layer's result f added to the residual stream x, with dropout (random/philox.h) and addition in
 // the same pass, with the bits of three passes. x, f, sum and y, and dy, sum, dsum, dx and df, are all fp32 or all bf16
 // in memory; everything else, also the arithmetic, is fp32. In bf16 the sum is normalized as stored, since the gradient
 // reads that.

@@ -7,11 +7,10 @@
 #include "engine/kernels/norm/norm.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/random/philox.h"
+#include "engine/kernels/reduce/reduce.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/norm/norm_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 #include "engine/kernels/lanes-inl.h"
 #include "engine/kernels/random/philox-inl.h"
 
@@ -359,7 +358,6 @@ HWY_EXPORT(chunk_sums);
 HWY_EXPORT(gradient_rows);
 HWY_EXPORT(Forward);
 HWY_EXPORT(Backward);
-HWY_EXPORT(AddRows);
 
 // The forward pass's factor and summand of x: the backward pass gets the same bits from the same inputs.
 void forward_row(const BatchNormArgs& args, int64_t c, float mean, float variance, const BatchNormRows& rows) {
@@ -448,13 +446,8 @@ void row_norm_backward(const RowNormBackward& args, void* workspace, ThreadPool&
   });
   if (!sums) return;
   constexpr int64_t columns = 64;
-  for_ranges(pool, ceil_div(width, columns), 2 * chunks * columns, [&](int64_t begin, int64_t end) {
-    const int64_t first = begin * columns, count = std::min(width, end * columns) - first;
-    if (args.dweight)
-      HWY_DYNAMIC_DISPATCH(AddRows)(chunks, 2 * width, count, sums + first, false, args.dweight + first);
-    if (args.dbias)
-      HWY_DYNAMIC_DISPATCH(AddRows)(chunks, 2 * width, count, sums + width + first, false, args.dbias + first);
-  });
+  if (args.dweight) add_rows(chunks, 2 * width, width, sums, false, args.dweight, columns, pool);
+  if (args.dbias) add_rows(chunks, 2 * width, width, sums + width, false, args.dbias, columns, pool);
 }
 }  // namespace linnet
 #endif

@@ -1,5 +1,5 @@
 #include "engine/kernels/norm/norm.h"
-#include "engine/kernels/random/dropout.h"
+#include "engine/kernels/random/philox.h"
 #include "kernel_testing.h"
 
 namespace linnet {

@@ -1,18 +1,13 @@
 // Interprets the expression block by block: each step runs over a block that stays in L1, so that a thousand elements
 // share the interpreter's cost and memory is read and written once.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <string>
-#include <utility>
 #include "base/fail.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/pointwise/pointwise.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/pointwise/pointwise_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 #include "engine/kernels/vector_math-inl.h"
 
 #ifndef LINNET_KERNELS_POINTWISE_TASK

@@ -9,13 +9,6 @@
 //         (sum over a part of the block of code * x code) * (x scale * scale) [ - x sum * minimum]
 // with x[i * stride + b] the block b of row i. Inner sums are integers, outer ones fp32 in the order of blocks and
 // parts, without fused multiply-add.
-#if defined(LINNET_KERNELS_BLOCK_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef LINNET_KERNELS_BLOCK_TILES_INL_H_
-#undef LINNET_KERNELS_BLOCK_TILES_INL_H_
-#else
-#define LINNET_KERNELS_BLOCK_TILES_INL_H_
-#endif
-
 #include "engine/kernels/gemm/gemm_epilogue-inl.h"
 #include "engine/kernels/lanes-inl.h"
 
@@ -340,5 +333,3 @@ struct VnniBlocks {
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
-
-#endif

@@ -1,12 +1,5 @@
 // Sums of byte products, a tile at a time: rows of activations (u8, 128 added) by panels of 16 columns of a weight of
 // WeightFormat::kInt8. A struct for each kind of processor; all give the same integers.
-#if defined(LINNET_KERNELS_QUANTIZED_BYTE_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef LINNET_KERNELS_QUANTIZED_BYTE_TILES_INL_H_
-#undef LINNET_KERNELS_QUANTIZED_BYTE_TILES_INL_H_
-#else
-#define LINNET_KERNELS_QUANTIZED_BYTE_TILES_INL_H_
-#endif
-
 #include <bit>
 #include <limits>
 #include "engine/kernels/lanes-inl.h"
@@ -234,5 +227,3 @@ struct VnniTiles {
 #endif
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
-
-#endif

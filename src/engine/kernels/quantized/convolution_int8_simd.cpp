@@ -1,14 +1,11 @@
-#include <algorithm>
 #include <cstring>
 #include "base/numbers.h"
 #include "base/thread_pool.h"
+#include "engine/kernels/parallel.h"
 #include "engine/kernels/quantized/convolution_int8.h"
-#include "engine/kernels/regions.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/quantized/convolution_int8_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 
 // See gemm_bf16_simd.cpp: Highway's AVX-512 target and one extension more.
 #if HWY_TARGET == HWY_AVX3

@@ -1,12 +1,10 @@
 // The numbers of packed codes: by rows, or as panels for products.
 #include <algorithm>
 #include "base/error.h"
-#include "engine/kernels/quantized/file_blocks.h"
+#include "engine/kernels/quantized/packed_weight.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/quantized/dequantize_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 #include "engine/kernels/gemm/gemm_pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();

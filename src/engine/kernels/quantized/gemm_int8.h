@@ -9,7 +9,7 @@
 // rows (at most 8, or any number with independent_rows): integers are added within a block, and
 // the sums of blocks in fp32 in their order, so that what is said above of bits holds here too. The rounding is 1 in
 // 65278 of the largest of 32 neighbors, far below that of the weights. More rows are a product of gemm() with the
-// weight in fp32, unpacked part by part (gemm_blocks.h), or with one in bf16 as it is; these have the other form A W,
+// weight in fp32, unpacked part by part (gemm_strips()), or with one in bf16 as it is; these have the other form A W,
 // too, and whatever else may follow a product of gemm().
 #pragma once
 #include "engine/kernels/gemm/gemm.h"
@@ -69,4 +69,23 @@ void quantize_activations(const float* x, int64_t k, const StaticRounding& round
 void round_to_codes(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes);
 
 void disable_vnni_for_test(bool disabled);  // for tests: while true, kernels behave as without VNNI
+
+// The two kinds of products with weights in blocks or in bf16.
+//
+// By integers if there are few rows, otherwise as gemm_strips().
+size_t gemm_blocks_workspace(const PackedShape& shape, int64_t m, bool few, int threads);
+void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool);
+
+// Products with a packed weight W [rows, columns]. In fp32 the product unpacks codes as it packs its panels
+// (GemmArgs::b_codes); otherwise W is unpacked strip by strip (some rows, 4 MB of fp32; 128 KB by each thread if A has
+// few rows, as in decoding):
+//
+//   args.trans_b:  C [m, rows] = A [m, columns] W^T         otherwise:  C [m, columns] = A [m, rows] W
+//
+// with everything that may follow a product (GemmArgs). The second adds up the products of its strips in C. Sizes n and
+// k and the operand b of `args` are not read: they are the weight's. One product: args.batch is 1.
+size_t gemm_strips_workspace(const PackedShape& shape, int64_t m, int threads);  // bytes, for m rows
+void gemm_strips(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool);
+
+GemmArgs from_column(GemmArgs args, int64_t begin);
 }  // namespace linnet

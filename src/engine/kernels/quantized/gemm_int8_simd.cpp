@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <atomic>
 #include <cstring>
 #ifdef __aarch64__
 #include <sys/auxv.h>
@@ -7,14 +5,10 @@
 
 #include "base/numbers.h"
 #include "base/thread_pool.h"
-#include "engine/kernels/gemm/gemm.h"
-#include "engine/kernels/quantized/gemm_blocks.h"
 #include "engine/kernels/quantized/gemm_int8.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/quantized/gemm_int8_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 
 // See gemm_bf16_simd.cpp: Highway's AVX-512 target and one extension more.
 #if HWY_TARGET == HWY_AVX3

@@ -12,7 +12,7 @@
 //   kQ8_0...     the blocks of GGUF files, whose numbers are those of the file: w = (q - zero) * s, with some less a
 //                minimum. Scales are fp16; of kQ4K and the like, fp16 for 8 blocks times an integer for each block (of
 //                kQ6K for each half of one). Products as with kInt8Blocks. They are repacked, not rounded
-//                (file_blocks.h).
+//                (pack_blocks()).
 //
 // In kInt8, the positive ones of two neighbors (columns 2i and 2i + 1) add up to at most 128, the negative ones to at
 // least -128. So u8 activations times them fit 16 bits (255 * 128 = 32640), and vpmaddubsw, AVX2's byte multiplication,
@@ -177,4 +177,24 @@ void unpack_panel(const PackedWeight& weight, bool transposed, int64_t first, in
     int64_t width, float* out);
 
 bool neighbors_fit(std::span<const int8_t> row);  // whether neighbors fit as kInt8 requires
+
+// Blocks of neighbors in a row as in GGUF files (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): 32 of
+// them, or 256 in 8 blocks with common fp16 numbers (BlockFormat::unit).
+struct FileBlock {
+  uint16_t numbers[2];    // fp16: the scale, then the minimum
+  int8_t integers[8][2];  // of each of 8 blocks: for the scale of each part, then for the minimum
+  int8_t codes[256];      // as BlockFormat says
+};
+
+// dequantize_rows() for rows of one panel of a packed matrix with codes and without a tail.
+void dequantize_codes(const PackedWeight& weight, int64_t first, int64_t count, float* out);
+
+void read_file_block(WeightFormat format, const std::byte* block, FileBlock& read);
+// The block's 32 * BlockFormat::unit numbers.
+void file_block_values(WeightFormat format, const std::byte* block, float* values);
+constexpr int64_t file_row_bytes(WeightFormat format, int64_t columns) {  // `columns`: whole blocks
+  const BlockFormat blocks = block_format(format);
+  return columns / (PackedShape::kBlock * blocks.unit) * blocks.file_bytes();
+}
+bool is_finite_row(WeightFormat format, const std::byte* row, int64_t columns);  // all scales and minimums
 }  // namespace linnet

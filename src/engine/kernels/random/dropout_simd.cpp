@@ -3,16 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include "base/fail.h"
 #include "engine/kernels/parallel.h"
-#include "engine/kernels/random/dropout.h"
 #include "engine/kernels/random/philox.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/random/dropout_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 #include "engine/kernels/lanes-inl.h"
 #include "engine/kernels/random/philox-inl.h"
 

@@ -1,4 +1,3 @@
-#include "engine/kernels/random/dropout.h"
 #include "engine/kernels/random/philox.h"
 #include "kernel_testing.h"
 

@@ -1,11 +1,4 @@
 // Philox4x32-10 on vectors; engine/kernels/random/philox.h has the contract and the meaning of the counter.
-#if defined(LINNET_KERNELS_PHILOX_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef LINNET_KERNELS_PHILOX_INL_H_
-#undef LINNET_KERNELS_PHILOX_INL_H_
-#else
-#define LINNET_KERNELS_PHILOX_INL_H_
-#endif
-
 #include <hwy/highway.h>
 #include <cstdint>
 #include <cstring>
@@ -88,5 +81,3 @@ HWY_INLINE void PhiloxRow16(uint32_t first_block, int64_t blocks, uint32_t c1, u
 }
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
-
-#endif

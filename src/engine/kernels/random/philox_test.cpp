@@ -3,7 +3,7 @@
 #include <random>
 #include <vector>
 #include "base/error.h"
-#include "engine/kernels/isa.h"
+#include "engine/kernels/processor.h"
 
 namespace linnet {
 namespace {

@@ -4,10 +4,8 @@
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/recurrent/recurrent.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/recurrent/recurrent_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 #include "engine/kernels/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();

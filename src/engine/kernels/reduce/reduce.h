@@ -22,6 +22,11 @@ size_t sum_rows_workspace(int64_t rows, int64_t width);  // in bytes, aligned fo
 void sum_rows(
     int64_t rows, int64_t width, StoredFloats x, float* out, bool accumulate, void* workspace, ThreadPool& pool);
 
+// out[j] = (accumulate ? out[j] : 0) + the sum of `rows` rows of x in order, such as partial sums; row r begins at
+// x + r * stride. Tasks have `columns` columns each.
+void add_rows(int64_t rows, int64_t stride, int64_t width, const float* x, bool accumulate, float* out, int64_t columns,
+    ThreadPool& pool);
+
 // y[i, j] = exp(x[i, j] - max_i) / sum_j exp(x[i, j] - max_i) for x [rows, width]; y has x's type and may be x. A row
 // of only -inf (all masked) gives zeros; NaN or +inf make their row NaN.
 void softmax_forward(int64_t rows, int64_t width, StoredFloats x, MutableStoredFloats y, ThreadPool& pool);

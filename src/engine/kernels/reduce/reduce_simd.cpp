@@ -1,17 +1,13 @@
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <numeric>
 #include "base/numbers.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/reduce/reduce.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/reduce/reduce_simd.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 #include "engine/kernels/vector_math-inl.h"
 
 #ifndef LINNET_KERNELS_REDUCE_ONCE
@@ -291,9 +287,14 @@ void sum_rows(
           partial + chunk * width + column);
     }
   });
-  for_ranges(pool, strips, chunks * kStrip, [&](int64_t begin, int64_t end) {
-    const int64_t column = begin * kStrip, count = std::min(width, end * kStrip) - column;
-    HWY_DYNAMIC_DISPATCH(AddRows)(chunks, width, count, partial + column, accumulate, out + column);
+  add_rows(chunks, width, width, partial, accumulate, out, kStrip, pool);
+}
+
+void add_rows(int64_t rows, int64_t stride, int64_t width, const float* x, bool accumulate, float* out, int64_t columns,
+    ThreadPool& pool) {
+  for_ranges(pool, ceil_div(width, columns), rows * columns, [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * columns, count = std::min(width, end * columns) - first;
+    HWY_DYNAMIC_DISPATCH(AddRows)(rows, stride, count, x + first, accumulate, out + first);
   });
 }
 

@@ -3,11 +3,10 @@
 // (cuDNN's deterministic backward pass has no gradient for one), causal attention from fewer queries than keys, strict
 // fp32; and everything if cuDNN is absent, older than kLeastVersion, or has no deterministic kernel.
 #include <algorithm>
+#include "engine/kernels/parallel.h"
 #include "engine/kernels/random/philox.h"
-#include "engine/kernels/regions.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/attention/attention_graph_cuda.h"
-#include "engine/ops/attention/attention_staging_cuda.h"
 
 namespace linnet {
 namespace {
@@ -236,6 +235,6 @@ void run(const KernelArgs& args) { Run(args, false).forward(); }
 void run_grad(const KernelArgs& args) { Run(args, true).backward(); }
 }  // namespace
 
-LINNET_KERNELS(attention_cudnn, {"cudnn", supports, workspace, run})
-LINNET_KERNELS(attention_grad_cudnn, {"cudnn", supports, grad_workspace, run_grad})
+LINNET_KERNELS(attention_cudnn, {"cudnn", run, supports, workspace})
+LINNET_KERNELS(attention_grad_cudnn, {"cudnn", run_grad, supports, grad_workspace})
 }  // namespace linnet

@@ -4,7 +4,6 @@
 //   w = exp(s - lse), m = dropout's mask and scale;  dv = (w m)^T do;  ds = w (m (do v^T) - sum(do o));
 //   dq = scale ds k;  dk = scale ds^T q;  dbias of a distance = the sum of its ds
 #include "base/numbers.h"
-#include "engine/kernels/cuda/add_parts.cuh"
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/ops/attention/attention_tiles_cuda.cuh"
 #include "engine/ops/kernel.h"
@@ -240,5 +239,5 @@ void run(const KernelArgs& args) {
 }
 }  // namespace
 
-LINNET_KERNELS(attention_grad_cuda, {"flash", supports, workspace, run})
+LINNET_KERNELS(attention_grad_cuda, {"flash", run, supports, workspace})
 }  // namespace linnet

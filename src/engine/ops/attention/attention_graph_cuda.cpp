@@ -1,7 +1,6 @@
 #include "engine/ops/attention/attention_graph_cuda.h"
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <sstream>
 
 namespace linnet {

@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <span>
-#include <vector>
 #include "engine/kernels/random/philox.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/dropout/dropout.h"
@@ -137,6 +135,36 @@ template <class T> class AttentionReference {
   uint64_t key_ = 0;
   std::vector<double> p_, kept_;
 };
+
+template <class T> void attend(const KernelArgs& args) {
+  const auto& attrs = args.attrs<CachedAttentionAttrs>();
+  const int64_t size = args.in[0].shape()[2] / attrs.heads, group = attrs.heads / attrs.kv_heads;
+  const auto at = [](const TensorView& x, int64_t row, int64_t entry, int64_t element) {
+    return x.as<T>() + row * x.strides[0] + entry * x.strides[1] + element;
+  };
+  std::vector<double> p, sums(static_cast<size_t>(size));
+  for (int64_t i = 0; i < args.in[0].shape()[0]; ++i)
+    for (int64_t head = 0; head < attrs.heads; ++head) {
+      const int64_t row = args.in[kCachedRows].as<int32_t>()[i], key_head = head / group * size;
+      const int64_t end = std::min<int64_t>(args.in[kCachedLengths].as<int32_t>()[i], args.in[1].shape()[1]);
+      const int64_t first = attrs.has_starts ? args.in[kCachedStarts].as<int32_t>()[i] : 0;
+      const T* q = at(args.in[0], i, 0, head * size);
+      p.clear();
+      for (int64_t j = first; j < end; ++j) {
+        double score = 0;
+        for (int64_t d = 0; d < size; ++d) score += static_cast<double>(q[d]) * at(args.in[1], row, j, key_head)[d];
+        score *= attrs.scale;
+        p.push_back(attrs.soft_cap > 0 ? attrs.soft_cap * std::tanh(score / attrs.soft_cap) : score);
+      }
+      const double largest = p.empty() ? 0 : *std::ranges::max_element(p);
+      double total = 0;
+      for (double& x : p) total += x = std::exp(x - largest);
+      std::ranges::fill(sums, 0);
+      for (int64_t j = first; j < end; ++j)
+        for (int64_t d = 0; d < size; ++d) sums[d] += p[j - first] / total * at(args.in[2], row, j, key_head)[d];
+      std::ranges::transform(sums, at(args.out[0], i, 0, head * size), [](double x) { return static_cast<T>(x); });
+    }
+}
 }  // namespace
 
 void attention_reference(const KernelArgs& args) {
@@ -145,5 +173,9 @@ void attention_reference(const KernelArgs& args) {
 
 void attention_grad_reference(const KernelArgs& args) {
   for_float(args.in[0].type.dtype, [&]<class T>() { AttentionReference<T>(args).backward(); });
+}
+
+void cached_attention_reference(const KernelArgs& args) {
+  for_float(args.out[0].type.dtype, [&]<class T>() { attend<T>(args); });
 }
 }  // namespace linnet

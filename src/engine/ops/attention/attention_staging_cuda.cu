@@ -1,6 +1,6 @@
 #include "engine/kernels/cuda/philox.cuh"
 #include "engine/kernels/cuda/storage.cuh"
-#include "engine/ops/attention/attention_staging_cuda.h"
+#include "engine/ops/attention/attention.h"
 
 namespace linnet {
 namespace {

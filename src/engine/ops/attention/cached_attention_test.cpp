@@ -1,4 +1,3 @@
-#include "engine/ops/attention/cached_attention.h"
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
@@ -36,12 +35,12 @@ Graph graph_of(int64_t tokens, bool starts) {
   Graph graph;
   const Tensor cache = graph.input("cache", {DType::kF32, {kSlots, kLength, 2 * kKey}});
   const Tensor q = graph.input("q", {DType::kF32, {tokens, 1, kQuery}});
-  CachedAttentionOptions options{.heads = kHeads, .kv_heads = kKeyHeads};
-  options.rows = graph.input("rows", {DType::kI32, {tokens}});
-  options.lengths = graph.input("lengths", {DType::kI32, {tokens}});
-  if (starts) options.starts = graph.input("starts", {DType::kI32, {tokens, 1}});
+  const Tensor rows = graph.input("rows", {DType::kI32, {tokens}});
+  const Tensor lengths = graph.input("lengths", {DType::kI32, {tokens}});
+  const Tensor first = starts ? graph.input("starts", {DType::kI32, {tokens, 1}}) : Tensor{};
   const auto both = split_evenly(cache, -1, 2);
-  graph.output("o", cached_attention(q, both[0], both[1], options));
+  graph.output(
+      "o", cached_attention(q, both[0], both[1], rows, lengths, first, {.heads = kHeads, .kv_heads = kKeyHeads}));
   return graph;
 }
 

@@ -1,6 +1,5 @@
 #include "engine/ops/batch_norm/batch_norm.h"
 #include <cmath>
-#include "base/error.h"
 #include "engine/kernels/norm/norm.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
@@ -147,8 +146,8 @@ BatchNormResult batch_norm(At x, Tensor weight, Tensor bias, double epsilon) {
   return {out[0], out[1], out[2]};
 }
 
-LINNET_KERNELS(batch_norm, {"simd", f32_or_all_reduced, batch_norm_kernel_workspace<0>, run_batch_norm},
-    {"reference", nullptr, nullptr, run_batch_norm_reference})
-LINNET_KERNELS(batch_norm_grad, {"simd", f32_or_all_reduced, batch_norm_kernel_workspace<1>, run_batch_norm_grad},
-    {"reference", nullptr, nullptr, run_batch_norm_grad_reference})
+LINNET_KERNELS(batch_norm, {"simd", run_batch_norm, f32_or_all_reduced, batch_norm_kernel_workspace<0>},
+    {"reference", run_batch_norm_reference})
+LINNET_KERNELS(batch_norm_grad, {"simd", run_batch_norm_grad, f32_or_all_reduced, batch_norm_kernel_workspace<1>},
+    {"reference", run_batch_norm_grad_reference})
 }  // namespace linnet

@@ -6,7 +6,6 @@
 // elements, not N - 1. Mean and variance have no gradient; they are for running statistics. The pass fuse_batch_norm
 // makes y = relu(... + residual). The gradient of a fused ReLU recomputes from x which elements were above zero.
 #pragma once
-#include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {

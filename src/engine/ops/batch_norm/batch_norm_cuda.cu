@@ -1,7 +1,7 @@
 // Batch normalization. A warp reads 32 neighboring channels of a row, so that it uses whole memory lines. The number of
 // rows alone divides them into pieces, whose sums are joined in order; a last pass makes the result.
 #include <algorithm>
-#include "engine/kernels/cuda/add_parts.cuh"
+#include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/batch_norm/batch_norm.h"
 
@@ -173,6 +173,6 @@ bool is_plain(const KernelQuery& query) {
 size_t workspace(const KernelQuery& query) { return Sizes(query.in[0].shape).workspace(); }  // x, or dy, as large
 }  // namespace
 
-LINNET_KERNELS(batch_norm_cuda, {"channels", is_plain, workspace, run})
-LINNET_KERNELS(batch_norm_grad_cuda, {"channels", is_plain, workspace, run_grad})
+LINNET_KERNELS(batch_norm_cuda, {"channels", run, is_plain, workspace})
+LINNET_KERNELS(batch_norm_grad_cuda, {"channels", run_grad, is_plain, workspace})
 }  // namespace linnet

@@ -151,10 +151,10 @@ const OpDef kCacheFill{
     .name = "cache_fill", .infer = infer_cache_fill, .may_overwrite = overwrites_first, .strided_inputs = 0b010};
 const OpDef kCacheReorder{.name = "cache_reorder", .infer = infer_reorder, .may_overwrite = overwrites_first};
 
-LINNET_KERNELS(cache_write, {"reference", nullptr, nullptr, run_cache_write})
-LINNET_KERNELS(cache_put, {"reference", nullptr, nullptr, run_put})
-LINNET_KERNELS(cache_fill, {"reference", nullptr, nullptr, run_cache_fill})
-LINNET_KERNELS(cache_reorder, {"reference", nullptr, reorder_workspace, run_reorder})
+LINNET_KERNELS(cache_write, {"reference", run_cache_write})
+LINNET_KERNELS(cache_put, {"reference", run_put})
+LINNET_KERNELS(cache_fill, {"reference", run_cache_fill})
+LINNET_KERNELS(cache_reorder, {"reference", run_reorder, nullptr, reorder_workspace})
 
 Tensor cache_write(At cache, Tensor rows, Tensor position) { return op_result(kCacheWrite, cache, {rows, position}); }
 

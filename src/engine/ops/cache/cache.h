@@ -1,6 +1,5 @@
 // The key and value cache of decoding: state of a fixed size [R, T, D], updated in place.
 #pragma once
-#include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {

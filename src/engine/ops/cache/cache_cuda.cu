@@ -1,7 +1,6 @@
 // The decoding cache on the device, where positions and parents are read.
 
 #include "engine/kernels/cuda/copy.cuh"
-#include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/cache/cache.h"
 
@@ -108,7 +107,7 @@ void run_reorder(const KernelArgs& args) {
 }
 }  // namespace
 
-LINNET_KERNELS(cache_write_cuda, {"rows", nullptr, nullptr, run_write})
-LINNET_KERNELS(cache_fill_cuda, {"copy", nullptr, nullptr, run_fill})
-LINNET_KERNELS(cache_reorder_cuda, {"groups", supports_reorder, nullptr, run_reorder})
+LINNET_KERNELS(cache_write_cuda, {"rows", run_write})
+LINNET_KERNELS(cache_fill_cuda, {"copy", run_fill})
+LINNET_KERNELS(cache_reorder_cuda, {"groups", run_reorder, supports_reorder})
 }  // namespace linnet

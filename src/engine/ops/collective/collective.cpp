@@ -1,6 +1,5 @@
 #include "engine/ops/collective/collective.h"
 #include <algorithm>
-#include <cstring>
 #include "distributed/comm/tensor_group.h"
 #include "engine/ops/movement/movement.h"
 
@@ -142,9 +141,9 @@ Tensor stage_output(std::span<const Tensor> values, std::span<const Tensor> grad
   return values.front().graph->add_one(kStageOutput, in, {}, where);
 }
 
-LINNET_KERNELS(all_reduce, {"ranks", all_f32, sum_workspace, run_sum})
-LINNET_KERNELS(share, {"copy", nullptr, nullptr, run_share})
-LINNET_KERNELS(all_gather, {"ranks", all_f32, gather_workspace, run_collective_gather})
-LINNET_KERNELS(hold, {"reference", nullptr, nullptr, run_zero})
-LINNET_KERNELS(stage_output, {"zero", nullptr, nullptr, run_zero})
+LINNET_KERNELS(all_reduce, {"ranks", run_sum, all_f32, sum_workspace})
+LINNET_KERNELS(share, {"copy", run_share})
+LINNET_KERNELS(all_gather, {"ranks", run_collective_gather, all_f32, gather_workspace})
+LINNET_KERNELS(hold, {"reference", run_zero})
+LINNET_KERNELS(stage_output, {"zero", run_zero})
 }  // namespace linnet

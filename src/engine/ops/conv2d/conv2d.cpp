@@ -1,6 +1,4 @@
 #include "engine/ops/conv2d/conv2d.h"
-#include <algorithm>
-#include "base/error.h"
 
 namespace linnet {
 namespace {
@@ -199,7 +197,7 @@ template <ConvolutionPass pass> void run_conv2d_reference(const KernelArgs& args
 }
 
 template <ConvolutionPass pass> constexpr Kernel fast(void (*run)(const KernelArgs&)) {
-  return {"simd", supports_conv2d<pass>, conv2d_workspace<pass>, run};
+  return {"simd", run, supports_conv2d<pass>, conv2d_workspace<pass>};
 }
 
 bool plain_filters(const KernelQuery& query) { return !query.attrs<Conv2dAttrs>().packed; }
@@ -256,9 +254,9 @@ Tensor conv2d_transposed(
 }
 
 LINNET_KERNELS(conv2d, fast<ConvolutionPass::kForward>(run_forward),
-    {"reference", plain_filters, nullptr, run_conv2d_reference<ConvolutionPass::kForward>})
+    {"reference", run_conv2d_reference<ConvolutionPass::kForward>, plain_filters})
 LINNET_KERNELS(conv2d_input_grad, fast<ConvolutionPass::kInputGradient>(run_conv2d_input_grad),
-    {"reference", nullptr, nullptr, run_conv2d_reference<ConvolutionPass::kInputGradient>})
+    {"reference", run_conv2d_reference<ConvolutionPass::kInputGradient>})
 LINNET_KERNELS(conv2d_weight_grad, fast<ConvolutionPass::kWeightGradient>(run_conv2d_weight_grad),
-    {"reference", nullptr, nullptr, run_conv2d_reference<ConvolutionPass::kWeightGradient>})
+    {"reference", run_conv2d_reference<ConvolutionPass::kWeightGradient>})
 }  // namespace linnet

@@ -10,7 +10,6 @@
 // bias [O] per filter, as in folded batch normalization, and residual of y's shape.
 #pragma once
 #include <span>
-#include "engine/ir/graph.h"
 #include "engine/kernels/conv/convolution.h"
 #include "engine/kernels/precision.h"
 #include "engine/ops/kernel.h"

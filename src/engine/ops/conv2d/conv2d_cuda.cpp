@@ -1,6 +1,5 @@
 // Convolutions by cuDNN, if it has a deterministic kernel in the precision asked for. conv2d_cuda.cu's tiles do the
 // rest, and operands that are not 16-byte aligned.
-#include <algorithm>
 #include "base/numbers.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/conv2d/conv2d_graph_cuda.h"
@@ -85,7 +84,7 @@ template <Kind kind> void run(const KernelArgs& args) {
   if (kind == Kind::kWeightGradient && location != weight) device.copy(weight, location, bytes);
 }
 
-template <Kind kind> constexpr Kernel kKernel[] = {{"cudnn", supports<kind>, workspace<kind>, run<kind>}};
+template <Kind kind> constexpr Kernel kKernel[] = {{"cudnn", run<kind>, supports<kind>, workspace<kind>}};
 }  // namespace
 
 KernelList conv2d_cudnn_kernels() { return kKernel<Kind::kForward>; }

@@ -6,9 +6,7 @@
 //   weight gradient  dw[o, k] = sum over m of DY[o, m] X'[k, m]      m and k as forward
 //
 // The last sum is long: its length alone divides it into parts, which are added in order.
-#include <algorithm>
-#include "engine/kernels/cuda/add_parts.cuh"
-#include "engine/kernels/cuda/launch.cuh"
+#include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/conv2d/conv2d.h"
 
@@ -314,11 +312,10 @@ bool supports_groups_weight_grad(const KernelQuery& query) {
 bool supports(const KernelQuery& query) { return query.attrs<Conv2dAttrs>().groups == 1 && supports_groups(query); }
 }  // namespace
 
-LINNET_KERNELS(conv2d_cuda, {"tiles", supports, nullptr, run<ConvolutionPass::kForward, Forward>},
-    {"groups", supports_groups, nullptr, run_groups<ConvolutionPass::kForward>})
-LINNET_KERNELS(conv2d_input_grad_cuda,
-    {"tiles", supports, nullptr, run<ConvolutionPass::kInputGradient, InputGradient>},
-    {"groups", supports_groups, nullptr, run_groups<ConvolutionPass::kInputGradient>})
-LINNET_KERNELS(conv2d_weight_grad_cuda, {"tiles", supports, weight_grad_workspace, run_weight_grad},
-    {"groups", supports_groups_weight_grad, groups_weight_grad_workspace, run_groups_weight_grad})
+LINNET_KERNELS(conv2d_cuda, {"tiles", run<ConvolutionPass::kForward, Forward>, supports},
+    {"groups", run_groups<ConvolutionPass::kForward>, supports_groups})
+LINNET_KERNELS(conv2d_input_grad_cuda, {"tiles", run<ConvolutionPass::kInputGradient, InputGradient>, supports},
+    {"groups", run_groups<ConvolutionPass::kInputGradient>, supports_groups})
+LINNET_KERNELS(conv2d_weight_grad_cuda, {"tiles", run_weight_grad, supports, weight_grad_workspace},
+    {"groups", run_groups_weight_grad, supports_groups_weight_grad, groups_weight_grad_workspace})
 }  // namespace linnet

@@ -1,7 +1,6 @@
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include "engine/kernels/loss/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -184,11 +183,11 @@ Tensor one_hot(At targets, int64_t classes, DType dtype) {
 
 Tensor count_targets(At targets, DType dtype) { return op_result(kCountTargets, targets, {}, CountAttrs{dtype}); }
 
-LINNET_KERNELS(cross_entropy, {"simd", f32_or_reduced, cross_entropy_workspace, run_cross_entropy},
-    {"reference", nullptr, nullptr, run_cross_entropy_reference})
-LINNET_KERNELS(cross_entropy_grad, {"simd", f32_or_reduced, nullptr, run_cross_entropy_grad},
-    {"reference", nullptr, nullptr, run_cross_entropy_grad_reference})
-LINNET_KERNELS(mask_targets, {"reference", nullptr, nullptr, run_cross_entropy_mask})
-LINNET_KERNELS(one_hot, {"reference", nullptr, nullptr, run_one_hot})
-LINNET_KERNELS(count_targets, {"reference", nullptr, nullptr, run_count})
+LINNET_KERNELS(cross_entropy, {"simd", run_cross_entropy, f32_or_reduced, cross_entropy_workspace},
+    {"reference", run_cross_entropy_reference})
+LINNET_KERNELS(cross_entropy_grad, {"simd", run_cross_entropy_grad, f32_or_reduced},
+    {"reference", run_cross_entropy_grad_reference})
+LINNET_KERNELS(mask_targets, {"reference", run_cross_entropy_mask})
+LINNET_KERNELS(one_hot, {"reference", run_one_hot})
+LINNET_KERNELS(count_targets, {"reference", run_count})
 }  // namespace linnet

@@ -5,7 +5,6 @@
 // logits [..., V], targets i32 [...] -> sum of losses [], lse [rows]. The caller divides the sum by a count of tokens,
 // which gradient accumulation first adds up over micro-steps.
 #pragma once
-#include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {

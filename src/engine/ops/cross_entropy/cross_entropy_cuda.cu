@@ -3,7 +3,7 @@
 // Around it: targets without padding, their count, and one-hot rows. A target at or beyond the classes, which the CPU's
 // kernels refuse, makes the loss NaN: a run ends on it.
 #include <algorithm>
-#include "engine/kernels/cuda/add_parts.cuh"
+#include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/rows.cuh"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 
@@ -206,9 +206,9 @@ void run_one_hot(const KernelArgs& args) {
 bool counts_in_f32(const KernelQuery& query) { return query.out[0].dtype == DType::kF32; }
 }  // namespace
 
-LINNET_KERNELS(cross_entropy_cuda, {"rows", nullptr, workspace, run})
-LINNET_KERNELS(cross_entropy_grad_cuda, {"elements", nullptr, nullptr, run_grad})
-LINNET_KERNELS(mask_targets_cuda, {"elements", nullptr, nullptr, run_mask})
-LINNET_KERNELS(count_targets_cuda, {"pieces", counts_in_f32, count_workspace, run_count})
-LINNET_KERNELS(one_hot_cuda, {"elements", nullptr, nullptr, run_one_hot})
+LINNET_KERNELS(cross_entropy_cuda, {"rows", run, nullptr, workspace})
+LINNET_KERNELS(cross_entropy_grad_cuda, {"elements", run_grad})
+LINNET_KERNELS(mask_targets_cuda, {"elements", run_mask})
+LINNET_KERNELS(count_targets_cuda, {"pieces", run_count, counts_in_f32, count_workspace})
+LINNET_KERNELS(one_hot_cuda, {"elements", run_one_hot})
 }  // namespace linnet

@@ -1,8 +1,6 @@
 #include "engine/ops/dropout/dropout.h"
-#include <array>
 #include "base/hash.h"
 #include "engine/kernels/parallel.h"
-#include "engine/kernels/random/dropout.h"
 
 namespace linnet {
 void expect_random(const TensorType& random) {
@@ -121,7 +119,6 @@ uint64_t dropout_site(std::string_view module_path, std::string_view name) {
   return mix64(fnv1a(name, fnv1a("/", fnv1a(module_path))));
 }
 
-LINNET_KERNELS(random_uniform, {"reference", nullptr, nullptr, run_random_uniform})
-LINNET_KERNELS(
-    dropout, {"simd", supports_dropout, nullptr, run_dropout}, {"reference", nullptr, nullptr, run_dropout_reference})
+LINNET_KERNELS(random_uniform, {"reference", run_random_uniform})
+LINNET_KERNELS(dropout, {"simd", run_dropout, supports_dropout}, {"reference", run_dropout_reference})
 }  // namespace linnet

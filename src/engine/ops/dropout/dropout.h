@@ -2,7 +2,6 @@
 // alone (engine/kernels/random/philox.h), so that the backward pass, a recomputation and any device draw the same.
 #pragma once
 #include <string_view>
-#include "engine/ir/graph.h"
 #include "engine/kernels/random/philox.h"
 #include "engine/ops/kernel.h"
 

@@ -1,5 +1,4 @@
 // Dropout alone: a thread draws one block of Philox for eight elements, or makes four uniform numbers of it.
-#include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/cuda/philox.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/dropout/dropout.h"
@@ -75,6 +74,6 @@ void run_uniform(const KernelArgs& args) {
 }
 }  // namespace
 
-LINNET_KERNELS(dropout_cuda, {"philox", nullptr, nullptr, run})
-LINNET_KERNELS(random_uniform_cuda, {"philox", nullptr, nullptr, run_uniform})
+LINNET_KERNELS(dropout_cuda, {"philox", run})
+LINNET_KERNELS(random_uniform_cuda, {"philox", run_uniform})
 }  // namespace linnet

@@ -1,8 +1,5 @@
 #include "engine/ops/embedding/embedding.h"
 #include <algorithm>
-#include <cstring>
-#include <string>
-#include "base/fail.h"
 #include "engine/kernels/embedding.h"
 
 namespace linnet {
@@ -155,8 +152,8 @@ Tensor embedding(At table, Tensor ids, int64_t padding) {
   return op_result(kEmbedding, table, {ids}, EmbeddingAttrs{padding});
 }
 
-LINNET_KERNELS(embedding, {"simd", has_f32_table, ids_workspace<EmbeddingAttrs>, run_embedding},
-    {"reference", nullptr, nullptr, run_embedding_reference})
-LINNET_KERNELS(embedding_grad, {"simd", has_f32_table_gradient, ids_workspace<EmbeddingGradAttrs>, run_embedding_grad},
-    {"reference", nullptr, nullptr, run_embedding_grad_reference})
+LINNET_KERNELS(embedding, {"simd", run_embedding, has_f32_table, ids_workspace<EmbeddingAttrs>},
+    {"reference", run_embedding_reference})
+LINNET_KERNELS(embedding_grad, {"simd", run_embedding_grad, has_f32_table_gradient, ids_workspace<EmbeddingGradAttrs>},
+    {"reference", run_embedding_grad_reference})
 }  // namespace linnet

@@ -1,6 +1,5 @@
 // Table lookup by ids, and its gradient: rows of dy summed by id.
 #pragma once
-#include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {

@@ -3,9 +3,8 @@
 // id's positions are in memory, not the sums.
 #include <algorithm>
 #include "engine/kernels/cuda/block_reduce.cuh"
-#include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/cuda/storage.cuh"
-#include "engine/kernels/regions.h"
+#include "engine/kernels/parallel.h"
 #include "engine/ops/embedding/embedding.h"
 
 namespace linnet {
@@ -262,6 +261,6 @@ void run_grad(const KernelArgs& args) {
 }
 }  // namespace
 
-LINNET_KERNELS(embedding_cuda, {"gather", nullptr, nullptr, run})
-LINNET_KERNELS(embedding_grad_cuda, {"sorted", nullptr, grad_workspace, run_grad, /*may_run_aside=*/true})
+LINNET_KERNELS(embedding_cuda, {"gather", run})
+LINNET_KERNELS(embedding_grad_cuda, {"sorted", run_grad, nullptr, grad_workspace, /*may_run_aside=*/true})
 }  // namespace linnet

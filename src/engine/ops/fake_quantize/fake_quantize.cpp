@@ -1,9 +1,7 @@
 #include "engine/ops/fake_quantize/fake_quantize.h"
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
-#include <vector>
 #include "engine/kernels/quantized/packed_weight.h"
 
 namespace linnet {
@@ -148,9 +146,8 @@ Tensor fake_quantize(At x, Tensor step) { return op_result(kFakeQuantize, x, {st
 
 Tensor round_weight(At w) { return op_result(kRoundWeight, w); }
 
-LINNET_KERNELS(
-    fake_quantize, {"chunks", all_f32, nullptr, run_fake_quantize}, {"reference", nullptr, nullptr, run_fake_quantize})
-LINNET_KERNELS(fake_quantize_grad, {"chunks", all_f32, gradient_workspace, run_fake_quantize_gradient},
-    {"reference", nullptr, gradient_workspace, run_fake_quantize_gradient})
-LINNET_KERNELS(round_weight, {"rows", all_f32, nullptr, run_weight}, {"reference", nullptr, nullptr, run_weight})
+LINNET_KERNELS(fake_quantize, {"chunks", run_fake_quantize, all_f32}, {"reference", run_fake_quantize})
+LINNET_KERNELS(fake_quantize_grad, {"chunks", run_fake_quantize_gradient, all_f32, gradient_workspace},
+    {"reference", run_fake_quantize_gradient, nullptr, gradient_workspace})
+LINNET_KERNELS(round_weight, {"rows", run_weight, all_f32}, {"reference", run_weight})
 }  // namespace linnet

@@ -13,7 +13,6 @@
 // ds is that of learned step size quantization (Esser et al. 2020, arXiv 1902.08153, equations 2 to 4). A step below
 // kLeastStep counts as kLeastStep. CPU only.
 #pragma once
-#include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {

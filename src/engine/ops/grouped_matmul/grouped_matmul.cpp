@@ -1,8 +1,8 @@
-#include "engine/ops/grouped_matmul/grouped_matmul.h"
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include "engine/kernels/gemm/gemm.h"
+#include "engine/kernels/parallel.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
@@ -150,34 +150,33 @@ bool supports_grouped_matmul(const KernelQuery& query) {  // as for ops/matmul
   return all_f32_or_bf16(query) && gemm_has_bf16() && rounds && !attrs.independent_rows;
 }
 
-int64_t rounded_up(size_t bytes) { return static_cast<int64_t>((bytes + 63) / 64 * 64); }
-int64_t bytes_of(int64_t rows, const TensorType& type) {
-  return rounded_up(static_cast<size_t>(rows * type.shape[1]) * dtype_size(type.dtype));
-}
-
-// Workspace: which rows choose each weight, two blocks of gathered rows, and a product's own.
+// The workspace: which rows choose each weight, two blocks of gathered rows, and a product's own.
 class Groups {
  public:
-  Groups(const TensorType& choice, int64_t groups)
-      : count_(choice.shape.elements()), groups_(groups), at_once_(std::min(count_, kRowsAtOnce)) {}
+  // left, right: types with the rows that are gathered.
+  Groups(
+      std::byte* workspace, const TensorType& choice, int64_t groups, const TensorType& left, const TensorType& right)
+      : count_(choice.shape.elements()), groups_(groups), at_once_(std::min(count_, kRowsAtOnce)), regions_(workspace),
+        ends_(regions_.take<int32_t>(count_ + groups_ + 1)), left_(take_rows(left)), right_(take_rows(right)) {}
 
   int64_t at_once() const { return at_once_; }
-  int64_t index_bytes() const { return rounded_up(static_cast<size_t>(count_ + groups_ + 1) * sizeof(int32_t)); }
+  size_t size() const { return regions_.size(); }
+  std::byte* left() const { return left_; }
+  std::byte* right() const { return right_; }
+  std::byte* rest() const { return regions_.rest(); }
 
   // Sorts the rows by their choice, and calls body(group, rows) for up to at_once() rows of a group.
-  template <class Body>
-  void each(const TensorView& choice, std::byte* grouped_matmul_workspace, const Body& body) const {
+  template <class Body> void each(const TensorView& choice, const Body& body) const {
     check_choices(choice, groups_);
-    auto* const ends = reinterpret_cast<int32_t*>(grouped_matmul_workspace);
-    int32_t* const rows = ends + groups_ + 1;
-    std::fill_n(ends, groups_ + 1, 0);
+    int32_t* const rows = ends_ + groups_ + 1;
+    std::fill_n(ends_, groups_ + 1, 0);
     const int32_t* const chosen = choice.as<const int32_t>();
-    for (int64_t m = 0; m < count_; ++m) ++ends[chosen[m] + 1];
-    std::partial_sum(ends, ends + groups_ + 1, ends);
-    for (int64_t m = 0; m < count_; ++m) rows[ends[chosen[m]]++] = static_cast<int32_t>(m);  // now ends[g] is g's end
+    for (int64_t m = 0; m < count_; ++m) ++ends_[chosen[m] + 1];
+    std::partial_sum(ends_, ends_ + groups_ + 1, ends_);
+    for (int64_t m = 0; m < count_; ++m) rows[ends_[chosen[m]]++] = static_cast<int32_t>(m);  // now ends_[g] is g's end
     int64_t first = 0;
     for (int64_t group = 0; group < groups_; ++group)
-      for (const int64_t end = ends[group]; first < end;) {
+      for (const int64_t end = ends_[group]; first < end;) {
         const int64_t size = std::min(at_once_, end - first);
         body(group, std::span(rows + first, static_cast<size_t>(size)));
         first += size;
@@ -185,7 +184,14 @@ class Groups {
   }
 
  private:
+  std::byte* take_rows(const TensorType& type) {
+    return regions_.take<std::byte>(at_once_ * type.shape[1] * static_cast<int64_t>(dtype_size(type.dtype)));
+  }
+
   const int64_t count_, groups_, at_once_;
+  Regions regions_;
+  int32_t* const ends_;
+  std::byte *const left_, *const right_;
 };
 
 // Gathers rows m mod R of a matrix.
@@ -197,61 +203,44 @@ void gather(const TensorView& from, std::span<const int32_t> rows, std::byte* to
   });
 }
 
-// For products with up to `rows` rows (or, for a gradient, sums over as many).
-size_t product_workspace(int64_t rows, int64_t n, int64_t k, bool sums, int threads, bool bf16) {
+// kSums: of the gradient, whose products are sums over the rows of a group.
+template <bool kSums> size_t grouped_matmul_workspace(const KernelQuery& query) {
+  const TensorType &left = query.in[0], &right = kSums ? query.in[1] : query.out[0];
+  const Groups groups(nullptr, query.in[2], query.attrs<GroupedMatmulAttrs>().groups, left, right);
+  const int64_t l = left.shape[1], r = right.shape[1];
   size_t most = 0;
-  for (int64_t size = 1; size <= rows; ++size)
-    most = std::max(
-        most, sums ? gemm_workspace(1, n, k, size, threads, bf16) : gemm_workspace(1, size, n, k, threads, bf16));
-  return most;
-}
-
-size_t grouped_matmul_workspace(const KernelQuery& query) {
-  const Groups groups(query.in[2], query.attrs<GroupedMatmulAttrs>().groups);
-  const int64_t rows = groups.at_once();
-  return static_cast<size_t>(groups.index_bytes() + bytes_of(rows, query.in[0]) + bytes_of(rows, query.out[0])) +
-         product_workspace(rows, query.out[0].shape[1], query.in[0].shape[1], false, query.threads, !all_f32(query));
+  for (int64_t rows = 1; rows <= groups.at_once(); ++rows)
+    most = std::max(most, kSums ? gemm_workspace(1, l, r, rows, query.threads, !all_f32(query))
+                                : gemm_workspace(1, rows, r, l, query.threads, !all_f32(query)));
+  return groups.size() + most;
 }
 
 void run_grouped_matmul(const KernelArgs& args) {
   const auto& attrs = args.attrs<GroupedMatmulAttrs>();
   const TensorView &x = args.in[0], &weights = args.in[1], &y = args.out[0];
   const int64_t rows = weights.shape()[0] / attrs.groups, columns = weights.shape()[1];
-  const Groups groups(args.in[2].type, attrs.groups);
-  std::byte* const gathered = args.workspace + groups.index_bytes();
-  std::byte* const products = gathered + bytes_of(groups.at_once(), x.type);
-  std::byte* const scratch = products + bytes_of(groups.at_once(), y.type);
-  groups.each(args.in[2], args.workspace, [&](int64_t group, std::span<const int32_t> chosen) {
-    gather(x, chosen, gathered, args.pool);
+  const Groups groups(args.workspace, args.in[2].type, attrs.groups, x.type, y.type);
+  groups.each(args.in[2], [&](int64_t group, std::span<const int32_t> chosen) {
+    gather(x, chosen, groups.left(), args.pool);
     GemmArgs product;
     product.m = std::ssize(chosen), product.n = y.shape()[1], product.k = x.shape()[1];
-    product.a = {gathered, x.type.dtype == DType::kBF16}, product.lda = product.k;
+    product.a = {groups.left(), x.type.dtype == DType::kBF16}, product.lda = product.k;
     product.b = stored(weights) + group * rows * columns, product.ldb = columns, product.trans_b = attrs.transposed;
-    product.c = {products, y.type.dtype == DType::kBF16}, product.ldc = product.n;
+    product.c = {groups.right(), y.type.dtype == DType::kBF16}, product.ldc = product.n;
     product.precision = is_stored_in_bf16(product) ? Precision::kBf16 : attrs.precision;
     product.independent_rows = attrs.independent_rows;
-    gemm(product, scratch, args.pool);
+    gemm(product, groups.rest(), args.pool);
     const int64_t bytes = product.n * static_cast<int64_t>(dtype_size(y.type.dtype));
     args.pool.run(product.m, [&](int64_t i, int) {
-      std::memcpy(y.as<std::byte>() + chosen[i] * bytes, products + i * bytes, static_cast<size_t>(bytes));
+      std::memcpy(y.as<std::byte>() + chosen[i] * bytes, groups.right() + i * bytes, static_cast<size_t>(bytes));
     });
   });
-}
-
-size_t grouped_matmul_grad_workspace(const KernelQuery& query) {
-  const Groups groups(query.in[2], query.attrs<GroupedMatmulAttrs>().groups);
-  const int64_t rows = groups.at_once();
-  return static_cast<size_t>(groups.index_bytes() + bytes_of(rows, query.in[0]) + bytes_of(rows, query.in[1])) +
-         product_workspace(rows, query.in[0].shape[1], query.in[1].shape[1], true, query.threads, !all_f32(query));
 }
 
 void run_grouped_matmul_grad(const KernelArgs& args) {
   const auto& attrs = args.attrs<GroupedMatmulAttrs>();
   const TensorView &a = args.in[0], &b = args.in[1], &dw = args.out[0];
-  const Groups groups(args.in[2].type, attrs.groups);
-  std::byte* const left = args.workspace + groups.index_bytes();
-  std::byte* const right = left + bytes_of(groups.at_once(), a.type);
-  std::byte* const scratch = right + bytes_of(groups.at_once(), b.type);
+  const Groups groups(args.workspace, args.in[2].type, attrs.groups, a.type, b.type);
   const int64_t size = a.shape()[1] * b.shape()[1], bytes = size * static_cast<int64_t>(dtype_size(dw.type.dtype));
   if (attrs.accumulate) copy_operand(args.in[3], dw);
   int64_t next = 0;  // the first weight whose sums have not begun
@@ -259,17 +248,17 @@ void run_grouped_matmul_grad(const KernelArgs& args) {
     for (; next < end; ++next)
       if (!attrs.accumulate) std::memset(dw.as<std::byte>() + next * bytes, 0, static_cast<size_t>(bytes));
   };
-  groups.each(args.in[2], args.workspace, [&](int64_t group, std::span<const int32_t> chosen) {
+  groups.each(args.in[2], [&](int64_t group, std::span<const int32_t> chosen) {
     begin(group);
-    gather(a, chosen, left, args.pool), gather(b, chosen, right, args.pool);
+    gather(a, chosen, groups.left(), args.pool), gather(b, chosen, groups.right(), args.pool);
     GemmArgs sums;
     sums.m = a.shape()[1], sums.n = b.shape()[1], sums.k = std::ssize(chosen);
-    sums.a = {left, a.type.dtype == DType::kBF16}, sums.lda = sums.m, sums.trans_a = true;
-    sums.b = {right, b.type.dtype == DType::kBF16}, sums.ldb = sums.n;
+    sums.a = {groups.left(), a.type.dtype == DType::kBF16}, sums.lda = sums.m, sums.trans_a = true;
+    sums.b = {groups.right(), b.type.dtype == DType::kBF16}, sums.ldb = sums.n;
     sums.c = mutable_stored(dw) + group * size, sums.ldc = sums.n;
     sums.accumulate = attrs.accumulate || next > group;
     sums.precision = is_stored_in_bf16(sums) ? Precision::kBf16 : attrs.precision;
-    gemm(sums, scratch, args.pool);
+    gemm(sums, groups.rest(), args.pool);
     next = std::max(next, group + 1);
   });
   begin(attrs.groups);
@@ -302,9 +291,9 @@ Tensor grouped_matmul(At x, Tensor weights, Tensor choice, const GroupedMatmulAt
   return op_result(kGroupedMatmul, x, {weights, choice}, attrs);
 }
 
-LINNET_KERNELS(grouped_matmul, {"gemm", supports_grouped_matmul, grouped_matmul_workspace, run_grouped_matmul},
-    {"reference", nullptr, nullptr, run_grouped_matmul_reference})
+LINNET_KERNELS(grouped_matmul, {"gemm", run_grouped_matmul, supports_grouped_matmul, grouped_matmul_workspace<false>},
+    {"reference", run_grouped_matmul_reference})
 LINNET_KERNELS(grouped_matmul_grad,
-    {"gemm", supports_grouped_matmul, grouped_matmul_grad_workspace, run_grouped_matmul_grad},
-    {"reference", nullptr, nullptr, run_grouped_matmul_grad_reference})
+    {"gemm", run_grouped_matmul_grad, supports_grouped_matmul, grouped_matmul_workspace<true>},
+    {"reference", run_grouped_matmul_grad_reference})
 }  // namespace linnet

@@ -1,6 +1,6 @@
-#include "engine/ops/grouped_matmul/grouped_matmul.h"
 #include <gtest/gtest.h>
 #include "base/error.h"
+#include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "op_harness.h"
 

@@ -4,7 +4,6 @@
 #include "engine/kernels/norm/norm.h"
 #include "engine/kernels/random/philox.h"
 #include "engine/ops/dropout/dropout.h"
-#include "engine/ops/layer_norm/norm_operands.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 
@@ -307,12 +306,10 @@ ResidualNorm residual_norm(At x, Tensor f, Tensor weight, Tensor bias, Tensor ra
   return {out[0], out[1]};
 }
 
-LINNET_KERNELS(layer_norm, {"simd", f32_or_all_reduced, nullptr, run_norm<false>},
-    {"reference", nullptr, nullptr, run_norm_reference<false>})
-LINNET_KERNELS(layer_norm_grad, {"simd", f32_or_all_reduced, norm_grad_workspace, run_norm_grad<false>},
-    {"reference", nullptr, nullptr, run_norm_grad_reference<false>})
-LINNET_KERNELS(residual_norm, {"simd", f32_or_all_reduced, nullptr, run_norm<true>},
-    {"reference", nullptr, nullptr, run_norm_reference<true>})
-LINNET_KERNELS(residual_norm_grad, {"simd", f32_or_all_reduced, norm_grad_workspace, run_norm_grad<true>},
-    {"reference", nullptr, nullptr, run_norm_grad_reference<true>})
+LINNET_KERNELS(layer_norm, {"simd", run_norm<false>, f32_or_all_reduced}, {"reference", run_norm_reference<false>})
+LINNET_KERNELS(layer_norm_grad, {"simd", run_norm_grad<false>, f32_or_all_reduced, norm_grad_workspace},
+    {"reference", run_norm_grad_reference<false>})
+LINNET_KERNELS(residual_norm, {"simd", run_norm<true>, f32_or_all_reduced}, {"reference", run_norm_reference<true>})
+LINNET_KERNELS(residual_norm_grad, {"simd", run_norm_grad<true>, f32_or_all_reduced, norm_grad_workspace},
+    {"reference", run_norm_grad_reference<true>})
 }  // namespace linnet

@@ -4,10 +4,10 @@
 //
 // sum and y may overwrite x and f: the thread that has read an element writes it.
 #include <algorithm>
-#include "engine/kernels/cuda/add_parts.cuh"
+#include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/philox.cuh"
 #include "engine/kernels/cuda/rows.cuh"
-#include "engine/ops/layer_norm/norm_operands.h"
+#include "engine/ops/layer_norm/layer_norm.h"
 
 namespace linnet {
 namespace {
@@ -386,8 +386,8 @@ template <bool kResidual> void run_grad(const KernelArgs& args) {
 }
 }  // namespace
 
-LINNET_KERNELS(layer_norm_cuda, {"rows", nullptr, nullptr, run<false>})
-LINNET_KERNELS(layer_norm_grad_cuda, {"rows", nullptr, grad_workspace, run_grad<false>})
-LINNET_KERNELS(residual_norm_cuda, {"rows", nullptr, nullptr, run<true>})
-LINNET_KERNELS(residual_norm_grad_cuda, {"rows", nullptr, grad_workspace, run_grad<true>})
+LINNET_KERNELS(layer_norm_cuda, {"rows", run<false>})
+LINNET_KERNELS(layer_norm_grad_cuda, {"rows", run_grad<false>, nullptr, grad_workspace})
+LINNET_KERNELS(residual_norm_cuda, {"rows", run<true>})
+LINNET_KERNELS(residual_norm_grad_cuda, {"rows", run_grad<true>, nullptr, grad_workspace})
 }  // namespace linnet

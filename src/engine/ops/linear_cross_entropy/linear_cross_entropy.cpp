@@ -1,7 +1,4 @@
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
-#include <algorithm>
-#include <cmath>
-#include <vector>
 #include "distributed/comm/tensor_group.h"
 #include "engine/kernels/loss/cross_entropy.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
@@ -300,9 +297,9 @@ Tensor linear_cross_entropy_sum(
 }
 
 LINNET_KERNELS(linear_cross_entropy,
-    {"chunked", supports_linear_cross_entropy, linear_cross_entropy_workspace, run_linear_cross_entropy},
-    {"reference", nullptr, reference_workspace, run_linear_cross_entropy_reference})
+    {"chunked", run_linear_cross_entropy, supports_linear_cross_entropy, linear_cross_entropy_workspace},
+    {"reference", run_linear_cross_entropy_reference, nullptr, reference_workspace})
 LINNET_KERNELS(linear_cross_entropy_grad,
-    {"chunked", supports_linear_cross_entropy, linear_cross_entropy_workspace, run_linear_cross_entropy_grad},
-    {"reference", nullptr, reference_workspace, run_linear_cross_entropy_grad_reference})
+    {"chunked", run_linear_cross_entropy_grad, supports_linear_cross_entropy, linear_cross_entropy_workspace},
+    {"reference", run_linear_cross_entropy_grad_reference, nullptr, reference_workspace})
 }  // namespace linnet

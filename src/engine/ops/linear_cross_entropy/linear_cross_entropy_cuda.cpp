@@ -1,11 +1,8 @@
 // linear_cross_entropy in chunks of rows: a chunk's logits by cuBLASLt, replaced by the loss and the logits' gradient,
 // then the products with it. dweight is summed in fp32, chunk after chunk.
-#include <algorithm>
-#include <vector>
 #include "base/numbers.h"
 #include "engine/device/cuda/cublaslt.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
-#include "engine/ops/linear_cross_entropy/softmax_loss_cuda.h"
 
 namespace linnet {
 namespace {
@@ -180,6 +177,6 @@ void run_grad(const KernelArgs& args) {
 }
 }  // namespace
 
-LINNET_KERNELS(linear_cross_entropy_cuda, {"chunked", supports, workspace, run})
-LINNET_KERNELS(linear_cross_entropy_grad_cuda, {"chunked", supports, grad_workspace, run_grad})
+LINNET_KERNELS(linear_cross_entropy_cuda, {"chunked", run, supports, workspace})
+LINNET_KERNELS(linear_cross_entropy_grad_cuda, {"chunked", run_grad, supports, grad_workspace})
 }  // namespace linnet

@@ -1,6 +1,6 @@
-#include "engine/kernels/cuda/add_parts.cuh"
+#include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/storage.cuh"
-#include "engine/ops/linear_cross_entropy/softmax_loss_cuda.h"
+#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 
 namespace linnet {
 namespace {

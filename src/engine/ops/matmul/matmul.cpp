@@ -1,5 +1,4 @@
 #include "engine/ops/matmul/matmul.h"
-#include <algorithm>
 #include "engine/kernels/conv/dense_head.h"
 #include "engine/ops/movement/movement.h"
 
@@ -242,8 +241,8 @@ Tensor matmul(At a, Tensor b, bool trans_a, bool trans_b) {
   return op_result(kMatmul, a, {b}, MatmulAttrs{.trans_a = trans_a, .trans_b = trans_b});
 }
 
-LINNET_KERNELS(matmul, {"dense_head", dense_head_supports, nullptr, run_dense_head},
-    {"gemm", supports_matmul, matmul_workspace, run_matmul}, {"reference", nullptr, nullptr, run_matmul_reference})
+LINNET_KERNELS(matmul, {"dense_head", run_dense_head, dense_head_supports},
+    {"gemm", run_matmul, supports_matmul, matmul_workspace}, {"reference", run_matmul_reference})
 
 // A weight is one matrix. In other precisions a separate node rounds it.
 std::optional<PanelsOf> panels_of(const KernelQuery& query) {
@@ -257,5 +256,5 @@ std::optional<PanelsOf> panels_of(const KernelQuery& query) {
 }
 
 const Kernel kPanelMatmul{
-    "gemm_panels", [](const KernelQuery& query) { return panels_of(query).has_value(); }, matmul_workspace, run_panels};
+    "gemm_panels", run_panels, [](const KernelQuery& query) { return panels_of(query).has_value(); }, matmul_workspace};
 }  // namespace linnet

@@ -8,9 +8,7 @@
 // Operands in order: a, b, then any of bias [N], aux and accumulator; the last two have out's shape.
 #pragma once
 #include <optional>
-#include "engine/ir/graph.h"
 #include "engine/kernels/gemm/gemm.h"
-#include "engine/kernels/gemm/panels.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {
@@ -59,7 +57,7 @@ inline MatmulSizes matmul_sizes(const MatmulAttrs& attrs, const Shape& a, const 
       .k = b[attrs.trans_b ? -1 : -2]};
 }
 
-// Runs a matmul whose second operand, a weight, is in memory as panels (engine/kernels/gemm/panels.h), with the
+// Runs a matmul whose second operand, a weight, is in memory as panels (engine/kernels/gemm/gemm.h), with the
 // matmul's operands, attributes and bits. find_kernel() never chooses this kernel; who packs the weight does
 // (engine/plan/packed_weights.h).
 
@@ -67,4 +65,48 @@ inline MatmulSizes matmul_sizes(const MatmulAttrs& attrs, const Shape& a, const 
 std::optional<PanelsOf> panels_of(const KernelQuery& query);
 
 extern const Kernel kPanelMatmul;  // its workspace is that of the matmul's kernel "gemm"
+
+// On a GPU: the epilogue of a product that cuBLASLt cannot do in the same kernel.
+//
+// y = x [+ bias]; pre_activation = y; out = activation(y), or scale * y * derivative'(aux).
+// x, aux, pre_activation, out are [rows, width] of `type`; x may be pre_activation or out. bias [width] of `bias_type`.
+struct MatmulEpilogue {
+  int64_t rows, width;
+  DType type = DType::kF32;
+  const void* x = nullptr;
+  const void* bias = nullptr;
+  DType bias_type = DType::kF32;
+  const void* aux = nullptr;
+  void *pre_activation = nullptr, *out = nullptr;
+  GemmActivation activation = GemmActivation::kNone, derivative = GemmActivation::kNone;
+  float scale = 1;
+};
+void matmul_epilogue(Device* device, const MatmulEpilogue& epilogue);
+
+void round_to_bf16_on_device(Device* device, int64_t n, const float* from, void* to);  // n elements
+
+// Products in which each row chooses one of several weights, such as a mixture's experts.
+//
+//   y[m] = x[m mod R] W[choice[m]]^T,   or without the transposition
+//  x [R, K], weights [G N, K] (G matrices [N, K], one below the other), choice i32 [M] in [0, G), M a multiple of R:
+// rows of x are read M / R times -> y [M, N]. Not transposed: x [R, N] -> y [M, K]. Unchosen weights cost nothing.
+struct GroupedMatmulAttrs {
+  int64_t groups = 1;
+  bool transposed = true;
+  bool exact = false;  // in fp32 whatever the precision of others is, as are its gradients
+  Precision precision = Precision::kF32;
+  bool independent_rows = false;  // see GemmArgs
+  bool accumulate = false;        // of the gradient: to what its last operand holds
+  void fields(FieldVisitor& visit) {
+    visit("groups", groups), visit("transposed", transposed), visit("exact", exact), visit("precision", precision);
+    visit("independent_rows", independent_rows), visit("accumulate", accumulate);
+  }
+};
+
+extern const OpDef kGroupedMatmul;  // x, weights, choice -> y
+// a [Ra, N], b [Rb, K], choice [M], [accumulator] -> for each weight the sum of a[m mod Ra]^T b[m mod Rb] over the rows
+// that choose it: [G N, K]
+extern const OpDef kGroupedMatmulGrad;
+
+Tensor grouped_matmul(At x, Tensor weights, Tensor choice, const GroupedMatmulAttrs& attrs);
 }  // namespace linnet

@@ -3,7 +3,6 @@
 #include "base/switched_off.h"
 #include "engine/device/cuda/cublaslt.h"
 #include "engine/ops/matmul/matmul.h"
-#include "engine/ops/matmul/matmul_epilogue_cuda.h"
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
@@ -169,5 +168,5 @@ void run(const KernelArgs& args) {
 }
 }  // namespace
 
-LINNET_KERNELS(matmul_cuda, {"cublaslt", supports, workspace, run, /*may_run_aside=*/true})
+LINNET_KERNELS(matmul_cuda, {"cublaslt", run, supports, workspace, /*may_run_aside=*/true})
 }  // namespace linnet

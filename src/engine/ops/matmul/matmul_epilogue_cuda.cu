@@ -1,6 +1,6 @@
 #include "engine/kernels/cuda/activation.cuh"
 #include "engine/kernels/cuda/storage.cuh"
-#include "engine/ops/matmul/matmul_epilogue_cuda.h"
+#include "engine/ops/matmul/matmul.h"
 
 namespace linnet {
 namespace {

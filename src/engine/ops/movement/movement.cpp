@@ -1,6 +1,8 @@
 #include "engine/ops/movement/movement.h"
-#include <array>
-#include <cstring>
+#include <algorithm>
+#include <limits>
+#include "engine/kernels/parallel.h"
+#include "engine/kernels/rounding.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/reduce/reduce.h"
 
@@ -121,8 +123,237 @@ std::vector<Tensor> gradient_permute(const GradientArgs& args) {
 
 StorageRule moved(const Node&) { return {.rest = Storage::kMoved}; }  // of ops that only move elements
 
+template <class... Parts> [[noreturn]] void fail_shape(const At& x, const Parts&... parts) {
+  throw Error(ErrorKind::kShape, x.where.text() + ": " + text_of_parts(parts...));
+}
+
 // Checks the operand first, since its error names the line.
 int from_start(const At& x, int axis) { return graph_of(x) && axis < 0 ? axis + x.value.shape().rank() : axis; }
+
+// One strided copy serves split, concat and permute on every element type.
+// Copies `count` elements. Short runs use a loop, faster than a call of memmove.
+template <class Word> void copy_run(const Word* from, int64_t from_stride, Word* to, int64_t to_stride, int64_t count) {
+  if (from_stride != 1 || to_stride != 1) {
+    for (int64_t i = 0; i < count; ++i) to[i * to_stride] = from[i * from_stride];
+  } else if (count < 32) {
+    for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+  } else {
+    std::copy_n(from, count, to);
+  }
+}
+
+// Rows that are contiguous in `from` and apart in `to`, a few at a time, so that lines of `to` stay in cache.
+template <class Word> void copy_turned(
+    const Word* from, int64_t from_step, Word* to, int64_t to_step, int64_t to_stride, int64_t rows, int64_t size) {
+  constexpr int64_t kRows = 16;
+  for (int64_t first = 0; first < rows; first += kRows, from += kRows, to += kRows * to_step) {
+    const int64_t count = std::min(kRows, rows - first);
+    for (int64_t j = 0; j < size; ++j)
+      for (int64_t i = 0; i < count; ++i) to[i * to_step + j * to_stride] = from[i + j * from_step];
+  }
+}
+
+struct Block {
+  Shape shape, from, to;  // strides
+
+  // Drops axes of one element, and joins neighbors that are contiguous at both locations.
+  Block(const Shape& all, const Shape& from_strides, const Shape& to_strides) {
+    for (int axis = 0; axis < all.rank(); ++axis) {
+      const int64_t size = all[axis], last = shape.rank() - 1;
+      if (size == 1) continue;
+      const auto in_a_row = [&](const Shape& merged, const Shape& strides) {
+        return merged[static_cast<int>(last)] == strides[axis] * size;
+      };
+      const int64_t before =
+          last >= 0 && in_a_row(from, from_strides) && in_a_row(to, to_strides) ? shape[static_cast<int>(last)] : 0;
+      if (before > 0) {
+        shape.set(static_cast<int>(last), before * size);
+        from.set(static_cast<int>(last), from_strides[axis]), to.set(static_cast<int>(last), to_strides[axis]);
+      } else {
+        shape.push_back(size), from.push_back(from_strides[axis]), to.push_back(to_strides[axis]);
+      }
+    }
+  }
+
+  template <class Word> void copy(const Word* source, Word* target) const {
+    const int last = shape.rank() - 1;
+    if (last < 0) return void(*target = *source);
+    if (last == 0) return copy_run(source, from[0], target, to[0], shape[0]);
+    std::array<int64_t, kMaxRank> index{};
+    for (;;) {
+      copy_plane(source, target);
+      int axis = last - 2;
+      for (; axis >= 0; --axis) {
+        source += from[axis], target += to[axis];
+        if (++index[axis] < shape[axis]) break;
+        source -= shape[axis] * from[axis], target -= shape[axis] * to[axis];
+        index[axis] = 0;
+      }
+      if (axis < 0) return;
+    }
+  }
+
+  template <class Word>  // the two last axes
+  void copy_plane(const Word* source, Word* target) const {
+    const int last = shape.rank() - 1;
+    const int64_t count = shape[last - 1], from_step = from[last - 1], to_step = to[last - 1];
+    const int64_t from_stride = from[last], to_stride = to[last], run = shape[last];
+    if (sizeof(Word) == sizeof(float) && from_step == 1)  // of other sizes it would be code that few need
+      return copy_turned(source, from_stride, target, to_step, to_stride, count, run);
+    for (int64_t i = 0; i < count; ++i)
+      copy_run(source + i * from_step, from_stride, target + i * to_step, to_stride, run);
+  }
+};
+
+// Splits the copy into tasks along its longest axis but the last.
+void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, const Shape& from_strides,
+    const TensorView& to, int64_t to_offset, const Shape& to_strides, ThreadPool& pool) {
+  const auto copy = [&]<class Word>(const Word* source, Word* target) {
+    if (shape.elements() == 0) return;
+    source += from_offset, target += to_offset;
+    if (source == target && from_strides == to_strides) return;  // the views pass made them one
+    const Block block(shape, from_strides, to_strides);
+    if (block.shape.rank() < 2) return block.copy(source, target);
+    int longest = 0;
+    for (int axis = 1; axis + 1 < block.shape.rank(); ++axis)
+      if (block.shape[axis] > block.shape[longest]) longest = axis;
+    for_ranges(pool, block.shape[longest], shape.elements() / block.shape[longest], [&](int64_t begin, int64_t end) {
+      Block part = block;
+      part.shape.set(longest, end - begin);
+      part.copy(source + begin * block.from[longest], target + begin * block.to[longest]);
+    });
+  };
+  switch (dtype_size(from.type.dtype)) {
+    case 8: return copy(from.as<const uint64_t>(), to.as<uint64_t>());
+    case 4: return copy(from.as<const uint32_t>(), to.as<uint32_t>());
+    case 2: return copy(from.as<const uint16_t>(), to.as<uint16_t>());
+    default: return copy(from.as<const uint8_t>(), to.as<uint8_t>());
+  }
+}
+
+void run_reshape(const KernelArgs& args) { copy_operand(args.in[0], args.out[0]); }
+
+void run_split(const KernelArgs& args) {
+  const int axis = args.attrs<SplitAttrs>().axis;
+  const TensorView& in = args.in[0];
+  int64_t start = 0;
+  for (const TensorView& out : args.out) {
+    copy_view(out.shape(), in, start * in.strides[axis], in.strides, out, 0, out.strides, args.pool);
+    start += out.shape()[axis];
+  }
+}
+
+void run_concat(const KernelArgs& args) {
+  const int axis = args.attrs<ConcatAttrs>().axis;
+  const TensorView& out = args.out[0];
+  int64_t start = 0;
+  for (const TensorView& in : args.in) {
+    copy_view(in.shape(), in, 0, in.strides, out, start * out.strides[axis], out.strides, args.pool);
+    start += in.shape()[axis];
+  }
+}
+
+void run_permute(const KernelArgs& args) {
+  const auto& order = args.attrs<PermuteAttrs>().order;
+  Shape strides;
+  for (int axis : order) strides.push_back(args.in[0].strides[axis]);
+  copy_view(args.out[0].shape(), args.in[0], 0, strides, args.out[0], 0, args.out[0].strides, args.pool);
+}
+
+// Calls body.operator()<T>() with the type of an element, for bf16 uint16_t.
+template <class Body> void with_type(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::kF32: return body.template operator()<float>();
+    case DType::kF64: return body.template operator()<double>();
+    case DType::kI32: return body.template operator()<int32_t>();
+    case DType::kU8: return body.template operator()<uint8_t>();
+    case DType::kBF16: return body.template operator()<uint16_t>();
+  }
+}
+
+void run_broadcast(const KernelArgs& args) {
+  const TensorView &in = args.in[0], &out = args.out[0];
+  const int64_t n = out.elements(), size = in.elements();
+  const Broadcast kind = *find_broadcast(in.shape(), out.shape());
+  const auto spread = [&]<class T>() {
+    const T* x = in.as<T>();
+    T* y = out.as<T>();
+    if (n == 0) return;
+    if (kind == Broadcast::kPrefix || size == 1) {
+      for (int64_t i = 0; i < size; ++i) std::fill_n(y + i * (n / size), n / size, x[i]);
+    } else {
+      for (int64_t i = 0; i < n; i += size) copy_run(x, 1, y + i, 1, size);
+    }
+  };
+  with_type(in.type.dtype, spread);
+}
+
+void run_movement_fill(const KernelArgs& args) {
+  const double value = args.attrs<FillAttrs>().value;
+  const TensorView& out = args.out[0];
+  with_type(out.type.dtype, [&]<class T>() {
+    T element;
+    if constexpr (std::is_same_v<T, uint16_t>) element = Bfloat16(static_cast<float>(value)).bits;
+    else element = static_cast<T>(value);
+    std::fill_n(out.as<T>(), out.elements(), element);
+  });
+}
+
+void run_literal(const KernelArgs& args) {
+  const auto& attrs = args.attrs<LiteralAttrs>();
+  if (attrs.type.bytes() > 0) std::memcpy(args.out[0].data, attrs.words.data(), attrs.type.bytes());
+}
+
+// Rounds like a GPU: unlike round_to_bf16 of the products, denormals stay.
+uint16_t bf16_bits(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  if (x != x) return static_cast<uint16_t>(bits >> 16 | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
+// To whole numbers towards zero, clamped; NaN becomes 0.
+template <class To, class From> To converted(From x) {
+  if constexpr (std::is_same_v<From, uint16_t>) {
+    return converted<To>(std::bit_cast<float>(static_cast<uint32_t>(x) << 16));
+  } else if constexpr (std::is_same_v<To, uint16_t>) {
+    return bf16_bits(static_cast<float>(x));
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    if (x != x) return 0;
+    const auto limited = std::clamp(static_cast<double>(x), static_cast<double>(std::numeric_limits<To>::lowest()),
+        static_cast<double>(std::numeric_limits<To>::max()));
+    return static_cast<To>(limited);
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+void run_cast(const KernelArgs& args) {
+  const TensorView &in = args.in[0], &out = args.out[0];
+  with_type(in.type.dtype, [&]<class From>() {
+    with_type(out.type.dtype, [&]<class To>() {
+      for (int64_t i = 0; i < out.elements(); ++i) out.as<To>()[i] = converted<To>(in.as<const From>()[i]);
+    });
+  });
+}
+
+bool casts_storage(const KernelQuery& query) {
+  const DType from = query.in[0].dtype, to = query.out[0].dtype;
+  return (from == DType::kBF16 && to == DType::kF32) || (from == DType::kF32 && to == DType::kBF16);
+}
+
+void run_storage_cast(const KernelArgs& args) {
+  convert_floats(args.out[0].elements(), stored(args.in[0]), mutable_stored(args.out[0]), args.pool);
+}
+
+void run_round_half(const KernelArgs& args) {
+  round_to_half(args.in[0].elements(), args.in[0].as<float>(), args.out[0].as<float>(), args.pool);
+}
+
+void run_round_half_reference(const KernelArgs& args) {
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    for (int64_t i = 0; i < args.in[0].elements(); ++i) args.out[0].as<T>()[i] = round_to_half(args.in[0].as<T>()[i]);
+  });
+}
 }  // namespace
 
 const OpDef kReshape{.name = "reshape",
@@ -179,10 +410,15 @@ const OpDef kCast{.name = "cast", .infer = infer_cast, .gradient = [](const Grad
                     return {cast(args.out_grad[0], from)};
                   }};
 
+const OpDef kRoundHalf{.name = "round_half",
+    .infer = infer_same_float,
+    .may_overwrite = overwrites_any,
+    .algebra = always<Algebra::kElementwise>,
+    .cheap = true};
+
 Tensor reshape(At x, Shape shape) {
   for (const int64_t size : shape.sizes())
-    if (size < 0)
-      throw Error(ErrorKind::kShape, x.where.text() + ": reshape: the size of an axis is negative in " + shape.text());
+    if (size < 0) fail_shape(x, "reshape: the size of an axis is negative in ", shape);
   if (x.value.shape() == shape) return x.value;
   return op_result(kReshape, x, {}, ReshapeAttrs{shape});
 }
@@ -195,18 +431,16 @@ std::vector<Tensor> split(At x, int axis, std::vector<int64_t> sizes) {
 
 std::vector<Tensor> split_evenly(At x, int axis, int parts) {
   if (parts < 1 || x.value.dim(axis) % parts != 0)
-    throw Error(ErrorKind::kShape, x.where.text() + ": split_evenly: axis " + std::to_string(axis) + " of " +
-                                       x.value.shape().text() + " cannot be split into " + std::to_string(parts) +
-                                       " equal parts");
+    fail_shape(
+        x, "split_evenly: axis ", axis, " of ", x.value.shape(), " cannot be split into ", parts, " equal parts");
   return split(x, axis, std::vector<int64_t>(static_cast<size_t>(parts), x.value.dim(axis) / parts));
 }
 
 Tensor slice(At x, int axis, int64_t start, int64_t size) {
   const int64_t whole = x.value.dim(axis);
   if (start < 0 || size < 0 || start > whole - size)
-    throw Error(ErrorKind::kShape, x.where.text() + ": slice: elements " + std::to_string(start) + " to " +
-                                       std::to_string(start + size) + " of axis " + std::to_string(axis) + " of " +
-                                       x.value.shape().text() + ", which has " + std::to_string(whole));
+    fail_shape(x, "slice: elements ", start, " to ", start + size, " of axis ", axis, " of ", x.value.shape(),
+        ", which has ", whole);
   if (start == 0 && size == whole) return x.value;
   return split(x, axis, {start, size, whole - start - size})[1];
 }
@@ -216,43 +450,6 @@ Tensor concat(At first, std::span<const Tensor> rest, int axis) {
 }
 
 Tensor permute(At x, std::vector<int> order) { return op_result(kPermute, x, {}, PermuteAttrs{std::move(order)}); }
-
-namespace {
-// Repeats axes [first, last) of one element to their sizes in `shape`.
-Tensor repeat_axes(At x, int first, int last, const Shape& shape) {
-  const auto at = [&](Tensor value) { return At(value, x.where); };
-  Shape result = x.value.shape();
-  for (int axis = first; axis < last; ++axis) result.set(axis, shape[axis]);
-  const int64_t outer = result.elements(0, first), n = result.elements(first, last);
-  const int64_t inner = result.elements(last, result.rank());
-  if (inner == 1) return reshape(at(broadcast_to(at(reshape(x, {outer, 1})), {outer, n})), result);
-  if (outer == 1) return reshape(at(broadcast_to(at(reshape(x, {inner})), {n, inner})), result);
-  constexpr int64_t kFew = 8;
-  if (n <= kFew) {
-    const std::vector<Tensor> rows(n, reshape(x, {outer, 1, inner}));
-    return reshape(at(concat(at(rows[0]), std::span(rows).subspan(1), 1)), result);
-  }
-  const Tensor copies = broadcast_to(at(reshape(x, {outer, inner, 1})), {outer, inner, n});
-  return reshape(at(permute(at(copies), {0, 2, 1})), result);
-}
-}  // namespace
-
-Tensor broadcast_to(At x, Shape shape) {
-  const Shape small = x.value.shape();
-  if (small == shape) return x.value;
-  if (const auto full = broadcast_shape(std::array{small, shape});
-      full && *full == shape && !find_broadcast(small, shape)) {
-    At repeated(reshape(x, with_rank(small, shape.rank())), x.where);
-    const auto differs = [&](int axis) { return axis < shape.rank() && repeated.value.dim(axis) != shape[axis]; };
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-      int last = axis;
-      while (differs(last)) ++last;
-      if (last > axis) repeated.value = repeat_axes(repeated, axis, last, shape);
-    }
-    return repeated.value;
-  }
-  return op_result(kBroadcast, x, {}, BroadcastAttrs{shape});
-}
 
 Tensor fill(Graph& graph, TensorType type, double value, SourceLine where) {
   return graph.add_one(kFill, {}, FillAttrs{type, value}, where);
@@ -275,4 +472,17 @@ Tensor cast(At x, DType dtype) {
   if (x.value.type().dtype == dtype) return x.value;
   return op_result(kCast, x, {}, CastAttrs{dtype});
 }
+
+Tensor round_half(At x) { return op_result(kRoundHalf, x); }
+
+LINNET_KERNELS(stop_gradient, {"reference", run_reshape})
+LINNET_KERNELS(reshape, {"reference", run_reshape})
+LINNET_KERNELS(split, {"reference", run_split})
+LINNET_KERNELS(concat, {"reference", run_concat})
+LINNET_KERNELS(permute, {"reference", run_permute})
+LINNET_KERNELS(broadcast, {"reference", run_broadcast})
+LINNET_KERNELS(fill, {"reference", run_movement_fill})
+LINNET_KERNELS(literal, {"reference", run_literal})
+LINNET_KERNELS(cast, {"convert", run_storage_cast, casts_storage}, {"reference", run_cast})
+LINNET_KERNELS(round_half, {"simd", run_round_half, all_f32}, {"reference", run_round_half_reference})
 }  // namespace linnet

@@ -1,8 +1,7 @@
-// Ops that only move or rename elements. The views pass gives their results the operands' memory if possible; the
-// kernel then does nothing.
+// Ops that only move, rename or round elements. The views pass gives their results the operands' memory if possible;
+// the kernel then does nothing.
 #pragma once
 #include <vector>
-#include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {
@@ -44,7 +43,7 @@ struct CastAttrs {
   void fields(FieldVisitor& visit) { visit("dtype", dtype); }
 };
 
-extern const OpDef kReshape, kStopGradient, kSplit, kConcat, kPermute, kBroadcast, kFill, kLiteral, kCast;
+extern const OpDef kReshape, kStopGradient, kSplit, kConcat, kPermute, kBroadcast, kFill, kLiteral, kCast, kRoundHalf;
 
 // Axes may be negative, counted from the end.
 Tensor reshape(At x, Shape shape);  // as many elements as x
@@ -63,4 +62,7 @@ Tensor literal(Graph& graph, TensorType type, const std::vector<double>& values)
 // f32 to bf16 rounds to nearest, ties to even; floats become whole numbers towards zero, clamped to the type. The
 // gradient is cast back.
 Tensor cast(At x, DType dtype);
+// Rounds each element to fp16, beyond 65504 to infinity; y has x's type. The pass lower_precision puts it before the
+// operands of products.
+Tensor round_half(At x);
 }  // namespace linnet

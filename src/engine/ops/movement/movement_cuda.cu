@@ -1,7 +1,6 @@
-// Movement on the device: strided copies (engine/kernels/cuda/copy.cuh), repetition, filling, casts.
+// Movement on the device: strided copies (engine/kernels/cuda/copy.cuh), repetition, filling, casts, rounding.
 #include <algorithm>
 #include "engine/kernels/cuda/copy.cuh"
-#include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
@@ -161,19 +160,38 @@ void run_cast(const KernelArgs& args) {
   });
 }
 
+LINNET_DEVICE void round_to_half(int64_t i, const float* from, float* to) {
+  constexpr float kLeastNormal = 0x1p-14f, kMost = 65504;
+  const float x = from[i], magnitude = fabsf(x);
+  float rounded = magnitude;
+  if (magnitude < kLeastNormal) {
+    rounded = __fadd_rn(__fadd_rn(magnitude, 0.5f), -0.5f);  // of a float in [0.5, 1) the last bit is 2^-24
+  } else if (magnitude < INFINITY) {
+    const unsigned bits = __float_as_uint(magnitude);
+    rounded = __uint_as_float((bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu);
+    if (rounded > kMost) rounded = INFINITY;
+  }
+  to[i] = copysignf(rounded, x);
+}
+
+void run_round_half(const KernelArgs& args) {
+  launch_elements<round_to_half>(args.device, args.in[0].elements(), args.in[0].as<float>(), args.out[0].as<float>());
+}
+
 bool casts_storage(const KernelQuery& query) {
   const auto stored = [](const TensorType& type) { return type.dtype == DType::kF32 || type.dtype == DType::kBF16; };
   return stored(query.in[0]) && stored(query.out[0]);
 }
 }  // namespace
 
-LINNET_KERNELS(stop_gradient_cuda, {"copy", nullptr, nullptr, run_reshape})
-LINNET_KERNELS(reshape_cuda, {"copy", nullptr, nullptr, run_reshape})
-LINNET_KERNELS(split_cuda, {"copy", nullptr, nullptr, run_split})
-LINNET_KERNELS(concat_cuda, {"copy", nullptr, nullptr, run_concat})
-LINNET_KERNELS(permute_cuda, {"copy", nullptr, nullptr, run_permute})
-LINNET_KERNELS(broadcast_cuda, {"repeat", nullptr, nullptr, run_broadcast})
-LINNET_KERNELS(fill_cuda, {"fill", nullptr, nullptr, run_fill})
-LINNET_KERNELS(literal_cuda, {"parameters", nullptr, nullptr, run_literal})
-LINNET_KERNELS(cast_cuda, {"cast", casts_storage, nullptr, run_cast})
+LINNET_KERNELS(stop_gradient_cuda, {"copy", run_reshape})
+LINNET_KERNELS(reshape_cuda, {"copy", run_reshape})
+LINNET_KERNELS(split_cuda, {"copy", run_split})
+LINNET_KERNELS(concat_cuda, {"copy", run_concat})
+LINNET_KERNELS(permute_cuda, {"copy", run_permute})
+LINNET_KERNELS(broadcast_cuda, {"repeat", run_broadcast})
+LINNET_KERNELS(fill_cuda, {"fill", run_fill})
+LINNET_KERNELS(literal_cuda, {"parameters", run_literal})
+LINNET_KERNELS(cast_cuda, {"cast", run_cast, casts_storage})
+LINNET_KERNELS(round_half_cuda, {"elements", run_round_half})
 }  // namespace linnet

@@ -1,8 +1,6 @@
 #include "engine/ops/optimizer/optimizer.h"
-#include <array>
 #include <cmath>
 #include <tuple>
-#include <utility>
 #include "engine/kernels/optimizer.h"
 #include "engine/kernels/reduce/reduce.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -271,11 +269,8 @@ UpdateFactors update_factors(At squares, Tensor count, Tensor control, const Opt
   return {out[0], out[1], out[2]};
 }
 
-LINNET_KERNELS(update_factors, {"reference", nullptr, nullptr, run_factors})
-LINNET_KERNELS(
-    optimizer_step, {"simd", all_f32, nullptr, run_optimizer}, {"reference", nullptr, nullptr, run_optimizer_reference})
-LINNET_KERNELS(
-    adam_8bit_step, {"simd", all_f32, nullptr, run_optimizer}, {"reference", nullptr, nullptr, run_optimizer_reference})
-LINNET_KERNELS(sum_of_squares, {"simd", all_f32, squares_workspace, run_squares},
-    {"reference", nullptr, nullptr, run_squares_reference})
+LINNET_KERNELS(update_factors, {"reference", run_factors})
+LINNET_KERNELS(optimizer_step, {"simd", run_optimizer, all_f32}, {"reference", run_optimizer_reference})
+LINNET_KERNELS(adam_8bit_step, {"simd", run_optimizer, all_f32}, {"reference", run_optimizer_reference})
+LINNET_KERNELS(sum_of_squares, {"simd", run_squares, all_f32, squares_workspace}, {"reference", run_squares_reference})
 }  // namespace linnet

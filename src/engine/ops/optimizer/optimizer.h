@@ -4,7 +4,6 @@
 // does not change, and the trainer finds the cause.
 #pragma once
 #include <algorithm>
-#include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {

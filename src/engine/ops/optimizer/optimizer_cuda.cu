@@ -1,7 +1,7 @@
 // The optimizer's step in one pass over the flat buffers. Learning rate, step, norm and token count are read on the
 // device, so that a step can be recorded and replayed.
 #include <cmath>
-#include "engine/kernels/cuda/add_parts.cuh"
+#include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/kernels/optimizer.h"
 #include "engine/ops/optimizer/optimizer.h"
@@ -285,8 +285,8 @@ void run_factors(const KernelArgs& args) {
 }
 }  // namespace
 
-LINNET_KERNELS(optimizer_step_cuda, {"elements", nullptr, nullptr, run})
-LINNET_KERNELS(adam_8bit_step_cuda, {"blocks", nullptr, nullptr, run_8bit})
-LINNET_KERNELS(update_factors_cuda, {"one", nullptr, nullptr, run_factors})
-LINNET_KERNELS(sum_of_squares_cuda, {"blocks", nullptr, squares_workspace, run_squares})
+LINNET_KERNELS(optimizer_step_cuda, {"elements", run})
+LINNET_KERNELS(adam_8bit_step_cuda, {"blocks", run_8bit})
+LINNET_KERNELS(update_factors_cuda, {"one", run_factors})
+LINNET_KERNELS(sum_of_squares_cuda, {"blocks", run_squares, nullptr, squares_workspace})
 }  // namespace linnet

@@ -1,6 +1,5 @@
 #include "engine/ops/own/own.h"
 #include <deque>
-#include <mutex>
 #include "base/numbers.h"
 
 namespace linnet {
@@ -117,5 +116,5 @@ const OpDef* find_own_op(std::string_view name) {
   return nullptr;
 }
 
-LINNET_KERNELS(own_op, {"own", all_f32, nullptr, run_own}, {"reference", nullptr, nullptr, run_own_reference})
+LINNET_KERNELS(own_op, {"own", run_own, all_f32}, {"reference", run_own_reference})
 }  // namespace linnet

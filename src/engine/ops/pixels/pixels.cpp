@@ -1,5 +1,4 @@
 #include "engine/ops/pixels/pixels.h"
-#include <array>
 #include "engine/ir/op.h"
 #include "engine/kernels/parallel.h"
 
@@ -77,6 +76,5 @@ Tensor scale_pixels(At x, PixelScaling scaling, DType dtype) {
   return op_result(kScalePixels, x, {}, ScalePixelsAttrs{std::move(scaling), dtype});
 }
 
-LINNET_KERNELS(
-    scale_pixels, {"tables", has_tables, nullptr, run_tables}, {"reference", nullptr, nullptr, run_pixels_reference})
+LINNET_KERNELS(scale_pixels, {"tables", run_tables, has_tables}, {"reference", run_pixels_reference})
 }  // namespace linnet

@@ -1,7 +1,6 @@
 // Bytes of images as numbers: y = x * scale[c] + shift[c] for the last axis c. x u8 [..., C] -> float [..., C].
 #pragma once
 #include <vector>
-#include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {

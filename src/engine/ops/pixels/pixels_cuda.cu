@@ -45,5 +45,5 @@ void run(const KernelArgs& args) {
 }
 }  // namespace
 
-LINNET_KERNELS(scale_pixels_cuda, {"bytes", supports, nullptr, run})
+LINNET_KERNELS(scale_pixels_cuda, {"bytes", run, supports})
 }  // namespace linnet

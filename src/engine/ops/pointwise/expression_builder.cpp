@@ -1,6 +1,4 @@
-#include "engine/ops/pointwise/expression_builder.h"
 #include <algorithm>
-#include <array>
 #include <numbers>
 #include "base/error.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -1,11 +1,9 @@
 #include "engine/ops/pointwise/pointwise.h"
-#include <array>
 #include <numbers>
 #include "base/numbers.h"
 #include "engine/kernels/pointwise/pointwise.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
@@ -265,6 +263,5 @@ Expression gelu_tanh_expression() {
 Tensor gelu(At x) { return pointwise(gelu_expression(), std::array{x.value}, x.where); }
 Tensor gelu_tanh(At x) { return pointwise(gelu_tanh_expression(), std::array{x.value}, x.where); }
 
-LINNET_KERNELS(pointwise, {"simd", all_f32_or_bf16, nullptr, run_pointwise},
-    {"reference", nullptr, nullptr, run_pointwise_reference})
+LINNET_KERNELS(pointwise, {"simd", run_pointwise, all_f32_or_bf16}, {"reference", run_pointwise_reference})
 }  // namespace linnet

@@ -2,10 +2,9 @@
 #include <algorithm>
 #include "base/numbers.h"
 #include "engine/device/cuda/cuda_device.h"
-#include "engine/device/cuda/nvrtc.h"
+#include "engine/device/cuda/libraries.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/ops/pointwise/pointwise_source.h"
 
 namespace linnet {
 namespace {
@@ -84,5 +83,5 @@ void run(const KernelArgs& args) {
 }
 }  // namespace
 
-LINNET_KERNELS(pointwise_cuda, {"generated", repeats_no_middle, nullptr, run})
+LINNET_KERNELS(pointwise_cuda, {"generated", run, repeats_no_middle})
 }  // namespace linnet

@@ -1,8 +1,6 @@
-#include "engine/ops/pointwise/pointwise_source.h"
-#include <bit>
-#include <cstdint>
 #include <cstdio>
 #include "base/fail.h"
+#include "engine/ops/pointwise/pointwise.h"
 
 namespace linnet {
 namespace {

@@ -1,7 +1,6 @@
 #include "engine/ops/pointwise/pointwise.h"
 #include <gtest/gtest.h>
 #include "base/error.h"
-#include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"

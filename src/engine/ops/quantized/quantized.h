@@ -14,8 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include "engine/ir/graph.h"
-#include "engine/kernels/gemm/panels.h"
+#include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/quantized/convolution_int8.h"
 #include "engine/kernels/quantized/gemm_int8.h"
 #include "engine/kernels/quantized/packed_weight.h"

@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <cmath>
-#include <vector>
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/quantized/gemm_int8.h"
 #include "engine/kernels/random/philox.h"
@@ -324,18 +321,16 @@ class QuantizedConv2dReference {  // the definition
 void run_quantized_conv2d_reference(const KernelArgs& args) { QuantizedConv2dReference(args).run(); }
 }  // namespace
 
-LINNET_KERNELS(round_activations, {"reference", nullptr, nullptr, run_round_activations})
-LINNET_KERNELS(quantize_weight, {"rows", all_f32, quantize_workspace, run_quantize},
-    {"reference", nullptr, nullptr, run_quantize_reference})
+LINNET_KERNELS(round_activations, {"reference", run_round_activations})
 LINNET_KERNELS(
-    round_bf16, {"simd", all_f32, nullptr, run_round_bf16}, {"reference", nullptr, nullptr, run_round_bf16_reference})
-LINNET_KERNELS(
-    dequantize, {"rows", all_f32, nullptr, run_dequantize}, {"reference", nullptr, nullptr, run_dequantize_reference})
-LINNET_KERNELS(quantized_embedding, {"reference", nullptr, nullptr, run_quantized_embedding})
-LINNET_KERNELS(quantized_conv2d, {"int8", all_f32, quantized_conv2d_workspace, run_quantized_conv2d},
-    {"reference", nullptr, nullptr, run_quantized_conv2d_reference})
-LINNET_KERNELS(quantized_matmul, {"quantized_gemm", matmul_supports, matmul_workspace, run_matmul},
-    {"reference", nullptr, nullptr, run_matmul_reference})
+    quantize_weight, {"rows", run_quantize, all_f32, quantize_workspace}, {"reference", run_quantize_reference})
+LINNET_KERNELS(round_bf16, {"simd", run_round_bf16, all_f32}, {"reference", run_round_bf16_reference})
+LINNET_KERNELS(dequantize, {"rows", run_dequantize, all_f32}, {"reference", run_dequantize_reference})
+LINNET_KERNELS(quantized_embedding, {"reference", run_quantized_embedding})
+LINNET_KERNELS(quantized_conv2d, {"int8", run_quantized_conv2d, all_f32, quantized_conv2d_workspace},
+    {"reference", run_quantized_conv2d_reference})
+LINNET_KERNELS(quantized_matmul, {"quantized_gemm", run_matmul, matmul_supports, matmul_workspace},
+    {"reference", run_matmul_reference})
 
 std::optional<PanelsOf> quantized_panels_of(const KernelQuery& query) {
   if (query.node.op != &kQuantizedMatmul || !matmul_supports(query)) return std::nullopt;
@@ -349,6 +344,6 @@ std::optional<PanelsOf> quantized_panels_of(const KernelQuery& query) {
   return PanelsOf{shape.rows, shape.columns, product.trans_b, product.precision, in_bf16};
 }
 
-const Kernel kPanelQuantizedMatmul{"quantized_gemm_panels",
-    [](const KernelQuery& query) { return quantized_panels_of(query).has_value(); }, matmul_workspace, run_panels};
+const Kernel kPanelQuantizedMatmul{"quantized_gemm_panels", run_panels,
+    [](const KernelQuery& query) { return quantized_panels_of(query).has_value(); }, matmul_workspace};
 }  // namespace linnet

@@ -3,7 +3,6 @@
 // a dequantize node, whose result a product on the matrix units reads.
 #include "engine/kernels/cuda/activation.cuh"
 #include "engine/kernels/cuda/block_reduce.cuh"
-#include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/quantized/quantized.h"
 
@@ -210,8 +209,8 @@ void run_few_rows(const KernelArgs& args) {
 }
 }  // namespace
 
-LINNET_KERNELS(dequantize_cuda, {"rows", nullptr, nullptr, [](const KernelArgs& args) { copy_rows(args, nullptr); }})
-LINNET_KERNELS(quantized_embedding_cuda,
-    {"rows", nullptr, nullptr, [](const KernelArgs& args) { copy_rows(args, args.in[1].as<int32_t>()); }})
-LINNET_KERNELS(quantized_matmul_cuda, {"few_rows", few_rows_supports, nullptr, run_few_rows})
+LINNET_KERNELS(dequantize_cuda, {"rows", [](const KernelArgs& args) { copy_rows(args, nullptr); }})
+LINNET_KERNELS(
+    quantized_embedding_cuda, {"rows", [](const KernelArgs& args) { copy_rows(args, args.in[1].as<int32_t>()); }})
+LINNET_KERNELS(quantized_matmul_cuda, {"few_rows", run_few_rows, few_rows_supports})
 }  // namespace linnet

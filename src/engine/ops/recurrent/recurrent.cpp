@@ -3,7 +3,6 @@
 #include "base/numbers.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 
@@ -60,10 +59,10 @@ Tensor gates_joined(const std::vector<Tensor>& gates, int axis, RecurrentKind ki
 }
 
 // [gates H, H] packed for the loop: [H / 32, 2, H, gates, 16].
-Tensor packed_forward(Tensor weight, const RecurrentOptions& options) {
-  const int64_t hidden = weight.dim(1), gates = gates_of(options.kind);
-  if (gate_places(options.kind, options.order) != gate_places(options.kind, GateOrder::kUsual))
-    weight = gates_joined(gates_along(weight, 0, options.kind, options.order), 0, options.kind, GateOrder::kUsual);
+Tensor packed_forward(Tensor weight, const RecurrentAttrs& attrs) {
+  const int64_t hidden = weight.dim(1), gates = gates_of(attrs.kind);
+  if (gate_places(attrs.kind, attrs.order) != gate_places(attrs.kind, GateOrder::kUsual))
+    weight = gates_joined(gates_along(weight, 0, attrs.kind, attrs.order), 0, attrs.kind, GateOrder::kUsual);
   const Tensor panels = in_panels(reshape(weight, {gates, hidden, hidden}), 1, kRecurrentUnits);
   const Shape halves{gates, panels.dim(1), 2, kRecurrentUnits / 2, hidden};
   return permute(reshape(panels, halves), {1, 2, 4, 0, 3});
@@ -125,13 +124,13 @@ struct UnrolledStep {
   Tensor hidden, gates, memory;
 };
 
-UnrolledStep unrolled_step(const RecurrentOptions& options, Tensor projected, Tensor sums, Tensor hidden, Tensor cell) {
-  if (options.kind == RecurrentKind::kTanh) return {tanh(projected + sums), {}, {}};
-  if (options.kind == RecurrentKind::kRelu) return {relu(projected + sums), {}, {}};
-  const auto gates = [&](Tensor x) { return gates_along(x, 1, options.kind, options.order); };
-  const auto joined = [&](const std::vector<Tensor>& x) { return gates_joined(x, 1, options.kind, options.order); };
+UnrolledStep unrolled_step(const RecurrentAttrs& attrs, Tensor projected, Tensor sums, Tensor hidden, Tensor cell) {
+  if (attrs.kind == RecurrentKind::kTanh) return {tanh(projected + sums), {}, {}};
+  if (attrs.kind == RecurrentKind::kRelu) return {relu(projected + sums), {}, {}};
+  const auto gates = [&](Tensor x) { return gates_along(x, 1, attrs.kind, attrs.order); };
+  const auto joined = [&](const std::vector<Tensor>& x) { return gates_joined(x, 1, attrs.kind, attrs.order); };
   const auto sigmoid = [](Tensor x) { return apply_scalar(Scalar::kSigmoid, x); };
-  if (options.kind == RecurrentKind::kLstm) {
+  if (attrs.kind == RecurrentKind::kLstm) {
     const std::vector<Tensor> in = gates(projected + sums);
     const Tensor input = sigmoid(in[0]), forget = sigmoid(in[1]), fresh = tanh(in[2]), out = sigmoid(in[3]);
     const Tensor next = forget * cell + input * fresh;
@@ -144,16 +143,15 @@ UnrolledStep unrolled_step(const RecurrentOptions& options, Tensor projected, Te
 }
 
 // h of all steps, their gates and memories; the latter two may be undefined.
-std::vector<Tensor> unrolled_steps(const RecurrentLayer& layer, const RecurrentOptions& options) {
+std::vector<Tensor> unrolled_steps(const RecurrentLayer& layer, const RecurrentAttrs& attrs) {
   const int64_t steps = layer.projected.dim(0);
-  const RecurrentSizes sizes{.steps = steps, .reverse = options.reverse};
+  const RecurrentSizes sizes{.steps = steps, .reverse = attrs.reverse};
   Tensor hidden = layer.hidden, cell = layer.cell;
-  std::vector<std::vector<Tensor>> all(
-      has_memory(options.kind) ? 3 : 1, std::vector<Tensor>(static_cast<size_t>(steps)));
+  std::vector<std::vector<Tensor>> all(has_memory(attrs.kind) ? 3 : 1, std::vector<Tensor>(static_cast<size_t>(steps)));
   for (int64_t i = 0; i < steps; ++i) {
     const int64_t t = sizes.time(i);
     const Tensor sums = matmul(hidden, layer.weight, false, true) + layer.bias;
-    const UnrolledStep step = unrolled_step(options, at_time(layer.projected, t), sums, hidden, cell);
+    const UnrolledStep step = unrolled_step(attrs, at_time(layer.projected, t), sums, hidden, cell);
     hidden = step.hidden, cell = step.memory;
     const std::array values{step.hidden, step.gates, step.memory};
     for (size_t j = 0; j < all.size(); ++j) all[j][t] = reshape(values[j], {1, values[j].dim(0), values[j].dim(1)});
@@ -166,8 +164,7 @@ std::vector<Tensor> unrolled_steps(const RecurrentLayer& layer, const RecurrentO
 std::vector<Tensor> decompose_recurrent(const DecomposeArgs& args) {
   const auto& attrs = args.attrs<RecurrentAttrs>();
   const Tensor cell = attrs.kind == RecurrentKind::kLstm ? args.in[5] : Tensor{};
-  return unrolled_steps(
-      {args.in[0], args.in[1], args.in[3], args.in[4], cell}, {attrs.kind, attrs.order, attrs.reverse});
+  return unrolled_steps({args.in[0], args.in[1], args.in[3], args.in[4], cell}, attrs);
 }
 
 double recurrent_flops(const FlopsArgs& args) {  // of the states
@@ -353,23 +350,20 @@ const OpDef kRecurrentGrad{.name = "recurrent_grad",
     .kernels = recurrent_grad_kernels,
     .flops = recurrent_flops};
 
-RecurrentResult recurrent(const RecurrentLayer& layer, const RecurrentOptions& options, SourceLine where) {
+RecurrentResult recurrent(const RecurrentLayer& layer, const RecurrentAttrs& attrs, bool unrolled, SourceLine where) {
   std::vector<Tensor> found;
-  if (options.unrolled) {
-    found = unrolled_steps(layer, options);
+  if (unrolled) {
+    found = unrolled_steps(layer, attrs);
   } else {
     std::vector<Tensor> operands{
-        layer.projected, layer.weight, packed_forward(layer.weight, options), layer.bias, layer.hidden};
-    if (options.kind == RecurrentKind::kLstm) operands.push_back(layer.cell);
-    found = graph_of(At(layer.projected, where))
-                ->add(kRecurrent, operands, RecurrentAttrs{options.kind, options.order, options.reverse}, where);
+        layer.projected, layer.weight, packed_forward(layer.weight, attrs), layer.bias, layer.hidden};
+    if (attrs.kind == RecurrentKind::kLstm) operands.push_back(layer.cell);
+    found = graph_of(At(layer.projected, where))->add(kRecurrent, operands, attrs, where);
   }
-  const int64_t last = options.reverse ? 0 : layer.projected.dim(0) - 1;
-  return {found[0], at_time(found[0], last), options.kind == RecurrentKind::kLstm ? at_time(found[2], last) : Tensor{}};
+  const int64_t last = attrs.reverse ? 0 : layer.projected.dim(0) - 1;
+  return {found[0], at_time(found[0], last), attrs.kind == RecurrentKind::kLstm ? at_time(found[2], last) : Tensor{}};
 }
 
-LINNET_KERNELS(
-    recurrent, {"simd", all_f32, nullptr, run_recurrent}, {"reference", nullptr, nullptr, run_recurrent_reference})
-LINNET_KERNELS(recurrent_grad, {"simd", all_f32, nullptr, run_recurrent_grad},
-    {"reference", nullptr, nullptr, run_recurrent_grad_reference})
+LINNET_KERNELS(recurrent, {"simd", run_recurrent, all_f32}, {"reference", run_recurrent_reference})
+LINNET_KERNELS(recurrent_grad, {"simd", run_recurrent_grad, all_f32}, {"reference", run_recurrent_grad_reference})
 }  // namespace linnet

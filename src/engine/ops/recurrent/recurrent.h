@@ -1,7 +1,6 @@
 // Recurrent layers over whole sequences (engine/kernels/recurrent/recurrent.h has the formulas): one node with a loop
 // inside, forward and backward.
 #pragma once
-#include "engine/ir/graph.h"
 #include "engine/kernels/recurrent/recurrent.h"
 #include "engine/ops/kernel.h"
 
@@ -36,12 +35,7 @@ struct RecurrentResult {
   Tensor hidden;             // [T, B, H]
   Tensor last_hidden, cell;  // [B, H] behind the last step; cell of an LSTM
 };
-struct RecurrentOptions {
-  RecurrentKind kind = RecurrentKind::kLstm;
-  GateOrder order = GateOrder::kUsual;
-  bool reverse = false;
-  bool unrolled = false;  // as ops of each step: for a device that has no kernel for the loop
-};
-RecurrentResult recurrent(
-    const RecurrentLayer& layer, const RecurrentOptions& options, SourceLine where = SourceLine::current());
+// unrolled: as ops of each step, for a device that has no kernel for the loop.
+RecurrentResult recurrent(const RecurrentLayer& layer, const RecurrentAttrs& attrs, bool unrolled = false,
+    SourceLine where = SourceLine::current());
 }  // namespace linnet

@@ -55,8 +55,8 @@ TEST_F(Recurrent, UnrolledIsTheSame) {
       for (int i = 0; float& number : value.as<float>()) number = 0.1f * static_cast<float>(i++ * 7 % 13 - 6);
     }
     for (const bool unrolled : {false, true}) {
-      const RecurrentResult found = recurrent({x[0], x[1], x[2], x[3], x[4]},
-          {.kind = kind, .order = GateOrder::kOnnx, .reverse = true, .unrolled = unrolled});
+      const RecurrentResult found = recurrent(
+          {x[0], x[1], x[2], x[3], x[4]}, {.kind = kind, .order = GateOrder::kOnnx, .reverse = true}, unrolled);
       graph.output(unrolled ? "u" : "l", found.hidden);
     }
     for (const NamedTensors& got : testing::run_everywhere(graph, inputs))

@@ -1,6 +1,5 @@
 // Reductions to a smaller shape, the mirror of broadcasting; running sums.
 #pragma once
-#include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {
@@ -32,4 +31,19 @@ Tensor cumsum(At x, int axis, bool reverse = false);
 // On a GPU, for other kernels: queues sums[j] = sum over i of x[i, j]; x [rows, width], fp32 or bf16.
 size_t column_sums_workspace(int64_t rows, int64_t width, DType dtype);  // bytes
 void column_sums(Device* device, int64_t rows, int64_t width, const TensorView& x, float* sums, std::byte* workspace);
+
+// The largest element of each row, and the order of all. NaN counts as largest. No gradient.
+struct ArgsortAttrs {
+  bool descending = false, flat = false;
+  void fields(FieldVisitor& visit) { visit("descending", descending), visit("flat", flat); }
+};
+
+extern const OpDef kArgmax, kArgsort;
+
+// x [..., D] -> i32 [...]: the index of each row's first largest element, a classifier's prediction.
+Tensor argmax_last(At x);
+
+// x [..., D], at most 2^31 - 1 elements -> i32 [..., D]: y[..., k] is the index in the row of the k-th element. Equal
+// elements keep their order. With `flat` indices count from the first element of x, to pick from x as one row.
+Tensor argsort_last(At x, bool descending = false, bool flat = false);
 }  // namespace linnet

@@ -1,5 +1,4 @@
 #include "engine/ops/resident/resident.h"
-#include <cstring>
 
 namespace linnet {
 namespace {
@@ -114,7 +113,7 @@ WrittenRow write_row(At table, Tensor cursor, std::span<const Tensor> scalars) {
   return {out[0], out[1]};
 }
 
-LINNET_KERNELS(gather_rows, {"reference", nullptr, nullptr, run_resident_gather})
-LINNET_KERNELS(pick_rows, {"reference", nullptr, nullptr, run_pick})
-LINNET_KERNELS(write_row, {"reference", nullptr, nullptr, run_resident_write})
+LINNET_KERNELS(gather_rows, {"reference", run_resident_gather})
+LINNET_KERNELS(pick_rows, {"reference", run_pick})
+LINNET_KERNELS(write_row, {"reference", run_resident_write})
 }  // namespace linnet

@@ -1,7 +1,6 @@
 // Lets many training steps run without the host: data and what varies between steps are in memory for many steps, and a
 // cursor i32 [1] that counts steps selects this one's part (training/trainer/resident.h).
 #pragma once
-#include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {

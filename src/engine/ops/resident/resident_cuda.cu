@@ -135,7 +135,7 @@ void run_write(const KernelArgs& args) {
 }
 }  // namespace
 
-LINNET_KERNELS(gather_rows_cuda, {"words", nullptr, nullptr, run_gather})
-LINNET_KERNELS(pick_rows_cuda, {"words", supports_pick, nullptr, run_pick})
-LINNET_KERNELS(write_row_cuda, {"warp", supports_write, nullptr, run_write})
+LINNET_KERNELS(gather_rows_cuda, {"words", run_gather})
+LINNET_KERNELS(pick_rows_cuda, {"words", run_pick, supports_pick})
+LINNET_KERNELS(write_row_cuda, {"warp", run_write, supports_write})
 }  // namespace linnet

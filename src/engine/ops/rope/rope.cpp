@@ -1,6 +1,5 @@
 #include "engine/ops/rope/rope.h"
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 #include "engine/kernels/rope.h"
@@ -140,16 +139,11 @@ std::span<const char* const> enum_names(RopeScaling::Kind) {
   return kNames;
 }
 
-Tensor rope(At x, const RopeOptions& options) {
-  RopeAttrs attrs{.heads = options.heads, .head_size = options.head_size, .theta = options.theta};
-  attrs.turned = options.turned == options.head_size ? 0 : options.turned;
-  attrs.scaling = options.scaling;
-  attrs.has_positions = options.positions.defined();
-  std::vector<Tensor> in{x.value};
-  if (attrs.has_positions) in.push_back(options.positions);
-  return graph_of(x)->add_one(kRope, in, attrs, x.where);
+Tensor rope(At x, RopeAttrs attrs, Tensor positions) {
+  if (attrs.turned == attrs.head_size) attrs.turned = 0;
+  attrs.has_positions = positions.defined();
+  return op_result(kRope, x, with_defined({}, {positions}), attrs);
 }
 
-LINNET_KERNELS(
-    rope, {"simd", supports_rope, rope_workspace, run_rope}, {"reference", nullptr, nullptr, run_rope_reference})
+LINNET_KERNELS(rope, {"simd", run_rope, supports_rope, rope_workspace}, {"reference", run_rope_reference})
 }  // namespace linnet

@@ -9,7 +9,6 @@
 // copied: a fused projection of queries, keys and values goes through one op, in place if nothing else reads it.
 // positions i32 [B, T], or [1, T] for all rows; undefined: 0, 1, ... T - 1. The gradient rotates back.
 #pragma once
-#include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {
@@ -36,7 +35,7 @@ std::span<const char* const> enum_names(RopeScaling::Kind);
 
 struct RopeAttrs {
   int64_t heads = 0, head_size = 0;
-  int64_t turned = 0;  // elements of each head; 0: all
+  int64_t turned = 0;  // elements of each head, an even number; 0: all
   double theta = 10000;
   RopeScaling scaling = {};
   bool inverse = false, has_positions = false;
@@ -51,13 +50,5 @@ extern const OpDef kRope;
 
 double rope_frequency(const RopeAttrs& attrs, int64_t i);  // angle of a position, scaled
 
-struct RopeOptions {
-  int64_t heads, head_size;
-  int64_t turned = 0;  // elements of each head, an even number; 0: all
-  double theta = 10000;
-  RopeScaling scaling = {};
-  Tensor positions = {};
-};
-
-Tensor rope(At x, const RopeOptions& options);
+Tensor rope(At x, RopeAttrs attrs, Tensor positions = {});
 }  // namespace linnet

@@ -1,7 +1,6 @@
 // Rotary positions: a block for each row, which computes its angles once for all heads.
 #include <cmath>
 #include <numbers>
-#include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/rope/rope.h"
 
@@ -110,5 +109,5 @@ void run(const KernelArgs& args) {
 }
 }  // namespace
 
-LINNET_KERNELS(rope_cuda, {"rows", supports, nullptr, run})
+LINNET_KERNELS(rope_cuda, {"rows", run, supports})
 }  // namespace linnet

@@ -78,8 +78,6 @@ const OpDef kSoftmaxGrad{.name = "softmax_grad", .infer = infer_softmax_grad, .s
 
 Tensor softmax(At x) { return op_result(kSoftmax, x); }
 
-LINNET_KERNELS(
-    softmax, {"simd", f32_or_all_reduced, nullptr, run_softmax}, {"reference", nullptr, nullptr, run_softmax_reference})
-LINNET_KERNELS(softmax_grad, {"simd", f32_or_all_reduced, nullptr, run_softmax_grad},
-    {"reference", nullptr, nullptr, run_softmax_grad_reference})
+LINNET_KERNELS(softmax, {"simd", run_softmax, f32_or_all_reduced}, {"reference", run_softmax_reference})
+LINNET_KERNELS(softmax_grad, {"simd", run_softmax_grad, f32_or_all_reduced}, {"reference", run_softmax_grad_reference})
 }  // namespace linnet

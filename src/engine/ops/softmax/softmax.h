@@ -1,6 +1,5 @@
 // Softmax over the last axis: y = exp(x - max) / sum(exp(x - max)). A row of only -inf gives zeros.
 #pragma once
-#include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {

@@ -105,6 +105,6 @@ void run_grad(const KernelArgs& args) {
 }
 }  // namespace
 
-LINNET_KERNELS(softmax_cuda, {"rows", nullptr, nullptr, run})
-LINNET_KERNELS(softmax_grad_cuda, {"rows", nullptr, nullptr, run_grad})
+LINNET_KERNELS(softmax_cuda, {"rows", run})
+LINNET_KERNELS(softmax_grad_cuda, {"rows", run_grad})
 }  // namespace linnet

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 #include <cmath>
-#include "engine/ops/order/order.h"
+#include "engine/ops/reduce/reduce.h"
 #include "op_harness.h"
 
 namespace linnet {

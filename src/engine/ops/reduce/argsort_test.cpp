@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include "engine/ops/order/order.h"
+#include "engine/ops/reduce/reduce.h"
 #include "op_harness.h"
 
 namespace linnet {

@@ -1,11 +1,11 @@
-#include "engine/ops/conv_pool/conv_pool.h"
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
-#include "engine/kernels/conv/conv_pool.h"
+#include "engine/kernels/conv/pool.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/pool/pool.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"

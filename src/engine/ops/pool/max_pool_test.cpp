@@ -1,6 +1,6 @@
-#include "engine/ops/max_pool/max_pool.h"
 #include <gtest/gtest.h>
 #include <cmath>
+#include "engine/ops/pool/pool.h"
 #include "op_harness.h"
 
 namespace linnet {

@@ -1,5 +1,5 @@
-#include "engine/ops/round_half/round_half.h"
 #include <gtest/gtest.h>
+#include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "op_harness.h"
 

@@ -1,15 +1,30 @@
+// Pooling of images, alone or after a convolution.
+#pragma once
+#include "engine/ops/kernel.h"
+#include "engine/ops/pixels/pixels.h"
+
+namespace linnet {
+// The largest element of each window of an image, channel by channel. By default windows do not overlap; a last partial
+// row or column is dropped (PyTorch's MaxPool2d without padding).
+//
+// x [N, H, W, C] -> y [N, (H - size) / stride + 1, (W - size) / stride + 1, C] and, for the gradient, u8 of the same
+// shape: the offset of the first largest element in its window, row * size + column. NaN counts as largest.
+struct MaxPoolAttrs {
+  int64_t size = 2, stride = 2;  // size at most 15: places fit a byte
+  Shape input = {};              // of the gradient's result
+  void fields(FieldVisitor& visit) { visit("size", size), visit("stride", stride), visit("input", input); }
+};
+
+extern const OpDef kMaxPool, kMaxPoolGrad;
+
+Tensor max_pool(At x, int64_t size = 2, int64_t stride = 0);  // stride 0: the size
+
 // Convolution, bias, ReLU and pooling of images in one pass over memory; the convolution's result is never stored.
 //
 //   y = max_pool_2x2(relu(conv2d(x, weight, stride 1, padding 1) + bias))
 //  x [N, H, W, C], float or u8 with a PixelScaling (padding is zero after scaling), weight [O, 3, 3, C], bias [O] -> y
 // [N, H / 2, W / 2, O] and u8 of the same shape, for the gradient: which of the four (2 * row + column) was the first
 // largest, kDeadWindow if ReLU made all zero. An odd last row or column is dropped. NaN counts as largest.
-#pragma once
-#include "engine/ir/graph.h"
-#include "engine/ops/kernel.h"
-#include "engine/ops/pixels/pixels.h"
-
-namespace linnet {
 struct ConvReluPoolAttrs {
   PixelScaling scaling;  // of u8 images; empty for floats
   Shape input;           // of the gradient towards x

@@ -1,6 +1,6 @@
-#include "engine/ops/distance_buckets/distance_buckets.h"
 #include <gtest/gtest.h>
 #include <map>
+#include "engine/ops/attention/attention.h"
 #include "op_harness.h"
 
 namespace linnet {
