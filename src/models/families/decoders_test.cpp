@@ -3,8 +3,8 @@
 #include <cmath>
 #include "base/error.h"
 #include "generation/generators.h"
+#include "golden_testing.h"
 #include "models/families/decoder_family.h"
-#include "models/families/golden_testing.h"
 
 namespace linnet {
 namespace {

@@ -1,5 +1,5 @@
 #include <gtest/gtest.h>
-#include "models/families/golden_testing.h"
+#include "golden_testing.h"
 #include "models/families/labels.h"
 #include "models/modules/text_encoder.h"
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
+#include "golden_testing.h"
 #include "models/families/decoder_family.h"
-#include "models/families/golden_testing.h"
 
 namespace linnet {
 namespace {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
+#include "golden_testing.h"
 #include "models/families/generation_config.h"
-#include "models/families/golden_testing.h"
 #include "models/families/transformer_family.h"
 #include "models/modules/encoder_decoder.h"
 

@@ -4,8 +4,8 @@
 #include <fstream>
 #include "engine/ops/pointwise/pointwise.h"
 #include "formats/weight_files.h"
+#include "golden_testing.h"
 #include "models/families/binding.h"
-#include "models/families/golden_testing.h"
 #include "models/nn/forward.h"
 #include "training/trainer/learner.h"
 

@@ -1,5 +1,5 @@
 #include <gtest/gtest.h>
-#include "models/families/golden_testing.h"
+#include "golden_testing.h"
 #include "models/families/transformer_family.h"
 #include "t5_testing.h"
 

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
-#include "models/families/golden_testing.h"
+#include "golden_testing.h"
 
 namespace linnet {
 namespace {
