@@ -2,7 +2,7 @@
 // group of `beams` slots. A text begins with the token `begin`, whose step gives the first logits.
 //
 // Sources are encoded a few at a time by the plan of the smallest length that they fit. Steps with few texts run
-// smaller decode plans; with more than a few rows, a row has the same bits in all of them (engine/kernels/gemm.h). So
+// smaller decode plans; with more than a few rows, a row has the same bits in all of them (engine/kernels/gemm/gemm.h). So
 // on the CPU a slot's logits do not depend on other slots.
 #pragma once
 #include "data/text/tokenizer.h"

@@ -27,9 +27,10 @@ std::string model_text(const Config& config, const std::string& folder) {
                       format.problem == TextProblem::kOneClass ? "in" : "with", format.class_names.size(),
                       format.problem == TextProblem::kOneClass ? "classes" : "outputs");
   }
-  const bool two_stacks = m.architecture == "transformer" || m.architecture == "t5" || m.architecture == "marian";
-  const std::string layers = two_stacks ? fmt::format("{} + {}", m.num_encoder_layers, m.num_decoder_layers)
-                                        : std::to_string(m.num_decoder_layers);
+  const std::string layers = m.architecture == "bert" ? std::to_string(m.num_encoder_layers)
+                             : m.architecture == "gpt" || m.architecture == "llama"
+                                 ? std::to_string(m.num_decoder_layers)
+                                 : fmt::format("{} + {}", m.num_encoder_layers, m.num_decoder_layers);
   return fmt::format("{}, {} layers of width {}, {} heads, {} in the feed-forward layers", m.architecture, layers,
       m.d_model, m.num_heads, m.d_ff);
 }

@@ -1,5 +1,5 @@
 // A generating model opened for use: requests become jobs in its tokens, and an engine runs them. TextGeneration
-// (text_generation.h) is for decoder-only models, SourceGeneration (source_generation.h) for encoder-decoders.
+// is for decoder-only models, SourceGeneration for encoder-decoders.
 //
 //   const std::unique_ptr<TextModel> model = open_text_model(folder, options);
 //   const TextJob job = model->prepare(request);

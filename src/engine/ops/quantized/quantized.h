@@ -78,7 +78,7 @@ extern const OpDef kDequantize, kQuantizedEmbedding, kQuantizedMatmul, kRoundAct
 // Fails if a packed weight has another type than `attrs` says.
 void expect_packed(const TensorType& packed, const QuantizedAttrs& attrs);
 
-// As panels_of() and kPanelMatmul of ops/matmul/matmul_sizes.h, for bf16 weights if products multiply in bf16.
+// As panels_of() and kPanelMatmul of ops/matmul/matmul.h, for bf16 weights if products multiply in bf16.
 std::optional<PanelsOf> quantized_panels_of(const KernelQuery& query);
 extern const Kernel kPanelQuantizedMatmul;
 
