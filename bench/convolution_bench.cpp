@@ -92,7 +92,7 @@ template <class T> class Tensor {
 // Best milliseconds of the forward pass, the input gradient and the weight gradient. T: of images, float or Bfloat16.
 template <class T> std::array<double, 3> measure(const ConvolutionSizes& s, int threads, double seconds) {
   constexpr bool kBf16 = std::is_same_v<T, Bfloat16>;
-  const StoredConvolution convolution{.sizes = s, .x_bf16 = kBf16, .y_bf16 = kBf16, .bf16_products = kBf16};
+  const Convolution convolution{.sizes = s, .x_bf16 = kBf16, .y_bf16 = kBf16, .bf16_products = kBf16};
   ThreadPool pool(threads);
   const auto weight = values(s.filters * s.taps() * s.group_channels());
   const auto images = values(s.images * s.height * s.width * s.channels);
@@ -102,16 +102,15 @@ template <class T> std::array<double, 3> measure(const ConvolutionSizes& s, int 
   std::array<double, 3> best{};
   for (const auto pass :
       {ConvolutionPass::kForward, ConvolutionPass::kInputGradient, ConvolutionPass::kWeightGradient}) {
-    const size_t bytes = stored_convolution_workspace(convolution, pass, threads);
+    const size_t bytes = convolution_workspace(convolution, pass, threads);
     const Buffer memory(bytes);
     std::byte* workspace = memory.data();
     const auto run = [&] {
       if (pass == ConvolutionPass::kForward)
-        stored_convolution_forward(
-            convolution, x.data(), weight.data(), y.data(), workspace, pool, {}, nullptr, nullptr);
+        convolution_forward(convolution, x.data(), weight.data(), y.data(), workspace, pool, {}, nullptr, nullptr);
       else if (pass == ConvolutionPass::kInputGradient)
-        stored_convolution_input_gradient(convolution, dy.data(), weight.data(), dx.data(), workspace, pool);
-      else stored_convolution_weight_gradient(convolution, x.data(), dy.data(), dweight.data(), workspace, pool);
+        convolution_input_gradient(convolution, dy.data(), weight.data(), dx.data(), workspace, pool);
+      else convolution_weight_gradient(convolution, x.data(), dy.data(), dweight.data(), workspace, pool);
     };
     run();
     double least = 1e9;

@@ -23,9 +23,8 @@ set(copied_headers
   data/text/tokenizer.h tokenizer.h
   training/trainer/schedule.h schedule.h)
 # Headers of ops that copied headers include: all of them are declared in linnet/ops.h.
-set(op_headers conv2d/conv2d cross_entropy/cross_entropy embedding/embedding layer_norm/layer_norm
-  linear_cross_entropy/linear_cross_entropy matmul/matmul movement/movement pointwise/pointwise pool/pool
-  reduce/reduce softmax/softmax)
+set(op_headers conv2d/conv2d cross_entropy/cross_entropy embedding/embedding
+  matmul/matmul movement/movement norm/norm pointwise/pointwise pool/pool reduce/reduce)
 
 set(sources "")
 set(names "")

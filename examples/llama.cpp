@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <thread>
 #include "base/error.h"
-#include "generation/generators.h"
+#include "generation/engine.h"
 #include "models/families/pretrained.h"
 #include "models/modules/text_decoder.h"
 using namespace linnet;

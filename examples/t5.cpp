@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <thread>
 #include "base/error.h"
-#include "generation/generators.h"
+#include "generation/engine.h"
 #include "models/families/pretrained.h"
 using namespace linnet;
 

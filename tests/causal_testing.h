@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 #include "engine/exec/interpreter.h"
-#include "generation/generators.h"
+#include "generation/engine.h"
 #include "models/nn/trace.h"
 
 namespace linnet {

@@ -3,8 +3,8 @@
 #include <random>
 #include <vector>
 #include "base/thread_pool.h"
-#include "engine/kernels/quantized/gemm_int8.h"
 #include "engine/kernels/quantized/packed_weight.h"
+#include "engine/kernels/quantized/products.h"
 #include "kernel_testing.h"
 
 namespace linnet {

@@ -17,7 +17,7 @@ FILE = re.compile(r"(?<![\w*/.-])((?:[\w-]+/)*[\w-]+\.(?:h|cpp|cuh|cu))\b")
 COMMENT = re.compile(r"//(.*)")
 TYPE = re.compile(r"^(?:template <[^;{]*> )?(?:class|struct|enum class|union)(?: \[\[\w+\]\]| alignas\(\w+\))? (\w+)(?: final)?(?: :[^;]*)? \{")
 # Other projects' headers, and names that stand for any file.
-OTHERS = {"nccl.h", "nvml.h", "hwy/foreach_target.h", "linnet.h", "net.cpp", "gpt.cpp", "file.cpp"}
+OTHERS = {"nvrtc.h", "nccl.h", "nvml.h", "hwy/foreach_target.h", "linnet.h", "net.cpp", "gpt.cpp", "file.cpp"}
 NAMESPACE = re.compile(r"^namespace ([\w:]*) ?\{")
 
 

@@ -31,7 +31,7 @@ ADAM = {"optimizer": "adamw", "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "cl
 DECAY = 0.01
 
 
-# Linnet's order of batches (src/base/hash.h, src/data/examples).
+# Linnet's order of batches (src/base/numbers.h, src/data/examples).
 
 
 def mix64(x):
@@ -655,7 +655,7 @@ class Embeddings(Task):
 
 
 class Masked(EncoderTask):
-    """Tokens that are hidden in paragraphs of Wikipedia, in the positions that Linnet draws (masked_chunks.cpp)."""
+    """Tokens that are hidden in paragraphs of Wikipedia, in the positions that Linnet draws (token_chunks.cpp)."""
 
     preset = "bert-base"
     rows, context, score_steps = 8, 128, 60

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 #include <filesystem>
 #include <string>
-#include "base/process_memory.h"
+#include "base/process.h"
 #include "temporary_folder.h"
 
 namespace linnet {

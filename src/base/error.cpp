@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstring>
 #include <string_view>
-#include "base/printed.h"
 #include "base/text.h"
 
 namespace linnet {

@@ -1,15 +1,65 @@
 // Files of a run folder. What the user named wrongly (missing, a folder instead of a file) is a user error; what the
 // machine refuses (full disk, read-only) is a system error. Each is one line that holds the path.
 #pragma once
+#include <unistd.h>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include "base/descriptor.h"
+#include <utility>
 
 namespace linnet {
+// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  explicit Descriptor(int value = -1) : value_(value) {}
+  ~Descriptor() { close(); }
+  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  int get() const { return value_; }
+  bool open() const { return value_ >= 0; }
+  // Returns false if the file system reports a write it had delayed.
+  bool close() {
+    const int value = std::exchange(value_, -1);
+    return value < 0 || ::close(value) == 0;
+  }
+
+ private:
+  int value_;
+};
+
+// Returns false, with errno set, if the file takes no more.
+inline bool write_all(int descriptor, const void* bytes, size_t size) {
+  const char* next = static_cast<const char*>(bytes);
+  while (size > 0) {
+    const ssize_t wrote = ::write(descriptor, next, size);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return false;
+    next += wrote;
+    size -= static_cast<size_t>(wrote);
+  }
+  return true;
+}
+
+// Appends the rest of the file. Returns false, with errno set, if reading fails.
+inline bool read_to_end(int descriptor, std::string& bytes) {
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t got = ::read(descriptor, buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return got == 0;
+    bytes.append(buffer, static_cast<size_t>(got));
+  }
+}
+
 std::string read_file(const std::string& path);   // a regular file: a pipe or device would be waited for
 std::string read_input(const std::string& path);  // a pipe, too, to its end
 bool file_exists(const std::string& path);        // a file, folder or anything else of that name
@@ -80,7 +130,7 @@ class SharedFile : public MappedFile {
   // last page. `at` and `offset` are multiples of kPage. Writes to it stay in this process.
   void map_over(std::byte* at, size_t offset, size_t count) const;
   static constexpr size_t kPage = 4096;
-  // Throws a user error if pages of the file, here or under map_over(), were lost (base/lost_pages.h).
+  // Throws a user error if pages of the file, here or under map_over(), were lost.
   void check() const;
 
  private:
@@ -126,4 +176,62 @@ class TemporaryFolder {
 // A hint to append to the error that `path` is no readable model: how to get a model folder for a name on the Hugging
 // Face Hub ("org/name") or PyTorch's weights. "" for other paths.
 std::string missing_model_hint(const std::string& path);
+
+// Mapped files that become shorter or unreadable while in use. The system answers an access to such a page with SIGBUS,
+// which ends the process. After catch_lost_pages() the page reads as zeros and the mapping counts as damaged; callers
+// must check it before they use what they computed. A mapping is identified by the address of the file's first byte.
+// Its owner watches it and every other range of memory with pages of the file.
+// For programs, at their start. A library must not change its host's signal handlers.
+void catch_lost_pages();
+
+// [begin, begin + bytes) holds pages of the file at `path` that is mapped at `mapping`. Beyond some thousand ranges at
+// a time further ones are not watched.
+void watch_pages(const std::string& path, const void* mapping, const void* begin, size_t bytes);
+void unwatch_pages(const void* mapping);  // before the mapping is given back
+// Throws a user error that names the file if the mapping has lost a page.
+void check_lost_pages(const void* mapping);
+
+uint64_t count_lost_pages();  // counts lost pages in ranges that were intact before
+// Throws a user error that names one of the files if any mapping of this process has lost a page.
+void check_lost_pages();
+
+// Files inside another file: "model.linnet" is read like a folder, so "model.linnet/config.json" names a file inside
+// the packed model (formats/packed_model.h). read_file() and file_exists() look there if a part of the path is no
+// folder.
+constexpr const char* kPackedEnding = ".linnet";
+constexpr const char* kGgufEnding = ".gguf";  // files of llama.cpp (models/families/gguf.h)
+// A file made from other packed files (data/text/pipeline/tokenizer_tables.h), of no use outside.
+constexpr const char* kTokenizerTables = "tokenizer.tables";
+
+// `data` points into a mapping that `owner` keeps.
+struct PackedFiles {
+  std::shared_ptr<const void> owner;
+  std::map<std::string, std::string_view> files;  // by path inside: "1_Pooling/config.json"
+  bool has_weights = false;                       // read as "model.safetensors"
+  // Throws a user error if the weights differ from those that were packed. Other files are checked when they are
+  // opened; weights, nearly all of the bytes, only by this.
+  void check() const {
+    if (check_weights) check_weights();
+  }
+  std::function<void()> check_weights = {};  // empty: they have been compared
+  bool has_folder(const std::string& inside) const;
+};
+
+// Reads files with that ending. Before a reader is set, such a file is no folder. User error for a damaged file.
+using PackedReader = PackedFiles (*)(const std::string& path);
+void set_packed_reader(const char* ending, PackedReader reader);
+
+// Whether a regular file of that name is read as a folder.
+bool is_packed(const std::string& path);
+bool is_gguf(const std::string& path);
+// Cached until the file changes or four others have been opened.
+std::shared_ptr<const PackedFiles> open_packed(const std::string& path);
+
+// "a/model.linnet/config.json" is {"a/model.linnet", "config.json"}; both are empty if the path has no such file.
+struct PackedPath {
+  std::string packed, inside;
+};
+PackedPath split_packed_path(const std::string& path);
+
+bool is_folder(const std::string& path);  // or a file that is read like one
 }  // namespace linnet

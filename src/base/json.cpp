@@ -5,7 +5,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <random>
-#include "base/hash.h"
+#include "base/numbers.h"
 #include "base/text.h"
 
 namespace linnet {

@@ -1,6 +1,7 @@
-#include "base/json_reader.h"
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include "base/json.h"
 #include "base/text.h"
 
 namespace linnet {

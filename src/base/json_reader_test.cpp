@@ -1,6 +1,6 @@
-#include "base/json_reader.h"
 #include <gtest/gtest.h>
 #include <optional>
+#include "base/json.h"
 
 namespace linnet {
 namespace {

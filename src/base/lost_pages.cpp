@@ -1,4 +1,3 @@
-#include "base/lost_pages.h"
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -7,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include "base/fail.h"
+#include "base/files.h"
 
 namespace linnet {
 namespace {

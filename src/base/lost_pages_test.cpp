@@ -1,4 +1,3 @@
-#include "base/lost_pages.h"
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>

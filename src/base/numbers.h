@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
-#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,11 +49,43 @@ template <class T> std::string shortest(T value) {
   return text;
 }
 
+inline std::string with_commas(int64_t number) {  // "1,234,567", for a number from 0
+  std::string text = std::to_string(number);
+  for (int64_t at = std::ssize(text) - 3; at > 0; at -= 3) text.insert(at, ",");
+  return text;
+}
+
 // The number, if the whole text is one that fits the type.
 template <class T> std::optional<T> parse_number(std::string_view text) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return {};
   return value;
+}
+
+// Hash functions and random numbers, the same on every machine.
+// The finalizer of SplitMix64 (Steele, Lea & Flood 2014): every input bit reaches every output bit.
+constexpr uint64_t mix64(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+constexpr uint64_t next_splitmix64(uint64_t& state) { return mix64(state += 0x9e3779b97f4a7c15u); }
+
+// A number of the sequence, uniform in [0, bound), without modulo bias. The standard distributions and std::shuffle
+// differ between libraries.
+constexpr uint64_t uniform_below(uint64_t bound, uint64_t& state) {
+  const uint64_t limit = std::numeric_limits<uint64_t>::max() / bound * bound;
+  uint64_t value = 0;
+  do value = next_splitmix64(state);
+  while (value >= limit);
+  return value % bound;
+}
+
+// FNV-1a, 64 bits. Pass an earlier result as `hash` to continue it.
+constexpr uint64_t fnv1a(std::string_view bytes, uint64_t hash = 0xcbf29ce484222325u) {
+  for (char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
 }
 }  // namespace linnet

@@ -1,11 +1,10 @@
+#include "base/process.h"
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <cstring>
 #include "base/log.h"
-#include "base/process_memory.h"
-#include "base/signals.h"
 #include "base/thread_pool.h"
 
 namespace linnet {

@@ -88,4 +88,7 @@ template <class Character> int edit_distance(std::basic_string_view<Character> a
   }
   return row[b.size()];
 }
+
+// Parts of the library for programs use it in place of fmt, which programs would have to link.
+[[gnu::format(printf, 1, 2)]] std::string printed(const char* format, ...);
 }  // namespace linnet

@@ -9,8 +9,7 @@
 #include <system_error>
 #include <utility>
 #include "base/error.h"
-#include "base/process_memory.h"
-#include "base/signals.h"
+#include "base/process.h"
 #include "base/timeline.h"
 
 #if defined(__x86_64__)

@@ -10,10 +10,11 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
-#include "base/function_ref.h"
+#include "base/functions.h"
 
 namespace linnet {
 class ThreadPool {
@@ -28,7 +29,7 @@ class ThreadPool {
   // selects scratch memory. Rethrows the first exception of a task. Must not be called from inside a task.
   void run(int64_t tasks, FunctionRef<void(int64_t task, int worker)> body);
 
-  // Throws Stopped (base/signals.h) if the pool has StopPoints and a stop is requested. run() calls it first.
+  // Throws Stopped (base/process.h) if the pool has StopPoints and a stop is requested. run() calls it first.
   void stop_point() const;
   // Begins work that must not be abandoned (an update of weights): stop_point() does nothing until StopPoints end.
   void pass_last_stop_point() { may_stop_ = false; }
@@ -101,5 +102,26 @@ class OrderedWorker {
   bool stops_ = false;
   std::exception_ptr problem_;
   std::thread thread_;
+};
+
+// Threads that work until they are told to stop.
+// Must be the last member of the data that the threads use: its destructor stops and joins them.
+class StoppingThreads {
+ public:
+  StoppingThreads(int count, const std::function<void(std::stop_token)>& work) : StoppingThreads() {
+    for (int i = 0; i < count; ++i) threads_.push_back(start_thread([work, stop = stop_.get_token()] { work(stop); }));
+  }
+  ~StoppingThreads() {
+    stop_.request_stop();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  StoppingThreads(const StoppingThreads&) = delete;
+  StoppingThreads& operator=(const StoppingThreads&) = delete;
+
+ private:
+  StoppingThreads() = default;
+
+  std::stop_source stop_;
+  std::vector<std::thread> threads_;
 };
 }  // namespace linnet

@@ -275,6 +275,4 @@ inline TaskKind task_kind(const Config& config) { return task_row(config).kind; 
 
 // The rank layout of train.parallel. User error if it does not fit the number of ranks.
 RankLayout parallel_layout(const std::string& parallel, int ranks);
-// User error if it is malformed, for any number of ranks.
-void check_parallel(const std::string& parallel);
 }  // namespace linnet

@@ -5,6 +5,7 @@
 #include <map>
 #include "base/fail.h"
 #include "base/files.h"
+#include "base/functions.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "config/config.h"
@@ -210,8 +211,7 @@ Config load_config(const std::string& path_or_preset) {
   if (const Preset* preset = find_preset(path_or_preset)) return parse_config(preset->toml, preset->name);
   // "dates" may be a preset; "./dates" and "dates.toml" are files.
   if (path_or_preset.find_first_of("/.") == path_or_preset.npos && !file_exists(path_or_preset)) {
-    std::vector<std::string> names;
-    for (const Preset& preset : presets()) names.emplace_back(preset.name);
+    const std::vector<std::string> names = mapped<std::string>(presets(), &Preset::name);
     const std::string near = nearest(path_or_preset, names);
     fail_user("no preset and no file is called \"", path_or_preset, "\" (",
         !near.empty() ? "did you mean the preset \"" + near + "\"?)" : "`linnet presets` lists the presets)");

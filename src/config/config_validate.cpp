@@ -1,7 +1,6 @@
 // Rules between keys. Messages name the keys and their values.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include "base/fail.h"
 #include "base/numbers.h"
 #include "base/text.h"
@@ -79,9 +78,7 @@ double batch_elements(const Config& config) {
 void check_size(const char* what, double elements) {
   const double bytes = 4 * elements;  // float
   if (bytes < 0x1p62) return;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2e", bytes);
-  fail_user("config: ", what, " would take ", text, " bytes, beyond any memory");
+  fail_user("config: ", what, " would take ", printed("%.2e", bytes), " bytes, beyond any memory");
 }
 
 void check_device(const TrainConfig& train) {
@@ -245,7 +242,7 @@ void check_shards(const Config& config) {
 
 void check_shared_layers(const Config& config) {
   const TrainConfig& train = config.train;
-  check_parallel(train.parallel);
+  parse(train.parallel);  // user error if it is malformed, for any number of ranks
   // One process may use what several have trained.
   if (config.process.ranks == 1) return;
   const RankLayout division = parallel_layout(train.parallel, config.process.ranks);
@@ -275,8 +272,6 @@ void check_training(const Config& config) {
   require(train.final_learning_rate <= peak_learning_rate(config), "final_learning_rate is above learning_rate");
 }
 }  // namespace
-
-void check_parallel(const std::string& parallel) { parse(parallel); }
 
 RankLayout parallel_layout(const std::string& parallel, int ranks) {
   RankLayout layout = parse(parallel);

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include "base/descriptor.h"
+#include "base/files.h"
 
 namespace linnet {
 class ProtoWriter;  // base/protobuf.h

@@ -1,10 +1,10 @@
-#include "formats/file_dtype.h"
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include "base/fail.h"
 #include "base/numbers.h"
+#include "formats/tensor_file.h"
 
 namespace linnet {
 namespace {

@@ -1,8 +1,7 @@
-#include "formats/file_dtype.h"
 #include <gtest/gtest.h>
 #include <cmath>
-#include <cstring>
 #include <limits>
+#include "formats/tensor_file.h"
 
 namespace linnet {
 namespace {

@@ -13,8 +13,7 @@ void put_half(float value, std::byte* block) { write_floats(FileDType::kF16, &va
 constexpr int kSmall = 32, kLarge = 256;  // elements of a block
 
 void write_q8_0(const float* values, std::byte* block) {
-  float most = 0;
-  for (int i = 0; i < kSmall; ++i) most = std::max(most, std::abs(values[i]));
+  const float most = max_of<float>(kSmall, [&](int i) { return std::abs(values[i]); });
   const float scale = most / 127, inverse = scale != 0 ? 1 / scale : 0;
   put_half(scale, block);
   for (size_t i = 0; i < kSmall; ++i) block[2 + i] = static_cast<std::byte>(std::lround(values[i] * inverse));

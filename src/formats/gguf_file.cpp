@@ -1,6 +1,5 @@
 #include "formats/gguf_file.h"
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include "base/numbers.h"
@@ -65,11 +64,7 @@ class Reader {
   }
   // The shortest double for this float: 1e-5, not 9.99999974737875e-06.
   static double real(float value) {
-    char text[32];
-    const auto [end, error] = std::to_chars(std::begin(text), std::end(text), value);
-    double result = value;
-    if (std::isfinite(value)) std::from_chars(text, end, result);
-    return result;
+    return std::isfinite(value) ? parse_number<double>(shortest(value)).value_or(value) : value;
   }
   Json list(int depth) {
     if (depth >= kMostNested) file_.fail("a key has lists within lists within lists");

@@ -19,7 +19,6 @@
 #include "base/fail.h"
 #include "base/json.h"
 #include "engine/kernels/quantized/packed_weight.h"
-#include "formats/file_dtype.h"
 #include "formats/tensor_file.h"
 
 namespace linnet {

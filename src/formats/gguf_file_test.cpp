@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include "base/error.h"
 #include "formats/safetensors.h"
 #include "temporary_folder.h"

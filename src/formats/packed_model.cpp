@@ -1,10 +1,11 @@
 #include "formats/packed_model.h"
 #include <algorithm>
 #include "base/fail.h"
+#include "base/functions.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
-#include "formats/data_checksum.h"
+#include "formats/safetensors.h"
 
 namespace linnet {
 namespace {
@@ -193,8 +194,7 @@ void save_packed_model(const std::string& path, const PackedContents& contents) 
   SafetensorsMetadata metadata = contents.metadata;
   metadata.erase(kSafetensorsChecksumKey);
   metadata[kPackedVersionKey] = std::to_string(kPackedVersion);
-  std::vector<const WeightSource*> by_name;
-  for (const WeightSource& weight : all) by_name.push_back(&weight);
+  std::vector<const WeightSource*> by_name = mapped(all, [](const WeightSource& weight) { return &weight; });
   std::ranges::sort(by_name, {}, &WeightSource::name);
   std::string& sums = metadata[kPackedSumsKey];
   sums.clear();

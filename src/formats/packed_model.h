@@ -7,17 +7,17 @@
 //                  tensor's data, 16 hexadecimal digits, by name), linnet_packed_checksum (of the rest of the header)
 //
 // Opening compares linnet_packed_checksum and the files' sums; the weights' sums are compared on request: before
-// weights are read, or before a first text is finished (serving/loaded/text_worker.h). Version 2 has one checksum of
+// weights are read, or before a first text is finished (serving/loaded/workers.h). Version 2 has one checksum of
 // everything, compared on opening. Data begin at a page.
 //
-// After use_packed_models() the file is read like a folder (base/packed_files.h).
+// After use_packed_models() the file is read like a folder (base/files.h).
 #pragma once
 #include <atomic>
 #include <map>
 #include <mutex>
 #include <string>
 #include <vector>
-#include "base/packed_files.h"
+#include "base/files.h"
 #include "formats/weight_files.h"
 
 namespace linnet {
@@ -41,7 +41,7 @@ void use_packed_models();
 struct OpenedPackedModel {
   explicit OpenedPackedModel(const std::string& path)
       : file(path), tensors(file.bytes(), path, SafetensorsTypes::kAll) {}
-  // PackedFiles::check(): compares once, from any thread; later calls check for lost pages only (base/lost_pages.h).
+  // PackedFiles::check(): compares once, from any thread; later calls check for lost pages only (base/files.h).
   void check_weights() const;
   const SharedFile file;
   const SafetensorsFile tensors;

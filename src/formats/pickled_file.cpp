@@ -1,8 +1,9 @@
-#include "formats/pickled_file.h"
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
 #include "base/fail.h"
+#include "base/functions.h"
+#include "formats/tensor_file.h"
 
 namespace linnet {
 // A machine for https://github.com/python/cpython/blob/main/Lib/pickletools.py, without calls and imports.
@@ -146,10 +147,8 @@ class Machine {
   }
   std::string_view text(Ref ref) const { return expect(ref, Kind::kText, "name").text; }
   std::vector<int64_t> numbers(Ref tuple) const {
-    std::vector<int64_t> result;
-    for (const Ref item : expect(tuple, Kind::kTuple, "shape").items)
-      result.push_back(expect(item, Kind::kNumber, "number").number);
-    return result;
+    return mapped(expect(tuple, Kind::kTuple, "shape").items,
+        [&](Ref item) { return expect(item, Kind::kNumber, "number").number; });
   }
 
   void push(Value value) {
@@ -381,8 +380,7 @@ TensorEntry PickledFile::entry_of(const PickledTensor& tensor, std::string_view 
   copy.reserve(bytes);
   std::vector<int64_t> at(axes);
   for (uint64_t i = 0; i < bytes; i += size) {
-    int64_t element = 0;
-    for (size_t axis = 0; axis < axes; ++axis) element += at[axis] * tensor.strides[axis];
+    const int64_t element = sum_of<int64_t>(axes, [&](size_t axis) { return at[axis] * tensor.strides[axis]; });
     copy.append(from + static_cast<size_t>(element) * size, size);
     for (size_t axis = axes; axis-- > 0 && ++at[axis] == tensor.sizes[axis];) at[axis] = 0;
   }

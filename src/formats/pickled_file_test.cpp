@@ -1,9 +1,8 @@
-#include "formats/pickled_file.h"
 #include <gtest/gtest.h>
-#include <fstream>
 #include <functional>
 #include "base/error.h"
 #include "base/files.h"
+#include "formats/tensor_file.h"
 #include "formats/weight_files.h"
 #include "temporary_folder.h"
 

@@ -1,14 +1,12 @@
 #include "formats/safetensors.h"
 #include <algorithm>
-#include <cstdio>
-#include <cstring>
 #include <optional>
 #include <tuple>
 #include "base/fail.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/numbers.h"
-#include "base/packed_files.h"
-#include "formats/data_checksum.h"
+#include "base/text.h"
 
 namespace linnet {
 namespace {
@@ -122,11 +120,7 @@ std::string header_of(
 }
 }  // namespace
 
-std::string checksum_text(uint64_t checksum) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(checksum));
-  return text;
-}
+std::string checksum_text(uint64_t checksum) { return printed("%016zx", checksum); }
 
 // A packed model's weights are the packed file itself.
 SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes types) : TensorFile(path) {

@@ -1,7 +1,6 @@
 #include "formats/tensor_file.h"
 #include "base/fail.h"
 #include "base/json.h"
-#include "formats/pickled_file.h"
 #include "formats/safetensors.h"
 
 namespace linnet {

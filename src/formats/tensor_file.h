@@ -1,16 +1,37 @@
-// Named tensors in a mapped file: safetensors.h, PyTorch's (pickled_file.h) or llama.cpp's (gguf_file.h).
+// Named tensors in a mapped file: safetensors.h, PyTorch's (PickledFile) or llama.cpp's (gguf_file.h).
 #pragma once
 #include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 #include "base/files.h"
-#include "formats/file_dtype.h"
+#include "engine/ir/tensor_type.h"
 
 namespace linnet {
+// Element types in files. Those in which the engine does not compute are converted on reading and writing.
+enum class FileDType : uint8_t { kF64, kF32, kF16, kBF16, kI64, kU64, kI32, kU32, kI16, kU16, kI8, kU8, kBool };
+
+const char* file_dtype_name(FileDType dtype);  // "F32", "BF16", as safetensors writes them
+size_t file_dtype_size(FileDType dtype);       // bytes of one element
+std::optional<FileDType> file_dtype(std::string_view name);
+bool is_float(FileDType dtype);
+FileDType file_dtype(DType dtype);                   // the same bits
+std::optional<DType> engine_dtype(FileDType dtype);  // the same bits; empty: the engine does not compute in it
+
+// `data` may be unaligned. F16 and BF16 are exact; F64 is rounded to nearest even.
+void read_floats(FileDType dtype, const std::byte* data, int64_t count, float* out);
+// For the four float types; rounds to nearest even, NaN stays NaN, values beyond the largest become infinity.
+void write_floats(FileDType dtype, const float* values, int64_t count, std::byte* out);
+// Integers and truth values. Values beyond 64 signed bits wrap, so user-facing callers check the range.
+void read_integers(FileDType dtype, const std::byte* data, int64_t count, int64_t* out);
+
 struct TensorEntry {
   std::string name;
   TensorType type;        // the type converted to, if the engine does not compute in dtype
@@ -76,4 +97,33 @@ std::string quoted_name(std::string_view text);
 uint64_t tensor_bytes(const std::string& path, const std::string& who, std::span<const int64_t> sizes, FileDType dtype);
 // The engine's type for elements that it does not compute in.
 DType converted_dtype(FileDType dtype);
+
+// Weights by torch.save() (pytorch_model.bin): an uncompressed zip archive of a pickle with names and shapes (data.pkl)
+// and each storage's bytes (data/KEY). A pickle is a program: Linnet accepts what a dictionary of tensors needs,
+// refuses the rest by name, and runs nothing.
+// As a pickle describes it, unchecked.
+struct PickledTensor {
+  std::string name;
+  FileDType dtype;
+  std::string storage;  // its key
+  int64_t offset;       // in elements of the storage, as are strides
+  std::vector<int64_t> sizes, strides;
+};
+// Called with a file's problem; must throw.
+using FailFile = std::function<void(const std::string& problem)>;
+std::vector<PickledTensor> read_pickle(std::string_view bytes, const FailFile& fail);
+
+// An open file. User errors of one line name the file: a broken format, other contents, and PyTorch before 1.6.
+class PickledFile : public TensorFile {
+ public:
+  explicit PickledFile(const std::string& path) : TensorFile(path, MappedFile(path)) { parse(mapped_.bytes()); }
+  // Reads `bytes`, which must outlive this object; `name` stands for the path in messages.
+  PickledFile(std::span<const std::byte> bytes, const std::string& name) : TensorFile(name) { parse(bytes); }
+
+ private:
+  void parse(std::span<const std::byte> bytes);
+  TensorEntry entry_of(const PickledTensor& tensor, std::string_view storage);
+
+  std::deque<std::string> copies_;  // of tensors that are not contiguous
+};
 }  // namespace linnet

@@ -3,8 +3,9 @@
 #include <filesystem>
 #include <set>
 #include "base/fail.h"
+#include "base/files.h"
 #include "base/json.h"
-#include "base/packed_files.h"
+#include "base/text.h"
 
 namespace linnet {
 namespace {
@@ -86,11 +87,7 @@ std::vector<Shard> cut(const std::vector<WeightSource>& weights, uint64_t max_by
   return shards;
 }
 
-std::string shard_name(size_t i, size_t count) {
-  char name[64];
-  std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, count);
-  return name;
-}
+std::string shard_name(size_t i, size_t count) { return printed("model-%05zu-of-%05zu.safetensors", i + 1, count); }
 
 // Removes older weight files, which readers would take for part of the model.
 void remove_others(const std::string& folder, const std::set<std::string>& written) {
@@ -102,9 +99,7 @@ void remove_others(const std::string& folder, const std::set<std::string>& writt
 }
 
 uint64_t bytes_of(const std::vector<WeightSource>& weights) {
-  uint64_t bytes = 0;
-  for (const WeightSource& weight : weights) bytes += bytes_of(weight);
-  return bytes;
+  return sum_of<uint64_t>(weights, [&](const WeightSource& weight) { return bytes_of(weight); });
 }
 }  // namespace
 
@@ -186,10 +181,9 @@ void save_weight_files(const std::string& folder, const std::vector<WeightSource
     const SafetensorsMetadata& metadata) {
   check_free_disk(folder, bytes_of(weights), "'" + folder + "'");
   make_directories(folder);
-  const auto path = [&](const std::string& name) { return (fs::path(folder) / name).string(); };
   const std::vector<Shard> shards = cut(weights, max_shard_bytes);
   if (shards.size() == 1) {
-    write_shard(path(kWeightsFile), shards[0], metadata)->commit();
+    write_shard(join(folder, kWeightsFile), shards[0], metadata)->commit();
     return remove_others(folder, {kWeightsFile});
   }
   // A full disk must not leave shards of both models.
@@ -198,12 +192,12 @@ void save_weight_files(const std::string& folder, const std::vector<WeightSource
   std::map<std::string, std::string> map;
   for (size_t i = 0; i < shards.size(); ++i) {
     const std::string name = shard_name(i, shards.size());
-    files.push_back(write_shard(path(name), shards[i], metadata));
+    files.push_back(write_shard(join(folder, name), shards[i], metadata));
     written.insert(name);
     for (const WeightSource* weight : shards[i]) map[weight->name] = name;
   }
   const Json index{{"metadata", {{"total_size", bytes_of(weights)}}}, {"weight_map", map}};
-  files.push_back(std::make_unique<AtomicFile>(path(kWeightsIndex)));
+  files.push_back(std::make_unique<AtomicFile>(join(folder, kWeightsIndex)));
   files.back()->write(index.dump(2) + "\n");
   files.back()->finish();
   for (const auto& file : files) file->commit();

@@ -2,7 +2,7 @@
 #include <cmath>
 #include "base/error.h"
 #include "causal_testing.h"
-#include "generation/generators.h"
+#include "generation/engine.h"
 #include "models/modules/text_decoder.h"
 
 namespace linnet {

@@ -1,10 +1,20 @@
-#include "generation/causal_slots.h"
-#include <algorithm>
-#include <cstring>
+// A decoder-only model on slots. A decode plan feeds one or more tokens to each slot, with products whose rows do not
+// depend on each other (the pass independent_rows). A prompt is computed alone, in chunks of planned lengths, each a
+// step of so many tokens of its slot, with the products of prompts.
+//
+// Bits on the CPU. Logits after a generated token do not depend on the other slots or their number, nor on further
+// tokens of its slot in the step. Cache entries of prompts do not depend on how these are cut into chunks: products of
+// more than 8 rows compute each row alike (gemm_test.cpp), and attention each token apart
+// (engine/ops/attention/attention.h). So the prefix cache can reuse beginnings of prompts with the same logits.
+// A token's last bits differ between generation and prompts, so only results of prompts are kept.
+//
+// On a GPU a whole prompt, right-padded, is computed by the plan of the smallest length that it fits.
 #include "base/fail.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/passes/passes.h"
+#include "generation/prefix_cache.h"
+#include "generation/slot_model.h"
 #include "models/nn/trace.h"
 
 namespace linnet {
@@ -74,200 +84,240 @@ Tensor last_row(Graph& graph, Tensor hidden) {
 bool computes_in_chunks(const CausalOptions& options, const Store& store) {
   return options.cache && store.device().is_host();
 }
-}  // namespace
 
-CausalSlots::CausalSlots(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
-    const CausalOptions& options)
-    : SlotModel(store, shared, model.vocab_size(),
-          {.rows = options.rows,
-              .beams = options.beams,
-              .threads = options.threads,
-              .log_sum_exp = options.beams > 1,
-              .window = model.window(),
-              .verify_plans = options.verify_plans,
-              .fed_by_rows = computes_in_chunks(options, store) && options.beams == 1,
-              .cache_in_arena = options.cache_in_arena,
-              .adapters = options.adapters}),
-      model_(model), layout_(layout), options_(checked(options, model)) {
-  const bool by_chunks = computes_in_chunks(options_, store), by_rows = by_chunks && options_.beams == 1;
-  if (!by_rows && options_.tokens_per_step > 1)
-    fail_user("several tokens in a step need the CPU, the cache, and no beams");
-  if (!by_chunks && options_.prefix_bytes > 0) fail_user("a prefix cache needs the CPU and the cache");
-  const bool later = options_.plan_on_demand && by_chunks && !options_.cache_in_arena;
-  std::vector<Graph> prefills;
-  if (by_chunks) {
-    chunk_lengths_ = chunk_lengths(options_);
-    if (!later)
-      for (const int64_t length : chunk_lengths_) prefills.push_back(step_graph(length, true, Logits::kLast));
-    prefills.push_back(step_graph(chunk_lengths_.back(), true, later ? Logits::kLast : Logits::kNone));
-  } else {
-    for (const int64_t length : options_.prompt_lengths) prefills.push_back(prefill_graph(length));
+class CausalSlots : public SlotModel {
+ public:
+  CausalSlots(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
+      const CausalOptions& options)
+      : SlotModel(store, shared, model.vocab_size(),
+            {.rows = options.rows,
+                .beams = options.beams,
+                .threads = options.threads,
+                .log_sum_exp = options.beams > 1,
+                .window = model.window(),
+                .verify_plans = options.verify_plans,
+                .fed_by_rows = computes_in_chunks(options, store) && options.beams == 1,
+                .cache_in_arena = options.cache_in_arena,
+                .adapters = options.adapters}),
+        model_(model), layout_(layout), options_(checked(options, model)) {
+    const bool by_chunks = computes_in_chunks(options_, store), by_rows = by_chunks && options_.beams == 1;
+    if (!by_rows && options_.tokens_per_step > 1)
+      fail_user("several tokens in a step need the CPU, the cache, and no beams");
+    if (!by_chunks && options_.prefix_bytes > 0) fail_user("a prefix cache needs the CPU and the cache");
+    const bool later = options_.plan_on_demand && by_chunks && !options_.cache_in_arena;
+    std::vector<Graph> prefills;
+    if (by_chunks) {
+      chunk_lengths_ = chunk_lengths(options_);
+      if (!later)
+        for (const int64_t length : chunk_lengths_) prefills.push_back(step_graph(length, true, Logits::kLast));
+      prefills.push_back(step_graph(chunk_lengths_.back(), true, later ? Logits::kLast : Logits::kNone));
+    } else {
+      for (const int64_t length : options_.prompt_lengths) prefills.push_back(prefill_graph(length));
+    }
+    std::vector<int64_t> decodes;
+    if (options_.cache) decodes = by_rows ? decode_sizes(slots() * options_.tokens_per_step) : std::vector{slots()};
+    const auto decode_graph = [this, by_rows](int64_t rows) { return step_graph(rows, by_rows, Logits::kAll); };
+    prefills_ = make_plans(std::move(prefills), decodes, decode_graph, later);
+    if (later) {  // only the longest chunk with logits
+      prefills_.resize(chunk_lengths_.size() + 1);
+      std::swap(prefills_.front(), prefills_[chunk_lengths_.size() - 1]);
+    }
+    declare_prefixes();
   }
-  std::vector<int64_t> decodes;
-  if (options_.cache) decodes = by_rows ? decode_sizes(slots() * options_.tokens_per_step) : std::vector{slots()};
-  const auto decode_graph = [this, by_rows](int64_t rows) { return step_graph(rows, by_rows, Logits::kAll); };
-  prefills_ = make_plans(std::move(prefills), decodes, decode_graph, later);
-  if (later) {  // only the longest chunk with logits
-    prefills_.resize(chunk_lengths_.size() + 1);
-    std::swap(prefills_.front(), prefills_[chunk_lengths_.size() - 1]);
+
+  void bind() override {
+    SlotModel::bind();
+    const auto at = [&](const char* name) { return store_.has(name) ? store_.as<int32_t>(name) : nullptr; };
+    prompt_ = at(kPrompts), last_ = at(kLast), slot_ = at(kSlots);
+    run_prefills_.resize(prefills_.size());
+    for (size_t i = 0; i < prefills_.size(); ++i)
+      if (prefills_[i]) run_prefills_[i].emplace(*prefills_[i], store_, shared_);
+    for (Layer& layer : layers_) layer.cache = store_.as<float>(layer.name);
+    if (prefixes_) prefix_memory_ = store_.location(prefix_region_);
   }
-  declare_prefixes();
-}
 
-// prompts i32 [1, T], last i32 [1] (the index of its last token), slots i32 [1] -> logits [1, V] after the prompt
-Graph CausalSlots::prefill_graph(int64_t length) const {
-  Trace trace(trace_options(layout_, options_));
-  Graph& graph = trace.graph();
-  const TensorType one{DType::kI32, {1}};
-  const Tensor prompts = graph.input(kPrompts, {DType::kI32, {1, length}});
-  add_adapter_choice(graph, 1);
-  const auto kept = [&] { return prompt_rows(prompts, {slots(), options_.max_length, graph.input(kSlots, one)}); };
-  const Tensor hidden = model_.hidden(options_.cache ? kept() : TokenRows{prompts});
-  give_logits(graph, model_.logits(last_row(graph, hidden)));
-  return optimized(trace.finish(), store_, options_.independent_prompts);
-}
-
-// tokens i32 [rows] -> logits [rows, V]; for a chunk, with last i32 [1] -> logits [1, V] after row `last`, or nothing
-Graph CausalSlots::step_graph(int64_t rows, bool by_rows, Logits wanted) const {
-  Trace trace(trace_options(layout_, options_));
-  Graph& graph = trace.graph();
-  const bool decodes = wanted == Logits::kAll;
-  const DecodeStep step = step_inputs(graph, rows, options_.max_length, by_rows);
-  add_adapter_choice(graph, decodes ? rows : 1);
-  const Tensor hidden = model_.hidden(step_rows(token_input(graph, rows), step));
-  if (decodes) give_logits(graph, model_.logits(reshape(hidden, {rows, hidden.dim(2)})));
-  if (wanted == Logits::kLast) give_logits(graph, model_.logits(last_row(graph, hidden)));
-  return optimized(trace.finish(), store_, decodes || options_.independent_prompts);
-}
-
-// The index of a plan for chunk `chunk`, made on demand; a longer one if memory is short. Rows do not depend on the
-// number of rows, so the bits are the same.
-size_t CausalSlots::planned_chunk(size_t chunk) {
-  const size_t longest = chunk_lengths_.size() - 1;
-  for (;; chunk = chunk > longest ? longest : chunk + 1) {
-    if (run_prefills_[chunk]) return chunk;
-    const Logits wanted = chunk <= longest ? Logits::kLast : Logits::kNone;
-    prefills_[chunk] = plan_later(step_graph(chunk_lengths_[std::min(chunk, longest)], true, wanted));
-    if (!prefills_[chunk]) continue;
-    run_prefills_[chunk].emplace(*prefills_[chunk], store_, shared_);
-    return chunk;
+  void begin(std::span<const Prompt> prompts, ThreadPool& pool, const PromptListener& hear) override {
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      counts_.prompt_tokens += std::ssize(prompts[i].ids);
+      hear(i, output_of(in_chunks() ? compute_in_chunks(prompts[i], pool) : compute_whole(prompts[i], pool), 1));
+    }
   }
-}
 
-void CausalSlots::declare_prefixes() {
-  if (options_.prefix_bytes == 0 || !in_chunks()) return;
-  constexpr std::string_view kPrefix = "cache.";
-  for (const auto& [name, binding] : store_.bindings())
-    if (name.starts_with(kPrefix))
-      layers_.push_back({name, static_cast<int64_t>(binding.capacity / sizeof(float)) / slots() / options_.max_length});
-  constexpr int64_t kMost = int64_t{256} << 20;
-  const bool as_cache = options_.prefix_bytes == kPrefixAsCache;
-  const int64_t cache_bytes = block_bytes() * (slots() * options_.max_length) / PrefixCache::kBlock;
-  const int64_t blocks = (as_cache ? std::min(cache_bytes, kMost) : options_.prefix_bytes) / block_bytes();
-  if (blocks == 0 && as_cache) return layers_.clear();
-  if (blocks == 0)
-    fail_user("a prefix cache of ", options_.prefix_bytes, " bytes: ", PrefixCache::kBlock,
-        " tokens of this model take ", block_bytes());
-  prefixes_.emplace(blocks);
-  prefix_region_ = store_.add_region("prefix cache", MemoryKind::kCache, static_cast<size_t>(blocks * block_bytes()));
-}
-
-int64_t CausalSlots::block_bytes() const {
-  int64_t floats = 0;
-  for (const Layer& layer : layers_) floats += layer.width * PrefixCache::kBlock;
-  return floats * static_cast<int64_t>(sizeof(float));
-}
-
-void CausalSlots::bind() {
-  SlotModel::bind();
-  const auto at = [&](const char* name) { return store_.has(name) ? store_.as<int32_t>(name) : nullptr; };
-  prompt_ = at(kPrompts), last_ = at(kLast), slot_ = at(kSlots);
-  run_prefills_.resize(prefills_.size());
-  for (size_t i = 0; i < prefills_.size(); ++i)
-    if (prefills_[i]) run_prefills_[i].emplace(*prefills_[i], store_, shared_);
-  for (Layer& layer : layers_) layer.cache = store_.as<float>(layer.name);
-  if (prefixes_) prefix_memory_ = store_.location(prefix_region_);
-}
-
-void CausalSlots::check_prompt(std::span<const int32_t> prompt) const {
-  if (!is_bound()) fail_internal("generation before bind()");
-  const auto size = static_cast<int64_t>(prompt.size());
-  if (prompt.empty()) fail_user("a prompt has no tokens: generation needs something to go on from");
-  if (size >= options_.max_length)
-    fail_user(
-        "a prompt of ", size, " tokens leaves no room: prompt and text are at most ", options_.max_length, " tokens");
-  for (const int32_t token : prompt)
-    if (token < 0 || token >= vocab_size())
-      fail_user("a prompt holds token ", token, ", and the model's vocabulary has ", vocab_size());
-  if (size > options_.prompt_lengths.back())
-    fail_user("a prompt of ", size, " tokens, the longest that was planned for has ", options_.prompt_lengths.back());
-}
-
-void CausalSlots::begin(std::span<const Prompt> prompts, ThreadPool& pool, const PromptListener& hear) {
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    counts_.prompt_tokens += std::ssize(prompts[i].ids);
-    hear(i, output_of(in_chunks() ? compute_in_chunks(prompts[i], pool) : compute_whole(prompts[i], pool), 1));
+  void check_prompt(std::span<const int32_t> prompt) const override {
+    if (!is_bound()) fail_internal("generation before bind()");
+    const auto size = static_cast<int64_t>(prompt.size());
+    if (prompt.empty()) fail_user("a prompt has no tokens: generation needs something to go on from");
+    if (size >= options_.max_length)
+      fail_user(
+          "a prompt of ", size, " tokens leaves no room: prompt and text are at most ", options_.max_length, " tokens");
+    for (const int32_t token : prompt)
+      if (token < 0 || token >= vocab_size())
+        fail_user("a prompt holds token ", token, ", and the model's vocabulary has ", vocab_size());
+    if (size > options_.prompt_lengths.back())
+      fail_user("a prompt of ", size, " tokens, the longest that was planned for has ", options_.prompt_lengths.back());
   }
-}
 
-const Executor& CausalSlots::compute_whole(const Prompt& prompt, ThreadPool& pool) {
-  const std::span<const int32_t> ids = prompt.ids;
-  const auto size = static_cast<int64_t>(ids.size());
-  const size_t bucket = padded_to(options_.prompt_lengths, size);
-  std::fill_n(std::ranges::copy(ids, prompt_).out, options_.prompt_lengths[bucket] - size, 0);
-  *last_ = static_cast<int32_t>(size) - 1;
-  if (slot_) *slot_ = static_cast<int32_t>(prompt.slot);
-  choose_adapter(0, prompt.slot);
-  run_prefills_[bucket]->run(pool);
-  return *run_prefills_[bucket];
-}
+  std::vector<int32_t> first_tokens(const std::vector<int32_t>& prompt) const override { return prompt; }
+  int64_t room() const override { return options_.max_length; }
+  bool computes_again() const override { return !options_.cache; }
+  // A step reads all weights with few rows.
+  std::vector<Plan*> packable_plans() override { return {}; }
+  int64_t longest_prompt() const override { return std::min(options_.prompt_lengths.back(), options_.max_length - 1); }
+  bool keeps_prefixes() const override { return prefixes_.has_value(); }
 
-const Executor& CausalSlots::compute_in_chunks(const Prompt& prompt, ThreadPool& pool) {
-  const auto size = static_cast<int64_t>(prompt.ids.size());
-  choose_adapter(0, prompt.slot);
-  for (int64_t done = reuse(prompt);;) {
-    const int64_t count = std::min(size - done, chunk_lengths_.back());
-    const bool is_last = done + count == size;
-    const size_t bucket = planned_chunk(is_last ? padded_to(chunk_lengths_, count) : chunk_lengths_.size());
-    for (int64_t row = 0; row < count; ++row) set_row(row, prompt.slot, prompt.ids[done + row], done + row + 1);
-    clear_rows(count, chunk_lengths_[std::min(bucket, chunk_lengths_.size() - 1)]);
-    *last_ = static_cast<int32_t>(count) - 1;
-    done += count;
+ private:
+  // prompts i32 [1, T], last i32 [1] (the index of its last token), slots i32 [1] -> logits [1, V] after the prompt
+  Graph prefill_graph(int64_t length) const {
+    Trace trace(trace_options(layout_, options_));
+    Graph& graph = trace.graph();
+    const TensorType one{DType::kI32, {1}};
+    const Tensor prompts = graph.input(kPrompts, {DType::kI32, {1, length}});
+    add_adapter_choice(graph, 1);
+    const auto kept = [&] { return prompt_rows(prompts, {slots(), options_.max_length, graph.input(kSlots, one)}); };
+    const Tensor hidden = model_.hidden(options_.cache ? kept() : TokenRows{prompts});
+    give_logits(graph, model_.logits(last_row(graph, hidden)));
+    return optimized(trace.finish(), store_, options_.independent_prompts);
+  }
+
+  enum class Logits { kAll, kLast, kNone };
+  // tokens i32 [rows] -> logits [rows, V]; for a chunk, with last i32 [1] -> logits [1, V] after row `last`, or nothing
+  Graph step_graph(int64_t rows, bool by_rows, Logits wanted) const {
+    Trace trace(trace_options(layout_, options_));
+    Graph& graph = trace.graph();
+    const bool decodes = wanted == Logits::kAll;
+    const DecodeStep step = step_inputs(graph, rows, options_.max_length, by_rows);
+    add_adapter_choice(graph, decodes ? rows : 1);
+    const Tensor hidden = model_.hidden(step_rows(token_input(graph, rows), step));
+    if (decodes) give_logits(graph, model_.logits(reshape(hidden, {rows, hidden.dim(2)})));
+    if (wanted == Logits::kLast) give_logits(graph, model_.logits(last_row(graph, hidden)));
+    return optimized(trace.finish(), store_, decodes || options_.independent_prompts);
+  }
+
+  // The index of a plan for chunk `chunk`, made on demand; a longer one if memory is short. Rows do not depend on the
+  // number of rows, so the bits are the same.
+  size_t planned_chunk(size_t chunk) {
+    const size_t longest = chunk_lengths_.size() - 1;
+    for (;; chunk = chunk > longest ? longest : chunk + 1) {
+      if (run_prefills_[chunk]) return chunk;
+      const Logits wanted = chunk <= longest ? Logits::kLast : Logits::kNone;
+      prefills_[chunk] = plan_later(step_graph(chunk_lengths_[std::min(chunk, longest)], true, wanted));
+      if (!prefills_[chunk]) continue;
+      run_prefills_[chunk].emplace(*prefills_[chunk], store_, shared_);
+      return chunk;
+    }
+  }
+
+  bool in_chunks() const { return !chunk_lengths_.empty(); }
+  void declare_prefixes() {
+    if (options_.prefix_bytes == 0 || !in_chunks()) return;
+    constexpr std::string_view kPrefix = "cache.";
+    for (const auto& [name, binding] : store_.bindings())
+      if (name.starts_with(kPrefix))
+        layers_.push_back(
+            {name, static_cast<int64_t>(binding.capacity / sizeof(float)) / slots() / options_.max_length});
+    constexpr int64_t kMost = int64_t{256} << 20;
+    const bool as_cache = options_.prefix_bytes == kPrefixAsCache;
+    const int64_t cache_bytes = block_bytes() * (slots() * options_.max_length) / PrefixCache::kBlock;
+    const int64_t blocks = (as_cache ? std::min(cache_bytes, kMost) : options_.prefix_bytes) / block_bytes();
+    if (blocks == 0 && as_cache) return layers_.clear();
+    if (blocks == 0)
+      fail_user("a prefix cache of ", options_.prefix_bytes, " bytes: ", PrefixCache::kBlock,
+          " tokens of this model take ", block_bytes());
+    prefixes_.emplace(blocks);
+    prefix_region_ = store_.add_region("prefix cache", MemoryKind::kCache, static_cast<size_t>(blocks * block_bytes()));
+  }
+
+  const Executor& compute_whole(const Prompt& prompt, ThreadPool& pool) {
+    const std::span<const int32_t> ids = prompt.ids;
+    const auto size = static_cast<int64_t>(ids.size());
+    const size_t bucket = padded_to(options_.prompt_lengths, size);
+    std::fill_n(std::ranges::copy(ids, prompt_).out, options_.prompt_lengths[bucket] - size, 0);
+    *last_ = static_cast<int32_t>(size) - 1;
+    if (slot_) *slot_ = static_cast<int32_t>(prompt.slot);
+    choose_adapter(0, prompt.slot);
     run_prefills_[bucket]->run(pool);
-    if (!is_last) continue;
-    keep(prompt);
     return *run_prefills_[bucket];
   }
-}
 
-template <class Body> void CausalSlots::for_each_layer(int64_t slot, int64_t first, int64_t block, const Body& body) {
-  std::byte* kept = prefix_memory_ + block * block_bytes();
-  for (const Layer& layer : layers_) {
-    const size_t bytes = static_cast<size_t>(layer.width * PrefixCache::kBlock) * sizeof(float);
-    body(layer.cache + (slot * options_.max_length + first) * layer.width, kept, bytes);
-    kept += bytes;
+  const Executor& compute_in_chunks(const Prompt& prompt, ThreadPool& pool) {
+    const auto size = static_cast<int64_t>(prompt.ids.size());
+    choose_adapter(0, prompt.slot);
+    for (int64_t done = reuse(prompt);;) {
+      const int64_t count = std::min(size - done, chunk_lengths_.back());
+      const bool is_last = done + count == size;
+      const size_t bucket = planned_chunk(is_last ? padded_to(chunk_lengths_, count) : chunk_lengths_.size());
+      for (int64_t row = 0; row < count; ++row) set_row(row, prompt.slot, prompt.ids[done + row], done + row + 1);
+      clear_rows(count, chunk_lengths_[std::min(bucket, chunk_lengths_.size() - 1)]);
+      *last_ = static_cast<int32_t>(count) - 1;
+      done += count;
+      run_prefills_[bucket]->run(pool);
+      if (!is_last) continue;
+      keep(prompt);
+      return *run_prefills_[bucket];
+    }
   }
-}
 
-// Copies the cached beginning of the prompt into its slot. Returns its number of tokens.
-int64_t CausalSlots::reuse(const Prompt& prompt) {
-  if (!prefixes_) return 0;
-  int64_t tokens = 0;
-  for (const int64_t block : prefixes_->find(prompt.ids, adapter_of(prompt.slot))) {
-    for_each_layer(prompt.slot, tokens, block,
-        [](float* cache, const std::byte* kept, size_t bytes) { std::memcpy(cache, kept, bytes); });
-    tokens += PrefixCache::kBlock;
+  // Copies the cached beginning of the prompt into its slot. Returns its number of tokens.
+  int64_t reuse(const Prompt& prompt) {
+    if (!prefixes_) return 0;
+    int64_t tokens = 0;
+    for (const int64_t block : prefixes_->find(prompt.ids, adapter_of(prompt.slot))) {
+      for_each_layer(prompt.slot, tokens, block,
+          [](float* cache, const std::byte* kept, size_t bytes) { std::memcpy(cache, kept, bytes); });
+      tokens += PrefixCache::kBlock;
+    }
+    counts_.reused_tokens += tokens;
+    if (std::ssize(prompt.ids) > PrefixCache::kBlock) ++(tokens > 0 ? counts_.prefix_hits : counts_.prefix_misses);
+    return tokens;
   }
-  counts_.reused_tokens += tokens;
-  if (std::ssize(prompt.ids) > PrefixCache::kBlock) ++(tokens > 0 ? counts_.prefix_hits : counts_.prefix_misses);
-  return tokens;
-}
 
-void CausalSlots::keep(const Prompt& prompt) {
-  if (!prefixes_) return;
-  for (const PrefixCache::NewBlock& added : prefixes_->keep(prompt.ids, adapter_of(prompt.slot)))
-    for_each_layer(prompt.slot, added.first, added.block,
-        [](const float* cache, std::byte* kept, size_t bytes) { std::memcpy(kept, cache, bytes); });
-  counts_.prefix_bytes = prefixes_->used() * block_bytes();
+  void keep(const Prompt& prompt) {
+    if (!prefixes_) return;
+    for (const PrefixCache::NewBlock& added : prefixes_->keep(prompt.ids, adapter_of(prompt.slot)))
+      for_each_layer(prompt.slot, added.first, added.block,
+          [](const float* cache, std::byte* kept, size_t bytes) { std::memcpy(kept, cache, bytes); });
+    counts_.prefix_bytes = prefixes_->used() * block_bytes();
+  }
+
+  int64_t block_bytes() const {
+    int64_t floats = 0;
+    for (const Layer& layer : layers_) floats += layer.width * PrefixCache::kBlock;
+    return floats * static_cast<int64_t>(sizeof(float));
+  }
+
+  // Calls body(the slot's cache from token `first` on, the block's copy, bytes) for each layer.
+  template <class Body> void for_each_layer(int64_t slot, int64_t first, int64_t block, const Body& body) {
+    std::byte* kept = prefix_memory_ + block * block_bytes();
+    for (const Layer& layer : layers_) {
+      const size_t bytes = static_cast<size_t>(layer.width * PrefixCache::kBlock) * sizeof(float);
+      body(layer.cache + (slot * options_.max_length + first) * layer.width, kept, bytes);
+      kept += bytes;
+    }
+  }
+
+  CausalModel& model_;
+  const ParameterLayout& layout_;
+  CausalOptions options_;
+  // By prompt length, or chunk length; null until planned.
+  std::vector<std::unique_ptr<Plan>> prefills_;
+  std::vector<std::optional<Executor>> run_prefills_;
+  std::vector<int64_t> chunk_lengths_;  // ascending; the last plan of prefills_ is a chunk of the last without logits
+  int32_t *prompt_ = nullptr, *last_ = nullptr, *slot_ = nullptr;  // inputs of the prefill plans
+
+  struct Layer {
+    std::string name;
+    int64_t width;  // floats of a token
+    float* cache = nullptr;
+  };
+  std::vector<Layer> layers_;
+  std::optional<PrefixCache> prefixes_;
+  RegionId prefix_region_ = -1;
+  std::byte* prefix_memory_ = nullptr;
+};
+}  // namespace
+
+std::unique_ptr<SlotModel> make_causal_slots(CausalModel& model, const ParameterLayout& layout, Store& store,
+    const SharedRegions& shared, const CausalOptions& options) {
+  return std::make_unique<CausalSlots>(model, layout, store, shared, options);
 }
 }  // namespace linnet

@@ -1,6 +1,5 @@
 #include "generation/engine.h"
-#include <algorithm>
-#include <cmath>
+#include <numeric>
 #include "base/fail.h"
 #include "engine/kernels/reduce/reduce.h"
 
@@ -62,6 +61,23 @@ void check_draft(const CausalModel& model, const CausalOptions& options, const D
   if (options.beams > 1) fail_user("a draft model is for sampled and for greedy texts, not for beam search");
   if (!options.cache) fail_user("a draft model needs the cache");
 }
+
+// The requests of one call. Its destructor cancels them, also on an exception, as their listeners end with the call.
+struct Submitted {
+  explicit Submitted(Engine& engine) : engine(engine) {}
+  ~Submitted() {
+    cancel();
+    engine.take_finished();
+  }
+  Submitted(const Submitted&) = delete;
+  Submitted& operator=(const Submitted&) = delete;
+  void cancel() {
+    for (const auto& [id, index] : index_of) engine.cancel(id);
+  }
+
+  Engine& engine;
+  std::map<RequestId, size_t> index_of;
+};
 }  // namespace
 
 Engine::Engine(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
@@ -71,24 +87,22 @@ Engine::Engine(CausalModel& model, const ParameterLayout& layout, Store& store, 
     draft_tokens_ = draft->tokens;
     options.tokens_per_step = draft->tokens + 1;
   }
-  auto slots = std::make_unique<CausalSlots>(model, layout, store, shared, options);
+  model_ = make_causal_slots(model, layout, store, shared, options);
   if (draft) {
     CausalOptions of_draft = options;
-    of_draft.max_length = std::min(slots->room(), draft->model.max_length());
+    of_draft.max_length = std::min(model_->room(), draft->model.max_length());
     std::erase_if(of_draft.prompt_lengths, [&](int64_t length) { return length > of_draft.max_length; });
     of_draft.adapters = 0;         // the draft guesses without adapters; the model decides
     of_draft.tokens_per_step = 2;  // the last guess, if accepted, and the token after it
-    of_draft.prefix_bytes = slots->keeps_prefixes() ? kPrefixAsCache : 0;
-    draft_ = std::make_unique<CausalSlots>(draft->model, draft->layout, draft->store, draft->shared, of_draft);
+    of_draft.prefix_bytes = model_->keeps_prefixes() ? kPrefixAsCache : 0;
+    draft_ = make_causal_slots(draft->model, draft->layout, draft->store, draft->shared, of_draft);
   }
-  model_ = std::move(slots);
   taken_.resize(model_->slots());
 }
 
 Engine::Engine(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
     const SourceOptions& options)
-    : model_(std::make_unique<SourceSlots>(model, layout, store, shared, options)),
-      taken_(static_cast<size_t>(model_->slots())) {}
+    : model_(make_source_slots(model, layout, store, shared, options)), taken_(static_cast<size_t>(model_->slots())) {}
 
 Engine::~Engine() = default;
 
@@ -290,10 +304,10 @@ int64_t Engine::find_slots(int64_t count) const {
 
 // Computes the whole prompts or windows of jobs, and takes the next tokens if the model gives logits.
 void Engine::begin(std::span<Job* const> jobs, ThreadPool& pool) {
-  std::vector<SlotModel::Prompt> prompts;
-  for (Job* job : jobs)
-    prompts.push_back(
-        {job->first_slot, job->window_changed || model_->computes_again() ? job->window : job->request.prompt});
+  const std::vector<SlotModel::Prompt> prompts = mapped(jobs, [&](Job* job) {
+    return SlotModel::Prompt{
+        job->first_slot, job->window_changed || model_->computes_again() ? job->window : job->request.prompt};
+  });
   model_->begin(prompts, pool, [&](size_t i, const SlotModel::Output& output) {
     Job& job = *jobs[i];
     if (job.over) return;  // canceled by an earlier job's listener
@@ -399,5 +413,53 @@ void Engine::finish(Job& job, EndReason reason) {
   }
   if (job.first_slot >= 0) std::fill_n(taken_.begin() + job.first_slot, job.slot_count, false);
   finished_.push_back({job.id, std::move(job.result), reason, std::move(hypotheses)});
+}
+
+std::vector<Continuation> CausalGenerator::generate(std::span<const std::vector<int32_t>> prompts,
+    const GenerateSettings& settings, ThreadPool& pool, const Listener& listener) {
+  const bool search = engine_.beams() > 1;
+  Submitted submitted(engine_);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    GenerateRequest request{.prompt = prompts[i], .settings = settings, .beams = engine_.beams()};
+    request.settings.first_sample += i;
+    request.listener = [&, row = static_cast<int64_t>(i)](const GeneratedToken& heard) {
+      last_logits_ = heard.logits;
+      if (listener && !listener(search ? -1 : row, heard.token)) submitted.cancel();
+      return true;
+    };
+    submitted.index_of[engine_.submit(std::move(request))] = i;
+  }
+  while (engine_.busy()) engine_.step(pool);
+  std::vector<Continuation> results(prompts.size());
+  for (FinishedRequest& finished : engine_.take_finished())
+    results[submitted.index_of.at(finished.id)] = std::move(finished.result);
+  return results;
+}
+
+std::vector<std::vector<Hypothesis>> SourceGenerator::generate(std::span<const std::vector<int32_t>> sources,
+    int64_t n_best, ThreadPool& pool, const std::function<void(int64_t done)>& progress) {
+  const int64_t beams = engine_.beams();
+  if (n_best < 1 || n_best > beams) fail_user("asked for the ", n_best, " best translations of ", beams, " beams");
+  // Long sources first, as they take the most steps. Neighbors have similar lengths and are encoded together.
+  std::vector<size_t> order(sources.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater{}, [&](size_t i) { return sources[i].size(); });
+  Submitted submitted(engine_);
+  for (const size_t i : order) {
+    GenerateRequest request{
+        .prompt = sources[i], .settings = settings_.generate, .beams = beams, .search = true, .n_best = n_best};
+    const double most =
+        settings_.length_ratio * static_cast<double>(sources[i].size()) + static_cast<double>(settings_.length_margin);
+    request.settings.max_tokens = std::max<int64_t>(1, static_cast<int64_t>(most));
+    submitted.index_of[engine_.submit(std::move(request))] = i;
+  }
+  std::vector<std::vector<Hypothesis>> results(sources.size());
+  for (int64_t done = 0; engine_.busy();) {
+    engine_.step(pool);
+    for (FinishedRequest& finished : engine_.take_finished())
+      results[submitted.index_of.at(finished.id)] = std::move(finished.hypotheses), ++done;
+    if (progress) progress(done);
+  }
+  return results;
 }
 }  // namespace linnet

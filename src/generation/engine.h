@@ -11,7 +11,7 @@
 // For an encoder-decoder the prompt is a source to encode, and each request takes the slots of a whole search.
 //
 // On the CPU a request's tokens and logits do not depend, to the bit, on other requests or its slot: prompts are
-// computed apart, rows of a step are independent (CausalSlots, SourceSlots), and random draws only depend on seed,
+// computed apart, rows of a step are independent (SlotModel), and random draws only depend on seed,
 // sample and token number. In decoder-only models, slot count, prefix cache and draft do not matter either.
 //
 // A draft model is smaller, with the same vocabulary, and guesses the next tokens (Leviathan et al. 2023, Chen et al.
@@ -19,9 +19,8 @@
 // long as guesses were right, and one beyond. So results stay the same. The draft has the same settings and draws.
 #pragma once
 #include "generation/beam_search.h"
-#include "generation/causal_slots.h"
 #include "generation/sampling.h"
-#include "generation/source_slots.h"
+#include "generation/slot_model.h"
 #include "generation/text_grammar.h"
 
 namespace linnet {
@@ -98,8 +97,8 @@ struct EngineCounts : SlotCounts {
 
 class Engine {
  public:
-  // Like CausalSlots and SourceSlots: call before store.allocate(), also of the draft's store. User error for a draft
-  // model with another vocabulary, with beams, or without cache.
+  // Like make_causal_slots() and make_source_slots(): call before store.allocate(), also of the draft's store. User
+  // error for a draft model with another vocabulary, with beams, or without cache.
   Engine(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
       CausalOptions options, const std::optional<DraftModel>& draft = {});
   Engine(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
@@ -143,7 +142,7 @@ class Engine {
   void finish(Job& job, EndReason reason);
 
   std::unique_ptr<SlotModel> model_;
-  std::unique_ptr<CausalSlots> draft_;  // with the same slots
+  std::unique_ptr<SlotModel> draft_;  // with the same slots
   int64_t draft_tokens_ = 0;
   int64_t guessed_ = 0, accepted_ = 0;
   RequestId next_id_ = 0;
@@ -151,5 +150,62 @@ class Engine {
   std::vector<std::unique_ptr<Job>> running_;  // in order of their beginning; finished ones until the step's end
   std::vector<bool> taken_;                    // by slot
   std::vector<FinishedRequest> finished_;
+};
+
+// Generates texts for lists of prompts: a loop around an engine.
+class CausalGenerator {
+ public:
+  // Like make_causal_slots(), call before store.allocate().
+  CausalGenerator(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
+      const CausalOptions& options)
+      : engine_(model, layout, store, shared, options) {}
+
+  void bind() { engine_.bind(); }  // call after store.allocate()
+
+  // Hears each picked token except ends; false ends everything. Beam search reports (-1, -1) after each step.
+  using Listener = std::function<bool(int64_t row, int32_t token)>;
+
+  // Continues each prompt (user error if one is empty), as many at once as there are slots; with options.beams > 1 by
+  // beam search. A row stops at an end token, after max_tokens, or where the cache is full.
+  std::vector<Continuation> generate(std::span<const std::vector<int32_t>> prompts, const GenerateSettings& settings,
+      ThreadPool& pool, const Listener& listener = {});
+
+  // Inside a listener: the logits that the token was picked from.
+  std::span<const float> last_logits() const { return last_logits_; }
+  std::vector<const Plan*> plans() const { return engine_.plans(); }  // for reports
+
+ private:
+  Engine engine_;
+  std::span<const float> last_logits_;
+};
+
+// Search settings. A text has at most length_ratio * source tokens + length_margin tokens, its end included, and at
+// most what the engine was planned for, so that a model that has not learned to stop does not fill the cache.
+struct SearchSettings {
+  double length_ratio = 2.0;
+  int64_t length_margin = 20;
+  GenerateSettings generate = {};  // except max_tokens
+};
+
+class SourceGenerator {
+ public:
+  // Like make_source_slots(), call before store.allocate(). Every search has options.beams beams; 1 is greedy search.
+  SourceGenerator(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
+      const SourceOptions& options, SearchSettings settings)
+      : engine_(model, layout, store, shared, options), settings_(std::move(settings)) {}
+
+  void bind() { engine_.bind(); }  // call after store.allocate()
+
+  // The `n_best` <= beams best hypotheses for each source, best first, in source order. Sources include the end token;
+  // user error beyond the longest planned length. `progress` hears the number of finished sources after each step.
+  std::vector<std::vector<Hypothesis>> generate(std::span<const std::vector<int32_t>> sources, int64_t n_best,
+      ThreadPool& pool, const std::function<void(int64_t done)>& progress = {});
+
+  std::vector<const Plan*> plans() const { return engine_.plans(); }  // for reports
+  std::vector<Plan*> packable_plans() { return engine_.packable_plans(); }
+
+ private:
+  Engine engine_;
+  const SearchSettings settings_;
 };
 }  // namespace linnet

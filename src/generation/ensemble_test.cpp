@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 #include <cmath>
 #include "engine/exec/interpreter.h"
-#include "generation/generators.h"
+#include "generation/engine.h"
 #include "models/modules/encoder_decoder.h"
 #include "models/modules/t5.h"
 #include "models/modules/transformer.h"

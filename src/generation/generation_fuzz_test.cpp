@@ -6,7 +6,7 @@
 #include <functional>
 #include <random>
 #include "causal_testing.h"
-#include "generation/generators.h"
+#include "generation/engine.h"
 #include "models/modules/t5.h"
 #include "models/modules/text_decoder.h"
 #include "models/modules/transformer.h"

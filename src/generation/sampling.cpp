@@ -1,9 +1,8 @@
 #include "generation/sampling.h"
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include "base/fail.h"
-#include "base/hash.h"
+#include "base/numbers.h"
 #include "engine/kernels/reduce/reduce.h"
 
 namespace linnet {

@@ -1,5 +1,4 @@
 #include "generation/slot_model.h"
-#include <algorithm>
 #include <tuple>
 #include "base/fail.h"
 #include "engine/ops/reduce/reduce.h"

@@ -1,12 +1,16 @@
 // A model on a fixed number of slots: decode plans, their memory and inputs. A slot is a row of the key-value caches
 // with its own position. A decode plan's row is a slot, or with SlotOptions::fed_by_rows any token of any slot. Engine
-// (engine.h) assigns slots to requests; this class computes. CausalSlots (causal_slots.h) is for decoder-only models,
-// SourceSlots (source_slots.h) for encoder-decoders.
+// (engine.h) assigns slots to requests; this class computes. causal_slots.cpp is for decoder-only models,
+// source_slots.cpp for encoder-decoders.
 #pragma once
+#include "data/text/tokenizer.h"
 #include "engine/exec/executor.h"
 #include "engine/ir/graph.h"
 #include "engine/plan/store.h"
 #include "models/modules/attention_block.h"
+#include "models/modules/causal_model.h"
+#include "models/modules/encoder_decoder.h"
+#include "models/nn/parameter_layout.h"
 
 namespace linnet {
 struct SlotOptions {
@@ -65,6 +69,9 @@ class SlotModel {
   virtual int64_t slots_for(int64_t beams) const { return beams; }
   // Whether each token recomputes the whole text, for comparison.
   virtual bool computes_again() const { return false; }
+  // The longest prompt that it can compute, and whether it keeps beginnings of prompts.
+  virtual int64_t longest_prompt() const { return room() - 1; }
+  virtual bool keeps_prefixes() const { return false; }
 
   // Sets the adapters of a slot that is about to begin a prompt; -1: none.
   void use_adapter(int64_t slot, int64_t set);
@@ -82,7 +89,7 @@ class SlotModel {
   int64_t beams() const { return options_.beams; }
   int64_t vocab_size() const { return vocab_; }
   std::vector<const Plan*> plans() const { return {plan_list_.begin(), plan_list_.end()}; }  // for reports
-  // All plans whose weights may be packed (engine/plan/packed_weights.h); none if some are planned later.
+  // All plans whose weights may be packed (engine/plan/plan.h); none if some are planned later.
   virtual std::vector<Plan*> packable_plans() { return plan_list_; }
   const SlotCounts& counts() const { return counts_; }
 
@@ -148,4 +155,46 @@ size_t padded_to(std::span<const int64_t> lengths, int64_t length);
 // states ("cache.*", "memory.*") in a cache. The caller binds parameters and constants. `cache`: where the states
 // begin, in a region that grows to hold them; otherwise they get their own.
 void bind_generation_inputs(Store& store, const std::vector<const Graph*>& graphs, std::optional<Location> cache = {});
+
+constexpr int64_t kPrefixAsCache = -1;
+
+struct CausalOptions {
+  int64_t rows = 1;        // rows * beams slots: so many searches, or sampled texts, at once
+  int64_t beams = 1;       // most of a request; > 1 plans beam search
+  int64_t max_length = 0;  // prompt and generated tokens of a request; 0: the model's limit
+  // Prompt lengths, ascending, at most max_length; prompts computed whole are padded to one. Empty: powers of two.
+  std::vector<int64_t> prompt_lengths = {};
+  bool cache = true;                 // false: recomputes the whole sequence for each token, for comparison
+  bool independent_prompts = false;  // also for prompts the pass independent_rows: the same bits with and without cache
+  std::string flat_name = state::kParameters;  // or "ema"
+  int threads = 1;                             // most threads of a pool
+  bool verify_plans = true;                    // see PlanOptions
+  bool cache_in_arena = false;                 // see SlotOptions
+  int64_t adapters = 0;                        // see SlotOptions
+  // Most tokens of a slot in a step. More than one: on the CPU, without beams.
+  int64_t tokens_per_step = 1;
+  // Size of the PrefixCache, on the CPU; 0: none. kPrefixAsCache: the key-value cache's, at most 256 MiB, if possible.
+  int64_t prefix_bytes = 0;
+  // For prompts in chunks: plans the largest steps, which decide the memory, others on demand. Bits do not change.
+  bool plan_on_demand = false;
+};
+
+struct SourceOptions {
+  int64_t rows = 32;                      // texts at once
+  int64_t beams = 1;                      // most of a request; there are rows * beams slots
+  int64_t max_length = 256;               // generated tokens of a text, the end included; at most the model's limit
+  std::vector<int64_t> source_lengths;    // padded lengths of sources, ascending
+  int32_t begin = SpecialTokens{}.begin;  // first token of texts
+  std::string flat_name = state::kParameters;  // or "ema"
+  int threads = 1;                             // most threads of a pool
+  bool verify_plans = true;                    // see PlanOptions
+  bool cache_in_arena = false;                 // see SlotOptions
+};
+
+// A decoder-only model on slots, and an encoder-decoder. They declare memory and plans: call before store.allocate().
+// "constants" and options.flat_name must be bound.
+std::unique_ptr<SlotModel> make_causal_slots(CausalModel& model, const ParameterLayout& layout, Store& store,
+    const SharedRegions& shared, const CausalOptions& options);
+std::unique_ptr<SlotModel> make_source_slots(EncoderDecoder& model, const ParameterLayout& layout, Store& store,
+    const SharedRegions& shared, const SourceOptions& options);
 }  // namespace linnet

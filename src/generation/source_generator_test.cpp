@@ -4,8 +4,8 @@
 #include <random>
 #include "data/text/tokenizer.h"
 #include "engine/exec/interpreter.h"
-#include "engine/plan/packed_weights.h"
-#include "generation/generators.h"
+#include "engine/plan/plan.h"
+#include "generation/engine.h"
 #include "models/modules/transformer.h"
 #include "models/nn/trace.h"
 

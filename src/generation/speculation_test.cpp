@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "causal_testing.h"
 #include "engine_testing.h"
+#include "generation/prefix_cache.h"
 #include "generation/text_grammar.h"
 #include "models/modules/text_decoder.h"
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include "engine/exec/interpreter.h"
-#include "generation/generators.h"
+#include "generation/engine.h"
 #include "models/modules/t5.h"
 #include "models/nn/trace.h"
 

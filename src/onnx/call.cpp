@@ -5,7 +5,7 @@
 #include <numeric>
 #include "engine/ir/op.h"
 #include "engine/ops/movement/movement.h"
-#include "onnx/operators.h"
+#include "onnx/compose.h"
 
 namespace linnet {
 namespace {
@@ -193,9 +193,9 @@ TracedValue known_vector(const std::vector<int64_t>& values) {
 const std::vector<OnnxOperatorRow>& onnx_operators() {
   static const std::vector<OnnxOperatorRow> rows = [] {
     std::vector<OnnxOperatorRow> all;
-    for (const auto& part : {attention_operators, elementwise_operators, image_operators, index_operators,
-             known_operators, matrix_operators, norm_operators, quantized_operators, recurrent_operators,
-             reduce_operators, resize_operators, shape_operators})
+    for (const auto& part :
+        {attention_operators, elementwise_operators, image_operators, index_operators, known_operators,
+            matrix_operators, norm_operators, quantized_operators, recurrent_operators, shape_operators})
       std::ranges::move(part(), std::back_inserter(all));
     std::ranges::sort(all, {}, name_of);
     return all;

@@ -3,13 +3,8 @@
 #include <numeric>
 #include "base/error.h"
 #include "base/text.h"
-#include "engine/ir/op.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/matmul/matmul.h"
-#include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
-#include "engine/ops/reduce/reduce.h"
 
 namespace linnet::compose {
 namespace {
@@ -48,29 +43,17 @@ template <class F> Tensor along(Tensor x, int axis, const F& f) {
   return move_axes(f(from->before, from->order[axis]), from->order);
 }
 
-std::vector<int> first_axis_order(int rank, int axis) {
-  std::vector<bool> others(rank, true);
-  others[axis] = false;
-  return named_axes_last(others);
-}
-std::vector<int> last_axis_order(int rank, int axis) {
-  std::vector<bool> named(rank);
-  named[axis] = true;
+// All axes, with one of them first or last.
+std::vector<int> axis_order(int rank, int axis, bool last) {
+  std::vector<bool> named(rank, !last);
+  named[axis] = last;
   return named_axes_last(named);
 }
 
 Tensor joined(const std::vector<Tensor>& parts, int axis) {
   return parts.size() == 1 ? parts[0] : concat(parts[0], std::span(parts).subspan(1), axis);
 }
-}  // namespace
 
-std::optional<Moved> moved(Tensor x) {
-  const Node* node = producer_of(x);
-  if (!is(node, kPermute)) return std::nullopt;
-  return Moved{{x.graph, node->in[0]}, node->attrs.as<PermuteAttrs>().order};
-}
-
-namespace {
 // The reshape of a moved tensor as a move of a reshaped one.
 std::optional<Moved> reshape_before(const Moved& from, const Shape& now, const Shape& shape) {
   struct Group {
@@ -106,7 +89,19 @@ std::optional<Moved> reshape_before(const Moved& from, const Shape& now, const S
     }
   return Moved{reshape(from.before, apart), order};
 }
+
+Tensor of_two(Scalar function, Tensor a, Tensor b) {
+  if (a.id == b.id) return a;
+  ExpressionBuilder e;
+  return pointwise(e.finish(e.apply(function, e.input(0), e.input(1))), std::array{a, b}, SourceLine::current());
+}
 }  // namespace
+
+std::optional<Moved> moved(Tensor x) {
+  const Node* node = producer_of(x);
+  if (!is(node, kPermute)) return std::nullopt;
+  return Moved{{x.graph, node->in[0]}, node->attrs.as<PermuteAttrs>().order};
+}
 
 Tensor reshaped(Tensor x, const Shape& shape) {
   if (x.shape() == shape) return x;
@@ -134,26 +129,24 @@ Shape broadcast_shape(const OnnxCall& call, const std::vector<Shape>& shapes) {
   call.fail("operands of shapes ", joined(shapes, " and ", &Shape::text), " do not fit together");
 }
 
-Tensor expand(Tensor x, const Shape& shape) { return broadcast_to(x, shape); }
-
 Tensor elementwise_of(const OnnxCall& call, std::vector<Tensor> x, const Formula& formula) {
-  std::vector<Shape> shapes;
-  for (const Tensor& tensor : x) shapes.push_back(tensor.shape());
+  const std::vector<Shape> shapes = mapped(x, &Tensor::shape);
   Shape full = broadcast_shape(call, shapes);
   std::vector<int> order;
   const bool is_moved = undo_moves(x, full, order);
   if (is_moved) {
     for (Tensor& tensor : x)
-      if (tensor.shape().rank() == full.rank() && !find_broadcast(tensor.shape(), full)) tensor = expand(tensor, full);
+      if (tensor.shape().rank() == full.rank() && !find_broadcast(tensor.shape(), full))
+        tensor = broadcast_to(tensor, full);
   } else {
     bool has_full = false;
     for (Tensor& tensor : x) {
       if (tensor.shape().rank() > 0 && tensor.shape().rank() < full.rank() && tensor.shape().elements() > 1)
         tensor = reshape(tensor, with_rank(tensor.shape(), full.rank()));
-      if (!find_broadcast(tensor.shape(), full)) tensor = expand(tensor, full);
+      if (!find_broadcast(tensor.shape(), full)) tensor = broadcast_to(tensor, full);
       has_full = has_full || tensor.shape() == full;
     }
-    if (!has_full) x[0] = expand(x[0], full);
+    if (!has_full) x[0] = broadcast_to(x[0], full);
   }
   ExpressionBuilder e;
   std::vector<Number> elements;
@@ -188,7 +181,7 @@ Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices) {
   std::vector<int32_t> ids(indices.begin(), indices.end());
   const Tensor locations = literal(*x.graph, {DType::kI32, {count}}, ids.data());
   // The axis first, all else in a row of the table.
-  const std::vector<int> order = first_axis_order(shape.rank(), axis);
+  const std::vector<int> order = axis_order(shape.rank(), axis, false);
   const Tensor first = move_axes(x, order);
   const Tensor rows =
       embedding(reshape(first, {shape[axis], shape.elements() / std::max<int64_t>(shape[axis], 1)}), locations);
@@ -212,7 +205,8 @@ Tensor repeat_each(Tensor x, int axis, int64_t times) {
   if (moved(x)) return along(x, axis, [&](Tensor x, int axis) { return repeat_each(x, axis, times); });
   const Shape s = x.shape();
   const int64_t places = s.elements(0, axis + 1), inner = s.elements(axis + 1, s.rank());
-  return reshape(expand(reshape(x, {places, 1, inner}), {places, times, inner}), with_size(s, axis, times * s[axis]));
+  return reshape(
+      broadcast_to(reshape(x, {places, 1, inner}), {places, times, inner}), with_size(s, axis, times * s[axis]));
 }
 
 Tensor pad(Tensor x, int axis, int64_t before, int64_t after, double value) {
@@ -262,8 +256,7 @@ std::vector<int> inverse(const std::vector<int>& order) {
 Tensor move_axes(Tensor x, const std::vector<int>& order) {
   if (std::ranges::is_sorted(order)) return x;
   if (const std::optional<Moved> earlier = moved(x)) {
-    std::vector<int> both;
-    for (const int axis : order) both.push_back(earlier->order[axis]);
+    const std::vector<int> both = mapped(order, [&](int axis) { return earlier->order[axis]; });
     return move_axes(earlier->before, both);
   }
   Shape shape;
@@ -276,9 +269,9 @@ Tensor move_axes(Tensor x, const std::vector<int>& order) {
   return permute(x, order);
 }
 
-Tensor axis_to_front(Tensor x, int axis) { return move_axes(x, first_axis_order(x.shape().rank(), axis)); }
-Tensor axis_to_end(Tensor x, int axis) { return move_axes(x, last_axis_order(x.shape().rank(), axis)); }
-Tensor axis_from_end(Tensor x, int axis) { return move_axes(x, inverse(last_axis_order(x.shape().rank(), axis))); }
+Tensor axis_to_front(Tensor x, int axis) { return move_axes(x, axis_order(x.shape().rank(), axis, false)); }
+Tensor axis_to_end(Tensor x, int axis) { return move_axes(x, axis_order(x.shape().rank(), axis, true)); }
+Tensor axis_from_end(Tensor x, int axis) { return move_axes(x, inverse(axis_order(x.shape().rank(), axis, true))); }
 
 std::vector<bool> named_axes(const OnnxCall& call, const std::vector<int64_t>& axes, int rank) {
   std::vector<bool> named(rank);
@@ -320,14 +313,6 @@ Tensor fold_last(Tensor x, const std::function<Tensor(Tensor, Tensor)>& join_two
   }
   return x;
 }
-
-namespace {
-Tensor of_two(Scalar function, Tensor a, Tensor b) {
-  if (a.id == b.id) return a;
-  ExpressionBuilder e;
-  return pointwise(e.finish(e.apply(function, e.input(0), e.input(1))), std::array{a, b}, SourceLine::current());
-}
-}  // namespace
 
 Tensor maximum(Tensor a, Tensor b) { return of_two(Scalar::kMax, a, b); }
 Tensor minimum(Tensor a, Tensor b) { return of_two(Scalar::kMin, a, b); }

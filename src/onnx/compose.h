@@ -1,9 +1,14 @@
-// Compositions that many ONNX operators share.
+// What files of operators share: compositions, and the rows of the table that onnx_operators() (call.h) joins.
 #pragma once
 #include <functional>
 #include <optional>
 #include <vector>
+#include "engine/ir/op.h"
+#include "engine/kernels/quantized/products.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
 #include "onnx/call.h"
 
 namespace linnet::compose {
@@ -49,7 +54,6 @@ Number truncated(Number x);  // towards zero
 
 // The shape that numpy broadcasts these to. User error naming the call if they do not fit.
 Shape broadcast_shape(const OnnxCall& call, const std::vector<Shape>& shapes);
-Tensor expand(Tensor x, const Shape& shape);
 // A formula of each element, with operands broadcast.
 using Formula = std::function<Number(const std::vector<Number>& x)>;
 Tensor elementwise_of(const OnnxCall& call, std::vector<Tensor> x, const Formula& formula);
@@ -129,3 +133,39 @@ Tensor minimum(Tensor a, Tensor b);
 Tensor sum_last(Tensor x);
 Tensor mean_last(Tensor x);
 }  // namespace linnet::compose
+
+namespace linnet {
+using compose::elementwise;
+using compose::Number;
+
+using OnnxOperatorRows = std::vector<OnnxOperatorRow>;
+
+OnnxOperatorRows attention_operators();
+OnnxOperatorRows elementwise_operators();
+OnnxOperatorRows image_operators();
+OnnxOperatorRows index_operators();
+OnnxOperatorRows known_operators();
+OnnxOperatorRows matrix_operators();
+OnnxOperatorRows norm_operators();
+OnnxOperatorRows quantized_operators();
+OnnxOperatorRows recurrent_operators();
+OnnxOperatorRows shape_operators();
+
+// Products of 8-bit whole numbers; the weight, and the other operand's scale and zero point, are known while tracing.
+// Empty: other operands.
+
+// a W, or a W^T with `trans_b`, of floats from 8-bit numbers (TracedQuantization): a [..., K] with one scale, W [K, N]
+// of the file with one scale or one per output channel.
+std::optional<Tensor> quantized_product(OnnxCall& call, const TracedValue& a, const TracedValue& b, bool trans_b);
+// x [N, C, ...] convolved with the file's weight [O, C, ...], over one or two axes, without groups: [N, ..., O].
+// Padding is zero floats.
+std::optional<Tensor> quantized_convolution(
+    OnnxCall& call, const TracedValue& x, const TracedValue& weight, std::vector<WindowAxis> axes);
+
+// Of whole numbers: value = (code - zero) * scale, computed in floats.
+struct Scaling {
+  Tensor scale, zero;  // zero may be undefined
+};
+Tensor dequantized(const OnnxCall& call, Tensor x, const Scaling& s);
+Tensor dynamically_rounded(OnnxCall& call, Tensor x);  // to uint8 and back, with DynamicQuantizeLinear's scale
+}  // namespace linnet

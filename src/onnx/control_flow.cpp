@@ -51,9 +51,7 @@ std::vector<TracedValue> OnnxNetwork::trace_body(Graph& graph, const OnnxNode& n
   for (const OnnxTensor& tensor : body->graph->initializers)
     inner[tensor.name] = {.element = tensor.element, .known = std::make_shared<HostTensor>(read_host_tensor(tensor))};
   trace_nodes(graph, body->graph->nodes, inner);
-  std::vector<TracedValue> results;
-  for (const OnnxValueInfo& output : body->graph->outputs) results.push_back(inner.at(output.name));
-  return results;
+  return mapped(body->graph->outputs, [&](const OnnxValueInfo& output) { return inner.at(output.name); });
 }
 
 // A known condition selects the branch to trace; otherwise both are computed.
@@ -111,8 +109,7 @@ std::vector<TracedValue> OnnxNetwork::trace_loop(Graph& graph, const OnnxNode& n
 
 // Runs the body once for each part of the scanned operands along their axes.
 std::vector<TracedValue> OnnxNetwork::trace_scan(Graph& graph, const OnnxNode& node, const TracedValues& values) {
-  std::vector<TracedValue> operands;
-  for (size_t i = 0; i < node.in.size(); ++i) operands.push_back(operand(node, values, i));
+  const std::vector<TracedValue> operands = mapped(node.in.size(), [&](size_t i) { return operand(node, values, i); });
   const OnnxCall call(node, 1, graph, operands);
   const auto opset = model_.opsets.find("");
   if (opset == model_.opsets.end() || opset->second < 9) call.fail("its form before opset 9");

@@ -1,11 +1,14 @@
 #include "onnx/network.h"
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <optional>
 #include "base/fail.h"
 #include "base/files.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ops/movement/movement.h"
 #include "formats/safetensors.h"
+#include "models/nn/initializer.h"
 #include "models/nn/trace.h"
 #include "onnx/compose.h"
 
@@ -58,8 +61,6 @@ Initializer filters_last(const OnnxTensor& tensor) {
   };
 }
 
-bool is_known(const TracedValue& value) { return value.known != nullptr; }
-
 std::vector<TracedValue> fold(const OnnxCall& call, Graph& graph) {
   std::vector<TracedValue> out = call.out();
   for (size_t i = 0; i < out.size(); ++i) {
@@ -74,6 +75,59 @@ std::vector<TracedValue> fold(const OnnxCall& call, Graph& graph) {
     out[i].tensor = {};
   }
   return out;
+}
+
+struct Head {
+  size_t weight, bias;  // of graph.initializers; kAbsent: there is none
+  bool by_rows;         // [classes, features], as Gemm with transB has it; else [features, classes]
+};
+constexpr size_t kAbsent = SIZE_MAX;
+
+const OnnxNode* producer(const OnnxGraph& graph, const std::string& value) {
+  const auto found =
+      std::ranges::find_if(graph.nodes, [&](const OnnxNode& node) { return std::ranges::count(node.out, value) > 0; });
+  return found == graph.nodes.end() ? nullptr : &*found;
+}
+
+// The float initializer with this name that only one node reads.
+size_t own_initializer(const OnnxGraph& graph, const std::string& name) {
+  int64_t readers = 0;
+  for (const OnnxNode& node : graph.nodes) readers += std::ranges::count(node.in, name);
+  const auto found = std::ranges::find(graph.initializers, name, &OnnxTensor::name);
+  if (readers != 1 || found == graph.initializers.end() || found->element != OnnxElement::kFloat) return kAbsent;
+  return static_cast<size_t>(found - graph.initializers.begin());
+}
+
+std::optional<Head> find_head(const OnnxModel& model) {
+  const OnnxGraph& graph = model.graph;
+  if (graph.outputs.size() != 1) return {};
+  const OnnxNode* node = producer(graph, graph.outputs[0].name);
+  Head head{kAbsent, kAbsent, false};
+  if (node && node->op == "Add" && node->in.size() == 2) {
+    const bool swapped = own_initializer(graph, node->in[0]) != kAbsent;
+    head.bias = own_initializer(graph, node->in[swapped ? 0 : 1]);
+    if (head.bias == kAbsent) return {};
+    node = producer(graph, node->in[swapped ? 1 : 0]);
+    if (node && node->op != "MatMul") return {};
+  }
+  if (!node || (node->op != "Gemm" && node->op != "MatMul") || node->in.size() < 2) return {};
+  head.weight = own_initializer(graph, node->in[1]);
+  if (head.weight == kAbsent || graph.initializers[head.weight].dims.size() != 2) return {};
+  if (node->op == "Gemm") {
+    const OnnxAttribute* transposed = node->find("transB");
+    head.by_rows = transposed && transposed->i != 0;
+    if (node->in.size() > 2 && !node->in[2].empty() && (head.bias = own_initializer(graph, node->in[2])) == kAbsent)
+      return {};
+  }
+  return head;
+}
+
+// The network of `linnet import` or `linnet export --onnx`; "": none. A folder that has safetensors too is its
+// family's.
+std::string network_of(const std::string& folder) {
+  if (const std::string imported = folder + "/" + kNetworkFile; file_exists(imported)) return imported;
+  const std::string exported = folder + "/model.onnx";
+  return file_exists(exported) && !file_exists(folder + "/" + kParametersFile) ? exported : "";
 }
 }  // namespace
 
@@ -231,7 +285,7 @@ void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& v
     for (const std::string& name : node.in) {
       in.push_back(name.empty() ? TracedValue{} : values.at(name));
       const bool is_type_alone = node.op == "CastLike" && in.size() == 2;  // its elements are not read
-      known = known && (name.empty() || is_known(in.back()) || is_type_alone);
+      known = known && (name.empty() || in.back().known || is_type_alone);
     }
     const auto opset = model_.opsets.find(node.domain);
     results = run_operator(graph, node, opset == model_.opsets.end() ? 1 : opset->second, std::move(in), known);
@@ -271,9 +325,8 @@ std::vector<TracedValue> OnnxNetwork::trace_function(
   }
   trace_nodes(graph, nodes, inner);
   --depth_;
-  std::vector<TracedValue> results;
-  for (const std::string& name : function.out) results.push_back(inner.contains(name) ? inner[name] : TracedValue{});
-  return results;
+  return mapped(
+      function.out, [&](const std::string& name) { return inner.contains(name) ? inner[name] : TracedValue{}; });
 }
 
 OnnxTensor OnnxNetwork::trained_tensor(const OnnxTensor& tensor, const float* values) const {
@@ -290,16 +343,6 @@ OnnxTensor OnnxNetwork::trained_tensor(const OnnxTensor& tensor, const float* va
                        int64_t first, int64_t part, std::byte* out) { write_floats(dtype, values + first, part, out); };
   return trained;
 }
-
-namespace {
-// The network of `linnet import` or `linnet export --onnx`; "": none. A folder that has safetensors too is its
-// family's.
-std::string network_of(const std::string& folder) {
-  if (const std::string imported = folder + "/" + kNetworkFile; file_exists(imported)) return imported;
-  const std::string exported = folder + "/model.onnx";
-  return file_exists(exported) && !file_exists(folder + "/" + kParametersFile) ? exported : "";
-}
-}  // namespace
 
 bool is_onnx_path(const std::string& path) {
   return !path.empty() && (std::filesystem::path(path).extension() == ".onnx" || !network_of(path).empty());
@@ -331,8 +374,7 @@ void save_onnx_folder(const OnnxNetwork& network, const std::string& folder) {
   }
   save_safetensors(parameters, tensors, {{"format", "pt"}});
   const SafetensorsFile written(parameters);
-  uint64_t data_bytes = 0;
-  for (const SafetensorsEntry& entry : written.entries()) data_bytes += entry.bytes();
+  const uint64_t data_bytes = sum_of<uint64_t>(written.entries(), &SafetensorsEntry::bytes);
   const uint64_t begin = fs::file_size(parameters) - data_bytes;
   for (OnnxTensor& tensor : model.graph.initializers) {
     if (!network.is_parameter(tensor.name)) continue;
@@ -342,5 +384,26 @@ void save_onnx_folder(const OnnxNetwork& network, const std::string& folder) {
         begin + static_cast<uint64_t>(written.at(tensor.name).data - written.entries().front().data);
   }
   write_onnx(model, (fs::path(folder) / kNetworkFile).string());
+}
+
+int64_t head_classes(const OnnxModel& model) {
+  const std::optional<Head> head = find_head(model);
+  return head ? model.graph.initializers[head->weight].dims[head->by_rows ? 0 : 1] : 0;
+}
+
+void replace_head(OnnxModel& model, int64_t classes) {
+  const std::optional<Head> head = find_head(model);
+  if (!head || head_classes(model) == classes) return;
+  OnnxTensor& weight = model.graph.initializers[head->weight];
+  const int64_t features = weight.dims[head->by_rows ? 1 : 0];
+  const Shape shape = head->by_rows ? Shape{classes, features} : Shape{features, classes};
+  std::vector<float> values(shape.elements());
+  initialize(uniform_init(1 / std::sqrt(static_cast<double>(features))), weight.name, 1, shape, values);
+  weight = float_tensor({shape[0], shape[1]}, values, weight.name);
+  if (head->bias != kAbsent) {
+    OnnxTensor& bias = model.graph.initializers[head->bias];
+    bias = float_tensor({classes}, std::vector<float>(classes), bias.name);
+  }
+  if (OnnxValueInfo& output = model.graph.outputs[0]; !output.dims.empty()) output.dims.back() = {classes, ""};
 }
 }  // namespace linnet

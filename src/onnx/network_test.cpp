@@ -14,7 +14,7 @@
 #include "models/modules/resnet.h"
 #include "models/modules/transformer.h"
 #include "models/nn/trace.h"
-#include "onnx/sources.h"
+#include "onnx/save_onnx.h"
 #include "training/trainer/learner.h"
 
 namespace linnet {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 #include "engine/ops/embedding/embedding.h"
-#include "onnx/operators.h"
+#include "onnx/compose.h"
 
 namespace linnet {
 namespace {
@@ -29,8 +29,7 @@ Tensor repeated(OnnxCall& call, Tensor x, int64_t heads) {  // for every head of
   const Shape s = x.shape();
   if (s[1] == heads) return x;
   if (s[1] == 0 || heads % s[1] != 0) call.fail(heads, " heads of queries for ", s[1], " of keys");
-  const Tensor copies =
-      compose::expand(reshape(x, {s[0], s[1], 1, s[2], s[3]}), {s[0], s[1], heads / s[1], s[2], s[3]});
+  const Tensor copies = broadcast_to(reshape(x, {s[0], s[1], 1, s[2], s[3]}), {s[0], s[1], heads / s[1], s[2], s[3]});
   return reshape(copies, {s[0], heads, s[2], s[3]});
 }
 

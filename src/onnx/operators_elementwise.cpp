@@ -10,8 +10,8 @@
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "models/nn/trace.h"
+#include "onnx/compose.h"
 #include "onnx/lowering/lowering.h"
-#include "onnx/operators.h"
 
 namespace linnet {
 namespace {

@@ -1,12 +1,13 @@
 // Selection by indices, as lookups in a table of rows (ops/embedding), whose gradient sums repeated ones.
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/reduce/reduce.h"
-#include "onnx/operators.h"
+#include "onnx/compose.h"
 
 namespace linnet {
 namespace {
@@ -32,16 +33,20 @@ Tensor row_ids(OnnxCall& call, size_t operand, int64_t size) {
       elementwise(call, {call.tensor(operand)}, [=](Number x) { return select(0 > x, x + length, x); }), DType::kI32);
 }
 
+// Negative indices count from the end.
+int64_t index_of(const OnnxCall& call, int64_t index, int64_t size) {
+  if (index < 0) index += size;
+  if (index < 0 || index >= size) call.fail("an index outside of the data");
+  return index;
+}
+
 void gather(OnnxCall& call) {
   const Shape shape = call.shape(), indices = call.shape(1);
   const int axis = call.axis_of(0);
   if (shape.rank() + indices.rank() - 1 > kMaxRank) call.fail("the result has too many axes");
   if (call.is_known(1) && indices.rank() <= 1) {  // often a slice
     std::vector<int64_t> locations = call.ints(1);
-    for (int64_t& location : locations) {
-      if (location < 0) location += shape[axis];
-      if (location < 0 || location >= shape[axis]) call.fail("an index outside of axis ", axis);
-    }
+    for (int64_t& location : locations) location = index_of(call, location, shape[axis]);
     const Tensor taken = compose::take(call.tensor(0), axis, locations);
     if (indices.rank() == 1) return call.set(taken);
     Shape without;
@@ -56,8 +61,7 @@ void gather(OnnxCall& call) {
   Shape apart = indices;
   for (int i = 1; i < table.shape().rank(); ++i) apart.push_back(table.dim(i));
   // The indices' axes replace `axis`.
-  std::vector<int> back;
-  for (int i = 0; i < axis; ++i) back.push_back(indices.rank() + i);
+  std::vector<int> back = mapped(axis, [&](int i) { return indices.rank() + i; });
   for (int i = 0; i < indices.rank(); ++i) back.push_back(i);
   for (int i = axis; i < shape.rank() - 1; ++i) back.push_back(indices.rank() + i);
   call.set(compose::move_axes(reshape(rows, apart), back));
@@ -99,13 +103,6 @@ void gather_elements(OnnxCall& call) {
   call.set(elements_at(call.tensor(0), element_places(call, 1, shape, axis), call.shape(1)));
 }
 
-// Negative indices count from the end.
-int64_t index_of(const OnnxCall& call, int64_t index, int64_t size) {
-  if (index < 0) index += size;
-  if (index < 0 || index >= size) call.fail("an index outside of the data");
-  return index;
-}
-
 // The location at these indices of the axes from `axis` on; `row` counts those before.
 int64_t location_of(const OnnxCall& call, const int64_t* indices, int depth, int axis = 0, int64_t row = 0) {
   for (int d = 0; d < depth; ++d) {
@@ -140,9 +137,10 @@ void gather_nd(OnnxCall& call) {
 void scatter_rows(
     OnnxCall& call, Tensor data, Tensor updates, const std::vector<int64_t>& locations, const Shape& result) {
   const int64_t rows = data.dim(0);
-  const std::string how = call.text("reduction", "none");
-  if (how != "none" && how != "add" && how != "mul" && how != "max" && how != "min")
-    call.fail("reduction \"", how, "\"");
+  static const std::map<std::string, std::optional<Scalar>> reductions{{"none", std::nullopt}, {"add", Scalar::kAdd},
+      {"mul", Scalar::kMul}, {"max", Scalar::kMax}, {"min", Scalar::kMin}};
+  const auto how = reductions.find(call.text("reduction", "none"));
+  if (how == reductions.end()) call.fail("reduction \"", call.text("reduction", ""), "\"");
   const Tensor both = locations.empty() ? data : compose::join({data, updates}, 0);
   // Each result row is a row of `both`; with a reduction, repeats are reduced in rounds.
   std::vector<std::vector<int64_t>> rounds(1);
@@ -151,7 +149,7 @@ void scatter_rows(
   for (size_t i = 0; i < locations.size(); ++i) {
     const auto location = static_cast<size_t>(locations[i]);
     const auto from = rows + static_cast<int64_t>(i);
-    if (how == "none") {
+    if (!how->second) {
       rounds[0][location] = from;
       continue;
     }
@@ -168,12 +166,8 @@ void scatter_rows(
       if (from[row] < 0) from[row] = 0;
     }
     const Tensor mask = call.values({rows, 1}, has, y.type().dtype);
-    const Scalar function = how == "add"   ? Scalar::kAdd
-                            : how == "mul" ? Scalar::kMul
-                            : how == "max" ? Scalar::kMax
-                                           : Scalar::kMin;
-    y = elementwise(call, {y, compose::take(both, 0, from), mask}, [=](Number y, Number update, Number has) {
-      return select(has, compose::apply(function, {y, update}), y);
+    y = elementwise(call, {y, compose::take(both, 0, from), mask}, [&](Number y, Number update, Number has) {
+      return select(has, compose::apply(*how->second, {y, update}), y);
     });
   }
   call.set(reshape(y, result));
@@ -185,9 +179,8 @@ void scatter_nd(OnnxCall& call) {
   if (depth > shape.rank()) call.fail("indices do not fit the data");
   const int64_t rows = shape.elements(0, depth), width = shape.elements(depth, shape.rank());
   const std::vector<int64_t> given = call.ints(1);
-  std::vector<int64_t> locations;
-  for (int64_t t = 0; t < indices.elements() / std::max(depth, 1); ++t)
-    locations.push_back(location_of(call, given.data() + t * depth, depth));
+  const std::vector<int64_t> locations = mapped(indices.elements() / std::max(depth, 1),
+      [&](int64_t t) { return location_of(call, given.data() + t * depth, depth); });
   const auto count = static_cast<int64_t>(locations.size());
   if (call.shape(2).elements() != count * width) call.fail("updates do not fit the indices");
   scatter_rows(call, reshape(call.tensor(0), {rows, width}), reshape(call.tensor(2), {count, width}), locations, shape);

@@ -5,7 +5,7 @@
 #include <map>
 #include <numbers>
 #include <numeric>
-#include "onnx/operators.h"
+#include "onnx/compose.h"
 
 namespace linnet {
 namespace {

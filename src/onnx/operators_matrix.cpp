@@ -1,6 +1,10 @@
-// Matrix products.
-#include <map>
-#include "onnx/operators.h"
+// Matrix products, reductions over axes, softmax and cumulative sums.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include "engine/ops/reduce/reduce.h"
+#include "onnx/compose.h"
+#include "onnx/einsum.h"
 
 namespace linnet {
 namespace {
@@ -17,8 +21,8 @@ Shape leading(const Shape& shape) { return Shape(shape.sizes().first(shape.rank(
 Tensor product(OnnxCall& call, Tensor a, Tensor b) {
   if (b.shape().rank() == 2) return matmul(a, b);
   const Shape batch = compose::broadcast_shape(call, {leading(a.shape()), leading(b.shape())});
-  a = compose::expand(a, join_shapes(batch, a.dim(-2), a.dim(-1)));
-  b = compose::expand(b, join_shapes(batch, b.dim(-2), b.dim(-1)));
+  a = broadcast_to(a, join_shapes(batch, a.dim(-2), a.dim(-1)));
+  b = broadcast_to(b, join_shapes(batch, b.dim(-2), b.dim(-1)));
   return matmul(a, b);
 }
 
@@ -56,108 +60,214 @@ void gemm_operator(OnnxCall& call) {
   call.set(y);
 }
 
-// A tensor with a letter per axis, for Einsum.
-struct Lettered {
-  Tensor tensor;
-  std::string letters;
-};
-
-Lettered in_order(const Lettered& x, const std::string& letters) {
-  std::vector<int> order;
-  for (const char letter : letters) order.push_back(static_cast<int>(x.letters.find(letter)));
-  return {compose::move_axes(x.tensor, order), letters};
-}
-
-Lettered sum_over(const Lettered& x, const std::string& kept) {
-  std::string first, last;
-  for (const char letter : x.letters) (kept.find(letter) == std::string::npos ? last : first) += letter;
-  if (last.empty()) return x;
-  const Lettered moved = in_order(x, first + last);
-  Shape shape;
-  for (size_t i = 0; i < first.size(); ++i) shape.push_back(moved.tensor.dim(static_cast<int>(i)));
-  const int64_t rows = shape.elements();
-  return {
-      reshape(compose::sum_last(reshape(moved.tensor, {rows, moved.tensor.shape().elements() / rows})), shape), first};
-}
-
-// Sums the product of two over letters not kept, by a batch of matrix products.
-Lettered contract(OnnxCall& call, Lettered a, Lettered b, const std::string& kept, std::map<char, int64_t>& sizes) {
-  const auto within = [](const std::string& letters, char letter) { return letters.find(letter) != std::string::npos; };
-  a = sum_over(a, kept + b.letters);
-  b = sum_over(b, kept + a.letters);
-  std::string batch, inner, rows, columns;
-  for (const char letter : a.letters)
-    (within(b.letters, letter) ? (within(kept, letter) ? batch : inner) : rows) += letter;
-  for (const char letter : b.letters)
-    if (!within(a.letters, letter)) columns += letter;
-  const auto count = [&](const std::string& letters) {
-    int64_t product = 1;
-    for (const char letter : letters) product *= sizes[letter];
-    return product;
-  };
-  const Tensor left = reshape(in_order(a, batch + rows + inner).tensor, {count(batch), count(rows), count(inner)});
-  const Tensor right =
-      reshape(in_order(b, batch + inner + columns).tensor, {count(batch), count(inner), count(columns)});
-  Shape shape;
-  const std::string letters = batch + rows + columns;
-  if (letters.size() > kMaxRank) call.fail("an intermediate result of too many axes");
-  for (const char letter : letters) shape.push_back(sizes[letter]);
-  return {reshape(matmul(left, right), shape), letters};
-}
-
 void einsum(OnnxCall& call) {
-  std::string equation;
-  for (const char c : call.text("equation", ""))
-    if (c != ' ') equation += c;
-  if (equation.find('.') != std::string::npos) call.fail("an equation with \"...\"");
-  const size_t arrow = equation.find("->");
-  std::vector<Lettered> terms;
-  std::map<char, int64_t> sizes, uses;
-  std::string letters;
-  const std::string left = equation.substr(0, arrow) + ",";
-  for (const char c : left) {
-    if (c != ',') {
-      letters += c;
-      continue;
+  const std::string equation = call.text("equation", "");
+  std::vector<Tensor> operands;
+  for (size_t i = 0; i < call.operands(); ++i) operands.push_back(call.tensor(i));
+  const auto sum = [](Tensor x, const std::vector<int>& axes) {
+    std::vector<bool> gone(x.shape().rank());
+    for (const int axis : axes) gone[axis] = true;
+    Shape kept;
+    for (int axis = 0; axis < x.shape().rank(); ++axis)
+      if (!gone[axis]) kept.push_back(x.dim(axis));
+    const int64_t rows = kept.elements(), size = x.shape().elements() / rows;
+    return reshape(
+        compose::sum_last(reshape(compose::move_axes(x, compose::named_axes_last(gone)), {rows, size})), kept);
+  };
+  const auto fail = [&](const std::string& problem) { call.fail("\"", equation, "\": ", problem); };
+  call.set(Einsum(equation, operands, {compose::move_axes, sum, fail}, SourceLine::current()).compute());
+}
+
+enum class Kind { kSum, kMean, kMax, kMin, kProduct, kL1, kL2, kLogSum, kLogSumExp, kSumOfSquares };
+
+// [rows, n] -> [rows, 1]
+Tensor reduce_last(OnnxCall& call, Tensor x, Kind kind) {
+  if (kind == Kind::kL1) x = elementwise(call, {x}, [](Number x) { return abs(x); });
+  if (kind == Kind::kL2 || kind == Kind::kSumOfSquares) x = square(x);
+  if (kind == Kind::kMean) return compose::mean_last(x);
+  if (kind == Kind::kMax) return compose::fold_last(x, compose::maximum);
+  if (kind == Kind::kMin) return compose::fold_last(x, compose::minimum);
+  if (kind == Kind::kProduct)
+    return compose::fold_last(x, [](Tensor a, Tensor b) { return a.id == b.id ? square(a) : a * b; });
+  if (kind == Kind::kLogSumExp) return log_sum_exp_last(x);
+  const Tensor sum = compose::sum_last(x);
+  if (kind == Kind::kL2) return elementwise(call, {sum}, [](Number x) { return sqrt(x); });
+  if (kind == Kind::kLogSum) return elementwise(call, {sum}, [](Number x) { return log(x); });
+  return sum;
+}
+
+// The reduction of no elements.
+double of_nothing(OnnxCall& call, Kind kind) {
+  if (call.element() == OnnxElement::kBool) return kind == Kind::kMin ? 1 : 0;
+  if (kind == Kind::kMax) return -std::numeric_limits<double>::infinity();
+  if (kind == Kind::kMin) return std::numeric_limits<double>::infinity();
+  if (kind == Kind::kProduct) return 1;
+  if (kind == Kind::kLogSum || kind == Kind::kLogSumExp) return -std::numeric_limits<double>::infinity();
+  if (kind == Kind::kMean) call.fail("the mean of no elements");
+  return 0;
+}
+
+// Adds the slices of a short axis, which moves no axis.
+Tensor sum_of_slices(const OnnxCall& call, Tensor x, int axis) {
+  Tensor sum = compose::take(x, axis, {0});
+  for (int64_t i = 1; i < x.dim(axis); ++i) sum = compose::add(call, sum, compose::take(x, axis, {i}));
+  return sum;
+}
+
+void reduce(OnnxCall& call, Kind kind) {
+  const Shape shape = call.shape();
+  const std::vector<int64_t> given = call.ints_or_list(1, "axes");
+  const bool keep = call.flag("keepdims", true), noop = call.flag("noop_with_empty_axes");
+  if (given.empty() && noop) {
+    // Without axes, absolute values, squares and so on still apply to each element.
+    Shape column = shape;
+    if (shape.rank() == kMaxRank) call.fail("a tensor of that many axes");
+    column.push_back(1);
+    return call.set(reshape(reduce_last(call, reshape(call.tensor(0), column), kind), shape));
+  }
+  const std::vector<bool> gone =
+      compose::named_axes(call, given.empty() ? compose::all_axes(shape.rank()) : given, shape.rank());
+  Shape result;
+  int64_t kept_elements = 1;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (!gone[axis]) kept_elements *= shape[axis], result.push_back(shape[axis]);
+    else if (keep) result.push_back(1);
+  }
+  if (shape.elements() == 0)
+    return call.set(call.uniform(of_nothing(call, kind), result, traced_dtype(call.element())));
+  const bool all_spatial = shape.rank() > 2 && !gone[0] && !gone[1] && std::ranges::count(gone, false) == 2;
+  if (all_spatial && (kind == Kind::kMean || kind == Kind::kSum)) {
+    const double places = static_cast<double>(shape.elements() / kept_elements);
+    if (const auto sum = compose::spatial_sum(call.tensor(0), kind == Kind::kMean ? 1 / places : 1))
+      return call.set(reshape(*sum, result));
+  }
+  constexpr int64_t kFew = 4;
+  const auto axis = static_cast<int>(std::ranges::find(gone, true) - gone.begin());
+  if (kind == Kind::kSum && std::ranges::count(gone, true) == 1 && axis + 1 < shape.rank() && shape[axis] <= kFew)
+    return call.set(compose::reshaped(sum_of_slices(call, call.tensor(0), axis), result));
+  const Tensor rows = reshape(compose::move_axes(call.tensor(0), compose::named_axes_last(gone)),
+      {kept_elements, shape.elements() / kept_elements});
+  Tensor y = reshape(reduce_last(call, rows, kind), result);
+  if (is_whole(call.element())) y = elementwise(call, {y}, compose::truncated);
+  call.set(y);
+}
+
+// Softmax and its kin work on one axis; before opset 13 on all from `axis` on.
+void over_axis(OnnxCall& call, const std::function<Tensor(Tensor)>& of_last) {
+  const Shape shape = call.shape();
+  const bool flat = call.opset() < 13;
+  const int axis = call.axis(call.integer("axis", flat ? 1 : -1), shape.rank());
+  const Tensor x = call.tensor(0);
+  if (flat)
+    return call.set(reshape(of_last(reshape(x, {shape.elements(0, axis), shape.elements(axis, shape.rank())})), shape));
+  if (axis == shape.rank() - 1) return call.set(of_last(x));
+  call.set(compose::axis_from_end(of_last(compose::axis_to_end(x, axis)), axis));
+}
+void hardmax(OnnxCall& call) {
+  // 1 for the first element that reaches the maximum.
+  over_axis(call, [&](Tensor x) {
+    const int64_t size = x.dim(-1);
+    const Tensor most = compose::fold_last(x, compose::maximum), locations = call.locations(size, x.type().dtype);
+    const Tensor candidate = elementwise(call, {x, most, locations}, [=](Number x, Number most, Number location) {
+      return select(equal(x, most), location, static_cast<double>(size));
+    });
+    return elementwise(call, {candidate, compose::fold_last(candidate, compose::minimum)}, compose::equal);
+  });
+}
+
+// A product with a triangle of ones.
+void cumulative_sum(OnnxCall& call) {
+  const Shape shape = call.shape();
+  const int axis = call.axis(static_cast<int64_t>(call.number(1, 0)), shape.rank());
+  const bool exclusive = call.flag("exclusive"), reverse = call.flag("reverse");
+  const int64_t size = shape[axis];
+  if (size > 8192) call.fail("of more than 8192 elements");
+  if (shape.elements() == 0) return call.set(call.tensor(0));
+  std::vector<double> ones;
+  for (int64_t from = 0; from < size; ++from)
+    for (int64_t to = 0; to < size; ++to) {
+      const int64_t distance = reverse ? from - to : to - from;
+      ones.push_back(distance > 0 || (distance == 0 && !exclusive) ? 1 : 0);
     }
-    if (terms.size() >= call.operands()) call.fail("the equation has more terms than there are operands");
-    const Tensor x = call.tensor(terms.size());
-    if (static_cast<size_t>(x.shape().rank()) != letters.size()) call.fail("a term does not fit its operand");
-    for (size_t i = 0; i < letters.size(); ++i) {
-      if (letters.find(letters[i], i + 1) != std::string::npos) call.fail("a term with a letter twice");
-      int64_t& size = sizes[letters[i]];
-      if (size != 0 && size != x.dim(static_cast<int>(i))) call.fail("sizes of \"", letters.substr(i, 1), "\" differ");
-      size = x.dim(static_cast<int>(i));
-      ++uses[letters[i]];
-    }
-    terms.push_back({x, letters});
-    letters.clear();
-  }
-  if (terms.size() != call.operands()) call.fail("the equation has fewer terms than there are operands");
-  std::string result;
-  if (arrow != std::string::npos) {
-    result = equation.substr(arrow + 2);
-  } else {
-    for (const auto& [letter, count] : uses)
-      if (count == 1) result += letter;
-  }
-  for (const char letter : result)
-    if (!sizes.contains(letter)) call.fail("the result has a letter that no term has");
-  while (terms.size() > 1) {
-    std::string kept = result;
-    for (size_t i = 2; i < terms.size(); ++i) kept += terms[i].letters;
-    terms[0] = contract(call, terms[0], terms[1], kept, sizes);
-    terms.erase(terms.begin() + 1);
-  }
-  call.set(in_order(sum_over(terms[0], result), result).tensor);
+  const Tensor triangle = call.values({size, size}, ones, traced_dtype(call.element()));
+  const Tensor rows = compose::axis_to_end(call.tensor(0), axis);
+  const Shape moved = rows.shape();
+  const Tensor sums = matmul(reshape(rows, {moved.elements() / size, size}), triangle);
+  call.set(compose::axis_from_end(reshape(sums, moved), axis));
+}
+
+// Negative log likelihood of f64 targets [...] under log probabilities [..., C].
+Tensor likelihood_loss(OnnxCall& call, Tensor log_probabilities, Tensor targets, const Shape& shape) {
+  const int64_t classes = log_probabilities.dim(-1), rows = targets.shape().elements();
+  const double ignored = static_cast<double>(call.integer("ignore_index", -1));
+  const bool ignores = call.has_attribute("ignore_index");
+  const DType dtype = log_probabilities.type().dtype;
+  // [rows, C]: 1 for the target class; ignored targets have none.
+  const Tensor chosen = elementwise(
+      call, {reshape(targets, {rows, 1}), call.locations(classes, DType::kF64)}, [=](Number target, Number c) {
+        return ignores ? select(equal(target, ignored), 0, equal(target, c)) : equal(target, c);
+      });
+  Tensor weights = cast(chosen, dtype);
+  if (call.has(2)) weights = weights * call.tensor(2, dtype);
+  // A weight of 0 hides a class of probability 0.
+  const Tensor weighted = elementwise(call, {weights, reshape(log_probabilities, {rows, classes})},
+      [](Number weight, Number x) { return select(equal(weight, 0), 0, -(weight * x)); });
+  const Tensor losses = compose::sum_last(weighted);  // [rows, 1]
+  const std::string reduction = call.text("reduction", "mean");
+  if (reduction == "none") return reshape(losses, shape);
+  const Tensor sum = sum_to(reshape(losses, {rows}), {});
+  if (reduction == "sum") return sum;
+  if (reduction != "mean") call.fail("reduction \"", reduction, "\"");
+  const Tensor total = sum_to(reshape(weights, {rows * classes}), {});
+  return elementwise(call, {sum, total}, [](Number sum, Number total) { return sum / total; });
+}
+
+void check_shapes(const OnnxCall& call) {
+  const Shape scores = call.shape(), targets = call.shape(1);
+  bool fit = scores.rank() >= 2 && targets.rank() == scores.rank() - 1;
+  for (int axis = 0; fit && axis < targets.rank(); ++axis) fit = targets[axis] == scores[axis == 0 ? 0 : axis + 1];
+  if (!fit) call.fail("scores of shape ", scores.text(), " and targets of shape ", targets.text());
+}
+
+void negative_log_likelihood_loss(OnnxCall& call) {
+  check_shapes(call);
+  call.set(likelihood_loss(call, compose::axis_to_end(call.tensor(0), 1), call.tensor(1, DType::kF64), call.shape(1)));
+}
+
+void softmax_cross_entropy_loss(OnnxCall& call) {
+  check_shapes(call);
+  const Tensor scores = compose::axis_to_end(call.tensor(0), 1);
+  const Tensor most = compose::fold_last(scores, compose::maximum);
+  const Tensor centered = elementwise(call, {scores, most}, [](Number x, Number most) { return x - most; });
+  const Tensor log_probabilities = elementwise(
+      call, {centered, compose::sum_last(exp(centered))}, [](Number x, Number sum) { return x - log(sum); });
+  call.set(likelihood_loss(call, log_probabilities, call.tensor(1, DType::kF64), call.shape(1)));
+  if (call.is_wanted(1)) call.set(1, compose::axis_from_end(log_probabilities, 1), call.element());
 }
 }  // namespace
 
 OnnxOperatorRows matrix_operators() {
+  const auto reduction = [](Kind kind) { return [=](OnnxCall& call) { reduce(call, kind); }; };
   return {
+      {"CumSum", cumulative_sum, "of at most 8192 elements; the axis must be known"},
       {"Einsum", einsum, "without \"...\" and repeated letters in a term"},
       {"Gemm", gemm_operator},
+      {"Hardmax", hardmax},
+      {"LogSoftmax", [](OnnxCall& call) { over_axis(call, [](Tensor x) { return x - log_sum_exp_last(x); }); }},
       {"MatMul", matmul_operator},
+      {"NegativeLogLikelihoodLoss", negative_log_likelihood_loss, "", {2}},
+      {"ReduceL1", reduction(Kind::kL1)},
+      {"ReduceL2", reduction(Kind::kL2)},
+      {"ReduceLogSum", reduction(Kind::kLogSum)},
+      {"ReduceLogSumExp", reduction(Kind::kLogSumExp)},
+      {"ReduceMax", reduction(Kind::kMax)},
+      {"ReduceMean", reduction(Kind::kMean)},
+      {"ReduceMin", reduction(Kind::kMin)},
+      {"ReduceProd", reduction(Kind::kProduct)},
+      {"ReduceSum", reduction(Kind::kSum)},
+      {"ReduceSumSquare", reduction(Kind::kSumOfSquares)},
+      {"Softmax", [](OnnxCall& call) { over_axis(call, [](Tensor x) { return softmax(x); }); }},
+      {"SoftmaxCrossEntropyLoss", softmax_cross_entropy_loss, "", {2}},
   };
 }
 }  // namespace linnet

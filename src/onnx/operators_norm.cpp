@@ -1,8 +1,7 @@
 // Normalizations.
-#include "engine/ops/batch_norm/batch_norm.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/layer_norm/layer_norm.h"
-#include "onnx/operators.h"
+#include "engine/ops/norm/norm.h"
+#include "onnx/compose.h"
 
 namespace linnet {
 namespace {
@@ -76,7 +75,7 @@ void group_normalization(OnnxCall& call) {
   Tensor weight = call.tensor(1), bias = call.tensor(2);
   if (weight.shape().elements() == groups && groups != s[1]) {  // before opset 21: one number per group
     const auto spread = [&](Tensor x) {
-      return reshape(compose::expand(reshape(x, {groups, 1}), {groups, s[1] / groups}), {s[1]});
+      return reshape(broadcast_to(reshape(x, {groups, 1}), {groups, s[1] / groups}), {s[1]});
     };
     weight = spread(weight), bias = spread(bias);
   }
@@ -86,7 +85,7 @@ void group_normalization(OnnxCall& call) {
 // A value for each element of a row, which is all axes from `axis` on.
 Tensor row_parameter(OnnxCall& call, size_t operand, int axis) {
   const Shape row(call.shape().sizes().subspan(axis));
-  return reshape(compose::expand(call.tensor(operand), row), {row.elements()});
+  return reshape(broadcast_to(call.tensor(operand), row), {row.elements()});
 }
 
 void layer_normalization(OnnxCall& call) {

@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "engine/ops/recurrent/recurrent.h"
 #include "models/nn/trace.h"
-#include "onnx/operators.h"
+#include "onnx/compose.h"
 
 namespace linnet {
 namespace {
@@ -16,7 +16,7 @@ constexpr const char* kLoops =
 Number limited(Number x, double clip) { return clip <= 0 ? x : min(max(x, -clip), clip); }
 
 // An activation function and its parameters.
-struct Activation {
+struct StepFunction {
   std::string name;
   double alpha, beta;
 
@@ -42,14 +42,14 @@ constexpr ActivationRow kActivations[] = {{"sigmoid", false, false, 0, 0}, {"tan
     {"softsign", false, false, 0, 0}, {"hardsigmoid", true, true, .2, .5}, {"leakyrelu", true, false, .01, 0}};
 
 // `count` per direction. activation_alpha and activation_beta have numbers for those functions that take one, in order.
-std::vector<Activation> activations(const OnnxCall& call, std::vector<std::string> names, size_t directions) {
+std::vector<StepFunction> activations(const OnnxCall& call, std::vector<std::string> names, size_t directions) {
   const size_t count = names.size();
   for (size_t i = count; i < count * directions; ++i) names.push_back(names[i - count]);
   if (const std::vector<std::string> given = call.texts("activations"); !given.empty()) names = given;
   if (names.size() != count * directions) call.fail("another number of activations than it has");
   const std::vector<float> alphas = call.reals("activation_alpha"), betas = call.reals("activation_beta");
   size_t alpha = 0, beta = 0;
-  std::vector<Activation> result;
+  std::vector<StepFunction> result;
   for (std::string name : names) {
     name = lower_ascii(name);
     const auto* row = std::ranges::find(kActivations, name, [](const ActivationRow& r) { return std::string(r.name); });
@@ -71,7 +71,7 @@ struct Direction {
   Tensor hidden, cell;  // [B, H]; `cell` of an LSTM
   Tensor peepholes;     // [3 * H] or undefined
   bool backward = false;
-  const Activation* functions = nullptr;
+  const StepFunction* functions = nullptr;
 };
 
 // A step's result, from its slice of `projected` [B, gates * H].
@@ -240,7 +240,7 @@ class Recurrence {
   int64_t gates_, steps_ = 0, batch_ = 0, size_ = 0, directions_ = 1;
   bool has_cell_, reverse_ = false, batch_first_ = false;
   Tensor x_, lengths_;
-  std::vector<Activation> functions_;
+  std::vector<StepFunction> functions_;
   std::vector<Result> results_;  // by direction
 };
 
@@ -252,7 +252,7 @@ void lstm(OnnxCall& call, Tensor (*rounded)(OnnxCall& call, Tensor state)) {
   const bool coupled = call.flag("input_forget");
   if (!rounded && !coupled && recurrence.has_functions(usual) && recurrence.run_loop(RecurrentKind::kLstm)) return;
   const Step step = [&call, clip, coupled, rounded](const Direction& d, Tensor projected, const State& before) {
-    const Activation &f = d.functions[0], &g = d.functions[1], &h = d.functions[2];
+    const StepFunction &f = d.functions[0], &g = d.functions[1], &h = d.functions[2];
     const Tensor hidden_before = rounded ? rounded(call, before.hidden) : before.hidden;
     const std::vector<Tensor> gates = parts_of(projected + matmul(hidden_before, d.recurrent, false, true), 4);
     const Tensor none = call.number(0, projected.type().dtype);
@@ -296,7 +296,7 @@ void gru(OnnxCall& call) {
   const bool reset_after = call.flag("linear_before_reset");
   if (reset_after && recurrence.has_functions(usual) && recurrence.run_loop(RecurrentKind::kGru)) return;
   const Step step = [&call, clip, reset_after](const Direction& d, Tensor projected, const State& before) {
-    const Activation &f = d.functions[0], &g = d.functions[1];
+    const StepFunction &f = d.functions[0], &g = d.functions[1];
     const int64_t size = d.recurrent.dim(1);
     const std::vector<Tensor> in = parts_of(projected, 3);
     const auto recurrent = [&](Tensor state, int64_t first, int64_t count) {

@@ -1,7 +1,7 @@
 // Operators that move, repeat or reshape elements or make shapes.
 #include <algorithm>
 #include <numeric>
-#include "onnx/operators.h"
+#include "onnx/compose.h"
 
 namespace linnet {
 namespace {
@@ -166,7 +166,7 @@ void slice_operator(OnnxCall& call) {
 
 void expand_operator(OnnxCall& call) {
   const Shape shape = compose::broadcast_shape(call, {call.shape(), to_shape(call, call.ints(1))});
-  call.set(compose::expand(call.tensor(0), shape));
+  call.set(broadcast_to(call.tensor(0), shape));
 }
 
 void tile(OnnxCall& call) {
@@ -185,7 +185,7 @@ void tile(OnnxCall& call) {
     }
     if (wide.rank() > kMaxRank) call.fail("copies of a tensor of that many axes");
     const Shape joined = with_size(x.shape(), axis, x.dim(axis) * count);
-    x = reshape(compose::expand(reshape(x, with_size(wide, axis, 1)), wide), joined);
+    x = reshape(broadcast_to(reshape(x, with_size(wide, axis, 1)), wide), joined);
   }
   call.set(x);
 }

@@ -1,18 +1,17 @@
-#include "onnx/run_file.h"
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <limits>
-#include <set>
 #include "base/fail.h"
 #include "base/numbers.h"
+#include "base/text.h"
 #include "base/timeline.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/passes/passes.h"
 #include "formats/safetensors.h"
 #include "models/nn/trace.h"
+#include "onnx/network.h"
 
 namespace linnet {
 namespace {
@@ -246,9 +245,7 @@ std::vector<OnnxTestResult> run_onnx_tests(const std::string& folder) {
   for (const auto& entry : fs::recursive_directory_iterator(folder))
     if (entry.path().filename() == "model.onnx") add(entry.path().parent_path());
   if (tests.empty()) fail_user("'", folder, "' holds no tests: folders with model.onnx and test_data_set_0");
-  std::vector<OnnxTestResult> results;
-  for (const fs::path& test : tests) results.push_back(run_test(test));
-  return results;
+  return mapped(tests, run_test);
 }
 
 std::string onnx_test_table(const std::vector<OnnxTestResult>& results) {
@@ -259,10 +256,7 @@ std::string onnx_test_table(const std::vector<OnnxTestResult>& results) {
     ++all[result.outcome];
   }
   const auto line = [](const std::string& name, const std::array<int, 3>& count) {
-    char text[128];
-    std::snprintf(
-        text, sizeof text, "%-28s %4d passed %4d failed %4d unsupported\n", name.c_str(), count[0], count[1], count[2]);
-    return std::string(text);
+    return printed("%-28s %4d passed %4d failed %4d unsupported\n", name.c_str(), count[0], count[1], count[2]);
   };
   std::string table;
   for (const auto& [op, count] : counts) table += line(op, count);

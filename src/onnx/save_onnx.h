@@ -7,15 +7,18 @@
 //   save_onnx(model, layout, parameters, source, "model.onnx");
 //
 // The model is traced at several sets of sizes; traces must be alike but for sizes, and each size must follow from the
-// symbols (onnx/file/builder.h). Ops become ONNX nodes by onnx/lowering, or by their decomposition.
+// symbols (onnx/lowering/lowering.h). Ops become ONNX nodes by onnx/lowering, or by their decomposition.
 #pragma once
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
+#include "models/families/pretrained.h"
+#include "models/modules/encoder_decoder.h"
+#include "models/modules/image_model.h"
+#include "models/modules/text_decoder.h"
 #include "models/nn/parameter_layout.h"
 #include "models/nn/trace.h"
-#include "onnx/file/builder.h"
 #include "onnx/file/model.h"
 #include "onnx/lowering/lowering.h"
 
@@ -33,7 +36,7 @@ using InputScales = std::map<std::string, float>;
 // "fp32", "fp16", "int8-dynamic" or "int8-qdq"; user error for another.
 OnnxPrecision onnx_precision(const std::string& name);
 
-// Changes a model of make_onnx(). 8-bit weights are those of matrix products (with int8-qdq also convolutions) without
+// Changes a model in fp32. 8-bit weights are those of matrix products (with int8-qdq also convolutions) without
 // other readers, with a scale per output channel and zero point 0, from -127 to 127; with int8-dynamic from -63 to 63,
 // as pairs of larger products overflow the 16-bit sums of processors without VNNI. Scales are found now, values are
 // written piece by piece. With int8-qdq and input scales, only weights with one get 8 bits, and their products' inputs
@@ -51,12 +54,10 @@ struct OnnxSource {
   // Declares inputs and names outputs, with the file's names and order; sizes[i] is that of symbols[i].
   std::function<void(Trace& trace, std::span<const int64_t> sizes)> trace;
   std::vector<OnnxMask> masks = {};
-  SizeSets sizes = {};                          // sizes to trace at; empty: default_sizes(symbols.size())
+  SizeSets sizes = {};                          // sizes to trace at; empty: small ones
   std::vector<std::string> first_outputs = {};  // outputs that come before the others
   OnnxForm form = {};
 };
-
-SizeSets default_sizes(size_t symbols);
 
 struct OnnxOptions {
   int64_t opset = 17;                      // 14 to 18
@@ -67,11 +68,44 @@ struct OnnxOptions {
 
 constexpr int64_t kLeastOnnxOpset = 14, kMostOnnxOpset = 18;
 
-// In fp32. The sources of its tensors must outlive it.
-OnnxModel make_onnx(
-    const ParameterLayout& layout, const float* parameters, const OnnxSource& source, const OnnxOptions& options = {});
-
 // `parameters` in the order of `layout`. User error naming op and line if ONNX cannot express the computation.
 void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
     const std::string& path, const OnnxOptions& options = {});
+
+// An ONNX file of a model's folder, with optimum's names of inputs, outputs and files (ORTModel classes).
+struct OnnxFile {
+  std::string name;  // "model.onnx"
+  OnnxSource source;
+  // A merged decoder's computation if its input "use_cache_branch" is true; otherwise `source`.
+  std::optional<OnnxSource> with_past = {};
+  // Merged decoders declare no size of keys and values: without a past, optimum passes tensors of width / heads, unread
+  // and maybe of another size than the heads.
+  bool any_head_size = false;
+};
+
+struct OnnxFileOptions {
+  bool cache = true;  // decoders take and return earlier keys and values
+  // GPT-2: past_<i> and present_<i> [2, B, heads, T, size] join a layer's keys and values, which ONNX Runtime's
+  // transformer optimizer turns into one Attention.
+  bool joined_past = false;
+};
+
+// Writes the file in a folder that exists.
+void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file, const std::string& folder,
+    const OnnxOptions& options);
+
+// User error for an unsupported model. The model must outlive the result.
+std::vector<OnnxFile> onnx_files(const PretrainedModel& model, const OnnxFileOptions& options = {});
+std::vector<OnnxFile> onnx_files(TextDecoder& model, const OnnxFileOptions& options = {});
+std::vector<OnnxFile> onnx_files(EncoderDecoder& model, const OnnxFileOptions& options = {});
+std::vector<OnnxFile> onnx_files(ImageModel& model);
+
+struct OnnxFolderOptions {
+  OnnxOptions onnx = {};
+  OnnxFileOptions files = {};
+};
+
+// Writes ONNX files, config.json, generation_config.json and tokenizer files for optimum, Transformers.js and others.
+void export_onnx_folder(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
+    const std::string& folder, const OnnxFolderOptions& options = {});
 }  // namespace linnet

@@ -11,7 +11,7 @@
 
 namespace linnet {
 namespace {
-constexpr const char *kTokens = "input_ids", *kMask = "attention_mask", *kTypes = "token_type_ids",
+constexpr const char *kTokens = "input_ids", *kTokenMask = "attention_mask", *kTypes = "token_type_ids",
                      *kPositions = "position_ids", *kLogits = "logits";
 constexpr const char* kHead = "linnet_head";  // names no parameter of an exporter
 constexpr double kHeadDeviation = 0.02;       // as BERT's
@@ -69,7 +69,7 @@ void add_head(OnnxGraph& graph, const std::string& features, bool mean, const Sh
   };
   std::string x = features;
   if (mean) {
-    const std::string mask = add("Cast", name + ".mask", {kMask}, {int_attribute("to", 1)});
+    const std::string mask = add("Cast", name + ".mask", {kTokenMask}, {int_attribute("to", 1)});
     const std::string row = add("Reshape", name + ".row", {mask, constant("row_shape", {0, 1, -1})});
     const std::string column = add("Reshape", name + ".column", {mask, constant("column_shape", {0, -1, 1})});
     const std::string sums = add("MatMul", name + ".sums", {row, features});
@@ -105,7 +105,7 @@ OnnxTextModel::OnnxTextModel(std::unique_ptr<OnnxNetwork> network, int64_t class
 }
 
 void OnnxTextModel::check_inputs() const {
-  const std::set<std::string> known{kTokens, kMask, kTypes, kPositions};
+  const std::set<std::string> known{kTokens, kTokenMask, kTypes, kPositions};
   std::set<std::string> found;
   const auto fail = [&](const std::string& problem) {
     fail_user("'", network_->file(), "' does not fit texts: ", problem);
@@ -123,7 +123,7 @@ void OnnxTextModel::check_inputs() const {
         fail("its input \"" + input.name + "\" has the fixed size " + std::to_string(dim.size) +
              "; export it with an open batch and length (torch.onnx.export: dynamic_axes)");
   }
-  for (const char* name : {kTokens, kMask})
+  for (const char* name : {kTokens, kTokenMask})
     if (!found.contains(name)) fail(std::string("it has no input \"") + name + "\"");
 }
 
@@ -171,7 +171,7 @@ std::map<std::string, Tensor> OnnxTextModel::inputs_of(Tensor tokens, Tensor len
   std::map<std::string, Tensor> inputs;
   for (const OnnxValueInfo& input : network_->inputs()) {
     if (input.name == kTokens) inputs[kTokens] = tokens;
-    if (input.name == kMask) inputs[kMask] = mask_of(lengths, tokens.dim(1));
+    if (input.name == kTokenMask) inputs[kTokenMask] = mask_of(lengths, tokens.dim(1));
     if (input.name == kPositions) inputs[kPositions] = positions_of(tokens);
     if (input.name == kTypes) inputs[kTypes] = types.defined() ? types : fill(*tokens.graph, tokens.type(), 0);
   }

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 #include "models/modules/image_model.h"
-#include "models/modules/text_classifier.h"
+#include "models/modules/losses.h"
 #include "models/nn/layers.h"
 #include "models/nn/parameter_layout.h"
 #include "onnx/network.h"

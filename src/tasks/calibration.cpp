@@ -1,19 +1,13 @@
 #include "tasks/calibration.h"
-#include <algorithm>
-#include <filesystem>
-#include <functional>
-#include <memory>
 #include "base/fail.h"
 #include "base/files.h"
-#include "base/packed_files.h"
-#include "data/examples/images/image_folder.h"
+#include "data/examples/images/image_dataset.h"
 #include "data/examples/text/parallel_text.h"
 #include "data/examples/text/record_reader.h"
 #include "models/families/pretrained.h"
 #include "models/families/sentence_embedder.h"
 #include "models/nn/parameter_layout.h"
 #include "tasks/predictor.h"
-#include "tasks/scorer.h"
 #include "tasks/task_table.h"
 #include "tasks/texts/text_classifier.h"
 #include "tasks/texts/text_task.h"
@@ -98,9 +92,7 @@ std::vector<std::string> read_examples(const CalibrationRequest& request) {
   std::vector<std::string> images = find_images(request.examples);
   if (std::ssize(images) <= request.most) return images;
   // From all classes, whose folders follow each other.
-  std::vector<std::string> some;
-  for (int64_t i = 0; i < request.most; ++i) some.push_back(images[i * std::ssize(images) / request.most]);
-  return some;
+  return mapped(request.most, [&](int64_t i) { return images[i * std::ssize(images) / request.most]; });
 }
 
 void check_examples(const CalibrationRequest& request, int64_t count) {

@@ -1,7 +1,5 @@
 // `linnet quantize`: static int8 with activation scales measured on examples.
 #pragma once
-#include <string>
-#include <vector>
 #include "models/families/static_scales.h"
 #include "models/nn/activation_observer.h"
 

@@ -1,5 +1,4 @@
 #include "tasks/check_subject.h"
-#include <algorithm>
 #include "tasks/task_table.h"
 
 namespace linnet {

@@ -1,10 +1,8 @@
 // The model and first batch that `linnet check` examines, made small to be quick.
 #pragma once
-#include <memory>
-#include <optional>
 #include "config/config.h"
 #include "training/check/check.h"
-#include "training/run/training_task.h"
+#include "training/run/training_run.h"
 
 namespace linnet {
 class TaskCheck {

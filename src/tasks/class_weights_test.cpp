@@ -1,9 +1,9 @@
-#include "tasks/class_weights.h"
 #include <gtest/gtest.h>
 #include <algorithm>
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "tasks/texts/text_task.h"
 
 namespace linnet {
 namespace {

@@ -5,7 +5,7 @@
 #include "tasks/language/language_session.h"
 #include "tasks/masked/masked_task.h"
 #include "tasks/task_table.h"
-#include "tasks/texts/text_training.h"
+#include "tasks/texts/text_session.h"
 #include "tasks/translation/corpus.h"
 #include "training/run/run_folder.h"
 
@@ -42,7 +42,7 @@ std::string text_split(const EvaluationRequest& request, const Config& config, E
   return split;
 }
 
-std::string figures(const char* items, const Evaluation& result) {
+std::string figures(const char* items, const TaskEvaluation& result) {
   std::string line = fmt::format("{} {}  loss {:.4f}", result.items, items, result.loss);
   for (const auto& [name, value] : result.metrics)
     line += fmt::format("  {} {:.4f}",
@@ -63,12 +63,12 @@ EvaluationAnswer evaluate_translation(const EvaluationRequest& request, const Co
   EvaluationAnswer answer;
   std::vector<std::string> folders{request.folder};
   folders.insert(folders.end(), request.others.begin(), request.others.end());
-  LoadedEvaluation evaluation(folders, config, load_translation_pairs(request, config, answer));
+  ParallelText text = load_translation_pairs(request, config, answer);
   const bool valid = !answer.facts.empty() && std::get<std::string>(answer.facts[0].second) == "valid";
-  const int64_t pairs = evaluation.set->dataset.size();
+  const int64_t pairs = std::ssize(text.source);
   answer.facts.emplace_back("pairs", pairs);
   answer.facts.emplace_back("beam", config.train.beam);
-  answer.result = evaluation.run();
+  answer.result = evaluate_pairs(folders, config, std::move(text));
   answer.line = fmt::format("{} {}pairs  loss {:.4f}  BLEU {:.2f}  chrF {:.2f}  exact match {:.4f}", pairs,
       valid ? "validation " : "", answer.result.loss, answer.result.metric("bleu"), answer.result.metric("chrf"),
       answer.result.metric("exact_match"));

@@ -1,11 +1,11 @@
 #include "tasks/inference.h"
-#include <algorithm>
+#include "base/fail.h"
 #include "base/timeline.h"
 #include "engine/kernels/processor.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/store.h"
 #include "models/families/static_scales.h"
+#include "models/modules/encoder_decoder.h"
 #include "models/nn/parameter_file.h"
-#include "tasks/translation/translation_ensemble.h"
 #include "training/run/memory_report.h"
 #include "training/run/run_folder.h"
 
@@ -26,6 +26,74 @@ void take_model_weights(
 
 namespace {
 constexpr int64_t kSentences = 32;  // decoded at once
+
+// Whether single tokens show the tokenizers to be the same in both directions.
+bool same_vocabulary(const Tokenizer& a, const Tokenizer& b) {
+  if (&a == &b) return true;
+  if (a.kind() != b.kind() || a.vocab_size() != b.vocab_size()) return false;
+  for (int32_t id = 0; id < a.vocab_size(); ++id) {
+    const std::string text = a.decode({&id, 1});
+    std::vector<TokenId> from_a, from_b;
+    a.encode(text, from_a), b.encode(text, from_b);
+    if (b.decode({&id, 1}) != text || from_a != from_b) return false;
+  }
+  return true;
+}
+
+void check_alike(const OpenedTranslationModel& first, const OpenedTranslationModel& other) {
+  const auto refuse = [&](const std::string& what) {
+    fail_user("'", other.folder, "' has another ", what, " than '", first.folder,
+        "': models that translate together need the same");
+  };
+  const TokenizerPair &a = first.tokenizers, &b = other.tokenizers;
+  if (first.model->output_vocab_size() != other.model->output_vocab_size() || !same_vocabulary(*a.target, *b.target))
+    refuse("target vocabulary");
+  if (!same_vocabulary(*a.source, *b.source)) refuse("source vocabulary");
+  if (a.frame() != b.frame() || a.special.pad != b.special.pad)
+    refuse("token for the beginning or the end of a sentence");
+}
+
+// One or several translation models, whose probabilities are averaged.
+struct TranslationEnsemble : TranslationModel {
+  // Run or model folders; adapters go with one model folder. User error if vocabularies differ.
+  TranslationEnsemble(
+      const std::vector<std::string>& folders, const std::vector<AdapterFolder>& adapters, const Languages& languages) {
+    if (folders.size() > 1 && !adapters.empty()) fail_user("--adapter goes with one model");
+    for (const std::string& folder : folders) {
+      members.push_back(open_translation_model(folder, adapters, languages));
+      check_alike(members.front(), members.back());
+    }
+    static_cast<TranslationModel&>(*this) = members.front();
+    if (members.size() == 1) return;
+    pretrained = nullptr;
+    std::vector<std::shared_ptr<EncoderDecoder>> models;
+    for (const OpenedTranslationModel& member : members) {
+      layouts_.emplace_back(*member.model);  // with its files' names, which the ensemble changes
+      models.push_back(member.model);
+    }
+    model = std::make_shared<Ensemble>(std::move(models));
+  }
+
+  // Fills a flat buffer in the order of the layout of `model`.
+  LoadWeights weights() const {
+    if (members.size() == 1) return members.front().weights();
+    return [this](const ParameterLayout& layout, const ParameterTarget& parameters) {
+      std::map<std::string, int64_t> offsets;
+      for (const ParameterSlot& slot : layout.parameters()) offsets[slot.spec.name] = slot.offset;
+      for (size_t i = 0; i < members.size(); ++i) {
+        const std::vector<float> weights = flat_weights(layouts_[i], members[i].weights());
+        for (const ParameterSlot& slot : layouts_[i].parameters())
+          std::copy_n(weights.data() + slot.offset, slot.spec.shape.elements(),
+              parameters.flat + offsets.at(std::to_string(i) + "." + slot.spec.name));
+      }
+    };
+  }
+
+  std::vector<OpenedTranslationModel> members;
+
+ private:
+  std::vector<ParameterLayout> layouts_;  // of the members, each by itself
+};
 
 std::unique_ptr<TranslationSession> load_session(
     const TranslationEnsemble& opened, const Config& config, std::vector<BatchShape> shapes, int64_t longest_source) {
@@ -67,19 +135,16 @@ Config inference_config(const std::string& folder, const InferenceOptions& optio
   return config;
 }
 
-LoadedEvaluation::LoadedEvaluation(const std::vector<std::string>& folders, Config config, ParallelText text) {
+TaskEvaluation evaluate_pairs(const std::vector<std::string>& folders, Config config, ParallelText text) {
   const TranslationEnsemble opened(folders, {}, languages_of(config));
   shorten(opened, config);
-  set = std::make_unique<EvaluationSet>(std::move(text), opened.tokenizers, config.model.max_seq_len);
+  const EvaluationSet set(std::move(text), opened.tokenizers, config.model.max_seq_len);
   const BucketOptions options{.batch_tokens = 2048, .num_buckets = 8, .max_seq_len = config.model.max_seq_len};
-  buckets = std::make_unique<Buckets>(Buckets::choose(set->dataset.lengths(), options));
-  session = load_session(opened, config, buckets->shapes(), longest_source(buckets->shapes()));
-}
-
-Evaluation LoadedEvaluation::run() {
+  const Buckets buckets = Buckets::choose(set.dataset.lengths(), options);
+  const auto session = load_session(opened, config, buckets.shapes(), longest_source(buckets.shapes()));
   const SharedWork alone = SharedWork::alone();
-  const double loss = mean_loss(*session, *set, *buckets, alone);
-  return score(*set, linnet::translate(*session, *set, set->dataset.size(), alone), loss);
+  const double loss = mean_loss(*session, set, buckets, alone);
+  return score(set, translate(*session, set, set.dataset.size(), alone), loss);
 }
 
 Translator::Translator(

@@ -18,16 +18,8 @@ void use_isa_of(const std::string& folder);
 void take_model_weights(
     Session& session, const std::string& folder, const std::string& advice, const LoadWeights& load);
 
-// Loads the best models of run folders, evaluated as an ensemble, for a set of pairs with batch shapes for all of them.
-struct LoadedEvaluation {
-  LoadedEvaluation(const std::vector<std::string>& folders, Config config, ParallelText text);
-
-  Evaluation run();
-
-  std::unique_ptr<EvaluationSet> set;
-  std::unique_ptr<Buckets> buckets;
-  std::unique_ptr<TranslationSession> session;
-};
+// Evaluates the best models of run folders as an ensemble.
+TaskEvaluation evaluate_pairs(const std::vector<std::string>& folders, Config config, ParallelText text);
 
 struct Translation {
   std::string text;

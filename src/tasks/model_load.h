@@ -15,7 +15,7 @@ struct ModelLoad {
   // For language models.
   std::string draft = {};  // a folder: the draft model (generation/engine.h); "": none
   int64_t draft_tokens = 4;
-  // Prefix cache (generation/causal_slots.h); 0: none. Unset: none for a single request, else kPrefixAsCache.
+  // Prefix cache (generation/slot_model.h); 0: none. Unset: none for a single request, else kPrefixAsCache.
   std::optional<int64_t> prefix_megabytes = {};
 };
 }  // namespace linnet

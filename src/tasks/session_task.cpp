@@ -1,20 +1,191 @@
 #include "tasks/session_task.h"
 #include <malloc.h>
-#include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <utility>
-#include "base/process_memory.h"
-#include "training/run/pretrained_run.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "engine/exec/backend.h"
+#include "engine/plan/plan.h"
+#include "models/nn/activation_observer.h"
+#include "models/nn/model_store.h"
+#include "models/nn/pipeline_parallel.h"
+#include "models/nn/weight_quantization.h"
+#include "training/run/memory_report.h"
+#include "training/run/run_folder.h"
+#include "training/run/run_setup.h"
+#include "training/trainer/checkpoint.h"
 
 namespace linnet {
 namespace {
+TrainerOptions options_of(const Config& config, bool training, bool verify_plans) {
+  TrainerOptions options = trainer_options(config, training);
+  options.verify_plans = verify_plans;
+  return options;
+}
+
+SharedRegions add_shared_regions(Store& store) {
+  const RegionId arena = store.add_region("arena", MemoryKind::kActivations, 0);
+  return {arena, store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+}
+
+// Refuses a forgotten unit or an extra zero before an hour of planning.
+void check_parameters(const ParameterLayout& layout) {
+  const double bytes = 4.0 * static_cast<double>(layout.stored_count() + layout.constant_count()) +
+                       static_cast<double>(layout.quantized_bytes());
+  const auto available = static_cast<double>(available_memory());
+  if (bytes > available)
+    fail_user("the model's parameters alone take ", static_cast<int64_t>(bytes / 1e6), " MB, and the machine has ",
+        static_cast<int64_t>(available / 1e6), " MB available");
+}
+
+// Before the layout is made, whose parameters include the steps.
+WeightQuantization prepare_quantization(const Config& config, Module& model, bool training) {
+  if (!training || config.train.quantize == "none") return config.quantization;
+  if (train_quantized(model) == 0)
+    fail_user(
+        "quantize = \"int8\": the model has no linear layer or convolution of at least 16 features from 32 numbers or "
+        "more");
+  auto observer = std::make_shared<ActivationObserver>();
+  observer->set_collecting(false);
+  return {.observer = std::move(observer)};
+}
+
+std::shared_ptr<const ModelDivision> division_of(
+    const Config& config, const Module& model, bool training, const LossFunction& loss) {
+  const TrainerOptions options = trainer_options(config, training);
+  const bool has_stages = options.pipeline.ranks > 1;
+  if (!has_stages && options.tensor.ranks == 1) return nullptr;
+  const std::string way = has_stages ? "pipeline" : "tensor";
+  if (!loss) fail_user("task = \"", config.data.task, "\" has no ", way, " parallel: leave ", way, " out of parallel");
+  return divide_among_ranks(model, parameter_groups(config), loss, options.tensor, options.pipeline);
+}
+
+std::string in_words(uint64_t bytes) {
+  return bytes < 1000000 ? std::to_string(bytes) + " bytes" : std::to_string(bytes / 1000000) + " MB";
+}
+
+void fill(Session& session, const LoadWeights& load) {
+  session.allocate();
+  session.store.touch();
+  session.trainer->state().initialize_constants();
+  session.trainer->state().load_parameters(
+      [&](const ParameterTarget& parameters) { load(session.layout, parameters); });
+}
+
 // Returns freed memory to the system, so that it does not count.
 uint64_t trimmed_resident_bytes() {
   malloc_trim(0);
   return resident_bytes();
 }
+
+namespace fs = std::filesystem;
+
+// The size of a file or of all files below a folder; 0 if there is none.
+uint64_t bytes_at(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    const uint64_t bytes = fs::file_size(path, error);
+    return error ? 0 : bytes;
+  }
+  uint64_t bytes = 0;
+  for_each_file(path, [&](const fs::path&, uint64_t of_file) { bytes += of_file; });
+  return bytes;
+}
+
+constexpr int64_t kUnknownTokens = 1 << 20;  // assumed for a missing text
+constexpr int64_t kBytesPerSubword = 4;      // of English, about; fewer elsewhere
+
+// User error if the peak exceeds the user's limit. `advice`: what needs less.
+void check_limit(const Session& session, uint64_t need, const std::string& advice) {
+  const uint64_t limit = session.trainer->options().memory;
+  if (limit == 0 || need <= limit) return;
+  const std::string recomputation = session.trainer->plans().largest_fit().text();
+  throw DoesNotFit("this run does not fit within memory = " + in_words(limit) + ": it needs at least " +
+                   std::to_string(need / 1000000 + 2) + " MB" +
+                   (recomputation.empty() ? "" : ", where it " + recomputation) + advice);
+}
 }  // namespace
+
+Session::Session(const Config& config, Module& model, bool training, bool verify_plans, const LossFunction& loss)
+    : training(training), layout(model, parameter_groups(config), prepare_quantization(config, model, training),
+                              division_of(config, model, training, loss)),
+      store(open_backend(config.train.device)), shared(add_shared_regions(store)),
+      trainer(std::make_unique<Trainer>(layout, store, shared, options_of(config, training, verify_plans))) {
+  if (verify_plans) check_parameters(layout);
+}
+
+void Session::plan(const std::vector<BatchInput>& inputs, const std::vector<LossFunction>& losses,
+    const std::vector<ResidentOptions::Input>& device_data) {
+  bind_inputs(inputs);
+  Phase phase("planning");
+  if (training && has_room_for(device_data))
+    resident =
+        std::make_unique<ResidentSteps>(*trainer, store, shared, losses.front(), ResidentOptions{.data = device_data});
+  for (size_t i = 0; i < losses.size(); ++i) {
+    phase.tick(static_cast<int64_t>(i), static_cast<int64_t>(losses.size()));
+    LossFunction loss = loss_of_rank(losses[i], layout.shared_division());
+    if (training && !is_limited()) trainer->plans().add_shape(std::move(loss));
+    else trainer->plans().add_evaluation_shape(std::move(loss));
+  }
+}
+
+void Session::bind_inputs(const std::vector<BatchInput>& inputs) {
+  constexpr size_t kAlignment = 64;
+  const auto aligned = [](size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
+  size_t total = 0;
+  for (const BatchInput& input : inputs) total += aligned(input.bytes);
+  const RegionId region = store.add_region("batch", MemoryKind::kBatch, total);
+  size_t offset = 0;
+  for (const auto& [name, bytes] : inputs) {
+    store.bind(name, {region, offset}, bytes);
+    offset += aligned(bytes);
+  }
+}
+
+// Whether a training device should hold the dataset, so that steps need no host.
+bool Session::has_room_for(const std::vector<ResidentOptions::Input>& data) const {
+  if (data.empty() || store.device().is_host() || is_limited() || trainer->options().accumulates()) return false;
+  size_t bytes = 0;
+  for (const ResidentOptions::Input& input : data) bytes += input.type.bytes();
+  return bytes < store.device().info().free_bytes / 4;
+}
+
+void Session::finish_planning(uint64_t resident) {
+  if (!is_limited() || is_planned_) return;
+  is_planned_ = true;
+  Phase phase("planning");
+  trainer->plans().plan_training_within_memory(
+      bytes_beside(resident, store), [&](int64_t done, int64_t shapes) { phase.tick(done, shapes); });
+}
+
+void Session::allocate() {
+  store.allocate();
+  trainer->plans().bind();
+  if (resident) resident->bind();
+}
+
+LossTotal total_loss(int64_t batches, const SharedWork& ranks, FunctionRef<LossTotal(int64_t batch)> evaluate) {
+  const std::vector<double> found = ranks.numbers(batches, 2, [&](int64_t index, std::span<double> result) {
+    const LossTotal total = evaluate(index);
+    result[0] = total.sum, result[1] = static_cast<double>(total.tokens);
+  });
+  LossTotal all{};
+  for (size_t i = 0; i < found.size(); i += 2) all.sum += found[i], all.tokens += static_cast<int64_t>(found[i + 1]);
+  return all;
+}
+
+void take_weights(Session& session, const std::string& advice, const LoadWeights& load) {
+  check_fits(session.store, advice);
+  const PackedWeights packed(session.inference_plans(), session.store);
+  fill(session, load);
+  packed.pack(session.store, session.trainer->pool());
+}
+
+void take_run_weights(Session& session, const std::string& folder) {
+  check_fits(session.store, "");
+  fill(session, weights_of(folder));
+}
 
 // With a memory limit training steps are planned for what the process leaves of it. The plans and what follows take
 // memory too, known only afterwards: planning repeats until all fits or takes no less.
@@ -60,29 +231,6 @@ const std::shared_ptr<const Teacher>& SessionTask::teacher(
   return teacher_;
 }
 
-namespace {
-namespace fs = std::filesystem;
-
-// The size of a file or of all files below a folder; 0 if there is none.
-uint64_t bytes_at(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) {
-    const uint64_t bytes = fs::file_size(path, error);
-    return error ? 0 : bytes;
-  }
-  uint64_t bytes = 0;
-  for (auto entry = fs::recursive_directory_iterator(path, error);
-       !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    std::error_code unreadable;
-    if (entry->is_regular_file(unreadable)) bytes += entry->file_size(unreadable);
-  }
-  return bytes;
-}
-
-constexpr int64_t kUnknownTokens = 1 << 20;  // assumed for a missing text
-constexpr int64_t kBytesPerSubword = 4;      // of English, about; fewer elsewhere
-}  // namespace
-
 int64_t DataAtHand::assumed_tokens(const DataConfig& data) const {
   if (bytes == 0) return kUnknownTokens;
   const bool one_a_character = data.tokenizer == "char" || data.tokenizer == "byte";
@@ -100,8 +248,7 @@ DataAtHand data_at_hand(const std::string& name, const std::vector<std::string>&
   if (paths.empty() || !missing.empty()) {
     data.why_not = "No " + name + " was " + (paths.empty() ? "given" : "found at '" + missing + "'");
   } else if (!exact && data.bytes > quick) {
-    char megabytes[32];
-    std::snprintf(megabytes, sizeof megabytes, "%.1f", static_cast<double>(data.bytes) / 1e6);
+    const std::string megabytes = printed("%.1f", static_cast<double>(data.bytes) / 1e6);
     data.why_not = "The " + name + " has " + megabytes + " MB and was not read (--exact reads it)";
   } else {
     data.read = true;

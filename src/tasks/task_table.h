@@ -1,23 +1,34 @@
 // What the program does with each kind of task: one row a kind. Commands ask the table and know no kind themselves.
 #pragma once
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
-#include <variant>
-#include <vector>
 #include "config/config.h"
 #include "data/text/tokenizer.h"
 #include "tasks/inference.h"
-#include "tasks/inspection/inspect.h"
 #include "tasks/predictor.h"
-#include "tasks/scorer.h"
 #include "tasks/session_task.h"
-#include "training/run/training_task.h"
+#include "training/report/report_page.h"
+#include "training/run/training_run.h"
 
 namespace linnet {
-// `linnet eval` by task: the requested examples, and the metrics on them.
+// `linnet inspect`: attention and attributions of a model for one text.
+struct InspectOptions {
+  std::string text;
+  // To attribute: a class, a continuation, a translation, or a word for each mask. Empty: the model's own answer.
+  std::optional<std::string> answer = {};
+  int64_t steps = 32;  // points where gradients are taken for attributions
+  int threads = 0;     // 0 uses all
+};
 
+// User error for a model without text input, and for texts without tokens or with more than kMostInspectedTokens.
+Inspection inspect_model(const std::string& folder, const InspectOptions& options);
+constexpr int64_t kMostInspectedTokens = 256;  // a page of GPT-2 with so many has 25 MB
+
+Inspection inspect_language_model(const std::string& folder, const InspectOptions& options);
+Inspection inspect_translation(const std::string& folder, const InspectOptions& options);
+Inspection inspect_classifier(const std::string& folder, const InspectOptions& options);
+Inspection inspect_masked_model(const std::string& folder, const InspectOptions& options);
+Inspection inspect_encoder(const std::string& folder, const InspectOptions& options);
+
+// `linnet eval` by task: the requested examples, and the metrics on them.
 struct EvaluationRequest : InferenceOptions {
   std::string folder;               // a run or a model folder
   std::vector<std::string> others;  // of translation: further members of an ensemble
@@ -27,7 +38,7 @@ struct EvaluationRequest : InferenceOptions {
 };
 
 struct EvaluationAnswer {
-  Evaluation result;
+  TaskEvaluation result;
   std::vector<std::pair<std::string, std::variant<int64_t, std::string>>> facts;  // of the examples, for JSON
   std::string line;                                                               // for people
   std::string conditions;                                                         // that belong to it: "beam 4"
@@ -43,10 +54,12 @@ EvaluationAnswer evaluate_images(const EvaluationRequest& request, const Config&
 // A run's configuration, or one made from a model folder's contents.
 Config evaluation_config(const std::string& folder);
 
+std::unique_ptr<SessionTask> make_translation_task(const Config& config);
 std::unique_ptr<SessionTask> make_language_task(const Config& config);
 std::unique_ptr<SessionTask> make_chat_task(const Config& config);
 std::unique_ptr<SessionTask> make_preference_task(const Config& config);
 std::unique_ptr<SessionTask> make_masked_task(const Config& config);
+std::unique_ptr<SessionTask> make_text_task(const Config& config);
 std::unique_ptr<SessionTask> make_image_task(const Config& config);
 
 // A null function has a text beside it that says why, after "run 'FOLDER' ".

@@ -1,22 +1,16 @@
 #include "tasks/teacher.h"
-#include <algorithm>
 #include "base/fail.h"
 #include "base/log.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
-#include "models/families/labels.h"
+#include "models/families/config_file.h"
 #include "models/nn/model_store.h"
+#include "tasks/texts/text_classifier.h"
 
 namespace linnet {
 namespace {
+constexpr size_t kFew = 8;  // classes that a message names
 constexpr const char *kWeights = "teacher.parameters", *kConstants = "teacher.constants";
-
-std::string list(const std::vector<std::string>& names) {
-  constexpr size_t kMost = 8;
-  std::string text;
-  for (size_t i = 0; i < std::min(kMost, names.size()); ++i) text += (i ? ", " : "") + names[i];
-  return text + (names.size() > kMost ? ", ..." : "");
-}
 
 // With another tokenization the teacher would answer another question.
 void check_tokenizer(const EncodeText& student, const std::string& folder, const std::string& key) {
@@ -34,8 +28,10 @@ void check_teacher_classes(
   if (own.size() != classes.size()) fail_user(key, ": it has ", own.size(), " classes, and the data ", classes.size());
   if (own == classes) return;
   if (std::ranges::is_permutation(own, classes))
-    fail_user(key, ": its classes are ", list(own), ", and those of the data are in another order: ", list(classes));
-  log_warning(key + ": its classes are called " + list(own) + "; they are taken for " + list(classes));
+    fail_user(key, ": its classes are ", first_names(own, kFew),
+        ", and those of the data are in another order: ", first_names(classes, kFew));
+  log_warning(key + ": its classes are called " + first_names(own, kFew) + "; they are taken for " +
+              first_names(classes, kFew));
 }
 }  // namespace
 

@@ -1,15 +1,10 @@
 // Distillation's teacher (models/modules/losses.h): a model folder in training graphs, with its own constant weights.
 #pragma once
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
 #include "config/config.h"
 #include "engine/plan/store.h"
 #include "models/families/pretrained.h"
 #include "models/modules/causal_model.h"
 #include "models/modules/losses.h"
-#include "models/modules/text_classifier.h"
 #include "tasks/text_coder.h"
 
 namespace linnet {

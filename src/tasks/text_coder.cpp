@@ -8,14 +8,14 @@ namespace linnet {
 namespace {
 constexpr const char *kStem = "tokenizer", *kNumbers = "tokenizer.numbers";
 
-class CharacterFlow : public TextFlow {
+// Tokens whose texts do not depend on those before them.
+class SingleFlow : public TextFlow {
  public:
-  explicit CharacterFlow(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-  std::string push(int32_t token) override { return tokenizer_.decode(std::vector{token}); }
-  std::string finish() override { return ""; }
+  explicit SingleFlow(const TextCoder& coder) : coder_(coder) {}
+  std::string push(int32_t token) override { return coder_.decode({token}); }
 
  private:
-  const Tokenizer& tokenizer_;
+  const TextCoder& coder_;
 };
 
 // A tokenizer of single characters; line ends are characters too.
@@ -31,9 +31,6 @@ class CharacterCoder : public TextCoder {
     std::vector<int32_t> line_end;
     encode("\n", line_end);
     return line_end[0] == tokenizer_->special().unknown ? separator() : line_end[0];
-  }
-  std::unique_ptr<TextFlow> flow(std::span<const int32_t>) const override {
-    return std::make_unique<CharacterFlow>(*tokenizer_);
   }
   int64_t unknown_count(const std::vector<int32_t>& ids) const override {
     return std::count(ids.begin(), ids.end(), tokenizer_->special().unknown);
@@ -88,12 +85,6 @@ class PretrainedCoder : public TextCoder {
   std::unique_ptr<PretrainedTokenizer> tokenizer_;
 };
 
-class NumberFlow : public TextFlow {
- public:
-  std::string push(int32_t token) override { return std::to_string(token) + " "; }
-  std::string finish() override { return ""; }
-};
-
 class NumberCoder : public TextCoder {
  public:
   explicit NumberCoder(int64_t vocab_size) : vocab_size_(vocab_size) {}
@@ -115,7 +106,6 @@ class NumberCoder : public TextCoder {
   }
   int32_t separator() const override { return -1; }
   int32_t start() const override { return 0; }
-  std::unique_ptr<TextFlow> flow(std::span<const int32_t>) const override { return std::make_unique<NumberFlow>(); }
   void save(const std::string& folder) const override {
     write_file_atomically(folder + "/" + kNumbers, std::to_string(vocab_size_) + "\n");
   }
@@ -124,6 +114,10 @@ class NumberCoder : public TextCoder {
   int64_t vocab_size_;
 };
 }  // namespace
+
+std::unique_ptr<TextFlow> TextCoder::flow(std::span<const int32_t>) const {
+  return std::make_unique<SingleFlow>(*this);
+}
 
 std::unique_ptr<TextCoder> make_number_coder(int64_t vocab_size) { return std::make_unique<NumberCoder>(vocab_size); }
 

@@ -1,12 +1,6 @@
 // Text to tokens of a language model and back, with any tokenizer.
 #pragma once
 #include <functional>
-#include <map>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 #include "config/config.h"
 #include "data/text/pretrained_tokenizer.h"
 
@@ -19,7 +13,7 @@ class TextFlow {
  public:
   virtual ~TextFlow() = default;
   virtual std::string push(int32_t token) = 0;
-  virtual std::string finish() = 0;  // the rest
+  virtual std::string finish() { return ""; }  // the rest
 };
 
 class TextCoder {
@@ -40,7 +34,7 @@ class TextCoder {
   // The model folder's tokenizer; null for other kinds.
   virtual const PretrainedTokenizer* pretrained() const { return nullptr; }
   // Decodes tokens that follow `context`.
-  virtual std::unique_ptr<TextFlow> flow(std::span<const int32_t> context) const = 0;
+  virtual std::unique_ptr<TextFlow> flow(std::span<const int32_t> context) const;
   std::unique_ptr<TextFlow> flow() const { return flow({}); }
   // The number of tokens for characters missing from the vocabulary.
   virtual int64_t unknown_count(const std::vector<int32_t>&) const { return 0; }

@@ -3,7 +3,7 @@
 #include "base/fail.h"
 #include "data/examples/text/record_reader.h"
 #include "data/examples/text/token_chunks.h"
-#include "data/text/subword_trainers.h"
+#include "data/text/trained_tokenizers.h"
 #include "tasks/text_coder.h"
 
 namespace linnet {

@@ -1,7 +1,5 @@
 // The text files of a configuration: their documents, and the part held out for validation.
 #pragma once
-#include <string>
-#include <vector>
 #include "config/config.h"
 
 namespace linnet {

@@ -2,7 +2,7 @@
 // for the ops that a library computes: there the emulation falls back to the CPU's kernels.)
 #include <gtest/gtest.h>
 #include <cstring>
-#include "app/bench/workload.h"
+#include "app/bench/bench.h"
 #include "cuda_emulation/emulated_backend.h"
 #include "engine/ops/op_table.h"
 #include "engine/passes/passes.h"

@@ -8,7 +8,7 @@
 #include <source_location>
 #include <type_traits>
 #include <utility>
-#include "base/function_ref.h"
+#include "base/functions.h"
 #include "cuda_emulation/emulated_device.h"
 
 #define __global__

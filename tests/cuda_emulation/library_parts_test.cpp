@@ -10,8 +10,8 @@
 #include "cuda_emulation/emulated_backend.h"
 #include "engine/kernels/precision.h"
 #include "engine/ops/attention/attention.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/dropout/dropout.h"
-#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 
 namespace linnet {

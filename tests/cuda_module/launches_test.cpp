@@ -4,7 +4,7 @@
 #include <array>
 #include <map>
 #include <memory>
-#include "app/bench/workload.h"
+#include "app/bench/bench.h"
 #include "cuda_module/fake_gpu_backend.h"
 #include "cuda_module/fake_runtime.h"
 #include "engine/device/cuda/cuda_device.h"

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
-#include "serving/http/api_request.h"
+#include "serving/http/api.h"
 #include "serving/http/http.h"
 
 namespace linnet {

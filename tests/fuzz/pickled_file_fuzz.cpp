@@ -1,6 +1,6 @@
 // Any bytes are either a file of PyTorch weights or a user error; and so is any pickle, in an archive or not.
 #include "base/error.h"
-#include "formats/pickled_file.h"
+#include "formats/tensor_file.h"
 #include "fuzz/fuzzing.h"
 
 using namespace linnet;

@@ -1,8 +1,13 @@
 #include "linnet/dataset.h"
 #include <algorithm>
+#include <condition_variable>
+#include <cstring>
 #include <numeric>
-#include "api/cpp/shuffle.h"
+#include <stop_token>
+#include "api/cpp/helpers.h"
 #include "base/fail.h"
+#include "base/numbers.h"
+#include "base/thread_pool.h"
 #include "linnet/error.h"
 
 namespace linnet {
@@ -34,6 +39,17 @@ void check_sizes(const std::string& name, const Shape& sample) {
 int64_t stored_index(const std::vector<int64_t>* indices, int64_t index, int64_t size) {
   if (index < 0 || index >= size) fail_user("the dataset has ", size, " samples, numbered from 0; there is no ", index);
   return indices ? (*indices)[index] : index;
+}
+
+bool is_label(const std::string& name, DType dtype) {
+  return dtype == DType::kI32 && (name == "labels" || name == "targets");
+}
+
+// Fisher-Yates shuffle. The bias of a draw among `i` items is below i / 2^64.
+template <class T> void shuffle(std::vector<T>& items, uint64_t seed, uint64_t stream) {
+  uint64_t state = seed * 0x9e3779b97f4a7c15u ^ (stream + 1) * 0xbf58476d1ce4e5b9u;
+  for (size_t i = items.size(); i > 1; --i)
+    std::swap(items[i - 1], items[(static_cast<unsigned __int128>(next_splitmix64(state)) * i) >> 64]);
 }
 }  // namespace
 
@@ -141,9 +157,8 @@ Arrays Dataset::sample(int64_t index) const {
 
 int64_t Dataset::length(int64_t index) const {
   const int64_t stored = stored_index(state_->indices.get(), index, size());
-  size_t longest = 0;
-  for (const SequenceField& field : state_->sequences) longest = std::max(longest, (*field.sequences)[stored].size());
-  return static_cast<int64_t>(longest);
+  return static_cast<int64_t>(
+      max_of<size_t>(state_->sequences, [&](const SequenceField& field) { return (*field.sequences)[stored].size(); }));
 }
 
 Dataset Dataset::select(std::vector<int64_t> indices) const {
@@ -166,5 +181,250 @@ std::pair<Dataset, Dataset> Dataset::split(double fraction, uint64_t seed) const
   std::ranges::sort(taken);
   std::ranges::sort(others);
   return {select(std::move(taken)), select(std::move(others))};
+}
+
+struct Loader::State {
+  struct Slot {
+    size_t bucket;
+    std::vector<int64_t> samples;
+  };
+  using Order = std::vector<Slot>;  // the batches of an epoch
+
+  State(const Dataset& data, const LoaderOptions& given);
+
+  std::atomic<bool> busy = false;  // next() runs
+
+  void check() const;
+  void choose_buckets();
+  InputTypes types_of(size_t bucket, int64_t rows) const;
+  std::shared_ptr<const Order> order_of(int64_t epoch);
+  Order make_order(int64_t epoch) const;
+  Arrays make(const Slot& slot) const;
+  void work(const std::stop_token& stop);
+  void begin(int64_t number);
+
+  // A batch, or why it could not be made.
+  struct Made {
+    Arrays batch;
+    std::exception_ptr error;
+  };
+
+  const Dataset dataset;
+  const LoaderOptions options;
+  std::vector<int64_t> buckets;               // lengths; one of 0 without sequences
+  std::vector<std::vector<int64_t>> members;  // samples by bucket
+  std::vector<std::string> sequences;         // names of sequence fields
+  int64_t per_epoch = 0;
+  int64_t number = 0;  // of the batch that next() gives, counted through all epochs
+  Arrays current;
+
+  std::mutex mutex;
+  std::condition_variable_any made_one, wanted;
+  std::map<int64_t, Made> made;
+  std::map<int64_t, std::shared_ptr<const Order>> orders;  // of few epochs
+  int64_t to_make = 0;
+  uint64_t generation = 0;  // changes with seek()
+  std::optional<StoppingThreads> workers;
+};
+
+Loader::State::State(const Dataset& data, const LoaderOptions& given) : dataset(data), options(given) {
+  check();
+  for (const auto& [name, type] : dataset.sample_types())
+    if (type.shape.rank() == 1 && type.shape[0] == 0) sequences.push_back(name);
+  choose_buckets();
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    const auto count = static_cast<int64_t>(members[i].size());
+    per_epoch += options.drop_last ? count / options.batch : (count + options.batch - 1) / options.batch;
+  }
+  if (per_epoch == 0)
+    fail_user("a loader with drop_last has no whole batch: the dataset has ", dataset.size(), " samples, and a batch ",
+        options.batch);
+  if (options.workers > 0) workers.emplace(options.workers, [this](const std::stop_token& stop) { work(stop); });
+}
+
+void Loader::State::check() const {
+  if (dataset.size() < 1) fail_user("a loader needs a dataset with samples");
+  if (options.batch < 1) fail_user("a loader's batch is at least 1, not ", options.batch);
+  if (options.workers < 0 || options.workers > 256) fail_user("a loader has 0 to 256 workers, not ", options.workers);
+  if (options.prefetch < 1) fail_user("a loader's prefetch is at least 1, not ", options.prefetch);
+}
+
+void Loader::State::choose_buckets() {
+  std::vector<int64_t> lengths(dataset.size());
+  for (size_t i = 0; i < lengths.size(); ++i) lengths[i] = dataset.length(static_cast<int64_t>(i));
+  const int64_t longest = *std::ranges::max_element(lengths);
+  buckets = sequences.empty() ? std::vector<int64_t>{0} : options.buckets;
+  if (buckets.empty()) buckets = {std::max<int64_t>(longest, 1)};
+  std::ranges::sort(buckets);
+  if (!sequences.empty() && (buckets.front() < 1 || buckets.back() < longest))
+    fail_user("a loader's buckets reach to ", buckets.back(), "; the longest sample has ", longest, " tokens");
+  members.resize(buckets.size());
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const auto bucket = std::ranges::lower_bound(buckets, lengths[i]) - buckets.begin();
+    members[bucket].push_back(static_cast<int64_t>(i));
+  }
+}
+
+InputTypes Loader::State::types_of(size_t bucket, int64_t rows) const {
+  InputTypes types;
+  for (const auto& [name, type] : dataset.sample_types()) {
+    Shape shape{rows};
+    if (std::ranges::find(sequences, name) != sequences.end()) shape.push_back(buckets[bucket]);
+    else
+      for (const int64_t size : type.shape.sizes()) shape.push_back(size);
+    types[name] = {type.dtype, shape};
+  }
+  return types;
+}
+
+Loader::State::Order Loader::State::make_order(int64_t epoch) const {
+  Order order;
+  for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+    std::vector<int64_t> samples = members[bucket];
+    if (options.shuffle) shuffle(samples, options.seed + bucket, static_cast<uint64_t>(epoch));
+    const auto batch = static_cast<size_t>(options.batch);
+    for (size_t i = 0; i < samples.size(); i += batch) {
+      const size_t end = std::min(i + batch, samples.size());
+      if (options.drop_last && end - i < batch) break;
+      order.push_back(
+          {bucket, {samples.begin() + static_cast<int64_t>(i), samples.begin() + static_cast<int64_t>(end)}});
+    }
+  }
+  if (options.shuffle && buckets.size() > 1) shuffle(order, ~options.seed, static_cast<uint64_t>(epoch));
+  return order;
+}
+
+// With the mutex held, or without workers.
+std::shared_ptr<const Loader::State::Order> Loader::State::order_of(int64_t epoch) {
+  std::shared_ptr<const Order>& order = orders[epoch];
+  if (!order) order = std::make_shared<const Order>(make_order(epoch));
+  const std::shared_ptr<const Order> result = order;
+  while (orders.size() > 2) orders.erase(orders.begin()->first < epoch ? orders.begin() : std::prev(orders.end()));
+  return result;
+}
+
+Arrays Loader::State::make(const Slot& slot) const {
+  const int64_t rows = options.pad_last ? options.batch : std::ssize(slot.samples);
+  Arrays batch(types_of(slot.bucket, rows));
+  batch.samples = std::ssize(slot.samples);
+  const InputTypes types = batch.types();
+  std::map<std::string, std::span<std::byte>> to;
+  for (const auto& [name, type] : types) {
+    const std::span<const std::byte> bytes = batch.bytes(name);
+    to[name] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+  }
+  for (size_t row = 0; row < slot.samples.size(); ++row) {
+    const Arrays sample = dataset.sample(slot.samples[row]);
+    for (auto& [name, bytes] : to) {
+      const size_t each = bytes.size() / static_cast<size_t>(rows);
+      const std::span<const std::byte> from = sample.bytes(name);
+      std::memcpy(bytes.data() + row * each, from.data(), from.size());
+    }
+  }
+  for (const auto& [name, type] : types) {
+    if (!is_label(name, type.dtype)) continue;
+    const auto values = batch.get<int32_t>(name);
+    const size_t each = values.size() / static_cast<size_t>(rows);
+    std::ranges::fill(values.subspan(slot.samples.size() * each), -1);
+  }
+  return batch;
+}
+
+void Loader::State::work(const std::stop_token& stop) {
+  std::unique_lock lock(mutex);
+  while (true) {
+    wanted.wait(
+        lock, stop, [this] { return to_make < number + static_cast<int64_t>(options.workers) * options.prefetch; });
+    if (stop.stop_requested()) return;
+    const int64_t mine = to_make++;
+    const uint64_t begun = generation;
+    const std::shared_ptr<const Order> order = order_of(mine / per_epoch);
+    lock.unlock();
+    Made result;
+    try {
+      result.batch = make((*order)[mine % per_epoch]);
+    } catch (...) {
+      result.error = std::current_exception();
+    }
+    lock.lock();
+    if (begun == generation) made[mine] = std::move(result);
+    made_one.notify_all();
+  }
+}
+
+void Loader::State::begin(int64_t first) {
+  {
+    const std::lock_guard lock(mutex);
+    ++generation;
+    made.clear();
+    number = to_make = first;
+  }
+  wanted.notify_all();
+}
+
+Loader::Loader(const Dataset& dataset, const LoaderOptions& options)
+    : state_(std::make_unique<State>(dataset, options)) {}
+Loader::~Loader() = default;
+
+std::vector<InputTypes> Loader::shapes() const {
+  std::vector<InputTypes> shapes;
+  const LoaderOptions& options = state_->options;
+  for (size_t i = 0; i < state_->buckets.size(); ++i) {
+    const int64_t count = std::ssize(state_->members[i]), rest = count % options.batch;
+    const bool rest_alone = rest > 0 && !options.drop_last && !options.pad_last;
+    if (options.pad_last ? count > 0 : count >= options.batch) shapes.push_back(state_->types_of(i, options.batch));
+    if (rest_alone) shapes.push_back(state_->types_of(i, rest));
+  }
+  return shapes;
+}
+
+int64_t Loader::batches() const { return state_->per_epoch; }
+
+const Arrays& Loader::next() {
+  State& s = *state_;
+  const Busy busy(s.busy, "a loader");
+  if (!s.workers) {
+    const auto order = s.order_of(s.number / s.per_epoch);
+    s.current = s.make((*order)[s.number % s.per_epoch]);
+    ++s.number;
+    return s.current;
+  }
+  std::unique_lock lock(s.mutex);
+  s.made_one.wait(lock, [&] { return s.made.contains(s.number); });
+  const auto taken = s.made.extract(s.number);
+  if (taken.mapped().error) {
+    const std::exception_ptr error = taken.mapped().error;
+    s.made[s.number] = taken.mapped();  // a second call has the same answer
+    lock.unlock();
+    std::rethrow_exception(error);
+  }
+  ++s.number;
+  s.current = std::move(const_cast<State::Made&>(taken.mapped()).batch);
+  lock.unlock();
+  s.wanted.notify_all();
+  return s.current;
+}
+
+LoaderPosition Loader::position() const {
+  return {state_->number / state_->per_epoch, state_->number % state_->per_epoch};
+}
+
+void Loader::seek(const LoaderPosition& position) {
+  if (position.epoch < 0 || position.batch < 0 || position.batch >= state_->per_epoch)
+    fail_user("a loader of ", state_->per_epoch, " batches an epoch has no batch ", position.batch, " of epoch ",
+        position.epoch);
+  state_->begin(position.epoch * state_->per_epoch + position.batch);
+}
+
+Loader::Iterator::Iterator(Loader* loader) : loader_(loader) {
+  if (!loader_) return;
+  epoch_ = loader_->position().epoch;
+  batch_ = &loader_->next();
+}
+
+Loader::Iterator& Loader::Iterator::operator++() {
+  if (loader_->position().epoch != epoch_) loader_ = nullptr;
+  else batch_ = &loader_->next();
+  return *this;
 }
 }  // namespace linnet

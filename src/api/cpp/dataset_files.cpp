@@ -2,7 +2,7 @@
 #include <fstream>
 #include <iterator>
 #include "base/fail.h"
-#include "data/examples/images/image_folder.h"
+#include "data/examples/images/image_dataset.h"
 #include "linnet/dataset.h"
 #include "linnet/pretrained_tokenizer.h"
 

@@ -2,10 +2,9 @@
 #include "api/cpp/helpers.h"
 #include "api/cpp/pretrained_state.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
-#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
-#include "generation/generators.h"
+#include "generation/engine.h"
 #include "models/modules/causal_model.h"
 #include "models/nn/model_store.h"
 #include "training/trainer/checkpoint.h"
@@ -133,9 +132,7 @@ std::vector<std::vector<int32_t>> TextGenerator::generate(
   CausalGenerator& generator = state_->generator;
   CausalGenerator::Listener hear;
   if (listener) hear = [&](int64_t row, int32_t token) { return listener(row, token, generator.last_logits()); };
-  std::vector<std::vector<int32_t>> texts;
-  for (Continuation& text : generator.generate(prompts, settings, state_->pool, hear))
-    texts.push_back(std::move(text.tokens));
-  return texts;
+  return mapped(generator.generate(prompts, settings, state_->pool, hear),
+      [](Continuation& text) { return std::move(text.tokens); });
 }
 }  // namespace linnet

@@ -7,9 +7,6 @@
 #include "linnet/tensor_type.h"
 
 namespace linnet {
-// The size of an axis; Error(kShape) naming the line and the function if x has no such axis.
-int64_t checked_size(const At& x, int axis, const char* function);
-
 // Throws Error(kShape) with the program's line and the parts as its text.
 template <class... Parts> [[noreturn]] void fail_shape(SourceLine where, const Parts&... parts) {
   throw Error(ErrorKind::kShape, text_of_parts(where, ": ", parts...));

@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/passes/rewriter.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/store.h"
 
 namespace linnet {
 namespace {

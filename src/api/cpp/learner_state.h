@@ -4,14 +4,10 @@
 #include "training/trainer/trainer.h"
 
 namespace linnet {
-// A Learner's options as the trainer takes them.
-
-// Error(kUser): values out of range, missing device. `weights`: store of the learner that shares its weights, or null.
+// A Learner's options as the trainer takes them. Error(kUser): values out of range, missing device. `weights`: store of
+// the learner that shares its weights, or null.
 TrainerOptions trainer_options(const LearnerOptions& options, const Store* weights);
 std::vector<ParameterGroup> parameter_groups(const LearnerOptions& options);
-// The optimizer and groups as text, on which saved moments depend.
-std::string optimizer_text(const LearnerOptions& options);
-std::string groups_text(const LearnerOptions& options);
 
 // The graph input that says which rows of a batch are samples.
 constexpr const char* kRowMask = "row_mask";

@@ -1,17 +1,135 @@
 #include "linnet/math.h"
+#include <algorithm>
+#include <numeric>
 #include "api/cpp/helpers.h"
+#include "base/error.h"
 #include "engine/ir/op.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
+#include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/pixels/pixels.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/pool/pool.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/ops/softmax/softmax.h"
-#include "engine/passes/gradient.h"
+#include "engine/passes/passes.h"
 #include "models/nn/trace.h"
+#include "onnx/einsum.h"
 
 namespace linnet {
+namespace {
+// The size of an axis; Error(kShape) naming the line and the function if x has no such axis.
+int64_t checked_size(const At& x, int axis, const char* op) {
+  const Shape shape = x.value.shape();
+  if (axis < -shape.rank() || axis >= shape.rank()) fail_shape(x, op, ": there is no axis ", axis, " in ", shape);
+  return shape[axis];
+}
+
+void check_floats(At x, const char* function) {
+  checked_size(x, -1, function);
+  if (!is_float(x.value.type().dtype)) fail_shape(x, function, ": got ", x.value.type(), ", expected floats");
+}
+
+// The elements of x at these flat indices.
+Tensor pick(At x, Tensor places) {
+  const Tensor all = reshape(x, {x.value.shape().elements()});
+  return gather(At(all, x.where), places);
+}
+
+Shape last_to_one(const Tensor& x) {
+  Shape shape = x.shape();
+  shape.set(-1, 1);
+  return shape;
+}
+
+// x as [rows, n], with the n elements of the reduced axes in each row.
+struct AxesLast {
+  Tensor x;
+  Shape without, kept;  // left out, and with the size 1
+};
+
+AxesLast axes_last(At x, const std::vector<int>& axes, const char* op) {
+  const Shape shape = x.value.shape();
+  std::vector<bool> reduced(shape.rank());
+  AxesLast moved{x.value, {}, shape};
+  int64_t count = 1;
+  for (const int axis : axes) {
+    count *= checked_size(x, axis, op);
+    const int from_start = axis < 0 ? axis + shape.rank() : axis;
+    if (reduced[from_start]) fail_shape(x, op, ": axis ", axis, " is given twice");
+    reduced[from_start] = true;
+    moved.kept.set(axis, 1);
+  }
+  std::vector<int> order;
+  for (const bool last : {false, true})
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      if (reduced[axis] == last) {
+        order.push_back(axis);
+        if (!last) moved.without.push_back(shape[axis]);
+      }
+  if (!std::ranges::is_sorted(order)) moved.x = permute(x, order);
+  moved.x = reshape(At(moved.x, x.where), {moved.without.elements(), count});
+  return moved;
+}
+
+Tensor sum_last(At x) { return sum_to(x, last_to_one(x.value)); }
+
+// The product of the axes' sizes.
+int64_t axes_size(const At& x, const std::vector<int>& axes, const char* op) {
+  int64_t count = 1;
+  for (const int axis : axes) count *= checked_size(x, axis, op);
+  return count;
+}
+
+// Moves `axis` of x to the end, applies `function`, and moves it back.
+template <class Function> Tensor along(At x, int axis, const char* op, const Function& function) {
+  checked_size(x, axis, op);
+  const int last = x.value.shape().rank() - 1;
+  if (axis < 0) axis += last + 1;
+  if (axis == last) return function(x);
+  std::vector<int> order(static_cast<size_t>(last) + 1);
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[axis], order.back());
+  return permute(At(function(At(permute(x, order), x.where)), x.where), order);
+}
+
+// In x's graph and element type, so that tests of ops can use it too.
+Tensor positions(At x, int64_t count, double first) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), static_cast<float>(first));
+  const DType dtype = is_float(x.value.type().dtype) ? x.value.type().dtype : DType::kF32;
+  return cast(At(literal(*graph_of(x), {DType::kF32, {count}}, values.data(), x.where), x.where), dtype);
+}
+
+// [to, from]: the weight of each of `from` pixels in each of `to`.
+std::vector<float> resize_shares(int64_t from, int64_t to, Interpolation how) {
+  std::vector<float> shares(from * to);
+  for (int64_t i = 0; i < to; ++i) {
+    float* row = shares.data() + i * from;
+    if (how == Interpolation::kNearest) {
+      row[i * from / to] = 1;
+      continue;
+    }
+    const double center = (static_cast<double>(i) + 0.5) * static_cast<double>(from) / static_cast<double>(to) - 0.5;
+    const double at = std::clamp(center, 0.0, static_cast<double>(from - 1));
+    const auto low = static_cast<int64_t>(at), high = std::min(low + 1, from - 1);
+    row[low] += static_cast<float>(1 - (at - static_cast<double>(low)));
+    row[high] += static_cast<float>(at - static_cast<double>(low));
+  }
+  return shares;
+}
+
+Tensor resize_axis(At x, int64_t to, Interpolation how) {
+  const int64_t from = x.value.dim(1);
+  if (from == to) return x.value;
+  const std::vector<float> shares = resize_shares(from, to, how);
+  const auto at = [&](Tensor value) { return At(value, x.where); };
+  const Tensor given = literal(*graph_of(x), {DType::kF32, {to, from}}, shares.data(), x.where);
+  const Tensor last = permute(x, {0, 2, 1});
+  const DType dtype = x.value.type().dtype;
+  return permute(at(matmul(at(last), cast(at(given), dtype), false, true)), {0, 2, 1});
+}
+}  // namespace
+
 Tensor zeros(Tensor like, const Shape& shape) { return fill(*graph_of(At(like)), {like.type().dtype, shape}, 0); }
 
 Tensor operator-(At a, double b) { return apply_scalar(Scalar::kSub, a, b); }
@@ -138,4 +256,167 @@ Tensor scale_images(At x, const std::vector<double>& mean, const std::vector<dou
 }
 
 Tensor count_targets(At targets) { return count_targets(targets, DType::kF32); }
+
+Tensor sum(At x) { return sum_to(x, {}); }
+
+Tensor sum(At x, int axis) { return sum(x, std::vector{axis}); }
+
+// Leading axes need no move.
+Tensor sum(At x, const std::vector<int>& axes, bool keep) {
+  const AxesLast moved = axes_last(x, axes, "sum");
+  const Shape shape = x.value.shape();
+  const bool are_first = std::ranges::all_of(
+      axes, [&](int axis) { return (axis < 0 ? axis + shape.rank() : axis) < static_cast<int>(axes.size()); });
+  const Tensor sums = are_first ? sum_to(x, moved.without) : sum_last(At(moved.x, x.where));
+  return reshape(At(sums, x.where), keep ? moved.kept : moved.without);
+}
+
+Tensor mean(At x) { return At(sum(x), x.where) * (1 / static_cast<double>(x.value.shape().elements())); }
+
+Tensor mean(At x, int axis) { return mean(x, std::vector{axis}); }
+
+Tensor mean(At x, const std::vector<int>& axes, bool keep) {
+  return At(sum(x, axes, keep), x.where) * (1 / static_cast<double>(axes_size(x, axes, "mean")));
+}
+
+Tensor variance(At x, const std::vector<int>& axes, bool keep) {
+  return mean(At(square(At(x - mean(x, axes, true), x.where)), x.where), axes, keep);
+}
+
+Tensor max(At x, int axis) { return max(x, std::vector{axis}); }
+
+// max_last() is constant for gradients; the mean of the elements equal to it has the same value.
+Tensor max(At x, const std::vector<int>& axes, bool keep) {
+  const auto at = [&](Tensor value) { return At(value, x.where); };
+  const AxesLast moved = axes_last(x, axes, "max");
+  const Tensor largest = equal(at(moved.x), max_last(at(moved.x)));
+  const Tensor zeros = at(largest) * 0.0;
+  const Tensor chosen = where(at(largest), moved.x, zeros);
+  return reshape(at(at(sum_last(at(chosen))) / sum_last(at(largest))), keep ? moved.kept : moved.without);
+}
+
+Tensor min(At x, int axis) { return min(x, std::vector{axis}); }
+Tensor min(At x, const std::vector<int>& axes, bool keep) { return -At(max(At(-x, x.where), axes, keep), x.where); }
+
+Tensor argmax(At x, int axis) {
+  const AxesLast moved = axes_last(x, {axis}, "argmax");
+  return reshape(At(argmax_last(At(moved.x, x.where)), x.where), moved.without);
+}
+
+Tensor log_sum_exp(At x, int axis) {
+  const AxesLast moved = axes_last(x, {axis}, "log_sum_exp");
+  return reshape(At(log_sum_exp_last(At(moved.x, x.where)), x.where), moved.without);
+}
+
+Tensor softmax(At x, int axis) {
+  return along(x, axis, "softmax", [](At rows) { return softmax(rows); });
+}
+
+Tensor log_softmax(At x) { return log_softmax(x, -1); }
+
+Tensor log_softmax(At x, int axis) {
+  return along(x, axis, "log_softmax", [](At rows) { return rows - log_sum_exp_last(rows); });
+}
+
+Tensor argsort(At x, bool descending) {
+  check_floats(x, "argsort");
+  return argsort_last(x, descending);
+}
+
+Tensor sort(At x, bool descending) {
+  check_floats(x, "sort");
+  return pick(x, argsort_last(x, descending, true));
+}
+
+std::pair<Tensor, Tensor> top_k(At x, int64_t count) {
+  check_floats(x, "top_k");
+  if (count < 1 || count > x.value.dim(-1)) fail_shape(x, "top_k: ", count, " of the last axis of ", x.value.shape());
+  const auto first = [&](Tensor order) { return slice(At(order, x.where), -1, 0, count); };
+  return {pick(x, first(argsort_last(x, true, true))), first(argsort_last(x, true))};
+}
+
+Tensor scatter_add(At values, Tensor ids, int64_t rows) {
+  Shape expected = ids.shape();
+  expected.push_back(checked_size(values, -1, "scatter_add"));
+  if (rows < 1 || ids.type().dtype != DType::kI32 || values.value.shape() != expected)
+    fail_shape(values, "scatter_add: values ", values.value.type(), ", ids ", ids.type(), " and ", rows,
+        " rows, expected [..., D], i32 [...] and at least 1");
+  return graph_of(values)->add_one(
+      kEmbeddingGrad, std::array{values.value, ids}, EmbeddingGradAttrs{.vocab_size = rows}, values.where);
+}
+
+Tensor arange(int64_t count, DType dtype, SourceLine where) {
+  if (count < 1 || count > INT32_MAX || (dtype != DType::kF32 && dtype != DType::kI32))
+    fail_user(
+        where, ": arange: ", count, " numbers of type ", dtype_name(dtype), "; there are at least one, f32 or i32");
+  Trace& trace = Trace::current();
+  const auto numbers = [&]<class T>(DType type) {
+    std::vector<T> values(count);
+    std::iota(values.begin(), values.end(), T{0});
+    return literal(trace.graph(), {type, {count}}, values.data(), where);
+  };
+  if (dtype == DType::kI32) return numbers.template operator()<int32_t>(DType::kI32);
+  return cast(At(numbers.template operator()<float>(DType::kF32), where), trace.options().dtype);
+}
+
+Tensor tril(At x, int64_t diagonal) {
+  const int64_t rows = checked_size(x, -2, "tril"), columns = checked_size(x, -1, "tril");
+  const At row(reshape(At(positions(x, rows, static_cast<double>(diagonal)), x.where), {rows, 1}), x.where);
+  const Tensor seen = greater_equal(row, positions(x, columns, 0));
+  return where(At(seen, x.where), x.value, zeros(x.value, {}));
+}
+
+Tensor sequence_mask(At lengths, int64_t size) {
+  Shape shape = lengths.value.shape();
+  if (size < 1 || lengths.value.type().dtype != DType::kI32)
+    fail_shape(
+        lengths, "sequence_mask: lengths ", lengths.value.type(), " and size ", size, ", expected i32 and at least 1");
+  shape.push_back(1);
+  const Tensor counts = reshape(At(cast(lengths, DType::kF32), lengths.where), shape);
+  return greater(At(counts, lengths.where), positions(lengths, size, 0));
+}
+
+Tensor pad(At x, int axis, int64_t before, int64_t after, double value) {
+  checked_size(x, axis, "pad");
+  if (before < 0 || after < 0)
+    fail_shape(x, "pad: by ", before, " and ", after, " elements, which must not be negative");
+  std::vector<Tensor> parts;
+  const auto fill_with = [&](int64_t count) {
+    TensorType type = x.value.type();
+    type.shape.set(axis, count);
+    if (count > 0) parts.push_back(fill(*graph_of(x), type, value, x.where));
+  };
+  fill_with(before);
+  parts.push_back(x.value);
+  fill_with(after);
+  return parts.size() == 1 ? x.value : concat(parts, axis, x.where);
+}
+
+Tensor upsample(At x, int64_t factor) {
+  const auto at = [&](Tensor value) { return At(value, x.where); };
+  const Shape s = x.value.shape();
+  if (s.rank() != 4 || factor < 1)
+    fail_shape(x, "upsample: ", s, " by ", factor, ", expected [N, H, W, C] and at least 1");
+  const Tensor apart = reshape(x, {s[0], s[1], 1, s[2], 1, s[3]});
+  const Tensor repeated = broadcast_to(at(apart), {s[0], s[1], factor, s[2], factor, s[3]});
+  return reshape(at(repeated), {s[0], s[1] * factor, s[2] * factor, s[3]});
+}
+
+Tensor resize(At x, int64_t height, int64_t width, Interpolation how) {
+  const Shape s = x.value.shape();
+  if (s.rank() != 4 || height < 1 || width < 1 || !is_float(x.value.type().dtype))
+    fail_shape(x, "resize: ", x.value.type(), " to ", height, " x ", width,
+        ", expected floats [N, H, W, C] and at least 1 x 1");
+  const auto at = [&](Tensor value) { return At(value, x.where); };
+  const Tensor rows = resize_axis(at(reshape(x, {s[0], s[1], s[2] * s[3]})), height, how);
+  const Tensor columns = resize_axis(at(reshape(at(rows), {s[0] * height, s[2], s[3]})), width, how);
+  return reshape(at(columns), {s[0], height, width, s[3]});
+}
+
+Tensor einsum(const std::string& equation, const std::vector<Tensor>& operands, SourceLine where) {
+  const Einsum::Steps steps{.permute = [&](Tensor x, const auto& order) { return permute(At(x, where), order); },
+      .sum = [&](Tensor x, const auto& axes) { return sum(At(x, where), axes); },
+      .fail = [&](const auto& problem) { fail_shape(where, "einsum(\"", equation, "\"): ", problem); }};
+  return Einsum(equation, operands, steps, where).compute();
+}
 }  // namespace linnet

@@ -21,9 +21,7 @@ OnnxModule::~OnnxModule() = default;
 
 namespace {
 std::vector<std::string> names_of(const std::vector<OnnxValueInfo>& infos) {
-  std::vector<std::string> names;
-  for (const OnnxValueInfo& info : infos) names.push_back(info.name);
-  return names;
+  return mapped(infos, &OnnxValueInfo::name);
 }
 
 // All inputs' open axes with their names.

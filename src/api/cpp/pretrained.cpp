@@ -2,7 +2,7 @@
 #include "api/cpp/learner_state.h"
 #include "api/cpp/pretrained_state.h"
 #include "base/fail.h"
-#include "base/process_memory.h"
+#include "base/process.h"
 #include "formats/safetensors.h"
 #include "models/modules/causal_model.h"
 #include "models/modules/encoder_decoder.h"

@@ -1,11 +1,17 @@
 #include "linnet/tracer.h"
 #include <algorithm>
+#include <cstring>
 #include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
 #include "base/fail.h"
 #include "base/text.h"
+#include "base/thread_pool.h"
+#include "engine/exec/interpreter.h"
+#include "engine/ir/op.h"
 #include "engine/ops/movement/movement.h"
+#include "engine/ops/own/own.h"
 #include "engine/ops/reduce/reduce.h"
+#include "linnet/own_op.h"
 #include "models/nn/trace.h"
 
 namespace linnet {
@@ -13,6 +19,48 @@ namespace {
 void check_traced_name(const std::string& what, const std::string& name) {
   for (const char c : name)
     if (static_cast<unsigned char>(c) < ' ') fail_user("a name of an ", what, " has a control character");
+}
+
+// Ranges of parallel(): at most so many, with at least so many elements.
+constexpr int64_t kMostRanges = 64, kLeastElements = 1024;
+
+std::vector<OpArray> arrays(std::span<const TensorView> views) {
+  std::vector<OpArray> list;
+  for (const TensorView& view : views) list.push_back({view.data, view.type});
+  return list;
+}
+
+void run_kernel(const OpDefinition& op, const KernelArgs& args, std::span<const double> numbers) {
+  const std::vector<OpArray> in = arrays(args.in), out = arrays(args.out);
+  const auto parallel = [&](int64_t count, const std::function<void(int64_t, int64_t)>& body) {
+    if (count < 1) return;
+    const int64_t ranges = std::min(kMostRanges, (count + kLeastElements - 1) / kLeastElements);
+    args.pool.run(ranges, [&](int64_t i, int) { body(count * i / ranges, count * (i + 1) / ranges); });
+  };
+  op.kernel({in, out, numbers, parallel});
+}
+
+// Supports all types, slowly: runs the decomposition node by node.
+void run_decomposition(const OpDefinition& op, const KernelArgs& args, std::span<const double> numbers) {
+  Graph graph;
+  std::vector<Tensor> in;
+  NamedTensors values;
+  for (size_t i = 0; i < args.in.size(); ++i) {
+    const std::string name = "in" + std::to_string(i);
+    in.push_back(graph.input(name, args.in[i].type));
+    HostTensor& value = values[name] = HostTensor(args.in[i].type);
+    std::memcpy(value.data(), args.in[i].data, args.in[i].type.bytes());
+  }
+  const std::vector<Tensor> out = op.decompose({in, numbers});
+  for (size_t i = 0; i < args.out.size(); ++i) {
+    if (i >= out.size() || out[i].type() != args.out[i].type)
+      fail_user("the decomposition of the op ", op.name, " gives ", i < out.size() ? out[i].type().text() : "no tensor",
+          " as result ", i, ", and its shape inference ", args.out[i].type);
+    graph.output("out" + std::to_string(i), out[i]);
+  }
+  const NamedTensors results = interpret(graph, values).outputs;
+  for (size_t i = 0; i < args.out.size(); ++i)
+    std::memcpy(args.out[i].data, results.at("out" + std::to_string(i)).data(), args.out[i].type.bytes());
 }
 }  // namespace
 
@@ -79,4 +127,41 @@ void Tracer::output(const std::string& name, At value, const OutputOptions& opti
 }
 
 bool Tracer::training() const { return trace_->options().training; }
+
+OwnOp::OwnOp(OpDefinition definition) {
+  if (definition.name.empty()) fail_user("an op has no name");
+  if (!definition.infer || !definition.decompose || !definition.kernel)
+    fail_user("the op \"", definition.name, "\" needs infer, decompose and kernel");
+  const auto op = std::make_shared<const OpDefinition>(std::move(definition));
+  OwnOpFunctions functions{.name = op->name};
+  functions.infer = [op](auto in, auto numbers) { return op->infer({in, numbers}); };
+  functions.decompose = [op](auto in, auto numbers) { return op->decompose({in, numbers}); };
+  if (op->gradient)
+    functions.gradient = [op](const GradientArgs& args, auto numbers) {
+      return op->gradient({args.in, args.out, args.out_grad, numbers});
+    };
+  functions.run = [op](const KernelArgs& args, auto numbers) { run_kernel(*op, args, numbers); };
+  functions.run_reference = [op](const KernelArgs& args) {
+    run_decomposition(*op, args, args.node.attrs.as<OwnOpAttrs>().numbers);
+  };
+  def_ = &register_own_op(std::move(functions));
+}
+
+Tensor OwnOp::operator()(At first, const std::vector<Tensor>& rest, const std::vector<double>& numbers) const {
+  const std::vector<Tensor> results = all(first, rest, numbers);
+  if (results.empty()) fail_user(first.where.text(), ": the op ", def_->name, " has no results");
+  return results[0];
+}
+
+std::vector<Tensor> OwnOp::all(At first, const std::vector<Tensor>& rest, const std::vector<double>& numbers) const {
+  std::vector<Tensor> operands{first.value};
+  operands.insert(operands.end(), rest.begin(), rest.end());
+  const OwnOpAttrs attrs = own_op_attrs(*def_, numbers);
+  Graph& graph = *graph_of(first);
+  // Recorded even if decomposed: this checks the types.
+  const std::vector<Tensor> results = graph.add(*def_, operands, attrs, first.where);
+  if (!Trace::must_decompose() || results.empty()) return results;
+  const Node node{def_, attrs, {}, std::vector<ValueId>(results.size()), first.where, kNone};
+  return def_->decompose({graph, node, operands});
+}
 }  // namespace linnet

@@ -1,5 +1,6 @@
 #include "linnet/weights.h"
 #include "base/fail.h"
+#include "base/functions.h"
 #include "formats/tensor_file.h"
 
 namespace linnet {
@@ -12,10 +13,9 @@ struct WeightFile::State {
 WeightFile::WeightFile(const std::string& path) : state_(std::make_shared<const State>(path)) {}
 
 std::vector<WeightInfo> WeightFile::tensors() const {
-  std::vector<WeightInfo> tensors;
-  for (const TensorEntry& entry : state_->file.entries())
-    tensors.push_back({entry.name, entry.type.shape, file_dtype_name(entry.dtype)});
-  return tensors;
+  return mapped(state_->file.entries(), [&](const TensorEntry& entry) {
+    return WeightInfo{entry.name, entry.type.shape, file_dtype_name(entry.dtype)};
+  });
 }
 
 bool WeightFile::has(const std::string& name) const { return state_->file.find(name) != nullptr; }

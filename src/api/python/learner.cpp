@@ -1,9 +1,12 @@
-// The Python object holds all Python objects, and its method is the loss; this class has a weak reference to it, so
-// that Python's garbage collector sees every cycle.
+// Training and generation. The Python object of a learner holds all Python objects, and its method is the loss;
+// PyLearner has a weak reference to it, so that Python's garbage collector sees every cycle.
 #include "api/python/learner.h"
 #include <linnet/decoder.h>
 #include <linnet/error.h>
+#include <linnet/optimizer.h>
 #include <linnet/pretrained.h>
+#include <linnet/schedule.h>
+#include <nanobind/stl/variant.h>
 #include "base/fail.h"
 
 namespace linnet::python {
@@ -103,6 +106,14 @@ PretrainedBert& bert_of(PyLearner& self, nb::handle layer) {
   return *bert;
 }
 
+Optimizer optimizer_of(nb::handle given) {
+  Optimizer found;
+  if (!nb::try_cast(given, found))
+    fail_user("the optimizer is a ", class_name(given),
+        "; it is one of Sgd, Adam, AdamW, AdamW8bit, Lion, Muon and Adafactor");
+  return found;
+}
+
 LearnerOptions options_of(const nb::dict& given) {
   LearnerOptions options;
   options.optimizer = optimizer_of(given["optimizer"]);
@@ -176,6 +187,63 @@ void add_weights(nb::class_<PyLearner>& learner) {
         return nb::make_tuple(position.epoch, position.batch);
       });
 }
+
+template <class T> void add_adam(nb::module_& module, const char* name, double weight_decay) {
+  nb::class_<T>(module, name,
+      "beta1, beta2: decays of the moments; epsilon: added to the root of the second; weight_decay: of matrices.")
+      .def(nb::init<double, double, double, double>(), nb::kw_only(), "beta1"_a = 0.9, "beta2"_a = 0.999,
+          "epsilon"_a = 1e-8, "weight_decay"_a = weight_decay);
+}
+
+FrozenStorage storage_of(const std::string& name) {
+  const char* const names[] = {"fp32", "bf16", "int8", "int4"};  // in the order of FrozenStorage
+  for (int i = 0; i < 4; ++i)
+    if (name == names[i]) return static_cast<FrozenStorage>(i);
+  fail_user("there is no storage \"", name, "\"; there are fp32, bf16, int8 and int4");
+}
+
+Schedule::Kind schedule_kind(const std::string& name) {
+  if (name == "constant") return Schedule::Kind::kConstant;
+  if (name == "linear") return Schedule::Kind::kLinear;
+  if (name == "cosine") return Schedule::Kind::kCosine;
+  if (name == "inverse_sqrt") return Schedule::Kind::kInverseSqrt;
+  fail_user("there is no schedule \"", name, "\"; there are constant, linear, cosine and inverse_sqrt");
+}
+
+class PyGenerator {
+ public:
+  PyGenerator(nb::handle model, nb::list kept, const GeneratorOptions& options) : tree_(model, std::move(kept)) {
+    auto* decoder = dynamic_cast<Decoder*>(&tree_.root());
+    if (!decoder) fail_user("a TextGenerator writes with a linnet.Decoder");
+    generator_ = without_gil([&] { return std::make_unique<TextGenerator>(*decoder, options); });
+  }
+  ~PyGenerator() {
+    if (!nb::is_alive()) (void)generator_.release();
+  }
+  TextGenerator& generator() { return *generator_; }
+
+ private:
+  Tree tree_;
+  std::unique_ptr<TextGenerator> generator_;
+};
+
+std::vector<std::vector<int32_t>> generate(PyGenerator& self, const std::vector<std::vector<int32_t>>& prompts,
+    const GenerateOptions& options, const std::optional<nb::object>& listener) {
+  std::exception_ptr stopped;
+  const TextGenerator::Listener hear = [&](int64_t row, int32_t token, std::span<const float>) {
+    const nb::gil_scoped_acquire gil;
+    try {
+      check_signals();
+      return !listener || !(*listener)(row, token).is(nb::handle(Py_False));
+    } catch (...) {
+      stopped = std::current_exception();
+      return false;
+    }
+  };
+  auto texts = without_gil([&] { return self.generator().generate(prompts, options, hear); });
+  if (stopped) std::rethrow_exception(stopped);
+  return texts;
+}
 }  // namespace
 
 PyLearner::PyLearner(nb::object owner, nb::handle model, nb::list kept, const nb::list& names, const nb::list& shapes,
@@ -212,6 +280,65 @@ void add_learner(nb::module_& module) {
         if (const Module* found = self.tree().find(object)) return nb::cast(found->path());
         if (const Parameter* found = self.tree().find_parameter(object)) return nb::cast(found->spec().name);
         return nb::none();
+      });
+}
+
+void add_optimizers(nb::module_& module) {
+  nb::class_<Sgd>(module, "Sgd", "Stochastic gradient descent, as torch.optim.SGD has it.")
+      .def(nb::init<double, double>(), nb::kw_only(), "momentum"_a = 0.0, "weight_decay"_a = 0.0);
+  add_adam<Adam>(module, "Adam", 0);
+  add_adam<AdamW>(module, "AdamW", 0.01);
+  add_adam<AdamW8bit>(module, "AdamW8bit", 0.01);
+  nb::class_<Lion>(module, "Lion", "The sign of an average of gradients; half of Adam's memory.")
+      .def(
+          nb::init<double, double, double>(), nb::kw_only(), "beta1"_a = 0.9, "beta2"_a = 0.99, "weight_decay"_a = 0.0);
+  nb::class_<Muon>(module, "Muon", "Matrices move along the nearest orthogonal matrix to their momentum.")
+      .def(nb::init<double, double, double, double, double>(), nb::kw_only(), "momentum"_a = 0.95, "beta1"_a = 0.9,
+          "beta2"_a = 0.999, "epsilon"_a = 1e-8, "weight_decay"_a = 0.01);
+  nb::class_<Adafactor>(module, "Adafactor", "The second moment as a row and a column: the least memory of all.")
+      .def(nb::init<double, double>(), nb::kw_only(), "decay_power"_a = 0.8, "weight_decay"_a = 0.0);
+  nb::class_<TrainingGroup>(module, "Group", "Parameters that are trained alike, chosen by patterns of their names.")
+      .def(
+          "__init__",
+          [](TrainingGroup* self, std::vector<std::string> patterns, bool frozen, const std::string& storage,
+              double rate_factor, std::optional<double> weight_decay, nb::object optimizer) {
+            TrainingGroup group{std::move(patterns), frozen, storage_of(storage), rate_factor, weight_decay, {}};
+            if (!optimizer.is_none()) group.optimizer = optimizer_of(optimizer);
+            new (self) TrainingGroup(std::move(group));
+          },
+          "patterns"_a, nb::kw_only(), "frozen"_a = false, "storage"_a = "fp32", "rate_factor"_a = 1.0,
+          "weight_decay"_a = nb::none(), "optimizer"_a = nb::none(),
+          "patterns: of full names, '*' stands for any characters. storage: fp32, bf16, int8 or int4, of matrices.")
+      .def_ro("patterns", &TrainingGroup::patterns, "As constructed.")
+      .def_ro("frozen", &TrainingGroup::frozen, "As constructed.");
+  nb::class_<Schedule>(module, "Schedule", "The learning rate of each step.")
+      .def(
+          "__init__",
+          [](Schedule* self, const std::string& kind, double peak, double final, int64_t warmup, int64_t steps) {
+            const Schedule schedule{schedule_kind(kind), peak, final, warmup, steps};
+            (void)learning_rate(schedule, 1);  // an error if it lacks its end
+            new (self) Schedule(schedule);
+          },
+          "kind"_a, nb::kw_only(), "peak"_a = 1e-3, "final"_a = 0.0, "warmup_steps"_a = 0, "max_steps"_a = 0,
+          "kind: constant, linear, cosine or inverse_sqrt. The rate grows from 0 in warmup_steps, of max_steps at most "
+          "a quarter; linear and cosine end at `final` in step max_steps. Steps are counted from 1.")
+      .def(
+          "__call__", [](const Schedule& self, int64_t step) { return learning_rate(self, step); }, "step"_a);
+}
+
+void add_generator(nb::module_& module) {
+  nb::class_<PyGenerator>(module, "GeneratorCore")
+      .def("__init__",
+          [](PyGenerator* self, nb::object model, nb::list kept, int64_t slots, int64_t max_length, bool cache,
+              bool same_bits, int threads) {
+            new (self) PyGenerator(model, std::move(kept), {slots, max_length, cache, same_bits, threads});
+          })
+      .def("take", [](PyGenerator& self, PyLearner& learner) { self.generator().take(learner.learner()); })
+      .def("load", [](PyGenerator& self, const std::string& path) { self.generator().load(path); })
+      .def("generate", [](PyGenerator& self, const std::vector<std::vector<int32_t>>& prompts, int64_t max_tokens,
+                           double temperature, int64_t top_k, double top_p, uint64_t seed, std::vector<int32_t> ends,
+                           const std::optional<nb::object>& listener) {
+        return generate(self, prompts, {max_tokens, temperature, top_k, top_p, seed, std::move(ends)}, listener);
       });
 }
 }  // namespace linnet::python

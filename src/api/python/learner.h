@@ -50,6 +50,4 @@ class PyLoader {
   std::atomic<bool> busy_ = false;
   ForkGuard guard_;
 };
-
-Optimizer optimizer_of(nb::handle given);
 }  // namespace linnet::python

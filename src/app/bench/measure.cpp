@@ -1,11 +1,11 @@
-#include "app/bench/measure.h"
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <thread>
+#include "app/bench/bench.h"
 #include "base/numbers.h"
-#include "base/process_memory.h"
+#include "base/process.h"
 #include "base/timeline.h"
 #include "engine/ir/op.h"
 #include "formats/safetensors.h"

@@ -1,6 +1,6 @@
 // With precision = "bf16" on the CPU, training steps of whole models keep their activations in bf16.
 #include <gtest/gtest.h>
-#include "app/bench/workload.h"
+#include "app/bench/bench.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/passes/passes.h"
 #include "training/trainer/step_graphs.h"

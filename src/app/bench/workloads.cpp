@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstring>
-#include "app/bench/workload.h"
+#include "app/bench/bench.h"
 #include "base/fail.h"
-#include "base/hash.h"
+#include "base/numbers.h"
 #include "config/hints.h"
 #include "data/examples/batch.h"
 #include "models/modules/encoder_decoder.h"
@@ -251,9 +251,7 @@ const std::vector<Row>& rows() {
 }  // namespace
 
 std::vector<WorkloadRow> workload_rows() {
-  std::vector<WorkloadRow> result;
-  for (const Row& row : rows()) result.push_back({row.name, row.description});
-  return result;
+  return mapped(rows(), [](const Row& row) { return WorkloadRow{row.name, row.description}; });
 }
 
 Workload make_workload(const std::string& name, const WorkloadOptions& options) {

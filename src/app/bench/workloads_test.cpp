@@ -2,10 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include "app/bench/bar_chart.h"
-#include "app/bench/batch_sweep.h"
-#include "app/bench/inference_bench.h"
-#include "app/bench/measure.h"
+#include "app/bench/bench.h"
 #include "base/error.h"
 #include "formats/safetensors.h"
 

@@ -1,17 +1,17 @@
-#include "app/cli/command_line.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <iostream>
+#include "app/cli/commands.h"
 #include "base/files.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "config/config_keys.h"
 #include "config/hints.h"
 #include "models/nn/weight_quantization.h"
-#include "tasks/generation/generation_choice.h"
+#include "tasks/generation/text_request.h"
 
 namespace linnet {
 namespace {

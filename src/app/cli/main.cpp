@@ -9,11 +9,23 @@
 #include <system_error>
 #include "app/cli/commands.h"
 #include "base/error.h"
-#include "base/lost_pages.h"
-#include "base/process_memory.h"
-#include "base/signals.h"
+#include "base/files.h"
+#include "base/process.h"
 #include "formats/packed_model.h"
+#include "linnet_commit.h"  // written by cmake/commit.cmake
 #include "models/families/gguf.h"
+
+std::string linnet::build_version() {
+  std::string text = "linnet " LINNET_VERSION " (";
+  if (const std::string commit = LINNET_COMMIT; !commit.empty()) text += "commit " + commit + ", ";
+  text += LINNET_BUILD_TYPE ", ";
+#ifdef __clang__
+  text += __VERSION__;  // includes the compiler's name
+#else
+  text += "GCC " __VERSION__;
+#endif
+  return text + ")";
+}
 
 namespace {
 // Output must have been written: a full disk shows here at the latest.

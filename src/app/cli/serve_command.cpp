@@ -1,11 +1,11 @@
 #include <algorithm>
 #include "app/cli/commands.h"
-#include "app/cli/print-inl.h"
+#include "app/cli/streams-inl.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "engine/kernels/processor.h"
 #ifdef LINNET_SERVER
-#include "serving/http/http_server.h"
+#include "serving/http/http.h"
 #include "serving/http/service.h"
 #include "tasks/predictor.h"
 #endif
@@ -22,10 +22,8 @@ class PredictedSpans : public SpanModel {
   bool takes_questions() const override { return predictor_->takes_pairs(); }
   std::vector<Json> find(const std::vector<std::string>& texts, int64_t top) override {
     const std::lock_guard lock(mutex_);
-    std::vector<Json> found;
-    for (Answer& answer : predictor_->answer(texts, std::min(top, predictor_->outputs())))
-      found.push_back(std::move(answer.json));
-    return found;
+    return mapped(predictor_->answer(texts, std::min(top, predictor_->outputs())),
+        [](Answer& answer) { return std::move(answer.json); });
   }
 
  private:

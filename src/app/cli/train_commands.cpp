@@ -1,30 +1,36 @@
-// `linnet train`, `linnet sweep` and `linnet demo`.
+// `linnet train`, `linnet sweep`, `linnet demo`, `linnet check`, `linnet profile` and `linnet eval`.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include "app/bench/bench.h"
 #include "app/cli/commands.h"
-#include "app/cli/print-inl.h"
-#include "app/cli/rank_start.h"
+#include "app/cli/streams-inl.h"
+#include "base/files.h"
 #include "base/log.h"
-#include "base/process_memory.h"
-#include "base/signals.h"
+#include "base/process.h"
+#include "base/thread_pool.h"
+#include "base/timeline.h"
 #include "config/config_keys.h"
 #include "data/metrics/text_scores.h"
 #include "distributed/comm/agreement.h"
 #include "distributed/comm/world.h"
+#include "engine/exec/backend.h"
 #include "engine/kernels/processor.h"
+#include "tasks/check_subject.h"
 #include "tasks/task_table.h"
 #include "tasks/translation/corpus.h"
-#include "tasks/translation/translation_task.h"
-#include "training/run/rate_range.h"
+#include "tasks/translation/translation_session.h"
+#include "training/run/run_folder.h"
+#include "training/run/run_reporter.h"
+#include "training/run/run_setup.h"
 #include "training/run/sweep.h"
+#include "training/trainer/step_queue.h"
 
 namespace linnet {
 namespace {
 std::vector<std::string> key_starts() {
-  std::vector<std::string> starts;
-  for (const ConfigKey& key : config_keys()) starts.push_back(std::string(key.name) + "=");
-  return starts;
+  return mapped(config_keys(), [](const ConfigKey& key) { return std::string(key.name) + "="; });
 }
 
 struct TrainArguments : ConfigArguments {
@@ -115,12 +121,12 @@ struct Score {
 };
 
 // Evaluates the trained model on unseen dates in every format.
-Score show_test(TranslationTask& task) {
-  const Config& config = task.session().config;
+Score show_test(TranslationSession& session) {
+  const Config& config = session.config;
   Corpus corpus = load_test_corpus(config);
-  const EvaluationSet set(std::move(corpus.test), task.tokenizers(), config.model.max_seq_len);
+  const EvaluationSet set(std::move(corpus.test), session.tokenizers, config.model.max_seq_len);
   SharedWork alone = SharedWork::alone();
-  const auto translations = translate(task.session(), set, set.dataset.size(), alone);
+  const auto translations = translate(session, set, set.dataset.size(), alone);
   std::map<int, std::pair<int, int>> right_and_all;
   int right = 0;
   for (size_t i = 0; i < translations.size(); ++i) {
@@ -145,8 +151,9 @@ int demo(DemoArguments& arguments) {
   arguments.config = "dates";
   const TrainRequest request{arguments.load(), arguments.folder, arguments.resume, ""};
   Score score{};
-  const TrainOutcome outcome = run_training(request, make_training_task,
-      [&](TrainingTask& task) { score = show_test(dynamic_cast<TranslationTask&>(task)); });
+  const TrainOutcome outcome = run_training(request, make_training_task, [&](TrainingTask& task) {
+    score = show_test(dynamic_cast<TranslationSession&>(dynamic_cast<SessionTask&>(task).planned()));
+  });
   if (outcome.stopped) return 0;
   print_json({{"task", "dates"}, {"exact_match", score.exact_match}, {"worst_format", score.worst_format},
       {"train_seconds", outcome.train_seconds}, {"peak_memory_mb", megabytes(peak_resident_bytes())},
@@ -154,13 +161,146 @@ int demo(DemoArguments& arguments) {
   log_info("`echo \"May 1, 2031\" | linnet translate " + arguments.folder + "` asks it");
   return 0;
 }
+
+struct CheckArguments : ConfigArguments {
+  bool json = false, replay = false;
+};
+
+const char* verdict_name(Verdict verdict) {
+  return verdict == Verdict::kPass ? "pass" : verdict == Verdict::kFail ? "FAIL" : "skip";
+}
+
+void print_checks(const CheckLine& line) {
+  print("{}  {:<28}  {}\n", verdict_name(line.verdict), line.name, line.figure);
+  flush_output();
+}
+
+int replay(const CheckArguments& arguments) {
+  if (!RunFolder(arguments.config).has_config())
+    fail_user("'", arguments.config, "' is no run folder: --replay shows a step that a run has kept");
+  const Config config = arguments.load(true);
+  const std::unique_ptr<TrainingTask> task = start_training_task(config, arguments.config);
+  print("{}\n", replay_anomaly(arguments.config, *task));
+  return 0;
+}
+
+int check(const CheckArguments& arguments) {
+  if (arguments.replay) return replay(arguments);
+  TaskCheck task(arguments.load());
+  const std::vector<CheckLine> lines =
+      run_checks(task.subject(), arguments.json ? std::function<void(const CheckLine&)>{} : print_checks);
+  const auto failed = std::ranges::count(lines, Verdict::kFail, &CheckLine::verdict);
+  if (arguments.json) {
+    Json json{{"failed", failed}, {"checks", Json::array()}};
+    for (const CheckLine& line : lines)
+      json["checks"].push_back({{"name", line.name},
+          {"verdict", line.verdict == Verdict::kFail ? "fail" : verdict_name(line.verdict)}, {"figure", line.figure}});
+    print("{}\n", json.dump(1));
+  }
+  return failed > 0 ? 1 : 0;
+}
+
+struct ProfileArguments : ConfigArguments {
+  int64_t steps_profiled = 5, depth = 4;
+  bool json = false, each = false;
+};
+
+// Profiles steps of a run that is not kept.
+ProfileSummary profile_run(const Config& config, int64_t active) {
+  const std::unique_ptr<TrainingTask> task = start_training_task(config, "");
+  StepQueue steps(task->trainer(), task->batches(), task->resident(), task->store());
+  int64_t step = 0;
+  return profiled(task->trainer(), active, [&] {
+    const double rate = peak_learning_rate(config) / 100;
+    steps.submit(std::span(&rate, 1), ++step);
+    while (steps.waiting() > 0) steps.collect();
+  });
+}
+
+// A name of both a preset and a workload means the workload, unless there is training data.
+bool wants_workload(const ProfileArguments& arguments) {
+  const std::vector<WorkloadRow> rows = workload_rows();
+  return std::ranges::count(rows, arguments.config, &WorkloadRow::name) > 0 && arguments.settings.empty() &&
+         arguments.data.empty() && arguments.source.empty();
+}
+
+ProfileSummary profile_of(const ProfileArguments& arguments) {
+  if (!wants_workload(arguments)) return profile_run(arguments.load(), arguments.steps_profiled);
+  MeasureOptions options{.backend = &open_backend(arguments.device.empty() ? "cpu" : arguments.device)};
+  options.threads = arguments.threads > 0 ? arguments.threads : available_threads();
+  force_isa(arguments.isa.empty() ? "auto" : arguments.isa);
+  return profile_layers(make_workload(arguments.config), options, arguments.steps_profiled);
+}
+
+int profile_command(const ProfileArguments& arguments) {
+  const ProfileSummary summary = profile_of(arguments);
+  if (arguments.json) return print_text(summary_json(summary)), 0;
+  print("{}\n{}{}", summary_table(summary, 0), layer_table(summary, static_cast<int>(arguments.depth), arguments.each),
+      worst_ratios(summary, 5));
+  print_text(summary.machine.name);
+  if (summary.machine.flops > 0)
+    print(": peak {:.0f} GFLOP/s, memory {:.1f} GB/s", summary.machine.flops * 1e-9, summary.machine.bandwidth * 1e-9);
+  print("\n");
+  return 0;
+}
+
+struct EvalArguments : EvaluationRequest {
+  std::vector<std::string> folders;
+  std::string data_dir;
+  bool json = false;
+};
+
+const char* split_name(const EvalArguments& arguments) {
+  if (!arguments.data.empty()) return "file";
+  if (!arguments.source.empty()) return "files";
+  return arguments.split == "valid" ? "valid" : "test";
+}
+
+void print_scores_json(const EvalArguments& arguments, const EvaluationAnswer& answer, double seconds) {
+  Json json{{"run", arguments.folder}, {"split", split_name(arguments)}};
+  for (const auto& [name, value] : answer.facts)
+    std::visit([&, key = name](const auto& known) { json[key] = known; }, value);
+  json["loss"] = answer.result.loss;
+  for (const auto& [name, value] : answer.result.metrics)
+    if (name == "words" || name == "tokens") json[name] = static_cast<int64_t>(value);
+    else json[name] = value;
+  if (answer.result.classes) json.update(answer.result.classes->json());
+  json["seconds"] = seconds;
+  print_json(json);
+}
+
+// Looks for the run's data in another folder, also by the names of files with absolute paths.
+void move_data(Config& config, const std::string& folder) {
+  if (config.data.data_dir.empty())
+    for (std::string* file : data_files(config)) {
+      const std::string name = std::filesystem::path(*file).filename().string();
+      if (!name.empty() && file_exists(folder + "/" + name)) *file = name;
+    }
+  config.data.data_dir = folder;
+}
+
+int evaluate(EvalArguments& arguments) {
+  const double began = now();
+  arguments.folder = arguments.folders.front();
+  arguments.others.assign(arguments.folders.begin() + 1, arguments.folders.end());
+  Config config = evaluation_config(arguments.folder);
+  if (!arguments.others.empty() && task_kind(config) != TaskKind::kTranslation)
+    fail_user("several runs are evaluated together where they translate, and '", arguments.folder, "' does not");
+  apply(arguments, config, arguments.folder);
+  if (!arguments.data_dir.empty()) move_data(config, arguments.data_dir);
+  force_isa(config.train.isa);
+  const EvaluationAnswer answer = task_actions(config).evaluate(arguments, config);
+  // The loss of zero tokens is undefined, and JSON cannot represent NaN.
+  if (!std::isfinite(answer.result.loss)) fail_user("the loss is not a number: the model's weights are broken");
+  const double seconds = now() - began;
+  if (arguments.json) return print_scores_json(arguments, answer, seconds), 0;
+  print("{}  ({}{}{:.1f} s)\n", answer.line, answer.conditions, answer.conditions.empty() ? "" : ", ", seconds);
+  if (answer.result.classes) print_text(answer.result.classes->text());
+  return 0;
+}
 }  // namespace
 
-std::vector<std::string> preset_names() {
-  std::vector<std::string> names;
-  for (const Preset& preset : presets()) names.emplace_back(preset.name);
-  return names;
-}
+std::vector<std::string> preset_names() { return mapped<std::string>(presets(), &Preset::name); }
 
 void ConfigArguments::declare(Command& command) {
   command
@@ -256,5 +396,50 @@ void add_demo_command(Command& linnet) {
   command.take("--run", arguments.folder, "the run folder", {.type = "DIR"})
       .take("--set", arguments.settings, "change one key of the preset", {.type = "KEY=VALUE"})
       .flag("--resume", arguments.resume, "go on with an existing run folder");
+}
+
+void add_check_command(Command& linnet) {
+  auto [command, arguments] =
+      linnet.subcommand("check", "whether a model is sane, before it is trained: exit code 1 if a check fails", check);
+  arguments.declare(command);
+  command.flag("--replay", arguments.replay, "of a run: show the step again that --detect-anomaly has kept")
+      .flag("--json", arguments.json, "one JSON object instead of lines");
+}
+
+void add_profile_command(Command& linnet) {
+  auto [command, arguments] = linnet.subcommand(
+      "profile", "where the time of a training step goes, layer by layer, forward and backward", profile_command);
+  arguments.declare(command);
+  command
+      .take("--profiled", arguments.steps_profiled, "steps that are measured, after two others",
+          {.least = 1, .most = 1000, .show_default = true})
+      .take("--depth", arguments.depth, "names of a module's path that get a line of their own",
+          {.least = 0, .most = 20, .show_default = true})
+      .flag("--each", arguments.each, "a line for each of several equal layers, not one for all")
+      .flag("--json", arguments.json, "the summary by op as JSON");
+}
+
+void add_eval_command(Command& linnet) {
+  auto [command, arguments] =
+      linnet.subcommand("eval", "how good a model is: loss with BLEU, perplexity or accuracy", evaluate);
+  command
+      .take("run", arguments.folders,
+          "the run folder, or a model folder in the layout of Hugging Face; several of translation are evaluated as "
+          "one",
+          {.required = true})
+      .take("--split", arguments.split, "test (default) or valid, as the run's configuration names them",
+          {.choices = {"test", "valid"}})
+      .take("--source", arguments.source, "or a text of your own ...", {.type = "FILE"})
+      .take("--target", arguments.target, "... and its translation", {.type = "FILE"})
+      .take("--data", arguments.data,
+          "of a language model: a text of your own (plain, .jsonl or .bin); of a classifier or of translation: a "
+          ".tsv; of images: a folder",
+          {.type = "FILE"})
+      .take(
+          "--data-dir", arguments.data_dir, "where the data lies now (default: where the run had it)", {.type = "DIR"})
+      .take("--beam", arguments.beams, "beam size (default: the run's)", {.least = 1, .most = 1024})
+      .flag("--json", arguments.json, "one JSON object instead of a line for people")
+      .take_load(arguments)
+      .take_languages(arguments.languages.source, arguments.languages.target);
 }
 }  // namespace linnet

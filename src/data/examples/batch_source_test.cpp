@@ -7,7 +7,6 @@
 #include "data/examples/batch.h"
 #include "data/examples/batch_stream.h"
 #include "data/examples/images/image_batches.h"
-#include "data/examples/text/masked_chunks.h"
 #include "data/examples/text/text_examples.h"
 #include "data/examples/text/token_chunks.h"
 

@@ -2,9 +2,8 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include "base/error.h"
 #include "base/fail.h"
-#include "base/hash.h"
+#include "base/functions.h"
 #include "base/numbers.h"
 
 namespace linnet {
@@ -74,8 +73,7 @@ class Chooser {
       size_t index;
       int64_t increase;
     };
-    std::vector<int64_t> costs;
-    for (const Cell& cluster : clusters) costs.push_back(cost(cluster));
+    std::vector<int64_t> costs = mapped(clusters, [&](const Cell& cluster) { return cost(cluster); });
     const auto increase = [&](size_t a, size_t b) {
       return cost(joined(clusters[a], clusters[b])) - costs[a] - costs[b];
     };
@@ -86,8 +84,7 @@ class Chooser {
           if (const int64_t value = increase(a, b); value < best.increase) best = {b, value};
       return best;
     };
-    std::vector<Partner> partners;
-    for (size_t a = 0; a < clusters.size(); ++a) partners.push_back(best_partner(a));
+    std::vector<Partner> partners = mapped(clusters.size(), best_partner);
 
     for (int64_t left = std::ssize(clusters); left > 1; --left) {
       size_t a = clusters.size();

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
-#include <thread>
 #include "base/error.h"
 
 // Counts what the whole program allocates, on every thread.

@@ -1,6 +1,6 @@
-#include "data/examples/held_out.h"
 #include <gtest/gtest.h>
 #include <algorithm>
+#include "data/examples/batch.h"
 
 namespace linnet {
 namespace {

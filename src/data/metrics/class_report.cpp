@@ -1,7 +1,7 @@
 #include "data/metrics/class_report.h"
 #include <algorithm>
-#include <cstdio>
 #include <string_view>
+#include "base/text.h"
 
 namespace linnet {
 namespace {
@@ -111,10 +111,9 @@ std::string ClassReport::text() const {
   for (const std::string& name : names) width = std::max(width, width_of(name));
   std::string lines = padded("", width) + "  precision  recall      F1  support\n";
   const auto add = [&](const ScoredRow& row) {
-    char figures[80];
-    std::snprintf(figures, sizeof figures, "     %.4f  %.4f  %.4f  %7lld\n", row.scores.precision, row.scores.recall,
-        row.scores.f1, static_cast<long long>(row.support));
-    lines += padded(row.name, width) + figures;
+    const Scores& scores = row.scores;
+    lines += padded(row.name, width) +
+             printed("     %.4f  %.4f  %.4f  %7zd\n", scores.precision, scores.recall, scores.f1, row.support);
   };
   const size_t shown = std::min(names.size(), kMostRows);
   for (size_t i = 0; i < shown; ++i) add({names[i], counts[i]});

@@ -1,6 +1,5 @@
 // Correlations of two series, and retrieval of texts by their embeddings.
 #pragma once
-#include <cstdint>
 #include <map>
 #include <span>
 #include <string>

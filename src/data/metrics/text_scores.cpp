@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include "base/fail.h"
 #include "base/text.h"
-#include "data/text/unicode/unicode_classes.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {

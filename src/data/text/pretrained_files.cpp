@@ -4,7 +4,6 @@
 #include "base/files.h"
 #include "base/numbers.h"
 #include "base/text.h"
-#include "data/text/byte_spelling.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {

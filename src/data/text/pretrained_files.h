@@ -1,7 +1,6 @@
 // Older files of tokenizers, and tokenizer_config.json beside any of them.
 #pragma once
 #include "base/json.h"
-#include "base/json_reader.h"
 #include "data/text/pipeline/tokenizer_json.h"
 
 namespace linnet {

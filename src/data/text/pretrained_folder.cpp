@@ -1,7 +1,6 @@
 #include <filesystem>
 #include "base/fail.h"
 #include "base/files.h"
-#include "base/packed_files.h"
 #include "base/text.h"
 #include "data/text/pipeline/tokenizer_tables.h"
 #include "data/text/pretrained_files.h"
@@ -36,10 +35,8 @@ constexpr std::string_view kM2mLanguages =
 constexpr std::string_view kWmt21Languages = "en ha is ja cs ru zh de";
 
 std::vector<std::string> m2m_languages(const std::string& codes) {
-  std::vector<std::string> languages;
-  for (const std::string_view code : split(codes == "wmt21" ? kWmt21Languages : kM2mLanguages, ' '))
-    languages.push_back("__" + std::string(code) + "__");
-  return languages;
+  return mapped(split(codes == "wmt21" ? kWmt21Languages : kM2mLanguages, ' '),
+      [&](std::string_view code) { return "__" + std::string(code) + "__"; });
 }
 
 // M2M100's vocab.json, followed by the languages (older versions of Linnet wrote them into it).

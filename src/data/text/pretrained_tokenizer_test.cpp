@@ -8,9 +8,9 @@
 #include <thread>
 #include "base/error.h"
 #include "base/files.h"
-#include "data/text/byte_spelling.h"
 #include "data/text/pipeline/tokenizer_json.h"
-#include "data/text/subword_trainers.h"
+#include "data/text/trained_tokenizers.h"
+#include "data/text/unicode/utf8.h"
 #include "temporary_folder.h"
 
 namespace linnet {

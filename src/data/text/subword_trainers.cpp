@@ -1,12 +1,11 @@
-#include "data/text/subword_trainers.h"
 #include <algorithm>
 #include <array>
 #include <numeric>
 #include <queue>
 #include <utility>
 #include "base/fail.h"
-#include "data/text/byte_spelling.h"
 #include "data/text/pretrained_files.h"
+#include "data/text/trained_tokenizers.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
@@ -158,10 +157,9 @@ Counts count_words(const std::vector<std::string>& texts, bool lowercase) {
 }
 
 std::vector<std::string> characters_of(const std::string& word) {  // "t", "##h", "##e"
-  std::vector<std::string> characters;
-  for (const Utf8Character& character : utf8_characters(word))
-    characters.push_back((character.begin > 0 ? kPrefix : "") + std::string(character.bytes()));
-  return characters;
+  return mapped(utf8_characters(word), [](const Utf8Character& character) {
+    return (character.begin > 0 ? kPrefix : "") + std::string(character.bytes());
+  });
 }
 }  // namespace
 
@@ -196,8 +194,7 @@ std::unique_ptr<PretrainedTokenizer> BpeTrainer::train() const {
   }
   MergeLearner learner(std::move(alphabet), "", options_.min_count);
   for (const auto& [word, count] : words_) {
-    std::vector<TokenId> symbols;
-    for (const char c : word) symbols.push_back(ids[static_cast<unsigned char>(c)]);
+    std::vector<TokenId> symbols = mapped(word, [&](char c) { return ids[static_cast<unsigned char>(c)]; });
     learner.add(std::move(symbols), count);
   }
   learner.run(options_.vocab_size - std::ssize(options_.special));

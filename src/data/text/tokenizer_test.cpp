@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include "base/error.h"
 #include "base/files.h"

@@ -1,11 +1,10 @@
 #include "data/text/trained_tokenizers.h"
 #include <algorithm>
 #include <functional>
-#include <unordered_map>
 #include <unordered_set>
 #include "base/fail.h"
 #include "base/files.h"
-#include "base/hash.h"
+#include "base/numbers.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "data/text/unicode/utf8.h"
 
@@ -120,12 +119,7 @@ class SavedSentencePiece : public Tokenizer {
 constexpr std::string_view kSealStart = "\xC2\x3E\x18linnet1:";
 constexpr size_t kSealDigits = 16;
 
-std::string checksum(std::string_view bytes) {  // FNV-1a, 64 bits
-  const uint64_t hash = fnv1a(bytes);
-  std::string digits;
-  for (int shift = 60; shift >= 0; shift -= 4) digits += "0123456789abcdef"[(hash >> shift) & 15u];
-  return digits;
-}
+std::string checksum(std::string_view bytes) { return printed("%016zx", fnv1a(bytes)); }
 }  // namespace
 
 std::unique_ptr<Tokenizer> train_vocabulary(TextUnit unit, int64_t vocab_size, const std::vector<std::string>& lines) {

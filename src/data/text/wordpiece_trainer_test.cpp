@@ -2,7 +2,7 @@
 #include <unistd.h>
 #include <filesystem>
 #include "base/error.h"
-#include "data/text/subword_trainers.h"
+#include "data/text/trained_tokenizers.h"
 
 namespace linnet {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
-#include "base/signals.h"
+#include "base/process.h"
 
 namespace linnet {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 #include "base/error.h"
-#include "base/function_ref.h"
+#include "base/functions.h"
 #include "distributed/comm/communicator.h"
 
 namespace linnet {
@@ -30,7 +30,6 @@ int64_t clock_offset(Communicator& world, FunctionRef<int64_t()> clock);
 
 // Work that ranks divide and whose results all of them need, such as evaluations. Rank r does items r, r + ranks, r + 2
 // ranks, ... Results are joined in the order of the items, so they do not depend on the number of ranks.
-
 class SharedWork {
  public:
   explicit SharedWork(Communicator& world) : world_(world) {}

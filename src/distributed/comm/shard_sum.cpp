@@ -25,8 +25,7 @@ bool are_siblings(const ShardNode& left, const ShardNode& right) {
 template <class Body>
 void in_pieces(const SliceBounds& bounds, Slice part, int ranks, size_t piece_size, const Body& body) {
   const auto share = [&](int rank) { return overlap(slice(bounds, rank), part); };
-  size_t longest = 0;
-  for (int rank = 0; rank < ranks; ++rank) longest = std::max(longest, share(rank).count);
+  const size_t longest = max_of<size_t>(ranks, [&](int rank) { return share(rank).count; });
   const size_t most = ranks == 1 ? longest : piece_size;
   for (size_t done = 0; done < longest; done += most)
     body([&](int rank) {
@@ -199,9 +198,7 @@ std::vector<ShardNode> nodes_of_shards(int64_t first, int64_t count) {
 std::vector<ShardNode> ShardShare::nodes_of(int rank) const { return nodes_of_shards(count() * rank, count()); }
 
 int64_t ShardShare::most_waiting() const {
-  int64_t most = 0;
-  for (int64_t i = 0; i < count(); ++i) most = std::max(most, std::ssize(nodes_of_shards(first(), i)));
-  return most;
+  return max_of<int64_t>(count(), [&](int64_t i) { return std::ssize(nodes_of_shards(first(), i)); });
 }
 
 int64_t ShardShare::most_nodes_after_a_round() const {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <atomic>
 #include "base/error.h"
-#include "base/signals.h"
+#include "base/process.h"
 #include "comm_testing.h"
 #include "distributed/comm/agreement.h"
 

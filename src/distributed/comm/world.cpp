@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <string_view>
 #include "base/fail.h"
-#include "base/module.h"
 #include "base/numbers.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 

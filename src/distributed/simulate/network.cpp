@@ -1,52 +1,30 @@
-#include "distributed/simulate/network.h"
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <numeric>
-#include <string_view>
-#include <vector>
 #include "base/fail.h"
 #include "base/numbers.h"
 #include "base/text.h"
+#include "distributed/simulate/training_step.h"
 
 namespace linnet {
 namespace {
-struct Unit {
-  std::string_view name;
-  double factor;
-};
-
-constexpr Unit kBandwidths[] = {{"TB/s", 1e12}, {"GB/s", 1e9}, {"MB/s", 1e6}, {"KB/s", 1e3}, {"B/s", 1},
+constexpr QuantityUnit kBandwidths[] = {{"TB/s", 1e12}, {"GB/s", 1e9}, {"MB/s", 1e6}, {"KB/s", 1e3}, {"B/s", 1},
     {"bit/s", 1.0 / 8}, {"Kbit/s", 1e3 / 8}, {"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}, {"Tbit/s", 1e12 / 8}};
 constexpr size_t kByteUnits = 5;  // the first of these
-constexpr Unit kTimes[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
-
-// The value of "25 GB/s"; below 0 unless the text is a number and one of the units.
-double parse_quantity(std::string_view text, std::span<const Unit> units) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || !std::isfinite(value)) return -1;
-  const std::string_view unit = trimmed(text.substr(end - text.data()), " ");
-  const auto lower = [](char c) { return lower_ascii(c); };
-  for (const Unit& known : units)
-    if (std::ranges::equal(unit, known.name, {}, lower, lower)) return value * known.factor;
-  return -1;
-}
+constexpr QuantityUnit kTimes[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
 
 // In the largest unit in which the number is at least 1.
-std::string in_units(double value, std::span<const Unit> descending) {
-  const Unit* unit = descending.data();
+std::string in_units(double value, std::span<const QuantityUnit> descending) {
+  const QuantityUnit* unit = descending.data();
   while (unit != &descending.back() && value < unit->factor) ++unit;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value / unit->factor);
-  return text + std::string(unit->name);
+  return printed("%.4g", value / unit->factor) + std::string(unit->name);
 }
 
 // The same sizes as in comm/; traffic_test.cpp compares them.
 constexpr size_t kShardPiece = size_t{1} << 16;   // floats of a node in one exchange: distributed/comm/shard_sum.cpp
 constexpr size_t kTensorPiece = size_t{1} << 18;  // floats summed at once, and
-constexpr size_t kTensorFew = 4096;  // floats that every rank sends whole: distributed/comm/tensor_group.cpp
+constexpr size_t kTensorFew = 4096;  // floats that every rank sends whole: distributed/comm/communicator.cpp
 
 double bytes_of(size_t values) { return 4.0 * static_cast<double>(values); }
 
@@ -63,6 +41,17 @@ struct Shares {
   size_t all_nodes = 0, longest = 0;
 };
 }  // namespace
+
+double parse_quantity(std::string_view text, std::span<const QuantityUnit> units) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || !std::isfinite(value)) return -1;
+  const std::string_view unit = trimmed(text.substr(end - text.data()), " ");
+  const auto lower = [](char c) { return lower_ascii(c); };
+  for (const QuantityUnit& known : units)
+    if (std::ranges::equal(unit, known.name, {}, lower, lower)) return value * known.factor;
+  return -1;
+}
 
 Network parse_network(const std::string& text) {
   const std::string wanted = "; write bandwidth and latency, for example --network 25GB/s,5us";

@@ -1,7 +1,7 @@
-#include "distributed/simulate/network.h"
 #include <gtest/gtest.h>
 #include <vector>
 #include "base/error.h"
+#include "distributed/simulate/training_step.h"
 
 namespace linnet {
 namespace {

@@ -7,7 +7,7 @@
 #include "comm_testing.h"
 #include "distributed/comm/shard_sum.h"
 #include "distributed/comm/tensor_group.h"
-#include "distributed/simulate/network.h"
+#include "distributed/simulate/training_step.h"
 
 namespace linnet {
 namespace {

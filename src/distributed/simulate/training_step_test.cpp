@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include "base/error.h"
-#include "distributed/simulate/network.h"
 #include "parsed_json.h"
 
 namespace linnet {

@@ -4,7 +4,7 @@
 #include <mutex>
 #include "base/error.h"
 #include "base/numbers.h"
-#include "base/process_memory.h"
+#include "base/process.h"
 #include "base/timeline.h"
 #include "engine/device/device.h"
 

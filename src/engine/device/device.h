@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include "base/function_ref.h"
+#include "base/functions.h"
 
 namespace linnet {
 struct DeviceInfo {

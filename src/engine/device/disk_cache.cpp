@@ -7,8 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include "base/descriptor.h"
-#include "base/hash.h"
+#include "base/files.h"
+#include "base/numbers.h"
+#include "base/text.h"
 
 namespace linnet {
 namespace {
@@ -38,9 +39,7 @@ fs::path folder() {
 }
 
 std::string file_name(const std::string& kind, const std::string& key) {
-  char hash[17];
-  std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(mix64(fnv1a(key))));
-  return kind + "-" + hash;
+  return kind + printed("-%016zx", mix64(fnv1a(key)));
 }
 
 bool read_all(int descriptor, void* to, size_t size) {

@@ -1,13 +1,12 @@
 #include "engine/exec/backend.h"
 #include <dlfcn.h>
 #include <array>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <optional>
 #include "base/fail.h"
-#include "base/module.h"
 #include "base/numbers.h"
+#include "base/process.h"
 #include "distributed/comm/world.h"
 
 namespace linnet {

@@ -5,7 +5,7 @@
 #include <utility>
 #include "base/fail.h"
 #include "base/numbers.h"
-#include "base/switched_off.h"
+#include "base/process.h"
 #include "base/timeline.h"
 #include "engine/ir/op.h"
 

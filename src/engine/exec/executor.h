@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 #include <vector>
-#include "base/function_ref.h"
+#include "base/functions.h"
 #include "engine/plan/plan.h"
 
 namespace linnet {

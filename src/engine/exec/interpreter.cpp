@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include "base/fail.h"
+#include "base/text.h"
 #include "engine/device/device.h"
 #include "engine/ir/op.h"
 
@@ -92,9 +92,7 @@ std::string range_text(const TensorView& x) {
   if (!is_float(x.type.dtype) || x.type.dtype == DType::kBF16 || x.elements() == 0) return text;
   double least = std::numeric_limits<double>::infinity(), most = -least;
   for (const double value : dense_copy(x).values()) least = std::min(least, value), most = std::max(most, value);
-  char range[64];
-  std::snprintf(range, sizeof range, " from %.3g to %.3g", least, most);
-  return text + range;
+  return text + printed(" from %.3g to %.3g", least, most);
 }
 }  // namespace
 
@@ -158,8 +156,6 @@ double HostTensor::operator[](int64_t i) const {
 }
 
 std::vector<double> HostTensor::values() const {
-  std::vector<double> values;
-  for (int64_t i = 0; i < type_.shape.elements(); ++i) values.push_back((*this)[i]);
-  return values;
+  return mapped(type_.shape.elements(), [&](int64_t i) { return (*this)[i]; });
 }
 }  // namespace linnet

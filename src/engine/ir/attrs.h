@@ -1,6 +1,5 @@
 // The attributes of a node: one small struct per op, held with value semantics. The graph does not know the types.
 #pragma once
-#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <span>

@@ -1,5 +1,6 @@
 #include "engine/ir/graph.h"
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <set>
 #include <unordered_set>
@@ -213,8 +214,7 @@ Root root_of(const Graph& graph, ValueId id) {
 }
 
 std::vector<ValueId> results_of(const Graph& graph) {
-  std::vector<ValueId> results;
-  for (const GraphOutput& output : graph.outputs()) results.push_back(output.value);
+  std::vector<ValueId> results = mapped(graph.outputs(), &GraphOutput::value);
   for (const StateUpdate& update : graph.updates()) results.push_back(update.value);
   return results;
 }
@@ -277,13 +277,22 @@ void verify(const Graph& graph) {
   }
 }
 
-std::vector<TensorType> types_of(const Graph& graph, std::span<const ValueId> values) {
-  std::vector<TensorType> types;
-  for (const ValueId id : values) types.push_back(graph.value(id).type);
-  return types;
+namespace {
+const char* intern(std::string_view text) {
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> strings;
+  const std::lock_guard lock(mutex);
+  const auto found = strings.find(text);
+  return (found != strings.end() ? found : strings.emplace(text).first)->c_str();
+}
+}  // namespace
+
+std::string SourceLine::text() const {
+  const char* slash = std::strrchr(file, '/');
+  return std::string(slash ? slash + 1 : file) + ":" + std::to_string(line);
 }
 
-NodeTypes types_of(const Graph& graph, const Node& node) {
-  return {types_of(graph, node.in), types_of(graph, node.out)};
+SourceLine intern_source_line(std::string_view file, uint32_t line, std::string_view function) {
+  return {intern(file), line, intern(function)};
 }
 }  // namespace linnet

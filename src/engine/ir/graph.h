@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <vector>
+#include "base/functions.h"
 #include "engine/ir/attrs.h"
 #include "engine/ir/tensor.h"
 
@@ -157,6 +158,10 @@ std::string dump(const Graph& graph);
 struct NodeTypes {
   std::vector<TensorType> in, out;
 };
-NodeTypes types_of(const Graph& graph, const Node& node);
-std::vector<TensorType> types_of(const Graph& graph, std::span<const ValueId> values);
+inline std::vector<TensorType> types_of(const Graph& graph, std::span<const ValueId> values) {
+  return mapped(values, [&](ValueId id) { return graph.value(id).type; });
+}
+inline NodeTypes types_of(const Graph& graph, const Node& node) {
+  return {types_of(graph, node.in), types_of(graph, node.out)};
+}
 }  // namespace linnet

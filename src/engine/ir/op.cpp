@@ -78,8 +78,6 @@ double node_flops(const Graph& graph, const Node& node) {
 }
 
 double graph_flops(const Graph& graph) {
-  double sum = 0;
-  for (NodeId id = 0; id < graph.node_count(); ++id) sum += node_flops(graph, graph.node(id));
-  return sum;
+  return sum_of<double>(graph.node_count(), [&](NodeId id) { return node_flops(graph, graph.node(id)); });
 }
 }  // namespace linnet

@@ -184,6 +184,11 @@ double node_flops(const Graph& graph, const Node& node);  // 0 if the op has no 
 double graph_flops(const Graph& graph);
 
 void expect_inputs(const InferArgs& args, size_t count);
+// OpDef::infer of an op with `count` operands, which `infer` may rely on.
+template <size_t count, auto infer> std::vector<TensorType> takes(const InferArgs& args) {
+  expect_inputs(args, count);
+  return infer(args);
+}
 // Throws ShapeProblem with the text of all parts (strings, numbers, types, shapes) unless `condition`.
 template <class... Parts> void expect(bool condition, const Parts&... parts) {
   if (!condition) throw ShapeProblem(text_of_parts(parts...));

@@ -1,6 +1,5 @@
 #include <cstring>
 #include "engine/kernels/parallel.h"
-#include "engine/kernels/rounding.h"
 #include "engine/kernels/stored_floats.h"
 
 #define HWY_TARGET_INCLUDE "engine/kernels/rounding_simd.cpp"
@@ -158,9 +157,7 @@ HWY_EXPORT(WidenRange);
 }  // namespace
 
 void round_to_half(int64_t n, const float* from, float* to, ThreadPool& pool) {
-  for_ranges(pool, n, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(RoundToHalfRange)(from, to, begin, end);
-  });
+  for_ranges(pool, n, 1, [&](auto... range) { HWY_DYNAMIC_DISPATCH(RoundToHalfRange)(from, to, range...); });
 }
 
 void round_to_bf16_stochastic(int64_t count, const float* x, uint16_t* y, uint64_t key, ThreadPool& pool) {

@@ -2,7 +2,7 @@
 #include <functional>
 #include <string>
 #include "engine/kernels/embedding.h"
-#include "engine/kernels/pointwise/pointwise.h"
+#include "engine/kernels/pointwise/expression.h"
 #include "engine/kernels/random/philox.h"
 #include "engine/kernels/reduce/reduce.h"
 #include "engine/kernels/rope.h"

@@ -1,4 +1,3 @@
-#include "engine/passes/explanations.h"
 #include <algorithm>
 #include "base/fail.h"
 #include "engine/ir/op.h"
@@ -7,7 +6,7 @@
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/passes/gradient.h"
+#include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 
 namespace linnet {
@@ -66,8 +65,7 @@ std::vector<TracedAttention> add_attention_maps(Graph& graph, std::span<const st
     if (!is(node, kAttention)) continue;
     const int queries = last[node.in[0]], keys = last[node.in[1]];
     if (queries == kNoSequence || keys == kNoSequence) continue;
-    std::vector<Tensor> in;
-    for (const ValueId value : node.in) in.push_back({&graph, value});
+    const std::vector<Tensor> in = mapped(node.in, [&](ValueId value) { return Tensor{&graph, value}; });
     graph.set_scope(node.scope);
     const std::string output = "attention." + std::to_string(found.size());
     graph.output(output, attention_probabilities({graph, node, in}));

@@ -1,10 +1,9 @@
 #include <gtest/gtest.h>
 #include <string>
 #include "engine/exec/interpreter.h"
-#include "engine/ops/batch_norm/batch_norm.h"
+#include "engine/ops/norm/norm.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"
 
 namespace linnet {

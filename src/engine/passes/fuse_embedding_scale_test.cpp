@@ -1,11 +1,9 @@
 #include <gtest/gtest.h>
-#include <algorithm>
 #include "engine/exec/interpreter.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/kernel.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 

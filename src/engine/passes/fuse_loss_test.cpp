@@ -1,13 +1,11 @@
 #include <gtest/gtest.h>
-#include <algorithm>
 #include <random>
 #include "engine/exec/interpreter.h"
 #include "engine/ir/op.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 

@@ -1,9 +1,8 @@
 #include <algorithm>
 #include <set>
 #include <vector>
-#include "engine/ops/batch_norm/batch_norm.h"
 #include "engine/ops/dropout/dropout.h"
-#include "engine/ops/layer_norm/layer_norm.h"
+#include "engine/ops/norm/norm.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"

@@ -9,8 +9,8 @@
 #include <optional>
 #include <tuple>
 #include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/pool/pool.h"
@@ -45,7 +45,7 @@ class Quantized final : public Fusion {
     if (product.weight.input_scale > 0) product.rounding = {static_rounding(product.weight.input_scale)};
     const Node* rounded = matcher_.producer(node.in[0]);
     if (is(rounded, kRoundActivations) && product.weight.format == WeightFormat::kInt8)
-      product.rounding = rounded->attrs.as<RoundingAttrs>(), in[0] = rewriter_[rounded->in[0]];
+      product.rounding = rounded->attrs.as<StaticRounding>(), in[0] = rewriter_[rounded->in[0]];
     return put(node, kQuantizedMatmul, in, product);
   }
 
@@ -114,9 +114,9 @@ class Int8Convolutions final : public Fusion {
   }
 
   // Non-negative values have twice the steps: codes 0..255 stand for the numbers up to the same bound.
-  RoundingAttrs rounding_of(ValueId x, float scale) const {
-    if (!is_positive(x)) return scale > 0 ? RoundingAttrs{static_rounding(scale)} : RoundingAttrs{};
-    return {{.scale = scale * 127 / 255, .zero = 0, .least = 0, .most = 255}};
+  StaticRounding rounding_of(ValueId x, float scale) const {
+    if (!is_positive(x)) return scale > 0 ? static_rounding(scale) : StaticRounding{};
+    return {.scale = scale * 127 / 255, .zero = 0, .least = 0, .most = 255};
   }
 
   bool is_positive(ValueId value) const {
@@ -151,8 +151,8 @@ template <class OpAttrs> class CodedResults final : public Fusion {
   }
 
   // The rounding that all readers agree on, or empty.
-  std::optional<RoundingAttrs> codes_of(ValueId value) const {
-    std::optional<RoundingAttrs> found;
+  std::optional<StaticRounding> codes_of(ValueId value) const {
+    std::optional<StaticRounding> found;
     for (const NodeId reader : matcher_.readers(value)) {
       if (reader == graph_.node_count() || !is(graph_.node(reader), op_)) return {};
       const Node& node = graph_.node(reader);
@@ -211,7 +211,7 @@ class QuantizeProducts final : public Fusion {
       packed = rewriter_.add(node, kQuantizeWeight, std::array{in[1]}, QuantizeWeightAttrs{weight, transposed})[0];
     in[1] = packed;
     rewriter_.replace(
-        node, kQuantizedMatmul, in, QuantizedMatmulAttrs{weight, product, {{.largest_error = kLargestError}}});
+        node, kQuantizedMatmul, in, QuantizedMatmulAttrs{weight, product, {.largest_error = kLargestError}});
     return true;
   }
 

@@ -1,15 +1,13 @@
 #include <gtest/gtest.h>
-#include <algorithm>
 #include <cstring>
 #include <random>
 #include "engine/exec/interpreter.h"
 #include "engine/ir/op.h"
 #include "engine/ops/dropout/dropout.h"
-#include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/matmul/matmul.h"
+#include "engine/ops/norm/norm.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 

@@ -1,4 +1,3 @@
-#include "engine/passes/gradient.h"
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -6,6 +5,7 @@
 #include "engine/ir/op.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 
 namespace linnet {
@@ -161,11 +161,9 @@ std::vector<Tensor> gradients(Tensor loss, std::span<const Tensor> wrt) {
   Graph& graph = *loss.graph;
   Backward backward(graph, wrt);
   backward.run(loss);
-  std::vector<Tensor> result;
-  for (const Tensor& w : wrt) {
+  return mapped(wrt, [&](const Tensor& w) {
     const Tensor gradient = backward.of(w);
-    result.push_back(gradient.defined() ? gradient : fill(graph, w.type(), 0));
-  }
-  return result;
+    return gradient.defined() ? gradient : fill(graph, w.type(), 0);
+  });
 }
 }  // namespace linnet

@@ -1,4 +1,3 @@
-#include "engine/passes/gradient.h"
 #include <gtest/gtest.h>
 #include "base/error.h"
 #include "engine/exec/interpreter.h"
@@ -6,6 +5,7 @@
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
+#include "engine/passes/passes.h"
 
 namespace linnet {
 namespace {

@@ -9,12 +9,11 @@
 #include <vector>
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/conv2d/conv2d.h"
-#include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
+#include "engine/ops/norm/norm.h"
 #include "engine/ops/pool/pool.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/ops/softmax/softmax.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 

@@ -98,7 +98,8 @@ Graph pack_filters(const Graph& graph, std::span<const PackedFilters> filters) {
 }
 
 void pack(const PackedFilters& filters, const float* flat, float* packed, ThreadPool& pool) {
-  const size_t bytes = convolution_workspace(filters.sizes, ConvolutionPass::kForward, pool.size(), /*packed=*/true);
+  const size_t bytes =
+      convolution_workspace({.sizes = filters.sizes, .packed = true}, ConvolutionPass::kForward, pool.size());
   std::vector<std::byte> workspace(bytes + 64);  // aligned to 64
   std::byte* const aligned = workspace.data() + (64 - reinterpret_cast<uintptr_t>(workspace.data()) % 64) % 64;
   pack_convolution_filters(filters.sizes, ConvolutionPass::kForward, flat + filters.offset, packed, aligned, pool);

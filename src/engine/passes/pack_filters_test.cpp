@@ -6,7 +6,7 @@
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/recurrent/recurrent.h"
 #include "engine/passes/passes.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/store.h"
 #include "models/nn/forward.h"
 #include "models/nn/module.h"
 

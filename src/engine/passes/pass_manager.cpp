@@ -64,9 +64,7 @@ std::map<std::string, int> count_nodes(const Graph& graph) {
 }
 
 int count_views(const Graph& graph) {
-  int count = 0;
-  for (ValueId id = 0; id < graph.value_count(); ++id) count += graph.value(id).view.has_value();
-  return count;
+  return sum_of<int>(graph.value_count(), [&](ValueId id) { return graph.value(id).view.has_value(); });
 }
 
 // Counts nodes of `after` beyond those of `before` by label, elementwise ones with functions, or new views.
@@ -84,11 +82,7 @@ std::vector<std::string> new_nodes(const Graph& before, const Graph& after) {
 }
 }  // namespace
 
-std::vector<std::string> pass_names() {
-  std::vector<std::string> names;
-  for (const Pass& pass : kPasses) names.emplace_back(pass.name);
-  return names;
-}
+std::vector<std::string> pass_names() { return mapped<std::string>(kPasses, &Pass::name); }
 
 Graph optimize(Graph graph, const PassOptions& options, std::vector<PassReport>* report) {
   const auto names = pass_names();

@@ -13,7 +13,6 @@
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/passes/gradient.h"
 
 namespace linnet {
 namespace {

@@ -3,7 +3,7 @@
 #include <numeric>
 #include <set>
 #include <string_view>
-#include "base/hash.h"
+#include "base/numbers.h"
 #include "engine/ir/op.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
@@ -248,9 +248,7 @@ class KeptParts {
       const Node& node = graph_.node(producer);
       open.insert(open.end(), node.in.begin(), node.in.end());
     }
-    double work = 0;
-    for (const NodeId id : again) work += node_work(graph_, graph_.node(id));
-    return work;
+    return sum_of<double>(again, [&](NodeId id) { return node_work(graph_, graph_.node(id)); });
   }
 
   const Graph& graph_;
@@ -362,8 +360,7 @@ NodeId find_loss(const Graph& graph) {
 
 std::vector<Block> find_blocks(const Graph& graph) {
   const BlockMap map(graph);
-  std::vector<Block> blocks;
-  for (const std::string& path : map.paths()) blocks.push_back({path, 0});
+  std::vector<Block> blocks = mapped(map.paths(), [](const std::string& path) { return Block{path, 0}; });
   for (NodeId id = 0; id <= map.loss(); ++id) {
     const Node& node = graph.node(id);
     const int index = map.block(node);
@@ -407,9 +404,7 @@ double node_work(const Graph& graph, const Node& node, bool with_parameters) {
 }
 
 double estimated_work(const Graph& graph) {
-  double work = 0;
-  for (const Node& node : graph.nodes()) work += node_work(graph, node);
-  return work;
+  return sum_of<double>(graph.nodes(), [&](const Node& node) { return node_work(graph, node); });
 }
 
 std::vector<std::vector<int>> kept_parts(const Graph& graph, const Block& block) {

@@ -10,9 +10,7 @@ Rewriter::Rewriter(const Graph& old, const std::set<std::string>& replaced)
 }
 
 std::vector<Tensor> Rewriter::inputs_of(const Node& node) const {
-  std::vector<Tensor> in;
-  for (ValueId id : node.in) in.push_back((*this)[id]);
-  return in;
+  return mapped(node.in, [&](ValueId id) { return (*this)[id]; });
 }
 
 const Node* Rewriter::lone_producer(ValueId old_value) const {
@@ -21,9 +19,7 @@ const Node* Rewriter::lone_producer(ValueId old_value) const {
 }
 
 std::vector<Tensor> Rewriter::operands(const Node& new_node) {
-  std::vector<Tensor> operands;
-  for (ValueId id : new_node.in) operands.push_back({&new_, id});
-  return operands;
+  return mapped(new_node.in, [&](ValueId id) { return Tensor{&new_, id}; });
 }
 
 std::vector<Tensor> Rewriter::add(const Node& like, const OpDef& op, std::span<const Tensor> in, Attrs attrs) {
@@ -98,8 +94,7 @@ bool Fusion::take_in(const Node& node, const Node& producer, Tensor operand, Att
 bool Fusion::has_kernel(const Node& node, const OpDef& op, Attrs attrs, std::span<const Tensor> in) const {
   Node made = node;
   made.op = &op, made.attrs = std::move(attrs);
-  std::vector<TensorType> types;
-  for (const Tensor& operand : in) types.push_back(operand.type());
+  const std::vector<TensorType> types = mapped(in, &Tensor::type);
   return has_fast_kernel(made, types, types_of(graph_, node.out), backend_);
 }
 }  // namespace linnet

@@ -59,8 +59,7 @@ class Splitter {
     if (id == end_) {  // the loss that it stands for is zero
       out = {fill(graph, graph_.value(node.out[0]).type, 0, node.where)};
     } else {
-      std::vector<Tensor> in;
-      for (const ValueId operand : node.in) in.push_back(backward(operand));
+      std::vector<Tensor> in = mapped(node.in, [&](ValueId operand) { return backward(operand); });
       graph.set_scope(node.scope);
       out = graph.add_stored(*node.op, in, node.attrs, node.where, types_of(graph_, node).out);
     }
@@ -104,8 +103,7 @@ class Splitter {
     for (NodeId id = 0; id < graph_.node_count(); ++id) {
       if (!in_forward_[id]) continue;
       const Node& node = graph_.node(id);
-      std::vector<Tensor> in;
-      for (const ValueId operand : node.in) in.push_back(use(operand));
+      const std::vector<Tensor> in = mapped(node.in, [&](ValueId operand) { return use(operand); });
       graph.set_scope(node.scope);
       const std::vector<Tensor> out =
           graph.add_stored(*node.op, in, node.attrs, node.where, types_of(graph_, node).out);

@@ -120,9 +120,7 @@ class Appender {
     }
     for (const Node& node : whole_.nodes()) append(node);
     for (const GraphOutput& output : whole_.outputs()) graph_.output(output.name, whole_of(output.value, where_));
-    std::vector<Tensor> found;
-    for (const ValueId id : results) found.push_back(whole_of(id, where_));
-    return found;
+    return mapped(results, [&](ValueId id) { return whole_of(id, where_); });
   }
 
  private:
@@ -134,8 +132,7 @@ class Appender {
   Value& of(ValueId id) { return values_[id]; }
 
   void append(const Node& node) {
-    std::vector<Sharding> operands;
-    for (const ValueId in : node.in) operands.push_back(of(in).sharding);
+    const std::vector<Sharding> operands = mapped(node.in, [&](ValueId in) { return of(in).sharding; });
     const ShardedNode rule = ask_rule(whole_, node, operands, division_.rank, {});
     const bool is_divided = rule.exchanges || !is_all_whole(rule.in) || !is_all_whole(rule.out);
     where_ = node.where;

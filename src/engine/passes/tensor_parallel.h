@@ -1,16 +1,16 @@
 // Tensor parallel (Shoeybi et al. 2019, "Megatron-LM"): the ranks of a tensor group compute one model together, each
 // with a part of its parameters and activations. The pass walks a loss's forward graph in order and asks each op's
-// sharding rule (engine/ops/sharding.h) how it handles its operands' division; if it wants another one, an exchange is
-// inserted (ops/collective). The gradient is traced afterwards; gradients of exchanges are exchanges too.
+// sharding rule (engine/ops/collective/collective.h) how it handles its operands' division; if it wants another one, an
+// exchange is inserted (ops/collective). The gradient is traced afterwards; gradients of exchanges are exchanges too.
 #pragma once
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
-#include "base/function_ref.h"
+#include "base/functions.h"
 #include "engine/ir/graph.h"
-#include "engine/ops/sharding.h"
+#include "engine/ops/collective/collective.h"
 
 namespace linnet {
 struct ModelStages;  // models/nn/pipeline_parallel.h

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 #include <random>
-#include "engine/plan/storage.h"
+#include "engine/plan/plan.h"
 
 namespace linnet {
 namespace {

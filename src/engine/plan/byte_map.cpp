@@ -90,8 +90,7 @@ void ByteMap::write(const ByteRows& bytes, ValueId owner) {
     if (found == pieces_.end()) {
       const auto next = pieces_.upper_bound(begin);
       limit = next == pieces_.end() ? SIZE_MAX : next->first;
-    } else if (found->second.pitch == 0 && found->second.columns.size() == 1 && found->second.columns[0].begin == 0 &&
-               found->second.columns[0].end == found->second.end - found->first) {
+    } else if (found->second.is_of_one_value(found->first)) {
       limit = found->second.end, before = found->second.columns[0].owner;
     }
     const size_t count = std::min(left, (limit - begin) / pitch);
@@ -112,100 +111,71 @@ void ByteMap::write(const ByteRows& bytes, ValueId owner) {
   }
 }
 
-bool ByteMap::covers(const Piece& piece, size_t begin, size_t end, Allowed allowed) {
-  for (const Column& column : piece.columns) {
-    if (column.end <= begin) continue;
-    if (begin >= end) break;
-    if (column.begin > begin || !allowed(column.owner)) return false;
-    begin = column.end;
-  }
-  return begin >= end;
-}
-
-bool ByteMap::meets(const Piece& piece, size_t begin, size_t end) {
-  return std::any_of(piece.columns.begin(), piece.columns.end(),
-      [&](const Column& column) { return column.begin < end && begin < column.end; });
-}
-
-bool ByteMap::holds_row(size_t begin, size_t end, Allowed allowed) const {
+bool ByteMap::check_row(size_t begin, size_t end, bool all, Test test) const {
   while (begin < end) {
-    const auto found = at(begin);
-    if (found == pieces_.end()) return false;
-    const size_t first = found->first;
-    const Piece& piece = found->second;
+    auto found = at(begin);
+    if (found == pieces_.end()) {
+      if (all) return false;
+      found = pieces_.upper_bound(begin);
+      if (found == pieces_.end() || found->first >= end) return false;
+      begin = found->first;
+    }
+    const auto& [first, piece] = *found;
     const size_t stop = std::min(end, piece.end), row = piece.row_bytes(first);
-    if (!in_row(row, (begin - first) % row, stop - begin, true,
-            [&](size_t from, size_t to) { return covers(piece, from, to, allowed); }))
-      return false;
+    const auto holds = [&, piece = &piece](size_t from, size_t to) { return test(*piece, from, to); };
+    if (in_row(row, (begin - first) % row, stop - begin, all, holds) != all) return !all;
     begin = stop;
   }
-  return true;
+  return all;
+}
+
+bool ByteMap::check(const ByteRows& bytes, bool all, Test test) const {
+  if (bytes.rows == 1) return check_row(bytes.begin, bytes.begin + bytes.width, all, test);
+  if (bytes.width == 0) return all;
+  for (size_t row = 0, count = 1; row < bytes.rows; row += count) {
+    const size_t begin = bytes.begin + row * bytes.pitch, end = begin + bytes.width, left = bytes.rows - row;
+    const auto rows_before = [&](size_t stop) {  // rows from this one on that end at `stop` or before
+      return end > stop ? 0 : std::min(left, (stop - end) / bytes.pitch + 1);
+    };
+    const auto found = at(begin);
+    if (found == pieces_.end()) {
+      if (all) return false;
+      const auto next = pieces_.upper_bound(begin);
+      if (next == pieces_.end()) return false;
+      if (count = rows_before(next->first); count > 0) continue;
+    }
+    bool holds = false;
+    if (found != pieces_.end() && (count = rows_in(*found, bytes, begin, left)) > 0) {
+      const size_t column = (begin - found->first) % bytes.pitch;
+      holds = test(found->second, column, column + bytes.width);
+    } else if (found != pieces_.end() && found->second.is_of_one_value(found->first) &&
+               (count = rows_before(found->second.end)) > 0) {
+      holds = test(found->second, 0, bytes.width);
+    } else {
+      holds = check_row(begin, end, all, test);
+      count = 1;
+    }
+    if (holds != all) return !all;
+  }
+  return all;
 }
 
 bool ByteMap::holds(const ByteRows& bytes, Allowed allowed) const {
-  if (bytes.rows == 1) return holds_row(bytes.begin, bytes.begin + bytes.width, allowed);
-  if (bytes.width == 0) return true;
-  for (size_t row = 0; row < bytes.rows;) {
-    const size_t begin = bytes.begin + row * bytes.pitch, left = bytes.rows - row;
-    const auto found = at(begin);
-    if (found == pieces_.end()) return false;
-    const size_t first = found->first;
-    const Piece& piece = found->second;
-    if (const size_t count = rows_in(*found, bytes, begin, left); count > 0) {
-      const size_t column = (begin - first) % bytes.pitch;
-      if (!covers(piece, column, column + bytes.width, allowed)) return false;
-      row += count;
-    } else if (piece.pitch == 0 && piece.columns.size() == 1 && begin + bytes.width <= piece.end) {
-      const size_t count = std::min(left, (piece.end - begin - bytes.width) / bytes.pitch + 1);
-      const size_t last = begin + (count - 1) * bytes.pitch + bytes.width;
-      // One column: what holds for the first and the last row holds for those between them.
-      if (!covers(piece, begin - first, begin - first + bytes.width, allowed) ||
-          !covers(piece, last - bytes.width - first, last - first, allowed))
-        return false;
-      row += count;
-    } else {
-      if (!holds_row(begin, begin + bytes.width, allowed)) return false;
-      ++row;
+  return check(bytes, true, [&](const Piece& piece, size_t begin, size_t end) {
+    for (const Column& column : piece.columns) {
+      if (column.end <= begin) continue;
+      if (begin >= end) break;
+      if (column.begin > begin || !allowed(column.owner)) return false;
+      begin = column.end;
     }
-  }
-  return true;
-}
-
-bool ByteMap::touches_row(size_t begin, size_t end) const {
-  auto found = at(begin);
-  if (found == pieces_.end()) found = pieces_.upper_bound(begin);
-  for (; found != pieces_.end() && found->first < end; ++found) {
-    const size_t first = found->first;
-    const Piece& piece = found->second;
-    const size_t from = std::max(begin, first), stop = std::min(end, piece.end), row = piece.row_bytes(first);
-    if (from < stop &&
-        in_row(row, (from - first) % row, stop - from, false, [&](size_t b, size_t e) { return meets(piece, b, e); }))
-      return true;
-  }
-  return false;
+    return begin >= end;
+  });
 }
 
 bool ByteMap::touches(const ByteRows& bytes) const {
-  if (bytes.rows == 1) return touches_row(bytes.begin, bytes.begin + bytes.width);
-  for (size_t row = 0; row < bytes.rows;) {
-    const size_t begin = bytes.begin + row * bytes.pitch, left = bytes.rows - row;
-    const auto found = at(begin);
-    if (found == pieces_.end()) {
-      const auto next = pieces_.upper_bound(begin);
-      if (next == pieces_.end()) return false;
-      if (begin + bytes.width <= next->first) {
-        row += std::min(left, (next->first - begin - bytes.width) / bytes.pitch + 1);
-        continue;
-      }
-    } else if (const size_t count = rows_in(*found, bytes, begin, left); count > 0) {
-      const size_t column = (begin - found->first) % bytes.pitch;
-      if (meets(found->second, column, column + bytes.width)) return true;
-      row += count;
-      continue;
-    }
-    if (touches_row(begin, begin + bytes.width)) return true;
-    ++row;
-  }
-  return false;
+  return check(bytes, false, [](const Piece& piece, size_t begin, size_t end) {
+    return std::ranges::any_of(
+        piece.columns, [&](const Column& column) { return column.begin < end && begin < column.end; });
+  });
 }
 }  // namespace linnet

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <vector>
-#include "base/function_ref.h"
+#include "base/functions.h"
 #include "engine/ir/graph.h"
 
 namespace linnet {
@@ -36,6 +36,9 @@ class ByteMap {
     std::vector<Column> columns;
 
     size_t row_bytes(size_t begin) const { return pitch ? pitch : end - begin; }
+    bool is_of_one_value(size_t begin) const {
+      return pitch == 0 && columns.size() == 1 && columns[0].begin == 0 && columns[0].end == end - begin;
+    }
   };
   using Pieces = std::map<size_t, Piece>;  // by the first byte
 
@@ -43,13 +46,14 @@ class ByteMap {
   // Splits a piece that spans the byte, so that the byte begins a piece.
   void split(size_t byte);
   void write_row(size_t begin, size_t end, ValueId owner);
-  bool holds_row(size_t begin, size_t end, Allowed allowed) const;
-  bool touches_row(size_t begin, size_t end) const;
+  // Whether test(piece, begin, end), of bytes relative to a row of the piece, holds for all parts of `bytes` or,
+  // without `all`, for any. Bytes outside of pieces fail it.
+  using Test = FunctionRef<bool(const Piece& piece, size_t begin, size_t end)>;
+  bool check(const ByteRows& bytes, bool all, Test test) const;
+  bool check_row(size_t begin, size_t end, bool all, Test test) const;
   // How many of the `rows` rows from `begin` on lie in the same columns of the piece's rows.
   static size_t rows_in(const Pieces::value_type& piece, const ByteRows& bytes, size_t begin, size_t rows);
   static void set(std::vector<Column>& columns, Column column);
-  static bool covers(const Piece& piece, size_t begin, size_t end, Allowed allowed);
-  static bool meets(const Piece& piece, size_t begin, size_t end);
 
   Pieces pieces_;
 };

@@ -3,9 +3,8 @@
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"
-#include "engine/plan/storage.h"
+#include "engine/plan/plan.h"
 
 namespace linnet {
 namespace {

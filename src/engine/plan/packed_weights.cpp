@@ -1,4 +1,3 @@
-#include "engine/plan/packed_weights.h"
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -7,7 +6,8 @@
 #include "engine/ir/op.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/quantized/quantized.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/plan.h"
+#include "engine/plan/store.h"
 
 namespace linnet {
 namespace {

@@ -1,4 +1,3 @@
-#include "engine/plan/packed_weights.h"
 #include <gtest/gtest.h>
 #include <span>
 #include <vector>
@@ -7,6 +6,7 @@
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/passes.h"
+#include "engine/plan/plan.h"
 #include "models/nn/forward.h"
 #include "models/nn/layers.h"
 #include "models/nn/model_store.h"

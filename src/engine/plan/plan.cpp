@@ -1,7 +1,6 @@
 #include "engine/plan/plan.h"
 #include <algorithm>
 #include "engine/ir/op.h"
-#include "engine/plan/storage.h"
 
 namespace linnet {
 namespace {
@@ -35,8 +34,7 @@ void choose_asides(const Graph& graph, const std::vector<size_t>& bytes, ChosenK
   for (NodeId id = graph.node_count() - 1; id >= 0; --id) {
     const Node& node = graph.node(id);
     NodeId end = id + kBeside;
-    size_t moved = 0;
-    for (const ValueId in : node.in) moved += graph.value(in).type.bytes();
+    size_t moved = sum_of<size_t>(node.in, [&](ValueId in) { return graph.value(in).type.bytes(); });
     for (const ValueId out : node.out) {
       end = std::min(end, read_of(out) - 1);
       moved += graph.value(out).type.bytes();

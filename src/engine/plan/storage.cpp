@@ -1,9 +1,9 @@
-#include "engine/plan/storage.h"
 #include <algorithm>
 #include <functional>
 #include <numeric>
 #include "base/numbers.h"
 #include "engine/ir/op.h"
+#include "engine/plan/plan.h"
 
 namespace linnet {
 namespace {
@@ -353,8 +353,7 @@ class Placer {
 }  // namespace
 
 size_t most_alive(const std::vector<ArenaBlock>& blocks) {
-  std::vector<Placed> all;
-  for (const ArenaBlock& block : blocks) all.push_back(in_lines(block));
+  const std::vector<Placed> all = mapped(blocks, [&](const ArenaBlock& block) { return in_lines(block); });
   return most_alive(all);
 }
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 #include "base/fail.h"
-#include "base/function_ref.h"
+#include "base/functions.h"
 #include "engine/ir/op.h"
 #include "engine/plan/byte_map.h"
 #include "engine/plan/plan.h"

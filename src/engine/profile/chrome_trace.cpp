@@ -1,7 +1,7 @@
 #include <algorithm>
 #include "base/json.h"
 #include "engine/profile/profile.h"
-#include "engine/profile/rank_profiles.h"
+#include "engine/profile/step_profiler.h"
 
 namespace linnet {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
-#include "base/printed.h"
+#include "base/text.h"
 #include "engine/profile/profile.h"
 
 namespace linnet {

@@ -3,13 +3,12 @@
 #include <string_view>
 #include <tuple>
 #include "base/json.h"
-#include "base/printed.h"
 #include "base/text.h"
 #include "engine/ir/op.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
-#include "engine/plan/state_names.h"
-#include "engine/profile/rank_profiles.h"
+#include "engine/plan/store.h"
+#include "engine/profile/step_profiler.h"
 
 namespace linnet {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 #include "base/timeline.h"
-#include "engine/plan/storage.h"
+#include "engine/plan/plan.h"
 
 namespace linnet {
 // What is known of a plan's nodes before a run: phases (kBoth: of a loss and its gradient), names, costs.
@@ -83,6 +83,16 @@ ProfileSummary summarize(const Profile& profile);
 // nodes as nested slices on their thread's track, a track for every other thread, and counters of live and planned
 // memory.
 std::string chrome_trace(const Profile& profile);
+
+// Parts of chrome_trace(): the events of one process, and the trace of all. `start`: the trace's time 0.
+struct TracedProcess {
+  int id = 1;  // unique in the trace, and the order of the processes
+  std::string name = "linnet";
+  int64_t start = 0;
+};
+int64_t first_moment(const Profile& profile);
+std::string trace_events(const Profile& profile, const TracedProcess& process);
+std::string trace_of(const std::vector<std::string>& events, const MachinePeak& machine);
 
 // The slowest `count` rows as a table, and a step's time by phase.
 std::string summary_table(const ProfileSummary& summary, size_t count);

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include "base/error.h"
 #include "base/files.h"
-#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"

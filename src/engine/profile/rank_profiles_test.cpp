@@ -1,8 +1,8 @@
 // Profiles of two stages of a pipeline, made by hand: rank 1's clock is ahead of rank 0's.
-#include "engine/profile/rank_profiles.h"
 #include <gtest/gtest.h>
 #include <map>
 #include "comm_testing.h"
+#include "engine/profile/step_profiler.h"
 #include "parsed_json.h"
 
 namespace linnet {

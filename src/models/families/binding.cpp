@@ -1,9 +1,9 @@
 #include "models/families/binding.h"
-#include <algorithm>
-#include <cstring>
-#include <map>
+#include <set>
 #include "base/fail.h"
-#include "models/nn/quantized_training.h"
+#include "engine/kernels/quantized/packed_weight.h"
+#include "formats/gguf_file.h"
+#include "models/nn/weight_quantization.h"
 
 namespace linnet {
 namespace {
@@ -80,6 +80,48 @@ void gather(const BoundRow& bound, const float* parameters, int64_t first, int64
       if (at >= first) out[at - first] = from[column * in + row];
     }
 }
+
+bool any_matches(const std::vector<std::string>& patterns, const std::string& name) {
+  return std::ranges::any_of(patterns, [&](const std::string& pattern) { return matches(name, pattern); });
+}
+
+std::string and_more(size_t count) { return count > 1 ? " (and " + std::to_string(count - 1) + " more)" : ""; }
+
+std::vector<const MatchedRow*> tensors_of(const TensorMatch& match, const ParameterSlot& slot) {
+  std::vector<const MatchedRow*> tensors;
+  for (const MatchedRow& matched : match.rows)
+    if (matched.bound->spec == &slot.spec && matched.bound->row->role != TensorRole::kCopy) tensors.push_back(&matched);
+  return tensors;
+}
+
+const std::byte* row_of(const MatchedRow& matched, int64_t row) {
+  const TensorForm form = matched.bound->row->form;
+  const bool is_as_here = form == TensorForm::kTransposed || form == TensorForm::kByHeads;
+  return matched.weight->file->block_row(*matched.weight->entry, row, is_as_here);
+}
+
+int64_t rows_of(const MatchedRow& matched) {
+  return matched.bound->shape[matched.bound->row->form == TensorForm::kTransposed ? 1 : 0];
+}
+
+WeightFormat format_of(const MatchedRow& matched) { return *find_gguf_blocks(matched.weight->entry->form)->format; }
+
+std::optional<PackedShape> in_blocks(const std::vector<const MatchedRow*>& tensors, const Shape& of) {
+  if (of.rank() != 2 || tensors.empty()) return {};
+  PackedShape shape{.columns = of[1]};
+  for (const MatchedRow* matched : tensors) {
+    if (!matched->weight || !row_of(*matched, 0)) return {};
+    const WeightFormat format = format_of(*matched);
+    if (shape.rows == 0) shape.format = format;
+    if (shape.tail_rows > 0 || format != shape.format) {
+      if (shape.tail_rows == 0) shape.tail_format = format;
+      if (format != shape.tail_format || (shape.rows - shape.tail_rows) % PackedShape::kPanel != 0) return {};
+      shape.tail_rows += rows_of(*matched);
+    }
+    shape.rows += rows_of(*matched);
+  }
+  return shape;
+}
 }  // namespace
 
 std::vector<BoundRow> bind_names(const NameTable& names, const ParameterLayout& layout) {
@@ -148,5 +190,144 @@ bool equals_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data
     if (std::memcmp(file.data(), ours.data(), static_cast<size_t>(count) * sizeof(float)) != 0) return false;
   }
   return true;
+}
+
+TensorMatch::TensorMatch(
+    const PretrainedModel& model, const std::vector<BoundRow>& bound, const WeightFiles& files, bool new_head)
+    : model_(model), files_(files) {
+  const std::string& prefix = model.names.prefix;
+  with_prefix = prefix.empty() || std::ranges::any_of(files.weights(), [&](const WeightFiles::Weight& weight) {
+    return current_beginning(weight.name).starts_with(prefix);
+  });
+  for (const WeightFiles::Weight& weight : files.weights()) {
+    const std::string name = table_name(weight.name);
+    const auto [other, inserted] = by_name_.emplace(name, &weight);
+    if (!inserted)
+      fail_user("'", weight.file->path(), "': tensors ", other->second->name, " and ", weight.name,
+          " are the same part of the model");
+  }
+  match(bound, new_head);
+  check_missing(new_head);
+  check_extra();
+}
+
+std::string TensorMatch::current_beginning(const std::string& name) const {
+  for (const auto& [old_beginning, beginning] : model_.names.old_beginnings)
+    if (name.starts_with(old_beginning)) return beginning + name.substr(old_beginning.size());
+  return name;
+}
+
+// Replaces old endings and beginnings, and adds the table's prefix.
+std::string TensorMatch::table_name(const std::string& name) const {
+  std::string result = current_beginning(name);
+  for (const auto& [old_ending, ending] : model_.names.old_endings)
+    if (result.ends_with(old_ending)) result = result.substr(0, result.size() - old_ending.size()) + ending;
+  if (with_prefix) return result;
+  const std::string prefixed = model_.names.prefix + result;
+  const auto& rows = model_.names.rows;
+  return std::ranges::any_of(rows, [&](const NameRow& row) { return row.tensor == prefixed; }) ? prefixed : result;
+}
+
+void TensorMatch::match(const std::vector<BoundRow>& bound, bool new_head) {
+  for (const BoundRow& row : bound) {
+    const auto found = by_name_.find(row.row->tensor);
+    rows.push_back({&row, found == by_name_.end() ? nullptr : found->second});
+    if (found == by_name_.end()) continue;
+    const TensorEntry& entry = *found->second->entry;
+    if (new_head && row.row->role == TensorRole::kHead && entry.type.shape != row.shape) {
+      rows.back().weight = nullptr;  // of another number of classes: drawn anew
+      continue;
+    }
+    const std::string who = "'" + found->second->file->path() + "': tensor " + entry.name + " is " + entry.text();
+    if (entry.type.shape != row.shape) fail_user(who, ", expected the shape ", row.shape.text());
+    if (!is_float(entry.dtype)) fail_user(who, ", expected a floating-point type");
+  }
+}
+
+void TensorMatch::check_missing(bool new_head) {
+  std::vector<std::string> missing;
+  std::map<std::string, const WeightFiles::Weight*> copies;  // of parameters, under another name of theirs
+  for (const MatchedRow& row : rows)
+    if (row.weight && row.bound->row->role == TensorRole::kCopy) copies[row.bound->row->parameter] = row.weight;
+  for (MatchedRow& matched : rows) {
+    if (matched.weight) continue;
+    const NameRow& row = *matched.bound->row;
+    if (row.role != TensorRole::kRequired && row.role != TensorRole::kHead) continue;
+    if (row.role == TensorRole::kHead && new_head) {
+      fresh.push_back(row.tensor);
+      continue;
+    }
+    // Some programs write another name of a tied weight.
+    if (const auto copy = copies.find(row.parameter); copy != copies.end()) matched.weight = copy->second;
+    if (matched.weight) continue;
+    const std::string& prefix = model_.names.prefix;
+    missing.push_back(!with_prefix && row.tensor.starts_with(prefix) ? row.tensor.substr(prefix.size()) : row.tensor);
+  }
+  if (missing.empty()) return;
+  const std::string where =
+      files_.files() == 1 ? files_.weights().empty() ? model_.folder : files_.weights()[0].file->path() : model_.folder;
+  fail_user("'", where, "' has no tensor ", missing[0], and_more(missing.size()), ", which a ", model_.architecture,
+      " needs");
+}
+
+void TensorMatch::check_extra() {
+  std::set<std::string> known;
+  for (const MatchedRow& matched : rows) known.insert(matched.bound->row->tensor);
+  std::vector<const WeightFiles::Weight*> extra;
+  for (const auto& [name, weight] : by_name_) {
+    if (known.contains(name)) continue;
+    const std::string& prefix = model_.names.prefix;
+    const std::string bare = !prefix.empty() && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+    if (any_matches(model_.names.computed, bare)) continue;
+    if (any_matches(model_.names.other_heads, bare)) unused.push_back(weight->name);
+    else extra.push_back(weight);
+  }
+  if (!extra.empty())
+    fail_user("'", extra[0]->file->path(), "': tensor ", extra[0]->name, and_more(extra.size()), " is not part of a ",
+        model_.architecture);
+}
+
+std::map<std::string, FileDType> TensorMatch::dtypes() const {
+  std::map<std::string, FileDType> result;
+  for (const MatchedRow& matched : rows) {
+    const bool own = matched.weight && table_name(matched.weight->name) == matched.bound->row->tensor;
+    if (own) result[matched.bound->row->tensor] = matched.weight->entry->dtype;
+  }
+  return result;
+}
+
+void TensorMatch::fail_different(const MatchedRow& matched) const {
+  const NameRow& row = *matched.bound->row;
+  const std::string who = "'" + matched.weight->file->path() + "': tensor " + matched.weight->name;
+  if (row.role == TensorRole::kConstant) fail_user(who, " is not ", row.constant, " everywhere");
+  fail_user(who, " is not the same as the one it is tied to in a ", model_.architecture);
+}
+
+std::map<std::string, PackedShape> parameters_in_blocks(const std::string& folder) {
+  const PretrainedModel model = open_pretrained(folder);
+  const WeightFiles files(folder);
+  const ParameterLayout layout(*model.module);
+  const std::vector<BoundRow> rows = bind_names(model.names, layout);
+  const TensorMatch match(model, rows, files, !model.fresh.empty());
+  std::map<std::string, PackedShape> found;
+  for (const ParameterSlot& slot : layout.parameters())
+    if (const auto shape = in_blocks(tensors_of(match, slot), slot.spec.shape)) found[slot.spec.name] = *shape;
+  return found;
+}
+
+void load_blocks(const TensorMatch& match, const ParameterSlot& slot, float* parameters) {
+  auto* to = reinterpret_cast<std::byte*>(parameters + slot.offset);
+  for (const MatchedRow* matched : tensors_of(match, slot)) {
+    const WeightFormat format = format_of(*matched);
+    const auto bytes = static_cast<size_t>(file_row_bytes(format, slot.spec.shape[1]));
+    for (int64_t row = 0; row < rows_of(*matched); ++row, to += bytes) {
+      const std::byte* from = row_of(*matched, row);
+      if (!is_finite_row(format, from, slot.spec.shape[1]))
+        fail_user("'", matched->weight->file->path(), "': tensor ", matched->weight->entry->name,
+            " holds values that are not numbers (NaN)");
+      std::memcpy(to, from, bytes);
+    }
+    matched->weight->file->drop_pages();
+  }
 }
 }  // namespace linnet

@@ -1,5 +1,4 @@
 #include "models/families/config_file.h"
-#include <algorithm>
 #include <cmath>
 #include "base/files.h"
 #include "base/text.h"
@@ -19,6 +18,9 @@ void take_text_part(Json& config) {
     if (config.contains(key)) text[key] = config.at(key);
   config = std::move(text);
 }
+
+constexpr const char *kProblemKey = "problem_type", *kPairsKey = "linnet_text_pairs",
+                     *kNoAnswerKey = "linnet_may_lack_answers";
 }  // namespace
 
 std::string quoted(const std::string& key) { return "\"" + key + "\""; }
@@ -56,9 +58,6 @@ ConfigFile ConfigFile::part(const Json& object) const {
   return result;
 }
 
-bool ConfigFile::has(const std::string& key) const { return find(key) != nullptr; }
-bool ConfigFile::mentions(const std::string& key) const { return json_.contains(key); }
-
 int64_t ConfigFile::integer(const std::string& key) const {
   const Json& value = at(key);
   if (value.is_integer()) return value.get<int64_t>();
@@ -67,16 +66,12 @@ int64_t ConfigFile::integer(const std::string& key) const {
     return static_cast<int64_t>(number);  // 1e20 or 512.0, as some programs write integers
   fail(quoted(key), " is ", shown(value), ", expected an integer");
 }
-int64_t ConfigFile::integer(const std::string& key, int64_t fallback) const {
-  return has(key) ? integer(key) : fallback;
-}
 
 int64_t ConfigFile::size(const std::string& key) const {
   const int64_t value = integer(key);
   if (value < 1 || value > INT64_C(1) << 30) fail(quoted(key), " is ", value, ", out of range");
   return value;
 }
-int64_t ConfigFile::size(const std::string& key, int64_t fallback) const { return has(key) ? size(key) : fallback; }
 
 double ConfigFile::number(const std::string& key, double fallback) const {
   const Json* value = find(key, &Json::is_number, "a number");
@@ -96,9 +91,6 @@ bool ConfigFile::is_text(const std::string& key) const {
 std::string ConfigFile::text(const std::string& key) const {
   at(key);
   return find(key, &Json::is_string, "a string")->text();
-}
-std::string ConfigFile::text(const std::string& key, const std::string& fallback) const {
-  return has(key) ? text(key) : fallback;
 }
 
 template <class T> std::vector<T> ConfigFile::list_of(
@@ -178,9 +170,48 @@ std::string ConfigFile::choice(const std::string& key, std::initializer_list<con
   fail(quoted(key), " is ", shown(value), ", Linnet supports ", joined(supported, ", ", quoted));
 }
 
-void ConfigFile::set_null(const std::string& key) { json_[key] = nullptr; }
-void ConfigFile::erase(const std::string& key) { json_.erase(key); }
-
-std::string ConfigFile::dump() const { return json_.dump(2) + "\n"; }
 void ConfigFile::save(const std::string& path) const { write_file_atomically(path, dump()); }
+
+int64_t label_count(const ConfigFile& config) {
+  if (config.has("num_labels")) return config.size("num_labels");
+  const auto named = static_cast<int64_t>(config.count("id2label"));
+  return named > 0 ? named : 2;
+}
+
+std::vector<std::string> label_names(const ConfigFile& config) {
+  const ConfigFile names = config.object("id2label");
+  std::vector<std::string> result;
+  for (int64_t i = 0; i < label_count(config); ++i) {
+    const std::string number = std::to_string(i);
+    result.push_back(names.text(number, "LABEL_" + number));
+  }
+  return result;
+}
+
+void name_labels(ConfigFile& config, const std::vector<std::string>& classes) {
+  ConfigFile names, numbers;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    names.set(std::to_string(i), classes[i]);
+    numbers.set(classes[i], static_cast<int64_t>(i));
+  }
+  config.set("id2label", names);
+  config.set("label2id", numbers);
+}
+
+std::string problem_type(const ConfigFile& config) { return config.text(kProblemKey, ""); }
+void set_problem_type(ConfigFile& config, const std::string& type) { config.set(kProblemKey, type); }
+// The other keys are those of sentence-transformers' cross-encoders.
+bool has_pairs(const ConfigFile& config) {
+  return config.flag(kPairsKey, false) || config.has("sentence_transformers") ||
+         config.has("sbert_ce_default_activation_function");
+}
+bool is_cross_encoder(const std::string& folder) {
+  const std::string path = folder + "/config_sentence_transformers.json";
+  return file_exists(path) && ConfigFile(path).text("model_type", "") == "CrossEncoder";
+}
+void set_pairs(ConfigFile& config, bool pairs) {
+  if (pairs) config.set(kPairsKey, true);
+}
+bool may_lack_answers(const ConfigFile& config) { return config.flag(kNoAnswerKey, false); }
+void set_may_lack_answers(ConfigFile& config) { config.set(kNoAnswerKey, true); }
 }  // namespace linnet

@@ -1,8 +1,4 @@
 #include "models/families/decoder_family.h"
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <functional>
 #include "base/error.h"
 
 namespace linnet {

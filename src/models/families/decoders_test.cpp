@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include "base/error.h"
-#include "generation/generators.h"
+#include "generation/engine.h"
 #include "golden_testing.h"
 #include "models/families/decoder_family.h"
 

@@ -1,5 +1,5 @@
 #include "models/families/encoder_family.h"
-#include "models/families/labels.h"
+#include "models/families/config_file.h"
 
 namespace linnet {
 namespace {
@@ -9,9 +9,7 @@ constexpr const char *kClassLayer = "classifier", *kSpanLayer = "qa_outputs";
 std::vector<Architecture> encoder_architectures(const std::string& name, const std::vector<ModelHead>& heads) {
   constexpr const char* kEndings[] = {
       "Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"};
-  std::vector<Architecture> all;
-  for (const ModelHead head : heads) all.push_back({name + kEndings[static_cast<size_t>(head)], head});
-  return all;
+  return mapped(heads, [&](ModelHead head) { return Architecture{name + kEndings[static_cast<size_t>(head)], head}; });
 }
 
 std::unique_ptr<Module> make_model(const EncoderConfig& config, const ConfigFile& file, ModelHead head) {

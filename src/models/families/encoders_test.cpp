@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 #include "golden_testing.h"
-#include "models/families/labels.h"
+#include "models/families/config_file.h"
 #include "models/modules/text_encoder.h"
 
 namespace linnet {

@@ -10,13 +10,6 @@
 // Fields are read in the table's order, so defaults may depend on earlier ones. All errors are user errors that name
 // file and key.
 #pragma once
-#include <functional>
-#include <optional>
-#include <span>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
 #include "models/families/config_file.h"
 #include "models/modules/blocks.h"
 

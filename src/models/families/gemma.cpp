@@ -1,7 +1,6 @@
 // Gemma (Gemma Team 2024-2025): 1, 2 and the text models of 3. Norms multiply by 1 + weight; the token embedding is
 // scaled by sqrt(width). Gemma 2 adds two norms per layer, soft caps, and windows in every other layer; Gemma 3 has
 // norms of queries and keys instead of the caps, and another theta in layers with windows.
-#include <cmath>
 #include "models/families/decoder_family.h"
 
 namespace linnet {

@@ -1,11 +1,7 @@
 // llama.cpp's files (formats/gguf_file.h) as model folders with config.json, the tensors of model.safetensors,
 // tokenizer and chat template. After use_gguf_models(), readers of model folders read "model.gguf".
 #pragma once
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-#include "base/packed_files.h"
+#include "base/files.h"
 #include "formats/gguf_file.h"
 
 namespace linnet {
@@ -32,7 +28,7 @@ struct GgufArchitecture {
   bool pairs = false, plus_one = false, transposed = false;  // forms of queries and keys, of norms, of matrices
   const char* prefix = "model.";                             // before names of all tensors but the head
   const char* layers = "layers.";                            // and before the number of a layer
-  Names tensors = {}, keys = {};                             // where they differ from Llama's (gguf_names.cpp)
+  Names tensors = {}, keys = {};                             // where they differ from Llama's (gguf.cpp)
   const char* bias_key = "attention_bias";
   const char* share_key = "partial_rotary_factor";
   const char* pre = "llama-bpe";  // of tokenizers that do not name theirs

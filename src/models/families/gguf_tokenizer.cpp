@@ -1,6 +1,5 @@
 // Makes tokenizer files of a model folder from a file of llama.cpp.
 #include <algorithm>
-#include <optional>
 #include "base/json.h"
 #include "base/protobuf.h"
 #include "models/families/gguf.h"

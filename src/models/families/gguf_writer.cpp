@@ -1,11 +1,8 @@
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <map>
 #include "base/fail.h"
 #include "base/files.h"
 #include "data/text/pretrained_tokenizer.h"
-#include "data/text/sentencepiece/sentencepiece_model.h"
+#include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "models/families/binding.h"
 #include "models/families/decoder_family.h"
 #include "models/families/gguf.h"
@@ -34,10 +31,7 @@ std::vector<float> divisors_of(const RotaryConfig& rotary, int64_t turned) {
   if (rotary.scaling.kind == RopeScaling::Kind::kDivided) return rotary.scaling.divisors;
   const RopeAttrs scaled{.head_size = turned, .theta = rotary.theta, .scaling = rotary.scaling},
       plain{.head_size = turned, .theta = rotary.theta};
-  std::vector<float> divisors;
-  for (int64_t i = 0; i < turned / 2; ++i)
-    divisors.push_back(static_cast<float>(rope_frequency(plain, i) / rope_frequency(scaled, i)));
-  return divisors;
+  return mapped<float>(turned / 2, [&](int64_t i) { return rope_frequency(plain, i) / rope_frequency(scaled, i); });
 }
 
 // The form that files describe by two numbers.

@@ -1,5 +1,4 @@
 // GTE (Zhang et al. 2024): BERT's layers with rotary positions and a gate. "new" in its folders, "gte" in transformers.
-#include <cmath>
 #include "models/families/encoder_family.h"
 
 namespace linnet {

@@ -4,8 +4,6 @@
 #pragma once
 #include <functional>
 #include <optional>
-#include <string>
-#include <vector>
 #include "models/families/config_file.h"
 
 namespace linnet {

@@ -11,7 +11,7 @@
 #include "formats/weight_files.h"
 #include "models/families/pretrained.h"
 #include "models/modules/causal_model.h"
-#include "models/modules/text_classifier.h"
+#include "models/modules/losses.h"
 #include "models/nn/trace.h"
 
 namespace linnet {

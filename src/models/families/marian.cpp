@@ -1,4 +1,3 @@
-#include <algorithm>
 #include "base/error.h"
 #include "models/families/transformer_family.h"
 

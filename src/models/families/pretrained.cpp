@@ -1,17 +1,15 @@
 #include "models/families/pretrained.h"
-#include <algorithm>
-#include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <set>
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "base/packed_files.h"
 #include "base/text.h"
 #include "formats/weight_files.h"
 #include "models/families/binding.h"
-#include "models/families/labels.h"
-#include "models/families/tensor_match.h"
+#include "models/families/config_file.h"
+#include "models/families/static_scales.h"
 #include "models/nn/parameter_file.h"
 
 namespace linnet {
@@ -32,8 +30,7 @@ const Architecture& chosen_architecture(const Family& family, const ConfigFile& 
 }
 
 void set_labels(ConfigFile& config, int64_t labels) {
-  std::vector<std::string> names;
-  for (int64_t i = 0; i < labels; ++i) names.push_back("LABEL_" + std::to_string(i));
+  const std::vector<std::string> names = mapped(labels, [](int64_t i) { return "LABEL_" + std::to_string(i); });
   name_labels(config, names);
   if (config.has("num_labels")) config.set("num_labels", labels);
 }
@@ -155,6 +152,129 @@ void load_packed(const PretrainedModel& model, const ParameterFile& file, const 
         {target.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
   });
 }
+
+std::string line(const char* name, const std::string& value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%-18s", name);
+  return text + value + "\n";
+}
+
+std::string with_commas(int64_t number) {
+  std::string text = std::to_string(number);
+  for (auto at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<size_t>(at), ",");
+  return text;
+}
+
+// The settings that families call alike or nearly.
+std::string sizes(const ConfigFile& config) {
+  struct Row {
+    const char* name;
+    std::initializer_list<const char*> keys;
+  };
+  const Row rows[] = {{"vocabulary", {"vocab_size"}}, {"width", {"n_embd", "hidden_size", "d_model", "dim"}},
+      {"layers", {"n_layer", "num_hidden_layers", "num_layers", "encoder_layers", "n_layers"}},
+      {"heads", {"n_head", "num_attention_heads", "num_heads", "encoder_attention_heads", "n_heads"}},
+      {"positions", {"n_positions", "max_position_embeddings"}}};
+  std::string text;
+  for (const Row& row : rows)
+    for (const char* key : row.keys)
+      if (config.has(key)) {
+        text += (text.empty() ? "" : ", ") + std::string(row.name) + " " + std::to_string(config.integer(key));
+        break;
+      }
+  return text;
+}
+
+std::string in_megabytes(double bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f MB", bytes / 1e6);
+  return text;
+}
+
+std::string types(const WeightFiles& files) {
+  std::set<std::string> names;
+  for (const WeightFiles::Weight& weight : files.weights()) names.insert(weight.entry->form_name());
+  return joined(names);
+}
+
+std::string tokenizer_files(const std::string& folder) {
+  std::string text;
+  for (const char* name : {"tokenizer.json", "vocab.json", "merges.txt", "vocab.txt", "spiece.model", "tokenizer.model",
+           "sentencepiece.bpe.model", "source.spm", "target.spm"})
+    if (file_exists((std::filesystem::path(folder) / name).string()))
+      text += (text.empty() ? "" : ", ") + std::string(name);
+  return text.empty() ? "none" : text;
+}
+
+namespace fs = std::filesystem;
+
+// Tokenizer, generation and licence files; no weights in any format.
+bool is_companion(const fs::path& path) {
+  const std::string name = path.filename().string(), ending = path.extension().string();
+  if (name.starts_with(".") || name == "config.json" || name.ends_with(".index.json") || name == "trainer_state.json")
+    return false;
+  if (name.starts_with("LICENSE")) return true;
+  for (const char* known : {".json", ".txt", ".model", ".spm", ".jinja", ".md", ".tiktoken"})
+    if (ending == known) return true;
+  return false;
+}
+
+// Files that are written but not yet in their places.
+using PendingFiles = std::vector<std::unique_ptr<AtomicFile>>;
+
+void prepare(PendingFiles& files, const fs::path& to, std::string_view text) {
+  make_directories(to.parent_path().string());
+  files.push_back(std::make_unique<AtomicFile>(to.string()));
+  files.back()->write(text);
+  files.back()->finish();
+}
+
+// A model's companions but the weights of the folders `written`, also in folders one level down (sentence-transformers'
+// 1_Pooling/config.json).
+void prepare_companions(PendingFiles& files, const std::string& from, const std::string& to,
+    const std::map<std::string, std::string>& instead, const std::vector<std::string>& written = {}) {
+  if (is_packed(from) || is_gguf(from)) {
+    for (const auto& [name, text] : open_packed(from)->files) {
+      const fs::path path = fs::path(to) / name;
+      if (name == "config.json" || name.ends_with(kTokenizerTables) || instead.contains(name)) continue;
+      prepare(files, path, text);
+    }
+    return;
+  }
+  std::error_code error;
+  if (!fs::exists(from) || fs::equivalent(from, to, error)) return;
+  for (const auto& entry : fs::directory_iterator(from)) {
+    if (entry.is_regular_file() && is_companion(entry.path()) && !instead.contains(entry.path().filename().string()))
+      prepare(files, fs::path(to) / entry.path().filename(), read_file(entry.path().string()));
+    if (!entry.is_directory() || !fs::exists(entry.path() / "config.json")) continue;
+    const fs::path folder = fs::path(to) / entry.path().filename();
+    const bool has_own = std::ranges::find(written, entry.path().filename().string()) != written.end();
+    for (const char* name : {"config.json", kWeightsFile, kPickledFile})  // weights of linear layers behind the pooling
+      if (fs::exists(entry.path() / name) && (!has_own || name == std::string_view("config.json")))
+        prepare(files, folder / name, read_file((entry.path() / name).string()));
+  }
+}
+
+// The value of config.json's "dtype".
+std::string dtype_setting(FileDType dtype) {
+  switch (dtype) {
+    case FileDType::kF16: return "float16";
+    case FileDType::kBF16: return "bfloat16";
+    case FileDType::kF64: return "float64";
+    default: return "float32";
+  }
+}
+
+ConfigFile saved_config(const PretrainedModel& model, const SaveOptions& options) {
+  ConfigFile config = model.config;
+  config.erase(kLoraKey);
+  config.set("architectures", std::vector<std::string>{model.architecture});
+  if (options.dtype) {
+    const bool old_key = config.has("torch_dtype") && !config.has("dtype");
+    config.set(old_key ? "torch_dtype" : "dtype", dtype_setting(*options.dtype));
+  }
+  return config;
+}
 }  // namespace
 
 void PretrainedModel::fail_type() const {
@@ -229,5 +349,84 @@ void load_parameters(
     if (!equals_tensor(*matched.bound, matched.weight->entry->dtype, matched.weight->elements(room), target.flat))
       match.fail_different(matched);
   }
+}
+
+std::string describe_pretrained(const std::string& folder) {
+  const PretrainedModel model = open_pretrained(folder, {.may_lack_weights = true});
+  std::string text = line("model", std::string(model.family->model_type) + ", " + model.architecture);
+  text += line("sizes", sizes(model.config));
+  text += line("parameters", with_commas(model.parameter_count()));
+  if (!has_weight_files(folder) && !ParameterFile::open(folder)) {
+    const auto count = static_cast<double>(model.parameter_count());
+    text += line("weights", "none: config.json alone; in memory " + in_megabytes(4 * count) + " in fp32, " +
+                                in_megabytes(2 * count) + " in bf16");
+    return text + line("tokenizer", tokenizer_files(folder));
+  }
+  const WeightFiles files(folder);
+  text += line("weights", in_megabytes(static_cast<double>(files.bytes())) + ", " + types(files) + ", " +
+                              std::to_string(files.files()) + (files.files() == 1 ? " file" : " files"));
+  if (is_gguf(folder)) {
+    const ParameterLayout layout(*model.module, {}, folder_quantization(folder, ""));
+    const size_t bytes = layout.quantized_bytes() + static_cast<size_t>(layout.stored_count()) * sizeof(float);
+    text +=
+        line("in memory", in_megabytes(static_cast<double>(bytes)) +
+                              " for inference on the CPU, matrices in the file's blocks; fp32 with --quantize none");
+  }
+  if (const auto packed = ParameterFile::open(folder))
+    text += line("packed",
+        packed->words().text() + (packed->can_map(ParameterLayout(*model.module, {}, packed->words().parsed()))
+                                         ? ", mapped: processes share it"
+                                         : ", copied when it is opened"));
+  text += line("tokenizer", tokenizer_files(folder));
+  for (const std::string& name : model.unused) text += line("unused", name);
+  return text;
+}
+
+void save_companions(const PretrainedModel& model, const std::string& folder) {
+  PendingFiles files;
+  if (!model.folder.empty()) prepare_companions(files, model.folder, folder, {});
+  prepare(files, fs::path(folder) / "config.json", saved_config(model, {}).dump());
+  for (const auto& file : files) file->commit();
+}
+
+void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
+    const std::string& folder, const SaveOptions& options) {
+  if (options.dtype && !is_float(*options.dtype))
+    fail_user("weights cannot be saved as ", lower_ascii(file_dtype_name(*options.dtype)));
+  const std::vector<BoundRow> rows = bind_names(model.names, layout);
+  std::vector<float> merged;
+  if (model.lora) {
+    merged.assign(parameters, parameters + layout.parameter_count());
+    merge_adapters(model, layout, merged.data());
+    parameters = merged.data();
+  }
+  std::map<std::string, std::vector<WeightSource>> weights;  // by folder within; "": this one
+  for (const BoundRow& bound : rows) {
+    const NameRow& row = *bound.row;
+    if (row.role == TensorRole::kAdapter) continue;
+    const auto had = model.dtypes.find(row.tensor);
+    const bool absent = had == model.dtypes.end() &&
+                        (row.role == TensorRole::kCopy || (row.role == TensorRole::kOptional && !model.folder.empty()));
+    if (absent) continue;
+    const FileDType dtype = options.dtype ? *options.dtype : had == model.dtypes.end() ? FileDType::kF32 : had->second;
+    const bool bare = !model.with_prefix && row.tensor.starts_with(model.names.prefix);
+    const std::string name = bare ? row.tensor.substr(model.names.prefix.size()) : row.tensor;
+    const size_t slash = name.find('/'), begin = slash == name.npos ? 0 : slash + 1;
+    weights[name.substr(0, slash == name.npos ? 0 : slash)].push_back({name.substr(begin), dtype, bound.shape,
+        [&bound, parameters, dtype](int64_t first, int64_t count, std::byte* out) {
+          write_tensor(bound, parameters, dtype, first, count, out);
+        }});
+  }
+  make_directories(folder);
+  // A full disk must not leave half a model: small files come first, and weights take their places last, having room.
+  PendingFiles files;
+  if (!model.folder.empty()) prepare_companions(files, model.folder, folder, options.files, model.names.folders);
+  for (const auto& [name, text] : options.files) prepare(files, fs::path(folder) / name, text);
+  prepare(files, fs::path(folder) / "config.json", saved_config(model, options).dump());
+  for (const auto& [part, sources] : weights) {
+    if (!part.empty()) make_directories((fs::path(folder) / part).string());
+    save_weight_files((fs::path(folder) / part).string(), sources, options.max_shard_bytes, {{"format", "pt"}});
+  }
+  for (const auto& file : files) file->commit();
 }
 }  // namespace linnet

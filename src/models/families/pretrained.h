@@ -7,10 +7,7 @@
 //   TextDecoder& gpt = model.as<TextDecoder>();            // trace it, train it
 //   save_pretrained(model, layout, flat, "gpt2-tuned");
 #pragma once
-#include <map>
-#include <optional>
-#include <string>
-#include "formats/file_dtype.h"
+#include "formats/tensor_file.h"
 #include "models/families/family.h"
 #include "models/families/lora.h"
 #include "models/nn/parameter_layout.h"

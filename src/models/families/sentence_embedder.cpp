@@ -1,16 +1,13 @@
 #include "models/families/sentence_embedder.h"
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <numeric>
 #include <ranges>
 #include "base/fail.h"
 #include "base/files.h"
-#include "base/json_reader.h"
-#include "base/packed_files.h"
+#include "base/json.h"
 #include "base/text.h"
+#include "models/families/config_file.h"
 #include "models/families/fields.h"
-#include "models/families/labels.h"
 #include "models/nn/forward.h"
 #include "models/nn/parameter_file.h"
 

@@ -1,12 +1,5 @@
 // Embeds sentences as sentence-transformers does: pools the states of the tokens.
 #pragma once
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 #include "models/families/lora.h"
 #include "models/families/pretrained.h"
 #include "models/modules/text_encoder.h"

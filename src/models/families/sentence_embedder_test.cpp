@@ -10,7 +10,6 @@
 #include "formats/safetensors.h"
 #include "formats/weight_files.h"
 #include "models/families/config_file.h"
-#include "models/families/labels.h"
 #include "temporary_folder.h"
 
 namespace linnet {

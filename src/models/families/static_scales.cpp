@@ -1,17 +1,12 @@
 #include "models/families/static_scales.h"
-#include <algorithm>
-#include <cmath>
-#include <cstring>
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "base/packed_files.h"
-#include "engine/ops/fake_quantize/fake_quantize.h"
+#include "engine/ops/quantized/quantized.h"
 #include "formats/safetensors.h"
 #include "formats/weight_files.h"
-#include "models/families/tensor_match.h"
+#include "models/families/binding.h"
 #include "models/nn/parameter_file.h"
-#include "models/nn/quantized_training.h"
 
 namespace linnet {
 namespace {

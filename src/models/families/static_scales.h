@@ -4,10 +4,6 @@
 //   {"format": "linnet static int8", "version": 1, "method": "percentile", "examples": 512, "keep": [],
 //    "input_scales": {"bert.layers.0.self_attn.in_proj.weight": 0.031, ...}}
 #pragma once
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
 #include "models/nn/weight_quantization.h"
 
 namespace linnet {

@@ -1,12 +1,10 @@
 #include "models/families/torchvision.h"
-#include <algorithm>
 #include <filesystem>
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "base/packed_files.h"
-#include "formats/file_dtype.h"
 #include "formats/safetensors.h"
+#include "formats/tensor_file.h"
 #include "formats/weight_files.h"
 #include "models/modules/resnet.h"
 

@@ -1,8 +1,6 @@
 // Residual networks in torchvision's layout: a safetensors file with its state dictionary's names (conv1.weight,
 // layer1.0.bn1.running_mean, ..., fc.bias) and filters [O, C, R, S].
 #pragma once
-#include <string>
-#include <vector>
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {

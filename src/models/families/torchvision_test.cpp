@@ -7,7 +7,7 @@
 #include <filesystem>
 #include "base/error.h"
 #include "base/files.h"
-#include "base/hash.h"
+#include "base/numbers.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/passes/passes.h"

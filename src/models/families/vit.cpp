@@ -1,7 +1,7 @@
 #include "models/families/vit.h"
 #include <filesystem>
 #include "base/files.h"
-#include "models/families/labels.h"
+#include "models/families/config_file.h"
 
 namespace linnet {
 namespace {

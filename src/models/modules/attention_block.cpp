@@ -1,6 +1,4 @@
 #include "models/modules/attention_block.h"
-#include <array>
-#include <cmath>
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/cache/cache.h"
 #include "engine/ops/dropout/dropout.h"

@@ -1,6 +1,5 @@
 // Multi-head attention with its projections, of a sequence to itself or to another one; and the options of layers.
 #pragma once
-#include <functional>
 #include "engine/ops/rope/rope.h"
 #include "models/nn/layers.h"
 

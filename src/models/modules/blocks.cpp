@@ -3,7 +3,6 @@
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/ops/softmax/softmax.h"
 #include "models/nn/trace.h"
 
 namespace linnet {

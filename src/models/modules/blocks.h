@@ -1,7 +1,6 @@
 // Transformer layers that models share. Parameter names and layouts follow PyTorch's nn.TransformerEncoderLayer and
 // DecoderLayer, but cross-attention has a separate query weight (cross_attn.q_proj, cross_attn.kv_proj).
 #pragma once
-#include <optional>
 #include "models/modules/attention_block.h"
 #include "models/nn/layers.h"
 

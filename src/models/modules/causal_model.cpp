@@ -1,7 +1,5 @@
 #include "models/modules/causal_model.h"
-#include <vector>
 #include "engine/ops/cross_entropy/cross_entropy.h"
-#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

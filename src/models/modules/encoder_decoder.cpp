@@ -1,6 +1,4 @@
 #include "models/modules/encoder_decoder.h"
-#include <algorithm>
-#include <array>
 #include "base/error.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
@@ -63,15 +61,13 @@ int64_t Ensemble::max_length() const {
 Tensor Ensemble::encode(Tensor, Tensor) { fail_internal("an ensemble has no encoder of its own"); }
 
 Tensor Ensemble::decode(const TargetRows& rows) {
-  std::vector<Tensor> logits;
-  for (const auto& member : members_) logits.push_back(member->decode(rows));
+  const std::vector<Tensor> logits = mapped(members_, [&](const auto& member) { return member->decode(rows); });
   return mean_of(logits);
 }
 
 Tensor Ensemble::target_logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {
-  std::vector<Tensor> logits;
-  for (const auto& member : members_)
-    logits.push_back(member->target_logits(source, source_lengths, target_in, target_lengths));
+  const std::vector<Tensor> logits = mapped(members_,
+      [&](const auto& member) { return member->target_logits(source, source_lengths, target_in, target_lengths); });
   return mean_of(logits);
 }
 

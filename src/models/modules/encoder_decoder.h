@@ -1,7 +1,5 @@
 // The interface of encoder-decoders for training and generation.
 #pragma once
-#include <memory>
-#include <vector>
 #include "models/modules/attention_block.h"
 #include "models/nn/loss.h"
 #include "models/nn/trace.h"

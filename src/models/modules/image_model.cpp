@@ -1,5 +1,4 @@
 #include "models/modules/image_model.h"
-#include <cmath>
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

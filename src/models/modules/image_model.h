@@ -1,7 +1,6 @@
 // The interface of models for the image task: bytes of images of one size to logits.
 #pragma once
-#include <vector>
-#include "engine/ops/pixels/pixels.h"
+#include "engine/ops/pool/pool.h"
 #include "models/modules/losses.h"
 #include "models/nn/layers.h"
 #include "models/nn/loss.h"

@@ -1,11 +1,9 @@
 #include "models/modules/losses.h"
 #include <algorithm>
-#include <vector>
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/ops/softmax/softmax.h"
 
 namespace linnet {
 void ClassWeights::set(Module& model, std::span<const float> weights) {
@@ -77,8 +75,7 @@ Tensor append_graph(Graph& graph, const Graph& other, ValueId result, const std:
   for (const GraphInput& input : other.inputs())
     values[input.value] = graph.input(name_of(input.name), other.value(input.value).type);
   for (const Node& node : other.nodes()) {
-    std::vector<Tensor> in;
-    for (const ValueId value : node.in) in.push_back(values[value]);
+    const std::vector<Tensor> in = mapped(node.in, [&](ValueId value) { return values[value]; });
     const std::string& inner = other.scope_path(node.scope);
     const ScopeId outer = graph.enter_scope(inner.empty() ? path : path + "." + inner);
     const std::vector<Tensor> out = graph.add(*node.op, in, node.attrs, node.where);

@@ -1,14 +1,10 @@
 #include "models/modules/resnet.h"
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <string>
 #include "base/fail.h"
 #include "engine/ops/conv2d/conv2d.h"
-#include "engine/ops/fake_quantize/fake_quantize.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/pool/pool.h"
+#include "engine/ops/quantized/quantized.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/activation_observer.h"
 

@@ -4,14 +4,9 @@
 // n blocks with 16, 32 and 64 channels. If channels or size change, the shortcut is a 1x1 convolution with batch
 // normalization. Images are [N, H, W, C]; filters [O, R, S, C] ([O, C, R, S] in torchvision).
 #pragma once
-#include <deque>
-#include <memory>
-#include <optional>
-#include <span>
-#include <vector>
 #include "models/modules/image_model.h"
 #include "models/nn/layers.h"
-#include "models/nn/quantized_training.h"
+#include "models/nn/weight_quantization.h"
 
 namespace linnet {
 struct ResNetConfig {

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "models/nn/activation_observer.h"
 #include "models/nn/forward.h"
-#include "models/nn/quantized_training.h"
+#include "models/nn/weight_quantization.h"
 
 namespace linnet {
 namespace {

@@ -1,6 +1,4 @@
 // Poolings and losses of SentenceEncoders.
-#include <array>
-#include <vector>
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
@@ -111,8 +109,7 @@ Tensor embedding_loss_sum(const EmbeddingLoss& options, Tensor embeddings, Tenso
 
 Tensor token_mask(Tensor lengths, int64_t length, DType dtype, int64_t longest) {
   const int64_t count = std::max(length, longest);
-  std::vector<double> numbers;
-  for (int64_t i = 0; i < count; ++i) numbers.push_back(static_cast<double>(i));
+  const std::vector<double> numbers = mapped<double>(count, [](int64_t i) { return i; });
   Tensor positions = literal(*lengths.graph, {dtype, {count}}, numbers);
   if (longest > 0) positions = slice(positions, 0, 0, length);
   const Shape tokens{lengths.dim(0), length};

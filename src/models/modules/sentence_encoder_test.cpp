@@ -3,7 +3,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "engine/exec/interpreter.h"
-#include "engine/passes/gradient.h"
+#include "engine/passes/passes.h"
 #include "models/modules/text_encoder.h"
 
 namespace linnet {

@@ -1,8 +1,7 @@
 #include "models/modules/t5.h"
-#include <cmath>
 #include "engine/ops/attention/attention.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 
 namespace linnet {

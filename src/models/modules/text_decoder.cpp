@@ -1,6 +1,4 @@
 #include "models/modules/text_decoder.h"
-#include <algorithm>
-#include <cmath>
 #include "base/fail.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"

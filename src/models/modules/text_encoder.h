@@ -2,9 +2,8 @@
 // positions only, output layer tied to the word embedding), classifiers, sentence embedding. EncoderConfig has all that
 // families differ in. Defaults: bert-base-uncased.
 #pragma once
-#include <algorithm>
 #include "models/modules/blocks.h"
-#include "models/modules/text_classifier.h"
+#include "models/modules/losses.h"
 #include "models/nn/loss.h"
 #include "models/nn/trace.h"
 

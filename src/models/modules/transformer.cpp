@@ -1,9 +1,7 @@
 #include "models/modules/transformer.h"
-#include <algorithm>
-#include <cmath>
 #include "base/fail.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "models/nn/trace.h"
 

@@ -1,7 +1,5 @@
 // The Transformer of Vaswani et al. 2017; also pre-LN (Xiong et al. 2020) and shared embeddings (Press & Wolf 2017).
 #pragma once
-#include <functional>
-#include <optional>
 #include "models/modules/blocks.h"
 #include "models/modules/encoder_decoder.h"
 

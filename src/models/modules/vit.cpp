@@ -1,7 +1,4 @@
 #include "models/modules/vit.h"
-#include <array>
-#include <string>
-#include <utility>
 #include "base/fail.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"

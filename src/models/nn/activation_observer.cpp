@@ -1,5 +1,4 @@
 #include "models/nn/activation_observer.h"
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include "base/fail.h"

@@ -1,5 +1,4 @@
 #include "models/nn/forward.h"
-#include <cstring>
 #include "base/fail.h"
 #include "engine/exec/backend.h"
 #include "models/nn/activation_observer.h"
@@ -35,8 +34,7 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
     plans_.push_back(make_plan(std::move(graph), store_, shared, {.threads = pool_.size()}));
   }
   if (options.pack_weights) {
-    std::vector<Plan*> plans;
-    for (Plan& plan : plans_) plans.push_back(&plan);
+    const std::vector<Plan*> plans = mapped(plans_, [](Plan& plan) { return &plan; });
     weights_ = PackedWeights(plans, store_);
   }
   for (Graph& graph : once)

@@ -8,16 +8,11 @@
 //   forward.set<int32_t>("tokens", ids);
 //   std::span<const float> logits = forward.run().output("logits");
 #pragma once
-#include <functional>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 #include "base/thread_pool.h"
 #include "engine/exec/executor.h"
 #include "engine/passes/passes.h"
-#include "engine/plan/packed_weights.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/plan.h"
+#include "engine/plan/store.h"
 #include "models/nn/parameter_layout.h"
 #include "models/nn/trace.h"
 
@@ -30,7 +25,7 @@ struct ForwardOptions {
   WeightQuantization quantization = {};
   std::string device = "cpu";
   // load() computes what depends on parameters alone (engine/passes/passes.h) and packs filters and weights of linear
-  // layers (engine/plan/packed_weights.h) once instead of in every run, with the same bits. load() must fill all
+  // layers (engine/plan/plan.h) once instead of in every run, with the same bits. load() must fill all
   // parameters, and parameters() must not be used. Processes do not share the pages of a mapped model with these
   // weights.
   bool pack_weights = false;

@@ -1,8 +1,8 @@
 // Layers every model shares.
 #pragma once
 #include <optional>
-#include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/matmul/matmul.h"
+#include "engine/ops/norm/norm.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "models/nn/low_rank.h"
 #include "models/nn/module.h"

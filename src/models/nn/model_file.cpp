@@ -1,13 +1,11 @@
 #include "models/nn/model_file.h"
 #include <cstdio>
-#include <cstring>
-#include <optional>
 #include <set>
 #include "base/fail.h"
 #include "base/files.h"
 #include "engine/plan/store.h"
 #include "models/nn/parameter_file.h"
-#include "models/nn/quantized_training.h"
+#include "models/nn/weight_quantization.h"
 
 namespace linnet {
 namespace {

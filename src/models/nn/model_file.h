@@ -1,9 +1,5 @@
 // The weights of a model by name in a safetensors file of a run folder.
 #pragma once
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
 #include "formats/safetensors.h"
 #include "models/nn/model_store.h"
 #include "models/nn/parameter_layout.h"

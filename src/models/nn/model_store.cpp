@@ -1,13 +1,13 @@
 #include "models/nn/model_store.h"
-#include <algorithm>
-#include <memory>
 #include <set>
 #include "base/error.h"
-#include "base/process_memory.h"
-#include "engine/plan/state_names.h"
+#include "base/process.h"
+#include "engine/plan/store.h"
 
 namespace linnet {
 namespace {
+size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
+
 void unpack(const PackedWeight& weight, int64_t row, int64_t end, std::vector<float>& out) {
   out.resize((end - row) * weight.shape.columns);
   dequantize_rows(weight, row, end, out.data());
@@ -16,32 +16,32 @@ void unpack(const PackedWeight& weight, int64_t row, int64_t end, std::vector<fl
 
 void declare_flat(
     Store& store, const ParameterLayout& layout, const std::string& name, MemoryKind kind, bool with_untrained) {
-  const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * sizeof(float); };
-  const size_t all = bytes(with_untrained ? layout.stored_count() : layout.trained_count());
+  const size_t all = float_bytes(with_untrained ? layout.stored_count() : layout.trained_count());
   const RegionId region = store.add_region(name, kind, all);
   store.bind(name, {region, 0}, all);  // also the input of the first range, which begins here
   for (const TrainedRange& range : layout.ranges())
-    if (!range.suffix.empty()) store.bind(name + range.suffix, {region, bytes(range.offset)}, bytes(range.count));
+    if (!range.suffix.empty())
+      store.bind(name + range.suffix, {region, float_bytes(range.offset)}, float_bytes(range.count));
   if (!with_untrained) return;
-  const size_t frozen = bytes(layout.trained_count()), buffers = bytes(layout.buffer_offset());
+  const size_t frozen = float_bytes(layout.trained_count()), buffers = float_bytes(layout.buffer_offset());
   if (!layout.frozen().empty()) store.bind(kFrozenInput, {region, frozen}, buffers - frozen);
   if (!layout.buffers().empty()) store.bind(kBufferInput, {region, buffers}, all - buffers);
 }
 
 void declare_shared(Store& store, const ParameterLayout& layout, const Store& owner) {
-  const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * sizeof(float); };
   const RegionId region = store.share_region(owner, owner.find(state::kParameters, 0).region);
   std::span<const ParameterSlot> trained = layout.trained();
   for (const TrainedRange& range : layout.ranges()) {
-    store.bind(state::kParameters + range.suffix, {region, bytes(layout.offset_at_owner(trained.front()))},
-        bytes(range.count));
+    store.bind(state::kParameters + range.suffix, {region, float_bytes(layout.offset_at_owner(trained.front()))},
+        float_bytes(range.count));
     trained = trained.subspan(layout.slots_in(range));
   }
   for (const ParameterSlot& slot : layout.frozen())
-    store.bind(shared_input(slot), {region, bytes(layout.offset_at_owner(slot))}, bytes(slot.spec.shape.elements()));
+    store.bind(shared_input(slot), {region, float_bytes(layout.offset_at_owner(slot))},
+        float_bytes(slot.spec.shape.elements()));
   if (!layout.buffers().empty())
-    store.bind(kBufferInput, {region, bytes(layout.owner()->buffer_offset())},
-        bytes(layout.stored_count() - layout.buffer_offset()));
+    store.bind(kBufferInput, {region, float_bytes(layout.owner()->buffer_offset())},
+        float_bytes(layout.stored_count() - layout.buffer_offset()));
 }
 
 void declare_quantized(Store& store, const ParameterLayout& layout) {
@@ -123,7 +123,7 @@ PackedWeight ParameterValues::packed(const ParameterSlot& slot) const {
 
 SharedRegions declare_model(Store& store, const ParameterLayout& layout) {
   const auto declare = [&](const char* name, MemoryKind kind, int64_t count) {
-    const size_t bytes = static_cast<size_t>(count) * sizeof(float);
+    const size_t bytes = float_bytes(count);
     store.bind(name, {store.add_region(name, kind, bytes), 0}, bytes);
   };
   declare_flat(store, layout, state::kParameters, MemoryKind::kParameters, /*with_untrained=*/true);

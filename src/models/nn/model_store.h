@@ -1,6 +1,5 @@
 // Declares the memory of a model, and moves parameters into it and out of it.
 #pragma once
-#include <functional>
 #include "base/thread_pool.h"
 #include "engine/plan/plan.h"
 #include "models/nn/parameter_layout.h"

@@ -1,9 +1,7 @@
 #include "models/nn/parameter_file.h"
-#include <algorithm>
-#include <cstring>
 #include "base/fail.h"
 #include "base/json.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/store.h"
 #include "models/nn/model_store.h"
 
 namespace linnet {

@@ -14,11 +14,6 @@
 // Quantized parameters come first, then the others, each in the order of ParameterLayout without gaps. The first begin
 // a page and are the region of packed weights; the others begin another and are the flat buffer.
 #pragma once
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 #include "base/files.h"
 #include "formats/packed_model.h"
 #include "models/nn/parameter_layout.h"

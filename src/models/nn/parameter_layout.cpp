@@ -1,9 +1,6 @@
 #include "models/nn/parameter_layout.h"
-#include <algorithm>
 #include <numeric>
-#include <set>
 #include <tuple>
-#include <utility>
 #include "base/fail.h"
 #include "base/thread_pool.h"
 #include "engine/passes/tensor_parallel.h"
@@ -203,9 +200,8 @@ Shape ParameterLayout::whole_shape(const ParameterSlot& slot) const {
 }
 
 int64_t ParameterLayout::whole_parameter_count() const {
-  int64_t count = 0;
-  for (const ParameterSlot& slot : of_all_stages(*this).parameters()) count += whole_shape(slot).elements();
-  return count;
+  return sum_of<int64_t>(
+      of_all_stages(*this).parameters(), [&](const ParameterSlot& slot) { return whole_shape(slot).elements(); });
 }
 
 // On a pipeline rank, parameters that earlier ranks have too, and those of each stage, are separate ranges.

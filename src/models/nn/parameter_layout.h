@@ -16,14 +16,6 @@
 // in the buffers that load weights: the flat buffer of graphs ends before them, and each lies packed in another region
 // (declare_quantized() in models/nn/model_store.h).
 #pragma once
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 #include "engine/kernels/quantized/packed_weight.h"
 #include "engine/ops/optimizer/optimizer.h"
 #include "models/nn/module.h"
@@ -33,7 +25,7 @@ namespace linnet {
 class Store;
 class ThreadPool;
 struct ModelDivision;  // engine/passes/tensor_parallel.h
-struct Sharding;       // engine/ops/sharding.h
+struct Sharding;       // engine/ops/collective/collective.h
 
 // Parameters, by name, that are frozen or have a learning rate, weight decay or optimizer of their own.
 struct ParameterGroup {

@@ -1,6 +1,4 @@
 #include "models/nn/pipeline_parallel.h"
-#include <algorithm>
-#include <cmath>
 #include "base/fail.h"
 #include "engine/ops/collective/collective.h"
 #include "engine/ops/movement/movement.h"

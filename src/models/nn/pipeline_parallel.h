@@ -1,18 +1,13 @@
 // Divides a model among ranks: layers by pipeline stages, the work in a layer by tensor groups
 // (engine/passes/tensor_parallel.h). The division goes into the ParameterLayout, with which a rank's losses are traced.
 #pragma once
-#include <map>
-#include <memory>
-#include <set>
-#include <string>
-#include <vector>
 #include "engine/passes/tensor_parallel.h"
 #include "models/nn/loss.h"
 #include "models/nn/module.h"
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {
-struct TensorRank;  // engine/ops/sharding.h
+struct TensorRank;  // engine/ops/collective/collective.h
 
 // The same on all ranks but for `rank`.
 struct ModelStages {

@@ -1,5 +1,4 @@
 #include "models/nn/trace.h"
-#include <algorithm>
 #include "base/fail.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/quantized/quantized.h"

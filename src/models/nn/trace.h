@@ -1,9 +1,8 @@
 // Records one graph: while a Trace is alive on a thread, modules on that thread add their nodes to it.
 #pragma once
 #include <map>
-#include <string>
 #include "engine/ir/graph.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/store.h"
 
 namespace linnet {
 class Module;

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 #include <vector>
-#include "formats/file_dtype.h"
+#include "formats/tensor_file.h"
 
 namespace linnet {
 // TensorProto.DataType

@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/protobuf.h"
-#include "onnx/file/builder.h"
 #include "onnx/file/model.h"
+#include "onnx/lowering/lowering.h"
 
 namespace linnet {
 namespace {

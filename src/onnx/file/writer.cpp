@@ -7,9 +7,9 @@
 
 namespace linnet {
 namespace {
-constexpr int64_t kPiece = 1 << 20;     // elements made at once
-constexpr uint64_t kAlignment = 64;     // of tensors in a file of their own
-constexpr size_t kLeastOutside = 1024;  // bytes; smaller tensors stay in the model
+constexpr int64_t kMadeAtOnce = 1 << 20;  // elements made at once
+constexpr uint64_t kAlignment = 64;       // of tensors in a file of their own
+constexpr size_t kLeastOutside = 1024;    // bytes; smaller tensors stay in the model
 constexpr const char* kDataEnding = "_data";
 
 // A TensorProto without its data.
@@ -25,8 +25,8 @@ void each_piece(const OnnxTensor& tensor, const std::function<void(const void*, 
   if (!tensor.fill) return write(tensor.data.data(), tensor.data.size());
   const size_t size = file_dtype_size(element_dtype(tensor.element).value());
   std::vector<std::byte> piece;
-  for (int64_t first = 0, total = tensor.elements(); first < total; first += kPiece) {
-    const int64_t count = std::min(kPiece, total - first);
+  for (int64_t first = 0, total = tensor.elements(); first < total; first += kMadeAtOnce) {
+    const int64_t count = std::min(kMadeAtOnce, total - first);
     piece.resize(static_cast<size_t>(count) * size);
     tensor.fill(first, count, piece.data());
     write(piece.data(), piece.size());

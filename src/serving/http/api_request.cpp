@@ -1,8 +1,8 @@
-#include "serving/http/api_request.h"
 #include <algorithm>
-#include "base/json_reader.h"
+#include "base/json.h"
 #include "config/hints.h"
 #include "data/text/unicode/utf8.h"
+#include "serving/http/api.h"
 #include "serving/http/http.h"
 
 namespace linnet {

@@ -1,6 +1,6 @@
 // Bodies of requests: what is taken, and which key a refusal names.
-#include "serving/http/api_request.h"
 #include <gtest/gtest.h>
+#include "serving/http/api.h"
 #include "serving/http/http.h"
 
 namespace linnet {

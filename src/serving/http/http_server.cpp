@@ -1,4 +1,3 @@
-#include "serving/http/http_server.h"
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -10,7 +9,7 @@
 #include <ctime>
 #include "base/fail.h"
 #include "base/log.h"
-#include "base/signals.h"
+#include "base/process.h"
 #include "serving/http/http_session.h"
 
 namespace linnet {

@@ -1,5 +1,4 @@
 // The server over real sockets, with a handler that does as the test says.
-#include "serving/http/http_server.h"
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,6 +9,7 @@
 #include <deque>
 #include <mutex>
 #include <thread>
+#include "serving/http/http.h"
 
 namespace linnet {
 namespace {

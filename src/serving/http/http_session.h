@@ -10,7 +10,7 @@
 #include <chrono>
 #include <deque>
 #include <set>
-#include "serving/http/http_server.h"
+#include "serving/http/http.h"
 
 namespace linnet {
 namespace asio = boost::asio;

@@ -6,10 +6,9 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "parsed_json.h"
-#include "serving/http/api_answer.h"
-#include "serving/http/api_keys.h"
+#include "serving/http/api.h"
 #include "serving/http/http.h"
-#include "serving/http/metrics.h"
+#include "serving/http/service.h"
 
 namespace linnet {
 namespace {
@@ -36,7 +35,7 @@ TEST(ApiKeys, TakeABearerOfAnyKeyOfTheFile) {
 }
 
 TEST(Metrics, AreWrittenAsPrometheusReadsThem) {
-  Metrics metrics;
+  ServiceMetrics metrics;
   metrics.add("requests_total", {{"path", "/a\"\n\\"}}, 2);
   metrics.add("requests_total", {{"path", "/a\"\n\\"}});
   for (const double seconds : {0.001, 0.02, 100.0}) metrics.observe("seconds", {{"model", "m"}}, seconds);

@@ -1,13 +1,16 @@
 #include "serving/http/service.h"
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include "base/fail.h"
+#include "base/files.h"
 #include "base/log.h"
-#include "base/process_memory.h"
+#include "base/process.h"
 #include "base/text.h"
-#include "serving/http/api_answer.h"
 
 namespace linnet {
 namespace {
@@ -61,6 +64,28 @@ std::pair<std::string, std::string> split_model(const std::string& description) 
     name.resize(name.size() - kEnding.size());
   return {name, description};
 }
+
+std::string escaped(const std::string& value) {
+  std::string out;
+  for (const char c : value) {
+    if (c == '\\' || c == '"') out += '\\';
+    if (c == '\n') out += "\\n";
+    else out += c;
+  }
+  return out;
+}
+
+std::string number(double value) {
+  const bool is_whole = value == std::floor(value) && std::abs(value) < 1e15;
+  return is_whole ? fmt::format("{:.0f}", value) : fmt::format("{:.9g}", value);
+}
+
+std::string metric_line(const std::string& name, const ServiceMetrics::Labels& labels, double value) {
+  std::string line = name;
+  for (const auto& [key, text] : labels)
+    line += (&text == &labels.begin()->second ? "{" : ",") + key + "=\"" + escaped(text) + "\"";
+  return line + (labels.empty() ? " " : "} ") + number(value) + "\n";
+}
 }  // namespace
 
 Service::Service(const ServiceOptions& options) : options_(options) {
@@ -108,9 +133,8 @@ Service::Model Service::load(const std::string& description) {
 
 std::vector<std::string> Service::names() const {
   const std::lock_guard lock(mutex_);
-  std::vector<std::string> names;
-  for (const Model& model : models_) names.push_back(model->name + " (" + model_kind_name(model->resident->kind) + ")");
-  return names;
+  return mapped(
+      models_, [&](const Model& model) { return model->name + " (" + model_kind_name(model->resident->kind) + ")"; });
 }
 
 void Service::reload() {
@@ -318,13 +342,13 @@ std::string Service::models_text() const {
 std::string Service::metrics_text() const {
   std::string text = metrics_.text();
   std::map<std::string, std::string> lines;  // by name
-  const auto add = [&](const char* name, const Metrics::Labels& labels, auto value) {
+  const auto add = [&](const char* name, const ServiceMetrics::Labels& labels, auto value) {
     lines[name] += metric_line(name, labels, static_cast<double>(value));
   };
   {
     const std::lock_guard lock(mutex_);
     for (const Model& model : models_) {
-      const Metrics::Labels labels{{"model", model->name}};
+      const ServiceMetrics::Labels labels{{"model", model->name}};
       if (model->resident->rows) add("linnet_waiting", labels, model->resident->rows->waiting());
       if (!model->resident->text) continue;
       const TextWorker::Load load = model->resident->text->load();
@@ -344,6 +368,77 @@ std::string Service::metrics_text() const {
   add("process_resident_memory_bytes", {}, resident_bytes());
   for (const auto& [name, series] : lines)
     text += "# TYPE " + name + (name.ends_with("_total") ? " counter\n" : " gauge\n") + series;
+  return text;
+}
+
+ApiKeys ApiKeys::load(const std::string& path) {
+  ApiKeys keys;
+  const std::string text = read_input(path);
+  for (const std::string_view line : split(text, '\n'))
+    if (const size_t end = line.find_last_not_of(" \t\r") + 1; end > 0 && line[0] != '#')
+      keys.keys_.emplace_back(line.substr(0, end));
+  if (keys.keys_.empty()) fail_user("'", path, "' holds no key");
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & (S_IRGRP | S_IROTH)) != 0)
+    log_warning("'" + path + "' holds keys, and other users may read it: chmod 600 " + path);
+  return keys;
+}
+
+bool equal_in_constant_time(std::string_view a, std::string_view b) {
+  unsigned char difference = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < a.size(); ++i)
+    difference |= static_cast<unsigned char>(a[i] ^ (b.empty() ? '\0' : b[i % b.size()]));
+  // volatile: the compiler must not end the loop at the first difference.
+  const volatile unsigned char result = difference;
+  return result == 0;
+}
+
+std::string_view key_of(std::string_view authorization) {
+  constexpr std::string_view kScheme = "bearer ";
+  if (lower_ascii(authorization.substr(0, kScheme.size())) != kScheme) return {};
+  authorization.remove_prefix(std::min(authorization.find_first_not_of(' ', kScheme.size()), authorization.size()));
+  return authorization;
+}
+
+bool ApiKeys::accept(std::string_view authorization) const {
+  const std::string_view key = key_of(authorization);
+  bool accepted = false;
+  for (const std::string& known : keys_) accepted |= equal_in_constant_time(key, known);  // always checks all
+  return accepted;
+}
+
+void ServiceMetrics::add(const std::string& counter, const Labels& labels, double value) {
+  const std::lock_guard lock(mutex_);
+  counters_[counter][labels] += value;
+}
+
+void ServiceMetrics::observe(const std::string& histogram, const Labels& labels, double seconds) {
+  const std::lock_guard lock(mutex_);
+  Histogram& found = histograms_[histogram][labels];
+  ++found.counts[std::ranges::lower_bound(kBounds, seconds) - kBounds.begin()];
+  found.sum += seconds;
+}
+
+std::string ServiceMetrics::text() const {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  for (const auto& [name, series] : counters_) {
+    text += "# TYPE " + name + " counter\n";
+    for (const auto& [labels, value] : series) text += metric_line(name, labels, value);
+  }
+  for (const auto& [name, series] : histograms_) {
+    text += "# TYPE " + name + " histogram\n";
+    for (const auto& [labels, histogram] : series) {
+      uint64_t count = 0;
+      for (size_t i = 0; i < histogram.counts.size(); ++i) {
+        Labels with_bound = labels;
+        with_bound["le"] = i < kBounds.size() ? number(kBounds[i]) : "+Inf";
+        text += metric_line(name + "_bucket", with_bound, static_cast<double>(count += histogram.counts[i]));
+      }
+      text += metric_line(name + "_sum", labels, histogram.sum);
+      text += metric_line(name + "_count", labels, static_cast<double>(count));
+    }
+  }
   return text;
 }
 }  // namespace linnet

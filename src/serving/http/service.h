@@ -1,18 +1,109 @@
 // Answers requests: finds the named model, submits the work and sends the result. Independent of sockets.
 #pragma once
-#include <condition_variable>
-#include <stop_token>
-#include <thread>
-#include "base/stopping_threads.h"
-#include "serving/http/api_keys.h"
-#include "serving/http/api_request.h"
+#include <array>
+#include "serving/http/api.h"
 #include "serving/http/http.h"
-#include "serving/http/metrics.h"
-#include "serving/http/text_answer.h"
-#include "serving/loaded/fair_queue.h"
 #include "serving/loaded/loaded_model.h"
 
 namespace linnet {
+// Prometheus counters and histograms with labels. Safe from any thread.
+// https://prometheus.io/docs/instrumenting/exposition_formats/
+class ServiceMetrics {
+ public:
+  using Labels = std::map<std::string, std::string>;
+
+  void add(const std::string& counter, const Labels& labels, double value = 1);
+  void observe(const std::string& histogram, const Labels& labels, double seconds);
+  std::string text() const;
+
+ private:
+  static constexpr std::array<double, 14> kBounds = {
+      0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30};  // seconds
+  struct Histogram {
+    std::array<uint64_t, kBounds.size() + 1> counts = {};
+    double sum = 0;
+  };
+
+  mutable std::mutex mutex_;
+  std::map<std::string, std::map<Labels, double>> counters_;
+  std::map<std::string, std::map<Labels, Histogram>> histograms_;
+};
+
+// API keys, required as "Authorization: Bearer KEY".
+class ApiKeys {
+ public:
+  ApiKeys() = default;  // no key required
+  // One key a line; skips empty lines and # comments. User error for a file without keys, or readable by others.
+  static ApiKeys load(const std::string& path);
+
+  bool needed() const { return !keys_.empty(); }
+  // Whether the Authorization header has one of the keys. The time does not depend on how much of a key is right.
+  bool accept(std::string_view authorization) const;
+
+ private:
+  std::vector<std::string> keys_;
+};
+
+// KEY of "Bearer KEY"; "" of anything else, which is never a key.
+std::string_view key_of(std::string_view authorization);
+
+// The time depends on the sizes alone.
+bool equal_in_constant_time(std::string_view a, std::string_view b);
+
+// The answer to a text request, built from events of the model's thread: whole at the end, or as a stream.
+class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
+ public:
+  struct Form {
+    AnswerHead head = {};
+    bool stream = false, include_usage = false;
+    std::vector<std::string> functions = {};  // functions that a text may call
+    // Formats a whole answer; empty: as OpenAI.
+    std::function<std::string(const std::vector<AnswerChoice>&, const TokenUsage&)> whole = {};
+  };
+  // Receives metrics, in the model's thread.
+  struct Sink {
+    std::function<void(double seconds)> first_token = {};
+    std::function<void(HttpExchange&, const TokenUsage&)> done = {};
+  };
+
+  TextAnswer(std::shared_ptr<HttpExchange> exchange, Form form, Sink sink)
+      : exchange_(std::move(exchange)), form_(std::move(form)), sink_(std::move(sink)) {}
+
+  const std::shared_ptr<HttpExchange>& exchange() const { return exchange_; }
+
+  // Events for an order whose samples are the choices from `first_choice`. Their texts begin with `echo`.
+  TextEvents events(int64_t first_choice, int64_t prompt_tokens, const std::string& echo);
+  void skip(int64_t choice);   // leaves a choice empty
+  void finish_empty();         // leaves all choices empty
+  void expect(int64_t texts);  // call before any order is submitted
+  // Ends the texts early: the client left, or they took too long.
+  void abort(HttpAbort why);
+
+ private:
+  void make_room(int64_t choice);
+  void begin_stream();
+  void write_piece(int64_t choice, const std::string& piece, const WrittenToken* token);
+  void hear(int64_t choice, const std::string& piece, const WrittenToken* token);
+  void finish(int64_t choice, TextOutcome&& outcome);
+  void finish_all();
+
+  const std::shared_ptr<HttpExchange> exchange_;
+  const Form form_;
+  const Sink sink_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+
+  std::mutex mutex_;
+  std::vector<AnswerChoice> choices_;
+  std::vector<std::string> echoes_;
+  std::vector<std::string> pending_;  // held-back text that may become a call, for streams with functions
+  std::vector<bool> begun_;           // choices whose first event was written
+  TokenUsage usage_;
+  int64_t left_ = 0;
+  bool heard_ = false, streaming_ = false, timed_out_ = false;
+  std::string error_;
+  bool bad_request_ = false;
+};
+
 // Threads that read requests and submit them to models, as the server's thread must not wait. Clients take turns.
 class RequestThreads {
  public:
@@ -114,7 +205,7 @@ class Service : public HttpHandler {
   std::string models_text() const;
 
   const ServiceOptions options_;
-  Metrics metrics_;
+  ServiceMetrics metrics_;
   std::function<int64_t()> connections_;
 
   std::vector<std::string> allowed_hosts_;  // empty: any

@@ -1,10 +1,9 @@
-// Handles requests for models: checks their text and submits it to the models' workers.
+// Handles requests for models: checks their text, submits it to the models' workers, and answers with what they write.
 #include <algorithm>
 #include <ctime>
 #include <random>
 #include "base/fail.h"
 #include "models/families/sentence_embedder.h"
-#include "serving/http/api_answer.h"
 #include "serving/http/service.h"
 #include "tasks/texts/text_classifier.h"
 
@@ -59,18 +58,18 @@ TextJob Service::prepare(const ServedModel& model, const TextRequest& request, b
 void Service::submit(const Model& model, std::vector<TextOrder> orders, const std::shared_ptr<TextAnswer>& answer,
     const std::string& client) {
   TextWorker& worker = *model->resident->text;
-  int64_t texts = 0;
-  for (const TextOrder& order : orders) texts += order.samples;
+  const int64_t texts = sum_of<int64_t>(orders, &TextOrder::samples);
   const int64_t room = worker.load().slots + options_.resident.limits.waiting;
   if (texts > room)
     fail_api(422, "", "the request asks for ", texts, " texts, and at most ", room, " run and wait at once");
   answer->expect(texts);
-  if (!worker.submit(std::move(orders), client, [&](int64_t order) { answer->add_order(order); }))
+  std::vector<int64_t> numbers;
+  if (!worker.submit(std::move(orders), client, [&](int64_t number) { numbers.push_back(number); }))
     fail_api(429, "", kTooMany);
-  answer->exchange()->on_abort([answer, weak = std::weak_ptr(model)](HttpAbort why) {
+  answer->exchange()->on_abort([answer, numbers, weak = std::weak_ptr(model)](HttpAbort why) {
     answer->abort(why);
     if (const Model still = weak.lock())
-      for (const int64_t order : answer->orders()) still->resident->text->cancel(order);
+      for (const int64_t number : numbers) still->resident->text->cancel(number);
   });
 }
 
@@ -104,8 +103,7 @@ void Service::translate(InputCall call, const Exchange& exchange, const std::str
   const Model model = find(call.model, {ModelKind::kTranslation});
   TextAnswer::Form form;
   form.whole = [](const std::vector<AnswerChoice>& choices, const TokenUsage&) {
-    std::vector<std::string> texts;
-    for (const AnswerChoice& choice : choices) texts.push_back(choice.text);
+    const std::vector<std::string> texts = mapped(choices, &AnswerChoice::text);
     return format_translations(texts);
   };
   const auto answer = std::make_shared<TextAnswer>(exchange, form, sink(model->name));
@@ -230,5 +228,125 @@ TextAnswer::Sink Service::sink(const std::string& model) {
     exchange.note(model + ", " + std::to_string(usage.prompt) + " + " + std::to_string(usage.written) + " tokens");
   };
   return sink;
+}
+
+void TextAnswer::make_room(int64_t choice) {
+  const auto size = static_cast<size_t>(choice + 1);
+  if (choices_.size() < size) choices_.resize(size), echoes_.resize(size), pending_.resize(size), begun_.resize(size);
+}
+
+TextEvents TextAnswer::events(int64_t first_choice, int64_t prompt_tokens, const std::string& echo) {
+  usage_.prompt += prompt_tokens;
+  TextEvents events;
+  const auto location = [=, self = shared_from_this()](int64_t sample) {
+    self->make_room(first_choice + sample);
+    self->echoes_[first_choice + sample] = echo;
+    return first_choice + sample;
+  };
+  events.token = [self = shared_from_this(), location](
+                     int64_t sample, const std::string& piece, const WrittenToken* token) {
+    const std::lock_guard lock(self->mutex_);
+    self->hear(location(sample), piece, token);
+  };
+  events.finished = [self = shared_from_this(), location](int64_t sample, TextOutcome&& outcome) {
+    const std::lock_guard lock(self->mutex_);
+    self->finish(location(sample), std::move(outcome));
+  };
+  return events;
+}
+
+void TextAnswer::skip(int64_t choice) {
+  const std::lock_guard lock(mutex_);
+  make_room(choice);
+  choices_[choice].end = TextEnd::kEndToken;
+}
+
+void TextAnswer::finish_empty() {
+  const std::lock_guard lock(mutex_);
+  finish_all();
+}
+
+void TextAnswer::expect(int64_t texts) {
+  const std::lock_guard lock(mutex_);
+  left_ = texts;
+}
+
+void TextAnswer::abort(HttpAbort why) {
+  const std::lock_guard lock(mutex_);
+  timed_out_ = why == HttpAbort::kTimeout;
+}
+
+void TextAnswer::begin_stream() {
+  if (streaming_) return;
+  streaming_ = true;
+  exchange_->begin_stream({.type = "text/event-stream; charset=utf-8", .headers = {{"Cache-Control", "no-store"}}});
+}
+
+void TextAnswer::hear(int64_t choice, const std::string& piece, const WrittenToken* token) {
+  if (!heard_ && sink_.first_token)
+    sink_.first_token(std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count());
+  heard_ = true;
+  if (!form_.stream) return;
+  if (form_.functions.empty()) return write_piece(choice, piece, token);
+  std::string& pending = pending_[choice];
+  pending += piece;
+  const size_t certain = certain_content(pending);
+  write_piece(choice, pending.substr(0, certain), token);
+  pending.erase(0, certain);
+}
+
+void TextAnswer::write_piece(int64_t choice, const std::string& piece, const WrittenToken* token) {
+  begin_stream();
+  const auto i = static_cast<size_t>(choice);
+  std::string events;
+  if (!begun_[i]) {
+    begun_[i] = true;
+    if (form_.head.is_chat) events += format_role_event(form_.head, choice);
+    if (!echoes_[i].empty()) events += format_piece_event(form_.head, choice, echoes_[i], nullptr);
+  }
+  if (!piece.empty() || token) events += format_piece_event(form_.head, choice, piece, token);
+  exchange_->write(std::move(events));
+}
+
+void TextAnswer::finish(int64_t choice, TextOutcome&& outcome) {
+  AnswerChoice& done = choices_[choice];
+  if (!outcome.error.empty()) error_ = outcome.error, bad_request_ = outcome.bad_request;
+  done.text = echoes_[choice] + outcome.text.text;
+  done.end = outcome.text.end;
+  done.has_tokens = !outcome.tokens.empty();
+  done.tokens = std::move(outcome.tokens);
+  usage_.written += std::ssize(outcome.text.tokens) + (outcome.text.end_token >= 0 ? 1 : 0);
+  std::string& pending = pending_[choice];
+  if (!form_.functions.empty()) {
+    TextWithCalls found = find_tool_calls(done.text, form_.functions);
+    // Streams: drops the calls from the held-back text.
+    pending.resize(pending.size() - std::min(pending.size(), done.text.size() - found.content.size()));
+    done.text = std::move(found.content), done.calls = std::move(found.calls);
+  }
+  if (form_.stream && error_.empty() && !timed_out_) {
+    if (!begun_[choice] || !pending.empty()) write_piece(choice, pending, nullptr);
+    if (!done.calls.empty()) exchange_->write(format_calls_event(form_.head, choice, done.calls));
+    exchange_->write(format_end_event(form_.head, choice, done));
+  }
+  if (--left_ == 0) finish_all();
+}
+
+void TextAnswer::finish_all() {
+  if (sink_.done) sink_.done(*exchange_, usage_);
+  if (timed_out_ || !error_.empty()) {
+    const ApiError error(timed_out_     ? 408
+                         : bad_request_ ? 422
+                                        : 500,
+        timed_out_ ? "the text was not finished within the server's limit of time" : error_);
+    if (!streaming_) return exchange_->respond(error_response(error));
+    exchange_->write(format_event(error_body(error)));
+    return exchange_->end_stream();
+  }
+  if (!form_.stream)
+    return exchange_->respond(
+        {.body = (form_.whole ? form_.whole(choices_, usage_) : format_answer(form_.head, choices_, usage_)) + "\n"});
+  if (form_.include_usage) exchange_->write(format_usage_event(form_.head, usage_));
+  exchange_->write(kDoneEvent);
+  exchange_->end_stream();
 }
 }  // namespace linnet

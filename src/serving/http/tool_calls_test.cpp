@@ -1,8 +1,8 @@
 // Calls of functions in texts, whole and as they are streamed.
 #include <gtest/gtest.h>
 #include "base/json.h"
-#include "serving/http/api_answer.h"
-#include "serving/http/text_answer.h"
+#include "serving/http/api.h"
+#include "serving/http/service.h"
 
 namespace linnet {
 namespace {

@@ -1,5 +1,5 @@
-#include "serving/loaded/fair_queue.h"
 #include <gtest/gtest.h>
+#include "serving/loaded/workers.h"
 
 namespace linnet {
 namespace {

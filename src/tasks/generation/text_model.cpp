@@ -1,11 +1,10 @@
 #include "tasks/generation/text_model.h"
-#include <algorithm>
 #include "base/fail.h"
-#include "base/packed_files.h"
+#include "base/files.h"
 #include "config/config.h"
 #include "engine/exec/backend.h"
-#include "engine/plan/packed_weights.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/plan.h"
+#include "engine/plan/store.h"
 #include "models/families/static_scales.h"
 #include "tasks/translation/translation_model.h"
 #include "training/run/memory_report.h"
@@ -28,8 +27,6 @@ TextJob TextModel::prepare(const TextRequest& request, bool warn) const {
     fail_user(request.where, ": a search knows its text only at the end: give either --beam or --stop");
   return job;
 }
-
-void TextModel::plan(std::span<const TextJob> jobs, int64_t samples) { plan_jobs(jobs, samples); }
 
 void TextModel::plan_resident(const TextRoom& options, WeightCheck check) {
   check_ = check;

@@ -1,5 +1,5 @@
-// A generating model opened for use: requests become jobs in its tokens, and an engine runs them. TextGeneration
-// is for decoder-only models, SourceGeneration for encoder-decoders.
+// A generating model opened for use: requests become jobs in its tokens, and an engine runs them. text_generation.cpp
+// has the decoder-only models and the encoder-decoders.
 //
 //   const std::unique_ptr<TextModel> model = open_text_model(folder, options);
 //   const TextJob job = model->prepare(request);
@@ -8,16 +8,9 @@
 //
 // prepare() may be called from several threads at once; the engine belongs to one thread.
 #pragma once
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
 #include "generation/engine.h"
 #include "models/nn/model_store.h"
 #include "models/nn/parameter_file.h"
-#include "tasks/generation/generation_choice.h"
 #include "tasks/generation/text_request.h"
 #include "tasks/text_coder.h"
 #include "training/run/pretrained_run.h"
@@ -60,7 +53,7 @@ class TextModel {
   virtual bool answers() const = 0;
 
   // Plans and allocates for these jobs, each with `samples` texts, then loads the weights. Call it once.
-  void plan(std::span<const TextJob> jobs, int64_t samples);
+  virtual void plan(std::span<const TextJob> jobs, int64_t samples) = 0;
   // The same for any jobs within the limits, with the same tokens. kLater: call check_weights() before a text counts.
   void plan_resident(const TextRoom& options, WeightCheck check = WeightCheck::kNow);
   // User error if a packed model's weights are not those that were packed, or its file has lost pages since. Compares
@@ -80,7 +73,6 @@ class TextModel {
   // Cache, threads, device and weight precision come from `options`.
   TextModel(const std::string& folder, const TextGenerationOptions& options);
   virtual TextJob prepare_job(const TextRequest& request, bool warn) const = 0;
-  virtual void plan_jobs(std::span<const TextJob> jobs, int64_t samples) = 0;
   virtual void plan_any(const TextRoom& options) = 0;
   virtual void allocate_draft() {}
   // `folder`: the model, which may be packed with quantized weights. `draft`: for a decoder-only engine;

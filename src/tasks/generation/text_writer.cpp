@@ -1,5 +1,4 @@
 #include "tasks/generation/text_writer.h"
-#include <algorithm>
 #include "base/log.h"
 
 namespace linnet {

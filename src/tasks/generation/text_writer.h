@@ -1,18 +1,12 @@
 // A model loaded for a list of requests. It also writes the next texts ahead, which does not change any text.
 #pragma once
-#include <functional>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-#include "generation/generators.h"
+#include "generation/engine.h"
 #include "tasks/generation/text_model.h"
 #include "tasks/generation/text_request.h"
 #include "tasks/text_coder.h"
 
 namespace linnet {
 // One text decoded as its tokens come, up to a stop text.
-
 class WrittenRow {
  public:
   WrittenRow(std::unique_ptr<TextFlow> flow, std::vector<std::string> stops)

@@ -1,15 +1,11 @@
-// An image classifier in planned memory, with evaluation.
+// An image classifier in planned memory, with evaluation; and its images, of class folders or listed in a table.
 #pragma once
-#include <functional>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 #include "data/examples/images/image_dataset.h"
 #include "models/modules/vit.h"
-#include "tasks/session.h"
+#include "tasks/session_task.h"
 #include "tasks/texts/text_classifier.h"
-#include "training/run/training_task.h"
+#include "tasks/texts/text_task.h"
+#include "training/run/training_run.h"
 
 namespace linnet {
 // A trained classifier's image format and classes, in images.json of a run folder.
@@ -22,12 +18,13 @@ struct ImageFormat {
   std::string vit = {};                  // config.json of the initial ViT folder; empty: none
   TextProblem problem = TextProblem::kOneClass;  // or several classes, or numbers
 
-  static ImageFormat of(const ImageDataset& train, int threads = 0);  // see channel_moments()
-  static ImageFormat load(const std::string& folder);                 // user error naming the file
+  static ImageFormat load(const std::string& folder);  // user error naming the file
   void save(const std::string& folder) const;
   // User error, with details, if images have another size or other classes.
   void check(const ImageDataset& images, const std::string& what) const;
 };
+
+std::string size_text(int64_t height, int64_t width, int64_t channels);  // "28 x 28 x 1"
 
 // Whether model.from names a model folder, not an ONNX file. User error if it is no ViT, or architecture is not "vit".
 bool starts_from_vit(const Config& config);
@@ -60,7 +57,7 @@ class ImageSession : public OwnedImageModel, public Session {
 
   // The outputs of each image, [images, classes].
   std::vector<float> logits(const ImageDataset& dataset);
-  Evaluation evaluate(const ImageDataset& dataset, const SharedWork& ranks = SharedWork::alone());
+  TaskEvaluation evaluate(const ImageDataset& dataset, const SharedWork& ranks = SharedWork::alone());
 
   const int64_t batch_size;
 
@@ -84,5 +81,17 @@ ImageDataset load_labelled_images(const Config& config, const std::string& folde
 // model.safetensors with images.json, or a ViT as a model folder. User error for another architecture.
 void export_image_run(const std::string& folder, const std::string& out);
 
-Evaluation evaluate_image_run(const std::string& folder, const Config& config, const ImageDataset& images);
+TaskEvaluation evaluate_image_run(const std::string& folder, const Config& config, const ImageDataset& images);
+
+// Labels, metrics and answers shared with tasks on texts; the records' texts are image files.
+const TextTask& image_labels(const Config& config);
+
+ImageLoading loading_of(const Config& config);
+
+// Images of a table, labeled for a model with these outputs. User errors name the line.
+ImageDataset load_image_table(const std::string& path, const Config& config, const Names& outputs);
+// Images of data.train_tsv and the validation and test tables, or shares of the former if neither is given.
+ImageSplits load_table_splits(const Config& config);
+
+TextExamples labels_of(const ImageDataset& images, LabelForm::Kind kind);
 }  // namespace linnet

@@ -1,27 +1,22 @@
 // Trains image classifiers.
-#include <algorithm>
-#include <cmath>
-#include <filesystem>
 #include <numeric>
-#include <optional>
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "config/hints.h"
 #include "data/examples/images/image_batches.h"
-#include "data/examples/images/image_folder.h"
+#include "data/examples/images/image_dataset.h"
 #include "data/examples/text/record_reader.h"
-#include "engine/plan/state_names.h"
-#include "models/families/labels.h"
+#include "engine/plan/store.h"
+#include "models/families/config_file.h"
 #include "models/families/pretrained.h"
 #include "models/families/torchvision.h"
 #include "models/families/vit.h"
 #include "onnx/network.h"
-#include "tasks/class_weights.h"
 #include "tasks/images/image_session.h"
-#include "tasks/images/image_tables.h"
 #include "tasks/session_task.h"
 #include "tasks/task_table.h"
+#include "tasks/texts/text_task.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
 
@@ -106,14 +101,15 @@ class ImageTask : public SessionTask {
       train_ = std::move(splits.train), valid_ = std::move(splits.validation);
     }
     check_image_classes(train_, data_name());
-    format_ = ImageFormat::of(train_, decoding_threads(config_));
+    const auto [mean, deviation] = channel_moments(train_, decoding_threads(config_));
+    format_ = {train_.height, train_.width, train_.channels, train_.class_names, mean, deviation};
     format_.problem = image_labels(config_).problem;
     take_model(from);
     count_ = train_.count, in_memory_ = train_.in_memory();
     log_info(std::to_string(count_) + " images to train on, " + std::to_string(valid_.count) +
-             " to choose by, of size " + std::to_string(train_.height) + " x " + std::to_string(train_.width) + " x " +
-             std::to_string(train_.channels) + (train_.has_numbers() ? " with " : " in ") +
-             std::to_string(train_.classes()) + (train_.has_numbers() ? " outputs" : " classes") +
+             " to choose by, of size " + size_text(train_.height, train_.width, train_.channels) +
+             (train_.has_numbers() ? " with " : " in ") + std::to_string(train_.classes()) +
+             (train_.has_numbers() ? " outputs" : " classes") +
              (in_memory_ ? "" : ", decoded for every batch (image_memory = " + config_.data.image_memory + ")"));
   }
 
@@ -171,15 +167,14 @@ class ImageTask : public SessionTask {
     load_initial_weights(trainer().state(), open_pretrained(vit_folder_, options), config_);
   }
 
-  Evaluation evaluate(const SharedWork& ranks) override { return session().evaluate(valid_, ranks); }
+  TaskEvaluation evaluate(const SharedWork& ranks) override { return session().evaluate(valid_, ranks); }
   void save_assets(const std::string& folder) const override { format_.save(folder); }
 
   int64_t most() const override { return count_; }
   uint64_t assumed_bytes() const override { return assumed_bytes_; }
   std::string batches_text(const Session& session) const override {
     return std::to_string(static_cast<const ImageSession&>(session).batch_size) + " images of " +
-           std::to_string(format_.height) + " x " + std::to_string(format_.width) + " x " +
-           std::to_string(format_.channels);
+           size_text(format_.height, format_.width, format_.channels);
   }
 
  protected:
@@ -311,7 +306,7 @@ void export_image_run(const std::string& folder, const std::string& out) {
   format.save(out);
 }
 
-Evaluation evaluate_image_run(const std::string& folder, const Config& config, const ImageDataset& images) {
+TaskEvaluation evaluate_image_run(const std::string& folder, const Config& config, const ImageDataset& images) {
   const ImageFormat format = ImageFormat::load(folder);
   format.check(images, "the images to evaluate");
   ImageSession session(config, format, false);

@@ -1,7 +1,3 @@
-#include "tasks/inspection/inspect.h"
-#include <algorithm>
-#include <cmath>
-#include <functional>
 #include <numeric>
 #include "base/fail.h"
 #include "data/text/unicode/utf8.h"
@@ -73,19 +69,14 @@ InspectedAnswer shown(const FoundAnswer& found, const TokenText& text) {
 // `sequences`: texts of the question's ids. `answer_text`: text of an answer's id.
 Inspection inspection_of(const std::string& folder, const char* kind, const InspectOptions& options,
     const Question& question, std::vector<InspectedSequence> sequences, const TokenText& answer_text) {
-  const Findings found = look_inside(question, options.steps, options.threads);
-  Inspection inspection{.model = folder, .kind = kind, .sequences = std::move(sequences)};
-  for (const FoundAttention& map : found.attention)
-    inspection.attention.push_back({map.module, map.queries, map.keys, map.heads, map.weights});
+  Findings found = look_inside(question, options.steps, options.threads);
+  Inspection inspection{.model = folder,
+      .kind = kind,
+      .sequences = std::move(sequences),
+      .attention = std::move(found.attention),
+      .answers = {}};
   for (const FoundAnswer& answer : found.answers) inspection.answers.push_back(shown(answer, answer_text));
   return inspection;
-}
-
-std::string first_names(const std::vector<std::string>& names) {
-  constexpr size_t kMost = 12;
-  std::string text;
-  for (size_t i = 0; i < std::min(kMost, names.size()); ++i) text += (i ? ", " : "") + names[i];
-  return text + (names.size() > kMost ? ", ..." : "");
 }
 
 int32_t class_of(const std::vector<std::string>& classes, const std::string& name) {

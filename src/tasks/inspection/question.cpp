@@ -1,24 +1,19 @@
 #include "tasks/inspection/question.h"
-#include <algorithm>
-#include <cmath>
 #include "base/log.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/passes/explanations.h"
+#include "engine/passes/passes.h"
 #include "models/nn/forward.h"
 
 namespace linnet {
 namespace {
 std::vector<double> log_softmax(std::span<const float> logits) {
   const double largest = std::ranges::max(logits);
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - largest);
-  std::vector<double> result;
-  for (const float logit : logits) result.push_back(logit - largest - std::log(sum));
-  return result;
+  const double sum = sum_of<double>(logits, [&](float logit) { return std::exp(logit - largest); });
+  return mapped(logits, [&](float logit) { return logit - largest - std::log(sum); });
 }
 
 class Inspector {
@@ -55,10 +50,9 @@ class Inspector {
 
   // Logits [rows, answers] at the positions in input "places": i32 [rows], indices of the flattened states.
   Tensor chosen_logits(Trace& trace, int64_t rows) {
-    std::vector<Tensor> sequences;
-    for (const QuestionSequence& sequence : question_.sequences)
-      sequences.push_back(
-          trace.input(sequence.input, {DType::kI32, {rows, static_cast<int64_t>(sequence.ids.size())}}));
+    const std::vector<Tensor> sequences = mapped(question_.sequences, [&](const QuestionSequence& sequence) {
+      return trace.input(sequence.input, {DType::kI32, {rows, static_cast<int64_t>(sequence.ids.size())}});
+    });
     const Tensor states = question_.states(sequences);
     if (question_.answers.empty()) return states;
     const int64_t width = states.dim(-1);
@@ -87,15 +81,14 @@ class Inspector {
       forward_->set(sequence.input, all);
     }
     if (question_.answers.empty()) return;
-    std::vector<int32_t> places;
-    for (int64_t row = 0; row < rows; ++row) places.push_back(static_cast<int32_t>(row * positions_ + position));
+    const std::vector<int32_t> places = mapped<int32_t>(rows, [&](int64_t row) { return row * positions_ + position; });
     forward_->set("places", places);
   }
 
-  std::vector<FoundAttention> attention() {
+  std::vector<InspectedAttention> attention() {
     set_tokens(1, 0);
     forward_->run(0);
-    std::vector<FoundAttention> found;
+    std::vector<InspectedAttention> found;
     for (const TracedAttention& map : maps_) {
       const std::span<const float> weights = forward_->output(map.output);
       const size_t of_head = question_.sequences[map.queries].ids.size() * question_.sequences[map.keys].ids.size();

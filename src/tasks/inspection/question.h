@@ -1,15 +1,11 @@
 // A model with tokens and possible answers, and the findings: attention maps, and tokens' shares in each answer.
 #pragma once
-#include <functional>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
 #include "models/modules/causal_model.h"
 #include "models/modules/encoder_decoder.h"
 #include "models/modules/text_encoder.h"
 #include "models/nn/parameter_layout.h"
 #include "models/nn/trace.h"
+#include "training/report/report_page.h"
 #include "training/run/pretrained_run.h"
 
 namespace linnet {
@@ -36,22 +32,15 @@ struct Question {
   LoadWeights load;
 };
 
-struct FoundAttention {
-  std::string module;
-  size_t queries, keys;  // sequences
-  size_t heads;
-  std::vector<float> weights;  // [heads, queries, keys]
-};
-
 struct FoundAnswer {
   int32_t id;
   std::vector<double> log_probabilities;    // of all answers
   double baseline = 0;                      // log probability of `id` with all embeddings set to the table's mean
-  std::vector<std::vector<double>> shares;  // [sequences][tokens], engine/passes/explanations.h
+  std::vector<std::vector<double>> shares;  // [sequences][tokens], engine/passes/passes.h
 };
 
 struct Findings {
-  std::vector<FoundAttention> attention;
+  std::vector<InspectedAttention> attention;
   std::vector<FoundAnswer> answers;
 };
 

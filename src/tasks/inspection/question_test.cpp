@@ -3,7 +3,7 @@
 #include "tasks/inspection/question.h"
 #include <gtest/gtest.h>
 #include <cstring>
-#include "data/text/byte_spelling.h"
+#include "data/text/unicode/utf8.h"
 #include "formats/safetensors.h"
 #include "models/families/pretrained.h"
 #include "parsed_json.h"
@@ -65,7 +65,7 @@ class Golden : public testing::TestWithParam<const char*> {
 TEST_P(Golden, FindsTheAttentionAndTheSharesOfTransformers) {
   const Findings found = look_inside(question, kSteps, 2);
   for (size_t i = 0; i < found.attention.size(); ++i) {
-    const FoundAttention& map = found.attention[i];
+    const InspectedAttention& map = found.attention[i];
     const std::string what = name + ".attention." + std::to_string(i);
     expect_near(map.weights, reference<double>(what), 2e-6, what);
     const size_t keys = question.sequences[map.keys].ids.size();
@@ -87,7 +87,7 @@ TEST_P(Golden, ThePageHoldsRowsThatSumToOne) {
   Inspection inspection{.model = "a </script> b", .kind = "model"};
   for (const QuestionSequence& sequence : question.sequences)
     inspection.sequences.push_back({sequence.input, std::vector<std::string>(sequence.ids.size(), "<t>")});
-  for (const FoundAttention& map : found.attention)
+  for (const InspectedAttention& map : found.attention)
     inspection.attention.push_back({map.module, map.queries, map.keys, map.heads, map.weights});
   const std::string page = inspection_page(inspection), begin = "id=\"data\">";
   const size_t from = page.find(begin) + begin.size();
@@ -119,7 +119,7 @@ TEST(Question, QueriesAndKeysBelongToTheirSequences) {
     load_parameters(model, layout, values);
   };
   std::vector<std::string> found;
-  for (const FoundAttention& map : look_inside(question, 1).attention)
+  for (const InspectedAttention& map : look_inside(question, 1).attention)
     found.push_back(map.module + " " + std::to_string(map.queries) + std::to_string(map.keys));
   EXPECT_EQ(
       found, (std::vector<std::string>{"encoder.layers.0.self_attn 00", "decoder.layers.0.self_attn 11",

@@ -1,13 +1,9 @@
 // Fine-tunes a language model on the assistant's turns of conversations.
-#include <optional>
-#include <string>
-#include <vector>
 #include "base/fail.h"
 #include "base/log.h"
 #include "data/examples/text/record_reader.h"
 #include "data/metrics/text_scores.h"
 #include "tasks/inference.h"
-#include "tasks/language/chat_tokens.h"
 #include "tasks/language/language_model.h"
 #include "tasks/language/language_session.h"
 #include "tasks/language/tuned_language_task.h"
@@ -90,7 +86,7 @@ auto load_chats(const Config& config, const LanguageModel& language, const std::
       config, "conversations", [&](const std::string& file) { return read_chats(file, config, language, folder); });
 }
 
-Evaluation evaluate_rows(LanguageSession& session, PackedRows& rows, const SharedWork& ranks) {
+TaskEvaluation evaluate_rows(LanguageSession& session, PackedRows& rows, const SharedWork& ranks) {
   const auto [nats, tokens] = total_loss(rows.batches_per_epoch(), ranks,
       [&](int64_t index) { return session.trainer->evaluate(rows.ordered_batch(index)); });
   return {nats / static_cast<double>(tokens), tokens, {{"perplexity", perplexity(nats, tokens)}}, {}};
@@ -107,7 +103,7 @@ class ChatTask : public TunedLanguageTask<TargetedTokens> {
   }
 
   BatchSource& batches() override { return *rows_; }
-  Evaluation evaluate(const SharedWork& ranks) override { return evaluate_rows(session(), *valid_rows_, ranks); }
+  TaskEvaluation evaluate(const SharedWork& ranks) override { return evaluate_rows(session(), *valid_rows_, ranks); }
   std::string batches_text(const Session& session) const override {
     const ChunkOptions& chunks = static_cast<const LanguageSession&>(session).chunks;
     return std::to_string(chunks.rows) + " rows of " + std::to_string(chunks.length) +
@@ -132,7 +128,7 @@ class ChatTask : public TunedLanguageTask<TargetedTokens> {
 
 std::unique_ptr<SessionTask> make_chat_task(const Config& config) { return std::make_unique<ChatTask>(config); }
 
-Evaluation evaluate_chats(
+TaskEvaluation evaluate_chats(
     const OpenedLanguageModel& opened, const Config& config, const std::string& path, const std::string& split) {
   const auto chats = records_to_evaluate(
       config, path, split, [&](const std::string& file) { return read_chats(file, config, opened, opened.folder); },

@@ -1,5 +1,4 @@
 #include "tasks/language/language_model.h"
-#include <algorithm>
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"

@@ -1,7 +1,5 @@
 // A language model and its tokenizer, from a configuration, a run folder or a Hugging Face model folder.
 #pragma once
-#include <memory>
-#include <string>
 #include "models/families/pretrained.h"
 #include "models/modules/causal_model.h"
 #include "models/nn/parameter_layout.h"
@@ -27,16 +25,7 @@ struct LanguageModel {
 LanguageModel make_language_model(
     const Config& config, std::shared_ptr<const TextCoder> coder, const std::string& assets, bool to_plan = false);
 
-// For use: a run or a model folder.
-struct OpenedLanguageModel : LanguageModel {
-  Config config;  // of the run, or made for a model folder
-  std::string folder;
-  bool is_run = false;
-  // The model folder's contents; null for a run.
-  const PretrainedModel* of_folder() const { return is_run ? nullptr : pretrained.get(); }
-  const Module& module() const { return *model; }
-  LoadWeights weights() const { return weights_of(folder, of_folder()); }
-};
+using OpenedLanguageModel = Opened<LanguageModel>;
 // Adds the adapters of other folders, if any, to a model folder's weights.
 OpenedLanguageModel open_language_model(const std::string& folder, const std::vector<AdapterFolder>& adapters = {});
 

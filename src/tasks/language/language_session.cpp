@@ -1,5 +1,4 @@
 #include "tasks/language/language_session.h"
-#include <algorithm>
 #include "base/fail.h"
 #include "base/log.h"
 #include "data/metrics/text_scores.h"
@@ -53,7 +52,7 @@ void LanguageSession::allocate() {
   if (generator) generator->bind();
 }
 
-Evaluation LanguageSession::evaluate(const LanguageText& text, const SharedWork& ranks) {
+TaskEvaluation LanguageSession::evaluate(const LanguageText& text, const SharedWork& ranks) {
   OwnedBatch buffer(token_inputs(chunks, packed));
   int64_t done = 0;
   const auto [nats, tokens] = total_loss(scoring_batches(text.tokens, chunks), ranks, [&](int64_t index) {
@@ -61,7 +60,7 @@ Evaluation LanguageSession::evaluate(const LanguageText& text, const SharedWork&
     if (++done % kDropEvery == 0) text.tokens.drop_pages();
     return trainer->evaluate(buffer.batch);
   });
-  Evaluation result{nats / static_cast<double>(tokens), tokens, {}, {}};
+  TaskEvaluation result{nats / static_cast<double>(tokens), tokens, {}, {}};
   result.metrics = {{"perplexity", perplexity(nats, tokens)}};
   if (text.words > 0) {
     result.metrics.emplace_back("word_perplexity", perplexity(nats, text.words));
@@ -94,8 +93,7 @@ void encode_documents(const TextCoder& coder, const std::vector<std::string>& te
 LanguageText encode_language_text(const TextCoder& coder, const std::vector<std::string>& texts, bool packed,
     int32_t before, const std::string& name) {
   std::vector<int32_t> ids;
-  int64_t words = 0;
-  for (const std::string& text : texts) words += count_words(text);
+  const int64_t words = sum_of<int64_t>(texts, [&](const std::string& text) { return count_words(text); });
   if (packed) {
     encode_documents(coder, texts, ids);
   } else {
@@ -161,8 +159,7 @@ LanguageData load_language_data(const Config& config, std::shared_ptr<const Text
   std::vector<std::string> texts = read_texts(config.data, path), end;
   const bool own = config.data.valid_text.empty();
   if (own && !texts.empty()) end = split_end(texts, config.data.valid_share);
-  size_t bytes = 0;
-  for (const std::string& text : texts) bytes += text.size();
+  const size_t bytes = sum_of<size_t>(texts, &std::string::size);
   if (bytes == 0) fail_user("'", path, "' holds no text to train on");
   if (!coder) coder = make_text_coder(config, texts);
   const bool packed = has_documents(path);

@@ -1,16 +1,14 @@
 // A language model in planned memory, with evaluation of texts.
 #pragma once
-#include <memory>
-#include <string>
 #include "config/config.h"
 #include "data/examples/text/token_chunks.h"
-#include "generation/generators.h"
+#include "generation/engine.h"
 #include "models/modules/causal_model.h"
 #include "tasks/language/language_model.h"
-#include "tasks/session.h"
+#include "tasks/session_task.h"
 #include "tasks/teacher.h"
 #include "tasks/text_coder.h"
-#include "training/run/training_task.h"
+#include "training/run/training_run.h"
 
 namespace linnet {
 // How consecutive documents of a stream are told apart (see ChunkOptions).
@@ -58,7 +56,7 @@ class LanguageSession : public Session {
     return generator ? std::vector<Plan*>() : Session::inference_plans();
   }
   // Loss and perplexity over all tokens but the first, each scored once, in chunks that do not overlap.
-  Evaluation evaluate(const LanguageText& text, const SharedWork& ranks = SharedWork::alone());
+  TaskEvaluation evaluate(const LanguageText& text, const SharedWork& ranks = SharedWork::alone());
 
   const ChunkOptions chunks;
   const bool packed;
@@ -67,11 +65,11 @@ class LanguageSession : public Session {
 };
 
 // `linnet eval` of a run or model folder, on the file `path`, or if empty on the split that the configuration names.
-Evaluation evaluate_language_model(
+TaskEvaluation evaluate_language_model(
     const OpenedLanguageModel& opened, const Config& config, const std::string& path, const std::string& split);
 // `linnet eval` of a run of these tasks, on the file `path`, or if empty on its validation or test text.
-Evaluation evaluate_chats(
+TaskEvaluation evaluate_chats(
     const OpenedLanguageModel& opened, const Config& config, const std::string& path, const std::string& split);
-Evaluation evaluate_preferences(
+TaskEvaluation evaluate_preferences(
     const OpenedLanguageModel& opened, const Config& config, const std::string& path, const std::string& split);
 }  // namespace linnet

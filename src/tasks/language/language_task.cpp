@@ -1,6 +1,4 @@
 // Trains a model to predict the next token of a text.
-#include <algorithm>
-#include <optional>
 #include "base/fail.h"
 #include "base/log.h"
 #include "models/families/decoder_family.h"
@@ -52,8 +50,8 @@ class LanguageTask : public SessionTask {
   }
 
   BatchSource& batches() override { return *chunks_; }
-  Evaluation evaluate(const SharedWork& ranks) override {
-    Evaluation result = session().evaluate(*valid_, ranks);
+  TaskEvaluation evaluate(const SharedWork& ranks) override {
+    TaskEvaluation result = session().evaluate(*valid_, ranks);
     if (!session().generator) return result;
     GenerateSettings settings;
     settings.max_tokens = config_.train.sample_length, settings.slide = true;
@@ -102,7 +100,7 @@ class LanguageTask : public SessionTask {
 
 std::unique_ptr<SessionTask> make_language_task(const Config& config) { return std::make_unique<LanguageTask>(config); }
 
-Evaluation evaluate_language_model(
+TaskEvaluation evaluate_language_model(
     const OpenedLanguageModel& opened, const Config& config, const std::string& path, const std::string& split) {
   if (opened.is_run && opened.config.data.task == "chat") return evaluate_chats(opened, config, path, split);
   if (opened.is_run && opened.config.data.task == "preferences")

@@ -1,16 +1,9 @@
 // Preference learning: of two answers to a prompt, a language model learns to prefer the chosen one.
-#include <algorithm>
-#include <cmath>
-#include <optional>
-#include <string>
-#include <tuple>
-#include <vector>
 #include "base/fail.h"
 #include "base/log.h"
 #include "data/examples/text/record_reader.h"
 #include "data/examples/text/text_examples.h"
 #include "models/modules/causal_model.h"
-#include "tasks/language/chat_tokens.h"
 #include "tasks/language/language_session.h"
 #include "tasks/language/tuned_language_task.h"
 #include "tasks/task_table.h"
@@ -74,7 +67,7 @@ class PreferenceSession : public Session {
 
   // Returns the loss and, of the rewards (beta times the log probability above the reference's), how often the chosen
   // answer's is higher, the mean difference, and both means.
-  Evaluation evaluate(const std::vector<PreferencePair>& data, const SharedWork& ranks) {
+  TaskEvaluation evaluate(const std::vector<PreferencePair>& data, const SharedWork& ranks) {
     PreferenceBatches batches(data, pairs, lengths, 0);
     enum : size_t { kLoss, kPairs, kRight, kChosen, kRejected, kNumbers };
     const std::vector<double> found =
@@ -231,7 +224,7 @@ class PreferenceTask : public TunedLanguageTask<PreferencePair> {
 
   int64_t most_planned() const override { return 128; }  // each answer has nodes of its own (score_answers)
   BatchSource& batches() override { return *batches_; }
-  Evaluation evaluate(const SharedWork& ranks) override { return session().evaluate(valid_, ranks); }
+  TaskEvaluation evaluate(const SharedWork& ranks) override { return session().evaluate(valid_, ranks); }
   std::string batches_text(const Session& session) const override {
     const auto& preferences = static_cast<const PreferenceSession&>(session);
     return std::to_string(preferences.pairs) + " pairs of answers of up to " +
@@ -258,7 +251,7 @@ std::unique_ptr<SessionTask> make_preference_task(const Config& config) {
   return std::make_unique<PreferenceTask>(config);
 }
 
-Evaluation evaluate_preferences(
+TaskEvaluation evaluate_preferences(
     const OpenedLanguageModel& opened, const Config& config, const std::string& path, const std::string& split) {
   std::vector<PreferencePair> pairs = records_to_evaluate(
       config, path, split,

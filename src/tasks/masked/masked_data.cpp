@@ -1,7 +1,5 @@
-#include "tasks/masked/masked_data.h"
-#include <algorithm>
-#include <utility>
 #include "base/fail.h"
+#include "tasks/masked/masked_task.h"
 #include "tasks/text_files.h"
 
 namespace linnet {

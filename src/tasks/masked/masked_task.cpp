@@ -1,6 +1,4 @@
 #include "tasks/masked/masked_task.h"
-#include <algorithm>
-#include <optional>
 #include "base/fail.h"
 #include "base/log.h"
 #include "data/metrics/text_scores.h"
@@ -9,7 +7,7 @@
 #include "tasks/task_table.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
-#include "training/run/trainer_options.h"
+#include "training/run/run_setup.h"
 #include "training/trainer/checkpoint.h"
 
 namespace linnet {
@@ -48,6 +46,10 @@ MaskedModel open_masked_model(const std::string& folder) {
   check_masked_vocabulary(model);
   return model;
 }
+
+PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token) {
+  return new_pretrained(describe_encoder(config, vocab_size, pad_token, ModelHead::kTokens));
+}
 }  // namespace
 
 ConfigFile describe_encoder(const Config& config, int64_t vocab_size, int64_t pad_token, ModelHead head) {
@@ -64,10 +66,6 @@ ConfigFile describe_encoder(const Config& config, int64_t vocab_size, int64_t pa
   // Without layers the first token's state is the same for all texts. ModernBERT's classifier takes the mean.
   bert.mean_pooled = bert.layers == 0 && head == ModelHead::kClasses;
   return encoder_config_file(bert.mean_pooled ? "modernbert" : "bert", bert, head);
-}
-
-PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token) {
-  return new_pretrained(describe_encoder(config, vocab_size, pad_token, ModelHead::kTokens));
 }
 
 MaskedModel make_masked_model(const Config& config, const std::string& from) {
@@ -128,7 +126,7 @@ class MaskedSession : public Session {
   }
 
   // Loss, perplexity and accuracy at masked positions; each token is used once.
-  Evaluation evaluate(MaskedChunks& chunks, const SharedWork& ranks = SharedWork::alone()) {
+  TaskEvaluation evaluate(MaskedChunks& chunks, const SharedWork& ranks = SharedWork::alone()) {
     const std::vector<double> found =
         ranks.numbers(chunks.scoring_batches(), 3, [&](int64_t index, std::span<double> result) {
           const Batch& batch = chunks.scoring_batch(index);
@@ -193,7 +191,7 @@ class MaskedTask : public SessionTask {
   }
 
   BatchSource& batches() override { return *chunks_; }
-  Evaluation evaluate(const SharedWork& ranks) override {
+  TaskEvaluation evaluate(const SharedWork& ranks) override {
     return static_cast<MaskedSession&>(*session_).evaluate(*valid_chunks_, ranks);
   }
 
@@ -232,7 +230,7 @@ class MaskedTask : public SessionTask {
 
 std::unique_ptr<SessionTask> make_masked_task(const Config& config) { return std::make_unique<MaskedTask>(config); }
 
-Evaluation evaluate_masked_model(
+TaskEvaluation evaluate_masked_model(
     const std::string& folder, const Config& config, const std::string& path, const std::string& split) {
   MaskedModel model = open_masked_model(folder);
   const PretrainedTokenizer& tokenizer = *model.tokenizer;
@@ -243,9 +241,8 @@ Evaluation evaluate_masked_model(
   MaskedChunks chunks(text.tokens, text.documents, masking, 0);
   MaskedSession session(config, model.model(), masking, false);
   take_weights(session, "", weights_of(folder, RunFolder(folder).has_config() ? nullptr : &model.pretrained));
-  Evaluation result = session.evaluate(chunks);
-  int64_t tokens = 0;
-  for (const TokenSpan& document : text.documents) tokens += document.count;
+  TaskEvaluation result = session.evaluate(chunks);
+  const int64_t tokens = sum_of<int64_t>(text.documents, &TokenSpan::count);
   result.metrics.emplace_back("tokens", static_cast<double>(tokens));
   return result;
 }

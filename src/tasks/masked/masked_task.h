@@ -1,11 +1,12 @@
 // Trains an encoder to predict masked tokens, from scratch or from a model folder.
 #pragma once
-#include <memory>
+#include "config/config.h"
+#include "data/examples/text/token_chunks.h"
+#include "data/text/pretrained_tokenizer.h"
 #include "models/families/pretrained.h"
 #include "models/modules/text_encoder.h"
-#include "tasks/masked/masked_data.h"
-#include "tasks/session.h"
-#include "training/run/training_task.h"
+#include "tasks/session_task.h"
+#include "training/run/training_run.h"
 
 namespace linnet {
 struct MaskedModel {
@@ -18,10 +19,24 @@ struct MaskedModel {
 MaskedModel make_masked_model(const Config& config, const std::string& from);
 // A config.json for a BERT of the configuration's sizes. Without layers a classifier takes the mean of the embeddings.
 ConfigFile describe_encoder(const Config& config, int64_t vocab_size, int64_t pad_token, ModelHead head);
-// Without a tokenizer, for plans.
-PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token);
 
 // `linnet eval` of a run or model folder, on the file `path`, or if empty on the split that the configuration names.
-Evaluation evaluate_masked_model(
+TaskEvaluation evaluate_masked_model(
     const std::string& folder, const Config& config, const std::string& path, const std::string& split);
+
+// The documents of a text, as tokens.
+struct MaskedText {
+  TokenStream tokens;
+  std::vector<TokenSpan> documents;
+};
+
+struct MaskedData {
+  MaskedText train, valid;
+};
+
+// `text` and `valid_text`, or the end of the former.
+MaskedData load_masked_data(const Config& config, const PretrainedTokenizer& tokenizer);
+MaskedText load_masked_text(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& path);
+// "valid" (as in training) or "test" of a run's configuration.
+MaskedText load_masked_split(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& split);
 }  // namespace linnet

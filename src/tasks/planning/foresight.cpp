@@ -1,12 +1,9 @@
-#include "tasks/planning/foresight.h"
-#include <algorithm>
-#include <map>
 #include <tuple>
-#include <utility>
 #include "base/error.h"
 #include "base/log.h"
 #include "config/config.h"
 #include "distributed/comm/shard_sum.h"
+#include "tasks/planning/plan_memory.h"
 
 namespace linnet {
 namespace {

@@ -1,8 +1,8 @@
-#include "tasks/planning/foresight.h"
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <numeric>
 #include "base/error.h"
+#include "tasks/planning/plan_memory.h"
 
 namespace linnet {
 namespace {

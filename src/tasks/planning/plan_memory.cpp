@@ -1,12 +1,9 @@
 #include "tasks/planning/plan_memory.h"
-#include <algorithm>
 #include <cctype>
-#include <limits>
-#include <set>
 #include <tuple>
 #include "base/error.h"
-#include "base/process_memory.h"
-#include "distributed/simulate/network.h"
+#include "base/process.h"
+#include "distributed/simulate/training_step.h"
 #include "engine/ir/op.h"
 #include "engine/ops/collective/collective.h"
 #include "engine/passes/passes.h"

@@ -1,14 +1,10 @@
 // Extractive question answering by the first and last token of an answer (Rajpurkar et al. 2016). Long texts are read
 // in overlapping chunks; if none has an answer, there is none.
-#include <algorithm>
-#include <array>
-#include <cmath>
 #include "base/fail.h"
 #include "data/metrics/text_scores.h"
-#include "data/text/unicode/unicode_classes.h"
 #include "data/text/unicode/utf8.h"
-#include "models/families/labels.h"
-#include "tasks/texts/answer_records.h"
+#include "models/families/config_file.h"
+#include "tasks/texts/marked_texts.h"
 #include "tasks/texts/text_task.h"
 
 namespace linnet {

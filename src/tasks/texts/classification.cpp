@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <cmath>
-#include <optional>
 #include <set>
 #include "base/fail.h"
 #include "base/log.h"
@@ -54,14 +51,12 @@ Names class_names(const std::set<std::string>& names) {
 
 // "negative: 3310, positive: 3610": the most frequent classes.
 std::string class_counts(const Names& labels, const Names& classes) {
-  constexpr size_t kMost = 12;
   std::vector<std::pair<int64_t, std::string>> counts;
   for (const std::string& name : classes) counts.emplace_back(-std::ranges::count(labels, name), name);
   std::ranges::stable_sort(counts, {}, [](const auto& count) { return count.first; });
-  std::string text;
-  for (size_t i = 0; i < std::min(kMost, counts.size()); ++i)
-    text += (i ? ", " : "") + counts[i].second + ": " + std::to_string(-counts[i].first);
-  return text + (counts.size() > kMost ? ", ..." : "");
+  Names texts;
+  for (const auto& [count, name] : counts) texts.push_back(name + ": " + std::to_string(-count));
+  return first_names(texts);
 }
 
 // A label that occurs once among many is more often a heading or a mistake than a class.
@@ -93,9 +88,8 @@ class Classification : public TextTask {
     return {static_cast<float>(output_of(label_text(record.label), outputs, record.where))};
   }
 
-  using TextTask::measure;
-  Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
-      const Names& outputs) const override {
+  Measures measure(const TextRecords&, const TextExamples& examples, std::span<const std::vector<float>> predicted,
+      const Names& outputs, const Config&) const override {
     ClassReport report(outputs);
     for (size_t i = 0; i < predicted.size(); ++i)
       report.add(static_cast<size_t>(std::ranges::max_element(predicted[i]) - predicted[i].begin()),

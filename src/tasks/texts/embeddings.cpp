@@ -1,6 +1,4 @@
 // Sentence embeddings with cosines (Reimers & Gurevych 2019), trained on pairs, scored pairs, or triplets.
-#include <algorithm>
-#include <cmath>
 #include <numeric>
 #include "base/fail.h"
 #include "base/numbers.h"

@@ -1,9 +1,7 @@
 #include "tasks/texts/onnx_classifier.h"
-#include <algorithm>
-#include <filesystem>
 #include "base/fail.h"
 #include "base/files.h"
-#include "models/families/labels.h"
+#include "models/families/config_file.h"
 #include "models/nn/model_file.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"

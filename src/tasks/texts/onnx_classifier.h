@@ -1,8 +1,5 @@
 // Text classifiers from ONNX files, with their tokenizers.
 #pragma once
-#include <memory>
-#include <string>
-#include <vector>
 #include "data/text/pretrained_tokenizer.h"
 #include "models/families/pretrained.h"
 #include "onnx/save_onnx.h"

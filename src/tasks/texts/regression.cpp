@@ -1,5 +1,4 @@
 // Regression of one or several numbers, such as the similarity of two sentences.
-#include <cmath>
 #include "base/fail.h"
 #include "data/metrics/similarity.h"
 #include "tasks/texts/text_task.h"
@@ -33,9 +32,8 @@ class Regression : public TextTask {
   }
 
   // Metrics of several numbers are averaged.
-  using TextTask::measure;
-  Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
-      const Names& outputs) const override {
+  Measures measure(const TextRecords&, const TextExamples& examples, std::span<const std::vector<float>> predicted,
+      const Names& outputs, const Config&) const override {
     double square = 0, absolute = 0, pearson = 0, spearman = 0;
     for (size_t output = 0; output < outputs.size(); ++output) {
       std::vector<double> found, wanted;

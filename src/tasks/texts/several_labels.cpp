@@ -1,5 +1,4 @@
 // Multi-label classification.
-#include <algorithm>
 #include <set>
 #include "base/fail.h"
 #include "base/log.h"
@@ -53,9 +52,8 @@ class SeveralLabels : public TextTask {
   }
 
   // "f1" is over all decisions (micro), "f1_macro" the mean over labels, "accuracy" the share with all labels right.
-  using TextTask::measure;
-  Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
-      const Names& outputs) const override {
+  Measures measure(const TextRecords&, const TextExamples& examples, std::span<const std::vector<float>> predicted,
+      const Names& outputs, const Config&) const override {
     ClassReport report(outputs, false);
     int64_t right = 0;
     for (size_t i = 0; i < predicted.size(); ++i) {

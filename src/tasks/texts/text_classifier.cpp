@@ -1,9 +1,6 @@
 #include "tasks/texts/text_classifier.h"
-#include <algorithm>
-#include <array>
-#include <bit>
-#include <cmath>
-#include "models/families/labels.h"
+#include "base/text.h"
+#include "models/families/config_file.h"
 #include "models/families/sentence_embedder.h"
 #include "models/nn/model_file.h"
 #include "tasks/texts/onnx_classifier.h"
@@ -122,6 +119,10 @@ std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classe
     for (size_t i = row; i < row + classes; ++i) probabilities[i] /= sum;
   }
   return probabilities;
+}
+
+std::string first_names(const std::vector<std::string>& names, size_t most) {
+  return joined(std::span(names).first(std::min(most, names.size()))) + (names.size() > most ? ", ..." : "");
 }
 
 double sigmoid(double logit) { return 1 / (1 + std::exp(-logit)); }

@@ -1,13 +1,9 @@
 // A classifier of texts or tokens with its tokenizer, opened for use.
 #pragma once
-#include <cstddef>
-#include <memory>
-#include <string>
-#include <vector>
 #include "config/config.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "models/families/pretrained.h"
-#include "models/modules/text_classifier.h"
+#include "models/modules/losses.h"
 #include "training/run/pretrained_run.h"
 
 namespace linnet {
@@ -63,4 +59,6 @@ bool marks_spans(const std::string& folder);
 // Softmax of each row of logits [rows, classes].
 std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classes);
 double sigmoid(double logit);
+// "spam, ham, ...": the first of them, for messages.
+std::string first_names(const std::vector<std::string>& names, size_t most = 12);
 }  // namespace linnet

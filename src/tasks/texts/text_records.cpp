@@ -1,13 +1,11 @@
 #include "tasks/texts/text_records.h"
-#include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <map>
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/numbers.h"
 #include "base/text.h"
-#include "data/examples/held_out.h"
+#include "data/examples/batch.h"
 #include "data/examples/text/record_reader.h"
 
 namespace linnet {
@@ -55,7 +53,7 @@ std::string names_of(const Json& record, const std::string& where) {
 }
 
 // `images`: records have image paths instead of texts.
-Columns columns_of(const Json& record, const DataConfig& data, bool labelled, bool images, const std::string& where) {
+Columns columns_of(const DataConfig& data, bool labelled, bool images, const Json& record, const std::string& where) {
   const FieldNames& texts = images ? kImages : kTexts;
   Columns columns{column(record, data.text_column, texts, "text_column", where),
       column(record, data.pair_column, images ? kNoFields : kPairs, "pair_column", where),
@@ -132,19 +130,14 @@ double number_of(const Json& label, const std::string& where) {
 std::string label_text(const Json& label) { return label.is_string() ? label.text() : label.dump(); }
 
 std::vector<std::string> TextRecords::labels() const {
-  std::vector<std::string> texts;
-  for (const TextRecord& record : records) texts.push_back(label_text(record.label));
-  return texts;
+  return mapped(records, [&](const TextRecord& record) { return label_text(record.label); });
 }
 
 namespace {
 TextRecords read_labelled(const std::string& path, const DataConfig& data, bool images) {
   TextRecords found{.images = images};
-  const auto choose = [&](const Json& record, const std::string& where) {
-    return columns_of(record, data, true, images, where);
-  };
   std::string text_column;
-  for_each_row(path, {&kLabels}, data, choose, [&](const Row& row) {
+  for_each_row(path, {&kLabels}, data, std::bind_front(columns_of, data, true, images), [&](const Row& row) {
     found.pairs = !row.columns.pair.empty(), text_column = row.columns.text;
     found.records.push_back({.text = row.text(row.columns.text),
         .pair = found.pairs ? row.text(row.columns.pair) : "",
@@ -179,10 +172,7 @@ TextRecords read_image_records(const std::string& path, const DataConfig& data) 
 void for_each_image(const std::string& path, const DataConfig& data, const UseText& use) {
   DataConfig named = data;
   named.label_column.clear();
-  const auto choose = [&](const Json& record, const std::string& where) {
-    return columns_of(record, named, false, true, where);
-  };
-  for_each_row(path, {&kImages, &kLabels}, data, choose,
+  for_each_row(path, {&kImages, &kLabels}, data, std::bind_front(columns_of, named, false, true),
       [&](const Row& row) { use(image_path(path, row.text(row.columns.text), row.where)); });
 }
 
@@ -196,7 +186,7 @@ void for_each_text(const std::string& path, const DataConfig& data, bool pairs, 
   named.label_column.clear();  // the file may have no labels
   if (!pairs) named.pair_column.clear();
   const auto choose = [&](const Json& record, const std::string& where) {
-    const Columns columns = columns_of(record, named, false, false, where);
+    const Columns columns = columns_of(named, false, false, record, where);
     if (pairs && columns.pair.empty())
       fail_user(where, ": the model takes two texts, and there is one field with a text");
     return columns;
@@ -214,7 +204,7 @@ const FieldNames kFirsts{
 constexpr std::string_view kOther = "negative";
 
 // Further fields are negatives of the first text, unless the third is a number.
-Columns related_columns(const Json& record, const DataConfig& data, bool pairs, const std::string& where) {
+Columns related_columns(const DataConfig& data, bool pairs, const Json& record, const std::string& where) {
   Columns columns{column(record, data.text_column, kFirsts, "text_column", where),
       column(record, data.pair_column, kSeconds, "pair_column", where),
       column(record, data.label_column, kScores, "label_column", where)};
@@ -247,10 +237,7 @@ std::vector<std::string> other_texts(const Json& record, const Columns& columns,
 
 TextRecords read_related_texts(const std::string& path, const DataConfig& data) {
   TextRecords found;
-  const auto choose = [&](const Json& record, const std::string& where) {
-    return related_columns(record, data, true, where);
-  };
-  for_each_row(path, {&kFirsts, &kSeconds}, data, choose, [&](const Row& row) {
+  for_each_row(path, {&kFirsts, &kSeconds}, data, std::bind_front(related_columns, data, true), [&](const Row& row) {
     const auto& [record, columns, where] = row;
     TextRecord& to = found.records.emplace_back();
     to.text = row.text(columns.text), to.pair = row.text(columns.pair), to.where = where;
@@ -268,10 +255,7 @@ TextRecords read_related_texts(const std::string& path, const DataConfig& data) 
 
 void for_each_related_text(const std::string& path, const DataConfig& data, const UseText& use) {
   if (!has_records(path)) return for_each_text(path, data, false, use);
-  const auto choose = [&](const Json& record, const std::string& where) {
-    return related_columns(record, data, false, where);
-  };
-  for_each_row(path, {&kFirsts, &kSeconds}, data, choose, [&](const Row& row) {
+  for_each_row(path, {&kFirsts, &kSeconds}, data, std::bind_front(related_columns, data, false), [&](const Row& row) {
     std::string text = row.text(row.columns.text);
     std::ranges::replace(text, '\t', ' ');
     use(row.columns.pair.empty() ? text : row.pair());

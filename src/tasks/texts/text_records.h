@@ -1,8 +1,6 @@
 // Examples of text tasks as their files have them, before tokenization.
 #pragma once
 #include <functional>
-#include <string>
-#include <vector>
 #include "base/json.h"
 #include "config/config.h"
 
@@ -49,6 +47,6 @@ TextRecords read_related_texts(const std::string& path, const DataConfig& data);
 // The texts of such a file, pairs with a tab between them; in other files each line.
 void for_each_related_text(const std::string& path, const DataConfig& data, const UseText& use);
 
-// Moves a share of the records out, with `by_label` of each label alike (data/examples/held_out.h).
+// Moves a share of the records out, with `by_label` of each label alike (choose_held_out()).
 TextRecords split_off(TextRecords& records, bool by_label, double share, uint64_t seed);
 }  // namespace linnet

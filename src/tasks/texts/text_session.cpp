@@ -1,5 +1,4 @@
 #include "tasks/texts/text_session.h"
-#include <algorithm>
 #include "base/error.h"
 #include "models/modules/text_encoder.h"
 
@@ -69,7 +68,8 @@ std::vector<float> TextSession::logits_of(
   return found;
 }
 
-Evaluation TextSession::evaluate(const TextRecords& records, const TextExamples& examples, const SharedWork& ranks) {
+TaskEvaluation TextSession::evaluate(
+    const TextRecords& records, const TextExamples& examples, const SharedWork& ranks) {
   TextBatches batches(examples, rows, lengths, 0);
   // A batch's outputs: the sum of losses, the number of labels, and each example's logits or token classes.
   const bool picks = task.problem == TextProblem::kTokenClasses;

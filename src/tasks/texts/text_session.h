@@ -1,9 +1,9 @@
 // A classifier of texts or tokens in planned memory, with one plan for each padded length.
 #pragma once
-#include "tasks/session.h"
+#include "tasks/session_task.h"
 #include "tasks/teacher.h"
 #include "tasks/texts/text_task.h"
-#include "training/run/training_task.h"
+#include "training/run/training_run.h"
 
 namespace linnet {
 class TextSession : public Session {
@@ -15,7 +15,7 @@ class TextSession : public Session {
   std::vector<std::vector<float>> logits(const TextExamples& examples);
   // The embeddings of a training batch, with cached gradients.
   std::span<const float> embed_training(const Batch& batch);
-  Evaluation evaluate(const TextRecords& records, const TextExamples& examples, const SharedWork& ranks);
+  TaskEvaluation evaluate(const TextRecords& records, const TextExamples& examples, const SharedWork& ranks);
 
   const int64_t rows;
   const std::vector<int64_t> lengths;
@@ -34,4 +34,10 @@ class TextSession : public Session {
   const Config config_;
   int first_alone_ = -1;  // the shape that embeds texts of lengths[0], with cached gradients
 };
+
+// `linnet export --out`: a model folder for other programs.
+void export_classification_run(const std::string& folder, const std::string& out);
+// `linnet eval` of a run or model folder, on the file `path`, or if empty on the split that the configuration names.
+TaskEvaluation evaluate_texts_of(
+    const std::string& folder, const Config& config, const std::string& path, const std::string& split);
 }  // namespace linnet

@@ -1,10 +1,13 @@
 #include "tasks/texts/text_task.h"
-#include <algorithm>
-#include <array>
+#include <cstdio>
+#include <numeric>
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/numbers.h"
+#include "base/text.h"
+#include "config/hints.h"
 #include "config/text_tasks.h"
-#include "models/families/labels.h"
+#include "models/families/config_file.h"
 
 namespace linnet {
 #define LINNET_DECLARE(name, ...) const TextTask& name##_task();
@@ -13,6 +16,23 @@ LINNET_TEXT_TASKS(LINNET_DECLARE)
 namespace {
 #define LINNET_LIST(name, ...) name##_task,
 constexpr std::array kTasks{LINNET_TEXT_TASKS(LINNET_LIST)};
+
+// Parses "spam=5,ham=1".
+std::vector<double> read_weights(const std::string& asked, const std::vector<std::string>& names) {
+  std::vector<double> weights(names.size(), 1);
+  for (const std::string_view part : split(asked, ',')) {
+    const size_t sign = part.rfind('=');
+    const auto weight = parse_number<double>(sign == part.npos ? "" : trimmed(part.substr(sign + 1), " "));
+    if (!weight || !(*weight >= 0 && *weight <= 1e6))
+      fail_user("class_weights: \"", part, "\" is no CLASS=WEIGHT with a weight from 0 to 1000000");
+    const std::string name(trimmed(part.substr(0, sign), " "));
+    const auto found = std::ranges::find(names, name);
+    if (found == names.end())
+      fail_user("class_weights: the training examples have no class \"", name, "\"", did_you_mean(name, names));
+    weights[found - names.begin()] = *weight;
+  }
+  return weights;
+}
 }  // namespace
 
 Names TextTask::outputs_of(const PretrainedModel& model) const { return label_names(model.config); }
@@ -48,19 +68,15 @@ TextExamples TextTask::encode(const TextRecords& records, const PretrainedTokeni
 
 std::vector<Answer> TextTask::answers(const TextRecords& records, const TextExamples& examples,
     std::span<const std::vector<float>> logits, const Names& outputs, const Config&, int64_t top) const {
-  std::vector<Answer> answers;
-  for (size_t i = 0; i < records.records.size(); ++i)
-    answers.push_back(answer(records.records[i].text,
+  return mapped(records.records.size(), [&](size_t i) {
+    return answer(records.records[i].text,
         is_of_tokens() ? std::span<const TextRange>(examples.offsets[i]) : std::span<const TextRange>(), logits[i],
-        outputs, top));
-  return answers;
+        outputs, top);
+  });
 }
 
 std::vector<float> TextTask::label(const TextRecord&, const Encoding&, const Names&) const {
   fail_internal("a task encodes its records, or labels them");
-}
-Measures TextTask::measure(const TextExamples&, std::span<const std::vector<float>>, const Names&) const {
-  fail_internal("a task measures its examples, or its records");
 }
 Answer TextTask::answer(
     const std::string&, std::span<const TextRange>, std::span<const float>, const Names&, int64_t) const {
@@ -88,5 +104,54 @@ const TextTask& text_task(TextProblem problem) {
   for (const auto task : kTasks)
     if (task().problem == problem) return task();
   fail_internal("no task has this problem");
+}
+
+std::string cell(double number) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.6f", number);
+  return text;
+}
+
+Answer class_answer(std::span<const double> probabilities, const std::vector<std::string>& classes, int64_t top) {
+  std::vector<size_t> order(probabilities.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater{}, [&](size_t i) { return probabilities[i]; });
+  order.resize(std::min(order.size(), static_cast<size_t>(top)));
+  Answer answer;
+  answer.json["label"] = classes[order[0]];
+  answer.json["probability"] = probabilities[order[0]];
+  for (const size_t i : order) {
+    answer.cells.insert(answer.cells.end(), {classes[i], cell(probabilities[i])});
+    if (top > 1) answer.json["top"].push_back({{"label", classes[i]}, {"probability", probabilities[i]}});
+  }
+  return answer;
+}
+
+std::vector<std::string> class_heading(int64_t top) {
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < top; ++i) {
+    const std::string rank = i == 0 ? "" : "_" + std::to_string(i + 1);
+    names.insert(names.end(), {"label" + rank, "probability" + rank});
+  }
+  return names;
+}
+
+std::vector<float> class_weights(const std::string& asked, const std::vector<std::string>& names,
+    const std::vector<int64_t>& counts, int64_t total, bool several) {
+  if (asked.empty()) return {};
+  if (total == 0) return std::vector<float>(names.size(), 1);  // for plans
+  const bool balanced = asked == "balanced";
+  std::vector<double> weights = balanced ? std::vector<double>(names.size(), 1) : read_weights(asked, names);
+  double sum = 0;  // over the examples
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto count = static_cast<double>(std::max<int64_t>(counts[i], 1)), all = static_cast<double>(total);
+    if (balanced) weights[i] = several ? (all - count) / count : all / (static_cast<double>(names.size()) * count);
+    sum += weights[i] * static_cast<double>(counts[i]);
+  }
+  if (sum <= 0) fail_user("class_weights = \"", asked, "\" leaves no training example that counts");
+  const double scale = several || balanced ? 1 : static_cast<double>(total) / sum;
+  std::vector<float> scaled;
+  for (const double weight : weights) scaled.push_back(static_cast<float>(weight * scale));
+  return scaled;
 }
 }  // namespace linnet

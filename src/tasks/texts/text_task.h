@@ -1,20 +1,26 @@
 // Tasks of an encoder with a head on texts: one file of this folder and one row in config/text_tasks.h each
-// (docs/add_a_task.md). text_training.h has what they share.
+// (docs/add_a_task.md). text_training.cpp has what they share.
 #pragma once
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include "base/json.h"
 #include "data/examples/text/text_examples.h"
 #include "data/metrics/class_report.h"
 #include "data/text/pretrained_tokenizer.h"
-#include "tasks/answer.h"
 #include "tasks/texts/text_classifier.h"
 #include "tasks/texts/text_records.h"
 
 namespace linnet {
+// A model's answer to one input, for `linnet predict`.
+struct Answer {
+  std::vector<std::string> cells;  // of an output line, before the input
+  Json json = Json::object();      // of a JSON line, after the input
+};
+
+// Six decimals.
+std::string cell(double number);
+// The `top` likeliest classes with probabilities. With top > 1, "top" lists them in JSON.
+Answer class_answer(std::span<const double> probabilities, const std::vector<std::string>& classes, int64_t top);
+std::vector<std::string> class_heading(int64_t top);
+
 // By names that `metric` in the configuration may have.
 using Metrics = std::vector<std::pair<std::string, double>>;
 using Names = std::vector<std::string>;
@@ -56,13 +62,9 @@ class TextTask {
   // A record's labels: one number, one for each output, or one for each token of `encoding` (-1: ignored). User error
   // naming the line for a label that does not fit these outputs.
   virtual std::vector<float> label(const TextRecord& record, const Encoding& encoding, const Names& outputs) const;
-  // `predicted`: each example's logits, or each token's likeliest class. Override one, the second if texts are needed.
-  virtual Measures measure(
-      const TextExamples& examples, std::span<const std::vector<float>> predicted, const Names& outputs) const;
-  virtual Measures measure(const TextRecords&, const TextExamples& examples,
-      std::span<const std::vector<float>> predicted, const Names& outputs, const Config&) const {
-    return measure(examples, predicted, outputs);
-  }
+  // `predicted`: each example's logits, or each token's likeliest class.
+  virtual Measures measure(const TextRecords& records, const TextExamples& examples,
+      std::span<const std::vector<float>> predicted, const Names& outputs, const Config& config) const = 0;
   // The answer for a text from its logits [outputs] or [tokens, outputs], with the tokens' `offsets` if they have
   // classes; or the answers for all records.
   virtual Answer answer(const std::string& text, std::span<const TextRange> offsets, std::span<const float> logits,
@@ -93,4 +95,10 @@ size_t output_of(const std::string& name, const Names& outputs, const std::strin
 const TextTask& text_task(const Config& config);
 const TextTask& text_task(TextProblem problem);  // the first with this problem, as several may share one
 const TextTask& text_task(const OpenedTextClassifier& opened);
+
+// The weight of each class by train.class_weights; empty: all equal. `counts`: how many of the `total` training
+// examples have each class (with `several`, label). With one class each, the mean over training examples is 1. User
+// error for an unknown class.
+std::vector<float> class_weights(const std::string& asked, const std::vector<std::string>& names,
+    const std::vector<int64_t>& counts, int64_t total, bool several = false);
 }  // namespace linnet

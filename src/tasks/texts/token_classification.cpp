@@ -1,14 +1,13 @@
 // Classes of words, such as named entities ("B-PER", "I-PER", "O").
-#include <algorithm>
 #include <set>
 #include "base/fail.h"
 #include "base/log.h"
 #include "data/examples/text/record_reader.h"
 #include "data/metrics/class_report.h"
 #include "data/text/unicode/utf8.h"
+#include "tasks/texts/marked_texts.h"
 #include "tasks/texts/text_classifier.h"
 #include "tasks/texts/text_task.h"
-#include "tasks/texts/words.h"
 
 namespace linnet {
 namespace {
@@ -70,9 +69,8 @@ class TokenClassification : public TextTask {
   }
 
   // Metrics of whole entities; "accuracy" is of words.
-  using TextTask::measure;
-  Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
-      const Names& outputs) const override {
+  Measures measure(const TextRecords&, const TextExamples& examples, std::span<const std::vector<float>> predicted,
+      const Names& outputs, const Config&) const override {
     EntityCounts entities;
     int64_t right = 0, words = 0;
     for (size_t i = 0; i < predicted.size(); ++i) {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include "base/fail.h"
-#include "base/hash.h"
-#include "data/examples/held_out.h"
+#include "base/numbers.h"
+#include "data/examples/batch.h"
 #include "data/examples/text/dates.h"
 #include "data/text/tokenizer.h"
 #include "training/run/memory_report.h"

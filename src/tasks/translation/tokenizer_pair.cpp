@@ -1,6 +1,8 @@
 #include "tasks/translation/tokenizer_pair.h"
 #include "base/fail.h"
 #include "base/files.h"
+#include "base/json.h"
+#include "data/text/pretrained_files.h"
 #include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
@@ -22,6 +24,25 @@ void check_marian_files(const std::string& folder) {
   for (const char* name : {"source.spm", "target.spm", "vocab.json"})
     if (!file_exists(folder + "/" + name))
       fail_user("'", folder, "' has no ", name, "; a Marian's tokenizer is source.spm, target.spm and vocab.json");
+}
+
+TokenId language_token(const PretrainedTokenizer& tokenizer, const std::string& language) {
+  for (const std::string& piece : {language, "__" + language + "__"})
+    if (const TokenId id = tokenizer.id_of(piece); id != kNoToken && tokenizer.is_special(id)) return id;
+  fail_user("the model's tokenizer has no language \"", language, "\"; it spells them as \"eng_Latn\", \"en_XX\" or ",
+      "\"en\"");
+}
+
+TokenId first_token(const ConfigFile& config, const char* key) {
+  const std::vector<int64_t> ids = config.integers(key);
+  return ids.empty() || ids[0] < 0 ? kNoToken : static_cast<TokenId>(ids[0]);
+}
+
+Json settings_of(const PretrainedTokenizer& tokenizer) {
+  constexpr const char* kName = "tokenizer_config.json";
+  const auto files = tokenizer.files();
+  const auto found = files.find(kName);
+  return parse_tokenizer_config(found == files.end() ? "" : found->second, kName);
 }
 }  // namespace
 
@@ -68,5 +89,45 @@ TokenizerPair open_tokenizers(const std::string& folder) {
   if (file_exists(folder + kMarianTarget)) pair.target = load_pretrained_tokenizer(folder + kMarianTarget);
   pair.special = pair.source->special();
   return pair;
+}
+
+Languages languages_of(const Config& config) { return {config.data.source_language, config.data.target_language}; }
+
+void frame_sentences(TokenizerPair& pair, const ConfigFile& config, const Languages& languages) {
+  pair.before_source = pair.after_source = pair.before_target = {};
+  pair.missing_language = {};
+  const std::string type = config.text("model_type", "");
+  const auto* tokenizer = dynamic_cast<const PretrainedTokenizer*>(pair.source.get());
+  TokenId forced = first_token(config, "forced_bos_token_id");
+  if ((type != "mbart" && type != "m2m_100") || !tokenizer) {
+    if (!languages.empty() && !languages.may_ignore)
+      fail_user("the model has no tokens of languages; mBART, M2M100 and NLLB have them");
+    if (type == "bart") forced = first_token(config, "bos_token_id");
+    if (forced != kNoToken) pair.before_target = {forced};
+    if (type == "bart" && forced != kNoToken) pair.before_source = {forced};
+    return;
+  }
+  const Json json = settings_of(*tokenizer);
+  const JsonObject settings(json, "tokenizer_config.json:");
+  const auto token = [&](const std::string& asked, const char* key, TokenId other) {
+    const std::string language = !asked.empty() ? asked : settings.has(key) ? settings.text(key) : "";
+    return language.empty() ? other : language_token(*tokenizer, language);
+  };
+  const TokenId source = token(languages.source, "src_lang", kNoToken);
+  const TokenId target =
+      languages.target.empty() && forced != kNoToken ? forced : token(languages.target, "tgt_lang", kNoToken);
+  if (source == kNoToken || target == kNoToken) {
+    const std::string side = source == kNoToken ? "source" : "target";
+    pair.missing_language = "the model translates between many languages: give --" + side + "-language, \"" + side +
+                            "_language\" of a request, or data." + side + "_language of a run";
+    return;
+  }
+  // mBART of 25 languages puts them after a source, and decoding begins with them.
+  const std::string kind = settings.text("tokenizer_class", "");
+  const bool first = type == "mbart" && !kind.starts_with("MBart50") &&
+                     (kind.starts_with("MBart") || pair.special.begin != pair.special.end);
+  (first || settings.flag("legacy_behaviour", false) ? pair.after_source : pair.before_source) = {source};
+  if (first) pair.special.begin = target;
+  else pair.before_target = {target};
 }
 }  // namespace linnet

@@ -1,7 +1,6 @@
 
 #include "base/json.h"
 #include "data/text/pretrained_files.h"
-#include "data/text/sentencepiece/sentencepiece_model.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "data/text/trained_tokenizers.h"
 #include "tasks/translation/tokenizer_pair.h"

@@ -1,5 +1,4 @@
 #include "tasks/translation/translation_model.h"
-#include <algorithm>
 #include "base/fail.h"
 #include "models/families/generation_config.h"
 #include "models/families/transformer_family.h"

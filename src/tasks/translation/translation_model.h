@@ -1,12 +1,9 @@
 // An encoder-decoder and its tokenizers, from a configuration, a run folder or a model folder (T5, Marian).
 #pragma once
-#include <memory>
-#include <string>
 #include "models/families/pretrained.h"
 #include "models/modules/encoder_decoder.h"
 #include "models/modules/transformer.h"
 #include "models/nn/parameter_layout.h"
-#include "tasks/translation/languages.h"
 #include "tasks/translation/tokenizer_pair.h"
 #include "training/run/pretrained_run.h"
 
@@ -29,16 +26,7 @@ TranslationModel open_translation_folder(
     const Config& config, const std::string& folder, const std::vector<AdapterFolder>& adapters = {});
 TranslationModel load_translation_run(const Config& config, const std::string& folder);
 
-// For use: a run or a model folder.
-struct OpenedTranslationModel : TranslationModel {
-  Config config;  // of the run, or made for a model folder
-  std::string folder;
-  bool is_run = false;
-  // The model folder's contents; null for a run.
-  const PretrainedModel* of_folder() const { return is_run ? nullptr : pretrained.get(); }
-  const Module& module() const { return *model; }
-  LoadWeights weights() const { return weights_of(folder, of_folder()); }
-};
+using OpenedTranslationModel = Opened<TranslationModel>;
 // Adds the adapters of another folder, if any, to a model folder's weights.
 OpenedTranslationModel open_translation_model(
     const std::string& folder, const std::vector<AdapterFolder>& adapters = {}, const Languages& languages = {});

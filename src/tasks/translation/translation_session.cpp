@@ -1,5 +1,4 @@
 #include "tasks/translation/translation_session.h"
-#include <algorithm>
 #include <iterator>
 #include "data/metrics/text_scores.h"
 #include "models/modules/encoder_decoder.h"
@@ -107,7 +106,7 @@ std::vector<std::string> translate(
   return translations;
 }
 
-Evaluation score(const EvaluationSet& set, const std::vector<std::string>& translations, double loss) {
+TaskEvaluation score(const EvaluationSet& set, const std::vector<std::string>& translations, double loss) {
   const auto begin = set.text.target.begin();
   const std::vector<std::string> references(begin, begin + static_cast<std::ptrdiff_t>(translations.size()));
   return {loss, set.dataset.report().target_tokens,

@@ -1,14 +1,11 @@
 // An encoder-decoder in planned memory, with tokenizers and a generator.
 #pragma once
-#include <memory>
-#include <optional>
-#include <vector>
 #include "data/examples/batch_stream.h"
 #include "data/examples/text/parallel_text.h"
-#include "generation/generators.h"
-#include "tasks/session.h"
+#include "generation/engine.h"
+#include "tasks/session_task.h"
 #include "tasks/translation/translation_model.h"
-#include "training/run/training_task.h"
+#include "training/run/training_run.h"
 
 namespace linnet {
 // The size of searches: sentences at once, and tokens of the longest source.
@@ -58,5 +55,5 @@ std::vector<std::string> translate(
     TranslationSession& session, const EvaluationSet& set, int64_t pairs, const SharedWork& ranks);
 
 // BLEU, chrF and exact match of translations of the set's first lines.
-Evaluation score(const EvaluationSet& set, const std::vector<std::string>& translations, double loss);
+TaskEvaluation score(const EvaluationSet& set, const std::vector<std::string>& translations, double loss);
 }  // namespace linnet

@@ -1,12 +1,9 @@
 #include "training/check/check.h"
 #include <fmt/format.h>
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include "base/process_memory.h"
+#include "base/process.h"
 #include "base/timeline.h"
 #include "engine/ir/op.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/store.h"
 
 namespace linnet {
 Finding verdict(bool passes, std::string figure) {
@@ -26,6 +23,7 @@ void restart(CheckSubject& subject) {
     if (state != state::kParameters) std::fill_n(states.flat(state), states.layout().trained_count(), 0.0F);
   for (const PackedState& state : states.packed()) std::memset(states.store().data(state.name), 0, state.type.bytes());
   states.push();
+  load(subject, subject.batch);
 }
 
 void load(const CheckSubject& subject, const CheckBatch& batch) {
@@ -79,7 +77,6 @@ LossTotal loss_of(const CheckSubject& subject, const CheckBatch& batch) {
 // normalization has no statistics for evaluation yet.
 Finding check_initial_loss(CheckSubject& subject) {
   restart(subject);
-  load(subject, subject.batch);
   const StepReport report = subject.trainer.step(subject.shape, 0, 1);
   const double loss = report.loss;
   const int64_t classes = class_count(evaluation_graph(subject));
@@ -97,7 +94,6 @@ Finding check_overfitting(CheckSubject& subject, std::optional<Finding>& through
   constexpr int64_t kMostSteps = 150;
   constexpr double kEnough = 0.7, kLeastRate = 5e-4;  // of the first loss; 150 steps are few
   restart(subject);
-  load(subject, subject.batch);
   const double began = now();
   double first = 0, loss = 0, step_seconds = 1e9;
   int64_t step = 0, tokens = 0;
@@ -127,7 +123,6 @@ Finding check_overfitting(CheckSubject& subject, std::optional<Finding>& through
 Finding check_determinism(CheckSubject& subject) {
   const auto steps = [&] {
     restart(subject);
-    load(subject, subject.batch);
     std::vector<double> figures;
     for (int64_t step = 1; step <= 2; ++step) {
       const StepReport report = subject.trainer.step(subject.shape, subject.learning_rate, step);
@@ -293,9 +288,8 @@ Finding check_rows(CheckSubject& subject) {
   const double whole = loss_of(subject, subject.batch).sum;
   double worst = difference(whole, loss_of(subject, rotated(subject, rows)).sum);
   if (subject.flat_positions.empty() && rows <= 64) {
-    double alone = 0;
-    for (int64_t row = 0; row < rows; ++row)
-      alone += loss_of(subject, repeated(subject, row, rows)).sum / static_cast<double>(rows);
+    const double alone = sum_of<double>(rows,
+        [&](int64_t row) { return loss_of(subject, repeated(subject, row, rows)).sum / static_cast<double>(rows); });
     worst = std::max(worst, difference(whole, alone));
   }
   return verdict(worst < kRounding,

@@ -44,7 +44,6 @@ struct CheckSubject {
 std::vector<CheckLine> run_checks(CheckSubject& subject, const std::function<void(const CheckLine&)>& on_line = {});
 
 // Shared by the files of this folder.
-
 struct Finding {
   Verdict verdict;
   std::string figure;
@@ -54,7 +53,7 @@ Finding skipped(std::string why);
 
 const Graph& evaluation_graph(const CheckSubject& subject);
 void load(const CheckSubject& subject, const CheckBatch& batch);
-// Restores the initial weights and resets the optimizer.
+// Restores the initial weights, resets the optimizer and loads the subject's batch.
 void restart(CheckSubject& subject);
 // |a - b| relative to the larger.
 double difference(double a, double b);

@@ -1,9 +1,7 @@
 #include <fmt/format.h>
-#include <algorithm>
-#include <cmath>
 #include "engine/ir/op.h"
 #include "engine/ops/attention/attention.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/store.h"
 #include "training/check/check.h"
 
 namespace linnet {
@@ -18,7 +16,6 @@ struct ParameterGradient {
 // Gradients of the mean loss at the initial weights. A step with learning rate 0 leaves them in memory.
 std::vector<ParameterGradient> gradients_of(CheckSubject& subject) {
   restart(subject);
-  load(subject, subject.batch);
   const StepReport report = subject.trainer.step(subject.shape, 0, 1);
   std::vector<ParameterGradient> all;
   subject.trainer.visit_gradient(subject.shape, [&](const ParameterSlot& slot, std::span<const float> values) {
@@ -120,7 +117,6 @@ Finding check_finite_differences(CheckSubject& subject) {
   constexpr double kTolerance = 0.05, kLeastChange = 2.5e-4;  // relative to the slope and to the loss
   std::vector<ParameterGradient> gradients = gradients_of(subject);
   if (gradients.empty()) return skipped("the plan has written over the gradient");
-  load(subject, subject.batch);
   const MeanLoss mean_loss = loss_of_training(subject);
   const double loss = mean_loss(subject);
   // Keeps gradients whose effect on the loss exceeds rounding at a step that stays in the linear range.
@@ -152,7 +148,6 @@ Finding check_finite_differences(CheckSubject& subject) {
 Finding check_attention(CheckSubject& subject) {
   const Graph& graph = evaluation_graph(subject);
   restart(subject);
-  load(subject, subject.batch);
   std::map<ValueId, HostTensor> kept;
   const auto is_attention = [](const Node& node) { return node.op == &kAttention; };
   for (const Node& node : graph.nodes())
@@ -174,8 +169,7 @@ Finding check_attention(CheckSubject& subject) {
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     const Node& node = graph.node(id);
     if (!is_attention(node)) continue;
-    std::vector<HostTensor> operands;
-    for (const ValueId value : node.in) operands.push_back(kept.at(value));
+    std::vector<HostTensor> operands = mapped(node.in, [&](ValueId value) { return kept.at(value); });
     const double off = attention_of_ones(node, std::move(operands));
     if (++nodes == 1 || off > worst) worst = off, where = graph.where_text(id);
   }
@@ -186,7 +180,6 @@ Finding check_dead_units(CheckSubject& subject) {
   constexpr double kMostShare = 0.5;
   const Graph& graph = evaluation_graph(subject);
   restart(subject);
-  load(subject, subject.batch);
   double worst = -1;
   int64_t layers = 0;
   std::string where;

@@ -1,9 +1,7 @@
 #include "training/report/report_page.h"
-#include <algorithm>
-#include <cmath>
 #include "base/json.h"
 #include "base/text.h"
-#include "data/text/byte_spelling.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 // Files of src/training/report/page, embedded by cmake/embed.cmake.

@@ -29,7 +29,6 @@ std::string report_page(const ReportTitle& title, std::span<const ReportRun> run
 std::string memory_picture(const Trainer& trainer, RegionId arena);
 
 // What `linnet inspect` found about one text: attention weights, and which tokens its answers came from.
-
 struct InspectedSequence {
   std::string name;                 // "text", "source", "target"
   std::vector<std::string> tokens;  // for display

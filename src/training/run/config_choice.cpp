@@ -1,6 +1,4 @@
 #include "training/run/config_choice.h"
-#include <algorithm>
-#include <filesystem>
 #include <tuple>
 #include "base/fail.h"
 #include "data/examples/text/record_reader.h"

@@ -1,9 +1,8 @@
 #include "training/run/memory_report.h"
 #include <fmt/format.h>
-#include <algorithm>
 #include <fstream>
 #include "base/fail.h"
-#include "base/process_memory.h"
+#include "base/process.h"
 #include "base/text.h"
 
 namespace linnet {
@@ -16,11 +15,7 @@ uint64_t available_for(const MemoryForecast& forecast, const Store& store) {
 }
 }  // namespace
 
-uint64_t MemoryForecast::peak() const {
-  uint64_t sum = 0;
-  for (const MemoryItem& item : items) sum += item.bytes;
-  return sum;
-}
+uint64_t MemoryForecast::peak() const { return sum_of<uint64_t>(items, &MemoryItem::bytes); }
 
 std::string MemoryForecast::text() const {
   const auto line = [](const std::string& name, uint64_t bytes) {

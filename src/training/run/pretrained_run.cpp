@@ -1,5 +1,4 @@
 #include "training/run/pretrained_run.h"
-#include <filesystem>
 #include "base/fail.h"
 #include "base/files.h"
 #include "models/families/sentence_embedder.h"

@@ -12,6 +12,17 @@ class TrainingState;
 using LoadWeights = std::function<void(const ParameterLayout& layout, const ParameterTarget& parameters)>;
 // The best weights of the run in `folder`; with `model`, those of the folder that `model` was opened from.
 LoadWeights weights_of(const std::string& folder, const PretrainedModel* model = nullptr);
+// A model for use: a run's, or a model folder's. `Model` has the parts `model` and `pretrained`.
+template <class Model> struct Opened : Model {
+  Config config;  // of the run, or made for a model folder
+  std::string folder;
+  bool is_run = false;
+  // The model folder's contents; null for a run.
+  const PretrainedModel* of_folder() const { return is_run ? nullptr : this->pretrained.get(); }
+  const Module& module() const { return *this->model; }
+  LoadWeights weights() const { return weights_of(folder, of_folder()); }
+};
+
 std::vector<float> flat_weights(const ParameterLayout& layout, const LoadWeights& load);
 
 void save_pretrained_assets(

@@ -1,7 +1,7 @@
-#include "training/run/rate_range.h"
 #include <gtest/gtest.h>
 #include <cmath>
 #include "base/error.h"
+#include "training/run/sweep.h"
 
 namespace linnet {
 namespace {

@@ -1,17 +1,15 @@
 #include "training/run/run_checkpoints.h"
-#include <algorithm>
-#include <filesystem>
 #include "base/log.h"
 #include "base/numbers.h"
-#include "base/process_memory.h"
+#include "base/process.h"
 #include "distributed/comm/agreement.h"
 #include "engine/kernels/processor.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/store.h"
 #include "models/families/sentence_embedder.h"
 #include "models/families/static_scales.h"
 #include "models/nn/activation_observer.h"
 #include "models/nn/model_file.h"
-#include "models/nn/quantized_training.h"
+#include "models/nn/weight_quantization.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_setup.h"
 #include "training/trainer/trainer.h"
@@ -68,7 +66,7 @@ void load_divided_weights(
   states.reset_ema();
 }
 
-// Starts training with quantize = "int8": sets the step sizes of linear layers (models/nn/quantized_training.h) to the
+// Starts training with quantize = "int8": sets the step sizes of linear layers (models/nn/weight_quantization.h) to the
 // scales of the current weights on the validation examples. The paper's initial step size, 2 mean|x| / sqrt(127), suits
 // few bits: at 8 bits it is four times too large for normal values, and short fine-tuning would not correct it.
 void calibrate_steps(TrainingTask& task) {

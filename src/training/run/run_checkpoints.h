@@ -5,7 +5,6 @@
 #include "distributed/comm/tensor_group.h"
 #include "models/families/pretrained.h"
 #include "training/run/training_run.h"
-#include "training/run/training_task.h"
 #include "training/trainer/divided_states.h"
 
 namespace linnet {

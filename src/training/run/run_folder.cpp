@@ -1,8 +1,18 @@
 #include "training/run/run_folder.h"
-#include <filesystem>
 #include "base/fail.h"
 
 namespace linnet {
+void for_each_file(
+    const std::string& folder, FunctionRef<void(const std::filesystem::path& path, uint64_t bytes)> use) {
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code gone;
+    if (!entry->is_regular_file(gone)) continue;
+    if (const uint64_t bytes = entry->file_size(gone); !gone) use(entry->path(), bytes);
+  }
+}
+
 Config RunFolder::load_config() const {
   if (!file_exists(path_)) fail_user("there is no run folder '", path_, "'", missing_model_hint(path_));
   if (!has_config())

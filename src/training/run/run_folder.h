@@ -14,10 +14,15 @@
 //   anomaly.safetensors          a step that was not finite (run_reporter.h), the same
 //   events.out.tfevents.*        for TensorBoard, the same
 #pragma once
+#include <filesystem>
 #include "base/files.h"
+#include "base/functions.h"
 #include "config/config.h"
 
 namespace linnet {
+// Calls use(path, bytes) for each file below a folder, as far as they can be read; other processes may remove some.
+void for_each_file(const std::string& folder, FunctionRef<void(const std::filesystem::path& path, uint64_t bytes)> use);
+
 class RunFolder {
  public:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}

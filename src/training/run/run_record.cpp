@@ -1,9 +1,7 @@
 #include "training/run/run_record.h"
 #include <fmt/chrono.h>
 #include <sys/utsname.h>
-#include <algorithm>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include "base/json.h"
 #include "base/thread_pool.h"

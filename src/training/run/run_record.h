@@ -1,7 +1,7 @@
 // What a training run leaves for `linnet report` beside metrics.jsonl and profiles: memory.json and system.json.
 #pragma once
 #include "training/report/report_page.h"
-#include "training/run/training_task.h"
+#include "training/run/training_run.h"
 
 namespace linnet {
 void write_memory_record(const std::string& folder, TrainingTask& task);

@@ -1,11 +1,10 @@
 // Reports of a training run: metrics.jsonl, TensorBoard events, the progress bar and messages.
 #pragma once
-#include <chrono>
 #include "base/files.h"
 #include "base/log.h"
 #include "config/config.h"
 #include "formats/event_file.h"
-#include "training/run/training_task.h"
+#include "training/run/training_run.h"
 #include "training/trainer/checkpoint.h"
 #include "training/trainer/trainer.h"
 
@@ -32,7 +31,6 @@ class EventLog {
 };
 
 // The progress display: one redrawn line on a terminal, plain lines elsewhere, nothing with LINNET_LOG=warning or off.
-
 struct ProgressView {
   int64_t step, max_steps;
   double loss, learning_rate, speed, seconds_left;
@@ -54,13 +52,13 @@ class ProgressBar {
 };
 
 // The metric that chooses the best checkpoint; larger is better.
-double metric_of(const TrainConfig& config, const Evaluation& result);
+double metric_of(const TrainConfig& config, const TaskEvaluation& result);
 
 // An evaluation; with a moving average, both evaluations: the better and the other one.
 struct Judged {
   bool average = false;  // `best` is the moving average
-  Evaluation best;
-  std::optional<Evaluation> other;
+  TaskEvaluation best;
+  std::optional<TaskEvaluation> other;
 };
 
 class RunReporter {
@@ -84,8 +82,8 @@ class RunReporter {
  private:
   void write(const MetricsLine& line);
   void write_samples(int64_t step, const std::vector<std::string>& samples);
-  std::string figures(const Evaluation& result) const;
-  std::vector<std::pair<std::string_view, double>> told_metrics(const Evaluation& result) const;
+  std::string figures(const TaskEvaluation& result) const;
+  std::vector<std::pair<std::string_view, double>> told_metrics(const TaskEvaluation& result) const;
 
   const TrainConfig& config_;
   const std::span<const std::string_view> metrics_;  // that may choose the best weights

@@ -1,18 +1,16 @@
 #include "training/run/run_setup.h"
 #include <fmt/format.h>
-#include <algorithm>
-#include <filesystem>
 #include <fstream>
-#include <type_traits>
-#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/numbers.h"
 #include "base/text.h"
+#include "config/hints.h"
+#include "distributed/comm/world.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/processor.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/store.h"
 #include "models/nn/pipeline_parallel.h"
-#include "training/run/trainer_options.h"
 
 namespace linnet {
 namespace {
@@ -38,15 +36,10 @@ std::string sampled_checksum(const std::string& path, uint64_t bytes) {
 DataFingerprint::Entry of_folder(const std::string& key, const std::string& path) {
   std::vector<std::string> files;
   uint64_t bytes = 0;
-  std::error_code error;
-  for (auto entry = fs::recursive_directory_iterator(path, error);
-       !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    std::error_code unreadable;
-    if (!entry->is_regular_file(unreadable)) continue;
-    const uint64_t size = entry->file_size(unreadable);
+  for_each_file(path, [&](const fs::path& file, uint64_t size) {
     bytes += size;
-    files.push_back(entry->path().lexically_relative(path).string() + "\n" + std::to_string(size) + "\n");
-  }
+    files.push_back(file.lexically_relative(path).string() + "\n" + std::to_string(size) + "\n");
+  });
   std::ranges::sort(files);
   uint64_t hash = fnv1a("");
   for (const std::string& file : files) hash = fnv1a(file, hash);
@@ -116,6 +109,26 @@ std::string cpu_products_text(const std::string& wanted) {
   const std::string real = precision_name(cpu_precision(precision_of(wanted)));
   if (real == wanted) return real;
   return real + " (" + wanted + " was asked for, and " + current_isa() + " has no instructions for it)";
+}
+
+void set_kind(OptimizerAttrs& attrs, const std::string& name, double sgd_momentum) {
+  using Kind = OptimizerAttrs::Kind;
+  constexpr double kMuonMomentum = 0.95;
+  attrs.kind = name == "sgd"         ? Kind::kSgd
+               : name == "lion"      ? Kind::kLion
+               : name == "adamw8bit" ? Kind::kAdam8bit
+               : name == "muon"      ? Kind::kMuon
+               : name == "adafactor" ? Kind::kAdafactor
+                                     : Kind::kAdam;
+  attrs.decoupled = name == "adamw" || name == "adamw8bit";
+  attrs.momentum = attrs.kind == Kind::kMuon ? kMuonMomentum : sgd_momentum;
+}
+
+std::optional<WeightFormat> storage_of(const std::string& name) {
+  if (name == "bf16") return WeightFormat::kBf16;
+  if (name == "int8") return WeightFormat::kInt8Blocks;
+  if (name == "int4") return WeightFormat::kInt4Blocks;
+  return {};
 }
 }  // namespace
 
@@ -315,9 +328,95 @@ std::string where_it_runs(const TrainConfig& train, int threads, int ranks) {
   return device.info().name + ", " + precision + attention(train.attention_precision);
 }
 
-double Evaluation::metric(const std::string& name) const {
+double TaskEvaluation::metric(const std::string& name) const {
   for (const auto& [key, value] : metrics)
     if (key == name) return value;
   fail_internal("this task has no metric ", name);
+}
+
+Precision precision_of(const std::string& name) {
+  for (const Precision precision : {Precision::kTf32, Precision::kBf16, Precision::kF16})
+    if (name == precision_name(precision)) return precision;
+  return name == "int8" ? Precision::kBf16 : Precision::kF32;
+}
+
+RecomputeMode recompute_mode(const std::string& name) {
+  if (name == "none") return RecomputeMode::kNone;
+  if (name == "attention") return RecomputeMode::kAttention;
+  return name == "block" ? RecomputeMode::kBlock : RecomputeMode::kAuto;
+}
+
+std::vector<ParameterGroup> parameter_groups(const Config& config) {
+  std::vector<ParameterGroup> groups;
+  if (!config.train.freeze.empty()) groups.push_back({.patterns = split_names(config.train.freeze), .frozen = true});
+  for (const GroupConfig& group : config.train.groups) {
+    ParameterGroup& g = groups.emplace_back();
+    g.patterns = group.parameters, g.frozen = group.frozen, g.storage = storage_of(group.storage);
+    g.rate_factor = group.learning_rate_factor, g.weight_decay = group.weight_decay;
+    if (group.optimizer) {
+      g.optimizer = trainer_options(config, true).optimizer;
+      set_kind(*g.optimizer, *group.optimizer, config.train.momentum);
+    }
+  }
+  if (config.lora.rank > 0) {
+    groups.push_back({.patterns = {"*.lora_A.*", "*.lora_B.*"}});
+    const std::span<const std::string_view> heads = task_row(config).heads;
+    if (!heads.empty()) groups.push_back({.patterns = {heads.begin(), heads.end()}});
+    groups.push_back({.patterns = {"*"}, .frozen = true, .storage = storage_of(config.lora.base_storage)});
+  }
+  return groups;
+}
+
+TrainerOptions trainer_options(const Config& config, bool training) {
+  const TrainConfig& c = config.train;
+  TrainerOptions options;
+  OptimizerAttrs& o = options.optimizer;
+  o.beta1 = c.beta1, o.beta2 = c.beta2, o.epsilon = c.epsilon;
+  o.weight_decay = c.weight_decay, o.clip_norm = c.clip_norm, o.ema_decay = c.ema_decay;
+  set_kind(o, c.optimizer, c.momentum);
+  options.accumulate_steps = c.accumulate_steps;
+  const RankLayout division = training ? parallel_layout(c.parallel, config.process.ranks) : RankLayout{};
+  const int of_model = division.ranks_of_model();  // distributed/comm/tensor_group.h has their order
+  options.tensor = {config.process.rank % division.tensor, division.tensor};
+  options.pipeline = {config.process.rank / division.tensor % division.pipeline, division.pipeline, division.interleave,
+      division.splits_encoder};
+  options.shards = {
+      std::max<int64_t>(c.data_shards, 1), config.process.rank / of_model, config.process.ranks / of_model};
+  options.divide_moments = c.zero > 0, options.divide_gradients = c.zero > 1;
+  options.threads = c.threads > 0 ? static_cast<int>(c.threads) : threads_of_rank();
+  options.seed = static_cast<uint64_t>(c.seed);
+  options.training = training;
+  options.recompute = recompute_mode(c.recompute);
+  options.memory = parse_byte_size(c.memory).value_or(0);
+  options.passes.precision = precision_of(c.precision);
+  if (c.precision == "fp16") options.loss_scale = {c.loss_scale, c.loss_scale_steps};
+  if (c.attention_precision != "same") options.passes.attention_precision = precision_of(c.attention_precision);
+  options.passes.int8 = c.precision == "int8";
+  if (options.passes.precision == Precision::kBf16 && c.storage == "auto") options.passes.storage_type = DType::kBF16;
+  return options;
+}
+
+Schedule schedule_of(const Config& whole) {
+  const TrainConfig& config = whole.train;
+  Schedule schedule;
+  using Kind = Schedule::Kind;
+  schedule.kind = config.schedule == "linear"         ? Kind::kLinear
+                  : config.schedule == "cosine"       ? Kind::kCosine
+                  : config.schedule == "inverse_sqrt" ? Kind::kInverseSqrt
+                                                      : Kind::kConstant;
+  schedule.peak = peak_learning_rate(whole), schedule.final = config.final_learning_rate;
+  schedule.warmup_steps = config.warmup_steps;
+  return schedule;
+}
+
+int64_t last_step(const TrainConfig& config, int64_t batches) {
+  if (config.max_epochs == 0 || batches == 0) return config.max_steps;
+  // With one shard an epoch's last step may be short; with several it continues into the next epoch.
+  const auto per_step = static_cast<double>(
+      config.accumulate_steps * std::max<int64_t>(config.micro_batches, 1) * std::max<int64_t>(config.data_shards, 1));
+  const auto epochs = static_cast<double>(config.max_epochs), count = static_cast<double>(batches);
+  const double steps =
+      config.data_shards > 1 ? std::ceil(epochs * count / per_step) : epochs * std::ceil(count / per_step);
+  return steps < static_cast<double>(config.max_steps) ? static_cast<int64_t>(steps) : config.max_steps;
 }
 }  // namespace linnet

@@ -1,14 +1,29 @@
-// Gives all ranks rank 0's configuration, data, assets and weights. Rank 0 alone accesses the run folder.
+// What a run begins with: a trainer's options by the configuration; and for all ranks rank 0's configuration, data,
+// assets and weights. Rank 0 alone accesses the run folder.
 #pragma once
-#include "base/function_ref.h"
+#include "base/functions.h"
 #include "config/config.h"
 #include "distributed/comm/communicator.h"
+#include "training/run/memory_report.h"
 #include "training/run/run_folder.h"
 #include "training/run/training_run.h"
-#include "training/run/training_task.h"
 #include "training/trainer/checkpoint.h"
+#include "training/trainer/schedule.h"
+#include "training/trainer/trainer.h"
 
 namespace linnet {
+// "fp32", "tf32", "bf16", "fp16"; for "int8", the precision of the products that stay in floating point.
+Precision precision_of(const std::string& name);
+RecomputeMode recompute_mode(const std::string& name);
+// [[train.groups]] and `freeze`; with adapters, all but adapters and new heads is frozen too.
+std::vector<ParameterGroup> parameter_groups(const Config& config);
+TrainerOptions trainer_options(const Config& config, bool training);
+
+// The schedule without its last step.
+Schedule schedule_of(const Config& config);
+// The last step by max_steps or max_epochs, with `batches` an epoch; 0: unknown.
+int64_t last_step(const TrainConfig& config, int64_t batches);
+
 // data.json in a run folder: sizes and checksums of the data, so that a resumed run notices changes.
 struct DataFingerprint {
   struct Entry {

@@ -1,6 +1,6 @@
-// Many runs of one configuration with different values of some keys. FOLDER has a run folder for each (001, 002, ...),
-// sweep.json (settings and results so far) and report.html (best first). Values follow from the seed alone, and runs
-// resume exactly: so does a stopped sweep.
+// Searches of settings. A sweep: many runs of one configuration with different values of some keys. FOLDER has a run
+// folder for each (001, 002, ...), sweep.json (settings and results so far) and report.html (best first). Values follow
+// from the seed alone, and runs resume exactly: so does a stopped sweep.
 #pragma once
 #include "training/run/config_choice.h"
 #include "training/run/training_run.h"
@@ -55,4 +55,31 @@ struct Sweep {
 
 Sweep run_sweep(const SweepRequest& request, MakeTask* make_task);
 std::string sweep_table(const Sweep& sweep);
+
+// A learning-rate range test (Smith 2017): raises the rate every step, to find where the loss falls and diverges.
+struct RateRange {
+  double from = 1e-6, to = 1;
+};
+
+// Parses "1e-6:1". Throws Error(kUser) unless 0 < low < high.
+RateRange parse_rate_range(const std::string& text);
+
+struct RateTrial {
+  double rate, loss;  // the loss is a running average
+};
+
+struct RateAnswer {
+  std::vector<RateTrial> trials;
+  double suggestion = 0;   // where the loss fell fastest; 0: it did not fall
+  double highest = 0;      // the loss rises above this rate; 0: at none
+  bool broke_out = false;  // ended early: the loss was far above its lowest, or not finite
+};
+
+// Trains from the task's initial weights, which are lost. Stops early on a signal.
+RateAnswer test_rates(TrainingTask& task, const RateRange& range, int64_t steps);
+
+RateAnswer judge_rates(std::vector<RateTrial> trials, bool broke_out);
+
+// A text chart of the loss over the rate, and the suggestion.
+std::string rate_chart(const RateAnswer& answer);
 }  // namespace linnet

@@ -1,20 +1,16 @@
 #include "training/run/training_run.h"
 #include <fmt/format.h>
-#include <algorithm>
-#include <cmath>
-#include "base/lost_pages.h"
-#include "base/signals.h"
+#include "base/files.h"
+#include "base/process.h"
 #include "base/timeline.h"
-#include "distributed/comm/agreement.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/processor.h"
-#include "engine/plan/state_names.h"
-#include "engine/profile/rank_profiles.h"
+#include "engine/plan/store.h"
+#include "engine/profile/step_profiler.h"
 #include "training/run/run_checkpoints.h"
 #include "training/run/run_record.h"
 #include "training/run/run_reporter.h"
 #include "training/run/run_setup.h"
-#include "training/run/trainer_options.h"
 #include "training/trainer/step_queue.h"
 
 namespace linnet {
@@ -334,12 +330,12 @@ class TrainingRun {
   }
 
   // The loss breaks ties: early BLEU is often 0.
-  bool is_better(const Evaluation& result, double than_metric, double than_loss) const {
+  bool is_better(const TaskEvaluation& result, double than_metric, double than_loss) const {
     const double metric = metric_of(config_, result);
     return metric > than_metric || (metric == than_metric && result.loss < than_loss);
   }
 
-  bool compare(const Evaluation& result) {
+  bool compare(const TaskEvaluation& result) {
     const bool better = progress_.best_step == 0 || is_better(result, progress_.best_metric, progress_.best_loss);
     progress_.worse_since_best = better ? 0 : progress_.worse_since_best + 1;
     if (!better) return false;

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 #include <cmath>
 #include <filesystem>
+#include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "models/nn/layers.h"
 #include "training/trainer/checkpoint.h"

@@ -1,8 +1,7 @@
 #include "training/trainer/checkpoint.h"
-#include <algorithm>
 #include "base/fail.h"
 #include "base/numbers.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/store.h"
 
 namespace linnet {
 namespace {
@@ -84,10 +83,8 @@ const std::string& state_of(const TrainingState& states, const ParameterSlot& sl
 }
 
 std::vector<WholeTensor> model_tensors(const TrainingState& states, const std::string& state) {
-  std::vector<WholeTensor> tensors;
-  for (const ParameterSlot& slot : of_all_stages(states.layout()).parameters())
-    tensors.push_back(whole_tensor(states, state_of(states, slot, state), slot));
-  return tensors;
+  return mapped(of_all_stages(states.layout()).parameters(),
+      [&](const ParameterSlot& slot) { return whole_tensor(states, state_of(states, slot, state), slot); });
 }
 
 // Gathers by name, in any order, the tensors that rank 0 lacks.

@@ -1,8 +1,6 @@
 #include "training/trainer/divided_states.h"
-#include <algorithm>
-#include <cstring>
 #include "engine/passes/tensor_parallel.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/store.h"
 
 namespace linnet {
 namespace {

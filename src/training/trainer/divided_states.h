@@ -1,6 +1,6 @@
 // States that no rank has as a whole.
 #pragma once
-#include "base/function_ref.h"
+#include "base/functions.h"
 #include "distributed/comm/communicator.h"
 #include "models/nn/pipeline_parallel.h"
 #include "training/trainer/training_state.h"

@@ -1,6 +1,4 @@
-#include "training/trainer/fit_memory.h"
-#include <algorithm>
-#include <cmath>
+#include "training/trainer/training_state.h"
 
 namespace linnet {
 namespace {

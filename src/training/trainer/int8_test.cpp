@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <random>
 #include "engine/kernels/gemm/gemm.h"
-#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "models/nn/layers.h"
 #include "training/trainer/checkpoint.h"

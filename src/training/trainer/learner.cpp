@@ -1,7 +1,7 @@
 #include "training/trainer/learner.h"
 #include <malloc.h>
 #include "base/fail.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/store.h"
 #include "models/nn/pipeline_parallel.h"
 
 namespace linnet {

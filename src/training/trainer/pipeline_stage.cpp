@@ -1,13 +1,11 @@
 #include "training/trainer/pipeline_stage.h"
-#include <algorithm>
-#include <cstring>
 #include "base/error.h"
 #include "base/numbers.h"
 #include "base/timeline.h"
 #include "engine/kernels/reduce/reduce.h"
 #include "engine/passes/rewriter.h"
 #include "engine/passes/tensor_parallel.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/store.h"
 
 namespace linnet {
 namespace {
@@ -351,8 +349,7 @@ float PipelineStage::sum_of_squares(ThreadPool& pool) {
     if (is_copy(layout_, range)) continue;
     squares_.resize((range.count + kSumBlock - 1) / kSumBlock);
     block_squares(range.count, store_.as<float>(state::kGradient) + range.offset, squares_.data(), pool);
-    double of_range = 0;
-    for (const double block : squares_) of_range += block;
+    const double of_range = sum_of<double>(squares_);
     Communicator* const tensor = store_.groups().tensor;
     sum += range.is_divided
                ? sum_over(checked_group(tensor, layout_.division()->rank.ranks), static_cast<float>(of_range), pool)

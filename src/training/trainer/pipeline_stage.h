@@ -2,7 +2,7 @@
 // "chunks". Passes follow distributed/comm/pipeline_order.h. A slot holds a micro-batch's saved activations; a chunk
 // has one for each micro-batch in flight. The last stage computes both passes in one plan.
 #pragma once
-#include "base/function_ref.h"
+#include "base/functions.h"
 #include "distributed/comm/pipeline_order.h"
 #include "distributed/comm/tensor_group.h"
 #include "engine/exec/executor.h"

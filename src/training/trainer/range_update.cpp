@@ -1,6 +1,4 @@
 #include "training/trainer/range_update.h"
-#include <algorithm>
-#include <cmath>
 #include "base/fail.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/movement/movement.h"
@@ -170,8 +168,7 @@ Tensor joined_pieces(std::span<const Tensor> pieces) { return concat(pieces[0], 
 struct Parts {
   Parts(const Tensor& whole, const std::vector<int64_t>& sizes) : whole(whole), old(split(whole, 0, sizes)) {}
   Parts(Graph& graph, const std::string& name, DType dtype, const std::vector<int64_t>& sizes) {
-    int64_t count = 0;
-    for (const int64_t size : sizes) count += size;
+    const int64_t count = sum_of<int64_t>(sizes);
     if (count > 0) *this = Parts(graph.input(name, {dtype, {count}}), sizes);
   }
   const Tensor& current() const { return old[next.size()]; }
@@ -263,9 +260,7 @@ void update_by_muon(Graph& graph, const std::vector<RangePiece>& pieces, const T
 
 // The size of "moment2.factors".
 int64_t factor_elements(const std::vector<RangePiece>& pieces) {
-  int64_t count = 0;
-  for (const RangePiece& piece : pieces) count += piece.rows + piece.columns;
-  return count;
+  return sum_of<int64_t>(pieces, [&](const RangePiece& piece) { return piece.rows + piece.columns; });
 }
 
 // Adafactor without a first moment (Shazeer & Stern 2018, algorithms 4 and 5), for each tensor:

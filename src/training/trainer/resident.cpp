@@ -1,5 +1,4 @@
 #include "training/trainer/resident.h"
-#include <algorithm>
 #include "base/fail.h"
 #include "base/numbers.h"
 #include "engine/ops/resident/resident.h"
@@ -63,7 +62,7 @@ Graph resident_graph(const Graph& step, const ResidentOptions& options) {
   for (const char* name : kReported) scalars.push_back(rewriter[output_of(step, name)]);
   const auto width = static_cast<int64_t>(kReported.size());
   const Tensor ring = graph.input(kPrefix + "ring", {scalars[0].type().dtype, {options.steps_per_chunk, width}});
-  const WrittenRow written = write_row(ring, cursor, scalars);
+  const RowWrite written = write_row(ring, cursor, scalars);
   graph.update(ring, written.table);
   graph.update(cursor, written.cursor);
   return rewriter.finish();

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include "base/error.h"
 #include "base/fail.h"
 
 namespace linnet {

@@ -1,8 +1,7 @@
 #include "training/trainer/sharded_step.h"
-#include <algorithm>
-#include "base/signals.h"
+#include "base/process.h"
 #include "base/timeline.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/store.h"
 #include "training/trainer/pipeline_stage.h"
 
 namespace linnet {

@@ -19,9 +19,9 @@
 #include "base/thread_pool.h"
 #include "data/examples/batch.h"
 #include "distributed/comm/shard_sum.h"
-#include "training/trainer/ownership.h"
 #include "training/trainer/step_graphs.h"
 #include "training/trainer/trainer.h"
+#include "training/trainer/training_state.h"
 
 namespace linnet {
 // Declares a ShardedStep's memory: gradients that wait for their sibling, and pieces of other ranks' gradients.

@@ -3,9 +3,7 @@
 #include "engine/ops/collective/collective.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"
-#include "engine/plan/storage.h"
 #include "models/nn/pipeline_parallel.h"
 #include "training/trainer/range_update.h"
 
@@ -23,8 +21,7 @@ Tensor flat_state(Graph& graph, const std::string& name, const TrainedRange& ran
 
 // One range's gradients in layout order. With `start`, adds them to it piece by piece, each where it is computed.
 Tensor flat_gradient(std::span<Tensor> parts, Tensor start) {
-  std::vector<int64_t> sizes;
-  for (const Tensor& part : parts) sizes.push_back(part.shape().elements());
+  const std::vector<int64_t> sizes = mapped(parts, [](const Tensor& part) { return part.shape().elements(); });
   const std::vector<Tensor> before = start.defined() ? split(start, 0, sizes) : std::vector<Tensor>{};
   for (size_t i = 0; i < parts.size(); ++i) {
     if (start.defined()) parts[i] = reshape(before[i], parts[i].shape()) + parts[i];
@@ -109,10 +106,9 @@ void add_updates(Graph& graph, const ParameterLayout& layout, const StepOptions&
 // For all ranges, packed ones last; undefined if a pipeline chunk has no parameters of the range.
 std::vector<Tensor> gradient_states(
     Graph& graph, const ParameterLayout& layout, DType dtype, std::optional<int> chunk = {}) {
-  std::vector<Tensor> states;
-  for (const TrainedRange& range : layout.ranges())
-    states.push_back(
-        !chunk || is_in_chunk(layout, range, *chunk) ? flat_state(graph, state::kGradient, range, dtype) : Tensor{});
+  std::vector<Tensor> states = mapped(layout.ranges(), [&](const TrainedRange& range) {
+    return !chunk || is_in_chunk(layout, range, *chunk) ? flat_state(graph, state::kGradient, range, dtype) : Tensor{};
+  });
   for (const PackedRange& packed : layout.packed_ranges())
     states.push_back(flat_state(graph, state::kGradient, packed.range, dtype));
   return states;
@@ -297,8 +293,7 @@ void sort_by_completion(
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](int32_t i) { return last_writers[i]; });
   broadcast(world, 0, std::as_writable_bytes(std::span(order)));
-  std::vector<GradientBucket> sorted;
-  for (const int32_t i : order) sorted.push_back(buckets[i]);
+  std::vector<GradientBucket> sorted = mapped(order, [&](int32_t i) { return buckets[i]; });
   buckets = std::move(sorted);
 }
 

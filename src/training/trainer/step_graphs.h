@@ -12,7 +12,6 @@
 // "random" i32 [4], "loss_scale" [] (optional), and those of the loss. Outputs of single, apply and evaluate:
 // "loss_sum", "token_count"; of single and apply also "sum_of_squares" (of the undivided gradient).
 #pragma once
-#include <algorithm>
 #include "distributed/comm/communicator.h"
 #include "engine/ops/optimizer/optimizer.h"
 #include "engine/plan/plan.h"
@@ -87,7 +86,6 @@ Graph evaluate_graph(
 
 // The loss factor in fp16 training (Micikevicius et al. 2018), which keeps small gradients from rounding to zero. It
 // grows while nothing overflows; an overflow halves it and skips the step.
-
 struct LossScaleOptions {
   double initial = 0;           // a power of two from 1 to 2^24; 0: the loss is not scaled
   int64_t growth_steps = 2000;  // consecutive steps without overflow after which the scale doubles

@@ -1,14 +1,11 @@
 #include "training/trainer/trainer.h"
-#include <algorithm>
-#include <cmath>
-#include <cstring>
 #include "base/fail.h"
 #include "base/numbers.h"
 #include "base/timeline.h"
 #include "engine/ir/op.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/processor.h"
-#include "engine/plan/storage.h"
+#include "engine/plan/plan.h"
 #include "models/nn/activation_observer.h"
 #include "training/trainer/pipeline_stage.h"
 

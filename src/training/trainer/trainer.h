@@ -6,7 +6,7 @@
 //   store.allocate();  trainer.plans().bind();  trainer.state().initialize();
 //   StepReport report = trainer.step(shape, learning_rate, step);
 #pragma once
-#include "base/function_ref.h"
+#include "base/functions.h"
 #include "data/examples/batch.h"
 #include "engine/exec/executor.h"
 #include "engine/exec/interpreter.h"

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include "training/trainer/pipeline_stage.h"
 #include "training/trainer/trainer.h"
 

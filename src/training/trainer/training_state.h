@@ -1,20 +1,98 @@
 // What training changes, in a store's memory: parameters, moments and their moving average, as named flat buffers and
 // in packed optimizer states; with several ranks, this rank's part. And the trainer's options.
 #pragma once
-#include "base/function_ref.h"
+#include "base/functions.h"
 #include "base/thread_pool.h"
+#include "distributed/comm/communicator.h"
 #include "distributed/comm/shard_sum.h"
+#include "engine/ops/kernel.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/tensor_parallel.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/plan.h"
+#include "engine/plan/store.h"
 #include "engine/profile/step_profiler.h"
 #include "models/nn/model_store.h"
-#include "training/trainer/fit_memory.h"
-#include "training/trainer/ownership.h"
 #include "training/trainer/range_update.h"
 #include "training/trainer/step_graphs.h"
 
 namespace linnet {
+// What a training step recomputes to fit into a given memory.
+enum class RecomputeMode : uint8_t {
+  kNone,
+  kAttention,  // recomputes attention in every layer
+  kBlock,      // recomputes every layer
+  kAuto,       // as much as the memory limit requires; nothing without a limit
+};
+
+struct Fit {
+  bool fits = true;  // false: not even the smallest choice does
+  std::vector<BlockChoice> choices = {};
+  double extra_work = 0;     // recomputation's share of the step's estimated time
+  size_t planned_bytes = 0;  // arena and workspace
+  std::string text() const;  // "computes 5 of 12 layers again, about 8% more work"; empty: nothing
+};
+
+using FitsMemory = FunctionRef<bool(const PlanSize&)>;
+
+Fit fit_by_mode(const Graph& traced, const PassOptions& passes, RecomputeMode mode);
+
+// Returns the first choice that fits from a list with ever more work and less memory: nothing; then, layer by layer,
+// what frees most bytes for its work; last, chains of layers. The list depends on the graph alone, so less memory never
+// means less work. If nothing fits, returns the choice that takes least.
+Fit fit_to_memory(const Graph& traced, const PassOptions& passes, const PlanOptions& planning, const FitsMemory& fits);
+
+// A state of packed_states() whose bytes ranks divide, in their order.
+struct DividedPackedState {
+  PackedState whole;
+  SliceBounds bytes;
+  // The name of a rank's part, if it is not empty.
+  std::string own_name() const { return whole.name + kOwnSuffix; }
+};
+
+// Which parameters each rank updates with ZeRO (Rajbhandari et al. 2020): consecutive elements of every trained range,
+// in the order of the ranks. Moments and gradients are divided alike.
+class Ownership {
+ public:
+  // Elementwise optimizers: equal parts that begin at multiples of kSliceUnit, which also are whole blocks of AdamW's
+  // 8-bit moments. Muon: whole matrices and any part of the rest. Adafactor: whole tensors.
+  Ownership(const ParameterLayout& layout, const OptimizerAttrs& optimizer, int ranks);
+
+  const SliceBounds& bounds(size_t range) const { return bounds_[range]; }  // of ParameterLayout::ranges()
+  // A rank's non-empty parts of the trained ranges.
+  std::vector<RangeSlice> slices(int rank) const;
+  int64_t count(int rank) const;  // elements in all of them
+  // Packed optimizer states, in the order of packed_states().
+  std::vector<DividedPackedState> packed_states(const ParameterLayout& layout, const OptimizerAttrs& optimizer) const;
+
+ private:
+  std::vector<SliceBounds> bounds_;
+};
+
+// Where ranks divide the gradient (ZeRO stage 2): this rank's slices of the sums of the rounds so far
+// (ShardSum::add_round). After the last round the first node is the gradient, which apply_slices_graph() reads.
+void declare_gradient_slices(
+    Store& store, const ParameterLayout& layout, const ShardShare& share, const Ownership& ownership);
+// By trained range: most_nodes_after_a_round() slices of an allocated store.
+std::vector<std::vector<std::span<float>>> gradient_slices(
+    const Store& store, const ParameterLayout& layout, const ShardShare& share, const Ownership& ownership);
+
+// The sum of squares of a divided gradient, bit for bit that of the op sum_of_squares: the rank that owns the first
+// value of a block of kSliceUnit values computes its partial sum, with the rest of the block from later ranks.
+class SharedSquares {
+ public:
+  explicit SharedSquares(Communicator& world) : world_(world) {}
+
+  // Every rank passes its slice of the values that `bounds` divide, and gets the sum.
+  float sum(std::span<const float> own, const SliceBounds& bounds, ThreadPool& pool);
+
+ private:
+  std::span<const float> complete_last_block(std::span<const float> own, const SliceBounds& bounds);
+
+  Communicator& world_;
+  std::vector<double> blocks_;
+  std::vector<float> last_block_;
+};
+
 struct TrainerOptions {
   OptimizerAttrs optimizer;
   int64_t accumulate_steps = 1;
@@ -26,7 +104,7 @@ struct TrainerOptions {
   TensorRank tensor = {};
   PipelineRank pipeline = {};
   // ZeRO (Rajbhandari et al. 2020). Stage 1: each rank has the moments of its part of the parameters
-  // (training/trainer/ownership.h) and updates it. Stage 2: also its part of the gradients; other parts are freed once
+  // (Ownership) and updates it. Stage 2: also its part of the gradients; other parts are freed once
   // sent. Several accumulate_steps need the whole gradient between them.
   bool divide_moments = false, divide_gradients = false;
   LossScaleOptions loss_scale = {};  // for fp16

@@ -1,9 +1,9 @@
-#include "data/examples/images/augmentation.h"
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
-#include "base/hash.h"
+#include "base/numbers.h"
+#include "data/examples/images/image_batches.h"
 
 namespace linnet {
 namespace {

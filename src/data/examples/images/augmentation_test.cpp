@@ -1,4 +1,3 @@
-#include "data/examples/images/augmentation.h"
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include "data/examples/images/image_folder.h"
+#include "data/examples/images/image_dataset.h"
 #include "image_testing.h"
 
 namespace linnet {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 #include "base/fail.h"
-#include "base/hash.h"
+#include "base/numbers.h"
 
 namespace linnet {
 namespace {

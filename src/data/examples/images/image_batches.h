@@ -8,10 +8,88 @@
 #include <vector>
 #include "base/thread_pool.h"
 #include "data/examples/batch.h"
-#include "data/examples/images/augmentation.h"
 #include "data/examples/images/image_dataset.h"
 
 namespace linnet {
+// Random changes of training images: crops, shifts, mirroring, rotations, RandAugment, holes and mixtures of two. A
+// change is a function of (seed, epoch, image), so it does not depend on threads, ranks, batches or a resume.
+struct Augmentation {
+  int64_t shift = 0;    // at most so many pixels up or down and to either side
+  bool mirror = false;  // left and right are exchanged, for every second image
+  int64_t cutout = 0;   // side of a square that is covered (DeVries & Taylor 2017); its center is anywhere
+  double rotate = 0;    // at most so many degrees about the center, either way
+  double crop = 0;      // least share of the area that is cut out and scaled to the whole (random resized crop)
+  int64_t random = 0;   // so many changes of RandAugment...
+  int strength = 9;     // ...of this strength
+  double cutmix = 0;  // a of the Beta(a, a) that says how much of another image is pasted in (Yun et al. 2019); 0: none
+  double mixup = 0;   // a of the Beta(a, a) that blends two images (Zhang et al. 2018); 0: none
+  std::vector<uint8_t> fill = {};  // a pixel: what stands beyond the image and in the square; empty: zeros
+
+  bool changes_pixels() const { return shift > 0 || mirror || cutout > 0 || rotate > 0 || crop > 0 || random > 0; }
+  bool mixes() const { return mixup > 0 || cutmix > 0; }
+  bool any() const { return changes_pixels() || mixes(); }
+};
+
+// The pixels are rotated about the center, then shifted, then mirrored.
+struct Motion {
+  double degrees = 0;  // counterclockwise
+  int64_t down = 0, right = 0;
+  bool mirror = false;
+};
+// The size of an image and the pixel beyond its edge; empty: zeros.
+struct ImageFrame : ImageInfo {
+  std::span<const uint8_t> fill;
+  uint8_t beyond(int64_t channel) const { return fill.empty() ? uint8_t{0} : fill[channel]; }
+};
+// Writes the moved image to `out`, which must not overlap. Interpolates linearly between the four nearest pixels; a
+// multiple of 90 degrees moves whole pixels of square images.
+void move_image(const Motion& motion, std::span<const uint8_t> image, const ImageFrame& frame, std::span<uint8_t> out);
+
+// Writes the changed image number `image` of the dataset to `out`, without mixing. `pixels`: of ImageDataset::read().
+void augment_image(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of,
+    std::span<const uint8_t> pixels, std::span<uint8_t> out);
+
+// Blends an image with another one (mixup), or pastes a rectangle of it (CutMix); chance decides between the two.
+struct Mix {
+  int64_t other = 0;  // another image, or by chance the same
+  int share = 256;    // of the image itself in a blend, in 1/256
+  bool pastes = false;
+  int64_t top = 0, left = 0, rows = 0, columns = 0;  // the rectangle
+  double label_share(int64_t height, int64_t width) const {
+    return pastes ? 1 - static_cast<double>(rows * columns) / static_cast<double>(height * width) : share / 256.0;
+  }
+};
+Mix draw_mix(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of);
+// Of images [., width, channels]. A blend is (share * image + (256 - share) * other) / 256, to the nearest.
+void mix_images(
+    const Mix& mix, int64_t width, int64_t channels, std::span<const uint8_t> other, std::span<uint8_t> image);
+
+// RandAugment (Cubuk et al. 2020): some of fourteen changes at random, all of one strength. Ranges are torchvision's.
+constexpr int kMostStrength = 30;
+
+// In torchvision's order.
+enum class ImageChange {
+  kNone,
+  kShearAcross,
+  kShearDown,
+  kShiftAcross,
+  kShiftDown,
+  kRotate,
+  kBrightness,
+  kColor,
+  kContrast,
+  kSharpness,
+  kPosterize,
+  kSolarize,
+  kAutoContrast,
+  kEqualize,
+};
+constexpr int kImageChanges = 14;
+
+// Changes an image of 1 or 3 channels in place. `strength` from 0 to kMostStrength; `negative`: in the other direction,
+// if the change has two.
+void change_image(ImageChange change, int strength, bool negative, const ImageFrame& frame, std::span<uint8_t> pixels);
+
 // The arrays of a batch: images [rows, height, width, channels], labels [rows]. Rows past the last image are zeros with
 // label -1. `mixed`: also other_labels [rows], and shares f32 [rows] of the first label. With `numbers` per image:
 // labels f32 [rows, numbers], which mixing blends, and weights f32 [rows], 0 past the last image.

@@ -1,4 +1,3 @@
-#include "data/examples/images/image_folder.h"
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -11,7 +10,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
-#include "data/examples/held_out.h"
+#include "data/examples/batch.h"
+#include "data/examples/images/image_dataset.h"
 #include "data/examples/text/record_reader.h"
 #include "data/text/unicode/utf8.h"
 

@@ -1,4 +1,3 @@
-#include "data/examples/images/image_folder.h"
 #include <sys/stat.h>
 #include <algorithm>
 #include <filesystem>

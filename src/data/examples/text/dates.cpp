@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include "base/hash.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "data/text/unicode/utf8.h"
 

@@ -1,8 +1,8 @@
-#include "data/examples/text/masked_chunks.h"
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <map>
 #include "base/error.h"
+#include "data/examples/text/token_chunks.h"
 
 namespace linnet {
 namespace {

@@ -1,8 +1,8 @@
 #include "data/examples/text/parallel_text.h"
 #include <algorithm>
-#include <cstdio>
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "data/examples/text/record_reader.h"
 
@@ -59,17 +59,8 @@ class TokenBlocks {
   int64_t size_ = 0;
 };
 
-std::string grouped(int64_t number) {
-  std::string digits = std::to_string(number);
-  for (int64_t at = std::ssize(digits) - 3; at > 0; at -= 3) digits.insert(at, ",");
-  return digits;
-}
-
 std::string percent(int64_t part, int64_t whole) {
-  char text[32];
-  std::snprintf(
-      text, sizeof text, "%.2f%%", whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole));
-  return text;
+  return printed("%.2f%%", whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 }  // namespace
 
@@ -182,11 +173,9 @@ std::span<const TokenId> PairDataset::target_out(int64_t pair) const {
 }
 
 std::vector<std::pair<int, int>> PairDataset::lengths() const {
-  std::vector<std::pair<int, int>> lengths;
-  lengths.reserve(size());
-  for (int64_t pair = 0; pair < size(); ++pair)
-    lengths.emplace_back(static_cast<int>(source_length(pair)), static_cast<int>(target_length(pair)));
-  return lengths;
+  return mapped(size(), [&](int64_t pair) {
+    return std::pair<int, int>(static_cast<int>(source_length(pair)), static_cast<int>(target_length(pair)));
+  });
 }
 
 size_t PairDataset::bytes() const {
@@ -194,12 +183,12 @@ size_t PairDataset::bytes() const {
 }
 
 std::string DatasetReport::text() const {
-  std::string text = grouped(pairs) + " pairs, " + grouped(source_tokens) + " source and " + grouped(target_tokens) +
-                     " target tokens (" + percent(unknown_source_tokens, source_tokens) + " and " +
-                     percent(unknown_target_tokens, target_tokens) + " unknown)";
-  if (dropped_empty > 0) text += ", " + grouped(dropped_empty) + " dropped as empty";
-  if (dropped_long > 0) text += ", " + grouped(dropped_long) + " dropped as too long";
-  if (truncated > 0) text += ", " + grouped(truncated) + " truncated";
+  std::string text = with_commas(pairs) + " pairs, " + with_commas(source_tokens) + " source and " +
+                     with_commas(target_tokens) + " target tokens (" + percent(unknown_source_tokens, source_tokens) +
+                     " and " + percent(unknown_target_tokens, target_tokens) + " unknown)";
+  if (dropped_empty > 0) text += ", " + with_commas(dropped_empty) + " dropped as empty";
+  if (dropped_long > 0) text += ", " + with_commas(dropped_long) + " dropped as too long";
+  if (truncated > 0) text += ", " + with_commas(truncated) + " truncated";
   return text;
 }
 }  // namespace linnet

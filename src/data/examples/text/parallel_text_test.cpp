@@ -6,7 +6,7 @@
 #include <fstream>
 #include <functional>
 #include "base/error.h"
-#include "base/process_memory.h"
+#include "base/process.h"
 #include "data/examples/text/record_reader.h"
 
 namespace linnet {

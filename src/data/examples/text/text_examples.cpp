@@ -1,7 +1,7 @@
 #include "data/examples/text/text_examples.h"
 #include <numeric>
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/numbers.h"
 
 namespace linnet {
 namespace {
@@ -21,10 +21,7 @@ void TextExamples::add(std::vector<int32_t> ids, std::span<const float> labels) 
 }
 
 size_t TextExamples::length(int64_t example) const {
-  size_t longest = 0;
-  for (int64_t part = 0; part < form.parts; ++part)
-    longest = std::max(longest, tokens[example * form.parts + part].size());
-  return longest;
+  return max_of<size_t>(form.parts, [&](int64_t part) { return tokens[example * form.parts + part].size(); });
 }
 
 std::span<const float> TextExamples::labels(size_t example) const {
@@ -51,8 +48,7 @@ LengthBatches::LengthBatches(int64_t count, FunctionRef<int64_t(int64_t)> size_o
 }
 
 void LengthBatches::fill_padded(std::span<const int64_t> examples) {
-  int64_t longest = 0;
-  for (const int64_t i : examples) longest = std::max(longest, sizes_[i]);
+  const int64_t longest = max_of<int64_t>(examples, [&](int64_t i) { return sizes_[i]; });
   const auto found = std::ranges::lower_bound(lengths_, longest);
   if (found == lengths_.end()) fail_internal("a text is longer than any batch");
   fill(examples, *found);

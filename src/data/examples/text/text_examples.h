@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <vector>
-#include "base/function_ref.h"
+#include "base/functions.h"
 #include "data/examples/batch.h"
 #include "data/examples/text/token_chunks.h"
 #include "data/text/pretrained_tokenizer.h"

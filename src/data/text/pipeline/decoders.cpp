@@ -1,6 +1,5 @@
 // Decoders by their names in tokenizer.json.
 #include "base/text.h"
-#include "data/text/byte_spelling.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/unicode/utf8.h"
 

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include "base/error.h"
 #include "base/text.h"
-#include "data/text/byte_spelling.h"
 #include "data/text/pipeline/tokenizer_json.h"
-#include "data/text/sentencepiece/sentencepiece_model.h"
-#include "data/text/unicode/unicode_classes.h"
+#include "data/text/sentencepiece/sentencepiece_pretrained.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {
@@ -62,8 +61,7 @@ std::vector<Part> decomposed(Form form, std::string_view text) {
 }
 
 std::string composed(Form form, std::string_view text) {
-  std::vector<utf8proc_int32_t> points;
-  for (const Part& part : decomposed(form, text)) points.push_back(static_cast<utf8proc_int32_t>(part.c));
+  std::vector<utf8proc_int32_t> points = mapped<utf8proc_int32_t>(decomposed(form, text), &Part::c);
   const auto count = utf8proc_normalize_utf32(
       points.data(), std::ssize(points), static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
   if (count < 0) fail_internal("utf8proc cannot compose a text");

@@ -1,8 +1,8 @@
-// The tokenizer that runs the steps of pipeline.h.
+// The tokenizer that runs the steps of a tokenizer.json.
 #include <algorithm>
 #include "base/json.h"
 #include "data/text/pipeline/tokenizer_json.h"
-#include "data/text/unicode/unicode_classes.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {

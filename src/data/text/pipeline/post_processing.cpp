@@ -2,7 +2,7 @@
 #include <algorithm>
 #include "base/fail.h"
 #include "data/text/pipeline/tokenizer_json.h"
-#include "data/text/unicode/unicode_classes.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {
@@ -63,8 +63,7 @@ void cut_to_length(std::vector<Encoding>& parts, const EncodeOptions& options, i
   if (options.max_length < added)
     fail_user("a length of ", options.max_length, " tokens has no room for the ", added, " special ones");
   const auto room = static_cast<size_t>(options.max_length - added);
-  size_t total = 0;
-  for (const Encoding& part : parts) total += part.ids.size();
+  const size_t total = sum_of<size_t>(parts, [&](const Encoding& part) { return part.ids.size(); });
   if (total <= room) return;
   if (parts.size() == 1) return cut_encoding(parts[0], room);
   if (options.truncation == Truncation::kLongestFirst) return cut_longest(parts[0], parts[1], room);

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <iterator>
 #include "data/text/pipeline/tokenizer_json.h"
-#include "data/text/unicode/unicode_classes.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 // Radford et al. 2019, encoder.py.

@@ -1,10 +1,10 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "data/text/pipeline/split_pattern.h"
 #include <pcre2.h>
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include "base/fail.h"
+#include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {

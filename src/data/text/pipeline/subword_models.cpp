@@ -4,11 +4,10 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include "base/fail.h"
-#include "data/text/byte_spelling.h"
 #include "data/text/byte_trie.h"
 #include "data/text/pipeline/tokenizer_tables.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {

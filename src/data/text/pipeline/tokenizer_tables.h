@@ -1,6 +1,6 @@
 // Stores a tokenizer as tables that are used in place, so that opening a packed model parses no vocabulary. They are
 // made of tokenizer.json or older files (tokenizer_json.h), give the same tokens, and lie beside those files as
-// kTokenizerTables (base/packed_files.h).
+// kTokenizerTables (base/files.h).
 //
 //   16 bytes  "linnet.tokenizer"
 //   u64       the version
@@ -36,7 +36,7 @@ enum class TokenizerTable {
 class TokenizerTables {
  public:
   // User error naming `path` for another kind of file. Copies the bytes: a file truncated while mapped reads as zeros
-  // (base/lost_pages.h), and a tokenizer that follows them never ends.
+  // (base/files.h), and a tokenizer that follows them never ends.
   TokenizerTables(std::string_view bytes, const std::string& path);
 
   // User error if the bytes are not a whole number of them.

@@ -1,10 +1,10 @@
-#include "data/text/sentencepiece/sentencepiece_model.h"
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include "base/fail.h"
+#include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {

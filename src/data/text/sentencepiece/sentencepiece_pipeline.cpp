@@ -1,8 +1,7 @@
 #include <algorithm>
 #include "base/text.h"
-#include "data/text/byte_spelling.h"
 #include "data/text/pretrained_files.h"
-#include "data/text/sentencepiece/sentencepiece_model.h"
+#include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include "base/fail.h"
 #include "base/text.h"
-#include "data/text/byte_spelling.h"
 #include "data/text/pretrained_files.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 SentencePiecePretrained::SentencePiecePretrained(

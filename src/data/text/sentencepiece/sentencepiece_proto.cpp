@@ -4,8 +4,7 @@
 #include <unordered_set>
 #include "base/fail.h"
 #include "base/protobuf.h"
-#include "data/text/byte_spelling.h"
-#include "data/text/sentencepiece/sentencepiece_model.h"
+#include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {

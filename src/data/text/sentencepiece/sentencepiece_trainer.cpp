@@ -10,8 +10,8 @@
 #include <cerrno>
 #include <cstring>
 #include <unordered_map>
-#include "base/descriptor.h"
 #include "base/fail.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "data/text/trained_tokenizers.h"
 

@@ -1,8 +1,8 @@
-#include "data/text/unicode/unicode_classes.h"
 #include <utf8proc.h>
 #include <algorithm>
 #include <iterator>
 #include <span>
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {

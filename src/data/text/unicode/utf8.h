@@ -1,6 +1,7 @@
 // The Unicode that tokenizers, readers and metrics share. Works on UTF-8 bytes in place.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -64,4 +65,48 @@ std::vector<std::string_view> split_white_space(std::string_view text);
 inline std::string_view without_mark(std::string_view text) {
   return text.starts_with("\xEF\xBB\xBF") ? text.substr(3) : text;
 }
+
+// Classes of characters as in the tokenizers library, whose tables are of several versions of Unicode: utf8proc's are
+// restricted to what such a version assigned.
+bool is_word_character(char32_t c);  // \w of regular expressions: letters, marks, digits, connectors
+bool is_python_word(char32_t c);     // \w of Python's regular expressions: letters, numbers and the underscore
+// White space of Python's str.split(): Unicode's, and ASCII's four information separators.
+inline bool is_python_space(char32_t c) { return is_white_space(c) || (c >= 0x1C && c <= 0x1F); }
+
+// BERT's classes, by Unicode 8's categories.
+bool is_bert_control(char32_t c);      // Cc, Cf, Co, but tab and line ends; these are taken out
+bool is_bert_punctuation(char32_t c);  // ASCII's and P*: a token of its own
+bool is_bert_accent(char32_t c);       // Mn
+bool is_cjk_ideograph(char32_t c);     // gets a space on either side
+bool is_combining_mark(char32_t c);    // M* of Unicode 9: what StripAccents takes out
+
+// Whether normalization, with tables of Unicode 9, ignores the character and starts afresh after it.
+bool is_unknown_to_normalization(char32_t c);
+// Appends the decomposition of Unicode 9: the canonical one (NFD), or with `compatible` that of NFKD.
+void append_decomposition(char32_t c, bool compatible, std::u32string& text);
+uint8_t combining_class(char32_t c);                      // 0 but for marks, which normalization sorts by it
+void append_lowercase(char32_t c, std::u32string& text);  // appends its lowercase letters, whatever is around it
+
+// The start of the character before text[end], `end` > 0; a malformed byte counts as one.
+size_t utf8_start_before(std::string_view text, size_t end);
+
+// Bytes written as text.
+// GPT-2's printable spelling of bytes: a character for each of the 256 ("Ġ" for a space). Radford et al. 2019.
+
+void spell_bytes(std::string_view bytes, std::string& spelling);
+inline std::string spelt(std::string_view bytes) {
+  std::string spelling;
+  spell_bytes(bytes, spelling);
+  return spelling;
+}
+// Appends the bytes of a spelling; false, appending nothing, if it holds any other character.
+bool read_spelling(std::string_view spelling, std::string& bytes);
+
+// The piece "<0xE2>" for a byte of a character that a vocabulary lacks.
+std::string byte_piece(int byte);
+int fallback_byte(std::string_view piece);  // the byte that it stands for, or -1
+
+// Base64 (RFC 4648, with padding), as in tokenizer.json for SentencePiece's table of replacements.
+std::string encode_base64(std::string_view bytes);
+bool decode_base64(std::string_view text, std::string& bytes);  // false for anything else
 }  // namespace linnet

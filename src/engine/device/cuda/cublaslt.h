@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
-#include "base/function_ref.h"
+#include "base/functions.h"
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/ir/tensor_type.h"
 

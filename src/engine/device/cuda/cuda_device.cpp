@@ -2,7 +2,7 @@
 #include <dlfcn.h>
 #include <cstdlib>
 #include "base/log.h"
-#include "base/switched_off.h"
+#include "base/process.h"
 #include "engine/device/cuda/libraries.h"
 
 namespace linnet {

@@ -1,7 +1,7 @@
 #include "engine/device/cuda/cudnn_graph.h"
 #include <algorithm>
 #include "base/log.h"
-#include "base/switched_off.h"
+#include "base/process.h"
 #include "engine/device/cuda/libraries.h"
 
 namespace linnet {

@@ -9,7 +9,7 @@
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/attention/attention_blocking.h"
 #include "engine/kernels/attention/attention_tile-inl.h"
-#include "engine/kernels/gemm/gemm_pack-inl.h"
+#include "engine/kernels/gemm/gemm_tile-inl.h"
 #include "engine/kernels/lanes-inl.h"
 #include "engine/kernels/random/philox-inl.h"
 #include "engine/kernels/random/philox.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 #include "engine/kernels/attention/attention_blocking.h"
-#include "engine/kernels/gemm/gemm_pack-inl.h"
+#include "engine/kernels/gemm/gemm_tile-inl.h"
 #include "engine/kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -33,7 +33,7 @@ struct Sums {
 };
 
 // out[M, columns] = a[M, depth] b[depth, columns] with columns = kVectors * kLanes, as in gemm/gemm_tile-inl.h. Depths
-// count packed elements of the policy P of gemm_pack-inl.h. `skip` floats of a separate slices of its columns
+// count packed elements of the policy P of gemm_tile-inl.h. `skip` floats of a separate slices of its columns
 // (attention_blocking::kSlice); 0 if a is in one piece. Masks, exponentials and dropout are loops over the stored
 // scores in L1: in registers they would need a tile for each kind of mask, and minutes to compile.
 template <class P, int M, int kRow, int kColumn, int kVectors> HWY_NOINLINE void Tile(

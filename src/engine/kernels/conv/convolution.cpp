@@ -138,7 +138,9 @@ void pack_convolution_filters(const ConvolutionSizes& s, ConvolutionPass pass, c
   });
 }
 
-size_t convolution_workspace(const ConvolutionSizes& s, ConvolutionPass pass, int threads, bool packed, bool bf16) {
+namespace {
+// Of a part of the images, whose types in memory are those of the products.
+size_t part_workspace(const ConvolutionSizes& s, ConvolutionPass pass, int threads, bool packed, bool bf16) {
   if (no_work(s)) return 0;
   if (is_product(s)) {
     const GemmArgs g = product(s, pass);
@@ -152,43 +154,13 @@ size_t convolution_workspace(const ConvolutionSizes& s, ConvolutionPass pass, in
   return with_problem(s, pass == ConvolutionPass::kInputGradient, bf16, bytes);
 }
 
-void convolution_forward(const ConvolutionSizes& s, StoredFloats x, const float* weight, MutableStoredFloats y,
-    std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue, const float* packed) {
-  if (no_work(s)) {
-    const int64_t results = s.images * s.out_height * s.out_width;
-    std::fill_n(y.f32(), results * s.filters, 0.0f);
-    if (epilogue.any()) convolution_epilogue(epilogue, results, s.filters, y.f32(), pool);
-    return;
-  }
-  if (is_product(s)) return run_product_forward(s, x.f32(), weight, y.f32(), workspace, pool, epilogue, packed);
-  run_taps(s, false, x, weight, y, workspace, pool, epilogue, packed);
-}
-
-void convolution_input_gradient(const ConvolutionSizes& s, StoredFloats dy, const float* weight, MutableStoredFloats dx,
-    std::byte* workspace, ThreadPool& pool, const float* packed) {
-  if (no_work(s)) return std::fill_n(dx.f32(), pixels(s) * s.channels, 0.0f), void();
-  if (is_product(s)) return run_product(s, ConvolutionPass::kInputGradient, dy, weight, dx, workspace, pool);
-  run_taps(s, true, dy, weight, dx, workspace, pool, {}, packed);
-}
-
-void convolution_weight_gradient(const ConvolutionSizes& s, StoredFloats x, StoredFloats dy, float* dweight,
-    std::byte* workspace, ThreadPool& pool) {
-  if (no_work(s)) return std::fill_n(dweight, s.filters * s.taps() * s.group_channels(), 0.0f), void();
-  if (is_product(s)) return run_product(s, ConvolutionPass::kWeightGradient, dy, x, dweight, workspace, pool);
-  with_weight_problem(s, x.is_bf16, [&](const auto& problem, auto compute) {
-    auto* const sums = reinterpret_cast<float*>(workspace);
-    compute({problem, x, dy, dweight, sums, sums + problem.shared_floats()}, pool);
-  });
-}
-
-namespace {
 // fp32 floats of a part's images and results: they stay in the shared cache.
 constexpr int64_t kPartFloats = 1 << 20;
 
 // Divides the images and the workspace: the filters, packed once for all parts; a part's converted operands and
 // results; its weight gradient; the convolution's own.
 struct Parts {
-  Parts(const StoredConvolution& c, ConvolutionPass pass, int threads, std::byte* workspace = nullptr)
+  Parts(const Convolution& c, ConvolutionPass pass, int threads, std::byte* workspace = nullptr)
       : whole(c.sizes), pairs(c.bf16_products && !c.packed && has_bf16_convolution(c.sizes, pass)),
         stores_bf16(pairs && pass != ConvolutionPass::kWeightGradient && convolution_stores_bf16(c.sizes, pass)),
         x_floats(whole.height * whole.width * whole.channels),
@@ -210,8 +182,8 @@ struct Parts {
       dweight = regions.take<float>(whole.filters * whole.taps() * whole.group_channels());
     if (workspace) own = regions.rest();
     for (const int64_t count : {images, whole.images % images})
-      bytes = std::max(bytes,
-          regions.size() + convolution_workspace(sizes(count), pass, threads, c.packed || packed_floats > 0, pairs));
+      bytes = std::max(
+          bytes, regions.size() + part_workspace(sizes(count), pass, threads, c.packed || packed_floats > 0, pairs));
   }
 
   ConvolutionSizes sizes(int64_t count) const {
@@ -261,11 +233,11 @@ const float* packed_for(
 }
 }  // namespace
 
-size_t stored_convolution_workspace(const StoredConvolution& c, ConvolutionPass pass, int threads) {
+size_t convolution_workspace(const Convolution& c, ConvolutionPass pass, int threads) {
   return Parts(c, pass, threads).bytes;
 }
 
-void stored_convolution_forward(const StoredConvolution& c, StoredFloats x, const float* weight, MutableStoredFloats y,
+void convolution_forward(const Convolution& c, StoredFloats x, const float* weight, MutableStoredFloats y,
     std::byte* workspace, ThreadPool& pool, ConvolutionEpilogue epilogue, StoredFloats residual, const float* packed) {
   const Parts parts(c, ConvolutionPass::kForward, pool.size(), workspace);
   packed = packed_for(parts, ConvolutionPass::kForward, weight, pool, packed);
@@ -275,14 +247,21 @@ void stored_convolution_forward(const StoredConvolution& c, StoredFloats x, cons
     if (residual)
       epilogue.residual = stored_as(false, residual + first * parts.y_floats, results, parts.residual_room, pool).f32();
     rounded(parts, y + first * parts.y_floats, results, parts.y_room, pool, [&](MutableStoredFloats to) {
-      convolution_forward(
-          s, stored_as(parts.pairs, from, images, parts.x_room, pool), weight, to, parts.own, pool, epilogue, packed);
+      if (no_work(s)) {
+        std::fill_n(to.f32(), results, 0.0f);
+        if (epilogue.any())
+          convolution_epilogue(epilogue, s.images * s.out_height * s.out_width, s.filters, to.f32(), pool);
+        return;
+      }
+      const StoredFloats read = stored_as(parts.pairs, from, images, parts.x_room, pool);
+      if (is_product(s)) run_product_forward(s, read.f32(), weight, to.f32(), parts.own, pool, epilogue, packed);
+      else run_taps(s, false, read, weight, to, parts.own, pool, epilogue, packed);
     });
   });
 }
 
-void stored_convolution_input_gradient(const StoredConvolution& c, StoredFloats dy, const float* weight,
-    MutableStoredFloats dx, std::byte* workspace, ThreadPool& pool) {
+void convolution_input_gradient(const Convolution& c, StoredFloats dy, const float* weight, MutableStoredFloats dx,
+    std::byte* workspace, ThreadPool& pool) {
   const Parts parts(c, ConvolutionPass::kInputGradient, pool.size(), workspace);
   const float* packed = packed_for(parts, ConvolutionPass::kInputGradient, weight, pool);
   parts.for_each([&](const ConvolutionSizes& s, int64_t first) {
@@ -290,22 +269,34 @@ void stored_convolution_input_gradient(const StoredConvolution& c, StoredFloats 
     const StoredFloats from = dy + first * parts.y_floats;
     const int64_t images = s.images * parts.x_floats;
     rounded(parts, dx + first * parts.x_floats, images, parts.x_room, pool, [&](MutableStoredFloats to) {
-      convolution_input_gradient(
-          s, stored_as(parts.pairs, from, results, parts.y_room, pool), weight, to, parts.own, pool, packed);
+      if (no_work(s)) return std::fill_n(to.f32(), images, 0.0f), void();
+      const StoredFloats read = stored_as(parts.pairs, from, results, parts.y_room, pool);
+      if (is_product(s)) run_product(s, ConvolutionPass::kInputGradient, read, weight, to, parts.own, pool);
+      else run_taps(s, true, read, weight, to, parts.own, pool, {}, packed);
     });
   });
 }
 
-void stored_convolution_weight_gradient(const StoredConvolution& c, StoredFloats x, StoredFloats dy, float* dweight,
-    std::byte* workspace, ThreadPool& pool) {
+void convolution_weight_gradient(
+    const Convolution& c, StoredFloats x, StoredFloats dy, float* dweight, std::byte* workspace, ThreadPool& pool) {
   const Parts parts(c, ConvolutionPass::kWeightGradient, pool.size(), workspace);
   const int64_t weights = c.sizes.filters * c.sizes.taps() * c.sizes.group_channels();
   parts.for_each([&](const ConvolutionSizes& s, int64_t first) {
     const int64_t images = s.images * parts.x_floats, results = s.images * parts.y_floats;
     const StoredFloats from = x + first * parts.x_floats, slopes = dy + first * parts.y_floats;
     float* const part = first == 0 ? dweight : parts.dweight;
-    convolution_weight_gradient(s, stored_as(parts.pairs, from, images, parts.x_room, pool),
-        stored_as(parts.pairs, slopes, results, parts.y_room, pool), part, parts.own, pool);
+    const StoredFloats x_part = stored_as(parts.pairs, from, images, parts.x_room, pool);
+    const StoredFloats dy_part = stored_as(parts.pairs, slopes, results, parts.y_room, pool);
+    if (no_work(s)) {
+      std::fill_n(part, weights, 0.0f);
+    } else if (is_product(s)) {
+      run_product(s, ConvolutionPass::kWeightGradient, dy_part, x_part, part, parts.own, pool);
+    } else {
+      with_weight_problem(s, x_part.is_bf16, [&](const auto& problem, auto compute) {
+        auto* const sums = reinterpret_cast<float*>(parts.own);
+        compute({problem, x_part, dy_part, part, sums, sums + problem.shared_floats()}, pool);
+      });
+    }
     if (first == 0) return;
     for_ranges(pool, weights, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) dweight[i] += part[i];

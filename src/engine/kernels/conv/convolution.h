@@ -78,36 +78,25 @@ int64_t packed_filter_floats(
 void pack_convolution_filters(const ConvolutionSizes& sizes, ConvolutionPass pass, const float* weight, float* packed,
     std::byte* workspace, ThreadPool& pool, bool bf16 = false);
 
-// Bytes of workspace, the same for every instruction set; 64-byte aligned. `packed`: for a pass with packed filters.
-size_t convolution_workspace(
-    const ConvolutionSizes& sizes, ConvolutionPass pass, int threads, bool packed = false, bool bf16 = false);
-
-// `packed`: from pack_convolution_filters(), replaces the weight, which is not read then.
-void convolution_forward(const ConvolutionSizes& sizes, StoredFloats x, const float* weight, MutableStoredFloats y,
-    std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue = {}, const float* packed = nullptr);
-void convolution_input_gradient(const ConvolutionSizes& sizes, StoredFloats dy, const float* weight,
-    MutableStoredFloats dx, std::byte* workspace, ThreadPool& pool, const float* packed = nullptr);
-void convolution_weight_gradient(const ConvolutionSizes& sizes, StoredFloats x, StoredFloats dy, float* dweight,
-    std::byte* workspace, ThreadPool& pool);
-
-// Convolutions whose images or results may be bf16 in memory, and whose products may be bf16; otherwise as above. If
-// types in memory and products differ, parts of the images, small enough for the caches, are converted in the
-// workspace. Parts depend on sizes and instruction set alone, and so do the bits.
-struct StoredConvolution {
-  ConvolutionSizes sizes;
+// A convolution whose images or results may be bf16 in memory, and whose products may be bf16. If types in memory and
+// products differ, parts of the images, small enough for the caches, are converted in the workspace. Parts depend on
+// sizes and instruction set alone, and so do the bits.
+struct Convolution {
+  ConvolutionSizes sizes = {};
   bool x_bf16 = false, y_bf16 = false, residual_bf16 = false;  // the operands, or their gradients
   bool packed = false;         // the filters of a forward pass, by pack_convolution_filters(): then products are fp32
   bool bf16_products = false;  // where the processor and the sizes allow them
 };
+// Bytes of workspace, the same for every instruction set; 64-byte aligned.
+size_t convolution_workspace(const Convolution& convolution, ConvolutionPass pass, int threads);
 
-size_t stored_convolution_workspace(const StoredConvolution& convolution, ConvolutionPass pass, int threads);
-
-// As the functions above; the epilogue's residual is separate. y and dx must not overlap an operand.
-void stored_convolution_forward(const StoredConvolution& convolution, StoredFloats x, const float* weight,
-    MutableStoredFloats y, std::byte* workspace, ThreadPool& pool, ConvolutionEpilogue epilogue, StoredFloats residual,
-    const float* packed);
-void stored_convolution_input_gradient(const StoredConvolution& convolution, StoredFloats dy, const float* weight,
+// `residual`: in place of the epilogue's where x, y or the residual is bf16 in memory. `packed`: from
+// pack_convolution_filters(), replaces the weight, which is not read then. y and dx must not overlap an operand.
+void convolution_forward(const Convolution& convolution, StoredFloats x, const float* weight, MutableStoredFloats y,
+    std::byte* workspace, ThreadPool& pool, ConvolutionEpilogue epilogue = {}, StoredFloats residual = {},
+    const float* packed = nullptr);
+void convolution_input_gradient(const Convolution& convolution, StoredFloats dy, const float* weight,
     MutableStoredFloats dx, std::byte* workspace, ThreadPool& pool);
-void stored_convolution_weight_gradient(const StoredConvolution& convolution, StoredFloats x, StoredFloats dy,
-    float* dweight, std::byte* workspace, ThreadPool& pool);
+void convolution_weight_gradient(const Convolution& convolution, StoredFloats x, StoredFloats dy, float* dweight,
+    std::byte* workspace, ThreadPool& pool);
 }  // namespace linnet

@@ -14,7 +14,6 @@ HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
 #endif
 #include "engine/kernels/conv/convolution_taps-inl.h"
 #include "engine/kernels/conv/winograd-inl.h"
-#include "engine/kernels/conv/winograd_weight-inl.h"
 #include "engine/kernels/gemm/gemm_bf16-inl.h"
 
 HWY_BEFORE_NAMESPACE();

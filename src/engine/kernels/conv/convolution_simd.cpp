@@ -5,7 +5,6 @@
 #include <hwy/foreach_target.h>
 #include "engine/kernels/conv/convolution_taps-inl.h"
 #include "engine/kernels/conv/winograd-inl.h"
-#include "engine/kernels/conv/winograd_weight-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {

@@ -1,5 +1,5 @@
 // The forward pass and the input gradient as products whose left operand is never stored: the register tile reads a
-// result's pixels from a strip of the image. Weights are packed once, for all threads. The policy P (gemm_pack-inl.h)
+// result's pixels from a strip of the image. Weights are packed once, for all threads. The policy P (gemm_tile-inl.h)
 // gives the type of products. In bf16 a packed element is a pair of neighboring source channels: `problem` is that of
 // an image of pairs with half as many channels.
 #include <algorithm>
@@ -9,8 +9,8 @@
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/convolution-inl.h"
 #include "engine/kernels/conv/convolution_layout.h"
-#include "engine/kernels/gemm/gemm_pack-inl.h"
-#include "engine/kernels/gemm/gemm_tasks.h"
+#include "engine/kernels/gemm/gemm_blocking.h"
+#include "engine/kernels/gemm/gemm_tile-inl.h"
 #include "engine/kernels/stored_floats.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -234,9 +234,7 @@ template <class Body> void for_steps(ThreadPool& pool, int64_t count, int64_t st
 void dense_head_forward(const DenseHeadShape& shape, const float* x, const float* w, const float* bias, bool relu,
     float* y, ThreadPool& pool) {
   const ForwardCall call{shape, x, w, bias, relu, y};
-  for_steps(pool, shape.m, kTaskRows, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(ForwardRows)(call, begin, end);
-  });
+  for_steps(pool, shape.m, kTaskRows, [&](auto... range) { HWY_DYNAMIC_DISPATCH(ForwardRows)(call, range...); });
 }
 
 void dense_head_weight_gradient(
@@ -251,9 +249,7 @@ void dense_head_weight_gradient(
 void dense_head_input_gradient(
     const DenseHeadShape& shape, const float* dy, const float* w, bool accumulate, float* dx, ThreadPool& pool) {
   const GradientCall call{shape, dy, w, accumulate, dx};
-  for_steps(pool, shape.m, kTaskRows, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(InputGradientRows)(call, begin, end);
-  });
+  for_steps(pool, shape.m, kTaskRows, [&](auto... range) { HWY_DYNAMIC_DISPATCH(InputGradientRows)(call, range...); });
 }
 
 void dense_head_input_gradient_rows(

@@ -2,7 +2,7 @@
 // of few channels are sums of as many such products.
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/convolution_layout.h"
-#include "engine/kernels/gemm/gemm_tasks.h"
+#include "engine/kernels/gemm/gemm_blocking.h"
 
 #define HWY_TARGET_INCLUDE "engine/kernels/conv/depthwise_simd.cpp"
 #include <hwy/foreach_target.h>

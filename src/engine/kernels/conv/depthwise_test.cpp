@@ -26,22 +26,22 @@ TEST(Depthwise, PixelsThatMeetTheSameSetsOfTheCache) {
                              weight = random_floats(kChannels * kTaps, 3);
     const auto forward = [&](int64_t channels, ThreadPool& pool) {
       std::vector<float> y(static_cast<size_t>(pixels * channels));
-      AlignedBytes workspace(convolution_workspace(sizes(channels), ConvolutionPass::kForward, pool.size()));
-      convolution_forward(sizes(channels), first_channels(x, kChannels, channels).data(), weight.data(), y.data(),
+      AlignedBytes workspace(convolution_workspace({sizes(channels)}, ConvolutionPass::kForward, pool.size()));
+      convolution_forward({sizes(channels)}, first_channels(x, kChannels, channels).data(), weight.data(), y.data(),
           workspace.data(), pool);
       return y;
     };
     const auto input_gradient = [&](int64_t channels, ThreadPool& pool) {
       std::vector<float> dx(static_cast<size_t>(pixels * channels));
-      AlignedBytes workspace(convolution_workspace(sizes(channels), ConvolutionPass::kInputGradient, pool.size()));
-      convolution_input_gradient(sizes(channels), first_channels(dy, kChannels, channels).data(), weight.data(),
+      AlignedBytes workspace(convolution_workspace({sizes(channels)}, ConvolutionPass::kInputGradient, pool.size()));
+      convolution_input_gradient({sizes(channels)}, first_channels(dy, kChannels, channels).data(), weight.data(),
           dx.data(), workspace.data(), pool);
       return dx;
     };
     const auto weight_gradient = [&](int64_t channels, ThreadPool& pool) {
       std::vector<float> dweight(static_cast<size_t>(channels * kTaps));
-      AlignedBytes workspace(convolution_workspace(sizes(channels), ConvolutionPass::kWeightGradient, pool.size()));
-      convolution_weight_gradient(sizes(channels), first_channels(x, kChannels, channels).data(),
+      AlignedBytes workspace(convolution_workspace({sizes(channels)}, ConvolutionPass::kWeightGradient, pool.size()));
+      convolution_weight_gradient({sizes(channels)}, first_channels(x, kChannels, channels).data(),
           first_channels(dy, kChannels, channels).data(), dweight.data(), workspace.data(), pool);
       return dweight;
     };
@@ -99,8 +99,8 @@ TEST(Depthwise, FiltersAndImagesOfEverySize) {
       for_every_isa(
           [&](ThreadPool& pool) {
             std::vector<float> y(expected.size());
-            AlignedBytes workspace(convolution_workspace(s, ConvolutionPass::kForward, pool.size()));
-            convolution_forward(s, x.data(), weight.data(), y.data(), workspace.data(), pool,
+            AlignedBytes workspace(convolution_workspace({s}, ConvolutionPass::kForward, pool.size()));
+            convolution_forward({s}, x.data(), weight.data(), y.data(), workspace.data(), pool,
                 {.bias = bias.data(), .activation = GemmActivation::kRelu});
             return y;
           },
@@ -108,8 +108,8 @@ TEST(Depthwise, FiltersAndImagesOfEverySize) {
       for_every_isa(
           [&](ThreadPool& pool) {
             std::vector<float> dx(x.size());
-            AlignedBytes workspace(convolution_workspace(s, ConvolutionPass::kInputGradient, pool.size()));
-            convolution_input_gradient(s, dy.data(), weight.data(), dx.data(), workspace.data(), pool);
+            AlignedBytes workspace(convolution_workspace({s}, ConvolutionPass::kInputGradient, pool.size()));
+            convolution_input_gradient({s}, dy.data(), weight.data(), dx.data(), workspace.data(), pool);
             return dx;
           },
           [&](const auto& dx) { expect_close(dx, std::vector<float>(gradient.begin(), gradient.end()), 5e-5); });

@@ -23,7 +23,7 @@ std::vector<float> normal_floats(int64_t n, uint32_t seed, double deviation) {
 TEST(ConvolutionSizes, WhoseProductIsAMultipleOf2To64AreNotEmpty) {
   const ConvolutionSizes sizes = sizes_of(16, 2048, 2048, 256, 256);
   for (const ConvolutionPass pass : {ConvolutionPass::kForward, ConvolutionPass::kInputGradient})
-    EXPECT_GT(convolution_workspace(sizes, pass, 1), 0U);
+    EXPECT_GT(convolution_workspace({sizes}, pass, 1), 0U);
 }
 
 // visit(index of y, index of x, index of the weight) for every product of the convolution.
@@ -74,7 +74,7 @@ TEST(Winograd, ErrorsAreSmallBesideDoublePrecision) {
     const auto check = [&](ConvolutionPass pass, const std::vector<double>& due, const auto& run) {
       for_every_isa(
           [&](ThreadPool& pool) {
-            AlignedBytes workspace(convolution_workspace(s, pass, pool.size()));
+            AlignedBytes workspace(convolution_workspace({s}, pass, pool.size()));
             std::vector<float> result(due.size());
             run(result.data(), workspace.data(), pool);
             return result;
@@ -82,13 +82,13 @@ TEST(Winograd, ErrorsAreSmallBesideDoublePrecision) {
           [&](const std::vector<float>& result) { EXPECT_LT(largest_error(result, due), 1e-5); });
     };
     check(ConvolutionPass::kForward, y, [&](float* result, std::byte* workspace, ThreadPool& pool) {
-      convolution_forward(s, x.data(), weight.data(), result, workspace, pool);
+      convolution_forward({s}, x.data(), weight.data(), result, workspace, pool);
     });
     check(ConvolutionPass::kInputGradient, dx, [&](float* result, std::byte* workspace, ThreadPool& pool) {
-      convolution_input_gradient(s, dy.data(), weight.data(), result, workspace, pool);
+      convolution_input_gradient({s}, dy.data(), weight.data(), result, workspace, pool);
     });
     check(ConvolutionPass::kWeightGradient, dweight, [&](float* result, std::byte* workspace, ThreadPool& pool) {
-      convolution_weight_gradient(s, x.data(), dy.data(), result, workspace, pool);
+      convolution_weight_gradient({s}, x.data(), dy.data(), result, workspace, pool);
     });
   }
 }
@@ -103,9 +103,9 @@ TEST(Winograd, WhatIsNotFiniteStaysWithinFourPixels) {
   const std::vector<float> weight = random_floats(s.filters * 9 * s.channels, 2);
   for_every_isa(
       [&](ThreadPool& pool) {
-        AlignedBytes workspace(convolution_workspace(s, ConvolutionPass::kForward, pool.size()));
+        AlignedBytes workspace(convolution_workspace({s}, ConvolutionPass::kForward, pool.size()));
         std::vector<float> y(x.size());
-        convolution_forward(s, x.data(), weight.data(), y.data(), workspace.data(), pool);
+        convolution_forward({s}, x.data(), weight.data(), y.data(), workspace.data(), pool);
         return y;
       },
       [&](const std::vector<float>& y) {

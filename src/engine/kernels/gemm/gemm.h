@@ -71,7 +71,7 @@ struct GemmArgs {
   int64_t ldb = 0, b_batch = 0;
   bool trans_b = false;
   // B as codes (quantized/packed_weight.h) without a tail, unpacked into panels of B; b is not read. For a single fp32
-  // product that reads panels (gemm/panels.h).
+  // product that reads panels.
   const PackedWeight* b_codes = nullptr;
   MutableStoredFloats c;  // [m, n]; must not overlap a or b
   int64_t ldc = 0, c_batch = 0;
@@ -79,7 +79,7 @@ struct GemmArgs {
   const float* bias = nullptr;  // [n], added to every row
   // With C's layout (ldc, c_batch); residual may be C's memory, the others must not overlap it.
   StoredFloats residual;    // [m, n], added; not together with `accumulate`
-  bool bias_first = false;  // adds the bias before the residual: fp32 products that read panels (gemm/panels.h)
+  bool bias_first = false;  // adds the bias before the residual: fp32 products that read panels
   GemmActivation activation = GemmActivation::kNone;
   MutableStoredFloats pre_activation;  // [m, n]: also takes x, which the activation function is applied to
   // Multiplies the result by this function's derivative at aux [m, n] (for kRelu: 1 if aux > 0, else 0), to

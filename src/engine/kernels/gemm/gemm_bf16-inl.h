@@ -2,7 +2,7 @@
 // extension, which including files enable, and for 64-bit ARM with its own. The arithmetic is the processor's: operands
 // are rounded to nearest even (denormals to zero, NaN stays NaN); each pair's two products and the additions to the
 // fp32 sum are rounded in turn (ARM: to odd), and fp32 denormals are flushed to zero.
-#include "engine/kernels/gemm/gemm_pack-inl.h"
+#include "engine/kernels/gemm/gemm_tile-inl.h"
 #include "engine/kernels/precision.h"
 
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64

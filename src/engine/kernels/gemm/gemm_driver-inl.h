@@ -5,8 +5,6 @@
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/gemm/gemm_blocking.h"
 #include "engine/kernels/gemm/gemm_epilogue-inl.h"
-#include "engine/kernels/gemm/gemm_pack-inl.h"
-#include "engine/kernels/gemm/gemm_tasks.h"
 #include "engine/kernels/gemm/gemm_tile-inl.h"
 #include "engine/kernels/quantized/packed_weight.h"
 

@@ -3,7 +3,6 @@
 #include "base/thread_pool.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/gemm/gemm_blocking.h"
-#include "engine/kernels/gemm/gemm_tasks.h"
 
 #define HWY_TARGET_INCLUDE "engine/kernels/gemm/gemm_simd.cpp"
 #include <hwy/foreach_target.h>

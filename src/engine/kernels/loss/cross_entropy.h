@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include "base/function_ref.h"
+#include "base/functions.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/precision.h"
 #include "engine/kernels/quantized/packed_weight.h"

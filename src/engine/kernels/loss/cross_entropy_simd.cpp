@@ -5,7 +5,7 @@
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/loss/cross_entropy.h"
 #include "engine/kernels/parallel.h"
-#include "engine/kernels/quantized/gemm_int8.h"
+#include "engine/kernels/quantized/products.h"
 #include "engine/kernels/reduce/reduce.h"
 
 #ifndef LINNET_ROW_FACTS  // this file is compiled once for each instruction set

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <span>
 #include <vector>
+#include "base/thread_pool.h"
 #include "engine/kernels/precision.h"
+#include "engine/kernels/stored_floats.h"
 
 namespace linnet {
 enum class Scalar : uint8_t {
@@ -127,4 +129,17 @@ template <class T> T evaluate_scalar(const Expression& expression, const T* inpu
   }
   return values[count - 1];
 }
+
+struct PointwiseOperand {
+  StoredFloats data;
+  int64_t size;  // elements of data: n when kFull, a divisor of n when kSuffix, kPrefix or kMiddle, 1 when kScalar
+  Broadcast broadcast;
+  int64_t row = 0;  // elements of a row, when kMiddle
+};
+
+// out[i] = expression(operands at i) for i in [0, n), computed in fp32 whatever is bf16 in memory. `out` may be the
+// data of a kFull operand of its type, and overlaps no other. Allocates nothing. Internal error for an expression or
+// operand that does not fit.
+void pointwise(int64_t n, const Expression& expression, std::span<const PointwiseOperand> operands,
+    MutableStoredFloats out, ThreadPool& pool);
 }  // namespace linnet

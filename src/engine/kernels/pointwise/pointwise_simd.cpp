@@ -4,7 +4,7 @@
 #include <cstring>
 #include "base/fail.h"
 #include "engine/kernels/parallel.h"
-#include "engine/kernels/pointwise/pointwise.h"
+#include "engine/kernels/pointwise/expression.h"
 
 #define HWY_TARGET_INCLUDE "engine/kernels/pointwise/pointwise_simd.cpp"
 #include <hwy/foreach_target.h>

@@ -1,6 +1,6 @@
-#include "engine/kernels/pointwise/pointwise.h"
 #include <array>
 #include "base/error.h"
+#include "engine/kernels/pointwise/expression.h"
 #include "kernel_testing.h"
 
 namespace linnet {

@@ -1,4 +1,4 @@
-#include "engine/kernels/rounding.h"
+#include "engine/kernels/stored_floats.h"
 #include "kernel_testing.h"
 
 namespace linnet {

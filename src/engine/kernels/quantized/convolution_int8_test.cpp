@@ -1,7 +1,7 @@
-#include "engine/kernels/quantized/convolution_int8.h"
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include "engine/kernels/quantized/products.h"
 #include "quantized_testing.h"
 
 namespace linnet {

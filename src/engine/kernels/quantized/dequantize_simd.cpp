@@ -5,7 +5,7 @@
 
 #define HWY_TARGET_INCLUDE "engine/kernels/quantized/dequantize_simd.cpp"
 #include <hwy/foreach_target.h>
-#include "engine/kernels/gemm/gemm_pack-inl.h"
+#include "engine/kernels/gemm/gemm_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {

@@ -3,7 +3,7 @@
 #include "base/thread_pool.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/gemm/gemm_blocking.h"
-#include "engine/kernels/quantized/gemm_int8.h"
+#include "engine/kernels/quantized/products.h"
 
 #define HWY_TARGET_INCLUDE "engine/kernels/quantized/gemm_blocks_simd.cpp"
 #include <hwy/foreach_target.h>

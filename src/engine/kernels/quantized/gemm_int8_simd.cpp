@@ -5,7 +5,7 @@
 
 #include "base/numbers.h"
 #include "base/thread_pool.h"
-#include "engine/kernels/quantized/gemm_int8.h"
+#include "engine/kernels/quantized/products.h"
 
 #define HWY_TARGET_INCLUDE "engine/kernels/quantized/gemm_int8_simd.cpp"
 #include <hwy/foreach_target.h>

@@ -10,8 +10,8 @@
 #include "base/numbers.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/precision.h"
-#include "engine/kernels/quantized/gemm_int8.h"
-#include "engine/kernels/rounding.h"
+#include "engine/kernels/quantized/products.h"
+#include "engine/kernels/stored_floats.h"
 
 namespace linnet {
 namespace {

@@ -4,7 +4,7 @@
 // w ~ q * s:
 //
 //   kInt8        -127..127, a float scale for each row. Products round their other operand to 8 bits and sum integers
-//                (gemm_int8.h).
+//                (products.h).
 //   kInt8Blocks  -127..127, a bf16 scale for each block of 32 neighbors in a row. Products with few rows round their
 //                other operand to 16 bits, others compute in fp32.
 //   kInt4Blocks  -8..7, the same.
@@ -170,7 +170,7 @@ inline void dequantize_row(const PackedWeight& weight, int64_t row, float* out) 
   dequantize_rows(weight, row, row + 1, out);
 }
 void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, float* out, ThreadPool& pool);
-// A panel of op(W) as products pack it (gemm/gemm_pack-inl.h), of a matrix with codes and without a tail: rows [first,
+// A panel of op(W) as products pack it (gemm/gemm_tile-inl.h), of a matrix with codes and without a tail: rows [first,
 // first + depth) and columns [column, column + width), which begin at a panel. `transposed`: op(W) is [columns, rows];
 // otherwise `first` is a multiple of 16.
 void unpack_panel(const PackedWeight& weight, bool transposed, int64_t first, int64_t depth, int64_t column,

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <vector>
 #include "engine/kernels/random/philox.h"
-#include "engine/kernels/rounding.h"
+#include "engine/kernels/stored_floats.h"
 #include "kernel_testing.h"
 
 namespace linnet {

@@ -13,7 +13,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include "base/hash.h"
+#include "base/numbers.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/stored_floats.h"
 

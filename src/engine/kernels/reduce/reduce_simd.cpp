@@ -299,9 +299,7 @@ void add_rows(int64_t rows, int64_t stride, int64_t width, const float* x, bool 
 }
 
 void softmax_forward(int64_t rows, int64_t width, StoredFloats x, MutableStoredFloats y, ThreadPool& pool) {
-  for_ranges(pool, rows, 2 * width, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(SoftmaxRows)(begin, end, width, x, y);
-  });
+  for_ranges(pool, rows, 2 * width, [&](auto... range) { HWY_DYNAMIC_DISPATCH(SoftmaxRows)(range..., width, x, y); });
 }
 
 void softmax_backward(
@@ -312,9 +310,7 @@ void softmax_backward(
 }
 
 void log_sum_exp_rows(int64_t rows, int64_t width, const float* x, float* y, ThreadPool& pool) {
-  for_ranges(pool, rows, 2 * width, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(LogSumExpRows)(begin, end, width, x, y);
-  });
+  for_ranges(pool, rows, 2 * width, [&](auto... range) { HWY_DYNAMIC_DISPATCH(LogSumExpRows)(range..., width, x, y); });
 }
 
 void top_k_rows(int64_t rows, int64_t width, int64_t k, const float* x, float* values, int32_t* ids) {

@@ -9,7 +9,6 @@
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/ops/softmax/softmax.h"
 
 namespace linnet {
 namespace {

@@ -5,7 +5,6 @@
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"
 #include "op_harness.h"
 

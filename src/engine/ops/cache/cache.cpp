@@ -22,7 +22,6 @@ std::vector<TensorType> infer_cache_write(const InferArgs& args) {
 }
 
 std::vector<TensorType> infer_put(const InferArgs& args) {
-  expect_inputs(args, 4);
   const TensorType &cache = args.in[0], &rows = args.in[1];
   expect(cache.shape.rank() == 3 && rows.shape.rank() == 3 && cache.dtype == rows.dtype && rows.shape[1] == 1 &&
              cache.shape[2] == rows.shape[2],
@@ -34,7 +33,6 @@ std::vector<TensorType> infer_put(const InferArgs& args) {
 }
 
 std::vector<TensorType> infer_cache_fill(const InferArgs& args) {
-  expect_inputs(args, 3);
   const TensorType &cache = args.in[0], &rows = args.in[1], &slots = args.in[2];
   expect(cache.shape.rank() == 3 && rows.shape.rank() == 3 && cache.dtype == rows.dtype &&
              rows.shape[0] <= cache.shape[0] && rows.shape[1] <= cache.shape[1] && cache.shape[2] == rows.shape[2],
@@ -146,9 +144,11 @@ void run_reorder(const KernelArgs& args) {
 const OpDef kCacheWrite{
     .name = "cache_write", .infer = infer_cache_write, .may_overwrite = overwrites_first, .strided_inputs = 0b010};
 const OpDef kCachePut{
-    .name = "cache_put", .infer = infer_put, .may_overwrite = overwrites_first, .strided_inputs = 0b0010};
-const OpDef kCacheFill{
-    .name = "cache_fill", .infer = infer_cache_fill, .may_overwrite = overwrites_first, .strided_inputs = 0b010};
+    .name = "cache_put", .infer = takes<4, infer_put>, .may_overwrite = overwrites_first, .strided_inputs = 0b0010};
+const OpDef kCacheFill{.name = "cache_fill",
+    .infer = takes<3, infer_cache_fill>,
+    .may_overwrite = overwrites_first,
+    .strided_inputs = 0b010};
 const OpDef kCacheReorder{.name = "cache_reorder", .infer = infer_reorder, .may_overwrite = overwrites_first};
 
 LINNET_KERNELS(cache_write, {"reference", run_cache_write})

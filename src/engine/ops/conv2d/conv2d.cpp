@@ -32,12 +32,10 @@ std::vector<TensorType> infer_conv2d(const InferArgs& args) {
 }
 
 std::vector<TensorType> infer_conv2d_input_grad(const InferArgs& args) {  // dy, weight -> dx
-  expect_inputs(args, 2);
   return {{args.in[0].dtype, args.attrs.as<Conv2dAttrs>().result}};
 }
 
 std::vector<TensorType> infer_conv2d_weight_grad(const InferArgs& args) {  // x, dy -> dweight
-  expect_inputs(args, 2);
   return {{full_type(args.in[0].dtype), args.attrs.as<Conv2dAttrs>().result}};
 }
 
@@ -90,7 +88,7 @@ const TensorType& type_of(const TensorType& type) { return type; }
 const TensorType& type_of(const TensorView& view) { return view.type; }
 
 template <ConvolutionPass pass, class Item>
-StoredConvolution stored_convolution(const Node& node, std::span<const Item> in, std::span<const Item> out) {
+Convolution stored_convolution(const Node& node, std::span<const Item> in, std::span<const Item> out) {
   const auto& attrs = node.attrs.as<Conv2dAttrs>();
   const auto r = conv2d_roles<pass>(in, out);
   const auto is_bf16 = [](const Item& item) { return type_of(item).dtype == DType::kBF16; };
@@ -103,7 +101,7 @@ StoredConvolution stored_convolution(const Node& node, std::span<const Item> in,
 }
 
 template <ConvolutionPass pass> size_t conv2d_workspace(const KernelQuery& query) {
-  return stored_convolution_workspace(stored_convolution<pass>(query.node, query.in, query.out), pass, query.threads);
+  return convolution_workspace(stored_convolution<pass>(query.node, query.in, query.out), pass, query.threads);
 }
 
 template <ConvolutionPass pass> bool supports_conv2d(const KernelQuery& query) {
@@ -129,19 +127,19 @@ void run_forward(const KernelArgs& args) {
   const ConvolutionEpilogue epilogue{.scale = fused.scale ? fused.scale->as<float>() : nullptr,
       .bias = fused.bias ? fused.bias->as<float>() : nullptr,
       .activation = fused.activation};
-  stored_convolution_forward(stored_convolution<ConvolutionPass::kForward>(args.node, args.in, args.out),
-      stored(args.in[0]), args.in[1].as<float>(), mutable_stored(args.out[0]), args.workspace, args.pool, epilogue,
+  convolution_forward(stored_convolution<ConvolutionPass::kForward>(args.node, args.in, args.out), stored(args.in[0]),
+      args.in[1].as<float>(), mutable_stored(args.out[0]), args.workspace, args.pool, epilogue,
       fused.residual ? stored(*fused.residual) : nullptr,
       args.attrs<Conv2dAttrs>().packed ? args.in.back().as<float>() : nullptr);
 }
 
 void run_conv2d_input_grad(const KernelArgs& args) {
-  stored_convolution_input_gradient(stored_convolution<ConvolutionPass::kInputGradient>(args.node, args.in, args.out),
+  convolution_input_gradient(stored_convolution<ConvolutionPass::kInputGradient>(args.node, args.in, args.out),
       stored(args.in[0]), args.in[1].as<float>(), mutable_stored(args.out[0]), args.workspace, args.pool);
 }
 
 void run_conv2d_weight_grad(const KernelArgs& args) {
-  stored_convolution_weight_gradient(stored_convolution<ConvolutionPass::kWeightGradient>(args.node, args.in, args.out),
+  convolution_weight_gradient(stored_convolution<ConvolutionPass::kWeightGradient>(args.node, args.in, args.out),
       stored(args.in[0]), stored(args.in[1]), args.out[0].as<float>(), args.workspace, args.pool);
 }
 
@@ -212,7 +210,7 @@ const OpDef kConv2d{.name = "conv2d",
     .by_gpu_library = true,
     .flops = conv2d_flops<ConvolutionPass::kForward>};
 const OpDef kConv2dInputGrad{.name = "conv2d_input_grad",
-    .infer = infer_conv2d_input_grad,
+    .infer = takes<2, infer_conv2d_input_grad>,
     .gradient = gradient_of_input,
     .storage = reduced<0b11, 0b1>,
     .product = ProductKind::kMatrix,
@@ -220,7 +218,7 @@ const OpDef kConv2dInputGrad{.name = "conv2d_input_grad",
     .by_gpu_library = true,
     .flops = conv2d_flops<ConvolutionPass::kInputGradient>};
 const OpDef kConv2dWeightGrad{.name = "conv2d_weight_grad",
-    .infer = infer_conv2d_weight_grad,
+    .infer = takes<2, infer_conv2d_weight_grad>,
     .gradient = gradient_of_weight,
     .storage = reduced<0b11, 0b0>,
     .product = ProductKind::kMatrix,

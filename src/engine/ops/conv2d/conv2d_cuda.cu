@@ -7,7 +7,6 @@
 //
 // The last sum is long: its length alone divides it into parts, which are added in order.
 #include "engine/kernels/cuda/block_reduce.cuh"
-#include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/conv2d/conv2d.h"
 
 namespace linnet {

@@ -1,5 +1,5 @@
 #include "engine/ops/dropout/dropout.h"
-#include "base/hash.h"
+#include "base/numbers.h"
 #include "engine/kernels/parallel.h"
 
 namespace linnet {
@@ -9,7 +9,6 @@ void expect_random(const TensorType& random) {
 
 namespace {
 std::vector<TensorType> infer_dropout(const InferArgs& args) {
-  expect_inputs(args, 2);
   const auto& attrs = args.attrs.as<DropoutAttrs>();
   expect(attrs.probability >= 0 && attrs.probability < 1, "got probability ", attrs.probability, ", expected [0, 1)");
   expect_random(args.in[1]);
@@ -28,7 +27,6 @@ std::vector<Tensor> dropout_gradient(const GradientArgs& args) {
 }
 
 std::vector<TensorType> infer_random_uniform(const InferArgs& args) {
-  expect_inputs(args, 1);
   const TensorType& type = args.attrs.as<RandomUniformAttrs>().type;
   expect_random(args.in[0]);
   expect(type.dtype == DType::kF32 || type.dtype == DType::kF64, "got ", type, ", expected a float type");
@@ -95,11 +93,11 @@ void run_random_uniform(const KernelArgs& args) {
 }  // namespace
 
 const OpDef kDropout{.name = "dropout",
-    .infer = infer_dropout,
+    .infer = takes<2, infer_dropout>,
     .gradient = dropout_gradient,
     .may_overwrite = overwrites_first,
     .storage = reduced<0b1, 0b1>};
-const OpDef kRandomUniform{.name = "random_uniform", .infer = infer_random_uniform, .gradient = no_gradient};
+const OpDef kRandomUniform{.name = "random_uniform", .infer = takes<1, infer_random_uniform>, .gradient = no_gradient};
 
 std::span<const char* const> enum_names(DropoutLayout) {
   static constexpr std::array kNames{"dense", "attention"};

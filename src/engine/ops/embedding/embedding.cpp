@@ -5,7 +5,6 @@
 namespace linnet {
 namespace {
 std::vector<TensorType> infer_embedding(const InferArgs& args) {
-  expect_inputs(args, 2);
   expect(args.in[0].shape.rank() == 2 && is_float(args.in[0].dtype), "got table ", args.in[0],
       ", expected [vocab, width]");
   expect(args.in[1].dtype == DType::kI32, "got ids ", args.in[1], ", expected i32");
@@ -135,10 +134,10 @@ bool has_f32_table_gradient(const KernelQuery& query) {
 }
 }  // namespace
 
-const OpDef kEmbedding{
-    .name = "embedding", .infer = infer_embedding, .gradient = embedding_gradient, .storage = [](const Node&) {
-      return StorageRule{.out = {Storage::kAny}};
-    }};
+const OpDef kEmbedding{.name = "embedding",
+    .infer = takes<2, infer_embedding>,
+    .gradient = embedding_gradient,
+    .storage = [](const Node&) { return StorageRule{.out = {Storage::kAny}}; }};
 
 const OpDef kEmbeddingGrad{.name = "embedding_grad",
     .infer = infer_embedding_grad,

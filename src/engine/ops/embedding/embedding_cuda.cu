@@ -3,7 +3,6 @@
 // id's positions are in memory, not the sums.
 #include <algorithm>
 #include "engine/kernels/cuda/block_reduce.cuh"
-#include "engine/kernels/cuda/storage.cuh"
 #include "engine/kernels/parallel.h"
 #include "engine/ops/embedding/embedding.h"
 

@@ -4,7 +4,7 @@
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/passes/gradient.h"
+#include "engine/passes/passes.h"
 #include "op_harness.h"
 
 namespace linnet {

@@ -18,7 +18,6 @@ void expect_rows(const TensorType& x, const TensorType& choice) {
 }
 
 std::vector<TensorType> infer_grouped_matmul(const InferArgs& args) {
-  expect_inputs(args, 3);
   const auto& attrs = args.attrs.as<GroupedMatmulAttrs>();
   const TensorType &x = args.in[0], &weights = args.in[1];
   expect_rows(x, args.in[2]);
@@ -266,7 +265,7 @@ void run_grouped_matmul_grad(const KernelArgs& args) {
 }  // namespace
 
 const OpDef kGroupedMatmul{.name = "grouped_matmul",
-    .infer = infer_grouped_matmul,
+    .infer = takes<3, infer_grouped_matmul>,
     .gradient = grouped_matmul_gradient,
     .decompose = decompose_grouped_matmul,
     .storage = grouped_matmul_storage,

@@ -59,7 +59,7 @@ inline MatmulSizes matmul_sizes(const MatmulAttrs& attrs, const Shape& a, const 
 
 // Runs a matmul whose second operand, a weight, is in memory as panels (engine/kernels/gemm/gemm.h), with the
 // matmul's operands, attributes and bits. find_kernel() never chooses this kernel; who packs the weight does
-// (engine/plan/packed_weights.h).
+// (engine/plan/plan.h).
 
 // The panels that the kernel would read for this node; empty if it cannot, as for few rows.
 std::optional<PanelsOf> panels_of(const KernelQuery& query);

@@ -1,6 +1,6 @@
 // Matrix products by cuBLASLt, with the epilogue in the same kernel if possible, else in one pass after it.
 
-#include "base/switched_off.h"
+#include "base/process.h"
 #include "engine/device/cuda/cublaslt.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/reduce/reduce.h"

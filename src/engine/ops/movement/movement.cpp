@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <limits>
 #include "engine/kernels/parallel.h"
-#include "engine/kernels/rounding.h"
+#include "engine/kernels/stored_floats.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/reduce/reduce.h"
 
@@ -15,14 +15,12 @@ template <class T> std::string list_text(const std::vector<T>& list) {
 }
 
 std::vector<TensorType> infer_reshape(const InferArgs& args) {
-  expect_inputs(args, 1);
   const Shape& shape = args.attrs.as<ReshapeAttrs>().shape;
   expect(shape.elements() == args.in[0].shape.elements(), "got ", args.in[0].shape, ", cannot become ", shape);
   return {{args.in[0].dtype, shape}};
 }
 
 std::vector<TensorType> infer_split(const InferArgs& args) {
-  expect_inputs(args, 1);
   const auto& attrs = args.attrs.as<SplitAttrs>();
   const Shape& shape = args.in[0].shape;
   expect(attrs.axis >= 0 && attrs.axis < shape.rank(), "got ", shape, ", no axis ", attrs.axis);
@@ -57,7 +55,6 @@ std::vector<TensorType> infer_concat(const InferArgs& args) {
 }
 
 std::vector<TensorType> infer_permute(const InferArgs& args) {
-  expect_inputs(args, 1);
   const auto& order = args.attrs.as<PermuteAttrs>().order;
   const Shape& shape = args.in[0].shape;
   std::vector<bool> seen(shape.rank());
@@ -73,26 +70,20 @@ std::vector<TensorType> infer_permute(const InferArgs& args) {
 }
 
 std::vector<TensorType> infer_broadcast(const InferArgs& args) {
-  expect_inputs(args, 1);
   const Shape& shape = args.attrs.as<BroadcastAttrs>().shape;
   expect(find_broadcast(args.in[0].shape, shape).has_value(), "cannot broadcast ", args.in[0].shape, " to ", shape);
   return {{args.in[0].dtype, shape}};
 }
 
-std::vector<TensorType> infer_movement_fill(const InferArgs& args) {
-  expect_inputs(args, 0);
-  return {args.attrs.as<FillAttrs>().type};
-}
+std::vector<TensorType> infer_movement_fill(const InferArgs& args) { return {args.attrs.as<FillAttrs>().type}; }
 
 std::vector<TensorType> infer_literal(const InferArgs& args) {
-  expect_inputs(args, 0);
   const auto& attrs = args.attrs.as<LiteralAttrs>();
   expect(attrs.words.size() == (attrs.type.bytes() + 7) / 8, attrs.words.size(), " words of data for ", attrs.type);
   return {attrs.type};
 }
 
 std::vector<TensorType> infer_cast(const InferArgs& args) {
-  expect_inputs(args, 1);
   const DType from = args.in[0].dtype, dtype = args.attrs.as<CastAttrs>().dtype;
   const auto fits = [](DType one, DType other) { return one != DType::kBF16 || other == DType::kF32; };
   expect(from == dtype || (fits(from, dtype) && fits(dtype, from)), "got ", args.in[0], ", cannot become ",
@@ -109,8 +100,7 @@ std::vector<Tensor> gradient_split(const GradientArgs& args) {
 
 std::vector<Tensor> gradient_concat(const GradientArgs& args) {
   const int axis = args.attrs<ConcatAttrs>().axis;
-  std::vector<int64_t> sizes;
-  for (const Tensor& in : args.in) sizes.push_back(in.dim(axis));
+  const std::vector<int64_t> sizes = mapped(args.in, [&](const Tensor& in) { return in.dim(axis); });
   return split(args.out_grad[0], axis, sizes);
 }
 
@@ -357,7 +347,7 @@ void run_round_half_reference(const KernelArgs& args) {
 }  // namespace
 
 const OpDef kReshape{.name = "reshape",
-    .infer = infer_reshape,
+    .infer = takes<1, infer_reshape>,
     .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
       return {reshape(args.out_grad[0], args.in[0].shape())};
     },
@@ -374,7 +364,7 @@ const OpDef kStopGradient{.name = "stop_gradient",
     .storage = moved};
 // split and concat read and write any strides: they are what the views pass could not remove.
 const OpDef kSplit{.name = "split",
-    .infer = infer_split,
+    .infer = takes<1, infer_split>,
     .gradient = gradient_split,
     .strided_inputs = ~0u,
     .strided_outputs = ~0u,
@@ -390,25 +380,26 @@ const OpDef kConcat{.name = "concat",
     .axis = [](const Node& node) { return node.attrs.as<ConcatAttrs>().axis; },
     .storage = moved};
 const OpDef kPermute{.name = "permute",
-    .infer = infer_permute,
+    .infer = takes<1, infer_permute>,
     .gradient = gradient_permute,
     .strided_inputs = 1,
     .algebra = always<Algebra::kMove>,
     .storage = moved};
 const OpDef kBroadcast{.name = "broadcast",
-    .infer = infer_broadcast,
+    .infer = takes<1, infer_broadcast>,
     .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
       return {sum_to(args.out_grad[0], args.in[0].shape())};
     },
     .algebra = always<Algebra::kMove>,
     .storage = moved};
-const OpDef kFill{.name = "fill", .infer = infer_movement_fill, .gradient = no_gradient};
-const OpDef kLiteral{.name = "literal", .infer = infer_literal, .gradient = no_gradient};
-const OpDef kCast{.name = "cast", .infer = infer_cast, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
-                    const DType from = args.in[0].type().dtype;
-                    if (!is_float(from) || !is_float(args.out[0].type().dtype)) return {Tensor{}};
-                    return {cast(args.out_grad[0], from)};
-                  }};
+const OpDef kFill{.name = "fill", .infer = takes<0, infer_movement_fill>, .gradient = no_gradient};
+const OpDef kLiteral{.name = "literal", .infer = takes<0, infer_literal>, .gradient = no_gradient};
+const OpDef kCast{
+    .name = "cast", .infer = takes<1, infer_cast>, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+      const DType from = args.in[0].type().dtype;
+      if (!is_float(from) || !is_float(args.out[0].type().dtype)) return {Tensor{}};
+      return {cast(args.out_grad[0], from)};
+    }};
 
 const OpDef kRoundHalf{.name = "round_half",
     .infer = infer_same_float,

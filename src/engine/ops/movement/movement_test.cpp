@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/passes/gradient.h"
+#include "engine/passes/passes.h"
 #include "op_harness.h"
 
 namespace linnet {

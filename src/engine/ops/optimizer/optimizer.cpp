@@ -45,14 +45,12 @@ std::vector<TensorType> infer_adam_8bit(const InferArgs& args) {
 }
 
 std::vector<TensorType> infer_squares(const InferArgs& args) {
-  expect_inputs(args, 1);
   expect(is_float(args.in[0].dtype), "got ", args.in[0]);
   return {{args.in[0].dtype, {}}};
 }
 
 // sum of squares, count, control -> scale, finite, ema_rest
 std::vector<TensorType> infer_factors(const InferArgs& args) {
-  expect_inputs(args, 3);
   expect(args.in[2].shape == Shape{2}, "got control ", args.in[2], ", expected [2]");
   return std::vector<TensorType>(3, args.in[0]);
 }
@@ -227,11 +225,12 @@ void run_squares(const KernelArgs& args) {
 
 const OpDef kOptimizerStep{.name = "optimizer_step", .infer = infer_optimizer, .may_overwrite = overwrites_same};
 const OpDef kAdam8bitStep{.name = "adam_8bit_step", .infer = infer_adam_8bit, .may_overwrite = overwrites_same};
-const OpDef kSumOfSquares{
-    .name = "sum_of_squares", .infer = infer_squares, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+const OpDef kSumOfSquares{.name = "sum_of_squares",
+    .infer = takes<1, infer_squares>,
+    .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
       return {args.in[0] * (args.out_grad[0] * 2.0)};
     }};
-const OpDef kUpdateFactors{.name = "update_factors", .infer = infer_factors};
+const OpDef kUpdateFactors{.name = "update_factors", .infer = takes<3, infer_factors>};
 
 std::span<const char* const> enum_names(OptimizerAttrs::Kind) {
   static constexpr std::array kNames{"adam", "sgd", "lion", "adam8bit", "muon", "adafactor"};

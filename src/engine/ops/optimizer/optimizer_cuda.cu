@@ -2,7 +2,6 @@
 // device, so that a step can be recorded and replayed.
 #include <cmath>
 #include "engine/kernels/cuda/block_reduce.cuh"
-#include "engine/kernels/cuda/storage.cuh"
 #include "engine/kernels/optimizer.h"
 #include "engine/ops/optimizer/optimizer.h"
 

@@ -71,8 +71,7 @@ struct NumberField {
 }  // namespace
 
 void OwnOpAttrs::fields(FieldVisitor& visit) {
-  std::vector<NumberField> list;
-  for (const double number : numbers) list.push_back({number});
+  std::vector<NumberField> list = mapped(numbers, [](double number) { return NumberField{number}; });
   visit("op", op), visit("numbers", list);
 }
 

@@ -185,8 +185,7 @@ Tensor apply_scalar(Scalar function, double a, At b) {
 
 Expression derivative(const Expression& expression, int operand, int operand_count) {
   ExpressionBuilder e;
-  std::vector<Ref> operands;
-  for (int k = 0; k < operand_count; ++k) operands.push_back(e.input(k));
+  const std::vector<Ref> operands = mapped(operand_count, [&](int k) { return e.input(k); });
   const auto& code = expression.code;
   std::vector<Ref> value = e.inline_all(expression, operands);
   if (code.back().function != Scalar::kInput) value.back() = e.input(operand_count);  // the node's own result

@@ -1,7 +1,7 @@
 #include "engine/ops/pointwise/pointwise.h"
 #include <numbers>
 #include "base/numbers.h"
-#include "engine/kernels/pointwise/pointwise.h"
+#include "engine/kernels/pointwise/expression.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/reduce/reduce.h"

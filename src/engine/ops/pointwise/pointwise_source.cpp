@@ -1,5 +1,6 @@
-#include <cstdio>
+#include <bit>
 #include "base/fail.h"
+#include "base/text.h"
 #include "engine/ops/pointwise/pointwise.h"
 
 namespace linnet {
@@ -25,9 +26,7 @@ std::string applied(const Instruction& instruction) {
 }
 
 std::string constant_text(double value) {  // all bits: infinities and NaN too
-  char text[64];
-  std::snprintf(text, sizeof text, "__uint_as_float(0x%08xu)", std::bit_cast<uint32_t>(static_cast<float>(value)));
-  return text;
+  return printed("__uint_as_float(0x%08xu)", std::bit_cast<uint32_t>(static_cast<float>(value)));
 }
 
 // The operand's elements for this thread: x<k>, or their one value, v<k>.

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include "base/error.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"
 #include "op_harness.h"
 

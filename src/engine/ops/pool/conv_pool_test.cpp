@@ -7,7 +7,6 @@
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/pool/pool.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"
 #include "op_harness.h"
 

@@ -1,8 +1,10 @@
 #include "engine/ops/pool/pool.h"
 #include <algorithm>
 #include <cmath>
+#include "engine/ir/op.h"
 #include "engine/kernels/conv/dense_head.h"
 #include "engine/kernels/conv/pool.h"
+#include "engine/kernels/parallel.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/pointwise/pointwise.h"
 
@@ -10,7 +12,6 @@ namespace linnet {
 namespace {
 std::vector<TensorType> infer_max_pool(const InferArgs& args) {
   const auto& attrs = args.attrs.as<MaxPoolAttrs>();
-  expect_inputs(args, 1);
   const TensorType& x = args.in[0];
   expect(is_float(x.dtype) && x.shape.rank() == 4, "got ", x, ", expected floats [N, H, W, C]");
   expect(attrs.size >= 1 && attrs.size <= 15 && attrs.stride >= 1, "window ", attrs.size, ", stride ", attrs.stride);
@@ -23,7 +24,6 @@ std::vector<TensorType> infer_max_pool(const InferArgs& args) {
 }
 
 std::vector<TensorType> infer_max_pool_grad(const InferArgs& args) {  // dy, places -> dx
-  expect_inputs(args, 2);
   expect(args.in[1] == TensorType{DType::kU8, args.in[0].shape}, "got ", args.in[0], " and ", args.in[1]);
   return {{args.in[0].dtype, args.attrs.as<MaxPoolAttrs>().input}};
 }
@@ -111,7 +111,6 @@ void run_max_pool_grad_reference(const KernelArgs& args) {
 
 std::vector<TensorType> infer_conv_pool(const InferArgs& args) {
   const PixelScaling& scaling = args.attrs.as<ConvReluPoolAttrs>().scaling;
-  expect_inputs(args, 3);
   const TensorType &x = args.in[0], &weight = args.in[1], &bias = args.in[2];
   const std::string all = "got " + x.text() + ", weight " + weight.text() + ", bias " + bias.text();
   expect(x.shape.rank() == 4 && weight.shape.rank() == 4, all, ", expected [N, H, W, C] and [O, 3, 3, C]");
@@ -139,7 +138,6 @@ std::vector<TensorType> infer_conv_pool_weight_grad(const InferArgs& args) {
 }
 
 std::vector<TensorType> infer_conv_pool_input_grad(const InferArgs& args) {  // weight, which, dy -> dx
-  expect_inputs(args, 3);
   return {{args.in[2].dtype, args.attrs.as<ConvReluPoolAttrs>().input}};
 }
 
@@ -326,11 +324,60 @@ void run_conv_pool_input_grad(const KernelArgs& args) {
 bool supports_weight_grad(const KernelQuery& query) {
   return all_f32(query) && (query.in.size() < 4 || query.in[2].shape[1] <= DenseHeadShape::kMaxOutputs);
 }
+
+std::vector<TensorType> infer_pixels(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<ScalePixelsAttrs>();
+  const TensorType& x = args.in[0];
+  expect(x.dtype == DType::kU8 && x.shape.rank() >= 1, "got ", x, ", expected u8");
+  expect(x.shape[-1] == static_cast<int64_t>(attrs.scaling.scale.size()), "got ", x, " and a scaling of ",
+      attrs.scaling.scale.size(), " channels");
+  return {{attrs.dtype, x.shape}};
+}
+
+constexpr size_t kMostTables = 4;  // of channels: they lie in the first cache
+
+void run_pixels_reference(const KernelArgs& args) {
+  const PixelScaling& scaling = args.attrs<ScalePixelsAttrs>().scaling;
+  const auto channels = static_cast<int64_t>(scaling.scale.size());
+  const auto* x = args.in[0].as<const uint8_t>();
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    T* y = args.out[0].as<T>();
+    for_ranges(args.pool, args.in[0].elements() / channels, channels, [&](int64_t begin, int64_t end) {
+      for (int64_t pixel = begin; pixel < end; ++pixel)
+        for (int64_t c = 0; c < channels; ++c)
+          y[pixel * channels + c] = static_cast<T>(x[pixel * channels + c]) * scaling.scale[c] + scaling.shift[c];
+    });
+  });
+}
+
+// A table of the 256 values for each channel.
+template <class T> void scale_by_tables(const KernelArgs& args, T* y) {
+  const PixelScaling& scaling = args.attrs<ScalePixelsAttrs>().scaling;
+  const auto channels = static_cast<int64_t>(scaling.scale.size());
+  const auto* x = args.in[0].as<const uint8_t>();
+  std::array<std::array<T, 256>, kMostTables> tables;
+  for (size_t c = 0; c < scaling.scale.size(); ++c)
+    for (size_t byte = 0; byte < 256; ++byte)
+      tables[c][byte] = T(static_cast<float>(byte) * scaling.scale[c] + scaling.shift[c]);
+  for_ranges(args.pool, args.in[0].elements() / channels, channels, [&](int64_t begin, int64_t end) {
+    for (int64_t pixel = begin; pixel < end; ++pixel)
+      for (int64_t c = 0; c < channels; ++c) y[pixel * channels + c] = tables[c][x[pixel * channels + c]];
+  });
+}
+
+void run_tables(const KernelArgs& args) {
+  if (args.out[0].type.dtype == DType::kBF16) scale_by_tables(args, args.out[0].as<Bfloat16>());
+  else scale_by_tables(args, args.out[0].as<float>());
+}
+
+bool has_tables(const KernelQuery& query) {
+  return query.attrs<ScalePixelsAttrs>().scaling.scale.size() <= kMostTables && f32_or_reduced(query);
+}
 }  // namespace
 
 const OpDef kMaxPool{
-    .name = "max_pool", .infer = infer_max_pool, .gradient = max_pool_gradient, .storage = reduced<0b1, 0b1>};
-const OpDef kMaxPoolGrad{.name = "max_pool_grad", .infer = infer_max_pool_grad, .storage = reduced<0b1, 0b1>};
+    .name = "max_pool", .infer = takes<1, infer_max_pool>, .gradient = max_pool_gradient, .storage = reduced<0b1, 0b1>};
+const OpDef kMaxPoolGrad{.name = "max_pool_grad", .infer = takes<2, infer_max_pool_grad>, .storage = reduced<0b1, 0b1>};
 
 Tensor max_pool(At x, int64_t size, int64_t stride) {
   const MaxPoolAttrs attrs{.size = size, .stride = stride ? stride : size};
@@ -338,14 +385,15 @@ Tensor max_pool(At x, int64_t size, int64_t stride) {
 }
 
 const OpDef kConvReluPool{.name = "conv_relu_pool",
-    .infer = infer_conv_pool,
+    .infer = takes<3, infer_conv_pool>,
     .gradient = conv_pool_gradient,
     .decompose = decompose_conv_pool,
     .flops = conv_pool_forward_flops};
 const OpDef kConvReluPoolWeightGrad{
     .name = "conv_relu_pool_weight_grad", .infer = infer_conv_pool_weight_grad, .flops = conv_pool_weight_grad_flops};
-const OpDef kConvReluPoolInputGrad{
-    .name = "conv_relu_pool_input_grad", .infer = infer_conv_pool_input_grad, .flops = conv_pool_input_grad_flops};
+const OpDef kConvReluPoolInputGrad{.name = "conv_relu_pool_input_grad",
+    .infer = takes<3, infer_conv_pool_input_grad>,
+    .flops = conv_pool_input_grad_flops};
 
 Tensor conv_relu_pool(At x, Tensor weight, Tensor bias, PixelScaling scaling) {
   return op_result(kConvReluPool, x, {weight, bias}, ConvReluPoolAttrs{std::move(scaling), {}});
@@ -361,4 +409,27 @@ LINNET_KERNELS(conv_relu_pool_weight_grad,
     {"reference", run_conv_pool_weight_grad_reference})
 LINNET_KERNELS(conv_relu_pool_input_grad, {"simd", run_conv_pool_input_grad, all_f32, input_grad_workspace},
     {"reference", run_conv_pool_input_grad_reference})
+
+const OpDef kScalePixels{.name = "scale_pixels", .infer = takes<1, infer_pixels>, .storage = reduced<0b0, 0b1>};
+
+PixelScaling pixel_scaling(int64_t channels, const std::vector<double>& mean, const std::vector<double>& deviation) {
+  const auto count = static_cast<size_t>(channels);
+  for (const auto* list : {&mean, &deviation})
+    if (!list->empty() && list->size() != count)
+      fail_user("mean and deviation of ", list->size(), " channels for images of ", channels);
+  PixelScaling scaling;
+  for (size_t c = 0; c < count; ++c) {
+    const double m = mean.empty() ? 0 : mean[c], d = deviation.empty() ? 1 : deviation[c];
+    if (!(d > 0)) fail_user("the deviation of channel ", c, " is not positive");
+    scaling.scale.push_back(static_cast<float>(1 / (255 * d)));
+    scaling.shift.push_back(static_cast<float>(-m / d));
+  }
+  return scaling;
+}
+
+Tensor scale_pixels(At x, PixelScaling scaling, DType dtype) {
+  return op_result(kScalePixels, x, {}, ScalePixelsAttrs{std::move(scaling), dtype});
+}
+
+LINNET_KERNELS(scale_pixels, {"tables", run_tables, has_tables}, {"reference", run_pixels_reference})
 }  // namespace linnet

@@ -12,7 +12,6 @@ void expect_packed(const TensorType& packed, const QuantizedAttrs& attrs) {
 
 namespace {
 std::vector<TensorType> infer_dequantize(const InferArgs& args) {
-  expect_inputs(args, 1);
   const auto& attrs = args.attrs.as<QuantizedAttrs>();
   expect_packed(args.in[0], attrs);
   expect(is_float(attrs.weight.dtype), "a weight of ", attrs.weight);
@@ -20,7 +19,6 @@ std::vector<TensorType> infer_dequantize(const InferArgs& args) {
 }
 
 std::vector<TensorType> infer_quantized_embedding(const InferArgs& args) {
-  expect_inputs(args, 2);
   const auto& attrs = args.attrs.as<QuantizedAttrs>();
   expect_packed(args.in[0], attrs);
   expect(args.in[1].dtype == DType::kI32, "got ids ", args.in[1], ", expected i32");
@@ -49,7 +47,6 @@ std::vector<TensorType> infer_matmul(const InferArgs& args) {
 }
 
 std::vector<TensorType> infer_quantize(const InferArgs& args) {
-  expect_inputs(args, 1);
   const auto& [weight, transposed] = args.attrs.as<QuantizeWeightAttrs>();
   const Shape& shape = weight.weight.shape;
   expect(weight.format == WeightFormat::kInt8 && shape.rank() == 2 && shape[1] <= PackedShape::kMostColumns,
@@ -60,14 +57,12 @@ std::vector<TensorType> infer_quantize(const InferArgs& args) {
 }
 
 std::vector<TensorType> infer_rounding(const InferArgs& args) {
-  expect_inputs(args, 1);
   expect(is_float(args.in[0].dtype), "got ", args.in[0]);
-  expect(args.attrs.as<RoundingAttrs>().scale > 0, "a scale that is not positive");
+  expect(args.attrs.as<StaticRounding>().scale > 0, "a scale that is not positive");
   return {args.in[0]};
 }
 
 std::vector<TensorType> infer_round_bf16(const InferArgs& args) {
-  expect_inputs(args, 2);
   const auto& weight = args.attrs.as<RoundBf16Attrs>().weight;
   expect(weight.format == WeightFormat::kBf16 && weight.weight.shape.rank() == 2, "a weight of another format");
   const TensorType wanted{weight.weight.dtype, {weight.weight.shape.elements()}};
@@ -110,12 +105,13 @@ double matmul_flops(const FlopsArgs& args) {
 }
 }  // namespace
 
-const OpDef kDequantize{.name = "dequantize", .infer = infer_dequantize, .storage = [](const Node&) {
+const OpDef kDequantize{.name = "dequantize", .infer = takes<1, infer_dequantize>, .storage = [](const Node&) {
                           return StorageRule{.in = {Storage::kF32}, .out = {Storage::kAny}};
                         }};
 
-const OpDef kQuantizedEmbedding{
-    .name = "quantized_embedding", .infer = infer_quantized_embedding, .decompose = decompose_quantized_embedding};
+const OpDef kQuantizedEmbedding{.name = "quantized_embedding",
+    .infer = takes<2, infer_quantized_embedding>,
+    .decompose = decompose_quantized_embedding};
 
 const OpDef kQuantizedMatmul{.name = "quantized_matmul",
     .infer = infer_matmul,
@@ -125,15 +121,15 @@ const OpDef kQuantizedMatmul{.name = "quantized_matmul",
     .label = matmul_label,
     .flops = matmul_flops};
 
-const OpDef kQuantizeWeight{.name = "quantize_weight", .infer = infer_quantize};
+const OpDef kQuantizeWeight{.name = "quantize_weight", .infer = takes<1, infer_quantize>};
 
 const OpDef kRoundActivations{.name = "round_activations",
-    .infer = infer_rounding,
+    .infer = takes<1, infer_rounding>,
     .may_overwrite = overwrites_any,
     .algebra = always<Algebra::kElementwise>,
     .cheap = true};
 
-const OpDef kRoundBf16{.name = "round_bf16", .infer = infer_round_bf16};
+const OpDef kRoundBf16{.name = "round_bf16", .infer = takes<2, infer_round_bf16>};
 
 bool is_plain_product(const MatmulAttrs& product) {
   return product.trans_b && !product.trans_a && !product.pre_activation && !product.has_aux();
@@ -151,9 +147,7 @@ Tensor dequantize(At packed, const PackedShape& shape, DType dtype, float input_
   return op_result(kDequantize, packed, {}, quantized_attrs(shape, dtype, input_scale));
 }
 
-Tensor round_activations(At a, const StaticRounding& rounding) {
-  return op_result(kRoundActivations, a, {}, RoundingAttrs{rounding});
-}
+Tensor round_activations(At a, const StaticRounding& rounding) { return op_result(kRoundActivations, a, {}, rounding); }
 
 Tensor quantized_matmul(At a, Tensor packed, const PackedShape& shape) {
   return op_result(
@@ -174,12 +168,12 @@ bool is_valid(const WindowAxis& axis, int64_t length) {
          within(axis.after, 0) && length <= kMostPixels && axis.count(length) > 0;
 }
 
-bool is_valid(const RoundingAttrs& r) {  // a rounding to bytes
+bool is_valid(const StaticRounding& r) {  // a rounding to bytes
   return r.zero >= 0 && r.zero <= 255 && r.least >= 0 && r.least <= r.most && r.most <= 255;
 }
 
 // x, y or a residual: floats, or codes by a rounding with a scale.
-bool has_form(const TensorType& type, const RoundingAttrs& rounding) {
+bool has_form(const TensorType& type, const StaticRounding& rounding) {
   return type.dtype == DType::kU8 ? rounding.scale > 0 && is_valid(rounding) : is_float(type.dtype);
 }
 
@@ -255,7 +249,7 @@ Tensor quantized_conv2d(At x, Tensor packed, const PackedShape& shape, const Sta
     const WindowAxis& vertical, const WindowAxis& horizontal) {
   return op_result(kQuantizedConv2d, x, {packed},
       QuantizedConv2dAttrs{.weight = quantized_attrs(shape, x.value.type().dtype),
-          .rounding = {rounding},
+          .rounding = rounding,
           .vertical = vertical,
           .horizontal = horizontal});
 }

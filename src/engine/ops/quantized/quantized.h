@@ -3,21 +3,18 @@
 //   dequantize(packed) = W, the numbers that the packed bytes stand for     [rows, columns]
 //   quantized_embedding(packed, ids) = rows of W                            [..., columns]
 //   quantized_matmul(a, packed, ...) = matmul(round(a), W, ...)             with all that a matmul may have besides
-//   round_activations(a) = a as a StaticRounding (engine/kernels/quantized/gemm_int8.h) rounds it, in floats again
+//   round_activations(a) = a as a StaticRounding (engine/kernels/quantized/products.h) rounds it, in floats again
 //
 // For WeightFormat::kInt8, round() rounds each row of a to 8 bits, so that the product sums integers; the rounding of
 // round_activations replaces it. For others it is the identity; with few rows the block kernel rounds to 16 bits
-// (engine/kernels/quantized/gemm_int8.h). Model code knows none of them: a Trace gives a quantized parameter as a
+// (engine/kernels/quantized/products.h). Model code knows none of them: a Trace gives a quantized parameter as a
 // dequantize node, and the pass fuse_quantized joins it with products and lookups. A packed weight is never trained:
 // gradients are taken before that pass.
 #pragma once
-#include <algorithm>
-#include <cmath>
 #include <optional>
 #include "engine/kernels/gemm/gemm.h"
-#include "engine/kernels/quantized/convolution_int8.h"
-#include "engine/kernels/quantized/gemm_int8.h"
 #include "engine/kernels/quantized/packed_weight.h"
+#include "engine/kernels/quantized/products.h"
 #include "engine/ops/kernel.h"
 #include "engine/ops/matmul/matmul.h"
 
@@ -36,20 +33,6 @@ struct QuantizedAttrs {
 };
 QuantizedAttrs quantized_attrs(const PackedShape& shape, DType dtype, float input_scale = 0);
 
-struct RoundingAttrs : StaticRounding {
-  void fields(FieldVisitor& visit) {
-    visit("scale", scale), visit("zero", zero), visit("least", least), visit("most", most);
-    visit("any_weight", any_weight), visit("largest_error", largest_error);
-  }
-  bool operator==(const RoundingAttrs&) const = default;
-  template <class T> uint8_t code(T x) const {
-    const double whole = std::nearbyint(static_cast<float>(x) / scale) + zero;
-    return static_cast<uint8_t>(whole > least ? std::min<double>(whole, most) : least);
-  }
-  // Rounds x to its code's number.
-  template <class T> T rounded(T x) const { return static_cast<T>(static_cast<float>(code(x) - zero) * scale); }
-};
-
 // Codes -127..127 with 128 added, by one scale for all activations.
 constexpr StaticRounding static_rounding(float scale) { return {.scale = scale, .zero = 128, .least = 1, .most = 255}; }
 
@@ -58,10 +41,10 @@ constexpr StaticRounding static_rounding(float scale) { return {.scale = scale, 
 struct QuantizedMatmulAttrs {
   QuantizedAttrs weight = {};
   MatmulAttrs product = {.trans_b = true};
-  RoundingAttrs rounding = {};  // of a, with kInt8; scale 0: by rows
+  StaticRounding rounding = {};  // of a, with kInt8; scale 0: by rows
   // With kInt8 and a scale above 0 the result is u8: codes by this rounding. So is a if its type says so, by
   // `rounding`, which then has a scale.
-  RoundingAttrs result_rounding = {};
+  StaticRounding result_rounding = {};
   void fields(FieldVisitor& visit) {
     visit("weight", weight), visit("product", product), visit("rounding", rounding);
     visit("result_rounding", result_rounding);
@@ -104,18 +87,18 @@ extern const OpDef kQuantizeWeight;
 //   y               = relu(sum * scale + bias + residual),  each part of it where the attributes say so
 //  x [N, H, W, C], packed u8 with filters as rows [O, R * S * C], scale and bias f32 [O], residual of y's shape -> y
 // [N, H', W', O]. round() is a StaticRounding; without a scale it finds one for each image
-// (kernels/quantized/convolution_int8.h). x, residual and y are floats, or u8: the codes of a rounding with a scale.
+// (kernels/quantized/products.h). x, residual and y are floats, or u8: the codes of a rounding with a scale.
 // Filter, steps and padding may differ between axes and ends. For inference on CPUs: ONNX's quantized networks use it,
 // and the pass fuse_int8_convolution makes it of convolutions with quantized filters, and passes codes between them.
 
 struct QuantizedConv2dAttrs {
   QuantizedAttrs weight = {};
-  RoundingAttrs rounding = {};
+  StaticRounding rounding = {};
   WindowAxis vertical = {}, horizontal = {};
   // The operands follow x and the weight in this order.
   bool scale = false, bias = false, residual = false, relu = false;
   // With a scale above 0 the residual, or y, is u8. x is if its type says so.
-  RoundingAttrs residual_rounding = {}, result_rounding = {};
+  StaticRounding residual_rounding = {}, result_rounding = {};
   void fields(FieldVisitor& visit) {
     visit("weight", weight), visit("rounding", rounding), visit("vertical", vertical), visit("horizontal", horizontal);
     visit("scale", scale), visit("bias", bias), visit("residual", residual), visit("relu", relu);
@@ -134,7 +117,7 @@ Tensor quantized_conv2d(At x, Tensor packed, const PackedShape& shape, const Sta
 
 // Weights trained and stored in bf16: the update computes in fp32, and this op rounds its result.
 //
-//   round_bf16(x, random) = x rounded stochastically (engine/kernels/rounding.h), packed
+//   round_bf16(x, random) = x rounded stochastically (engine/kernels/stored_floats.h), packed
 //
 // x f32 [elements of the weight], random i32 [4] as of ops/dropout -> u8 [PackedShape::bytes()] of WeightFormat::kBf16.
 
@@ -147,4 +130,25 @@ struct RoundBf16Attrs {
 extern const OpDef kRoundBf16;
 
 Tensor round_bf16(At x, Tensor random, const PackedShape& shape, uint64_t site);
+
+// Simulates static int8 of activations and weights in floats, to train with the rounding errors of the later model.
+//
+//   fake_quantize(x, step) = s * clamp(round(x / s), -127, 127), ties to even, s = step[0]; step: [1]
+//   round_weight(w)        = each row as WeightFormat::kInt8 rounds it (engine/kernels/quantized/packed_weight.h)
+//
+// The values equal those of products with static_rounding(s) and packed weights. Rounding has no useful derivative; its
+// gradient is passed straight through:
+//
+//   dx = dy where |x / s| <= 127, else 0
+//   ds = sum of dy * (round(x / s) - x / s where |x / s| <= 127, else 127 or -127) / sqrt(127 * x.dim(-1))
+//   dw = dy
+//
+// ds is that of learned step size quantization (Esser et al. 2020, arXiv 1902.08153, equations 2 to 4). A step below
+// kLeastStep counts as kLeastStep. CPU only.
+constexpr float kLeastStep = 1e-8F;
+
+extern const OpDef kFakeQuantize, kFakeQuantizeGrad, kRoundWeight;
+
+Tensor fake_quantize(At x, Tensor step);
+Tensor round_weight(At w);  // w: [rows, columns]
 }  // namespace linnet

@@ -1,7 +1,7 @@
 #include "engine/kernels/parallel.h"
-#include "engine/kernels/quantized/gemm_int8.h"
+#include "engine/kernels/quantized/products.h"
 #include "engine/kernels/random/philox.h"
-#include "engine/kernels/rounding.h"
+#include "engine/kernels/stored_floats.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/quantized/quantized.h"
 
@@ -131,7 +131,7 @@ void run_quantize_reference(const KernelArgs& args) {
 }
 
 void run_round_activations(const KernelArgs& args) {
-  const auto& attrs = args.attrs<RoundingAttrs>();
+  const auto& attrs = args.attrs<StaticRounding>();
   for_float(args.out[0].type.dtype, [&]<class T>() {
     std::transform(args.in[0].as<T>(), args.in[0].as<T>() + args.in[0].elements(), args.out[0].as<T>(),
         [&](T x) { return attrs.rounded(x); });
@@ -140,7 +140,7 @@ void run_round_activations(const KernelArgs& args) {
 
 // The operand multiplied by the weight: the numbers of codes, or kInt8's other operand rounded as in the fast kernels.
 template <class T> std::vector<T> rounded_operand(const TensorView& a, const QuantizedMatmulAttrs& attrs) {
-  const RoundingAttrs& rounding = attrs.rounding;
+  const StaticRounding& rounding = attrs.rounding;
   std::vector<T> numbers(a.elements());
   if (a.type.dtype == DType::kU8) {
     std::transform(a.as<const uint8_t>(), a.as<const uint8_t>() + a.elements(), numbers.begin(),
@@ -188,7 +188,7 @@ template <class T> void quantized_reference_product(const KernelArgs& args) {
   std::vector<TensorView> in(args.in.begin(), args.in.end()), out(args.out.begin(), args.out.end());
   in[0] = {.data = a.data(), .type = {dtype, args.in[0].shape()}};
   in[1] = {.data = w.data(), .type = {dtype, attrs.weight.weight.shape}};
-  const RoundingAttrs& rounding = attrs.result_rounding;
+  const StaticRounding& rounding = attrs.result_rounding;
   std::vector<T> result(rounding.scale > 0 ? static_cast<size_t>(args.out[0].elements()) : 0);
   if (rounding.scale > 0) out[0] = {.data = result.data(), .type = {dtype, args.out[0].shape()}};
   matmul_kernels().back().run({node, in, out, args.workspace, args.pool, args.device});
@@ -259,7 +259,7 @@ class QuantizedConv2dReference {  // the definition
     const int64_t filters = weight.shape.rows, results = s_.out_height() * s_.out_width();
     std::vector<float> filter(weight.shape.columns);
     for (int64_t image = 0; image < s_.images; ++image) {
-      const RoundingAttrs rounding = rounding_of(image);
+      const StaticRounding rounding = rounding_of(image);
       for (int64_t o = 0; o < filters; ++o) {
         dequantize_row(weight, o, filter.data());
         for (int64_t result = 0; result < results; ++result)
@@ -269,14 +269,14 @@ class QuantizedConv2dReference {  // the definition
   }
 
  private:
-  static double number(const TensorView& view, int64_t index, const RoundingAttrs& rounding) {
+  static double number(const TensorView& view, int64_t index, const StaticRounding& rounding) {
     if (view.type.dtype == DType::kU8)
       return static_cast<double>(rounding.scale) * (view.as<const uint8_t>()[index] - rounding.zero);
     return view.type.dtype == DType::kF64 ? view.as<const double>()[index] : view.as<const float>()[index];
   }
 
-  RoundingAttrs rounding_of(int64_t image) const {
-    RoundingAttrs rounding = attrs_.rounding;
+  StaticRounding rounding_of(int64_t image) const {
+    StaticRounding rounding = attrs_.rounding;
     if (rounding.scale > 0) return rounding;
     double most = 0;
     const int64_t size = s_.height * s_.width * s_.channels;
@@ -287,7 +287,7 @@ class QuantizedConv2dReference {  // the definition
     return rounding;
   }
 
-  double sum(int64_t image, int64_t result, const std::vector<float>& filter, const RoundingAttrs& rounding) const {
+  double sum(int64_t image, int64_t result, const std::vector<float>& filter, const StaticRounding& rounding) const {
     const int64_t top = result / s_.out_width() * s_.vertical.stride - s_.vertical.before;
     const int64_t left = result % s_.out_width() * s_.horizontal.stride - s_.horizontal.before;
     double sum = 0;
@@ -308,7 +308,7 @@ class QuantizedConv2dReference {  // the definition
     if (attrs_.bias) y += number(args_.in[attrs_.bias_at()], o, {});
     if (attrs_.residual) y += number(args_.in[attrs_.residual_at()], index, attrs_.residual_rounding);
     if (attrs_.relu && y < 0) y = 0;
-    const RoundingAttrs& r = attrs_.result_rounding;
+    const StaticRounding& r = attrs_.result_rounding;
     if (r.scale > 0) args_.out[0].as<uint8_t>()[index] = r.code(y);
     else for_float(args_.out[0].type.dtype, [&]<class T>() { args_.out[0].as<T>()[index] = static_cast<T>(y); });
   }

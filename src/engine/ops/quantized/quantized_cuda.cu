@@ -3,7 +3,6 @@
 // a dequantize node, whose result a product on the matrix units reads.
 #include "engine/kernels/cuda/activation.cuh"
 #include "engine/kernels/cuda/block_reduce.cuh"
-#include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/quantized/quantized.h"
 
 namespace linnet {

@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 #include <random>
 #include "base/thread_pool.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/passes/gradient.h"
+#include "engine/passes/passes.h"
 #include "op_harness.h"
 #include "quantized_testing.h"
 
@@ -158,8 +158,8 @@ TEST_F(QuantizedOpsOfCpus, Int8ProductsThatHandOnCodes) {
   for (const auto& [rows, hidden] : {std::pair<int64_t, int64_t>{2, 50}, {33, 64}})
     linnet::testing::check_op({.inputs = {{.shape = {rows, 70}}, {.shape = {hidden}}},
         .build = [hidden](Graph& graph, const auto& x) -> std::vector<Tensor> {
-          const RoundingAttrs codes{{.scale = 0.021F, .least = 1}};
-          const auto product = [&](Tensor a, int64_t out, int64_t in, const RoundingAttrs& rounding, bool bias) {
+          const StaticRounding codes{.scale = 0.021F, .least = 1};
+          const auto product = [&](Tensor a, int64_t out, int64_t in, const StaticRounding& rounding, bool bias) {
             QuantizedMatmulAttrs attrs{
                 .weight = {WeightFormat::kInt8, {x[0].type().dtype, {out, in}}}, .rounding = rounding};
             std::vector<Tensor> operands{a, packed_literal(graph, attrs.weight.packed())};
@@ -167,7 +167,7 @@ TEST_F(QuantizedOpsOfCpus, Int8ProductsThatHandOnCodes) {
             attrs.product.activation = bias ? GemmActivation::kRelu : GemmActivation::kNone;
             return graph.add_one(kQuantizedMatmul, operands, attrs, SourceLine::current());
           };
-          const Tensor y = product(x[0], hidden, 70, {{.scale = 0.0131F, .least = 1}}, true);
+          const Tensor y = product(x[0], hidden, 70, {.scale = 0.0131F, .least = 1}, true);
           return {product(y, 18, hidden, codes, false)};
         },
         .differentiate = false});
@@ -200,9 +200,9 @@ TEST_F(QuantizedOpsOfCpus, Int8ConvolutionsWithWhatFollows) {
               made.weight = {WeightFormat::kInt8, {x[0].type().dtype, {18, 9 * channels}}};
               return made;
             };
-            const RoundingAttrs codes{{.scale = 0.12F, .zero = 0}};
+            const StaticRounding codes{.scale = 0.12F, .zero = 0};
             QuantizedConv2dAttrs first = attrs(16), second = attrs(18), third = attrs(16);
-            first.rounding = {{.scale = 0.0131F, .zero = 128, .least = 1}};
+            first.rounding = {.scale = 0.0131F, .zero = 128, .least = 1};
             first.scale = first.bias = first.relu = true, first.result_rounding = codes;
             second.rounding = second.residual_rounding = codes, second.residual = true;
             third.residual = third.bias = true;
@@ -245,12 +245,12 @@ TEST_F(QuantizedOpsOfCpus, Int8ProductsWithAWeightThatIsTrained) {
               const auto packed = [&](const QuantizedAttrs& weight, bool transposed) {
                 return graph.add_one(kQuantizeWeight, std::array{x[1]}, QuantizeWeightAttrs{weight, transposed}, where);
               };
-              QuantizedMatmulAttrs up{.weight = forward, .rounding = {{.largest_error = 0.01F}}};
+              QuantizedMatmulAttrs up{.weight = forward, .rounding = {.largest_error = 0.01F}};
               up.product.bias = up.product.pre_activation = true, up.product.activation = GemmActivation::kGelu;
               const Tensor a = x[0] * 1.0;
               std::vector<Tensor> out =
                   graph.add(kQuantizedMatmul, std::array{a, packed(forward, false), x[2]}, up, where);
-              QuantizedMatmulAttrs down{.weight = backward, .rounding = {{.largest_error = 0.01F}}};
+              QuantizedMatmulAttrs down{.weight = backward, .rounding = {.largest_error = 0.01F}};
               down.product.derivative = GemmActivation::kGeluTanh, down.product.derivative_scale = 1.25F;
               out.push_back(
                   graph.add_one(kQuantizedMatmul, std::array{x[3] * 1.0, packed(backward, true), a}, down, where));

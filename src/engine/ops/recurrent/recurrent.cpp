@@ -48,9 +48,7 @@ Tensor in_panels(Tensor x, int axis, int64_t units) {
 
 std::vector<Tensor> gates_along(Tensor x, int axis, RecurrentKind kind, GateOrder order) {
   const std::vector<Tensor> parts = split_evenly(x, axis, static_cast<int>(gates_of(kind)));
-  std::vector<Tensor> gates;
-  for (size_t i = 0; i < parts.size(); ++i) gates.push_back(parts[gate_places(kind, order)[i]]);
-  return gates;
+  return mapped(parts.size(), [&](size_t i) { return parts[gate_places(kind, order)[i]]; });
 }
 Tensor gates_joined(const std::vector<Tensor>& gates, int axis, RecurrentKind kind, GateOrder order) {
   std::vector<Tensor> parts(gates.size());
@@ -156,9 +154,8 @@ std::vector<Tensor> unrolled_steps(const RecurrentLayer& layer, const RecurrentA
     const std::array values{step.hidden, step.gates, step.memory};
     for (size_t j = 0; j < all.size(); ++j) all[j][t] = reshape(values[j], {1, values[j].dim(0), values[j].dim(1)});
   }
-  std::vector<Tensor> results;
-  for (const std::vector<Tensor>& values : all) results.push_back(concat(values[0], std::span(values).subspan(1), 0));
-  return results;
+  return mapped(
+      all, [&](const std::vector<Tensor>& values) { return concat(values[0], std::span(values).subspan(1), 0); });
 }
 
 std::vector<Tensor> decompose_recurrent(const DecomposeArgs& args) {

@@ -12,7 +12,6 @@
 namespace linnet {
 namespace {
 std::vector<TensorType> infer_reduce(const InferArgs& args) {
-  expect_inputs(args, 1);
   const auto& attrs = args.attrs.as<ReduceAttrs>();
   expect(find_broadcast(attrs.shape, args.in[0].shape).has_value(), "cannot reduce ", args.in[0].shape, " to ",
       attrs.shape);
@@ -31,7 +30,6 @@ std::vector<Tensor> reduce_gradient(const GradientArgs& args) {
 }
 
 std::vector<TensorType> infer_cumsum(const InferArgs& args) {
-  expect_inputs(args, 1);
   const int axis = args.attrs.as<CumsumAttrs>().axis;
   expect(is_float(args.in[0].dtype) && axis >= 0 && axis < args.in[0].shape.rank(), "got ", args.in[0], " and axis ",
       axis);
@@ -129,14 +127,12 @@ void run_cumsum(const KernelArgs& args) {
 }
 
 std::vector<TensorType> infer_argmax(const InferArgs& args) {
-  expect_inputs(args, 1);
   const TensorType& x = args.in[0];
   expect(is_float(x.dtype) && x.shape.rank() >= 1 && x.shape[-1] >= 1, "got ", x);
   return {{DType::kI32, leading_axes(x.shape)}};
 }
 
 std::vector<TensorType> infer_argsort(const InferArgs& args) {
-  expect_inputs(args, 1);
   const TensorType& x = args.in[0];
   expect(
       is_float(x.dtype) && x.shape.rank() >= 1 && x.shape.elements() <= std::numeric_limits<int32_t>::max(), "got ", x);
@@ -183,14 +179,67 @@ void run_argsort_reference(const KernelArgs& args) {
     });
   });
 }
+
+std::vector<TensorType> infer_softmax(const InferArgs& args) {
+  expect(args.in[0].shape.rank() >= 1 && is_float(args.in[0].dtype), "got ", args.in[0]);
+  return {args.in[0]};
+}
+
+std::vector<TensorType> infer_softmax_grad(const InferArgs& args) {
+  expect(args.in[0] == args.in[1], "got ", args.in[0], " and ", args.in[1]);
+  return {args.in[0]};
+}
+
+std::vector<Tensor> decompose_softmax(const DecomposeArgs& args) {
+  const Tensor e = exp(args.in[0] - max_last(args.in[0]));
+  return {e / sum_to(e, with_size(e.shape(), -1, 1))};
+}
+
+void run_softmax_reference(const KernelArgs& args) {
+  const int64_t width = args.in[0].shape()[-1], rows = args.in[0].rows();
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    for (int64_t r = 0; r < rows; ++r) {
+      const T* x = args.in[0].as<T>() + r * width;
+      T* y = args.out[0].as<T>() + r * width;
+      const double top = *std::max_element(x, x + width);
+      double sum = 0;
+      const bool empty = top == -std::numeric_limits<double>::infinity();
+      for (int64_t j = 0; j < width; ++j) sum += y[j] = static_cast<T>(empty ? 0.0 : std::exp(x[j] - top));
+      for (int64_t j = 0; j < width; ++j) y[j] = static_cast<T>(empty ? 0.0 : y[j] / sum);
+    }
+  });
+}
+
+void run_softmax_grad_reference(const KernelArgs& args) {
+  const int64_t width = args.in[0].shape()[-1], rows = args.in[0].rows();
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    for (int64_t r = 0; r < rows; ++r) {
+      const T *dy = args.in[0].as<T>() + r * width, *y = args.in[1].as<T>() + r * width;
+      double sum = 0;
+      for (int64_t j = 0; j < width; ++j) sum += static_cast<double>(dy[j]) * y[j];
+      for (int64_t j = 0; j < width; ++j) args.out[0].as<T>()[r * width + j] = static_cast<T>(y[j] * (dy[j] - sum));
+    }
+  });
+}
+
+void run_softmax(const KernelArgs& args) {
+  softmax_forward(
+      args.in[0].rows(), args.in[0].shape()[-1], stored(args.in[0]), mutable_stored(args.out[0]), args.pool);
+}
+
+void run_softmax_grad(const KernelArgs& args) {
+  softmax_backward(args.in[0].rows(), args.in[0].shape()[-1], stored(args.in[0]), stored(args.in[1]),
+      mutable_stored(args.out[0]), args.pool);
+}
 }  // namespace
 
-const OpDef kReduce{.name = "reduce", .infer = infer_reduce, .gradient = reduce_gradient, .storage = [](const Node&) {
-                      return StorageRule{.rest = Storage::kAny};
-                    }};
+const OpDef kReduce{
+    .name = "reduce", .infer = takes<1, infer_reduce>, .gradient = reduce_gradient, .storage = [](const Node&) {
+      return StorageRule{.rest = Storage::kAny};
+    }};
 
 const OpDef kCumsum{
-    .name = "cumsum", .infer = infer_cumsum, .gradient = cumsum_gradient, .may_overwrite = overwrites_first};
+    .name = "cumsum", .infer = takes<1, infer_cumsum>, .gradient = cumsum_gradient, .may_overwrite = overwrites_first};
 
 std::span<const char* const> enum_names(Reduction) {
   static constexpr std::array kNames{"sum", "max", "log_sum_exp"};
@@ -206,8 +255,8 @@ Tensor cumsum(At x, int axis, bool reverse) {
   return op_result(kCumsum, x, {}, CumsumAttrs{from_start, reverse});
 }
 
-const OpDef kArgmax{.name = "argmax", .infer = infer_argmax};
-const OpDef kArgsort{.name = "argsort", .infer = infer_argsort};
+const OpDef kArgmax{.name = "argmax", .infer = takes<1, infer_argmax>};
+const OpDef kArgsort{.name = "argsort", .infer = takes<1, infer_argsort>};
 
 Tensor argmax_last(At x) { return op_result(kArgmax, x); }
 
@@ -220,4 +269,22 @@ LINNET_KERNELS(reduce, {"row_sum", run_row_sum, is_row_sum, row_sum_workspace},
     {"log_sum_exp_rows", run_log_sum_exp, is_log_sum_exp_of_rows}, {"reference", run_reduce_reference})
 LINNET_KERNELS(argmax, {"reference", run_argmax_reference})
 LINNET_KERNELS(argsort, {"reference", run_argsort_reference})
+
+const OpDef kSoftmax{.name = "softmax",
+    .infer = takes<1, infer_softmax>,
+    .gradient =
+        [](const GradientArgs& args) {
+          return args.add(kSoftmaxGrad, {args.out_grad[0], args.out[0]});
+        },
+    .decompose = decompose_softmax,
+    .may_overwrite = overwrites_any,
+    .storage = reduced<0b1, 0b1>};
+
+// dx = y * (dy - sum(dy * y))
+const OpDef kSoftmaxGrad{.name = "softmax_grad", .infer = takes<2, infer_softmax_grad>, .storage = reduced<0b11, 0b1>};
+
+Tensor softmax(At x) { return op_result(kSoftmax, x); }
+
+LINNET_KERNELS(softmax, {"simd", run_softmax, f32_or_all_reduced}, {"reference", run_softmax_reference})
+LINNET_KERNELS(softmax_grad, {"simd", run_softmax_grad, f32_or_all_reduced}, {"reference", run_softmax_grad_reference})
 }  // namespace linnet

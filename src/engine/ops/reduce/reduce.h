@@ -46,4 +46,9 @@ Tensor argmax_last(At x);
 // x [..., D], at most 2^31 - 1 elements -> i32 [..., D]: y[..., k] is the index in the row of the k-th element. Equal
 // elements keep their order. With `flat` indices count from the first element of x, to pick from x as one row.
 Tensor argsort_last(At x, bool descending = false, bool flat = false);
+
+extern const OpDef kSoftmax, kSoftmaxGrad;
+
+// Softmax over the last axis: y = exp(x - max) / sum(exp(x - max)). A row of only -inf gives zeros.
+Tensor softmax(At x);
 }  // namespace linnet

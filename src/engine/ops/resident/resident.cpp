@@ -108,7 +108,7 @@ std::vector<Tensor> pick_rows(At cursor, std::span<const Tensor> tables) {
   return op_results(kPickRows, cursor, {tables.begin(), tables.end()});
 }
 
-WrittenRow write_row(At table, Tensor cursor, std::span<const Tensor> scalars) {
+RowWrite write_row(At table, Tensor cursor, std::span<const Tensor> scalars) {
   const std::vector<Tensor> out = op_results(kWriteRow, table, behind(cursor, scalars));
   return {out[0], out[1]};
 }

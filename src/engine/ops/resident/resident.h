@@ -20,8 +20,8 @@ std::vector<Tensor> pick_rows(At cursor, std::span<const Tensor> tables);
 
 // The scalars become row `cursor` of the table [S, n], n = scalars.size(), and the cursor is incremented. Both in
 // place, if nothing else reads them later.
-struct WrittenRow {
+struct RowWrite {
   Tensor table, cursor;
 };
-WrittenRow write_row(At table, Tensor cursor, std::span<const Tensor> scalars);
+RowWrite write_row(At table, Tensor cursor, std::span<const Tensor> scalars);
 }  // namespace linnet

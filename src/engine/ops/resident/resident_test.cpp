@@ -64,7 +64,7 @@ TEST(Resident, TheRowOfTheStepIsPickedAndWritten) {
   graph.output("integers", picked[1]);
   std::vector<Tensor> scalars;
   for (const char* name : {"a", "b", "c"}) scalars.push_back(graph.input(name, {DType::kF32, {}}));
-  const WrittenRow written = write_row(graph.input("table", {DType::kF32, {kSteps, kWidth}}), cursor, scalars);
+  const RowWrite written = write_row(graph.input("table", {DType::kF32, {kSteps, kWidth}}), cursor, scalars);
   graph.output("table", written.table);
   graph.output("next", written.cursor);
   NamedTensors in;

@@ -1,0 +1,67 @@
+// References to callables; lists, sums and largest values of what a callable returns.
+#pragma once
+#include <algorithm>
+#include <concepts>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace linnet {
+// A borrowed callable: two words, no allocation. The callable must outlive the call.
+template <class Signature> class FunctionRef;
+
+template <class Result, class... Args> class FunctionRef<Result(Args...)> {
+ public:
+  template <class F, class = std::enable_if_t<!std::is_same_v<std::decay_t<F>, FunctionRef>>>
+  FunctionRef(F&& f)  // NOLINT(google-explicit-constructor): a lambda is passed where this is expected
+      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
+        call_([](void* object, Args... args) -> Result {
+          return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);
+        }) {}
+  Result operator()(Args... args) const { return call_(object_, std::forward<Args>(args)...); }
+
+ private:
+  void* object_;
+  Result (*call_)(void*, Args...);
+};
+
+// fn(item) of each item, as a Result if that is given: mapped(parameters, &Parameter::name).
+template <class Result = void, class Items, class Fn>
+requires(!std::integral<std::remove_cvref_t<Items>>) auto mapped(Items&& items, const Fn& fn) {
+  using Found = std::remove_cvref_t<std::invoke_result_t<const Fn&, decltype(*std::begin(items))>>;
+  std::vector<std::conditional_t<std::is_void_v<Result>, Found, Result>> results;
+  if constexpr (requires { std::size(items); }) results.reserve(std::size(items));
+  for (auto&& item : items) results.emplace_back(std::invoke(fn, item));
+  return results;
+}
+
+// fn(i) of each i in [0, count).
+template <class Result = void, std::integral Index, class Fn> auto mapped(Index count, const Fn& fn) {
+  using Found = std::remove_cvref_t<std::invoke_result_t<const Fn&, Index>>;
+  std::vector<std::conditional_t<std::is_void_v<Result>, Found, Result>> results;
+  results.reserve(count);
+  for (Index i = 0; i < count; ++i) results.emplace_back(fn(i));
+  return results;
+}
+
+// The sum, or the largest and 0, of fn(item) of each item, or of fn(i) of each i in [0, count).
+template <class Result, class Items, class Fn = std::identity> Result sum_of(const Items& items, const Fn& fn = {}) {
+  Result sum{};
+  if constexpr (std::integral<Items>)
+    for (Items i = 0; i < items; ++i) sum += fn(i);
+  else
+    for (const auto& item : items) sum += std::invoke(fn, item);
+  return sum;
+}
+template <class Result, class Items, class Fn = std::identity> Result max_of(const Items& items, const Fn& fn = {}) {
+  Result most{};
+  if constexpr (std::integral<Items>)
+    for (Items i = 0; i < items; ++i) most = std::max<Result>(most, fn(i));
+  else
+    for (const auto& item : items) most = std::max<Result>(most, std::invoke(fn, item));
+  return most;
+}
+}  // namespace linnet

@@ -1,0 +1,69 @@
+// This process: its memory, time and limits as the operating system reports them, signals, and shared libraries.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace linnet {
+// Occupied memory, including shared libraries.
+uint64_t resident_bytes();       // now (VmRSS)
+uint64_t peak_resident_bytes();  // the most it ever was (VmHWM)
+
+// For errors about refused memory: "; the address space is limited to 30 MB (ulimit -v)", or "" without a limit.
+std::string memory_limit();
+
+// Gives the pages that lie wholly within these bytes back to the system. They read as zeros afterwards.
+void give_back_pages(void* begin, size_t bytes);
+
+double process_seconds();  // since its start, to 0.01 s
+
+// Limits of control groups (cgroups, version 1 or 2), in the process's own group and in those above it. `root` and
+// `membership` are the contents of /sys/fs/cgroup and /proc/self/cgroup.
+
+// Bytes below the lowest limit; file pages count as free, since the kernel reclaims them. UINT64_MAX: no limit.
+uint64_t cgroup_memory_left(
+    const std::string& root = "/sys/fs/cgroup", const std::string& membership = "/proc/self/cgroup");
+
+// The lowest quota in processors; a large number if there is no limit.
+double cgroup_processors(
+    const std::string& root = "/sys/fs/cgroup", const std::string& membership = "/proc/self/cgroup");
+
+// Ends a run in order on SIGINT (Ctrl-C), SIGTERM, SIGHUP (unless nohup ignores it) or SIGUSR1, which mpirun passes on
+// to all ranks and Slurm sends before a job's time is over.
+//
+//   announce_stop(text)    a signal prints the text and ends the process at once: nothing is there to be saved yet
+//   catch_stop_signals()   the first signal only makes stop_requested() true, the second one ends the process at once
+//   default_stop_signals() a signal ends the process at once, as before either of these
+//
+// After either of the first two, SIGPIPE (a reader of our output went away) does not end the process.
+void announce_stop(const char* text);  // a whole line; must outlive the process
+void catch_stop_signals();
+void default_stop_signals();
+[[noreturn]] void end_by_signal(int signal);  // for signal handlers
+// For a library in a host process (Python): from now on the functions above change no handler.
+void keep_signal_handlers();
+// True once such a signal was caught. Long loops check it, save and return.
+bool stop_requested();
+
+// Thrown where StopPoints (base/thread_pool.h) allow work to be abandoned. Not a std::exception: only the code that
+// made the StopPoints catches it.
+struct Stopped {};
+
+// Whether an environment variable switches a feature off, to find the cause of a fault.
+inline bool switched_off(const char* variable) {
+  const char* given = std::getenv(variable);
+  return given && std::string_view(given) == "off";
+}
+
+// One of Linnet's own shared libraries, which are loaded on demand.
+struct ModuleSearch {
+  std::filesystem::path found;  // empty: there is none
+  std::string looked;           // where it was looked for, for messages
+};
+
+// Looks for the file `name` beside the program and in its library folder; the environment variable, if set, overrides.
+ModuleSearch search_module(const char* name, const char* variable);
+}  // namespace linnet

@@ -1,0 +1,496 @@
+// The lowering of each op: what it is in ONNX, and the table of them.
+#include <algorithm>
+#include <limits>
+#include <numbers>
+#include <numeric>
+#include "base/fail.h"
+#include "engine/ir/op.h"
+#include "engine/ops/attention/attention.h"
+#include "engine/ops/broadcast.h"
+#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/norm/norm.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/pool/pool.h"
+#include "engine/ops/reduce/reduce.h"
+#include "engine/ops/rope/rope.h"
+#include "onnx/lowering/lowering.h"
+
+namespace linnet {
+namespace {
+std::string operand(OnnxLowering& to, size_t index, bool transposed) {
+  std::vector<int64_t> order(to.in_type(index).shape.rank());
+  std::iota(order.begin(), order.end(), 0);
+  if (transposed) std::swap(order[order.size() - 1], order[order.size() - 2]);
+  return transposed ? to.arranged(index, order) : to.in(index);
+}
+
+std::string scaled_pixels(OnnxLowering& to, const std::string& bytes, const PixelScaling& scaling) {
+  const std::vector<int64_t> channels{static_cast<int64_t>(scaling.scale.size())};
+  OnnxBuilder& b = to.builder;
+  const std::string scaled =
+      b.add("Mul", {b.cast(bytes, OnnxElement::kFloat), b.tensor(float_tensor(channels, scaling.scale))});
+  return b.add("Add", {scaled, b.tensor(float_tensor(channels, scaling.shift))});
+}
+
+const std::vector<int> kSwapHeads{0, 2, 1, 3};
+
+bool swaps_heads(const Node* node) { return is(node, kPermute) && node->attrs.as<PermuteAttrs>().order == kSwapHeads; }
+
+// [B, T, H, D] as [B, T, H * D], or back.
+bool joins_heads(const OnnxLowering& to, ValueId apart, ValueId rows) {
+  const Shape &four = to.graph().value(apart).type.shape, &three = to.graph().value(rows).type.shape;
+  return four.rank() == 4 && three.rank() == 3 && four[0] == three[0] && four[1] == three[1];
+}
+
+// The node x weight^T, with a parameter as weight, that made a value; null: another node did.
+const Node* linear_product(const OnnxLowering& to, ValueId value) {
+  const Node* node = to.producer(value);
+  if (!is(node, kMatmul) || !to.is_parameter(node->in[1])) return nullptr;
+  const auto& attrs = node->attrs.as<MatmulAttrs>();
+  return attrs.trans_b && !attrs.trans_a && to.graph().value(node->in[1]).type.shape.rank() == 2 ? node : nullptr;
+}
+
+// product + bias, of shape `result`; `product` is such a node. Gemm takes matrices alone, so leading axes are joined
+// before it and split after it.
+std::string linear_as_gemm(OnnxLowering& to, const Node& product, ValueId bias, const SymbolicShape& result) {
+  OnnxBuilder& b = to.builder;
+  const std::string rows =
+      b.add("Reshape", {to.name_of(product.in[0]), b.ints({-1, to.shape_of(product.in[1])[1].constant})});
+  const std::string y = b.add("Gemm", {rows, to.arranged_value(product.in[1], {1, 0}), to.name_of(bias)});
+  return b.add("Reshape", {y, b.shape(result)});
+}
+
+// Rows [B, T, H * D] as [B, H, T, D], ONNX's usual form, also of a decoder's keys and values. Rows that were made from
+// that form, or joined along T from such, are taken back directly.
+std::string by_heads_in_onnx(OnnxLowering& to, ValueId rows, int64_t heads) {
+  const Node* node = to.producer(rows);
+  if (is(node, kReshape)) {
+    const Node* before = to.producer(node->in[0]);
+    if (swaps_heads(before) && joins_heads(to, node->in[0], rows) &&
+        to.graph().value(before->in[0]).type.shape[1] == heads)
+      return to.name_of(before->in[0]);
+  }
+  if (is(node, kConcat) && node->attrs.as<ConcatAttrs>().axis == 1) {
+    std::vector<std::string> parts;
+    for (const ValueId part : node->in) parts.push_back(by_heads_in_onnx(to, part, heads));
+    return to.builder.add("Concat", parts, {int_attribute("axis", 2)});
+  }
+  const SymbolicShape& shape = to.shape_of(rows);
+  const SymbolicShape apart{shape[0], shape[1], {heads}, {shape[2].constant / heads}};
+  return to.builder.transpose(to.builder.reshape(to.name_of(rows), shape, apart), {0, 2, 1, 3});
+}
+
+// Splits x weight^T + bias into products with rows of weight and bias. False: it is no such value.
+bool separate_products(OnnxLowering& to) {
+  const Node& node = to.node();
+  const Node* sum = to.producer(node.in[0]);
+  if (!sum || !sum->op->algebra || sum->op->algebra(*sum) != Algebra::kAdd || !to.is_parameter(sum->in[1]))
+    return false;
+  const Node* product = linear_product(to, sum->in[0]);
+  if (!product || node.attrs.as<SplitAttrs>().axis != to.in_type(0).shape.rank() - 1) return false;
+  int64_t first = 0;
+  for (size_t i = 0; i < node.out.size(); ++i) {
+    const int64_t count = to.out_type(i).shape[-1];
+    const std::string weight = to.parameter_rows(product->in[1], static_cast<int>(i), first, count, {1, 0});
+    const std::string bias = to.parameter_rows(sum->in[1], static_cast<int>(i), first, count, {0});
+    const std::string y = to.builder.add("MatMul", {to.name_of(product->in[0]), weight});
+    to.set(i, to.builder.add("Add", {y, bias}));
+    first += count;
+  }
+  return true;
+}
+
+std::string lower(OnnxBuilder& builder, Scalar function, const std::vector<std::string>& in) {
+  for (const OnnxFunctionRow& row : kOnnxFunctions)
+    if (row.function == function) return builder.add(row.name, in);
+  if (function == Scalar::kSquare) return builder.add("Mul", {in[0], in[0]});
+  if (function == Scalar::kRsqrt) return builder.add("Reciprocal", {builder.add("Sqrt", in)});
+  if (function == Scalar::kGreater) return builder.cast(builder.add("Greater", in), OnnxElement::kFloat);
+  if (function == Scalar::kEqual) return builder.cast(builder.add("Equal", in), OnnxElement::kFloat);
+  if (function == Scalar::kSelect) return builder.add("Where", {builder.cast(in[0], OnnxElement::kBool), in[1], in[2]});
+  fail_internal("ONNX: no operator for ", scalar_name(function));
+}
+
+// x * (1 + erf(x / sqrt(2))) / 2 in the nodes that runtimes recognize as Gelu.
+std::string gelu_in_onnx(OnnxBuilder& b, const std::string& x) {
+  const std::string erf = b.add("Erf", {b.add("Div", {x, b.number(std::numbers::sqrt2)})});
+  return b.add("Mul", {b.add("Mul", {x, b.add("Add", {erf, b.number(1)})}), b.number(0.5)});
+}
+
+// x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), likewise.
+std::string gelu_tanh_in_onnx(OnnxBuilder& b, const std::string& x) {
+  const std::string cube = b.add("Mul", {b.add("Pow", {x, b.number(3)}), b.number(0.044715)});
+  const std::string inner =
+      b.add("Mul", {b.add("Add", {x, cube}), b.number(std::numbers::sqrt2 * std::numbers::inv_sqrtpi)});
+  return b.add("Mul", {b.add("Mul", {x, b.number(0.5)}), b.add("Add", {b.add("Tanh", {inner}), b.number(1)})});
+}
+
+// Whether the node adds a bias to the projection after attention.
+bool ends_attention(OnnxLowering& to) {
+  const Node& node = to.node();
+  if (node.op->algebra(node) != Algebra::kAdd || to.in_type(1).shape.rank() != 1) return false;
+  const Node* product = linear_product(to, node.in[0]);
+  const Node* before = product ? to.producer(product->in[0]) : nullptr;
+  return before && before->op->product == ProductKind::kAttention;
+}
+
+std::vector<int64_t> reduced_axes(const Shape& small, const Shape& full) {
+  std::vector<int64_t> axes;
+  const Broadcast kind = *find_broadcast(small, full);
+  int kept = 0;  // trailing axes of a suffix
+  if (kind == Broadcast::kSuffix)
+    for (int64_t elements = 1; elements < small.elements(); ++kept) elements *= full[-1 - kept];
+  for (int axis = 0; axis < full.rank(); ++axis) {
+    const bool stays = kind == Broadcast::kPrefix ? small[axis] == full[axis]
+                                                  : kind == Broadcast::kSuffix && axis >= full.rank() - kept;
+    if (!stays) axes.push_back(axis);
+  }
+  return axes;
+}
+
+// The angles of all positions: float [B or 1, T, 1, half].
+std::string angles(OnnxLowering& to, const RopeAttrs& attrs) {
+  OnnxBuilder& b = to.builder;
+  std::string positions;
+  if (attrs.has_positions) positions = b.unsqueeze(to.in(1), {2, 3});
+  else
+    positions = b.unsqueeze(b.add("Range", {b.integer(0), b.size_scalar(to.in_shape(0)[1]), b.integer(1)}), {0, 2, 3});
+  std::vector<float> frequencies;
+  for (int64_t i = 0; i < attrs.half(); ++i)
+    frequencies.push_back(static_cast<float>(rope_frequency(attrs, i) * (attrs.inverse ? -1 : 1)));
+  return b.add("Mul", {b.cast(positions, OnnxElement::kFloat), b.tensor(float_tensor({attrs.half()}, frequencies))});
+}
+
+std::string repeat_heads(OnnxLowering& to, const std::string& x, size_t operand, const AttentionAttrs& attrs) {
+  if (attrs.heads == attrs.kv_heads) return x;
+  const SymbolicShape& rows = to.in_shape(operand);
+  const SymbolicSize size{rows[2].constant / attrs.kv_heads};
+  const SymbolicShape repeated{rows[0], {attrs.kv_heads}, {attrs.heads / attrs.kv_heads}, rows[1], size};
+  const std::string wide = to.builder.add("Expand", {to.builder.unsqueeze(x, {2}), to.builder.shape(repeated)});
+  return to.builder.reshape(wide, repeated, {rows[0], {attrs.heads}, rows[1], size});
+}
+
+// int64 [Tq, 1] and [Tk]; the last query is at the last key.
+struct Locations {
+  std::string queries, keys;
+};
+
+Locations locations(OnnxBuilder& b, const SymbolicSize& queries, const SymbolicSize& keys) {
+  const std::string query_count = b.size_scalar(queries), key_count = b.size_scalar(keys);
+  const std::string zero = b.integer(0), one = b.integer(1);
+  const std::string all = b.add("Range", {zero, key_count, one});
+  if (queries == keys) return {b.unsqueeze(all, {1}), all};
+  return {b.unsqueeze(b.add("Range", {b.add("Sub", {key_count, query_count}), key_count, one}), {1}), all};
+}
+
+// Keys that each query sees: bool [Tq, Tk] or [B, 1, Tq, Tk]; "": all. `attrs`: those of attention or of a mask.
+template <class MaskAttrs> std::string visible(
+    OnnxLowering& to, const MaskAttrs& attrs, size_t starts, const SymbolicSize& queries, const SymbolicSize& keys) {
+  OnnxBuilder& b = to.builder;
+  std::string result;
+  const auto both = [&](const std::string& part) { result = result.empty() ? part : b.add("And", {result, part}); };
+  if (!attrs.causal && !attrs.has_starts) return "";
+  const Locations at = locations(b, queries, keys);
+  if (attrs.causal) both(b.add("LessOrEqual", {at.keys, at.queries}));
+  if (attrs.window > 0) both(b.add("Greater", {at.keys, b.add("Sub", {at.queries, b.integer(attrs.window)})}));
+  if (attrs.has_starts) both(b.add("GreaterOrEqual", {at.keys, b.unsqueeze(to.in(starts), {1, 3})}));
+  return result;
+}
+
+// The same for causal attention, cut from a constant triangle [1, 1, size, size]. `q` and `k` are [B, H, T, D].
+std::string visible_in_triangle(OnnxLowering& to, const std::string& q, const std::string& k, int64_t size) {
+  OnnxBuilder& b = to.builder;
+  std::vector<uint8_t> triangle(size * size);
+  for (int64_t row = 0; row < size; ++row) std::fill_n(triangle.begin() + row * size, row + 1, uint8_t{1});
+  const OnnxTensor constant = tensor_of("", OnnxElement::kBool, {1, 1, size, size}, std::move(triangle));
+  const std::string zero = b.ints({0}), rows = b.ints({2}), columns = b.ints({3});
+  const auto length = [&](const std::string& of) {
+    return b.add("Squeeze", {b.add("Slice", {b.add("Shape", {of}), rows, columns, zero}), zero});
+  };
+  const std::string keys = length(k), end = b.unsqueeze(keys, {0});
+  const std::string first = b.unsqueeze(b.add("Sub", {keys, length(q)}), {0});
+  return b.add("Slice", {b.add("Slice", {b.tensor(constant), first, end, rows}), zero, end, columns});
+}
+
+// [H, Tq + Tk - 1] -> [H, Tq, Tk]
+std::string bias_by_places(OnnxLowering& to, const std::string& bias) {
+  OnnxBuilder& b = to.builder;
+  const SymbolicSize key_count = to.in_shape(1)[1];
+  const Locations at = locations(b, to.in_shape(0)[1], key_count);
+  const std::string entry = b.add("Add", {b.add("Sub", {at.keys, at.queries}), b.size(key_count + SymbolicSize{-1})});
+  return b.add("Gather", {bias, entry}, {int_attribute("axis", 1)});
+}
+
+// `mask` may be ""; `lengths`: the operand with key counts, 0 for none.
+std::string masked(
+    OnnxLowering& to, std::string scores, const std::string& mask, size_t lengths, const SymbolicSize& keys) {
+  OnnxBuilder& b = to.builder;
+  if (!mask.empty()) scores = b.add("Where", {mask, scores, b.number(std::numeric_limits<float>::lowest())});
+  return lengths > 0 ? b.add("Add", {scores, to.key_mask(lengths, keys)}) : scores;
+}
+
+void lower_matmul(OnnxLowering& to) {
+  const auto& attrs = to.attrs<MatmulAttrs>();
+  if (to.operands() != 2) to.fail("it was joined with other ops");
+  to.add("MatMul", {operand(to, 0, attrs.trans_a), operand(to, 1, attrs.trans_b)});
+}
+
+void lower_conv2d(OnnxLowering& to) {
+  const auto& attrs = to.attrs<Conv2dAttrs>();
+  OnnxBuilder& b = to.builder;
+  const std::string y = b.add("Conv", {b.transpose(to.in(0), {0, 3, 1, 2}), to.arranged(1, {0, 3, 1, 2})},
+      {ints_attribute("strides", {attrs.stride, attrs.stride}),
+          ints_attribute("dilations", {attrs.dilation, attrs.dilation}), int_attribute("group", attrs.groups),
+          ints_attribute("pads", {attrs.padding, attrs.padding, attrs.padding, attrs.padding})});
+  to.set(0, b.transpose(y, {0, 2, 3, 1}));
+}
+
+void lower_conv_relu_pool(OnnxLowering& to) {
+  const auto& attrs = to.attrs<ConvReluPoolAttrs>();
+  if (to.is_used(1)) to.fail("the places of its results are read");
+  OnnxBuilder& b = to.builder;
+  const std::string x = attrs.scaling.scale.empty() ? to.in(0) : scaled_pixels(to, to.in(0), attrs.scaling);
+  const std::string y = b.add("Conv", {b.transpose(x, {0, 3, 1, 2}), to.arranged(1, {0, 3, 1, 2}), to.in(2)},
+      {ints_attribute("strides", {1, 1}), ints_attribute("pads", {1, 1, 1, 1})});
+  const std::string pooled = b.add(
+      "MaxPool", {b.add("Relu", {y})}, {ints_attribute("kernel_shape", {2, 2}), ints_attribute("strides", {2, 2})});
+  to.set(0, b.transpose(pooled, {0, 2, 3, 1}));
+}
+
+void lower_max_pool(OnnxLowering& to) {
+  const auto& attrs = to.attrs<MaxPoolAttrs>();
+  if (to.is_used(1)) to.fail("the places of its results are read");
+  const std::string y = to.builder.add("MaxPool", {to.builder.transpose(to.in(0), {0, 3, 1, 2})},
+      {ints_attribute("kernel_shape", {attrs.size, attrs.size}),
+          ints_attribute("strides", {attrs.stride, attrs.stride})});
+  to.set(0, to.builder.transpose(y, {0, 2, 3, 1}));
+}
+
+// Unread parts are left out; a part read alone is a slice.
+void lower_split(OnnxLowering& to) {
+  if (to.form.separate_projections && separate_products(to)) return;
+  const int64_t axis = to.attrs<SplitAttrs>().axis;
+  const auto along = [&](size_t part) { return to.out_shape(part)[axis]; };
+  SymbolicShape sizes;
+  bool all = true;
+  for (size_t i = 0; i < to.node().out.size(); ++i) {
+    sizes.push_back(along(i));
+    all = all && to.is_used(i);
+  }
+  if (all) {
+    const std::vector<std::string> parts =
+        to.builder.add_many("Split", {to.in(0), to.builder.shape(sizes)}, sizes.size(), {int_attribute("axis", axis)});
+    for (size_t i = 0; i < parts.size(); ++i) to.set(i, parts[i]);
+    return;
+  }
+  SymbolicSize start;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const SymbolicSize end = start + sizes[i];
+    if (to.is_used(i))
+      to.set(i,
+          to.builder.add("Slice", {to.in(0), to.builder.size(start), to.builder.size(end), to.builder.ints({axis})}));
+    start = end;
+  }
+}
+
+void lower_permute(OnnxLowering& to) {
+  const auto& order = to.attrs<PermuteAttrs>().order;
+  const ValueId x = to.node().in[0];
+  const Node* before = to.producer(x);
+  if (order == kSwapHeads && is(before, kReshape) && joins_heads(to, x, before->in[0]))
+    return to.set(0, by_heads_in_onnx(to, before->in[0], to.in_type(0).shape[2]));
+  to.set(0, to.builder.transpose(to.in(0), {order.begin(), order.end()}));
+}
+
+void lower_fill(OnnxLowering& to) {
+  const auto& attrs = to.attrs<FillAttrs>();
+  if (attrs.type.dtype == DType::kI32) {
+    const SymbolicSize value =
+        to.fit([](const Node& node) { return static_cast<int64_t>(node.attrs.as<FillAttrs>().value); });
+    return to.add("Expand", {to.builder.size(value), to.builder.shape(to.out_shape(0))});
+  }
+  if (attrs.type.dtype != DType::kF32) to.fail("it fills with other numbers than float32 and int32");
+  const OnnxTensor value = float_tensor({1}, {static_cast<float>(attrs.value)});
+  to.add("ConstantOfShape", {to.builder.shape(to.out_shape(0))}, {tensor_attribute("value", value)});
+}
+
+void lower_literal(OnnxLowering& to) {
+  const auto& attrs = to.attrs<LiteralAttrs>();
+  const auto sizes = attrs.type.shape.sizes();
+  const std::vector<int64_t> dims(sizes.begin(), sizes.end());
+  const auto count = static_cast<size_t>(attrs.type.shape.elements());
+  if (attrs.type.dtype == DType::kF32) {
+    const auto* values = reinterpret_cast<const float*>(attrs.words.data());
+    return to.set(0, to.builder.tensor(float_tensor(dims, {values, values + count})));
+  }
+  if (attrs.type.dtype != DType::kI32) to.fail("it holds other numbers than float32 and int32");
+  const auto* values = reinterpret_cast<const int32_t*>(attrs.words.data());
+  to.set(0, to.builder.tensor(int64_tensor(dims, {values, values + count})));
+}
+
+void lower_pointwise(OnnxLowering& to) {
+  const Expression& expression = to.attrs<PointwiseAttrs>().expression;
+  if (expression == gelu_expression()) return to.set(0, gelu_in_onnx(to.builder, to.in(0)));
+  if (expression == gelu_tanh_expression()) return to.set(0, gelu_tanh_in_onnx(to.builder, to.in(0)));
+  if (to.form.causal_mask_size > 0 && ends_attention(to))
+    return to.set(0, linear_as_gemm(to, *to.producer(to.node().in[0]), to.node().in[1], to.out_shape(0)));
+  std::vector<std::string> values;
+  for (const Instruction& in : expression.code) {
+    std::vector<std::string> operands;
+    if (in.function != Scalar::kInput && in.function != Scalar::kConstant)
+      for (const int16_t operand : {in.a, in.b, in.c})
+        if (operand >= 0) operands.push_back(values[operand]);
+    values.push_back(in.function == Scalar::kInput      ? to.in(in.a)
+                     : in.function == Scalar::kConstant ? to.builder.number(in.constant)
+                                                        : lower(to.builder, in.function, operands));
+  }
+  to.set(0, values.back());
+}
+
+void lower_reduce(OnnxLowering& to) {
+  const std::vector<int64_t> axes = reduced_axes(to.out_type(0).shape, to.in_type(0).shape);
+  SymbolicShape kept = to.in_shape(0);
+  for (const int64_t axis : axes) kept[axis] = {1};
+  const Reduction kind = to.attrs<ReduceAttrs>().kind;
+  const char* name = kind == Reduction::kSum ? "ReduceSum" : kind == Reduction::kMax ? "ReduceMax" : "ReduceLogSumExp";
+  const std::string y = to.builder.reduce(name, to.in(0), axes);
+  to.set(0, to.builder.reshape(y, kept, to.out_shape(0)));
+}
+
+// LayerNormalization from opset 17 on; before, and for root-mean-square norms, nodes that ONNX Runtime fuses.
+void lower_layer_norm(OnnxLowering& to) {
+  const auto& attrs = to.attrs<LayerNormAttrs>();
+  if (to.is_used(1) || to.is_used(2)) to.fail("its mean or deviation is read");
+  OnnxBuilder& b = to.builder;
+  if (b.opset() >= 17 && attrs.centered && attrs.has_weight) {
+    std::vector<std::string> in{to.in(0), to.in(1)};
+    if (attrs.has_bias) in.push_back(to.in(2));
+    return to.add("LayerNormalization", in,
+        {int_attribute("axis", -1), float_attribute("epsilon", static_cast<float>(attrs.epsilon))});
+  }
+  std::string y = to.in(0);
+  if (attrs.centered) y = b.add("Sub", {y, b.reduce("ReduceMean", y, {-1})});
+  const std::string variance = b.reduce("ReduceMean", b.add("Pow", {y, b.number(2)}), {-1});
+  y = b.add("Div", {y, b.add("Sqrt", {b.add("Add", {variance, b.number(attrs.epsilon)})})});
+  if (attrs.has_weight) y = b.add("Mul", {y, to.in(1)});
+  if (attrs.has_bias) y = b.add("Add", {y, to.in(to.operands() - 1)});
+  to.set(0, y);
+}
+
+void lower_rope(OnnxLowering& to) {
+  const auto& attrs = to.attrs<RopeAttrs>();
+  OnnxBuilder& b = to.builder;
+  const SymbolicShape& rows = to.in_shape(0);
+  const int64_t turned = attrs.heads * attrs.head_size, rest = rows[2].constant - turned;
+  const OnnxAttribute last = int_attribute("axis", -1);
+  std::vector<std::string> parts{to.in(0)};
+  if (rest > 0) parts = b.add_many("Split", {to.in(0), b.ints({turned, rest})}, 2, {last});
+
+  const SymbolicShape flat{rows[0], rows[1], {turned}}, apart{rows[0], rows[1], {attrs.heads}, {attrs.head_size}};
+  const int64_t half = attrs.half(), tail = attrs.head_size - 2 * half;
+  std::vector<int64_t> sizes{half, half};
+  if (tail > 0) sizes.push_back(tail);
+  const std::vector<std::string> x =
+      b.add_many("Split", {b.reshape(parts[0], flat, apart), b.ints(sizes)}, static_cast<int>(sizes.size()), {last});
+  const auto scaled = [&](const std::string& of) {
+    const double magnitude = attrs.scaling.magnitude;
+    return magnitude == 1 ? of : b.add("Mul", {of, b.tensor(float_tensor({1}, {static_cast<float>(magnitude)}))});
+  };
+  const std::string angle = angles(to, attrs), cos = scaled(b.add("Cos", {angle})), sin = scaled(b.add("Sin", {angle}));
+  const std::string first = b.add("Sub", {b.add("Mul", {x[0], cos}), b.add("Mul", {x[1], sin})});
+  const std::string second = b.add("Add", {b.add("Mul", {x[1], cos}), b.add("Mul", {x[0], sin})});
+  std::vector<std::string> elements{first, second};
+  if (tail > 0) elements.push_back(x[2]);
+  const std::string y = b.reshape(b.add("Concat", elements, {last}), apart, flat);
+  to.set(0, rest > 0 ? b.add("Concat", {y, parts[1]}, {last}) : y);
+}
+
+// A table of buckets by distance up to the largest, which farther ones share.
+void lower_distance_buckets(OnnxLowering& to) {
+  const auto& attrs = to.attrs<DistanceBucketsAttrs>();
+  const int64_t far = attrs.max_distance + 1;
+  std::vector<int64_t> buckets;
+  for (int64_t distance = -far; distance <= far; ++distance)
+    buckets.push_back(distance_bucket(distance, attrs.buckets, attrs.max_distance, attrs.bidirectional));
+
+  OnnxBuilder& b = to.builder;
+  const SymbolicSize queries = to.fit([](const Node& node) { return node.attrs.as<DistanceBucketsAttrs>().queries; });
+  std::string distance = b.add("Range", {b.integer(0), b.size_scalar(to.out_shape(0)[0]), b.integer(1)});
+  distance = b.add("Sub", {distance, b.size(queries + SymbolicSize{-1})});
+  if (attrs.has_position) distance = b.add("Sub", {distance, to.in(0)});
+  const std::string near = b.add("Max", {b.add("Min", {distance, b.integer(far)}), b.integer(-far)});
+  to.add("Gather", {b.ints(buckets), b.add("Add", {near, b.integer(far)})}, {int_attribute("axis", 0)});
+}
+
+void lower_mask_scores(OnnxLowering& to) {
+  const auto& attrs = to.attrs<ScoreMaskAttrs>();
+  const SymbolicSize queries = to.in_shape(0)[2], keys = to.in_shape(0)[3];
+  const std::string mask = visible(to, attrs, 1u + attrs.has_lengths, queries, keys);
+  to.set(0, masked(to, to.in(0), mask, attrs.has_lengths ? 1 : 0, keys));
+}
+
+void lower_attention(OnnxLowering& to) {
+  const auto& attrs = to.attrs<AttentionAttrs>();
+  if (attrs.dropout > 0) to.fail("it has dropout");
+  if (to.is_used(1)) to.fail("the logarithms of its sums are read");
+  OnnxBuilder& b = to.builder;
+  const Node& node = to.node();
+  const std::string q = by_heads_in_onnx(to, node.in[0], attrs.heads);
+  const std::string k = repeat_heads(to, by_heads_in_onnx(to, node.in[1], attrs.kv_heads), 1, attrs);
+  const std::string v = repeat_heads(to, by_heads_in_onnx(to, node.in[2], attrs.kv_heads), 2, attrs);
+
+  std::string scores = b.add("MatMul", {q, b.transpose(k, {0, 1, 3, 2})});
+  if (attrs.scale != 1) scores = b.add("Div", {scores, b.number(1 / attrs.scale)});
+  if (attrs.has_bias) scores = b.add("Add", {scores, bias_by_places(to, to.in(attrs.bias_at(kAttentionFixed)))});
+  const bool in_triangle = to.form.causal_mask_size > 0 && attrs.causal && attrs.window == 0 && !attrs.has_starts;
+  const SymbolicSize queries = to.in_shape(0)[1], keys = to.in_shape(1)[1];
+  const std::string mask = in_triangle ? visible_in_triangle(to, q, k, to.form.causal_mask_size)
+                                       : visible(to, attrs, attrs.starts_at(kAttentionFixed), queries, keys);
+  scores = masked(to, scores, mask, attrs.has_lengths ? 3 : 0, keys);
+  const std::string weights = b.add("Softmax", {scores}, {int_attribute("axis", -1)});
+
+  const SymbolicShape& rows = to.in_shape(0);
+  const SymbolicShape apart{rows[0], rows[1], {attrs.heads}, {rows[2].constant / attrs.heads}};
+  to.set(0, b.reshape(b.transpose(b.add("MatMul", {weights, v}), {0, 2, 1, 3}), apart, rows));
+}
+}  // namespace
+
+OnnxLower find_onnx_lowering(std::string_view op) {
+  static const std::map<std::string_view, OnnxLower> table{
+      {"argmax",
+          [](OnnxLowering& to) {
+            to.add("ArgMax", {to.in(0)}, {int_attribute("axis", -1), int_attribute("keepdims", 0)});
+          }},
+      {"attention", lower_attention},
+      {"broadcast",
+          [](OnnxLowering& to) {
+            to.add("Expand", {to.in(0), to.builder.shape(to.out_shape(0))});
+          }},
+      {"cast",
+          [](OnnxLowering& to) { to.set(0, to.builder.cast(to.in(0), onnx_element(to.attrs<CastAttrs>().dtype))); }},
+      {"concat",
+          [](OnnxLowering& to) {
+            std::vector<std::string> parts;
+            for (size_t i = 0; i < to.operands(); ++i) parts.push_back(to.in(i));
+            to.add("Concat", parts, {int_attribute("axis", to.attrs<ConcatAttrs>().axis)});
+          }},
+      {"conv2d", lower_conv2d}, {"conv_relu_pool", lower_conv_relu_pool}, {"distance_buckets", lower_distance_buckets},
+      {"embedding",
+          [](OnnxLowering& to) {
+            to.add("Gather", {to.in(0), to.in(1)}, {int_attribute("axis", 0)});
+          }},
+      {"fill", lower_fill}, {"layer_norm", lower_layer_norm}, {"literal", lower_literal},
+      {"mask_scores", lower_mask_scores}, {"matmul", lower_matmul}, {"max_pool", lower_max_pool},
+      {"permute", lower_permute}, {"pointwise", lower_pointwise}, {"reduce", lower_reduce},
+      {"reshape", [](OnnxLowering& to) { to.set(0, to.builder.reshape(to.in(0), to.in_shape(0), to.out_shape(0))); }},
+      {"rope", lower_rope},
+      {"scale_pixels",
+          [](OnnxLowering& to) { to.set(0, scaled_pixels(to, to.in(0), to.attrs<ScalePixelsAttrs>().scaling)); }},
+      {"softmax", [](OnnxLowering& to) { to.add("Softmax", {to.in(0)}, {int_attribute("axis", -1)}); }},
+      {"split", lower_split}, {"stop_gradient", [](OnnxLowering& to) { to.set(0, to.in(0)); }}};
+  const auto found = table.find(op);
+  return found == table.end() ? nullptr : found->second;
+}
+}  // namespace linnet

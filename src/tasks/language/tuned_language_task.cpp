@@ -1,0 +1,91 @@
+#include "tasks/language/tuned_language_task.h"
+
+namespace linnet {
+void check_messages(const Json& messages, const std::string& where) {
+  if (!messages.is_array()) fail_user(where, ": \"messages\" is no list");
+  if (messages.empty()) fail_user(where, ": the list of messages is empty");
+  for (const Json& each : messages) {
+    if (!each.is_object() || !each.contains("role") || !each["role"].is_string())
+      fail_user(where, ": a message has no \"role\"");
+    const Json* content = each.find("content");
+    if ((!content || content->is_null()) && !each.contains("tool_calls"))
+      fail_user(where, ": a message of the role \"", each["role"].text(), "\" has no \"content\"");
+  }
+}
+
+std::vector<LearnedText> render_chat(const ChatTemplate& chat, const Json& messages, const std::string& where) {
+  std::vector<LearnedText> texts(1);
+  Json before = Json::array();
+  const auto render = [&](bool prompt) {
+    try {
+      return chat.render(before.dump(), prompt);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kUser) throw;
+      fail_user(where, ": ", error.what());
+    }
+  };
+  for (const Json& each : messages) {
+    const bool assistant = each["role"].text() == "assistant";
+    std::string prompt;
+    if (assistant) prompt = render(true);
+    before.push_back(each);
+    if (!assistant) continue;
+    std::string text = render(false);
+    // Training prompts must equal generation prompts.
+    if (!text.starts_with(prompt))
+      fail_user(where,
+          ": the chat template writes a prompt differently once the answer follows; the answer cannot be "
+          "told from what it answers");
+    if (!text.starts_with(texts.back().text)) texts.emplace_back();
+    texts.back().learned.push_back({prompt.size(), text.size()});
+    texts.back().text = std::move(text);
+  }
+  return texts;
+}
+
+TargetedTokens learned_tokens(const LearnedText& rendered, const PretrainedTokenizer& tokenizer, bool special) {
+  const Encoding encoding = tokenizer.encode(rendered.text, EncodeOptions{.add_special = special});
+  TargetedTokens found{encoding.ids, std::vector<int32_t>(encoding.ids.size(), -1)};
+  for (size_t i = 1; i < encoding.ids.size(); ++i) {
+    const TextRange& covered = encoding.offsets[i];
+    const auto has_it = [&](const TextRange& range) {
+      return covered.end > covered.begin && covered.begin >= range.begin && covered.end <= range.end;
+    };
+    if (std::ranges::any_of(rendered.learned, has_it)) found.targets[i - 1] = encoding.ids[i];
+  }
+  return found;
+}
+
+bool learns_anything(const TargetedTokens& tokens) {
+  return std::ranges::any_of(tokens.targets, [](int32_t target) { return target >= 0; });
+}
+
+bool cut_tokens(TargetedTokens& tokens, int64_t longest) {
+  if (std::ssize(tokens.tokens) <= longest) return false;
+  tokens.tokens.resize(longest), tokens.targets.resize(longest);
+  return true;
+}
+
+int64_t longest_chat(const Config& config, const CausalModel& model) {
+  return config.data.context > 0 ? std::min(config.data.context, model.max_length()) : model.usual_length();
+}
+
+const PretrainedTokenizer& tokenizer_of(
+    const Config& config, const LanguageModel& language, const std::string& folder) {
+  const PretrainedTokenizer* tokenizer = language.coder->pretrained();
+  if (!tokenizer || tokenizer->kind() == "sentencepiece")
+    fail_user("'", folder, "' has no tokenizer.json, which task = \"", config.data.task,
+        "\" needs to know the tokens of an answer");
+  return *tokenizer;
+}
+
+void tell_cut_records(
+    const char* what, int64_t all, int64_t cut, int64_t left_out, int64_t longest, const CausalModel& model) {
+  const std::string of_all = " of " + std::to_string(all) + " " + what + " ";
+  if (cut > 0)
+    log_warning(std::to_string(cut) + of_all + "are longer than " + std::to_string(longest) +
+                " tokens and are cut there (" +
+                (longest < model.max_length() ? "--set context=N takes longer ones)" : "the model takes no more)"));
+  if (left_out > 0) log_warning(std::to_string(left_out) + of_all + "have nothing to learn and are left out");
+}
+}  // namespace linnet
