@@ -75,7 +75,7 @@ constexpr std::array kActions{
 };
 
 // Checked before anything is read: `model.from` is a model folder.
-void check_model_folder(const std::string& folder) {
+void check_first_model(const std::string& folder) {
   const std::string named = "model.from = \"" + folder + "\": ";
   if (!file_exists(folder)) fail_user(named, "there is no such folder (--set model.from=FOLDER)");
   if (RunFolder(folder).has_config())
@@ -88,7 +88,7 @@ std::unique_ptr<SessionTask> open_task(const Config& config, const std::string& 
   // load_onnx() reports errors of network files.
   const bool is_network = task_kind(config) == TaskKind::kImages ||
                           (task_kind(config) == TaskKind::kTexts && is_onnx_path(config.model.from));
-  if (from.empty() && !config.model.from.empty() && !is_network) check_model_folder(config.model.from);
+  if (from.empty() && !config.model.from.empty() && !is_network) check_first_model(config.model.from);
   std::unique_ptr<SessionTask> task = task_actions(config).make(config);
   task->open(from);
   return task;

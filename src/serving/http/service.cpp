@@ -16,34 +16,7 @@ namespace linnet {
 namespace {
 constexpr size_t kMostLoggedText = 2000;  // bytes of a body
 
-struct Route {
-  const char *path, *method;
-  bool needs_key;
-  std::optional<ModelKind> asks = {};  // the kind of model that answers this path
-};
-constexpr Route kRoutes[] = {
-    {"/", "GET", false},
-    {"/health", "GET", false},
-    {"/metrics", "GET", true},
-    {"/v1/models", "GET", true},
-    {"/v1/completions", "POST", true, ModelKind::kLanguage},
-    {"/v1/chat/completions", "POST", true},
-    {"/v1/embeddings", "POST", true},
-    {"/translate", "POST", true, ModelKind::kTranslation},
-    {"/classify", "POST", true, ModelKind::kClassifier},
-    {"/predict", "POST", true, ModelKind::kSpans},
-    {"/rerank", "POST", true},
-    {"/v1/rerank", "POST", true},
-    {"/embed", "POST", true, ModelKind::kEmbedder},
-};
 constexpr std::string_view kModelPrefix = "/v1/models/";
-
-const Route* find_route(std::string_view path) {
-  for (const Route& route : kRoutes)
-    if (path == route.path) return &route;
-  static constexpr Route kOneModel{"/v1/models/", "GET", true};
-  return path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size() ? &kOneModel : nullptr;
-}
 
 // The host in "localhost:8080" or "[::1]:8080", in lower case.
 std::string host_name(std::string_view host) {
@@ -200,6 +173,65 @@ std::optional<ApiError> Service::foreign(const HttpRequest& head) const {
   return {};
 }
 
+struct Service::Route {
+  const char *path, *method;
+  bool needs_key;
+  void (*answer)(Service& service, HttpRequest& request, const Exchange& exchange, const std::string& client);
+  std::optional<ModelKind> asks = {};  // the kind of model that answers this path
+};
+
+std::span<const Service::Route> Service::routes() {
+  using S = Service;
+  using R = HttpRequest;
+  using E = Exchange;
+  using Client = std::string;
+  static constexpr Route kRoutes[] = {
+      {"/", "GET", false, [](S&, R&, const E& to, const Client&) { to->respond(try_page()); }},
+      {"/health", "GET", false,
+          [](S&, R&, const E& to, const Client&) { to->respond({.body = "{\"status\":\"ok\"}\n"}); }},
+      {"/metrics", "GET", true,
+          [](S& s, R&, const E& to, const Client&) {
+            to->respond({.type = "text/plain; version=0.0.4; charset=utf-8", .body = s.metrics_text()});
+          }},
+      {"/v1/models", "GET", true,
+          [](S& s, R&, const E& to, const Client&) { to->respond({.body = s.models_text() + "\n"}); }},
+      {"/v1/completions", "POST", true,
+          [](S& s, R& r, const E& to, const Client& by) { s.write_text(parse_completion_call(r.body), to, by); },
+          ModelKind::kLanguage},
+      {"/v1/chat/completions", "POST", true,
+          [](S& s, R& r, const E& to, const Client& by) { s.write_text(parse_chat_call(r.body), to, by); }},
+      {"/v1/embeddings", "POST", true,
+          [](S& s, R& r, const E& to, const Client& by) { s.embed(parse_embedding_call(r.body), true, to, by); }},
+      {"/translate", "POST", true,
+          [](S& s, R& r, const E& to, const Client& by) { s.translate(parse_inputs_call(r.body, r.path), to, by); },
+          ModelKind::kTranslation},
+      {"/classify", "POST", true,
+          [](S& s, R& r, const E& to, const Client& by) { s.classify(parse_inputs_call(r.body, r.path), to, by); },
+          ModelKind::kClassifier},
+      {"/predict", "POST", true,
+          [](S& s, R& r, const E& to, const Client&) { s.find_spans(parse_inputs_call(r.body, r.path), to); },
+          ModelKind::kSpans},
+      {"/rerank", "POST", true,
+          [](S& s, R& r, const E& to, const Client& by) { s.rerank(parse_rerank_call(r.body), to, by); }},
+      {"/v1/rerank", "POST", true,
+          [](S& s, R& r, const E& to, const Client& by) { s.rerank(parse_rerank_call(r.body), to, by); }},
+      {"/embed", "POST", true,
+          [](S& s, R& r, const E& to, const Client& by) { s.embed(parse_inputs_call(r.body, r.path), false, to, by); },
+          ModelKind::kEmbedder},
+      {kModelPrefix.data(), "GET", true,
+          [](S& s, R& r, const E& to, const Client&) {
+            to->respond({.body = format_model(describe(*s.find(r.path.substr(kModelPrefix.size()), {}))) + "\n"});
+          }},
+  };
+  return kRoutes;
+}
+
+const Service::Route* Service::find_route(std::string_view path) {
+  for (const Route& route : routes())
+    if (path == route.path && path != kModelPrefix) return &route;
+  return path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size() ? &routes().back() : nullptr;
+}
+
 std::optional<HttpResponse> Service::refuse(const HttpRequest& head) {
   const Route* route = find_route(head.path);
   const auto refused = [](const ApiError& error) { return error_response(error); };
@@ -261,7 +293,7 @@ void Service::answer(HttpRequest& request, const Exchange& exchange) {
           text, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
       log_info("request " + exchange->id() + " says " + text);
     }
-    route(request, exchange);
+    if (const Route* route = find_route(request.path)) route->answer(*this, request, exchange, client_of(request));
   } catch (const ApiError& error) {
     exchange->respond(error_response(error));
   } catch (const Error& error) {
@@ -271,26 +303,6 @@ void Service::answer(HttpRequest& request, const Exchange& exchange) {
   } catch (const std::exception& error) {
     exchange->respond(error_response(ApiError(500, std::string("internal error: ") + error.what())));
   }
-}
-
-void Service::route(HttpRequest& request, const Exchange& exchange) {
-  const std::string& path = request.path;
-  if (path == "/") return exchange->respond(try_page());
-  if (path == "/health") return exchange->respond({.body = "{\"status\":\"ok\"}\n"});
-  if (path == "/metrics")
-    return exchange->respond({.type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_text()});
-  if (path == "/v1/models") return exchange->respond({.body = models_text() + "\n"});
-  const std::string client = client_of(request);
-  if (path == "/v1/completions") return write_text(parse_completion_call(request.body), exchange, client);
-  if (path == "/v1/chat/completions") return write_text(parse_chat_call(request.body), exchange, client);
-  if (path == "/v1/embeddings") return embed(parse_embedding_call(request.body), true, exchange, client);
-  if (path == "/embed") return embed(parse_inputs_call(request.body, path), false, exchange, client);
-  if (path == "/classify") return classify(parse_inputs_call(request.body, path), exchange, client);
-  if (path == "/predict") return find_spans(parse_inputs_call(request.body, path), exchange);
-  if (path == "/rerank" || path == "/v1/rerank") return rerank(parse_rerank_call(request.body), exchange, client);
-  if (path == "/translate") return translate(parse_inputs_call(request.body, path), exchange, client);
-  const Model model = find(path.substr(kModelPrefix.size()), {});
-  exchange->respond({.body = format_model(describe(*model)) + "\n"});
 }
 
 // The model of that name, or without a name the only one of these kinds. No kinds: any.
@@ -304,7 +316,7 @@ Service::Model Service::find(const std::string& name, std::initializer_list<Mode
     if (std::ranges::any_of(models_, does))
       throw ApiError(400, "\"model\" is missing, and several models do this", "model");
     std::string other;  // what another loaded model does
-    for (const Route& route : kRoutes)
+    for (const Route& route : routes())
       if (!models_.empty() && route.asks == models_[0]->resident->kind)
         other = "; \"" + models_[0]->name + "\" answers at " + route.path;
     throw ApiError(400, "no model that is loaded does this" + other, "model");

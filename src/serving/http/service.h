@@ -179,13 +179,15 @@ class Service : public HttpHandler {
   using Exchange = std::shared_ptr<HttpExchange>;
   using Model = std::shared_ptr<ServedModel>;
 
+  struct Route;                                           // of a path: who answers it
+  static std::span<const Route> routes();                 // the last one is that of every model by its name
+  static const Route* find_route(std::string_view path);  // null: there is none
   Model load(const std::string& description);
   void reload_all();
   Model find(const std::string& name, std::initializer_list<ModelKind> kinds) const;
   std::optional<ApiError> foreign(const HttpRequest& head) const;
   std::string client_of(const HttpRequest& request) const;
   void answer(HttpRequest& request, const Exchange& exchange);
-  void route(HttpRequest& request, const Exchange& exchange);
   // `client` takes turns with others; see TextWorker.
   void write_text(TextCall call, const Exchange& exchange, const std::string& client);
   void translate(InputCall call, const Exchange& exchange, const std::string& client);

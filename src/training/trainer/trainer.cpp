@@ -5,6 +5,7 @@
 #include "engine/ir/op.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/processor.h"
+#include "engine/ops/optimizer/optimizer.h"
 #include "engine/plan/plan.h"
 #include "models/nn/activation_observer.h"
 #include "training/trainer/pipeline_stage.h"
@@ -69,7 +70,7 @@ int64_t whole_count(double count) {
   return static_cast<int64_t>(count);
 }
 
-bool is_norm(const Node& node) { return std::string_view(node.op->name) == "sum_of_squares"; }
+bool is_norm(const Node& node) { return node.op == &kSumOfSquares; }
 
 // Whether a flat gradient survives the plan: nothing computed after its norm may overlap it.
 bool is_intact(const Plan& plan, RegionId arena, const Location& location, size_t bytes) {
