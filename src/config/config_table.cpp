@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 #include "base/fail.h"
+#include "base/functions.h"
 #include "config/config.h"
 #include "config/config_keys.h"
 #include "config/text_tasks.h"
