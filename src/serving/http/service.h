@@ -179,8 +179,8 @@ class Service : public HttpHandler {
   using Exchange = std::shared_ptr<HttpExchange>;
   using Model = std::shared_ptr<ServedModel>;
 
-  struct Route;                                           // of a path: who answers it
-  static std::span<const Route> routes();                 // the last one is that of every model by its name
+  struct Route;                                           // a path and what answers it
+  static std::span<const Route> routes();                 // the last row is /v1/models/NAME
   static const Route* find_route(std::string_view path);  // null: there is none
   Model load(const std::string& description);
   void reload_all();
