@@ -64,6 +64,7 @@ namespace linnet {
   OP(kBatchNormGrad, batch_norm_grad, kOwn) \
   OP(kLayerNormGrad, layer_norm_grad, kOwn) \
   OP(kResidualNormGrad, residual_norm_grad, kOwn) \
+  OP(kNormSums, norm_sums, kOwn) \
   OP(kSoftmaxGrad, softmax_grad, kOwn) \
   OP(kAttentionGrad, attention_grad, kOwn) \
   OP(kCrossEntropy, cross_entropy, kOwn) \

@@ -170,9 +170,84 @@ class FuseResidualNorm final : public Fusion {
 
   std::set<NodeId> fused_additions_;
 };
+
+// On a GPU, blocks sum the gradients of a norm's weight and bias over parts of the rows, and a second kernel adds up
+// the parts. One kernel does so for all norms:
+//
+//   norm_grad -> dx, dweight, dbias        norm_grad -> dx, parts;  all parts -> norm_sums -> every dweight and dbias
+//
+// It follows the last norm, so a norm whose gradients are read before that stays as it is, as where ranks exchange
+// gradients during the backward pass.
+
+class JoinNormSums final : public Fusion {
+ public:
+  JoinNormSums(const Graph& graph, const Backend& backend) : Fusion(graph, backend) { find(); }
+
+ private:
+  bool take(const Node& node) override {
+    if (!joined_.contains(id_of(node))) return false;
+    Attrs attrs = node.attrs;
+    if (is(node, kLayerNormGrad)) {
+      LayerNormAttrs norm = attrs.as<LayerNormAttrs>();
+      norm.in_parts = true, attrs = norm;
+    } else {
+      ResidualNormAttrs norm = attrs.as<ResidualNormAttrs>();
+      norm.norm.in_parts = true, attrs = norm;
+    }
+    const std::vector<Tensor> out = rewriter_.add(node, *node.op, rewriter_.inputs_of(node), attrs);
+    const size_t parameters = norm_of(node).parameters();
+    rewriter_.map(node.out[0], out[0]);
+    if (node.out.size() > 1 + parameters) rewriter_.map(node.out.back(), out.back());
+    parts_.push_back(out[1]);
+    sums_.insert(sums_.end(), node.out.begin() + 1, node.out.begin() + 1 + static_cast<ptrdiff_t>(parameters));
+    if (id_of(node) == *joined_.rbegin()) {
+      const std::vector<Tensor> sums = rewriter_.add(node, kNormSums, parts_, {});
+      for (size_t i = 0; i < sums.size(); ++i) rewriter_.map(sums_[i], sums[i]);
+    }
+    return true;
+  }
+
+  static bool is_gradient(const Node& node) { return is(node, kLayerNormGrad) || is(node, kResidualNormGrad); }
+
+  static LayerNormAttrs norm_of(const Node& node) {
+    return is(node, kLayerNormGrad) ? node.attrs.as<LayerNormAttrs>() : node.attrs.as<ResidualNormAttrs>().norm;
+  }
+
+  void find() {
+    for (const Node& node : graph_.nodes())
+      if (is_gradient(node) && first_reader(node) != kNone) joined_.insert(id_of(node));
+    if (!joined_.empty())
+      std::erase_if(joined_, [&, last = *joined_.rbegin()](NodeId id) { return first_reader(graph_.node(id)) < last; });
+    std::vector<TensorType> parts, sums;
+    for (const NodeId id : joined_) {
+      const Node& node = graph_.node(id);
+      const auto count = static_cast<int64_t>(norm_of(node).parameters());
+      const Shape& x = graph_.value(node.in[0]).type.shape;
+      parts.push_back({DType::kF32, {norm_part_count(x.elements(0, x.rank() - 1)), count, x[-1]}});
+      sums.resize(sums.size() + static_cast<size_t>(count), {DType::kF32, {x[-1]}});
+    }
+    const Node all{.op = &kNormSums};
+    if (joined_.size() < 2 || !has_fast_kernel(all, parts, sums, backend_)) joined_.clear();
+  }
+
+  // Of the gradients of weight and bias; kNone: nothing reads them.
+  NodeId first_reader(const Node& node) const {
+    NodeId first = kNone;
+    for (size_t i = 1; i <= norm_of(node).parameters(); ++i)
+      for (const NodeId reader : matcher_.readers(node.out[i]))
+        if (first == kNone || reader < first) first = reader;
+    return first;
+  }
+
+  std::set<NodeId> joined_;  // in order; the sums follow the last
+  std::vector<Tensor> parts_;
+  std::vector<ValueId> sums_;
+};
 }  // namespace
 
 Graph fuse_batch_norm(const Graph& graph, const Backend& backend) { return FuseBatchNorm(graph, backend).run(); }
 
 Graph fuse_residual_norm(const Graph& graph) { return FuseResidualNorm(graph).run(); }
+
+Graph join_norm_sums(const Graph& graph, const Backend& backend) { return JoinNormSums(graph, backend).run(); }
 }  // namespace linnet

@@ -1,4 +1,6 @@
 #include <gtest/gtest.h>
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <random>
 #include "engine/exec/interpreter.h"
@@ -100,6 +102,57 @@ TEST(FuseResidualNorm, ASumThatIsReadBeforeItsNormStaysApart) {
   graph.output("early", weight);
   graph.output("y", layer_norm(sum, input("w", {8}), input("b", {8})));
   EXPECT_EQ(count(fuse_residual_norm(graph), kResidualNorm), 0);
+}
+
+// A backend that can add up the sums of several norms: the CPU's reference kernels.
+const Backend& with_norm_sums() {
+  static const Backend backend{&cpu_device(), cpu_backend().ops};
+  return backend;
+}
+
+void expect_close(const Graph& one, const Graph& other) {
+  const NamedTensors in = inputs_of(one), want = interpret(one, in).outputs, got = interpret(other, in).outputs;
+  for (const auto& [name, tensor] : want)
+    for (int64_t i = 0; i < tensor.type().shape.elements(); ++i)
+      ASSERT_NEAR(got.at(name)[i], tensor[i], 1e-4 * (1 + std::abs(tensor[i]))) << name << " " << i;
+}
+
+TEST(JoinNormSums, OneNodeAddsUpTheSumsOfAllNorms) {
+  for (const bool norm_first : {false, true})
+    for (const bool rms : {false, true}) {
+      const Graph graph = fuse_residual_norm(layers({norm_first, 0.25f, true, rms}));
+      const Graph joined = join_norm_sums(graph, with_norm_sums());
+      verify(joined);
+      EXPECT_EQ(count(joined, kNormSums), 1);
+      for (const Node& node : joined.nodes())
+        if (is(node, kNormSums)) EXPECT_EQ(node.in.size(), 4u);
+      expect_close(graph, joined);
+      EXPECT_EQ(count(join_norm_sums(graph, cpu_backend()), kNormSums), 0);
+    }
+}
+
+// Such as by ranks that exchange gradients while the backward pass goes on.
+TEST(JoinNormSums, ANormWhoseGradientIsReadBeforeTheLastNormStaysApart) {
+  Graph graph;
+  const auto input = [&](const std::string& name, Shape shape) { return graph.input(name, {DType::kF32, shape}); };
+  std::vector<Tensor> weights;
+  Tensor x = input("x", {9, 8});
+  for (const char* name : {"0", "1", "2"})
+    x = tanh(rms_norm(x, weights.emplace_back(input(std::string("w") + name, {8}))));
+  const std::vector<Tensor> d = gradients(sum_to(x * x, {}), weights);
+  Rewriter rewriter(graph);
+  for (const Node& node : graph.nodes()) {
+    rewriter.copy(node);
+    if (!d[2].defined() || node.out.size() < 2 || node.out[1] != d[2].id) continue;
+    rewriter.graph().output("early", exp(rewriter[d[2].id]));
+  }
+  for (size_t i = 0; i < 2; ++i) rewriter.graph().output("d" + std::to_string(i), rewriter[d[i].id]);
+  const Graph early = rewriter.finish(), joined = join_norm_sums(early, with_norm_sums());
+  verify(joined);
+  for (const Node& node : joined.nodes())
+    if (is(node, kNormSums)) EXPECT_EQ(node.in.size(), 2u);
+  EXPECT_EQ(count(joined, kNormSums), 1);
+  expect_close(early, joined);
 }
 }  // namespace
 }  // namespace linnet

@@ -48,7 +48,7 @@ constexpr std::array kPasses{
     Pass{"pack_filters", [](const Graph& g, const PassOptions& o) { return pack_filters(g, o.filters); },
         [](const PassOptions& o) { return !o.filters.empty(); }},
     Pass{"fuse_embedding_scale", pass<fuse_embedding_scale>}, Pass{"fuse_accumulate", pass<fuse_accumulate>},
-    Pass{"fuse_bias_gradient", pass<fuse_bias_gradient>},
+    Pass{"fuse_bias_gradient", pass<fuse_bias_gradient>}, Pass{"join_norm_sums", pass<join_norm_sums>},
     Pass{"quantize_products", pass<quantize_products>, [](const PassOptions& o) { return o.int8; }},
     Pass{"fuse_quantized", pass<fuse_quantized>}, Pass{"fuse_int8_convolution", pass<fuse_int8_convolution>},
     Pass{"fuse_pointwise", pass<fuse_pointwise>},

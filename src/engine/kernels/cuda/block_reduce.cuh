@@ -38,13 +38,13 @@ LINNET_DEVICE float block_max(float value) { return block_reduce(value, Larger()
 // The second stage of a sum over blocks: adds their parts in a fixed order.
 constexpr int kPartSlices = 32;  // warps that share the parts of 32 columns
 
-// Column sums of from [parts, width]: those before `split` to `first`, the others to `second`; either may be null.
-static __global__ void __launch_bounds__(kPartSlices* kWarp) add_parts_kernel(int64_t parts, int64_t split,
-    int64_t width, const float* __restrict__ from, float* __restrict__ first, float* __restrict__ second) {
-  begin_kernel();
+// Column sums of from [parts, width], 32 of them by each block: those before `split` to `first`, the others to
+// `second`; either may be null.
+static LINNET_DEVICE void add_block_parts(unsigned block, int64_t parts, int64_t split, int64_t width,
+    const float* __restrict__ from, float* __restrict__ first, float* __restrict__ second) {
   __shared__ float slices[kPartSlices][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, slice = static_cast<int>(threadIdx.x) / kWarp;
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane;
+  const int64_t column = static_cast<int64_t>(block) * kWarp + lane;
   float sum = 0;
   if (column < width)
     for (int64_t part = slice; part < parts; part += kPartSlices) sum += from[part * width + column];
@@ -54,6 +54,12 @@ static __global__ void __launch_bounds__(kPartSlices* kWarp) add_parts_kernel(in
   for (int i = 1; i < kPartSlices; ++i) sum += slices[i][lane];
   float* to = column < split ? first : second;
   if (to) to[column < split ? column : column - split] = sum;
+}
+
+static __global__ void __launch_bounds__(kPartSlices* kWarp) add_parts_kernel(int64_t parts, int64_t split,
+    int64_t width, const float* __restrict__ from, float* __restrict__ first, float* __restrict__ second) {
+  begin_kernel();
+  add_block_parts(blockIdx.x, parts, split, width, from, first, second);
 }
 
 inline void add_parts(

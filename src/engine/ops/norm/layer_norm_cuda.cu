@@ -150,7 +150,8 @@ template <class T, bool kResidual> __global__ void __launch_bounds__(kRowBlock)
 }
 
 // The gradient of a norm (engine/kernels/norm/norm.h), one pass over memory. Every block sums dweight and dbias over
-// its own rows; a second kernel adds the blocks' sums in order. The number of rows alone decides how they are divided.
+// its own rows; a second kernel adds the blocks' sums in order, of this norm or of all (kNormSums). The number of rows
+// alone decides how they are divided.
 // dx and df may be dy, sum or dsum: the thread that has read an element writes it.
 template <class T> struct NormBackward {
   int64_t rows = 0, width = 0;
@@ -160,14 +161,11 @@ template <class T> struct NormBackward {
   DropoutSite dropout;
   unsigned rows_per_sample = 1;
   T *dx = nullptr, *df = nullptr;              // df: with dropout only
-  float *dweight = nullptr, *dbias = nullptr;  // may be null
-  float* parts = nullptr;                      // [norm_part_count, 2, width]: the blocks' sums, dweight's and dbias's
-  int64_t rows_per_part = 0;
-};
+  float *dweight = nullptr, *dbias = nullptr;  // the first block's sums; null: none
+  int64_t rows_per_part = 0, part_stride = 0;  // from one block's sums to the next one's
 
-// At most two blocks for each of a large GPU's multiprocessors, all resident at once, with whole warps' rows.
-int64_t norm_rows_per_part(int64_t rows) { return std::max<int64_t>(((rows + 255) / 256 + 7) / 8 * 8, 8); }
-int64_t norm_part_count(int64_t rows) { return (rows + norm_rows_per_part(rows) - 1) / norm_rows_per_part(rows); }
+  LINNET_DEVICE float* part_of(float* sums) const { return sums ? sums + blockIdx.x * part_stride : nullptr; }
+};
 
 // Adds the sums of a block's warps, for different rows, in order. Every thread calls it.
 template <class Layout>
@@ -196,6 +194,12 @@ LINNET_DEVICE void store_parts(int width, const float (&sums)[Layout::kPieces][L
 #pragma unroll
     for (int j = 0; j < Layout::kVector; ++j) to[Layout::column(i) + j] = sums[i][j];
   }
+}
+
+template <class Layout>
+LINNET_DEVICE void write_part(int width, const float (&sums)[Layout::kPieces][Layout::kVector], float* to) {
+  if constexpr (Layout::kThreads == kWarp) add_warps<Layout>(width, sums, to);
+  else store_parts<Layout>(width, sums, to);
 }
 
 // Blocks per multiprocessor: two if half of its registers suffice.
@@ -269,14 +273,8 @@ template <class T, class Layout, bool kResidual> __global__ void __launch_bounds
       store_vector(call.df + row * width + column, d);
     }
   }
-  float* to = call.parts + 2 * static_cast<int64_t>(blockIdx.x) * width;
-  if constexpr (Layout::kThreads == kWarp) {
-    add_warps<Layout>(width, dweight, to);
-    add_warps<Layout>(width, dbias, to + width);
-  } else {
-    store_parts<Layout>(width, dweight, to);
-    store_parts<Layout>(width, dbias, to + width);
-  }
+  if (call.dweight) write_part<Layout>(width, dweight, call.part_of(call.dweight));
+  if (call.dbias) write_part<Layout>(width, dbias, call.part_of(call.dbias));
 }
 
 // For rows too long for a block's registers: they are read again, and the block's sums are kept in memory.
@@ -287,15 +285,15 @@ template <class T, bool kResidual> __global__ void __launch_bounds__(kRowBlock)
   const int64_t first = blockIdx.x * call.rows_per_part, end = min(call.rows, first + call.rows_per_part);
   const bool drops = kResidual && call.dropout.random != nullptr;
   const DropoutMask mask = drops ? call.dropout.mask() : DropoutMask{};
-  float *dweight = call.parts + 2 * static_cast<int64_t>(blockIdx.x) * width, *dbias = dweight + width;
+  float *dweight = call.part_of(call.dweight), *dbias = call.part_of(call.dbias);
   for (int64_t row = first; row < end; ++row) {
     const T *dy = call.dy + row * width, *sum = call.sum + row * width;
     const float mean = call.mean[row], rstd = call.rstd[row];
     float sum_g = 0, sum_gn = 0;
     for (int64_t j = threadIdx.x; j < width; j += kRowBlock) {
       const float d = to_float(dy[j]), normal = (to_float(sum[j]) - mean) * rstd;
-      dweight[j] = row == first ? d * normal : dweight[j] + d * normal;
-      dbias[j] = row == first ? d : dbias[j] + d;
+      if (dweight) dweight[j] = row == first ? d * normal : dweight[j] + d * normal;
+      if (dbias) dbias[j] = row == first ? d : dbias[j] + d;
       const float g = d * (call.weight ? call.weight[j] : 1);
       sum_g += g;
       sum_gn += g * normal;
@@ -340,9 +338,11 @@ template <bool kResidual> void run(const KernelArgs& args) {
   });
 }
 
-size_t grad_workspace(const KernelQuery& query) {
+template <bool kResidual> size_t grad_workspace(const KernelQuery& query) {
+  const LayerNormAttrs norm = norm_attrs<kResidual>(query).norm;
+  if (norm.in_parts) return 0;
   const int64_t parts = norm_part_count(query.in[3].shape.elements());
-  return static_cast<size_t>(2 * parts * query.in[0].shape[-1]) * sizeof(float);
+  return norm.parameters() * static_cast<size_t>(parts * query.in[0].shape[-1]) * sizeof(float);
 }
 
 template <bool kResidual> void run_grad(const KernelArgs& args) {
@@ -355,8 +355,12 @@ template <bool kResidual> void run_grad(const KernelArgs& args) {
     call.mean = o.mean.template as<float>(), call.rstd = o.rstd.template as<float>();
     set_dropout(call, o.dropout);
     call.dx = o.dx.template as<T>(), call.df = elements_of<T>(o.df);
-    call.dweight = elements_of<float>(o.dweight), call.dbias = elements_of<float>(o.dbias);
-    call.parts = reinterpret_cast<float*>(args.workspace), call.rows_per_part = norm_rows_per_part(call.rows);
+    float* const sums = o.parts ? o.parts->template as<float>() : reinterpret_cast<float*>(args.workspace);
+    const int64_t before_bias = o.attrs.norm.has_weight ? call.width : 0;
+    if (o.attrs.norm.has_weight) call.dweight = sums;
+    if (o.attrs.norm.has_bias) call.dbias = sums + before_bias;
+    call.rows_per_part = norm_rows_per_part(call.rows);
+    call.part_stride = static_cast<int64_t>(o.attrs.norm.parameters()) * call.width;
     call.wide_parameters = aligned16(call.weight);
     const auto parts = static_cast<unsigned>(norm_part_count(call.rows));
     const bool aligned = aligned16(call.dy, call.sum, call.dsum, call.dx, call.df);
@@ -364,14 +368,61 @@ template <bool kResidual> void run_grad(const KernelArgs& args) {
           launch(args.device, norm_backward_kernel<T, Layout, kResidual>, parts, kRowBlock, 0, call);
         }))
       launch(args.device, norm_backward_long_kernel<T, kResidual>, parts, kRowBlock, 0, call);
-    if (call.dweight || call.dbias)
-      add_parts(args.device, parts, call.width, 2 * call.width, call.parts, call.dweight, call.dbias);
+    if (o.dweight || o.dbias)
+      add_parts(args.device, parts, before_bias, call.part_stride, sums, elements_of<float>(o.dweight),
+          elements_of<float>(o.dbias));
   });
+}
+
+// Of several norms: parts [count, parameters, width].
+struct NormParts {
+  const float* from;
+  float* to[2];
+  int width, stride;  // stride: of all parameters
+  int count;
+  unsigned first_block;
+};
+constexpr int kNormsAtOnce = 64;  // 3 of the 4 KB that a kernel's arguments may have
+struct AllNormParts {
+  NormParts of[kNormsAtOnce];
+  int count = 0;
+  unsigned blocks = 0;
+};
+
+__global__ void __launch_bounds__(kPartSlices* kWarp) norm_sums_kernel(AllNormParts all) {
+  begin_kernel();
+  int i = 0;
+  while (i + 1 < all.count && blockIdx.x >= all.of[i + 1].first_block) ++i;
+  const NormParts& norm = all.of[i];
+  add_block_parts(
+      blockIdx.x - norm.first_block, norm.count, norm.width, norm.stride, norm.from, norm.to[0], norm.to[1]);
+}
+
+void run_sums(const KernelArgs& args) {
+  AllNormParts all;
+  size_t next = 0;
+  for (size_t i = 0; i < args.in.size(); ++i) {
+    const Shape& shape = args.in[i].shape();
+    NormParts& norm = all.of[all.count++] = {};
+    norm.from = args.in[i].as<float>();
+    for (int64_t k = 0; k < shape[1]; ++k) norm.to[k] = args.out[next++].as<float>();
+    norm.width = static_cast<int>(shape[2]), norm.stride = static_cast<int>(shape[1] * shape[2]);
+    norm.count = static_cast<int>(shape[0]), norm.first_block = all.blocks;
+    all.blocks += blocks_for(norm.stride, kWarp);
+    if (all.count < kNormsAtOnce && i + 1 < args.in.size()) continue;
+    launch(args.device, norm_sums_kernel, all.blocks, kPartSlices * kWarp, 0, all);
+    all = {};
+  }
+}
+
+bool supports_sums(const KernelQuery& query) {
+  return all_f32(query) && std::ranges::all_of(query.in, [](const TensorType& parts) { return parts.shape[1] <= 2; });
 }
 }  // namespace
 
 LINNET_KERNELS(layer_norm_cuda, {"rows", run<false>})
-LINNET_KERNELS(layer_norm_grad_cuda, {"rows", run_grad<false>, nullptr, grad_workspace})
+LINNET_KERNELS(layer_norm_grad_cuda, {"rows", run_grad<false>, nullptr, grad_workspace<false>})
+LINNET_KERNELS(norm_sums_cuda, {"columns", run_sums, supports_sums})
 LINNET_KERNELS(residual_norm_cuda, {"rows", run<true>})
-LINNET_KERNELS(residual_norm_grad_cuda, {"rows", run_grad<true>, nullptr, grad_workspace})
+LINNET_KERNELS(residual_norm_grad_cuda, {"rows", run_grad<true>, nullptr, grad_workspace<true>})
 }  // namespace linnet

@@ -1,6 +1,7 @@
 #include "engine/ops/norm/norm.h"
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include "engine/kernels/norm/norm.h"
 #include "engine/kernels/random/philox.h"
 #include "engine/ops/dropout/dropout.h"
@@ -28,13 +29,31 @@ std::vector<TensorType> infer_layer_norm(const InferArgs& args) {
   return {x, row_type(x), row_type(x)};
 }
 
+// Those of a gradient's results between dx and df, after dx.
+void add_parameter_gradients(const LayerNormAttrs& attrs, const TensorType& x, std::vector<TensorType>& out) {
+  const TensorType parameter = parameter_type(x);
+  const auto count = static_cast<int64_t>(attrs.parameters());
+  const int64_t rows = x.shape.elements(0, x.shape.rank() - 1);
+  if (attrs.in_parts) out.push_back({parameter.dtype, {norm_part_count(rows), count, x.shape[-1]}});
+  else out.resize(out.size() + attrs.parameters(), parameter);
+}
+
 std::vector<TensorType> infer_layer_norm_grad(const InferArgs& args) {
   const auto& attrs = args.attrs.as<LayerNormAttrs>();
   expect_inputs(args, 4u + attrs.has_weight);
   const TensorType& x = args.in[1];
   expect(args.in[0] == x, "got ", args.in[0], " and ", x);
   std::vector<TensorType> out{x};
-  out.resize(1 + attrs.parameters(), parameter_type(x));
+  add_parameter_gradients(attrs, x, out);
+  return out;
+}
+
+std::vector<TensorType> infer_norm_sums(const InferArgs& args) {
+  std::vector<TensorType> out;
+  for (const TensorType& parts : args.in) {
+    expect(parts.shape.rank() == 3 && is_float(parts.dtype), "got ", parts, ", expected [parts, parameters, width]");
+    out.resize(out.size() + static_cast<size_t>(parts.shape[1]), {parts.dtype, {parts.shape[2]}});
+  }
   return out;
 }
 
@@ -81,7 +100,7 @@ std::vector<TensorType> infer_residual_norm_grad(const InferArgs& args) {
     expect(args.in[i] == sum, "got ", args.in[i], " and ", sum);
   expect_dropout(args, attrs);
   std::vector<TensorType> out{sum};
-  out.resize(1 + attrs.norm.parameters(), parameter_type(sum));
+  add_parameter_gradients(attrs.norm, sum, out);
   if (attrs.probability > 0) out.push_back(sum);
   return out;
 }
@@ -197,7 +216,14 @@ template <bool kResidual> void run_norm_grad_reference(const KernelArgs& args) {
     T *dweight = elements_of<T>(o.dweight), *dbias = elements_of<T>(o.dbias), *df = elements_of<T>(o.df);
     for (T* sums : {dweight, dbias})
       if (sums) std::fill_n(sums, o.width, T(0));
+    if (o.parts) std::fill_n(o.parts->template as<T>(), o.parts->elements(), T(0));
     for (int64_t r = 0; r < o.rows; ++r) {
+      if (o.parts) {
+        const int64_t part = r / norm_rows_per_part(o.rows);
+        T* next = o.parts->template as<T>() + part * static_cast<int64_t>(o.attrs.norm.parameters()) * o.width;
+        if (o.attrs.norm.has_weight) dweight = std::exchange(next, next + o.width);
+        if (o.attrs.norm.has_bias) dbias = next;
+      }
       const T *dy = o.dy.template as<T>() + r * o.width, *x = o.x.template as<T>() + r * o.width;
       T* dx = o.dx.template as<T>() + r * o.width;
       const double mean = o.mean.template as<T>()[r], rstd = o.rstd.template as<T>()[r];
@@ -223,6 +249,20 @@ template <bool kResidual> void run_norm_grad_reference(const KernelArgs& args) {
   });
 }
 
+void run_norm_sums_reference(const KernelArgs& args) {
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    for (size_t i = 0, next = 0; i < args.in.size(); ++i) {
+      const Shape& shape = args.in[i].shape();  // [P, K, D]
+      for (int64_t k = 0; k < shape[1]; ++k) {
+        T* sums = args.out[next++].as<T>();
+        std::fill_n(sums, shape[2], T(0));
+        for (int64_t part = 0; part < shape[0]; ++part)
+          for (int64_t j = 0; j < shape[2]; ++j) sums[j] += args.in[i].as<T>()[(part * shape[1] + k) * shape[2] + j];
+      }
+    }
+  });
+}
+
 template <bool kResidual> void run_norm(const KernelArgs& args) {
   const NormOperands<kResidual> o(args);
   RowNormForward call{.rows = o.rows,
@@ -238,6 +278,10 @@ template <bool kResidual> void run_norm(const KernelArgs& args) {
       .centered = o.attrs.norm.centered};
   if (kResidual) call.f = stored(*o.f), call.sum = mutable_stored(*o.sum);
   row_norm_forward(call, args.pool);
+}
+
+template <bool kResidual> bool supports_norm_grad(const KernelQuery& query) {
+  return !norm_attrs<kResidual>(query).norm.in_parts && f32_or_all_reduced(query);
 }
 
 size_t norm_grad_workspace(const KernelQuery& query) {
@@ -397,6 +441,7 @@ const OpDef kLayerNorm{.name = "layer_norm",
     .storage = reduced<0b1, 0b1>,
     .cheap = true};
 const OpDef kLayerNormGrad{.name = "layer_norm_grad", .infer = infer_layer_norm_grad, .storage = reduced<0b11, 0b1>};
+const OpDef kNormSums{.name = "norm_sums", .infer = infer_norm_sums};
 const OpDef kResidualNorm{.name = "residual_norm",
     .infer = infer_residual_norm,
     .gradient = residual_norm_gradient,
@@ -430,11 +475,12 @@ ResidualNorm residual_norm(At x, Tensor f, Tensor weight, Tensor bias, Tensor ra
 }
 
 LINNET_KERNELS(layer_norm, {"simd", run_norm<false>, f32_or_all_reduced}, {"reference", run_norm_reference<false>})
-LINNET_KERNELS(layer_norm_grad, {"simd", run_norm_grad<false>, f32_or_all_reduced, norm_grad_workspace},
+LINNET_KERNELS(layer_norm_grad, {"simd", run_norm_grad<false>, supports_norm_grad<false>, norm_grad_workspace},
     {"reference", run_norm_grad_reference<false>})
 LINNET_KERNELS(residual_norm, {"simd", run_norm<true>, f32_or_all_reduced}, {"reference", run_norm_reference<true>})
-LINNET_KERNELS(residual_norm_grad, {"simd", run_norm_grad<true>, f32_or_all_reduced, norm_grad_workspace},
+LINNET_KERNELS(residual_norm_grad, {"simd", run_norm_grad<true>, supports_norm_grad<true>, norm_grad_workspace},
     {"reference", run_norm_grad_reference<true>})
+LINNET_KERNELS(norm_sums, {"reference", run_norm_sums_reference})
 
 const OpDef kBatchNorm{.name = "batch_norm",
     .infer = infer_batch_norm,

@@ -5,21 +5,34 @@
 //  x [..., D], weight [D], bias [D] -> y [..., D], mean [..., 1], rstd [..., 1] If x is bf16 only y is, too. Weight and
 // bias are optional. Not centered: y = x / sqrt(mean(x^2) + epsilon) * weight.
 #pragma once
+#include <algorithm>
 #include "engine/ops/kernel.h"
 
 namespace linnet {
 struct LayerNormAttrs {
   double epsilon = 1e-5;
   bool centered = true, has_weight = true, has_bias = true;
+  // Of the gradient, set by the pass join_norm_sums: in place of dweight and dbias there is one result, their sums over
+  // parts of the rows, [norm_part_count(rows), parameters(), D]. GPU only.
+  bool in_parts = false;
   size_t parameters() const { return size_t{has_weight} + has_bias; }
   void fields(FieldVisitor& visit) {
     visit("epsilon", epsilon), visit("centered", centered), visit("has_weight", has_weight);
-    visit("has_bias", has_bias);
+    visit("has_bias", has_bias), visit("in_parts", in_parts);
   }
 };
 
+// A GPU's blocks sum dweight and dbias over a part of the rows each. At most two blocks for each of a large GPU's
+// multiprocessors, all resident at once, with whole warps' rows.
+constexpr int64_t norm_rows_per_part(int64_t rows) { return std::max<int64_t>(((rows + 255) / 256 + 7) / 8 * 8, 8); }
+constexpr int64_t norm_part_count(int64_t rows) {
+  return (rows + norm_rows_per_part(rows) - 1) / norm_rows_per_part(rows);
+}
+
 extern const OpDef kLayerNorm;      // x, [weight], [bias] -> y, mean, rstd
-extern const OpDef kLayerNormGrad;  // dy, x, mean, rstd, [weight] -> dx, [dweight], [dbias]
+extern const OpDef kLayerNormGrad;  // dy, x, mean, rstd, [weight] -> dx, [dweight], [dbias] (or the sums in parts)
+// Adds up the parts of several norms' gradients in one kernel: each [P, K, D] -> K results [D]
+extern const OpDef kNormSums;
 
 // Weight and bias may be undefined.
 Tensor layer_norm(At x, Tensor weight, Tensor bias, double epsilon = 1e-5);
@@ -71,9 +84,10 @@ struct NormDropout {  // of f
   }
 };
 
-template <bool kResidual> ResidualNormAttrs norm_attrs(const KernelArgs& args) {
-  if constexpr (kResidual) return args.attrs<ResidualNormAttrs>();
-  else return {.norm = args.attrs<LayerNormAttrs>()};
+// Of KernelArgs or KernelQuery.
+template <bool kResidual, class Args> ResidualNormAttrs norm_attrs(const Args& args) {
+  if constexpr (kResidual) return args.template attrs<ResidualNormAttrs>();
+  else return {.norm = args.template attrs<LayerNormAttrs>()};
 }
 
 // rows x width elements; without kResidual y is of x, and there is neither f nor sum.
@@ -101,14 +115,19 @@ struct NormGradOperands {
   NormDropout dropout;
   int64_t width, rows;
   const TensorView &dy, &x, &mean, &rstd, *weight = nullptr, *dsum = nullptr;
-  const TensorView &dx, *dweight = nullptr, *dbias = nullptr, *df = nullptr;
+  const TensorView &dx, *dweight = nullptr, *dbias = nullptr, *parts = nullptr, *df = nullptr;
 
   explicit NormGradOperands(const KernelArgs& args)
       : attrs(norm_attrs<kResidual>(args)), dropout(args, attrs, args.in[0].shape()), width(args.in[0].shape()[-1]),
         rows(args.in[3].elements()), dy(args.in[0]), x(args.in[1]), mean(args.in[2]), rstd(args.in[3]),
         dx(args.out[0]) {
-    if (attrs.norm.has_weight) weight = &args.in[4], dweight = &args.out[1];
-    if (attrs.norm.has_bias) dbias = &args.out[1u + attrs.norm.has_weight];
+    if (attrs.norm.has_weight) weight = &args.in[4];
+    if (attrs.norm.in_parts) {
+      parts = &args.out[1];
+    } else {
+      if (attrs.norm.has_weight) dweight = &args.out[1];
+      if (attrs.norm.has_bias) dbias = &args.out[1u + attrs.norm.has_weight];
+    }
     if (attrs.dsum) dsum = &args.in[attrs.dsum_input()];
     if (attrs.probability > 0) df = &args.out.back();
   }
