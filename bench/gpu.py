@@ -231,6 +231,11 @@ def measure(row: Row, journal: Path) -> bool:
             if left < PATIENCE:  # compiling takes minutes, and goes on from the compiler's cache in the next call
                 return False
             found = {"error": f"not done after {left:.0f} s"}
+        # Linnet's: what cuBLASLt computed each product with. Hundreds of lines, so not in the row.
+        algorithms = found.pop("algorithms", None)
+        if algorithms:
+            listed = "".join(f"{what}: {how}\n" for what, how in algorithms.items())
+            (journal.parent / f"algorithms-{options.name}-{options.precision}.txt").write_text(listed)
         record = found | row.key | {"side": side, "process_mb": peak.mb, "round": turn, "took": took, "gpu": machine,
                                     "date": time.strftime("%Y-%m-%d %H:%M")}
         row.records.append(record)

@@ -300,6 +300,17 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t de
       as<Matrix>(static_cast<const void*>(b)), as<Matrix>(static_cast<const void*>(d)));
 }
 
+// Its number is that of the alignment it needs.
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algorithm,
+    cublasLtMatmulAlgoConfigAttributes_t attribute, void* value, size_t bytes, size_t*) {
+  if (bytes != sizeof(int32_t)) return refuse("an attribute of another size");
+  Algorithm known;
+  std::memcpy(&known, algorithm, sizeof known);
+  const int32_t number = attribute == CUBLASLT_ALGO_CONFIG_ID ? static_cast<int32_t>(known.a) : 1;
+  std::memcpy(value, &number, sizeof number);
+  return known.magic == kMagic ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
     cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
     cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm,

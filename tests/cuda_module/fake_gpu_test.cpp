@@ -56,6 +56,29 @@ TEST(FakeGpu, SaysWhichLibrariesItHasAndWarnsWithoutCudnn) {
   EXPECT_EQ(said.find("linnet: warning: no cuDNN is found: ") == 0, lacks_cudnn) << detail << "\n" << said;
 }
 
+TEST(FakeGpu, TellsWhatItRecordedAndWhichAlgorithmsItChose) {
+  CudaDevice device(0);
+  EXPECT_TRUE(device.choices().recordings.empty() && device.choices().algorithms.empty());
+  Floats a(device, {1, 2, 3, 4}), b(device, std::vector<float>(16, 1)), d(device, {0, 0, 0, 0});
+  std::byte* const workspace = device.allocate(kLtWorkspace, "workspace");
+  const auto multiply = [&] {
+    lt_run(device, small_product(), {.a = a.memory, .b = b.memory, .d = d.memory, .workspace = workspace});
+  };
+  multiply();
+  device.record([&] {
+    multiply();
+    device.copy(a.memory, d.memory, 16);
+    device.copy(b.memory, d.memory, 16);
+  });
+  device.record(multiply);
+  const DeviceChoices choices = device.choices();
+  EXPECT_EQ(choices.recordings, (std::vector<int64_t>{3, 1}));
+  ASSERT_EQ(choices.algorithms.size(), 1u);
+  EXPECT_EQ(choices.algorithms.begin()->first.rfind("product 1 1 4 4 ", 0), 0u) << choices.algorithms.begin()->first;
+  EXPECT_EQ(choices.algorithms.begin()->second, "algorithm 16, tile 1, stages 1, k in 1 parts");
+  device.release(workspace);
+}
+
 // In a process of its own, since a real cuDNN may be open in this one.
 TEST(FakeGpu, DoesWithoutACudnnThatCannotOpenIt) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -21,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 struct CUstream_st {
   int gpu = 0;
   bool capturing = false, spoiled = false;
+  int64_t queued_before = 0;  // before the capture
   // Of a stream that another one's capture went over to: that one, and whether it has work that nobody waits for.
   CUstream_st* origin = nullptr;
   bool unjoined = false;
@@ -34,6 +35,7 @@ struct CUevent_st {
 struct CUgraph_st {
   int gpu = 0;
   std::shared_ptr<Recording> recording;
+  size_t nodes = 0;  // kernels, copies and fills
 };
 struct CUgraphExec_st {
   CUgraph_st graph;
@@ -225,7 +227,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (stream->capturing) return failed(cudaErrorIllegalState);
-  stream->capturing = true, stream->spoiled = false;
+  stream->capturing = true, stream->spoiled = false, stream->queued_before = runtime().queued;
   return runtime().gpus[stream->gpu].begin_recording(), cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
@@ -237,7 +239,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     other->capturing = other->spoiled = false, other->origin = nullptr;
   }
   if (stream->spoiled) return *graph = nullptr, failed(cudaErrorStreamCaptureInvalidated);
-  return *graph = new CUgraph_st{stream->gpu, std::move(recording)}, cudaSuccess;
+  return *graph = new CUgraph_st{stream->gpu, std::move(recording),
+             static_cast<size_t>(runtime().queued - stream->queued_before)},
+         cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -268,6 +272,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
 }
 // Kernels come here as functions of the emulation, never as machine code.
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**) { return cudaErrorNotSupported; }
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_t* count) {
+  return *count = graph->nodes, cudaSuccess;
+}
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return delete exec, cudaSuccess; }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t stream) { return usable(stream); }

@@ -84,6 +84,7 @@ struct Measurement {
   // Of a device that counts its energy, else 0: all of it, and what it draws when idle.
   double joules_per_unit = 0, idle_watts = 0;
   double first_loss = 0, last_loss = 0;
+  DeviceChoices choices = {};
 };
 
 // `resident_at_start`: RSS of the process before it knew what to do.

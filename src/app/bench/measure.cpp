@@ -83,7 +83,7 @@ class Measuring {
                             : (static_cast<double>(resident_bytes_) - static_cast<double>(resident_at_start)) / 1e6 -
                                   m.predicted_mb;
     m.memory_mb = on_gpu() ? m.predicted_mb : static_cast<double>(peak_resident_bytes() - resident_at_start) / 1e6;
-    m.planning_seconds = planning_seconds_;
+    m.planning_seconds = planning_seconds_, m.choices = device().choices();
     tell_recomputation(learner_.trainer(), m);
     m.parameters = learner_.trainer().state().layout().trained_count();
     m.flop_per_step = graph_flops(single_graph(learner_.trainer().state().layout(), workload_.loss, {}));

@@ -278,7 +278,7 @@ int print_device(
     Json json = figures(arguments, workload, m);
     json.update({{"device", device.name}, {"device_detail", device.detail},
         {"tflops", m.flop_per_step / m.seconds_per_step * 1e-12}, {"joules_per_unit", m.joules_per_unit},
-        {"idle_watts", m.idle_watts}});
+        {"idle_watts", m.idle_watts}, {"recordings", m.choices.recordings}, {"algorithms", m.choices.algorithms}});
     return print_json(json), 0;
   }
   print("{}, {}, {}: {:.1f} {} ({:.1f} to {:.1f}, {} steps), {:.1f} TFLOP/s\n", workload.name,

@@ -4,9 +4,12 @@
 // (tests/cuda_emulation/emulated_device.h).
 #pragma once
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 #include "base/functions.h"
 
 namespace linnet {
@@ -15,6 +18,12 @@ struct DeviceInfo {
   std::string detail;     // "cuda:0, compute capability 9.0, driver 13.0"
   size_t memory_bytes{};  // of the device
   size_t free_bytes{};    // when it was opened
+};
+
+// What was decided while a device worked, for reports.
+struct DeviceChoices {
+  std::vector<int64_t> recordings;                // launches of each, in the order of recording
+  std::map<std::string, std::string> algorithms;  // of NVIDIA's libraries, by what they compute
 };
 
 // Recorded work that can be replayed in one call. The addresses are part of it.
@@ -70,6 +79,7 @@ class Device {
   // Seconds from the first to the last thing that `work` queues; waits.
   virtual double timed(FunctionRef<void()> work) = 0;
   virtual double joules() = 0;  // joules used since some past time; below 0 if unknown
+  virtual DeviceChoices choices() const { return {}; }
 };
 
 Device& cpu_device();  // the one CPU device, which works before a call returns

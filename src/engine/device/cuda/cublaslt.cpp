@@ -26,6 +26,7 @@ struct Functions {
   decltype(&::cublasLtMatmulPreferenceSetAttribute) preference_set = library("cublasLtMatmulPreferenceSetAttribute");
   decltype(&::cublasLtMatmulAlgoGetHeuristic) heuristic = library("cublasLtMatmulAlgoGetHeuristic");
   decltype(&::cublasLtMatmulAlgoCheck) check = library("cublasLtMatmulAlgoCheck");
+  decltype(&::cublasLtMatmulAlgoConfigGetAttribute) config = library("cublasLtMatmulAlgoConfigGetAttribute");
 };
 
 const Functions& lt() {
@@ -176,6 +177,21 @@ class Problem {
            result.workspaceSize <= kLtWorkspace;
   }
 
+  // The chosen algorithm by the numbers of cublasLt.h: "algorithm 66, tile 20, stages 13, k in 1 parts".
+  std::string algorithm_text() const {
+    cublasLtMatmulAlgo_t algorithm;
+    std::memcpy(&algorithm, way.data(), sizeof algorithm);
+    const auto number = [&](cublasLtMatmulAlgoConfigAttributes_t attribute) {
+      int32_t value = 0;
+      size_t written = 0;
+      if (lt().config(&algorithm, attribute, &value, sizeof value, &written) != CUBLAS_STATUS_SUCCESS) value = -1;
+      return std::to_string(value);
+    };
+    return "algorithm " + number(CUBLASLT_ALGO_CONFIG_ID) + ", tile " + number(CUBLASLT_ALGO_CONFIG_TILE_ID) +
+           ", stages " + number(CUBLASLT_ALGO_CONFIG_STAGES_ID) + ", k in " + number(CUBLASLT_ALGO_CONFIG_SPLITK_NUM) +
+           " parts";
+  }
+
   cublasStatus_t run(cublasLtHandle_t handle, const std::string& way, const LtOperands& o, cudaStream_t stream) const {
     cublasLtMatmulAlgo_t algorithm;
     std::memcpy(&algorithm, way.data(), sizeof algorithm);
@@ -248,6 +264,7 @@ void tune(CudaDevice& device, Problem& problem, const LtOperands& operands) {
   problem.way = fastest(tuning);
   if (problem.way.empty()) problem.way = known_or_first(tuning);
   problem.tuned = true;
+  if (!problem.way.empty()) device.chose("product " + p.text(), problem.algorithm_text());
 }
 
 LtProduct placed_at(LtProduct product, const LtOperands& operands) {

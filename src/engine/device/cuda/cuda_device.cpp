@@ -170,6 +170,9 @@ std::unique_ptr<Recording> CudaDevice::record(FunctionRef<void()> work) {
   }
   recording_ = false;
   cuda_check(cudaStreamEndCapture(stream(), &graph), "ending a recording");
+  size_t nodes = 0;
+  cuda_check(cudaGraphGetNodes(graph, nullptr, &nodes), "counting the launches of a recorded step");
+  choices_.recordings.push_back(static_cast<int64_t>(nodes));
   cudaGraphExec_t exec = nullptr;
   const cudaError_t status = cudaGraphInstantiate(&exec, graph, 0);
   cudaGraphDestroy(graph);

@@ -45,6 +45,8 @@ class CudaDevice : public Device {
   void launched(FunctionRef<std::string()> where_text) override;
   double timed(FunctionRef<void()> work) override;
   double joules() override;  // since the driver was loaded, by NVML, which is opened when it is first asked
+  DeviceChoices choices() const override { return choices_; }
+  void chose(const std::string& what, const std::string& how) { choices_.algorithms[what] = how; }
 
   // Also makes this GPU the calling thread's current one, as queueing requires: a process may have several.
   cudaStream_t stream() const;
@@ -86,5 +88,6 @@ class CudaDevice : public Device {
   bool recording_ = false, check_each_op_ = false, poisons_ = false, overlaps_ = true;
   int64_t allocations_ = 0;
   std::map<std::string, std::shared_ptr<void>> prepared_;
+  DeviceChoices choices_;
 };
 }  // namespace linnet
