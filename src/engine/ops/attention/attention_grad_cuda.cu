@@ -35,17 +35,17 @@ template <class Tile, class T> LINNET_DEVICE void write_sums(
 }
 
 // From a tile of scores and its products do v^T: ds, with queries as rows; with `weights` also w m, transposed, into
-// shared memory. Half of the scores at a time, since registers are scarce.
+// shared memory. A piece of the scores at a time, since registers are scarce.
 template <class T, class Tile> LINNET_DEVICE void compute_slopes(const Problem& p, const Backward<T>& x,
     const DropoutMask& dropout, const uint8_t* mask, int64_t b, int head, int i0, int j0, const float* queries,
     const float* keys, const float* d_os, const float* values, float* weights, typename Tile::Scores& slopes) {
-  constexpr int kHalf = Tile::kColumns / 2;
+  constexpr int kPieces = Tile::kScorePieces, kAtOnce = Tile::kColumns / kPieces;
   const float scale = p.scale * kLog2e;
   Tile::products(d_os, values, p.queries - i0, p.keys - j0, slopes);
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int skipped = half * Tile::kTile / 2;
-    float scores[2][kHalf];
+  for (int piece = 0; piece < kPieces; ++piece) {
+    const int skipped = piece * Tile::kTile / kPieces;
+    float scores[2][kAtOnce];
     Tile::products(queries, keys + skipped * Tile::kStride, p.queries - i0, p.keys - j0 - skipped, scores);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -53,42 +53,42 @@ template <class T, class Tile> LINNET_DEVICE void compute_slopes(const Problem& 
       const int64_t at = (b * p.heads + head) * p.queries + safe;
       const float lse = kLog2e * x.lse[at], sum = x.sums[at];
       const int end = i < p.queries ? p.end(b, safe) : 0, first = p.first(b, safe, end);
-      const bool whole = first <= j0 + skipped && j0 + skipped + Tile::kTile / 2 <= end;
+      const bool whole = first <= j0 + skipped && j0 + skipped + Tile::kTile / kPieces <= end;
 #pragma unroll
-      for (int c = 0; c < kHalf; ++c) scores[r][c] *= scale;
+      for (int c = 0; c < kAtOnce; ++c) scores[r][c] *= scale;
       if (p.bias)
 #pragma unroll
-        for (int c = 0; c < kHalf; ++c) {
+        for (int c = 0; c < kAtOnce; ++c) {
           const int j = j0 + skipped + Tile::score_column(c);
           if (first <= j && j < end) scores[r][c] += kLog2e * p.bias_of(b, head, safe, j);
         }
 #pragma unroll
-      for (int c = 0; c < kHalf; ++c) scores[r][c] = exp2f(scores[r][c] - lse);
-      float kept[kHalf];
+      for (int c = 0; c < kAtOnce; ++c) scores[r][c] = exp2f(scores[r][c] - lse);
+      float kept[kAtOnce];
 #pragma unroll
-      for (int c = 0; c < kHalf; ++c) kept[c] = 1;
+      for (int c = 0; c < kAtOnce; ++c) kept[c] = 1;
       if (p.dropout.random) {
         typename Tile::Bits bits;
         Tile::read_bits(mask, r, bits);
 #pragma unroll
-        for (int c = 0; c < kHalf; ++c) kept[c] = Tile::kept(bits, half * kHalf + c) ? dropout.scale : 0;
+        for (int c = 0; c < kAtOnce; ++c) kept[c] = Tile::kept(bits, piece * kAtOnce + c) ? dropout.scale : 0;
       }
 #pragma unroll
-      for (int c = 0; c < kHalf; ++c) {
-        float& slope = slopes[r][half * kHalf + c];
+      for (int c = 0; c < kAtOnce; ++c) {
+        float& slope = slopes[r][piece * kAtOnce + c];
         slope = scores[r][c] * (slope * kept[c] - sum);
         scores[r][c] *= kept[c];
       }
       if (!whole)  // what is not seen may be anything
 #pragma unroll
-        for (int c = 0; c < kHalf; ++c) {
+        for (int c = 0; c < kAtOnce; ++c) {
           const int j = j0 + skipped + Tile::score_column(c);
           if (first <= j && j < end) continue;
-          slopes[r][half * kHalf + c] = scores[r][c] = 0;
+          slopes[r][piece * kAtOnce + c] = scores[r][c] = 0;
         }
       if (weights && Tile::part() == 0)
 #pragma unroll
-        for (int c = 0; c < kHalf; ++c)
+        for (int c = 0; c < kAtOnce; ++c)
           weights[(skipped + Tile::score_column(c)) * Tile::kScoreStride + Tile::row(r)] = scores[r][c];
     }
   }

@@ -148,7 +148,8 @@ template <int kSizeOf, int kTileOf, bool kExactOf> struct Tiles {
 
   // Blocks per multiprocessor: as many as registers allow without spilling.
   static constexpr int kForwardBlocks = kSize <= 64 ? 3 : 1;
-  static constexpr int kBackwardBlocks = kSize <= 64 ? 2 : 1;
+  static constexpr int kBackwardBlocks = kSize <= 32 ? 3 : kSize <= 64 ? 2 : 1;
+  static constexpr int kScorePieces = kSize <= 32 ? 4 : 2;  // in the backward pass, one after another
 
   using Scores = float[2][kColumns];
   using Result = float[2][kGroups][2];

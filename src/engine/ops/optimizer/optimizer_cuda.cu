@@ -121,17 +121,23 @@ template <Rule kRule, int kVector> __global__ void __launch_bounds__(kThreads) o
   if (call.ema) store_vector(call.to_ema + first, ema);
 }
 
-// Threads sum squares in fp32, in a fixed order; the last block adds their sums in float64.
+// Threads sum squares in fp32, in a fixed order, each at most one of those beyond the last whole vector; one block adds
+// the sums in float64.
 template <class T, int kVector, int kBlock, class Sum> __global__ void __launch_bounds__(kBlock)
     squares_kernel(int64_t n, int64_t per_block, const T* __restrict__ x, float* __restrict__ sums) {
   begin_kernel();
-  const int64_t end = min(n, (blockIdx.x + 1) * per_block);
+  const int64_t end = min(n, (blockIdx.x + 1) * per_block), whole = end / kVector * kVector;
   float sum = 0;
-  for (int64_t i = blockIdx.x * per_block + threadIdx.x * kVector; i < end; i += kBlock * kVector) {
+#pragma unroll 4
+  for (int64_t i = blockIdx.x * per_block + threadIdx.x * kVector; i < whole; i += kBlock * kVector) {
     float v[kVector];
     load_vector(x + i, v);
 #pragma unroll
     for (const float value : v) sum += value * value;
+  }
+  if (const int64_t i = whole + threadIdx.x; i < end) {
+    const float value = to_float(x[i]);
+    sum += value * value;
   }
   const Sum total = block_sum(static_cast<Sum>(sum));
   if (threadIdx.x == 0) sums[blockIdx.x] = static_cast<float>(total);
@@ -154,7 +160,7 @@ void run_squares(const KernelArgs& args) {
       launch(args.device, squares_kernel<T, kVector, kThreads, float>, blocks, kThreads, 0, n, kPerBlock, x, sums);
       add_all<double>(args.device, blocks, sums, total);
     };
-    if (aligned16(x) && n % kWide<T> == 0) run_with.template operator()<kWide<T>>();
+    if (aligned16(x)) run_with.template operator()<kWide<T>>();
     else run_with.template operator()<1>();
   });
 }
