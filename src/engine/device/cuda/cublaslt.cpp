@@ -177,7 +177,7 @@ class Problem {
            result.workspaceSize <= kLtWorkspace;
   }
 
-  // The chosen algorithm by the numbers of cublasLt.h: "algorithm 66, tile 20, stages 13, k in 1 parts".
+  // The chosen algorithm by cuBLASLt's own numbers: "algorithm 66, tile 20, stages 13, k in 1 parts".
   std::string algorithm_text() const {
     cublasLtMatmulAlgo_t algorithm;
     std::memcpy(&algorithm, way.data(), sizeof algorithm);
