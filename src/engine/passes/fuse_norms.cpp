@@ -214,20 +214,12 @@ class JoinNormSums final : public Fusion {
   }
 
   void find() {
+    if (!has_fast_kernel({.op = &kNormSums}, {}, {}, backend_)) return;
     for (const Node& node : graph_.nodes())
       if (is_gradient(node) && first_reader(node) != kNone) joined_.insert(id_of(node));
     if (!joined_.empty())
       std::erase_if(joined_, [&, last = *joined_.rbegin()](NodeId id) { return first_reader(graph_.node(id)) < last; });
-    std::vector<TensorType> parts, sums;
-    for (const NodeId id : joined_) {
-      const Node& node = graph_.node(id);
-      const auto count = static_cast<int64_t>(norm_of(node).parameters());
-      const Shape& x = graph_.value(node.in[0]).type.shape;
-      parts.push_back({DType::kF32, {norm_part_count(x.elements(0, x.rank() - 1)), count, x[-1]}});
-      sums.resize(sums.size() + static_cast<size_t>(count), {DType::kF32, {x[-1]}});
-    }
-    const Node all{.op = &kNormSums};
-    if (joined_.size() < 2 || !has_fast_kernel(all, parts, sums, backend_)) joined_.clear();
+    if (joined_.size() < 2) joined_.clear();
   }
 
   // Of the gradients of weight and bias; kNone: nothing reads them.
