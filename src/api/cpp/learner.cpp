@@ -132,7 +132,7 @@ void Learner::State::check_padding(const BatchKind& kind, const Arrays& batch, i
 }
 
 LossTotal Learner::State::evaluate(const BatchKind& kind, int64_t batch) {
-  write_random(store.as<int32_t>("random"), options.seed, steps, batch);
+  write_random(store.as<int32_t>(state::kRandom), options.seed, steps, batch);
   last_trained = nullptr;
   return trainer->evaluate(kind.number);
 }

@@ -65,9 +65,9 @@ void run_decomposition(const OpDefinition& op, const KernelArgs& args, std::span
 }  // namespace
 
 bool is_reserved(const std::string& name) {
-  constexpr std::array kNames{state::kParameters, state::kConstants, "control", "random", state::kMoment1,
-      state::kMoment2, state::kAverage, state::kGradient, "loss_sum", "token_count", "loss_scale", "quantized",
-      kRowMask};
+  constexpr std::array kNames{state::kParameters, state::kConstants, state::kControl, state::kRandom, state::kMoment1,
+      state::kMoment2, state::kAverage, state::kGradient, state::kLossSum, state::kTokenCount, state::kLossScale,
+      "quantized", kRowMask};
   for (const char* reserved : kNames)
     if (name == reserved || name.starts_with(std::string(reserved) + ".")) return true;
   return false;

@@ -22,6 +22,13 @@ inline constexpr const char* kAverage = "ema";  // of the parameters
 inline constexpr const char* kGradient = "gradient";
 inline constexpr const char* kMoment1 = "moment1";
 inline constexpr const char* kMoment2 = "moment2";
+// Of a step (training/trainer/step_graphs.h).
+inline constexpr const char* kControl = "control";  // learning rate and number
+inline constexpr const char* kRandom = "random";
+inline constexpr const char* kLossScale = "loss_scale";
+inline constexpr const char* kLossSum = "loss_sum";
+inline constexpr const char* kTokenCount = "token_count";
+inline constexpr const char* kSumOfSquares = "sum_of_squares";  // of the gradient
 
 // What ranks that divide the optimizer's states have a part of.
 inline bool is_moment(std::string_view name) { return name.starts_with("moment"); }

@@ -14,7 +14,7 @@ namespace linnet {
 namespace {
 // The graph's outputs or new states that are the loss of a training step and its count.
 std::vector<ValueId> loss_values(const Graph& graph) {
-  const auto is_loss = [](std::string_view name) { return name == "loss_sum" || name == "token_count"; };
+  const auto is_loss = [](std::string_view name) { return name == state::kLossSum || name == state::kTokenCount; };
   std::vector<ValueId> values;
   for (const GraphOutput& output : graph.outputs())
     if (is_loss(output.name)) values.push_back(output.value);

@@ -316,10 +316,10 @@ void PipelineStage::finish(SetRandom set_random, ThreadPool& pool) {
   begun_.clear(), next_ = 0;
   const HostSpan span("share between stages", SpanKind::kSharing);
   add_shared_gradients(pool);
-  float totals[] = {*store_.as<float>("loss_sum"), *store_.as<float>("token_count")};
+  float totals[] = {*store_.as<float>(state::kLossSum), *store_.as<float>(state::kTokenCount)};
   broadcast(group(), stages_.rank.ranks - 1, std::span(totals));
-  store_.fill("loss_sum", &totals[0], sizeof(float));
-  store_.fill("token_count", &totals[1], sizeof(float));
+  store_.fill(state::kLossSum, &totals[0], sizeof(float));
+  store_.fill(state::kTokenCount, &totals[1], sizeof(float));
 }
 
 // In the order of the model's parameters, which is the same on all stages.
@@ -373,7 +373,7 @@ PipelineStage::Totals PipelineStage::evaluate(int shape, const Executor& executo
   const int last = rank.ranks - 1;
   if (rank.is_last()) {
     for (const GraphOutput& output : executor.plan().graph.outputs()) {
-      if (output.name == "loss_sum" || output.name == "token_count") continue;
+      if (output.name == state::kLossSum || output.name == state::kTokenCount) continue;
       const TensorView& value = executor.output(output.name);
       broadcast(group(), last, std::span(static_cast<std::byte*>(value.data), value.type.bytes()));
     }
@@ -381,7 +381,8 @@ PipelineStage::Totals PipelineStage::evaluate(int shape, const Executor& executo
     const int chunk = rank.chunks - 1;
     for (const End& end : at(shape, chunk).evaluation.shared) broadcast(group(), last, bytes_of(end, chunk, 0));
   }
-  float totals[] = {executor.output("loss_sum").as<float>()[0], executor.output("token_count").as<float>()[0]};
+  float totals[] = {
+      executor.output(state::kLossSum).as<float>()[0], executor.output(state::kTokenCount).as<float>()[0]};
   broadcast(group(), last, std::span(totals));
   return {totals[0], totals[1]};
 }

@@ -7,7 +7,7 @@
 namespace linnet {
 namespace {
 const std::string kPrefix = "resident.";
-constexpr std::array kReported{"loss_sum", "token_count", "sum_of_squares"};
+constexpr std::array kReported{state::kLossSum, state::kTokenCount, state::kSumOfSquares};
 // Longer recordings save nothing: the host is ahead anyway.
 constexpr int64_t kNodesTogether = 512;
 constexpr size_t kDeviceAlignment = 256;
@@ -30,7 +30,7 @@ Tensor all_of(Graph& graph, const ResidentOptions::Input& data, const TensorType
 }  // namespace
 
 Graph resident_graph(const Graph& step, const ResidentOptions& options) {
-  std::set<std::string> replaced{"control", "random"};
+  std::set<std::string> replaced{state::kControl, state::kRandom};
   for (const auto& data : options.data) replaced.insert(data.name);
   Rewriter rewriter(step, replaced);
   Graph& graph = rewriter.graph();
@@ -41,7 +41,7 @@ Graph resident_graph(const Graph& step, const ResidentOptions& options) {
     for (size_t i = 0; i < made.size(); ++i) rewriter.map(wanted[i], made[i]);
     wanted.clear(), from.clear();
   };
-  for (const char* name : {"control", "random"})
+  for (const char* name : {state::kControl, state::kRandom})
     if (const auto value = step.find_input(name)) {
       const TensorType& type = step.value(*value).type;
       wanted.push_back(*value);
@@ -114,7 +114,7 @@ void ResidentSteps::declare(const Graph& graph) {
   }
   bind_in_one("resident data", MemoryKind::kData, names);
   const auto [chunk, bytes] =
-      bind_in_one("steps to come", MemoryKind::kConstants, {"cursor", "control", "random", "order"});
+      bind_in_one("steps to come", MemoryKind::kConstants, {"cursor", state::kControl, state::kRandom, "order"});
   store_.bind(kPrefix + "chunk", {chunk, 0}, bytes);
   bind_in_one("loss ring", MemoryKind::kConstants, {"ring"});
 }
@@ -134,8 +134,8 @@ void ResidentSteps::begin_chunk(std::span<const int32_t> order, std::span<const 
     fail_internal("a chunk of ", prepared_, " steps with an order of ", order.size());
   *store_.as<int32_t>(kPrefix + "cursor") = 0;
   std::ranges::copy(order, store_.as<int32_t>(kPrefix + "order"));
-  float* control = store_.as<float>(kPrefix + "control");
-  int32_t* random = store_.has(kPrefix + "random") ? store_.as<int32_t>(kPrefix + "random") : nullptr;
+  float* control = store_.as<float>(kPrefix + state::kControl);
+  int32_t* random = store_.has(kPrefix + state::kRandom) ? store_.as<int32_t>(kPrefix + state::kRandom) : nullptr;
   for (int64_t i = 0; i < prepared_; ++i) {
     write_control(control + 2 * i, rates[i], first_step + i);
     if (random) write_random(random + 4 * i, seed_, first_step + i, 0);

@@ -188,14 +188,14 @@ void ShardedStep::begin() {
 // Restores the values that a shard begins with.
 void ShardedStep::reset_shard() {
   const float zero = 0;
-  for (const char* name : {"loss_sum", "token_count"}) store_.fill(name, &zero, sizeof zero);
+  for (const char* name : {state::kLossSum, state::kTokenCount}) store_.fill(name, &zero, sizeof zero);
   if (buffers_.empty()) return;
   std::ranges::copy(buffers_before_, buffers_.begin());
   store_.push(kBufferInput);
 }
 
 void ShardedStep::read_few(std::vector<float>& few) const {
-  few[kLoss] = *store_.as<float>("loss_sum"), few[kTokens] = *store_.as<float>("token_count");
+  few[kLoss] = *store_.as<float>(state::kLossSum), few[kTokens] = *store_.as<float>(state::kTokenCount);
   few[kStops] = !shares_layers_ && stop_requested() ? 1.0F : 0.0F;
   std::ranges::copy(buffers_, few.begin() + kBuffers);
 }
@@ -217,7 +217,7 @@ void ShardedStep::add() {
   const HostSpan span("add shard", SpanKind::kSharing);
   if (divides_gradients()) return add_round();
   trainer_.finish_accumulation();
-  for (const char* name : {"loss_sum", "token_count"}) store_.pull(name);
+  for (const char* name : {state::kLossSum, state::kTokenCount}) store_.pull(name);
   if (!device_) store_.pull(state::kGradient);
   if (!buffers_.empty()) store_.pull(kBufferInput);
   const bool sends = sender_ && added_ + 1 == share_.count();  // and adds, in send()
@@ -253,7 +253,7 @@ void ShardedStep::add_squares() {
     total += squares;
   }
   if (PipelineStage* pipeline = trainer_.pipeline()) total = pipeline->sum_over_stages(total, trainer_.pool());
-  store_.fill("sum_of_squares", &total, sizeof total);
+  store_.fill(state::kSumOfSquares, &total, sizeof total);
 }
 
 void ShardedStep::share_update() {
@@ -295,8 +295,8 @@ void ShardedStep::finish() {
   }
   if (state_.divides_moments() || trainer_.pipeline()) add_squares();
   if (!divides_gradients() && !device_) store_.push(state::kGradient);
-  store_.fill("loss_sum", &few_[0][kLoss], sizeof(float));
-  store_.fill("token_count", &few_[0][kTokens], sizeof(float));
+  store_.fill(state::kLossSum, &few_[0][kLoss], sizeof(float));
+  store_.fill(state::kTokenCount, &few_[0][kTokens], sizeof(float));
   if (buffers_.empty()) return;
   for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i] = few_[0][kBuffers + i] / static_cast<float>(share_.shards);
   store_.push(kBufferInput);

@@ -30,7 +30,9 @@ Tensor flat_gradient(std::span<Tensor> parts, Tensor start) {
   return concat(parts[0], parts.subspan(1), 0);
 }
 
-Tensor loss_scale(Graph& graph, const StepOptions& options) { return graph.input("loss_scale", {options.dtype, {}}); }
+Tensor loss_scale(Graph& graph, const StepOptions& options) {
+  return graph.input(state::kLossScale, {options.dtype, {}});
+}
 
 // Gradients of the sum of losses: of ParameterLayout::trained(), then of packed ranges.
 std::vector<Tensor> parameter_gradients(
@@ -90,17 +92,17 @@ void add_updates(Graph& graph, const ParameterLayout& layout, const StepOptions&
     std::span<const Tensor> gradients, Tensor count) {
   Tensor squares = squares_of(layout, 0, gradients[0]);
   for (size_t i = 1; i < gradients.size(); ++i) squares = squares + squares_of(layout, i, gradients[i]);
-  const Tensor control = graph.input("control", {options.dtype, {2}});
+  const Tensor control = graph.input(state::kControl, {options.dtype, {2}});
   const Tensor divisor = scaled_count(graph, options, count);
   const size_t ranges = layout.ranges().size();
   for (size_t i = 0; i < ranges; ++i)
     update_range(graph, layout, layout.ranges()[i], options.optimizer, {gradients[i], squares, divisor, control});
   for (size_t i = ranges; i < gradients.size(); ++i) {
     const auto& [range, quantized] = layout.packed_ranges()[i - ranges];
-    const PackedParameters packed{layout.quantized()[quantized], graph.input("random", {DType::kI32, {4}})};
+    const PackedParameters packed{layout.quantized()[quantized], graph.input(state::kRandom, {DType::kI32, {4}})};
     update_range(graph, layout, range, options.optimizer, {gradients[i], squares, divisor, control, packed});
   }
-  graph.output("sum_of_squares", unscaled_squares(graph, options, squares));
+  graph.output(state::kSumOfSquares, unscaled_squares(graph, options, squares));
 }
 
 // For all ranges, packed ones last; undefined if a pipeline chunk has no parameters of the range.
@@ -115,12 +117,12 @@ std::vector<Tensor> gradient_states(
 }
 
 void output_totals(Graph& graph, const Tensor& sum, const Tensor& count) {
-  graph.output("loss_sum", sum);
-  graph.output("token_count", count);
+  graph.output(state::kLossSum, sum);
+  graph.output(state::kTokenCount, count);
 }
 
 void add_totals(Graph& graph, const Loss& loss, DType dtype) {
-  for (const auto& [name, value] : {std::pair{"loss_sum", loss.sum}, {"token_count", loss.count}}) {
+  for (const auto& [name, value] : {std::pair{state::kLossSum, loss.sum}, {state::kTokenCount, loss.count}}) {
     const Tensor total = graph.input(name, {dtype, {}});
     graph.update(total, total + value);
   }
@@ -207,8 +209,8 @@ Graph apply_graph(const ParameterLayout& layout, const StepOptions& options) {
   Trace trace({.dtype = options.dtype});
   Graph& graph = trace.graph();
   const std::vector<Tensor> gradients = gradient_states(graph, layout, options.dtype);
-  const Tensor count = graph.input("token_count", {options.dtype, {}}),
-               sum = graph.input("loss_sum", {options.dtype, {}});
+  const Tensor count = graph.input(state::kTokenCount, {options.dtype, {}}),
+               sum = graph.input(state::kLossSum, {options.dtype, {}});
   add_updates(graph, layout, options, gradients, count);
   return finish_apply(trace, gradients, count, sum);
 }
@@ -228,8 +230,9 @@ Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSli
   const TensorType scalar{options.dtype, {}};
   std::vector<Tensor> gradients;
   if (has_whole_gradient) gradients = gradient_states(graph, layout, options.dtype);
-  const Tensor count = graph.input("token_count", scalar), sum = graph.input("loss_sum", scalar),
-               squares = graph.input("sum_of_squares", scalar), control = graph.input("control", {options.dtype, {2}});
+  const Tensor count = graph.input(state::kTokenCount, scalar), sum = graph.input(state::kLossSum, scalar),
+               squares = graph.input(state::kSumOfSquares, scalar),
+               control = graph.input(state::kControl, {options.dtype, {2}});
   const Tensor divisor = scaled_count(graph, options, count);
   for (const RangeSlice& part : slices) {
     const TrainedRange own = part_of(layout.ranges()[part.range], part);
@@ -237,7 +240,7 @@ Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSli
                                                : flat_state(graph, state::kGradient, own, options.dtype);
     update_range(graph, layout, own, options.optimizer, {gradient, squares, divisor, control});
   }
-  graph.output("sum_of_squares", unscaled_squares(graph, options, squares * 1.0));
+  graph.output(state::kSumOfSquares, unscaled_squares(graph, options, squares * 1.0));
   return finish_apply(trace, gradients, count, sum);
 }
 

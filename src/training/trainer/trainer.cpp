@@ -58,7 +58,7 @@ std::unique_ptr<PipelineStage> make_stages(
 
 void clear_totals(const Store& store) {
   const float zero = 0;
-  for (const char* name : {"loss_sum", "token_count"}) store.fill(name, &zero, sizeof zero);
+  for (const char* name : {state::kLossSum, state::kTokenCount}) store.fill(name, &zero, sizeof zero);
 }
 
 // A count of samples or tokens. If it is not finite, neither is the loss.
@@ -138,14 +138,14 @@ MachinePeak Trainer::measure_peak() {
 
 // The optimizer does not count skipped steps.
 void Trainer::set_control(double learning_rate, int64_t step) {
-  write_control(store_.as<float>("control"), learning_rate, step - loss_scale_.skipped_steps);
+  write_control(store_.as<float>(state::kControl), learning_rate, step - loss_scale_.skipped_steps);
   set_loss_scale_input();
 }
 
-void Trainer::set_loss_scale_input() { *store_.as<float>("loss_scale") = static_cast<float>(loss_scale_.value); }
+void Trainer::set_loss_scale_input() { *store_.as<float>(state::kLossScale) = static_cast<float>(loss_scale_.value); }
 
 void Trainer::set_random(int64_t step, int64_t micro) {
-  write_random(store_.as<int32_t>("random"), options_.seed, step, micro);
+  write_random(store_.as<int32_t>(state::kRandom), options_.seed, step, micro);
 }
 
 void Trainer::set_step(double learning_rate, int64_t step) {
@@ -176,7 +176,7 @@ StepReport Trainer::collect(const SubmittedStep& step) {
   const auto scalar = [&](const char* name) {
     return static_cast<double>(step.executor->output(name, step.run).as<float>()[0]);
   };
-  StepReport report = step_report(scalar("loss_sum"), scalar("token_count"), scalar("sum_of_squares"));
+  StepReport report = step_report(scalar(state::kLossSum), scalar(state::kTokenCount), scalar(state::kSumOfSquares));
   if (options_.loss_scale.is_on()) {
     report.loss_scale = loss_scale_.value;
     report.skipped = !report.finite && loss_scale_.can_skip();
@@ -211,7 +211,7 @@ SubmittedStep Trainer::submit_apply(double learning_rate, int64_t step) {
   if (pipeline_ && options_.shards.shards == 1) {
     finish_accumulation();
     const float squares = pipeline_->sum_of_squares(pool_);
-    store_.fill("sum_of_squares", &squares, sizeof squares);
+    store_.fill(state::kSumOfSquares, &squares, sizeof squares);
   }
   set_control(learning_rate, step);
   const Executor& executor = plans_.apply_executor();
@@ -226,8 +226,8 @@ LossTotal Trainer::evaluate(int shape) {
   }
   executor.run(pool_);
   if (ActivationObserver* observer = layout_.observer()) observer->collect(executor, store_);
-  return {executor.output("loss_sum").as<float>()[0],
-      whole_count(static_cast<double>(executor.output("token_count").as<float>()[0]))};
+  return {executor.output(state::kLossSum).as<float>()[0],
+      whole_count(static_cast<double>(executor.output(state::kTokenCount).as<float>()[0]))};
 }
 
 // No search where ranks share layers: they would leave the exchanges at different nodes.
@@ -295,8 +295,8 @@ void Trainer::visit_accumulated(int shape, GradientVisitor visit, double* tokens
   const Executor& executor = plans_.train_executor(shape);
   const auto count_tokens = [&] {
     if (!tokens) return;
-    store_.pull("token_count");
-    *tokens = *store_.as<float>("token_count");
+    store_.pull(state::kTokenCount);
+    *tokens = *store_.as<float>(state::kTokenCount);
   };
   if (state_.has_whole_gradient()) {
     executor.run(pool_);

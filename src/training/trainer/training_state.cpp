@@ -68,9 +68,9 @@ TrainingState::TrainingState(const ParameterLayout& layout, Store& store, const 
   store_.declare(state::kConstants, MemoryKind::kConstants, float_bytes(layout_.constant_count()));
   constexpr size_t kFew = 64;  // bytes
   store_.declare_together(
-      "step inputs", MemoryKind::kBatch, {{"control", kFew}, {"random", kFew}, {"loss_scale", kFew}});
-  store_.declare_together(
-      "loss sums", MemoryKind::kGradients, {{"loss_sum", kFew}, {"token_count", kFew}, {"sum_of_squares", kFew}});
+      "step inputs", MemoryKind::kBatch, {{state::kControl, kFew}, {state::kRandom, kFew}, {state::kLossScale, kFew}});
+  store_.declare_together("loss sums", MemoryKind::kGradients,
+      {{state::kLossSum, kFew}, {state::kTokenCount, kFew}, {state::kSumOfSquares, kFew}});
 }
 
 void TrainingState::declare_training() {
