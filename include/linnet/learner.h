@@ -143,6 +143,8 @@ struct FitOptions {
   std::function<bool(const FitEvent&)> on_step = {};
   // Hears every epoch, with the evaluation; false stops.
   std::function<bool(const FitEvent&)> on_epoch = {};
+  // Called before each batch of the validation data; what it throws ends fit().
+  std::function<void()> before_validation_batch = {};
 };
 
 // What fit() has done.
@@ -290,8 +292,9 @@ class Learner {
   double evaluate();
   // Loss and metrics of all batches of one epoch, without dropout, on the weights that are saved. The loader begins the
   // epoch anew and is left at its beginning. Throws Error(kUser) when a metric misses an output, and when the loss
-  // counts rows that only pad the last batch; see Tracer::row_mask().
-  Evaluation evaluate(Loader& loader, const std::vector<Metric>& metrics = {});
+  // counts rows that only pad the last batch; see Tracer::row_mask(). What before_batch() throws ends it.
+  Evaluation evaluate(
+      Loader& loader, const std::vector<Metric>& metrics = {}, const std::function<void()>& before_batch = {});
   // Runs the model without training: all outputs that the loss names, and "loss_sum" and "token_count". A batch may
   // have fewer rows than a shape (outputs are cut to them), and may leave out inputs that the wanted outputs do not
   // depend on, such as labels. Random numbers follow from `number`, of the batch. Throws Error(kUser) when no shape

@@ -47,7 +47,7 @@ def convert(value: typing.Any, wanted: str | None, name: str) -> Array:
     natural = "float32" if kind == "f" else "uint8" if kind == "b" or array.dtype == np.uint8 else "int32"
     dtype = np.dtype(wanted or natural)
     if dtype.kind != "f" and array.dtype != dtype and array.size:
-        if kind == "f":
+        if kind == "f" and not np.array_equal(array, np.trunc(array)):
             raise UserError(f"{name} has fractional numbers where {dtype.name} is wanted")
         bounds = np.iinfo(dtype)
         if array.dtype != np.bool_ and (array.min() < bounds.min or array.max() > bounds.max):

@@ -7,7 +7,7 @@ import weakref
 
 from . import _linnet
 from ._linnet import Adam, Group, LayerParameter, Loss, Parameter, Schedule, Tensor
-from .data import Batch, Loader
+from .data import Batch, Dataset, Loader
 from .errors import ShapeError, UserError
 from .modules import Conv1d, Conv2d, ConvReluPool, ConvTranspose2d, Module, PretrainedBert
 
@@ -156,6 +156,7 @@ class Learner:
         self._loss = loss
         self._kept: list[typing.Any] = []
         self._shares: list[_Share] = []
+        self._changes = 0  # of parameters, other than by steps
         self._groups = list(groups)
         self._trains = training
         self._is_mean = False
@@ -248,7 +249,10 @@ class Learner:
     def _batch(self, arrays: typing.Sequence[typing.Any], named: Batch) -> Batch:
         if len(arrays) == 1 and isinstance(arrays[0], dict) and not named:
             return arrays[0]
-        return {**_named(arrays, self._names), **named}
+        found = _named(arrays, self._names)
+        if twice := [name for name in found if name in named]:
+            raise UserError(f'"{twice[0]}" is given twice, by its place and by its name')
+        return {**found, **named}
 
     def step(self, *batch: typing.Any, rate: float, **fields: typing.Any) -> StepResult:
         """One training step at a learning rate, on a batch: a dict, arrays in the order of the loss's parameters, or
@@ -277,9 +281,10 @@ class Learner:
         on_epoch: typing.Callable[[FitEvent], object] | None = None,
     ) -> FitReport:
         """Trains on a Loader, a Dataset or a dict of arrays, in batches of `batch` (as many as the inputs have).
-        Callbacks hear every step, on_epoch every epoch; False stops. Without epochs the data are gone through once, or
-        as often as max_steps take. Ctrl-C raises KeyboardInterrupt after the step; the learner can go on. Raises
-        NumericError, naming the line, when a loss is not finite."""
+        Where batches are shuffled, the samples behind the last whole batch of an epoch are left out; others come in the
+        next one. Callbacks hear every step, on_epoch every epoch; False stops. Without epochs the data are gone through
+        once, or as often as max_steps take. Ctrl-C raises KeyboardInterrupt after the step; the learner can go on.
+        Raises NumericError, naming the line, when a loss is not finite."""
 
         def heard(functions: typing.Sequence[typing.Callable[[FitEvent], object]]) -> typing.Any:
             if not functions and not self._shares:
@@ -309,7 +314,15 @@ class Learner:
     def _loader(self, data: typing.Any, batch: int | None, shuffle: bool) -> Loader:
         if isinstance(data, Loader):
             return data
-        loader = Loader(data, batch=self._rows if batch is None else batch, shuffle=shuffle, drop_last=shuffle)
+        size = self._rows if batch is None else batch
+        dataset = data if isinstance(data, Dataset) else Dataset(data)
+        if shuffle and 0 < len(dataset) < size:
+            raise UserError(
+                f"the data have {len(dataset)} samples, and a batch has {size}: give batch=, or make the learner with "
+                "fewer rows"
+            )
+        data = dataset
+        loader = Loader(data, batch=size, shuffle=shuffle, drop_last=shuffle)
         rows = _rows_of(loader.shapes())
         if rows <= _rows_of(self._planned):
             return loader
@@ -319,7 +332,7 @@ class Learner:
                 f"the data make batches of {' and '.join(map(str, sorted(rows)))} rows, and the learner was planned "
                 f"for others; make it with linnet.Loader(data, batch={self._rows}), or return a linnet.Loss"
             )
-        return Loader(data, batch=self._rows if batch is None else batch, shuffle=shuffle, _pad_last=True)
+        return Loader(data, batch=size, shuffle=shuffle, _pad_last=True)
 
     @staticmethod
     def _metrics(metrics: typing.Sequence[Metric]) -> list[typing.Any]:
@@ -373,6 +386,9 @@ class Learner:
         if not planned or rows in planned:
             return _without_sums(self._core.predict(arrays, 0))
         parts, most = [], max(planned)
+        if not rows:
+            wanted = ", ".join(self._names)
+            raise UserError(f"predict() was given {'no rows' if arrays else 'nothing'}; the loss takes {wanted}")
         for at in range(0, rows, most):
             part = {name: array[at : at + most] for name, array in arrays.items()}
             found = _without_sums(self._core.predict(part, at // most))
@@ -446,11 +462,13 @@ class Learner:
             )
         for name, value in values.items():
             self._core.parameter(name)[...] = value
-        self._core.push()
+        self.push()
         return report
 
     def push(self) -> None:
-        """Makes changes of state_dict()'s views known: to the device, and to the moving average."""
+        """Makes changes of state_dict()'s views known: to the device, to the moving average, and to learners that share
+        the parameters."""
+        self._changes += 1
         self._core.push()
 
     def gradient(self, name: str) -> typing.Any:
@@ -463,10 +481,12 @@ class Learner:
 
     def load(self, path: str, strict: bool = True, prefix: str = "") -> LoadReport:
         """Reads weights by name from a file (safetensors, or torch.save()); `prefix` goes before each of its names."""
+        self._changes += 1
         return LoadReport(*self._core.load(str(path), strict, prefix))
 
     def load_bert(self, bert: PretrainedBert) -> LoadReport:
         """Reads the weights of a BERT folder into the part of the model that it is."""
+        self._changes += 1
         return LoadReport(*self._core.load_bert(bert))
 
     def save_bert(self, bert: PretrainedBert, folder: str) -> None:
@@ -479,6 +499,7 @@ class Learner:
 
     def load_state(self, path: str, loader: Loader | None = None) -> tuple[int, int]:
         """Reads it back; the steps that follow have the bits that they would have had. Moves the loader."""
+        self._changes += 1
         position: tuple[int, int] = self._core.load_state(str(path))
         if loader:
             loader.seek(*position)
@@ -504,15 +525,16 @@ class _Share:
     def __init__(self, other: Learner, names: dict[str, str]) -> None:
         self._other = other
         self._names = names
-        self._seen = -1  # steps of the other one when they were read
+        self._seen = (-1, -1)  # steps and changes of the other one when they were read
 
     def read_into(self, learner: Learner) -> None:
-        if self._other.steps == self._seen:
+        now = (self._other.steps, self._other._changes)
+        if now == self._seen:
             return
         for theirs, ours in self._names.items():
             learner._core.parameter(ours)[...] = self._other._core.parameter(theirs)
-        learner._core.push()
-        self._seen = self._other.steps
+        learner.push()
+        self._seen = now
 
 
 class Memory(typing.Dict[str, int]):

@@ -75,6 +75,7 @@ class Model:
 
     def __init__(self, folder: str, options: dict[str, typing.Any]) -> None:
         self.folder = folder
+        self._adapters = options["adapters"]
         self._core: typing.Any = _linnet.ModelCore(folder, options)
 
     def _stream(
@@ -100,9 +101,16 @@ class Model:
             raise TypeError(f"there is no option {unknown[0]!r}; there are {', '.join(known)}")
         if not isinstance(prompt, str):
             raise TypeError(f"a text is wanted, and a {type(prompt).__name__} was given")
-        known.update(options)
+        known.update({name: value for name, value in options.items() if value is not None})
         known["beam"] = known.pop("beams")
-        return self._core.stream(prompt, json.dumps(known, default=lambda value: value.item()), chat, translates)
+        texts = {}
+        for name, value in known.items():
+            try:
+                texts[name] = json.dumps(value, default=lambda value: value.item(), allow_nan=False)
+            except (AttributeError, TypeError, ValueError):
+                raise UserError(f"the option {name} is {value!r}, which is none of its values") from None
+        given = ", ".join(f'"{name}": {text}' for name, text in texts.items())
+        return self._core.stream(prompt, "{" + given + "}", chat, translates)
 
     def generate(self, prompt: str, **options: typing.Any) -> str:
         """The text that follows a prompt, or answers it, without the prompt. Options: max_tokens, temperature, top_p,
@@ -142,6 +150,8 @@ class Model:
         """The probability of each class for each text, or each two (a, b): a NumPy array float32 [texts, classes]. A
         model of numbers gives these."""
         pairs = [text if isinstance(text, tuple) else (text, None) for text in _texts(texts)]
+        if any(len(pair) != 2 or not isinstance(pair[0], str) for pair in pairs):
+            raise UserError("a text to classify is a str, or a tuple of two")
         return self._core.classify([first for first, _ in pairs], [second for _, second in pairs])
 
     @typing.overload
@@ -184,6 +194,10 @@ class Model:
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Writes a folder that transformers loads: of a run its best weights, else a copy."""
+        if self._adapters:
+            raise UserError("save_pretrained() writes the folder's own weights, without the adapters")
+        if os.path.exists(folder) and os.path.samefile(self.folder, folder):
+            raise UserError(f"'{self.folder}' is the folder that the model is read from; give another one")
         if _linnet.is_run(self.folder):
             _linnet.export_run(self.folder, os.fspath(folder))
         elif os.path.isdir(self.folder):
@@ -191,7 +205,7 @@ class Model:
 
             shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         else:
-            raise UserError(f"'{self.folder}' is a packed file; save_pretrained() is for runs and model folders")
+            raise UserError(f"'{self.folder}' is one file; save_pretrained() is for runs and model folders")
 
     def close(self) -> None:
         """Frees the memory, when texts that are being computed are done."""
@@ -204,7 +218,10 @@ class Model:
         self.close()
 
     def __repr__(self) -> str:
-        return f"linnet.Model({self.folder!r}, {self.info['kind']})"
+        try:
+            return f"linnet.Model({self.folder!r}, {self.info['kind']})"
+        except UserError:
+            return f"linnet.Model({self.folder!r}, closed)"
 
 
 def _texts(texts: str | typing.Sequence[typing.Any]) -> list[typing.Any]:
@@ -233,15 +250,16 @@ def load(
 ) -> Model:
     """Loads a run, a packed file or a model folder.
 
-    device: "cpu", "cuda" or "cuda:N". threads: 0 uses all that the process may. quantize: "int8", "int4" or "bf16";
-    keep: patterns of parameters that stay as they are. adapters: folders of LoRA adapters. slots: texts that are
-    written at once. beams: the most of a search. max_length: tokens of a text with its prompt, 0: the model's, at most
-    2048. Raises UserError when the path holds no such model.
+    device: "cpu", "cuda" or "cuda:N". threads: 0 uses all that the process may. quantize: how weights are kept, as
+    `linnet generate --quantize` takes it: "none" (fp32), "bf16", "int8", "int8-weights", "int4-weights" or "static";
+    None: as the folder or file has them. keep: patterns of parameters that stay as they are. adapters: folders of LoRA
+    adapters. slots: texts that are written at once. beams: the most of a search. max_length: tokens of a text with its
+    prompt, 0: the model's, at most 2048. Raises UserError when the path holds no such model.
     """
     options = dict(
         device=device,
         threads=threads,
-        quantize=quantize or "none",
+        quantize=quantize or "",
         keep=list(keep),
         adapters=[os.fspath(adapter) for adapter in adapters],
         slots=slots,

@@ -52,7 +52,7 @@ def _shown(part: typing.Any, above: tuple[int, ...]) -> str:
 
 
 def parts_of(holder: typing.Any) -> list[tuple[str, typing.Any]]:
-    """Names and parts of a module or a container: modules, parameters, and, of a module, containers of these."""
+    """Names and parts of a module or a container: modules, parameters, and containers that have some."""
     is_module = isinstance(holder, Module)
     if is_module or isinstance(holder, dict):
         entries = list((vars(holder) if is_module else holder).items())
@@ -62,7 +62,7 @@ def parts_of(holder: typing.Any) -> list[tuple[str, typing.Any]]:
         (str(name), value)
         for name, value in entries
         if isinstance(value, (Module, Parameter))
-        or (is_module and isinstance(value, (list, tuple, dict)) and parts_of(value))
+        or (isinstance(value, (list, tuple, dict)) and value is not holder and parts_of(value))
     ]
 
 

@@ -66,6 +66,7 @@ class Plan:
         self.batches: str = found["batches"]
         self.batch_key: str = found["batch_key"]
         self.largest_batch: int = found["largest_batch"]
+        self.all_fit: bool = found["all_fit"]
         self.assumption: str = found["assumption"]
         self.recomputation: str = found["recomputation"]
         self.page: str = found["page"]
@@ -78,7 +79,7 @@ class Plan:
     def __str__(self) -> str:
         rows = [f"{name:<28} {size / 1e6:>10.1f} MB" for name, size in self.memory.items()]
         rows.append(f"{'in all':<28} {self.peak / 1e6:>10.1f} MB of {self.limit / 1e6:.1f}")
-        if self.largest_batch:
+        if self.largest_batch and not self.all_fit:
             rows.append(f"largest {self.batch_key}: {self.largest_batch}")
         return "\n".join([f"{self.parameters} parameters; batches of {self.batches}", *rows])
 
@@ -375,7 +376,7 @@ class TaskEvaluation(typing.NamedTuple):
 def evaluate(
     model: str | os.PathLike[str],
     *,
-    split: str = "test",
+    split: str = "",
     data: str | os.PathLike[str] = "",
     source: str | os.PathLike[str] = "",
     target: str | os.PathLike[str] = "",
@@ -384,8 +385,10 @@ def evaluate(
     device: str = "cpu",
     quantize: str | None = None,
 ) -> TaskEvaluation:
-    """Loss with BLEU, perplexity or accuracy of a run or a model folder, on a split of its data ("test" or "valid") or
-    on files."""
+    """Loss with BLEU, perplexity or accuracy of a run or a model folder, on files or on a split of its data: "test",
+    "valid", or without a name the test data if the run has any, else those that the run was evaluated on."""
+    if split not in ("", "test", "valid"):
+        raise UserError(f'there is no split "{split}"; there are "test" and "valid"')
     options = dict(
         split="" if data or source else split,
         data=os.fspath(data),
@@ -394,7 +397,7 @@ def evaluate(
         beams=beams,
         threads=threads,
         device=device,
-        quantize=quantize or "none",
+        quantize=quantize or "",
     )
     return TaskEvaluation(*_linnet.evaluate(os.fspath(model), options))
 
@@ -403,5 +406,8 @@ def read_metrics(run: str | os.PathLike[str]) -> list[dict[str, typing.Any]]:
     """The lines of a run's metrics.jsonl, one for each step that was logged."""
     import json
 
-    with open(os.path.join(os.fspath(run), "metrics.jsonl"), encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
+    try:
+        with open(os.path.join(os.fspath(run), "metrics.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+    except OSError:
+        raise UserError(f"'{os.fspath(run)}' is no run: it has no metrics.jsonl") from None

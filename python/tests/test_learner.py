@@ -148,6 +148,18 @@ def test_ctrl_c_stops_after_the_step() -> None:
     learner.step(X, Y, rate=1e-3)
 
 
+def test_ctrl_c_stops_an_evaluation_and_a_validation() -> None:
+    learner = learner_of()
+    many = {"x": np.ones((400_000, 3), np.float32), "y": np.ones((400_000, 1), np.float32)}
+    for run in (lambda: learner.evaluate(many), lambda: learner.fit({"x": X, "y": Y}, validation=many)):
+        timer = threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            run()
+        timer.join()
+    assert learner.step(X, Y, rate=0.1).finite
+
+
 def test_other_threads_run_while_a_step_computes() -> None:
     wide = Net(4096)
     x = np.zeros((512, 3), np.float32)
@@ -220,6 +232,93 @@ def test_shared_parameters_follow_the_learner_that_trains_them() -> None:
     for _ in range(3):
         trained.step(X, Y, rate=0.1)
     np.testing.assert_array_equal(reader.predict(x=X)["answer"], trained.predict(x=X)["answer"])
+
+
+def test_shared_parameters_follow_changes_without_a_step(tmp_path: typing.Any) -> None:
+    net = ln.Linear(3, 1)
+    first = ln.Learner(net, lambda x, y: ln.mse_loss(net(x), y), (X, Y))
+    second = ln.Learner(net, lambda x: (x.mean(), {"p": net(x)}), dict(x=X), training=False, shares=[first])
+
+    def expect_the_same() -> None:
+        weight, bias = (first.state_dict()[name] for name in ("weight", "bias"))
+        np.testing.assert_allclose(second.predict(x=X)["p"], X @ weight.T + bias, atol=1e-6)
+
+    expect_the_same()
+    first.load_state_dict({name: np.full_like(value, 2) for name, value in first.state_dict().items()})
+    expect_the_same()
+    first.state_dict()["weight"][...] = 5
+    first.push()
+    expect_the_same()
+    first.step(X, Y, rate=0.1)
+    expect_the_same()
+    first.save_state(str(tmp_path / "state"))
+    first.step(X, -Y, rate=0.1)
+    expect_the_same()
+    first.load_state(str(tmp_path / "state"))
+    expect_the_same()
+
+
+def test_containers_of_containers_and_copies_of_modules() -> None:
+    import copy
+
+    class Nested(ln.Module):
+        def __init__(self) -> None:
+            self.parts = [[ln.Linear(3, 2)], [ln.Linear(2, 1), {"gain": ln.parameter((1,))}]]
+
+        def forward(self, x: ln.Tensor) -> ln.Tensor:
+            (first,), (second, more) = self.parts
+            return typing.cast(ln.Tensor, second(first(x)) * more["gain"])
+
+    net = Nested()
+    twin = copy.deepcopy(net)
+    learners = [learner_of(net), learner_of(twin)]
+    assert set(learners[0].state_dict()) == {
+        "parts.0.0.weight",
+        "parts.0.0.bias",
+        "parts.1.0.weight",
+        "parts.1.0.bias",
+        "parts.1.1.gain",
+    }
+    results = [learner.step(X, Y, rate=0.1) for learner in learners]
+    assert results[0] == results[1] and net.parts is not twin.parts
+
+
+def test_numbers_and_arrays_beside_tensors() -> None:
+    net = Net()
+
+    def loss(x: ln.Tensor, y: ln.Tensor) -> tuple[ln.Loss, dict[str, ln.Tensor]]:
+        h = net.layers[0](x)
+        outputs = {
+            "product": np.ones((2, 16), np.float32) @ h,
+            "above": ln.maximum(h, 0.0),
+            "below": ln.minimum(0.5, h),
+            "chosen": ln.where(h > 0, h, -1.0),
+            "h": h,
+        }
+        return ln.mse_loss(net(x), y), outputs
+
+    found = ln.Learner(net, loss, (X, Y)).predict(X, Y)
+    h = found["h"]
+    np.testing.assert_allclose(found["product"], np.ones((2, 16)) @ h, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(found["above"], np.maximum(h, 0))
+    np.testing.assert_array_equal(found["below"], np.minimum(h, 0.5))
+    np.testing.assert_array_equal(found["chosen"], np.where(h > 0, h, -1))
+
+
+def test_an_op_may_be_defined_again() -> None:
+    def double(name: str, factor: float) -> ln.OwnOp:
+        def kernel(x: typing.Any, y: typing.Any) -> None:
+            y[...] = factor * x
+
+        return ln.OwnOp(name, kernel=kernel, decompose=lambda x: x * factor)
+
+    def product(op: ln.OwnOp) -> typing.Any:
+        net = Net()
+        return ln.Learner(net, lambda x, y: (ln.mse_loss(net(x), y), {"z": op(x)}), (X, Y)).predict(X, Y)["z"]
+
+    first, second = (double("times_in_a_notebook", factor) for factor in (2.0, 3.0))
+    np.testing.assert_array_equal(product(second), 3 * X)
+    np.testing.assert_array_equal(product(first), 2 * X)
 
 
 def test_a_part_used_twice_has_one_name() -> None:

@@ -486,6 +486,36 @@ def test_of_calls(name: str) -> None:
     check(found.value)
 
 
+NAMED: dict[str, tuple[typing.Callable[[], typing.Any], str]] = {
+    "a loss without parameters": (lambda: ln.Learner(Net(), lambda x: (x * x).mean(), (X,)), "nothing to learn"),
+    "a loss of frozen parameters": (
+        lambda: good(groups=[ln.Group(["*weight"], frozen=True), ln.Group(["*bias"], frozen=True)]),
+        "nothing to learn|no parameter",
+    ),
+    "a seed below 0": (lambda: good(seed=-1), "seed = -1"),
+    "threads as a text": (lambda: good(threads="2"), "threads = '2'"),
+    "a field that is given twice": (lambda: good().step(X, x=X, rate=1), '"x" is given twice'),
+    "a prediction of nothing": (lambda: good().predict(), "predict.. was given nothing; the loss takes x"),
+    "a prediction of no rows": (lambda: good().predict(x=X[:0]), "predict.. was given no rows"),
+    "fewer samples than a batch": (lambda: good().fit({"x": X[:2]}), "2 samples, and a batch has 4"),
+    "a rate that is None": (lambda: good().fit({"x": X}, rate=lambda step: None), "learning rate returned a NoneType"),
+    "a split that is none": (lambda: ln.evaluate("run", split="foo"), 'no split "foo"'),
+    "metrics of no run": (lambda: ln.read_metrics("nowhere"), "'nowhere' is no run"),
+    "a sample that fails": (
+        lambda: ln.Dataset.from_function(3, {"x": ("float32", (3,))}, lambda i: {}["bad row"])[1],
+        "at sample 1: KeyError: 'bad row'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_is_wrong_is_named(name: str) -> None:
+    call, message = NAMED[name]
+    with pytest.raises(ln.UserError, match=message) as found:
+        call()
+    check(found.value)
+
+
 def check(error: BaseException) -> None:
     """One line that is no broken invariant, and a process in which training works."""
     assert not isinstance(error, (ln.InternalError, SystemError)), repr(error)

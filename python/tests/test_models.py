@@ -111,6 +111,30 @@ def test_quantized(bert: str) -> None:
     assert 0 < np.abs(exact - rounded).max() < 0.1
 
 
+def test_a_folder_with_scales_is_computed_as_it_is(bert: str) -> None:
+    folder = shutil.copytree(GOLDEN / "bert_classifier", "classifier")
+    shutil.copy(f"{bert}/vocab.txt", folder)
+    with open("texts.txt", "w", encoding="utf-8") as file:
+        file.writelines(text + "\n" for text in TEXTS)
+    subprocess.run(["linnet", "quantize", folder, "--calibrate", "texts.txt", "-o", "static"], check=True)
+    as_it_is, static, exact = (ln.load("static", quantize=way).probabilities(TEXTS) for way in (None, "static", "none"))
+    np.testing.assert_array_equal(as_it_is, static)
+    assert 0 < np.abs(exact - static).max() < 0.1
+
+
+def test_options_that_are_none_of_their_values(llama: str) -> None:
+    model = ln.load(llama)
+    text = model.generate("5", max_tokens=2, temperature=0)
+    assert model.generate("5", max_tokens=2, temperature=0, seed=None) == text
+    for options in (dict(temperature=float("nan")), dict(max_tokens=object())):
+        with pytest.raises(ln.UserError, match=f"the option {next(iter(options))} is "):
+            model.generate("5", **options)
+    with pytest.raises(ln.UserError, match="is the folder that the model is read from"):
+        model.save_pretrained(llama)
+    model.close()
+    assert "closed" in repr(model)
+
+
 def test_models_that_are_closed_leave_nothing(bert: str, llama: str) -> None:
     from test_learner import resident
 

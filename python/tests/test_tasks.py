@@ -25,6 +25,7 @@ def test_train_resume_report_evaluate() -> None:
     assert len(ln.read_metrics("run")) >= 30
     ln.report("run").save("page.html")
     assert os.path.getsize("page.html") > 10_000
+    assert ln.evaluate("run").count == ln.evaluate("run", split="valid").count
     assert ln.evaluate("run", split="valid").loss == pytest.approx(ln.evaluate("run", split="valid").loss)
     with ln.load("run") as model:
         assert model.info["kind"] == "translation" and isinstance(model.translate(["a i", ""])[1], str)

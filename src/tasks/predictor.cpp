@@ -133,7 +133,8 @@ class ScoringSession : public Session {
 
 class LanguageScorer : public Scorer {
  public:
-  LanguageScorer(const std::string& folder, const InferenceOptions& options) : opened_(open_language_model(folder)) {
+  LanguageScorer(const std::string& folder, const InferenceOptions& options)
+      : opened_(open_language_model(folder, parse_adapters(options.adapters))) {
     apply(options, opened_.config, folder);
     const int64_t context = opened_.config.data.context;
     const CausalModel& model = *opened_.model;
@@ -175,7 +176,7 @@ class LanguageScorer : public Scorer {
 class TranslationScorer : public Scorer {
  public:
   TranslationScorer(const std::string& folder, const InferenceOptions& options)
-      : opened_(open_translation_model(folder, {}, options.languages)) {
+      : opened_(open_translation_model(folder, parse_adapters(options.adapters), options.languages)) {
     Config config = opened_.config;
     apply(options, config, folder);
     config.train.label_smoothing = 0;

@@ -199,7 +199,7 @@ linnet_status linnet_model_open(const char* path, const linnet_model_options* gi
     use_packed_models();
     use_gguf_models();
     auto opened = std::make_unique<linnet_model>();
-    LoadedModelOptions loading{{.threads = options.threads, .quantize = options.quantize ? options.quantize : "none"}};
+    LoadedModelOptions loading{{.threads = options.threads, .quantize = options.quantize ? options.quantize : ""}};
     loading.text = {.slots = options.slots, .beams = options.beams, .max_length = options.max_length};
     loading.limits.waiting = options.waiting, loading.check = WeightCheck::kLater;
     opened->resident = open_loaded_model(path, loading);

@@ -264,7 +264,8 @@ double Learner::evaluate() {
   return total.sum / static_cast<double>(total.tokens);
 }
 
-Evaluation Learner::evaluate(Loader& loader, const std::vector<Metric>& metrics) {
+Evaluation Learner::evaluate(
+    Loader& loader, const std::vector<Metric>& metrics, const std::function<void()>& before_batch) {
   State& s = state();
   const Busy busy(s.busy, "a learner");
   loader.seek({loader.position().epoch, 0});
@@ -272,6 +273,7 @@ Evaluation Learner::evaluate(Loader& loader, const std::vector<Metric>& metrics)
   double sum = 0;
   std::vector<MetricPart> parts(metrics.size());
   for (int64_t i = 0; i < loader.batches(); ++i) {
+    if (before_batch) before_batch();
     const Arrays& batch = loader.next();
     const State::BatchKind& kind = s.kind_of(batch, false);
     s.load(batch, kind, samples_of(batch, kind));
@@ -413,7 +415,7 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
     ++report.epochs;
     report.loss = mean.value();
     if (options.validation) {
-      event.evaluation = evaluate(*options.validation, options.metrics);
+      event.evaluation = evaluate(*options.validation, options.metrics, options.before_validation_batch);
       if (!std::isfinite(event.evaluation->loss))
         throw Error(
             ErrorKind::kNumeric, "epoch " + std::to_string(report.epochs) + ": the validation loss is not finite");

@@ -120,6 +120,16 @@ std::vector<InputTypes> with_rows(std::vector<InputTypes> shapes, int64_t rows) 
   }
   return shapes;
 }
+// Whether the loss follows from a parameter that is trained.
+void check_learns(const ParameterLayout& layout, const Graph& graph, ValueId loss) {
+  if (!layout.packed_ranges().empty()) return;
+  const std::vector<bool> needed = ancestors_of(graph, std::span(&loss, 1));
+  for (const TrainedRange& range : layout.ranges())
+    if (const auto flat = graph.find_input(state::kParameters + range.suffix))
+      for (size_t id = 0; id < needed.size(); ++id)
+        if (needed[id] && std::ranges::count(graph.nodes()[id].in, *flat)) return;
+  fail_user("the loss follows from no parameter that is trained, so there is nothing to learn");
+}
 }  // namespace
 
 std::string types_text(const InputTypes& types) {
@@ -172,6 +182,7 @@ LossFunction Learner::State::traced(const InputTypes* types) {
     if (!options.training && !traced.sum.defined() && !traced.count.defined())
       traced = {.sum = tracer.number(0), .count = tracer.number(1)};
     check_loss(traced, trace.graph());
+    if (trace.options().training) check_learns(layout, trace.graph(), traced.sum.id);
     check_same_trace(types, trace);
     return traced;
   };

@@ -32,7 +32,8 @@ Dataset from_function(int64_t size, const nb::dict& types, nb::object function) 
       fail_user("the function of a dataset returns a dict of arrays");
     } catch (nb::python_error& error) {
       // As text, which the loader's threads can copy without the GIL.
-      fail_user("the function of a dataset failed: ", nb::cast<std::string>(nb::str(error.value())));
+      fail_user("the function of a dataset failed at sample ", index, ": ", class_name(error.value()), ": ",
+          nb::cast<std::string>(nb::str(error.value())));
     }
   });
 }

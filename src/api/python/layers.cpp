@@ -65,7 +65,8 @@ void add_initializers(nb::module_& module) {
 }
 
 void add_specs(nb::module_& module) {
-  nb::class_<LayerSpec>(module, "LayerSpec", "A layer of the library before it is a part of a model.");
+  nb::class_<LayerSpec>(module, "LayerSpec", "A layer of the library before it is a part of a model.")
+      .def("__deepcopy__", [](const LayerSpec& spec, nb::handle) { return LayerSpec(spec); });
   module.def("linear", [](int64_t in, int64_t out, bool bias, const std::optional<Init>& init) {
     return spec_of<Linear>(in, out, init ? init->fill : xavier_uniform(), bias);
   });

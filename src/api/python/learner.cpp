@@ -69,8 +69,17 @@ Rate rate_of(nb::handle given) {
   if (!PyCallable_Check(given.ptr())) fail_user("a rate is a number, a Schedule or a function of the step");
   return std::function<double(int64_t)>([given](int64_t step) {
     const nb::gil_scoped_acquire gil;
-    return nb::cast<double>(given(step));
+    const nb::object found = given(step);
+    double number = 0;
+    if (!nb::try_cast(found, number))
+      fail_user("the function of the learning rate returned a ", class_name(found), "; a number is wanted");
+    return number;
   });
+}
+
+void let_stop() {  // by Ctrl-C
+  const nb::gil_scoped_acquire gil;
+  check_signals();
 }
 
 nb::tuple fit(PyLearner& self, PyLoader& loader, const nb::dict& options) {
@@ -89,6 +98,7 @@ nb::tuple fit(PyLearner& self, PyLoader& loader, const nb::dict& options) {
   };
   fit.on_step = [&](const FitEvent& event) { return hear(on_step, event); };
   fit.on_epoch = [&](const FitEvent& event) { return hear(on_epoch, event); };
+  fit.before_validation_batch = let_stop;
   Loader& batches = loader.loader();
   const FitReport report = without_gil([&] { return self.learner().fit(batches, fit); });
   return nb::make_tuple(report.steps, report.epochs, report.loss, report.reason, fields_of(report.best));
@@ -139,7 +149,7 @@ void add_steps(nb::class_<PyLearner>& learner) {
           [](PyLearner& self, PyLoader& loader, const nb::list& given) {
             const std::vector<Metric> metrics = metrics_of(given);
             Loader& batches = loader.loader();
-            return fields_of(without_gil([&] { return self.learner().evaluate(batches, metrics); }));
+            return fields_of(without_gil([&] { return self.learner().evaluate(batches, metrics, let_stop); }));
           })
       .def("predict", [](PyLearner& self, const nb::dict& batch, int64_t number) {
         const Arrays arrays = to_arrays(batch, self.types());

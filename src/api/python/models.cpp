@@ -91,6 +91,7 @@ nb::dict plan(const nb::dict& given, bool exact) {
   found["peak"] = answer.forecast.peak(), found["limit"] = limit;
   found["parameters"] = answer.parameters, found["batches"] = answer.batches;
   found["batch_key"] = answer.batch_key, found["largest_batch"] = answer.largest_batch;
+  found["all_fit"] = answer.all_fit;
   found["assumption"] = answer.assumption, found["recomputation"] = answer.recomputation, found["page"] = page;
   return found;
 }
@@ -178,9 +179,7 @@ class PyModel {
     const nb::gil_scoped_release free;
     const std::lock_guard lock(mutex_);
     if (!scorer_) {
-      InferenceOptions options{options_};
-      options.keep.clear(), options.adapters.clear();
-      scorer_ = open_scorer(folder_, options);
+      scorer_ = open_scorer(folder_, InferenceOptions{options_});
     }
     if (scorer_->takes_pairs() == source.empty())
       fail_user(source.empty() ? "a translation is scored with its source: score(text, source=...)"

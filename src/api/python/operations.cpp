@@ -7,11 +7,14 @@
 #include <linnet/random.h>
 #include <linnet/testing.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/variant.h>
 #include <array>
 #include <cstring>
+#include <variant>
 #include "api/python/python.h"
 #include "api/python/tree.h"
 #include "base/fail.h"
+#include "engine/ops/own/own.h"
 
 namespace linnet::python {
 namespace {
@@ -65,6 +68,16 @@ void add_unary(nb::module_& module) {
   module.def("selu", recorded(selu), "x"_a, "1.0507 * elu(x, 1.6733) (Klambauer et al. 2017).");
 }
 
+// A tensor or a number, which has the other operand's type.
+using Either = std::variant<Operand, double>;
+
+Tensor tensor_of(const Either& given, const Either& other) {
+  if (const Operand* operand = std::get_if<Operand>(&given)) return operand->tensor();
+  const Operand* beside = std::get_if<Operand>(&other);
+  if (!beside) fail_user("one of two operands is a tensor");
+  return number_beside(beside->at(), std::get<double>(given));
+}
+
 std::vector<Tensor> tensors_of(const std::vector<Operand>& operands) { return mapped(operands, &Operand::tensor); }
 
 void add_binary(nb::module_& module) {
@@ -76,12 +89,21 @@ void add_binary(nb::module_& module) {
       {"logical_and", logical_and, "1 where neither is 0, else 0; no gradient."},
       {"logical_or", logical_or, "1 where not both are 0, else 0; no gradient."},
   };
-  for (const auto& row : binary) module.def(row.name, recorded(row.function), "a"_a, "b"_a, row.doc);
+  for (const auto& row : binary)
+    module.def(
+        row.name,
+        [function = row.function](
+            const Either& a, const Either& b) { return function(At(tensor_of(a, b), python_line()), tensor_of(b, a)); },
+        "a"_a, "b"_a, row.doc);
   module.def("matmul", recorded(matmul), "a"_a, "b"_a, "trans_a"_a = false, "trans_b"_a = false,
       "The matrix product: a [..., M, K] with b [K, N] or [..., K, N]. trans_a: a is [..., K, M]; trans_b: b is "
       "[..., N, K].");
   module.def(
-      "where", recorded(where), "condition"_a, "a"_a, "b"_a, "a where `condition` is not 0, else b, elementwise.");
+      "where",
+      [](Operand condition, const Either& a, const Either& b) {
+        return where(condition.at(), tensor_of(a, b), tensor_of(b, a));
+      },
+      "condition"_a, "a"_a, "b"_a, "a where `condition` is not 0, else b, elementwise.");
   module.def(
       "einsum",
       [](const std::string& equation, const nb::args& operands) {
@@ -360,7 +382,10 @@ void add_own_op(nb::module_& module) {
             for (const nb::object& function : {kernel, decompose})
               if (!PyCallable_Check(function.ptr()))
                 fail_user("an op has a kernel and a decomposition, which are functions");
-            new (self) OwnOp(definition_of(name, kernel, decompose, gradient, infer));
+            // A notebook's cell runs again: the op of before stays in the learners that have it.
+            std::string unused = name;
+            for (int i = 2; find_own_op(unused); ++i) unused = name + " " + std::to_string(i);
+            new (self) OwnOp(definition_of(unused, kernel, decompose, gradient, infer));
           },
           "name"_a, nb::kw_only(), "kernel"_a, "decompose"_a, "gradient"_a = nb::none(), "infer"_a = nb::none())
       .def(

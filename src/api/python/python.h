@@ -25,7 +25,8 @@ template <class Function> auto without_gil(const Function& function) {
 
 // Sets variables from a dict of options: read_options(given, "threads", options.threads, "device", options.device).
 template <class To, class... Rest> void read_options(const nb::dict& given, const char* name, To& to, Rest&... rest) {
-  to = nb::cast<To>(given[name]);
+  const nb::object value = given[name];
+  if (!nb::try_cast(value, to)) fail_user(name, " = ", nb::cast<std::string>(nb::repr(value)), " is not taken");
   if constexpr (sizeof...(rest) > 0) read_options(given, rest...);
 }
 

@@ -119,8 +119,7 @@ template <class Class> void add_operators(Class& tensor) {
         name,
         [compare = compare](Operand a, double b) {
           const At x = a.at();
-          const Tensor number = Recording::tracer("a comparison").number(b, x.where);
-          return compare(x, cast(At(number, x.where), x.value.type().dtype));
+          return compare(x, number_beside(x, b));
         },
         nb::is_operator());
   }
@@ -129,6 +128,8 @@ template <class Class> void add_operators(Class& tensor) {
   tensor.def(
       "__matmul__", [](Operand a, Operand b) { return matmul(a.at(), b.tensor()); }, nb::is_operator(),
       "The matrix product [..., M, K] @ [K, N] or [..., M, K] @ [..., K, N].");
+  tensor.def(
+      "__rmatmul__", [](Operand a, Operand b) { return matmul(b.at(), a.tensor()); }, nb::is_operator());
   tensor.def("__neg__", [](Operand x) { return -x.at(); });
   tensor.def("__abs__", [](Operand x) { return linnet::abs(x.at()); });
   tensor.def(
@@ -320,6 +321,11 @@ Tracer& Recording::tracer(const char* what) {
   return *recording->tracer_;
 }
 
+Tensor number_beside(At x, double value) {
+  const Tensor number = Recording::tracer("a number").number(value, x.where);
+  return cast(At(number, x.where), x.value.type().dtype);
+}
+
 Tensor Operand::tensor() const {
   if (nb::isinstance<Tensor>(source)) {
     const Tensor value = nb::cast<Tensor>(source);
@@ -355,6 +361,7 @@ void add_tensors(nb::module_& module) {
   parameter.def_prop_ro(
       "shape", [](const ParameterSource& p) { return to_tuple(p.shape); },
       nb::sig("def shape(self) -> tuple[int, ...]"), "The sizes of the axes.");
+  parameter.def("__deepcopy__", [](const ParameterSource& p, nb::handle) { return ParameterSource(p); });
   parameter.def("__repr__", [](const ParameterSource& p) { return "linnet.Parameter(" + p.shape.text() + ")"; });
   nb::class_<ParameterOf> part(module, "LayerParameter", "A parameter of a layer, such as `layer.weight`.");
   add_operators(part);

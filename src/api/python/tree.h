@@ -61,6 +61,9 @@ class Tree {
   std::unordered_map<PyObject*, SavedBuffer*> buffer_of_;
 };
 
+// A number as a scalar of x's type. Throws Error(kUser) outside of a loss.
+Tensor number_beside(At x, double value);
+
 // Makes the current trace record a graph of the tree's model. `tracer`: of a loss; null: records none.
 class Recording {
  public:

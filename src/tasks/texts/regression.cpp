@@ -1,10 +1,17 @@
 // Regression of one or several numbers, such as the similarity of two sentences.
+#include <algorithm>
+#include <cmath>
 #include "base/fail.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "data/metrics/similarity.h"
 #include "tasks/texts/text_task.h"
 
 namespace linnet {
 namespace {
+// Steps of the usual learning rates do not reach larger numbers.
+constexpr float kMost = 100;
+
 class Regression : public TextTask {
  public:
   Regression() : TextTask("regression", TextProblem::kNumbers, LabelForm::Kind::kNumbers, regression_loss) {}
@@ -15,7 +22,13 @@ class Regression : public TextTask {
     if (count == 0) fail_user(train.records.front().where, ": the list of numbers is empty");
     Names names;
     for (size_t i = 0; i < count; ++i) names.push_back("LABEL_" + std::to_string(i));
-    for (const TextRecord& record : train.records) label(record, {}, names);  // checks the labels early
+    float largest = 0;
+    for (const TextRecord& record : train.records)  // checks the labels early
+      for (const float number : label(record, {}, names)) largest = std::max(largest, std::abs(number));
+    if (largest > kMost)
+      log_warning(
+          printed("the labels reach %g: numbers so far from 0 are hardly learned; divide them, for example by %g",
+              largest, std::pow(10, std::ceil(std::log10(largest)))));
     return names;
   }
 
