@@ -286,7 +286,7 @@ CALLED: dict[str, typing.Callable[[], typing.Any]] = {
     "evaluate no run": lambda: ln.evaluate("nothing"),
     "own op without a kernel": lambda: ln.OwnOp("op without a kernel", kernel=None, decompose=None),  # type: ignore[arg-type]
     "own op without a name": lambda: ln.OwnOp("", kernel=lambda x, y: None, decompose=lambda x: x),
-    "own op twice": lambda: [ln.OwnOp("twice", kernel=lambda x, y: None, decompose=lambda x: x) for _ in range(2)],
+    "own op named as one of the library": lambda: ln.OwnOp("matmul", kernel=lambda x, y: None, decompose=lambda x: x),
     "own op whose kernel fails": lambda: trained_op(kernel=lambda x, y: 1 / 0, gradient=lambda i, o, g: g),
     "own op whose gradient fails": lambda: trained_op(gradient=lambda i, o, g: 1 / 0),
     "own op without gradient": lambda: trained_op(),
@@ -490,7 +490,7 @@ NAMED: dict[str, tuple[typing.Callable[[], typing.Any], str]] = {
     "a loss without parameters": (lambda: ln.Learner(Net(), lambda x: (x * x).mean(), (X,)), "nothing to learn"),
     "a loss of frozen parameters": (
         lambda: good(groups=[ln.Group(["*weight"], frozen=True), ln.Group(["*bias"], frozen=True)]),
-        "nothing to learn|no parameter",
+        "nothing is left to train",
     ),
     "a seed below 0": (lambda: good(seed=-1), "seed = -1"),
     "threads as a text": (lambda: good(threads="2"), "threads = '2'"),

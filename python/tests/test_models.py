@@ -115,7 +115,7 @@ def test_a_folder_with_scales_is_computed_as_it_is(bert: str) -> None:
     folder = shutil.copytree(GOLDEN / "bert_classifier", "classifier")
     shutil.copy(f"{bert}/vocab.txt", folder)
     with open("texts.txt", "w", encoding="utf-8") as file:
-        file.writelines(text + "\n" for text in TEXTS)
+        file.writelines(text + "\n" for text in TEXTS * 4)
     subprocess.run(["linnet", "quantize", folder, "--calibrate", "texts.txt", "-o", "static"], check=True)
     as_it_is, static, exact = (ln.load("static", quantize=way).probabilities(TEXTS) for way in (None, "static", "none"))
     np.testing.assert_array_equal(as_it_is, static)
