@@ -219,6 +219,17 @@ TEST(Config, ImpossibleCombinationsGiveTheFigures) {
   EXPECT_CONTAINS(user_error([&] { validate(broken); }), "\"dropout\" must be");
 }
 
+TEST(Config, RankZeroLeavesAPresetsAdaptersOut) {
+  for (const char* preset : {"chat", "preferences"}) {
+    Config config = load_config(preset);
+    set_value(config, "lora.rank=0");
+    EXPECT_EQ(config.lora, LoraConfig{}) << preset;
+    validate(config);
+    set_value(config, "lora.alpha=8");
+    EXPECT_CONTAINS(user_error([&] { validate(config); }), "lora.alpha = 8.0 needs lora.rank");
+  }
+}
+
 TEST(Config, PresetsLoadValidateAndSurviveTheirOwnText) {
   ASSERT_GE(presets().size(), 6u);
   for (const Preset& preset : presets()) {
