@@ -100,11 +100,12 @@ void check_layers(const ModelConfig& model) {
 
 void check_model(const Config& config) {
   const ModelConfig& model = config.model;
+  require(
+      model.architecture != "t5" || config.data.joint_vocab, "a t5 has one vocabulary: it needs joint_vocab = true");
+  if (!model.from.empty()) return;
   check_layers(model);
   require(model.d_model % 2 == 0,
       named("d_model", model.d_model) + " is odd, but positions take pairs of a sine and a cosine");
-  require(
-      model.architecture != "t5" || config.data.joint_vocab, "a t5 has one vocabulary: it needs joint_vocab = true");
   require(model.architecture != "marian" || (model.norm == "post" && !model.final_norm && model.tie_head),
       "a marian has norm = \"post\", final_norm = false and tie_head = true");
   require(model.architecture != "marian" || model.share_embeddings || !config.data.joint_vocab,
