@@ -193,10 +193,11 @@ std::string open_folder(TrainRequest& request, RunFolder& folder) {
     for (const std::string& key : keep_saved_values(saved, request.config))
       log_info("resuming with the run's own " + key);
     check_resumable(saved, request.config, folder.path());
-    // A folder by `linnet average`: a new run in it would overwrite the weights.
-    if (!folder.has_state() && file_exists(folder.model_path()) && !file_exists(folder.metrics_path()))
-      fail_user("'", folder.path(), "' has weights and no state of training to go on with; --init ", folder.path(),
-          " --run DIR begins a new run with them");
+    // By `linnet average`, or a run that lost its state: a run from step 1 would overwrite the weights.
+    if (!folder.has_state() && file_exists(folder.model_path()))
+      fail_user("'", folder.path(),
+          "' has model.safetensors and no training_state.safetensors to go on with: put that ",
+          "file back, or begin a new run with these weights: --init ", folder.path(), " --run DIR");
     folder.lock();
     if (folder.has_state()) return folder.path();
   } else {
