@@ -510,6 +510,16 @@ TEST_F(BadRun, AFullDiskIsFoundBeforeTrainingAndLosesNothing) {
   EXPECT_EQ(train(path + "/run", {"max_steps=30"}, {"--resume"}).exit_code, 0);
 }
 
+// The files that a resumed run replaces are not counted twice.
+TEST_F(BadRun, ADiskWithRoomForARunHasRoomToResumeIt) {
+  const std::string path = folder_ / "disk";
+  const SmallDisk disk(path, "size=4m");
+  if (!disk.mounted()) GTEST_SKIP() << "this process may not mount a file system";
+  ASSERT_EQ(train(path + "/run", {"d_model=72"}).exit_code, 0);
+  const Outcome resumed = train(path + "/run", {"d_model=72", "max_steps=30"}, {"--resume"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.error;
+}
+
 TEST_F(BadRun, ADiskThatFillsUpWhileTrainingStopsTheRunWhichGoesOnOnceThereIsRoom) {
   const std::string path = folder_ / "disk", run_folder = path + "/run";
   const SmallDisk disk(path, "size=4m");

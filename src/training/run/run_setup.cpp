@@ -10,6 +10,7 @@
 #include "engine/exec/backend.h"
 #include "engine/kernels/processor.h"
 #include "engine/plan/store.h"
+#include "models/nn/model_file.h"
 #include "models/nn/pipeline_parallel.h"
 
 namespace linnet {
@@ -219,8 +220,12 @@ void divide_into_shards(Config& config) {
 }
 
 void check_space(const RunFolder& folder, const TrainingState& states) {
-  check_free_disk(folder.path(), checkpoint_bytes(states) + (1 << 20), "run folder '" + folder.path() + "'",
-      " for its checkpoints");
+  uint64_t need = checkpoint_bytes(states);
+  for (const std::string& path : {folder.state_path(), folder.model_path(), folder.path() + "/" + kFrozenFile}) {
+    std::error_code missing;
+    if (const uint64_t bytes = fs::file_size(path, missing); !missing) need -= std::min(need, bytes);  // replaced
+  }
+  check_free_disk(folder.path(), need + (1 << 20), "run folder '" + folder.path() + "'", " for its checkpoints");
 }
 
 void check_ranks_agree(Communicator& world, const std::string& program, const Config& config) {
