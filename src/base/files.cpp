@@ -277,6 +277,8 @@ TemporaryFolder::~TemporaryFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
+OutputFolder::~OutputFolder() { ::rmdir(path_.c_str()); }  // which fails if the folder holds anything
+
 std::string missing_model_hint(const std::string& path) {
   if (path.ends_with(".bin") || path.ends_with(".pt") || path.ends_with(".pth"))
     return "; take the folder that holds it and a config.json";

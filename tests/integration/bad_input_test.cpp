@@ -510,6 +510,20 @@ TEST_F(BadRun, AFullDiskIsFoundBeforeTrainingAndLosesNothing) {
   EXPECT_EQ(train(path + "/run", {"max_steps=30"}, {"--resume"}).exit_code, 0);
 }
 
+TEST_F(BadInput, AModelThatADiskHasNoRoomForLeavesNothingThere) {
+  const std::string path = folder_ / "disk", out = path + "/out", model = std::string(LINNET_GOLDEN) + "/bert_model";
+  const SmallDisk disk(path, "size=32k");  // the weights have as many bytes, and a header
+  if (!disk.mounted()) GTEST_SKIP() << "this process may not mount a file system";
+  std::string texts;
+  for (int i = 0; i < 10; ++i) texts += "the dog sat " + std::to_string(i) + "\n";
+  const std::string text = folder_.write("text.txt", texts);
+  const Arguments commands[] = {{"quantize", model, "--calibrate", text, "-o", out}, {"convert", model, out}};
+  for (const Arguments& arguments : commands) {
+    expect_refused(run(arguments), {out, " needs 0.0 MB, and its disk has 0.0 MB free"});
+    EXPECT_FALSE(exists(out)) << arguments.front();
+  }
+}
+
 // The files that a resumed run replaces are not counted twice.
 TEST_F(BadRun, ADiskWithRoomForARunHasRoomToResumeIt) {
   const std::string path = folder_ / "disk";
