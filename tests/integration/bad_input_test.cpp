@@ -100,7 +100,7 @@ TEST_F(BadInput, CommandLines) {
 
 TEST_F(BadInput, ConfigurationFiles) {
   expect_refused(run({"train", folder_ / "none.toml"}), {"none.toml", "No such file"});
-  expect_refused(run({"train", folder_.path()}), {"Is a directory"});
+  expect_refused(run({"train", folder_.path()}), {"is a folder without config.toml"});
   expect_refused(run({"train", "datse"}), {"\"datse\"", "did you mean the preset \"dates\"?"});
   expect_refused(run({"train", folder_.write("a.toml", "d_model = 16\nlearning_rat = 1\n")}),
       {"a.toml:2", "did you mean \"learning_rate\"?"});

@@ -97,6 +97,11 @@ TEST_P(Signal, EndsAtOnceBeforeTheFirstStep) {
   EXPECT_EQ(outcome.signal, GetParam());
   EXPECT_EQ(outcome.error, "linnet: stopped before training began; nothing was learned\n");
   EXPECT_FALSE(exists(folder / "run/config.toml"));
+  const Outcome resumed = run({"train", folder / "run", "--resume"});
+  EXPECT_EQ(resumed.exit_code, 2);
+  EXPECT_NE(resumed.error.find("a run that was stopped before it began is begun with its first command again"),
+      resumed.error.npos)
+      << resumed.error;
 }
 
 // An evaluation of minutes is abandoned, and made up for by the resumed run.
