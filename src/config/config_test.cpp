@@ -118,6 +118,7 @@ TEST(Config, KeysOfImagesAndVisionTransformersAreChecked) {
   };
   refused({"image_memory=much"}, "image_memory = \"much\" is not an amount; write for example 4GiB or 500MB");
   refused({"image_memory=2"}, "image_memory = \"2\": give a unit, such as 2GB");
+  refused({"image_size=1"}, "image_size = 1 is too small: at least 2 is needed");
   refused({"num_heads=5"}, "d_model = 192 is not divisible by num_heads = 5");
   refused({"patch_size=5"}, "image_size = 32 is not divisible by patch_size = 5");
   const Config vit = load_config("vit-tiny");

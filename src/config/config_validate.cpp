@@ -205,6 +205,7 @@ void check_images(const Config& config) {
   const ModelConfig& model = config.model;
   const std::string task = "task = \"" + data.task + "\"";
   require(data.batch_size > 0, task + " needs a batch_size");
+  require(data.image_size != 1, "image_size = 1 is too small: at least 2 is needed, or 0 for images as they are");
   require(data.train_source.empty(), task + " reads no text, but a training file is given");
   require(
       data.task == "images" || config.train.label_smoothing == 0, task + " has no classes: label_smoothing must be 0");
